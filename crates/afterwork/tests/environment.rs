@@ -2,6 +2,9 @@
 
 #![cfg(not(any(loom, shuttle, sim)))]
 
+#[allow(dead_code, reason = "other tests need more of it")]
+mod children;
+
 use std::{
     env,
     ffi::OsStr,
@@ -21,6 +24,7 @@ use afterwork::{
     percpu::PerCpu,
     workqueue::{Registry, block_on, sleep, system},
 };
+use children::alone;
 
 /// Set in a process that runs one test; the value is its name.
 const INNER: &str = "AFTERWORK_TEST_INNER";
@@ -70,6 +74,7 @@ fn each_wrong_pair_is_reported_once_and_ignored() {
         assert_eq!(Registry::global().unwrap().params().stall_signal, 0);
         return;
     }
+    let _alone = alone();
     // No program can handle SIGKILL.
     let text = b"workqueue.max_active=5,workqueue.max_activ=6,\xff,qpw=x,workqueue.stall_signal=9";
     let lines = lines(&mut command(&this_program(), TEST, OsStr::from_bytes(text)));
@@ -94,6 +99,7 @@ fn a_strict_environment_refuses_what_is_wrong() {
         assert!(PerCpu::builder().build(|_| 0).is_err() || Params::from_env().is_ok());
         return;
     }
+    let _alone = alone();
     for text in [
         b"strict,workqueue.max_activ=6".as_slice(),
         b"qpw=x,strict",
@@ -119,6 +125,8 @@ fn a_program_with_more_rights_than_its_user_ignores_the_environment() {
         println!("marked: {is_marked}, found: {found}");
         return;
     }
+    // A process that another test starts would hold the program open for writing.
+    let _alone = alone();
     let text = "workqueue.max_active=5,observe.publish=on,bad=1";
     let folder = env::temp_dir().join(format!("aw-secure-{}", std::process::id()));
     fs::create_dir(&folder).unwrap();

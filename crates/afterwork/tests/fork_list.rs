@@ -40,8 +40,12 @@ const LIST: &[(&str, &str, Over)] = &[
     // A child of a process that is registered is registered by its own handler.
     ("sync/asym.rs", "EXPEDITED", Word),
     ("sync/asym.rs", "REGISTERED", Settled("asym::init()")),
+    ("sync/copies.rs", "WORD", Word),
     ("sync/cpu.rs", "CPU_ID_OFFSET", Word),
     ("sync/eventfd.rs", "NR_MADE", Word),
+    ("sync/cpu.rs", "GIVEN", Word),
+    ("sync/cpu.rs", "IS_REPORTED", Word),
+    ("sync/cpu.rs", "NONE", Constant),
     ("sync/fault.rs", "DICE", Tests),
     ("sync/fault.rs", "ONE_IN", Tests),
     ("sync/fault.rs", "SEED", Tests),
@@ -57,6 +61,9 @@ const LIST: &[(&str, &str, Over)] = &[
     ("sync/identity.rs", "SEAT", Thread),
     ("sync/identity.rs", "SEATS", HeldFirst),
     ("sync/lock.rs", "NR_HELD", Thread),
+    ("sync/newborn.rs", "POLICY", Word),
+    ("sync/newborn.rs", "RECORD", Constant),
+    ("sync/newborn.rs", "SLACK_NS", Word),
     ("sync/stack.rs", "CALL", Word),
     // Names the process that is at it.
     ("sync/start.rs", "FIRST", Word),
@@ -77,6 +84,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("page/sources.rs", "HANDLER", Constant),
     ("page/sources.rs", "SOURCES", Held("sources()")),
     ("page/sources.rs", "TOLD", Settled("publish_if_told()")),
+    ("params/environment.rs", "IS_REPORTED", Word),
     ("percpu/fork.rs", "HANDLER", Constant),
     ("percpu/fork.rs", "places", Held("places()")),
     ("rcu/bag.rs", "AT_EXIT", Thread),
@@ -148,6 +156,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("workqueue/item/panicked.rs", "NR_KEPT", Word),
     ("workqueue/item/revival.rs", "nr_cancels", Word),
     ("workqueue/manage/start.rs", "GLOBAL", PerProcess),
+    ("workqueue/manage/start.rs", "IS_REPORTED", Word),
     (
         "workqueue/observe/stacks/take.rs",
         "DESK",
@@ -282,7 +291,10 @@ fn what_the_list_says_is_done() {
             HeldFirst => held_first(name),
             Settled(call) => near.iter().any(|near| says(near, &format!("{call};"))),
             PerProcess => declares("PerProcess<"),
-            Constant => declares("Handler") || declares("RawWakerVTable") || name == "stand_in",
+            Constant => {
+                let kinds = ["Handler", "RawWakerVTable", "Option<Topology>", "extern"];
+                kinds.iter().any(|kind| declares(kind)) || name == "stand_in"
+            }
             Thread => says(file, "thread_local!"),
             Reset(call) => near.iter().any(|near| says(near, call)),
             Word | Tests => true,

@@ -4,7 +4,7 @@
 //! statics of its own: readers that the other's grace periods do not know, and queues with threads of their own. Nothing fails at
 //! once, so the second copy that is used writes one line.
 //!
-//! Each copy has a word that says whether it is in use, and an ELF note with the distance to that word. The loader lists all loaded
+//! Each copy has a word that is set when it is in use, and an ELF note with the distance to that word. The loader lists all loaded
 //! files, and the headers of a file lead to its notes. No symbol is looked up, because a program does not export those of its
 //! static libraries.
 //!
@@ -114,7 +114,7 @@ unsafe extern "C" fn look(
     _: libc::size_t,
     other: *mut c_void,
 ) -> c_int {
-    // SAFETY: the loader's description, for the time of this call; and what `note_use` passed.
+    // SAFETY: the loader passes its description, and the value that `note_use` gave it. Both live until this returns.
     let (info, other) = unsafe { (&*info, &mut *other.cast::<Other>()) };
     if info.dlpi_phdr.is_null() {
         return 0;
@@ -123,16 +123,26 @@ unsafe extern "C" fn look(
     let headers = unsafe { slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let name = || match info.dlpi_name.is_null() {
         true => String::new(),
-        // SAFETY: the loader's string, for the time of this call.
+        // SAFETY: the loader keeps the string until this returns.
         false => unsafe { CStr::from_ptr(info.dlpi_name) }
             .to_string_lossy()
             .into_owned(),
     };
-    for header in headers.iter().filter(|it| it.p_type == libc::PT_NOTE) {
+    let is_loaded = |note: &libc::Elf64_Phdr| {
+        let ends_in = |it: &libc::Elf64_Phdr| {
+            let end = it.p_vaddr + it.p_memsz;
+            it.p_vaddr <= note.p_vaddr && note.p_vaddr + note.p_memsz <= end
+        };
+        let is_readable =
+            |it: &libc::Elf64_Phdr| it.p_type == libc::PT_LOAD && it.p_flags & libc::PF_R != 0;
+        headers.iter().any(|it| is_readable(it) && ends_in(it))
+    };
+    let notes = headers.iter().filter(|it| it.p_type == libc::PT_NOTE);
+    for header in notes.filter(|it| is_loaded(it)) {
         let start = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
         let start = ptr::with_exposed_provenance::<u8>(start);
-        // SAFETY: the linker wrote the notes into a segment of the file, and their words too. The file stays for the time of this
-        // call.
+        // SAFETY: the notes are in a loaded segment, and the words of copies are in a writable one. The loader keeps both
+        // until this returns.
         let words = unsafe { words(start, header.p_memsz as usize) };
         for word in words {
             if ptr::eq(word, &WORD) {
@@ -192,7 +202,7 @@ unsafe fn notes(start: *const u8, len: usize) -> impl Iterator<Item = *const Not
     std::iter::from_fn(move || {
         while at + size_of::<Head>() <= len {
             let note = start.wrapping_add(at).cast::<Note>();
-            // SAFETY: (1), and the head lies within the bytes.
+            // SAFETY: (1), and the condition of the loop keeps the head within the bytes.
             let head = unsafe { note.cast::<Head>().read_unaligned() };
             let padded = |len: u32| (len as usize).next_multiple_of(4);
             at += size_of::<Head>() + padded(head.name_len) + padded(head.content_len);

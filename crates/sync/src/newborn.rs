@@ -12,7 +12,7 @@
 //!
 //! A thread that has nothing to reset makes four system calls, which only read.
 
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::punctual::{set_slack, slack_ns};
 
@@ -25,30 +25,29 @@ const DEFAULT_SLACK_NS: u64 = 50_000;
 #[unsafe(link_section = ".init_array")]
 static RECORD: extern "C" fn() = record;
 
-static AT_START: OnceLock<AtStart> = OnceLock::new();
+/// The recorded slack.
+static SLACK_NS: AtomicU64 = AtomicU64::new(DEFAULT_SLACK_NS);
 
-#[derive(Debug)]
-struct AtStart {
-    slack_ns: u64,
-    policy: MemoryPolicy,
-}
+/// The recorded memory policy: its mode, then its nodes.
+static POLICY: [AtomicU64; 1 + NR_NODES / 64] = [const { AtomicU64::new(0) }; 1 + NR_NODES / 64];
 
-impl AtStart {
-    const DEFAULT: Self = Self {
-        slack_ns: DEFAULT_SLACK_NS,
-        policy: MemoryPolicy::DEFAULT,
-    };
-}
-
+/// Allocates nothing: the program's allocator may not be ready.
 extern "C" fn record() {
     // SAFETY: only return numbers.
     let is_first = unsafe { libc::gettid() == libc::getpid() };
-    if is_first {
-        let _ = AT_START.set(AtStart {
-            // A real-time thread has no slack.
-            slack_ns: slack_ns().filter(|&ns| ns > 0).unwrap_or(DEFAULT_SLACK_NS),
-            policy: MemoryPolicy::of_this_thread().unwrap_or(MemoryPolicy::DEFAULT),
-        });
+    if !is_first {
+        return;
+    }
+    // 0 is the slack of a real-time thread.
+    if let Some(slack_ns) = slack_ns().filter(|&ns| ns > 0) {
+        SLACK_NS.store(slack_ns, Relaxed);
+    }
+    if let Some(policy) = MemoryPolicy::of_this_thread() {
+        let words = [policy.mode as u64].into_iter().chain(policy.nodes);
+        POLICY
+            .iter()
+            .zip(words)
+            .for_each(|(place, word)| place.store(word, Relaxed));
     }
 }
 
@@ -59,15 +58,16 @@ pub(crate) fn reset(first: libc::pid_t) {
     // Keeps the linker from leaving out of a static library what nothing else names.
     #[cfg(not(miri))]
     std::hint::black_box(&RECORD);
-    let wanted = AT_START.get().unwrap_or(&AtStart::DEFAULT);
+    let wanted = SLACK_NS.load(Relaxed);
     // 0 is the slack of a real-time thread, which nothing delays.
-    if slack_ns().is_some_and(|ns| ns != 0 && ns != wanted.slack_ns)
-        && let Ok(slack_ns) = wanted.slack_ns.try_into()
+    if slack_ns().is_some_and(|ns| ns != 0 && ns != wanted)
+        && let Ok(wanted) = wanted.try_into()
     {
-        set_slack(slack_ns);
+        set_slack(wanted);
     }
-    if MemoryPolicy::of_this_thread().is_some_and(|policy| policy != wanted.policy) {
-        wanted.policy.set();
+    let wanted = MemoryPolicy::recorded();
+    if MemoryPolicy::of_this_thread().is_some_and(|policy| policy != wanted) {
+        wanted.set();
     }
     let wanted = io_priority(first);
     if wanted >= 0 && io_priority(0) != wanted {
@@ -91,6 +91,13 @@ impl MemoryPolicy {
         mode: libc::MPOL_DEFAULT,
         nodes: [0; NR_NODES / 64],
     };
+
+    fn recorded() -> Self {
+        Self {
+            mode: POLICY[0].load(Relaxed) as libc::c_int,
+            nodes: std::array::from_fn(|at| POLICY[1 + at].load(Relaxed)),
+        }
+    }
 
     /// The number of nodes as the system calls want it: one more than they use.
     const NR: usize = NR_NODES + 1;

@@ -134,15 +134,16 @@ impl Topology {
     /// Does what [`detect_for`](Self::detect_for) does, with `root` instead of `/`; without a mask, what
     /// [`detect`](Self::detect) does.
     fn detect_in(root: &Path, affinity: Option<&CpuSet>) -> Result<Self, Error> {
+        let sys = root.join("sys");
         let read = || {
             let mut faults = Faults::ignored();
             let (online, allowed) = usable(root, affinity, &mut faults)?;
-            let mut facts = sysfs::facts(&root.join("sys"), online, &mut faults)?;
+            let mut facts = sysfs::facts(&sys, online, &mut faults)?;
             facts.allowed = allowed;
             facts.quirks.extend(faults.quirk());
             Ok(facts)
         };
-        let online = || Ok(usable(root, affinity, &mut Faults::ignored())?.0);
+        let online = || sysfs::online(&sys).ok();
         let mut facts = settled(online, read, |facts| facts.quirks.is_empty())?;
         facts.quota = seen_quota(root);
         Ok(build(facts))
@@ -198,14 +199,14 @@ fn seen_quota(root: &Path) -> Option<CpuQuota> {
 
 /// Reads again while something is missing *and* CPUs came or went during the reading: the files of a CPU disappear with it.
 fn settled<T>(
-    online: impl Fn() -> Result<CpuSet, Error>,
+    online: impl Fn() -> Option<CpuSet>,
     mut read: impl FnMut() -> Result<T, Error>,
     is_whole: impl Fn(&T) -> bool,
 ) -> Result<T, Error> {
     for _ in 0..MAX_RETRIES {
-        let before = online()?;
+        let before = online();
         let outcome = read();
-        if outcome.as_ref().is_ok_and(&is_whole) || online()? == before {
+        if outcome.as_ref().is_ok_and(&is_whole) || online() == before {
             return outcome;
         }
     }
@@ -445,7 +446,7 @@ mod tests {
         let nr_online = Cell::new(0);
         let online = || {
             nr_online.set(nr_online.get() + 1);
-            Ok(CpuSet::from_iter([CpuId::new(nr_online.get())]))
+            Some(CpuSet::from_iter([CpuId::new(nr_online.get())]))
         };
         let mut failures = 2;
         let read = || {
@@ -470,7 +471,7 @@ mod tests {
     fn failure_on_a_machine_at_rest_is_reported_at_once() {
         let mut nr_reads = 0;
         let outcome = settled(
-            || Ok(CpuSet::from_iter([CpuId::new(0)])),
+            || Some(CpuSet::from_iter([CpuId::new(0)])),
             || {
                 nr_reads += 1;
                 Err::<(), _>(failure())
@@ -486,7 +487,7 @@ mod tests {
         let nr_online = Cell::new(0);
         let online = || {
             nr_online.set(nr_online.get() + 1);
-            Ok(CpuSet::from_iter([CpuId::new(nr_online.get())]))
+            Some(CpuSet::from_iter([CpuId::new(nr_online.get())]))
         };
         assert!(settled(online, || Err::<(), _>(failure()), |_| true).is_err());
     }
