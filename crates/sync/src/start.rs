@@ -433,7 +433,7 @@ mod tests {
         let refused = spawn("n\0l", Cpus::OfFirst, STACK_BYTES, || {
             unreachable!("refused")
         });
-        let error = refused.err().expect("no thread has such a name");
+        let error = refused.expect_err("no thread has such a name");
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
 
