@@ -20,7 +20,6 @@
 // Not the model's atomics: no model forks.
 use std::{
     any::Any,
-    panic::{AssertUnwindSafe, catch_unwind},
     ptr,
     sync::atomic::{AtomicPtr, AtomicU32, Ordering},
 };
@@ -248,8 +247,8 @@ const LIMIT_S: u32 = 300;
 #[cfg(not(any(loom, shuttle)))]
 const PANICKED: i32 = 101;
 
-/// Calls `body` in a child of `fork`, for a test. Returns the child's exit status, [`PANICKED`] if
-/// `body` panicked, or `None` if a signal ended the child, as after [`LIMIT_S`].
+/// Calls `body` in a child of `fork`. Tests use it. Returns the child's exit status, or `PANICKED`
+/// after a panic. Returns `None` if a signal ended the child, as after `LIMIT_S`.
 ///
 /// # Safety
 ///
@@ -262,7 +261,7 @@ pub unsafe fn in_child(body: impl FnOnce() -> i32) -> Option<i32> {
     if pid == 0 {
         // SAFETY: a number. The signal ends this process.
         unsafe { libc::alarm(LIMIT_S) };
-        let ended = catch_unwind(AssertUnwindSafe(body));
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
         // SAFETY: ends the process at once.
         unsafe { libc::_exit(ended.unwrap_or(PANICKED)) };
     }

@@ -214,7 +214,7 @@ impl SharedFile {
     /// 1. Nobody uses or drops it from here on.
     pub unsafe fn close_in_child(&self) {
         if !self.is_lost() {
-            // SAFETY: a descriptor of ours, which no thread uses any more (1).
+            // SAFETY: our descriptor, and no thread uses it after this (1).
             unsafe { libc::close(self.file.as_raw_fd()) };
         }
         // The mapping has the file open, too.

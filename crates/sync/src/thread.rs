@@ -193,8 +193,12 @@ pub fn current() -> ThreadId {
     ThreadId(0)
 }
 
-/// Returns `true` if this process has such a thread, or if that cannot be found out; always in a
-/// model.
+/// In a model, the number of a thread that has ended.
+#[cfg(any(loom, shuttle))]
+pub const ENDED: ThreadId = ThreadId(1);
+
+/// Returns `true` if this process has such a thread, or if that cannot be found out. In a model all
+/// threads exist except `ENDED`.
 pub fn exists(thread: ThreadId) -> bool {
     #[cfg(not(any(loom, shuttle, miri, sim)))]
     {
@@ -202,7 +206,9 @@ pub fn exists(thread: ThreadId) -> bool {
         let sent = unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread.0, 0) };
         sent == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
     }
-    #[cfg(any(loom, shuttle, miri, sim))]
+    #[cfg(any(loom, shuttle))]
+    return thread != ENDED;
+    #[cfg(all(any(miri, sim), not(any(loom, shuttle))))]
     {
         let _ = thread;
         true

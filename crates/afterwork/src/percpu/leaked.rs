@@ -12,10 +12,10 @@
 //!
 //! - **One thread takes over.** The word of an owner names its thread by a number that is not used
 //!   again. So the exchange fails if another taker came first, whatever has become of the slot
-//!   since then.
-//! - **The data is whole.** A thread that has ended is inside no operation: a panic ends the
-//!   operation, too. No caller takes over a slot that says that its owner is inside, as a thread
-//!   leaves it that was ended within an operation, nor one that is lost to a child of `fork`.
+//!   since then (twin `percpu: takes over without a claim`).
+//! - **The data is whole.** A thread that has ended is inside no operation, because a panic also
+//!   ends the operation. A slot with an owner inside is never taken over: its thread was ended
+//!   within an operation. A slot that is lost to a child of `fork` stays lost.
 //! - **The taker sees what the owner did.** The kernel reports a thread as ended after its last
 //!   store.
 //!
@@ -25,7 +25,7 @@
 use std::time::Duration;
 
 use sync::atomic::Ordering;
-use sync::{process, thread};
+use sync::{thread, twin};
 
 use super::slot::{HELD, LOST, OWNED, OwnerWord, Slot, Want, take_order};
 
@@ -95,7 +95,7 @@ impl<T> Slot<T> {
         } else if let Due::Report(waited) = due
             && let Some(report) = self.describe_owner(waited)
         {
-            process::write_line(&report);
+            write_line(&report);
         }
     }
 
@@ -116,7 +116,7 @@ impl<T> Slot<T> {
             self.far
                 .owner
                 .compare_exchange(owner.0, mine.0, Ordering::Acquire, Ordering::Relaxed);
-        if taken.is_err() {
+        if taken.is_err() && !twin::armed("percpu: takes over without a claim") {
             return false;
         }
         // Before the word leaves `OWNED`: a thread that asks must not leave `want` at zero.
@@ -150,6 +150,24 @@ impl<T> Slot<T> {
         ))
     }
 }
+
+#[cfg(any(loom, shuttle))]
+impl<T, C: super::Choice> super::Owner<'_, T, C> {
+    /// Leaks the owner, as a thread that has ended since then.
+    #[doc(hidden)]
+    pub fn leak_by_an_ended_thread(self) {
+        let owner = self.slot().owner().of_thread(thread::ENDED);
+        self.slot().far.owner.store(owner.0, Ordering::Relaxed);
+        std::mem::forget(self);
+    }
+}
+
+#[cfg(not(any(loom, shuttle)))]
+use sync::process::write_line;
+
+/// No wait of a model is long.
+#[cfg(any(loom, shuttle))]
+fn write_line(_: &str) {}
 
 #[cfg(all(test, not(any(loom, shuttle, sim, miri))))]
 mod tests {

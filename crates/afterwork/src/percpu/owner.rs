@@ -133,6 +133,11 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
         })
     }
 
+    #[cfg(any(loom, shuttle))]
+    pub(super) fn slot(&self) -> &'p Slot<T> {
+        self.slot
+    }
+
     /// Returns the CPU whose slot this is.
     pub fn cpu(&self) -> CpuId {
         self.slot.cpu()

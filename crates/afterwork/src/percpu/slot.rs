@@ -77,9 +77,13 @@ impl OwnerWord {
 
     /// Returns the word of this thread, parked.
     pub(super) fn mine() -> Self {
-        let thread = u64::from(thread::current().0) << Self::THREAD_SHIFT;
         let identity = identity::mine().get() & Self::IDENTITY;
-        Self(Self::PARKED | thread | identity)
+        Self(Self::PARKED | identity).of_thread(thread::current())
+    }
+
+    pub(super) fn of_thread(self, thread: ThreadId) -> Self {
+        let others = self.0 & (Self::PARKED | Self::IDENTITY);
+        Self(others | u64::from(thread.0) << Self::THREAD_SHIFT)
     }
 
     pub(super) fn parked(self) -> Self {

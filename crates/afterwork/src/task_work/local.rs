@@ -128,6 +128,10 @@ struct Tasks<T> {
     /// Counted, as long as there is a future.
     keeps_open: Option<Poster<T>>,
     is_closed: bool,
+    /// Refused futures that are still to be dropped.
+    refused: Vec<Box<dyn Task>>,
+    /// Set while a call further up this stack drops `refused`.
+    drops_refused: bool,
 }
 
 struct Entry<T> {
@@ -149,6 +153,8 @@ pub(super) trait Task {
     fn poll(&mut self, cx: &mut Context<'_>) -> bool;
     /// Drops the future instead.
     fn end(&mut self, why: JoinError);
+    /// Reports that it is refused. [`end`](Self::end) drops the future later.
+    fn refuse(&mut self);
 }
 
 struct Local<F: Future> {
@@ -227,6 +233,12 @@ impl<F: Future> Task for Local<F> {
     fn end(&mut self, why: JoinError) {
         self.settle(Err(why));
     }
+
+    fn refuse(&mut self) {
+        if let Some(to) = self.to.take() {
+            tell(to, Err(JoinError::Refused));
+        }
+    }
 }
 
 impl<F: Future> Local<F> {
@@ -239,8 +251,10 @@ impl<F: Future> Local<F> {
             // FOREIGN(future-outcome): what it returned, or panicked with, likewise. A panic ends here.
             panics::contain(|| drop(before));
         }
-        if let Some(to) = self.to.take() {
-            tell(to, outcome);
+        match self.to.take() {
+            Some(to) => tell(to, outcome),
+            // FOREIGN(future-outcome): what the drop of a refused future panicked with, likewise.
+            None => _ = panics::contain(|| drop(outcome)),
         }
     }
 }
@@ -265,6 +279,8 @@ impl<T: From<Woken> + Send + 'static> LocalSet<T> {
                     unused: Vec::new(),
                     keeps_open: None,
                     is_closed: false,
+                    refused: Vec::new(),
+                    drops_refused: false,
                 }),
             }),
         }
@@ -374,10 +390,10 @@ impl<T> Tasks<T> {
 
 impl<T: From<Woken> + Send + 'static> Inner<T> {
     /// Takes a task in. Returns `false` if it is refused.
-    fn insert(&self, target: &Arc<Target<T>>, mut task: Box<dyn Task>) -> bool {
+    fn insert(&self, target: &Arc<Target<T>>, task: Box<dyn Task>) -> bool {
         let is_open = self.post.is_at_home() && !self.post.poster.is_closed();
         if !is_open || self.tasks.borrow().is_closed {
-            task.end(JoinError::Refused);
+            self.refuse(task);
             return false;
         }
         let entry = Entry {
@@ -399,6 +415,25 @@ impl<T: From<Woken> + Send + 'static> Inner<T> {
         target.mark().place.store(place, Ordering::Relaxed);
         tasks.places[place] = Some(entry);
         true
+    }
+
+    /// Refuses a task, and drops its future. The drop may spawn another future, which is refused as
+    /// well: a call further up this stack drops that one, so that a chain of such futures needs no
+    /// nested calls.
+    #[cold]
+    fn refuse(&self, mut task: Box<dyn Task>) {
+        task.refuse();
+        let mut tasks = self.tasks.borrow_mut();
+        tasks.refused.push(task);
+        if mem::replace(&mut tasks.drops_refused, true) {
+            return;
+        }
+        while let Some(mut task) = tasks.refused.pop() {
+            drop(tasks);
+            task.end(JoinError::Refused);
+            tasks = self.tasks.borrow_mut();
+        }
+        tasks.drops_refused = false;
     }
 
     /// Takes a future out, to be polled.

@@ -248,6 +248,36 @@ fn futures_whose_mailbox_is_gone_end_with_their_set() {
     assert!(matches!(unpolled.join(), Err(JoinError::Cancelled)));
 }
 
+/// Spawns a future with a shorter chain when it is dropped, and counts such drops that are under
+/// way.
+struct Chain(Rc<LocalSet<Mail>>, u32);
+
+impl Drop for Chain {
+    fn drop(&mut self) {
+        let (depth, deepest) = DEPTHS.get();
+        DEPTHS.set((depth + 1, deepest.max(depth + 1)));
+        if self.1 > 0 {
+            let next = Self(self.0.clone(), self.1 - 1);
+            let refused = self.0.spawn_local(async move { drop(next) });
+            assert!(matches!(refused.join(), Err(JoinError::Refused)));
+        }
+        let (depth, deepest) = DEPTHS.get();
+        DEPTHS.set((depth - 1, deepest));
+    }
+}
+
+#[test]
+fn refused_futures_that_spawn_as_they_are_dropped_do_not_nest() {
+    let mailbox = Mailbox::<Mail>::new();
+    let set = Rc::new(LocalSet::new(&mailbox));
+    mailbox.close();
+    DEPTHS.set((0, 0));
+    let chain = Chain(set.clone(), if cfg!(miri) { 10 } else { 1000 });
+    let refused = set.spawn_local(async move { drop(chain) });
+    assert!(matches!(refused.try_join(), Ok(Err(JoinError::Refused))));
+    assert_eq!((DEPTHS.get(), Rc::strong_count(&set)), ((0, 1), 1));
+}
+
 /// Mail whose drop wakes a local future, and which knows how many such drops are under way.
 struct Waking {
     waker: Option<Waker>,

@@ -436,8 +436,10 @@ impl<T> Mailbox<T> {
             Count::Enough => Inside::Enough,
             Count::MidPush if self.shared.is_at_home() => Inside::MidPush,
             // That push does not end in a child of `fork`.
-            Count::MidPush if self.len() > 0 => Inside::Enough,
-            Count::MidPush => Inside::Over,
+            Count::MidPush => match self.len() {
+                0 => Inside::Over,
+                _ => Inside::Enough,
+            },
             Count::Only(0) if over => Inside::Over,
             Count::Only(1..) if over || self.shared.room.is_awaited() => Inside::Enough,
             Count::Only(nr_inside) => Inside::Short(nr_inside),

@@ -56,6 +56,28 @@ fn parked_between(qpw: Qpw) {
     assert_eq!(slots.run_on(CPU, |data| *data), 4);
 }
 
+/// Two threads attach where an owner was leaked by a thread that has ended. Each operates if it is
+/// the owner.
+fn two_take_over(qpw: Qpw) {
+    let slots = slots(qpw, Escalate::Never);
+    slots.attach(CPU).unwrap().leak_by_an_ended_thread();
+    let operate = |slots: &Slots| match slots.attach(CPU) {
+        Ok(mut owner) => {
+            owner.with(|data| *data += 1);
+            1
+        }
+        Err(_) => 0,
+    };
+    let (theirs, nr_theirs) = (slots.clone(), Arc::new(AtomicU32::new(0)));
+    let nr_counted = nr_theirs.clone();
+    let other = spawn(move || nr_counted.store(operate(&theirs), Ordering::Relaxed));
+    let nr_ours = operate(&slots);
+    other.join().unwrap();
+    let nr_all = nr_ours + nr_theirs.load(Ordering::Relaxed);
+    assert!(nr_all > 0, "neither thread has taken over");
+    assert_eq!(slots.run_on(CPU, |data| *data), nr_all);
+}
+
 /// The owner never comes by again while a remote caller breaks its bias, and then works on.
 fn broken_bias() {
     let slots = slots(Qpw::OnDemand, Escalate::Interrupt);
@@ -200,6 +222,20 @@ fn a_flush_sees_what_was_queued_before() {
 fn a_mailed_call_comes_back() {
     bounded(3, called_with_a_deadline);
     bounded(3, || owner_and_remote(Qpw::Queue, Escalate::Never, 1));
+}
+
+#[test]
+fn one_thread_takes_over_from_a_leaked_owner() {
+    for qpw in [Qpw::Queue, Qpw::OnDemand] {
+        bounded(3, move || two_take_over(qpw));
+    }
+}
+
+#[test]
+fn taking_over_needs_its_claim() {
+    must_fail("percpu: takes over without a claim", || {
+        bounded(3, || two_take_over(Qpw::Queue));
+    });
 }
 
 #[test]

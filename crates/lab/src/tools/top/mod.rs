@@ -7,6 +7,8 @@
 //! rows.rs        what is worth a column, and how fast it changes   ──► rows of cells, alarms marked
 //! view.rs       what is on the full screen and what keys change   ──► draw.rs, shown by tui.rs
 //! text.rs, tui.rs, json.rs, prometheus.rs                          ──► a terminal, a program
+//! screen.rs      takes the terminal for tui.rs, and restores it when a signal ends or stops the
+//! command
 //! ```
 //!
 //! The format of the page and what is believed of it: docs/top.md.
@@ -20,6 +22,7 @@ mod plain;
 mod processes;
 mod prometheus;
 mod rows;
+mod screen;
 mod text;
 mod tui;
 mod view;

@@ -4,12 +4,13 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use rustix::process::{Signal, kill_current_process_group};
 
 use super::draw::{draw, draw_list};
 use super::look::{Look, Watched};
 use super::processes::{self, Found};
+use super::screen::Screen;
 use super::view::{Key, View, Wish};
 use crate::exit::Stop;
 use crate::talk;
@@ -25,16 +26,16 @@ pub enum Left {
 
 /// Shows the process until the user has seen enough.
 pub fn run(watched: &mut Watched, first: Look, pause: Duration) -> Result<Left, Stop> {
-    on_terminal(|terminal| watch(terminal, watched, first, pause))
+    on_terminal(|screen| watch(screen, watched, first, pause))
 }
 
 /// Lets the user pick a process, again and again.
 pub fn pick(directory: &Path, pause: Duration) -> Result<(), Stop> {
-    on_terminal(|terminal| {
+    on_terminal(|screen| {
         let mut selected = 0;
         loop {
             let found = processes::find(directory)?;
-            let Some(picked) = pick_one(terminal, &found, &mut selected, pause)? else {
+            let Some(picked) = pick_one(screen, &found, &mut selected, pause)? else {
                 return Ok(());
             };
             let Some(found) = found.get(picked) else {
@@ -43,7 +44,7 @@ pub fn pick(directory: &Path, pause: Duration) -> Result<(), Stop> {
             let opened = Watched::open(&found.path).and_then(|mut it| Ok((it.look()?, it)));
             // One that has ended since is shown as such by the next list.
             if let Ok((first, mut watched)) = opened
-                && watch(terminal, &mut watched, first, pause)? == Left::Quit
+                && watch(screen, &mut watched, first, pause)? == Left::Quit
             {
                 return Ok(());
             }
@@ -53,7 +54,7 @@ pub fn pick(directory: &Path, pause: Duration) -> Result<(), Stop> {
 
 /// Lets the user pick one of these; nothing when there is to be none. A pause without a key brings `found.len()`, for a new list.
 fn pick_one(
-    terminal: &mut DefaultTerminal,
+    screen: &mut Screen,
     found: &[Found],
     selected: &mut usize,
     pause: Duration,
@@ -62,7 +63,7 @@ fn pick_one(
     let next = Instant::now() + pause;
     loop {
         *selected = (*selected).min(last);
-        terminal.draw(|frame| draw_list(frame, found, *selected))?;
+        screen.draw(|frame| draw_list(frame, found, *selected))?;
         let left = next.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Ok(Some(found.len()));
@@ -81,14 +82,14 @@ fn pick_one(
 }
 
 fn watch(
-    terminal: &mut DefaultTerminal,
+    screen: &mut Screen,
     watched: &mut Watched,
     first: Look,
     pause: Duration,
 ) -> io::Result<Left> {
     let mut view = View::new(first, talk::may_colour(&io::stdout()));
     loop {
-        terminal.draw(|frame| draw(frame, &mut view))?;
+        screen.draw(|frame| draw(frame, &mut view))?;
         let next = Instant::now() + pause;
         loop {
             let left = next.saturating_duration_since(Instant::now());
@@ -101,7 +102,7 @@ fn watch(
                 Some(Wish::Stay) => {}
                 None => continue,
             }
-            terminal.draw(|frame| draw(frame, &mut view))?;
+            screen.draw(|frame| draw(frame, &mut view))?;
         }
         view.seen(watched.look());
     }
@@ -113,10 +114,22 @@ fn key(wait: Duration) -> io::Result<Option<Key>> {
         return Ok(None);
     }
     Ok(match event::read()? {
+        Event::Key(key) if is_stop(key) => {
+            // As the terminal does outside of the full screen: the shell waits for the whole group
+            // to stop.
+            kill_current_process_group(Signal::TSTP)?;
+            None
+        }
         Event::Key(key) => known(key),
         Event::Resize(..) => Some(Key::Other),
         _ => None,
     })
+}
+
+fn is_stop(key: KeyEvent) -> bool {
+    key.kind != KeyEventKind::Release
+        && key.code == KeyCode::Char('z')
+        && key.modifiers.contains(KeyModifiers::CONTROL)
 }
 
 fn known(key: KeyEvent) -> Option<Key> {
@@ -144,16 +157,16 @@ fn known(key: KeyEvent) -> Option<Key> {
     })
 }
 
-fn on_terminal<T>(show: impl FnOnce(&mut DefaultTerminal) -> io::Result<T>) -> Result<T, Stop> {
+fn on_terminal<T>(show: impl FnOnce(&mut Screen) -> io::Result<T>) -> Result<T, Stop> {
     if !io::stdout().is_terminal() {
         return Err(Stop::CouldNotRun(
             "--tui needs a terminal; without it the tables go to a pipe".to_owned(),
         ));
     }
     let failed = |error| Stop::because("the terminal fails", error);
-    let mut terminal = ratatui::try_init().map_err(failed)?;
-    let done = show(&mut terminal);
-    ratatui::restore();
+    let mut screen = Screen::take().map_err(failed)?;
+    let done = show(&mut screen);
+    drop(screen);
     done.map_err(failed)
 }
 

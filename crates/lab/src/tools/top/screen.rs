@@ -1,0 +1,245 @@
+//! The full screen: the terminal is taken for it, and restored whatever ends or stops the command.
+//!
+//! The thread that draws may be inside a write that does not end, or inside a read of crossterm's
+//! that spins because the terminal has vanished. So a thread of its own, the *keeper*, waits for
+//! signals and for the end of the terminal:
+//!
+//! | event | the keeper |
+//! |---|---|
+//! | SIGINT, SIGTERM, SIGHUP, SIGQUIT | restores the terminal, and ends the process by the same signal |
+//! | the terminal has vanished | the same, by SIGHUP |
+//! | SIGTSTP | restores the terminal, and stops the process |
+//! | SIGCONT | takes the terminal again, and has all of it drawn |
+//!
+//! One lock guards the terminal: the drawing thread holds it while it draws, and the keeper while
+//! it takes or restores it. A signal that ends the process waits for the lock for at most
+//! [`LOCK_WAIT`].
+
+use std::io::{self, IsTerminal, Read};
+use std::mem::{self, ManuallyDrop};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ratatui::crossterm::cursor::Show;
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use ratatui::prelude::CrosstermBackend;
+use ratatui::{DefaultTerminal, Frame, Terminal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::SigId;
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
+use signal_hook::low_level::{self, emulate_default_handler, raise};
+
+const SIGNALS: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGCONT];
+
+/// How long the keeper waits for a thread that draws before it ends the process. A guess: a
+/// terminal that accepts nothing for a second was stopped by its user, or has vanished.
+const LOCK_WAIT: Duration = Duration::from_secs(1);
+const LOCK_RETRY: Duration = Duration::from_millis(10);
+
+/// How often the keeper checks that the terminal is there, for terminals that do not wake who polls
+/// them. A guess: twice a second costs nothing that can be measured.
+const CHECK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 500_000_000,
+};
+
+/// The present contents of the terminal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shown {
+    /// The full screen.
+    Screen,
+    /// The full screen, of which all must be drawn.
+    Fresh,
+    /// The user's shell: the process is about to stop, or has stopped.
+    Away,
+    /// The user's shell: the full screen has not begun, or is over.
+    Over,
+}
+
+type State = Arc<Mutex<Shown>>;
+
+/// The terminal, as long as it shows the full screen.
+pub struct Screen {
+    /// Never dropped: its drop panics if the terminal has vanished, because it writes that to
+    /// stderr.
+    terminal: ManuallyDrop<DefaultTerminal>,
+    state: State,
+    ids: Vec<SigId>,
+    /// Closed at the end, which ends the keeper.
+    _keeper: UnixStream,
+}
+
+impl Screen {
+    /// Takes the terminal.
+    pub fn take() -> io::Result<Self> {
+        // The signals first: one that comes before the terminal is taken only ends or stops the
+        // process.
+        let state = State::new(Mutex::new(Shown::Over));
+        let terminals = terminals()?;
+        let (end, keeper) = UnixStream::pair()?;
+        let (mut ids, mut pipes) = (Vec::new(), Vec::new());
+        for signal in SIGNALS {
+            let (reads, writes) = UnixStream::pair()?;
+            reads.set_nonblocking(true)?;
+            ids.push(low_level::pipe::register(signal, writes)?);
+            pipes.push((signal, reads));
+        }
+        let theirs = state.clone();
+        thread::Builder::new()
+            .name("keeper".to_owned())
+            .spawn(move || keep(&theirs, &pipes, &terminals, &end))?;
+        let mut shown = lock(&state);
+        let terminal = ratatui::try_init().inspect_err(|_| restore())?;
+        *shown = Shown::Screen;
+        drop(shown);
+        Ok(Self {
+            terminal: ManuallyDrop::new(terminal),
+            state,
+            ids,
+            _keeper: keeper,
+        })
+    }
+
+    /// Draws, unless the process is about to stop.
+    pub fn draw(&mut self, render: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        let mut shown = lock(&self.state);
+        match *shown {
+            Shown::Away | Shown::Over => return Ok(()),
+            Shown::Fresh => {
+                // It has drawn nothing. `clear` would ask the terminal where its cursor is, and
+                // wait for the answer.
+                let fresh = Terminal::new(CrosstermBackend::new(io::stdout()))?;
+                mem::forget(mem::replace(&mut *self.terminal, fresh));
+            }
+            Shown::Screen => {}
+        }
+        *shown = Shown::Screen;
+        self.terminal.draw(render).map(|_| ())
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let mut shown = lock(&self.state);
+        if *shown != Shown::Away {
+            restore();
+        }
+        *shown = Shown::Over;
+        drop(shown);
+        for id in self.ids.drain(..) {
+            low_level::unregister(id);
+        }
+    }
+}
+
+fn lock(state: &State) -> MutexGuard<'_, Shown> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks, if the other thread unlocks in time.
+fn lock_in_time(state: &State) -> Option<MutexGuard<'_, Shown>> {
+    let end = Instant::now() + LOCK_WAIT;
+    loop {
+        match state.try_lock() {
+            Ok(shown) => return Some(shown),
+            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if Instant::now() > end => return None,
+            Err(TryLockError::WouldBlock) => thread::sleep(LOCK_RETRY),
+        }
+    }
+}
+
+/// Returns the descriptors by which the end of the terminal is seen.
+fn terminals() -> io::Result<Vec<OwnedFd>> {
+    let mut terminals = vec![io::stdout().as_fd().try_clone_to_owned()?];
+    if io::stdin().is_terminal() {
+        terminals.push(io::stdin().as_fd().try_clone_to_owned()?);
+    }
+    Ok(terminals)
+}
+
+/// The keeper's life: until the other end of `end` is closed.
+fn keep(state: &State, pipes: &[(i32, UnixStream)], terminals: &[OwnedFd], end: &UnixStream) {
+    loop {
+        let mut fds = vec![PollFd::new(end, PollFlags::IN)];
+        fds.extend(pipes.iter().map(|it| PollFd::new(&it.1, PollFlags::IN)));
+        // Of these a hang-up is reported, asked for or not.
+        fds.extend(
+            terminals
+                .iter()
+                .map(|it| PollFd::new(it, PollFlags::empty())),
+        );
+        // If a signal ended it, the next turn finds that.
+        poll(&mut fds, Some(&CHECK)).ok();
+        let came = |at: usize| !fds[at].revents().is_empty();
+        if came(0) {
+            return;
+        }
+        for (at, (signal, pipe)) in pipes.iter().enumerate() {
+            if came(1 + at) && matches!((&*pipe).read(&mut [0; 64]), Ok(1..)) {
+                answer(state, *signal);
+            }
+        }
+        if (1 + pipes.len()..fds.len()).any(came) {
+            end_by(state, SIGHUP);
+        }
+    }
+}
+
+/// Restores the terminal. One that has vanished is no error.
+fn restore() {
+    disable_raw_mode().ok();
+    execute!(io::stdout(), LeaveAlternateScreen, Show).ok();
+}
+
+fn answer(state: &State, signal: i32) {
+    match signal {
+        SIGTSTP => stop(state),
+        SIGCONT => go_on(state),
+        _ => end_by(state, signal),
+    }
+}
+
+/// Restores the terminal and ends the process.
+fn end_by(state: &State, signal: i32) {
+    match lock_in_time(state).as_deref() {
+        Some(Shown::Away | Shown::Over) => {}
+        Some(Shown::Screen | Shown::Fresh) => restore(),
+        // The other thread is inside a write that does not end, so this thread must not write.
+        None => _ = disable_raw_mode(),
+    }
+    emulate_default_handler(signal).ok();
+}
+
+/// Restores the terminal and stops the process.
+fn stop(state: &State) {
+    if let Some(mut shown) = lock_in_time(state)
+        && matches!(*shown, Shown::Screen | Shown::Fresh)
+    {
+        restore();
+        *shown = Shown::Away;
+    }
+    emulate_default_handler(SIGTSTP).ok();
+}
+
+/// Takes the terminal again after a stop, also after one that came without SIGTSTP.
+fn go_on(state: &State) {
+    let mut shown = lock(state);
+    if *shown == Shown::Over {
+        return;
+    }
+    // The shell may have changed the modes behind our back.
+    disable_raw_mode().ok();
+    enable_raw_mode().ok();
+    execute!(io::stdout(), EnterAlternateScreen, Clear(ClearType::All)).ok();
+    *shown = Shown::Fresh;
+    drop(shown);
+    // Wakes the thread that waits for a key, as a new size does.
+    raise(SIGWINCH).ok();
+}

@@ -1,0 +1,277 @@
+//! `afterwork top --tui` in a terminal: signals that end or stop it, and a terminal that vanishes.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{SigHandler, Signal, kill, signal};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use rustix::io::ioctl_fionbio;
+use rustix::process::{Resource, Rlimit, ioctl_tiocsctty, setrlimit, setsid};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+
+/// The sequences that enter and leave the full screen.
+const ENTER: &str = "\x1b[?1049h";
+const LEAVE: &str = "\x1b[?1049l";
+const SHOW_CURSOR: &str = "\x1b[?25h";
+/// On the list of no processes.
+const HEADER: &str = "AFTERWORK=observe";
+
+/// The relation of the command to its terminal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Tie {
+    /// As from a shell: the terminal's end is a SIGHUP.
+    Controlling,
+    /// The command is in no session of the terminal's, and ignores SIGHUP.
+    Loose,
+}
+
+/// A command on a terminal of its own.
+struct OnTerminal {
+    child: Child,
+    /// The other end; `None` once the terminal has vanished.
+    master: Option<OwnedFd>,
+    /// Keeps the terminal there after the command has ended.
+    slave: Option<OwnedFd>,
+    output: Arc<Mutex<String>>,
+    vanishes: Arc<AtomicBool>,
+    reader: Option<thread::JoinHandle<()>>,
+    _place: tempfile::TempDir,
+}
+
+/// Waits for `is_so`; panics after minutes.
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..12_000 {
+        if is_so() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{what}");
+}
+
+impl OnTerminal {
+    fn start(tie: Tie) -> Self {
+        let master =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let path = PathBuf::from(name.to_str().unwrap());
+        let mut options = File::options();
+        let options = options.read(true).write(true);
+        let slave: OwnedFd = {
+            use std::os::unix::fs::OpenOptionsExt;
+            options
+                .custom_flags(OpenptFlags::NOCTTY.bits() as i32)
+                .open(path)
+                .unwrap()
+                .into()
+        };
+        let size = Winsize {
+            ws_row: 24,
+            ws_col: 80,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&slave, size).unwrap();
+        let place = tempfile::tempdir().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_afterwork"));
+        command.args(["top", "--tui", "--every", "100", "--directory"]);
+        command.arg(place.path()).env("TERM", "xterm");
+        command.stdin(slave.try_clone().unwrap());
+        command.stdout(slave.try_clone().unwrap());
+        command.stderr(slave.try_clone().unwrap());
+        // SAFETY: the calls are system calls that a child may make, and set no handler.
+        unsafe {
+            command.pre_exec(move || {
+                setsid()?;
+                if tie == Tie::Controlling {
+                    ioctl_tiocsctty(std::io::stdin().as_fd())?;
+                } else {
+                    signal(Signal::SIGHUP, SigHandler::SigIgn)?;
+                }
+                let none = Rlimit {
+                    current: Some(0),
+                    maximum: Some(0),
+                };
+                Ok(setrlimit(Resource::Core, none)?)
+            });
+        }
+        let child = command.spawn().unwrap();
+        let mut started = Self {
+            child,
+            master: Some(master),
+            slave: Some(slave),
+            output: Arc::default(),
+            vanishes: Arc::default(),
+            reader: None,
+            _place: place,
+        };
+        started.read();
+        started.shows(1);
+        started
+    }
+
+    /// Reads what the command writes, until the terminal vanishes.
+    fn read(&mut self) {
+        let master = self.master.as_ref().unwrap().try_clone().unwrap();
+        ioctl_fionbio(&master, true).unwrap();
+        let mut from = File::from(master);
+        let (to, vanishes) = (self.output.clone(), self.vanishes.clone());
+        let mut bytes = [0; 4096];
+        self.reader = Some(thread::spawn(move || {
+            while !vanishes.load(Ordering::Relaxed) {
+                match from.read(&mut bytes) {
+                    Ok(nr_read) => {
+                        let text = String::from_utf8_lossy(&bytes[..nr_read]);
+                        to.lock().unwrap().push_str(&text);
+                    }
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        thread::sleep(Duration::from_millis(5));
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }));
+    }
+
+    /// Closes all that this process has open of the terminal.
+    fn vanish(&mut self) {
+        self.vanishes.store(true, Ordering::Relaxed);
+        self.reader.take().unwrap().join().unwrap();
+        drop((self.master.take(), self.slave.take()));
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id() as i32)
+    }
+
+    fn is_raw(&self) -> bool {
+        let modes = tcgetattr(self.slave.as_ref().unwrap()).unwrap().local_modes;
+        !modes.intersects(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG)
+    }
+
+    fn is_restored(&self) -> bool {
+        let modes = tcgetattr(self.slave.as_ref().unwrap()).unwrap().local_modes;
+        modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG)
+    }
+
+    /// Waits until the screen was taken `nr_times` times, and the list is on it.
+    fn shows(&self, nr_times: usize) {
+        eventually("the screen was not taken", || {
+            let output = self.output.lock().unwrap();
+            let (before, after) = output.rsplit_once(ENTER).unwrap_or_default();
+            before.matches(ENTER).count() + 1 == nr_times && after.contains(HEADER)
+        });
+        assert!(self.is_raw());
+    }
+
+    /// Asserts that the screen was left `nr_times` times, and that the terminal is restored.
+    fn assert_restored(&self, nr_times: usize) {
+        eventually("the screen was not left", || {
+            let output = self.output.lock().unwrap();
+            let (before, after) = output.rsplit_once(LEAVE).unwrap_or_default();
+            let is_left = before.matches(LEAVE).count() + 1 == nr_times;
+            is_left && after.contains(SHOW_CURSOR) && !after.contains(HEADER)
+        });
+        assert!(self.is_restored());
+    }
+
+    fn press(&self, key: &[u8]) {
+        let master = self.master.as_ref().unwrap().try_clone().unwrap();
+        File::from(master).write_all(key).unwrap();
+    }
+
+    fn ends(&mut self) -> ExitStatus {
+        let mut status = None;
+        eventually("the command goes on", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap()
+    }
+
+    fn stops(&self) {
+        eventually("the command does not stop", || {
+            let flags = WaitPidFlag::WUNTRACED | WaitPidFlag::WNOHANG;
+            let status = waitpid(self.pid(), Some(flags)).unwrap();
+            assert!(!matches!(
+                status,
+                WaitStatus::Exited(..) | WaitStatus::Signaled(..)
+            ));
+            matches!(status, WaitStatus::Stopped(..))
+        });
+    }
+}
+
+impl Drop for OnTerminal {
+    fn drop(&mut self) {
+        self.vanishes.store(true, Ordering::Relaxed);
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+#[test]
+fn a_signal_that_ends_the_full_screen_restores_the_terminal() {
+    use Signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+    for tie in [Tie::Controlling, Tie::Loose] {
+        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
+            let mut top = OnTerminal::start(tie);
+            kill(top.pid(), signal).unwrap();
+            let status = top.ends();
+            assert_eq!(status.signal(), Some(signal as i32), "{status}");
+            top.assert_restored(1);
+        }
+    }
+}
+
+#[test]
+fn a_terminal_that_vanishes_ends_the_full_screen() {
+    for tie in [Tie::Controlling, Tie::Loose] {
+        let mut top = OnTerminal::start(tie);
+        top.vanish();
+        let status = top.ends();
+        // By the signal, or by the write that failed first.
+        let is_hang_up = status.signal() == Some(Signal::SIGHUP as i32);
+        assert!(is_hang_up || status.code() == Some(2), "{status}");
+    }
+}
+
+#[test]
+fn a_stop_restores_the_terminal_and_a_continue_takes_it_again() {
+    for by_key in [true, false] {
+        let mut top = OnTerminal::start(Tie::Controlling);
+        for nr_stops in 1..3 {
+            if by_key {
+                top.press(b"\x1a");
+            } else {
+                kill(top.pid(), Signal::SIGTSTP).unwrap();
+            }
+            top.stops();
+            top.assert_restored(nr_stops);
+            kill(top.pid(), Signal::SIGCONT).unwrap();
+            top.shows(nr_stops + 1);
+        }
+        // One that cannot be caught, after which the terminal is taken again.
+        kill(top.pid(), Signal::SIGSTOP).unwrap();
+        top.stops();
+        kill(top.pid(), Signal::SIGCONT).unwrap();
+        top.shows(4);
+        top.press(b"q");
+        assert!(top.ends().success());
+        top.assert_restored(3);
+    }
+}
