@@ -201,11 +201,17 @@ mod tests {
                 .unwrap_or(row.package);
             let crates = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates");
             for (test, why) in row.without {
-                let module = test.trim_end_matches("::").replace("::", "/");
-                let is_there = ["", "workqueue/"].iter().any(|room| {
-                    let path = format!("{crates}/{folder}/src/{room}{module}");
+                let (module, name) = test.split_once("::tests::").unwrap_or((test, ""));
+                let module = module.trim_end_matches("::").replace("::", "/");
+                let path = format!("{crates}/{folder}/src/{module}");
+                let is_there = if name.is_empty() {
                     std::fs::exists(format!("{path}.rs")).unwrap() || std::fs::exists(path).unwrap()
-                });
+                } else {
+                    [format!("{path}.rs"), format!("{path}/tests.rs")]
+                        .iter()
+                        .filter_map(|path| std::fs::read_to_string(path).ok())
+                        .any(|text| text.contains(&format!("fn {name}(")))
+                };
                 assert!(is_there && !why.is_empty(), "{test}");
             }
         }
