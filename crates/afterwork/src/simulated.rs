@@ -67,6 +67,10 @@ const TWINS: &[(&str, &str)] = &[
         "task_work::send_tests::closing_and_dropping_a_mailbox_give_back_what_waits_for_room",
     ),
     (
+        "shares: a new link begins as an idle one",
+        "workqueue::limit::account::histories::links_get_their_due_however_many_new_ones_come",
+    ),
+    (
         "srcu: a callback is lost",
         "rcu::srcu::tests::an_awaited_grace_period_waits_for_the_sections_and_wakes_its_task",
     ),
