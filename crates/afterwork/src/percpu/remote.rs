@@ -39,9 +39,11 @@ pub(super) type PanicHandler = Box<dyn Fn(CpuId) + Send + Sync>;
 ///
 /// # Blocking
 ///
-/// A call waits while another thread is inside the slot. A call on an owned slot also waits, in [`Qpw::Queue`](super::Qpw),
-/// until the owner polls or parks; in `OnDemand` until it operates, polls or parks (see [`Escalate`](super::Escalate)); in
-/// `EveryOp` not at all. If two owners call each other's slots, both may wait for ever: [park](Owner::while_parked) first.
+/// A call waits while another thread is inside the slot. A call on an owned slot also waits, in
+/// [`Qpw::Queue`](super::Qpw), until the owner polls or parks; in `OnDemand` until it operates,
+/// polls or parks (see [`Escalate`](super::Escalate)); in `EveryOp` not at all. An owner that
+/// operates all the time keeps no caller out: see [Waiting](super#waiting) for the bound. If two
+/// owners call each other's slots, both may wait for ever: [park](Owner::while_parked) first.
 #[doc(alias("DEFINE_PER_CPU", "alloc_percpu"))]
 pub struct PerCpu<T, C: Choice = AtStart> {
     /// Dropped before the slots are.
@@ -247,7 +249,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
             let mut deadline = Deadline::after(deadline);
             let ended = patience::wait_for(|| match deadline.is_over() {
                 true => Some(None),
-                false => attempt.look().map(Some),
+                false => attempt.look_as_next().map(Some),
             });
             if let Some(result) = ended {
                 return Ok(result);
@@ -330,7 +332,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
             return result;
         }
         self.tally[WAITED].add(1);
-        patience::wait_for(|| attempt.look())
+        patience::wait_for(|| attempt.look_as_next())
     }
 
     fn slot(&self, cpu: CpuId) -> &Slot<T> {
@@ -348,6 +350,16 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         );
         slot.check_not_called_here();
         slot
+    }
+}
+
+#[cfg(any(loom, shuttle))]
+impl<T, C: Choice> PerCpu<T, C> {
+    /// Returns `true` if a caller has announced that it waits for the slot of `cpu`. For models.
+    #[doc(hidden)]
+    pub fn has_announced_caller(&self, cpu: CpuId) -> bool {
+        let slot = self.table.slot(cpu);
+        slot.is_some_and(|slot| slot.eldest.load(Ordering::Relaxed) != 0)
     }
 }
 
