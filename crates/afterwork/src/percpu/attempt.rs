@@ -11,7 +11,7 @@ use super::call::{Call, Outcome};
 use super::choice::{Escalate, Escalation, Kind};
 use super::leaked::Due;
 use super::mail::Letter;
-use super::patience::{self, Deadline};
+use super::patience::{self, Deadline, Turn};
 use super::slot::{Found, Slot};
 use crate::panics;
 
@@ -41,6 +41,7 @@ pub(super) struct Attempt<'p, T, F, R> {
     slot: &'p Slot<T>,
     escalation: Escalation,
     stage: Stage<F, R>,
+    turn: Turn,
 }
 
 /// A slot that is held. Releases it when dropped, also by a panic.
@@ -66,6 +67,16 @@ impl<T> Drop for Held<'_, T> {
     }
 }
 
+impl<T, F, R> Attempt<'_, T, F, R> {
+    /// Takes back the announcement, if there is one.
+    pub(super) fn withdraw(&mut self) {
+        let since = self.turn.withdraw();
+        if since != 0 {
+            self.slot.withdraw(since);
+        }
+    }
+}
+
 impl<'p, T, F, R> Attempt<'p, T, F, R>
 where
     F: FnOnce(&mut T) -> R + Send,
@@ -76,6 +87,7 @@ where
             slot,
             escalation,
             stage: Stage::Ready(f),
+            turn: Turn::default(),
         }
     }
 
@@ -85,7 +97,19 @@ where
         if !matches!(self.stage, Stage::Ready(_)) {
             return None;
         }
-        self.slot.try_take().then(|| self.run_here())
+        let found = self.slot.look_and_take_in_turn(0);
+        (found == Found::Taken).then(|| self.run_here())
+    }
+
+    /// As [`look`](Self::look), but if the call has waited for long it announces itself: until it
+    /// has run, or [`withdraw`](Self::withdraw), no other thread takes the slot before it.
+    ///
+    /// Between that and the next call of one of these, the thread runs no foreign code.
+    pub(super) fn look_as_next(&mut self, due: Due) -> Option<R> {
+        if let Some(since) = self.turn.announce() {
+            self.slot.announce(since);
+        }
+        self.look(due)
     }
 
     /// Tries to run the call, and returns its result if it has run. Does what is due before.
@@ -101,7 +125,11 @@ where
             self.stage = Stage::Over;
             return Some(outcome.unwrap_or_else(|payload| resume_unwind(payload)));
         }
-        match (self.slot.look_and_take(), self.slot.kind()) {
+        if self.slot.kind() != Kind::Queue {
+            self.turn.poll();
+        }
+        let found = self.slot.look_and_take_in_turn(self.turn.announced());
+        match (found, self.slot.kind()) {
             (Found::Taken, _) => Some(self.run_here()),
             (Found::Lost, _) => {
                 self.slot.must_not_be_lost();
@@ -123,6 +151,7 @@ where
     ///
     /// Until the call has run, if it has begun.
     pub(super) fn cancel(&mut self) -> Result<F, R> {
+        self.withdraw();
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Ready(f) => Ok(f),
             Stage::Asked(f, _) => {
@@ -140,6 +169,7 @@ where
     /// Runs the call on the slot, which was just taken.
     fn run_here(&mut self) -> R {
         let held = Held { slot: self.slot };
+        self.withdraw();
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Ready(f) => held.run(f),
             Stage::Asked(f, _) => {
@@ -232,6 +262,7 @@ impl<T, F, R> Drop for Attempt<'_, T, F, R> {
         if twin::torn_down() {
             return;
         }
+        self.withdraw();
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Ready(_) | Stage::Over => {}
             Stage::Asked(..) => self.slot.unask(),

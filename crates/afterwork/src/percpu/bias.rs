@@ -6,7 +6,7 @@ use sync::atomic::Ordering;
 use sync::{asym, hint, twin};
 
 use super::choice::Kind;
-use super::patience::Patience;
+use super::patience::{Courtesy, Patience};
 use super::slot::{FREE, HELD, LOST, OWNED, OwnerWord, Slot, Want, release_order, take_order};
 
 /// How often an owner that was asked checks whether the asker has taken the slot, before it takes the slot again. About a
@@ -77,6 +77,23 @@ impl<T> Slot<T> {
         }
     }
 
+    /// Takes the slot for its owner, after the callers that have waited for long, or when the
+    /// owner's courtesy ends.
+    #[cold]
+    #[inline(never)]
+    fn take_in_turn(&self) {
+        let (mut patience, mut courtesy) = (Patience::of_owner(), Courtesy::default());
+        while self.eldest.load(Ordering::Relaxed) != 0
+            && !courtesy.is_over()
+            && !twin::armed("percpu: the owner overtakes the eldest")
+        {
+            patience.pass_time();
+        }
+        if !self.try_take() {
+            self.take();
+        }
+    }
+
     /// Takes the slot for its owner, which has replaced `before` by `HELD`.
     #[cold]
     #[inline(never)]
@@ -114,10 +131,8 @@ impl<T> Slot<T> {
                 // changes nothing. If the holder's release comes first, we get the slot; if our swap comes first, the
                 // release stores FREE over it later, and `take_after` waits for that. Loom may order that release before
                 // the swap and lose it, so models compare first.
-                if cfg!(loom) {
-                    if !self.try_take() {
-                        self.take();
-                    }
+                if cfg!(loom) || self.eldest.load(Ordering::Relaxed) != 0 {
+                    self.take_in_turn();
                 } else {
                     let before = self.word.swap(HELD, take_order());
                     if before != FREE {
@@ -187,9 +202,7 @@ impl<T> Slot<T> {
                 hint::spin_loop();
             }
         }
-        if !self.try_take() {
-            self.take();
-        }
+        self.take_in_turn();
         true
     }
 

@@ -1,10 +1,12 @@
 //! Calls on the slots of many CPUs at once.
 
 use sync::atomic::{AtomicU64, Ordering};
+use sync::twin;
 use topology::{CpuId, CpuSet};
 
 use super::attempt::Attempt;
 use super::choice::Choice;
+use super::leaked::Due;
 use super::patience;
 use super::remote::PerCpu;
 use super::slot::Slot;
@@ -77,7 +79,15 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         self.tally[DRAINED].add(attempts.len() as u64);
         attempts.retain_mut(|attempt| attempt.try_now().is_none());
         patience::wait_for(|due| {
+            // Only the last attempt announces itself, and not while `f` runs on another slot: `f`
+            // may wait for the owner.
+            if let Some(last) = attempts.last_mut()
+                && !twin::armed("percpu: a drain stays announced inside a call")
+            {
+                last.withdraw();
+            }
             attempts.retain_mut(|attempt| attempt.look(due).is_none());
+            attempts.pop_if(|last| last.look_as_next(Due::Nothing).is_some());
             attempts.is_empty().then_some(())
         });
     }

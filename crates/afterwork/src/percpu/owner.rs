@@ -170,7 +170,8 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
     ///
     /// # Blocking
     ///
-    /// In [`OnDemand`](Qpw::OnDemand) and [`EveryOp`](Qpw::EveryOp) as long as a remote caller is inside. Never in `Queue`.
+    /// In [`OnDemand`](Qpw::OnDemand) and [`EveryOp`](Qpw::EveryOp) as long as a remote caller is
+    /// inside, and up to 10 ms for callers that have waited for a millisecond. Never in `Queue`.
     #[inline(always)]
     #[doc(alias("this_cpu_add", "local_lock"))]
     pub fn with<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {

@@ -17,6 +17,17 @@ const NR_OWNER_SPINS: u32 = 1 << 14;
 /// How often a waiter yields its CPU before it sleeps. A guess: about as many threads as may share a CPU.
 const NR_YIELDS: u32 = 32;
 
+/// The age at which a waiting call announces itself. A call next to short operations mostly takes the
+/// slot earlier, between two of them, and costs the owner nothing.
+#[cfg(not(any(loom, shuttle)))]
+const PATIENT_NS: u64 = 1_000_000;
+
+/// How long an owner leaves its slot to announced callers before one operation: 10 ms, about what a
+/// busy machine takes to run the caller. Longer, and a caller that is kept off its CPU stops the
+/// owner.
+#[cfg(not(any(loom, shuttle)))]
+const COURTESY: Duration = Duration::from_millis(10);
+
 /// How long a waiter sleeps at a time, in microseconds: about a wake-up, which this replaces.
 const NAP_US: u64 = 50;
 
@@ -35,6 +46,24 @@ pub(super) struct Deadline {
     /// In a model, where no time passes: how often it was asked.
     #[cfg(any(loom, shuttle))]
     nr_asked: u32,
+}
+
+/// The age of a waiting call, and whether it has announced itself.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    /// The time of the first poll, in nanoseconds; 0 before it. In a model, where no time passes, a
+    /// number of the thread.
+    since_ns: u64,
+    has_waited_long: bool,
+    is_announced: bool,
+}
+
+/// The wait of an owner for announced callers.
+#[derive(Debug, Default)]
+pub(super) struct Courtesy {
+    /// `None` before the first poll.
+    #[cfg(not(any(loom, shuttle)))]
+    deadline: Option<Deadline>,
 }
 
 /// Calls `look` until it returns a value, as a remote caller. `look` does what is due.
@@ -114,6 +143,68 @@ impl Patience {
         } else {
             thread::sleep(Duration::from_micros(NAP_US));
         }
+    }
+}
+
+impl Turn {
+    /// Notes that the call polls the slot. In a model it has waited for long at the second poll.
+    pub(super) fn poll(&mut self) {
+        let is_first = self.since_ns == 0;
+        #[cfg(not(any(loom, shuttle)))]
+        {
+            let now_ns = sync::time::now_ns();
+            if is_first {
+                self.since_ns = now_ns.max(1);
+            }
+            self.has_waited_long = now_ns.saturating_sub(self.since_ns) >= PATIENT_NS;
+        }
+        #[cfg(any(loom, shuttle))]
+        {
+            self.since_ns = sync::identity::mine().get();
+            self.has_waited_long = !is_first;
+        }
+    }
+
+    /// Returns the time to announce, if the call has waited for long.
+    pub(super) fn announce(&mut self) -> Option<u32> {
+        self.is_announced |= self.has_waited_long;
+        self.has_waited_long.then(|| self.since())
+    }
+
+    /// Returns the time that the call has announced, or 0.
+    pub(super) fn announced(&self) -> u32 {
+        if self.is_announced { self.since() } else { 0 }
+    }
+
+    /// Ends the announcement, and returns its time, or 0.
+    pub(super) fn withdraw(&mut self) -> u32 {
+        let since = self.announced();
+        self.is_announced = false;
+        since
+    }
+
+    /// Returns since when the call waits, in units of about 0.1 ms; never 0. It wraps around after
+    /// days. Calls of the same time are next together, which does no harm.
+    fn since(&self) -> u32 {
+        if cfg!(any(loom, shuttle)) {
+            self.since_ns as u32
+        } else {
+            (self.since_ns >> 16) as u32 | 1
+        }
+    }
+}
+
+impl Courtesy {
+    /// Returns `true` if the owner has waited for long enough; never in a model, where no time
+    /// passes.
+    pub(super) fn is_over(&mut self) -> bool {
+        #[cfg(not(any(loom, shuttle)))]
+        return self
+            .deadline
+            .get_or_insert_with(|| Deadline::after(COURTESY))
+            .is_over();
+        #[cfg(any(loom, shuttle))]
+        false
     }
 }
 

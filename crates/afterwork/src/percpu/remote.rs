@@ -41,10 +41,11 @@ pub(super) type PanicHandler = Box<dyn Fn(CpuId) + Send + Sync>;
 ///
 /// A call waits while another thread is inside the slot. A call on an owned slot also waits, in [`Qpw::Queue`](super::Qpw),
 /// until the owner polls or parks; in `OnDemand` until it operates, polls or parks (see [`Escalate`](super::Escalate)); in
-/// `EveryOp` not at all. An owner that was leaked (`mem::forget`) keeps its slot until its thread
-/// has ended. A call that has waited for an owner for ten seconds writes a line to stderr, which
-/// names the owner's thread. If two owners call each other's slots, both may wait for ever:
-/// [park](Owner::while_parked) first.
+/// `EveryOp` not at all. An owner that operates all the time keeps no caller out: see
+/// [Waiting](super#waiting) for the bound. An owner that was leaked (`mem::forget`) keeps its slot
+/// until its thread has ended. A call that has waited for an owner for ten seconds writes a line to
+/// stderr, which names the owner's thread. If two owners call each other's slots, both may wait for
+/// ever: [park](Owner::while_parked) first.
 #[doc(alias("DEFINE_PER_CPU", "alloc_percpu"))]
 pub struct PerCpu<T, C: Choice = AtStart> {
     /// Dropped before the slots are.
@@ -250,7 +251,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
             let mut deadline = Deadline::after(deadline);
             let ended = patience::wait_for(|due| match deadline.is_over() {
                 true => Some(None),
-                false => attempt.look(due).map(Some),
+                false => attempt.look_as_next(due).map(Some),
             });
             if let Some(result) = ended {
                 return Ok(result);
@@ -334,7 +335,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
             return result;
         }
         self.tally[WAITED].add(1);
-        patience::wait_for(|due| attempt.look(due))
+        patience::wait_for(|due| attempt.look_as_next(due))
     }
 
     fn slot(&self, cpu: CpuId) -> &Slot<T> {
@@ -352,6 +353,16 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         );
         slot.check_not_called_here();
         slot
+    }
+}
+
+#[cfg(any(loom, shuttle))]
+impl<T, C: Choice> PerCpu<T, C> {
+    /// Returns `true` if a caller has announced that it waits for the slot of `cpu`. For models.
+    #[doc(hidden)]
+    pub fn has_announced_caller(&self, cpu: CpuId) -> bool {
+        let slot = self.table.slot(cpu);
+        slot.is_some_and(|slot| slot.eldest.load(Ordering::Relaxed) != 0)
     }
 }
 

@@ -26,6 +26,29 @@
 //! long makes all threads pass a fence by `membarrier`. After that, either the caller sees `busy`, or the owner will see
 //! `want`. `bias.rs` has the steps.
 //!
+//! # No caller starves
+//!
+//! An owner that operates all the time leaves its slot free for a few nanoseconds between two
+//! operations, and a caller that polls seldom meets that moment. So a caller that has waited for
+//! long announces itself: it stores the time since which it waits in `eldest`, if the slot has no
+//! earlier time there.
+//!
+//! - While `eldest` is set, the owner begins no operation that takes the slot (`take_in_turn`), and
+//!   no other caller takes it.
+//! - The announced caller takes the slot at its next poll, and clears `eldest`. A caller that gives
+//!   up clears it, too.
+//! - A waiting caller announces itself at each poll, so the next one is that which waits longest.
+//!   Between two of them the owner may have one operation.
+//!
+//! So the bound of a wait is the age at which a caller announces itself, and one poll, one
+//! operation and one call for each caller that waits longer. `eldest` is a hint: it decides which
+//! thread tries to take the slot, and `word` alone decides which thread has it. A thread that reads
+//! it too early takes the slot once more. `patience.rs` has the times.
+//!
+//! An announced caller runs no foreign code: a drain of many slots waits for one of them in this
+//! way at a time, and not while it is inside another one. So no thread waits for `eldest` in a
+//! circle. An owner waits for a limited time, because the caller may be kept off its CPU.
+//!
 //! # Mail
 //!
 //! In `Queue`, work for an owned slot stays in the slot's mail until its owner polls. A thread that takes or releases a slot
@@ -148,6 +171,9 @@ pub(super) struct Slot<T> {
     pub(super) want: AtomicU32,
     /// A: 1 while the owner is inside an operation. Written by the owner. Used by breakable slots only.
     pub(super) busy: AtomicU32,
+    /// A: since when the caller waits that is next, as its [`Turn`](super::patience::Turn) counts
+    /// time; 0 if no caller has waited for long. Always 0 in slots that queue.
+    pub(super) eldest: AtomicU32,
     /// A: the thread that is inside by a call, or runs mail; else 0. Written inside. A thread compares it with itself only,
     /// to find out whether it would wait for itself.
     caller: unmodelled::AtomicU64,
@@ -182,6 +208,7 @@ impl<T> Slot<T> {
             word: AtomicU32::new(FREE),
             want: AtomicU32::new(Want::AWAY),
             busy: AtomicU32::new(0),
+            eldest: AtomicU32::new(0),
             caller: unmodelled::AtomicU64::new(0),
             data: UnsafeCell::new(data),
             far: Far {
@@ -261,6 +288,8 @@ impl<T> Slot<T> {
         let owner = self.owner();
         let is_mine = owner.is_mine();
         let word = self.word.load(Ordering::Relaxed);
+        // The callers that wait are not in the child.
+        self.eldest.store(0, Ordering::Relaxed);
         let is_had = word == HELD || word == OWNED && !is_mine;
         self.far.mail.forget(word == FREE);
         if is_had {
@@ -274,6 +303,36 @@ impl<T> Slot<T> {
             false => OwnerWord::NONE,
         };
         self.far.owner.store(owner.0, Ordering::Relaxed);
+    }
+
+    /// Takes the slot if it is free and no other caller is next. Returns what it found. `since` is the time
+    /// that the caller has announced, or 0.
+    #[inline]
+    pub(super) fn look_and_take_in_turn(&self, since: u32) -> Found {
+        let eldest = self.eldest.load(Ordering::Relaxed);
+        if eldest != 0 && eldest != since && !twin::armed("percpu: a caller overtakes the eldest") {
+            return Found::Held;
+        }
+        self.look_and_take()
+    }
+
+    /// Announces a caller that has waited for long, unless another one has waited longer.
+    pub(super) fn announce(&self, since: u32) {
+        let eldest = self.eldest.load(Ordering::Relaxed);
+        // The times wrap around.
+        if eldest == 0 || (since.wrapping_sub(eldest) as i32) < 0 {
+            // If another caller was faster, the next poll decides between the two.
+            let _ =
+                self.eldest
+                    .compare_exchange(eldest, since, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes back the announcement of a caller, if it is the one that is next.
+    pub(super) fn withdraw(&self, since: u32) {
+        let _ = self
+            .eldest
+            .compare_exchange(since, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Takes the slot if it is free. Returns `true` if it did.

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use afterwork::percpu::{Escalate, PerCpu, Qpw};
+use loom::thread::JoinHandle;
 use sync::atomic::{AtomicU32, Ordering};
 use sync::twin::must_fail;
 use topology::{CpuId, Topology};
@@ -171,6 +172,76 @@ fn called_with_a_deadline() {
     let nr_ran = u32::from(ran.is_ok());
     owner.join().unwrap();
     assert_eq!(slots.run_on(CPU, |data| *data), nr_ran);
+}
+
+/// Ends an operation when a caller has announced that it waits for the slot. That call must come
+/// before the next operation.
+fn announced_before_the_next_operation(qpw: Qpw) {
+    let slots = slots(qpw, Escalate::Never);
+    let mut owner = slots.attach(CPU).unwrap();
+    let remote = owner.with(|_| announced_call(&slots));
+    owner.with(|data| assert_eq!(*data, 1, "the owner was first"));
+    remote.join().unwrap();
+}
+
+/// Ends an operation, and parks, when a caller has announced that it waits. That call must come
+/// before one that begins later.
+fn announced_before_a_later_call(qpw: Qpw) {
+    let slots = slots(qpw, Escalate::Never);
+    let mut owner = slots.attach(CPU).unwrap();
+    let (remote, later) = owner.with(|_| {
+        let remote = announced_call(&slots);
+        let theirs = slots.clone();
+        let later = spawn(move || {
+            theirs.run_on(CPU, |data| {
+                assert_eq!(*data, 1, "the later call was first");
+            });
+        });
+        (remote, later)
+    });
+    drop(owner);
+    remote.join().unwrap();
+    later.join().unwrap();
+}
+
+/// Starts a call on a slot that is not free, and returns when the caller has announced itself.
+fn announced_call(slots: &Arc<Slots>) -> JoinHandle<()> {
+    let theirs = slots.clone();
+    let remote = spawn(move || theirs.run_on(CPU, |data| *data += 1));
+    while !slots.has_announced_caller(CPU) {
+        sync::thread::yield_now();
+    }
+    remote
+}
+
+#[test]
+fn an_announced_call_comes_before_the_next_operation() {
+    for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
+        bounded(2, move || announced_before_the_next_operation(qpw));
+    }
+}
+
+#[test]
+fn an_announced_call_comes_before_a_later_call() {
+    for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
+        bounded(1, move || announced_before_a_later_call(qpw));
+    }
+}
+
+#[test]
+fn an_owner_that_overtakes_an_announced_call_is_noticed() {
+    for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
+        must_fail("percpu: the owner overtakes the eldest", || {
+            bounded(2, move || announced_before_the_next_operation(qpw));
+        });
+    }
+}
+
+#[test]
+fn a_caller_that_overtakes_an_announced_call_is_noticed() {
+    must_fail("percpu: a caller overtakes the eldest", || {
+        bounded(2, || announced_before_a_later_call(Qpw::EveryOp));
+    });
 }
 
 #[test]

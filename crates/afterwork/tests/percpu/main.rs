@@ -4,5 +4,6 @@
 mod absent;
 mod inside;
 mod modes;
+mod starved;
 mod support;
 mod users;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use afterwork::percpu::{Escalate, PerCpu, Qpw};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
-use sync::atomic::{AtomicU64, Ordering};
+use sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use sync::twin::must_fail;
 use topology::{CpuId, Topology};
 
 use crate::workqueue::explore;
@@ -80,6 +81,64 @@ fn sum_is_exact(qpw: Qpw, escalate: Escalate) {
         sum >= before && (sum - before).is_multiple_of(u64::from(NR_CPUS)),
         "{sum}, {before}"
     );
+}
+
+/// A drain announces itself to the busy owner of CPU 1, and then gets the slot of CPU 0, where its
+/// call waits for that owner.
+fn drain_that_waits_for_an_owner() {
+    let machine = Topology::synthetic("2 core").unwrap();
+    let builder = PerCpu::builder().topology(machine).qpw(Qpw::EveryOp);
+    let slots = Arc::new(builder.build(|_| ()).unwrap());
+    let [is_held, is_announced, is_over] = [(); 3].map(|()| Arc::new(AtomicBool::new(false)));
+    let holder = thread::spawn({
+        let (slots, is_held, is_announced) = (slots.clone(), is_held.clone(), is_announced.clone());
+        move || {
+            slots.run_on(CpuId::new(0), |()| {
+                is_held.store(true, Ordering::Relaxed);
+                wait_for(&is_announced);
+            });
+        }
+    });
+    wait_for(&is_held);
+    let mut owner = slots.attach(CpuId::new(1)).unwrap();
+    let drainer = owner.with(|()| {
+        let (theirs, is_over) = (slots.clone(), is_over.clone());
+        let drainer = thread::spawn(move || {
+            theirs.drain_all(|cpu, ()| {
+                if cpu.index() == 0 {
+                    wait_for(&is_over);
+                }
+            });
+        });
+        while !slots.has_announced_caller(CpuId::new(1)) {
+            thread::yield_now();
+        }
+        drainer
+    });
+    is_announced.store(true, Ordering::Relaxed);
+    owner.with(|()| ());
+    is_over.store(true, Ordering::Relaxed);
+    drop(owner);
+    holder.join().unwrap();
+    drainer.join().unwrap();
+}
+
+fn wait_for(condition: &AtomicBool) {
+    while !condition.load(Ordering::Relaxed) {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_drain_whose_call_waits_for_an_owner_does_not_stop_it() {
+    explore(500, drain_that_waits_for_an_owner);
+}
+
+#[test]
+fn a_drain_that_stays_announced_inside_a_call_is_noticed() {
+    must_fail("percpu: a drain stays announced inside a call", || {
+        explore(500, drain_that_waits_for_an_owner)
+    });
 }
 
 #[test]

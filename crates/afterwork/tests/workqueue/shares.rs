@@ -74,6 +74,51 @@ fn a_flood_does_not_hold_up_a_queue_with_the_same_limit() {
     }
 }
 
+/// Builds a queue, and gives it an item that does the same again and lets the queue go, `nr_left`
+/// times, unless `stop`. `nr_links` counts the items.
+fn chain_queues(registry: Registry, nr_links: Count, nr_left: usize, stop: Arc<AtomicUsize>) {
+    if nr_left == 0 || stop.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    let queue = queue("for one item").help(false).shares(100);
+    let queue = queue.build_in(&registry).unwrap();
+    let its_own = queue.clone();
+    queue.spawn_detached(move || {
+        burn(50);
+        nr_links.add();
+        // The next queue comes before this item ends: the worker always finds a new one.
+        chain_queues(registry, nr_links, nr_left - 1, stop);
+        drop(its_own);
+    });
+}
+
+#[test]
+fn a_new_queue_for_each_item_starves_no_other_queue() {
+    const NR_OLD: usize = 20;
+    const MOST_LINKS: usize = 3000;
+    for max_active in [1, 16] {
+        let registry = unwatched("1 core");
+        let old = queue("old").max_active(max_active).help(false).shares(100);
+        let old = old.build_in(&registry).unwrap();
+        let plug = plug_into(&old);
+        let nr_left = Arc::new(AtomicUsize::new(NR_OLD));
+        for _ in 0..NR_OLD {
+            let nr_left = nr_left.clone();
+            old.spawn_detached(move || {
+                burn(50);
+                nr_left.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+        let nr_links = Count::default();
+        chain_queues(registry.clone(), nr_links.clone(), MOST_LINKS, nr_left);
+        plug.release();
+        old.drain().unwrap();
+        // About one for each item of the old queue is right. An item that is preempted costs some
+        // hundreds.
+        assert!(nr_links.get() < MOST_LINKS, "the old queue waits for all");
+    }
+}
+
 #[test]
 fn shares_hold_for_what_waits_already() {
     let registry = unwatched("1 core");

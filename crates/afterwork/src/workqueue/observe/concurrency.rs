@@ -30,6 +30,11 @@ impl Away {
     pub(crate) fn counts_as_awake(self) -> bool {
         self == Self::default()
     }
+
+    /// Returns `true` if the worker is known to sleep inside an item.
+    pub(crate) fn sleeps(self) -> bool {
+        self.declared || self.asleep
+    }
 }
 
 /// What was seen of a worker at one moment.

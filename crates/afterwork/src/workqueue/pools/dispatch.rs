@@ -22,7 +22,7 @@ use crate::workqueue::{
     item::lane::Lane,
     item::list::{Injector, List},
     item::state::State,
-    limit::account::{VirtualTime, next_by_use},
+    limit::account::{Clock, VirtualTime, next_by_use},
     limit::queue_core::QueueCore,
     observe::concurrency::{Away, Seen},
     observe::stall::StallDetector,
@@ -106,8 +106,8 @@ pub(crate) struct Dispatch {
     free_slots: Vec<usize>,
     /// Links to which routes lead.
     nr_led: usize,
-    /// What the link had used that went last.
-    clock: VirtualTime,
+    /// The clocks at which links begin to wait, if links share the pool by their accounts.
+    clock: Clock,
     /// What links had counted that are gone.
     gone: Counts,
 }
@@ -272,7 +272,7 @@ impl Dispatch {
 
     /// Counts the workers that are known to sleep inside an item.
     pub(crate) fn nr_blocked(&self) -> usize {
-        let blocked = |it: &&Enlisted| it.away.declared || it.away.asleep;
+        let blocked = |it: &&Enlisted| it.away.sleeps();
         self.workers().filter(blocked).count()
     }
 
@@ -314,7 +314,7 @@ impl Dispatch {
             .filter(|it| it.seat == Some(slot))
             .map(|it| &mut it.paid);
         let link = self.links[slot].as_mut().expect("a link in use");
-        if link.account.set_shares(shares, self.clock, paid) && !link.retired {
+        if link.account.set_shares(shares, &self.clock, paid) && !link.retired {
             self.count_shares(true);
         }
     }
@@ -330,7 +330,7 @@ impl Dispatch {
         if self.is_shared() {
             return;
         }
-        self.clock = VirtualTime::default();
+        self.clock = Clock::default();
         for link in self.links.iter_mut().flatten() {
             link.account.close();
         }
@@ -342,16 +342,16 @@ impl Dispatch {
     /// Takes note that a worker found nothing: if no other has anything either, links owe nothing to those that come next.
     pub(crate) fn rest(&mut self) {
         if self.is_shared() && self.workers().all(|it| it.seat.is_none()) {
-            let used = self.links().map(|link| link.account.used());
-            self.clock = used.fold(self.clock, VirtualTime::max);
+            let links = self.links.iter().flatten();
+            self.clock.rest(links.map(|link| link.account.used()));
         }
     }
 
     /// Takes note that a link has a seat for what waits there.
     pub(crate) fn seat(&mut self, slot: usize) {
         if self.is_shared() {
-            let clock = self.clock;
-            self.link_mut(slot).account.wait_from(clock);
+            let link = self.links[slot].as_mut().expect("a link in use");
+            link.account.wait_from(&self.clock);
         }
         self.ready.push_back(slot);
     }
@@ -373,8 +373,33 @@ impl Dispatch {
             .iter()
             .map(|&slot| self.link(slot).account.used());
         let slot = self.ready.remove(next_by_use(used)?)?;
-        self.clock = self.clock.max(self.link(slot).account.used());
+        let used = self.link(slot).account.used();
+        self.clock.pick(used);
         Some(slot)
+    }
+
+    /// Charges the last batch of `worker` to its link, and advances the clock. The link may have been
+    /// removed.
+    pub(crate) fn charge(&mut self, worker: &Worker, nr_items: u64, took_ns: u64) {
+        let enlisted = self.enlisted_mut(worker);
+        let (its, paid) = (enlisted.seat, std::mem::take(&mut enlisted.paid));
+        if let Some(slot) = its {
+            let account = &mut self.link_mut(slot).account;
+            account.settle(paid, nr_items, took_ns);
+        }
+        if nr_items == 0 {
+            return;
+        }
+        // A worker that sleeps in an item wants no CPU time. If its link counted, each such worker
+        // would slow the clock.
+        let awake = self.workers.iter().flatten().filter(|it| !it.away.sleeps());
+        let waiting = self.ready.iter().copied();
+        let mut wanting = self.clock.count();
+        for slot in waiting.chain(awake.filter_map(|it| it.seat)).chain(its) {
+            let link = self.links[slot].as_mut().expect("a link in use");
+            wanting.add(&mut link.account);
+        }
+        wanting.serve(took_ns);
     }
 
     /// Has the link of what `worker` takes pay for it in advance.

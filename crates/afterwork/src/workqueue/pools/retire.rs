@@ -64,12 +64,10 @@ impl Dispatch {
             link.counts.nr_started -= u64::from(told.nr_not_run);
             link.counts.nr_completed += u64::from(told.nr_run);
             link.counts.cpu_ns += told.cpu_ns;
-            if self.is_shared() {
-                let paid = std::mem::take(&mut self.enlisted_mut(worker).paid);
-                let nr_items = u64::from(told.nr_run + told.nr_not_run);
-                let account = &mut self.link_mut(slot).account;
-                account.settle(paid, nr_items, told.used_ns());
-            }
+        }
+        if self.is_shared() {
+            let nr_items = u64::from(told.nr_run + told.nr_not_run);
+            self.charge(worker, nr_items, told.used_ns());
         }
     }
 }

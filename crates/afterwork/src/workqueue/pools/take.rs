@@ -25,9 +25,14 @@ impl PoolGuard<'_> {
         let pool = self.pool();
         let max = pool.params.max_batch.min(MAX_HAND);
         self.retire(worker);
-        self.tell(worker);
         // Read once a trip.
         let now = time::cycles();
+        if self.is_shared() {
+            // A link whose first item came during the last batch wanted the pool then: it begins
+            // before that is charged.
+            self.adopt_at(now, &pool.injector);
+        }
+        self.tell(worker);
         loop {
             if self.pending.is_empty() || self.adopts_early() {
                 self.adopt_at(now, &pool.injector);

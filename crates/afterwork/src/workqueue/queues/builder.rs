@@ -178,8 +178,10 @@ impl Builder {
     ///
     /// - Queues share a pool that have the same scope, CPUs, nice value and strictness. As soon as one of them has set shares, all of
     ///   the pool count, the others with 100. Where none has, nothing changes.
-    /// - Of the queues that wait, that goes next which has used least for its shares. One that was idle goes next at once, and
-    ///   has nothing saved up.
+    /// - Of the queues that wait, the queue goes next that has used least for its shares. A queue
+    ///   that was idle goes next at once, and has nothing saved up. A new queue begins at the
+    ///   average of the queues that want the pool, so a program that builds a queue for each item
+    ///   gets no more time.
     /// - Time is measured by the batch that a worker takes, and what a queue used too much it waits for afterwards. Of batches
     ///   of a millisecond and more, which may sleep, CPU time counts, of shorter ones the time that has passed.
     ///   What joiners run on their own threads does not count.

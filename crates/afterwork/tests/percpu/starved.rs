@@ -1,0 +1,94 @@
+//! Remote callers of a slot whose owner operates without a pause.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use afterwork::percpu::{Escalate, PerCpu, Qpw};
+
+use crate::support::{builder, cpu};
+
+/// The time of one operation.
+const OPERATION: Duration = Duration::from_micros(200);
+
+/// The calls of one caller.
+const NR_CALLS: usize = 20;
+
+/// The most operations that the owner begins while all calls run. With the announcement of a caller that has waited for a
+/// millisecond, each call takes about 10 operations, and 40 on a busy machine. Without it each takes hundreds.
+const MOST_OPERATIONS: usize = 5_000;
+
+fn burn(time: Duration) {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        std::hint::spin_loop();
+    }
+}
+
+/// Has an owner operate back to back until `nr_callers` have made their calls.
+fn call_beside_a_busy_owner(slots: &PerCpu<u64>, nr_callers: usize) {
+    let (is_over, nr_operations) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let nr_made = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut owner = slots.attach(cpu(1)).unwrap();
+            // All is inside the operation: the slot is free for some nanoseconds between two of them.
+            while owner.with(|_| {
+                let nr = nr_operations.fetch_add(1, Ordering::Relaxed);
+                burn(OPERATION);
+                nr < MOST_OPERATIONS && !is_over.load(Ordering::Relaxed)
+            }) {}
+        });
+        let callers = (0..nr_callers).map(|_| {
+            scope.spawn(|| {
+                for _ in 0..NR_CALLS {
+                    // The owner is inside when the call begins.
+                    let before = nr_operations.load(Ordering::Relaxed);
+                    while nr_operations.load(Ordering::Relaxed) == before {
+                        if before >= MOST_OPERATIONS {
+                            return;
+                        }
+                        thread::yield_now();
+                    }
+                    slots.run_on(cpu(1), |data| *data += 1);
+                    nr_made.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        });
+        for caller in callers.collect::<Vec<_>>() {
+            caller.join().unwrap();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let nr_operations = nr_operations.load(Ordering::Relaxed);
+    let nr_made = nr_made.load(Ordering::Relaxed);
+    println!("{nr_made} calls beside {nr_operations} operations");
+    assert!(nr_operations < MOST_OPERATIONS, "only {nr_made} calls");
+    assert_eq!(
+        slots.run_on(cpu(1), |data| *data),
+        (nr_callers * NR_CALLS) as u64
+    );
+}
+
+#[test]
+fn an_owner_that_takes_its_slot_each_time_starves_no_caller() {
+    let slots = builder(Qpw::EveryOp).build(|_| 0).unwrap();
+    call_beside_a_busy_owner(&slots, 1);
+}
+
+#[test]
+fn an_owner_that_hands_over_on_demand_starves_no_caller() {
+    for how in [Escalate::Never, Escalate::Quietly] {
+        let builder = builder(Qpw::OnDemand).escalate(how, Duration::from_secs(60));
+        let slots = builder.build(|_| 0).unwrap();
+        call_beside_a_busy_owner(&slots, 1);
+    }
+}
+
+#[test]
+fn several_callers_beside_a_busy_owner_all_get_their_turn() {
+    for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
+        let slots = builder(qpw).build(|_| 0).unwrap();
+        call_beside_a_busy_owner(&slots, 3);
+    }
+}
