@@ -441,6 +441,45 @@ fn busy_beside_idle() {
     }
 }
 
+/// A queue with shares whose items wait, next to a chain of items, each the first one of its queue: an item queues the next one
+/// before it ends, so the worker always finds a new queue. The waiting queue is served before the chain ends.
+fn old_beside_new() {
+    const NR_OLD: u32 = 2;
+    const NR_NEW: usize = 12;
+    fn chain(mut new: Vec<Workqueue>, ended: shuttle::sync::mpsc::Sender<()>) {
+        match new.pop() {
+            Some(queue) => queue.spawn_detached(move || chain(new, ended)),
+            None => ended.send(()).unwrap(),
+        }
+    }
+    let params = Params {
+        max_batch: 1,
+        ..Params::default()
+    };
+    let (managed, queues) =
+        Managed::with(params, &[[1, 256].as_slice(), &[256; NR_NEW]].concat(), 1);
+    let [plugged, old, new @ ..] = &queues[..] else {
+        unreachable!()
+    };
+    for queue in &queues[1..] {
+        queue.set_shares(100).unwrap();
+    }
+    let (release, released) = shuttle::sync::mpsc::channel::<()>();
+    plugged.spawn_detached(move || _ = released.recv());
+    let nr_left = Arc::new(AtomicU32::new(NR_OLD));
+    for _ in 0..NR_OLD {
+        let nr_left = nr_left.clone();
+        old.spawn_detached(move || _ = nr_left.fetch_sub(1, Ordering::Relaxed));
+    }
+    let (ended, has_ended) = shuttle::sync::mpsc::channel();
+    chain(new.to_vec(), ended);
+    release.send(()).unwrap();
+    has_ended.recv().unwrap();
+    let nr_left = nr_left.load(Ordering::Relaxed);
+    managed.end(queues);
+    assert_eq!(nr_left, 0, "all new queues go first");
+}
+
 /// A queue of few shares that has had its turn, holds its only seat for one item more, and owes thousands of turns; one of many
 /// shares, whose first item cancels that one, and whose second drains the queue. The only worker has given the seat up by then.
 fn emptied_among_shares() {
@@ -490,6 +529,18 @@ fn an_emptied_queue_that_keeps_its_seat_would_be_seen() {
         explore(200, emptied_among_shares)
     });
     assert!(failure.contains("deadlock"), "{failure}");
+}
+
+#[test]
+fn a_new_queue_for_each_item_starves_no_queue_that_waits() {
+    explore(200, old_beside_new);
+}
+
+#[test]
+fn new_queues_that_go_before_all_others_would_be_seen() {
+    must_fail("shares: a new link begins as an idle one", || {
+        explore(200, old_beside_new)
+    });
 }
 
 #[test]
