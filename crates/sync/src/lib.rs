@@ -106,16 +106,6 @@ pub mod time;
 #[cfg(feature = "std")]
 pub mod usage;
 
-/// Threads, channels and barriers of unit tests.
-#[cfg(feature = "std")]
-#[doc(hidden)]
-pub mod testing {
-    pub use std::{
-        sync::{Barrier, mpsc},
-        thread,
-    };
-}
-
 #[cfg(feature = "std")]
 pub use lock::{Mutex, MutexGuard};
 #[cfg(feature = "std")]

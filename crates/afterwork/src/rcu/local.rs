@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn a_thread_that_sleeps_in_the_library_is_in_an_extended_quiescent_state() {
         let sleep = || Parker::with_spin_limit(0).park_timeout(Duration::from_nanos(1));
-        sync::testing::thread::spawn(move || {
+        std::thread::spawn(move || {
             let guard = read();
             sleep();
             assert!(

@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn sections_of_an_ending_thread_nest() {
         use std::cell::RefCell;
-        use sync::testing::mpsc;
+        use std::sync::mpsc;
         struct ReadsAtExit(RefCell<Option<mpsc::Sender<Vec<bool>>>>);
         impl Drop for ReadsAtExit {
             fn drop(&mut self) {
@@ -352,7 +352,7 @@ mod tests {
         // Touched before the thread's first section, so destroyed after its slot was given back.
         sync::thread_local!(static LATE: ReadsAtExit = ReadsAtExit(RefCell::new(None)));
         let (seen_by, seen) = mpsc::channel();
-        let reader = sync::testing::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             LATE.with(|late| late.0.replace(Some(seen_by)));
             drop(rcu::read());
         });
@@ -364,13 +364,13 @@ mod tests {
     #[test]
     fn a_thread_that_never_read_has_nothing_to_unlock() {
         // SAFETY: nothing is open, and that is what is asked.
-        let ended = sync::testing::thread::spawn(|| unsafe { read_unlock() });
+        let ended = std::thread::spawn(|| unsafe { read_unlock() });
         assert!(!ended.join().unwrap());
     }
 
     #[test]
     fn a_thread_has_a_place_once_it_has_read() {
-        let found = sync::testing::thread::spawn(|| {
+        let found = std::thread::spawn(|| {
             let before = place();
             drop(rcu::read());
             (before, place())
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn a_reader_is_online_until_it_is_not() {
-        let readers = sync::testing::thread::spawn(|| {
+        let readers = std::thread::spawn(|| {
             // SAFETY: nothing is online, and that is what is asked.
             assert!(!unsafe { offline() } && !is_reading());
             online();
@@ -440,8 +440,7 @@ mod tests {
         let index = srcu_read_lock(&domain);
         let there = domain.clone();
         // SAFETY: begun above, and ended here alone.
-        let ended =
-            sync::testing::thread::spawn(move || unsafe { srcu_read_unlock(&there, index) });
+        let ended = std::thread::spawn(move || unsafe { srcu_read_unlock(&there, index) });
         ended.join().unwrap();
         domain.synchronize();
     }

@@ -525,15 +525,15 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "reads procfs")]
     fn a_thread_does_not_end_while_somebody_names_it() {
-        let (ready, is_ready) = sync::testing::mpsc::channel();
+        let (ready, is_ready) = std::sync::mpsc::channel();
         thread::while_named(|| {
-            sync::testing::thread::spawn(move || {
+            std::thread::spawn(move || {
                 drop(crate::rcu::read());
                 ready.send(thread::current()).unwrap();
             });
             let reader = is_ready.recv().unwrap();
             for _ in 0..100 {
-                sync::testing::thread::yield_now();
+                std::thread::yield_now();
                 assert!(thread::name(reader).is_some());
             }
         });

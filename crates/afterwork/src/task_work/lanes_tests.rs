@@ -4,8 +4,8 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::thread;
 use std::time::Duration;
-use sync::testing::thread;
 
 use super::*;
 

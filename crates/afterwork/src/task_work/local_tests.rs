@@ -6,8 +6,8 @@ use std::panic::panic_any;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Poll, Waker};
+use std::thread;
 use std::time::Duration;
-use sync::testing::thread;
 
 use super::*;
 

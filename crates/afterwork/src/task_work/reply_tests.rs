@@ -6,8 +6,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
 use std::time::Duration;
-use sync::testing::thread;
 
 use super::*;
 

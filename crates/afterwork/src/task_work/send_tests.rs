@@ -7,8 +7,8 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
+use std::thread;
 use std::time::Duration;
-use sync::testing::thread;
 
 use super::*;
 

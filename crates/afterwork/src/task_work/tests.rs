@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
-use sync::testing::{Barrier, thread};
+use std::{sync::Barrier, thread};
 
 use super::*;
 

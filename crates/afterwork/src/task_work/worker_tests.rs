@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
-use sync::testing::{mpsc, thread};
+use std::{sync::mpsc, thread};
 
 use super::*;
 use crate::params::{CpuSet, Params, ThreadHook};

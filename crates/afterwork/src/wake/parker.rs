@@ -340,7 +340,7 @@ mod tests {
         let mut here = Parker::with_spin_limit(8);
         let mut there = Parker::with_spin_limit(0);
         let (wake_here, wake_there) = (here.unparker(), there.unparker());
-        let thread = sync::testing::thread::spawn(move || {
+        let thread = std::thread::spawn(move || {
             for _ in 0..1000 {
                 there.park();
                 wake_here.unpark();

@@ -238,7 +238,7 @@ mod tests {
     fn told_by(body: impl FnOnce() + Send + 'static) -> Vec<&'static str> {
         let diary = Arc::new(Diary::default());
         let observer = diary.clone();
-        let thread = sync::testing::thread::spawn(move || {
+        let thread = std::thread::spawn(move || {
             report_to(Some(observer));
             body();
             report_to(None);
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn whoever_asked_is_called_before_each_wait() {
         thread_local!(static NR_CALLS: Cell<u32> = const { Cell::new(0) });
-        let nr_calls = sync::testing::thread::spawn(|| {
+        let nr_calls = std::thread::spawn(|| {
             while_asleep(|| ());
             before_sleep(|| NR_CALLS.set(NR_CALLS.get() + 1));
             while_asleep(|| while_asleep(|| ()));

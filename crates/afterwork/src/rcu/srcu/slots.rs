@@ -482,7 +482,7 @@ mod tests {
         let (even, odd) = (Parity::of(0), Parity::of(1));
         slots.mine().unwrap().lock(odd);
         assert!(slots.drained(even) && !slots.drained(odd));
-        sync::testing::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             scope
                 .spawn(|| slots.mine().unwrap().unlock(odd))
                 .join()
@@ -495,11 +495,8 @@ mod tests {
     fn a_reader_that_has_stopped_takes_one_barrier_and_no_more() {
         let slots = Slots::new();
         assert!(slots.have_all_answered(), "nobody has read");
-        let (begin, ended) = (
-            sync::testing::Barrier::new(2),
-            sync::testing::Barrier::new(2),
-        );
-        sync::testing::thread::scope(|scope| {
+        let (begin, ended) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+        std::thread::scope(|scope| {
             scope.spawn(|| {
                 let line = slots.mine().unwrap();
                 line.lock(Parity::of(0));

@@ -6,7 +6,10 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-use sync::testing::{Barrier, mpsc, thread};
+use std::{
+    sync::{Barrier, mpsc},
+    thread,
+};
 
 use super::{Domain, Guard, OwnedGuard};
 

@@ -380,13 +380,13 @@ mod tests {
 
     fn begin() {
         while !HOME.lock().begins(true) {
-            sync::testing::thread::yield_now();
+            std::thread::yield_now();
         }
     }
 
     #[test]
     fn what_a_look_of_the_parent_had_in_hand_keeps_no_other_block_of_its_chunk() {
-        let thread = sync::testing::thread::spawn(|| {
+        let thread = std::thread::spawn(|| {
             let mut all = blocks(2 * Chunk::nr_blocks(2));
             let (lost, chunk) = (all[0], Chunk::of(all[0]));
             begin();

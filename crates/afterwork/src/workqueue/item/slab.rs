@@ -137,12 +137,12 @@ mod tests {
         sync::asym::init();
         static IS_HELD: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
         let forks = sync::thread::current();
-        let holder = sync::testing::thread::spawn(move || {
+        let holder = std::thread::spawn(move || {
             let orphans = ORPHANS.lock();
             IS_HELD.store(true, Ordering::Relaxed);
             // Until it waits: for the lock, or else for its child.
             while sync::thread::doing(forks).is_some_and(|doing| !doing.starts_with("asleep")) {
-                sync::testing::thread::yield_now();
+                std::thread::yield_now();
             }
             drop(orphans);
         });
@@ -180,7 +180,7 @@ mod tests {
                 .collect();
             sorted.sort_unstable();
             assert!(sorted.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0));
-            sync::testing::thread::spawn(move || {
+            std::thread::spawn(move || {
                 for (i, block) in blocks.into_iter().enumerate() {
                     // SAFETY: allocated above with this class, and used no more.
                     unsafe {
@@ -200,7 +200,7 @@ mod tests {
         use super::super::chunks::look_now;
         const NR_BLOCKS: usize = if cfg!(miri) { 200 } else { 30_000 };
         // A thread of its own, which nobody's blocks belong to.
-        let thread = sync::testing::thread::spawn(|| {
+        let thread = std::thread::spawn(|| {
             let fill = || {
                 let blocks: Vec<_> = (0..NR_BLOCKS).map(|_| cache::alloc(0)).collect();
                 for (i, block) in blocks.iter().enumerate() {

@@ -627,7 +627,7 @@ impl Waiter {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use sync::testing::thread;
+    use std::thread;
 
     use super::*;
 

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use sync::testing::mpsc;
+use std::sync::mpsc;
 
 use super::*;
 use crate::{
@@ -504,7 +504,7 @@ fn all_at_once_every_item_that_was_queued_runs_or_is_cancelled_once() {
         })
         .collect();
     let balance: Vec<AtomicU64> = jobs.iter().map(|_| AtomicU64::new(0)).collect();
-    sync::testing::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         for thread in 0..4u64 {
             let (queues, jobs, balance) = (&queues, &jobs, &balance);
             scope.spawn(move || {
@@ -566,12 +566,12 @@ fn after_cancel_sync_an_item_is_idle_whatever_others_do_that_do_not_queue_it() {
     let job = job(move |_| {
         assert!(!flag.swap(true, Ordering::Relaxed), "twice at once");
         // Long enough for others to come in between.
-        (0..20).for_each(|_| sync::testing::thread::yield_now());
+        (0..20).for_each(|_| std::thread::yield_now());
         flag.store(false, Ordering::Relaxed);
     });
     let address = job.as_ptr() as usize;
     let there = || NonNull::new(address as *mut Job).unwrap();
-    sync::testing::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         for waits in [true, false] {
             let is_over = &is_over;
             scope.spawn(move || {
@@ -589,11 +589,11 @@ fn after_cancel_sync_an_item_is_idle_whatever_others_do_that_do_not_queue_it() {
         for round in 0..nr_rounds {
             on!(RawWork::queue(job, &queues[round % 2], None));
             if round % 3 > 0 {
-                sync::testing::thread::yield_now();
+                std::thread::yield_now();
                 on!(RawWork::queue(job, &queues[round / 2 % 2], None));
             }
             if round % 5 > 0 {
-                sync::testing::thread::yield_now();
+                std::thread::yield_now();
             }
             on!(RawDelayed::cancel_sync(job));
             assert!(!is_inside.load(Ordering::Relaxed), "it runs: {round}");

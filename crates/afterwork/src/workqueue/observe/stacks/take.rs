@@ -188,7 +188,7 @@ mod tests {
             Arc::new(AtomicBool::new(false)),
         );
         let (its_number, its_end) = (number.clone(), ended.clone());
-        let asked = sync::testing::thread::spawn(move || {
+        let asked = std::thread::spawn(move || {
             its_number.store(thread::current().0, Ordering::Relaxed);
             let mut kept = Vec::new();
             // In the allocator, in the loader, in the unwinder, and in system calls.
@@ -203,7 +203,7 @@ mod tests {
             }
         });
         while number.load(Ordering::Relaxed) == 0 {
-            sync::testing::thread::yield_now();
+            std::thread::yield_now();
         }
         let thread = ThreadId(number.load(Ordering::Relaxed));
         let mut walker = Walker::new();
