@@ -2,11 +2,11 @@ use std::iter;
 
 use super::*;
 
-/// Links that always have work, with their shares and the times of their items.
+/// Links that always have work, with their shares and the times that their items take.
 struct Pool {
     links: Vec<(Account, u64)>,
     clock: Clock,
-    /// What each link has had.
+    /// The time that each link got.
     had_ns: Vec<u64>,
 }
 
@@ -24,7 +24,7 @@ impl Pool {
         }
     }
 
-    /// Takes an item, of the first `among` links.
+    /// Takes an item of one of the first `among` links.
     fn take(&mut self, among: usize) -> (usize, VirtualTime) {
         let waiting = self.links[..among].iter();
         let at = next_by_use(waiting.map(|it| it.0.used())).unwrap();
