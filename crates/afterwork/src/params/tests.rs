@@ -116,7 +116,7 @@ fn a_wrong_pair_is_left_out_of_the_rest() {
     assert!(params.max_active == 7 && !params.rcu.boost);
     assert_eq!(params.qpw, Qpw::default());
     assert_eq!(errors.len(), 4, "{errors:?}");
-    // A parsed text is as strict with the word as without.
+    // Parsing a text is equally strict with and without the word.
     assert_eq!("strict".parse(), Ok(Params::default()));
     assert_eq!(error("strict,qpw=x"), error("qpw=x"));
 }

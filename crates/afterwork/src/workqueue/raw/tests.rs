@@ -332,7 +332,7 @@ fn a_raw_item_that_needs_its_flushers_seat_is_refused() {
     assert_eq!(receive.recv().unwrap(), Err(Misuse::OwnQueue));
     on!(RawWork::flush(waiter));
     on!(RawWork::flush(later));
-    assert_eq!(nr_runs.load(Ordering::Relaxed), 1, "the item was not left queued");
+    assert_eq!(nr_runs.load(Ordering::Relaxed), 1, "the item was lost");
     free(waiter);
     free(later);
 }
