@@ -133,8 +133,8 @@ impl<T> Slot<T> {
         true
     }
 
-    /// Describes the owner that keeps the slot, for a report by a remote caller that has `waited`
-    /// for this time. Returns `None` if no owner keeps the slot.
+    /// Describes the owner that keeps the slot, to report that a remote caller has `waited` so long.
+    /// Returns `None` if no owner keeps the slot.
     fn describe_owner(&self, waited: Duration) -> Option<String> {
         let owner = self.owner();
         if self.word.load(Ordering::Relaxed) != OWNED || owner == OwnerWord::NONE {

@@ -25,8 +25,8 @@
 //! states that it knows from runs. `execute/cancel_cut.rs` makes these transitions. It begins the
 //! runs of all items first, with no user code in between, because other threads may wait for a list
 //! link (an enqueue on another queue does). It also describes the order of the later steps. Twins
-//! `cancel all: forgets the injector`, `cancel all: forgets the hands` and `cancel all: forgets
-//! what is put back`.
+//! `cancel all: forgets the injector`, `cancel all: forgets the hands` and `cancel all:
+//! forgets what is put back`.
 
 use std::ptr::NonNull;
 
