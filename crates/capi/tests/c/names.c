@@ -385,7 +385,7 @@ static void no_more_cookies_are_unfinished_than_promised(void)
 	unsigned long cookies[NUM_ACTIVE_RCU_POLL_OLDSTATE];
 	int nr_kept = 0;
 
-	/* Each cookie that none of the kept ones equals takes the place of one that is over. */
+	/* A cookie that differs from all kept ones replaces a kept one whose grace period is over. */
 	for (int i = 0; i < 20000; i++) {
 		unsigned long cookie = i % 2 ? get_state_synchronize_rcu() : start_poll_synchronize_rcu();
 		int nth = 0;
@@ -444,7 +444,7 @@ static void a_worker_is_described_until_the_item_ends(void)
 	CHECK(strncmp(described[0], described[1], strlen(described[0])) == 0);
 	CHECK(strncmp(described[1] + strlen(described[0]), "-flush-7", 15 - strlen(described[0])) == 0);
 	destroy_workqueue(wq);
-	/* Two items by one thread: this one, which helps or is a worker as it happens. */
+	/* The item runs on this thread, which helps, or on a worker. */
 	wq = alloc_workqueue("helped", WQ_UNBOUND, 1);
 	pthread_getname_np(pthread_self(), before, sizeof(before));
 	for (int i = 0; i < 50; i++) {
@@ -453,7 +453,7 @@ static void a_worker_is_described_until_the_item_ends(void)
 		pthread_getname_np(pthread_self(), after, sizeof(after));
 		CHECK(strcmp(before, after) == 0);
 	}
-	/* A worker that described an item has its name back for the next item. */
+	/* A worker that described an item has its original name again when it runs the next item. */
 	for (int i = 0; i < 50; i++) {
 		queue_work(wq, &first);
 		flush_workqueue(wq);
