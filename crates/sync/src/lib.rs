@@ -106,7 +106,7 @@ pub mod time;
 #[cfg(feature = "std")]
 pub mod usage;
 
-/// Threads, channels and barriers of unit tests.
+/// Threads, channels and barriers for unit tests.
 #[cfg(feature = "std")]
 #[doc(hidden)]
 pub mod testing {
