@@ -102,7 +102,8 @@ pub unsafe fn set_hook_of_c(moment: Moment, hook: Option<HookOfC>) -> Option<Hoo
     // exchange finds the hook of the previous exchange.
     //   here:   the data that the hook needs;  address  Release
     //   thread: address  Acquire;  the hook
-    // If our exchange comes first, the thread calls the new hook. If the load comes first, the thread calls the previous hook.
+    // If our exchange comes first, the thread calls the new hook. If the load comes first, the
+    // thread calls the previous hook.
     // Test: a_worker_calls_hooks_of_c_when_it_starts_and_stops
     hook_at(HOOKS_OF_C[moment as usize].swap(address, Ordering::AcqRel))
 }

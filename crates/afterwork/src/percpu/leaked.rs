@@ -133,7 +133,8 @@ impl<T> Slot<T> {
         true
     }
 
-    /// Describes the owner that keeps the slot, to report that a remote caller has `waited` so long.
+    /// Describes the owner that keeps the slot, to report that a remote caller has `waited` this
+    /// long.
     /// Returns `None` if no owner keeps the slot.
     fn describe_owner(&self, waited: Duration) -> Option<String> {
         let owner = self.owner();

@@ -182,7 +182,8 @@ impl<T> Poster<T> {
         self.shared.room.capacity()
     }
 
-    /// Returns the number of items that count toward the capacity of a bounded mailbox: the items in
+    /// Returns the number of items that count toward the capacity of a bounded mailbox: the items
+    /// in
     /// the mailbox and in batches, without wake-ups of local futures. Returns `None` if the mailbox
     /// is unbounded; see [`Mailbox::len`](super::Mailbox::len).
     ///
