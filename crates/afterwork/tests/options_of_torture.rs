@@ -1,4 +1,4 @@
-//! The command line of the torture programs, without a torture.
+//! The command line of the torture programs, without running a torture test.
 
 #![cfg(not(any(loom, shuttle)))]
 
@@ -23,7 +23,7 @@ fn a_misspelt_word_is_refused_with_the_nearest_ones() {
 #[test]
 fn bugs_are_known_by_the_sources() {
     let names = options::twins().unwrap();
-    // Of each call that names one, and one that stands below its call.
+    // One of each kind of call that names a bug, and one whose name is on the next line.
     for name in [
         "srcu: single flip",
         "rcu: relaxed answer",

@@ -119,8 +119,8 @@ fn an_item(ordered: bool) {
     wind_up(queue);
 }
 
-/// A future of a queue for one is cancelled while a worker polls it first: the place is free once,
-/// also before the worker takes the future.
+/// Cancels a future of a queue with capacity 1 while a worker may poll it for the first time. Its
+/// capacity is released once, even before the worker takes the future.
 fn a_future(worker_first: bool) {
     let machine = machine(2, 1);
     let queue = plain().capacity(1).build_in(machine.registry()).unwrap();

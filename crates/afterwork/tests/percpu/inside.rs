@@ -202,7 +202,7 @@ fn a_leaked_owner_holds_its_slot_no_longer_than_its_thread_lives() {
     for qpw in Qpw::ALL {
         for parks in [false, true] {
             let hits = &builder(qpw).build(|_| 0_u64).unwrap();
-            // The kernel may need some time to forget a thread that has ended.
+            // The kernel may take some time to forget a thread that has ended.
             let attach = || loop {
                 match hits.attach(cpu(1)) {
                     Ok(owner) => break owner,
@@ -244,7 +244,7 @@ fn an_owner_whose_thread_lives_is_not_taken_over() {
     let (has_leaked, may_end) = (&Barrier::new(2), &Barrier::new(2));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // As one that is in use: it may poll at any moment.
+            // The owner counts as in use, because it may poll at any moment.
             let owner = std::mem::ManuallyDrop::new(hits.attach(cpu(1)).unwrap());
             has_leaked.wait();
             may_end.wait();
