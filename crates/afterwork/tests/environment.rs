@@ -92,8 +92,8 @@ fn each_wrong_pair_is_reported_once_and_ignored() {
 }
 
 #[test]
-fn a_strict_environment_refuses_what_is_wrong() {
-    const TEST: &str = "a_strict_environment_refuses_what_is_wrong";
+fn a_strict_environment_rejects_wrong_pairs() {
+    const TEST: &str = "a_strict_environment_rejects_wrong_pairs";
     if is_inner(TEST) {
         assert!(system().is_err());
         assert!(PerCpu::builder().build(|_| 0).is_err() || Params::from_env().is_ok());
@@ -115,8 +115,8 @@ fn a_strict_environment_refuses_what_is_wrong() {
 const NOBODY: u32 = 65534;
 
 #[test]
-fn a_program_with_more_rights_than_its_user_ignores_the_environment() {
-    const TEST: &str = "a_program_with_more_rights_than_its_user_ignores_the_environment";
+fn a_program_with_more_rights_ignores_the_environment() {
+    const TEST: &str = "a_program_with_more_rights_ignores_the_environment";
     if is_inner(TEST) {
         use_everything();
         let found = Params::from_env().unwrap().max_active;

@@ -156,7 +156,7 @@ fn assert_ours_are(expected: &State) {
 }
 
 #[test]
-fn threads_of_ours_have_nothing_odd_of_the_thread_that_starts_them() {
+fn library_threads_inherit_nothing_odd_from_their_starter() {
     const ODD: [(&str, fn()); 5] = [
         ("slack", make_slack_odd),
         ("I/O priority", make_io_priority_odd),
@@ -188,8 +188,8 @@ fn threads_of_ours_have_nothing_odd_of_the_thread_that_starts_them() {
 }
 
 #[test]
-fn threads_of_ours_keep_what_the_process_was_started_with() {
-    const TEST: &str = "threads_of_ours_keep_what_the_process_was_started_with";
+fn library_threads_keep_the_settings_of_the_process() {
+    const TEST: &str = "library_threads_keep_the_settings_of_the_process";
     const INNER: &str = "AFTERWORK_TEST_NEWBORN";
     if std::env::var_os(INNER).is_some() {
         // SAFETY: the call takes a number. The signal ends a process that hangs.

@@ -100,7 +100,7 @@ fn every_subsystem_is_on_the_page_for_as_long_as_it_is_there() {
 }
 
 #[test]
-fn a_page_whose_descriptor_was_closed_is_removed_and_harms_no_other_file() {
+fn a_page_with_a_closed_descriptor_is_removed() {
     let _one = ONE.lock().unwrap();
     let path = observe::publish().unwrap();
     let is_it = |link: &Path| std::fs::read_link(link).is_ok_and(|to| to == path);

@@ -108,7 +108,7 @@ fn spoil(file: &str, spoilt: &[u8]) -> io::Result<()> {
 }
 
 #[test]
-fn everything_works_without_sysfs_and_says_so_in_one_line() {
+fn everything_works_without_sysfs_and_one_line_reports_it() {
     let _alone = alone();
     if !may_hide() {
         return;
@@ -160,7 +160,7 @@ fn everything_works_with_parts_of_sysfs() {
 }
 
 #[test]
-fn a_program_gives_the_process_its_topology_before_the_first_use() {
+fn a_program_sets_the_topology_before_the_first_use() {
     let _alone = alone();
     let (status, told) = in_child(|| {
         let last = sync::cpu::affinity().unwrap().last().unwrap();

@@ -555,7 +555,7 @@ fn a_subscriber_may_stop_the_queue_that_a_timer_queues_on() {
 }
 
 #[test]
-fn a_subscriber_may_stop_the_queue_of_delayed_work_that_is_flushed() {
+fn a_subscriber_may_stop_the_queue_of_flushed_delayed_work() {
     for (how, build) in [
         ("by a flush", plain as fn(&str, &Registry) -> _),
         ("in order, by a flush", ordered),

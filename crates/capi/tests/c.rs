@@ -151,7 +151,7 @@ fn a_second_has_a_thousand_jiffies_whatever_the_system_says() {
 }
 
 #[test]
-fn a_program_has_names_of_the_kernels_of_its_own() {
+fn a_program_may_define_names_of_the_kernel() {
     for compiler in tools(C) {
         let sources = [apart("own_names.c")];
         let program = compiled_by(compiler, "own-names", &sources, &[]);
@@ -182,7 +182,7 @@ fn has_liburcu(compiler: &str) -> bool {
 }
 
 #[test]
-fn srcu_stands_beside_the_names_of_liburcu() {
+fn srcu_works_with_the_names_of_liburcu() {
     let Some(compiler) = tool("cc") else { return };
     let source = [apart("beside_urcu.c")];
     // Our headers in either order, and liburcu's own header before SRCU.
@@ -215,7 +215,7 @@ fn a_worker_calls_hooks_of_c_when_it_starts_and_stops() {
 }
 
 #[test]
-fn functions_on_each_cpu_keep_to_the_cpus_of_the_process() {
+fn functions_on_each_cpu_run_on_the_cpus_of_the_process() {
     if let Some(program) = compiled("each", &[apart("each.c")], &[]) {
         succeeds(&mut Command::new(program));
     }
@@ -299,7 +299,7 @@ fn each_cpu_has_a_part_where_the_machine_cannot_be_read() {
 }
 
 #[test]
-fn a_program_gives_the_library_its_cpus() {
+fn a_program_sets_the_cpus_of_the_library() {
     if let Some(program) = compiled("cpus", &[apart("cpus.c")], &[]) {
         succeeds(&mut Command::new(program));
     }

@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "no tags")]
-    fn a_file_that_has_the_number_of_a_lost_eventfd_is_left_alone() {
+    fn a_file_with_the_number_of_a_lost_eventfd_is_not_touched() {
         use std::io::{Read, Write};
         let bell = EventFd::new().unwrap();
         let other = EventFd::new().unwrap();

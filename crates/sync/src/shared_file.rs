@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_has_the_number_of_a_lost_one_is_left_alone() {
+    fn a_file_with_the_number_of_a_lost_file_is_not_touched() {
         let (place, others) = (Place::new("lost"), Place::new("others"));
         let file = SharedFile::create(&place.0).unwrap();
         file.set_len(64).unwrap();

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_wait_is_looked_at_once_a_second() {
+    fn a_long_wait_is_measured_once_a_second() {
         let mut span = Span::new(0);
         let at = Duration::from_millis(2100);
         let mut now = Duration::ZERO;

@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_is_that_of_its_process() {
+    fn a_start_belongs_to_its_process() {
         let first = First {
             blocked: AtomicU64::new(0),
             process: AtomicU32::new(0),

@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_outside_of_what_sysfs_lists_is_believed() {
+    fn a_mask_outside_of_the_cpus_in_sysfs_is_believed() {
         let root = machine();
         let topology = detected(root.path(), "8-9");
         assert_eq!(sizes(&topology), [2, 1, 1, 2]);
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_nodes_with_one_cpu_the_lower_has_it() {
+    fn a_cpu_of_two_nodes_belongs_to_the_lower_node() {
         let root = machine();
         let second = root.path().join("sys/devices/system/node/node1");
         fs::create_dir_all(&second).unwrap();

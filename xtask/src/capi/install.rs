@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_asks_for_liburcu_finds_our_headers_and_library() {
+    fn programs_that_ask_for_liburcu_find_our_headers() {
         let text = pkg_config_as_urcu(Path::new("/opt/aw"), "lib", "liburcu-mb");
         assert!(text.contains("\nName: liburcu-mb\n") && text.contains("\nVersion: 0.14.0\n"));
         assert!(text.contains("-I${includedir}/afterwork/liburcu -I${includedir}\n"));
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn an_uninstall_removes_what_is_listed_and_empty_folders_alone() {
+    fn an_uninstall_removes_only_listed_files_and_empty_folders() {
         let name = format!("afterwork-uninstall-{}", std::process::id());
         let root = env::temp_dir().join(name);
         let mut installed = Installed {

@@ -145,13 +145,13 @@ fn a_future(worker_first: bool) {
 }
 
 #[test]
-fn a_cancelled_future_frees_its_place_once() {
+fn a_cancelled_future_frees_its_capacity_once() {
     bounded(2, || a_future(true));
     bounded(2, || a_future(false));
 }
 
 #[test]
-fn a_place_that_a_cancelled_future_frees_twice_is_found() {
+fn capacity_freed_twice_by_a_cancelled_future_is_found() {
     must_fail("future: a cancel leaves the place to the start", || {
         bounded(2, || a_future(true))
     });

@@ -228,12 +228,12 @@ fn cancel_all_meets_the_end_of_a_run() {
 }
 
 #[test]
-fn periodic_work_of_which_all_was_cancelled_does_not_come_again() {
+fn cancelled_periodic_work_does_not_run_again() {
     bounded(2, cancel_all_meets_the_end_of_a_run);
 }
 
 #[test]
-fn the_end_of_a_run_must_look_whether_all_was_cancelled() {
+fn the_end_of_a_run_must_check_for_a_cancel_all() {
     must_fail("every: arms what was cancelled", || {
         bounded(2, cancel_all_meets_the_end_of_a_run);
     });

@@ -198,7 +198,7 @@ fn work_for_an_owner_that_was_forgotten_is_dropped_with_the_data() {
 }
 
 #[test]
-fn a_leaked_owner_holds_its_slot_no_longer_than_its_thread_lives() {
+fn a_leaked_owner_keeps_its_slot_until_its_thread_ends() {
     for qpw in Qpw::ALL {
         for parks in [false, true] {
             let hits = &builder(qpw).build(|_| 0_u64).unwrap();
@@ -239,7 +239,7 @@ fn a_leaked_owner_holds_its_slot_no_longer_than_its_thread_lives() {
 }
 
 #[test]
-fn an_owner_whose_thread_lives_is_not_taken_over() {
+fn an_owner_whose_thread_exists_is_not_taken_over() {
     let hits = &builder(Qpw::Queue).build(|_| 0_u64).unwrap();
     let (has_leaked, may_end) = (&Barrier::new(2), &Barrier::new(2));
     std::thread::scope(|scope| {

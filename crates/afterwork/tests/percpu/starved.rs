@@ -88,7 +88,7 @@ fn an_owner_that_hands_over_on_demand_starves_no_caller() {
 }
 
 #[test]
-fn several_callers_beside_a_busy_owner_all_get_their_turn() {
+fn a_busy_owner_lets_several_callers_take_turns() {
     for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
         let slots = builder(qpw).build(|_| 0).unwrap();
         call_beside_a_busy_owner(&slots, 3);

@@ -113,8 +113,8 @@ fn a_flood_of_a_domain_is_slowed_down_and_reported() {
 }
 
 #[test]
-fn a_flood_goes_on_where_no_thread_may_wait() {
-    let test = "flood::a_flood_goes_on_where_no_thread_may_wait";
+fn a_flood_does_not_block_threads_that_must_not_wait() {
+    let test = "flood::a_flood_does_not_block_threads_that_must_not_wait";
     if let Some(output) = alone(test, TUNED) {
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(stderr.matches(REPORT).count(), 1, "{stderr}");
@@ -144,8 +144,8 @@ fn a_flood_goes_on_where_no_thread_may_wait() {
 }
 
 #[test]
-fn a_mark_of_zero_slows_no_flood_down() {
-    let test = "flood::a_mark_of_zero_slows_no_flood_down";
+fn a_mark_of_zero_disables_the_slowdown() {
+    let test = "flood::a_mark_of_zero_disables_the_slowdown";
     if let Some(output) = alone(test, "rcu.qhimark=0") {
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert!(!stderr.contains(REPORT), "{stderr}");

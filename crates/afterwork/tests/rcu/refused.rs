@@ -311,8 +311,8 @@ fn a_barrier_in_a_callback_needs_no_second_thread() {
 }
 
 #[test]
-fn a_domain_that_is_called_during_a_refused_start_is_served_later() {
-    let test = "refused::a_domain_that_is_called_during_a_refused_start_is_served_later";
+fn a_domain_called_during_a_failed_start_is_served_later() {
+    let test = "refused::a_domain_called_during_a_failed_start_is_served_later";
     if alone(test, "").is_some() {
         return;
     }

@@ -96,7 +96,7 @@ fn a_callback_may_wait_for_barriers_of_other_domains() {
 }
 
 #[test]
-fn a_callback_that_blocks_delays_no_other_domain_for_ever() {
+fn a_blocking_callback_does_not_stop_other_domains() {
     let (open, closed) = mpsc::channel::<()>();
     let blocked = Domain::new();
     let (begun, has_begun) = mpsc::channel();

@@ -483,7 +483,7 @@ fn waits_for_a_seat<F: FnOnce() + Send>(prepare: impl FnOnce(&Workqueue, Flushes
 }
 
 #[test]
-fn what_a_cancelled_closure_waits_for_takes_a_seat() {
+fn an_item_awaited_by_a_cancelled_closure_takes_a_seat() {
     ends(|| {
         waits_for_a_seat(|queue, flushes| {
             let queue = queue.clone();
@@ -496,7 +496,7 @@ fn what_a_cancelled_closure_waits_for_takes_a_seat() {
 }
 
 #[test]
-fn what_a_freed_future_waits_for_takes_a_seat() {
+fn an_item_awaited_by_a_freed_future_takes_a_seat() {
     ends(|| {
         waits_for_a_seat(|queue, flushes| {
             let waker = Arc::default();

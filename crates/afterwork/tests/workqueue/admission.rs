@@ -188,7 +188,7 @@ fn a_place_moves_with_an_item_from_queue_to_queue() {
 }
 
 #[test]
-fn a_cancelled_future_frees_its_place_at_once() {
+fn a_cancelled_future_frees_its_capacity_at_once() {
     ends(|| {
         let queue = alone_on_two(queue("cancelled").capacity(1));
         queue.pause();

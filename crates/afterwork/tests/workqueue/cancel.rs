@@ -398,7 +398,7 @@ fn in_a_batch_behind_what_blocks(work: &Work) -> Option<(Workqueue, Workqueue, P
 }
 
 #[test]
-fn an_enqueue_does_not_wait_for_what_blocks_before_the_item_in_a_batch() {
+fn an_enqueue_does_not_wait_for_a_blocking_item_of_the_batch() {
     ends(|| {
         let mut nr_met = 0;
         for _ in 0..20 {

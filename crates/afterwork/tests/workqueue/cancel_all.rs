@@ -87,7 +87,7 @@ fn a_destructor_joins_an_item_of_another_pod_that_is_cancelled() {
 }
 
 #[test]
-fn destructors_join_cancelled_items_where_threads_are_refused() {
+fn destructors_join_cancelled_items_without_threads() {
     ends(|| {
         for [first, second] in ORDERS {
             let registry = registry("2 core");
@@ -226,7 +226,7 @@ impl Drop for JoinsRun {
 }
 
 #[test]
-fn the_end_of_a_paused_queue_resumes_it_before_it_drops_what_timers_hold() {
+fn the_end_of_a_paused_queue_resumes_it_before_dropping_timers() {
     ends(|| {
         let ways: [fn(Workqueue); 4] = [
             |queue| queue.destroy().unwrap(),

@@ -156,7 +156,7 @@ fn a_set_returns_errors_for_items_that_need_its_waiters_seat() {
 }
 
 #[test]
-fn block_on_in_an_item_gets_an_error_for_a_later_item_of_its_queue() {
+fn block_on_returns_an_error_for_a_later_item_of_its_queue() {
     for queue in queues() {
         assert!(inside(&queue, |own| {
             let later = own.spawn(|| ());
@@ -189,7 +189,7 @@ fn without_workers() -> (Workqueue, Plug) {
 }
 
 #[test]
-fn a_helper_inside_another_queue_knows_what_seats_it_has() {
+fn a_helper_inside_another_queue_knows_its_seats() {
     for queue in queues() {
         let (helps, plug) = without_workers();
         let helping = helps.clone();
@@ -204,7 +204,7 @@ fn a_helper_inside_another_queue_knows_what_seats_it_has() {
 }
 
 #[test]
-fn nested_joins_on_many_stacks_know_what_seats_they_have() {
+fn nested_joins_on_many_stacks_know_their_seats() {
     /// Joins an item of `helps` from inside another one, recursively, and finally joins an item of
     /// `own`.
     fn dive(own: &Workqueue, helps: &Workqueue, depth: u32) -> bool {
@@ -256,7 +256,7 @@ fn an_item_that_its_joiner_helps_with_is_never_refused() {
 }
 
 #[test]
-fn code_of_a_queue_that_runs_without_a_seat_waits_for_its_items() {
+fn code_that_runs_without_a_seat_waits_for_items() {
     struct JoinsWhenDropped(Workqueue, mpsc::Sender<Option<bool>>);
     impl Drop for JoinsWhenDropped {
         fn drop(&mut self) {
@@ -281,7 +281,7 @@ fn code_of_a_queue_that_runs_without_a_seat_waits_for_its_items() {
 }
 
 #[test]
-fn a_limit_that_is_raised_lets_items_wait_again() {
+fn raising_the_limit_lets_items_wait_again() {
     let queue = alone_on_two(queue("one").max_active(1).help(false));
     assert!(inside(&queue, |own| is_refused(own.spawn(|| ()).join())));
     queue.set_max_active(2).unwrap();

@@ -256,7 +256,7 @@ fn let_others_tick(queue: &Workqueue) {
 }
 
 #[test]
-fn periodic_work_whose_run_is_under_way_ends_when_all_is_cancelled() {
+fn cancel_all_ends_running_periodic_work() {
     ends(|| {
         let queue = alone_on_two(queue("every"));
         let (_ticks, plug, count) = stuck_in_its_first_tick(&queue);
@@ -271,7 +271,7 @@ fn periodic_work_whose_run_is_under_way_ends_when_all_is_cancelled() {
 }
 
 #[test]
-fn periodic_work_that_waits_ends_when_all_is_cancelled() {
+fn cancel_all_ends_waiting_periodic_work() {
     ends(|| {
         let queue = alone_on_two(queue("every"));
         let count = Count::default();

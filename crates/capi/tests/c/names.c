@@ -335,7 +335,7 @@ static bool is_pending_by_its_bit(struct work_struct *work)
 	return __atomic_load_n(bits, __ATOMIC_ACQUIRE) >> WORK_STRUCT_PENDING_BIT & 1;
 }
 
-static void a_bit_of_an_item_says_that_it_is_pending(void)
+static void a_bit_of_an_item_shows_that_it_is_pending(void)
 {
 	struct removal it = { .nr_runs = 0 };
 	struct delayed_work dwork;
@@ -359,7 +359,7 @@ static void a_bit_of_an_item_says_that_it_is_pending(void)
 
 static void do_nothing(struct rcu_head *head) { (void)head; }
 
-static void a_head_says_whether_it_was_handed_over(void)
+static void a_head_shows_whether_it_was_passed_to_call_rcu(void)
 {
 	struct rcu_head head;
 	int idx;
@@ -471,8 +471,8 @@ static void a_worker_is_described_until_the_item_ends(void)
 
 #define T(name) { #name, name }
 const struct test names_tests[] = {
-	T(a_bit_of_an_item_says_that_it_is_pending),
-	T(a_head_says_whether_it_was_handed_over),
+	T(a_bit_of_an_item_shows_that_it_is_pending),
+	T(a_head_shows_whether_it_was_passed_to_call_rcu),
 	T(no_more_cookies_are_unfinished_than_promised),
 	T(default_limits_are_named),
 	T(a_worker_is_described_until_the_item_ends),

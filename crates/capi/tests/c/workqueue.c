@@ -321,7 +321,7 @@ static void first_step(struct work_struct *work)
 	queue_work(it->queue, &it->work);
 }
 
-static void a_structure_that_lies_over_an_item_names_its_function(void)
+static void a_structure_that_overlays_an_item_finds_its_function(void)
 {
 	struct closure it = { .nr_steps = 0 };
 
@@ -1057,7 +1057,7 @@ const struct test workqueue_tests[] = {
 	T(an_item_on_the_stack_runs),
 	T(an_item_is_as_large_as_was_promised),
 	T(an_item_needs_the_alignment_of_a_pointer_and_no_more),
-	T(a_structure_that_lies_over_an_item_names_its_function),
+	T(a_structure_that_overlays_an_item_finds_its_function),
 	T(a_pending_item_is_not_queued_again),
 	T(an_item_runs_as_often_as_it_was_queued),
 	T(an_item_runs_on_each_cpu_that_it_is_queued_on),

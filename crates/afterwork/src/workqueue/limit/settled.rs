@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_leave_their_wakers_again_and_again_in_linear_memory() {
+    fn registering_wakers_repeatedly_takes_linear_memory() {
         for nr_seats in [1, 100, 1000] {
             assert!(most_places(0..nr_seats, nr_seats) <= 2 * nr_seats + 2);
             assert!(most_places((0..nr_seats).rev(), nr_seats) <= 2 * nr_seats + 2);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seat_of_a_task_that_was_woken_takes_no_other_tasks_waker() {
+    fn the_seat_of_a_woken_task_takes_no_other_tasks_waker() {
         let settled = Settled::default();
         let waker = || Foreign::new(Waker::noop().clone());
         let (mut woken, mut waits) = (TaskSeat::default(), TaskSeat::default());

@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_of_errands_ends_when_threads_are_had_again() {
+    fn a_chain_of_errands_ends_when_threads_start_again() {
         ends_with_a_chain(6, Some(2));
     }
 }

@@ -394,7 +394,7 @@ fn an_item_without_a_function_is_refused() {
 }
 
 #[test]
-fn an_item_may_lie_at_any_multiple_of_eight() {
+fn an_item_may_be_at_any_multiple_of_eight() {
     let queue = wide();
     let mut memory = [0u64; (size_of::<Job>() + 16) / 8];
     for offset in [0, 8] {
