@@ -53,7 +53,7 @@ impl<T> Numbered<T> {
         self.len
     }
 
-    /// Returns how many places there are, with holes.
+    /// Returns the number of places, including unused ones.
     #[cfg(test)]
     pub(crate) fn nr_places(&self) -> usize {
         self.places.len()

@@ -136,21 +136,23 @@ pub(crate) fn or_abort<R>(what: &str, body: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Calls `body`, which calls the function of C's at `func`. Where anything unwinds out of that, the process ends with a line that
-/// names it: an exception of C++, or the end of the thread by `pthread_exit` or a cancellation, which no `catch_unwind` may catch.
+/// Calls `body`, which calls the C function at `func`. If anything unwinds out of `body`, the
+/// process ends with a line that names the function. Only a C++ exception, or the end of the thread
+/// by `pthread_exit` or a cancellation, can unwind, and `catch_unwind` must not catch those.
 ///
 /// # Blocking
 ///
 /// As `body`.
 #[inline]
 pub fn of_c<R>(what: &str, func: usize, body: impl FnOnce() -> R) -> R {
-    /// Is dropped by the unwinder, which passes through the frame before it reaches one that catches.
+    /// Dropped by the unwinder, which passes through this frame before it reaches a frame that
+    /// catches.
     struct Entered<'a>(&'a str, usize);
 
     impl Drop for Entered<'_> {
         #[cold]
         fn drop(&mut self) {
-            // In a model a panic is the model's way to fail.
+            // A model fails by a panic.
             if cfg!(any(loom, shuttle)) {
                 return;
             }

@@ -1,4 +1,4 @@
-//! The environment variable, in processes of their own.
+//! The environment variable, tested in separate processes.
 
 #![cfg(not(any(loom, shuttle, sim)))]
 
@@ -33,7 +33,7 @@ fn is_inner(test: &str) -> bool {
     env::var(INNER).as_deref() == Ok(test)
 }
 
-/// Returns the command that runs `test` by itself.
+/// Returns the command that runs `test` on its own.
 fn command(program: &Path, test: &str, variable: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command
@@ -43,7 +43,7 @@ fn command(program: &Path, test: &str, variable: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Runs `test` by itself, which has to be good. Returns what the library wrote on stderr.
+/// Runs `test` on its own. It must succeed. Returns the lines that the library wrote on stderr.
 fn lines(command: &mut Command) -> Vec<String> {
     let output: Output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -92,8 +92,8 @@ fn each_wrong_pair_is_reported_once_and_ignored() {
 }
 
 #[test]
-fn a_strict_environment_refuses_what_is_wrong() {
-    const TEST: &str = "a_strict_environment_refuses_what_is_wrong";
+fn a_strict_environment_rejects_wrong_pairs() {
+    const TEST: &str = "a_strict_environment_rejects_wrong_pairs";
     if is_inner(TEST) {
         assert!(system().is_err());
         assert!(PerCpu::builder().build(|_| 0).is_err() || Params::from_env().is_ok());
@@ -115,8 +115,8 @@ fn a_strict_environment_refuses_what_is_wrong() {
 const NOBODY: u32 = 65534;
 
 #[test]
-fn a_program_with_more_rights_than_its_user_ignores_the_environment() {
-    const TEST: &str = "a_program_with_more_rights_than_its_user_ignores_the_environment";
+fn a_program_with_more_rights_ignores_the_environment() {
+    const TEST: &str = "a_program_with_more_rights_ignores_the_environment";
     if is_inner(TEST) {
         use_everything();
         let found = Params::from_env().unwrap().max_active;
@@ -135,7 +135,7 @@ fn a_program_with_more_rights_than_its_user_ignores_the_environment() {
     fs::copy(this_program(), &program).unwrap();
     let mut outcomes = Vec::new();
     for mode in [0o755, 0o4755, 0o2755] {
-        // Without the right to give files away nothing is set.
+        // Without the right to change the owner of files, nothing is set.
         let given = chown(&program, Some(0), Some(0));
         fs::set_permissions(&program, PermissionsExt::from_mode(mode)).unwrap();
         let mut command = command(&program, TEST, text);

@@ -452,7 +452,7 @@ fn use_queue(queue: &Workqueue) {
     let sums: Vec<_> = sums.collect();
     let sum: u64 = sums.into_iter().map(|sum| sum.join().unwrap()).sum();
     assert_eq!(sum, 4950);
-    // It may be a system queue, which is not drained.
+    // It may be a system queue, which must not be drained.
     queue.flush().unwrap();
 }
 

@@ -69,7 +69,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("sync/simulated.rs", "PLAIN", Tests),
     ("sync/simulated.rs", "WORD", Tests),
     ("sync/stack.rs", "CALL", Word),
-    // Names the process that is at it.
+    // Names the process that holds the lock.
     ("sync/start.rs", "FIRST", Word),
     ("sync/start.rs", "IS_OURS", Thread),
     ("sync/start.rs", "STACK_SIZE", Thread),
@@ -110,7 +110,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("rcu/local.rs", "stand_in", Constant),
     ("rcu/spares.rs", "spares", Reset("spares().inherit()")),
     ("rcu/srcu/callback.rs", "RUNS", Thread),
-    // In a model.
+    // Only in a model.
     ("rcu/srcu/runners.rs", "of_this_run", Tests),
     ("rcu/srcu/runners.rs", "runners", Held("&runners().state")),
     ("rcu/stall.rs", "next_flood", Word),

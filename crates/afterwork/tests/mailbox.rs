@@ -424,7 +424,8 @@ fn a_post_does_not_touch_a_file_with_the_eventfds_number() {
     let number = mailbox.eventfd().unwrap().as_raw_fd();
     let (mut reader, writer) = std::io::pipe().unwrap();
     assert!(mailbox.arm(1).unwrap());
-    // SAFETY: two numbers. As in a program that closes what it does not know, and opens a pipe.
+    // SAFETY: the call takes two numbers. Does what a program does that closes unknown descriptors
+    // and opens a pipe.
     assert!(unsafe { libc::dup2(writer.as_raw_fd(), number) } >= 0);
     poster.post(1).unwrap();
     assert!(mailbox.disarm(), "a poster has claimed the wake-up");
@@ -433,7 +434,8 @@ fn a_post_does_not_touch_a_file_with_the_eventfds_number() {
     assert_eq!(lost.kind(), ErrorKind::NotFound);
     mailbox.clear();
     drop((mailbox, poster, writer));
-    // SAFETY: a number. Were it closed by the drop of the mailbox, this would fail.
+    // SAFETY: the call takes a number. It would fail if the drop of the mailbox had closed the
+    // descriptor.
     assert_eq!(unsafe { libc::close(number) }, 0);
     let mut written = Vec::new();
     reader.read_to_end(&mut written).unwrap();

@@ -1,4 +1,5 @@
-//! What threads of the library do not have from the thread that happens to start them; each case in a process of its own.
+//! Settings that library threads must not inherit from the thread that happens to start them, each
+//! tested in a separate process.
 
 #![cfg(not(any(loom, shuttle, sim)))]
 
@@ -13,7 +14,7 @@ use afterwork::{
 };
 use children::{LIMIT_S, alone, in_child, spawn};
 
-/// Nodes as the calls on memory policies have them; node 0 exists everywhere.
+/// A set of nodes in the format of the memory policy calls. Node 0 exists on every machine.
 type Nodes = [u64; 16];
 const NODE_0: Nodes = {
     let mut nodes = [0; 16];
@@ -21,7 +22,7 @@ const NODE_0: Nodes = {
     nodes
 };
 
-/// The attributes that the kernel copies to a new thread from the thread that starts it.
+/// The settings that the kernel copies to a new thread from the thread that starts it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct State {
     slack_ns: libc::c_int,
@@ -53,11 +54,11 @@ impl State {
     }
 }
 
-/// The control bits, without the flags that each inexact result sets.
+/// Returns the control bits, without the flags that each inexact result sets.
 #[cfg(target_arch = "x86_64")]
 fn float_modes() -> [u64; 2] {
     let (mut mxcsr, mut x87) = (0_u32, 0_u16);
-    // SAFETY: writes two places.
+    // SAFETY: the instructions write to two places.
     unsafe {
         std::arch::asm!("stmxcsr [{}]", "fnstcw [{}]", in(reg) &raw mut mxcsr, in(reg) &raw mut x87);
     }
@@ -67,7 +68,7 @@ fn float_modes() -> [u64; 2] {
 #[cfg(target_arch = "aarch64")]
 fn float_modes() -> [u64; 2] {
     let fpcr: u64;
-    // SAFETY: reads a register.
+    // SAFETY: the instruction reads a register.
     unsafe { std::arch::asm!("mrs {}, fpcr", out(reg) fpcr) };
     [fpcr, 0]
 }
@@ -77,11 +78,11 @@ fn float_modes() -> [u64; 2] {
     [0; 2]
 }
 
-/// Rounds toward zero and drops denormal numbers.
+/// Makes this thread round toward zero and drop denormal numbers.
 #[cfg(target_arch = "x86_64")]
 fn make_float_modes_odd() {
     let (mxcsr, x87) = (0xffc0_u32, 0xf7f_u16);
-    // SAFETY: reads two places. The thread computes no floating-point numbers.
+    // SAFETY: the instructions read two places. The thread computes no floating-point numbers.
     unsafe {
         std::arch::asm!("ldmxcsr [{}]", "fldcw [{}]", in(reg) &raw const mxcsr, in(reg) &raw const x87);
     }
@@ -89,7 +90,7 @@ fn make_float_modes_odd() {
 
 #[cfg(target_arch = "aarch64")]
 fn make_float_modes_odd() {
-    // SAFETY: sets a register. The thread computes no floating-point numbers.
+    // SAFETY: the instruction sets a register. The thread computes no floating-point numbers.
     unsafe { std::arch::asm!("msr fpcr, {}", in(reg) 0x01c0_0000_u64) };
 }
 
@@ -97,18 +98,18 @@ fn make_float_modes_odd() {
 fn make_float_modes_odd() {}
 
 fn make_slack_odd() {
-    // SAFETY: takes numbers.
+    // SAFETY: the call takes numbers.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 200_000_000_u64) };
 }
 
 fn make_io_priority_odd() {
     const IDLE: libc::c_int = 3 << 13;
-    // SAFETY: takes numbers.
+    // SAFETY: the call takes numbers.
     unsafe { libc::syscall(libc::SYS_ioprio_set, 1, 0, IDLE) };
 }
 
 fn make_memory_policy_odd() {
-    // SAFETY: reads the 1024 bits of `NODE_0`.
+    // SAFETY: the call reads the 1024 bits of `NODE_0`.
     unsafe {
         libc::syscall(
             libc::SYS_set_mempolicy,
@@ -119,7 +120,7 @@ fn make_memory_policy_odd() {
     }
 }
 
-/// Returns the states of threads of the library of each kind, which it starts.
+/// Starts library threads of each kind, and returns their states.
 fn states_of_ours() -> Vec<(&'static str, State)> {
     let (report, reports) = mpsc::channel();
     let mut nr_kinds = 0;
@@ -147,7 +148,7 @@ fn states_of_ours() -> Vec<(&'static str, State)> {
     states
 }
 
-/// Checks that all threads of the library have the state `expected`.
+/// Checks that all library threads have the state `expected`.
 fn assert_ours_are(expected: &State) {
     for (kind, state) in states_of_ours() {
         assert_eq!(&state, expected, "{kind}");
@@ -155,7 +156,7 @@ fn assert_ours_are(expected: &State) {
 }
 
 #[test]
-fn threads_of_ours_have_nothing_odd_of_the_thread_that_starts_them() {
+fn library_threads_inherit_nothing_odd_from_their_starter() {
     const ODD: [(&str, fn()); 5] = [
         ("slack", make_slack_odd),
         ("I/O priority", make_io_priority_odd),
@@ -187,17 +188,17 @@ fn threads_of_ours_have_nothing_odd_of_the_thread_that_starts_them() {
 }
 
 #[test]
-fn threads_of_ours_keep_what_the_process_was_started_with() {
-    const TEST: &str = "threads_of_ours_keep_what_the_process_was_started_with";
+fn library_threads_keep_the_settings_of_the_process() {
+    const TEST: &str = "library_threads_keep_the_settings_of_the_process";
     const INNER: &str = "AFTERWORK_TEST_NEWBORN";
     if std::env::var_os(INNER).is_some() {
-        // SAFETY: takes a number; the signal ends a process that hangs.
+        // SAFETY: the call takes a number. The signal ends a process that hangs.
         unsafe { libc::alarm(LIMIT_S) };
-        // This is a thread of the test's, which the first thread started.
+        // The test harness started this thread from the first thread.
         let started = State::of_this_thread();
         assert_eq!(started.slack_ns, 200_000_000);
         let odd = std::thread::spawn(move || {
-            // SAFETY: takes numbers, and no nodes.
+            // SAFETY: the call takes numbers, and no nodes.
             unsafe {
                 libc::prctl(libc::PR_SET_TIMERSLACK, 7_000_u64);
                 libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_DEFAULT, 0, 0);
@@ -218,7 +219,7 @@ fn threads_of_ours_keep_what_the_process_was_started_with() {
         make_memory_policy_odd();
         Ok(())
     };
-    // SAFETY: makes system calls alone.
+    // SAFETY: only makes system calls.
     let ended = unsafe { command.pre_exec(before_exec) }.output().unwrap();
     assert!(ended.status.success(), "{ended:?}");
 }

@@ -1,4 +1,4 @@
-//! The command line of the torture programs, without a torture.
+//! The command line of the torture programs, without running a torture test.
 
 #![cfg(not(any(loom, shuttle)))]
 
@@ -6,7 +6,7 @@
 mod options;
 
 #[test]
-fn a_misspelt_word_is_refused_with_the_nearest_ones() {
+fn a_misspelt_word_is_rejected_with_the_nearest_ones() {
     let configs = ["TREE01", "TREE02", "SRCU-P", "QSBR"];
     assert_eq!(options::find("QSBR", &configs), Ok("QSBR"));
     let refused = options::find("TREE1", &configs).unwrap_err();
@@ -21,9 +21,9 @@ fn a_misspelt_word_is_refused_with_the_nearest_ones() {
 }
 
 #[test]
-fn bugs_are_known_by_the_sources() {
+fn torture_bugs_are_found_in_the_sources() {
     let names = options::twins().unwrap();
-    // Of each call that names one, and one that stands below its call.
+    // One of each kind of call that names a bug, and one whose name is on the next line.
     for name in [
         "srcu: single flip",
         "rcu: relaxed answer",

@@ -100,7 +100,7 @@ fn every_subsystem_is_on_the_page_for_as_long_as_it_is_there() {
 }
 
 #[test]
-fn a_page_whose_descriptor_was_closed_is_removed_and_harms_no_other_file() {
+fn a_page_with_a_closed_descriptor_is_removed() {
     let _one = ONE.lock().unwrap();
     let path = observe::publish().unwrap();
     let is_it = |link: &Path| std::fs::read_link(link).is_ok_and(|to| to == path);
@@ -110,7 +110,7 @@ fn a_page_whose_descriptor_was_closed_is_removed_and_harms_no_other_file() {
     let number: i32 = link.file_name().unwrap().to_str().unwrap().parse().unwrap();
     let theirs_at = std::env::temp_dir().join(format!("aw-{}-theirs", std::process::id()));
     let theirs = std::fs::File::create(&theirs_at).unwrap();
-    // SAFETY: two numbers; that of the page is the other file's from here on.
+    // SAFETY: the call takes two numbers; the page's number is the other file's from here on.
     assert!(unsafe { libc::dup2(theirs.as_raw_fd(), number) } >= 0);
     let file = SharedFile::open(&path).unwrap();
     let give_up = Instant::now() + Duration::from_secs(30);
@@ -124,7 +124,7 @@ fn a_page_whose_descriptor_was_closed_is_removed_and_harms_no_other_file() {
     assert_eq!(theirs.metadata().unwrap().len(), 0);
     let again = observe::publish().unwrap();
     assert!(ask(&again, 1).is_whole() && observe::unpublish());
-    // SAFETY: a number; the copy of the other file is closed once.
+    // SAFETY: the call takes a number; the copy of the other file is closed once.
     assert_eq!(unsafe { libc::close(number) }, 0);
     std::fs::remove_file(&theirs_at).unwrap();
 }

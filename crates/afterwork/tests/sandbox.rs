@@ -1,6 +1,7 @@
-//! Machines of which the process sees little or nothing: no sysfs, no procfs, files that are missing, spoilt or contradictory.
+//! Machines of which the process sees little or nothing: no sysfs, no procfs, files that are
+//! missing, spoilt or contradictory.
 //!
-//! Each case is a process of its own that hides files in a mount namespace of its own.
+//! Each case is a separate process that hides files in its own mount namespace.
 
 #![cfg(not(any(loom, shuttle, sim)))]
 
@@ -22,23 +23,23 @@ use children::{alone, in_child};
 fn mount(source: &str, target: &str, kind: &str, flags: libc::c_ulong) -> io::Result<()> {
     let [source, target, kind] = [source, target, kind].map(|text| CString::new(text).unwrap());
     let (source, target, kind) = (source.as_ptr(), target.as_ptr(), kind.as_ptr());
-    // SAFETY: strings that live over the call.
+    // SAFETY: the strings outlive the call.
     match unsafe { libc::mount(source, target, kind, flags, ptr::null()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Gives this process a mount namespace of its own.
+/// Gives this process its own mount namespace.
 fn unshare_mounts() -> io::Result<()> {
-    // SAFETY: takes a number.
+    // SAFETY: the call takes a number.
     if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
         return Err(io::Error::last_os_error());
     }
     mount("none", "/", "", libc::MS_REC | libc::MS_PRIVATE)
 }
 
-/// Returns `true` if files can be hidden here. Otherwise it prints that the test is skipped.
+/// Returns `true` if files can be hidden here. Otherwise prints that the test is skipped.
 fn may_hide() -> bool {
     let (status, told) = in_child(|| unshare_mounts().unwrap());
     if !status.success() {
@@ -75,7 +76,8 @@ fn use_everything() {
     observe::snapshot().unwrap();
 }
 
-/// Uses everything in a process that `hide` has changed. Returns the lines that the library wrote on stderr.
+/// Uses everything in a process that `hide` has changed. Returns the lines that the library wrote
+/// on stderr.
 fn lines_without(hide: impl FnOnce() -> io::Result<()>) -> Vec<String> {
     let (status, told) = in_child(|| {
         unshare_mounts().unwrap();
@@ -96,7 +98,7 @@ fn hide(directory: &str) -> io::Result<()> {
     mount("none", directory, "tmpfs", 0)
 }
 
-/// Puts a file with the text `spoilt` in place of `file`.
+/// Replaces `file` by a file with the text `spoilt`.
 fn spoil(file: &str, spoilt: &[u8]) -> io::Result<()> {
     let other = std::env::temp_dir().join(format!("aw-spoilt-{}", std::process::id()));
     fs::write(&other, spoilt)?;
@@ -106,7 +108,7 @@ fn spoil(file: &str, spoilt: &[u8]) -> io::Result<()> {
 }
 
 #[test]
-fn everything_works_without_sysfs_and_says_so_in_one_line() {
+fn everything_works_without_sysfs_and_one_line_reports_it() {
     let _alone = alone();
     if !may_hide() {
         return;
@@ -118,7 +120,7 @@ fn everything_works_without_sysfs_and_says_so_in_one_line() {
         assert_eq!(lines.len(), 1, "{hidden:?} {lines:?}");
         assert!(lines[0].contains(&missing), "{hidden:?} {lines:?}");
     }
-    // Without procfs alone nothing is missing.
+    // If only procfs is hidden, nothing is missing.
     assert_eq!(lines_without(|| hide("/proc")), [""; 0]);
 }
 
@@ -158,7 +160,7 @@ fn everything_works_with_parts_of_sysfs() {
 }
 
 #[test]
-fn a_program_gives_the_process_its_topology_before_the_first_use() {
+fn a_program_sets_the_topology_before_the_first_use() {
     let _alone = alone();
     let (status, told) = in_child(|| {
         let last = sync::cpu::affinity().unwrap().last().unwrap();
@@ -167,7 +169,7 @@ fn a_program_gives_the_process_its_topology_before_the_first_use() {
         let refused = Registry::set_global_topology(machine()).unwrap_err();
         assert_eq!(*refused.0, machine());
         assert_eq!(*Registry::global().unwrap().topology(), machine());
-        // It is not detected later, either.
+        // The machine is not detected later either.
         Registry::global().unwrap().refresh_topology();
         assert_eq!(*Registry::global().unwrap().topology(), machine());
         let slots = PerCpu::builder().build(|cpu| cpu).unwrap();

@@ -44,7 +44,7 @@ static TOLD: Mutex<Vec<Told>> = Mutex::new(Vec::new());
 static INNER: Mutex<Option<Workqueue>> = Mutex::new(None);
 /// Joins once when something is queued on "again".
 static AGAIN: Mutex<Option<Workqueue>> = Mutex::new(None);
-/// Acts that are done once, by the queue and the event at which they are due.
+/// Acts that are done once, keyed by the queue and the event at which they are due.
 static ACTS: Mutex<BTreeMap<(String, &'static str), Act>> = Mutex::new(BTreeMap::new());
 static NR_INNER: AtomicU64 = AtomicU64::new(0);
 
@@ -481,7 +481,7 @@ fn a_subscriber_may_join_where_a_join_is_being_offered() {
     });
 }
 
-/// A way in which a subscriber uses a handle of a queue, with its name.
+/// A way in which a subscriber uses a queue handle, with its name.
 type Deed = (&'static str, fn(Workqueue));
 
 const DEEDS: [Deed; 5] = [
@@ -490,7 +490,7 @@ const DEEDS: [Deed; 5] = [
     }),
     ("drops", drop),
     ("changes attributes", |queue| {
-        // It is an error where it would wait.
+        // Returns an error where it would have to wait.
         let _ = queue.set_nice(1);
         let _ = queue.set_nice(0);
     }),
@@ -501,8 +501,8 @@ const DEEDS: [Deed; 5] = [
     }),
 ];
 
-/// Has the subscriber do each deed at the first `event` of a queue, while `queues` uses it and
-/// drops its own handle.
+/// Lets the subscriber do each deed at the first `event` of a queue, while `uses` works with the
+/// queue and drops its own handle.
 fn at_each_deed(
     how: &str,
     event: &'static str,
@@ -524,7 +524,7 @@ fn at_each_deed(
             ACTS.lock().unwrap().insert((name, event), act);
             uses(queue, &registry);
             done.recv().unwrap();
-            // The thread that fires timers still does so.
+            // The thread that fires timers still runs.
             block_on(registry.sleep(Duration::from_millis(1)));
         });
     }
@@ -555,7 +555,7 @@ fn a_subscriber_may_stop_the_queue_that_a_timer_queues_on() {
 }
 
 #[test]
-fn a_subscriber_may_stop_the_queue_of_delayed_work_that_is_flushed() {
+fn a_subscriber_may_stop_the_queue_of_flushed_delayed_work() {
     for (how, build) in [
         ("by a flush", plain as fn(&str, &Registry) -> _),
         ("in order, by a flush", ordered),

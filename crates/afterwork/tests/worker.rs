@@ -176,7 +176,7 @@ fn a_child_may_drop_all_that_its_parents_threads_use() {
             );
         }
         stop.store(true, Ordering::Relaxed);
-        // Lets a thread end that waits for room, or for the owner.
+        // Lets a thread end that waits for capacity or for the owner.
         drop(owned);
     });
 }

@@ -19,7 +19,8 @@ pub(crate) const EBUSY: i32 = 16;
 /// Out of memory, or of threads.
 pub(crate) const ENOMEM: i32 = 12;
 
-/// Calls `body`, which C called as `name`. If it panics, the process ends with a line that has the message of the panic.
+/// Calls `body`, which C called as `name`. If it panics, the process ends with a line that contains
+/// the panic message.
 #[inline]
 pub(crate) fn within<R>(name: &str, body: impl FnOnce() -> R) -> R {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panicked| failed(name, &*panicked))
@@ -32,14 +33,14 @@ fn failed(name: &str, panicked: &(dyn Any + Send)) -> ! {
     die(&format!("{name}: {}", text.unwrap_or("no message")))
 }
 
-/// What the names of the library's source files begin with.
+/// Returns the common prefix of the names of the library's source files.
 fn sources() -> &'static str {
     file!().split("capi/src/").next().unwrap_or_default()
 }
 
-/// Has panics of the library print nothing, because the line with which the process ends has their message. With
-/// `RUST_BACKTRACE=full` they print what they print in Rust, and a trace. Panics in other sources stay as they are, in a program
-/// with parts in Rust.
+/// Keeps panics of the library from printing anything, because the line with which the process ends
+/// contains their message. With `RUST_BACKTRACE=full` they print the usual message and a trace.
+/// Panics in other source files, in a program with parts in Rust, print as usual.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static SILENCE: extern "C" fn() = silence;

@@ -8,7 +8,7 @@ use topology::{CpuSet, Topology};
 use crate::boundary::{EBUSY, EINVAL, within};
 use crate::percpu::nr_cpu_ids;
 
-/// Gives the library its CPUs. Returns 0, `-EINVAL` or `-EBUSY`.
+/// Sets the CPUs that the library uses. Returns 0, `-EINVAL` or `-EBUSY`.
 ///
 /// # Safety
 ///

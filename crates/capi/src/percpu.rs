@@ -34,7 +34,7 @@ struct Before {
     stride: usize,
 }
 
-/// Returns one more than the highest number of a CPU that there may be.
+/// Returns one more than the highest possible CPU number.
 ///
 /// The same for as long as the process lives: parts are found by it.
 pub(crate) fn nr_cpu_ids() -> u32 {
@@ -46,21 +46,22 @@ pub(crate) fn nr_cpu_ids() -> u32 {
     let possible = possible.or_else(|_| cpu::affinity()).ok();
     let last = possible.and_then(|cpus| cpus.last());
     let nr = last.map_or(1, |cpu| cpu.as_u32() + 1);
-    // A thread that comes second may have found another number, and takes the first one.
+    // If another thread was faster and found another number, its number is used.
     match aw_nr_cpu_ids.compare_exchange(0, nr, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => nr,
         Err(first) => first,
     }
 }
 
-/// What [`nr_cpu_ids`] returns, as C reads it; 0 before the loader has called [`set_nr_cpu_ids`]. A program may have a copy of it,
-/// which the loader gives to the library as well.
+/// The value of [`nr_cpu_ids`], for C; 0 before the loader has called [`set_nr_cpu_ids`]. A program
+/// may have a copy of it, which the loader makes the library use as well.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "as C names it")]
 pub static aw_nr_cpu_ids: AtomicU32 = AtomicU32::new(0);
 
-/// Has the loader call [`set_nr_cpu_ids`] before the program begins. The name of the section has the first priority of a program,
-/// so that constructors of the program find the number with a static library too.
+/// Makes the loader call [`set_nr_cpu_ids`] before the program begins. The section's name has the
+/// highest priority available to programs, so that constructors of the program find the number even
+/// with a static library.
 #[used]
 #[unsafe(link_section = ".init_array.00101")]
 static SET_NR_CPU_IDS: extern "C" fn() = set_nr_cpu_ids;

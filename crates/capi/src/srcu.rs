@@ -200,8 +200,8 @@ unsafe extern "C" fn aw_call_srcu(srcu: *const Srcu, head: *mut RcuHead, func: O
         match func {
             Some(func) if !head.is_null() => {
                 let called = Called(head, func);
-                // For `rcu_head_after_call_rcu`.
-                // SAFETY: (2): the second word is the function.
+                // SAFETY: (2): the second word is the function, which `rcu_head_after_call_rcu`
+                // reads.
                 unsafe { head.cast::<RcuFn>().add(1).write(func) };
                 // SAFETY: (2).
                 domain.call(move || unsafe { called.run("callback of call_srcu") });

@@ -100,17 +100,17 @@ static HIGHPRI: Queue = Queue::system(workqueue::system_highpri);
 static LONG: Queue = Queue::system(workqueue::system_long);
 static UNBOUND: Queue = Queue::system(workqueue::system_unbound);
 
-/// A queue of the whole process by its address, as C names it: `system_wq` and its kin.
+/// A process-wide queue, identified for C by its address: `system_wq` and similar ones.
 ///
-/// The address is a constant, so it is there before any constructor of the program runs.
+/// The address is a constant, so it exists before any constructor of the program runs.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct SystemQueue(*const Queue);
 
-// SAFETY: a constant.
+// SAFETY: the pointer is a constant.
 unsafe impl Sync for SystemQueue {}
 
-/// Gives C the addresses of the queues of the whole process.
+/// Defines the addresses of the process-wide queues for C.
 macro_rules! system_queues {
     ($($name:ident = $queue:ident;)*) => { $(
         #[doc = concat!("See [`SystemQueue`]: `", stringify!($queue), "`.")]
@@ -538,7 +538,7 @@ unsafe extern "C" fn aw_apply_workqueue_attrs(
     })
 }
 
-/// Runs an item of `func` on each CPU that the process may use, and waits for all.
+/// Runs an item of `func` on each CPU that the process may use, and waits for all of them.
 ///
 /// # Safety
 ///
@@ -553,7 +553,7 @@ unsafe extern "C" fn aw_schedule_on_each_cpu(func: Option<WorkFn>) -> c_int {
         let (Ok(queue), Ok(registry)) = (workqueue::system(), Registry::global()) else {
             return -ENOMEM;
         };
-        // Those of the queue: an item for another CPU would be a second one on one of these.
+        // The CPUs of the queue: an item for another CPU would run a second time on one of these.
         let topology = registry.topology();
         let mut works = Vec::new();
         if works.try_reserve_exact(topology.allowed().len()).is_err() {
@@ -572,7 +572,7 @@ unsafe extern "C" fn aw_schedule_on_each_cpu(func: Option<WorkFn>) -> c_int {
             // SAFETY: as above.
             if let Err(error) = unsafe { RawWork::flush(at(work)) } {
                 misuse(NAME, &error, ());
-                // Its memory ends here.
+                // The item is freed below, so it must not stay queued.
                 // SAFETY: as above.
                 let _ = unsafe { RawWork::cancel_sync(at(work)) };
             }
@@ -680,7 +680,7 @@ extern "C" fn aw_current_work() -> *const RawWork {
     within("current_work", raw::current)
 }
 
-/// Describes the item that the caller runs, until it has ended.
+/// Describes the item that the caller runs, until the item has ended.
 ///
 /// # Safety
 ///
@@ -696,7 +696,7 @@ unsafe extern "C" fn aw_set_worker_desc(what: *const c_char) {
     });
 }
 
-/// Has threads that run items call `hook` when they start; returns the hook before.
+/// Makes threads that run items call `hook` when they start. Returns the previous hook.
 ///
 /// # Safety
 ///
@@ -707,11 +707,12 @@ unsafe extern "C" fn aw_on_worker_start(hook: Option<HookOfC>) -> Option<HookOfC
     unsafe { raw::set_hook_of_c(Moment::Start, hook) }
 }
 
-/// Has threads that run items call `hook` when they have ended; returns the hook before.
+/// Makes threads that run items call `hook` when they have ended their work. Returns the previous
+/// hook.
 ///
 /// # Safety
 ///
-/// 1. As of [`aw_on_worker_start`].
+/// 1. as for [`aw_on_worker_start`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_on_worker_stop(hook: Option<HookOfC>) -> Option<HookOfC> {
     // SAFETY: (1).

@@ -151,12 +151,12 @@ fn a_second_has_a_thousand_jiffies_whatever_the_system_says() {
 }
 
 #[test]
-fn a_program_has_names_of_the_kernels_of_its_own() {
+fn a_program_may_define_names_of_the_kernel() {
     for compiler in tools(C) {
         let sources = [apart("own_names.c")];
         let program = compiled_by(compiler, "own-names", &sources, &[]);
         succeeds(&mut Command::new(program));
-        // A program at a fixed address has copies of the objects of a shared library.
+        // A program at a fixed address has copies of a shared library's objects.
         for flags in [
             ["-fPIE", "-pie"],
             ["-fno-pie", "-no-pie"],
@@ -176,16 +176,16 @@ fn has_liburcu(compiler: &str) -> bool {
     command.arg("-fsyntax-only").arg(source);
     let has = command.output().is_ok_and(|output| output.status.success());
     if !has {
-        eprintln!("left out: there is no liburcu-dev");
+        eprintln!("skipped: liburcu-dev is not installed");
     }
     has
 }
 
 #[test]
-fn srcu_stands_beside_the_names_of_liburcu() {
+fn srcu_works_with_the_names_of_liburcu() {
     let Some(compiler) = tool("cc") else { return };
     let source = [apart("beside_urcu.c")];
-    // Ours in either order, and liburcu's own before SRCU.
+    // Our headers in either order, and liburcu's own header before SRCU.
     let ours = format!("{}/include/afterwork/urcu.h", root().display());
     let after = root().join("include/afterwork/liburcu");
     let program = compiled("beside-ours", &source, &["-include", &ours]).unwrap();
@@ -215,7 +215,7 @@ fn a_worker_calls_hooks_of_c_when_it_starts_and_stops() {
 }
 
 #[test]
-fn functions_on_each_cpu_keep_to_the_cpus_of_the_process() {
+fn functions_on_each_cpu_run_on_the_cpus_of_the_process() {
     if let Some(program) = compiled("each", &[apart("each.c")], &[]) {
         succeeds(&mut Command::new(program));
     }
@@ -282,7 +282,7 @@ fn what_an_exception_leaves_ends_the_process_with_a_line() {
     for compiler in tools(CPP) {
         let program = compiled_by(compiler, "throws", &[apart("throws.cpp")], &[]);
         for (place, named) in places {
-            // By an exception, and by the end of the thread.
+            // The function is left by an exception, and by the end of the thread.
             for way in ["throw", "exit"] {
                 let mut command = Command::new(&program);
                 aborts_with_one_line(command.args([place, way]), named);
@@ -299,7 +299,7 @@ fn each_cpu_has_a_part_where_the_machine_cannot_be_read() {
 }
 
 #[test]
-fn a_program_gives_the_library_its_cpus() {
+fn a_program_sets_the_cpus_of_the_library() {
     if let Some(program) = compiled("cpus", &[apart("cpus.c")], &[]) {
         succeeds(&mut Command::new(program));
     }
@@ -416,7 +416,8 @@ fn the_shared_library_has_the_symbols_of_the_headers_and_no_others() {
                 && line.contains(" ")
         });
         for line in prototypes {
-            // The declaration of an object has a line of its own, which ends with the name of its symbol.
+            // The declaration of an object is a line of its own that ends with the name of its
+            // symbol.
             let is_data = line.starts_with("extern ");
             let name = line.split('(').next().filter(|_| !is_data).unwrap_or(line);
             declared.extend(names(name));

@@ -25,24 +25,24 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l";
 const SHOW_CURSOR: &str = "\x1b[?25h";
-/// On the list of no processes.
+/// The text of a list without processes.
 const HEADER: &str = "AFTERWORK=observe";
 
-/// The relation of the command to its terminal.
+/// The relation between the command and its terminal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Tie {
-    /// As from a shell: the terminal's end is a SIGHUP.
+    /// As when started from a shell: the end of the terminal sends SIGHUP.
     Controlling,
-    /// The command is in no session of the terminal's, and ignores SIGHUP.
+    /// The command is in no session of the terminal, and ignores SIGHUP.
     Loose,
 }
 
 /// A command on a terminal of its own.
 struct OnTerminal {
     child: Child,
-    /// The other end; `None` once the terminal has vanished.
+    /// The other end of the terminal; `None` once the terminal has vanished.
     master: Option<OwnedFd>,
-    /// Keeps the terminal there after the command has ended.
+    /// Keeps the terminal open after the command has ended.
     slave: Option<OwnedFd>,
     output: Arc<Mutex<String>>,
     vanishes: Arc<AtomicBool>,
@@ -50,7 +50,7 @@ struct OnTerminal {
     _place: tempfile::TempDir,
 }
 
-/// Waits for `is_so`; panics after minutes.
+/// Waits until `is_so` returns `true`; panics after minutes.
 fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     for _ in 0..12_000 {
         if is_so() {
@@ -93,7 +93,8 @@ impl OnTerminal {
         command.stdin(slave.try_clone().unwrap());
         command.stdout(slave.try_clone().unwrap());
         command.stderr(slave.try_clone().unwrap());
-        // SAFETY: the calls are system calls that a child may make, and set no handler.
+        // SAFETY: the closure makes only system calls that are allowed in a child, and sets no
+        // handler.
         unsafe {
             command.pre_exec(move || {
                 setsid()?;
@@ -124,7 +125,7 @@ impl OnTerminal {
         started
     }
 
-    /// Reads what the command writes, until the terminal vanishes.
+    /// Reads the output of the command until the terminal vanishes.
     fn read(&mut self) {
         let master = self.master.as_ref().unwrap().try_clone().unwrap();
         ioctl_fionbio(&master, true).unwrap();
@@ -147,7 +148,7 @@ impl OnTerminal {
         }));
     }
 
-    /// Closes all that this process has open of the terminal.
+    /// Closes all descriptors of the terminal that this process has open.
     fn vanish(&mut self) {
         self.vanishes.store(true, Ordering::Relaxed);
         self.reader.take().unwrap().join().unwrap();
@@ -168,7 +169,7 @@ impl OnTerminal {
         modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG)
     }
 
-    /// Waits until the screen was taken `nr_times` times, and the list is on it.
+    /// Waits until the screen was acquired `nr_times` times and shows the list.
     fn shows(&self, nr_times: usize) {
         eventually("the screen was not taken", || {
             let output = self.output.lock().unwrap();
@@ -196,7 +197,7 @@ impl OnTerminal {
 
     fn ends(&mut self) -> ExitStatus {
         let mut status = None;
-        eventually("the command goes on", || {
+        eventually("the command keeps running", || {
             status = self.child.try_wait().unwrap();
             status.is_some()
         });
@@ -244,7 +245,7 @@ fn a_terminal_that_vanishes_ends_the_full_screen() {
         let mut top = OnTerminal::start(tie);
         top.vanish();
         let status = top.ends();
-        // By the signal, or by the write that failed first.
+        // It ends by the signal, or by the write that failed first.
         let is_hang_up = status.signal() == Some(Signal::SIGHUP as i32);
         assert!(is_hang_up || status.code() == Some(2), "{status}");
     }
@@ -265,7 +266,7 @@ fn a_stop_restores_the_terminal_and_a_continue_takes_it_again() {
             kill(top.pid(), Signal::SIGCONT).unwrap();
             top.shows(nr_stops + 1);
         }
-        // One that cannot be caught, after which the terminal is taken again.
+        // A stop that cannot be caught, after which the terminal is acquired again.
         kill(top.pid(), Signal::SIGSTOP).unwrap();
         top.stops();
         kill(top.pid(), Signal::SIGCONT).unwrap();

@@ -101,9 +101,9 @@ impl<T: Linked> Queue<T> {
     ///
     /// # Blocking
     ///
-    /// Never blocks. One swap and one store, whatever other threads do. Safe in a signal handler,
-    /// which may interrupt a push or a pop of its thread at any instruction; a pop that is
-    /// interrupted may return [`Pop::MidPush`] although the push has ended.
+    /// Never blocks. Costs one swap and one store, whatever other threads do. Safe in a signal
+    /// handler, even if the signal interrupts a push or a pop of its thread at any instruction. An
+    /// interrupted pop may return [`Pop::MidPush`] although the push has ended.
     #[inline]
     pub fn push(&self, item: T::Handle) -> bool {
         let item = T::into_raw(item);

@@ -113,8 +113,8 @@ impl<T: Linked> RawQueue<T> {
     ///
     /// # Blocking
     ///
-    /// Never blocks. One swap and one store, whatever other threads do. Safe in a signal handler,
-    /// as [`Queue::push`](crate::Queue::push) is.
+    /// Never blocks. Costs one swap and one store, whatever other threads do. Safe in a signal
+    /// handler, like [`Queue::push`](crate::Queue::push).
     ///
     /// # Safety
     ///

@@ -1,5 +1,4 @@
-//! Pushes in a signal handler, which may interrupt its thread at any instruction of a push or a
-//! pop.
+//! Pushes in a signal handler that interrupts its thread at each instruction of a push or a pop.
 
 #![cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
 
@@ -14,17 +13,17 @@ use std::{
 
 use afterwork_mpscq::{Chain, Node, Pop, Queue};
 
-/// The trap flag of x86: a signal comes after each instruction.
+/// The trap flag of x86: it raises a signal after each instruction.
 const TRAP: i64 = 0x100;
 const NOT_ARMED: u32 = u32::MAX;
-/// The item that the handler pushes. Lower ones are the thread's.
+/// The item that the handler pushes. Lower items are pushed by the thread.
 const FROM_HANDLER: u32 = 100;
 
 type Items = Queue<Node<u32>>;
 
-/// At which instruction of the stepped function the handler pushes.
+/// The instruction of the stepped function after which the handler pushes.
 static AT: AtomicU32 = AtomicU32::new(NOT_ARMED);
-/// How many instructions have been stepped.
+/// The number of instructions that have been stepped.
 static STEP: AtomicU32 = AtomicU32::new(0);
 static QUEUE: AtomicPtr<Items> = AtomicPtr::new(ptr::null_mut());
 /// Whether the handler's push found the queue empty, and whether its call of `is_empty` did.
@@ -32,11 +31,12 @@ static WAS_EMPTY: AtomicBool = AtomicBool::new(false);
 static LOOKED_EMPTY: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// What the handler pushes, made before: a handler must not allocate.
+    /// The item that the handler pushes. It is made beforehand, because a handler must not
+    /// allocate.
     static SPARE: Cell<Option<Box<Node<u32>>>> = const { Cell::new(None) };
 }
 
-/// The handler is one for the process.
+/// Keeps the tests from running at the same time, because the process has one handler.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     let alone = ALONE
@@ -52,15 +52,15 @@ fn alone() -> MutexGuard<'static, ()> {
     alone
 }
 
-/// Is called after each instruction while the trap flag is set. After one of them it pushes.
+/// Called after each instruction while the trap flag is set. Pushes after one of them.
 extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel passes the registers of the interrupted thread.
     let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
     let step = STEP.fetch_add(1, Ordering::Relaxed);
     let at = AT.load(Ordering::Relaxed);
     if step == at {
-        // SAFETY: set by the interrupted thread, which keeps the queue until the function has been
-        // stepped.
+        // SAFETY: the interrupted thread set the pointer, and keeps the queue until the function
+        // has been stepped.
         let queue = unsafe { &*QUEUE.load(Ordering::Relaxed) };
         LOOKED_EMPTY.store(queue.is_empty(), Ordering::Relaxed);
         let spare = SPARE.take().expect("the handler pushes once");
@@ -72,14 +72,14 @@ extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_voi
 }
 
 /// Calls `body` while the handler pushes to `queue` after the instruction `at`. Returns `true` if
-/// `body` had that many instructions.
+/// `body` had at least that many instructions.
 #[inline(never)]
 fn stepped(queue: &Items, at: u32, body: impl FnOnce()) -> bool {
     QUEUE.store(ptr::from_ref(queue).cast_mut(), Ordering::Relaxed);
     SPARE.set(Some(Node::new(FROM_HANDLER)));
     STEP.store(0, Ordering::Relaxed);
     AT.store(at, Ordering::Relaxed);
-    // SAFETY: sets the trap flag, for which there is a handler.
+    // SAFETY: sets the trap flag, whose signal has a handler.
     unsafe { std::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq") };
     body();
     AT.store(NOT_ARMED, Ordering::Relaxed);
@@ -99,7 +99,7 @@ fn at_each_instruction<A, R>(
     let _alone = alone();
     let mut nr_places = 0;
     for at in 0..100_000 {
-        // Leaked, some kilobytes in all, so that `make` can borrow it.
+        // Leaked (a few kilobytes in all), so that `make` can borrow it.
         let queue: &'static Items = Box::leak(Box::default());
         (0..before).for_each(|number| _ = queue.push(Node::new(number)));
         let (argument, mut result) = (make(queue), None);
@@ -136,7 +136,7 @@ fn a_push_may_be_interrupted_by_a_push_at_any_instruction() {
             |_| Node::new(before),
             Items::push,
             |was_empty, mut left, handler_found, handler_looked| {
-                // Of pushes onto an empty queue one finds it empty.
+                // Exactly one of the pushes to an empty queue finds it empty.
                 let nr_found = u32::from(was_empty) + u32::from(handler_found);
                 assert_eq!(nr_found, u32::from(before == 0));
                 assert_eq!(handler_found, handler_looked);
@@ -161,7 +161,7 @@ fn a_chain_may_be_interrupted_by_a_push_at_any_instruction() {
         Items::push_chain,
         |was_empty, left, handler_found, _| {
             assert!(!was_empty && !handler_found);
-            // Before the chain or behind it, and never inside.
+            // The item is before the chain or behind it, and never inside.
             let expected = [[0, FROM_HANDLER, 1, 2, 3], [0, 1, 2, 3, FROM_HANDLER]];
             assert!(expected.contains(&left.try_into().unwrap()));
         },
@@ -179,7 +179,7 @@ fn a_pop_may_be_interrupted_by_a_push_at_any_instruction() {
                 assert_eq!(handler_found, handler_looked);
                 let popped = match popped {
                     Pop::Item(item) => Some(item.into_inner()),
-                    // The push came between two reads of the pop.
+                    // The push happened between two reads of the pop.
                     Pop::Empty | Pop::MidPush => None,
                 };
                 let all = popped.into_iter().chain(left);

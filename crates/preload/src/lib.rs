@@ -141,11 +141,12 @@ pub extern "C" fn rcu_dereference_sym(p: *mut c_void) -> *mut c_void {
     p
 }
 
-/// Loads a pointer that readers follow. What liburcu's `rcu_dereference` calls in releases after 0.15.
+/// Loads a pointer that readers follow. Called by liburcu's `rcu_dereference` in releases after
+/// 0.15.
 ///
 /// # Safety
 ///
-/// 1. As of `atomic`.
+/// 1. as for `atomic`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rcu_dereference_sym2(place: *mut *mut c_void) -> *mut c_void {
     // Pairs with the Release of `rcu_set_pointer_sym`.

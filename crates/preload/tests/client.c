@@ -76,7 +76,7 @@ static bool polls(void)
 	return true;
 }
 
-/* By name, as above: a pointer that is loaded inside of the library. */
+/* Called by name, as above: the library loads the pointer. */
 static bool loads(void)
 {
 	void *(*load)(void **place);

@@ -1,19 +1,21 @@
 //! Finds a second copy of the library in this process.
 //!
-//! A program that is linked with the static library, and opens a plugin that is linked with the shared one, has two copies. Each has
-//! statics of its own: readers that the other's grace periods do not know, and queues with threads of their own. Nothing fails at
-//! once, so the second copy that is used writes one line.
+//! A program that is linked with the static library and opens a plugin that is linked with the
+//! shared library has two copies. Each copy has its own statics: readers that the other copy's
+//! grace periods do not know, and queues with their own threads. Nothing fails at once, so the
+//! second copy to be used writes one line.
 //!
-//! Each copy has a word that is set when it is in use, and an ELF note with the distance to that word. The loader lists all loaded
-//! files, and the headers of a file lead to its notes. No symbol is looked up, because a program does not export those of its
-//! static libraries.
+//! Each copy has a word that is set once the copy is in use, and an ELF note with the distance to
+//! that word. The loader lists all loaded files, and the headers of a file lead to its notes. No
+//! symbol is looked up, because a program does not export the symbols of its static libraries.
 //!
 //! ```text
 //! copy, at its first use:  own word = USED;  for each other word that is not UNUSED:
 //!                            of the two words, the one at the lower address: USED → REPORTED?  write the line
 //! ```
 //!
-//! Two copies that are first used at the same time both find each other. Then one exchange succeeds, and one line is written.
+//! Two copies that are first used at the same time find each other. Only one of their exchanges
+//! succeeds, so one line is written.
 
 use std::{
     ffi::{CStr, c_int, c_void},
@@ -22,7 +24,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering, fence},
 };
 
-/// In the word of a copy.
+/// The values of a copy's word.
 const UNUSED: u32 = 0;
 const USED: u32 = 1;
 const REPORTED: u32 = 2;
@@ -30,14 +32,14 @@ const REPORTED: u32 = 2;
 /// The word of this copy. A: all copies.
 static WORD: AtomicU32 = AtomicU32::new(UNUSED);
 
-/// The note of a copy, in the form that all versions of the library keep.
+/// The note of a copy, in a format that all versions of the library must keep.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Note {
-    /// What each ELF note begins with.
+    /// The header of every ELF note.
     head: Head,
     name: [u8; 12],
-    /// From this field to the word, in bytes.
+    /// The distance from this field to the word, in bytes.
     distance: i32,
 }
 
@@ -56,8 +58,9 @@ const HEAD: Head = Head {
 };
 const NAME: [u8; 12] = *b"afterwork\0\0\0";
 
-// A distance, because an address would need a section that the loader writes. The linker takes the section for notes by its type.
-// Hidden, so that the distance is known when a library is linked.
+// The note has a distance, because an address would need a section that the loader writes. The
+// linker recognizes the section as notes by its type. The word is hidden, so that the distance is
+// known when a library is linked.
 #[cfg(not(miri))]
 core::arch::global_asm!(
     ".pushsection .note.afterwork, \"a\", %note",
@@ -70,18 +73,19 @@ core::arch::global_asm!(
     word = sym WORD,
 );
 
-/// Marks this copy as used. Writes a line on stderr if another one is in use and no copy has written it.
+/// Marks this copy as used. If another copy is in use and no copy has reported that, writes a line
+/// on stderr.
 ///
 /// # Blocking
 ///
-/// While another thread opens or closes a library.
+/// Blocks while another thread opens or closes a library.
 pub(crate) fn note_use() {
     WORD.store(USED, Ordering::Relaxed);
     // Store buffering between two copies, with this fence in both: each marks itself, then reads the other's word. The copy whose
     // fence comes second finds the other's mark. No model shows it, because a model has one copy.
     fence(Ordering::SeqCst);
     let mut other = Other::default();
-    // SAFETY: the function takes what it is given here, and does not unwind.
+    // SAFETY: the callback accepts the arguments that are passed here, and does not unwind.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut other).cast()) };
     if let Some(there) = other.there {
         let here = other.here.unwrap_or_default();
@@ -94,32 +98,33 @@ pub(crate) fn note_use() {
     }
 }
 
-/// Returns how users know the loaded file `name`.
+/// Returns the name of the loaded file `name` for users.
 fn shown(name: &str) -> &str {
     if name.is_empty() { "the program" } else { name }
 }
 
-/// The files that have copies.
+/// The files that contain copies.
 #[derive(Default)]
 struct Other {
-    /// That of this copy.
+    /// The file of this copy.
     here: Option<String>,
-    /// That of another copy, if this one is to report it.
+    /// The file of another copy, if this copy must report it.
     there: Option<String>,
 }
 
-/// Looks at one loaded file. The loader keeps it loaded until this returns.
+/// Examines one loaded file. The loader keeps the file loaded until this returns.
 unsafe extern "C" fn look(
     info: *mut libc::dl_phdr_info,
     _: libc::size_t,
     other: *mut c_void,
 ) -> c_int {
-    // SAFETY: the loader passes its description, and the value that `note_use` gave it. Both live until this returns.
+    // SAFETY: the loader passes its description and the value that `note_use` gave it. Both live
+    // until this returns.
     let (info, other) = unsafe { (&*info, &mut *other.cast::<Other>()) };
     if info.dlpi_phdr.is_null() {
         return 0;
     }
-    // SAFETY: the headers of a loaded file.
+    // SAFETY: the pointer and the length describe the headers of a loaded file.
     let headers = unsafe { slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let name = || match info.dlpi_name.is_null() {
         true => String::new(),
@@ -155,7 +160,8 @@ unsafe extern "C" fn look(
     0
 }
 
-/// Returns `true` if the copy of `word` is in use, and this copy is the first of both to find out.
+/// Returns `true` if the copy of `word` is in use, and this copy is the first of the two to find
+/// that out.
 fn is_to_be_reported(word: &AtomicU32) -> bool {
     if word.load(Ordering::Relaxed) == UNUSED {
         return false;
@@ -175,17 +181,17 @@ fn is_to_be_reported(word: &AtomicU32) -> bool {
 ///
 /// # Safety
 ///
-/// 1. `len` bytes of notes at `start` can be read, and so can the words to which they lead, for as long as `'a`. Copies alone
-///    write the words, by atomic steps.
+/// 1. `len` bytes of notes at `start`, and the words to which they lead, can be read for as long as
+///    `'a`. Only copies write the words, with atomic operations.
 unsafe fn words<'a>(start: *const u8, len: usize) -> impl Iterator<Item = &'a AtomicU32> {
     // SAFETY: (1).
     let notes = unsafe { notes(start, len) };
     notes.map(|note| {
         let from = note.wrapping_byte_add(offset_of!(Note, distance));
-        // SAFETY: (1), because the iterator returns notes of copies alone.
+        // SAFETY: (1), because the iterator returns only notes of copies.
         let distance = unsafe { from.cast::<i32>().read_unaligned() };
         let word = from.wrapping_byte_offset(distance as isize);
-        // The word is in another object than the note, as far as the compiler knows.
+        // As far as the compiler knows, the word is in another object than the note.
         let word = ptr::with_exposed_provenance_mut(word.addr());
         // SAFETY: (1).
         unsafe { AtomicU32::from_ptr(word) }
@@ -236,10 +242,10 @@ mod tests {
         add(&NAME, 2, &[6]);
         add(&NAME, 1, &[7]);
         add(b"afterwork\0", 1, &[8]);
-        // One that is cut off.
+        // A truncated note.
         add(&NAME, 1, &[9]);
         let len = bytes.len() - 1;
-        // SAFETY: `bytes` lives on, and nothing writes it.
+        // SAFETY: `bytes` outlives the iterator, and nothing writes to it.
         let found = unsafe { notes(bytes.as_ptr(), len) };
         // SAFETY: as above.
         let distances: Vec<_> = found

@@ -100,14 +100,14 @@ pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the machine of this process: the one that [`set_topology`] gave, otherwise the detected one; in a simulation the
-/// simulated one.
+/// Returns the machine of this process: the one that [`set_topology`] was called with, otherwise
+/// the detected one; in a simulation the simulated one.
 ///
-/// The first detection that has to ignore something about the machine writes one line on stderr.
+/// The first detection that must ignore something about the machine writes one line on stderr.
 ///
 /// # Errors
 ///
-/// As of [`Topology::detect`].
+/// Those of [`Topology::detect`].
 pub fn topology() -> Result<Topology, topology::Error> {
     #[cfg(sim)]
     if let Some(machine) = crate::sim::topology() {
@@ -118,15 +118,15 @@ pub fn topology() -> Result<Topology, topology::Error> {
     }
     let detected = match affinity() {
         Ok(affinity) => Topology::detect_for(&affinity),
-        // By files alone.
+        // Uses files only.
         Err(_) => Topology::detect(),
     }?;
     report_ignored(&detected);
     Ok(detected)
 }
 
-/// Detects the machine again, if it has changed since `seen`. `thread` keeps the affinity mask under which `seen` was detected.
-/// A machine that was given never changes.
+/// If the machine has changed since `seen`, detects it again. `thread` still has the affinity mask
+/// under which `seen` was detected. A machine that was set by the program never changes.
 pub fn topology_changed(seen: &Topology, thread: ThreadId) -> Option<Topology> {
     if given::get_or_close().is_some() {
         return None;
@@ -135,16 +135,17 @@ pub fn topology_changed(seen: &Topology, thread: ThreadId) -> Option<Topology> {
     seen.changed(affinity.as_ref()).ok()?
 }
 
-/// Gives this process the machine that [`topology`] returns from now on.
+/// Sets the machine that [`topology`] returns from now on.
 ///
 /// # Errors
 ///
-/// Returns `machine` if the process has a machine already: one was given, or [`topology`] was called.
+/// Returns `machine` if the process already has a machine, because one was set or [`topology`] was
+/// called.
 pub fn set_topology(machine: Topology) -> Result<(), Box<Topology>> {
     given::set(machine)
 }
 
-/// Reports on stderr, once in a process and its children, what was ignored about the machine.
+/// Reports the ignored faults of the machine on stderr, once for a process and its children.
 fn report_ignored(machine: &Topology) {
     #[cfg(not(any(loom, shuttle, sim)))]
     {
@@ -167,7 +168,8 @@ fn report_ignored(machine: &Topology) {
     let _ = machine;
 }
 
-/// The machine that the program gave. Without a lock, so that a child of `fork` never waits for one.
+/// The machine that the program has set. It needs no lock, so a child of `fork` never waits for
+/// one.
 mod given {
     use std::{
         ptr,
@@ -176,25 +178,26 @@ mod given {
 
     use topology::Topology;
 
-    /// Null before the first call of either function. Then it points to the machine that was given, or to [`NONE`]. It never
-    /// changes again.
+    /// Null before the first call of either function. Afterwards it points to the machine that was
+    /// set, or to [`NONE`], and never changes again.
     static GIVEN: AtomicPtr<Option<Topology>> = AtomicPtr::new(ptr::null_mut());
 
-    /// No machine was given, and none will be.
+    /// Stands for a machine that was not set, and cannot be set any more.
     static NONE: Option<Topology> = None;
 
-    /// Returns the machine that was given. If none was, [`set`] refuses from now on.
+    /// Returns the machine that was set. If none was set, [`set`] fails from now on.
     pub fn get_or_close() -> Option<&'static Topology> {
         let none = ptr::from_ref(&NONE).cast_mut();
-        // Acquire pairs with the exchange in `set`: the machine is whole.
+        // Acquire pairs with the exchange in `set`, so that the machine is fully written.
         let found = GIVEN
             .compare_exchange(ptr::null_mut(), none, Ordering::Acquire, Ordering::Acquire)
             .unwrap_or_else(|found| found);
-        // SAFETY: null, `NONE`, or a machine that `set` leaked. No thread writes to either.
+        // SAFETY: the pointer is null, or points to `NONE` or to a machine that `set` leaked. No
+        // thread writes to either.
         unsafe { found.as_ref() }.and_then(Option::as_ref)
     }
 
-    /// Gives the machine, unless it is known already.
+    /// Sets the machine, unless it is already determined.
     pub fn set(machine: Topology) -> Result<(), Box<Topology>> {
         let ours = Box::into_raw(Box::new(Some(machine)));
         // Release publishes the machine to `get_or_close`.
@@ -203,7 +206,7 @@ mod given {
         match placed {
             Ok(_) => Ok(()),
             Err(_) => {
-                // SAFETY: made above, and no other thread has seen it.
+                // SAFETY: the box was made above, and no other thread has seen it.
                 let ours = unsafe { Box::from_raw(ours) };
                 Err(Box::new(ours.expect("made with a machine")))
             }

@@ -1,12 +1,13 @@
-//! Environment variables by which a user steers the library.
+//! Environment variables with which a user configures the library.
 
 use std::ffi::OsString;
 
-/// Returns the environment variable `name`; `None` if it is not set, and in a program that has more rights than the user that
-/// starts it.
+/// Returns the environment variable `name`. Returns `None` if it is not set, or if the program has
+/// more rights than the user who started it.
 ///
-/// The kernel marks such programs: those with a set-user-ID or set-group-ID bit, or with file capabilities. A variable would let
-/// the user make files and signals in the name of the program's owner.
+/// The kernel marks such programs: those with a set-user-ID or set-group-ID bit, or with file
+/// capabilities. A variable could otherwise make the program create files and signals with the
+/// rights of the program's owner.
 pub fn var(name: &str) -> Option<OsString> {
     if is_privileged() {
         return None;
@@ -14,7 +15,8 @@ pub fn var(name: &str) -> Option<OsString> {
     std::env::var_os(name)
 }
 
-/// Returns `true` if the kernel started this program with more rights than its user has (`AT_SECURE`).
+/// Returns `true` if the kernel started this program with more rights than its user has
+/// (`AT_SECURE`).
 fn is_privileged() -> bool {
     if cfg!(miri) {
         return false;

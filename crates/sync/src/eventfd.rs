@@ -1,10 +1,10 @@
 //! A counter in the kernel that an event loop can wait for beside its sockets.
 
 //!
-//! A program that becomes a daemon may close all descriptors that it does not know, and give their
-//! numbers to files of its own. So an eventfd is tagged, and the tag is compared before each use of
-//! the number. The tag is a signal number that the kernel keeps with an open file (`F_SETSIG`) and
-//! that has no effect without `O_ASYNC`. Other files have 0 there.
+//! A program that becomes a daemon may close all descriptors that it does not know, and reuse their
+//! numbers for its own files. Each eventfd therefore has a tag, which is compared before each use
+//! of the number. The tag is a signal number that the kernel stores with an open file (`F_SETSIG`)
+//! and that has no effect without `O_ASYNC`. Other files have the value 0.
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -13,18 +13,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::fault;
 
-/// The tags are this many of the kernel's real-time signals, from 33 on. Two eventfds that are made
+/// Number of different tags: the kernel's real-time signals from 33 on. Two eventfds that are made
 /// one after the other have different tags.
 const NR_TAGS: u32 = 32;
 
 /// An eventfd: readable from a ring until it is cleared.
 ///
 /// Non-blocking and closed on exec. Absent from the models. If the program closes the number, the
-/// eventfd is *lost*: it has no effect any more, on whatever file has the number.
+/// eventfd is *lost*: it does not affect any file that has the number afterwards.
 #[derive(Debug)]
 pub struct EventFd {
     fd: ManuallyDrop<OwnedFd>,
-    /// What the kernel returned as its tag.
+    /// The value that the kernel returned as its tag.
     tag: libc::c_int,
 }
 
@@ -59,7 +59,8 @@ impl EventFd {
         tag_of(&self.fd) != self.tag
     }
 
-    /// Makes it readable, and wakes threads that wait for that. Returns `false` if it is lost.
+    /// Makes the eventfd readable, and wakes threads that wait for it. Returns `false` if it is
+    /// lost.
     ///
     /// # Blocking
     ///
@@ -69,9 +70,9 @@ impl EventFd {
             return false;
         }
         let one = 1_u64;
-        // SAFETY: the call reads the number, which outlives it. If it fails, the eventfd is full:
-        // 2^64 - 2 rings since it was cleared, and readable, as it should be; or another thread has
-        // just closed it.
+        // SAFETY: the call reads `one`, which outlives it. If the call fails, the eventfd is full:
+        // it was rung 2^64 - 2 times since it was cleared, and is readable, as required; or another
+        // thread has just closed it.
         unsafe { libc::write(self.fd.as_raw_fd(), (&raw const one).cast(), 8) };
         true
     }
@@ -94,7 +95,7 @@ impl EventFd {
 impl Drop for EventFd {
     fn drop(&mut self) {
         if !self.is_lost() {
-            // SAFETY: dropped once, here.
+            // SAFETY: dropped only here, once.
             unsafe { ManuallyDrop::drop(&mut self.fd) };
         }
     }
@@ -102,18 +103,18 @@ impl Drop for EventFd {
 
 #[cfg(not(miri))]
 fn set_tag(fd: &OwnedFd, tag: libc::c_int) {
-    // SAFETY: a call with three numbers.
+    // SAFETY: the call takes three numbers.
     unsafe { libc::fcntl(fd.as_raw_fd(), F_SETSIG, tag) };
 }
 
 /// Returns the tag of the file that has the number, or -1.
 #[cfg(not(miri))]
 fn tag_of(fd: &OwnedFd) -> libc::c_int {
-    // SAFETY: a call with two numbers.
+    // SAFETY: the call takes two numbers.
     unsafe { libc::fcntl(fd.as_raw_fd(), F_GETSIG) }
 }
 
-/// Of Linux, on all of its machines.
+/// The values of Linux on all its architectures.
 #[cfg(not(miri))]
 const F_SETSIG: libc::c_int = 10;
 #[cfg(not(miri))]
@@ -154,16 +155,15 @@ mod tests {
         assert!(!bell.clear());
     }
 
-    /// Puts `file` in the place of the eventfd, as a program does that closes numbers and opens
-    /// files.
+    /// Replaces the eventfd by `file`, like a program that closes descriptors and then opens files.
     fn replace(bell: &EventFd, file: &impl AsRawFd) {
-        // SAFETY: two numbers; the eventfd's is that of `file` from here on.
+        // SAFETY: the call takes two numbers; the eventfd's number is `file`'s from here on.
         assert!(unsafe { libc::dup2(file.as_raw_fd(), bell.as_raw_fd()) } >= 0);
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "no tags")]
-    fn a_file_that_has_the_number_of_a_lost_eventfd_is_left_alone() {
+    fn a_file_with_the_number_of_a_lost_eventfd_is_not_touched() {
         use std::io::{Read, Write};
         let bell = EventFd::new().unwrap();
         let other = EventFd::new().unwrap();
@@ -174,18 +174,18 @@ mod tests {
         let mut bytes = [0; 8];
         reader.read_exact(&mut bytes).unwrap();
         assert_eq!(bytes, [7; 8]);
-        // Another eventfd.
+        // The number is reused by another eventfd.
         replace(&bell, &other);
         assert!(!bell.ring() && !other.clear());
         let number = bell.as_raw_fd();
         drop(bell);
-        // SAFETY: numbers; the file that had replaced the eventfd is closed once.
+        // SAFETY: the call takes a number; the file that had replaced the eventfd is closed once.
         unsafe {
             assert!(libc::fcntl(number, libc::F_GETFD) >= 0, "closed");
             libc::close(number);
         }
         assert!(other.ring() && other.clear());
-        // SAFETY: a number; the eventfd is lost from here on.
+        // SAFETY: the call takes a number; the eventfd is lost from here on.
         unsafe { libc::close(other.as_raw_fd()) };
         assert!(!other.ring());
     }

@@ -238,8 +238,8 @@ pub fn register(handler: &'static Handler) {
     backend::register(handler);
 }
 
-/// How long a child of [`in_child`] may take, in seconds: far beyond what one takes on a machine
-/// with much other load.
+/// Time limit for a child of [`in_child`], in seconds: far longer than a child takes even on a
+/// heavily loaded machine.
 #[cfg(not(any(loom, shuttle)))]
 const LIMIT_S: u32 = 300;
 
@@ -247,8 +247,8 @@ const LIMIT_S: u32 = 300;
 #[cfg(not(any(loom, shuttle)))]
 const PANICKED: i32 = 101;
 
-/// Calls `body` in a child of `fork`. Tests use it. Returns the child's exit status, or `PANICKED`
-/// after a panic. Returns `None` if a signal ended the child, as after `LIMIT_S`.
+/// Calls `body` in a child of `fork`, for tests. Returns the child's exit status, or `PANICKED`
+/// after a panic. Returns `None` if a signal ended the child, for example after `LIMIT_S`.
 ///
 /// # Safety
 ///
@@ -259,7 +259,7 @@ pub unsafe fn in_child(body: impl FnOnce() -> i32) -> Option<i32> {
     // SAFETY: (1), and the child goes nowhere else.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        // SAFETY: a number. The signal ends this process.
+        // SAFETY: the call takes a number. The signal ends this process.
         unsafe { libc::alarm(LIMIT_S) };
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
         // SAFETY: ends the process at once.
@@ -341,7 +341,7 @@ mod backend {
             debug_assert_eq!(refused, 0);
             // Release pairs with the loads above, and in `watch`.
             WATCHED.store(WATCHED_NOW, Ordering::Release);
-            // All parts of the library come here at their first use.
+            // All parts of the library reach this on their first use.
             if !cfg!(miri) {
                 crate::copies::note_use();
             }

@@ -1,16 +1,18 @@
-//! What the kernel and the processor give a new thread from the thread that starts it, although it is no business of the library's
-//! threads: timer slack, memory policy, I/O priority, and the modes of floating-point arithmetic.
+//! Resets settings that the kernel and the processor copy to a new thread from the thread that
+//! starts it, although they should not affect library threads: timer slack, memory policy, I/O
+//! priority, and the floating-point modes.
 //!
-//! | what | becomes |
+//! | setting | new value |
 //! |---|---|
-//! | timer slack, memory policy | those with which the process was started, as by systemd or numactl |
+//! | timer slack, memory policy | the values with which the process was started, for example by systemd or numactl |
 //! | I/O priority | that of the process's first thread, as set by ionice |
-//! | floating-point modes | the default ones: compiled code counts on them |
+//! | floating-point modes | the defaults, because compiled code relies on them |
 //!
-//! Only the first thread can read its slack and policy, so [`RECORD`] reads both when the library is loaded. If another thread
-//! loads it, by `dlopen`, the system's defaults take their place. A setting that is refused stays as the starting thread had it.
+//! Only the first thread can read its slack and policy, so [`RECORD`] reads both when the library
+//! is loaded. If another thread loads it, by `dlopen`, the system's defaults are used instead. If
+//! the system rejects a setting, the thread keeps the value of the starting thread.
 //!
-//! A thread that has nothing to reset makes four system calls, which only read.
+//! If there is nothing to reset, a thread makes four system calls, which only read.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -19,7 +21,7 @@ use crate::punctual::{set_slack, slack_ns};
 /// The timer slack of the machine's first process, and of most others.
 const DEFAULT_SLACK_NS: u64 = 50_000;
 
-/// Has the loader call [`record`] before `main`, or in `dlopen`.
+/// Makes the loader call [`record`] before `main`, or in `dlopen`.
 #[cfg(not(miri))]
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -31,14 +33,14 @@ static SLACK_NS: AtomicU64 = AtomicU64::new(DEFAULT_SLACK_NS);
 /// The recorded memory policy: its mode, then its nodes.
 static POLICY: [AtomicU64; 1 + NR_NODES / 64] = [const { AtomicU64::new(0) }; 1 + NR_NODES / 64];
 
-/// Allocates nothing: the program's allocator may not be ready.
+/// Must not allocate, because the program's allocator may not be ready.
 extern "C" fn record() {
-    // SAFETY: only return numbers.
+    // SAFETY: both calls only return numbers.
     let is_first = unsafe { libc::gettid() == libc::getpid() };
     if !is_first {
         return;
     }
-    // 0 is the slack of a real-time thread.
+    // A real-time thread has a slack of 0.
     if let Some(slack_ns) = slack_ns().filter(|&ns| ns > 0) {
         SLACK_NS.store(slack_ns, Relaxed);
     }
@@ -51,15 +53,15 @@ extern "C" fn record() {
     }
 }
 
-/// Resets what this thread, which the library has just started, got from the thread that started it. `first` is the number of the
-/// process's first thread.
+/// Resets the settings that this thread, which the library has just started, inherited from the
+/// starting thread. `first` is the ID of the process's first thread.
 pub(crate) fn reset(first: libc::pid_t) {
     reset_arithmetic();
-    // Keeps the linker from leaving out of a static library what nothing else names.
+    // Keeps the linker of a static library from dropping `RECORD`, which nothing else refers to.
     #[cfg(not(miri))]
     std::hint::black_box(&RECORD);
     let wanted = SLACK_NS.load(Relaxed);
-    // 0 is the slack of a real-time thread, which nothing delays.
+    // A real-time thread has a slack of 0, and its timers are not delayed.
     if slack_ns().is_some_and(|ns| ns != 0 && ns != wanted)
         && let Ok(wanted) = wanted.try_into()
     {
@@ -75,10 +77,11 @@ pub(crate) fn reset(first: libc::pid_t) {
     }
 }
 
-/// How many memory nodes the kernel can be built for.
+/// The largest number of memory nodes that the kernel can be built for.
 const NR_NODES: usize = 1024;
 
-/// Where the memory of a thread is to lie: a mode of linux/mempolicy.h, and the nodes that it is about.
+/// Where a thread's memory is allocated: a mode of linux/mempolicy.h, and the nodes that it applies
+/// to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct MemoryPolicy {
     mode: libc::c_int,
@@ -99,10 +102,11 @@ impl MemoryPolicy {
         }
     }
 
-    /// The number of nodes as the system calls want it: one more than they use.
+    /// The number of nodes that the system calls expect: one more than they use.
     const NR: usize = NR_NODES + 1;
 
-    /// Returns the policy of this thread; `None` if the kernel knows none, or refuses.
+    /// Returns the policy of this thread. Returns `None` if the kernel does not support policies or
+    /// the call fails.
     fn of_this_thread() -> Option<Self> {
         let mut policy = Self::DEFAULT;
         // SAFETY: the call writes the mode and the `NR_NODES` bits of `nodes`.
@@ -132,28 +136,30 @@ impl MemoryPolicy {
     }
 }
 
-/// In the calls on I/O priorities: the number is that of a thread.
+/// `IOPRIO_WHO_PROCESS`: the number in the I/O priority calls is a thread ID.
 const OF_THREAD: libc::c_int = 1;
 
-/// Returns the I/O priority of `thread`, with its class; 0 is this thread. Negative if the kernel refuses.
+/// Returns the I/O priority of `thread`, with its class; 0 is this thread. Negative if the call
+/// fails.
 fn io_priority(thread: libc::pid_t) -> libc::c_long {
-    // SAFETY: takes numbers, and returns one.
+    // SAFETY: the call takes numbers and returns one.
     let priority = unsafe { libc::syscall(libc::SYS_ioprio_get, OF_THREAD, thread) };
-    // Older kernels give a thread without a class the level 4, which means nothing.
+    // Older kernels report level 4, which means nothing, for a thread without a class.
     if priority >> 13 == 0 { 0 } else { priority }
 }
 
 fn set_io_priority(priority: libc::c_long) {
-    // SAFETY: takes numbers; 0 names this thread.
+    // SAFETY: the call takes numbers; 0 is this thread.
     unsafe { libc::syscall(libc::SYS_ioprio_set, OF_THREAD, 0, priority) };
 }
 
-/// Sets the modes of floating-point arithmetic that the ABI prescribes for the start of a program: round to nearest, keep
-/// denormal numbers, raise no signal.
+/// Sets the floating-point modes that the ABI prescribes for the start of a program: round to
+/// nearest, keep denormal numbers, raise no signal.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn reset_arithmetic() {
     let (mxcsr, x87) = (0x1f80_u32, 0x37f_u16);
-    // SAFETY: sets what compiled code counts on; `fnclex` keeps `fldcw` from raising a pending exception.
+    // SAFETY: sets the modes that compiled code relies on; `fnclex` keeps `fldcw` from raising a
+    // pending exception.
     unsafe {
         core::arch::asm!(
             "ldmxcsr [{mxcsr}]",
@@ -166,15 +172,15 @@ fn reset_arithmetic() {
     }
 }
 
-/// As on x86-64.
+/// Does the same as on x86-64.
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 fn reset_arithmetic() {
-    // SAFETY: sets what compiled code counts on.
+    // SAFETY: sets the modes that compiled code relies on.
     unsafe {
         core::arch::asm!("msr fpcr, xzr", "msr fpsr, xzr", options(nomem, nostack));
     }
 }
 
-/// Other machines keep the modes of the starting thread.
+/// Does nothing: on other machines threads keep the modes of the starting thread.
 #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 fn reset_arithmetic() {}

@@ -5,9 +5,9 @@
 //! only its address is used, as a name; if the file was truncated, the kernel returns an error. A write that RLIMIT_FSIZE does
 //! not allow is an error and no signal.
 //!
-//! A program that becomes a daemon may close all descriptors that it does not know, and give their
-//! numbers to files of its own. So the writer compares the inode before each use of the number, and
-//! when it closes it.
+//! A program that becomes a daemon may close all descriptors that it does not know, and reuse their
+//! numbers for its own files. The writer therefore compares the inode before each use of the
+//! number, and before closing it.
 //!
 //! The writer keeps the file locked while it lives. So a process that finds the file, also in another container, can tell
 //! whether it was left behind.
@@ -34,8 +34,8 @@ const MAPPED_BYTES: usize = 4096;
 #[derive(Debug)]
 pub struct SharedFile {
     file: ManuallyDrop<File>,
-    /// The device and the inode, by which a number is known that the program has closed and given
-    /// to another file.
+    /// The device and the inode. They show whether the program has closed the number and reused it
+    /// for another file.
     id: (u64, u64),
     map: Map,
     is_writable: bool,
@@ -214,7 +214,7 @@ impl SharedFile {
     /// 1. Nobody uses or drops it from here on.
     pub unsafe fn close_in_child(&self) {
         if !self.is_lost() {
-            // SAFETY: our descriptor, and no thread uses it after this (1).
+            // SAFETY: the descriptor is ours, and no thread uses it after this (1).
             unsafe { libc::close(self.file.as_raw_fd()) };
         }
         // The mapping has the file open, too.
@@ -394,7 +394,7 @@ fn without_signal<R>(write: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
 impl Drop for SharedFile {
     fn drop(&mut self) {
         if !self.is_lost() {
-            // SAFETY: dropped once, here.
+            // SAFETY: dropped only here, once.
             unsafe { ManuallyDrop::drop(&mut self.file) };
         }
         // SAFETY: the mapping was made by `with`, which gave it to us alone.
@@ -425,20 +425,22 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_has_the_number_of_a_lost_one_is_left_alone() {
+    fn a_file_with_the_number_of_a_lost_file_is_not_touched() {
         let (place, others) = (Place::new("lost"), Place::new("others"));
         let file = SharedFile::create(&place.0).unwrap();
         file.set_len(64).unwrap();
         let theirs = File::create_new(&others.0).unwrap();
         let number = file.file.as_raw_fd();
-        // SAFETY: two numbers; that of the shared file is another file's from here on.
+        // SAFETY: the call takes two numbers; the shared file's number is another file's from here
+        // on.
         assert!(unsafe { libc::dup2(theirs.as_raw_fd(), number) } >= 0);
         assert!(file.is_lost());
         assert!(file.write_at(&[1], 0).is_err() && file.set_len(8).is_err());
         assert!(file.lock().is_err() && file.ring(8, 1).is_err());
         assert_eq!(theirs.metadata().unwrap().len(), 0);
         drop(file);
-        // SAFETY: numbers; the file that had replaced the shared one is closed once.
+        // SAFETY: the call takes a number; the file that had replaced the shared one is closed
+        // once.
         unsafe {
             assert!(libc::fcntl(number, libc::F_GETFD) >= 0, "closed");
             libc::close(number);

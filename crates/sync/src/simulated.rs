@@ -349,7 +349,7 @@ fn who_has_disabled_preemption_keeps_the_cpu() {
 
 #[test]
 fn a_plain_access_pays_for_a_line_that_moves_and_for_nothing_else() {
-    // Defined by the simulated machine, for instrumented crates.
+    // The simulated machine defines these, for instrumented crates.
     unsafe extern "C" {
         safe fn __tsan_read8(at: *const c_void);
         safe fn __tsan_write8(at: *const c_void);

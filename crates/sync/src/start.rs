@@ -9,7 +9,7 @@
 //! | CPUs | those of the first thread. A pool's worker is then bound to the CPUs of its pool; a manager has those of the thread that made its registry |
 //! | policy | that of the first thread, or `SCHED_OTHER` if that is a real-time one |
 //! | nice value | that of the first thread, if it is allowed |
-//! | blocked signals | those of the first thread, to which the kernel gives a signal for the process first. During the start all signals are blocked, also by the starting thread. If that is the first thread, the new thread blocks what the first thread blocked before |
+//! | blocked signals | those of the first thread, to which the kernel delivers signals for the process first. During the start all signals are blocked, also in the starting thread. If the first thread is the starting thread, the new thread blocks the signals that the first thread blocked before |
 //! | timer slack, memory policy, I/O priority, floating-point modes | see `newborn.rs` |
 //!
 //! What cannot be read, or is refused, stays as the starting thread had it.
@@ -66,7 +66,7 @@ pub enum Cpus {
 ///
 /// # Errors
 ///
-/// If the system refuses the thread, or the name has a NUL.
+/// If thread creation fails, or if the name contains a NUL.
 pub fn spawn(
     name: &str,
     cpus: Cpus,
@@ -78,9 +78,9 @@ pub fn spawn(
 
 /// As [`spawn`], compiled once for all bodies.
 fn spawn_boxed(name: &str, cpus: Cpus, stack_size: usize, body: Body) -> io::Result<Handle> {
-    // The standard library panics then.
+    // The standard library would panic.
     if name.contains('\0') {
-        let what = "the name of a thread must have no NUL";
+        let what = "the name of a thread must not contain a NUL";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
     crate::fault::check(crate::fault::Point::Thread, libc::EAGAIN)?;
@@ -264,13 +264,13 @@ impl Drop for Signals {
     }
 }
 
-/// Whether the first thread starts a thread just now, and which signals it blocked before. During
-/// the start it blocks all, so its threads cannot read from procfs what it blocks.
+/// Whether the first thread is starting a thread, and which signals it blocked before. It blocks
+/// all signals during the start, so other threads cannot read its own mask from procfs.
 struct First {
-    /// A: the signals that it blocked before. Written by the first thread.
+    /// A: the signals that the first thread blocked before the start. Written by the first thread.
     blocked: AtomicU64,
-    /// A: the process whose first thread starts a thread, or 0. A child of `fork` has a first
-    /// thread of its own.
+    /// A: the process whose first thread is starting a thread, or 0. A child of `fork` has its own
+    /// first thread.
     process: AtomicU32,
 }
 
@@ -292,7 +292,7 @@ impl First {
         self.process.store(0, Ordering::Relaxed);
     }
 
-    /// Returns the signals that the first thread blocked before the start that it is in.
+    /// If the first thread is starting a thread, returns the signals that it blocked before.
     fn before_start(&self) -> Option<Mask> {
         let process = self.process.load(Ordering::Acquire);
         (process == std::process::id()).then(|| self.blocked.load(Ordering::Relaxed))
@@ -301,7 +301,7 @@ impl First {
 
 /// Returns `true` if this is the first thread of the process.
 fn is_first() -> bool {
-    // SAFETY: only returns a number.
+    // SAFETY: the call only returns a number.
     unsafe { libc::gettid() as u32 == std::process::id() }
 }
 
@@ -377,10 +377,10 @@ fn settle_policy(first: libc::pid_t) {
     }
 }
 
-/// How often to look whether the C library has got through a start that it makes for the first
-/// thread. That takes some microseconds, unless the first thread loses its CPU.
+/// Number of checks whether the C library has finished a start that it makes for the first thread.
+/// A start takes a few microseconds, unless the first thread loses its CPU.
 const NR_LOOKS: u32 = 120;
-/// The pause before each look but the first [`NR_YIELDS`].
+/// The pause before each check after the first [`NR_YIELDS`].
 const PAUSE: Duration = Duration::from_millis(1);
 const NR_YIELDS: u32 = 20;
 
@@ -392,7 +392,8 @@ fn blocked_by_first() -> Option<Mask> {
     )
 }
 
-/// Returns what `before_start` returns, or else what `read` returns, if that is no mask of a start.
+/// Returns the result of `before_start`. If there is none, returns the result of `read`, unless
+/// that is the mask of a start.
 fn settled(
     before_start: impl Fn() -> Option<Mask>,
     read: impl Fn() -> Option<Mask>,
@@ -457,14 +458,14 @@ mod tests {
         assert_eq!(nr_read.get(), 0);
         assert_eq!(settled(|| None, || read(7)), Some(7));
         assert_eq!(nr_read.get(), 1);
-        // The first thread begins a start after the first look.
+        // The first thread begins a start after the first check.
         let begun = || (nr_read.get() > 1).then_some(5);
         assert_eq!(settled(begun, || read(ALL)), Some(5));
         assert_eq!(nr_read.get(), 2);
     }
 
     #[test]
-    fn a_start_is_that_of_its_process() {
+    fn a_start_belongs_to_its_process() {
         let first = First {
             blocked: AtomicU64::new(0),
             process: AtomicU32::new(0),
@@ -474,7 +475,7 @@ mod tests {
         assert_eq!(first.before_start(), Some(5));
         first.end();
         assert_eq!(first.before_start(), None);
-        // Left by the parent of a forked child.
+        // A forked child finds its parent's process here.
         first
             .process
             .store(std::process::id() + 1, Ordering::Relaxed);

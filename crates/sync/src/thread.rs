@@ -37,9 +37,10 @@ pub struct JoinHandle(Handle);
 
 /// Starts a thread called `name` that runs `body`.
 ///
-/// The kernel keeps 15 bytes of the name. The stack has 2 MiB. The thread has the CPUs, the nice value, the I/O priority and the
-/// blocked signals of the process's first thread, and its policy unless that is a real-time one. It has the timer slack and the
-/// memory policy with which the process was started, and the default floating-point modes. It has the caller's credentials,
+/// The kernel keeps 15 bytes of the name. The stack has 2 MiB. The thread gets the CPUs, the nice
+/// value, the I/O priority and the blocked signals of the process's first thread, and its policy
+/// unless that is a real-time one. It gets the timer slack and the memory policy with which the
+/// process was started, and the default floating-point modes. It keeps the caller's credentials,
 /// namespaces and seccomp filters, because no thread can reset them.
 ///
 /// # Errors
@@ -193,16 +194,16 @@ pub fn current() -> ThreadId {
     ThreadId(0)
 }
 
-/// In a model, the number of a thread that has ended.
+/// In a model, the ID of a thread that has ended.
 #[cfg(any(loom, shuttle))]
 pub const ENDED: ThreadId = ThreadId(1);
 
-/// Returns `true` if this process has such a thread, or if that cannot be found out. In a model all
+/// Returns `true` if this process has the thread, or if that cannot be determined. In a model all
 /// threads exist except `ENDED`.
 pub fn exists(thread: ThreadId) -> bool {
     #[cfg(not(any(loom, shuttle, miri, sim)))]
     {
-        // SAFETY: a call with three numbers. The signal 0 is sent to no thread.
+        // SAFETY: the call takes three numbers. Signal 0 is not delivered.
         let sent = unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread.0, 0) };
         sent == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
     }
@@ -419,7 +420,7 @@ pub fn name(thread: ThreadId) -> Option<String> {
 pub struct ShortName([u8; 16]);
 
 impl ShortName {
-    /// Returns the name of the calling thread; an empty one in a model.
+    /// Returns the name of the calling thread; an empty name in a model.
     pub fn own() -> Self {
         #[cfg_attr(any(loom, shuttle, sim), allow(unused_mut))]
         let mut name = [0; 16];

@@ -43,7 +43,7 @@ pub fn current_bounds() -> Result<Option<CpuSet>, Error> {
     })
 }
 
-/// Reads the affinity mask of the calling thread; `None` if procfs does not show it.
+/// Reads the affinity mask of the calling thread. Returns `None` if procfs does not show it.
 pub(crate) fn affinity(root: &Path) -> Result<Option<CpuSet>, Error> {
     for status in STATUS {
         let path = root.join(status);

@@ -28,7 +28,7 @@ pub(crate) struct Facts {
     pub(crate) cpus: Sorted<CpuId, CpuFacts>,
     pub(crate) nodes: Sorted<u32, CpuSet>,
     pub(crate) quota: Option<CpuQuota>,
-    /// The oddities of the files themselves.
+    /// The quirks of the files themselves.
     pub(crate) quirks: Vec<Quirk>,
 }
 

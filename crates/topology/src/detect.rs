@@ -23,9 +23,10 @@ impl Topology {
     /// Allowed are the CPUs that are online, in the calling thread's affinity mask, and in the cpuset of its cgroup (version 1
     /// or 2). A bound that cannot be found does not bound. The [quota](Self::quota) is the tightest of the cgroups around it.
     ///
-    /// Sandboxes show only parts of sysfs and procfs, or nothing. Files that are missing and needed, unreadable, malformed, or that
-    /// contradict others are ignored one by one, and the result notes that ([`Quirk::Ignored`](crate::Quirk::Ignored)). Without
-    /// any file the result is a [flat](Self::flat) machine, with the number of CPUs that the system reports.
+    /// Sandboxes show only parts of sysfs and procfs, or nothing. Files that are needed and
+    /// missing, or that are unreadable, malformed or contradict others, are ignored one by one, and
+    /// the result has a note of that ([`Quirk::Ignored`](crate::Quirk::Ignored)). Without any file
+    /// the result is a [flat](Self::flat) machine with as many CPUs as the system reports.
     ///
     /// # Blocking
     ///
@@ -33,7 +34,7 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// None at present: what cannot be read is ignored.
+    /// None at present: files that cannot be read are ignored.
     ///
     /// # Examples
     ///
@@ -48,7 +49,8 @@ impl Topology {
         Self::detect_in(Path::new("/"), None)
     }
 
-    /// Returns the CPUs that the machine may have, as [`possible`](Self::possible) does, without a look at the rest.
+    /// Returns the possible CPUs of the machine, as [`possible`](Self::possible) does, without
+    /// reading the rest.
     ///
     /// # Blocking
     ///
@@ -56,15 +58,17 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// As of [`detect`](Self::detect).
+    /// Those of [`detect`](Self::detect).
     pub fn detect_possible() -> Result<CpuSet, Error> {
         sysfs::possible(Path::new("/sys"))
     }
 
-    /// Detects this machine for a thread whose affinity mask is `affinity`, otherwise like [`detect`](Self::detect).
+    /// Detects this machine for a thread whose affinity mask is `affinity`, otherwise like
+    /// [`detect`](Self::detect).
     ///
-    /// For callers that ask the kernel for the mask by a system call, which answers where there is no procfs, too. If no CPU of
-    /// the mask is online in sysfs, sysfs is wrong, and the CPUs of the mask count as online.
+    /// For callers that read the mask with a system call, which also works without procfs. If no
+    /// CPU of the mask is online according to sysfs, sysfs is wrong, and the CPUs of the mask count
+    /// as online.
     ///
     /// # Blocking
     ///
@@ -72,17 +76,18 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// As of [`detect`](Self::detect).
+    /// Those of [`detect`](Self::detect).
     pub fn detect_for(affinity: &CpuSet) -> Result<Self, Error> {
         Self::detect_in(Path::new("/"), Some(affinity))
     }
 
-    /// Detects the machine again if CPUs have come or gone, or others may be used, or the CPU quota has changed, since this
-    /// topology was detected. Otherwise it returns `None`.
+    /// Detects the machine again if CPUs were added or removed, the allowed CPUs have changed, or
+    /// the CPU quota has changed since this topology was detected. Otherwise returns `None`.
     ///
-    /// Only for a topology that [`detect`](Self::detect) or [`detect_for`](Self::detect_for) returned, without restrictions of
-    /// the caller. `affinity` is the mask of a thread that keeps the mask under which the first topology was detected; `None` is
-    /// for the calling thread's, as far as procfs shows it.
+    /// Use this only for a topology that [`detect`](Self::detect) or
+    /// [`detect_for`](Self::detect_for) returned, without restrictions by the caller. `affinity` is
+    /// the mask of a thread that still has the mask under which the first topology was detected;
+    /// `None` is the calling thread's mask, if procfs shows it.
     ///
     /// # Blocking
     ///
@@ -131,8 +136,8 @@ impl Topology {
         }))
     }
 
-    /// Does what [`detect_for`](Self::detect_for) does, with `root` instead of `/`; without a mask, what
-    /// [`detect`](Self::detect) does.
+    /// Does the same as [`detect_for`](Self::detect_for), or as [`detect`](Self::detect) without a
+    /// mask, with `root` instead of `/`.
     fn detect_in(root: &Path, affinity: Option<&CpuSet>) -> Result<Self, Error> {
         let sys = root.join("sys");
         let read = || {
@@ -150,8 +155,8 @@ impl Topology {
     }
 }
 
-/// Returns the CPUs that are online, and those of them that a thread with the mask `affinity` may use. Neither is empty if faults
-/// are ignored.
+/// Returns the online CPUs, and those of them that a thread with the mask `affinity` may use. If
+/// faults are ignored, neither set is empty.
 fn usable(
     root: &Path,
     affinity: Option<&CpuSet>,
@@ -173,7 +178,7 @@ fn usable(
     if let Some(mask) = mask {
         match some_allowed(&online, &mask) {
             Ok(both) => allowed = both,
-            // The kernel runs this thread on these CPUs.
+            // The kernel runs this thread on the CPUs of the mask, so they are online.
             Err(wrong) => {
                 faults.refuse(wrong)?;
                 (online, allowed) = (mask.clone(), mask);
@@ -197,7 +202,8 @@ fn seen_quota(root: &Path) -> Option<CpuQuota> {
     cgroup::quota(root).unwrap_or_default()
 }
 
-/// Reads again while something is missing *and* CPUs came or went during the reading: the files of a CPU disappear with it.
+/// Reads again if something is missing *and* CPUs were added or removed during the reading: the
+/// files of a CPU disappear with it.
 fn settled<T>(
     online: impl Fn() -> Option<CpuSet>,
     mut read: impl FnMut() -> Result<T, Error>,
@@ -278,7 +284,7 @@ mod tests {
             None
         );
 
-        // A cpuset that leaves nothing is ignored.
+        // A cpuset that leaves no CPU is ignored.
         write("sys/fs/cgroup/cpuset.cpus.effective", "0\n");
         assert_eq!(allowed().unwrap(), "1-3");
     }
@@ -367,7 +373,7 @@ mod tests {
             "{first}"
         );
         assert_eq!(nr_more, 3);
-        // Without a mask, too, there is a CPU.
+        // Even without a mask there is a CPU.
         let topology = Topology::detect_in(root.path(), None).unwrap();
         assert_eq!(topology.allowed(), &as_many_as_reported());
     }
@@ -377,7 +383,7 @@ mod tests {
         let sound = machine();
         assert_eq!(sizes(&detected(sound.path(), "0-3")), [2, 1, 1, 4]);
         assert_eq!(ignored(&detected(sound.path(), "0-3")), None);
-        // The file, then the numbers of cores, caches, nodes and CPUs without it.
+        // The file, then the numbers of cores, caches, nodes and CPUs if it is missing or wrong.
         for (path, parts) in [
             ("cpu", [4, 1, 1, 4]),
             ("node/node0/cpulist", [2, 1, 0, 4]),
@@ -394,7 +400,7 @@ mod tests {
             ("cpu/cpu0/cache/index3/size", [2, 1, 1, 4]),
             ("cpu/cpu0/cache/index3/shared_cpu_list", [2, 2, 1, 4]),
         ] {
-            // A CPU without files is where a lower CPU reports it.
+            // A CPU without files belongs where the files of a lower CPU list it.
             for spoil in [b"\xff".as_slice(), b"", b"99999\n", b"7\n"] {
                 let root = machine();
                 let whole = root.path().join("sys/devices/system").join(path);
@@ -406,7 +412,7 @@ mod tests {
                 }
                 let topology = detected(root.path(), "0-3");
                 assert_eq!(topology.allowed().to_string(), "0-3", "{path} {spoil:?}");
-                // The other texts may be right in some of the files.
+                // The other texts may be valid in some of the files.
                 if spoil == b"\xff" {
                     assert!(ignored(&topology).is_some(), "{path} {spoil:?}");
                     assert_eq!(sizes(&topology), parts, "{path} {spoil:?}");
@@ -416,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_outside_of_what_sysfs_lists_is_believed() {
+    fn a_mask_outside_of_the_cpus_in_sysfs_is_believed() {
         let root = machine();
         let topology = detected(root.path(), "8-9");
         assert_eq!(sizes(&topology), [2, 1, 1, 2]);
@@ -426,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_nodes_with_one_cpu_the_lower_has_it() {
+    fn a_cpu_of_two_nodes_belongs_to_the_lower_node() {
         let root = machine();
         let second = root.path().join("sys/devices/system/node/node1");
         fs::create_dir_all(&second).unwrap();
@@ -458,7 +464,7 @@ mod tests {
             }
         };
         assert_eq!(settled(online, read, |_| true).unwrap(), "read");
-        // An incomplete reading is repeated, too.
+        // An incomplete reading is repeated as well.
         let mut nr_reads = 0;
         let read = || {
             nr_reads += 1;

@@ -1,20 +1,21 @@
-//! What becomes of a fault in a tree: an error, or a note.
+//! Decides whether a fault in a tree is an error or a note.
 //!
-//! A saved tree comes from a file that its owner can repair, so its first fault is an error. The tree of the machine on which
-//! the process runs is what it is. Sandboxes show parts of it, and firmware contradicts itself. So detection drops each piece
-//! that it cannot use, counts it, and keeps the rest.
+//! A saved tree comes from a file that its owner can repair, so its first fault is an error. The
+//! tree of the machine on which the process runs cannot be repaired: sandboxes show parts of it,
+//! and firmware contradicts itself. Detection therefore drops each part that it cannot use, counts
+//! it, and keeps the rest.
 
 use std::fmt::Display;
 
 use crate::error::Error;
 use crate::quirk::Quirk;
 
-/// Decides about the faults of one tree.
+/// The handling of faults in one tree.
 #[derive(Debug)]
 pub(crate) enum Faults {
-    /// The first fault is the result.
+    /// The first fault is returned as the error.
     Refuse,
-    /// Each fault is dropped. The first one is kept as text.
+    /// Each fault is ignored. The first one is kept as text.
     Ignore {
         /// The first fault.
         first: Option<String>,
@@ -24,7 +25,7 @@ pub(crate) enum Faults {
 }
 
 impl Faults {
-    /// Makes one that drops faults.
+    /// Makes a value that ignores faults.
     pub(crate) fn ignored() -> Self {
         Self::Ignore {
             first: None,
@@ -32,7 +33,7 @@ impl Faults {
         }
     }
 
-    /// Returns what was read, or `instead` if that failed and faults are ignored.
+    /// Returns the value that was read, or `instead` if that failed and faults are ignored.
     pub(crate) fn or<T>(&mut self, read: Result<T, Error>, instead: T) -> Result<T, Error> {
         match read {
             Ok(value) => Ok(value),
@@ -51,7 +52,7 @@ impl Faults {
         }
     }
 
-    /// Counts a fault that is no error in either case.
+    /// Records a fault that is not an error for either kind of tree.
     pub(crate) fn note(&mut self, fault: &dyn Display) {
         if let Self::Ignore { first, nr_more } = self {
             match first {
@@ -61,7 +62,7 @@ impl Faults {
         }
     }
 
-    /// Returns what was ignored, if anything was.
+    /// Returns a note of the ignored faults, if there were any.
     pub(crate) fn quirk(self) -> Option<Quirk> {
         match self {
             Self::Refuse => None,

@@ -33,8 +33,8 @@
 //!   [`AffinityScope`].
 //! - No input makes this crate panic: a malformed saved file or string is an [`Error`] that names the file
 //!   and the position, in one line.
-//! - [`Topology::detect`] always finds CPUs: what it cannot read of this machine it leaves out, and notes that
-//!   ([`Quirk::Ignored`]).
+//! - [`Topology::detect`] always finds CPUs: it ignores the parts of this machine that it cannot
+//!   read, and notes that ([`Quirk::Ignored`]).
 //! - A [`Topology`] describes one moment and never changes. [`Topology::changed`] detects CPUs that come or go later.
 //!
 //! # Cost

@@ -32,8 +32,9 @@ pub enum Quirk {
         /// The siblings.
         cpus: CpuSet,
     },
-    /// Some files of this machine are missing, unreadable, malformed, or contradict others. The topology is as if they did not
-    /// exist: a CPU without files is a core, and shares one cache with the others of that kind.
+    /// Some files of this machine are missing, unreadable or malformed, or contradict others. The
+    /// topology is built as if they did not exist: a CPU without files is a core, and shares one
+    /// cache with the other CPUs without files.
     Ignored {
         /// The first fault, in one line that names the file.
         first: String,

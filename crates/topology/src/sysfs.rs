@@ -87,7 +87,7 @@ impl Topology {
     }
 }
 
-/// Reads what a tree has of the CPUs `online`, of which all are allowed.
+/// Reads the facts about the CPUs `online` from a tree. All of them are allowed.
 pub(crate) fn facts(root: &Path, online: CpuSet, faults: &mut Faults) -> Result<Facts, Error> {
     let dir = root.join(CPU_DIR);
     let mut cpus = Sorted::new();
@@ -110,7 +110,7 @@ pub(crate) fn facts(root: &Path, online: CpuSet, faults: &mut Faults) -> Result<
     })
 }
 
-/// Reads which CPUs there may be: at least those that are online.
+/// Reads the possible CPUs, which include at least the online ones.
 pub(crate) fn possible(root: &Path) -> Result<CpuSet, Error> {
     let possible = file::list(&root.join(CPU_DIR).join(POSSIBLE))?.unwrap_or_default();
     Ok(possible.union(&online(root)?))
@@ -170,7 +170,7 @@ fn last_level_cache(
     Ok(last)
 }
 
-/// Reads a cache for data, without its size, if it is of a higher level than `above`.
+/// Reads a data cache, without its size, if its level is higher than `above`.
 fn cache_above(above: Option<u32>, index: &Path, cpu: CpuId) -> Result<Option<CacheFacts>, Error> {
     let Some(level) = file::number(&index.join(LEVEL), "a cache level", MAX_CACHE_LEVEL)? else {
         return Ok(None);
@@ -194,7 +194,8 @@ fn holds_data(path: &Path) -> Result<bool, Error> {
     Ok(matches!(kind, Some("Unified" | "Data")))
 }
 
-/// Reads the nodes. No CPU is in two of them: if that is ignored, the node with the lower number has the CPU.
+/// Reads the nodes. No CPU is in two nodes: if that fault is ignored, the node with the lower
+/// number keeps the CPU.
 fn nodes(dir: &Path, faults: &mut Faults) -> Result<Sorted<u32, CpuSet>, Error> {
     let mut nodes = Sorted::new();
     let mut seen = CpuSet::new();
@@ -216,7 +217,7 @@ fn nodes(dir: &Path, faults: &mut Faults) -> Result<Sorted<u32, CpuSet>, Error> 
     Ok(nodes)
 }
 
-/// Checks that a CPU counts itself among those with which it shares something.
+/// Checks that a CPU is in the list of CPUs that it shares something with.
 fn including(cpu: CpuId, cpus: CpuSet, path: &Path) -> Result<CpuSet, Error> {
     if cpus.contains(cpu) {
         return Ok(cpus);

@@ -50,7 +50,8 @@ pub fn build(workspace: &Workspace, prefix: &Path) -> Result<ExitCode, Failure> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds a program of liburcu's by each name by which pkg-config knows liburcu, and runs it. Nothing else is to be found.
+/// Builds a liburcu program with each name by which pkg-config knows liburcu, and runs it.
+/// pkg-config can find nothing else.
 fn by_liburcus_names(
     workspace: &Workspace,
     compiler: &str,

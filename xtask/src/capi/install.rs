@@ -21,7 +21,8 @@ const VERSIONS: &str = "crates/capi/afterwork.map";
 /// What the library that is preloaded calls itself: the names by which programs ask for liburcu.
 const PRELOADED: &[&str] = &["liburcu.so.8", "liburcu-memb.so.8"];
 const PRELOADED_SYMBOLS: &str = "crates/preload/liburcu.map";
-/// The names by which programs ask pkg-config for liburcu. They have a folder of their own, which a program names to find them.
+/// The names by which programs ask pkg-config for liburcu. They are in a separate folder that a
+/// program must name to find them.
 pub const URCU: &[&str] = &[
     "liburcu",
     "liburcu-memb",
@@ -31,39 +32,41 @@ pub const URCU: &[&str] = &[
     "liburcu-qsbr",
 ];
 pub const URCU_FOLDER: &str = "afterwork/pkgconfig";
-/// The release of liburcu whose functions are there.
+/// The liburcu release whose functions the library provides.
 const URCU_VERSION: &str = "0.14.0";
-/// The file that names all that was installed, below the folder of libraries.
+/// The file that lists all installed files, below the folder of libraries.
 const LIST: &str = "afterwork/files";
-/// The libraries that a program needs with the static library; `cc` adds the support for unwinding by itself.
+/// The libraries that a program needs with the static library. `cc` adds the unwinding support by
+/// itself.
 const PRIVATE: &str = "-lpthread -ldl -lm";
 /// What a static library of Rust's needs.
 const SYSTEM: &[&str] = &["-lgcc_s", "-lpthread", "-ldl", "-lm"];
 
-/// The place and the kind of an installation.
+/// The location and kind of an installation.
 #[derive(Debug)]
 pub struct Plan<'a> {
-    /// Where the files are to be used. They are written there, or below `DESTDIR`, if the environment has that.
+    /// The folder in which the files will be used. They are written there, or below `DESTDIR` if
+    /// the environment has it.
     pub prefix: &'a Path,
     /// The folder of libraries below the prefix.
     pub libraries: &'a str,
-    /// Whether the library ends the process at each misuse, and keeps its debug information.
+    /// Set if the library must end the process at each misuse, and keep its debug information.
     pub debug: bool,
 }
 
-/// Files below `root` that are installed, by their names.
+/// The files that were installed below `root`, by name.
 struct Installed {
     root: PathBuf,
     names: Vec<String>,
 }
 
 impl Installed {
-    /// Returns the place of a file, whose folder is there from then on.
+    /// Returns the path of a file, and creates its folder.
     fn place(&mut self, name: &str) -> Result<PathBuf, Failure> {
         let to = self.root.join(name);
         let parent = to.parent().unwrap_or(&to);
         fs::create_dir_all(parent).map_err(|error| failed(parent, &error))?;
-        // It may be a link, or be mapped by a program that runs.
+        // The old file may be a link, or may be mapped by a running program.
         let _ = fs::remove_file(&to);
         self.names.push(name.to_string());
         Ok(to)
@@ -75,7 +78,7 @@ impl Installed {
     }
 }
 
-/// Returns where files of `prefix` are written.
+/// Returns the folder below which the files of `prefix` are written.
 fn root(prefix: &Path) -> Result<PathBuf, Failure> {
     let prefix = std::path::absolute(prefix).map_err(|error| failed(prefix, &error))?;
     let staged = env::var_os("DESTDIR").filter(|staged| !staged.is_empty());
@@ -89,7 +92,7 @@ fn root(prefix: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Installs by the plan; false if Cargo failed, which has printed why.
+/// Installs according to the plan. Returns `false` if Cargo failed, which has printed the reason.
 pub fn into(workspace: &Workspace, plan: &Plan<'_>) -> Result<bool, Failure> {
     let (profile, folder): (&[&str], _) = if plan.debug {
         (&[], "debug")
@@ -174,14 +177,14 @@ pub fn into(workspace: &Workspace, plan: &Plan<'_>) -> Result<bool, Failure> {
     fs::write(installed.root.join(&list), text)
         .map_err(|error| failed(&installed.root.join(&list), &error))?;
     data(&format!(
-        "capi: installed into {}: {} files, which {list} names\n",
+        "capi: installed into {}: {} files, listed in {list}\n",
         installed.root.display(),
         installed.names.len()
     ));
     Ok(true)
 }
 
-/// Removes what `into` installed by the same plan, and folders that are empty then.
+/// Removes the files that `into` installed with the same plan, and folders that are then empty.
 pub fn remove(prefix: &Path, libraries: &str) -> Result<(), Failure> {
     let root = root(prefix)?;
     let list = root.join(libraries.trim_matches('/')).join(LIST);
@@ -193,7 +196,7 @@ pub fn remove(prefix: &Path, libraries: &str) -> Result<(), Failure> {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(&path, &error)),
             _ => {}
         }
-        // Up to the first folder that has something else in it.
+        // Removes folders up to the first one that has other contents.
         let folders = path.ancestors().skip(1).take_while(|it| *it != root);
         for folder in folders {
             if fs::remove_dir(folder).is_err() {
@@ -209,7 +212,7 @@ pub fn remove(prefix: &Path, libraries: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Takes the debug information out of an archive, if there is a `strip`.
+/// Removes the debug information from an archive, if `strip` is available.
 fn strip(workspace: &Workspace, archive: &Path) {
     let mut command = workspace.command("strip");
     let done = command.arg("--strip-debug").arg(archive).status();
@@ -239,7 +242,8 @@ fn link(
         .arg(format!("-Wl,-soname,{name}"))
         .arg(format!("-Wl,--version-script={symbols}"));
     if !debug {
-        // A debugger shows the addresses of frames inside the library, and the names of exported functions.
+        // A debugger then shows frames inside the library as addresses, except for exported
+        // functions.
         command.arg("-Wl,--strip-all");
     }
     let status = command
@@ -291,7 +295,8 @@ Cflags: -I${{includedir}}/afterwork/liburcu
     )
 }
 
-/// Returns what pkg-config is to know of programs that ask for liburcu. It needs no other file of that kind.
+/// Returns the pkg-config file for programs that ask for liburcu. It refers to no other pkg-config
+/// file.
 fn pkg_config_as_urcu(prefix: &Path, libraries: &str, name: &str) -> String {
     format!(
         "prefix={}
@@ -368,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_asks_for_liburcu_finds_our_headers_and_library() {
+    fn programs_that_ask_for_liburcu_find_our_headers() {
         let text = pkg_config_as_urcu(Path::new("/opt/aw"), "lib", "liburcu-mb");
         assert!(text.contains("\nName: liburcu-mb\n") && text.contains("\nVersion: 0.14.0\n"));
         assert!(text.contains("-I${includedir}/afterwork/liburcu -I${includedir}\n"));
@@ -376,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn an_uninstall_removes_what_is_listed_and_empty_folders_alone() {
+    fn an_uninstall_removes_only_listed_files_and_empty_folders() {
         let name = format!("afterwork-uninstall-{}", std::process::id());
         let root = env::temp_dir().join(name);
         let mut installed = Installed {

@@ -3,7 +3,8 @@
 //! The tests are test programs of Rust's, in `crates/capi/tests` and `crates/preload/tests`, which drive the C compiler:
 //! `cargo xtask test` runs them among the integration tests, and this shows what they say. Then it installs the library into a
 //! folder below `target`, compares that with what cargo-c installs, if that is there, and has each compiler that is there build
-//! the examples from it, by pkg-config and by CMake. `--install` and `--uninstall` put the library anywhere, and remove it.
+//! the examples with it, by pkg-config and by CMake. `--install` and `--uninstall` install the
+//! library anywhere, and remove it.
 
 mod cargo_c;
 mod examples;

@@ -155,7 +155,8 @@ pub fn steps(
     }
 }
 
-/// Returns the command that compares the simulated machine with closed forms, with its assertions.
+/// Returns the command that compares the simulated machine with closed forms, with assertions
+/// enabled.
 fn machine_step(metadata: &Metadata, variable: &impl Fn(&str) -> Option<String>) -> Step {
     let apart = metadata.target_directory.join(SIM).display().to_string();
     let args = [

@@ -285,13 +285,14 @@ fn serve(shared: &Shared, origin: &Origin) {
     }
 }
 
-/// Removes the page, whose descriptor the program has closed. The program may publish another one.
+/// Removes the page after the program has closed its descriptor. The program may publish another
+/// page.
 #[cold]
 fn give_up(shared: &Shared) {
     let mut published = PUBLISHED.lock();
     let is_it = |it: &mut Published| ptr::eq(&*it.file, shared);
     let Some(lost) = published.take_if(is_it) else {
-        // `unpublish` has removed it.
+        // `unpublish` has already removed the page.
         return;
     };
     OWNER.store(0, Ordering::Relaxed);

@@ -63,7 +63,8 @@ pub(crate) fn describe_all(image: &mut Image) {
     }
 }
 
-/// Publishes if the environment asks for it. Another part, which needs a tunable, reports a wrong environment.
+/// Publishes if the environment asks for it. Errors in the environment are reported by the parts
+/// that read tunables.
 fn publish_if_told() {
     static TOLD: OnceLock<()> = OnceLock::new();
     TOLD.get_or_init(|| {

@@ -13,14 +13,14 @@ pub enum JoinError {
     Cancelled,
     /// It tried to join itself.
     OwnItem,
-    /// It cannot start before the item ends in which it was joined: that has the only seat of the
-    /// queue of both.
+    /// The item cannot start before the item that joined it has ended, because that item has the
+    /// only seat of their queue.
     OwnQueue,
     /// It had not started by its [deadline](crate::workqueue::Workqueue::spawn_before), and never will.
     Expired,
     /// Its queue was being drained, had been destroyed, or had no room.
     Refused,
-    /// Its result was taken before: its handle was awaited and was ready.
+    /// The result was already taken: the handle was awaited and was ready.
     Taken,
 }
 
@@ -60,7 +60,7 @@ impl fmt::Display for JoinError {
             Self::Refused => f.write_str(
                 "the queue was full, drained or destroyed, and did not take the work item",
             ),
-            Self::Taken => f.write_str("the result of the work item was taken before"),
+            Self::Taken => f.write_str("the result of the work item was already taken"),
         }
     }
 }

@@ -1,24 +1,26 @@
 //! The environment variable.
 //!
-//! It is written by hand, mostly by another person than the author of the program, and read by several subsystems. So a wrong pair
-//! stops no program: it is ignored, and reported once.
+//! The variable is written by hand, mostly by someone other than the author of the program, and
+//! several subsystems read it. A wrong pair therefore does not stop the program: it is ignored and
+//! reported once.
 
 use sync::unmodelled::AtomicU32;
 
 use super::{ParamError, Params, STRICT, VARIABLE, pairs};
 
 impl Params {
-    /// Returns the defaults, changed by the environment variable.
+    /// Returns the default values, changed by the environment variable.
     ///
-    /// A pair that is wrong is ignored. The first call writes a line on stderr for each of them. If the word `strict` is among the
-    /// pairs, a wrong one is an error instead. In a program that has more rights than its user the variable is ignored.
+    /// A wrong pair is ignored, and the first call writes a line on stderr for each wrong pair. If
+    /// the word `strict` is among the pairs, a wrong pair is an error instead. A program that has
+    /// more rights than the user who started it ignores the variable.
     ///
     /// # Errors
     ///
-    /// If the variable has the word `strict`: the [`ParamError`] of the first wrong pair, or
+    /// If the variable contains the word `strict`: the [`ParamError`] of the first wrong pair, or
     /// [`NotUnicode`](ParamError::NotUnicode).
     pub fn from_env() -> Result<Self, ParamError> {
-        /// 1 once the wrong pairs are reported.
+        /// 1 once the wrong pairs have been reported.
         static IS_REPORTED: AtomicU32 = AtomicU32::new(0);
 
         let mut params = Self::default();
@@ -41,8 +43,9 @@ impl Params {
     }
 }
 
-/// Returns the error of a value of the environment variable that cannot be used, if the variable has the word `strict`. Otherwise
-/// reports it, if `is_reported` is 0, and then sets that to 1.
+/// Handles a value of the environment variable that cannot be used. If the variable contains the
+/// word `strict`, returns the error. Otherwise, if `is_reported` is 0, reports the error and sets
+/// `is_reported` to 1.
 pub(crate) fn ignore(error: ParamError, is_reported: &AtomicU32) -> Result<(), ParamError> {
     let text = sync::env::var(VARIABLE).unwrap_or_default();
     if is_strict(&text.to_string_lossy()) {

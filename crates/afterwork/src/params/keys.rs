@@ -66,7 +66,7 @@ const KEYS: &[Key] = &[
     key!("rcu.jiffies_till_first_fqs" => rcu.first_fqs_ms in 0..=10_000, "milliseconds that a grace period waits before its first look; 0 for none"),
     key!("rcu.jiffies_till_next_fqs" => rcu.next_fqs_ms in 0..=10_000, "the same before its second look"),
     key!("rcu.boost" => rcu.boost, "lets a preempted reader that holds up a grace period run first"),
-    key!("rcu.qhimark" => rcu.qhimark in 0..=1_000_000_000, "callbacks that may wait in one list before threads that hand over more wait; 0 for any number"),
+    key!("rcu.qhimark" => rcu.qhimark in 0..=1_000_000_000, "callbacks that may wait in one list before threads that add more wait; 0 for no limit"),
     key!("rcu.stall_timeout" => rcu.stall_timeout_ms in 0..=86_400_000, "milliseconds until a reader that holds up a grace period is named; 0 for never"),
     key!("qpw" => qpw, "how per-CPU data is reached from elsewhere while it is owned"),
 ];

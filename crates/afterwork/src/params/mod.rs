@@ -15,8 +15,9 @@
 //! AFTERWORK=workqueue.default_affinity_scope=cache,workqueue.max_active=16 my-program
 //! ```
 //!
-//! [`keys`] returns the names. A pair that is wrong is ignored with one line on stderr; the word `strict` among the pairs makes it
-//! an error. A program that has more rights than its user (set-user-ID, file capabilities) ignores the variable.
+//! [`keys`] returns the names. A wrong pair is ignored with one line on stderr; if the word
+//! `strict` is among the pairs, it is an error. A program that has more rights than the user who
+//! started it (set-user-ID, file capabilities) ignores the variable.
 
 // The table of names is in `keys.rs`: `keys` returns it, `Params::set` and `Display` use it.
 
@@ -254,7 +255,8 @@ impl Params {
 impl FromStr for Params {
     type Err = ParamError;
 
-    /// Reads `key=value` pairs, separated by commas. Other tunables keep their defaults. The word `strict` changes nothing here.
+    /// Parses `key=value` pairs, separated by commas. Other tunables keep their defaults. The word
+    /// `strict` has no effect here.
     fn from_str(text: &str) -> Result<Self, ParamError> {
         let mut params = Self::default();
         params.set_all(text, Err)?;
@@ -262,7 +264,7 @@ impl FromStr for Params {
     }
 }
 
-/// The word for which each wrong pair of the environment variable is an error.
+/// The word that turns each wrong pair of the environment variable into an error.
 const STRICT: &str = "strict";
 
 fn pairs(text: &str) -> impl Iterator<Item = &str> {
@@ -270,7 +272,8 @@ fn pairs(text: &str) -> impl Iterator<Item = &str> {
 }
 
 impl Params {
-    /// Sets what `text` names. Calls `on_error` for each wrong pair, which changes nothing; if that returns an error, stops.
+    /// Sets the tunables that `text` names. Calls `on_error` for each wrong pair, which changes
+    /// nothing; stops if that returns an error.
     fn set_all(
         &mut self,
         text: &str,

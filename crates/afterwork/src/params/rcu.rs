@@ -17,13 +17,14 @@ pub struct RcuTunables {
     /// section, if the system allows it. Default: `true`.
     pub boost: bool,
     /// `rcu.stall_timeout`, in milliseconds: how long a grace period waits for a reader before it
-    /// reports a stall, and between reports. 0 reports none. A time in which the process was
-    /// stopped counts as at most a second. Default: 21,000, as in the kernel.
+    /// reports a stall, and the time between reports. 0 disables the reports. While the process is
+    /// stopped, at most one second counts. Default: 21,000, as in the kernel.
     pub stall_timeout_ms: u32,
-    /// `rcu.qhimark`: how many callbacks may wait in one list, of a CPU or of a sleepable domain,
-    /// before threads that hand over more wait for a moment; see [`call`](crate::rcu::call). A bag
-    /// of closures counts as 63. 0 lets none wait. With a large value a flood of callbacks takes
-    /// memory, with a small one a burst waits. Default: 10,000, as in the kernel.
+    /// `rcu.qhimark`: the number of callbacks that may wait in one list, of a CPU or of a sleepable
+    /// domain, before threads that add more wait for a moment; see [`call`](crate::rcu::call). A
+    /// bag of closures counts as 63. 0 means that no thread ever waits. With a large value a flood
+    /// of callbacks takes memory, with a small value a burst of calls waits. Default: 10,000, as in
+    /// the kernel.
     pub qhimark: u32,
 }
 

@@ -104,7 +104,7 @@ fn a_key_without_value_or_named_twice_is_an_error() {
 }
 
 #[test]
-fn a_wrong_pair_is_left_out_of_the_rest() {
+fn a_wrong_pair_does_not_affect_the_other_pairs() {
     let mut params = Params::default();
     let mut errors = Vec::new();
     let text = "workqueue.max_active=7,max_activ=3,workqueue.wake,strict,workqueue.max_active=9,qpw=x,rcu.boost=0";
@@ -116,7 +116,7 @@ fn a_wrong_pair_is_left_out_of_the_rest() {
     assert!(params.max_active == 7 && !params.rcu.boost);
     assert_eq!(params.qpw, Qpw::default());
     assert_eq!(errors.len(), 4, "{errors:?}");
-    // A parsed text is as strict with the word as without.
+    // Parsing a text is equally strict with and without the word.
     assert_eq!("strict".parse(), Ok(Params::default()));
     assert_eq!(error("strict,qpw=x"), error("qpw=x"));
 }

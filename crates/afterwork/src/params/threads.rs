@@ -71,10 +71,10 @@ impl fmt::Debug for ThreadHook {
     }
 }
 
-/// A function of C's that threads call when they start, or when they have ended their work.
+/// A C function that threads call when they start, and when they have finished their work.
 pub type HookOfC = unsafe extern "C-unwind" fn();
 
-/// Which threads call a [`HookOfC`] when: see [`set_hook_of_c`].
+/// The moments at which threads call a [`HookOfC`]: see [`set_hook_of_c`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Moment {
     /// Before the thread runs its first item.
@@ -86,7 +86,8 @@ pub enum Moment {
 /// The address of the function for each [`Moment`]; 0 for none.
 static HOOKS_OF_C: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// Has threads of all registries call `hook` from now on, within the hooks of their registry; returns the hook before.
+/// Lets threads of all registries call `hook` from now on, nested inside the hooks of their
+/// registry. Returns the previous hook.
 ///
 /// # Blocking
 ///
@@ -97,17 +98,19 @@ static HOOKS_OF_C: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 /// 1. `hook` may be called on any thread, until the process ends.
 pub unsafe fn set_hook_of_c(moment: Moment, hook: Option<HookOfC>) -> Option<HookOfC> {
     let address = hook.map_or(0, |hook| hook as *const () as usize);
-    // ORDER(hook-of-c): publish and consume, other end in `call_hook_of_c`; both on this line, too: an exchange finds the hook
-    // of the one before.
-    //   here:   what the hook needs;  address  Release
+    // ORDER(hook-of-c): publish and consume, other end in `call_hook_of_c`; both ends on this line, too, because an
+    // exchange finds the hook of the previous exchange.
+    //   here:   the data that the hook needs;  address  Release
     //   thread: address  Acquire;  the hook
-    // If our exchange comes first, the thread calls the hook. If the load comes first, the thread calls the hook before.
+    // If our exchange comes first, the thread calls the new hook. If the load comes first, the
+    // thread calls the previous hook.
     // Test: a_worker_calls_hooks_of_c_when_it_starts_and_stops
     hook_at(HOOKS_OF_C[moment as usize].swap(address, Ordering::AcqRel))
 }
 
 fn hook_at(address: usize) -> Option<HookOfC> {
-    // SAFETY: 0 is `None`; any other number is the address of such a function, by `set_hook_of_c`.
+    // SAFETY: 0 is `None`; `set_hook_of_c` stores no other number than the address of such a
+    // function.
     unsafe { mem::transmute::<*const (), Option<HookOfC>>(ptr::with_exposed_provenance(address)) }
 }
 

@@ -68,7 +68,7 @@ impl<T> Drop for Held<'_, T> {
 }
 
 impl<T, F, R> Attempt<'_, T, F, R> {
-    /// Takes back the announcement, if there is one.
+    /// Withdraws the announcement, if there is one.
     pub(super) fn withdraw(&mut self) {
         let since = self.turn.withdraw();
         if since != 0 {
@@ -101,10 +101,11 @@ where
         (found == Found::Taken).then(|| self.run_here())
     }
 
-    /// As [`look`](Self::look), but if the call has waited for long it announces itself: until it
-    /// has run, or [`withdraw`](Self::withdraw), no other thread takes the slot before it.
+    /// Polls like [`look`](Self::look). If the call has waited for long, it also announces itself:
+    /// until it has run or [`withdraw`](Self::withdraw) is called, no other thread takes the slot
+    /// before it.
     ///
-    /// Between that and the next call of one of these, the thread runs no foreign code.
+    /// Until the next call of one of these functions, the thread must not run foreign code.
     pub(super) fn look_as_next(&mut self, due: Due) -> Option<R> {
         if let Some(since) = self.turn.announce() {
             self.slot.announce(since);
@@ -112,7 +113,8 @@ where
         self.look(due)
     }
 
-    /// Tries to run the call, and returns its result if it has run. Does what is due before.
+    /// Tries to run the call, and returns its result if it has run. First does the check that is
+    /// due.
     ///
     /// A panic of a mailed call is resumed here.
     pub(super) fn look(&mut self, due: Due) -> Option<R> {

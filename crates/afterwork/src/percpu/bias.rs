@@ -77,8 +77,8 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Takes the slot for its owner, after the callers that have waited for long, or when the
-    /// owner's courtesy ends.
+    /// Takes the slot for its owner, after the callers that have waited for long, or when the time
+    /// that the owner leaves them is over.
     #[cold]
     #[inline(never)]
     fn take_in_turn(&self) {

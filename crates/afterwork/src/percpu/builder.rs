@@ -44,7 +44,7 @@ pub enum BuildError {
     Params(ParamError),
     /// [`Escalate::Interrupt`] was asked for, and the kernel has no expedited `membarrier`.
     NoMembarrier,
-    /// The name has a NUL.
+    /// The name contains a NUL.
     Name,
 }
 
@@ -200,7 +200,7 @@ impl fmt::Display for BuildError {
             Self::Topology(error) => error.fmt(f),
             Self::Params(error) => write!(f, "{}: {error}", crate::params::VARIABLE),
             Self::NoMembarrier => f.write_str("the kernel has no expedited membarrier"),
-            Self::Name => f.write_str("the name of per-CPU data must have no NUL"),
+            Self::Name => f.write_str("the name of per-CPU data must not contain a NUL"),
         }
     }
 }

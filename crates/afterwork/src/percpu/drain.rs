@@ -79,8 +79,8 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         self.tally[DRAINED].add(attempts.len() as u64);
         attempts.retain_mut(|attempt| attempt.try_now().is_none());
         patience::wait_for(|due| {
-            // Only the last attempt announces itself, and not while `f` runs on another slot: `f`
-            // may wait for the owner.
+            // A call announces itself only in the last attempt, and not while `f` runs on another
+            // slot, because `f` may wait for the owner.
             if let Some(last) = attempts.last_mut()
                 && !twin::armed("percpu: a drain stays announced inside a call")
             {

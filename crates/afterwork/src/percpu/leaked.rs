@@ -1,8 +1,9 @@
-//! Owners that do not answer: leaked ones, and ones that neither operate, poll nor park.
+//! Owners that do not answer: leaked owners, and owners that neither operate nor poll nor park.
 //!
-//! An [`Owner`](super::Owner) that is leaked (`mem::forget`) keeps its slot. It cannot leave its
-//! thread, so once that thread has ended no code can use it. A remote caller that has waited for
-//! some time asks the kernel whether the thread exists. If it does not, the caller *takes over*:
+//! An [`Owner`](super::Owner) that is leaked (`mem::forget`) keeps its slot. An owner cannot leave
+//! its thread, so once that thread has ended no code can use it. A remote caller that has waited
+//! for some time asks the kernel whether the thread exists. If it does not, the caller *takes
+//! over*:
 //!
 //! ```text
 //! taker:  owner = word of X;  the thread of X has ended?   owner: word of X → mine, parked
@@ -10,17 +11,17 @@
 //!         (attach)
 //! ```
 //!
-//! - **One thread takes over.** The word of an owner names its thread by a number that is not used
-//!   again. So the exchange fails if another taker came first, whatever has become of the slot
-//!   since then (twin `percpu: takes over without a claim`).
-//! - **The data is whole.** A thread that has ended is inside no operation, because a panic also
-//!   ends the operation. A slot with an owner inside is never taken over: its thread was ended
-//!   within an operation. A slot that is lost to a child of `fork` stays lost.
-//! - **The taker sees what the owner did.** The kernel reports a thread as ended after its last
-//!   store.
+//! - **One thread takes over.** The owner's word identifies its thread by a number that is never
+//!   used again. The exchange therefore fails if another taker came first, whatever has happened to
+//!   the slot since then (twin `percpu: takes over without a claim`).
+//! - **The data is whole.** A thread that has ended is not inside an operation, because a panic
+//!   ends the operation too. A slot whose owner is inside an operation is never taken over: its
+//!   thread was ended in the middle of it. A slot that is lost to a child of `fork` stays lost.
+//! - **The taker sees the owner's writes.** The kernel reports a thread as ended after the thread's
+//!   last store.
 //!
 //! While the thread exists, its owner may be in use. After [`REPORT_NS`] the caller writes a line
-//! that names the thread, once for each wait, and waits on.
+//! that names the thread, once per wait, and keeps waiting.
 
 use std::time::Duration;
 
@@ -29,15 +30,15 @@ use sync::{thread, twin};
 
 use super::slot::{HELD, LOST, OWNED, OwnerWord, Slot, Want, take_order};
 
-/// How long a remote caller waits between two checks of the owner's thread. A guess: a check is one
-/// system call, and no program relies on the end of a leak.
+/// Time between two checks of the owner's thread by a waiting remote caller. A guess: a check is
+/// one system call, and no program relies on the end of a leak.
 const CHECK_NS: u64 = 100_000_000;
 
-/// How long a remote caller waits before it reports the owner. A guess: as long as a lock is waited
-/// for that a user would call stuck; a shorter time would report owners that sleep on purpose.
+/// Time after which a waiting remote caller reports the owner. A guess: after this time a user
+/// would call a lock stuck. A shorter time would report owners that sleep on purpose.
 const REPORT_NS: u64 = 10_000_000_000;
 
-/// The check of a remote caller that waits, in addition to its attempt.
+/// The check that a waiting remote caller does in addition to its attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Due {
     Nothing,
@@ -47,7 +48,7 @@ pub(super) enum Due {
     Report(Duration),
 }
 
-/// When a remote caller checks next.
+/// The times at which a remote caller checks.
 #[derive(Debug)]
 pub(super) struct Checks {
     begin_ns: u64,
@@ -79,8 +80,8 @@ impl Checks {
 }
 
 impl<T> Slot<T> {
-    /// Does what is due in the wait of a remote caller. Releases the slot if its owner was leaked,
-    /// and its thread has ended.
+    /// Does the check that is due while a remote caller waits. If the owner was leaked and its
+    /// thread has ended, releases the slot.
     #[inline]
     pub(super) fn check_owner(&self, due: Due) {
         if due != Due::Nothing {
@@ -99,8 +100,8 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Becomes the owner, parked, in the place of one that was leaked, if its thread has ended.
-    /// Returns `true` if it did.
+    /// If the owner's thread has ended, becomes the owner, parked, in place of the leaked one, and
+    /// returns `true`.
     #[cold]
     pub(super) fn take_over(&self) -> bool {
         let owner = self.owner();
@@ -111,7 +112,7 @@ impl<T> Slot<T> {
             return false;
         }
         let mine = OwnerWord::mine();
-        // Acquire, as in `claim`. What the owner did came before the kernel's answer.
+        // Acquire, as in `claim`. The owner's writes precede the kernel's answer.
         let taken =
             self.far
                 .owner
@@ -119,7 +120,7 @@ impl<T> Slot<T> {
         if taken.is_err() && !twin::armed("percpu: takes over without a claim") {
             return false;
         }
-        // Before the word leaves `OWNED`: a thread that asks must not leave `want` at zero.
+        // Set before the word leaves `OWNED`: a thread that asks must not leave `want` at zero.
         self.want.fetch_or(Want::AWAY, Ordering::Relaxed);
         let is_kept = self
             .word
@@ -132,8 +133,9 @@ impl<T> Slot<T> {
         true
     }
 
-    /// Describes the owner that keeps the slot, for which a remote caller has `waited`. `None` if
-    /// no owner keeps it.
+    /// Describes the owner that keeps the slot, to report that a remote caller has `waited` this
+    /// long.
+    /// Returns `None` if no owner keeps the slot.
     fn describe_owner(&self, waited: Duration) -> Option<String> {
         let owner = self.owner();
         if self.word.load(Ordering::Relaxed) != OWNED || owner == OwnerWord::NONE {
@@ -153,7 +155,7 @@ impl<T> Slot<T> {
 
 #[cfg(any(loom, shuttle))]
 impl<T, C: super::Choice> super::Owner<'_, T, C> {
-    /// Leaks the owner, as a thread that has ended since then.
+    /// Leaks the owner, as if its thread had ended afterwards.
     #[doc(hidden)]
     pub fn leak_by_an_ended_thread(self) {
         let owner = self.slot().owner().of_thread(thread::ENDED);
@@ -165,7 +167,7 @@ impl<T, C: super::Choice> super::Owner<'_, T, C> {
 #[cfg(not(any(loom, shuttle)))]
 use sync::process::write_line;
 
-/// No wait of a model is long.
+/// Waits of a model are never long enough for a report.
 #[cfg(any(loom, shuttle))]
 fn write_line(_: &str) {}
 

@@ -31,11 +31,11 @@
 //! owner that is preempted inside an operation holds its slot until it runs again; so keep operations short, and see
 //! [`PerCpu::try_run_on`].
 //!
-//! A busy owner starves no caller. In `OnDemand` and `EveryOp` a caller that has waited for a
-//! millisecond is next: until it has run, the owner begins no operation, and later callers wait. Before
-//! one operation the owner waits for such callers for at most 10 ms, because the system may not run
-//! them. So a caller that has its CPU waits for about a millisecond, and then for one operation and one
-//! call for each caller that has waited longer.
+//! A busy owner does not starve callers. In `OnDemand` and `EveryOp` a caller that has waited for a
+//! millisecond is next: until it has run, the owner begins no operation, and later callers wait.
+//! Before each operation the owner waits for such callers for at most 10 ms, because they may be
+//! preempted. A caller that keeps its CPU therefore waits for about a millisecond, and then for one
+//! operation and for one call of each caller that has waited longer.
 //!
 //! # Escalation
 //!

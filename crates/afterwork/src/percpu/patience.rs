@@ -17,14 +17,14 @@ const NR_OWNER_SPINS: u32 = 1 << 14;
 /// How often a waiter yields its CPU before it sleeps. A guess: about as many threads as may share a CPU.
 const NR_YIELDS: u32 = 32;
 
-/// The age at which a waiting call announces itself. A call next to short operations mostly takes the
-/// slot earlier, between two of them, and costs the owner nothing.
+/// The age at which a waiting call announces itself. A call that competes with short operations
+/// usually takes the slot earlier, between two of them, and costs the owner nothing.
 #[cfg(not(any(loom, shuttle)))]
 const PATIENT_NS: u64 = 1_000_000;
 
-/// How long an owner leaves its slot to announced callers before one operation: 10 ms, about what a
-/// busy machine takes to run the caller. Longer, and a caller that is kept off its CPU stops the
-/// owner.
+/// How long an owner leaves its slot to announced callers before one operation: 10 ms, about the
+/// time that a busy machine needs to schedule the caller. With a longer time, a caller that is
+/// preempted would stop the owner.
 #[cfg(not(any(loom, shuttle)))]
 const COURTESY: Duration = Duration::from_millis(10);
 
@@ -51,8 +51,8 @@ pub(super) struct Deadline {
 /// The age of a waiting call, and whether it has announced itself.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
-    /// The time of the first poll, in nanoseconds; 0 before it. In a model, where no time passes, a
-    /// number of the thread.
+    /// The time of the first poll, in nanoseconds; 0 before it. In a model, where no time passes,
+    /// the thread's number.
     since_ns: u64,
     has_waited_long: bool,
     is_announced: bool,
@@ -66,7 +66,8 @@ pub(super) struct Courtesy {
     deadline: Option<Deadline>,
 }
 
-/// Calls `look` until it returns a value, as a remote caller. `look` does what is due.
+/// Calls `look` until it returns a value, as a remote caller. `look` also does the check that is
+/// due.
 ///
 /// After the spins it reports the wait, as all waits that may sleep do.
 pub(super) fn wait_for<R>(mut look: impl FnMut(Due) -> Option<R>) -> R {
@@ -147,7 +148,7 @@ impl Patience {
 }
 
 impl Turn {
-    /// Notes that the call polls the slot. In a model it has waited for long at the second poll.
+    /// Records that the call polls the slot. In a model the second poll counts as a long wait.
     pub(super) fn poll(&mut self) {
         let is_first = self.since_ns == 0;
         #[cfg(not(any(loom, shuttle)))]
@@ -165,7 +166,7 @@ impl Turn {
         }
     }
 
-    /// Returns the time to announce, if the call has waited for long.
+    /// If the call has waited for long, returns the time to announce.
     pub(super) fn announce(&mut self) -> Option<u32> {
         self.is_announced |= self.has_waited_long;
         self.has_waited_long.then(|| self.since())
@@ -176,15 +177,15 @@ impl Turn {
         if self.is_announced { self.since() } else { 0 }
     }
 
-    /// Ends the announcement, and returns its time, or 0.
+    /// Ends the announcement. Returns the announced time, or 0.
     pub(super) fn withdraw(&mut self) -> u32 {
         let since = self.announced();
         self.is_announced = false;
         since
     }
 
-    /// Returns since when the call waits, in units of about 0.1 ms; never 0. It wraps around after
-    /// days. Calls of the same time are next together, which does no harm.
+    /// Returns the time at which the wait began, in units of about 0.1 ms; never 0. It wraps around
+    /// after days. Calls with the same time are next together, which is harmless.
     fn since(&self) -> u32 {
         if cfg!(any(loom, shuttle)) {
             self.since_ns as u32
@@ -195,7 +196,7 @@ impl Turn {
 }
 
 impl Courtesy {
-    /// Returns `true` if the owner has waited for long enough; never in a model, where no time
+    /// Returns `true` if the owner has waited for long enough. Never in a model, where no time
     /// passes.
     pub(super) fn is_over(&mut self) -> bool {
         #[cfg(not(any(loom, shuttle)))]

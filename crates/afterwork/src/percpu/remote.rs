@@ -41,11 +41,11 @@ pub(super) type PanicHandler = Box<dyn Fn(CpuId) + Send + Sync>;
 ///
 /// A call waits while another thread is inside the slot. A call on an owned slot also waits, in [`Qpw::Queue`](super::Qpw),
 /// until the owner polls or parks; in `OnDemand` until it operates, polls or parks (see [`Escalate`](super::Escalate)); in
-/// `EveryOp` not at all. An owner that operates all the time keeps no caller out: see
+/// `EveryOp` not at all. An owner that operates all the time does not starve callers: see
 /// [Waiting](super#waiting) for the bound. An owner that was leaked (`mem::forget`) keeps its slot
-/// until its thread has ended. A call that has waited for an owner for ten seconds writes a line to
-/// stderr, which names the owner's thread. If two owners call each other's slots, both may wait for
-/// ever: [park](Owner::while_parked) first.
+/// until its thread has ended. After ten seconds, a call that waits for an owner writes a line to
+/// stderr that names the owner's thread. If two owners call each other's slots, both may wait
+/// forever: [park](Owner::while_parked) first.
 #[doc(alias("DEFINE_PER_CPU", "alloc_percpu"))]
 pub struct PerCpu<T, C: Choice = AtStart> {
     /// Dropped before the slots are.

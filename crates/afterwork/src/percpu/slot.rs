@@ -28,26 +28,27 @@
 //!
 //! # No caller starves
 //!
-//! An owner that operates all the time leaves its slot free for a few nanoseconds between two
-//! operations, and a caller that polls seldom meets that moment. So a caller that has waited for
-//! long announces itself: it stores the time since which it waits in `eldest`, if the slot has no
-//! earlier time there.
+//! An owner that operates all the time leaves its slot free for only a few nanoseconds between two
+//! operations, and a caller that polls rarely seldom hits that gap. Therefore a caller that has
+//! waited for long announces itself: it stores the time at which its wait began in `eldest`, unless
+//! the slot has an earlier time there.
 //!
 //! - While `eldest` is set, the owner begins no operation that takes the slot (`take_in_turn`), and
-//!   no other caller takes it.
+//!   no other caller takes the slot.
 //! - The announced caller takes the slot at its next poll, and clears `eldest`. A caller that gives
-//!   up clears it, too.
-//! - A waiting caller announces itself at each poll, so the next one is that which waits longest.
-//!   Between two of them the owner may have one operation.
+//!   up also clears it.
+//! - A waiting caller announces itself at each poll, so the caller that has waited longest is next.
+//!   The owner may do one operation between two such callers.
 //!
-//! So the bound of a wait is the age at which a caller announces itself, and one poll, one
-//! operation and one call for each caller that waits longer. `eldest` is a hint: it decides which
-//! thread tries to take the slot, and `word` alone decides which thread has it. A thread that reads
-//! it too early takes the slot once more. `patience.rs` has the times.
+//! A wait is therefore bounded by the age at which a caller announces itself, plus one poll, one
+//! operation and one call for each caller that has waited longer. `eldest` is a hint: it decides
+//! which thread tries to take the slot, and only `word` decides which thread has it. If a thread
+//! reads an old value of `eldest`, it takes the slot once more than it should. `patience.rs` has
+//! the times.
 //!
-//! An announced caller runs no foreign code: a drain of many slots waits for one of them in this
-//! way at a time, and not while it is inside another one. So no thread waits for `eldest` in a
-//! circle. An owner waits for a limited time, because the caller may be kept off its CPU.
+//! An announced caller runs no foreign code: a drain of many slots announces itself to one slot at
+//! a time, and not while it is inside another one. Threads therefore never wait for `eldest` in a
+//! cycle. The owner waits for a limited time, because the caller may be preempted.
 //!
 //! # Mail
 //!
@@ -85,20 +86,20 @@ pub(super) const OWNED: u32 = 2;
 /// The thread that had the slot does not exist in this process, a child of `fork`; see `fork.rs`.
 pub(super) const LOST: u32 = 3;
 
-/// bit 63 the owner has parked | bits 41..63 the kernel's number of its thread | bits 0..41 its
-/// thread by `identity` | all 0 without an owner
+/// bit 63: the owner has parked | bits 41..63: the kernel's ID of its thread | bits 0..41: the
+/// `identity` of its thread | 0: no owner
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct OwnerWord(pub(super) u64);
 
 impl OwnerWord {
-    /// Without an owner.
+    /// No owner.
     pub(super) const NONE: Self = Self(0);
     const PARKED: u64 = 1 << 63;
-    /// 2^41 threads take months to start. The kernel's numbers have at most 22 bits.
+    /// It takes months to start 2^41 threads. The kernel's thread IDs have at most 22 bits.
     const THREAD_SHIFT: u32 = 41;
     const IDENTITY: u64 = (1 << Self::THREAD_SHIFT) - 1;
 
-    /// Returns the word of this thread, parked.
+    /// Returns the word of this thread as a parked owner.
     pub(super) fn mine() -> Self {
         let identity = identity::mine().get() & Self::IDENTITY;
         Self(Self::PARKED | identity).of_thread(thread::current())
@@ -127,7 +128,7 @@ impl OwnerWord {
         self.0 & Self::PARKED != 0
     }
 
-    /// Returns the kernel's number of the owner's thread.
+    /// Returns the kernel's ID of the owner's thread.
     pub(super) fn thread(self) -> ThreadId {
         ThreadId((self.unparked().0 >> Self::THREAD_SHIFT) as u32)
     }
@@ -171,8 +172,8 @@ pub(super) struct Slot<T> {
     pub(super) want: AtomicU32,
     /// A: 1 while the owner is inside an operation. Written by the owner. Used by breakable slots only.
     pub(super) busy: AtomicU32,
-    /// A: since when the caller waits that is next, as its [`Turn`](super::patience::Turn) counts
-    /// time; 0 if no caller has waited for long. Always 0 in slots that queue.
+    /// A: the time at which the next caller began to wait, as [`Turn`](super::patience::Turn)
+    /// measures time; 0 if no caller has waited for long. Always 0 in slots that queue.
     pub(super) eldest: AtomicU32,
     /// A: the thread that is inside by a call, or runs mail; else 0. Written inside. A thread compares it with itself only,
     /// to find out whether it would wait for itself.
@@ -288,14 +289,14 @@ impl<T> Slot<T> {
         let owner = self.owner();
         let is_mine = owner.is_mine();
         let word = self.word.load(Ordering::Relaxed);
-        // The callers that wait are not in the child.
+        // The waiting callers do not exist in the child.
         self.eldest.store(0, Ordering::Relaxed);
         let is_had = word == HELD || word == OWNED && !is_mine;
         self.far.mail.forget(word == FREE);
         if is_had {
             self.word.store(LOST, Ordering::Relaxed);
         }
-        // The kernel's number of this thread is another one than in the parent.
+        // The kernel's ID of this thread differs from the one in the parent.
         let owner = match is_mine {
             true if owner.is_parked() => OwnerWord::mine(),
             true => OwnerWord::mine().unparked(),
@@ -305,8 +306,8 @@ impl<T> Slot<T> {
         self.far.owner.store(owner.0, Ordering::Relaxed);
     }
 
-    /// Takes the slot if it is free and no other caller is next. Returns what it found. `since` is the time
-    /// that the caller has announced, or 0.
+    /// Takes the slot if it is free and no other caller is next. Returns the state that it found.
+    /// `since` is the time that the caller has announced, or 0.
     #[inline]
     pub(super) fn look_and_take_in_turn(&self, since: u32) -> Found {
         let eldest = self.eldest.load(Ordering::Relaxed);
@@ -316,7 +317,7 @@ impl<T> Slot<T> {
         self.look_and_take()
     }
 
-    /// Announces a caller that has waited for long, unless another one has waited longer.
+    /// Announces a caller that has waited for long, unless another caller has waited longer.
     pub(super) fn announce(&self, since: u32) {
         let eldest = self.eldest.load(Ordering::Relaxed);
         // The times wrap around.
@@ -328,7 +329,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Takes back the announcement of a caller, if it is the one that is next.
+    /// Withdraws the announcement of a caller, if that caller is next.
     pub(super) fn withdraw(&self, since: u32) {
         let _ = self
             .eldest

@@ -1,19 +1,21 @@
-//! Bounds lists of callbacks: threads that hand over more than runs wait for a moment.
+//! Bounds lists of callbacks: threads that add callbacks faster than they run wait for a moment.
 //!
-//! A list is *above its mark* when it holds more callbacks than `rcu.qhimark`. A thread that adds
-//! to such a list waits until a sweep takes the list, if the thread may wait. So threads that hand
-//! over callbacks faster than they can be run go as fast as those run, and a list holds little more
-//! than the mark while another list of that length runs.
+//! A list is *above its mark* if it holds more callbacks than `rcu.qhimark`. A thread that adds to
+//! such a list waits until a sweep takes the list, if the thread may wait. Threads that add
+//! callbacks faster than they can run are thus slowed down to the speed at which callbacks run, and
+//! while one list of callbacks runs, the next one grows little beyond the mark.
 //!
-//! A wait for callbacks must not last for ever, because `call` is also for threads that hold a lock
-//! that a callback or a reader wants. So each wait ends after a while ([`FIRST_NS`]), even if
-//! nothing has moved. Then the list is given another mark's worth of callbacks before threads wait
-//! again, twice as long, up to [`LONGEST_NS`]. That bounds how fast memory grows while a reader
-//! holds callbacks up, and is reported. A sweep that takes the list brings the first mark back.
+//! A wait for callbacks must not last forever, because `call` may be used under a lock that a
+//! callback or a reader needs. Each wait therefore ends after a limited time ([`FIRST_NS`]), even
+//! if nothing has changed. The list may then grow by another mark's worth of callbacks before
+//! threads wait again, twice as long, up to [`LONGEST_NS`]. This bounds the growth of memory while
+//! a reader delays callbacks, and it is reported. A sweep that takes the list resets it to the
+//! first mark.
 //!
-//! The thread runs no callbacks itself: it may hold a lock that one of them takes.
+//! The waiting thread runs no callbacks itself, because it may hold a lock that one of them takes.
 //!
-//! All numbers here are hints. If one is lost, a thread waits for a moment too long, or not at all.
+//! All numbers here are hints. If an update is lost, a thread waits for a moment too long, or not
+//! at all.
 
 use sync::{
     atomic::{AtomicU32, AtomicU64, Ordering},
@@ -23,18 +25,18 @@ use sync::{
 use super::{stall, tunables};
 use crate::wake::EventCount;
 
-/// How long threads wait above the first mark. A sweep that has no reader in its way takes a list
-/// within some milliseconds.
+/// Length of a wait above the first mark. If no reader is in its way, a sweep takes a list within a
+/// few milliseconds.
 const FIRST_NS: u64 = 10_000_000;
-/// The longest wait. A thread that holds up others for that long at each mark lets memory grow by
-/// ten thousand callbacks a second, by the default mark.
+/// The longest wait. With this wait at each mark, and the default mark, memory grows by ten
+/// thousand callbacks a second for each thread that adds them.
 const LONGEST_NS: u64 = 1_000_000_000;
 
 /// How far a list is above its mark.
 pub(super) struct Backlog {
-    /// A: how many marks' worth of callbacks have been waited for without success.
+    /// A: number of marks at which threads have waited without success.
     nr_passed: AtomicU32,
-    /// A: when the present wait ends, by `time::now_ns`; 0 if no thread waits.
+    /// A: the end of the current wait, by `time::now_ns`; 0 if no thread waits.
     until_ns: AtomicU64,
 }
 
@@ -56,7 +58,7 @@ impl Backlog {
         nr > mark.saturating_mul(nr_passed + 1) && mark > 0 && !cfg!(any(loom, shuttle))
     }
 
-    /// Notes that the list has been taken. Returns `true` if threads may wait for that.
+    /// Records that the list was taken. Returns `true` if threads may be waiting for this.
     pub(super) fn take(&self) -> bool {
         let has_waiters = self.until_ns.load(Ordering::Relaxed) != 0;
         if has_waiters || self.nr_passed.load(Ordering::Relaxed) != 0 {
@@ -66,8 +68,8 @@ impl Backlog {
         has_waiters
     }
 
-    /// Waits for a while until the list, which holds `nr` callbacks, is at or below its mark. Does
-    /// not wait unless this thread `may_wait`. `taken` is notified when the list is taken.
+    /// If this thread `may_wait`, waits for a limited time until the list, whose length `nr`
+    /// returns, is at or below its mark. `taken` is notified when the list is taken.
     #[cold]
     pub(super) fn wait(&self, may_wait: bool, taken: &EventCount, nr: impl Fn() -> usize) {
         let nr_passed = self.nr_passed.load(Ordering::Relaxed);
@@ -105,7 +107,7 @@ mod tests {
     fn a_list_that_is_taken_has_its_first_mark_again() {
         let (backlog, event) = (Backlog::new(), EventCount::new());
         assert!(!backlog.is_above(MARK) && backlog.is_above(MARK + 1));
-        // A thread that may not wait gives the list another mark's worth.
+        // If a thread may not wait, the list may grow by another mark's worth.
         backlog.wait(false, &event, || MARK + 1);
         assert!(!backlog.is_above(2 * MARK) && backlog.is_above(2 * MARK + 1));
         assert!(!backlog.take(), "no thread waits");

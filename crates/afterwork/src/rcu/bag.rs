@@ -46,8 +46,8 @@ const CAPACITY: usize = if cfg!(any(loom, shuttle)) {
 } else {
     252
 };
-/// How many closures of the largest kind a bag holds. In its list a bag counts as this many
-/// callbacks, because closures that capture less take less memory.
+/// The number of closures of the largest kind that a bag holds. A bag counts as this many callbacks
+/// in its list, because closures that capture less take less memory.
 pub(super) const MOST_IN_A_BAG: usize = CAPACITY / MOST_WORDS;
 /// Words of the largest closure and its kind.
 const MOST_WORDS: usize = 1 + NR_HELD;

@@ -81,7 +81,7 @@ sync::thread_local! {
     static RUNS: Cell<bool> = Cell::new(false)
 }
 
-/// Returns `true` if this thread is in a callback of [`call`](super::call) or in an executor. There
+/// Returns `true` if this thread is in a callback of [`call`](super::call) or in an executor, where
 /// a wait for callbacks would wait for itself.
 pub(super) fn in_callback() -> bool {
     RUNS.try_with(Cell::get).unwrap_or(false)
@@ -134,7 +134,7 @@ unsafe extern "C" {
     fn free(memory: *mut std::ffi::c_void);
 }
 
-/// Runs a callback of C, as [`of_c`].
+/// Runs a C callback in the same way as [`of_c`].
 ///
 /// # Safety
 ///
@@ -150,8 +150,9 @@ pub unsafe fn run_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head)
     });
 }
 
-/// Calls `body`, which calls the function of C's at `func`. The process ends with a line where an exception leaves the function, or
-/// the thread ends in it, and where it returns in another section than it was called in: no grace period would end any more.
+/// Calls `body`, which calls the C function at `func`. The process ends with a line if an exception
+/// leaves the function or the thread ends in it. It also ends if the function returns in another
+/// section than it was called in, because then no grace period would ever end again.
 ///
 /// # Blocking
 ///

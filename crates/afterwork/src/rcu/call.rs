@@ -25,14 +25,14 @@ use super::{
 ///
 /// # Blocking
 ///
-/// While fewer than `rcu.qhimark` ([`Tunables`](super::Tunables)) callbacks wait on this CPU,
-/// never. A thread that adds to more waits until they are taken to be run, for 10 ms at most, and
-/// for up to a second if memory grows nevertheless because a reader or a callback holds callbacks
-/// up. The latter is reported on stderr, once in a stall timeout. In a section of RCU, in a
-/// callback, in an item of a bottom-half queue, and while the thread ends, it never waits.
+/// Never, while fewer than `rcu.qhimark` ([`Tunables`](super::Tunables)) callbacks wait on this
+/// CPU. A thread that adds to a longer list waits until the list is taken to be run, for at most 10
+/// ms. If memory keeps growing because a reader or a callback delays callbacks, it waits for up to
+/// a second; this is reported on stderr, once per stall timeout. In an RCU section, in a callback,
+/// in an item of a bottom-half queue, and while the thread is ending, it never waits.
 ///
 /// May be called in a section, in a work item, in a callback, and under a lock that a callback
-/// takes. The first call starts the thread. If the system refuses it, later calls try again, and
+/// takes. The first call starts the thread. If thread creation fails, later calls try again, and
 /// [`barrier`] runs the callbacks itself.
 ///
 /// # Examples
@@ -50,8 +50,8 @@ pub fn call(callback: impl FnOnce() + Send + 'static) {
     callbacks().add(callback);
 }
 
-/// Runs `callback` as [`call`] does, and never blocks. For callbacks that are bounded by other
-/// means.
+/// Runs `callback` as [`call`] does, and never blocks. For callbacks whose number is bounded by
+/// other means.
 pub(crate) fn call_at_once(callback: impl FnOnce() + Send + 'static) {
     callbacks().add_at_once(callback);
 }

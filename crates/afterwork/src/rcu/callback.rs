@@ -12,7 +12,7 @@
 //! sweeper takes it.
 //!
 //! Grace periods need no threshold above which callbacks hurry them: no sweep waits for a time, and each takes all there is.
-//! Threads that hand over more than runs are slowed down (`backlog.rs`).
+//! Threads that add callbacks faster than they run are slowed down (`backlog.rs`).
 //!
 //! # Barrier
 //!
@@ -31,11 +31,11 @@
 //!
 //! # Without a thread
 //!
-//! The system may refuse the sweeper's thread. `call` must not block, so it does not sweep. It
-//! starts the thread again later: a thread whose bag has no sweeper marks the bag `UNSWEPT`
-//! (`bag.rs`), and each closure that joins that bag tries to start the thread, at most once in
-//! [`RETRY_NS`]. A start that another thread has begun counts as no sweeper, because it may be
-//! refused after the mark was decided on. A thread that waits for callbacks sweeps itself.
+//! Starting the sweeper's thread may fail. `call` must not block, so it does not sweep; instead it
+//! starts the thread again later. A thread whose bag has no sweeper marks the bag `UNSWEPT`
+//! (`bag.rs`), and each closure that joins that bag tries to start the thread, at most once per
+//! [`RETRY_NS`]. A start that another thread has begun does not count as a sweeper, because it may
+//! fail after the decision about the mark. A thread that waits for callbacks sweeps itself.
 
 use std::ptr;
 
@@ -88,11 +88,11 @@ pub(super) struct Callbacks {
     retry_ns: AtomicU64,
 }
 
-/// The callbacks that were handed over on some CPUs.
+/// The callbacks that were added on some CPUs.
 struct List {
     newest: AtomicPtr<Head>,
-    /// A: about how many there are. On the line of `newest`, which each push writes. A bag counts
-    /// as full.
+    /// A: the approximate number of callbacks. On the cache line of `newest`, which each push
+    /// writes. A bag counts as full.
     nr: AtomicUsize,
     backlog: Backlog,
 }
@@ -118,7 +118,7 @@ impl Callbacks {
         }
     }
 
-    /// Hands over a closure. If there are too many callbacks, waits for a moment (`backlog.rs`).
+    /// Adds a closure. If there are too many callbacks, waits for a moment (`backlog.rs`).
     #[inline]
     pub(super) fn add(&self, closure: impl FnOnce() + Send + 'static) {
         bag::add(closure, |bag| match bag {
@@ -127,7 +127,7 @@ impl Callbacks {
         });
     }
 
-    /// Hands over a closure, and never waits.
+    /// Adds a closure without ever waiting.
     pub(super) fn add_at_once(&self, closure: impl FnOnce() + Send + 'static) {
         bag::add(closure, |bag| match bag {
             Some(bag) => _ = self.push(bag, bag::MOST_IN_A_BAG),
@@ -141,8 +141,8 @@ impl Callbacks {
         self.slow_down(self.push(head, 1));
     }
 
-    /// Pushes a head of `nr` callbacks. Returns the list if it now holds more callbacks than its
-    /// mark.
+    /// Pushes a head that counts as `nr` callbacks. If the list then holds more callbacks than its
+    /// mark, returns the list.
     fn push(&self, head: *mut Head, nr: usize) -> Option<&List> {
         let list = &self.lists[cpu::current().index() % NR_LISTS];
         let mut first = list.newest.load(Ordering::Relaxed);
@@ -161,9 +161,9 @@ impl Callbacks {
                 Err(now) => first = now,
             }
         }
-        // The sweeper takes lists whole, so one wake-up for each list that was empty is enough.
-        // Also while another thread starts the sweeper: that start may be refused, and is tried
-        // again then.
+        // The sweeper takes whole lists, so one wake-up for each list that was empty is enough.
+        // Wakes also while another thread is starting the sweeper, because that start may fail and
+        // must then be tried again.
         if first.is_null() || !self.has_thread() {
             self.wake();
             if !self.has_thread() {
@@ -174,9 +174,9 @@ impl Callbacks {
         list.backlog.is_above(nr).then_some(&**list)
     }
 
-    /// Waits for a moment if `above` is a list above its mark.
+    /// If `above` is a list above its mark, waits for a moment.
     fn slow_down(&self, above: Option<&List>) {
-        // Without a thread no wait would help.
+        // Without a sweeping thread a wait would not help.
         if let Some(List { nr, backlog, .. }) = above
             && !self.has_no_thread()
         {
@@ -366,13 +366,13 @@ impl Callbacks {
     }
 
     /// Returns `true` if the sweeping thread has been started. A start that another thread has
-    /// begun does not count: the system may refuse it. Always `true` in a model.
+    /// begun does not count, because it may fail. Always `true` in a model.
     fn has_thread(&self) -> bool {
         cfg!(any(loom, shuttle)) || self.thread.load(Ordering::Relaxed) == THERE
     }
 
-    /// Returns `true` if there is no sweeping thread, and no thread starts it. Always `false` in a
-    /// model, which has a thread of its own for that.
+    /// Returns `true` if there is no sweeping thread and no thread is starting it. Always `false`
+    /// in a model, which has its own thread for sweeping.
     fn has_no_thread(&self) -> bool {
         !cfg!(any(loom, shuttle)) && self.thread.load(Ordering::Relaxed) == NONE
     }
@@ -475,14 +475,14 @@ mod tests {
             let nr_run = nr_run.clone();
             callbacks.add(move || _ = nr_run.fetch_add(1, Ordering::Relaxed));
         };
-        // Another thread is between its claim and the system's answer.
+        // Another thread has claimed the start, and the system has not answered yet.
         callbacks.thread.store(STARTING, Ordering::Relaxed);
         call();
         callbacks.thread.store(NONE, Ordering::Relaxed);
         // The closure joins the bag that is already on a list.
         call();
         assert!(callbacks.has_thread(), "the second call did not try");
-        // The thread that was started sweeps the callbacks of the process, not these.
+        // The started thread sweeps the callbacks of the process, not these.
         callbacks.sweep();
         assert_eq!(nr_run.load(Ordering::Relaxed), 2);
     }

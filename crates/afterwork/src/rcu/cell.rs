@@ -295,7 +295,7 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
             let new = Box::new(change(seen));
             if let Ok(old) = self.exchange(seen, new, &guard) {
                 drop(guard);
-                // Outside of the section, so that a flood of updates may wait.
+                // Retired outside of the section, so that a flood of updates can wait.
                 return self.retire(old);
             }
         }

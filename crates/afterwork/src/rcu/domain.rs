@@ -35,7 +35,7 @@ pub(super) struct Domain {
     periods: Periods,
     /// Written by the driver: the word that an outermost section stores. On a line that readers only read.
     first_level: CachePadded<AtomicU64>,
-    /// A: the bits of the latest cookie that a user may poll. It only grows.
+    /// A: the bits of the latest cookie that a user may poll. They never decrease.
     latest_cookie: CachePadded<AtomicU64>,
     pub(super) nr_active: NrActive,
     pub(super) roster: Roster,
@@ -97,8 +97,9 @@ impl Domain {
 
     /// Waits until every section that is open now has ended. `me` is this thread's slot, in no section.
     ///
-    /// If no other thread reads, no grace period is needed, and none is counted. But if a user may
-    /// have a cookie that is not over, this runs a grace period, which ends that cookie.
+    /// If no other thread reads, no grace period is needed, and none is counted. However, if a user
+    /// may hold a cookie whose grace period is not over, this runs a grace period, which ends that
+    /// cookie.
     pub(super) fn synchronize(&self, me: Option<&Slot>) {
         if tunables::first_fqs_ms() > 0 || !self.nobody_reads(me) || self.has_open_cookie() {
             self.wait_for(self.state(), me);
@@ -122,7 +123,7 @@ impl Domain {
         cookie
     }
 
-    /// Returns `true` if a user may have a cookie that is not over.
+    /// Returns `true` if a user may hold a cookie whose grace period is not over.
     fn has_open_cookie(&self) -> bool {
         let latest = GpCookie::of_bits(self.latest_cookie.load(Ordering::Relaxed));
         !twin::armed("rcu: synchronize overlooks cookies") && !self.is_over(latest)

@@ -23,8 +23,8 @@ pub trait Flavor: Sized + sealed::Sealed {
     /// leaked. Blocks as [`rcu::call`](super::call) does.
     fn call(&self, callback: impl FnOnce() + Send + 'static);
 
-    /// Runs `callback` as [`call`](Self::call) does, and never waits, however many callbacks there
-    /// are.
+    /// Runs `callback` as [`call`](Self::call) does, and never waits, regardless of the number of
+    /// callbacks.
     #[doc(hidden)]
     fn call_at_once(&self, callback: impl FnOnce() + Send + 'static);
 

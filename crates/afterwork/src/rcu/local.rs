@@ -239,8 +239,8 @@ pub(super) fn outside_of_sections(what: &str) -> Option<&'static Slot> {
     me
 }
 
-/// Returns `true` if this thread may wait until callbacks run: it is in no section of RCU, in no
-/// callback and in no stall handler, is not ending, and may sleep.
+/// Returns `true` if this thread may wait until callbacks run: it is not in an RCU section, a
+/// callback or a stall handler, is not ending, and may sleep.
 pub(super) fn may_wait_for_callbacks() -> bool {
     let refuses = report::doubts() & (report::DRIVES | report::ENDS) != 0;
     !refuses && report::may_wait_for_users() && !mine().is_some_and(Slot::is_in_section)

@@ -28,7 +28,7 @@
 // ask of it. `periods.rs` joins the waiters and makes one of them the driver. `gp.rs` scans the readers of `roster.rs` and asks those
 // that may be in a section. Holdouts report on the tree of `node.rs`. The last report wakes the driver, and the driver
 // wakes the waiters. Callbacks are on the lists of `callback.rs`, which one thread sweeps, closures in the bags of `bag.rs`, and run as
-// `batch.rs` says. `backlog.rs` slows down threads that hand over more than runs.
+// `batch.rs` says. `backlog.rs` slows down threads that add callbacks faster than they run.
 // `seq.rs` is the arithmetic, as plain functions.
 
 mod backlog;

@@ -22,8 +22,8 @@
 //! next driver, or finds that another thread is, or that its grace period is over.
 //!
 //! A driver may also stop in the middle of a grace period, at an odd `gp_seq = e + 1`, and leave
-//! the rest to the next one. Then waiters have the cookie `e + 2` or `e + 4`, and the driver wakes
-//! one of each: none of them may be left asleep without a driver.
+//! the rest to the next driver. Waiters then have the cookie `e + 2` or `e + 4`, and the driver
+//! wakes one waiter of each: neither group may stay asleep without a driver.
 
 use sync::{
     atomic::{AtomicBool, AtomicU64, Ordering, fence},

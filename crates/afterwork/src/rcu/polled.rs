@@ -22,7 +22,7 @@ use super::{
 /// - When this returns, no section sees what the caller had unlinked before. All that those sections did happened before.
 /// - Callers share grace periods: one serves all callers that came before it began.
 /// - If no other thread has been in a section for a while, this costs a fence and returns at once.
-///   It costs three more if a cookie was made ([`get_state`]) since the last grace period: the
+///   If a cookie was made ([`get_state`]) since the last grace period, it costs three more: the
 ///   cookie's grace period is over when this returns.
 ///
 /// # Blocking
@@ -135,9 +135,10 @@ pub fn get_state() -> GpCookie {
 ///
 /// # Guarantees
 ///
-/// - `true` means the same as a call of [`synchronize`] that began after the cookie was made and
-///   has returned.
-/// - After such a call this returns `true`, and so does every later call with that cookie.
+/// - `true` has the same meaning as if a call of [`synchronize`] had begun after the cookie was
+///   made, and had returned.
+/// - After such a call of [`synchronize`] this returns `true`, and so does every later call with
+///   that cookie.
 ///
 /// Differs from Linux: this also returns `true` while no other thread can be in a section, though no grace period has run.
 /// A later call with the same cookie may then return `false`.

@@ -54,7 +54,7 @@ impl GpCookie {
         Self(gp_seq & !1)
     }
 
-    /// Returns it as a number: for other languages, and for an atomic.
+    /// Returns the cookie as a number, for other languages and for atomics.
     pub(super) fn bits(self) -> u64 {
         self.0
     }

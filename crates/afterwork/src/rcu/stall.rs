@@ -42,8 +42,8 @@ pub struct Stall {
     pub thread: u32,
     /// The thread's name, if it can be read.
     pub name: Option<String>,
-    /// How long the grace period has waited. A time in which the process was stopped counts as at
-    /// most a second.
+    /// How long the grace period has waited. A time in which the process was stopped counts as one
+    /// second at most.
     pub waited: Duration,
     /// What the thread does, if it can be read: "running", which includes waiting for a CPU, or "asleep in" a kernel
     /// function.
@@ -134,12 +134,12 @@ pub(super) fn report_batch(waited: Duration) {
 }
 
 sync::process_wide! {
-    /// A: no flood is reported before this time, by `time::now_ns`.
+    /// A: the time before which no flood is reported, by `time::now_ns`.
     fn next_flood() -> AtomicU64 = AtomicU64::new(0)
 }
 
-/// Reports, at most once in a stall timeout, that `nr` callbacks wait in a list to which this
-/// thread adds.
+/// Reports that `nr` callbacks wait in a list to which this thread adds, at most once per stall
+/// timeout.
 #[cold]
 pub(super) fn report_flood(nr: usize) {
     let Some(timeout) = tunables::stall_timeout() else {

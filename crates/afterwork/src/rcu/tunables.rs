@@ -1,8 +1,8 @@
 //! The tunables of grace periods, for the whole process: from the environment variable, or set at run time.
 //!
-//! The variable is read on the first use of a grace period, of a callback or of the tunables. A
-//! variable that is wrong and has the word `strict` changes nothing, and is reported on stderr once,
-//! because no caller could take the error that [`Params::from_env`] returns.
+//! The environment variable is read on the first use of a grace period, of a callback or of the
+//! tunables. If it is wrong and contains the word `strict`, it changes nothing and is reported on
+//! stderr once, because no caller could handle the error that [`Params::from_env`] returns.
 
 use std::time::Duration;
 

@@ -106,8 +106,8 @@ impl<'p, T> Batch<'p, T> {
             return Ok(());
         }
         if eager {
-            // The owner does not sleep while an eager item is inside. The last item of each block
-            // keeps the owner awake until it has received the whole batch.
+            // The owner does not sleep while an eager item is in the mailbox. The last item of each
+            // block keeps the owner awake until it has received the whole batch.
             blocks = blocks.inspect(Blank::mark_eager).collect();
         }
         shared.inbox.push_chain(self.poster.lane, blocks);

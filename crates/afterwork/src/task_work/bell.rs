@@ -12,7 +12,7 @@ use crate::wake::Unparker;
 #[cfg(not(any(loom, shuttle)))]
 use sync::{OnceLock, eventfd::EventFd, process};
 
-/// The report of a wake-up that reaches no owner.
+/// The report of a wake-up that does not reach an owner.
 #[cfg(not(any(loom, shuttle)))]
 const LOST: &str =
     "the program has closed the eventfd of a mailbox, so a post does not wake its owner";
@@ -46,8 +46,8 @@ pub(super) struct Bell {
     thread: Unparker,
     /// The task to wake. Taken out by the poster that wakes it.
     task: Mutex<Option<Waker>>,
-    /// I: the process whose threads take the lock of `task`. In a child of `fork` a thread that
-    /// does not exist may hold it.
+    /// I: the process whose threads take the lock of `task`. In a child of `fork`, a thread that
+    /// does not exist there may hold the lock.
     process: Process,
     /// Made when the owner first asks for it.
     #[cfg(not(any(loom, shuttle)))]
@@ -86,7 +86,7 @@ impl Bell {
         // FOREIGN(bell-clone): an executor's waker, on the owner, which has changed nothing yet and gets the panic.
         let ours = waker.clone();
         let Some(mut task) = self.task() else {
-            // FOREIGN(bell-clone): the executor's waker, as above: the owner is polled again.
+            // FOREIGN(bell-clone): the executor's waker, as above. It makes the executor poll the owner again.
             return ours.wake();
         };
         let is_known = task.as_ref().is_some_and(|known| known.will_wake(&ours));
@@ -99,8 +99,8 @@ impl Bell {
         drop_contained(old);
     }
 
-    /// Locks the task to wake. `None` in a child of `fork` where another thread has the lock,
-    /// perhaps for ever.
+    /// Locks the task to wake. Returns `None` in a child of `fork` if another thread holds the
+    /// lock, possibly forever.
     fn task(&self) -> Option<MutexGuard<'_, Option<Waker>>> {
         if self.process.is_this() {
             return Some(self.task.lock());

@@ -73,8 +73,8 @@ pub(super) struct Block<T> {
     slots: [Cell<T>; 0],
 }
 
-/// bits 0..6 number of items | bit 6 `SEALED` | bit 7 `CLOSED` | bit 8 `WAKES` | bits 9..64 eager
-/// items
+/// bits 0..6: number of items | bit 6: `SEALED` | bit 7: `CLOSED` | bit 8: `WAKES` | bits 9..64:
+/// eager items
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct State(u64);
 
@@ -109,7 +109,7 @@ impl State {
         self.0 & Self::SEALED != 0
     }
 
-    /// Returns `true` if the items take up room in a bounded mailbox.
+    /// Returns `true` if the items count toward the capacity of a bounded mailbox.
     #[inline(always)]
     pub(super) fn takes_room(self) -> bool {
         self.0 & Self::WAKES == 0
@@ -126,12 +126,12 @@ impl State {
     }
 }
 
-/// The kind of the items in a block. All items of one poster are of one kind.
+/// The kind of the items in a block. All items of one poster are of the same kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// Mail, which takes up room in a bounded mailbox.
+    /// Mail, which counts toward the capacity of a bounded mailbox.
     Mail,
-    /// Wake-ups of local futures, which take up no room.
+    /// Wake-ups of local futures, which do not count toward the capacity.
     WakeUps,
 }
 
@@ -211,8 +211,8 @@ impl<T> Blank<T> {
         unsafe { load(self.0) }
     }
 
-    /// Marks the last item of a [sealed](seal_filled) block, so that the block stays eager until it
-    /// is empty.
+    /// Marks the last item of a [sealed](seal_filled) block as eager, so that the block stays eager
+    /// until it is empty.
     pub(super) fn mark_eager(&self) {
         let last = self.state().nr_items() - 1;
         // SAFETY: the handle owns the block.

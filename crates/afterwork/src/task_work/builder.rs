@@ -54,8 +54,8 @@ impl<T> Builder<T> {
 
     /// Bounds the mailbox: while `items` items are inside, posts are refused, and sends wait. Unbounded by default.
     ///
-    /// Wake-ups of a [`LocalSet`](super::LocalSet) take up no room: at most one is inside for each
-    /// future.
+    /// Wake-ups of a [`LocalSet`](super::LocalSet) do not count toward the capacity: the mailbox
+    /// holds at most one for each future.
     ///
     /// Costs one locked instruction for each post and one for each receipt; where others wait for room, a receipt also takes a
     /// lock, moves an item in, and wakes its sender. [`Poster`](super::Poster) says who gets the room.

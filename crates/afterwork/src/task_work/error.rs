@@ -51,9 +51,9 @@ impl<T> fmt::Display for PostError<T> {
 
 impl<T> Error for PostError<T> {}
 
-/// The mailbox is empty, and nothing will come: the owner has closed it, or the last poster was
-/// dropped. In a child of `fork` also a mailbox whose items are behind a post that another thread
-/// of the parent had begun, and that does not end.
+/// The mailbox is empty, and no item will arrive: the owner has closed it, or the last poster was
+/// dropped. In a child of `fork` also a mailbox whose items are behind an unfinished post of
+/// another thread of the parent, because that post never ends in the child.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Closed;
 

@@ -9,17 +9,17 @@ use super::mailbox::{Mailbox, PrepareSleep};
 impl<T> Mailbox<T> {
     /// Returns the eventfd that wakes the owner. The first call makes it.
     ///
-    /// A program that closes descriptors which it does not know, as some daemons do, calls this
-    /// after that. Once it has closed the eventfd, posts do not touch the file that has the number
-    /// then. They write a line to stderr and wake no owner.
+    /// A program that closes descriptors it does not know, as some daemons do, must do so before it
+    /// calls this. Once the program has closed the eventfd, posts do not touch the file that then
+    /// has the same number. They write a line to stderr and wake no owner.
     ///
     /// Register it once, for reading, edge-triggered if the loop offers that. Each call of [`arm`](Self::arm) causes at most
     /// one ring. While the owner is not armed, nothing rings.
     ///
     /// # Errors
     ///
-    /// The system's error, if it refuses an eventfd. [`NotFound`](io::ErrorKind::NotFound) if the
-    /// program has closed it.
+    /// The system's error if it cannot create an eventfd. [`NotFound`](io::ErrorKind::NotFound) if
+    /// the program has closed it.
     pub fn eventfd(&self) -> io::Result<BorrowedFd<'_>> {
         let eventfd = self.shared().owner.bell.eventfd()?;
         if eventfd.is_lost() {
@@ -43,7 +43,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// The system's error, if there is no eventfd yet and it refuses one.
+    /// The system's error if there is no eventfd yet and it cannot be created.
     pub fn arm(&mut self, count: usize) -> io::Result<bool> {
         self.shared().owner.bell.eventfd()?;
         Ok(self.prepare_sleep(count, Sleep::EventFd) == PrepareSleep::Sleep)

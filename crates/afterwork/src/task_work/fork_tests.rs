@@ -1,4 +1,4 @@
-//! Mailboxes in a child of `fork` while a poster of the parent is in the middle of its post.
+//! Mailboxes in a child of `fork` while a poster of the parent is in the middle of a post.
 
 use std::mem::ManuallyDrop;
 

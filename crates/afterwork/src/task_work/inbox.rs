@@ -190,8 +190,8 @@ impl<T> Inbox<T> {
         }
     }
 
-    /// Takes the item whose turn it is: the oldest, or the oldest of its lane. Returns it, and
-    /// whether it takes up room. Blocks that are found empty go to `emptied`.
+    /// Takes the item whose turn it is: the oldest, or the oldest of its lane. Returns the item,
+    /// and whether it counts toward the capacity. Empty blocks are added to `emptied`.
     ///
     /// # Safety
     ///
@@ -374,12 +374,12 @@ impl<T> Inbox<T> {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 impl<T> Inbox<T> {
-    /// Leaves the FIFO of a lane as a poster leaves it that is held up between the two steps of its
-    /// push. Its one item was never received, and never will be.
+    /// Leaves the FIFO of a lane in the state of an interrupted push, between the two steps of the
+    /// push. Its single item was never received, and never will be.
     pub(super) fn hold_up(&self, lane: Lane) {
-        // SAFETY: not kept: this cursor takes the link with which the reader's cursor begins. The
-        // reader finds a queue that has a newest item, and no link to the oldest one, as after the
-        // first step.
+        // SAFETY: the cursor is not kept. It takes the pointer with which the reader's cursor
+        // begins, so the reader finds a queue that has a newest item and no pointer to the oldest
+        // one, as after the first step.
         let found = unsafe { self.queue(lane).peek(&mut RawCursor::new()) };
         assert!(matches!(found, Pop::Item(_)), "a post has ended");
     }
@@ -432,7 +432,7 @@ impl<T> Place<T> {
         Ok(())
     }
 
-    /// Takes the item that was found. Returns it, and whether it takes up room.
+    /// Takes the item that was found. Returns the item, and whether it counts toward the capacity.
     #[inline(always)]
     fn take(&mut self) -> (T, bool) {
         assert!(self.at < self.seen.nr_items(), "one was found");

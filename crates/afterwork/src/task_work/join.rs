@@ -75,16 +75,16 @@ impl<R> JoinHandle<R> {
     ///
     /// # Blocking
     ///
-    /// Until then. A future that has not ended ends when its [`LocalSet`](super::LocalSet) is
-    /// dropped. If the mailbox is dropped first, the future is polled no more, and this waits for
-    /// the drop of the set. What was spawned on a [`Worker`](super::Worker) ends at the latest with
-    /// the worker's thread.
+    /// Until the end. A future that has not ended ends when its [`LocalSet`](super::LocalSet) is
+    /// dropped. If the mailbox is dropped first, the future is not polled any more, and this waits
+    /// until the set is dropped. A closure or future that was spawned on a
+    /// [`Worker`](super::Worker) ends with the worker's thread at the latest.
     ///
     /// # Errors
     ///
-    /// [`JoinError::Panicked`] if the future or closure panicked, or the drop of the future.
-    /// [`JoinError::Cancelled`] if it was cancelled, if the set was dropped or the worker shut down
-    /// in the background before it ended, and in a child of `fork`.
+    /// [`JoinError::Panicked`] if the future or closure, or the drop of the future, panicked.
+    /// [`JoinError::Cancelled`] if it was cancelled, if the set was dropped or the worker was shut
+    /// down in the background before it ended, and in a child of `fork`.
     /// [`JoinError::Refused`] if it was not taken. [`JoinError::OwnItem`] on the very thread that would have to bring it to its end.
     ///
     /// # Panics

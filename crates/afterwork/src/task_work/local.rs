@@ -47,15 +47,15 @@ sync::thread_local! {
 /// # Guarantees
 ///
 /// - A future is polled, and dropped, on the thread of the set: that where the set was made, which it cannot leave.
-/// - A wake-up is one item however often the future is woken before it is received. It takes up no
-///   room of the [capacity](super::Builder::capacity): a waker neither blocks nor fails, and no
-///   number of futures keeps other items out.
+/// - A future has at most one wake-up in the mailbox, however often it is woken before the wake-up
+///   is received. Wake-ups do not count toward the [capacity](super::Builder::capacity), so a waker
+///   neither blocks nor fails, and no number of futures keeps other items out.
 /// - Wakers may be kept and called by any thread, also after the future, the set and the mailbox are gone.
 /// - A panic of a poll, or of the future's drop, ends there: its handle says so.
 /// - As long as a future has not ended the mailbox counts as having a poster. [`Mailbox::close`] ends it all the same.
 /// - Dropping the set drops its futures; their handles say [`Cancelled`](JoinError::Cancelled).
-///   Dropping the mailbox alone ends no future: the futures are polled no more, and end with the
-///   set.
+///   Dropping only the mailbox ends no future: the futures are not polled any more, and end with
+///   the set.
 ///
 /// # Cost
 ///
@@ -128,9 +128,9 @@ struct Tasks<T> {
     /// Counted, as long as there is a future.
     keeps_open: Option<Poster<T>>,
     is_closed: bool,
-    /// Refused futures that are still to be dropped.
+    /// Rejected futures that have not been dropped yet.
     refused: Vec<Box<dyn Task>>,
-    /// Set while a call further up this stack drops `refused`.
+    /// Set while an outer call on this stack drops `refused`.
     drops_refused: bool,
 }
 
@@ -153,7 +153,7 @@ pub(super) trait Task {
     fn poll(&mut self, cx: &mut Context<'_>) -> bool;
     /// Drops the future instead.
     fn end(&mut self, why: JoinError);
-    /// Reports that it is refused. [`end`](Self::end) drops the future later.
+    /// Reports that the task was rejected. [`end`](Self::end) drops the future later.
     fn refuse(&mut self);
 }
 
@@ -253,7 +253,7 @@ impl<F: Future> Local<F> {
         }
         match self.to.take() {
             Some(to) => tell(to, outcome),
-            // FOREIGN(future-outcome): what the drop of a refused future panicked with, likewise.
+            // FOREIGN(future-outcome): the panic payload of the drop of a rejected future, likewise.
             None => _ = panics::contain(|| drop(outcome)),
         }
     }
@@ -417,9 +417,9 @@ impl<T: From<Woken> + Send + 'static> Inner<T> {
         true
     }
 
-    /// Refuses a task, and drops its future. The drop may spawn another future, which is refused as
-    /// well: a call further up this stack drops that one, so that a chain of such futures needs no
-    /// nested calls.
+    /// Rejects a task and drops its future. The drop may spawn another future, which is also
+    /// rejected. An outer call on this stack then drops it, so that a chain of such futures does
+    /// not nest calls.
     #[cold]
     fn refuse(&self, mut task: Box<dyn Task>) {
         task.refuse();

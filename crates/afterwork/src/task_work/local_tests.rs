@@ -202,7 +202,7 @@ fn mail_gets_in_however_many_futures_wake_themselves() {
     }
     let cx = &mut std::task::Context::from_waker(Waker::noop());
     for round in 0..20 {
-        // Each future is polled once, and has woken itself again.
+        // Each future was polled once, and has woken itself again.
         for mail in mailbox.drain(3 * CAPACITY) {
             let Mail::Woken(woken) = mail else {
                 panic!("only wake-ups are inside");
@@ -248,8 +248,7 @@ fn futures_whose_mailbox_is_gone_end_with_their_set() {
     assert!(matches!(unpolled.join(), Err(JoinError::Cancelled)));
 }
 
-/// Spawns a future with a shorter chain when it is dropped, and counts such drops that are under
-/// way.
+/// Spawns a future with a shorter chain when it is dropped, and counts how deeply these drops nest.
 struct Chain(Rc<LocalSet<Mail>>, u32);
 
 impl Drop for Chain {
@@ -278,7 +277,7 @@ fn refused_futures_that_spawn_as_they_are_dropped_do_not_nest() {
     assert_eq!((DEPTHS.get(), Rc::strong_count(&set)), ((0, 1), 1));
 }
 
-/// Mail whose drop wakes a local future, and which knows how many such drops are under way.
+/// Mail whose drop wakes a local future, and which counts how deeply these drops nest.
 struct Waking {
     waker: Option<Waker>,
     _woken: Option<Woken>,

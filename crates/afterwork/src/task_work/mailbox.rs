@@ -150,7 +150,7 @@ impl<T> Mailbox<T> {
         Poster::new(self.shared.clone(), Lane::Ordinary)
     }
 
-    /// Makes a poster of wake-ups, which does not keep the mailbox from ending.
+    /// Makes a poster of wake-ups, which does not keep the mailbox open.
     pub(super) fn poster_of_wake_ups(&self) -> Poster<T> {
         Poster::of_wake_ups(self.shared.clone())
     }
@@ -435,7 +435,7 @@ impl<T> Mailbox<T> {
         match unsafe { self.shared.inbox.count(reader, count) } {
             Count::Enough => Inside::Enough,
             Count::MidPush if self.shared.is_at_home() => Inside::MidPush,
-            // That push does not end in a child of `fork`.
+            // In a child of `fork` that push never ends.
             Count::MidPush => match self.len() {
                 0 => Inside::Over,
                 _ => Inside::Enough,
@@ -491,8 +491,8 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Returns the error of a receipt that a poster in mid-push holds up. In a child of `fork` that
-    /// push does not end.
+    /// Returns the error of a receive that is blocked by a poster in mid-push. In a child of `fork`
+    /// that push never ends.
     fn mid_push(&self) -> TryRecvError {
         match self.shared.is_at_home() {
             true => TryRecvError::MidPush,
@@ -530,8 +530,8 @@ impl<T> Default for Mailbox<T> {
 impl<T> Drop for Mailbox<T> {
     /// # Blocking
     ///
-    /// Yields the CPU while a poster is in the middle of its post. In a child of `fork` it does not
-    /// wait: the items behind the post that does not end there stay in memory.
+    /// Yields the CPU while a poster is in the middle of a post. In a child of `fork` it does not
+    /// wait: the unfinished post never ends there, and the items behind it stay in memory.
     fn drop(&mut self) {
         if let Some(reader) = self.reader.take() {
             self.shared.orphan(reader);

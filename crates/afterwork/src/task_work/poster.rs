@@ -45,8 +45,8 @@ pub struct Poster<T> {
     pub(super) shared: Arc<Shared<T>>,
     /// I: where its items wait.
     pub(super) lane: Lane,
-    /// I: what it posts. Posters of wake-ups are not counted: the mailbox may end although they
-    /// exist.
+    /// I: the kind of the posted items. Posters of wake-ups are not counted: the mailbox may end
+    /// while they exist.
     kind: Kind,
 }
 
@@ -65,7 +65,7 @@ impl<T> Poster<T> {
     }
 
     /// Makes a poster of wake-ups, which is not counted. An item that it posts after the drop of
-    /// the last counted poster may be received, or not.
+    /// the last counted poster may or may not be received.
     pub(super) fn of_wake_ups(shared: Arc<Shared<T>>) -> Self {
         Self {
             shared,
@@ -182,9 +182,10 @@ impl<T> Poster<T> {
         self.shared.room.capacity()
     }
 
-    /// Returns how many items take up room in a bounded mailbox: those inside and those in batches,
-    /// without wake-ups of local futures. `None` if the mailbox is unbounded; see
-    /// [`Mailbox::len`](super::Mailbox::len).
+    /// Returns the number of items that count toward the capacity of a bounded mailbox: the items
+    /// in
+    /// the mailbox and in batches, without wake-ups of local futures. Returns `None` if the mailbox
+    /// is unbounded; see [`Mailbox::len`](super::Mailbox::len).
     ///
     /// A number to look at: by the time it is returned it may be another.
     #[doc(alias = "len")]
@@ -215,13 +216,13 @@ impl<T> Poster<T> {
         Ok(())
     }
 
-    /// Posts a wake-up, which takes up no room, whether the mailbox is closed or not. A mailbox
-    /// that was dropped drops it.
+    /// Posts a wake-up, which does not count toward the capacity, whether or not the mailbox is
+    /// closed. If the mailbox was dropped, the wake-up is dropped too.
     pub(super) fn post_wake_up(&self, item: T) {
         self.push(item, Kind::WakeUps, true);
     }
 
-    /// Posts an item of this poster's `kind`, for which there is room.
+    /// Posts an item of this poster's `kind`, for which the mailbox has free capacity.
     #[inline(always)]
     fn push(&self, item: T, kind: Kind, eager: bool) {
         debug_assert_eq!(kind, self.kind, "a block has items of one kind");

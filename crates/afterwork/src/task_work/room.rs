@@ -2,8 +2,8 @@
 //!
 //! # The word
 //!
-//! `state` counts the items that are inside or about to be posted, except wake-ups of local
-//! futures. Its top bit, `AWAITED`, is set while items wait for room.
+//! `state` counts the items that are in the mailbox or about to be posted, except wake-ups of local
+//! futures. Its top bit, `AWAITED`, is set while items wait for capacity.
 //!
 //! ```text
 //! post:     full, or AWAITED?  refused               else state += 1

@@ -22,18 +22,18 @@
 //!
 //! # Drops that post
 //!
-//! The drop of an item may post to the same dead queue: it may drop the last reply that a local
-//! future waits for, and the future's wake-up goes in. If that post dropped items, too, a queue of
-//! n such items would need n nested calls. So the lock also guards the list of the threads that
-//! drop items, and a thread that finds itself in the list returns: its outer call takes the item
-//! next. Other threads do not rely on that call, which may wait in the drop of an item: each drops
-//! items itself.
+//! The drop of an item may post to the same dead queue. For example, it may drop the last reply
+//! that a local future waits for, which posts the future's wake-up. If that post dropped items too,
+//! a queue of n such items would need n nested calls. The lock therefore also guards a list of the
+//! threads that are dropping items. A thread that finds itself in the list returns, and its outer
+//! call takes the item next. Other threads do not rely on that call, which may block in the drop of
+//! an item, so each thread drops items itself.
 //!
 //! # In a child of `fork`
 //!
-//! A push that another thread of the parent had begun never ends in the child. So the owner there
-//! does not wait for a poster in mid-push. The items behind it stay in memory, as all that the
-//! parent's other threads have.
+//! A push that another thread of the parent had begun never ends in the child. The owner in the
+//! child therefore does not wait for a poster in mid-push. The items behind that push stay in
+//! memory, like everything that the parent's other threads own.
 
 use std::mem;
 
@@ -71,9 +71,9 @@ pub(super) struct Shared<T> {
     pub(super) room: CachePadded<Room<T>>,
     /// A: how many [`Poster`](super::Poster)s there are.
     pub(super) nr_posters: CachePadded<AtomicUsize>,
-    /// What the owner leaves at its end.
+    /// The state that the owner leaves when it ends.
     dead: Mutex<Dead<T>>,
-    /// I: the process whose threads post. In a child a post that is under way does not end.
+    /// I: the process whose threads post. In a child, a post that was in progress never ends.
     process: Process,
 }
 

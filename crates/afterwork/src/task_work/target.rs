@@ -20,10 +20,10 @@
 //! the wake (twins `local: relaxed wake`, `local: relaxed clear`). If the owner cleared the bit after the poll, a wake in
 //! between would post nothing, and the poll would not have seen it (twin `local: cleared after the poll`).
 //!
-//! **At most one wake-up is inside for each future**, because only the owner's clear permits the
-//! next one. So wake-ups take up no room in the mailbox (`block::Kind`): a wake neither waits nor
-//! is refused, no number of futures keeps mail out, and the mailbox holds at most its capacity and
-//! one item for each future.
+//! **The mailbox holds at most one wake-up for each future**, because only the owner's clear
+//! permits the next one. Wake-ups therefore do not count toward the capacity (`block::Kind`): a
+//! wake neither waits nor fails, no number of futures keeps mail out, and the mailbox holds at most
+//! its capacity and one item for each future.
 //!
 //! **Cancelling is a wake.** A closure that others may cancel before it starts sets `ENDED` when it starts, and looks at
 //! `CANCELLED` in that very step: either its owner sees the cancel, or the canceller sees that it came too late (twin `local: a

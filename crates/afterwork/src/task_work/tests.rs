@@ -77,7 +77,7 @@ fn an_eager_batch_is_eager_until_its_last_item() {
                 assert_eq!(mailbox.try_recv(), Ok(number));
             }
             assert!(mailbox.poll_ready(cx, 1000).is_pending());
-            // A lazy batch behind it is lazy.
+            // A lazy batch behind the eager one stays lazy.
             batch.push(0).unwrap();
             batch.post_lazy().unwrap();
             assert!(mailbox.poll_ready(cx, 1000).is_pending());

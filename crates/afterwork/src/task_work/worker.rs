@@ -41,10 +41,10 @@ const BATCH: usize = 32;
 /// - Closures run one after the other, in the order in which they were spawned: for each thread, and for spawns of which one
 ///   ended before the other began. What runs is never moved to another thread.
 /// - Futures are polled between closures, each when it is woken.
-/// - Dropping the worker lets all that was spawned end, futures as well, and waits for that. Where
-///   waiting would be for itself or is not allowed (on the worker's own thread, in an item of a
-///   bottom-half queue, in a callback of RCU or of a sleepable domain) the thread ends by itself,
-///   as after [`close_in_background`](Self::close_in_background).
+/// - Dropping the worker lets all spawned closures and futures end, and waits for them. If the wait
+///   would be for itself or is not allowed (on the worker's own thread, in an item of a bottom-half
+///   queue, in a callback of RCU or of a sleepable domain), the thread ends on its own, as after
+///   [`close_in_background`](Self::close_in_background).
 /// - A panic ends with its closure or future. The panic hook tells it, and the handle, if there is one.
 ///
 /// # Cost

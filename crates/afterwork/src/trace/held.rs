@@ -1,4 +1,4 @@
-//! Events that are kept while other threads wait for this one, and emitted after that.
+//! Events that are kept while other threads wait for this one, and are emitted afterwards.
 
 use std::cell::RefCell;
 
@@ -8,21 +8,21 @@ use tracing::{Span, level_filters::LevelFilter};
 use super::{Item, on::contained};
 
 sync::thread_local! {
-    /// What this thread keeps; none outside of each stay.
+    /// The events and spans that this thread keeps; `None` outside of a stay.
     static KEPT: RefCell<Option<Kept>> = RefCell::new(None)
 }
 
-/// The events and spans that a thread keeps in its outermost stay.
+/// The events and spans that a thread keeps during its outermost stay.
 #[derive(Default)]
 struct Kept {
-    /// The span in which the thread was when the stay began.
+    /// The span that the thread was in when the stay began.
     span: Option<Arc<Span>>,
     events: Vec<Event>,
-    /// Spans that are dropped after the stay: to drop one calls its subscriber.
+    /// Spans to drop after the stay, because dropping a span calls its subscriber.
     dropped: Vec<Arc<Span>>,
 }
 
-/// A step of an item, which may be gone when the event is emitted.
+/// An event of an item. The item may have been freed when the event is emitted.
 #[derive(Debug)]
 pub(super) struct Event {
     emit: fn(Item<'_>),
@@ -32,22 +32,22 @@ pub(super) struct Event {
     pool: usize,
 }
 
-/// A stay for whose end other threads wait. What happens to this thread in it is emitted when this
-/// is dropped: drop it after the stay, with no lock held.
+/// A *stay*: a period for whose end other threads wait. Events of this thread during a stay are
+/// emitted when this is dropped. Drop it after the stay, with no lock held.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct Held {
     is_outermost: bool,
 }
 
-/// Begins a stay, in which items are queued in the span that this thread is in now. Call it with no
-/// lock held.
+/// Begins a stay. Items that are queued during the stay get the span that this thread is in now.
+/// Call it with no lock held.
 #[inline(always)]
 pub(crate) fn hold() -> Held {
     hold_if(true)
 }
 
-/// Begins a stay in which items are queued in no span.
+/// Begins a stay during which items are queued without a span.
 #[inline(always)]
 pub(crate) fn hold_without_span() -> Held {
     hold_if(false)
@@ -120,18 +120,19 @@ impl Event {
     }
 }
 
-/// Calls `body` with what this thread keeps, if it is in a stay.
+/// Calls `body` with the events and spans that this thread keeps, if it is in a stay.
 fn with_kept<R>(body: impl FnOnce(&mut Kept) -> R) -> Option<R> {
     let kept = KEPT.try_with(|kept| kept.borrow_mut().as_mut().map(body));
     kept.ok().flatten()
 }
 
-/// Keeps the event of a step, if this thread is in a stay; returns `true` if so.
+/// If this thread is in a stay, keeps the event and returns `true`.
 pub(super) fn keep(emit: fn(Item<'_>), item: &Item<'_>) -> bool {
     with_kept(|kept| kept.events.push(Event::new(emit, item))).is_some()
 }
 
-/// Returns the span in which this thread queues an item: in a stay that in which it began.
+/// Returns the span in which this thread queues an item. During a stay, this is the span in which
+/// the stay began.
 pub(super) fn current_span() -> Option<Arc<Span>> {
     if let Some(span) = with_kept(|kept| kept.span.clone()) {
         return span;
@@ -141,7 +142,7 @@ pub(super) fn current_span() -> Option<Arc<Span>> {
     (!span.is_none()).then(|| Arc::new(span))
 }
 
-/// Drops a span, after the stay if this thread is in one.
+/// Drops a span; if this thread is in a stay, after the stay.
 pub(super) fn drop_span(mut span: Option<Arc<Span>>) {
     with_kept(|kept| kept.dropped.extend(span.take()));
     if let Some(span) = span {

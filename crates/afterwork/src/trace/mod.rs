@@ -10,11 +10,11 @@
 //! - Its panics are caught: an event is emitted in the middle of a worker's loop, which must not end there.
 //! - It is called between the claim of an item and its push, in an item, and in a grace period. There it must not wait for
 //!   the same item or grace period; docs/observing.md says so to users.
-//! - It is not called while other threads wait for this one to leave a queue: in a visit
-//!   (`queues/end.rs`), and between the two steps of an enqueuer of an ordered queue
+//! - It is not called while other threads wait for this one to leave a queue: during a visit
+//!   (`queues/end.rs`), and between the two steps of an enqueue on an ordered queue
 //!   (`route/routes.rs`). Such a stay has a [`Held`], which keeps the events of its thread and the
-//!   spans that it drops, and emits them when it is over. So a subscriber may cancel all, change
-//!   attributes, or drop last handles.
+//!   spans that it drops, and emits them after the stay. A subscriber may therefore cancel
+//!   everything, change attributes, or drop last handles.
 //! - It may drop the last handle of a queue, or change attributes: neither waits there. See
 //!   [`is_telling`].
 //!

@@ -62,7 +62,7 @@ pub(crate) fn enter(_item: usize, _again: bool) -> Within {
     Within
 }
 
-/// Nothing is kept.
+/// A stay, which keeps nothing without `tracing`.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct Held;

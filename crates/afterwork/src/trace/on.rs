@@ -20,12 +20,12 @@ fn is_on(level: Level) -> bool {
 }
 
 sync::thread_local! {
-    /// This thread is in a subscriber that the library has called.
+    /// `true` while this thread is in a subscriber that the library has called.
     static IS_TELLING: Cell<bool> = Cell::new(false)
 }
 
-/// Returns `true` if this thread is in a subscriber that the library has called: other threads may
-/// depend on its return, so that it must wait for no queue.
+/// Returns `true` if this thread is in a subscriber that the library has called. Other threads may
+/// depend on its return, so it must not wait for a queue.
 pub(crate) fn is_telling() -> bool {
     IS_TELLING.try_with(Cell::get).unwrap_or(false)
 }

@@ -91,8 +91,8 @@ fn change<R>(body: impl FnOnce(&mut Spans) -> R) -> R {
 #[derive(Debug)]
 pub(crate) struct Within(Option<Arc<Span>>);
 
-/// Enters the span in which an item was queued that is about to run; `again` if it may run again
-/// without being queued again.
+/// Enters the span in which the item that is about to run was queued. `again` is `true` if the item
+/// may run again without being queued again.
 #[inline(always)]
 pub(crate) fn enter(item: usize, again: bool) -> Within {
     if NR_SPANS.load(Ordering::Relaxed) == 0 {

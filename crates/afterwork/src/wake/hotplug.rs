@@ -30,7 +30,7 @@ static HANDLER: Handler = Handler {
 
 /// Keeps a watcher registered until dropped.
 pub(crate) struct Watch {
-    /// By which it is found again.
+    /// The number by which the watcher is found again.
     number: u64,
     _watcher: Arc<dyn Watcher>,
 }
@@ -75,7 +75,7 @@ pub(crate) fn tell_aside(online: &CpuSet) {
 impl Drop for Watch {
     fn drop(&mut self) {
         if !twin::torn_down() {
-            // The pointer, which may be the last one, is dropped with no lock held.
+            // The pointer may be the last one, so it is dropped with no lock held.
             let removed = watchers().lock().remove(self.number);
             drop(removed);
         }

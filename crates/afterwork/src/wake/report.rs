@@ -114,10 +114,10 @@ pub(crate) fn as_callback<R>(body: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Returns `true` if a destructor may wait on this thread for closures of users to end.
+/// Returns `true` if a destructor may wait on this thread until user closures end.
 ///
-/// A destructor that runs in a callback must not wait. The closures that it waits for may wait for
-/// callbacks themselves, and no callback runs before this one has returned.
+/// A destructor that runs in a callback must not wait: the closures that it waits for may
+/// themselves wait for callbacks, and no callback runs until this one has returned.
 pub(crate) fn may_wait_for_users() -> bool {
     doubts() & CALLBACK == 0 && may_sleep()
 }

@@ -20,10 +20,12 @@
 //! and a thread that is set aside for it, the *reserve*, the rest, but for the ends of queues that wait for items: behind these the
 //! others would wait as well. It is not the rescuer, to which a destructor that waits would be the end of all rescues.
 //!
-//! When its registry has ended, the manager continues with that until no errand waits, and ends after it. There are no pools any more:
-//! while threads are refused for long the rescuer does errands, too, and the manager does the last one. So a chain of three errands,
-//! each of which waits for the next one, ends without any thread. A longer one ends once a thread can be had. A thread that has an
-//! errand after that (a callback of RCU that reaches a queue which ended long ago) does it itself.
+//! When the manager's registry has ended, the manager continues until no errand waits, and then
+//! exits. The registry has no pools any more, so while thread creation keeps failing, the rescuer
+//! runs errands too, and the manager runs the last one. A chain of three errands, each of which
+//! waits for the next one, therefore ends without another thread. A longer chain ends once a thread
+//! can be started. A thread that adds an errand after that (an RCU callback that reaches a queue
+//! which ended long ago) runs the errand itself.
 
 use std::{
     cell::{Cell, RefCell},
@@ -76,9 +78,10 @@ pub(crate) fn wakers_put_aside() -> Vec<Foreign<Waker>> {
     })
 }
 
-/// Calls `body`, which itself runs no code of users'; returns the wakers that it would have fired, to be [`fire`]d after it.
+/// Calls `body`, which runs no user code itself. Returns the wakers that it would have fired, so
+/// that the caller can [`fire`] them afterwards.
 pub(crate) fn with_wakers_aside<R>(body: impl FnOnce() -> R) -> (R, Vec<Foreign<Waker>>) {
-    // A thread whose locals are gone fires them at once.
+    // If the thread's locals are already destroyed, the wakers fire at once.
     let outer = PUT_ASIDE.try_with(|place| place.replace(Some(Vec::new())));
     let result = body();
     let aside = outer.map(|outer| PUT_ASIDE.with(|place| place.replace(outer)));
@@ -96,13 +99,14 @@ pub(crate) fn fire(waker: Foreign<Waker>) {
     });
     if let Some(waker) = waker {
         // FOREIGN(drain-wake): the waker of a task that awaits a drain, on the thread that ended what it waits for; contained.
-        // FOREIGN(room-wake): that of one that waits for room, on the thread that gives it back; contained.
-        // FOREIGN(task-wake): that of one that awaits an item, on the thread that cancels all; contained.
+        // FOREIGN(room-wake): the waker of a task that waits for capacity, on the thread that releases it; contained.
+        // FOREIGN(task-wake): the waker of a task that awaits an item, on the thread that cancels all; contained.
         contain(|| waker.into_inner().wake());
     }
 }
 
-/// Fires wakers one after the other; returns `false` in a child that one of them forked and returned in: the rest is the parent's.
+/// Fires wakers one after the other. If a waker forks and returns in the child, the remaining
+/// wakers are the parent's, and the child gets `false`.
 pub(crate) fn fire_all(wakers: Vec<Foreign<Waker>>) -> bool {
     let here = Process::now();
     let mut wakers = wakers.into_iter();
@@ -247,7 +251,8 @@ impl Errands {
         errand.map(Errand::run).is_some()
     }
 
-    /// Does the only errand that waits, if it waits for no item, on a thread that is no reaper; returns `true` if there was one.
+    /// Runs the only waiting errand, if that errand waits for no item. The calling thread is not a
+    /// reaper. Returns `true` if there was such an errand.
     pub(crate) fn stand_in_for_last(&self) -> bool {
         let mut list = self.0.lock();
         let is_last = list.waiting.len() == 1 && list.stand_in_errand().is_some();

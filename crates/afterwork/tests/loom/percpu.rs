@@ -57,8 +57,8 @@ fn parked_between(qpw: Qpw) {
     assert_eq!(slots.run_on(CPU, |data| *data), 4);
 }
 
-/// Two threads attach where an owner was leaked by a thread that has ended. Each operates if it is
-/// the owner.
+/// Two threads attach to a slot whose owner was leaked by a thread that has ended. Each operates if
+/// it becomes the owner.
 fn two_take_over(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
     slots.attach(CPU).unwrap().leak_by_an_ended_thread();
@@ -174,7 +174,7 @@ fn called_with_a_deadline() {
     assert_eq!(slots.run_on(CPU, |data| *data), nr_ran);
 }
 
-/// Ends an operation when a caller has announced that it waits for the slot. That call must come
+/// Ends an operation once a caller has announced that it waits for the slot. That call must run
 /// before the next operation.
 fn announced_before_the_next_operation(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
@@ -184,8 +184,8 @@ fn announced_before_the_next_operation(qpw: Qpw) {
     remote.join().unwrap();
 }
 
-/// Ends an operation, and parks, when a caller has announced that it waits. That call must come
-/// before one that begins later.
+/// Ends an operation and parks, once a caller has announced that it waits. That call must run
+/// before a call that begins later.
 fn announced_before_a_later_call(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
     let mut owner = slots.attach(CPU).unwrap();
@@ -204,7 +204,7 @@ fn announced_before_a_later_call(qpw: Qpw) {
     later.join().unwrap();
 }
 
-/// Starts a call on a slot that is not free, and returns when the caller has announced itself.
+/// Starts a call on a slot that is not free, and returns once the caller has announced itself.
 fn announced_call(slots: &Arc<Slots>) -> JoinHandle<()> {
     let theirs = slots.clone();
     let remote = spawn(move || theirs.run_on(CPU, |data| *data += 1));

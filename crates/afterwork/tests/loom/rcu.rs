@@ -505,7 +505,7 @@ fn barrier_must_not_join_a_running_sweep() {
     });
 }
 
-/// A grace period of another thread ends a cookie, though no thread reads.
+/// A grace period of another thread ends a cookie, although no thread reads.
 fn a_cookie_and_a_synchronize() {
     let is_made = Arc::new(AtomicBool::new(false));
     let made = is_made.clone();
@@ -517,7 +517,7 @@ fn a_cookie_and_a_synchronize() {
     let was_made = is_made.load(Ordering::Acquire);
     rcu::synchronize();
     let cookie = owner.join().unwrap();
-    // In a section only the number of grace periods counts.
+    // In a section, `poll_state` considers only the number of grace periods.
     let guard = rcu::read();
     assert!(!was_made || rcu::poll_state(cookie));
     drop(guard);

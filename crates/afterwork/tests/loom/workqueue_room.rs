@@ -119,8 +119,8 @@ fn an_item(ordered: bool) {
     wind_up(queue);
 }
 
-/// A future of a queue for one is cancelled while a worker polls it first: the place is free once,
-/// also before the worker takes the future.
+/// Cancels a future of a queue with capacity 1 while a worker may poll it for the first time. Its
+/// capacity is released once, even before the worker takes the future.
 fn a_future(worker_first: bool) {
     let machine = machine(2, 1);
     let queue = plain().capacity(1).build_in(machine.registry()).unwrap();
@@ -145,13 +145,13 @@ fn a_future(worker_first: bool) {
 }
 
 #[test]
-fn a_cancelled_future_frees_its_place_once() {
+fn a_cancelled_future_frees_its_capacity_once() {
     bounded(2, || a_future(true));
     bounded(2, || a_future(false));
 }
 
 #[test]
-fn a_place_that_a_cancelled_future_frees_twice_is_found() {
+fn capacity_freed_twice_by_a_cancelled_future_is_found() {
     must_fail("future: a cancel leaves the place to the start", || {
         bounded(2, || a_future(true))
     });

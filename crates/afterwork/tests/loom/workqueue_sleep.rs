@@ -201,7 +201,7 @@ fn the_end_of_a_run_must_look_whether_the_work_was_dropped() {
     });
 }
 
-/// A run that is about to arm itself again, while all that its queue has is cancelled.
+/// A run is about to arm itself again while everything on its queue is cancelled.
 fn cancel_all_meets_the_end_of_a_run() {
     let machine = Arc::new(machine(1, 1));
     let queue = plain().build_in(machine.registry()).unwrap();
@@ -218,7 +218,7 @@ fn cancel_all_meets_the_end_of_a_run() {
     });
     queue.cancel_all();
     running.join().unwrap();
-    // Its next time is long over.
+    // The time of the next run has passed long ago.
     let then = nr_runs.load(Ordering::Relaxed);
     machine.fire_timers(100 * SOON);
     machine.help_out();
@@ -228,12 +228,12 @@ fn cancel_all_meets_the_end_of_a_run() {
 }
 
 #[test]
-fn periodic_work_of_which_all_was_cancelled_does_not_come_again() {
+fn cancelled_periodic_work_does_not_run_again() {
     bounded(2, cancel_all_meets_the_end_of_a_run);
 }
 
 #[test]
-fn the_end_of_a_run_must_look_whether_all_was_cancelled() {
+fn the_end_of_a_run_must_check_for_a_cancel_all() {
     must_fail("every: arms what was cancelled", || {
         bounded(2, cancel_all_meets_the_end_of_a_run);
     });

@@ -198,11 +198,11 @@ fn work_for_an_owner_that_was_forgotten_is_dropped_with_the_data() {
 }
 
 #[test]
-fn a_leaked_owner_holds_its_slot_no_longer_than_its_thread_lives() {
+fn a_leaked_owner_keeps_its_slot_until_its_thread_ends() {
     for qpw in Qpw::ALL {
         for parks in [false, true] {
             let hits = &builder(qpw).build(|_| 0_u64).unwrap();
-            // The kernel may need some time to forget a thread that has ended.
+            // The kernel may take some time to forget a thread that has ended.
             let attach = || loop {
                 match hits.attach(cpu(1)) {
                     Ok(owner) => break owner,
@@ -239,12 +239,12 @@ fn a_leaked_owner_holds_its_slot_no_longer_than_its_thread_lives() {
 }
 
 #[test]
-fn an_owner_whose_thread_lives_is_not_taken_over() {
+fn an_owner_whose_thread_exists_is_not_taken_over() {
     let hits = &builder(Qpw::Queue).build(|_| 0_u64).unwrap();
     let (has_leaked, may_end) = (&Barrier::new(2), &Barrier::new(2));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // As one that is in use: it may poll at any moment.
+            // The owner counts as in use, because it may poll at any moment.
             let owner = std::mem::ManuallyDrop::new(hits.attach(cpu(1)).unwrap());
             has_leaked.wait();
             may_end.wait();

@@ -8,14 +8,15 @@ use afterwork::percpu::{Escalate, PerCpu, Qpw};
 
 use crate::support::{builder, cpu};
 
-/// The time of one operation.
+/// The duration of one operation.
 const OPERATION: Duration = Duration::from_micros(200);
 
-/// The calls of one caller.
+/// The number of calls of one caller.
 const NR_CALLS: usize = 20;
 
-/// The most operations that the owner begins while all calls run. With the announcement of a caller that has waited for a
-/// millisecond, each call takes about 10 operations, and 40 on a busy machine. Without it each takes hundreds.
+/// The largest number of operations that the owner may begin while all calls run. If callers that
+/// have waited for a millisecond announce themselves, each call takes about 10 operations, and 40
+/// on a busy machine. Otherwise each call takes hundreds.
 const MOST_OPERATIONS: usize = 5_000;
 
 fn burn(time: Duration) {
@@ -25,14 +26,15 @@ fn burn(time: Duration) {
     }
 }
 
-/// Has an owner operate back to back until `nr_callers` have made their calls.
+/// Lets an owner operate back to back until `nr_callers` threads have made their calls.
 fn call_beside_a_busy_owner(slots: &PerCpu<u64>, nr_callers: usize) {
     let (is_over, nr_operations) = (AtomicBool::new(false), AtomicUsize::new(0));
     let nr_made = AtomicUsize::new(0);
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut owner = slots.attach(cpu(1)).unwrap();
-            // All is inside the operation: the slot is free for some nanoseconds between two of them.
+            // The loop body is inside the operation: the slot is free for only a few nanoseconds
+            // between two of them.
             while owner.with(|_| {
                 let nr = nr_operations.fetch_add(1, Ordering::Relaxed);
                 burn(OPERATION);
@@ -42,7 +44,7 @@ fn call_beside_a_busy_owner(slots: &PerCpu<u64>, nr_callers: usize) {
         let callers = (0..nr_callers).map(|_| {
             scope.spawn(|| {
                 for _ in 0..NR_CALLS {
-                    // The owner is inside when the call begins.
+                    // The owner is inside an operation when the call begins.
                     let before = nr_operations.load(Ordering::Relaxed);
                     while nr_operations.load(Ordering::Relaxed) == before {
                         if before >= MOST_OPERATIONS {
@@ -62,7 +64,7 @@ fn call_beside_a_busy_owner(slots: &PerCpu<u64>, nr_callers: usize) {
     });
     let nr_operations = nr_operations.load(Ordering::Relaxed);
     let nr_made = nr_made.load(Ordering::Relaxed);
-    println!("{nr_made} calls beside {nr_operations} operations");
+    println!("{nr_made} calls during {nr_operations} operations");
     assert!(nr_operations < MOST_OPERATIONS, "only {nr_made} calls");
     assert_eq!(
         slots.run_on(cpu(1), |data| *data),
@@ -86,7 +88,7 @@ fn an_owner_that_hands_over_on_demand_starves_no_caller() {
 }
 
 #[test]
-fn several_callers_beside_a_busy_owner_all_get_their_turn() {
+fn a_busy_owner_lets_several_callers_take_turns() {
     for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
         let slots = builder(qpw).build(|_| 0).unwrap();
         call_beside_a_busy_owner(&slots, 3);

@@ -10,10 +10,10 @@ use afterwork::{
 
 /// A callback, with a value that it drops.
 type Callback = Box<dyn FnOnce() + Send>;
-/// A way to have a callback run, and its name.
+/// The name of a way to run a callback, and the way.
 type Kind<'a> = (&'a str, &'a dyn Fn(&Domain, Callback));
 
-/// A guard against hangs. No test waits that long.
+/// A guard against hangs. No test waits this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn call_head(callback: Callback) {
@@ -38,8 +38,8 @@ impl Drop for Last {
 // SAFETY: no method takes a shared reference.
 unsafe impl Sync for Last {}
 
-/// Has `make` make an owner of a thread in which a closure waits for all callbacks, once the
-/// closure may begin, and drops the owner in each kind of callback.
+/// Lets `make` make an owner of a thread. In the thread, a closure waits for all callbacks once it
+/// may begin. Drops the owner in each kind of callback.
 fn drops_end<T: Send + 'static>(make: impl Fn(Callback) -> T) {
     let nested = |domain: &Domain, callback: Callback| {
         let inner = domain.clone();

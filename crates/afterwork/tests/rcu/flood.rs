@@ -1,4 +1,4 @@
-//! Threads that hand over more callbacks than run.
+//! Threads that add callbacks faster than they run.
 
 use std::{
     sync::{
@@ -16,19 +16,19 @@ use crate::env::alone;
 
 const MARK: usize = 100;
 const TUNED: &str = "rcu.qhimark=100";
-/// The waits at three marks. Seven are passed, and once at most the list is taken and begins with
-/// the first mark again.
+/// The waits at three marks. The flood passes seven marks; the list is taken at most once, after
+/// which it starts with the first mark again.
 const LEAST: Duration = Duration::from_millis(10 + 20 + 40);
-/// The number of closures of one word that pass seven marks. A bag holds 126 of them and counts as
-/// 63.
+/// The number of one-word closures that pass seven marks. A bag holds 126 of them and counts as 63.
 const NR_CLOSURES: usize = 15 * MARK;
 /// The number of heads that pass seven marks.
 const NR_HEADS: usize = 8 * MARK;
 const REPORT: &str = "callbacks wait in one list, to which thread";
 
-/// Has this thread stay on one CPU, so that it adds to one list.
+/// Keeps this thread on one CPU, so that it adds to one list.
 fn stay_here() {
-    // SAFETY: a structure of integers; the calls read and write it, and change this thread alone.
+    // SAFETY: the structure consists of integers. The calls read and write it, and affect only this
+    // thread.
     unsafe {
         let mut cpus: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(libc::sched_getcpu() as usize, &mut cpus);
@@ -37,7 +37,7 @@ fn stay_here() {
     }
 }
 
-/// Calls `call` `nr` times while no callback may run, on a thread of its own. Returns how long that
+/// Calls `call` `nr` times on another thread while no callback may run. Returns the time that this
 /// took.
 fn under_a_reader(nr: usize, call: impl Fn(usize) + Send) -> Duration {
     let guard = rcu::read();
@@ -57,7 +57,7 @@ fn under_a_reader(nr: usize, call: impl Fn(usize) + Send) -> Duration {
 
 fn call_head() {
     let head = Box::into_raw(Box::new(Head::new()));
-    // SAFETY: the head is the callback's alone.
+    // SAFETY: only the callback uses the head.
     unsafe { rcu::call_head(head, |head| drop(Box::from_raw(head))) };
 }
 
@@ -113,8 +113,8 @@ fn a_flood_of_a_domain_is_slowed_down_and_reported() {
 }
 
 #[test]
-fn a_flood_goes_on_where_no_thread_may_wait() {
-    let test = "flood::a_flood_goes_on_where_no_thread_may_wait";
+fn a_flood_does_not_block_threads_that_must_not_wait() {
+    let test = "flood::a_flood_does_not_block_threads_that_must_not_wait";
     if let Some(output) = alone(test, TUNED) {
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(stderr.matches(REPORT).count(), 1, "{stderr}");
@@ -127,7 +127,7 @@ fn a_flood_goes_on_where_no_thread_may_wait() {
             rcu::call(move || _ = nr_run.fetch_add(1, Ordering::Relaxed));
         }
     };
-    // A wait for its own section would take seconds, at each of a hundred marks.
+    // A wait for the thread's own section would take seconds at each of a hundred marks.
     let guard = rcu::read();
     flood(&nr_run);
     assert_eq!(nr_run.load(Ordering::Relaxed), 0);
@@ -144,8 +144,8 @@ fn a_flood_goes_on_where_no_thread_may_wait() {
 }
 
 #[test]
-fn a_mark_of_zero_slows_no_flood_down() {
-    let test = "flood::a_mark_of_zero_slows_no_flood_down";
+fn a_mark_of_zero_disables_the_slowdown() {
+    let test = "flood::a_mark_of_zero_disables_the_slowdown";
     if let Some(output) = alone(test, "rcu.qhimark=0") {
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert!(!stderr.contains(REPORT), "{stderr}");

@@ -333,7 +333,7 @@ fn a_cell_that_cannot_wait_keeps_its_version() {
 
 #[test]
 fn a_grace_period_that_was_waited_for_ends_every_earlier_cookie() {
-    // In a section `poll_state` answers by the number of grace periods alone.
+    // In a section, `poll_state` considers only the number of grace periods.
     let polled_in_a_section = |cookie| {
         let _guard = rcu::read();
         rcu::poll_state(cookie)

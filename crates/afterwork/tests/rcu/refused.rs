@@ -311,8 +311,8 @@ fn a_barrier_in_a_callback_needs_no_second_thread() {
 }
 
 #[test]
-fn a_domain_that_is_called_during_a_refused_start_is_served_later() {
-    let test = "refused::a_domain_that_is_called_during_a_refused_start_is_served_later";
+fn a_domain_called_during_a_failed_start_is_served_later() {
+    let test = "refused::a_domain_called_during_a_failed_start_is_served_later";
     if alone(test, "").is_some() {
         return;
     }
@@ -325,11 +325,11 @@ fn a_domain_that_is_called_during_a_refused_start_is_served_later() {
             .for_each(|domain| domain.call(run.callback()))
     };
     call();
-    assert_eq!(run.nr(), 0, "run by who calls");
+    assert_eq!(run.nr(), 0, "run by the caller");
     drop(no_threads);
     let mut nr_calls = 4;
     while run.nr() < nr_calls {
-        // The next attempt comes some milliseconds after a refusal.
+        // The next attempt is some milliseconds after a failed one.
         thread::sleep(Duration::from_millis(5));
         if nr_calls < 1000 {
             call();

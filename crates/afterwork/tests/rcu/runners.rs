@@ -14,10 +14,10 @@ use afterwork::rcu::srcu::Domain;
 
 use crate::env::alone;
 
-/// A guard against hangs. No test waits that long.
+/// A guard against hangs. No test waits this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Returns how many threads of this process run callbacks of domains.
+/// Returns the number of threads of this process that run callbacks of domains.
 fn nr_threads() -> usize {
     let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
     let names = tasks.flat_map(|task| fs::read_to_string(task.path().join("comm")));
@@ -37,14 +37,14 @@ fn domains_whose_readers_are_slow_share_a_few_threads() {
         let nr_run = nr_run.clone();
         domain.call(move || _ = nr_run.fetch_add(1, Ordering::Relaxed));
     }
-    // Domains without readers are served next to them.
+    // Domains without readers are served at the same time.
     for _ in 0..100 {
         let domain = Domain::new();
         domain.call(|| ());
         domain.barrier();
     }
     assert_eq!(nr_run.load(Ordering::Relaxed), 0, "run under a reader");
-    // Each thread that waits for a CPU for 10 ms in a turn may bring another one.
+    // Each thread that waits for a CPU for 10 ms during a turn may cause another thread.
     assert!(nr_threads() < 30, "{} threads", nr_threads());
     drop(guards);
     domains.iter().for_each(Domain::barrier);
@@ -73,7 +73,7 @@ fn a_domain_that_is_dropped_right_after_a_call_leaves_no_thread() {
 
 #[test]
 fn a_callback_may_wait_for_barriers_of_other_domains() {
-    // Each callback waits for the next domain's.
+    // Each callback waits for the callbacks of the next domain.
     let domains: Arc<[Domain]> = (0..6).map(|_| Domain::new()).collect();
     let (send, ended) = mpsc::channel();
     let start = Arc::new(Barrier::new(2));
@@ -96,7 +96,7 @@ fn a_callback_may_wait_for_barriers_of_other_domains() {
 }
 
 #[test]
-fn a_callback_that_blocks_delays_no_other_domain_for_ever() {
+fn a_blocking_callback_does_not_stop_other_domains() {
     let (open, closed) = mpsc::channel::<()>();
     let blocked = Domain::new();
     let (begun, has_begun) = mpsc::channel();

@@ -138,11 +138,12 @@ fn a_stall_does_not_count_time_in_which_the_process_was_stopped() {
     let start = Instant::now();
     let waiter = thread::spawn(rcu::synchronize);
     reports.recv().unwrap();
-    // More than once, because the first signal may come before the process has stopped.
+    // The shell resumes more than once, because the first signal may arrive before the process has
+    // stopped.
     let resume = "for i in 1 2 3 4 5; do sleep 3; kill -CONT $PPID; done";
     let mut resumer = Command::new("sh").args(["-c", resume]).spawn().unwrap();
     let before = Instant::now();
-    // SAFETY: takes a number. The child resumes the process.
+    // SAFETY: the call takes a number. The child resumes the process.
     assert_eq!(unsafe { libc::raise(libc::SIGSTOP) }, 0);
     let after = Instant::now();
     resumer.kill().unwrap();

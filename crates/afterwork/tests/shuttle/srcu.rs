@@ -106,8 +106,8 @@ fn versions() {
     assert_eq!(nr_freed, 4, "the current version alone is left");
 }
 
-/// A grace period that the runner puts aside, while a callback of another domain blocks the runner
-/// until a waiter has passed.
+/// The runner puts a grace period aside, and a callback of another domain blocks the runner until a
+/// waiter has passed.
 fn waiter() {
     let (domain, other) = (Domain::new(), Domain::new());
     let passed = Arc::new((AtomicBool::new(false), EventCount::new()));

@@ -1,4 +1,4 @@
-//! The values of a torture's command line, and near matches for a misspelt value.
+//! The values of a torture command line, and near matches for a misspelt value.
 
 use std::{
     collections::BTreeSet,
@@ -6,21 +6,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The calls that name a bug that can be put back; `xtask/src/torture.rs` has them, too.
+/// The calls that name a bug that can be put back; `xtask/src/torture.rs` has the same list.
 const NAMING: &[&str] = &["armed(", "linger(", "twin::order(", "twin::fence("];
-/// How many near matches an error names.
+/// The number of near matches that an error names.
 const MOST_NEAR: usize = 3;
 
-/// Returns the one of `choices` that is `asked`.
+/// Returns the element of `choices` that equals `asked`.
 ///
 /// # Errors
 ///
-/// If there is none: a text with the nearest ones, or with all if there are few and none is near.
+/// If there is none: a text with the nearest choices, or with all choices if there are few and none
+/// is near.
 pub fn find<'a>(asked: &str, choices: &[&'a str]) -> Result<&'a str, String> {
     if let Some(found) = choices.iter().find(|choice| **choice == asked) {
         return Ok(found);
     }
-    // A guess: with half of the letters wrong it is another word.
+    // A guess: with half of the letters wrong it is a different word.
     let most = asked.chars().count() / 2;
     let mut ranked: Vec<_> = choices
         .iter()
@@ -41,7 +42,7 @@ pub fn find<'a>(asked: &str, choices: &[&'a str]) -> Result<&'a str, String> {
     Err(format!("`{asked}` is not known; {hint}"))
 }
 
-/// Returns the number of edits between two words, and 0 if the letters of `asked` are a part of
+/// Returns the number of edits between two words. Returns 0 if the letters of `asked` are a part of
 /// `choice`.
 fn distance(asked: &str, choice: &str) -> usize {
     let letters = |word: &str| word.replace(|letter: char| !letter.is_alphanumeric(), "");
@@ -69,8 +70,8 @@ fn edits(from: &str, to: &str) -> usize {
     row[to.len()]
 }
 
-/// Returns the names of all bugs that a build with `--cfg torture` can put back, from the sources
-/// that it was made of.
+/// Returns the names of all bugs that a build with `--cfg torture` can put back, found in its own
+/// sources.
 pub fn twins() -> io::Result<BTreeSet<String>> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut names = BTreeSet::new();
@@ -91,8 +92,8 @@ pub fn twins() -> io::Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// Returns the bugs that a source can put back, comments apart. A call may have its name on the
-/// next line.
+/// Returns the bugs that a source file can put back, ignoring comments. A call may have its name on
+/// the next line.
 fn names_in(text: &str) -> impl Iterator<Item = &str> {
     NAMING.iter().flat_map(move |call| {
         text.match_indices(call).filter_map(move |(at, _)| {

@@ -43,8 +43,8 @@ const NAP: Duration = Duration::from_secs(1);
 const NOTHING: Duration = Duration::from_millis(1);
 /// How the process ends when it found a fault; whatever cannot run ends otherwise. `xtask/src/torture.rs` knows it.
 pub const FAULT: u8 = 70;
-/// All options. Those but `--hostile` are followed by a value: minutes, a number, a configuration,
-/// a bug, a list of acts.
+/// All options. Each one except `--hostile` is followed by a value: minutes, a number, a
+/// configuration, a bug, or a list of acts.
 const OPTIONS: &[&str] = &[
     "--minutes",
     "--seed",

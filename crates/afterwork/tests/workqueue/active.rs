@@ -443,7 +443,7 @@ impl Drop for Flushes {
     }
 }
 
-/// Leaves its waker to others, and never is ready.
+/// Hands its waker out, and never becomes ready.
 struct Waits(
     Arc<Mutex<Option<Waker>>>,
     #[expect(dead_code, reason = "waits when it is dropped")] Flushes,
@@ -458,8 +458,9 @@ impl Future for Waits {
     }
 }
 
-/// Calls what `prepare` returns on a thread that is in no item, while the only seat of the queue is taken. It runs a destructor that
-/// waits for an item. Checks that the item runs after that.
+/// Calls the closure that `prepare` returns on a thread that is in no item, while the only seat of
+/// the queue is in use. The closure runs a destructor that waits for an item. Checks that the item
+/// runs after the seat is released.
 fn waits_for_a_seat<F: FnOnce() + Send>(prepare: impl FnOnce(&Workqueue, Flushes) -> F) {
     let queue = alone_on_two(queue("seat").max_active(1));
     let gauge = Gauge::default();
@@ -482,7 +483,7 @@ fn waits_for_a_seat<F: FnOnce() + Send>(prepare: impl FnOnce(&Workqueue, Flushes
 }
 
 #[test]
-fn what_a_cancelled_closure_waits_for_takes_a_seat() {
+fn an_item_awaited_by_a_cancelled_closure_takes_a_seat() {
     ends(|| {
         waits_for_a_seat(|queue, flushes| {
             let queue = queue.clone();
@@ -495,13 +496,13 @@ fn what_a_cancelled_closure_waits_for_takes_a_seat() {
 }
 
 #[test]
-fn what_a_freed_future_waits_for_takes_a_seat() {
+fn an_item_awaited_by_a_freed_future_takes_a_seat() {
     ends(|| {
         waits_for_a_seat(|queue, flushes| {
             let waker = Arc::default();
             drop(queue.spawn_async(Waits(Arc::clone(&waker), flushes)));
             eventually("it has been polled", || waker.lock().unwrap().is_some());
-            // With the only seat: the poll has ended, too.
+            // The poll has also released the only seat.
             queue.spawn(|| ()).join().unwrap();
             move || drop(waker.lock().unwrap().take())
         });

@@ -188,7 +188,7 @@ fn a_place_moves_with_an_item_from_queue_to_queue() {
 }
 
 #[test]
-fn a_cancelled_future_frees_its_place_at_once() {
+fn a_cancelled_future_frees_its_capacity_at_once() {
     ends(|| {
         let queue = alone_on_two(queue("cancelled").capacity(1));
         queue.pause();
@@ -208,7 +208,7 @@ fn a_cancelled_future_frees_its_place_at_once() {
         set.spawn_async(async {});
         set.abort_all();
         assert_eq!(queue.room(), Some(1));
-        // A thread that waits for room gets the place of a future that is cancelled.
+        // A thread that waits for capacity gets the capacity of a future that is cancelled.
         let mut full = queue.spawn_async(async {});
         let waiter = thread::spawn({
             let queue = queue.clone();
@@ -219,7 +219,7 @@ fn a_cancelled_future_frees_its_place_at_once() {
         assert_eq!(queue.room(), Some(0));
         queue.resume();
         assert_eq!(waiter.join().unwrap(), 7);
-        // One that was polled has none.
+        // A future that was polled holds no capacity.
         queue.flush().unwrap();
         let mut polled = queue.spawn_async(std::future::pending::<()>());
         eventually("it is polled", || queue.room() == Some(1));

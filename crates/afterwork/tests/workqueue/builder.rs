@@ -37,11 +37,11 @@ fn a_name_with_a_nul_is_refused_by_each_builder() {
             ..Params::default()
         };
         assert!(Registry::new(Topology::synthetic("1 core").unwrap(), params).is_err());
-        // It starts no thread, and is only shown.
+        // This name is only shown; no thread has it.
         let mailbox = Mailbox::<u32>::builder().name(name).build();
         mailbox.poster().post(1).unwrap();
     }
-    // Anything else is a name.
+    // Every other string is a valid name.
     for name in ["", "new\nline", "\u{7}", "🦀 ünï", &"x".repeat(500)] {
         let queue = queue(name).mem_reclaim().build().unwrap();
         assert_eq!(queue.name(), name);

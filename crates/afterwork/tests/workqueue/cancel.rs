@@ -375,7 +375,8 @@ fn an_item_that_left_a_full_queue_is_dropped_aside() {
     plug.release();
 }
 
-/// Has a worker take an item that blocks, and `work` behind it, in one batch of the first queue; `None` where it took fewer.
+/// Makes a worker take a blocking item and, behind it, `work`, in one batch of the first queue.
+/// Returns `None` if the worker took fewer items.
 fn in_a_batch_behind_what_blocks(work: &Work) -> Option<(Workqueue, Workqueue, Plug)> {
     let registry = unwatched("1 core");
     let former = queue("former").help(false).max_active(4);
@@ -385,7 +386,7 @@ fn in_a_batch_behind_what_blocks(work: &Work) -> Option<(Workqueue, Workqueue, P
     former.pause();
     former.spawn_detached(move || hole.sit());
     assert!(former.enqueue(work));
-    // The worker reaches this item after it has set those aside.
+    // When this item runs, the worker has already moved the items of the paused queue aside.
     next.spawn(|| ()).join().unwrap();
     former.resume();
     plug.wait_until_stuck();
@@ -397,7 +398,7 @@ fn in_a_batch_behind_what_blocks(work: &Work) -> Option<(Workqueue, Workqueue, P
 }
 
 #[test]
-fn an_enqueue_does_not_wait_for_what_blocks_before_the_item_in_a_batch() {
+fn an_enqueue_does_not_wait_for_a_blocking_item_of_the_batch() {
     ends(|| {
         let mut nr_met = 0;
         for _ in 0..20 {

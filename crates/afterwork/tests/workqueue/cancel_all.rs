@@ -1,4 +1,5 @@
-//! What others see of a cancel of all: users' code comes after the last change; and what it counts.
+//! The order in which a bulk cancel calls user code (after its last change), and the count that it
+//! returns.
 
 use std::{
     pin::{Pin, pin},
@@ -16,7 +17,7 @@ use crate::support::*;
 
 const LATER: Duration = Duration::from_secs(3600);
 
-/// Ways to cancel all that a queue has.
+/// Ways to cancel everything on a queue.
 const WAYS: [fn(&Workqueue); 2] = [
     |queue| _ = queue.cancel_all(),
     |queue| queue.clone().shutdown_background(),
@@ -86,7 +87,7 @@ fn a_destructor_joins_an_item_of_another_pod_that_is_cancelled() {
 }
 
 #[test]
-fn destructors_join_cancelled_items_where_threads_are_refused() {
+fn destructors_join_cancelled_items_without_threads() {
     ends(|| {
         for [first, second] in ORDERS {
             let registry = registry("2 core");
@@ -97,7 +98,7 @@ fn destructors_join_cancelled_items_where_threads_are_refused() {
             let holder = queue.spawn_on(CpuId::new(first), move || drop((joins, dropped)));
             queue.shutdown_background();
             assert!(holder.join().is_err());
-            // Until the closure has been dropped.
+            // Wait until the closure has been dropped.
             assert!(all_dropped.recv_timeout(PATIENCE).is_err());
             registry.refuse_threads(false);
         }
@@ -112,7 +113,7 @@ fn a_waker_of_a_cancelled_item_joins_another_one() {
             for way in WAYS {
                 let queue = two_pods(&registry);
                 let mut awaited = queue.spawn_on(CpuId::new(first), || ());
-                // Of the same pod, and of the other one.
+                // An item of the same pod, and one of the other pod.
                 let others = [first, second].map(|cpu| queue.spawn_on(CpuId::new(cpu), || ()));
                 let joins = others.map(|other| Arc::new(Joins::of(other)));
                 assert!(is_pending_for(
@@ -225,7 +226,7 @@ impl Drop for JoinsRun {
 }
 
 #[test]
-fn the_end_of_a_paused_queue_resumes_it_before_it_drops_what_timers_hold() {
+fn the_end_of_a_paused_queue_resumes_it_before_dropping_timers() {
     ends(|| {
         let ways: [fn(Workqueue); 4] = [
             |queue| queue.destroy().unwrap(),
@@ -288,7 +289,7 @@ fn an_item_behind_its_run_is_cancelled_and_not_counted() {
             }
             assert!(queue.enqueue(&work));
             if is_left {
-                eventually("a worker came to it", || {
+                eventually("a worker found the item", || {
                     format!("{work:?}").contains("handoff")
                 });
                 queue.pause();
@@ -318,7 +319,7 @@ fn an_item_that_cancels_all_is_still_the_current_one() {
             let nr_cancelled = own.cancel_all();
             send.send((nr_cancelled, work.flush())).unwrap();
         });
-        // Nothing starts that the item queues.
+        // Items that this item queues do not start.
         queue.set_max_active(1).unwrap();
         assert!(queue.enqueue(&work));
         let told = receive.recv_timeout(PATIENCE).unwrap();

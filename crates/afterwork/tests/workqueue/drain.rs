@@ -291,7 +291,7 @@ fn nothing_is_armed_for_a_queue_after_it_was_destroyed_beside_that() {
     });
 }
 
-/// A second where each wait costs the same; many minutes where each looks at all others.
+/// Takes a second if each wait costs the same, and many minutes if each wait examines all others.
 #[test]
 fn very_many_tasks_await_a_drain() {
     ends(|| {
@@ -305,7 +305,7 @@ fn very_many_tasks_await_a_drain() {
                 assert!(Pin::new(drain).poll(&mut context).is_pending());
             }
         }
-        // Of those that stay, each is woken and finds the queue drained.
+        // Each of the remaining tasks is woken and finds the queue drained.
         drains.truncate(20_000);
         queue.resume();
         handle.join().unwrap();

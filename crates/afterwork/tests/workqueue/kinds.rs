@@ -506,7 +506,7 @@ fn no_user_of_a_system_queue_stops_or_changes_it() {
                 assert!(!clone.pause() && !clone.resume());
                 works("pause");
                 assert_eq!(clone.cancel_all(), 0);
-                assert!(later.is_pending(), "it is another user's");
+                assert!(later.is_pending(), "an item of another user was cancelled");
                 assert!(later.cancel());
                 let is_refused = |result| matches!(result, Err(BuildError::System(_)));
                 assert!(is_refused(clone.set_max_active(1)));

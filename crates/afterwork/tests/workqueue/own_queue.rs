@@ -1,4 +1,4 @@
-//! Items that wait for later items of a queue whose only seat they have.
+//! Items that wait for later items of a queue whose only seat they hold.
 
 use std::{
     sync::mpsc,
@@ -11,7 +11,7 @@ use afterwork::workqueue::{
 
 use crate::support::*;
 
-/// Runs `body` in an item of `queue`, and returns what it returned.
+/// Runs `body` in an item of `queue`, and returns its result.
 fn inside<T: Send + 'static>(
     queue: &Workqueue,
     body: impl FnOnce(&Workqueue) -> T + Send + 'static,
@@ -26,7 +26,7 @@ fn inside<T: Send + 'static>(
     })
 }
 
-/// Queues of one seat, on which no joiner helps.
+/// Queues with one seat, on which joiners do not help.
 fn queues() -> [Workqueue; 2] {
     [
         alone_on_two(queue("ordered").ordered()),
@@ -68,7 +68,7 @@ fn a_timed_join_of_a_later_item_is_an_error_at_once() {
 #[test]
 fn a_join_of_a_future_of_a_queue_with_one_seat_is_an_error() {
     for queue in queues() {
-        // One that has not been polled, one that waits, and one that was cancelled while it waits.
+        // A future that has not been polled, one that waits, and one that was cancelled while waiting.
         let waits = |queue: &Workqueue| {
             let (send, polled) = mpsc::channel();
             let handle = queue.spawn_async(async move {
@@ -88,7 +88,7 @@ fn a_join_of_a_future_of_a_queue_with_one_seat_is_an_error() {
         });
         assert_eq!(refused, [true, true]);
         assert!(waiting.is_ok_and(is_refused));
-        // The future that waits has no handle any more, and is dropped.
+        // The waiting future has no handle any more, and is dropped.
         queue.drain().unwrap();
     }
 }
@@ -104,7 +104,7 @@ fn a_flush_of_a_later_item_of_a_queue_with_one_seat_is_an_error() {
             [inner.flush(), timed.flush()]
         });
         assert_eq!(refused, [Err(FlushError::OwnQueue); 2]);
-        // They stay queued.
+        // The items stay queued.
         queue.drain().unwrap();
         assert!(!first.is_busy() && !late.is_pending());
     }
@@ -156,7 +156,7 @@ fn a_set_returns_errors_for_items_that_need_its_waiters_seat() {
 }
 
 #[test]
-fn block_on_in_an_item_gets_an_error_for_a_later_item_of_its_queue() {
+fn block_on_returns_an_error_for_a_later_item_of_its_queue() {
     for queue in queues() {
         assert!(inside(&queue, |own| {
             let later = own.spawn(|| ());
@@ -177,8 +177,8 @@ fn a_future_awaits_a_later_item_of_its_own_queue() {
     }
 }
 
-/// Makes a queue whose only worker is occupied as long as the plug is there, so that joiners run
-/// its items.
+/// Makes a queue whose only worker is occupied while the plug exists, so that joiners run its
+/// items.
 fn without_workers() -> (Workqueue, Plug) {
     let registry = unwatched("1 core");
     let build = |name| queue(name).build_in(&registry).unwrap();
@@ -189,7 +189,7 @@ fn without_workers() -> (Workqueue, Plug) {
 }
 
 #[test]
-fn a_helper_inside_another_queue_knows_what_seats_it_has() {
+fn a_helper_inside_another_queue_knows_its_seats() {
     for queue in queues() {
         let (helps, plug) = without_workers();
         let helping = helps.clone();
@@ -204,8 +204,9 @@ fn a_helper_inside_another_queue_knows_what_seats_it_has() {
 }
 
 #[test]
-fn nested_joins_on_many_stacks_know_what_seats_they_have() {
-    /// Joins an item of `helps` in one of its own, and so on, and then one of `own`.
+fn nested_joins_on_many_stacks_know_their_seats() {
+    /// Joins an item of `helps` from inside another one, recursively, and finally joins an item of
+    /// `own`.
     fn dive(own: &Workqueue, helps: &Workqueue, depth: u32) -> bool {
         if depth == 0 {
             return is_refused(own.spawn(|| ()).join());
@@ -243,7 +244,7 @@ fn an_item_that_its_joiner_helps_with_is_never_refused() {
         let (inner, outer) = (work.clone(), work.clone());
         let flushed = inside(&queue, move |own| {
             assert!(own.enqueue(&inner));
-            // Another thread claims the item and then finds no seat for it.
+            // Another thread claims the item and then finds no free seat for it.
             let flusher = std::thread::spawn(move || outer.flush());
             let flushed = inner.flush();
             (flushed, flusher)
@@ -255,7 +256,7 @@ fn an_item_that_its_joiner_helps_with_is_never_refused() {
 }
 
 #[test]
-fn code_of_a_queue_that_runs_without_a_seat_waits_for_its_items() {
+fn code_that_runs_without_a_seat_waits_for_items() {
     struct JoinsWhenDropped(Workqueue, mpsc::Sender<Option<bool>>);
     impl Drop for JoinsWhenDropped {
         fn drop(&mut self) {
@@ -280,7 +281,7 @@ fn code_of_a_queue_that_runs_without_a_seat_waits_for_its_items() {
 }
 
 #[test]
-fn a_limit_that_is_raised_lets_items_wait_again() {
+fn raising_the_limit_lets_items_wait_again() {
     let queue = alone_on_two(queue("one").max_active(1).help(false));
     assert!(inside(&queue, |own| is_refused(own.spawn(|| ()).join())));
     queue.set_max_active(2).unwrap();

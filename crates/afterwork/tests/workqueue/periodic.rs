@@ -234,7 +234,7 @@ fn a_paused_queue_runs_it_when_it_goes_on() {
     drop(ticks);
 }
 
-/// Counts the ticks of periodic work that stays in its first run until the plug is released.
+/// Counts the ticks of periodic work whose first run blocks until the plug is released.
 fn stuck_in_its_first_tick(queue: &Workqueue) -> (Periodic, Plug, Count) {
     let (plug, hole) = stopper();
     let count = Count::default();
@@ -247,7 +247,7 @@ fn stuck_in_its_first_tick(queue: &Workqueue) -> (Periodic, Plug, Count) {
     (ticks.unwrap(), plug, count)
 }
 
-/// Waits until other periodic work has come five times.
+/// Waits until other periodic work has run five times.
 fn let_others_tick(queue: &Workqueue) {
     let count = Count::default();
     let runs = count.clone();
@@ -256,14 +256,14 @@ fn let_others_tick(queue: &Workqueue) {
 }
 
 #[test]
-fn periodic_work_whose_run_is_under_way_ends_when_all_is_cancelled() {
+fn cancel_all_ends_running_periodic_work() {
     ends(|| {
         let queue = alone_on_two(queue("every"));
         let (_ticks, plug, count) = stuck_in_its_first_tick(&queue);
-        assert_eq!(queue.cancel_all(), 0, "what runs is not cancelled");
+        assert_eq!(queue.cancel_all(), 0, "a running item is not cancelled");
         plug.release();
         queue.drain().unwrap();
-        // Should it come again, it sends to a test that has ended.
+        // If it ran again, it would send to a test that has ended.
         drop(plug);
         let_others_tick(&queue);
         assert_eq!(count.get(), 1);
@@ -271,7 +271,7 @@ fn periodic_work_whose_run_is_under_way_ends_when_all_is_cancelled() {
 }
 
 #[test]
-fn periodic_work_that_waits_ends_when_all_is_cancelled() {
+fn cancel_all_ends_waiting_periodic_work() {
     ends(|| {
         let queue = alone_on_two(queue("every"));
         let count = Count::default();

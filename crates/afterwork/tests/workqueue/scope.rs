@@ -712,7 +712,7 @@ fn parts_of_a_bottom_half_queues_scope_may_wait() {
             covers(&bh, 0..64, nests);
             assert_eq!(fib(&bh, 10), 55);
         }
-        // The owner may be an item of the queue, which must not wait itself.
+        // The owner may be an item of the queue, although the queue's workers must not wait.
         let inner = bh.clone();
         let sum = bh.spawn(move || {
             inner.scope(|s| s.spawn(|| ()));

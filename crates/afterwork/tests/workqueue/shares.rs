@@ -74,8 +74,8 @@ fn a_flood_does_not_hold_up_a_queue_with_the_same_limit() {
     }
 }
 
-/// Builds a queue, and gives it an item that does the same again and lets the queue go, `nr_left`
-/// times, unless `stop`. `nr_links` counts the items.
+/// Builds a queue with one item. The item builds the next such queue and drops its own queue,
+/// `nr_left` times, unless `stop` is 0. `nr_links` counts the items.
 fn chain_queues(registry: Registry, nr_links: Count, nr_left: usize, stop: Arc<AtomicUsize>) {
     if nr_left == 0 || stop.load(Ordering::Relaxed) == 0 {
         return;
@@ -86,7 +86,7 @@ fn chain_queues(registry: Registry, nr_links: Count, nr_left: usize, stop: Arc<A
     queue.spawn_detached(move || {
         burn(50);
         nr_links.add();
-        // The next queue comes before this item ends: the worker always finds a new one.
+        // The next queue is built before this item ends, so the worker always finds a new one.
         chain_queues(registry, nr_links, nr_left - 1, stop);
         drop(its_own);
     });
@@ -113,9 +113,9 @@ fn a_new_queue_for_each_item_starves_no_other_queue() {
         chain_queues(registry.clone(), nr_links.clone(), MOST_LINKS, nr_left);
         plug.release();
         old.drain().unwrap();
-        // About one for each item of the old queue is right. An item that is preempted costs some
-        // hundreds.
-        assert!(nr_links.get() < MOST_LINKS, "the old queue waits for all");
+        // About one item for each item of the old queue is expected. An item that is preempted adds
+        // some hundreds.
+        assert!(nr_links.get() < MOST_LINKS, "the old queue waited too long");
     }
 }
 

@@ -288,7 +288,7 @@ fn an_interval_that_is_behind_yields_between_two_ticks() {
     for missed in [MissedTickBehavior::Burst, MissedTickBehavior::Skip] {
         ends(move || {
             let queue = alone_on_two(queue("one").max_active(1));
-            // It is behind from its second tick on.
+            // The interval is behind from its second tick on.
             let (handle, abort) = queue.spawn_async_abortable(async move {
                 let mut ticks = interval(Duration::from_nanos(1)).unwrap();
                 ticks.set_missed_tick_behavior(missed);
@@ -311,13 +311,13 @@ fn an_interval_that_is_behind_loses_no_tick_by_yielding() {
     let mut ticks = interval(Duration::from_nanos(1)).unwrap();
     let mut context = Context::from_waker(Waker::noop());
     let mut is_ready = || ticks.poll_tick(&mut context).is_ready();
-    assert!(is_ready(), "the first comes at once");
-    // After that a thousand are due.
+    assert!(is_ready(), "the first tick is at once");
+    // After that a thousand ticks are due.
     thread::sleep(Duration::from_millis(1));
     let mut yielded = false;
     for _ in 0..100 {
         let ready = is_ready();
-        assert!(ready || !yielded, "it yields once at a time");
+        assert!(ready || !yielded, "it yielded twice in a row");
         yielded = !ready;
     }
 }

@@ -2,7 +2,8 @@
 /*
  * Conversions of jiffies, which are milliseconds: HZ is 1000.
  *
- * A header of its own, as in the kernel, because ports often have these functions already. No other header includes it.
+ * This is a separate header, as in the kernel, because ports often define these functions already.
+ * No other header includes it.
  */
 #ifndef AFTERWORK_JIFFIES_H
 #define AFTERWORK_JIFFIES_H
@@ -15,13 +16,13 @@
 extern "C" {
 #endif
 
-/* msecs_to_jiffies - the jiffies of a time in milliseconds. */
+/* msecs_to_jiffies - convert milliseconds to jiffies. */
 static inline unsigned long msecs_to_jiffies(unsigned int msecs)
 {
 	return msecs;
 }
 
-/* jiffies_to_msecs - the milliseconds of a number of jiffies, of which the lower half of the word counts. */
+/* jiffies_to_msecs - convert jiffies to milliseconds. Only the lower half of the word is used. */
 static inline unsigned int jiffies_to_msecs(unsigned long jiffies)
 {
 	return (unsigned int)(jiffies & UINT_MAX);

@@ -43,7 +43,7 @@ void aw_pw_unlock(pw_lock_t *lock);
 int aw_pw_runs_here(void);
 
 /*
- * nr_cpu_ids - one more than the highest number of a CPU that there may be
+ * nr_cpu_ids - one more than the highest possible CPU number
  *
  * Set before main, and before a constructor without a priority. A program must not change it.
  */

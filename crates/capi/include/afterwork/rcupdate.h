@@ -7,7 +7,7 @@
  * lock, which then does nothing, and a wait inside a section, which then does not wait.
  */
 #ifdef AFTERWORK_RCUPDATE_H
-/* The file itself asks for these names, after afterwork/srcu.h did. */
+/* The file includes this header itself, after afterwork/srcu.h has included it. */
 #undef AFTERWORK_RCUPDATE_BY_SRCU
 #else
 #define AFTERWORK_RCUPDATE_H
@@ -26,8 +26,9 @@ extern "C" {
 #endif
 
 /*
- * How many values of cookies may be unfinished at one time, of get_state_synchronize_rcu and start_poll_synchronize_rcu: that of
- * the grace period that runs, and that of the next one.
+ * The number of distinct values of cookies of get_state_synchronize_rcu and
+ * start_poll_synchronize_rcu that may be unfinished at one time: those of the current grace period
+ * and of the next one.
  */
 #define NUM_ACTIVE_RCU_POLL_OLDSTATE 2
 
@@ -215,18 +216,18 @@ static inline void destroy_rcu_head_on_stack(struct rcu_head *head)
 	(void)head;
 }
 
-/* rcu_head_init - mark a head that was not given to call_rcu yet, for rcu_head_after_call_rcu. */
+/* rcu_head_init - mark a head that was not yet passed to call_rcu, for rcu_head_after_call_rcu. */
 static inline void rcu_head_init(struct rcu_head *head)
 {
 	head->func = (rcu_callback_t)~(uintptr_t)0;
 }
 
 /**
- * rcu_head_after_call_rcu - whether call_rcu was given a head
+ * rcu_head_after_call_rcu - report whether a head was passed to call_rcu
  * @head: the head, after rcu_head_init, and before its function is called
  * @func: the function that call_rcu was given with it
  *
- * A call in another thread may come at the same time.
+ * Another thread may call call_rcu at the same time.
  */
 static inline bool rcu_head_after_call_rcu(struct rcu_head *head, rcu_callback_t func)
 {

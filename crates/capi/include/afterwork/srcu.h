@@ -5,8 +5,9 @@
  * A domain has readers of its own, which may sleep: a slow one holds up nobody else's grace periods. A section may end on
  * another thread than the one that began it.
  *
- * This header includes rcupdate.h, as the kernel's does, unless the file has included afterwork/urcu.h or liburcu's own headers
- * before. Then rcu_head, rcu_dereference and their kin are those of liburcu. A file that uses both includes liburcu's first.
+ * This header includes rcupdate.h, as the kernel's does, unless the file has already included
+ * afterwork/urcu.h or liburcu's own headers. In that case rcu_head, rcu_dereference and similar
+ * names are those of liburcu. A file that uses both must include liburcu's headers first.
  */
 #ifndef AFTERWORK_SRCU_H
 #define AFTERWORK_SRCU_H
@@ -18,7 +19,7 @@
 struct rcu_head;
 #else
 #ifndef AFTERWORK_RCUPDATE_H
-/* Nothing but this header asks for RCU's names, so afterwork/urcu.h may replace them. */
+/* Only this header needs RCU's names, so afterwork/urcu.h may replace them. */
 #define AFTERWORK_RCUPDATE_BY_SRCU
 #endif
 #include <afterwork/rcupdate.h>
@@ -38,7 +39,7 @@ struct srcu_struct {
 	void *aw_private;
 };
 
-/* How many values of cookies of a domain may be unfinished at one time. */
+/* The number of distinct values of a domain's cookies that may be unfinished at one time. */
 #define NUM_ACTIVE_SRCU_POLL_OLDSTATE 2
 
 /* DEFINE_SRCU - define a domain. */

@@ -21,7 +21,10 @@
 #include "rcu_inline.h"
 
 #ifdef AFTERWORK_RCUPDATE_BY_SRCU
-/* Only afterwork/srcu.h has asked for them, which does without. The functions give way to the names of a flavor. */
+/*
+ * Only afterwork/srcu.h included these names, and it does not need them. The names of a flavor
+ * replace them.
+ */
 #undef rcu_dereference
 #undef rcu_assign_pointer
 #undef AFTERWORK_RCUPDATE_BY_SRCU
@@ -432,7 +435,7 @@ static inline void *rcu_dereference_sym(void *p)
 	return p;
 }
 
-/* This one loads the pointer itself. */
+/* Unlike rcu_dereference_sym, this loads the pointer itself. */
 static inline void *rcu_dereference_sym2(void **p)
 {
 	return __atomic_load_n(p, __ATOMIC_ACQUIRE);

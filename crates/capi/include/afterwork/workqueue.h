@@ -13,12 +13,14 @@
  *
  * Misuse
  *
- * The library reports misuse that it can see, by the name of the function, on stderr: NULL, an item that is not initialised,
- * not aligned, or without a function, a queue that was destroyed, an item that flushes itself, more enables than disables,
- * a queue that is flushed or drained from one of its own items. A debug build of the library then ends the process by abort;
- * another one returns what each comment says. What cannot be seen, and breaks things as it does in the kernel: to free an item
- * that is pending, to initialize an item again that is pending, a function that leaves by longjmp. The process ends with one line,
- * in any build, when a function is left by a C++ exception or by pthread_exit, or returns in another read-side critical section
+ * The library reports misuse that it can detect on stderr, with the name of the function: NULL, an
+ * item that is not initialised, not aligned or without a function, a queue that was destroyed, an
+ * item that flushes itself, more enables than disables, a queue that is flushed or drained from one
+ * of its own items. A debug build of the library then ends the process by abort; another build
+ * returns what the comment of the function documents. Some misuse cannot be detected, and corrupts
+ * memory as it does in the kernel: freeing a pending item, initializing a pending item again,
+ * leaving a function by longjmp. In any build, the process ends with one line if a C++ exception or
+ * pthread_exit leaves a function, or if a function returns in another read-side critical section
  * than it was called in.
  *
  * Tests of the library hold this file against it: sizes, alignments and every symbol.
@@ -66,7 +68,10 @@ extern "C" {
 #endif
 #endif
 
-/* Names an object of the library's, whose symbol begins with aw_, as the kernel does: a program may have another of that name. */
+/*
+ * Gives an object of the library the kernel's name; its symbol begins with aw_, so a program may
+ * have an object of the same name.
+ */
 #define AW_SYMBOL(name) __asm__(#name)
 
 struct workqueue_struct;
@@ -273,7 +278,7 @@ enum wq_flags {
 enum {
 	WQ_MAX_ACTIVE = 512, /* the most that max_active may be */
 	WQ_UNBOUND_MAX_ACTIVE = WQ_MAX_ACTIVE, /* the same with WQ_UNBOUND */
-	WQ_DFL_ACTIVE = WQ_MAX_ACTIVE / 2, /* what a max_active of 0 stands for */
+	WQ_DFL_ACTIVE = WQ_MAX_ACTIVE / 2, /* the limit if max_active is 0 */
 	WORK_CPU_UNBOUND = -1, /* the CPU that queues */
 	WQ_NAME_LEN = 64,
 	WORKER_DESC_LEN = 32,
@@ -285,7 +290,7 @@ enum work_busy_flags {
 	WORK_BUSY_RUNNING = 1 << 1
 };
 
-/* afterwork_hook_t - what threads that run items call when they start, or when they have ended. */
+/* afterwork_hook_t - a function that each thread that runs items calls when it starts or ends. */
 typedef void (*afterwork_hook_t)(void);
 
 /* The library's own symbols; their contracts stand at the names below. */
@@ -432,8 +437,9 @@ static inline int apply_workqueue_attrs(struct workqueue_struct *wq, const struc
 #define create_freezable_workqueue(name) alloc_workqueue("%s", WQ_FREEZABLE | WQ_UNBOUND | WQ_MEM_RECLAIM, 1, (name))
 
 /*
- * Queues of the whole process. Each is built at its first use, in a child of fork too. A program must not flush, drain, destroy
- * or replace them. The last three are system_wq or system_unbound_wq, because nothing freezes.
+ * Process-wide queues. Each is built on its first use, in a child of fork too. A program must not
+ * flush, drain, destroy or replace them. The last three equal system_wq or system_unbound_wq,
+ * because nothing freezes.
  */
 extern struct workqueue_struct *system_wq AW_SYMBOL(aw_system_wq);
 extern struct workqueue_struct *system_percpu_wq AW_SYMBOL(aw_system_percpu_wq);
@@ -512,9 +518,11 @@ static inline bool flush_rcu_work(struct rcu_work *rwork)
 
 /**
  * schedule_on_each_cpu - run a function once on each CPU that the process may use, and wait for all
+ * runs
  * @func: the function
  *
- * By system_wq. Returns 0, or -ENOMEM. Differs from Linux: CPUs that the process is not allowed, and isolated ones, are left out.
+ * Uses system_wq. Returns 0, or -ENOMEM. Differs from Linux: CPUs that the process may not use, and
+ * isolated CPUs, are left out.
  */
 static inline int schedule_on_each_cpu(work_func_t func)
 {
@@ -658,7 +666,9 @@ enum {
 	WORK_STRUCT_PENDING = 1 << WORK_STRUCT_PENDING_BIT
 };
 
-/* work_data_bits - the word of that bit. To be read: the library changes it, by steps of its own. */
+/*
+ * work_data_bits - the word that contains this bit. Read only: the library changes it atomically.
+ */
 #define work_data_bits(work) (&(work)->aw_data)
 
 /* current_work - the item that the caller runs; NULL for none. It may have been freed. */
@@ -668,10 +678,11 @@ static inline struct work_struct *current_work(void)
 }
 
 /**
- * set_worker_desc - describe the item that runs, in the name of its thread
- * @fmt: a few words, as of printf
+ * set_worker_desc - describe the running item in the name of its thread
+ * @fmt: a few words, as for printf
  *
- * In an item: the words follow the name of its thread until the item ends. The kernel keeps 15 bytes. Elsewhere: nothing.
+ * In an item, the words follow the thread's name until the item ends. The kernel keeps 15 bytes.
+ * Outside of an item this does nothing.
  */
 #if defined(__GNUC__)
 __attribute__((format(printf, 1, 2)))
@@ -688,11 +699,13 @@ static inline void set_worker_desc(const char *fmt, ...)
 }
 
 /**
- * afterwork_on_worker_start - have a function called by each thread that runs items, before its first item
+ * afterwork_on_worker_start - set a function that each thread that runs items calls before its
+ * first item
  * @hook: the function; NULL for none
  *
- * By threads that start from now on: to reach all of them, call this before the first queue is made. Returns the hook before, which
- * the new one calls where it extends it. There is no such name in the kernel.
+ * Threads that start from now on call it; to reach all of them, call this before the first queue is
+ * made. Returns the previous hook, which a hook that extends it must call. The kernel has no such
+ * function.
  */
 static inline afterwork_hook_t afterwork_on_worker_start(afterwork_hook_t hook)
 {
@@ -700,10 +713,12 @@ static inline afterwork_hook_t afterwork_on_worker_start(afterwork_hook_t hook)
 }
 
 /**
- * afterwork_on_worker_stop - have a function called by each thread that runs items, after its last item
+ * afterwork_on_worker_stop - set a function that each thread that runs items calls after its last
+ * item
  * @hook: the function; NULL for none
  *
- * As afterwork_on_worker_start. Threads end when they have been idle for long, and not when the process exits.
+ * Like afterwork_on_worker_start. Threads end after they have been idle for long, but not when the
+ * process exits.
  */
 static inline afterwork_hook_t afterwork_on_worker_stop(afterwork_hook_t hook)
 {

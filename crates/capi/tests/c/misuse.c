@@ -313,7 +313,10 @@ static void srcu_bad_index(void)
 static struct workqueue_struct *parents;
 DEFINE_STATIC_SRCU(parents_domain);
 
-/* Runs FUNC in a child, which ends by abort in any build, because there is no answer to return. Then this program aborts. */
+/*
+ * Runs FUNC in a child, which ends by abort in any build, because the function has no return value
+ * for this. Then this program aborts.
+ */
 static void in_child(void (*func)(void))
 {
 	int status = 0;
@@ -798,7 +801,10 @@ bool misuse_is_told(const char *name, const char *line, bool ends)
 		char flag[] = "--misuse", *args[] = { self, flag, NULL, NULL };
 
 		args[2] = strdup(name);
-		/* A trace would come before the line; what asks for one in programs of Rust does not ask for it here. */
+		/*
+		 * A trace would precede the line; the value that enables traces in Rust programs does not
+		 * enable them here.
+		 */
 		setenv("RUST_BACKTRACE", "1", 1);
 		dup2(fds[1], 2);
 		close(fds[0]);
@@ -815,7 +821,10 @@ bool misuse_is_told(const char *name, const char *line, bool ends)
 	close(fds[0]);
 	if (waitpid(child, &status, 0) != child)
 		abort();
-	/* A line for each misuse, which begins with the name of the library, and nothing else. */
+	/*
+	 * Each misuse prints one line that begins with the name of the library, and nothing else is
+	 * printed.
+	 */
 	for (char *at = said; strncmp(at, "afterwork: ", 11) == 0 && (at = strchr(at, '\n')); at++)
 		nr_lines++;
 	for (char *at = strchr(said, '\n'); at; at = strchr(at + 1, '\n'))

@@ -335,7 +335,7 @@ static bool is_pending_by_its_bit(struct work_struct *work)
 	return __atomic_load_n(bits, __ATOMIC_ACQUIRE) >> WORK_STRUCT_PENDING_BIT & 1;
 }
 
-static void a_bit_of_an_item_says_that_it_is_pending(void)
+static void a_bit_of_an_item_shows_that_it_is_pending(void)
 {
 	struct removal it = { .nr_runs = 0 };
 	struct delayed_work dwork;
@@ -359,7 +359,7 @@ static void a_bit_of_an_item_says_that_it_is_pending(void)
 
 static void do_nothing(struct rcu_head *head) { (void)head; }
 
-static void a_head_says_whether_it_was_handed_over(void)
+static void a_head_shows_whether_it_was_passed_to_call_rcu(void)
 {
 	struct rcu_head head;
 	int idx;
@@ -385,7 +385,7 @@ static void no_more_cookies_are_unfinished_than_promised(void)
 	unsigned long cookies[NUM_ACTIVE_RCU_POLL_OLDSTATE];
 	int nr_kept = 0;
 
-	/* Each cookie that none of the kept ones equals takes the place of one that is over. */
+	/* A cookie that differs from all kept ones replaces a kept one whose grace period is over. */
 	for (int i = 0; i < 20000; i++) {
 		unsigned long cookie = i % 2 ? get_state_synchronize_rcu() : start_poll_synchronize_rcu();
 		int nth = 0;
@@ -444,7 +444,7 @@ static void a_worker_is_described_until_the_item_ends(void)
 	CHECK(strncmp(described[0], described[1], strlen(described[0])) == 0);
 	CHECK(strncmp(described[1] + strlen(described[0]), "-flush-7", 15 - strlen(described[0])) == 0);
 	destroy_workqueue(wq);
-	/* Two items by one thread: this one, which helps or is a worker as it happens. */
+	/* The item runs on this thread, which helps, or on a worker. */
 	wq = alloc_workqueue("helped", WQ_UNBOUND, 1);
 	pthread_getname_np(pthread_self(), before, sizeof(before));
 	for (int i = 0; i < 50; i++) {
@@ -453,7 +453,7 @@ static void a_worker_is_described_until_the_item_ends(void)
 		pthread_getname_np(pthread_self(), after, sizeof(after));
 		CHECK(strcmp(before, after) == 0);
 	}
-	/* A worker that described an item has its name back for the next item. */
+	/* A worker that described an item has its original name again when it runs the next item. */
 	for (int i = 0; i < 50; i++) {
 		queue_work(wq, &first);
 		flush_workqueue(wq);
@@ -471,8 +471,8 @@ static void a_worker_is_described_until_the_item_ends(void)
 
 #define T(name) { #name, name }
 const struct test names_tests[] = {
-	T(a_bit_of_an_item_says_that_it_is_pending),
-	T(a_head_says_whether_it_was_handed_over),
+	T(a_bit_of_an_item_shows_that_it_is_pending),
+	T(a_head_shows_whether_it_was_passed_to_call_rcu),
 	T(no_more_cookies_are_unfinished_than_promised),
 	T(default_limits_are_named),
 	T(a_worker_is_described_until_the_item_ends),

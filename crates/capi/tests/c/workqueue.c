@@ -227,7 +227,10 @@ static void an_item_is_as_large_as_was_promised(void)
 	CHECK_EQ(_Alignof(struct delayed_work), 8);
 }
 
-/* Structures with a common tail, as a pool of the kernel's lays them out: by the tail, so items are 8 bytes off. */
+/*
+ * Structures that a kernel pool lays out by their common tail, so items are aligned to 8 bytes
+ * only.
+ */
 struct packed {
 	void *first;
 	struct work_struct work;
@@ -256,7 +259,7 @@ static void count_packed_read(struct work_struct *work)
 	__atomic_add_fetch(&it->nr_runs, 1, __ATOMIC_RELAXED);
 }
 
-/* All work is made at each address that is a multiple of 8, while flushes color the items of the queue. */
+/* Places items of all kinds at each multiple of 8, while flushes color the items of the queue. */
 static void an_item_needs_the_alignment_of_a_pointer_and_no_more(void)
 {
 	struct workqueue_struct *wq = alloc_workqueue("packed", WQ_UNBOUND, 0);
@@ -289,7 +292,7 @@ static void an_item_needs_the_alignment_of_a_pointer_and_no_more(void)
 	free(memory);
 }
 
-/* A closure of bcache lies over an item: its member `fn` has the place of the item's function. */
+/* A bcache closure overlays an item: its member `fn` has the same offset as the item's function. */
 struct closure {
 	union {
 		struct {
@@ -318,7 +321,7 @@ static void first_step(struct work_struct *work)
 	queue_work(it->queue, &it->work);
 }
 
-static void a_structure_that_lies_over_an_item_names_its_function(void)
+static void a_structure_that_overlays_an_item_finds_its_function(void)
 {
 	struct closure it = { .nr_steps = 0 };
 
@@ -1054,7 +1057,7 @@ const struct test workqueue_tests[] = {
 	T(an_item_on_the_stack_runs),
 	T(an_item_is_as_large_as_was_promised),
 	T(an_item_needs_the_alignment_of_a_pointer_and_no_more),
-	T(a_structure_that_lies_over_an_item_names_its_function),
+	T(a_structure_that_overlays_an_item_finds_its_function),
 	T(a_pending_item_is_not_queued_again),
 	T(an_item_runs_as_often_as_it_was_queued),
 	T(an_item_runs_on_each_cpu_that_it_is_queued_on),

@@ -72,7 +72,7 @@ pub fn aborts_with_a_line(command: &mut Command) {
     assert!(said.contains('\n'), "{command:?} ends without a line");
 }
 
-/// Runs a command that must end by `abort`, with one line that has `named` in it.
+/// Runs a command that must end by `abort`, with one line that contains `named`.
 pub fn aborts_with_one_line(command: &mut Command, named: &str) {
     use std::os::unix::process::ExitStatusExt;
     let output = command.env("RUST_BACKTRACE", "1").output().unwrap();

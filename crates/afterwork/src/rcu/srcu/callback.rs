@@ -1,11 +1,11 @@
-//! Callbacks of a domain: a list, and a count for `barrier`. The threads that run them serve all
-//! domains: `runners.rs`.
+//! Callbacks of a domain: a list, and a count for `barrier`. The threads that run callbacks serve
+//! all domains; see `runners.rs`.
 //!
 //! A callback runs after its grace period, or is leaked. It is never dropped without that, because a reader may still see
 //! what it would free. A callback that is refused leaks. So do callbacks that a child of `fork` finds: they are its parent's.
 //!
-//! If a callback forks and returns in the child, the child ends if this is a thread of the library.
-//! On a thread that waits for callbacks the child leaves the rest of the batch.
+//! If a callback forks and returns in the child, the child ends if this is a library thread. On a
+//! thread that waits for callbacks, the child does not run the rest of the batch.
 
 use std::{cell::Cell, ptr};
 
@@ -33,16 +33,16 @@ use super::{
 
 pub(super) struct Callbacks {
     list: Mutex<List>,
-    /// A: set while the domain is, or is about to be, aside; see `runners.rs`. A hint that costs a
-    /// look if it is wrong.
+    /// A: set while the domain is aside or about to be; see `runners.rs`. A hint: a wrong value
+    /// costs one unnecessary check.
     pub(super) is_aside: AtomicBool,
     /// A: how many callbacks have run. Written by the runner.
     nr_run: AtomicU64,
     /// A: statistics.
     nr_panicked: AtomicU64,
     backlog: Backlog,
-    /// Notified when `nr_run` has grown, when a list that was above its mark has been taken, and
-    /// when the domain has lost its thread.
+    /// Notified when `nr_run` has grown, when a list that was above its mark was taken, and when
+    /// the domain has lost its thread.
     ran: EventCount,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct List {
     pub(super) waiting: Vec<Deferred>,
     /// How many callbacks have been handed over.
     nr_queued: u64,
-    /// Whether the runners have the domain, or a thread that waits for its callbacks.
+    /// `true` if the runners, or a thread that waits for its callbacks, have the domain.
     pub(super) is_served: bool,
 }
 
@@ -87,12 +87,12 @@ impl Callbacks {
         self.list.lock()
     }
 
-    /// Has barriers look again whether they must run the callbacks themselves.
+    /// Lets barriers check again whether they must run the callbacks themselves.
     pub(super) fn notify(&self) {
         self.ran.notify_all();
     }
 
-    /// Swaps the callbacks that wait with `batch`.
+    /// Swaps the waiting callbacks with `batch`.
     pub(super) fn take(&self, mut list: MutexGuard<'_, List>, batch: &mut Vec<Deferred>) {
         std::mem::swap(&mut list.waiting, batch);
         drop(list);
@@ -116,7 +116,7 @@ impl std::fmt::Debug for Callbacks {
 }
 
 impl Shared {
-    /// Hands `callback` over. Returns how many wait for their turn.
+    /// Adds `callback`. Returns the number of callbacks that wait for their turn.
     pub(super) fn call(shared: &Arc<Self>, callback: impl FnOnce() + Send + 'static) -> usize {
         if !shared.is_own_process() {
             if !twin::armed("srcu: a refused callback is dropped") {
@@ -138,11 +138,11 @@ impl Shared {
         nr
     }
 
-    /// Waits for a moment if `nr` callbacks are too many (`backlog.rs`).
+    /// If `nr` callbacks are too many, waits for a moment (`backlog.rs`).
     #[inline]
     pub(super) fn slow_down(shared: &Arc<Self>, nr: usize) {
         let callbacks = &shared.callbacks;
-        // Without a thread no wait would help.
+        // Without a thread that runs callbacks a wait would not help.
         if callbacks.backlog.is_above(nr) && !shared.runners.has_no_thread() {
             let nr = || callbacks.lock().waiting.len();
             callbacks
@@ -193,8 +193,8 @@ impl Shared {
         }
     }
 
-    /// Returns the domain for a thread that waits for its callbacks, if no other thread will run
-    /// them.
+    /// If no other thread will run the domain's callbacks, returns the domain to the thread that
+    /// waits for them.
     fn to_help(shared: &Arc<Self>) -> Option<Served> {
         let is_served = std::mem::replace(&mut shared.callbacks.lock().is_served, true);
         if is_served {
@@ -204,7 +204,7 @@ impl Shared {
         }
     }
 
-    /// Runs and takes out what is in `batch`, whose grace period is over.
+    /// Runs and removes the callbacks in `batch`, whose grace period is over.
     pub(super) fn run_batch(&self, batch: &mut Vec<Deferred>) {
         let nr_run = batch.len() as u64;
         if twin::armed("srcu: a callback is lost") {

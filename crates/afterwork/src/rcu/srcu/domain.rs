@@ -82,10 +82,10 @@ pub(super) struct Shared {
 struct Front {
     /// A: the parity under which sections begin. Written by the driver.
     parity: AtomicU32,
-    /// A: 0, or one more than the parity that a sleeping driver, or a grace period that was put
-    /// aside, waits for.
+    /// A: 0, or one more than the parity for which a sleeping driver, or a grace period that was
+    /// put aside, waits.
     asked: Futex,
-    /// D: how far the grace period is that runs; see `gp.rs`. Guarded by the right to drive.
+    /// D: the phase of the current grace period; see `gp.rs`. Guarded by the right to drive.
     pub(super) phase: AtomicU32,
 }
 
@@ -233,7 +233,7 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// For a short lock.
+    /// Blocks for a short lock at most.
     #[doc(alias = "start_poll_synchronize_srcu")]
     pub fn start_poll(&self) -> Cookie {
         let cookie = self.get_state();
@@ -260,22 +260,22 @@ impl Domain {
         self.shared.wait_for(cookie, Patience::Normal);
     }
 
-    /// Runs `callback` after a grace period, on a thread of the library. Callbacks run in the order
-    /// of the calls.
+    /// Runs `callback` after a grace period, on a library thread. Callbacks run in the order of the
+    /// calls.
     ///
-    /// A few threads run the callbacks of all domains. The first call starts one, and it ends after
-    /// a second without callbacks. A callback may block, also for callbacks of other domains:
-    /// another thread takes the other domains over within some ten milliseconds. A panic in a
-    /// callback is caught and counted ([`nr_panicked`](Self::nr_panicked)); the other callbacks
-    /// run. Dropping the last handle does not wait for callbacks, which still run. A callback that
-    /// leaves a section of the domain open keeps all later callbacks from running.
+    /// A few threads run the callbacks of all domains. The first call starts a thread, which ends
+    /// after a second without callbacks. A callback may block, even to wait for callbacks of other
+    /// domains: another thread takes over the other domains within about ten milliseconds. A panic
+    /// in a callback is caught and counted ([`nr_panicked`](Self::nr_panicked)), and the other
+    /// callbacks run. Dropping the last handle does not wait for callbacks, which still run. If a
+    /// callback leaves a section of the domain open, later callbacks never run.
     ///
     /// # Blocking
     ///
-    /// For a short lock. Waits as [`rcu::call`](crate::rcu::call) does if more than `rcu.qhimark`
-    /// callbacks of this domain wait for their turn. Allocates if the closure captures more than
-    /// three words. May be called in a section. If the system refuses the thread, the next `call`
-    /// tries again, and [`barrier`](Self::barrier) and the last handle's drop run the callback
+    /// Blocks for a short lock. If more than `rcu.qhimark` callbacks of this domain wait for their
+    /// turn, it waits as [`rcu::call`](crate::rcu::call) does. Allocates if the closure captures
+    /// more than three words. May be called in a section. If thread creation fails, the next `call`
+    /// tries again, and [`barrier`](Self::barrier) and the drop of the last handle run the callback
     /// themselves.
     ///
     /// # Panics
@@ -288,7 +288,7 @@ impl Domain {
         Shared::slow_down(&self.shared, nr);
     }
 
-    /// Hands over `callback`, and never waits.
+    /// Adds `callback` without ever waiting.
     pub(in crate::rcu) fn hand_over(&self, callback: impl FnOnce() + Send + 'static) {
         Shared::call(&self.shared, callback);
     }

@@ -9,10 +9,10 @@
 //! end        seq becomes even
 //! ```
 //!
-//! A grace period that must wait for readers may be put aside: its thread asks the readers, gives
-//! up the right to drive and turns to something else (`runners.rs`). The phase stays in the domain,
-//! and `seq` stays odd. The next thread that takes the right continues with that phase. The reader
-//! that answers notifies the runners.
+//! A grace period that must wait for readers can be put aside: its thread asks the readers, gives
+//! up the right to drive and continues with other work (`runners.rs`). The phase stays in the
+//! domain, and `seq` stays odd. The next thread that gets the right continues with that phase. The
+//! reader that answers notifies the runners.
 //!
 //! Numbers, the right to drive and waiters are those of `rcu` (`periods.rs`), and so are questions and answers (`flags.rs`).
 //! Here a quiescent state is no end of a wait: it only stands for the barrier, behind which the counters tell who reads.
@@ -46,9 +46,9 @@ pub(super) enum Patience {
 
 /// No grace period runs.
 const NONE: u32 = 0;
-/// The readers of the parity under which no section begins now are waited for.
+/// The driver waits for readers of the parity that new sections do not use.
 const FIRST: u32 = 1;
-/// The parity has changed, and the readers of the earlier one are waited for.
+/// The parity has changed, and the driver waits for readers of the earlier parity.
 const SECOND: u32 = 2;
 
 #[cfg(not(any(loom, shuttle)))]
@@ -91,14 +91,14 @@ impl Shared {
             let drive = || _ = self.drive(|parity| self.drain(parity, patience));
             let park = || self.slots.park_mine();
             self.periods.wait_for(cookie.0, park, drive);
-            // The grace period of a domain that is aside may have been ours. Its runner has
-            // announced its wait before it looks whether there is a driver. The end of our drive
-            // passed a full fence after it gave up the right.
+            // We may have ended the grace period of a domain that is aside. Its runner sets
+            // `is_aside` before it checks whether there is a driver, and the end of our drive
+            // executed a full fence after it gave up the right to drive.
             self.notify_if_aside();
         }
     }
 
-    /// Has the runners look at this domain, if it is aside.
+    /// If this domain is aside, lets the runners check it.
     pub(super) fn notify_if_aside(&self) {
         if self.callbacks.is_aside.load(Ordering::Relaxed)
             && !twin::armed("srcu: the runners are not notified")
@@ -107,11 +107,12 @@ impl Shared {
         }
     }
 
-    /// Drives the grace period of `cookie` as far as it goes without a wait. Returns `true` if it
-    /// is over, and otherwise has the runners notified when this is worth another call.
+    /// Drives the grace period of `cookie` as far as possible without waiting. Returns `true` if
+    /// the grace period is over. Otherwise the runners are notified when another call may get
+    /// further.
     pub(super) fn try_pass(&self, cookie: Cookie) -> bool {
         let is_aside = &self.callbacks.is_aside;
-        // Before a driver is looked for and before readers are asked.
+        // Set before checking for a driver and before asking the readers.
         is_aside.store(true, Ordering::Relaxed);
         while !self.is_over(cookie) {
             let Some(driver) = self.periods.try_drive() else {
@@ -142,8 +143,8 @@ impl Shared {
 
     /// Runs a grace period, or continues one that was put aside. The caller has the right to drive.
     ///
-    /// `drain` returns `true` when the sums of a parity have been equal once. If it returns
-    /// `false`, the grace period is put aside, and this returns `false`.
+    /// `drain` returns `true` once the sums of a parity have been equal. If it returns `false`, the
+    /// grace period is put aside, and this returns `false`.
     fn drive(&self, drain: impl Fn(Parity) -> bool) -> bool {
         let phase = self.phase();
         if phase.load(Ordering::Relaxed) == NONE {
@@ -200,9 +201,9 @@ impl Shared {
         passed
     }
 
-    /// Waits until the sums of `parity` have been equal once, and returns `true`.
+    /// Waits until the sums of `parity` have been equal once. Returns `true`.
     ///
-    /// While it sleeps, the next section of `parity` that ends wakes it.
+    /// While this sleeps, the next section of `parity` that ends wakes it.
     fn drain(&self, parity: Parity, patience: Patience) -> bool {
         let is_drained = || self.slots.drained(parity);
         let was_seen = self.drains_soon(parity)
@@ -231,7 +232,7 @@ impl Shared {
         })
     }
 
-    /// Asks the readers of `parity`. Returns `true` if the sums have been equal since then.
+    /// Asks the readers of `parity`. Returns `true` if the sums were equal after that.
     fn ask_now(&self, parity: Parity) -> bool {
         let asked = self.asked().word();
         // Release: see `answer`.

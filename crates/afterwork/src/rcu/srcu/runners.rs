@@ -3,10 +3,10 @@
 //! # Turns
 //!
 //! A domain that has callbacks is *served*. It waits in `ready`, in order, until a thread takes it
-//! for a turn. In a turn the thread takes the callbacks that have been handed over, and starts a
-//! grace period for them. If no reader is in the way, it runs the callbacks. Otherwise it puts the
-//! domain into `aside` and turns to the next one: a thread never sleeps for the readers of a
-//! domain, so readers cost no thread.
+//! for a turn. In a turn the thread takes the callbacks that were added, and starts a grace period
+//! for them. If no reader is in the way, it runs the callbacks. Otherwise it moves the domain to
+//! `aside` and continues with the next one. A thread never sleeps for the readers of a domain, so
+//! slow readers do not occupy threads.
 //!
 //! ```text
 //!             call             a turn                      a reader has left
@@ -16,32 +16,32 @@
 //!     └──────────────────────── none were left
 //! ```
 //!
-//! A domain is in one of these places at a time, so its callbacks run one after the other, in
+//! A domain is in only one of these states at a time, so its callbacks run one after the other, in
 //! order.
 //!
 //! A grace period that is put aside keeps its phase in the domain (`gp.rs`), and no thread has the
-//! right to drive it. A thread that waits for a grace period takes the right, continues with that
-//! phase and waits. So it does not depend on these threads.
+//! right to drive it. A thread that waits for a grace period acquires the right, continues with
+//! that phase and waits. It therefore does not depend on the runners.
 //!
-//! # How many threads
+//! # The number of threads
 //!
 //! One thread runs callbacks (`width` is 1), and a second one watches it while more domains are
-//! ready. If no domain was taken for [`STUCK_NS`], the callbacks that run may be waiting for one
-//! another: the watcher takes the next domain itself, and so adds one to `width`, and another
-//! watcher is started. So a callback may wait for anything that other domains do, also for their
-//! barriers. There are at most two threads more than callbacks that block.
+//! ready. If no domain was taken for [`STUCK_NS`], the running callbacks may be waiting for one
+//! another. The watcher then takes the next domain itself, which adds one to `width`, and another
+//! watcher is started. A callback can therefore wait for anything that other domains do, including
+//! their barriers. The number of threads exceeds the number of blocking callbacks by at most two.
 //!
-//! A thread ends after [`LINGER`] without a turn. The last one stays while a domain is served.
+//! A thread ends after [`LINGER`] without a turn. The last thread stays while a domain is served.
 //!
 //! # Without threads
 //!
-//! The system may refuse a thread. If there is no thread at all, the domains that are ready leave
-//! the service: their next call tries again, and a barrier runs their callbacks itself. If all
-//! threads are in callbacks and no watcher is to be had, a barrier takes its domain out and runs
-//! its callbacks itself. In either case the barriers are notified.
+//! Thread creation may fail. If there is no thread at all, ready domains are taken out of service:
+//! the next call for such a domain tries again, and a barrier runs its callbacks itself. If all
+//! threads are in callbacks and no watcher can be started, a barrier takes its domain out and runs
+//! the callbacks itself. In either case the barriers are notified.
 //!
-//! Two things must never happen. A domain with callbacks is not served although no thread was
-//! refused. A barrier sleeps while its domain waits for a thread that waits for the barrier.
+//! Two things must never happen: a domain with callbacks is not served although no thread creation
+//! failed, or a barrier sleeps while its domain waits for a thread that waits for the barrier.
 
 use std::{collections::VecDeque, mem, time::Duration};
 
@@ -65,46 +65,46 @@ use crate::{
 
 use super::gp::{Cookie, Patience};
 
-/// How long a thread waits for more callbacks before it ends. A start costs some 50 µs, an idle
-/// thread its stack. In a model, where no wait times out, it ends at once.
+/// How long a thread waits for more callbacks before it ends. Starting a thread costs about 50 µs,
+/// an idle thread occupies its stack. In a model, where no wait times out, it ends at once.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// How long no domain has been taken before one more thread takes them. Callbacks that run for that
-/// long in one turn are rare, and callbacks of other domains can wait that long. With a much
-/// shorter time, a machine whose threads wait for a CPU would start threads that it does not need.
-/// A guess.
+/// How long no domain must have been taken before one more thread takes domains. Callbacks that run
+/// for that long in one turn are rare, and callbacks of other domains can wait that long. With a
+/// much shorter time, a machine whose threads wait for a CPU would start threads that it does not
+/// need. A guess.
 const STUCK_NS: u64 = 10_000_000;
 
-/// A list of callbacks keeps its memory up to this many while it is served, some 130 kilobytes.
+/// Largest capacity that a list of callbacks keeps while it is served; about 130 kilobytes.
 const KEPT: usize = 4096;
-/// A list of callbacks keeps its memory up to this many while it is not served, two kilobytes.
+/// Largest capacity that a list of callbacks keeps while it is not served; two kilobytes.
 const KEPT_IDLE: usize = 64;
 
-/// A domain that is served.
+/// A served domain.
 pub(super) struct Served {
     domain: Arc<Shared>,
-    /// The callbacks that were taken out of the domain's list.
+    /// The callbacks that were taken from the domain's list.
     batch: Vec<Deferred>,
     /// The grace period that `batch` waits for.
     cookie: Cookie,
 }
 
-/// How a turn ended.
+/// The result of a turn.
 enum Turn {
-    /// A batch has run. There may be more.
+    /// A batch has run. There may be more callbacks.
     Ran(u64),
     /// The grace period waits for readers.
     Waits,
-    /// Nothing is left: the domain is not served any more. Or this is a child of `fork`, which
-    /// serves no domain of its parent.
+    /// No callbacks are left, and the domain is not served any more. Or this is a child of `fork`,
+    /// which serves none of its parent's domains.
     Ended,
 }
 
 pub(super) struct Runners {
     state: Mutex<State>,
-    /// The threads wait here for domains.
+    /// Threads wait here for domains.
     work: EventCount,
-    /// A: no attempt to start the first thread comes before this time, by `time::now_ns`.
+    /// A: the earliest time of the next attempt to start the first thread, by `time::now_ns`.
     retry_ns: AtomicU64,
 }
 
@@ -112,23 +112,24 @@ pub(super) struct Runners {
 struct State {
     ready: VecDeque<Served>,
     aside: Vec<Served>,
-    /// How many threads there are, and how many of them are being started.
+    /// The number of threads, including those that are being started (`nr_starting`).
     nr_threads: usize,
     nr_starting: usize,
-    /// How many threads are in a turn.
+    /// The number of threads in a turn.
     nr_busy: usize,
-    /// How many threads sleep until the next domain may be taken because the others are stuck.
+    /// The number of threads that sleep until they may take the next domain because the others are
+    /// stuck.
     nr_watching: usize,
-    /// How many threads may be in a turn.
+    /// The number of threads that may be in a turn.
     width: usize,
-    /// When a thread took a domain last.
+    /// The time at which a thread last took a domain.
     taken_ns: u64,
 }
 
 /// The result of a search for a domain.
 enum Found {
     Turn(Served),
-    /// There is one, which the thread may take after this many nanoseconds.
+    /// A domain is ready, and the thread may take it after this many nanoseconds.
     Later(u64),
     Nothing,
 }
@@ -174,7 +175,7 @@ pub(in crate::rcu) fn inherit() {
 }
 
 impl Served {
-    /// Makes one of a domain that its caller has just marked as served.
+    /// Serves a domain that the caller has just marked as served.
     pub(super) fn new(domain: Arc<Shared>) -> Self {
         let cookie = domain.state();
         let batch = Vec::new();
@@ -185,7 +186,7 @@ impl Served {
         }
     }
 
-    /// Does what can be done without a wait for readers.
+    /// Advances the domain as far as possible without waiting for readers.
     fn advance(&mut self) -> Turn {
         let domain = &self.domain;
         if !domain.is_own_process() {
@@ -229,7 +230,7 @@ impl Served {
         !self.domain.callbacks.lock().waiting.is_empty()
     }
 
-    /// Takes the domain out of service, with the callbacks that it has.
+    /// Takes the domain out of service and returns the remaining callbacks to its list.
     fn give_back(self) {
         let Self {
             domain, mut batch, ..
@@ -256,7 +257,7 @@ impl State {
         self.ready.is_empty() && self.aside.is_empty()
     }
 
-    /// Counts a thread that the caller is to start, and returns `true`, if one is needed.
+    /// If another thread is needed, counts it and returns `true`; the caller must start it.
     fn wants_thread(&mut self) -> bool {
         // A model has one thread, which never finds that another one is stuck.
         let is_wanted = if cfg!(any(loom, shuttle)) {
@@ -269,8 +270,8 @@ impl State {
         is_wanted
     }
 
-    /// Makes those domains ready whose readers have left, or whose grace period another thread has
-    /// ended.
+    /// Makes those domains ready whose readers have left, or whose grace period was ended by
+    /// another thread.
     fn make_ready(&mut self) {
         let ready = self
             .aside
@@ -297,7 +298,7 @@ impl State {
         self.ready.pop_front().map_or(Found::Nothing, Found::Turn)
     }
 
-    /// Counts a thread that ends.
+    /// Removes an ending thread from the count.
     fn end_thread(&mut self) {
         self.nr_threads -= 1;
         self.width = self.width.min(self.nr_threads).max(1);
@@ -324,7 +325,7 @@ impl Runners {
         }
     }
 
-    /// Serves a domain whose callbacks are to run.
+    /// Starts to serve a domain that has callbacks.
     pub(super) fn add(served: Served) {
         fork::register();
         let runners = Handle::clone(&served.domain.runners);
@@ -335,7 +336,7 @@ impl Runners {
         }
         state.ready.push_back(served);
         let starts = state.wants_thread();
-        // A thread that watches, or waits for its time to watch, needs no other notice.
+        // A thread that watches, or waits until it may, needs no further notification.
         let is_first = state.ready.len() == 1;
         drop(state);
         if starts {
@@ -345,30 +346,31 @@ impl Runners {
         }
     }
 
-    /// Returns `true` if the system has refused no thread a moment ago.
+    /// Returns `true` unless thread creation failed a moment ago.
     fn may_retry(&self) -> bool {
         cfg!(any(loom, shuttle)) || time::now_ns() >= self.retry_ns.load(Ordering::Relaxed)
     }
 
-    /// Has domains that are aside looked at: a reader has left, or a grace period has ended.
+    /// Lets a runner check the domains that are aside, because a reader has left or a grace period
+    /// has ended.
     #[cold]
     pub(super) fn notify(&self) {
         self.work.notify_all();
     }
 
-    /// Returns `true` if a thread is there that will take every domain that is served.
+    /// Returns `true` if a running thread will take every served domain.
     pub(super) fn has_threads(&self) -> bool {
         let state = self.state.lock();
         state.nr_threads > state.nr_starting
     }
 
-    /// Returns `true` if there is no thread, and none is being started.
+    /// Returns `true` if there is no thread and none is being started.
     pub(super) fn has_no_thread(&self) -> bool {
         self.state.lock().nr_threads == 0
     }
 
-    /// Takes out `domain` for a thread that waits for its callbacks, if the domain waits for a
-    /// thread and none is to be had.
+    /// If `domain` waits for a thread and none is available, takes the domain out for the caller,
+    /// which waits for its callbacks.
     pub(super) fn take_out(domain: &Shared) -> Option<Served> {
         let runners = &domain.runners;
         let mut state = runners.state.lock();
@@ -388,14 +390,14 @@ impl Runners {
         })
     }
 
-    /// Returns `true` if `domain` waits for a thread, and none is free.
+    /// Returns `true` if `domain` waits for a thread, and no thread is free.
     pub(super) fn leaves_alone(&self, domain: &Shared) -> bool {
         let state = self.state.lock();
         let mut served = state.ready.iter().chain(&state.aside);
         state.nr_free() == 0 && served.any(|it| it.is_of(domain))
     }
 
-    /// Starts a thread, which the caller has counted.
+    /// Starts a thread that the caller has counted.
     #[cold]
     fn start_thread(runners: &Handle) {
         tunables::settle();
@@ -430,7 +432,7 @@ impl Runners {
         while let Some(mut served) = Self::next(runners) {
             let turn = served.advance();
             if !served.domain.is_own_process() {
-                // A callback forked, and this is the child.
+                // A callback forked, and this process is the child.
                 return mem::forget(served);
             }
             let mut state = runners.state.lock();
@@ -444,7 +446,7 @@ impl Runners {
             let is_alone = state.ready.len() == 1;
             drop(state);
             // FOREIGN(srcu-callback): callbacks, if this was the last handle of a domain whose
-            // thread was refused.
+            // thread could not be started.
             drop(ended);
             if let Turn::Ran(nr_run) = turn
                 && is_alone
@@ -454,7 +456,7 @@ impl Runners {
         }
     }
 
-    /// Waits for the next turn. Returns `None` if the thread is to end.
+    /// Waits for the next turn. Returns `None` if the thread must end.
     fn next(runners: &Handle) -> Option<Served> {
         let linger_ns = LINGER.as_nanos() as u64;
         let start_ns = time::now_ns();

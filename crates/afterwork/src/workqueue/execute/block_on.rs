@@ -15,11 +15,11 @@ use crate::wake::{Parker, report};
 ///
 /// # Blocking
 ///
-/// Until the future is ready. A future that waits for the very item in which this is called waits
-/// for ever. So does one that waits for an item that needs the seat of this one:
+/// Until the future is ready. A future that waits for the item in which this is called never
+/// becomes ready. Neither does a future that waits for an item which needs this item's seat.
 /// [`JoinHandle::join`](crate::workqueue::JoinHandle::join) and
-/// [`Workqueue::scope`](crate::workqueue::Workqueue::scope) help there. Where that is the only seat
-/// of a queue, a handle of such an item is ready at once, with
+/// [`Workqueue::scope`](crate::workqueue::Workqueue::scope) can help in that case. If this item has
+/// the only seat of a queue, a handle of such an item is ready at once, with
 /// [`JoinError::OwnQueue`](crate::workqueue::JoinError::OwnQueue).
 ///
 /// # Panics

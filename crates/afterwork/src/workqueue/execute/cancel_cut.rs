@@ -1,19 +1,21 @@
-//! Cancelling what was cut out of the lists of pool workqueues.
+//! Cancels items that were cut out of the lists of pool workqueues.
 //!
 //! # The order
 //!
-//! A cancel of many items has five steps. Each is done for all items of all pool workqueues before the next one begins:
+//! Cancelling many items takes five steps. Each step is done for all items of all pool workqueues
+//! before the next one begins:
 //!
-//! 1. *Begin.* Each item takes the step that begins a run, so no worker and no joiner starts it.
-//! 2. *End.* Each item takes the step that ends a run. Threads that wait for it wake.
-//! 3. *Release.* The items' part of the queue's capacity and their in-flight counts are released. Threads that wait for capacity, a
-//!    flush or a drain wake.
-//! 4. *Wake.* The wakers of tasks that waited for any of that are called.
+//! 1. *Begin.* Each item makes the transition that begins a run, so that no worker or joiner starts
+//!    it.
+//! 2. *End.* Each item makes the transition that ends a run. Threads that wait for it wake.
+//! 3. *Release.* The items' capacity and their in-flight counts are released. Threads that wait for
+//!    capacity, a flush or a drain wake.
+//! 4. *Wake.* The wakers of tasks that waited for any of these are called.
 //! 5. *Drop.* Closures, futures and items without handles are dropped.
 //!
-//! The first three steps do not run users' code. So a waker or a destructor that waits for another of the items, for capacity, or
-//! for a flush, does not wait for a later step of its own thread. Steps 2 and 3 put the wakers aside that they take
-//! ([`errands::with_wakers_aside`]).
+//! The first three steps run no user code. A waker or a destructor that waits for another of the
+//! items, for capacity or for a flush therefore never waits for a later step of its own thread.
+//! Steps 2 and 3 put the wakers that they collect aside ([`errands::with_wakers_aside`]).
 
 use std::{ptr::NonNull, task::Waker};
 
@@ -38,7 +40,7 @@ use crate::{
     },
 };
 
-/// Items whose runs have begun in order to be cancelled. They are still counted in flight.
+/// Items whose runs were begun in order to cancel them. They still count as in flight.
 #[derive(Debug, Default)]
 #[must_use = "threads wait for them until they have been ended"]
 pub(crate) struct Cancelled {
@@ -47,7 +49,7 @@ pub(crate) struct Cancelled {
     nr_items: usize,
 }
 
-/// Those of one pool workqueue.
+/// The cancelled items of one pool workqueue.
 #[derive(Debug)]
 struct Part {
     link: Arc<Pwq>,
@@ -55,23 +57,24 @@ struct Part {
     nr_ended: [usize; NR_COLOURS],
 }
 
-/// The users' code that is left to be called when items have been cancelled.
+/// User code that remains to be called after items were cancelled.
 #[derive(Default)]
 #[must_use = "tasks wait until it has been called"]
 pub(crate) struct Aftermath {
-    /// To be called before anything is dropped.
+    /// Called before anything is dropped.
     pub(crate) wakers: Vec<Foreign<Waker>>,
     pub(crate) dropped: Vec<Box<dyn Errand>>,
 }
 
 impl Cancelled {
-    /// Counts an item that waited for its time and was taken out of the wheel; frees it later, if it is `dead`.
+    /// Counts a delayed item that was removed from the timer wheel. If the item is `dead`, it is
+    /// freed later.
     pub(crate) fn add_due(&mut self, dead: Option<Dead>) {
         self.nr_items += 1;
         self.rest.dropped.extend(dead.map(buried));
     }
 
-    /// Begins the cancel of items. None of them starts after this. Does not run users' code.
+    /// Begins the cancellation of items. None of them starts after this. Runs no user code.
     pub(crate) fn add(&mut self, mut cut: Cut) {
         let mut remains = Remains::default();
         let mut nr_ended = [0; NR_COLOURS];
@@ -90,12 +93,13 @@ impl Cancelled {
         });
     }
 
-    /// Returns how many users' items were pending, or waited for their time, and did not run.
+    /// Returns the number of user items that were pending or delayed and did not run.
     pub(crate) fn nr_items(&self) -> usize {
         self.nr_items
     }
 
-    /// Ends the items and releases their capacity and counts. Does not run users' code. Call it with no lock held.
+    /// Ends the items and releases their capacity and counts. Runs no user code. Call it with no
+    /// lock held.
     pub(crate) fn end(self) -> Aftermath {
         let Self {
             mut parts,
@@ -131,7 +135,7 @@ impl Part {
         }
     }
 
-    /// Releases the counts. The queue may end with the last of them.
+    /// Releases the counts. The queue may end with the last one.
     fn retire(self) {
         let link = &self.link;
         let mut guard = link.pool.lock_to_act();
@@ -153,7 +157,7 @@ impl Aftermath {
         }
     }
 
-    /// Calls it: all wakers first. Call it with no lock held.
+    /// Calls the remaining user code, beginning with all wakers. Call it with no lock held.
     pub(crate) fn run(self) {
         if errands::fire_all(self.wakers) {
             self.dropped.into_iter().for_each(|what| what.run());

@@ -20,9 +20,11 @@ struct Frame {
     outer: *const Frame,
     /// How many runs there are on this thread's stack, with this one.
     depth: u32,
-    /// `true` if the thread has a seat of the home's queue until this frame ends, or forgets its home.
+    /// `true` if the thread has a seat of the home's queue until this frame ends or forgets its
+    /// home.
     has_seat: bool,
-    /// The run is in [`block_on`](super::block_on::block_on): what that polls holds up the run.
+    /// Set if the run is in [`block_on`](super::block_on::block_on): a future polled there delays
+    /// the run.
     blocks: bool,
 }
 
@@ -84,8 +86,8 @@ pub(crate) fn is_current(item: NonNull<Head>) -> bool {
     inside(|frame| ptr::eq(frame.item, item.as_ptr()))
 }
 
-/// Returns `true` if this thread is inside a run of the queue `core`, or frees an item of it that is in flight: the queue does not
-/// end before the thread is back.
+/// Returns `true` if this thread is inside a run of the queue `core`, or is freeing one of its
+/// items that is in flight. The queue does not end before the thread has left.
 pub(crate) fn is_inside(core: &Arc<QueueCore>) -> bool {
     inside(|frame| is_of(frame, core))
 }
@@ -101,7 +103,7 @@ fn is_of(frame: Frame, core: &Arc<QueueCore>) -> bool {
     home.is_some_and(|home| Arc::ptr_eq(&home.core, core))
 }
 
-/// Returns `true` if this thread is inside a run from a link for which `test` holds, and has a seat
+/// Returns `true` if this thread is inside a run from a pwq for which `test` holds, and has a seat
 /// for that run.
 pub(crate) fn has_seat_of(test: impl Fn(&Pwq) -> bool) -> bool {
     inside(|frame| {
@@ -205,7 +207,7 @@ pub(crate) fn forget_home() {
     });
 }
 
-/// Calls `body` as part of the run of `item` from the link `home`, for which this thread has a seat.
+/// Calls `body` as part of the run of `item` from the pwq `home`, for which this thread has a seat.
 ///
 /// # Safety
 ///
@@ -221,12 +223,12 @@ pub(crate) unsafe fn with_current<R>(
     unsafe { within_frame(item, home, true, body) }
 }
 
-/// Calls `body`, which frees `item`, of which the link `home` has a count in flight. The thread has no seat for that: what `body`
-/// waits for needs one of its own.
+/// Calls `body`, which frees `item`. The pwq `home` still has an in-flight count for the item, but
+/// this thread has no seat for it, so any item that `body` waits for needs a seat of its own.
 ///
 /// # Safety
 ///
-/// 1. And (2): as of [`with_current`].
+/// 1. and 2. as for [`with_current`].
 pub(crate) unsafe fn with_freed<R>(
     item: *const Head,
     home: *const Pwq,
@@ -238,7 +240,7 @@ pub(crate) unsafe fn with_freed<R>(
 
 /// # Safety
 ///
-/// 1. And (2): as of [`with_current`].
+/// 1. and 2. as for [`with_current`].
 #[inline]
 unsafe fn within_frame<R>(
     item: *const Head,

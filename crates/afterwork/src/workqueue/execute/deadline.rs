@@ -19,7 +19,7 @@ use std::task::Waker;
 pub(crate) trait StartBy: Send + 'static {
     /// Whether there is a deadline.
     const IS_LIMITED: bool;
-    /// `true` if the item only brings a worker to a scope, and is none of users'.
+    /// `true` if the item only brings a worker to a scope and was not queued by the user.
     const IS_TICKET: bool = false;
 
     /// Returns the deadline by the clock.

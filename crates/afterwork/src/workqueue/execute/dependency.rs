@@ -15,18 +15,19 @@
 //!
 //! # An item that needs the seat of its waiter
 //!
-//! A queue that has one seat, as each ordered one, starts nothing while an item of it runs. If that
-//! item waits for a later item of the same queue, neither ever ends. The waiter looks for that
-//! before it sleeps, and gets an error instead:
+//! A queue with one seat, such as every ordered queue, starts nothing while one of its items runs.
+//! If that item waits for a later item of the same queue, neither ever ends. The waiter checks for
+//! this before it sleeps, and returns an error instead:
 //!
-//! - It compares the address of the item's home with those of all links of the gates of which this
-//!   thread has the one seat. So it does not look into the home, which may be gone.
-//! - Such an item can start only on the waiter's own thread: an item that joiners may help with is
-//!   left to the waiter's next attempt to help.
-//! - An item that runs, that a thread cancels, or that has a deadline ends without the seat: the
-//!   waiter sleeps.
-//! - A limit that is raised later, or a cancel by another thread, does not count: the waiter cannot
-//!   know of them.
+//! - The waiter compares the address of the item's home with the addresses of all pwqs whose gate
+//!   has a single seat that this thread holds. It does not dereference the home, which may have
+//!   been freed.
+//! - Such an item can start only on the waiter's own thread. If joiners may help with the item, the
+//!   waiter tries again to help.
+//! - If the item is running, is being cancelled by a thread or has a deadline, it ends without the
+//!   seat, so the waiter sleeps.
+//! - A limit that is raised later, or a later cancel by another thread, is not considered, because
+//!   the waiter cannot know of it.
 
 use std::{
     fmt,
@@ -52,8 +53,8 @@ use crate::{
     },
 };
 
-/// How long a waiter naps that may have to help after that. Rare, so a guess: shorter costs CPU
-/// time, longer delays the waiter.
+/// Length of the sleep after which a waiter checks again whether it must help. The case is rare, so
+/// this is a guess: a shorter sleep costs CPU time, a longer one delays the waiter.
 const NAP: Duration = Duration::from_millis(1);
 
 /// The error of a wait for an item that cannot start before the waiter itself has ended.
@@ -69,12 +70,12 @@ pub(crate) fn reported<E: fmt::Display>(error: E) -> E {
     error
 }
 
-/// Runs the item on the spot if it can, as [`run::help`] does, before the caller waits for it;
-/// returns `true` if it did.
+/// If possible, runs the item on this thread, as [`run::help`] does, before the caller waits for
+/// it. Returns `true` if the item has run.
 ///
 /// # Errors
 ///
-/// [`NeedsOurSeat`] if the caller would wait for ever.
+/// [`NeedsOurSeat`] if the caller would wait forever.
 pub(crate) fn help_or_refuse(item: NonNull<Head>) -> Result<bool, NeedsOurSeat> {
     // SAFETY: the caller holds a handle, which keeps the item alive.
     let head = unsafe { item.as_ref() };
@@ -90,26 +91,27 @@ pub(crate) fn help_or_refuse(item: NonNull<Head>) -> Result<bool, NeedsOurSeat> 
         } else if !state.is_claimed() || !has_seat_of(|link| link.gate.max() == 1) {
             return Ok(false);
         }
-        // Another thread is about to queue, cancel or help, or runs the item from another queue.
-        // While it naps, this worker returns the items that it took and did not start: a canceller
-        // may wait for one of them.
+        // Another thread is queueing, cancelling or helping with the item, or runs it from another
+        // queue. While this worker sleeps, it returns the items that it took and did not start,
+        // because a canceller may wait for one of them.
         wait::until_turn_within(head, state.completion_seq() + 1, NAP);
     }
 }
 
-/// Returns `true` if an item that has not ended cannot start on another thread before this one
-/// gives a seat back.
+/// Returns `true` if an item that has not ended cannot start on another thread before this thread
+/// releases a seat.
 ///
-/// The answer is true only as long as this thread stays in the run that it is in.
+/// The answer `true` holds only as long as this thread stays in its current run.
 pub(crate) fn needs_our_seat(head: &Head) -> bool {
     has_seat_of(|link| {
         let state = head.load();
         let has_to_start = match head.vtable().push {
-            // A future that waits has no flag, and needs a seat for its next poll.
+            // A waiting future sets no flag, and needs a seat for its next poll.
             Some(_) => !state.is_running() && !state.has_ended(),
             None => state.is_pending() && !state.is_claimed(),
         };
-        // An item that was queued elsewhere in between had another turn by then.
+        // If the item is queued elsewhere between these loads, its completion sequence number
+        // changes.
         let home = head.home.load(Ordering::Relaxed).addr();
         has_to_start
             && link.gate.is_only_seat_for(home)

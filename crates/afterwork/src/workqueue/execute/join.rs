@@ -402,9 +402,9 @@ impl<T> JoinHandle<T> {
     ///
     /// [`JoinError::Panicked`] with what the closure panicked with, [`JoinError::Cancelled`], [`JoinError::Expired`],
     /// [`JoinError::Refused`] where the queue did not take it, or [`JoinError::OwnItem`] from inside that very closure.
-    /// [`JoinError::OwnQueue`] from inside another item of a queue with one seat, as each ordered
-    /// one, if it has not started and joiners cannot help: it would wait for the caller. The item
-    /// stays queued, and its result is dropped.
+    /// [`JoinError::OwnQueue`] from inside another item of a queue with one seat (as every ordered
+    /// queue has), if the joined item has not started and joiners cannot help: it would wait for
+    /// the caller. The item stays queued, and its result is dropped.
     ///
     /// # Panics
     ///
@@ -469,7 +469,8 @@ impl<T> JoinHandle<T> {
         Ok(self.take())
     }
 
-    /// Runs the item here if it can be, before the caller waits for it; returns `true` if it did.
+    /// If possible, runs the item here before the caller waits for it. Returns `true` if the item
+    /// has run.
     fn help_or_refuse(&self) -> Result<bool, JoinError> {
         if is_current(self.item) {
             return Err(reported(JoinError::OwnItem));
@@ -480,19 +481,19 @@ impl<T> JoinHandle<T> {
         dependency::help_or_refuse(self.item).map_err(|NeedsOurSeat| reported(JoinError::OwnQueue))
     }
 
-    /// Returns why a wait for the item that does not help would never end, if that is so: of an
-    /// item that has not ended.
+    /// If waiting for the item without helping would never end, returns the reason. The item must
+    /// not have ended.
     fn refusal(&self) -> Option<JoinError> {
         if is_current(self.item) {
             return Some(JoinError::OwnItem);
         }
-        // An item with a deadline ends then.
+        // An item with a deadline ends at the deadline.
         let ends = self.table().expiry.is_some() || self.head().load().lets_help();
         (!ends && dependency::needs_our_seat(self.head())).then_some(JoinError::OwnQueue)
     }
 
-    /// Returns why a task that polls for the item's end would never see it, where the thread that
-    /// polls stays in an item until then.
+    /// If a task that polls for the item's end would never see it, because the polling thread stays
+    /// in an item until then, returns the reason.
     pub(crate) fn refusal_of_a_poll(&self) -> Option<JoinError> {
         if !is_blocking() {
             return None;
@@ -532,10 +533,9 @@ impl<T> JoinHandle<T> {
     ///
     /// A closure that has not started is taken out of the queue and dropped here; one that has started, or ended, is
     /// left alone: false. A future that has not ended is dropped by a worker of its queue, as soon as one comes to it,
-    /// and never polled again: true. If it has not been polled yet, its place of the queue's
-    /// capacity is free at once. Should a poll be under way just now, it may still bring the future
-    /// to its end;
-    /// [`join`](Self::join) says which.
+    /// and never polled again: true. If it has not been polled yet, its share of the queue's
+    /// capacity is released at once. A poll that is in progress may still complete the future;
+    /// [`join`](Self::join) reports which happened.
     ///
     /// # Blocking
     ///
@@ -653,8 +653,8 @@ impl<T> JoinHandle<T> {
 impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
-    /// Never runs the closure itself, so that it cannot block the executor. Once it was ready it is
-    /// [`JoinError::Taken`].
+    /// Never runs the closure itself, so that it cannot block the executor. After the handle has
+    /// been ready, polling it again returns [`JoinError::Taken`].
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if !self.await_end(context.waker()) {
             return Poll::Ready(self.take());

@@ -70,9 +70,9 @@ pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
     }
 }
 
-/// Runs an item that was queued at `home`, as a joiner that `helps` or as a worker, and does what
-/// its completion asks for; `before_end` is called after the
-/// item's own code and before anybody can see that it ended.
+/// Runs an item that was queued at `home`, as a joiner if `helps` is set and otherwise as a worker,
+/// and does what the completion asks for. `before_end` is called after the item's own code, and
+/// before another thread can see that the item has ended.
 ///
 /// # Safety
 ///
@@ -84,8 +84,8 @@ unsafe fn run(
     helps: bool,
     before_end: impl FnOnce(),
 ) -> Ending {
-    // Freeing is part of it: a closure may own the last handle of its queue. So is all that a
-    // subscriber does.
+    // Freeing the item is part of the run, because a closure may own the last handle of its queue.
+    // So is everything that a subscriber does.
     let run = || {
         if helps {
             // SAFETY: (1), (2).
@@ -128,20 +128,21 @@ unsafe fn run_current(item: NonNull<Head>, home: *const Pwq, before_end: impl Fn
     ending
 }
 
-/// The users' code that is left to be called when a run has ended.
+/// User code that remains to be called after a run has ended.
 #[derive(Debug, Default)]
 #[must_use = "a task may wait for it"]
 pub(crate) struct Rest {
-    /// Of the task that awaits the item.
+    /// The waker of the task that awaits the item.
     pub(super) waker: Option<Foreign<Waker>>,
     /// The item, if it is to be freed.
     pub(super) dead: Option<Dead>,
-    /// Of the item, if it was queued behind the run, and all was cancelled since.
+    /// The rest of a cancel: the item was queued again behind its run, and was then cancelled with
+    /// all others.
     pub(super) cancelled: Option<Box<Aftermath>>,
 }
 
 impl Rest {
-    /// Calls it. Call this with no lock held.
+    /// Calls the remaining user code. Call it with no lock held.
     fn finish(self) {
         if let Some(waker) = self.waker {
             // FOREIGN(task-wake): the waker of a task that awaits the item, on the thread that ran it; contained.
@@ -154,7 +155,8 @@ impl Rest {
     }
 }
 
-/// Ends a run as its completion asks for. Of users' code it calls only the wakers of drains, unless the caller puts wakers aside.
+/// Ends a run as its completion asks for. The only user code it calls are the wakers of drains,
+/// unless the caller puts wakers aside.
 ///
 /// # Safety
 ///
@@ -170,7 +172,7 @@ pub(crate) unsafe fn end(item: NonNull<Head>, ending: Ending) -> Rest {
     }
 }
 
-/// Ends a run that leaves nothing to be done; returns `true` if it was one.
+/// If the end of the run needs no further action, ends it and returns `true`.
 ///
 /// # Safety
 ///
@@ -184,7 +186,7 @@ unsafe fn end_alone(item: NonNull<Head>, ending: Ending) -> bool {
     ending == Ending::Returned && next.is_some_and(|next| head.step(from, next))
 }
 
-/// Ends any run. It `is_current` if it is the innermost run of this thread.
+/// Ends any run. `is_current` is `true` for the innermost run of this thread.
 ///
 /// # Safety
 ///
@@ -279,7 +281,7 @@ pub(crate) unsafe fn pop_and_cancel(
             .nr_cut
             .fetch_add(1, Ordering::Relaxed);
     }
-    // An item that runs does not count as cancelled.
+    // A running item does not count as cancelled.
     Popped::Dropped
 }
 
@@ -362,12 +364,12 @@ pub(crate) struct LeftCount {
     pool: Arc<WorkerPool>,
     slot: usize,
     colour: Colour,
-    /// Of tasks that the cut has woken.
+    /// The wakers of tasks that the removal woke.
     wakers: Vec<Foreign<Waker>>,
 }
 
 impl LeftCount {
-    /// Releases it, and then calls the wakers of tasks. Call it with no lock and no claim held.
+    /// Releases the count, and then calls the wakers. Call it with no lock and no claim held.
     pub(crate) fn give_back(self) {
         let give_back = || self.pool.retire_one(self.slot, self.colour);
         let ((), mut wakers) = errands::with_wakers_aside(give_back);
@@ -376,7 +378,8 @@ impl LeftCount {
     }
 }
 
-/// Unlinks an item that the caller has claimed from its list. Does not run users' code, which may wait for the claim to end.
+/// Unlinks an item that the caller has claimed from its list. Runs no user code, because that code
+/// may wait for the claim to end.
 pub(crate) fn cut_out(item: NonNull<Head>) -> LeftCount {
     // SAFETY: the caller holds a handle and a claim, each of which keeps the item alive.
     let head = unsafe { item.as_ref() };
@@ -459,7 +462,7 @@ fn cancel_and(item: NonNull<Head>, note: impl FnOnce(&Pwq)) -> bool {
     }
     let room = counted_by.as_ref().and_then(|core| core.room.as_ref());
     if left.is_some() || room.is_some() {
-        // A waker may wait for either, so both come first.
+        // A waker may wait for capacity or for the count, so both are released first.
         let ((), woken) = errands::with_wakers_aside(|| {
             if let Some(room) = room {
                 room.give_back();

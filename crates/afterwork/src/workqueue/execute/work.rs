@@ -89,8 +89,8 @@ pub struct Busy {
 pub enum FlushError {
     /// The item flushed itself: it would wait for its own end.
     OwnItem,
-    /// The item cannot start before the item ends in which it was flushed: that has the only seat
-    /// of the queue of both.
+    /// The item cannot start before the item that flushed it has ended, because that item has the
+    /// only seat of their queue.
     OwnQueue,
     /// The run that was waited for panicked.
     Panicked,
@@ -208,9 +208,9 @@ impl Work {
     /// # Errors
     ///
     /// [`FlushError::OwnItem`] from inside the item's own run. [`FlushError::OwnQueue`] from inside
-    /// another item of a queue with one seat, as each ordered one, if this item waits there and
-    /// joiners do not help: it stays queued. [`FlushError::Panicked`] when the last run that ended
-    /// panicked.
+    /// another item of a queue with one seat (as every ordered queue has), if this item waits there
+    /// and joiners do not help; the item stays queued. [`FlushError::Panicked`] if the last run
+    /// that ended panicked.
     ///
     /// # Panics
     ///

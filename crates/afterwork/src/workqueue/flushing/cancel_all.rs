@@ -12,16 +12,19 @@ use crate::workqueue::{
 };
 
 impl Workqueue {
-    /// Cancels all that is queued and has not started, and all that waits for its time; returns how many items it has cancelled.
+    /// Cancels all items that are queued and have not started, and all delayed items. Returns the
+    /// number of cancelled items.
     ///
-    /// Joiners get [`JoinError::Cancelled`](crate::workqueue::JoinError::Cancelled); flushes end. A closure that was spawned is
-    /// dropped here, a [`Work`](crate::workqueue::Work) stays and may be queued again, by its own run as well. An item that runs
-    /// continues to its end; if it was queued again in the meantime, that is cancelled. Periodic work of [`every`](Self::every) ends
-    /// for good: if it runs, this run is its last.
+    /// Joiners get [`JoinError::Cancelled`](crate::workqueue::JoinError::Cancelled), and flushes
+    /// end. A spawned closure is dropped here. A [`Work`](crate::workqueue::Work) stays, and can be
+    /// queued again, also by its own run. A running item continues to its end; if it was queued
+    /// again in the meantime, that enqueue is cancelled. Periodic work of [`every`](Self::every)
+    /// ends for good: if it is running, this run is its last.
     ///
-    /// The result counts the items that were queued, or waited for their time, and did not run. Three kinds are cancelled and not
-    /// counted: an item that runs and was queued again, an item that waits for a grace period, and an item that a worker or a joiner
-    /// had just taken and then could not start. The items of a [`scope`](Self::scope) are neither cancelled nor counted: their owner
+    /// The result counts the items that were queued or delayed and did not run. Three kinds are
+    /// cancelled and not counted: a running item that was queued again, an item that waits for a
+    /// grace period, and an item that a worker or a joiner had just taken and could then not start.
+    /// The items of a [`scope`](Self::scope) are neither cancelled nor counted, because their owner
     /// runs them.
     ///
     /// # Guarantees
@@ -30,12 +33,13 @@ impl Workqueue {
     ///   return is not touched; what is queued meanwhile is either.
     /// - It works on a queue that is paused, ordered, full, or being drained; drains see what is left.
     /// - A future that has been polled has started, and goes on; cancel it by its handle. One that has not is dropped here.
-    /// - First all items end and release their part of the [capacity](crate::workqueue::Builder::capacity). Then the wakers of tasks
-    ///   are called, and last the closures are dropped. So a waker or a destructor may wait for any of the items, for free capacity,
-    ///   and for a flush or a drain of the queue.
+    /// - All items end and release their [capacity](crate::workqueue::Builder::capacity) first.
+    ///   Then the wakers of tasks are called, and the closures are dropped last. A waker or a
+    ///   destructor may therefore wait for any of the items, for free capacity, and for a flush or
+    ///   a drain of the queue.
     ///
-    /// In a queue of the whole process, as [`system`](crate::workqueue::system), it cancels nothing
-    /// and returns 0: the items are those of all its users.
+    /// On a process-wide queue, such as [`system`](crate::workqueue::system), this cancels nothing
+    /// and returns 0, because the items belong to all users of the queue.
     ///
     /// A queue takes items after it as before. To have it take no more, [`destroy`](Self::destroy) it or
     /// [shut it down](Self::shutdown_background).
@@ -111,16 +115,19 @@ impl Workqueue {
     /// Shuts the queue down without waiting: takes nothing more, cancels what has not started, and lets go of this handle.
     ///
     /// It is [`destroy`](Self::destroy) and [`cancel_all`](Self::cancel_all) and [`close_in_background`](Self::close_in_background)
-    /// in one, of which nothing waits. On return all items that had not started have ended, and their joiners get
-    /// [`JoinError::Cancelled`](crate::workqueue::JoinError::Cancelled). Threads of the registry call the wakers of tasks and drop the
-    /// closures, in the order of [`cancel_all`](Self::cancel_all). An item that runs continues to its end. Other handles refuse every
-    /// item.
+    /// in one, of which nothing waits. When this returns, all items that had not started have
+    /// ended, and their joiners get
+    /// [`JoinError::Cancelled`](crate::workqueue::JoinError::Cancelled). Threads of the registry
+    /// then call the wakers of tasks and drop the closures, in the order described at
+    /// [`cancel_all`](Self::cancel_all). A running item continues to its end. Other handles reject
+    /// new items.
     ///
-    /// A destructor that blocks does not hold up the others. But while the system refuses threads, one thread calls all destructors,
-    /// one after the other: a destructor that waits for a later one then waits until the system gives a thread again.
+    /// A destructor that blocks does not delay the others. However, while thread creation fails, a
+    /// single thread calls all destructors, one after the other. A destructor that waits for a
+    /// later one then waits until a thread can be started again.
     ///
-    /// A queue of the whole process, as [`system`](crate::workqueue::system), is not shut down:
-    /// this only drops the handle.
+    /// A process-wide queue, such as [`system`](crate::workqueue::system), is not shut down: this
+    /// only drops the handle.
     ///
     /// # Blocking
     ///
@@ -150,7 +157,8 @@ impl Workqueue {
         self.inner.closed.destroy();
         let rest = self.inner.take_all().end();
         self.resume();
-        // Each is an errand of its own, so that one that blocks does not hold up the others.
+        // Each one is an errand of its own, so that a destructor that blocks does not delay the
+        // others.
         self.inner.timers.all.leave_wakers(rest.wakers);
         self.inner.manager.leave_boxed_to_reapers(rest.dropped);
         self.end_in_background();

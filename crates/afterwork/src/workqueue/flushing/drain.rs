@@ -78,9 +78,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`OwnQueueError`] from inside an item of this queue: the drain would wait for itself; and
-    /// for a queue of the whole process, as [`system`](crate::workqueue::system). Nothing is
-    /// changed then.
+    /// [`OwnQueueError`] from inside an item of this queue, because the drain would wait for
+    /// itself, and for a process-wide queue, such as [`system`](crate::workqueue::system). Nothing
+    /// has changed then.
     #[doc(alias = "drain_workqueue")]
     pub fn drain(&self) -> Result<(), OwnQueueError> {
         self.inner.may_be_stopped()?;
@@ -105,8 +105,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`DrainError::OwnQueue`] from inside an item of this queue, and for a queue of the whole
-    /// process; nothing is changed then. [`DrainError::StillBusy`] when the time is over.
+    /// [`DrainError::OwnQueue`] from inside an item of this queue, and for a process-wide queue;
+    /// nothing has changed then. [`DrainError::StillBusy`] if the queue is not drained within
+    /// `timeout`.
     ///
     /// # Examples
     ///
@@ -154,8 +155,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`OwnQueueError`] from inside an item of this queue, and for a queue of the whole process.
-    /// Nothing is changed then.
+    /// [`OwnQueueError`] from inside an item of this queue, and for a process-wide queue. Nothing
+    /// has changed then.
     ///
     /// # Examples
     ///
@@ -187,7 +188,7 @@ impl Workqueue {
     /// Items may be queued meanwhile. Those that run go on, and workers finish what they have in hand; to wait for
     /// that, look at `nr_active` of [`stats`](Self::stats). An item of the queue may still run one that it waits for.
     ///
-    /// A queue of the whole process, as [`system`](crate::workqueue::system), is never paused: this
+    /// A process-wide queue, such as [`system`](crate::workqueue::system), is never paused: this
     /// does nothing and returns `false`.
     ///
     /// # Blocking

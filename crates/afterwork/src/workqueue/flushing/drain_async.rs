@@ -49,8 +49,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`OwnQueueError`] when it is polled inside an item or a future of this very queue, of which the drain would wait for
-    /// the end; and for a queue of the whole process.
+    /// [`OwnQueueError`] if it is polled inside an item or a future of this queue, because the
+    /// drain would wait for that item, and for a process-wide queue.
     ///
     /// # Panics
     ///

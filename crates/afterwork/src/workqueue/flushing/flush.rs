@@ -44,12 +44,12 @@ use crate::{
     },
 };
 
-/// The error of an item that was about to wait for its own queue, and so for itself; and of a drain
-/// of a queue of the whole process, which would stop that for all its users.
+/// The error of an item that was about to wait for its own queue, and so for itself. Also the error
+/// of draining a process-wide queue, which would stop the queue for all its users.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnQueueError {
     queue: Box<str>,
-    /// The queue is one of the whole process.
+    /// `true` if the queue is process-wide.
     for_all: bool,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for OwnQueueError {
         if self.for_all {
             return write!(
                 f,
-                "workqueue {queue:?} is for the whole process, and is not stopped by one user of it"
+                "workqueue {queue:?} is for the whole process, so one of its users cannot stop it"
             );
         }
         write!(
@@ -164,7 +164,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Before a drain, which refuses what others queue.
+    /// Checks that a drain, which rejects the items of other users, is allowed on this queue.
     pub(crate) fn may_be_stopped(&self) -> Result<(), OwnQueueError> {
         if self.for_all {
             Err(self.refusal(true))

@@ -11,10 +11,11 @@
 //! An item's colour is kept beside its link (`list.rs`) from its adoption until its count is given back. Nothing
 //! here is shared: the pool lock guards it.
 
-/// How many colours a link has. A color fits into the bits that the alignment of an item leaves free in a list link: 8
-/// bytes, which is the alignment of the kernel's items.
+/// The number of colours of a pwq. A colour fits into the bits of a list link that are free because
+/// items are aligned to 8 bytes, as the kernel's items are.
 ///
-/// Differs from Linux: its `WORK_NR_COLORS` is 16. With fewer colors, more flushes that overlap share a color.
+/// Differs from Linux: `WORK_NR_COLORS` is 16 there. With fewer colours, more overlapping flushes
+/// share a colour.
 pub(crate) const NR_COLOURS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
 
 /// A place in the ring.

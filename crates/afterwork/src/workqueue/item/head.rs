@@ -34,7 +34,7 @@ pub(crate) struct Home {
     pub(crate) rules: Rules,
 }
 
-/// Stands first in every item, except in a raw one, whose layout is that of C.
+/// The first part of every item, except a raw one, whose layout is prescribed by C.
 ///
 /// A step of the state may let another thread free the item, so all fields are cells.
 #[repr(C, align(8))]

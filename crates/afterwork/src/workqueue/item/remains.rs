@@ -8,17 +8,18 @@ use crate::{
     workqueue::errands::Errand,
 };
 
-/// Items that have been taken as by a run, and what is users' of them.
+/// The items of a bulk cancel in progress, and the user values that they held.
 ///
-/// First all items are taken, by steps alone. Then their runs end, and last the users' values are dropped. So a waker or a
-/// destructor that waits for another of the items finds that this one has ended.
+/// All items are first moved to the running state, by transitions alone. Then their runs end, and
+/// user values are dropped last. A waker or destructor that waits for another of the items
+/// therefore finds that this item has ended.
 #[derive(Default)]
 pub(crate) struct Remains {
     /// Their runs are to be ended.
     pub(crate) taken: Vec<NonNull<Head>>,
     /// How many had a place of their queue's capacity, which is to be given back.
     pub(crate) nr_places: usize,
-    /// The number of tickets of scopes among them, which users do not count.
+    /// The number of scope tickets among them; users do not count these.
     pub(crate) nr_tickets: usize,
     /// To be dropped.
     pub(crate) dropped: Vec<Box<dyn Errand>>,
@@ -27,7 +28,7 @@ pub(crate) struct Remains {
 // SAFETY: whoever takes an item as by a run keeps it, and what items hold is `Send`.
 unsafe impl Send for Remains {}
 
-/// A user's value. To run it is to drop it.
+/// A user's value, which is dropped when the errand runs.
 struct Buried<T>(T);
 
 impl<T: Send> Errand for Buried<T> {
@@ -37,7 +38,7 @@ impl<T: Send> Errand for Buried<T> {
     }
 }
 
-/// Makes an errand that drops `what`, a user's value.
+/// Makes an errand that drops the user value `what`.
 pub(crate) fn buried(what: impl Send + 'static) -> Box<dyn Errand> {
     Box::new(Buried(what))
 }

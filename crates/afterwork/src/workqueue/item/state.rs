@@ -198,7 +198,7 @@ impl State {
     pub(crate) fn revived(self) -> State {
         self.with(REVIVED)
     }
-    /// A joiner may run it.
+    /// Returns `true` if a joiner may run the item.
     pub(crate) fn lets_help(self) -> bool {
         self.has(HELP)
     }

@@ -2,51 +2,54 @@
 //!
 //! # The rule
 //!
-//! Each link has an account in *virtual time*: the time that its items took, divided by its queue's
-//! shares. Of the links that wait for a worker, the link that has used least goes next. So links
-//! that always have work get time by their shares, and the pool never waits for a link that has
-//! none.
+//! Each pool workqueue (a *link* in this folder) has an account in *virtual time*: the time that
+//! its items took, divided by its queue's shares. The waiting link with the lowest account is
+//! served next. Links that always have work therefore get time in proportion to their shares, and
+//! the pool never waits for a link without work.
 //!
-//! - *Time is paid in advance*, by what the link's items took on average, and settled by what they
-//!   did take. So several workers that come at once do not all go to the same link.
-//! - *A link that was idle saves nothing up.* It begins at the account of the link that was picked
-//!   last, if it has used less. So a link that was idle for an hour is next, once, and then has its
-//!   share.
-//! - *A new link gets no turn for being new.* It begins at the *service clock*, which is about the
-//!   average of the links that want the pool. If it began where an idle link does, links that are
-//!   new for each item would have every turn.
-//! - *Nothing is owed for time that no other link wanted.* When the pool has nothing to do, both
-//!   clocks go to where the link is that has used most.
-//! - *Debts are owed by the present shares.* When the shares change, the distance between the link
-//!   and the clock changes with them. Otherwise a link that ran by few shares would wait for as
-//!   long, however many it is given then.
+//! - *Time is paid in advance*, based on the average time of the link's items, and settled when the
+//!   actual time is known. Workers that arrive at the same time therefore do not all choose the
+//!   same link.
+//! - *An idle link saves nothing up.* When it has work again, its account is raised to that of the
+//!   link that was picked last, if it is lower. A link that was idle for an hour is therefore
+//!   served next, once, and then gets its share.
+//! - *A new link gets no turn for being new.* Its account starts at the *service clock*, which is
+//!   about the average of the links that have work for the pool. If it started where an idle link
+//!   does, links that are created for a single item would get every turn.
+//! - *Nothing is owed for time that no other link needed.* When the pool runs out of work, both
+//!   clocks advance to the highest account of any link.
+//! - *Debts are owed by the present shares.* When the shares change, the distance between the
+//!   link's account and the clock is converted. Otherwise a link that ran with few shares would
+//!   wait equally long, however many shares it is given afterwards.
 //!
 //! This is stride scheduling (Waldspurger and Weihl, 1995), with the clock of start-time fair queueing (Goyal, Vin and Cheng, 1996).
 //!
 //! # The service clock
 //!
-//! Each service moves it by the time of the service, divided by the weights of all links that want
-//! the pool at its end. That is the virtual time of weighted fair queueing: the account of a link
-//! that always had exactly its share.
+//! Each service advances the clock by the time of the service, divided by the weights of all links
+//! that have work for the pool when the service ends. This is the virtual time of weighted fair
+//! queueing: the account of a link that always got exactly its share.
 //!
-//! The clock counts the service of removed links, too. So a chain of new links moves the clock, and
-//! the links that wait catch up with it. Two bounds keep it near the links that want the pool:
+//! The clock also counts the service of removed links, so a chain of new links advances the clock,
+//! and the waiting links catch up with it. Two bounds keep the clock near the links that have work
+//! for the pool:
 //!
-//! - It is never behind the link that was picked last. Otherwise each new link would be next.
-//! - It is never ahead of their average by more than a few services (`SLACK`). A link that was idle
-//!   begins behind the clock, and so takes a little time from the others that does not move the
-//!   clock back. Without this bound these steps would add up, and a new link would wait for all of
-//!   them.
+//! - It is never behind the link that was picked last. Otherwise each new link would be served
+//!   next.
+//! - It is at most a few services (`SLACK`) ahead of the average of these links. A link that was
+//!   idle starts behind the clock, so it takes a little time from the others that does not move the
+//!   clock back. Without this bound these amounts would add up, and a new link would wait for all
+//!   of them.
 
 use sync::twin;
 
 /// The shares of a queue that has set none, in a pool in which others have. The default of `cpu.weight`.
 const DEFAULT_SHARES: u32 = 100;
 
-/// How many of the longest services the service clock may be ahead of the average of the links that
-/// want the pool. In random histories of new links it is ahead by up to 5. With a smaller bound,
-/// links that wait get less than they are due: 0.86 with 2, and 0.96 with 8. With a larger one a
-/// new link may wait longer.
+/// How far the service clock may be ahead of the average of the links that have work, as a multiple
+/// of the longest service. In random histories of new links it is ahead by up to 5. With a smaller
+/// bound, waiting links get less than their due: a factor of 0.86 with 2, and of 0.96 with 8. With
+/// a larger bound a new link may wait longer.
 const SLACK: u64 = 8;
 
 /// Time divided by shares. Of a link with the most shares a nanosecond still counts; a hundred years fit.
@@ -61,25 +64,25 @@ pub(crate) struct Account {
     used: VirtualTime,
     /// What an item takes on average; 0 before the first.
     item_ns: u64,
-    /// The link has waited for a turn before: it is not new.
+    /// Set once the link has waited for a turn, so that it is not new any more.
     has_waited: bool,
     /// The last service for which the link was counted.
     counted_at: u64,
 }
 
-/// Where links of one pool begin.
+/// The accounts at which the links of one pool start.
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
-    /// The account of the link that was picked last. Links that were idle begin here.
+    /// The account of the link that was picked last. Links that were idle start here.
     picked: VirtualTime,
-    /// The service clock, see the top of the file. New links begin here.
+    /// The service clock, see the top of the file. New links start here.
     service: VirtualTime,
     nr_services: u64,
-    /// About the longest of the last services.
+    /// An estimate of the longest recent service.
     longest_ns: u64,
 }
 
-/// The links that want a pool when a service ends, each counted once.
+/// The links that have work for the pool when a service ends, each counted once.
 #[derive(Debug)]
 pub(crate) struct Wanting<'a> {
     clock: &'a mut Clock,
@@ -90,13 +93,13 @@ pub(crate) struct Wanting<'a> {
 }
 
 impl Clock {
-    /// Notes that the link goes next that has `used` least.
+    /// Records that the link with the account `used`, the lowest one, is served next.
     pub(crate) fn pick(&mut self, used: VirtualTime) {
         self.picked = self.picked.max(used);
         self.service = self.service.max(self.picked);
     }
 
-    /// Begins to count the links that want the pool, at the end of a service.
+    /// Starts counting the links that have work for the pool, at the end of a service.
     pub(crate) fn count(&mut self) -> Wanting<'_> {
         self.nr_services += 1;
         Wanting {
@@ -106,7 +109,8 @@ impl Clock {
         }
     }
 
-    /// Moves both clocks to where the link is that has used most: the pool has nothing to do.
+    /// Advances both clocks to the highest account of any link, because the pool has run out of
+    /// work.
     pub(crate) fn rest(&mut self, used: impl Iterator<Item = VirtualTime>) {
         self.picked = used.fold(self.picked, VirtualTime::max);
         self.service = self.picked;
@@ -114,7 +118,7 @@ impl Clock {
 }
 
 impl Wanting<'_> {
-    /// Counts a link that waits, or whose items run. A link may be added several times.
+    /// Counts a link that waits or whose items are running. A link may be added several times.
     pub(crate) fn add(&mut self, account: &mut Account) {
         if account.counted_at != self.clock.nr_services {
             account.counted_at = self.clock.nr_services;
@@ -126,8 +130,8 @@ impl Wanting<'_> {
         }
     }
 
-    /// Moves the service clock by a service that took `took_ns`, divided by the weights that were
-    /// counted.
+    /// Advances the service clock by `took_ns`, the time of a service, divided by the sum of the
+    /// weights that were counted.
     pub(crate) fn serve(self, took_ns: u64) {
         let Self {
             clock,
@@ -145,8 +149,8 @@ impl Wanting<'_> {
 }
 
 impl Account {
-    /// Sets the shares, by the pool's `clock`, and converts what workers have `paid` for the link;
-    /// returns `true` if none were set before.
+    /// Sets the shares, relative to the pool's `clock`, and converts the amounts that workers have
+    /// `paid` for the link. Returns `true` if no shares were set before.
     pub(crate) fn set_shares<'a>(
         &mut self,
         shares: u32,
@@ -164,7 +168,7 @@ impl Account {
         is_first
     }
 
-    /// Forgets what was used, with the clock: no link has shares any more.
+    /// Resets the account, together with the clock: no link has shares any more.
     pub(crate) fn close(&mut self) {
         self.used = VirtualTime::default();
         self.counted_at = 0;
@@ -184,7 +188,7 @@ impl Account {
         (self.item_ns > 0).then_some(self.item_ns)
     }
 
-    /// Notes that the link begins to wait, by the pool's `clock`.
+    /// Records that the link starts to wait, relative to the pool's `clock`.
     pub(crate) fn wait_from(&mut self, clock: &Clock) {
         let was_idle = std::mem::replace(&mut self.has_waited, true)
             || twin::armed("shares: a new link begins as an idle one");
@@ -198,7 +202,7 @@ impl Account {
         }
     }
 
-    /// Pays for `nr_items` items in advance; returns what was paid.
+    /// Pays for `nr_items` items in advance, and returns the amount.
     pub(crate) fn pay(&mut self, nr_items: u64) -> VirtualTime {
         let paid = price(self.item_ns.saturating_mul(nr_items), self.weight());
         self.used.0 += paid.0;
@@ -227,8 +231,9 @@ impl Account {
     }
 }
 
-/// Returns the price of a time at a weight. A time is at least a nanosecond, also if the machine's
-/// clock did not advance: a link that pays nothing is always next.
+/// Returns the price of `took_ns` at a weight. The time counts as at least a nanosecond, even if
+/// the machine's clock did not advance, because a link that pays nothing would always be served
+/// next.
 fn price(ns: u64, weight: u128) -> VirtualTime {
     VirtualTime(((u128::from(ns.max(1)) << 32) / weight).max(1))
 }

@@ -203,8 +203,8 @@ pub(crate) struct Gate<S> {
 #[derive(Debug)]
 struct Line<S> {
     places: VecDeque<Place<S>>,
-    /// The addresses of all links whose items need a seat here, by which the home of an item is
-    /// compared without a look at it.
+    /// The addresses of all pwqs whose items need a seat here, so that an item's home can be
+    /// compared without dereferencing it.
     homes: Vec<usize>,
     /// The stocks are open.
     is_open: bool,
@@ -362,16 +362,17 @@ impl<S> Gate<S> {
         }
     }
 
-    /// Notes that the items of the link at `home`, which stays there as long as this gate is used,
-    /// need a seat here.
+    /// Records that the items of the pwq at `home` need a seat here. The pwq stays at that address
+    /// as long as this gate is used.
     pub(crate) fn add_home(&self, home: usize) {
         self.line.lock().homes.push(home);
     }
 
-    /// Returns `true` if the items of the link at `home` need a seat here, there is but one, and no
-    /// second thread has a seat.
+    /// Returns `true` if the items of the pwq at `home` need a seat here, the gate has a single
+    /// seat, and no second thread has a seat.
     ///
-    /// Asked by the thread that has the one seat: no other thread starts such an item before that
+    /// Called by the thread that has the only seat: no other thread starts such an item before that
+    /// thread releases it.
     /// thread releases it.
     pub(crate) fn is_only_seat_for(&self, home: usize) -> bool {
         self.max() == 1 && self.nr_active() <= 1 && self.line.lock().homes.contains(&home)

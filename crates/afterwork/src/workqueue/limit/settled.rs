@@ -27,12 +27,11 @@ pub(crate) struct Settled {
     threads: EventCount,
     /// A, written under the lock of `tasks`: how many of them there are.
     nr_tasks: AtomicUsize,
-    /// The wakers of tasks that wait. A leaf.
+    /// The wakers of the waiting tasks. A leaf in the order of locks.
     tasks: Mutex<Numbered<Foreign<Waker>>>,
 }
 
-/// A task that waits, or may wait: the number of its waker among the tasks. Call
-/// [`Settled::take_waker`] before it is dropped.
+/// The key of a task's waker, if the task waits. Call [`Settled::take_waker`] before dropping it.
 #[derive(Debug, Default)]
 pub(crate) struct TaskSeat(Option<u64>);
 
@@ -70,12 +69,12 @@ impl Settled {
         self.threads.wait_until_by(end_ns, condition)
     }
 
-    /// Has the task woken that is to look next, once. Returns the waker that it left before, to be
-    /// dropped with no lock held.
+    /// Registers `waker` to be woken once, so that its task checks its condition again. Returns the
+    /// waker that the task registered before, to be dropped with no lock held.
     ///
     /// # Cost
     ///
-    /// A few steps, and a search by halves among the tasks that wait.
+    /// A few operations, and a binary search among the waiting tasks.
     pub(crate) fn leave_waker(
         &self,
         seat: &mut TaskSeat,
@@ -88,7 +87,7 @@ impl Settled {
         before
     }
 
-    /// Takes the waker out, to be dropped with no lock held.
+    /// Removes and returns the waker, to be dropped with no lock held.
     pub(crate) fn take_waker(&self, seat: &mut TaskSeat) -> Option<Foreign<Waker>> {
         let number = seat.0.take()?;
         let mut tasks = self.tasks.lock();
@@ -128,8 +127,8 @@ mod tests {
         }
     }
 
-    /// Leaves a waker for each seat, and takes all out in the order of `seats`; returns how long
-    /// the longest list of places was.
+    /// Registers a waker for each seat, and removes all wakers in the order of `seats`. Returns the
+    /// largest length that the list of wakers had.
     fn most_places(
         seats: impl DoubleEndedIterator<Item = usize> + Clone,
         nr_seats: usize,
@@ -154,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_leave_their_wakers_again_and_again_in_linear_memory() {
+    fn registering_wakers_repeatedly_takes_linear_memory() {
         for nr_seats in [1, 100, 1000] {
             assert!(most_places(0..nr_seats, nr_seats) <= 2 * nr_seats + 2);
             assert!(most_places((0..nr_seats).rev(), nr_seats) <= 2 * nr_seats + 2);
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seat_of_a_task_that_was_woken_takes_no_other_tasks_waker() {
+    fn the_seat_of_a_woken_task_takes_no_other_tasks_waker() {
         let settled = Settled::default();
         let waker = || Foreign::new(Waker::noop().clone());
         let (mut woken, mut waits) = (TaskSeat::default(), TaskSeat::default());

@@ -182,11 +182,13 @@ impl ManagerLoop {
         }
     }
 
-    /// Has the errands done that are left when the registry has ended. Until the last has begun, because one may wait for the next
-    /// one; so the reserve is not waited for before.
+    /// Runs the errands that remain when the registry has ended. Continues until the last errand
+    /// has begun, because an errand may wait for the next one; the reserve is therefore not joined
+    /// before that.
     ///
-    /// There are no pools any more, so the rescuer may block in an errand, too. This thread may block in the last one only. In another
-    /// one it would not ask for threads again, and the errands behind that one would wait for ever.
+    /// The registry has no pools any more, so the rescuer may block in an errand too. This thread
+    /// may block in the last errand only. While blocked in another one, it could not try to start
+    /// threads again, and the errands behind that one would wait forever.
     fn finish(&mut self, parker: &mut Parker, [rescuer, reserve]: &[Arc<MaydayQueue>; 2]) {
         self.timers.fire_put_aside();
         // From here on it may run users' code, as a thread on which nobody depends.
@@ -326,7 +328,7 @@ mod tests {
     use super::*;
     use crate::workqueue::queues::registry::Registry;
 
-    /// Waits for the next one, and ends the one before.
+    /// An errand that waits for the next one, and whose drop ends the one before.
     struct Waits {
         begun: Sender<()>,
         next: Receiver<()>,
@@ -340,8 +342,8 @@ mod tests {
         }
     }
 
-    /// Ends a registry that gets no thread, with `nr` errands left, each of which waits for the next one. It gets threads again when
-    /// `relents_after` of them have begun.
+    /// Ends a registry that cannot start threads, with `nr` errands of which each waits for the
+    /// next one. Thread creation works again once `relents_after` of them have begun.
     fn ends_with_a_chain(nr: usize, relents_after: Option<usize>) {
         const PATIENCE: Duration = Duration::from_secs(60);
         let registry = Registry::new(Topology::synthetic("1 core").unwrap(), Params::default());
@@ -366,7 +368,7 @@ mod tests {
             }
             manager.refuse_threads(false);
         }
-        // Ends when the first errand is dropped.
+        // The channel is closed when the first errand is dropped.
         let ended = all_done.recv_timeout(PATIENCE);
         assert_eq!(ended, Err(mpsc::RecvTimeoutError::Disconnected));
         manager.wait_for_departures();
@@ -378,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_of_errands_ends_when_threads_are_had_again() {
+    fn a_chain_of_errands_ends_when_threads_start_again() {
         ends_with_a_chain(6, Some(2));
     }
 }

@@ -70,9 +70,10 @@ impl Registry {
     /// CPUs that the machine was told to isolate get no workers, unless the process may use no others. A thread
     /// that queues from one of them uses the first pod.
     ///
-    /// A machine that shows only parts of sysfs and procfs, or nothing, is no error: the registry has the CPUs of the affinity
-    /// mask, and one line on stderr names the first file that is missing. [`Topology::detect`] describes what is then presumed,
-    /// and [`set_global_topology`](Self::set_global_topology) gives a machine that the program knows better.
+    /// If the machine shows only parts of sysfs and procfs, or nothing, this is no error: the
+    /// registry uses the CPUs of the affinity mask, and one line on stderr names the first missing
+    /// file. [`Topology::detect`] describes the assumptions. A program that knows its machine
+    /// better passes it to [`set_global_topology`](Self::set_global_topology).
     ///
     /// # Errors
     ///
@@ -84,7 +85,7 @@ impl Registry {
         }
         let mut params = Params::from_env().map_err(RegistryError::Params)?;
         if let Err(error) = enable_stacks(params.stall_signal) {
-            /// 1 once it is reported that there are no stacks.
+            /// 1 once the lack of stack traces has been reported.
             static IS_REPORTED: AtomicU32 = AtomicU32::new(0);
             params::ignore(error, &IS_REPORTED).map_err(RegistryError::Params)?;
             params.stall_signal = 0;
@@ -101,12 +102,13 @@ impl Registry {
         Ok(GLOBAL.get_or_set(registry))
     }
 
-    /// Gives the process its topology: the [global](Self::global) registry, RCU and per-CPU data use it, and detect none. CPUs that
-    /// come or go later are not noticed.
+    /// Sets the topology of the process. The [global](Self::global) registry, RCU and per-CPU data
+    /// then use it and detect none. CPUs that are added or removed later are not noticed.
     ///
-    /// For a machine that cannot be detected or is detected wrongly, as in some sandboxes: `Topology::flat` makes one from the
-    /// CPUs alone, `from_sysfs` reads a saved one, and `synthetic` a description. Call it first in `main`. It binds no thread: a
-    /// pool that serves all CPUs of the topology has the affinity mask of the process's first thread.
+    /// Use this if the machine cannot be detected or is detected wrongly, as in some sandboxes.
+    /// `Topology::flat` builds a topology from the CPUs alone, `from_sysfs` reads a saved one, and
+    /// `synthetic` parses a description. Call it first in `main`. It does not bind threads: a pool
+    /// that serves all CPUs of the topology has the affinity mask of the process's first thread.
     ///
     /// # Blocking
     ///
@@ -114,7 +116,7 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// If the process has a topology already, because one was given, or because something has used it.
+    /// If the process already has a topology, because one was set or because something has used it.
     ///
     /// # Examples
     ///
@@ -130,7 +132,7 @@ impl Registry {
     }
 }
 
-/// Has `signal` take stacks; 0 for none.
+/// Uses `signal` to capture stacks; 0 disables that.
 fn enable_stacks(signal: u32) -> Result<(), ParamError> {
     stacks::enable(signal).map_err(|expects| ParamError::BadValue {
         key: "workqueue.stall_signal",

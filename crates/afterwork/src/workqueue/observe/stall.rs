@@ -4,7 +4,7 @@
 //! item waits all that time. Items that wait for a seat of their queue do not count, they wait by design. The manager
 //! looks, with its looks at pools in which work waits; so an idle program has no watchdog that runs.
 //!
-//! A machine that was paused is no stall: of the time between two looks at most a second counts
+//! A pause of the machine is not a stall: of the time between two samples at most a second counts
 //! (`sync::span`).
 
 use sync::span;

@@ -20,11 +20,13 @@
 //! queueing:  push;  the pool's next adoption comes before that, or after it
 //! ```
 //!
-//! Each is cancelled by the very steps of a run, in which its code is not called (`State::pop_to_cancel`): so a joiner, a flush, a
-//! waker or a second canceller meets nothing that it does not know from runs. `execute/cancel_cut.rs` takes those steps: first
-//! the one that begins the run, of all items, at once and with no code of users' between, for others may wait for a link (an
-//! enqueue on another queue does). It has the order of the steps after that. Twins `cancel all: forgets the
-//! injector`, `cancel all: forgets the hands` and `cancel all: forgets what is put back`.
+//! Each item is cancelled by the transitions of a run, without calling its code
+//! (`State::pop_to_cancel`). A joiner, a flush, a waker or a second canceller therefore meets only
+//! states that it knows from runs. `execute/cancel_cut.rs` makes these transitions. It begins the
+//! runs of all items first, with no user code in between, because other threads may wait for a list
+//! link (an enqueue on another queue does). It also describes the order of the later steps. Twins
+//! `cancel all: forgets the injector`, `cancel all: forgets the hands` and `cancel all:
+//! forgets what is put back`.
 
 use std::ptr::NonNull;
 

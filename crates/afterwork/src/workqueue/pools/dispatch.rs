@@ -106,7 +106,7 @@ pub(crate) struct Dispatch {
     free_slots: Vec<usize>,
     /// Links to which routes lead.
     nr_led: usize,
-    /// The clocks at which links begin to wait, if links share the pool by their accounts.
+    /// The clocks that set where a link's account starts, if the links of this pool have shares.
     clock: Clock,
     /// What links had counted that are gone.
     gone: Counts,
@@ -378,8 +378,8 @@ impl Dispatch {
         Some(slot)
     }
 
-    /// Charges the last batch of `worker` to its link, and advances the clock. The link may have been
-    /// removed.
+    /// Charges the last batch of `worker` to its link, and advances the clock. The link may have
+    /// been removed since.
     pub(crate) fn charge(&mut self, worker: &Worker, nr_items: u64, took_ns: u64) {
         let enlisted = self.enlisted_mut(worker);
         let (its, paid) = (enlisted.seat, std::mem::take(&mut enlisted.paid));
@@ -390,8 +390,8 @@ impl Dispatch {
         if nr_items == 0 {
             return;
         }
-        // A worker that sleeps in an item wants no CPU time. If its link counted, each such worker
-        // would slow the clock.
+        // A worker that sleeps in an item uses no CPU time. If its link were counted, each such
+        // worker would slow down the clock.
         let awake = self.workers.iter().flatten().filter(|it| !it.away.sleeps());
         let waiting = self.ready.iter().copied();
         let mut wanting = self.clock.count();

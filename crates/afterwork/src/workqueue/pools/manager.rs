@@ -218,7 +218,7 @@ impl Manager {
         self.leave_boxed_to_reapers(errands.into_iter().map(boxed));
     }
 
-    /// Has `errands` done as [`leave_to_reapers`](Self::leave_to_reapers) does.
+    /// Runs `errands` in the same way as [`leave_to_reapers`](Self::leave_to_reapers).
     pub(crate) fn leave_boxed_to_reapers(
         &self,
         errands: impl IntoIterator<Item = Box<dyn Errand>>,

@@ -297,8 +297,9 @@ impl WorkerPool {
         self.lock_to_act().retire_from(slot, colour, 1);
     }
 
-    /// Cuts an item that must not run out of its list, or out of a worker's local batch, and leaves its count to the caller; false
-    /// while a worker is about to pop it.
+    /// Removes an item that must not run from its list, or from a worker's local batch, and hands
+    /// its in-flight count over to the caller. Returns `false` while a worker is about to pop the
+    /// item.
     pub(crate) fn unlink(self: &Arc<Self>, slot: usize, item: NonNull<Head>) -> bool {
         let mut guard = self.lock_to_act();
         // No worker need ever come to this pool for it.
@@ -308,7 +309,8 @@ impl WorkerPool {
         if guard.unlink(slot, item) {
             return true;
         }
-        // A worker may have it in its local batch, behind an item that blocks. The caller must not wait for that item.
+        // A worker may hold the item in its local batch, behind an item that blocks. The caller
+        // must not wait for that item.
         guard.take_hands_back(slot);
         let found = guard.unlink(slot, item);
         guard.pick_if_needed();

@@ -28,8 +28,8 @@ impl PoolGuard<'_> {
         // Read once a trip.
         let now = time::cycles();
         if self.is_shared() {
-            // A link whose first item came during the last batch wanted the pool then: it begins
-            // before that is charged.
+            // A link whose first item arrived during the last batch had work for the pool at that
+            // time, so it is added before the batch is charged.
             self.adopt_at(now, &pool.injector);
         }
         self.tell(worker);

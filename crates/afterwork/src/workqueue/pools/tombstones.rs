@@ -51,8 +51,9 @@ const LOOK_EVERY: u32 = if cfg!(any(loom, shuttle, miri)) {
 };
 
 impl Pwq {
-    /// Notes that an item of this link was cancelled, and reaps when that pays. The caller, which keeps the link, fires the wakers
-    /// that this returns after its claim has ended.
+    /// Records that an item of this pwq was cancelled, and removes tombstones if that is
+    /// worthwhile. The caller, which keeps the pwq alive, fires the returned wakers after its claim
+    /// has ended.
     #[must_use = "tasks wait for it"]
     pub(crate) fn note_cancelled(&self) -> Vec<Foreign<Waker>> {
         // ORDER(cancel-count): message passing, other end in `reap`. Who finds this count empties the injector after it was

@@ -51,7 +51,7 @@ pub struct Builder {
     pub(crate) mem_reclaim: bool,
     pub(crate) bh: bool,
     on_panic: Option<PanicHandler>,
-    /// It is a queue of the whole process, which no handle stops.
+    /// `true` for a process-wide queue, which no handle can stop.
     pub(super) for_all: bool,
 }
 
@@ -113,16 +113,16 @@ impl Builder {
     /// Sets how many threads run items of this queue at once, in the whole process; at most 512, by default the
     /// registry's [`max_active`](crate::params::Params::max_active).
     ///
-    /// An item that waits for another item of its own queue keeps its seat meanwhile. Where joiners help, it lends the
-    /// seat to the item that it waits for, also where that was queued on another node or CPU, for which
-    /// [`max_active_scope`](Self::max_active_scope) gives seats of its own. Without help a chain of
-    /// `max_active` such waits leaves no seat for the last one and never ends, as in the kernel;
-    /// where `max_active` is 1 the wait is an error instead:
-    /// [`JoinError::OwnQueue`](crate::workqueue::JoinError::OwnQueue). A chain that returns to this
-    /// queue through items of another one may also never end: a run lends its seat on its own
-    /// thread only, and a worker may be faster than the joiner in between.
-    /// A destructor that runs outside of an item, as of a closure that is cancelled, has no seat to
-    /// lend: an item that it waits for takes one of its own.
+    /// An item that waits for another item of its own queue keeps its seat while it waits. If
+    /// joiners may help, it lends the seat to the item that it waits for, even if that item was
+    /// queued on another node or CPU, for which [`max_active_scope`](Self::max_active_scope)
+    /// provides separate seats. If joiners may not help, a chain of `max_active` such waits leaves
+    /// no seat for the last one and never ends, as in the kernel; if `max_active` is 1, the wait is
+    /// an error instead: [`JoinError::OwnQueue`](crate::workqueue::JoinError::OwnQueue). A chain
+    /// that returns to this queue through items of another queue may also never end, because a run
+    /// lends its seat on its own thread only, and a worker may start an item of the chain before
+    /// the joiner does. A destructor that runs outside of an item, such as that of a cancelled
+    /// closure, has no seat to lend, so an item that it waits for acquires a seat of its own.
     pub fn max_active(mut self, max_active: u32) -> Self {
         self.max_active = Some(max_active);
         self
@@ -178,10 +178,10 @@ impl Builder {
     ///
     /// - Queues share a pool that have the same scope, CPUs, nice value and strictness. As soon as one of them has set shares, all of
     ///   the pool count, the others with 100. Where none has, nothing changes.
-    /// - Of the queues that wait, the queue goes next that has used least for its shares. A queue
-    ///   that was idle goes next at once, and has nothing saved up. A new queue begins at the
-    ///   average of the queues that want the pool, so a program that builds a queue for each item
-    ///   gets no more time.
+    /// - Of the waiting queues, the queue that has used least for its shares goes next. A queue
+    ///   that was idle goes next at once, but has saved nothing up. A new queue starts at the
+    ///   average of the queues that have work for the pool, so a program that builds a queue for
+    ///   each item gains no time.
     /// - Time is measured by the batch that a worker takes, and what a queue used too much it waits for afterwards. Of batches
     ///   of a millisecond and more, which may sleep, CPU time counts, of shorter ones the time that has passed.
     ///   What joiners run on their own threads does not count.
@@ -227,7 +227,7 @@ impl Builder {
     ///
     /// Implies `max_active(1)`, one pool for the whole machine, and no help. An item that is queued here while it
     /// still runs from another queue loses its place. An item that waits for a later item of the
-    /// queue gets an error, as [`JoinError::OwnQueue`](crate::workqueue::JoinError::OwnQueue).
+    /// queue gets an error, such as [`JoinError::OwnQueue`](crate::workqueue::JoinError::OwnQueue).
     #[doc(alias("alloc_ordered_workqueue", "create_singlethread_workqueue"))]
     pub fn ordered(mut self) -> Self {
         self.ordered = true;

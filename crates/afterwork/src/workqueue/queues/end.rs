@@ -14,24 +14,25 @@
 //! waits for visitors as it does for items. What must never happen is a push after the end has seen the queue drained:
 //! the item would point at links that are gone. Twin `queue: a lease without its queue`.
 //!
-//! # Who carries it out
+//! # Which thread ends the queue
 //!
-//! The thread that drops the last handle carries it out, so that all items have run when the drop
+//! The thread that drops the last handle ends the queue, so that all items have run when the drop
 //! returns. Some threads must not wait:
 //!
 //! - a thread in an item of the queue, or of a bottom-half queue;
 //! - a thread in a callback of RCU or of a sleepable domain;
-//! - a thread of the library on which other threads depend ([`errands::waits_for_nobody`]);
-//! - a worker that is in no item: in a waker that it calls, or in a hook of threads;
+//! - a library thread on which other threads depend ([`errands::waits_for_nobody`]);
+//! - a worker outside of an item: in a waker or in a thread hook that it calls;
 //! - a thread in a `tracing` subscriber that the library calls;
 //! - a caller of [`Workqueue::close_in_background`].
 //!
-//! They leave the end to a reaper (`errands.rs`). If no reaper is to be had, the manager does the
-//! part of the end that need not wait.
+//! These threads hand the end over to a reaper (`errands.rs`). If no reaper can be started, the
+//! manager does the part of the end that does not block.
 //!
-//! The items that timers hold are dropped when there are no visitors: by the thread that carries the end out, or, if that is a
-//! reaper, by another reaper, so that a destructor that blocks does not hold up the end. A paused queue is resumed before that,
-//! because the destructor may wait for an item.
+//! Items held by timers are dropped once there are no visitors. The thread that ends the queue
+//! drops them; if that thread is a reaper, another reaper does, so that a destructor that blocks
+//! does not delay the end. A paused queue is resumed first, because the destructor may wait for an
+//! item.
 //!
 //! The end does not unwind: a queue that it left half-way would be freed under its items. Twin `queue: an end unwinds`.
 
@@ -86,8 +87,8 @@ const CLOSED: u32 = 1 << 31;
 #[derive(Clone, Debug)]
 pub(crate) struct WeakQueue(Weak<Inner>, Lane);
 
-/// A stay in a queue, which does not end before it is over. It is short: no user's code runs in it.
-/// Events are emitted after it.
+/// A short-lived use of a queue, which does not end before the visit is over. No user code runs
+/// during a visit; events are emitted after it.
 pub(crate) struct Visit<'a> {
     inner: &'a Inner,
     _held: trace::Held,
@@ -304,7 +305,8 @@ impl Inner {
     }
 
     fn sweep(&self) -> Vec<Dead> {
-        // Nothing pauses it again. The items that timers hold are dropped after this; their destructors may wait for queued items.
+        // No call pauses the queue again. The items held by timers are dropped after this, and
+        // their destructors may wait for queued items.
         self.set_paused(false);
         if !twin::armed("queue: a lease without its queue") {
             let settled = &self.core.settled;

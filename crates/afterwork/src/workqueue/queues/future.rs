@@ -7,11 +7,11 @@
 //!   the future again. A wake of a future that is pending does nothing.
 //! - **No wake is lost.** The wake and the end of the poll are steps of one word. A wake that finds the future pending
 //!   is a step as well, so that the poll to come sees what was written before the wake.
-//! - **Cancelling** is a wake that says that the future is to be dropped instead of polled. So it is dropped by a
-//!   worker, inside the queue's limits, never during a poll, and once. The same step takes its
-//!   place of the queue's capacity, which the canceller returns: either that step or the start of
-//!   the first poll finds the place, so it is returned once. Twin `future: a cancel leaves the
-//!   place to the start`.
+//! - **Cancelling** is a wake that marks the future to be dropped instead of polled. A worker
+//!   therefore drops it, inside the queue's limits, never during a poll, and once. The same
+//!   transition takes over the future's capacity permit, which the canceller releases: either this
+//!   transition or the start of the first poll finds the permit, so it is released once. Twin
+//!   `future: a cancel leaves the place to the start`.
 //! - **The queue stays.** From its first suspension on a future keeps one in-flight count, of the link from which it
 //!   was run then (`held_link`), until it has ended. So a wake that makes it pending finds the queue in place: the
 //!   future cannot end before it has been pushed. No other wake looks at the queue. A drain waits for futures.
@@ -345,8 +345,8 @@ impl Base {
     }
 }
 
-/// Takes a step that may have to push the item; returns the state before it, and none when the
-/// future has ended.
+/// Makes a transition that may require pushing the item. Returns the state before it, or `None` if
+/// the future has ended.
 ///
 /// # Safety
 ///
@@ -407,7 +407,7 @@ unsafe fn cancel(item: NonNull<Head>) -> bool {
         // SAFETY: as above.
         && let Some(room) = &unsafe { base(item) }.queue.core.room
     {
-        // So a waiter gets the place before a worker drops the future.
+        // Released here, so that a waiter gets the capacity before a worker drops the future.
         room.give_back();
     }
     true

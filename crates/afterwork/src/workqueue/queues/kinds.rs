@@ -95,8 +95,9 @@ impl Builder {
     /// What blocks otherwise holds up the other such items of its CPU: nobody takes its place. Dropping the last handle of
     /// a queue does not wait in such an item.
     ///
-    /// The parts of a [`scope`](crate::workqueue::Workqueue::scope), a join or a range of this
-    /// queue may wait if their owner may: the owner runs them all itself, one after another.
+    /// The parts of a [`scope`](crate::workqueue::Workqueue::scope), a join or a range on this
+    /// queue may block if their owner may, because the owner runs all of them itself, one after
+    /// another.
     ///
     /// # Errors
     ///

@@ -51,14 +51,14 @@ use crate::workqueue::{
 /// Queueing never waits for a worker or for memory of the system's: at most for a short lock, and it may wake a
 /// sleeping worker (a system call). It may be done from work items, not from signal handlers.
 ///
-/// Dropping the last handle drops the items that timers would have queued here, and drains the
-/// queue: it waits until all items have run and all futures have ended. It does not wait where the
-/// wait might never end: inside an item of the queue or of a bottom-half queue, in a callback of
-/// RCU or of a sleepable domain, and on the library's own threads. The queue then ends after its
-/// last item.
+/// Dropping the last handle drops the items held by timers, and drains the queue: the drop blocks
+/// until all items have run and all futures have ended. It does not block where that could
+/// deadlock: inside an item of the queue or of a bottom-half queue, in a callback of RCU or of a
+/// sleepable domain, and on the library's own threads. In these cases the queue ends after its last
+/// item.
 ///
-/// A thread that must not block, such as one of an async runtime, drops its handle by
-/// [`close_in_background`](Self::close_in_background), which never waits, or by
+/// A thread that must not block, such as a thread of an async runtime, drops its handle with
+/// [`close_in_background`](Self::close_in_background), which never waits, or with
 /// [`shutdown_background`](Self::shutdown_background), which also cancels items that have not
 /// started. After [`drain_async`](Self::drain_async) a drop does not wait unless items are queued
 /// again.
@@ -102,7 +102,7 @@ pub(crate) struct Inner {
     pub(crate) visits: Visits,
     /// I
     pub(crate) ordered: bool,
-    /// I: it is a queue of the whole process, which no handle stops.
+    /// I: `true` for a process-wide queue, which no handle can stop.
     pub(crate) for_all: bool,
     /// Where items go.
     pub(crate) route_table: RouteTable,
@@ -226,10 +226,10 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`BuildError::MaxActive`](crate::workqueue::BuildError::MaxActive) outside 1 to 512;
+    /// [`BuildError::MaxActive`](crate::workqueue::BuildError::MaxActive) outside of 1 to 512;
     /// [`BuildError::OrderedMaxActive`](crate::workqueue::BuildError::OrderedMaxActive) for an
-    /// ordered queue; [`BuildError::System`](crate::workqueue::BuildError::System) for a queue of
-    /// the whole process.
+    /// ordered queue; [`BuildError::System`](crate::workqueue::BuildError::System) for a
+    /// process-wide queue.
     #[doc(alias = "workqueue_set_max_active")]
     pub fn set_max_active(&self, max_active: u32) -> Result<(), BuildError> {
         self.inner.must_not_be_for_all()?;
@@ -350,7 +350,7 @@ impl Workqueue {
 }
 
 impl Inner {
-    /// Before a change that users of the same queue would notice.
+    /// Rejects a change that other users of a process-wide queue would notice.
     pub(crate) fn must_not_be_for_all(&self) -> Result<(), BuildError> {
         if self.for_all {
             Err(BuildError::System(self.core.name.clone()))
@@ -363,7 +363,8 @@ impl Inner {
         self.closed.word.load(Ordering::Relaxed) & DESTROYED != 0
     }
 
-    /// Returns `true` if this thread is inside an item of this queue, also where it only frees the item.
+    /// Returns `true` if this thread is inside an item of this queue, even if it is only freeing
+    /// the item.
     pub(crate) fn runs_here(&self) -> bool {
         is_inside(&self.core)
     }

@@ -114,11 +114,11 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// Those of [`Builder::build`](crate::workqueue::Builder::build) that the attributes can cause,
-    /// [`BuildError::Unsettled`] inside an item of an ordered queue that would have to wait for
-    /// itself, or in a `tracing` subscriber that would have to wait; and [`BuildError::Bh`] for a
-    /// bottom-half queue, or [`BuildError::System`] for a queue of the whole process. Nothing is
-    /// changed then.
+    /// Those of [`Builder::build`](crate::workqueue::Builder::build) that the attributes can cause;
+    /// [`BuildError::Unsettled`] inside an item of an ordered queue if the call would wait for that
+    /// item, and in a `tracing` subscriber if the call would have to wait; [`BuildError::Bh`] for a
+    /// bottom-half queue; [`BuildError::System`] for a process-wide queue. Nothing has changed
+    /// then.
     ///
     /// # Examples
     ///

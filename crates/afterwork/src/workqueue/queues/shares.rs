@@ -17,8 +17,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`BuildError::Shares`] outside 1 to [`MAX_SHARES`](crate::workqueue::MAX_SHARES);
-    /// [`BuildError::System`] for a queue of the whole process. Nothing is changed then.
+    /// [`BuildError::Shares`] outside of 1 to [`MAX_SHARES`](crate::workqueue::MAX_SHARES);
+    /// [`BuildError::System`] for a process-wide queue. Nothing has changed then.
     ///
     /// # Examples
     ///

@@ -57,7 +57,7 @@ impl Timers {
         self.leave_wakers(errands::wakers_put_aside());
     }
 
-    /// Wakes tasks. Wakers that are users' code become errands.
+    /// Wakes tasks. Wakers that are user code are fired by errands.
     pub(crate) fn leave_wakers(&self, wakers: Vec<Foreign<Waker>>) {
         let wake = |waker: Foreign<Waker>| wake(waker.into_inner());
         self.manager

@@ -113,7 +113,8 @@ impl Workqueue {
         handle
     }
 
-    /// Queues `func`, which brings a worker to a scope. It takes no place of the capacity.
+    /// Queues `func`, which brings a worker to a scope. It does not count toward the queue's
+    /// capacity.
     pub(crate) fn spawn_ticket(&self, func: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
         if !self.admits() {
             return join::refused(func);

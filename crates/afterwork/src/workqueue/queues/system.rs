@@ -17,9 +17,9 @@ use crate::{
 /// Per-CPU: an item runs on the CPU that queued it, and one worker a CPU runs at once. An item that takes long belongs
 /// to [`system_long`], or [`system_unbound`].
 ///
-/// The four system queues are built at the first call and stay until the process ends; a child of
-/// `fork` builds its own. To wait for your items, flush or join them, never the queue: the items of
-/// other users may take any time.
+/// The four system queues are built on the first call and exist until the process ends; a child of
+/// `fork` builds its own. To wait for your items, flush or join the items and never the queue,
+/// because the items of other users may take any amount of time.
 ///
 /// No user can stop or change a system queue for the others:
 ///
@@ -50,7 +50,7 @@ pub fn system() -> Result<&'static Workqueue, BuildError> {
 }
 
 impl Builder {
-    /// Builds a queue of the whole process, which none of its users stops.
+    /// Builds a process-wide queue, which none of its users can stop.
     fn for_all(mut self) -> Result<Workqueue, BuildError> {
         self.for_all = true;
         self.build()

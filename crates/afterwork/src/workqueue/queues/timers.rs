@@ -206,7 +206,7 @@ impl Timer {
     ) -> Arming {
         queue.inner.must_be_at_home();
         must_not_be_lost(self.is_lost() || work.is_lost());
-        // With no delay the item is claimed under the lock, and its span is asked for before that.
+        // Without a delay the item is claimed under the lock, so its span is captured before that.
         let _held = trace::hold();
         // What is taken out is dropped after the lock.
         let mut disarmed = None;
@@ -258,8 +258,9 @@ impl Timer {
         }
     }
 
-    /// Arms the timer for the queue that the caller visits, to expire at `at_ns`. Does nothing if the item is pending or disabled, or
-    /// if the queue has cancelled all more than `nr_cancels` times.
+    /// Arms the timer for the queue that the caller visits, to expire at `at_ns`. Does nothing if
+    /// the item is pending or disabled, or if the queue has cancelled everything more than
+    /// `nr_cancels` times.
     pub(crate) fn arm_at(
         self: &Arc<Self>,
         work: &Work,
@@ -277,7 +278,7 @@ impl Timer {
             return;
         }
         let is_first = state.put(self, work, queue, (weak, cpu::current()), at_ns);
-        // A later cancel finds the timer in the wheel.
+        // If the queue cancels everything after this check, it finds the timer in the wheel.
         let is_old = |armed: &Armed| armed.nr_cancels != nr_cancels;
         if state.armed.as_ref().is_some_and(is_old)
             && !twin::armed("every: arms what was cancelled")
@@ -285,7 +286,8 @@ impl Timer {
             _disarmed = state.disarm();
         }
         drop(state);
-        // Also if it has left the wheel again: a later timer may have relied on this wake-up.
+        // Wakes the manager even if the timer has left the wheel again, because a later timer may
+        // rely on this wake-up.
         if is_first {
             queue.manager.wake();
         }
@@ -431,7 +433,7 @@ impl OwnTimers {
         (key, is_first, self.nr_cancels())
     }
 
-    /// Returns how often all was cancelled.
+    /// Returns the number of times that everything was cancelled.
     pub(crate) fn nr_cancels(&self) -> u64 {
         // Relaxed: whoever must see a cancel of all comes after it by the wheel's lock, or by a visit.
         self.nr_cancels.load(Ordering::Relaxed)

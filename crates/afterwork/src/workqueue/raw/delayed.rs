@@ -472,7 +472,7 @@ fn start() -> &'static Timers {
         })
     };
     if thread::spawn("aw/timers", body).is_err() {
-        process::die("queue_delayed_work: there is no thread to be had for timers");
+        process::die("queue_delayed_work: no thread can be started for timers");
     }
     timers
 }

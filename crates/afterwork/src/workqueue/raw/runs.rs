@@ -110,7 +110,7 @@ pub(super) struct Run {
     next: *mut Run,
     /// I: the run around it, on the same thread.
     outer: *const Run,
-    /// Own thread only: the name of the thread before the item described itself.
+    /// Own thread only: the thread's name before the item described itself.
     undescribed: Cell<Option<ShortName>>,
 }
 
@@ -204,13 +204,15 @@ pub fn current() -> *const RawWork {
     run.map_or(ptr::null(), |run| run.name.item)
 }
 
-/// Describes the raw item that this thread runs, in the name of the thread, until the run has ended; nothing where it runs none.
+/// Describes the raw item that this thread runs, in the thread's name, until the run has ended.
+/// Does nothing outside of a run.
 ///
 /// # Blocking
 ///
 /// Never.
 pub fn describe(what: &[u8]) {
-    // SAFETY: a run is on the stack below, until it is over; the field is this thread's alone.
+    // SAFETY: a run stays on the stack below us until it is over, and only this thread uses the
+    // field.
     let place = unsafe {
         let run = INNERMOST.with(Cell::get).as_ref();
         run.map(|run| &run.undescribed)

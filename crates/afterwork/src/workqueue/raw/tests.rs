@@ -332,7 +332,7 @@ fn a_raw_item_that_needs_its_flushers_seat_is_refused() {
     assert_eq!(receive.recv().unwrap(), Err(Misuse::OwnQueue));
     on!(RawWork::flush(waiter));
     on!(RawWork::flush(later));
-    assert_eq!(nr_runs.load(Ordering::Relaxed), 1, "it stays queued");
+    assert_eq!(nr_runs.load(Ordering::Relaxed), 1, "the item was lost");
     free(waiter);
     free(later);
 }
@@ -379,13 +379,13 @@ fn memory_that_is_no_item_is_told_from_one() {
 #[test]
 fn an_item_without_a_function_is_refused() {
     let queue = ordered();
-    // SAFETY: it is never called.
+    // SAFETY: the function is never called.
     let mut item = unsafe { RawDelayed::new(run) };
     let this = NonNull::from(&mut item);
-    // SAFETY: the word of its function, which is inside the item.
+    // SAFETY: the write covers the word of the function, which is inside the item.
     unsafe { this.as_ptr().byte_add(24).cast::<usize>().write(0) };
     let work = RawDelayed::work(this);
-    // SAFETY: memory of an item's size.
+    // SAFETY: `work` points at memory of an item's size.
     let queued = unsafe { RawWork::queue(work, &queue, None) };
     assert_eq!(queued, Err(Misuse::NoFunction));
     // SAFETY: as above.
@@ -394,14 +394,14 @@ fn an_item_without_a_function_is_refused() {
 }
 
 #[test]
-fn an_item_may_lie_at_any_multiple_of_eight() {
+fn an_item_may_be_at_any_multiple_of_eight() {
     let queue = wide();
     let mut memory = [0u64; (size_of::<Job>() + 16) / 8];
     for offset in [0, 8] {
         let nr_runs = Arc::new(AtomicU32::new(0));
         let counter = nr_runs.clone();
         let place = NonNull::from(&mut memory).cast::<Job>();
-        // SAFETY: inside of the memory.
+        // SAFETY: the offset stays inside `memory`.
         let place = unsafe { place.byte_add(offset) };
         let made = job(move |_| {
             counter.fetch_add(1, Ordering::Relaxed);
@@ -418,7 +418,7 @@ fn an_item_may_lie_at_any_multiple_of_eight() {
             queue.flush().unwrap();
             assert_eq!(nr_runs.load(Ordering::Relaxed), round);
         }
-        // SAFETY: idle.
+        // SAFETY: the item is idle.
         unsafe { place.drop_in_place() };
     }
 }

@@ -43,11 +43,12 @@ const MAX_HELP: u32 = 4;
 ///
 /// All functions take its address. Each of them may be called by any thread at any time, as long as the item is there.
 ///
-/// The function has the offset that it has in the kernel's structure, because structures of C share memory with an item on
-/// that ground. The head, which has a part on either side of that offset otherwise, comes after it.
+/// The function has the same offset as in the kernel's structure, because C structures overlay an
+/// item and rely on that offset. `Head`, which would otherwise have fields on both sides of that
+/// offset, follows the function.
 #[repr(C, align(8))]
 pub struct RawWork {
-    /// Not the library's: what C lays over an item may be there.
+    /// Not used by the library, because C may overlay other members here.
     unused: UnsafeCell<[usize; 2]>,
     /// I: `MAGIC`
     magic: Cell<u64>,
@@ -84,8 +85,8 @@ pub enum Misuse {
     NoFunction,
     /// The item waits for its own end.
     OwnItem,
-    /// The item cannot start before the item ends that waits for it: that has the only seat of the
-    /// queue of both.
+    /// The item cannot start before the item that waits for it has ended, because that item has the
+    /// only seat of their queue.
     OwnQueue,
     /// It was disabled 65535 times already.
     DisabledTooOften,
@@ -193,7 +194,8 @@ impl RawWork {
         unsafe { this.byte_add(mem::offset_of!(Self, head)) }.cast()
     }
 
-    /// Returns the address of the item of which `head` is the head, with its provenance. The item may have been freed.
+    /// Returns the address of the item that contains `head`, with its provenance. The item may have
+    /// been freed.
     #[inline]
     fn of_head(head: NonNull<Head>) -> *mut Self {
         let offset = mem::offset_of!(Self, head);
@@ -376,9 +378,9 @@ impl RawWork {
     /// # Errors
     ///
     /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], [`Misuse::NoFunction`], and
-    /// [`Misuse::OwnItem`] from inside the item's own run.
-    /// [`Misuse::OwnQueue`] from inside another item of a queue with one seat, as each ordered one,
-    /// if this item waits there: it stays queued.
+    /// [`Misuse::OwnItem`] from inside the item's own run. [`Misuse::OwnQueue`] from inside another
+    /// item of a queue with one seat (as every ordered queue has), if this item waits there; the
+    /// item stays queued.
     ///
     /// # Panics
     ///
@@ -723,7 +725,7 @@ unsafe fn carry_out(
             }
         });
         if outcome.is_err() {
-            // In a model, whose panics unwind.
+            // Reached only in a model, where panics unwind.
             die("the function of a work item unwound");
         }
         trace::execute_end(told);
@@ -751,7 +753,7 @@ fn put_back_left(left: Option<NonNull<Head>>) {
 /// Runs a pending item on the spot, if its queue lets joiners help and has a seat, and nobody has come for it; returns `true`
 /// if it did. As `execute/run.rs` does it, but for what no worker may be left to find: the link.
 ///
-/// The caller keeps the item at `this`, which falls into `shard`.
+/// The caller keeps the item at `this` alive; `shard` is the item's shard.
 fn help(this: NonNull<RawWork>, shard: &Shard) -> bool {
     // SAFETY: an item.
     let item = unsafe { RawWork::head_of(this) };

@@ -64,7 +64,7 @@ impl Attrs {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The name has a NUL, which no name of a thread may have.
+    /// The name contains a NUL, which a thread name cannot contain.
     Name,
     /// `max_active` is 0 or above [`MAX_ACTIVE`].
     MaxActive(u32),
@@ -89,8 +89,8 @@ pub enum BuildError {
     Unsettled,
     /// A bottom-half queue was also to be ordered, `cpu_intensive` or `mem_reclaim`, or to change its attributes.
     Bh,
-    /// This queue is for the whole process ([`system`](crate::workqueue::system) and its like), so
-    /// that no user of it may change it.
+    /// The queue is process-wide (see [`system`](crate::workqueue::system)), so none of its users
+    /// may change it.
     System(Box<str>),
     /// The system refused the thread of a `mem_reclaim` queue's rescuer.
     Rescuer(io::Error),
@@ -103,7 +103,7 @@ pub enum BuildError {
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Name => f.write_str("the name of a workqueue must have no NUL"),
+            Self::Name => f.write_str("the name of a workqueue must not contain a NUL"),
             Self::MaxActive(max) => write!(f, "max_active {max} is not between 1 and {MAX_ACTIVE}"),
             Self::Capacity(capacity) => {
                 write!(f, "capacity {capacity} is not between 1 and {MAX_CAPACITY}")
@@ -132,7 +132,7 @@ impl fmt::Display for BuildError {
             ),
             Self::System(queue) => write!(
                 f,
-                "workqueue {queue:?} is for the whole process, and is not changed by one user of it"
+                "workqueue {queue:?} is for the whole process, so one of its users cannot change it"
             ),
             Self::Rescuer(error) => write!(f, "the rescuer's thread was refused: {error}"),
             Self::NicePermission(nice, error) => {

@@ -8,12 +8,12 @@ use crate::params::{ParamError, VARIABLE};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RegistryError {
-    /// The machine has no CPU that the process may use.
+    /// The machine has no CPU that the process is allowed to use.
     Topology(topology::Error),
     /// The system refused the thread that looks after the pools.
     Thread(std::io::Error),
-    /// A tunable is out of range; or the environment variable [`AFTERWORK`](crate::params::VARIABLE) is wrong and has the word
-    /// `strict`.
+    /// A tunable is out of range, or the environment variable
+    /// [`AFTERWORK`](crate::params::VARIABLE) is wrong and contains the word `strict`.
     Params(ParamError),
     /// It is the registry of a process that this one was forked from, and its threads are not here.
     Forked,
@@ -43,7 +43,8 @@ impl std::error::Error for RegistryError {
     }
 }
 
-/// The error of giving a topology to a process that has one. Holds the topology that was refused.
+/// The error of setting the topology of a process that already has one. Holds the rejected
+/// topology.
 #[derive(Debug)]
 pub struct TopologyInUse(pub Box<topology::Topology>);
 

@@ -92,7 +92,7 @@ pub(crate) struct Shut<'a>(&'a RouteTable);
 #[derive(Debug)]
 pub(crate) struct Route<'a> {
     link: &'a Pwq,
-    /// Events are emitted when the barrier has been left.
+    /// The barrier that the thread is inside of, and the events that are emitted after it leaves.
     inside: Option<(&'a EnqueueBarrier, trace::Held)>,
 }
 

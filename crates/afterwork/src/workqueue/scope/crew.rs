@@ -278,16 +278,17 @@ impl Drop for Ticket {
     }
 }
 
-/// Returns `true` if guests may come from `queue`.
+/// Returns `true` if workers of `queue` may be guests.
 ///
-/// From a bottom-half queue none comes: its worker must not wait, and the work may, as its owner
-/// may. So nothing depends on which thread runs a part.
+/// Workers of a bottom-half queue may not: such a worker must not block, but the work may block if
+/// its owner may. The behavior therefore does not depend on which thread runs a part.
 #[inline]
 pub(super) fn may_have_guests(queue: &Workqueue) -> bool {
     !queue.inner.core.bh && queue.inner.is_at_home()
 }
 
-/// Sends a ticket to the workers of `queue`; none where that takes no items, or sends no guests.
+/// Sends a ticket to the workers of `queue`. Returns `None` if the queue accepts no items or its
+/// workers may not be guests.
 pub(super) fn send(queue: &Workqueue, crew: &Arc<Crew>) -> Option<JoinHandle<()>> {
     if queue.inner.core.bh || !queue.admits() {
         return None;

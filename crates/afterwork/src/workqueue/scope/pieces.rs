@@ -209,9 +209,9 @@ fn next_most(most: u32, cycles: u64) -> u32 {
 impl Workqueue {
     /// Calls `func` with pieces of `range` that together are all of it, on this thread and this queue's workers.
     ///
-    /// A worker that helps splits a piece off. Its size follows the time that earlier pieces took:
-    /// a piece takes about 20 microseconds, and has one element at least. So pieces have arbitrary
-    /// sizes and start anywhere.
+    /// A worker that helps splits off a piece. The size of the piece follows from the time that
+    /// earlier pieces took: a piece takes about 20 microseconds, and has at least one element.
+    /// Pieces can therefore have any size and start at any element.
     ///
     /// # Guarantees
     ///
@@ -276,9 +276,10 @@ impl Workqueue {
 
     /// Calls `func` with pieces of `slice` that together are all of it, on this thread and this queue's workers.
     ///
-    /// The pieces have arbitrary sizes, start anywhere, and come in any order: their sizes follow
-    /// the time that earlier pieces took. If chunks of a given size must stay whole, make them the
-    /// elements: see [`for_each_chunk_mut`](Self::for_each_chunk_mut). All else is as with
+    /// The pieces have arbitrary sizes, start at arbitrary elements and come in any order, because
+    /// their sizes follow from the time that earlier pieces took. If chunks of a given size must
+    /// stay whole, pass the chunks as the elements: see
+    /// [`for_each_chunk_mut`](Self::for_each_chunk_mut). Everything else is as for
     /// [`for_each_range`](Self::for_each_range).
     ///
     /// # Blocking
@@ -311,10 +312,10 @@ impl Workqueue {
     /// Calls `func` with pieces of `slice`, to be changed, that together are all of it, on this thread and this queue's
     /// workers.
     ///
-    /// The pieces have arbitrary sizes, start anywhere, and come in any order: their sizes follow
-    /// the time that earlier pieces took. If chunks of a given size must stay whole, make them the
-    /// elements, as the second example does. All else is as with
-    /// [`for_each_range`](Self::for_each_range).
+    /// The pieces have arbitrary sizes, start at arbitrary elements and come in any order, because
+    /// their sizes follow from the time that earlier pieces took. If chunks of a given size must
+    /// stay whole, pass the chunks as the elements, as in the second example. Everything else is as
+    /// for [`for_each_range`](Self::for_each_range).
     ///
     /// # Blocking
     ///
@@ -335,7 +336,7 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Each row of a picture stays whole:
+    /// To keep each row of a picture whole, pass the rows as the elements:
     ///
     /// ```
     /// # use afterwork::workqueue::Workqueue;

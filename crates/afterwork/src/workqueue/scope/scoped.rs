@@ -102,9 +102,9 @@ impl Workqueue {
     ///
     /// # Panics
     ///
-    /// With the panic of `body` or of an item; inside an item of a bottom-half queue, unless this
-    /// is a bottom-half queue as well, and in a child of `fork` (see [`Workqueue`]), before `body`
-    /// is called. A child that returns from `body` ends.
+    /// With the panic of `body` or of an item. Before `body` is called: inside an item of a
+    /// bottom-half queue, unless this is a bottom-half queue as well, and in a child of `fork` (see
+    /// [`Workqueue`]). A child that returns from `body` ends.
     ///
     /// # Examples
     ///
@@ -151,9 +151,10 @@ impl Workqueue {
     ///
     /// # Panics
     ///
-    /// Inside an item of a bottom-half queue, unless this is one, and in a child of `fork`.
+    /// Inside an item of a bottom-half queue, unless this is a bottom-half queue, and in a child of
+    /// `fork`.
     pub(super) fn must_be_free_to_own(&self) {
-        // Without guests there is no wait.
+        // The scope of a bottom-half queue has no guests, so its owner never waits.
         if !self.inner.core.bh {
             report::must_be_free_to_sleep();
         }

@@ -78,8 +78,8 @@ pub struct TaskSet<T> {
     queue: Workqueue,
     /// By place; none where it is unused.
     handles: Vec<Option<JoinHandle<T>>>,
-    /// A place whose item was found able to end while the waiter waits. The next search begins
-    /// there, so that all searches together look at each place a few times.
+    /// A place whose item could end while the waiter waits, as of the last search. The next search
+    /// starts there, so that all searches together visit each place only a few times.
     able: usize,
     unused: Vec<usize>,
     ended: Arc<Ended>,
@@ -167,7 +167,7 @@ impl<T> TaskSet<T> {
         }
     }
 
-    /// Adds an item that was spawned in any way, on any queue. If its result was taken before, its
+    /// Adds an item that was spawned in any way, on any queue. If its result was already taken, its
     /// result in the set is [`JoinError::Taken`].
     ///
     /// # Panics
@@ -214,9 +214,9 @@ impl<T> TaskSet<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`JoinHandle::join`]. [`JoinError::OwnItem`] and [`JoinError::OwnQueue`] come
-    /// inside [`block_on`](crate::workqueue::block_on) alone, when no other item of the set is
-    /// left; the item that is refused is taken out of the set and stays queued.
+    /// Those of [`JoinHandle::join`]. [`JoinError::OwnItem`] and [`JoinError::OwnQueue`] occur only
+    /// inside [`block_on`](crate::workqueue::block_on), and only if every other item has left the
+    /// set. The item that caused the error is removed from the set and stays queued.
     pub async fn join_next(&mut self) -> Option<Result<T, JoinError>> {
         poll_fn(|context| self.poll_join_next(context)).await
     }
@@ -242,8 +242,8 @@ impl<T> TaskSet<T> {
         }
     }
 
-    /// Takes an item out that cannot end while this thread waits for it, if there is no other item;
-    /// returns why it cannot.
+    /// If no item of the set can end while this thread waits, removes one of them and returns the
+    /// reason.
     fn refuse_one(&mut self) -> Option<JoinError> {
         if !is_blocking() {
             return None;
@@ -262,7 +262,7 @@ impl<T> TaskSet<T> {
             refused = Some((place, error));
         }
         let (place, error) = refused?;
-        // It stays queued, as an item whose handle is dropped.
+        // The item stays queued, like any item whose handle is dropped.
         self.handles[place] = None;
         self.unused.push(place);
         Some(reported(error))

@@ -16,8 +16,8 @@ use crate::workqueue::queues::{registry::Registry, timers::nanos};
 /// What comes after a tick that was missed: one that is so late that the next one is due already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MissedTickBehavior {
-    /// The missed ones come at once, one after another, until all have come; the task yields after
-    /// every few of them. The count of ticks is right.
+    /// The missed ticks fire at once, one after another, until the interval has caught up; the task
+    /// yields after every few of them. The number of ticks is right.
     #[default]
     Burst,
     /// The next comes a whole period after the late one: the grid moves.
@@ -117,20 +117,19 @@ pub struct Interval {
     due_ns: u64,
     period_ns: u64,
     missed: MissedTickBehavior,
-    /// How many ticks were due already when they were awaited, since the task last waited or
-    /// yielded.
+    /// Number of ticks that were already due when awaited, since the task last waited or yielded.
     nr_at_once: u32,
 }
 
-/// How many ticks that are due already come one after another before the task yields. A guess: the
-/// more there are, the longer other tasks wait; the fewer, the more the missed ticks cost.
+/// Number of ticks that are already due and fire one after another before the task yields. A guess:
+/// with more of them other tasks wait longer, with fewer the missed ticks cost more.
 const MAX_AT_ONCE: u32 = 8;
 
 impl Interval {
     /// Waits for the next tick. To drop this future loses none.
     ///
-    /// After a few ticks that were due already the task yields: an interval that is behind lets
-    /// other tasks run, and a task that is cancelled ends there.
+    /// After a few ticks that were already due the task yields, so that an interval that is behind
+    /// lets other tasks run, and a cancelled task ends there.
     pub async fn tick(&mut self) {
         poll_fn(|context| self.poll_tick(context)).await;
     }

@@ -34,8 +34,9 @@ use crate::workqueue::queues::{
 ///   [`CancelOnDrop`](crate::workqueue::CancelOnDrop); [`cancel_sync`](Self::cancel_sync) waits for that.
 /// - It does not keep its queue: when the last handle of that is dropped, the runs end. The closure must not hold such a handle, for
 ///   then it would keep the queue. A drain does not wait for it, and a paused queue runs it when it goes on.
-/// - [`cancel_all`](Workqueue::cancel_all) of its queue ends it for good, whether it waits for its time, is queued, or runs: a run
-///   that has started continues to its end and is the last. [`every`](Workqueue::every) starts it again.
+/// - [`cancel_all`](Workqueue::cancel_all) of its queue ends it for good, whether the work is
+///   delayed, queued or running. A run that has started continues to its end and is the last one.
+///   [`every`](Workqueue::every) starts the work again.
 /// - A run that panics is caught, counted and reported to the queue's
 ///   [`on_panic`](crate::workqueue::Builder::on_panic) as other items' panics are; the next run comes at its time.
 ///
@@ -53,7 +54,7 @@ pub struct Periodic {
 /// When to run, and where.
 struct Ticks {
     queue: WeakQueue,
-    /// How often the queue had cancelled all when the item was made.
+    /// The number of times that the queue had cancelled everything when the item was made.
     nr_cancels: u64,
     due_ns: u64,
     period_ns: u64,
@@ -127,8 +128,8 @@ impl Workqueue {
 }
 
 impl Inner {
-    /// Arms `work` to be queued here at `due_ns`, unless the queue has ended, was destroyed, or has cancelled all more than
-    /// `nr_cancels` times.
+    /// Arms `work` to be queued here at `due_ns`, unless the queue has ended, was destroyed, or has
+    /// cancelled everything more than `nr_cancels` times.
     fn arm_at(&self, work: &DelayedWork, due_ns: u64, weak: WeakQueue, nr_cancels: u64) {
         let visit = self.visit().filter(|_| !self.is_destroyed());
         if let Some(visit) = visit {

@@ -66,7 +66,7 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// Never for the grace period: for a short lock. May be called in a section.
+    /// Blocks for a short lock at most, never for the grace period. May be called in a section.
     #[doc(alias = "queue_rcu_work")]
     pub fn enqueue_rcu(&self, work: &RcuWork) -> bool {
         let Some(due) = work.timer.arm_for_grace_period(&work.work, self) else {

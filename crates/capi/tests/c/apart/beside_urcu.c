@@ -1,4 +1,7 @@
-/* SRCU in a program of liburcu's: a head waits for a domain of the library, and then for a grace period of liburcu. */
+/*
+ * SRCU in a program that uses liburcu: a head waits for a domain of the library, and then for a
+ * grace period of liburcu.
+ */
 #ifdef SRCU_AFTER
 #include <urcu.h>
 #endif

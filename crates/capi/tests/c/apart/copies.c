@@ -1,6 +1,7 @@
 /*
- * A program that is linked with the static library, and opens the shared one: two copies. Arguments: the shared library, then the
- * copies to use, in order: "s" for the static one, "d" for the shared one.
+ * A program that is linked with the static library and opens the shared one, so that it has two
+ * copies. Arguments: the shared library, then the copies to use, in order: "s" for the static one,
+ * "d" for the shared one.
  */
 #include <afterwork/rcupdate.h>
 #include <afterwork/workqueue.h>
@@ -35,7 +36,7 @@ int main(int argc, char **argv)
 	if (!library)
 		return 2;
 	use(library, argv[2]);
-	/* A child knows what its parent knows. */
+	/* A child of fork must not report the copies again. */
 	pid = fork();
 	if (pid == 0) {
 		use(library, argv[2]);

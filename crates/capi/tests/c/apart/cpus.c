@@ -1,4 +1,4 @@
-/* A program that gives the library its CPUs: before the first use, and once. */
+/* A program that sets the CPUs of the library, before the first use and only once. */
 #include "../check.h"
 
 #include <afterwork/machine.h>

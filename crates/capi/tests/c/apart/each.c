@@ -1,4 +1,4 @@
-/* Functions on each CPU in a process that may use one CPU alone. */
+/* Runs functions on each CPU in a process that may use only one CPU. */
 #define _GNU_SOURCE
 #include <afterwork/workqueue.h>
 

@@ -1,4 +1,4 @@
-/* Functions that each thread that runs items calls when it starts, and when it has ended. */
+/* Hooks that each thread that runs items calls when it starts and when it has ended its work. */
 #include "../check.h"
 
 #include <afterwork/workqueue.h>

@@ -1,4 +1,5 @@
-// A function that the library calls is left by an exception, or by the end of its thread: `throws PLACE throw`, or `exit`.
+// An exception, or the end of the thread, leaves a function that the library calls: `throws PLACE
+// throw`, or `exit`.
 #include <afterwork/percpu.h>
 #include <afterwork/rcupdate.h>
 #include <afterwork/srcu.h>

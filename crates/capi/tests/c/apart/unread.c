@@ -7,7 +7,10 @@
 
 static cpu_set_t allowed;
 
-/* Before the library reads the machine, as the first object that the linker is given. */
+/*
+ * Runs before the library reads the machine, because this is the first object on the linker's
+ * command line.
+ */
 __attribute__((constructor(101))) static void open_no_file(void)
 {
 	struct rlimit limit = { 0, 0 };

@@ -7,7 +7,7 @@
 //! rows.rs        what is worth a column, and how fast it changes   ──► rows of cells, alarms marked
 //! view.rs       what is on the full screen and what keys change   ──► draw.rs, shown by tui.rs
 //! text.rs, tui.rs, json.rs, prometheus.rs                          ──► a terminal, a program
-//! screen.rs      takes the terminal for tui.rs, and restores it when a signal ends or stops the
+//! screen.rs      acquires the terminal for tui.rs, and restores it when a signal ends or stops the
 //! command
 //! ```
 //!

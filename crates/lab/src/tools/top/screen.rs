@@ -1,19 +1,19 @@
-//! The full screen: the terminal is taken for it, and restored whatever ends or stops the command.
+//! The full screen: acquires the terminal, and restores it whatever ends or stops the command.
 //!
-//! The thread that draws may be inside a write that does not end, or inside a read of crossterm's
-//! that spins because the terminal has vanished. So a thread of its own, the *keeper*, waits for
+//! The drawing thread may be inside a write that never returns, or inside a crossterm read that
+//! spins because the terminal has vanished. A separate thread, the *keeper*, therefore waits for
 //! signals and for the end of the terminal:
 //!
-//! | event | the keeper |
+//! | event | action of the keeper |
 //! |---|---|
 //! | SIGINT, SIGTERM, SIGHUP, SIGQUIT | restores the terminal, and ends the process by the same signal |
 //! | the terminal has vanished | the same, by SIGHUP |
 //! | SIGTSTP | restores the terminal, and stops the process |
-//! | SIGCONT | takes the terminal again, and has all of it drawn |
+//! | SIGCONT | acquires the terminal again, and has all of it redrawn |
 //!
 //! One lock guards the terminal: the drawing thread holds it while it draws, and the keeper while
-//! it takes or restores it. A signal that ends the process waits for the lock for at most
-//! [`LOCK_WAIT`].
+//! it acquires or restores the terminal. A signal that ends the process waits for the lock for at
+//! most [`LOCK_WAIT`].
 
 use std::io::{self, IsTerminal, Read};
 use std::mem::{self, ManuallyDrop};
@@ -37,26 +37,26 @@ use signal_hook::low_level::{self, emulate_default_handler, raise};
 
 const SIGNALS: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGCONT];
 
-/// How long the keeper waits for a thread that draws before it ends the process. A guess: a
-/// terminal that accepts nothing for a second was stopped by its user, or has vanished.
+/// How long the keeper waits for the drawing thread before it ends the process. A guess: a terminal
+/// that accepts nothing for a second was stopped by its user, or has vanished.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
 const LOCK_RETRY: Duration = Duration::from_millis(10);
 
-/// How often the keeper checks that the terminal is there, for terminals that do not wake who polls
-/// them. A guess: twice a second costs nothing that can be measured.
+/// Interval at which the keeper checks that the terminal exists, for terminals that do not wake a
+/// poll. A guess: two checks a second have no measurable cost.
 const CHECK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 500_000_000,
 };
 
-/// The present contents of the terminal.
+/// The current contents of the terminal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Shown {
     /// The full screen.
     Screen,
-    /// The full screen, of which all must be drawn.
+    /// The full screen, which must be redrawn completely.
     Fresh,
-    /// The user's shell: the process is about to stop, or has stopped.
+    /// The user's shell: the process is about to stop, or is stopped.
     Away,
     /// The user's shell: the full screen has not begun, or is over.
     Over,
@@ -64,22 +64,22 @@ enum Shown {
 
 type State = Arc<Mutex<Shown>>;
 
-/// The terminal, as long as it shows the full screen.
+/// The terminal while it shows the full screen.
 pub struct Screen {
-    /// Never dropped: its drop panics if the terminal has vanished, because it writes that to
+    /// Never dropped: if the terminal has vanished, the drop panics, because it writes an error to
     /// stderr.
     terminal: ManuallyDrop<DefaultTerminal>,
     state: State,
     ids: Vec<SigId>,
-    /// Closed at the end, which ends the keeper.
+    /// Closed when the screen ends, which ends the keeper.
     _keeper: UnixStream,
 }
 
 impl Screen {
-    /// Takes the terminal.
+    /// Acquires the terminal.
     pub fn take() -> io::Result<Self> {
-        // The signals first: one that comes before the terminal is taken only ends or stops the
-        // process.
+        // The signals are set up first: a signal that arrives before the terminal is acquired only
+        // ends or stops the process.
         let state = State::new(Mutex::new(Shown::Over));
         let terminals = terminals()?;
         let (end, keeper) = UnixStream::pair()?;
@@ -112,8 +112,8 @@ impl Screen {
         match *shown {
             Shown::Away | Shown::Over => return Ok(()),
             Shown::Fresh => {
-                // It has drawn nothing. `clear` would ask the terminal where its cursor is, and
-                // wait for the answer.
+                // Nothing has been drawn yet. `clear` would ask the terminal for the position of
+                // its cursor, and wait for the answer.
                 let fresh = Terminal::new(CrosstermBackend::new(io::stdout()))?;
                 mem::forget(mem::replace(&mut *self.terminal, fresh));
             }
@@ -142,7 +142,7 @@ fn lock(state: &State) -> MutexGuard<'_, Shown> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks, if the other thread unlocks in time.
+/// Acquires the lock, if the other thread releases it in time.
 fn lock_in_time(state: &State) -> Option<MutexGuard<'_, Shown>> {
     let end = Instant::now() + LOCK_WAIT;
     loop {
@@ -155,7 +155,7 @@ fn lock_in_time(state: &State) -> Option<MutexGuard<'_, Shown>> {
     }
 }
 
-/// Returns the descriptors by which the end of the terminal is seen.
+/// Returns the descriptors that show the end of the terminal.
 fn terminals() -> io::Result<Vec<OwnedFd>> {
     let mut terminals = vec![io::stdout().as_fd().try_clone_to_owned()?];
     if io::stdin().is_terminal() {
@@ -164,18 +164,18 @@ fn terminals() -> io::Result<Vec<OwnedFd>> {
     Ok(terminals)
 }
 
-/// The keeper's life: until the other end of `end` is closed.
+/// Runs the keeper until the other end of `end` is closed.
 fn keep(state: &State, pipes: &[(i32, UnixStream)], terminals: &[OwnedFd], end: &UnixStream) {
     loop {
         let mut fds = vec![PollFd::new(end, PollFlags::IN)];
         fds.extend(pipes.iter().map(|it| PollFd::new(&it.1, PollFlags::IN)));
-        // Of these a hang-up is reported, asked for or not.
+        // poll reports a hang-up of these without being asked.
         fds.extend(
             terminals
                 .iter()
                 .map(|it| PollFd::new(it, PollFlags::empty())),
         );
-        // If a signal ended it, the next turn finds that.
+        // If a signal interrupted the poll, the next iteration finds the signal.
         poll(&mut fds, Some(&CHECK)).ok();
         let came = |at: usize| !fds[at].revents().is_empty();
         if came(0) {
@@ -192,7 +192,7 @@ fn keep(state: &State, pipes: &[(i32, UnixStream)], terminals: &[OwnedFd], end: 
     }
 }
 
-/// Restores the terminal. One that has vanished is no error.
+/// Restores the terminal. A vanished terminal is not an error.
 fn restore() {
     disable_raw_mode().ok();
     execute!(io::stdout(), LeaveAlternateScreen, Show).ok();
@@ -211,7 +211,7 @@ fn end_by(state: &State, signal: i32) {
     match lock_in_time(state).as_deref() {
         Some(Shown::Away | Shown::Over) => {}
         Some(Shown::Screen | Shown::Fresh) => restore(),
-        // The other thread is inside a write that does not end, so this thread must not write.
+        // The other thread is inside a write that does not return, so this thread must not write.
         None => _ = disable_raw_mode(),
     }
     emulate_default_handler(signal).ok();
@@ -228,18 +228,18 @@ fn stop(state: &State) {
     emulate_default_handler(SIGTSTP).ok();
 }
 
-/// Takes the terminal again after a stop, also after one that came without SIGTSTP.
+/// Acquires the terminal again after a stop, even after a stop without SIGTSTP.
 fn go_on(state: &State) {
     let mut shown = lock(state);
     if *shown == Shown::Over {
         return;
     }
-    // The shell may have changed the modes behind our back.
+    // The shell may have changed the modes without notice.
     disable_raw_mode().ok();
     enable_raw_mode().ok();
     execute!(io::stdout(), EnterAlternateScreen, Clear(ClearType::All)).ok();
     *shown = Shown::Fresh;
     drop(shown);
-    // Wakes the thread that waits for a key, as a new size does.
+    // Wakes the thread that waits for a key, in the same way as a new size does.
     raise(SIGWINCH).ok();
 }

@@ -115,8 +115,8 @@ fn key(wait: Duration) -> io::Result<Option<Key>> {
     }
     Ok(match event::read()? {
         Event::Key(key) if is_stop(key) => {
-            // As the terminal does outside of the full screen: the shell waits for the whole group
-            // to stop.
+            // Does what the terminal does outside of the full screen: the shell waits until the
+            // whole group has stopped.
             kill_current_process_group(Signal::TSTP)?;
             None
         }

@@ -15,8 +15,9 @@
 //! To be queued anew, at another time or elsewhere, it goes from its claim to `ARMED` or `PENDING+LINKED` in one step, and
 //! is pending throughout.
 //!
-//! A claim is as of any item. An armed item is claimed by its timer, and `PENDING` as well, but not linked: users of C read
-//! that bit as the kernel's `WORK_STRUCT_PENDING`, which includes the timer.
+//! Claims work as for any item. An armed item has been claimed by its timer; it is also `PENDING`,
+//! but not linked. C programs read that bit as the kernel's `WORK_STRUCT_PENDING`, which covers the
+//! timer too.
 
 use super::{CLAIMED, HANDOFF, LINKED, PENDING, RULES, Rules, State, WAKER};
 

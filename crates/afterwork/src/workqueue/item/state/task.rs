@@ -45,8 +45,8 @@ impl State {
         }
     }
 
-    /// Wakes a future so that it is dropped. If it has a place of the queue's capacity, the caller
-    /// returns that.
+    /// Wakes a future so that a worker drops it. If the future holds a permit of the queue's
+    /// capacity, the caller releases that permit.
     pub(crate) fn wake_to_drop(self) -> Option<(State, bool)> {
         let mut cancelled = self.with(CANCELLED);
         if !sync::twin::armed("future: a cancel leaves the place to the start") {

@@ -1,8 +1,8 @@
 //! Random histories of links that are added, wait, run, change their shares and are cancelled,
-//! against a slow and obvious model.
+//! compared with a slow and obvious model.
 //!
-//! The model is a fluid: at each moment it divides the time of the workers among all links that
-//! want the pool, by their weights.
+//! The model is a fluid: at each moment it divides the time of the workers by weight among all
+//! links that have work for the pool.
 
 use std::iter;
 
@@ -19,13 +19,14 @@ struct Link {
     account: Account,
     nr_waiting: u32,
     nr_running: u32,
-    /// The time of its items.
+    /// The time that its items took.
     had_ns: f64,
     /// The time that the model gives it.
     due_ns: f64,
 }
 
-/// A pool. Each entry of `running` is a worker with an item of a link, and its payment in advance.
+/// A pool. Each entry of `running` is a worker that runs an item of a link, with the payment in
+/// advance.
 #[derive(Default)]
 struct World {
     links: Vec<Link>,
@@ -37,7 +38,7 @@ struct World {
 /// The result of a history, in units of the longest item.
 #[derive(Default)]
 struct Ends {
-    /// The distance of the first link, which always waits, from nine tenths of its due.
+    /// How far the first link, which always waits, is behind nine tenths of its due.
     behind: f64,
     /// The largest due of a new link before its first item ended.
     late: f64,
@@ -76,7 +77,7 @@ impl World {
         }
     }
 
-    /// Has a worker take an item, and returns its link.
+    /// Lets a worker take an item, and returns the item's link.
     fn take(&mut self) -> usize {
         let used = self.ready.iter().map(|&at| self.links[at].account.used());
         let place = next_by_use(used).expect("a link that waits");
@@ -91,7 +92,7 @@ impl World {
         at
     }
 
-    /// Has a worker end its item.
+    /// Lets a worker end its item.
     fn end(&mut self, worker: usize, took_ns: u64) {
         let (at, paid) = self.running[worker];
         self.links[at].account.settle(paid, 1, took_ns);
@@ -118,14 +119,14 @@ impl World {
         account.set_shares(shares, &self.clock, paid);
     }
 
-    /// Cancels the items of a link that wait.
+    /// Cancels the waiting items of a link.
     fn cancel(&mut self, at: usize) {
         self.links[at].nr_waiting = 0;
         self.ready.retain(|&it| it != at);
     }
 }
 
-/// Returns the random numbers of a seed, each below the argument.
+/// Returns a generator of random numbers below its argument, started with a seed.
 fn dice_of(seed: u64) -> impl FnMut(usize) -> usize {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     move |below| {
@@ -191,7 +192,7 @@ fn a_new_link_waits_for_few_items_however_often_others_return() {
     let mut world = World::default();
     world.add(100, u32::MAX);
     world.add(100, 1);
-    // The second link is idle and returns 10,000 times, and has its turn each time.
+    // The second link becomes idle and returns 10,000 times, and gets its turn each time.
     for _ in 0..20_000 {
         if world.take() == 1 {
             world.end(0, 1000);

@@ -2,11 +2,11 @@ use std::iter;
 
 use super::*;
 
-/// Links that always have work, with their shares and the times of their items.
+/// Links that always have work, with their shares and the times that their items take.
 struct Pool {
     links: Vec<(Account, u64)>,
     clock: Clock,
-    /// What each link has had.
+    /// The time that each link got.
     had_ns: Vec<u64>,
 }
 
@@ -24,7 +24,7 @@ impl Pool {
         }
     }
 
-    /// Takes an item, of the first `among` links.
+    /// Takes an item of one of the first `among` links.
     fn take(&mut self, among: usize) -> (usize, VirtualTime) {
         let waiting = self.links[..among].iter();
         let at = next_by_use(waiting.map(|it| it.0.used())).unwrap();
@@ -69,7 +69,7 @@ fn long_items_get_no_more_time_than_short_ones() {
 }
 
 #[test]
-fn who_was_idle_goes_next_and_has_nothing_saved_up() {
+fn an_idle_link_goes_next_and_has_saved_nothing_up() {
     let mut pool = Pool::new(&[(100, 1000), (100, 1000)]);
     pool.run(1, 10_000);
     pool.links[1].0.wait_from(&pool.clock);
@@ -82,7 +82,7 @@ fn who_was_idle_goes_next_and_has_nothing_saved_up() {
 }
 
 #[test]
-fn several_workers_do_not_go_to_the_same_link() {
+fn several_workers_do_not_choose_the_same_link() {
     let mut pool = Pool::new(&[(100, 1000), (100, 1000), (100, 1000)]);
     pool.run(3, 30);
     let mut taken: Vec<_> = (0..3).map(|_| pool.take(3)).collect();
@@ -91,7 +91,7 @@ fn several_workers_do_not_go_to_the_same_link() {
 }
 
 #[test]
-fn what_was_taken_back_is_not_paid_for() {
+fn items_taken_back_are_not_paid_for() {
     let mut account = Account::default();
     account.settle(VirtualTime::default(), 1, 1000);
     let before = account.used();
@@ -102,7 +102,7 @@ fn what_was_taken_back_is_not_paid_for() {
 }
 
 #[test]
-fn what_is_owed_is_owed_by_the_present_shares() {
+fn debts_are_converted_to_the_present_shares() {
     let mut pool = Pool::new(&[(1, 1_000_000), (1000, 1000)]);
     let long = pool.take(2);
     assert_eq!(long.0, 0);
@@ -115,7 +115,7 @@ fn what_is_owed_is_owed_by_the_present_shares() {
 }
 
 #[test]
-fn what_was_paid_by_other_shares_is_given_back_by_these() {
+fn payments_are_converted_when_shares_change() {
     let mut account = Account::default();
     account.settle(VirtualTime::default(), 1, 1000);
     let before = account.used();
