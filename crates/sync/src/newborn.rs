@@ -144,7 +144,7 @@ const OF_THREAD: libc::c_int = 1;
 fn io_priority(thread: libc::pid_t) -> libc::c_long {
     // SAFETY: the call takes numbers and returns one.
     let priority = unsafe { libc::syscall(libc::SYS_ioprio_get, OF_THREAD, thread) };
-    // Older kernels report level 4, which means nothing, for a thread without a class.
+    // Older kernels report level 4 for a thread without a class.
     if priority >> 13 == 0 { 0 } else { priority }
 }
 

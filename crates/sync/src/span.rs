@@ -40,8 +40,8 @@ impl Span {
         Duration::from_nanos(self.counted_ns)
     }
 
-    /// Returns the time to sleep before the next reading, for an action that is due when the span
-    /// has the length `at`.
+    /// Returns the time to sleep before the next reading, if an action is due once the span is `at`
+    /// long.
     pub fn until(&self, at: Duration) -> Duration {
         at.saturating_sub(Duration::from_nanos(self.counted_ns))
             .min(MOST)

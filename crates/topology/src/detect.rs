@@ -26,7 +26,7 @@ impl Topology {
     /// Sandboxes show only parts of sysfs and procfs, or nothing. Files that are needed and
     /// missing, or that are unreadable, malformed or contradict others, are ignored one by one, and
     /// the result has a note of that ([`Quirk::Ignored`](crate::Quirk::Ignored)). Without any file
-    /// the result is a [flat](Self::flat) machine with as many CPUs as the system reports.
+    /// the result is a [flat](Self::flat) machine with the number of CPUs that the system reports.
     ///
     /// # Blocking
     ///

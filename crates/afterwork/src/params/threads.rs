@@ -98,8 +98,8 @@ static HOOKS_OF_C: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 /// 1. `hook` may be called on any thread, until the process ends.
 pub unsafe fn set_hook_of_c(moment: Moment, hook: Option<HookOfC>) -> Option<HookOfC> {
     let address = hook.map_or(0, |hook| hook as *const () as usize);
-    // ORDER(hook-of-c): publish and consume, other end in `call_hook_of_c`; both ends on this line, too, because an
-    // exchange finds the hook of the previous exchange.
+    // ORDER(hook-of-c): publish and consume, other end in `call_hook_of_c`; both ends on this line,
+    // too, because an exchange finds the hook of the previous exchange.
     //   here:   the data that the hook needs;  address  Release
     //   thread: address  Acquire;  the hook
     // If our exchange comes first, the thread calls the new hook. If the load comes first, the

@@ -502,7 +502,7 @@ fn an_item_awaited_by_a_freed_future_takes_a_seat() {
             let waker = Arc::default();
             drop(queue.spawn_async(Waits(Arc::clone(&waker), flushes)));
             eventually("it has been polled", || waker.lock().unwrap().is_some());
-            // The poll has also released the only seat.
+            // This item needs the only seat, so the poll has ended once it has run.
             queue.spawn(|| ()).join().unwrap();
             move || drop(waker.lock().unwrap().take())
         });

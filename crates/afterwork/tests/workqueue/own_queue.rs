@@ -68,7 +68,7 @@ fn a_timed_join_of_a_later_item_is_an_error_at_once() {
 #[test]
 fn a_join_of_a_future_of_a_queue_with_one_seat_is_an_error() {
     for queue in queues() {
-        // A future that has not been polled, one that waits, and one that was cancelled while waiting.
+        // A future that was not polled, one that waits, and one that was cancelled while waiting.
         let waits = |queue: &Workqueue| {
             let (send, polled) = mpsc::channel();
             let handle = queue.spawn_async(async move {
