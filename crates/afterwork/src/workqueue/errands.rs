@@ -97,7 +97,7 @@ pub(crate) fn fire(waker: Foreign<Waker>) {
     if let Some(waker) = waker {
         // FOREIGN(drain-wake): the waker of a task that awaits a drain, on the thread that ended what it waits for; contained.
         // FOREIGN(room-wake): that of one that waits for room, on the thread that gives it back; contained.
-        // FOREIGN(task-wake): that of one that awaits an item, on the thread that cancels all; contained.
+        // FOREIGN(task-wake): that of one that awaits an item, on the thread that cancels it; contained.
         contain(|| waker.into_inner().wake());
     }
 }
