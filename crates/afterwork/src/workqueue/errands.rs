@@ -100,7 +100,7 @@ pub(crate) fn fire(waker: Foreign<Waker>) {
     if let Some(waker) = waker {
         // FOREIGN(drain-wake): the waker of a task that awaits a drain, on the thread that ended what it waits for; contained.
         // FOREIGN(room-wake): the waker of a task that waits for capacity, on the thread that releases it; contained.
-        // FOREIGN(task-wake): the waker of a task that awaits an item, on the thread that cancels all; contained.
+        // FOREIGN(task-wake): the waker of a task that awaits an item, on the thread that cancels it; contained.
         contain(|| waker.into_inner().wake());
     }
 }

@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use afterwork::workqueue::{JoinError, Workqueue, model::Machine};
+use afterwork::workqueue::{JoinError, Workqueue, block_on, model::Machine};
 use sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
     twin::must_fail,
@@ -164,6 +164,83 @@ fn cancel_meets_the_end_of_the_poll() {
 #[test]
 fn a_cancelled_future_ends_although_nobody_wakes_it() {
     bounded(2, cancel_meets_the_end_of_the_poll);
+}
+
+/// The cancel finds the future pending after its first poll, or in its second.
+fn cancel_follows_a_wake() {
+    let (_machine, queue) = queue(1);
+    let shared = Arc::new(Shared::default());
+    let mut handle = queue.spawn_async(Lure(shared.clone()));
+    shared.waker().wake();
+    assert!(handle.cancel());
+    assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+    assert_eq!(shared.nr_dropped.load(Ordering::Relaxed), 1);
+    wind_up(queue);
+}
+
+#[test]
+fn a_cancelled_future_that_was_woken_is_dropped_by_a_worker() {
+    bounded(1, cancel_follows_a_wake);
+}
+
+#[test]
+fn a_cancel_that_moves_a_polled_future_is_found() {
+    must_fail("future: a cancel moves what was polled", || {
+        bounded(1, cancel_follows_a_wake);
+    });
+}
+
+/// Two threads cancel while a worker may poll first: the future ends once, and is dropped once.
+fn cancel_meets_cancel() {
+    let (_machine, queue) = queue(1);
+    let shared = Arc::new(Shared::default());
+    let (mut handle, abort) = queue.spawn_async_abortable(Lure(shared.clone()));
+    let other = spawn(move || abort.abort());
+    let is_cancelled = handle.cancel();
+    assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+    assert!(other.join().unwrap() || is_cancelled);
+    assert_eq!(shared.nr_dropped.load(Ordering::Relaxed), 1);
+    shared.waker.lock().unwrap().take();
+    wind_up(queue);
+}
+
+#[test]
+fn a_future_that_two_threads_cancel_ends_once() {
+    bounded(1, cancel_meets_cancel);
+}
+
+/// One thread awaits the future while another cancels it, and a worker may poll it first.
+fn cancel_meets_a_task() {
+    let (machine, queue) = queue(1);
+    let shared = Arc::new(Shared::default());
+    let (handle, abort) = queue.spawn_async_abortable(Lure(shared.clone()));
+    let canceller = spawn(move || assert!(abort.abort()));
+    assert!(matches!(block_on(handle), Err(JoinError::Cancelled)));
+    canceller.join().unwrap();
+    assert_eq!(shared.nr_dropped.load(Ordering::Relaxed), 1);
+    shared.waker.lock().unwrap().take();
+    wind_up(queue);
+    // The end of the queue leaves an item that a task awaited to a reaper.
+    machine.reap();
+}
+
+#[test]
+fn a_task_gets_the_outcome_of_a_cancelled_future() {
+    bounded(1, cancel_meets_a_task);
+}
+
+#[test]
+fn a_cancel_that_does_not_wake_the_task_is_found() {
+    must_fail("future: a cancel forgets its task", || {
+        bounded(1, cancel_meets_a_task);
+    });
+}
+
+#[test]
+fn a_cancelled_future_without_an_outcome_is_found() {
+    must_fail("future: a cancel ends it without an outcome", || {
+        bounded(1, cancel_meets_a_task);
+    });
 }
 
 #[test]

@@ -119,23 +119,23 @@ fn an_item(ordered: bool) {
     wind_up(queue);
 }
 
-/// Cancels a future of a queue with capacity 1 while a worker may poll it for the first time. Its
-/// capacity is released once, even before the worker takes the future.
-fn a_future(worker_first: bool) {
+/// Cancels a future of a queue with capacity 1 by its handle, and by another thread if `others`, while a worker may poll it for the
+/// first time. Its capacity is released once, even before a worker takes the future.
+fn a_future(worker_first: bool, others: bool) {
     let machine = machine(2, 1);
     let queue = plain().capacity(1).build_in(machine.registry()).unwrap();
-    let mut handle = queue.spawn_async(async {});
+    let (mut handle, abort) = queue.spawn_async_abortable(async {});
     assert_eq!(queue.room(), Some(0));
     if worker_first {
         machine.start_workers(1);
     }
-    let canceller = spawn(move || {
-        let is_cancelled = handle.cancel();
-        (handle, is_cancelled)
-    });
-    let (handle, is_cancelled) = canceller.join().unwrap();
+    let canceller = others.then(|| spawn(move || abort.abort()));
+    let mut is_cancelled = handle.cancel();
+    if let Some(canceller) = canceller {
+        is_cancelled |= canceller.join().unwrap();
+    }
     if !worker_first {
-        assert!(is_cancelled);
+        assert!(is_cancelled && handle.is_finished());
         assert_eq!(queue.room(), Some(1), "no worker has taken it");
         machine.start_workers(1);
     }
@@ -146,15 +146,9 @@ fn a_future(worker_first: bool) {
 
 #[test]
 fn a_cancelled_future_frees_its_capacity_once() {
-    bounded(2, || a_future(true));
-    bounded(2, || a_future(false));
-}
-
-#[test]
-fn capacity_freed_twice_by_a_cancelled_future_is_found() {
-    must_fail("future: a cancel leaves the place to the start", || {
-        bounded(2, || a_future(true))
-    });
+    bounded(2, || a_future(true, false));
+    bounded(2, || a_future(false, true));
+    bounded(1, || a_future(true, true));
 }
 
 #[test]

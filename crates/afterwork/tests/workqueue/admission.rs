@@ -195,12 +195,13 @@ fn a_cancelled_future_frees_its_capacity_at_once() {
         for _ in 0..10 {
             let mut handle = queue.spawn_async(async {});
             assert_eq!(queue.room(), Some(0));
-            assert!(handle.cancel() && handle.cancel());
+            assert!(handle.cancel() && !handle.cancel());
             assert_eq!(queue.room(), Some(1), "once");
+            assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
         }
         let (_handle, abort) = queue.spawn_abortable(|| ());
         assert_eq!(queue.room(), Some(0));
-        assert!(abort.abort() && abort.abort());
+        assert!(abort.abort() && !abort.abort());
         assert_eq!(queue.room(), Some(1), "once");
         drop(queue.spawn_async(async {}).cancel_on_drop());
         assert_eq!(queue.room(), Some(1));

@@ -170,6 +170,20 @@ fn a_closure_whose_drop_panics_when_it_is_cancelled_leaves_a_cancelled_handle() 
 }
 
 #[test]
+fn a_future_whose_drop_panics_when_cancelled_leaves_a_handle() {
+    let queue = alone_on_two(queue("cancel").capacity(1));
+    queue.pause();
+    let grenade = Grenade;
+    let mut handle = queue.spawn_async(async move { drop(grenade) });
+    let cancelled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| handle.cancel()));
+    assert!(cancelled.is_err(), "the canceller gets the panic");
+    assert_eq!(queue.room(), Some(1));
+    assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+    queue.resume();
+    queue.drain().unwrap();
+}
+
+#[test]
 fn a_waker_that_panics_does_not_cost_a_worker() {
     use std::{
         future::Future,

@@ -12,7 +12,8 @@ use crate::panics::{contain, join_error::JoinError};
 /// Waits for an item as a [`JoinHandle`] does, and cancels it when dropped; made by
 /// [`cancel_on_drop`](JoinHandle::cancel_on_drop).
 ///
-/// What has started goes on, if it is a closure; a future is dropped by a worker: see [`JoinHandle::cancel`].
+/// A closure that has started continues. A worker drops a future that was polled. What was neither
+/// started nor polled is dropped here: see [`JoinHandle::cancel`].
 ///
 /// # Examples
 ///
@@ -80,7 +81,7 @@ impl<T> Drop for CancelOnDrop<T> {
             return;
         }
         if let Some(mut handle) = self.handle.take() {
-            // FOREIGN(cancel-drop): the closure, on the thread that drops this; contained here, for it may be unwinding.
+            // FOREIGN(cancel-drop): the closure or future, on the thread that drops this; contained here, for it may be unwinding.
             contain(|| {
                 handle.cancel();
             });

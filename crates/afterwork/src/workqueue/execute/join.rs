@@ -532,10 +532,12 @@ impl<T> JoinHandle<T> {
     /// Keeps the item from running. Returns `true` if it will not run any more.
     ///
     /// A closure that has not started is taken out of the queue and dropped here; one that has started, or ended, is
-    /// left alone: false. A future that has not ended is dropped by a worker of its queue, as soon as one comes to it,
-    /// and never polled again: true. If it has not been polled yet, its share of the queue's
-    /// capacity is released at once. A poll that is in progress may still complete the future;
-    /// [`join`](Self::join) reports which happened.
+    /// not touched: false. A future that was never polled is cancelled as such a closure is. If it
+    /// was polled and has not ended, a worker of its queue drops it instead of polling it again:
+    /// true. A poll that is under way may still bring the future to its end;
+    /// [`join`](Self::join) returns which it was.
+    ///
+    /// If the drop panics, the panic is the caller's, and the item is cancelled.
     ///
     /// # Blocking
     ///

@@ -409,22 +409,27 @@ pub(crate) fn cut_out(item: NonNull<Head>) -> LeftCount {
 
 /// Takes an item whose deadline is over out of the queue if it has not started, and counts it; returns `true` if it did.
 pub(crate) fn expire(item: NonNull<Head>) -> bool {
-    cancel_and(item, |home| {
+    cancel_and(item, State::claim_pending, |home| {
         home.core.nr_expired.fetch_add(1, Ordering::Relaxed);
     }) || sync::twin::armed("deadline: expires what has started")
 }
 
 /// Takes an item out of the queue if it has not started; returns `true` if it did.
 pub(crate) fn cancel(item: NonNull<Head>) -> bool {
-    cancel_and(item, |_| ())
+    cancel_and(item, State::claim_pending, |_| ())
 }
 
-/// Takes an item out of the queue, and notes that at its home, if it has not started; returns `true` if it did.
-fn cancel_and(item: NonNull<Head>, note: impl FnOnce(&Pwq)) -> bool {
+/// Takes an item out of the queue if the caller can `claim` it; returns `true` if it did. `note` is
+/// called with its home while it is claimed, before anyone can see that it has ended.
+pub(crate) fn cancel_and(
+    item: NonNull<Head>,
+    claim: fn(State) -> Option<State>,
+    note: impl FnOnce(&Pwq),
+) -> bool {
     // SAFETY: the caller holds a handle.
     let head = unsafe { item.as_ref() };
     let key = head.key();
-    let Some((_, claimed)) = head.update(State::claim_pending) else {
+    let Some((_, claimed)) = head.update(claim) else {
         return false;
     };
     // While nobody else can queue it.

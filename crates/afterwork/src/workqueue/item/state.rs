@@ -462,6 +462,10 @@ impl State {
     pub(crate) fn await_task(self) -> State {
         self.with(WAKER)
     }
+    /// A task has polled its handle. Not of a `Work`, which no task waits for.
+    pub(crate) fn awaits_task(self) -> bool {
+        self.has(WAKER)
+    }
     pub(crate) fn orphan(self) -> State {
         self.with(ORPHAN)
     }

@@ -7,11 +7,16 @@
 //!   the future again. A wake of a future that is pending does nothing.
 //! - **No wake is lost.** The wake and the end of the poll are steps of one word. A wake that finds the future pending
 //!   is a step as well, so that the poll to come sees what was written before the wake.
-//! - **Cancelling** is a wake that marks the future to be dropped instead of polled. A worker
-//!   therefore drops it, inside the queue's limits, never during a poll, and once. The same
-//!   transition takes over the future's capacity permit, which the canceller releases: either this
-//!   transition or the start of the first poll finds the permit, so it is released once. Twin
-//!   `future: a cancel leaves the place to the start`.
+//! - **Cancelling** a future that was polled is a wake with a flag: the next run drops the future
+//!   instead of polling it. So a worker drops it, inside the queue's limits, never during a poll,
+//!   and once.
+//! - **Cancelling before the first poll.** Such a future is not pinned, and is cancelled as a
+//!   closure is: the canceller claims it, ends it, and drops it. So it needs no worker, and neither
+//!   its memory nor its place of the queue's capacity waits for one. Unlike a closure, a future may
+//!   be cancelled by one thread while another joins it. So the canceller takes the future out and
+//!   leaves the outcome before it ends the claim, and wakes the task that awaits the handle. Twins
+//!   `future: a cancel moves what was polled`, `future: a cancel ends it without an outcome` and
+//!   `future: a cancel forgets its task`.
 //! - **The queue stays.** From its first suspension on a future keeps one in-flight count, of the link from which it
 //!   was run then (`held_link`), until it has ended. So a wake that makes it pending finds the queue in place: the
 //!   future cannot end before it has been pushed. No other wake looks at the queue. A drain waits for futures.
@@ -39,6 +44,7 @@ use crate::{
         join_error::{JoinError, Outcome},
     },
     workqueue::{
+        errands,
         execute::current::with_freed,
         execute::join::JoinHandle,
         execute::run::{self, note_panic},
@@ -140,7 +146,7 @@ where
         call: Self::call,
         name: std::any::type_name::<F>,
         free: Self::free,
-        is_husk: |_| false,
+        is_husk: Self::is_husk,
         // SAFETY: the item is in a list, with the lock of which the poll that put it there is seen.
         has_begun: |item| unsafe { base(item).held_link() }.is_some(),
         push: Some(push),
@@ -148,7 +154,7 @@ where
         is_work: false,
         handle: Some(HandleTable {
             take: Self::take,
-            cancel,
+            cancel: Self::cancel,
             leave: Self::leave,
             slot,
             expiry: None,
@@ -183,14 +189,49 @@ where
 
     /// Moves a future out that has not been polled, in place of polling it.
     unsafe fn skip(item: NonNull<Head>, remains: &mut Remains) {
-        // SAFETY: the caller runs the item, and runs do not overlap.
+        // SAFETY: the caller runs the item, and this is its first run.
+        remains.bury(unsafe { Self::set_cancelled(item) });
+    }
+
+    /// Makes the outcome that it was cancelled; returns the future.
+    ///
+    /// # Safety
+    ///
+    /// 1. The future was never polled, and the caller runs the item or has claimed it.
+    unsafe fn set_cancelled(item: NonNull<Head>) -> Stage<F> {
+        // SAFETY: (1): no other thread touches the stage before the future has ended.
         let stage = unsafe { &mut *Self::stage(item) };
-        // It may be moved, for it has not been pinned.
-        if let Stage::Future(future) = std::mem::replace(stage, Stage::Gone) {
-            remains.bury(future);
+        // It may be moved, because it has not been pinned.
+        std::mem::replace(stage, Stage::Outcome(Err(JoinError::Cancelled)))
+    }
+
+    /// Takes the future out of the queue and drops it, if it was never polled. Otherwise a worker
+    /// drops it. Returns `false` if it has ended.
+    unsafe fn cancel(item: NonNull<Head>) -> bool {
+        // SAFETY: the caller has the handle, or a waker.
+        let base = unsafe { base(item) };
+        if base.is_absent() {
+            return false;
         }
-        // SAFETY: as above.
-        unsafe { Self::settle(item, Err(JoinError::Cancelled)) };
+        let early = twin::armed("future: a cancel ends it without an outcome");
+        let mut unpolled = None;
+        let is_cancelled = run::cancel_and(item, State::claim_unpolled, |_| {
+            // SAFETY: the caller of this closure has claimed the item.
+            unpolled = (!early).then(|| unsafe { Self::set_cancelled(item) });
+        });
+        if !is_cancelled {
+            // SAFETY: as above.
+            return unsafe { step(item, State::wake_to_drop) };
+        }
+        if base.head.load().awaits_task() && !twin::armed("future: a cancel forgets its task") {
+            // SAFETY: the flag that a task waits is set, and our caller keeps the item.
+            let waker = unsafe { left_by_handle(item) }.lock().take();
+            waker.into_iter().for_each(errands::fire);
+        }
+        // FOREIGN(cancel-drop): a future that was never polled, on the thread that cancels; it may unwind to there, for
+        // nothing is left to be done.
+        drop(unpolled);
+        true
     }
 
     /// Leaves the outcome of a future that has ended to its handle.
@@ -254,6 +295,16 @@ where
         }
         // SAFETY: the handle is not used again.
         unsafe { base.handles.remove(item) };
+    }
+
+    unsafe fn is_husk(item: NonNull<Head>) -> bool {
+        // SAFETY: the item has ended, and no handle is left: all of it is the caller's.
+        let (stage, slot) = unsafe { (&*Self::stage(item), &*slot(item)) };
+        let is_taken = matches!(
+            stage,
+            Stage::Gone | Stage::Outcome(Err(JoinError::Cancelled))
+        );
+        slot.is_none() && is_taken
     }
 
     unsafe fn free(item: NonNull<Head>) {
@@ -345,30 +396,28 @@ impl Base {
     }
 }
 
-/// Makes a transition that may require pushing the item. Returns the state before it, or `None` if
-/// the future has ended.
+/// Takes a step that may have to push the item; returns `false` when the future has ended.
 ///
 /// # Safety
 ///
 /// 1. `item` is a future's, and the caller has a handle of it.
-unsafe fn step(
-    item: NonNull<Head>,
-    plan: impl Fn(State) -> Option<(State, bool)>,
-) -> Option<State> {
+unsafe fn step(item: NonNull<Head>, plan: impl Fn(State) -> Option<(State, bool)>) -> bool {
     // SAFETY: (1).
     let base = unsafe { base(item) };
     if base.is_absent() {
-        return None;
+        return false;
     }
     if twin::armed("future: pending is no step") && base.head.load().is_pending() {
-        return Some(base.head.load());
+        return true;
     }
-    let (from, _) = base.head.update(|state| Some(plan(state)?.0))?;
+    let Some((from, _)) = base.head.update(|state| Some(plan(state)?.0)) else {
+        return false;
+    };
     if plan(from).is_some_and(|(_, push)| push) {
         // SAFETY: made pending and linked by us.
         unsafe { push(item) };
     }
-    Some(from)
+    true
 }
 
 /// Leaves a future for the workers of the pool to which the queue's routes lead now.
@@ -396,21 +445,6 @@ unsafe fn push(item: NonNull<Head>) {
 unsafe fn base<'a>(item: NonNull<Head>) -> &'a Base {
     // SAFETY: (1): a `Task` begins with its `Base`.
     unsafe { item.cast::<Base>().as_ref() }
-}
-
-unsafe fn cancel(item: NonNull<Head>) -> bool {
-    // SAFETY: the caller has the handle.
-    let Some(from) = (unsafe { step(item, State::wake_to_drop) }) else {
-        return false;
-    };
-    if from.is_counted()
-        // SAFETY: as above.
-        && let Some(room) = &unsafe { base(item) }.queue.core.room
-    {
-        // Released here, so that a waiter gets the capacity before a worker drops the future.
-        room.give_back();
-    }
-    true
 }
 
 unsafe fn slot(item: NonNull<Head>) -> *mut Option<Arc<TaskSlot>> {
@@ -463,8 +497,12 @@ pub(crate) fn wake_ours(waker: Waker) -> Result<Option<Dead>, Waker> {
 
 /// Cancels the future whose waker `waker` is, as its handle does; returns `false` if it has ended.
 pub(crate) fn cancel_by(waker: &Waker) -> bool {
-    // SAFETY: the waker, which is there, is a handle.
-    unsafe { cancel(item_of_waker(waker)) }
+    let item = item_of_waker(waker);
+    // SAFETY: the waker, which is there, keeps the item.
+    let table = unsafe { item.as_ref() }.vtable().handle.as_ref();
+    let table = table.expect("a future has a table for its handle");
+    // SAFETY: the table is the item's, and the waker is a handle.
+    unsafe { (table.cancel)(item) }
 }
 
 /// Returns `true` if the future whose waker `waker` is has ended.

@@ -174,10 +174,11 @@ impl Workqueue {
     /// # Guarantees
     ///
     /// - It is never polled twice at once, and each wake is followed by a poll, which sees what was written before it.
-    /// - It is dropped by a worker, also when it is [cancelled](JoinHandle::cancel), and when it panics. So one that is
-    ///   cancelled on a paused or full queue is dropped when its turn comes: what it drops may wait, and counts
-    ///   against `max_active` as its polls do; a closure that is cancelled is dropped at once by the canceller. But a future
-    ///   that waits while its handle and all its wakers are gone is dropped by whoever drops the last of them.
+    /// - Once it was polled, it is dropped by a worker, also when it is [cancelled](JoinHandle::cancel), and when it panics. So
+    ///   one that is cancelled on a paused or full queue is dropped when its turn comes: what it drops may wait, and counts
+    ///   against `max_active` as its polls do. The canceller drops a future that was never polled, as it drops a
+    ///   closure. A future that waits while its handle and all its wakers are gone is dropped by the thread that
+    ///   drops the last of them.
     /// - It is in flight until it has ended: [`drain`](Self::drain), and dropping the last handle of the queue, wait
     ///   for futures that wait.
     ///

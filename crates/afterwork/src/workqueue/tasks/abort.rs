@@ -25,12 +25,13 @@ pub struct AbortHandle {
 impl AbortHandle {
     /// Cancels the item; returns `true` if it had not ended.
     ///
-    /// Nothing is dropped here: a worker of the queue drops the closure, or the future, when it comes to it, and does not run it any more.
-    /// What runs just now goes on to its end, or to its next `.await`; [`JoinHandle::join`] says which.
+    /// A closure that has not started, or a future that was never polled, is dropped here; a panic of
+    /// the drop is the caller's. A worker of the queue drops a future that was polled. An item that
+    /// runs continues to its end, or to its next `.await`; [`JoinHandle::join`] returns which it was.
     ///
     /// # Blocking
     ///
-    /// Never: it queues an item. In a child of `fork` it does nothing to a parent's, and returns `false`.
+    /// As [`JoinHandle::cancel`]. In a child of `fork` it does nothing to a parent's, and returns `false`.
     pub fn abort(&self) -> bool {
         self.waker.as_ref().is_some_and(future::cancel_by)
     }
@@ -73,8 +74,7 @@ impl Workqueue {
 
     /// Queues `func` to run once, and returns what cancels it beside its handle.
     ///
-    /// Differs from [`spawn`](Self::spawn): `func` is run by a worker alone, never by its joiner; and once cancelled it is dropped by a
-    /// worker.
+    /// Differs from [`spawn`](Self::spawn): only a worker runs `func`, never its joiner.
     pub fn spawn_abortable<T: Send + 'static>(
         &self,
         func: impl FnOnce() -> T + Send + 'static,

@@ -331,7 +331,7 @@ impl<T> TaskSet<T> {
     /// Cancels all that is in the set: [`JoinHandle::cancel`] says what becomes of each. What was cancelled still comes
     /// out of [`join_next`](Self::join_next), as [`JoinError::Cancelled`].
     ///
-    /// What a closure panics with when it is dropped ends here.
+    /// A panic of a closure or future that is dropped here is dropped, too.
     pub fn abort_all(&mut self) {
         self.must_be_here();
         for (place, handle) in self.handles.iter_mut().enumerate() {
@@ -340,11 +340,11 @@ impl<T> TaskSet<T> {
             if handle.is_finished() {
                 continue;
             }
-            // FOREIGN(cancel-drop): the closure, on the thread that cancels; contained here, so that all are cancelled.
+            // FOREIGN(cancel-drop): the closure or future, on the thread that cancels; contained here, so that all are cancelled.
             contain(|| {
                 handle.cancel();
             });
-            // A closure has no other end now; of others the waker tells.
+            // The waker of a closure does not report a cancel, that of a future does. A second report does no harm.
             if handle.is_finished() {
                 self.ended.add(place);
             }

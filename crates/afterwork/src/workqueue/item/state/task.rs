@@ -10,14 +10,18 @@
 //! ```
 //!
 //! A future is linked by whoever takes it from waiting to pending, or by the end of the poll in which it was woken.
-//! So it is never linked while it is polled, never cut out of a list, and never handed over.
+//! So it is never linked while it is polled. One that was polled is never cut out of a list, and
+//! never claimed: it stays where it is pinned. One that was never polled is claimed and cancelled as
+//! a closure is, by the steps of `state.rs`.
 
-use super::{COUNTED, Completion, DISABLE_ONE, LINKED, PENDING, RUNNING, State, TURN_MASK};
+use super::{Completion, DISABLE_ONE, LINKED, PENDING, RUNNING, State, TURN_MASK};
 
 /// Its handle cancelled it: the next run drops the future instead of polling it.
 const CANCELLED: u64 = DISABLE_ONE;
 /// Its handle is gone: nobody wants the result.
 const DETACHED: u64 = DISABLE_ONE << 1;
+/// Set at the end of its first poll, if that was not its last: it is pinned.
+const POLLED: u64 = DISABLE_ONE << 2;
 
 impl State {
     /// Returns `true` if a future has ended: it is not polled, or pending, ever again.
@@ -45,13 +49,16 @@ impl State {
         }
     }
 
-    /// Wakes a future so that a worker drops it. If the future holds a permit of the queue's
-    /// capacity, the caller releases that permit.
+    /// Claims a pending future that was never polled, to cancel it.
+    pub(crate) fn claim_unpolled(self) -> Option<State> {
+        let is_begun = self.has(RUNNING)
+            || self.has(POLLED) && !sync::twin::armed("future: a cancel moves what was polled");
+        self.claim_pending().filter(|_| !is_begun)
+    }
+
+    /// Wakes a future so that it is dropped.
     pub(crate) fn wake_to_drop(self) -> Option<(State, bool)> {
-        let mut cancelled = self.with(CANCELLED);
-        if !sync::twin::armed("future: a cancel leaves the place to the start") {
-            cancelled = cancelled.without(COUNTED);
-        }
+        let cancelled = self.with(CANCELLED);
         if sync::twin::armed("future: a cancel is no wake") {
             return Some((cancelled, false));
         }
@@ -65,7 +72,7 @@ impl State {
 
     /// Ends a poll that did not bring the future to its end.
     pub(crate) fn suspend(self) -> Completion {
-        let idle = self.without(RUNNING);
+        let idle = self.without(RUNNING).with(POLLED);
         let push = self.has(PENDING) && !sync::twin::armed("future: suspend forgets the wake");
         let next = if push { idle.with(LINKED) } else { idle };
         Completion {
@@ -150,6 +157,26 @@ mod tests {
         let (woken, _) = polled().orphan().wake().unwrap();
         assert!(!woken.suspend().free);
         assert!(polled().suspend().next.orphan().frees());
+    }
+
+    #[test]
+    fn only_a_future_that_was_never_polled_is_claimed() {
+        let queued = State::queued(RULES);
+        let claimed = queued.claim_unpolled().unwrap();
+        assert_eq!(claimed.claim_unpolled(), None);
+        assert!(matches!(claimed.pop(), Pop::Leave(_)));
+        let (woken, _) = polled().wake().unwrap();
+        assert_eq!(woken.claim_unpolled(), None);
+        assert_eq!(woken.suspend().next.claim_unpolled(), None);
+    }
+
+    #[test]
+    fn a_second_cancel_of_a_claimed_future_wakes_nothing() {
+        let claimed = State::queued(RULES).claim_unpolled().unwrap();
+        let (again, push) = claimed.wake_to_drop().unwrap();
+        let (ended, _) = again.cancel().unwrap();
+        assert!(!push && ended.has_ended() && !ended.is_pending());
+        assert_eq!(ended.wake_to_drop(), None);
     }
 
     #[test]
