@@ -17,7 +17,7 @@ use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::io::ioctl_fionbio;
-use rustix::process::{Resource, Rlimit, ioctl_tiocsctty, setrlimit, setsid};
+use rustix::process::{Resource, Rlimit, ioctl_tiocsctty, setpgid, setrlimit, setsid};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
@@ -35,6 +35,8 @@ enum Tie {
     Controlling,
     /// The command is in no session of the terminal, and ignores SIGHUP.
     Loose,
+    /// The command is a job of this process, which can continue it.
+    Job,
 }
 
 /// A command on a terminal of its own.
@@ -97,11 +99,16 @@ impl OnTerminal {
         // handler.
         unsafe {
             command.pre_exec(move || {
-                setsid()?;
-                if tie == Tie::Controlling {
-                    ioctl_tiocsctty(std::io::stdin().as_fd())?;
-                } else {
-                    signal(Signal::SIGHUP, SigHandler::SigIgn)?;
+                match tie {
+                    Tie::Controlling => {
+                        setsid()?;
+                        ioctl_tiocsctty(std::io::stdin().as_fd())?;
+                    }
+                    Tie::Loose => {
+                        setsid()?;
+                        signal(Signal::SIGHUP, SigHandler::SigIgn)?;
+                    }
+                    Tie::Job => setpgid(None, None)?,
                 }
                 let none = Rlimit {
                     current: Some(0),
@@ -254,7 +261,7 @@ fn a_terminal_that_vanishes_ends_the_full_screen() {
 #[test]
 fn a_stop_restores_the_terminal_and_a_continue_takes_it_again() {
     for by_key in [true, false] {
-        let mut top = OnTerminal::start(Tie::Controlling);
+        let mut top = OnTerminal::start(Tie::Job);
         for nr_stops in 1..3 {
             if by_key {
                 top.press(b"\x1a");
@@ -274,5 +281,17 @@ fn a_stop_restores_the_terminal_and_a_continue_takes_it_again() {
         top.press(b"q");
         assert!(top.ends().success());
         top.assert_restored(3);
+    }
+}
+
+#[test]
+fn a_stop_that_no_shell_could_end_is_ignored() {
+    for tie in [Tie::Controlling, Tie::Loose] {
+        let mut top = OnTerminal::start(tie);
+        top.press(b"\x1a");
+        kill(top.pid(), Signal::SIGTSTP).unwrap();
+        top.press(b"q");
+        assert!(top.ends().success());
+        top.assert_restored(1);
     }
 }

@@ -10,7 +10,7 @@ mod cargo_c;
 mod examples;
 mod install;
 
-use std::path::Path;
+use std::path::{Component, Path};
 use std::process::ExitCode;
 
 use self::install::Plan;
@@ -65,7 +65,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
             let mut options = options.iter();
             while let Some(option) = options.next() {
                 match *option {
-                    "--libdir" => plan.libraries = options.next().ok_or_else(usage)?,
+                    "--libdir" => plan.libraries = below(options.next().ok_or_else(usage)?)?,
                     "--debug" if what == "--install" => plan.debug = true,
                     _ => return Err(usage()),
                 }
@@ -78,6 +78,17 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         }
         _ => Err(usage()),
     }
+}
+
+/// Returns the name of a folder, if that is below the prefix wherever the prefix is.
+fn below(folder: &str) -> Result<&str, Failure> {
+    let mut parts = Path::new(folder).components();
+    if folder.is_empty() || !parts.all(|part| matches!(part, Component::Normal(_))) {
+        return Err(Failure::new(format!(
+            "`--libdir` takes a folder below DIR, such as `lib64`, and not `{folder}`"
+        )));
+    }
+    Ok(folder)
 }
 
 fn usage() -> Failure {
@@ -103,4 +114,20 @@ fn cargo(workspace: &Workspace, args: &[&str]) -> Result<bool, Failure> {
         .status()
         .map_err(|error| Failure::new(format!("cannot run cargo: {error}")))?;
     Ok(status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::below;
+
+    #[test]
+    fn a_folder_of_libraries_is_below_the_prefix() {
+        assert_eq!(
+            below("lib/x86_64-linux-gnu").ok(),
+            Some("lib/x86_64-linux-gnu")
+        );
+        for wrong in ["", "/usr/lib", "..", "../lib", "lib/../..", "./lib"] {
+            assert!(below(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -8,13 +8,14 @@
 //! |---|---|
 //! | SIGINT, SIGTERM, SIGHUP, SIGQUIT | restores the terminal, and ends the process by the same signal |
 //! | the terminal has vanished | the same, by SIGHUP |
-//! | SIGTSTP | restores the terminal, and stops the process |
+//! | SIGTSTP | restores the terminal, and stops the process; ignored if no shell could continue it |
 //! | SIGCONT | acquires the terminal again, and has all of it redrawn |
 //!
 //! One lock guards the terminal: the drawing thread holds it while it draws, and the keeper while
 //! it acquires or restores the terminal. A signal that ends the process waits for the lock for at
 //! most [`LOCK_WAIT`].
 
+use std::fs;
 use std::io::{self, IsTerminal, Read};
 use std::mem::{self, ManuallyDrop};
 use std::os::fd::{AsFd, OwnedFd};
@@ -31,6 +32,7 @@ use ratatui::crossterm::terminal::{
 use ratatui::prelude::CrosstermBackend;
 use ratatui::{DefaultTerminal, Frame, Terminal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, getpgid, getppid, getsid};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
 use signal_hook::low_level::{self, emulate_default_handler, raise};
@@ -217,8 +219,42 @@ fn end_by(state: &State, signal: i32) {
     emulate_default_handler(signal).ok();
 }
 
-/// Restores the terminal and stops the process.
+/// Returns `true` if a shell watches the process group, and can continue it after a stop.
+///
+/// Otherwise the group is orphaned (a terminal that runs this command alone, as `xterm -e` and
+/// `ssh -t` make it), and the kernel ignores SIGTSTP by default. The first ancestor of another group
+/// decides, because the group's other members are its ancestors' other children.
+fn may_stop() -> bool {
+    let Ok(session) = getsid(None) else {
+        return false;
+    };
+    let Ok(group) = getpgid(None) else {
+        return false;
+    };
+    let mut ancestor = getppid();
+    while let Some(pid) = ancestor {
+        if getsid(Some(pid)) != Ok(session) {
+            return false;
+        }
+        if getpgid(Some(pid)) != Ok(group) {
+            return true;
+        }
+        ancestor = parent(pid);
+    }
+    false
+}
+
+fn parent(pid: Pid) -> Option<Pid> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+    Pid::from_raw(line.trim().parse().ok()?)
+}
+
+/// Restores the terminal and stops the process, if a shell can continue it.
 fn stop(state: &State) {
+    if !may_stop() {
+        return;
+    }
     if let Some(mut shown) = lock_in_time(state)
         && matches!(*shown, Shown::Screen | Shown::Fresh)
     {
