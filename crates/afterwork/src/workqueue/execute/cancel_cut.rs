@@ -8,7 +8,8 @@
 //! 2. *End.* Each item takes the step that ends a run. Threads that wait for it wake.
 //! 3. *Release.* The items' part of the queue's capacity and their in-flight counts are released. Threads that wait for capacity, a
 //!    flush or a drain wake.
-//! 4. *Wake.* The wakers of tasks that waited for any of that are called.
+//! 4. *Wake.* The wakers of tasks that waited for any of that are called. Wakers that do not block
+//!    come first: of futures, of task sets, and of threads in `block_on`.
 //! 5. *Drop.* Closures, futures and items without handles are dropped.
 //!
 //! The first three steps do not run users' code. So a waker or a destructor that waits for another of the items, for capacity, or
