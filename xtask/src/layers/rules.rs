@@ -64,7 +64,7 @@ const FOLDERS: &[(&str, &[Folder])] = &[
                     "wake",
                 ]),
             ),
-            ("workqueue/errands", Below::Only(&[])),
+            ("workqueue/errands", Below::Only(&["wake"])),
             (
                 "workqueue/item",
                 Below::Only(&["wake", "workqueue/errands"]),
@@ -130,7 +130,12 @@ const FOLDERS: &[(&str, &[Folder])] = &[
             ),
             (
                 "workqueue/tasks",
-                Below::Only(&["workqueue/execute", "workqueue/queues"]),
+                Below::Only(&[
+                    "wake",
+                    "workqueue/errands",
+                    "workqueue/execute",
+                    "workqueue/queues",
+                ]),
             ),
             (
                 "workqueue/raw",

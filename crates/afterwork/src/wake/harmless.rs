@@ -4,6 +4,8 @@ use std::task::{RawWakerVTable, Waker};
 
 use sync::fork::PerProcess;
 
+use super::parker::is_unparker;
+
 /// The table of dedicated workers' wakers, of which this folder knows no more. Compared by what is in it, for the compiler may make
 /// several of one.
 static HARMLESS: PerProcess<RawWakerVTable> = PerProcess::new();
@@ -13,6 +15,33 @@ pub(crate) fn note_harmless(waker: &Waker) {
     if HARMLESS.get().is_none() {
         HARMLESS.get_or_set(*waker.vtable());
     }
+}
+
+/// The table of the wakers of futures, and that of the wakers that task sets leave with their
+/// items.
+static KNOWN: [PerProcess<RawWakerVTable>; 2] = [PerProcess::new(), PerProcess::new()];
+
+/// The makers of wakers that never block in [`wake_by_ref`](Waker::wake_by_ref). To drop such a
+/// waker may run users' code.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Maker {
+    Future,
+    TaskSet,
+}
+
+/// Notes that all wakers of `maker` have this table.
+pub(crate) fn note_known(maker: Maker, table: &RawWakerVTable) {
+    let known = &KNOWN[maker as usize];
+    if known.get().is_none() {
+        known.get_or_set(*table);
+    }
+}
+
+/// Returns `true` if [`wake_by_ref`](Waker::wake_by_ref) of `waker` never blocks. A waker for which
+/// this returns `false` may block.
+pub(crate) fn is_known(waker: &Waker) -> bool {
+    let is_of = |known: &'static PerProcess<RawWakerVTable>| known.get() == Some(waker.vtable());
+    is_unparker(waker) || is_harmless(waker) || KNOWN.iter().any(is_of)
 }
 
 /// Returns `true` if firing `waker` runs no users' code and waits for nobody. After `false` it may be so all the same.

@@ -41,7 +41,7 @@ mod spin;
 mod wakeq;
 
 pub use event_count::{EventCount, Prepared};
-pub(crate) use harmless::{is_harmless, note_harmless};
+pub(crate) use harmless::{Maker, is_harmless, is_known, note_harmless, note_known};
 pub(crate) use parker::unpark;
 pub use parker::{Parker, Unparker};
 pub(crate) use spin::{

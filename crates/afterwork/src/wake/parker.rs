@@ -274,9 +274,14 @@ fn raw(unparker: Unparker) -> RawWaker {
     RawWaker::new(Arc::into_raw(unparker.token).cast(), &WAKER)
 }
 
+/// Returns `true` if `waker` is that of a parker.
+pub(crate) fn is_unparker(waker: &Waker) -> bool {
+    ptr::eq(waker.vtable(), &WAKER)
+}
+
 /// Gives the token of `waker`, if it is that of a parker: then no users' code runs. Else gives the waker back.
 pub(crate) fn unpark(waker: Waker) -> Option<Waker> {
-    if !ptr::eq(waker.vtable(), &WAKER) {
+    if !is_unparker(&waker) {
         return Some(waker);
     }
     // SAFETY: the waker is used up.

@@ -36,7 +36,10 @@ use std::{
 
 use sync::{Mutex, fork::Process, time};
 
-use crate::panics::{Foreign, contain};
+use crate::{
+    panics::{Foreign, contain},
+    wake::is_known,
+};
 
 /// How long no errand is taken before one more reaper is started. A guess: what takes longer waits for something.
 const STUCK_NS: u64 = 10_000_000;
@@ -101,19 +104,29 @@ pub(crate) fn fire(waker: Foreign<Waker>) {
         // FOREIGN(drain-wake): the waker of a task that awaits a drain, on the thread that ended what it waits for; contained.
         // FOREIGN(room-wake): the waker of a task that waits for capacity, on the thread that releases it; contained.
         // FOREIGN(task-wake): the waker of a task that awaits an item, on the thread that cancels it; contained.
+        // FOREIGN(task-set-wake): the waker of a task that awaits a set, on the thread that ended an item; contained.
         contain(|| waker.into_inner().wake());
     }
 }
 
-/// Fires wakers one after the other. If a waker forks and returns in the child, the remaining
-/// wakers are the parent's, and the child gets `false`.
+/// Fires wakers. If a waker forks and returns in the child, the remaining wakers are the parent's, and
+/// the child gets `false`.
+///
+/// Wakers that never block are fired first: those of threads in `block_on`, of futures and of task
+/// sets. A waker that blocks may therefore wait for one of these. They are dropped last, because a
+/// drop may run a destructor.
 pub(crate) fn fire_all(wakers: Vec<Foreign<Waker>>) -> bool {
     let here = Process::now();
+    let (known, mut wakers): (Vec<_>, Vec<_>) =
+        wakers.into_iter().partition(|waker| is_known(waker));
+    // The waker of the task that awaits a task set may block.
+    let ((), woken) = with_wakers_aside(|| known.iter().for_each(|waker| waker.wake_by_ref()));
+    wakers.extend(woken);
     let mut wakers = wakers.into_iter();
     while let Some(waker) = wakers.next() {
         fire(waker);
         if !here.is_this() {
-            mem::forget(wakers);
+            mem::forget((wakers, known));
             return false;
         }
     }

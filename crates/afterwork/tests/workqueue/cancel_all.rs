@@ -10,7 +10,8 @@ use std::{
 };
 
 use afterwork::workqueue::{
-    AffinityScope, CpuId, DelayedWork, FlushError, JoinError, JoinHandle, Registry, Work, Workqueue,
+    AffinityScope, CpuId, DelayedWork, FlushError, JoinError, JoinHandle, Registry, TaskSet, Work,
+    Workqueue, block_on,
 };
 
 use crate::support::*;
@@ -324,5 +325,73 @@ fn an_item_that_cancels_all_is_still_the_current_one() {
         assert!(queue.enqueue(&work));
         let told = receive.recv_timeout(PATIENCE).unwrap();
         assert_eq!(told, (1, Err(FlushError::OwnItem)));
+    });
+}
+
+/// Waits when it is woken.
+struct WaitsWhenWoken(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl WaitsWhenWoken {
+    fn waker(wait: impl FnOnce() + Send + 'static) -> Waker {
+        Waker::from(Arc::new(Self(Mutex::new(Some(Box::new(wait))))))
+    }
+}
+
+impl Wake for WaitsWhenWoken {
+    fn wake(self: Arc<Self>) {
+        let wait = self.0.lock().unwrap().take();
+        if let Some(wait) = wait {
+            wait();
+        }
+    }
+}
+
+#[test]
+fn a_waker_waits_for_a_task_set_with_an_item_that_is_cancelled() {
+    ends(|| {
+        let queue = alone_on_two(queue("all"));
+        let other = alone_on_two(self::queue("other"));
+        queue.pause();
+        let mut first = queue.spawn(|| ());
+        let mut set = TaskSet::new(&other);
+        set.add(queue.spawn(|| ()));
+        let waker = WaitsWhenWoken::waker(move || {
+            let result = set.join_next_blocking();
+            assert!(matches!(result, Some(Err(JoinError::Cancelled))));
+        });
+        assert!(is_pending_for(Pin::new(&mut first), waker));
+        assert_eq!(queue.cancel_all(), 2);
+        queue.resume();
+    });
+}
+
+#[test]
+fn a_waker_waits_for_a_thread_and_a_future_that_await_items_that_are_cancelled() {
+    ends(|| {
+        let queue = alone_on_two(queue("all"));
+        let other = alone_on_two(self::queue("other"));
+        queue.pause();
+        let mut first = queue.spawn(|| ());
+        let [second, third] = [queue.spawn(|| ()), queue.spawn(|| ())];
+        let (send, polled) = mpsc::channel();
+        let note = move |mut handle: JoinHandle<()>| {
+            let send = send.clone();
+            std::future::poll_fn(move |context| {
+                let poll = Pin::new(&mut handle).poll(context);
+                send.send(()).unwrap();
+                poll.map(drop)
+            })
+        };
+        let (blocked, future) = (note(second), other.spawn_async(note(third)));
+        let thread = thread::spawn(|| block_on(blocked));
+        polled.recv_timeout(PATIENCE).unwrap();
+        polled.recv_timeout(PATIENCE).unwrap();
+        let waker = WaitsWhenWoken::waker(|| {
+            thread.join().unwrap();
+            future.join().unwrap();
+        });
+        assert!(is_pending_for(Pin::new(&mut first), waker));
+        assert_eq!(queue.cancel_all(), 3);
+        queue.resume();
     });
 }

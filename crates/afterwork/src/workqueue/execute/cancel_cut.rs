@@ -10,7 +10,8 @@
 //! 2. *End.* Each item makes the transition that ends a run. Threads that wait for it wake.
 //! 3. *Release.* The items' capacity and their in-flight counts are released. Threads that wait for
 //!    capacity, a flush or a drain wake.
-//! 4. *Wake.* The wakers of tasks that waited for any of these are called.
+//! 4. *Wake.* The wakers of tasks that waited for any of these are called. Wakers that never
+//!    block come first: those of futures, of task sets, and of threads in `block_on`.
 //! 5. *Drop.* Closures, futures and items without handles are dropped.
 //!
 //! The first three steps run no user code. A waker or a destructor that waits for another of the

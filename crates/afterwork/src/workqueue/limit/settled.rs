@@ -36,7 +36,7 @@ pub(crate) struct Settled {
 pub(crate) struct TaskSeat(Option<u64>);
 
 impl Settled {
-    /// Wakes all who wait, tasks by [`errands::fire`]. Call it with no lock held.
+    /// Wakes all who wait, tasks by [`errands::fire_all`]. Call it with no lock held.
     pub(crate) fn notify_all(&self) {
         self.threads.notify_all();
         if self.nr_tasks.load(Ordering::Relaxed) > 0 && !twin::armed("settled: tasks are not told")
@@ -51,7 +51,7 @@ impl Settled {
         let woken = tasks.take_all();
         self.nr_tasks.store(0, Ordering::Relaxed);
         drop(tasks);
-        woken.for_each(errands::fire);
+        errands::fire_all(woken.collect());
     }
 
     /// Waits until `condition` returns `true`, which is asked before every sleep.

@@ -5,6 +5,7 @@ use std::fmt;
 use topology::{AffinityScope, CpuSet};
 
 use super::{
+    future,
     queue::{Parts, Workqueue},
     registry::Registry,
 };
@@ -342,6 +343,7 @@ impl Builder {
             capacity: self.capacity,
             shares: self.shares,
         };
+        future::note_wakers();
         Ok(Workqueue::new(&self.name, parts, registry))
     }
 

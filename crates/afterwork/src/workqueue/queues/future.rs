@@ -43,6 +43,7 @@ use crate::{
         contain, guarded,
         join_error::{JoinError, Outcome},
     },
+    wake::{Maker, note_known},
     workqueue::{
         errands,
         execute::current::with_freed,
@@ -459,6 +460,11 @@ unsafe fn left_by_handle(item: NonNull<Head>) -> Arc<TaskSlot> {
 }
 
 static WAKER: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, remove);
+
+/// Notes that the wakers of futures do not block. Call it before the first future is queued.
+pub(crate) fn note_wakers() {
+    note_known(Maker::Future, &WAKER);
+}
 
 /// Makes a waker, which is a handle that is not counted yet.
 fn waker(item: NonNull<Head>) -> Waker {

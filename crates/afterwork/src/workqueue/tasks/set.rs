@@ -29,7 +29,9 @@ use sync::{Mutex, fork::Process, twin, unmodelled::Arc};
 
 use crate::{
     panics::{Foreign, contain, join_error::JoinError},
+    wake::{Maker, note_known},
     workqueue::{
+        errands,
         execute::{
             block_on::block_on, current::is_blocking, dependency::reported, join::JoinHandle,
             wait::must_not_be_lost,
@@ -128,8 +130,7 @@ impl Ended {
             waiter
         };
         if let Some(waiter) = waiter {
-            // FOREIGN(task-set-wake): the waker of who waits for the set, on the thread that ended an item or cancels; contained.
-            contain(|| waiter.into_inner().wake());
+            errands::fire(waiter);
         }
     }
 
@@ -185,6 +186,7 @@ impl<T> TaskSet<T> {
         }
         let ended = self.ended.clone();
         let waker = Waker::from(Arc::new(AtEnd { place, ended }));
+        note_known(Maker::TaskSet, waker.vtable());
         // It panics if the item is a parent's: the place is not taken before.
         let waits = handle.await_end(&waker);
         if reused.is_some() {
