@@ -35,7 +35,8 @@
 //! millisecond is next: until it has run, the owner begins no operation, and later callers wait. Before
 //! one operation the owner waits for such callers for at most 10 ms, because the system may not run
 //! them. So a caller that has its CPU waits for about a millisecond, and then for one operation and one
-//! call for each caller that has waited longer.
+//! call for each caller that has waited longer. Nor do busy callers starve an owner: one that has waited
+//! for a millisecond is next in the same way.
 //!
 //! # Escalation
 //!

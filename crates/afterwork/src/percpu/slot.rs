@@ -39,6 +39,8 @@
 //!   up clears it, too.
 //! - A waiting caller announces itself at each poll, so the next one is that which waits longest.
 //!   Between two of them the owner may have one operation.
+//! - An owner that waits for its slot announces itself in the same way, so that callers that call
+//!   all the time do not keep it out. It withdraws the announcement when it has the slot.
 //!
 //! So the bound of a wait is the age at which a caller announces itself, and one poll, one
 //! operation and one call for each caller that waits longer. `eldest` is a hint: it decides which
@@ -171,8 +173,9 @@ pub(super) struct Slot<T> {
     pub(super) want: AtomicU32,
     /// A: 1 while the owner is inside an operation. Written by the owner. Used by breakable slots only.
     pub(super) busy: AtomicU32,
-    /// A: since when the caller waits that is next, as its [`Turn`](super::patience::Turn) counts
-    /// time; 0 if no caller has waited for long. Always 0 in slots that queue.
+    /// A: since when the caller or owner waits that is next, as its
+    /// [`Turn`](super::patience::Turn) counts time; 0 if none has waited for long. In slots that
+    /// queue, only an owner that takes its slot back announces itself.
     pub(super) eldest: AtomicU32,
     /// A: the thread that is inside by a call, or runs mail; else 0. Written inside. A thread compares it with itself only,
     /// to find out whether it would wait for itself.
