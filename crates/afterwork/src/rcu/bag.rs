@@ -46,9 +46,6 @@ const CAPACITY: usize = if cfg!(any(loom, shuttle)) {
 } else {
     252
 };
-/// How many closures of the largest kind a bag holds. In its list a bag counts as this many
-/// callbacks, because closures that capture less take less memory.
-pub(super) const MOST_IN_A_BAG: usize = CAPACITY / MOST_WORDS;
 /// Words of the largest closure and its kind.
 const MOST_WORDS: usize = 1 + NR_HELD;
 /// Words that a closure may capture without a box of its own: a pointer, a length and one more.
@@ -151,11 +148,12 @@ impl Drop for AtExit {
 
 /// Hands `closure` over, in this thread's open bag or in another bag, which `publish` then pushes onto a list.
 ///
-/// `publish` gets `None` if the closure joined a bag that is on a list and has no sweeper yet.
+/// `publish` gets that bag, and how many callbacks its list is to count for it (see [`nr_behind`]). It
+/// gets `None` if the closure joined a bag that is on a list and has no sweeper yet.
 #[inline]
 pub(super) fn add(
     closure: impl FnOnce() + Send + 'static,
-    publish: impl FnOnce(Option<*mut Head>),
+    publish: impl FnOnce(Option<(*mut Head, usize)>),
 ) {
     let deferred = Deferred::new(closure);
     let bag = open();
@@ -170,7 +168,7 @@ pub(super) fn add(
 /// It takes no `&Bag` argument: making the other bag may let a sweeper free this one, and an argument must stay valid
 /// until the function returns.
 #[cold]
-fn slowly(deferred: Deferred) -> Option<*mut Head> {
+fn slowly(deferred: Deferred) -> Option<(*mut Head, usize)> {
     // SAFETY: null, or not left by this thread.
     let bag = unsafe { open().as_ref() };
     let joined = bag.is_some_and(|bag| bag.append(deferred, UNSWEPT));
@@ -179,10 +177,23 @@ fn slowly(deferred: Deferred) -> Option<*mut Head> {
     }
     let keeps = AT_EXIT.try_with(|_| ()).is_ok();
     Some(if keeps {
-        anew(deferred).cast()
+        let (bag, nr_behind) = anew(deferred);
+        (bag.cast(), 1 + nr_behind)
     } else {
-        Alone::of(deferred)
+        (Alone::of(deferred), 1)
     })
+}
+
+/// Returns about how many callbacks are in a bag that its thread leaves in state `before`, without
+/// the first one. A list counts the first closure when it gets the bag, and the others when the
+/// thread leaves the bag. A bag that a sweeper has taken counts no more. Closures that capture less
+/// take less memory, so all count as if they were of the largest kind.
+fn nr_behind(before: u32) -> usize {
+    let nr_words = (before & NR) as usize;
+    match before & CLOSED {
+        0 => (nr_words / MOST_WORDS).saturating_sub(1),
+        _ => 0,
+    }
 }
 
 /// Marks the bag of this thread as one that no sweeper will take yet.
@@ -195,9 +206,12 @@ pub(super) fn leave_unswept() {
 }
 
 /// Leaves the bag of this thread. What the thread hands over next goes into another bag, further back in the list.
-pub(super) fn leave() {
+/// Returns how many callbacks that are in the bag have not been counted.
+pub(super) fn leave() -> usize {
     let bag = open();
-    if !bag.is_null() {
+    if bag.is_null() {
+        0
+    } else {
         set_open(ptr::null_mut());
         // ORDER(bag): as in `anew`. If DONE comes first, we give the bag away, with the runner's accesses before
         // ours. If our LEFT comes first, the runner finds it and gives the bag away, with our writes before its own.
@@ -208,11 +222,13 @@ pub(super) fn leave() {
             // SAFETY: all have run and its thread has left it, so it is ours.
             unsafe { Bag::give_away(bag) };
         }
+        nr_behind(before)
     }
 }
 
 /// Puts `deferred` into a bag that is in no list: this thread's old one if that is done, or a new one.
-fn anew(deferred: Deferred) -> *mut Bag {
+/// Returns it, and how many callbacks in the old one have not been counted.
+fn anew(deferred: Deferred) -> (*mut Bag, usize) {
     let old = open();
     // SAFETY: null, or not left by this thread.
     let state = unsafe { old.as_ref() }.map(|bag| &bag.state);
@@ -236,7 +252,7 @@ fn anew(deferred: Deferred) -> *mut Bag {
     fresh
         .state
         .store(deferred.nr_words() as u32, Ordering::Relaxed);
-    bag
+    (bag, before.map_or(0, nr_behind))
 }
 
 /// Fetches memory for the closures that come soon, where the next one will lie at `next`.

@@ -19,8 +19,8 @@ const TUNED: &str = "rcu.qhimark=100";
 /// The waits at three marks. Seven are passed, and once at most the list is taken and begins with
 /// the first mark again.
 const LEAST: Duration = Duration::from_millis(10 + 20 + 40);
-/// The number of closures of one word that pass seven marks. A bag holds 126 of them and counts as
-/// 63.
+/// The number of closures of one word that pass seven marks. A bag holds 126 of them, which count
+/// as 63.
 const NR_CLOSURES: usize = 15 * MARK;
 /// The number of heads that pass seven marks.
 const NR_HEADS: usize = 8 * MARK;
@@ -158,4 +158,29 @@ fn a_mark_of_zero_slows_no_flood_down() {
     drop(guard);
     rcu::set_tunables(Tunables::default());
     rcu::barrier();
+}
+
+#[test]
+fn threads_that_call_once_each_are_no_flood() {
+    let test = "flood::threads_that_call_once_each_are_no_flood";
+    if let Some(output) = alone(test, TUNED) {
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(!stderr.contains(REPORT), "{stderr}");
+        return;
+    }
+    let nr_run = Arc::new(AtomicUsize::new(0));
+    let count = || {
+        let nr_run = nr_run.clone();
+        rcu::call(move || _ = nr_run.fetch_add(1, Ordering::Relaxed));
+    };
+    let call_each_alone = |_| thread::scope(|scope| scope.spawn(count).join().unwrap());
+    // Fewer than the mark, and each in a bag of its own.
+    under_a_reader(MARK - 10, call_each_alone);
+    // Closures next to heads are in bags of their own, too.
+    let call_both = |_| {
+        count();
+        call_head();
+    };
+    under_a_reader(MARK / 2 - 10, call_both);
+    assert_eq!(nr_run.load(Ordering::Relaxed), MARK - 10 + MARK / 2 - 10);
 }
