@@ -539,8 +539,9 @@ mod tests {
         }
         static TOLD: AtomicUsize = AtomicUsize::new(0);
         let mut published = Vec::new();
-        let mut publish =
-            |head: Option<*mut Head>| published.extend(head.map(|head| head.cast::<Bag>()));
+        let mut publish = |bag: Option<(*mut Head, usize)>| {
+            published.extend(bag.map(|(head, _)| head.cast::<Bag>()))
+        };
         for turn in (0..200).step_by(4) {
             add(note(&TOLD, []), &mut publish);
             add(note(&TOLD, [turn + 1]), &mut publish);
@@ -566,7 +567,7 @@ mod tests {
                     let told = self.0.clone();
                     let closure = move || _ = told.fetch_add(1, Ordering::Relaxed);
                     let mut published = None;
-                    add(closure, |head| published = head);
+                    add(closure, |bag| published = bag.map(|(head, _)| head));
                     let run = |callback| match callback {
                         // SAFETY: published, in no list, and run once.
                         Callback::Own(head, Function::Rust(run)) => unsafe { run(head) },
@@ -586,7 +587,7 @@ mod tests {
             // First here, last at the end.
             LAST.set(Some(Last(its)));
             let mut published = None;
-            add(|| (), |head| published = head);
+            add(|| (), |bag| published = bag.map(|(head, _)| head));
             leave();
             // SAFETY: published, in no list, left, and run once.
             unsafe { Bag::run(published.unwrap().cast(), |closure| closure.run()) };
@@ -602,7 +603,7 @@ mod tests {
         let mut add_one = || {
             add(
                 || (),
-                |head| published.extend(head.map(|head| head.cast::<Bag>())),
+                |bag| published.extend(bag.map(|(head, _)| head.cast::<Bag>())),
             );
         };
         (0..=CAPACITY).for_each(|_| add_one());
@@ -617,7 +618,7 @@ mod tests {
         let mut add_one = || {
             add(
                 || (),
-                |head| published.extend(head.map(|head| head.cast::<Bag>())),
+                |bag| published.extend(bag.map(|(head, _)| head.cast::<Bag>())),
             );
         };
         add_one();
@@ -626,5 +627,28 @@ mod tests {
         leave();
         let held: Vec<usize> = published.iter().map(|&bag| nr(bag)).collect();
         assert_eq!(held, [CAPACITY, 1, 1, 1]);
+    }
+
+    #[test]
+    fn a_bag_that_is_left_has_been_counted_for_what_is_in_it() {
+        let (mut published, mut nr_counted) = (Vec::new(), 0);
+        let mut add_one = || {
+            add(
+                || (),
+                |bag| {
+                    let (head, nr) = bag.expect("swept");
+                    nr_counted += nr;
+                    published.push(head.cast::<Bag>());
+                },
+            );
+        };
+        (0..3 * MOST_WORDS).for_each(|_| add_one());
+        nr_counted += leave();
+        // SAFETY: published, in no list, left, and run once.
+        published
+            .drain(..)
+            .for_each(|bag| unsafe { Bag::run(bag, |_| ()) });
+        assert_eq!(nr_counted, 3, "as of the largest kind");
+        assert_eq!(leave(), 0, "no bag is open");
     }
 }
