@@ -6,7 +6,7 @@ use sync::atomic::Ordering;
 use sync::{asym, hint, twin};
 
 use super::choice::Kind;
-use super::patience::{Courtesy, Patience};
+use super::patience::{Courtesy, Patience, Turn};
 use super::slot::{FREE, HELD, LOST, OWNED, OwnerWord, Slot, Want, release_order, take_order};
 
 /// How often an owner that was asked checks whether the asker has taken the slot, before it takes the slot again. About a
@@ -70,10 +70,24 @@ impl<T> Slot<T> {
     #[cold]
     #[inline(never)]
     fn take(&self) {
+        self.take_as(&mut Turn::default());
+    }
+
+    /// As [`take`](Self::take). An owner that has waited for long announces itself, as a caller
+    /// does, so that no caller takes the slot before it.
+    fn take_as(&self, turn: &mut Turn) {
         let mut patience = Patience::of_owner();
         while !self.try_take() {
             self.must_not_be_lost();
+            turn.poll();
+            if let Some(since) = turn.announce() {
+                self.announce(since);
+            }
             patience.pass_time();
+        }
+        let since = turn.withdraw();
+        if since != 0 {
+            self.withdraw(since);
         }
     }
 
@@ -83,14 +97,16 @@ impl<T> Slot<T> {
     #[inline(never)]
     fn take_in_turn(&self) {
         let (mut patience, mut courtesy) = (Patience::of_owner(), Courtesy::default());
+        let mut turn = Turn::default();
         while self.eldest.load(Ordering::Relaxed) != 0
             && !courtesy.is_over()
             && !twin::armed("percpu: the owner overtakes the eldest")
         {
+            turn.poll();
             patience.pass_time();
         }
         if !self.try_take() {
-            self.take();
+            self.take_as(&mut turn);
         }
     }
 

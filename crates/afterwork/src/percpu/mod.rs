@@ -36,6 +36,8 @@
 //! Before each operation the owner waits for such callers for at most 10 ms, because they may be
 //! preempted. A caller that keeps its CPU therefore waits for about a millisecond, and then for one
 //! operation and for one call of each caller that has waited longer.
+//! In the same way an owner that has waited for a millisecond is next, so busy callers do not starve
+//! it.
 //!
 //! # Escalation
 //!

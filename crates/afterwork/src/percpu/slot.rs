@@ -39,6 +39,8 @@
 //!   up also clears it.
 //! - A waiting caller announces itself at each poll, so the caller that has waited longest is next.
 //!   The owner may do one operation between two such callers.
+//! - An owner that waits for its slot announces itself in the same way, so that callers that call
+//!   all the time do not keep it out. It withdraws the announcement when it has the slot.
 //!
 //! A wait is therefore bounded by the age at which a caller announces itself, plus one poll, one
 //! operation and one call for each caller that has waited longer. `eldest` is a hint: it decides
@@ -172,8 +174,9 @@ pub(super) struct Slot<T> {
     pub(super) want: AtomicU32,
     /// A: 1 while the owner is inside an operation. Written by the owner. Used by breakable slots only.
     pub(super) busy: AtomicU32,
-    /// A: the time at which the next caller began to wait, as [`Turn`](super::patience::Turn)
-    /// measures time; 0 if no caller has waited for long. Always 0 in slots that queue.
+    /// A: the time at which the next caller or owner began to wait, as
+    /// [`Turn`](super::patience::Turn) measures time; 0 if none has waited for long. In slots that
+    /// queue, only an owner that takes its slot back announces itself.
     pub(super) eldest: AtomicU32,
     /// A: the thread that is inside by a call, or runs mail; else 0. Written inside. A thread compares it with itself only,
     /// to find out whether it would wait for itself.

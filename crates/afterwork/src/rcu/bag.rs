@@ -46,9 +46,6 @@ const CAPACITY: usize = if cfg!(any(loom, shuttle)) {
 } else {
     252
 };
-/// The number of closures of the largest kind that a bag holds. A bag counts as this many callbacks
-/// in its list, because closures that capture less take less memory.
-pub(super) const MOST_IN_A_BAG: usize = CAPACITY / MOST_WORDS;
 /// Words of the largest closure and its kind.
 const MOST_WORDS: usize = 1 + NR_HELD;
 /// Words that a closure may capture without a box of its own: a pointer, a length and one more.
@@ -151,11 +148,12 @@ impl Drop for AtExit {
 
 /// Hands `closure` over, in this thread's open bag or in another bag, which `publish` then pushes onto a list.
 ///
-/// `publish` gets `None` if the closure joined a bag that is on a list and has no sweeper yet.
+/// `publish` gets that bag, and how many callbacks its list is to count for it (see [`nr_behind`]). It
+/// gets `None` if the closure joined a bag that is on a list and has no sweeper yet.
 #[inline]
 pub(super) fn add(
     closure: impl FnOnce() + Send + 'static,
-    publish: impl FnOnce(Option<*mut Head>),
+    publish: impl FnOnce(Option<(*mut Head, usize)>),
 ) {
     let deferred = Deferred::new(closure);
     let bag = open();
@@ -170,7 +168,7 @@ pub(super) fn add(
 /// It takes no `&Bag` argument: making the other bag may let a sweeper free this one, and an argument must stay valid
 /// until the function returns.
 #[cold]
-fn slowly(deferred: Deferred) -> Option<*mut Head> {
+fn slowly(deferred: Deferred) -> Option<(*mut Head, usize)> {
     // SAFETY: null, or not left by this thread.
     let bag = unsafe { open().as_ref() };
     let joined = bag.is_some_and(|bag| bag.append(deferred, UNSWEPT));
@@ -179,10 +177,23 @@ fn slowly(deferred: Deferred) -> Option<*mut Head> {
     }
     let keeps = AT_EXIT.try_with(|_| ()).is_ok();
     Some(if keeps {
-        anew(deferred).cast()
+        let (bag, nr_behind) = anew(deferred);
+        (bag.cast(), 1 + nr_behind)
     } else {
-        Alone::of(deferred)
+        (Alone::of(deferred), 1)
     })
+}
+
+/// Returns about how many callbacks are in a bag that its thread leaves in state `before`, without
+/// the first one. A list counts the first closure when it gets the bag, and the others when the
+/// thread leaves the bag. A bag that a sweeper has taken counts no more. Closures that capture less
+/// take less memory, so all count as if they were of the largest kind.
+fn nr_behind(before: u32) -> usize {
+    let nr_words = (before & NR) as usize;
+    match before & CLOSED {
+        0 => (nr_words / MOST_WORDS).saturating_sub(1),
+        _ => 0,
+    }
 }
 
 /// Marks the bag of this thread as one that no sweeper will take yet.
@@ -195,9 +206,12 @@ pub(super) fn leave_unswept() {
 }
 
 /// Leaves the bag of this thread. What the thread hands over next goes into another bag, further back in the list.
-pub(super) fn leave() {
+/// Returns how many callbacks that are in the bag have not been counted.
+pub(super) fn leave() -> usize {
     let bag = open();
-    if !bag.is_null() {
+    if bag.is_null() {
+        0
+    } else {
         set_open(ptr::null_mut());
         // ORDER(bag): as in `anew`. If DONE comes first, we give the bag away, with the runner's accesses before
         // ours. If our LEFT comes first, the runner finds it and gives the bag away, with our writes before its own.
@@ -208,11 +222,13 @@ pub(super) fn leave() {
             // SAFETY: all have run and its thread has left it, so it is ours.
             unsafe { Bag::give_away(bag) };
         }
+        nr_behind(before)
     }
 }
 
 /// Puts `deferred` into a bag that is in no list: this thread's old one if that is done, or a new one.
-fn anew(deferred: Deferred) -> *mut Bag {
+/// Returns it, and how many callbacks in the old one have not been counted.
+fn anew(deferred: Deferred) -> (*mut Bag, usize) {
     let old = open();
     // SAFETY: null, or not left by this thread.
     let state = unsafe { old.as_ref() }.map(|bag| &bag.state);
@@ -236,7 +252,7 @@ fn anew(deferred: Deferred) -> *mut Bag {
     fresh
         .state
         .store(deferred.nr_words() as u32, Ordering::Relaxed);
-    bag
+    (bag, before.map_or(0, nr_behind))
 }
 
 /// Fetches memory for the closures that come soon, where the next one will lie at `next`.
@@ -523,8 +539,9 @@ mod tests {
         }
         static TOLD: AtomicUsize = AtomicUsize::new(0);
         let mut published = Vec::new();
-        let mut publish =
-            |head: Option<*mut Head>| published.extend(head.map(|head| head.cast::<Bag>()));
+        let mut publish = |bag: Option<(*mut Head, usize)>| {
+            published.extend(bag.map(|(head, _)| head.cast::<Bag>()))
+        };
         for turn in (0..200).step_by(4) {
             add(note(&TOLD, []), &mut publish);
             add(note(&TOLD, [turn + 1]), &mut publish);
@@ -550,7 +567,7 @@ mod tests {
                     let told = self.0.clone();
                     let closure = move || _ = told.fetch_add(1, Ordering::Relaxed);
                     let mut published = None;
-                    add(closure, |head| published = head);
+                    add(closure, |bag| published = bag.map(|(head, _)| head));
                     let run = |callback| match callback {
                         // SAFETY: published, in no list, and run once.
                         Callback::Own(head, Function::Rust(run)) => unsafe { run(head) },
@@ -570,7 +587,7 @@ mod tests {
             // First here, last at the end.
             LAST.set(Some(Last(its)));
             let mut published = None;
-            add(|| (), |head| published = head);
+            add(|| (), |bag| published = bag.map(|(head, _)| head));
             leave();
             // SAFETY: published, in no list, left, and run once.
             unsafe { Bag::run(published.unwrap().cast(), |closure| closure.run()) };
@@ -586,7 +603,7 @@ mod tests {
         let mut add_one = || {
             add(
                 || (),
-                |head| published.extend(head.map(|head| head.cast::<Bag>())),
+                |bag| published.extend(bag.map(|(head, _)| head.cast::<Bag>())),
             );
         };
         (0..=CAPACITY).for_each(|_| add_one());
@@ -601,7 +618,7 @@ mod tests {
         let mut add_one = || {
             add(
                 || (),
-                |head| published.extend(head.map(|head| head.cast::<Bag>())),
+                |bag| published.extend(bag.map(|(head, _)| head.cast::<Bag>())),
             );
         };
         add_one();
@@ -610,5 +627,28 @@ mod tests {
         leave();
         let held: Vec<usize> = published.iter().map(|&bag| nr(bag)).collect();
         assert_eq!(held, [CAPACITY, 1, 1, 1]);
+    }
+
+    #[test]
+    fn a_bag_that_is_left_has_been_counted_for_what_is_in_it() {
+        let (mut published, mut nr_counted) = (Vec::new(), 0);
+        let mut add_one = || {
+            add(
+                || (),
+                |bag| {
+                    let (head, nr) = bag.expect("swept");
+                    nr_counted += nr;
+                    published.push(head.cast::<Bag>());
+                },
+            );
+        };
+        (0..3 * MOST_WORDS).for_each(|_| add_one());
+        nr_counted += leave();
+        // SAFETY: published, in no list, left, and run once.
+        published
+            .drain(..)
+            .for_each(|bag| unsafe { Bag::run(bag, |_| ()) });
+        assert_eq!(nr_counted, 3, "as of the largest kind");
+        assert_eq!(leave(), 0, "no bag is open");
     }
 }

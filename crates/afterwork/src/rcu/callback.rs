@@ -91,8 +91,8 @@ pub(super) struct Callbacks {
 /// The callbacks that were added on some CPUs.
 struct List {
     newest: AtomicPtr<Head>,
-    /// A: the approximate number of callbacks. On the cache line of `newest`, which each push
-    /// writes. A bag counts as full.
+    /// A: the approximate number of callbacks, without some of the bags that are still open
+    /// (`bag.rs`). On the cache line of `newest`, which each push writes.
     nr: AtomicUsize,
     backlog: Backlog,
 }
@@ -122,7 +122,7 @@ impl Callbacks {
     #[inline]
     pub(super) fn add(&self, closure: impl FnOnce() + Send + 'static) {
         bag::add(closure, |bag| match bag {
-            Some(bag) => self.slow_down(self.push(bag, bag::MOST_IN_A_BAG)),
+            Some((bag, nr)) => self.slow_down(self.push(bag, nr)),
             None => self.start(),
         });
     }
@@ -130,15 +130,15 @@ impl Callbacks {
     /// Adds a closure without ever waiting.
     pub(super) fn add_at_once(&self, closure: impl FnOnce() + Send + 'static) {
         bag::add(closure, |bag| match bag {
-            Some(bag) => _ = self.push(bag, bag::MOST_IN_A_BAG),
+            Some((bag, nr)) => _ = self.push(bag, nr),
             None => self.start(),
         });
     }
 
     /// Hands over a user's head, behind what this thread handed over before.
     pub(super) fn add_head(&self, head: *mut Head) {
-        bag::leave();
-        self.slow_down(self.push(head, 1));
+        let nr_left = bag::leave();
+        self.slow_down(self.push(head, nr_left + 1));
     }
 
     /// Pushes a head that counts as `nr` callbacks. If the list then holds more callbacks than its

@@ -1,10 +1,11 @@
-//! Remote callers of a slot whose owner operates without a pause.
+//! Remote callers of a slot whose owner operates without a pause, and owners of slots that are
+//! called without a pause.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use afterwork::percpu::{Escalate, PerCpu, Qpw};
+use afterwork::percpu::{Escalate, Owner, PerCpu, Qpw};
 
 use crate::support::{builder, cpu};
 
@@ -92,5 +93,65 @@ fn a_busy_owner_lets_several_callers_take_turns() {
     for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
         let slots = builder(qpw).build(|_| 0).unwrap();
         call_beside_a_busy_owner(&slots, 3);
+    }
+}
+
+/// The most calls that begin while the owner makes its operations. With the announcement of an owner that has waited for a
+/// millisecond, each operation takes about 10 calls. Without it one operation takes thousands.
+const MOST_CALLS: usize = 5_000;
+
+/// Has `nr_callers` call back to back until the owner has made its operations, each by `operate`.
+fn operate_beside_busy_callers(
+    slots: &PerCpu<u64>,
+    nr_callers: usize,
+    operate: impl Fn(&mut Owner<'_, u64>),
+) {
+    let (is_over, nr_calls) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let mut nr_made = 0;
+    thread::scope(|scope| {
+        for _ in 0..nr_callers {
+            scope.spawn(|| {
+                // All is inside the call: the slot is free for some nanoseconds between two of them.
+                while slots.run_on(cpu(1), |_| {
+                    let nr = nr_calls.fetch_add(1, Ordering::Relaxed);
+                    burn(OPERATION);
+                    nr < MOST_CALLS && !is_over.load(Ordering::Relaxed)
+                }) {}
+            });
+        }
+        let mut owner = slots.attach(cpu(1)).unwrap();
+        while nr_made < NR_CALLS && nr_calls.load(Ordering::Relaxed) < MOST_CALLS {
+            // Mostly a caller is inside when the operation begins.
+            burn(OPERATION);
+            operate(&mut owner);
+            nr_made += 1;
+        }
+        drop(owner);
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let nr_calls = nr_calls.into_inner();
+    println!("{nr_made} operations beside {nr_calls} calls");
+    assert!(nr_calls < MOST_CALLS, "only {nr_made} operations");
+}
+
+#[test]
+fn callers_that_call_without_a_pause_starve_no_owner() {
+    for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
+        for nr_callers in [1, 3] {
+            let slots = builder(qpw).build(|_| 0).unwrap();
+            operate_beside_busy_callers(&slots, nr_callers, |owner| owner.with(|data| *data += 1));
+        }
+    }
+}
+
+#[test]
+fn callers_that_call_without_a_pause_starve_no_owner_that_comes_back() {
+    for qpw in Qpw::ALL {
+        let slots = builder(qpw).build(|_| 0).unwrap();
+        operate_beside_busy_callers(&slots, 1, |owner| {
+            owner.while_parked(|| burn(OPERATION));
+            owner.with(|data| *data += 1);
+            owner.poll();
+        });
     }
 }

@@ -159,3 +159,28 @@ fn a_mark_of_zero_disables_the_slowdown() {
     rcu::set_tunables(Tunables::default());
     rcu::barrier();
 }
+
+#[test]
+fn threads_that_call_once_each_are_no_flood() {
+    let test = "flood::threads_that_call_once_each_are_no_flood";
+    if let Some(output) = alone(test, TUNED) {
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(!stderr.contains(REPORT), "{stderr}");
+        return;
+    }
+    let nr_run = Arc::new(AtomicUsize::new(0));
+    let count = || {
+        let nr_run = nr_run.clone();
+        rcu::call(move || _ = nr_run.fetch_add(1, Ordering::Relaxed));
+    };
+    let call_each_alone = |_| thread::scope(|scope| scope.spawn(count).join().unwrap());
+    // Fewer than the mark, and each in a bag of its own.
+    under_a_reader(MARK - 10, call_each_alone);
+    // Closures next to heads are in bags of their own, too.
+    let call_both = |_| {
+        count();
+        call_head();
+    };
+    under_a_reader(MARK / 2 - 10, call_both);
+    assert_eq!(nr_run.load(Ordering::Relaxed), MARK - 10 + MARK / 2 - 10);
+}

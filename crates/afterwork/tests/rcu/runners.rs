@@ -7,6 +7,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
         mpsc,
     },
+    thread,
     time::Duration,
 };
 
@@ -114,4 +115,38 @@ fn a_blocking_callback_does_not_stop_other_domains() {
     }
     open.send(()).unwrap();
     blocked.barrier();
+}
+
+/// Returns how often the threads that run callbacks of domains have slept.
+fn nr_sleeps() -> u64 {
+    let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
+    let states = tasks.flat_map(|task| fs::read_to_string(task.path().join("status")));
+    let ours = states.filter(|state| state.starts_with("Name:\taw-srcu\n"));
+    let field = |state: String| {
+        let mut lines = state.lines();
+        let number = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        number.unwrap().trim().parse::<u64>().unwrap()
+    };
+    ours.map(field).sum()
+}
+
+#[test]
+fn a_thread_whose_readers_stay_sleeps() {
+    let test = "runners::a_thread_whose_readers_stay_sleeps";
+    if alone(test, "").is_some() {
+        return;
+    }
+    let domain = Domain::new();
+    let guard = domain.read_owned();
+    let (send, ran) = mpsc::channel();
+    domain.call(move || send.send(()).unwrap());
+    // Longer than a thread without callbacks waits before it ends.
+    thread::sleep(Duration::from_secs(2));
+    let before = nr_sleeps();
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(nr_threads(), 1);
+    let nr_sleeps = nr_sleeps() - before;
+    assert!(nr_sleeps < 10, "woke {nr_sleeps} times");
+    drop(guard);
+    assert_eq!(ran.recv_timeout(PATIENCE), Ok(()));
 }

@@ -35,7 +35,7 @@
 //!
 //! # Without threads
 //!
-//! Thread creation may fail. If there is no thread at all, ready domains are taken out of service:
+//! Thread creation may fail. If there is no thread at all, all domains are taken out of service:
 //! the next call for such a domain tries again, and a barrier runs its callbacks itself. If all
 //! threads are in callbacks and no watcher can be started, a barrier takes its domain out and runs
 //! the callbacks itself. In either case the barriers are notified.
@@ -216,6 +216,8 @@ impl Served {
     pub(super) fn help(mut self, is_done: impl Fn() -> bool) {
         loop {
             match self.advance() {
+                // A callback forked, and this is the child: the list's lock may be held for ever.
+                Turn::Ran(_) if !self.domain.is_own_process() => return mem::forget(self),
                 Turn::Ran(_) if is_done() && self.has_more() => return Runners::add(self),
                 Turn::Ran(_) => {}
                 Turn::Waits => self.domain.wait_for(self.cookie, Patience::Normal),
@@ -414,9 +416,10 @@ impl Runners {
         state.nr_starting -= 1;
         state.end_thread();
         if state.nr_threads == 0 {
-            let refused = mem::take(&mut state.ready);
+            // Also those aside: the last thread may have left them to this one.
+            let (ready, aside) = (mem::take(&mut state.ready), mem::take(&mut state.aside));
             drop(state);
-            refused.into_iter().for_each(Served::give_back);
+            ready.into_iter().chain(aside).for_each(Served::give_back);
         } else if state.nr_free() == 0 {
             // Barriers may have relied on the thread.
             let served = state.ready.iter().chain(&state.aside);
@@ -490,7 +493,9 @@ impl Runners {
                         state.end_thread();
                         return None;
                     }
-                    linger_ns.saturating_sub(idle_ns).max(STUCK_NS)
+                    // The last thread stays, and a reader notifies it.
+                    let left_ns = linger_ns.saturating_sub(idle_ns);
+                    if left_ns > 0 { left_ns } else { linger_ns }
                 }
             };
             drop(state);
