@@ -204,6 +204,33 @@ fn announced_before_a_later_call(qpw: Qpw) {
     later.join().unwrap();
 }
 
+/// Ends a call when the owner has announced that it waits for the slot. Its operation must come
+/// before a call that begins later.
+fn announced_owner_before_a_later_call(qpw: Qpw) {
+    let slots = slots(qpw, Escalate::Never);
+    let mut owner = slots.attach(CPU).unwrap();
+    let theirs = slots.clone();
+    let first = spawn(move || {
+        let later = theirs.run_on(CPU, |data| {
+            // If the owner was first, it waits for nothing.
+            if *data > 0 {
+                return None;
+            }
+            while !theirs.has_announced_caller(CPU) {
+                sync::thread::yield_now();
+            }
+            let theirs = theirs.clone();
+            Some(spawn(move || {
+                theirs.run_on(CPU, |data| assert_eq!(*data, 1, "the call was first"));
+            }))
+        });
+        later.into_iter().for_each(|later| later.join().unwrap());
+    });
+    owner.with(|data| *data += 1);
+    drop(owner);
+    first.join().unwrap();
+}
+
 /// Starts a call on a slot that is not free, and returns once the caller has announced itself.
 fn announced_call(slots: &Arc<Slots>) -> JoinHandle<()> {
     let theirs = slots.clone();
@@ -226,6 +253,20 @@ fn an_announced_call_comes_before_a_later_call() {
     for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
         bounded(1, move || announced_before_a_later_call(qpw));
     }
+}
+
+#[test]
+fn an_announced_owner_comes_before_a_later_call() {
+    for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
+        bounded(1, move || announced_owner_before_a_later_call(qpw));
+    }
+}
+
+#[test]
+fn a_caller_that_overtakes_an_announced_owner_is_noticed() {
+    must_fail("percpu: a caller overtakes the eldest", || {
+        bounded(2, || announced_owner_before_a_later_call(Qpw::EveryOp));
+    });
 }
 
 #[test]
