@@ -133,6 +133,8 @@ const LIST: &[(&str, &str, Over)] = &[
     ("trace/spans.rs", "NR_SPANS", Reset("NR_SPANS.store")),
     ("trace/spans.rs", "SPANS", Held("spans()")),
     ("wake/harmless.rs", "HARMLESS", PerProcess),
+    ("wake/harmless.rs", "FUTURE", PerProcess),
+    ("wake/harmless.rs", "TASK_SET", PerProcess),
     ("wake/parker.rs", "WAKER", Constant),
     ("wake/hotplug.rs", "HANDLER", Constant),
     ("wake/hotplug.rs", "watchers", Held("watchers()")),

@@ -17,9 +17,10 @@ pub(crate) fn note_harmless(waker: &Waker) {
     }
 }
 
-/// The table of the wakers of futures, and that of the wakers that task sets leave with their
-/// items.
-static KNOWN: [PerProcess<RawWakerVTable>; 2] = [PerProcess::new(), PerProcess::new()];
+/// The table of the wakers of futures.
+static FUTURE: PerProcess<RawWakerVTable> = PerProcess::new();
+/// The table of the wakers that task sets leave with their items.
+static TASK_SET: PerProcess<RawWakerVTable> = PerProcess::new();
 
 /// The makers of wakers that never block in [`wake_by_ref`](Waker::wake_by_ref). To drop such a
 /// waker may run users' code.
@@ -31,7 +32,10 @@ pub(crate) enum Maker {
 
 /// Notes that all wakers of `maker` have this table.
 pub(crate) fn note_known(maker: Maker, table: &RawWakerVTable) {
-    let known = &KNOWN[maker as usize];
+    let known = match maker {
+        Maker::Future => &FUTURE,
+        Maker::TaskSet => &TASK_SET,
+    };
     if known.get().is_none() {
         known.get_or_set(*table);
     }
@@ -41,7 +45,7 @@ pub(crate) fn note_known(maker: Maker, table: &RawWakerVTable) {
 /// this returns `false` may block.
 pub(crate) fn is_known(waker: &Waker) -> bool {
     let is_of = |known: &'static PerProcess<RawWakerVTable>| known.get() == Some(waker.vtable());
-    is_unparker(waker) || is_harmless(waker) || KNOWN.iter().any(is_of)
+    is_unparker(waker) || is_harmless(waker) || [&FUTURE, &TASK_SET].into_iter().any(is_of)
 }
 
 /// Returns `true` if firing `waker` runs no users' code and waits for nobody. After `false` it may be so all the same.
