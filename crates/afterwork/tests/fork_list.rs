@@ -68,6 +68,8 @@ const LIST: &[(&str, &str, Over)] = &[
     ("sync/simulated.rs", "MINE", Tests),
     ("sync/simulated.rs", "PLAIN", Tests),
     ("sync/simulated.rs", "WORD", Tests),
+    // Names the process that ends, and a thread of it.
+    ("sync/process.rs", "ENDING", Word),
     ("sync/stack.rs", "CALL", Word),
     // Names the process that holds the lock.
     ("sync/start.rs", "FIRST", Word),

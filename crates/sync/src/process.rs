@@ -1,6 +1,9 @@
 //! This process and others: numbers, names and owners, and what is done when this process ends.
 
-use std::io;
+use std::{
+    io,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 /// Returns the kernel's number of this process.
 pub fn id() -> u32 {
@@ -63,13 +66,25 @@ pub fn at_exit(run: extern "C" fn()) -> io::Result<()> {
 
 /// Ends the process by `abort`, after the line `afterwork: {why}` on stderr.
 ///
-/// For a state in which both going on and unwinding would corrupt memory. Allocates nothing, takes no lock.
+/// For a state in which both going on and unwinding would corrupt memory. Allocates nothing, takes no lock. If several threads call
+/// this at the same time, the first one writes its line and ends the process.
 ///
 /// # Blocking
 ///
 /// For as long as stderr does.
 #[cold]
 pub fn die(why: &str) -> ! {
+    /// The process and the thread that ends it. In a child of `fork` both are the parent's.
+    static ENDING: AtomicU64 = AtomicU64::new(0);
+    // SAFETY: returns a number.
+    let thread = unsafe { libc::gettid() };
+    let here = u64::from(id()) << 32 | u64::from(thread as u32);
+    // Both ends are this exchange: a thread that comes second finds the first, and waits for the end of the process.
+    let first = ENDING.swap(here, Ordering::Relaxed);
+    while first != here && first >> 32 == here >> 32 {
+        // SAFETY: waits for a signal, and takes nothing.
+        unsafe { libc::pause() };
+    }
     write_line(why);
     std::process::abort()
 }
@@ -80,10 +95,19 @@ pub fn die(why: &str) -> ! {
 ///
 /// As [`die`].
 pub fn write_line(why: &str) {
-    for part in ["afterwork: ", why, "\n"] {
-        // SAFETY: the bytes are `part`'s. A failed write is ignored: there is nowhere to report it.
-        unsafe { libc::write(libc::STDERR_FILENO, part.as_ptr().cast(), part.len()) };
-    }
+    // One call, so that lines of several threads are not mixed.
+    let parts = ["afterwork: ", why, "\n"].map(|part| libc::iovec {
+        iov_base: part.as_ptr().cast_mut().cast(),
+        iov_len: part.len(),
+    });
+    // SAFETY: the call reads the bytes of the three parts. A failed write is ignored: there is nowhere to report it.
+    unsafe {
+        libc::writev(
+            libc::STDERR_FILENO,
+            parts.as_ptr(),
+            parts.len() as libc::c_int,
+        )
+    };
 }
 
 /// Finds the 22nd field. The second is the name, which stands in brackets and may hold any byte, also a bracket.
