@@ -81,9 +81,11 @@ pub fn die(why: &str) -> ! {
     let here = u64::from(id()) << 32 | u64::from(thread as u32);
     // Both ends are this exchange: a thread that comes second finds the first, and waits for the end of the process.
     let first = ENDING.swap(here, Ordering::Relaxed);
-    while first != here && first >> 32 == here >> 32 {
-        // SAFETY: waits for a signal, and takes nothing.
-        unsafe { libc::pause() };
+    if first != here && first >> 32 == here >> 32 {
+        loop {
+            // SAFETY: waits for a signal, and takes nothing.
+            unsafe { libc::pause() };
+        }
     }
     write_line(why);
     std::process::abort()
