@@ -12,7 +12,7 @@
 //! With `--cfg sim` the facade's atomics, locks, futexes, threads, clocks and CPU numbers are those of a machine whose threads
 //! are coroutines on one OS thread. Each access costs what its cache line costs: nothing but a hit where the CPU has the line,
 //! a transfer and a wait in its queue where another one has it. Sleeps, wake-ups, switches and interrupts cost what
-//! [`Costs`] says. The dice start from a seed: equal seeds give equal runs.
+//! `Costs` says. The dice start from a seed: equal seeds give equal runs.
 //!
 //! It is a profiler of scaling: it shows which line saturates first, and who waits for it. Its absolute figures rest on
 //! costs of which many are guesses.
@@ -21,7 +21,7 @@
 //!
 //! Caches that are full, the bandwidth of memory and mesh, prefetching, and whatever runs besides. All accesses are in one order:
 //! orderings are what loom checks. `time::Instant` is the host's. Plain accesses and the counts of `Arc`s are seen where a
-//! nightly compiler shows them ([`sees_plain`]); else of plain ones the first lines of what a lock guards.
+//! nightly compiler shows them (`sees_plain`); else of plain ones the first lines of what a lock guards.
 
 // An access: `atomic.rs` pays by `memory.rs`, which asks the ledger of `line.rs`, and may suspend the task; so does one past the facade,
 // by `plain.rs`. The engine

@@ -135,11 +135,11 @@ pub fn topology_changed(seen: &Topology, thread: ThreadId) -> Option<Topology> {
     seen.changed(affinity.as_ref()).ok()?
 }
 
-/// Sets the machine that [`topology`] returns from now on.
+/// Sets the machine that [`topology()`] returns from now on.
 ///
 /// # Errors
 ///
-/// Returns `machine` if the process already has a machine, because one was set or [`topology`] was
+/// Returns `machine` if the process already has a machine, because one was set or [`topology()`] was
 /// called.
 pub fn set_topology(machine: Topology) -> Result<(), Box<Topology>> {
     given::set(machine)
