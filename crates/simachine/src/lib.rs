@@ -20,8 +20,9 @@
 //! # What it does not see
 //!
 //! Caches that are full, the bandwidth of memory and mesh, prefetching, and whatever runs besides. All accesses are in one order:
-//! orderings are what loom checks. `time::Instant` is the host's. Plain accesses and the counts of `Arc`s are seen where a
-//! nightly compiler shows them (`sees_plain`); else of plain ones the first lines of what a lock guards.
+//! orderings are what loom checks. `time::Instant` is the host's. In a build by a nightly compiler that shows them
+//! (`sees_plain`), plain accesses and the counts of `Arc`s are seen. Otherwise the only plain accesses seen are to the first lines
+//! of the data that a lock guards.
 
 // An access: `atomic.rs` pays by `memory.rs`, which asks the ledger of `line.rs`, and may suspend the task; so does one past the facade,
 // by `plain.rs`. The engine

@@ -2,7 +2,7 @@
 
 use std::{fmt::Display, ops::RangeInclusive, str::FromStr};
 
-use super::{ParamError, Params, word::Word};
+use super::{ParamError, Params, edits::edits, word::Word};
 
 /// One tunable: its name, its values, its purpose.
 #[derive(Debug)]
@@ -133,22 +133,6 @@ fn nearest(name: &str) -> Option<&'static str> {
         .filter(|(distance, _)| *distance <= limit)
         .min()
         .map(|(_, name)| name)
-}
-
-/// Counts the letters to add, drop or replace between two words.
-fn edits(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, letter) in from.chars().enumerate() {
-        let mut above_left = row[0];
-        row[0] = i + 1;
-        for (j, other) in to.iter().enumerate() {
-            let replaced = above_left + usize::from(letter != *other);
-            above_left = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(row[j + 1] + 1);
-        }
-    }
-    row[to.len()]
 }
 
 fn put<T>(place: &mut T, value: Option<T>) -> bool {

@@ -21,6 +21,7 @@
 
 // The table of names is in `keys.rs`: `keys` returns it, `Params::set` and `Display` use it.
 
+mod edits;
 mod environment;
 mod error;
 mod keys;

@@ -6,6 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+#[path = "../../src/params/edits.rs"]
+mod edits;
+
+use edits::edits;
+
 /// The calls that name a bug that can be put back; `xtask/src/torture.rs` has the same list.
 const NAMING: &[&str] = &["armed(", "linger(", "twin::order(", "twin::fence("];
 /// The number of near matches that an error names.
@@ -52,22 +57,6 @@ fn distance(asked: &str, choice: &str) -> usize {
     } else {
         edits(asked, choice)
     }
-}
-
-/// Counts the letters to add, drop or replace between two words.
-fn edits(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, letter) in from.chars().enumerate() {
-        let mut above_left = row[0];
-        row[0] = i + 1;
-        for (j, other) in to.iter().enumerate() {
-            let replaced = above_left + usize::from(letter != *other);
-            above_left = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(row[j + 1] + 1);
-        }
-    }
-    row[to.len()]
 }
 
 /// Returns the names of all bugs that a build with `--cfg torture` can put back, found in its own
