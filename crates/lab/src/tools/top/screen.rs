@@ -24,6 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::unistd::{Pid, getpgid, getppid, getsid};
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
@@ -32,7 +33,6 @@ use ratatui::crossterm::terminal::{
 use ratatui::prelude::CrosstermBackend;
 use ratatui::{DefaultTerminal, Frame, Terminal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, getpgid, getppid, getsid};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
 use signal_hook::low_level::{self, emulate_default_handler, raise};
@@ -224,6 +224,9 @@ fn end_by(state: &State, signal: i32) {
 /// Otherwise the group is orphaned (a terminal that runs this command alone, as `xterm -e` and
 /// `ssh -t` make it), and the kernel ignores SIGTSTP by default. The first ancestor of another group
 /// decides, because the group's other members are its ancestors' other children.
+///
+/// In a namespace of process IDs, the session and the group may have been made outside. Their ID is
+/// then 0, which `rustix` cannot represent.
 fn may_stop() -> bool {
     let Ok(session) = getsid(None) else {
         return false;
@@ -231,7 +234,7 @@ fn may_stop() -> bool {
     let Ok(group) = getpgid(None) else {
         return false;
     };
-    let mut ancestor = getppid();
+    let mut ancestor = Some(getppid());
     while let Some(pid) = ancestor {
         if getsid(Some(pid)) != Ok(session) {
             return false;
@@ -244,10 +247,11 @@ fn may_stop() -> bool {
     false
 }
 
+/// Returns the parent of a process, or `None` if it has none in this namespace.
 fn parent(pid: Pid) -> Option<Pid> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
-    Pid::from_raw(line.trim().parse().ok()?)
+    line.trim().parse().ok().map(Pid::from_raw)
 }
 
 /// Restores the terminal and stops the process, if a shell can continue it.
