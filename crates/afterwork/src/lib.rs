@@ -28,24 +28,30 @@
 //!
 //! # Features
 //!
-//! None is on by default.
+//! The first four are on by default. A program that needs less turns the default features off and builds less.
 //!
 //! | feature | adds |
 //! |---|---|
+//! | `workqueue`, `mailbox`, `rcu`, `percpu` | the subsystem; [`task_work`] is `mailbox` |
 //! | `io-uring` | mailboxes whose owner sleeps in an io_uring ring: `task_work::uring` |
 //! | `stacks` | a stall is told with the stacks of its workers: `Params::stall_signal` |
 //! | `tokio` | futures that use tokio's timers and I/O and are polled by our queues: `workqueue::in_tokio` |
 //! | `tracing` | events of workqueues and grace periods for subscribers of the `tracing` crate; docs/observing.md lists them |
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
-mod numbered;
 pub mod observe;
-pub mod page;
-mod panics;
-pub mod params;
-pub mod percpu;
-pub mod rcu;
-pub mod task_work;
-mod trace;
-pub mod wake;
-pub mod workqueue;
+
+#[cfg(feature = "mailbox")]
+#[doc(inline)]
+pub use ::mailbox as task_work;
+#[cfg(feature = "percpu")]
+#[doc(inline)]
+pub use ::percpu;
+#[cfg(feature = "rcu")]
+#[doc(inline)]
+pub use ::rcu;
+#[cfg(feature = "workqueue")]
+#[doc(inline)]
+pub use ::workqueue;
+#[doc(inline)]
+pub use base::{page, params, wake};

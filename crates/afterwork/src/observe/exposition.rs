@@ -8,7 +8,7 @@ use std::{
     fmt::{self, Write},
 };
 
-use crate::page::{Field, Kind, Measure, Record, TIMES_LOG2};
+use base::internal::page::{Field, Kind, Measure, Record, TIMES_LOG2};
 
 /// The metrics of one or several processes, which `Display` writes as text for Prometheus.
 ///
@@ -76,6 +76,7 @@ impl Exposition {
 
     /// Adds all of a snapshot, each sample with `labels` and those that name its subject: `name`, `detail` and `index`, which
     /// are not to be among yours.
+    #[cfg(feature = "workqueue")]
     pub fn add_snapshot(&mut self, labels: &[Label<'_>], snapshot: &super::Snapshot) {
         let queues: Vec<_> = snapshot.queues.iter().map(|it| it.record()).collect();
         let pools: Vec<_> = snapshot.pools.iter().map(|it| it.record()).collect();

@@ -14,10 +14,12 @@
 mod exposition;
 #[cfg(not(any(loom, shuttle)))]
 mod publish;
+#[cfg(feature = "workqueue")]
 mod snapshot;
 
 pub use exposition::Exposition;
 
 #[cfg(not(any(loom, shuttle)))]
 pub use publish::{publish, unpublish};
+#[cfg(feature = "workqueue")]
 pub use snapshot::{Snapshot, snapshot, snapshot_of};

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use crate::page::publisher;
+use base::internal::page::publisher;
 
 /// Shows this process to `afterwork top` from now on. Returns the path of the file that `top` reads.
 ///

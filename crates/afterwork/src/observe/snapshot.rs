@@ -3,12 +3,12 @@
 use std::fmt::{self, Write};
 
 use super::Exposition;
-#[cfg(not(any(loom, shuttle)))]
-use crate::page;
 use crate::{
     page::{Kind, Record},
     workqueue::{Histogram, PoolStats, QueueReport, Registry, RegistryError},
 };
+#[cfg(not(any(loom, shuttle)))]
+use base::internal::page;
 
 /// The counters of the queues and pools of a registry, and of what else the process has.
 ///

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-#[path = "../../src/params/edits.rs"]
+#[path = "../../../base/src/params/edits.rs"]
 mod edits;
 
 use edits::edits;

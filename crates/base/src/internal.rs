@@ -1,0 +1,63 @@
+//! What the other crates of afterwork use, and no program may: it changes with any version.
+
+pub mod numbered {
+    pub use crate::numbered::*;
+}
+
+pub mod page {
+    #[cfg(not(any(loom, shuttle)))]
+    pub use crate::page::sources::describe_all;
+    pub use crate::page::{
+        count::{Count, Tally},
+        image::Image,
+        kinds::TIMES_LOG2,
+        sources::{Joined, join},
+        *,
+    };
+    pub use crate::{pool_figures, queue_figures};
+
+    #[cfg(not(any(loom, shuttle)))]
+    pub mod publisher {
+        pub use crate::page::publisher::*;
+    }
+}
+
+pub mod panics {
+    pub use crate::panics::*;
+}
+
+pub mod params {
+    pub use crate::params::{environment::ignore, threads::ThreadStyle, *};
+
+    pub mod threads {
+        pub use crate::params::threads::*;
+    }
+}
+
+pub mod trace {
+    pub use crate::trace::*;
+}
+
+pub mod wake {
+    pub use crate::wake::{
+        harmless::{Maker, is_harmless, is_known, note_harmless, note_known},
+        parker::unpark,
+        spin::{
+            LONGEST_LOOK_AFTER_WORK_NS, look_as_waiter, machine_may_spin, spin_as_waiter,
+            yield_as_waiter,
+        },
+        *,
+    };
+
+    pub mod hotplug {
+        pub use crate::wake::hotplug::*;
+    }
+
+    pub mod lane {
+        pub use crate::wake::lane::*;
+    }
+
+    pub mod report {
+        pub use crate::wake::report::*;
+    }
+}

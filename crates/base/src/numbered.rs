@@ -1,0 +1,186 @@
+//! Things in the order in which they came, each under a number by which it is found and removed. For what is rare: it is small,
+//! where each tree of the standard library is as much code as a subsystem.
+//!
+//! A removed thing leaves a hole. When more than half are holes they are closed, so a removal costs a search by halves, and a
+//! constant more on average.
+
+use std::mem;
+
+/// Memory for so many places is kept once they are empty. A guess: some hundred bytes.
+const FEW: usize = 16;
+
+/// Things by the number that [`add`](Self::add) gave them.
+#[derive(Debug)]
+pub struct Numbered<T> {
+    /// The number of what comes next.
+    next: u64,
+    /// In ascending order of numbers.
+    places: Vec<(u64, Option<T>)>,
+    /// Before it are holes alone.
+    first: usize,
+    /// How many places are no holes.
+    len: usize,
+}
+
+impl<T> Numbered<T> {
+    pub const fn new() -> Self {
+        Self {
+            next: 0,
+            places: Vec::new(),
+            first: 0,
+            len: 0,
+        }
+    }
+
+    /// Returns the number that what is added next will have.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    pub fn add(&mut self, thing: T) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.places.push((number, Some(thing)));
+        self.len += 1;
+        number
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns the number of places, including unused ones.
+    pub fn nr_places(&self) -> usize {
+        self.places.len()
+    }
+
+    pub fn get_mut(&mut self, number: u64) -> Option<&mut T> {
+        let at = self.place_of(number)?;
+        self.places[at].1.as_mut()
+    }
+
+    pub fn remove(&mut self, number: u64) -> Option<T> {
+        let at = self.place_of(number)?;
+        self.empty(at)
+    }
+
+    /// Removes what came first.
+    pub fn pop_first(&mut self) -> Option<T> {
+        while self.places.get(self.first)?.1.is_none() {
+            self.first += 1;
+        }
+        self.empty(self.first)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.places.iter().filter_map(|(_, thing)| thing.as_ref())
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.places
+            .iter_mut()
+            .filter_map(|(_, thing)| thing.as_mut())
+    }
+
+    /// Takes all out. What comes later has new numbers.
+    pub fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
+        (self.first, self.len) = (0, 0);
+        let places = mem::take(&mut self.places);
+        places.into_iter().filter_map(|(_, thing)| thing)
+    }
+
+    fn place_of(&self, number: u64) -> Option<usize> {
+        let place = self.places.binary_search_by_key(&number, |place| place.0);
+        place.ok()
+    }
+
+    fn empty(&mut self, at: usize) -> Option<T> {
+        let thing = self.places[at].1.take()?;
+        self.len -= 1;
+        if self.len < self.places.len() / 2 {
+            self.places.retain(|(_, thing)| thing.is_some());
+            self.places.shrink_to((2 * self.len).max(FEW));
+            self.first = 0;
+        }
+        Some(thing)
+    }
+}
+
+impl<T> Default for Numbered<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Add,
+        Remove(u64),
+        PopFirst,
+        TakeAll,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            6 => Just(Step::Add),
+            4 => (0_u64..40).prop_map(Step::Remove),
+            3 => Just(Step::PopFirst),
+            1 => Just(Step::TakeAll),
+        ]
+    }
+
+    #[test]
+    fn a_burst_gives_its_memory_back() {
+        let mut numbered = Numbered::new();
+        let numbers: Vec<_> = (0..1000).map(|thing| numbered.add(thing)).collect();
+        for number in numbers {
+            numbered.remove(number);
+        }
+        assert!(numbered.places.capacity() <= 2 * FEW);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, cases: if cfg!(miri) { 4 } else { 256 }, ..ProptestConfig::default() })]
+
+        #[test]
+        fn behaves_as_a_tree(steps in prop::collection::vec(step(), 0..80)) {
+            let (mut numbered, mut tree, mut next) = (Numbered::new(), BTreeMap::new(), 0_u64);
+            for step in steps {
+                match step {
+                    Step::Add => {
+                        prop_assert_eq!(numbered.next(), next);
+                        prop_assert_eq!(numbered.add(next * 3), next);
+                        tree.insert(next, next * 3);
+                        next += 1;
+                    }
+                    Step::Remove(number) => {
+                        prop_assert_eq!(numbered.get_mut(number), tree.get_mut(&number));
+                        prop_assert_eq!(numbered.remove(number), tree.remove(&number));
+                    }
+                    Step::PopFirst => {
+                        prop_assert_eq!(numbered.pop_first(), tree.pop_first().map(|it| it.1));
+                    }
+                    Step::TakeAll => {
+                        let all = mem::take(&mut tree).into_values();
+                        prop_assert!(numbered.take_all().eq(all));
+                    }
+                }
+                prop_assert!(numbered.iter().eq(tree.values()));
+                prop_assert!(numbered.iter_mut().eq(tree.values_mut()));
+                prop_assert_eq!((numbered.len(), numbered.is_empty()), (tree.len(), tree.is_empty()));
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Counters that are shown, and on which nothing depends.
+
+#[cfg(not(any(loom, shuttle)))]
+use sync::atomic::{AtomicU64, Ordering};
+use sync::unmodelled::Arc;
+
+use super::{
+    image::Image,
+    sources::{Joined, join},
+};
+
+/// Counts something to be shown. Each is read by itself; in a model it counts nothing, so that no model grows by it.
+#[derive(Debug)]
+pub struct Count(#[cfg(not(any(loom, shuttle)))] AtomicU64);
+
+impl Count {
+    pub const fn new() -> Self {
+        Self(
+            #[cfg(not(any(loom, shuttle)))]
+            AtomicU64::new(0),
+        )
+    }
+
+    /// Counts `more`. A locked instruction.
+    #[inline]
+    pub fn add(&self, more: u64) {
+        #[cfg(not(any(loom, shuttle)))]
+        self.0.fetch_add(more, Ordering::Relaxed);
+        #[cfg(any(loom, shuttle))]
+        let _ = more;
+    }
+
+    /// Counts one, for the only thread that ever counts here. A plain load and store.
+    #[inline]
+    pub fn add_alone(&self) {
+        #[cfg(not(any(loom, shuttle)))]
+        self.0
+            .store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    pub fn read(&self) -> u64 {
+        #[cfg(not(any(loom, shuttle)))]
+        return self.0.load(Ordering::Relaxed);
+        #[cfg(any(loom, shuttle))]
+        0
+    }
+}
+
+/// The counts of one part, by place, which are shown for as long as the part is there.
+#[derive(Debug)]
+pub struct Tally<const N: usize> {
+    counts: Arc<[Count; N]>,
+    _shown: Joined,
+}
+
+impl<const N: usize> Tally<N> {
+    /// `describe` writes the record, with what the counts are then.
+    pub fn new(describe: impl Fn([u64; N], &mut Image) + Send + Sync + 'static) -> Self {
+        let counts = Arc::new([const { Count::new() }; N]);
+        let seen = counts.clone();
+        let shown = join(move |image| describe(seen.each_ref().map(Count::read), image));
+        Self {
+            counts,
+            _shown: shown,
+        }
+    }
+}
+
+impl<const N: usize> std::ops::Index<usize> for Tally<N> {
+    type Output = Count;
+
+    #[inline(always)]
+    fn index(&self, place: usize) -> &Count {
+        &self.counts[place]
+    }
+}

@@ -1,0 +1,153 @@
+//! The contents of the file, made in the process's memory first.
+
+use std::ops::Range;
+
+use super::{
+    kinds::{Kind, Record},
+    layout::{
+        HEAD_BYTES, MAGIC, MAX_RECORDS, RECORD_BYTES, VERSION, check, cut, head, put, record,
+    },
+};
+
+/// The contents of one round, or the records of a snapshot.
+#[derive(Debug, Default)]
+pub struct Image {
+    /// All records of this round.
+    pub records: Vec<Record>,
+    round: u64,
+    /// Queues and pools have been told otherwise.
+    is_for_others: bool,
+}
+
+/// Whose file it is, and when it was written.
+#[derive(Clone, Debug, Default)]
+pub struct Origin {
+    pub pid: u32,
+    pub start_time: u64,
+    pub name: String,
+    pub written_ns: u64,
+    pub took_ns: u64,
+}
+
+impl Image {
+    /// Starts the image of `round`, which is even.
+    pub fn new(round: u64) -> Self {
+        Self {
+            round,
+            ..Self::default()
+        }
+    }
+
+    /// Starts one that queues and pools add nothing to.
+    #[cfg(not(any(loom, shuttle)))]
+    pub fn of_others() -> Self {
+        Self {
+            is_for_others: true,
+            ..Self::default()
+        }
+    }
+
+    /// Returns `true` if queues and pools are to add records.
+    pub fn wants_queues(&self) -> bool {
+        !self.is_for_others
+    }
+
+    /// Adds a record. `figures` are those of the kind, in the order of its table.
+    pub fn add(&mut self, kind: Kind, name: &str, detail: &str, figures: &[u64]) {
+        self.push(Record {
+            kind,
+            name: name.to_owned(),
+            detail: detail.to_owned(),
+            figures: figures.to_vec(),
+        });
+    }
+
+    /// Adds a record.
+    pub fn push(&mut self, record: Record) {
+        let nr_figures = record.kind.fields().len();
+        debug_assert_eq!(record.figures.len(), nr_figures, "{:?}", record.kind);
+        self.records.push(record);
+    }
+
+    /// Puts histograms last, so that they are left out first where there is no room for all.
+    pub(super) fn sort(&mut self) {
+        let records = std::mem::take(&mut self.records);
+        let (histograms, mut others): (Vec<_>, Vec<_>) =
+            records.into_iter().partition(|it| it.kind.is_histogram());
+        others.extend(histograms);
+        self.records = others;
+    }
+
+    /// Returns the bytes of all records for which there is room, which follow the head.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let records = &self.records[..self.nr_records()];
+        records.iter().flat_map(|it| self.bytes_of(it)).collect()
+    }
+
+    fn bytes_of(&self, it: &Record) -> [u8; RECORD_BYTES] {
+        let mut bytes = [0; RECORD_BYTES];
+        put(&mut bytes, record::KIND, &(it.kind as u16).to_le_bytes());
+        let nr_figures = it.figures.len() as u16;
+        put(&mut bytes, record::NR_FIGURES, &nr_figures.to_le_bytes());
+        put(&mut bytes, record::ROUND, &self.round.to_le_bytes());
+        for (text, place) in [(&it.name, record::NAME), (&it.detail, record::DETAIL)] {
+            put_text(&mut bytes, place, text);
+        }
+        for (i, figure) in it.figures.iter().enumerate() {
+            put(&mut bytes, record::FIGURES + 8 * i, &figure.to_le_bytes());
+        }
+        let sum = check(&bytes[..record::CHECK]);
+        put(&mut bytes, record::CHECK, &sum.to_le_bytes());
+        bytes
+    }
+
+    /// Returns the head of the file while the records are written, or when they are.
+    pub(super) fn head(&self, origin: &Origin, is_written: bool) -> [u8; head::END] {
+        let mut bytes = [0; head::END];
+        let round = if is_written {
+            self.round
+        } else {
+            self.round.wrapping_sub(1)
+        };
+        put(&mut bytes, head::MAGIC.start, MAGIC);
+        put(&mut bytes, head::VERSION, &VERSION.to_le_bytes());
+        let record_bytes = RECORD_BYTES as u32;
+        put(&mut bytes, head::RECORD_BYTES, &record_bytes.to_le_bytes());
+        put(&mut bytes, head::PID, &origin.pid.to_le_bytes());
+        let nr_records = self.nr_records() as u32;
+        let nr_left_out = self.records.len() as u32 - nr_records;
+        put(&mut bytes, head::NR_RECORDS, &nr_records.to_le_bytes());
+        put(
+            &mut bytes,
+            head::START_TIME,
+            &origin.start_time.to_le_bytes(),
+        );
+        put(&mut bytes, head::ROUND, &round.to_le_bytes());
+        put(
+            &mut bytes,
+            head::WRITTEN_NS,
+            &origin.written_ns.to_le_bytes(),
+        );
+        put(&mut bytes, head::TOOK_NS, &origin.took_ns.to_le_bytes());
+        put(&mut bytes, head::NR_LEFT_OUT, &nr_left_out.to_le_bytes());
+        put_text(&mut bytes, head::NAME, &origin.name);
+        let sum = check(&bytes[..head::CHECK]);
+        put(&mut bytes, head::CHECK, &sum.to_le_bytes());
+        bytes
+    }
+
+    /// Returns how long the file is to be.
+    pub(super) fn file_bytes(&self) -> usize {
+        HEAD_BYTES + self.nr_records() * RECORD_BYTES
+    }
+
+    fn nr_records(&self) -> usize {
+        self.records.len().min(MAX_RECORDS)
+    }
+}
+
+/// Puts text as far as there is room, in the form in which a reader believes it.
+fn put_text(bytes: &mut [u8], place: Range<usize>, text: &str) {
+    let text = text.replace(char::is_control, "?");
+    put(bytes, place.start, cut(&text, place.len()).as_bytes());
+}

@@ -1,0 +1,284 @@
+//! The table of kinds of records and their figures, which writers, readers and printers use.
+
+/// What a figure measures.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Measure {
+    /// The present value, which may fall.
+    Gauge,
+    /// A count, which only rises. Its difference over a time is a rate.
+    Counter,
+    /// A count of errors.
+    Fault,
+}
+
+/// One figure of a kind.
+#[derive(Debug)]
+pub struct Field {
+    /// Its name; a count is `nr_…`, a time ends in its unit.
+    pub name: &'static str,
+    /// What it measures.
+    pub measure: Measure,
+    /// Its meaning, in one line.
+    pub about: &'static str,
+}
+
+/// The subject of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Kind {
+    /// A workqueue. Its detail is the affinity scope.
+    Queue = 1,
+    /// A worker pool, named by its CPUs. Its detail has what is not as usual.
+    Pool = 2,
+    /// RCU, of which there is one.
+    Rcu = 3,
+    /// A mailbox that was given a name.
+    Mailbox = 4,
+    /// Per-CPU data. Its detail is how remote callers reach it.
+    PerCpu = 5,
+    /// How long items of a queue waited: a histogram. Its name and detail are the queue's.
+    QueueWait = 6,
+    /// How long workers ran items of a queue: a histogram. Its name and detail are the queue's.
+    QueueRun = 7,
+}
+
+/// The figures of one subject.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Record {
+    /// The kind of its subject.
+    pub kind: Kind,
+    /// The name of its subject. Names need not be unique.
+    pub name: String,
+    /// A detail of its subject; empty for most.
+    pub detail: String,
+    /// Those of the kind, in the order of its table; of a reader's, as many as the writer knew.
+    pub(crate) figures: Vec<u64>,
+}
+
+impl Record {
+    /// Makes a record of all figures of `kind`.
+    #[doc(hidden)]
+    pub fn new(kind: Kind, name: String, detail: String, figures: Vec<u64>) -> Self {
+        Self {
+            kind,
+            name,
+            detail,
+            figures,
+        }
+    }
+
+    /// Walks its figures.
+    pub fn figures(&self) -> impl Iterator<Item = (&'static Field, u64)> {
+        self.kind.fields().iter().zip(self.figures.iter().copied())
+    }
+
+    /// Returns the figure called `name`, if the writer knew it.
+    pub fn figure(&self, name: &str) -> Option<u64> {
+        self.figures()
+            .find_map(|(field, figure)| (field.name == name).then_some(figure))
+    }
+}
+
+const fn gauge(name: &'static str, about: &'static str) -> Field {
+    let measure = Measure::Gauge;
+    Field {
+        name,
+        measure,
+        about,
+    }
+}
+
+const fn counter(name: &'static str, about: &'static str) -> Field {
+    let measure = Measure::Counter;
+    Field {
+        name,
+        measure,
+        about,
+    }
+}
+
+const fn fault(name: &'static str, about: &'static str) -> Field {
+    let measure = Measure::Fault;
+    Field {
+        name,
+        measure,
+        about,
+    }
+}
+
+/// Hands what a queue counts to `$then!`, with whatever else is given before and after it.
+///
+/// Here is the one list: `QueueStats` has these fields with these words, and a record these figures. It lies here because
+/// who reads a page knows no workqueue.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! queue_figures {
+    ($then:ident! { $($before:tt)* } { $($after:tt)* }) => { $then! { $($before)*
+        gauge nr_active: u32, "Threads that run its items now";
+        gauge nr_inactive: usize, "Items that wait, for a worker or for a seat of the queue";
+        gauge max_active: u32, "Threads that may run its items";
+        counter started: u64, "Items that workers started; a future counts with each poll";
+        counter completed: u64, "Items that workers ran to their end, told when their worker next has the pool lock";
+        counter helped: u64, "Items that their joiner ran";
+        counter rescued: u64, "Items that its rescuer took";
+        counter refused: u64, "Attempts to queue that were refused, for want of room, in a drain or when it had ended";
+        fault panicked: u64, "Items that panicked";
+        counter cpu_time_us: u64, "CPU time of its items, microseconds, sampled: less than a millisecond of a worker is not told yet";
+        counter cpu_intensive: u64, "Items that had the CPU for `cpu_intensive_thresh_us` while work waited";
+        counter cm_wakeups: u64, "Workers got up, or asked for, because one of its items slept while work waited";
+        counter repatriated: u64, "Items whose worker had been brought home from outside its pod just before";
+        counter maydays: u64, "Calls of its rescuer";
+        counter expired: u64, "Items that had not started by their deadline";
+        $($after)*
+    } };
+}
+
+/// As [`queue_figures`], what a pool counts: the fields of `PoolStats`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! pool_figures {
+    ($then:ident! { $($before:tt)* } { $($after:tt)* }) => { $then! { $($before)*
+        gauge nr_workers: usize, "Workers there are";
+        gauge nr_idle: usize, "Workers that are parked";
+        gauge nr_blocked: usize, "Workers that have said, or were seen, to sleep inside an item";
+        gauge nr_pending: usize, "Items that no worker has taken; without those that producers have just left";
+        counter kicks: u64, "Workers got up, or asked for, because work waited";
+        counter created: u64, "Workers made";
+        counter culled: u64, "Workers sent away after idling for too long";
+        counter started: u64, "Items that workers started, of all queues that use it or did";
+        counter completed: u64, "Items that workers ran to their end";
+        counter cpu_time_us: u64, "CPU time that workers used for them, microseconds, sampled";
+        counter cm_wakeups: u64, "Workers got up, or asked for, because another slept inside an item while work waited";
+        counter repatriated: u64, "Workers brought home that had been let run outside their pod, when they next took an item";
+        counter seen_asleep: u64, "Workers that a look found asleep inside an item while work waited, without a word to the pool";
+        counter cpu_intensive: u64, "Items that a look found to have had the CPU for `cpu_intensive_thresh_us` while work waited";
+        counter maydays: u64, "Calls of rescuers, because work had wanted for a worker for long";
+        counter rescued: u64, "Items that rescuers took";
+        fault spawn_failed: u64, "Workers that the system refused to give";
+        fault stalls: u64, "Times that its work was told not to move";
+        gauge stalled_ms: u64, "For how long its work had not moved at the last look, milliseconds; 0 once it has";
+        $($after)*
+    } };
+}
+
+macro_rules! fields {
+    ($($measure:ident $name:ident: $type:ty, $about:literal;)*) => {
+        &[$($measure(stringify!($name), $about)),*]
+    };
+}
+
+const QUEUE: &[Field] = queue_figures!(fields! {} {
+    counter waits: u64, "Items whose wait was measured";
+    gauge wait_p50_ns: u64, "Median wait since the start, nanoseconds; within its power of two";
+    gauge wait_p99_ns: u64, "99th percentile of the waits since the start, nanoseconds; within its power of two";
+    gauge oldest_ns: u64, "For how long the oldest item waits that no worker has taken, nanoseconds; 0 if none waits";
+    gauge run_p50_ns: u64, "Median time for which workers ran an item since the start, nanoseconds; within its power of two";
+    gauge run_p99_ns: u64, "99th percentile of the times for which workers ran an item since the start, nanoseconds; within its power of two";
+});
+
+const POOL: &[Field] = pool_figures!(fields! {} {
+    gauge nr_running: usize, "Workers that run, or look for work";
+});
+
+#[rustfmt::skip]
+const RCU: &[Field] = &[
+    counter("grace_periods", "Grace periods that ended"),
+    gauge("gp_running", "1 while a grace period runs"),
+    gauge("nr_readers", "Threads that may be in a section"),
+    counter("sweeps", "Times that callbacks were gathered"),
+    counter("callbacks", "Callbacks that ran"),
+    gauge("callbacks_wait", "1 while callbacks wait or run"),
+    fault("panicked", "Callbacks that panicked"),
+    fault("stalls", "Times that a reader was told to hold up a grace period"),
+];
+
+#[rustfmt::skip]
+const MAILBOX: &[Field] = &[
+    counter("received", "Items received"),
+    counter("sleeps", "Times that the owner got ready to sleep"),
+    counter("wake_ups", "Times that a poster woke the owner"),
+];
+
+#[rustfmt::skip]
+const PER_CPU: &[Field] = &[
+    gauge("nr_slots", "CPUs that have a slot"),
+    counter("drains", "Drains of several slots"),
+    counter("drained", "Slots that drains went through"),
+    counter("waited", "Remote calls that did not get their slot at once"),
+    counter("mailed", "Pieces of work mailed to an owner"),
+    fault("panicked", "Pieces of queued work that panicked"),
+];
+
+/// The powers of two of nanoseconds below which a histogram tells how many there were, from 1 µs to 4.6 minutes: always the same
+/// ones, for a monitor wants them not to change.
+pub const TIMES_LOG2: [u32; 15] = [10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34, 36, 38];
+
+#[rustfmt::skip]
+const TIMES: &[Field] = &[
+    counter("count", "Items that were measured"),
+    counter("total_ns", "All their times together, nanoseconds"),
+    counter("nr_below_2p10", "Items below 2^10 ns, 1 µs"),
+    counter("nr_below_2p12", "Items below 2^12 ns, 4 µs"),
+    counter("nr_below_2p14", "Items below 2^14 ns, 16 µs"),
+    counter("nr_below_2p16", "Items below 2^16 ns, 66 µs"),
+    counter("nr_below_2p18", "Items below 2^18 ns, 262 µs"),
+    counter("nr_below_2p20", "Items below 2^20 ns, 1 ms"),
+    counter("nr_below_2p22", "Items below 2^22 ns, 4 ms"),
+    counter("nr_below_2p24", "Items below 2^24 ns, 17 ms"),
+    counter("nr_below_2p26", "Items below 2^26 ns, 67 ms"),
+    counter("nr_below_2p28", "Items below 2^28 ns, 268 ms"),
+    counter("nr_below_2p30", "Items below 2^30 ns, 1 s"),
+    counter("nr_below_2p32", "Items below 2^32 ns, 4 s"),
+    counter("nr_below_2p34", "Items below 2^34 ns, 17 s"),
+    counter("nr_below_2p36", "Items below 2^36 ns, 69 s"),
+    counter("nr_below_2p38", "Items below 2^38 ns, 275 s"),
+];
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Queue,
+        Self::Pool,
+        Self::Rcu,
+        Self::Mailbox,
+        Self::PerCpu,
+        Self::QueueWait,
+        Self::QueueRun,
+    ];
+
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::Pool => "pool",
+            Self::Rcu => "rcu",
+            Self::Mailbox => "mailbox",
+            Self::PerCpu => "percpu",
+            Self::QueueWait => "queue_wait",
+            Self::QueueRun => "queue_run",
+        }
+    }
+
+    /// Returns its figures, in the order of the file.
+    pub fn fields(self) -> &'static [Field] {
+        match self {
+            Self::Queue => QUEUE,
+            Self::Pool => POOL,
+            Self::Rcu => RCU,
+            Self::Mailbox => MAILBOX,
+            Self::PerCpu => PER_CPU,
+            Self::QueueWait | Self::QueueRun => TIMES,
+        }
+    }
+
+    /// Returns `true` if its records are histograms of another record's times.
+    pub fn is_histogram(self) -> bool {
+        matches!(self, Self::QueueWait | Self::QueueRun)
+    }
+
+    /// Returns the kind with this number, if it is known.
+    pub(super) fn from_number(number: u16) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u16 == number)
+    }
+}

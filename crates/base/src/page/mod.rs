@@ -1,0 +1,93 @@
+//! The page: a file in `/dev/shm` by which a process shows its counters to `afterwork top`.
+//!
+//! ```
+//! use afterwork::{observe, page::{Kind, Page}};
+//!
+//! let path = observe::publish()?;
+//! let page = Page::read(&std::fs::read(&path)?).unwrap();
+//! assert_eq!(page.pid, std::process::id());
+//! let nr_queues = page.of(Kind::Queue).count();
+//! # let _ = nr_queues;
+//! # observe::unpublish();
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! `observe::publish` or `AFTERWORK=observe.publish=on` makes the file and a thread that sleeps. A
+//! reader *asks* for a round, by a number and a futex in the file's head. The thread wakes, has each subsystem write its
+//! records, and sleeps again. So the page costs nothing while no reader asks, and an idle process answers as a busy one does.
+//!
+//! docs/top.md has the format and the guarantees.
+
+// | file | contents |
+// |---|---|
+// | `layout.rs` | the layout of the file, byte by byte |
+// | `kinds.rs` | the figures of each kind of record |
+// | `image.rs` | the file as the process makes it |
+// | `read.rs` | the file as a reader sees it, which trusts none of it |
+// | `count.rs` | counters for the page |
+// | `sources.rs` | the parts that have records |
+// | `publisher.rs` | the thread |
+
+// A model has no page.
+#![cfg_attr(any(loom, shuttle), allow(dead_code))]
+
+#[doc(hidden)]
+pub(crate) mod count;
+#[doc(hidden)]
+pub(crate) mod image;
+pub(crate) mod kinds;
+mod layout;
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) mod publisher;
+#[cfg(not(any(loom, shuttle)))]
+mod read;
+#[doc(hidden)]
+pub(crate) mod sources;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
+
+pub use kinds::{Field, Kind, Measure, Record};
+pub use layout::{ASKED_AT, MAX_BYTES, MAX_RECORDS, VERSION};
+#[cfg(not(any(loom, shuttle)))]
+pub use read::{Page, Refusal};
+
+/// The directory of all pages.
+pub const DIRECTORY: &str = "/dev/shm";
+
+/// The beginning of a page's name, before the number of its process.
+pub const NAME_PREFIX: &str = "afterwork-";
+
+/// How many processes with one number, each in a container of its own, may have a page in one directory. A guess.
+pub const MAX_NAMES: u32 = 16;
+
+/// Returns the `nth` name, from 0, that the page of a process may have.
+///
+/// A page has the first name that no living process uses. Processes of several containers may share the directory and have
+/// the same number.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::page::{name_of, pid_of};
+///
+/// assert_eq!([name_of(7, 0), name_of(7, 1)], ["afterwork-7", "afterwork-7.1"]);
+/// assert_eq!([pid_of("afterwork-7"), pid_of("afterwork-7.1")], [Some(7); 2]);
+/// assert_eq!(pid_of("afterwork-7.tmp"), None);
+/// ```
+pub fn name_of(pid: u32, nth: u32) -> String {
+    match nth {
+        0 => format!("{NAME_PREFIX}{pid}"),
+        _ => format!("{NAME_PREFIX}{pid}.{nth}"),
+    }
+}
+
+/// Returns the number of the process whose page has this name. `None` if it is no name of a page.
+pub fn pid_of(name: &str) -> Option<u32> {
+    let (pid, nth) = match name.strip_prefix(NAME_PREFIX)?.split_once('.') {
+        Some((pid, nth)) => (pid, nth.parse().ok()?),
+        None => (name.strip_prefix(NAME_PREFIX)?, 0),
+    };
+    let pid = pid.parse().ok()?;
+    // One way to write it only.
+    (nth < MAX_NAMES && name_of(pid, nth) == name).then_some(pid)
+}

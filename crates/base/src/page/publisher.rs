@@ -1,0 +1,336 @@
+//! The thread that writes the file when a reader asks.
+//!
+//! # Asking
+//!
+//! ```text
+//! reader:    note round;  asked = another number;  wake the waiter on asked;  read until there is a later round
+//! publisher: read asked;  write a round;  wait while asked is what was read
+//! ```
+//!
+//! The kernel compares the number under its lock of the futex. If the reader's number comes first, the publisher's wait does
+//! not begin. If the wait comes first, the wake-up ends it. Two readers may ask at once, also with the same number. What
+//! counts is that a round *begins* after the question. So a reader that finds a round under way waits for the one after it.
+//!
+//! # What others may do to the file
+//!
+//! The file belongs to the user of the process, who may change it in any way. The process reads only the number from it, and
+//! only compares it. It never accesses the file through memory, so a truncated file causes no signal: the process writes it
+//! anew. A file that was removed does not come back until [`publish`] is called after an [`unpublish`].
+//!
+//! # Names
+//!
+//! Containers may share the directory, and processes in them may have the same number. So the file with our name may belong
+//! to a living process. Each process keeps its file locked. A process that needs a name opens the file with that name:
+//!
+//! ```text
+//! locked              a living process has it: try the next name
+//! not locked          left behind: lock it;  does it still have that name?  remove it while it is locked, and make ours
+//! no such file        make ours;  lock it;  does it still have that name?  it is ours.  Else another process took it for one
+//!                     that was left behind: try again
+//! ```
+//!
+//! So a file is removed only by a process that has it locked and finds it under its name.
+//!
+//! A process that was killed, or ended by `_exit`, leaves its file behind. The next process that publishes removes it in the
+//! same way: each file of its user whose process does not exist and that is not locked. The process of another container
+//! cannot be seen either, but its file is locked while it lives.
+
+use std::{
+    ffi::OsStr,
+    io,
+    path::{Path, PathBuf},
+    ptr,
+    time::Duration,
+};
+
+use sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicU32, Ordering},
+    fork::{self, Handler},
+    process,
+    shared_file::{self, Rung, SharedFile, is_shortage},
+    thread, time,
+    unmodelled::Arc,
+};
+
+use super::{
+    DIRECTORY, MAX_NAMES,
+    image::{Image, Origin},
+    layout::{ASKED_AT, HEAD_BYTES},
+    name_of, pid_of,
+    sources::describe_all,
+};
+
+/// How long the thread sleeps after a round, so that readers cannot keep a process busy: at most a thousand rounds a second. A
+/// guess.
+const REST: Duration = Duration::from_millis(1);
+/// How long it sleeps when the file cannot be waited on.
+const NO_BELL_REST: Duration = Duration::from_secs(1);
+
+/// How often a name is tried that other processes want at the same moment. A guess.
+const NR_TRIES: u32 = 8;
+
+/// The round of a file that has only a head. Later rounds are even, too.
+const FIRST_ROUND: u64 = 2;
+
+static PUBLISHED: Mutex<Option<Published>> = Mutex::new(None);
+/// The process that has the file, or 0. A forked child does not touch its parent's file.
+static OWNER: AtomicU32 = AtomicU32::new(0);
+/// Which of its names the file has.
+static NTH_NAME: AtomicU32 = AtomicU32::new(0);
+static AT_EXIT_SET: AtomicBool = AtomicBool::new(false);
+
+/// A child of `fork` has no page, and not its parent's thread. It may publish a page of its own.
+static HANDLER: Handler = Handler {
+    before: |held| held.lock(&PUBLISHED),
+    child: || {
+        if let Some(published) = PUBLISHED.lock().take() {
+            // SAFETY: 1: its thread is not there, and it is forgotten below.
+            unsafe { published.file.file.close_in_child() };
+            std::mem::forget(published);
+        }
+    },
+    ..Handler::IDLE
+};
+
+struct Published {
+    path: PathBuf,
+    file: Arc<Shared>,
+    thread: thread::JoinHandle,
+}
+
+struct Shared {
+    file: SharedFile,
+    quit: AtomicBool,
+}
+
+/// Makes the file and starts the thread, if that has not been done.
+pub fn publish() -> io::Result<PathBuf> {
+    fork::register(&HANDLER);
+    let mut published = PUBLISHED.lock();
+    if let Some(published) = &*published {
+        return Ok(published.path.clone());
+    }
+    let pid = process::id();
+    if !AT_EXIT_SET.load(Ordering::Relaxed) {
+        process::at_exit(remove_at_exit)?;
+        AT_EXIT_SET.store(true, Ordering::Relaxed);
+    }
+    let (nth, file) = create(pid)?;
+    remove_what_was_left();
+    let path = path_of(pid, nth);
+    let shared = Arc::new(Shared {
+        file,
+        quit: AtomicBool::new(false),
+    });
+    let origin = Origin {
+        pid,
+        start_time: process::start_time(pid).unwrap_or(0),
+        name: process::name(pid).unwrap_or_default(),
+        written_ns: time::now_ns(),
+        took_ns: 0,
+    };
+    // Only a head: the caller may hold any lock, so the thread gathers the records.
+    let written = write(&shared.file, &origin, &Image::new(FIRST_ROUND));
+    let body = shared.clone();
+    let started = written
+        .and_then(|()| thread::spawn("aw/observe", move || serve(&body, &origin)))
+        .inspect_err(|_| remove(&path))?;
+    NTH_NAME.store(nth, Ordering::Relaxed);
+    OWNER.store(pid, Ordering::Relaxed);
+    *published = Some(Published {
+        path: path.clone(),
+        file: shared,
+        thread: started,
+    });
+    Ok(path)
+}
+
+/// Removes the file and ends the thread. Returns `true` if there was one.
+pub fn unpublish() -> bool {
+    fork::register(&HANDLER);
+    let Some(published) = PUBLISHED.lock().take() else {
+        return false;
+    };
+    OWNER.store(0, Ordering::Relaxed);
+    remove(&published.path);
+    // Other end in `serve`. If our store comes first, its load after the wait finds it. If its load comes first, it waits
+    // again, and the ring below ends that wait.
+    published.file.quit.store(true, Ordering::Release);
+    let file = &published.file.file;
+    // A file that was truncated has no bell.
+    let has_bell = file.len().is_ok_and(|len| len >= HEAD_BYTES as u64);
+    let may_ring = has_bell || file.set_len(HEAD_BYTES as u64).is_ok();
+    // A number that the thread has not seen.
+    if may_ring && file.ring(ASKED_AT, asked(file).wrapping_add(1)).is_ok() {
+        published.thread.join().ok();
+    }
+    true
+}
+
+fn path_of(pid: u32, nth: u32) -> PathBuf {
+    Path::new(DIRECTORY).join(name_of(pid, nth))
+}
+
+/// Makes the file under the first name that no living process uses. Returns the number of the name.
+fn create(pid: u32) -> io::Result<(u32, SharedFile)> {
+    for nth in 0..MAX_NAMES {
+        if let Some(file) = create_at(&path_of(pid, nth))? {
+            return Ok((nth, file));
+        }
+    }
+    let all_taken = "others have every name that this process may have";
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, all_taken))
+}
+
+/// Makes the file, in place of one that was left behind. `None` if another process uses the name.
+fn create_at(path: &Path) -> io::Result<Option<SharedFile>> {
+    for _ in 0..NR_TRIES {
+        match SharedFile::create(path) {
+            Ok(file) => {
+                let is_locked = file.lock().inspect_err(|_| remove(path))?;
+                if is_locked && file.is_at(path) {
+                    return Ok(Some(file));
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let left = SharedFile::open(path);
+                if left.as_ref().is_err_and(is_shortage) {
+                    // It may be the page of a living process.
+                    return left.map(Some);
+                }
+                if let Ok(left) = &left {
+                    if !left.lock()? {
+                        return Ok(None);
+                    }
+                    if !left.is_at(path) {
+                        continue;
+                    }
+                }
+                // It is no file, or we may not open it. In a sticky directory we could not remove another user's file.
+                match SharedFile::remove(path) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Ok(None),
+                    _ => {}
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// Removes the pages of this user's processes that have ended.
+fn remove_what_was_left() {
+    for there in shared_file::files_in(Path::new(DIRECTORY)) {
+        let name = there.file_name().and_then(OsStr::to_str);
+        // A process that exists may be between making its file and locking it.
+        if name
+            .and_then(pid_of)
+            .is_some_and(|pid| process::start_time(pid).is_none())
+        {
+            remove_if_left(&there);
+        }
+    }
+}
+
+/// Removes a page that was left behind. A file that cannot be opened or locked stays.
+fn remove_if_left(path: &Path) {
+    if let Ok(left) = SharedFile::open(path)
+        && matches!(left.owner_and_mode(), Ok((owner, _)) if owner == process::user())
+        && matches!(left.lock(), Ok(true))
+        && left.is_at(path)
+    {
+        remove(path);
+    }
+}
+
+fn remove(path: &Path) {
+    SharedFile::remove(path).ok();
+}
+
+extern "C" fn remove_at_exit() {
+    let pid = process::id();
+    if OWNER.load(Ordering::Relaxed) == pid {
+        remove(&path_of(pid, NTH_NAME.load(Ordering::Relaxed)));
+    }
+}
+
+/// The publisher's thread. Woken by readers.
+fn serve(shared: &Shared, origin: &Origin) {
+    let mut round = FIRST_ROUND;
+    let mut seen = 0;
+    loop {
+        let rung = shared.file.wait(ASKED_AT, seen, None);
+        // Other end in `unpublish`.
+        if shared.quit.load(Ordering::Acquire) {
+            return;
+        }
+        if shared.file.is_lost() {
+            return give_up(shared);
+        }
+        let now = asked(&shared.file);
+        if now == seen && rung == Rung::Yes {
+            continue;
+        }
+        seen = now;
+        round += 2;
+        // A write that fails for want of memory may succeed at the next question.
+        let written = write_round(&shared.file, origin, round);
+        let rest = if written.is_err() && rung == Rung::Gone {
+            NO_BELL_REST
+        } else {
+            REST
+        };
+        thread::sleep(rest);
+    }
+}
+
+/// Removes the page after the program has closed its descriptor. The program may publish another
+/// page.
+#[cold]
+fn give_up(shared: &Shared) {
+    let mut published = PUBLISHED.lock();
+    let is_it = |it: &mut Published| ptr::eq(&*it.file, shared);
+    let Some(lost) = published.take_if(is_it) else {
+        // `unpublish` has already removed the page.
+        return;
+    };
+    OWNER.store(0, Ordering::Relaxed);
+    remove(&lost.path);
+    drop(published);
+    process::write_line(
+        "the program has closed the descriptor of its page, which is published no more",
+    );
+}
+
+fn asked(file: &SharedFile) -> u32 {
+    let mut bytes = [0; 4];
+    file.read_at(&mut bytes, ASKED_AT as u64).ok();
+    u32::from_le_bytes(bytes)
+}
+
+fn write_round(file: &SharedFile, origin: &Origin, round: u64) -> io::Result<()> {
+    let began_ns = time::now_ns();
+    let mut image = Image::new(round);
+    describe_all(&mut image);
+    image.sort();
+    let mut origin = origin.clone();
+    origin.written_ns = time::now_ns();
+    origin.took_ns = origin.written_ns - began_ns;
+    write(file, &origin, &image)
+}
+
+fn write(file: &SharedFile, origin: &Origin, image: &Image) -> io::Result<()> {
+    // The length first, so that a reader never sees a head with more records than the file has.
+    let len = image.file_bytes() as u64;
+    if file.len()? < len {
+        file.set_len(len)?;
+    }
+    file.write_at(&image.head(origin, false), 0)?;
+    file.write_at(&image.bytes(), HEAD_BYTES as u64)?;
+    file.write_at(&image.head(origin, true), 0)?;
+    if file.len()? > len {
+        file.set_len(len)?;
+    }
+    Ok(())
+}

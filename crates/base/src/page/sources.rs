@@ -1,0 +1,89 @@
+//! The parts that have records. A subsystem or one of its parts joins when it is first used.
+
+use sync::{
+    Mutex, OnceLock,
+    fork::{self, Handler},
+    unmodelled::Arc,
+};
+
+use super::image::Image;
+use crate::{numbered::Numbered, panics};
+
+/// Writes the records of one part.
+type Source = Arc<dyn Fn(&mut Image) + Send + Sync>;
+
+/// In the order in which they joined.
+static SOURCES: OnceLock<Mutex<Numbered<Source>>> = OnceLock::new();
+
+fn sources() -> &'static Mutex<Numbered<Source>> {
+    SOURCES.get_or_init(Mutex::default)
+}
+
+static HANDLER: Handler = Handler {
+    settle: || {
+        sources();
+        publish_if_told();
+    },
+    before: |held| held.lock(sources()),
+    // They describe what the parent has, and may wait for locks of threads that are not there. Not dropped: foreign code.
+    child: || sources().lock().take_all().for_each(std::mem::forget),
+};
+
+/// Belongs to a part that has records; when it is dropped the part has none any more.
+#[derive(Debug)]
+pub struct Joined(Option<u64>);
+
+/// Has `source` write records for each round, until the returned value is dropped.
+///
+/// Begins to publish if the environment says so. Does nothing in a model.
+#[cold]
+pub fn join(source: impl Fn(&mut Image) + Send + Sync + 'static) -> Joined {
+    if cfg!(any(loom, shuttle)) {
+        return Joined(None);
+    }
+    fork::register(&HANDLER);
+    let mut all = sources().lock();
+    let number = all.add(Arc::new(source));
+    drop(all);
+    publish_if_told();
+    Joined(Some(number))
+}
+
+/// Lets everyone who has records write them, with no lock held.
+#[cfg(not(any(loom, shuttle)))]
+pub fn describe_all(image: &mut Image) {
+    let all: Vec<_> = sources().lock().iter().cloned().collect();
+    for source in all {
+        // FOREIGN(page-source): it may drop the last of a registry or another part, on the page's thread; a panic of a
+        // drop ends here.
+        panics::contain(|| {
+            source(image);
+            drop(source);
+        });
+    }
+}
+
+/// Publishes if the environment asks for it. Errors in the environment are reported by the parts
+/// that read tunables.
+fn publish_if_told() {
+    static TOLD: OnceLock<()> = OnceLock::new();
+    TOLD.get_or_init(|| {
+        #[cfg(not(any(loom, shuttle)))]
+        if crate::params::Params::from_env().is_ok_and(|params| params.publish)
+            && let Err(error) = super::publisher::publish()
+        {
+            // FOREIGN(page-stderr): none, but stderr may be closed, on who joins first; contained.
+            panics::contain(|| eprintln!("afterwork: cannot publish: {error}"));
+        }
+    });
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        if let Some(number) = self.0.take() {
+            let source = sources().lock().remove(number);
+            // FOREIGN(page-part): it may own the last of a part, on who drops that; a panic of a drop ends here.
+            panics::contain(|| drop(source));
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The environment variable.
+//!
+//! The variable is written by hand, mostly by someone other than the author of the program, and
+//! several subsystems read it. A wrong pair therefore does not stop the program: it is ignored and
+//! reported once.
+
+use sync::unmodelled::AtomicU32;
+
+use super::{ParamError, Params, STRICT, VARIABLE, pairs};
+
+impl Params {
+    /// Returns the default values, changed by the environment variable.
+    ///
+    /// A wrong pair is ignored, and the first call writes a line on stderr for each wrong pair. If
+    /// the word `strict` is among the pairs, a wrong pair is an error instead. A program that has
+    /// more rights than the user who started it ignores the variable.
+    ///
+    /// # Errors
+    ///
+    /// If the variable contains the word `strict`: the [`ParamError`] of the first wrong pair, or
+    /// [`NotUnicode`](ParamError::NotUnicode).
+    pub fn from_env() -> Result<Self, ParamError> {
+        /// 1 once the wrong pairs have been reported.
+        static IS_REPORTED: AtomicU32 = AtomicU32::new(0);
+
+        let mut params = Self::default();
+        let Some(text) = sync::env::var(VARIABLE) else {
+            return Ok(params);
+        };
+        let lossy = text.to_string_lossy();
+        if !is_strict(&lossy) {
+            let mut errors = Vec::new();
+            params.set_all(&lossy, |error| {
+                errors.push(error);
+                Ok(())
+            })?;
+            if !errors.is_empty() && is_first(&IS_REPORTED) {
+                errors.iter().for_each(report);
+            }
+            return Ok(params);
+        }
+        text.to_str().ok_or(ParamError::NotUnicode)?.parse()
+    }
+}
+
+/// Handles a value of the environment variable that cannot be used. If the variable contains the
+/// word `strict`, returns the error. Otherwise, if `is_reported` is 0, reports the error and sets
+/// `is_reported` to 1.
+pub fn ignore(error: ParamError, is_reported: &AtomicU32) -> Result<(), ParamError> {
+    let text = sync::env::var(VARIABLE).unwrap_or_default();
+    if is_strict(&text.to_string_lossy()) {
+        return Err(error);
+    }
+    if is_first(is_reported) {
+        report(&error);
+    }
+    Ok(())
+}
+
+fn is_strict(text: &str) -> bool {
+    pairs(text).any(|pair| pair == STRICT)
+}
+
+fn is_first(is_reported: &AtomicU32) -> bool {
+    is_reported.swap(1, sync::atomic::Ordering::Relaxed) == 0
+}
+
+fn report(error: &ParamError) {
+    #[cfg(not(any(loom, shuttle)))]
+    sync::process::write_line(&format!(
+        "{VARIABLE}: {error}; it is ignored: correct or remove it, or add the word {STRICT} to make it an error"
+    ));
+    #[cfg(any(loom, shuttle))]
+    let _ = error;
+}

@@ -1,0 +1,313 @@
+//! Every tunable, by its kernel-style name.
+//!
+//! ```
+//! use afterwork::params::Params;
+//!
+//! let params: Params = "workqueue.max_active=16".parse()?;
+//! assert_eq!(params.max_active, 16);
+//! # Ok::<(), afterwork::params::ParamError>(())
+//! ```
+//!
+//! [`Params`] holds the tunables as fields. The environment variable [`VARIABLE`] sets them by name for the whole process, as
+//! the kernel's command line does:
+//!
+//! ```text
+//! AFTERWORK=workqueue.default_affinity_scope=cache,workqueue.max_active=16 my-program
+//! ```
+//!
+//! [`keys`] returns the names. A wrong pair is ignored with one line on stderr; if the word
+//! `strict` is among the pairs, it is an error. A program that has more rights than the user who
+//! started it (set-user-ID, file capabilities) ignores the variable.
+
+// The table of names is in `keys.rs`: `keys` returns it, `Params::set` and `Display` use it.
+
+mod edits;
+pub(crate) mod environment;
+mod error;
+mod keys;
+mod rcu;
+pub(crate) mod threads;
+mod word;
+
+use std::{fmt, str::FromStr};
+
+pub use error::ParamError;
+pub use keys::{Key, keys};
+pub use rcu::RcuTunables;
+pub use threads::ThreadHook;
+pub use topology::{AffinityScope, CpuSet};
+
+/// The environment variable that sets tunables for the whole process.
+pub const VARIABLE: &str = "AFTERWORK";
+
+/// When `queue()` wakes the worker that it picked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub enum WakeMode {
+    /// After the pool lock is dropped: the lock is held for tens of nanoseconds.
+    #[default]
+    Deferred,
+    /// While the pool lock is held, as the kernel did until 7.3. Kept to measure the difference.
+    UnderLock,
+}
+
+/// What a queue's `max_active` bounds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub enum MaxActiveScope {
+    /// The whole process: at most `max_active` threads run items of the queue at once.
+    #[default]
+    System,
+    /// Each NUMA node.
+    Node,
+    /// Each CPU: a pool of eight CPUs may have eight times as many. The kernel does this for per-CPU queues, and did it
+    /// before 6.9, as far as it could, for unbound ones.
+    Cpu,
+}
+
+/// How a remote caller reaches per-CPU data that a thread owns; see `afterwork::percpu`.
+///
+/// The kernel's `qpw=`: `Queue` is its 0, `EveryOp` its 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub enum Qpw {
+    /// Work is mailed to the owner, which runs it when it polls. The owner's own operations cost nothing.
+    #[default]
+    Queue,
+    /// The owner hands its slot over at its next operation, when a thread has asked for it. An operation costs a load.
+    OnDemand,
+    /// The owner holds its slot only during an operation, which costs one locked instruction.
+    EveryOp,
+}
+
+impl Qpw {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Queue, Self::OnDemand, Self::EveryOp];
+
+    /// Returns its word in [`VARIABLE`].
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::OnDemand => "on_demand",
+            Self::EveryOp => "every_op",
+        }
+    }
+}
+
+impl fmt::Display for Qpw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// The tunables of one `workqueue::Registry`.
+///
+/// The process-wide registry takes them from the environment. A registry that a program makes gets them from the program.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::params::{Params, WakeMode};
+///
+/// let params = Params { wake: WakeMode::UnderLock, ..Params::default() };
+/// assert_eq!(params.cache_shard_size, 8);
+///
+/// let params: Params = "workqueue.cache_shard_size=4,workqueue.lock_stat=on".parse()?;
+/// assert_eq!(params.cache_shard_size, 4);
+///
+/// let error = "workqueue.cache_shart_size=4".parse::<Params>().unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "unknown key \"workqueue.cache_shart_size\"; did you mean workqueue.cache_shard_size?"
+/// );
+/// # Ok::<(), afterwork::params::ParamError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Params {
+    /// The affinity scope of queues whose builder sets none.
+    pub default_affinity_scope: AffinityScope,
+    /// The `max_active` of queues whose builder sets none: how many items may run at once. The kernel's `WQ_DFL_ACTIVE`.
+    pub max_active: u32,
+    /// What `max_active` bounds, for queues whose builder does not set it.
+    pub max_active_scope: MaxActiveScope,
+    /// When a picked worker is woken.
+    pub wake: WakeMode,
+    /// The largest number of cores that share a pool in the scope `cache_shard`. The kernel's default.
+    pub cache_shard_size: usize,
+    /// How many rounds an idle worker spins at most before it sleeps. A round takes about 0.3 µs if no other thread wants the
+    /// CPU: see [`SpinBudget`](crate::wake::SpinBudget).
+    pub worker_spin_limit: u32,
+    /// How many items a worker takes from the list at a time, at most. A larger value makes tiny items cheaper. Items that a
+    /// blocked worker has taken and not started are given back after a watch tick.
+    pub max_batch: usize,
+    /// How many workers a pool may own. The kernel's `WQ_MAX_ACTIVE`.
+    pub max_workers: usize,
+    /// How long a worker is idle before it may be culled, in milliseconds. The kernel's `IDLE_WORKER_TIMEOUT`. After as long, and ten
+    /// seconds at most, one that stays gives the memory of its stack back to the system, but for the part that it sleeps on.
+    pub idle_timeout_ms: u64,
+    /// How often a pool with waiting work is checked for workers that sleep, in microseconds. A quarter of this while some
+    /// are found, twice this while all run. A worker that sleeps is replaced.
+    pub watch_tick_us: u64,
+    /// How much CPU time an item may use, in microseconds, before it no longer counts against its pool's running workers. The
+    /// kernel's `workqueue.cpu_intensive_thresh_us`.
+    pub cpu_intensive_thresh_us: u64,
+    /// How long items of a pool may wait while none is taken before a stall is reported, in milliseconds; 0 for never. The
+    /// kernel's `workqueue.watchdog_thresh`, there in seconds.
+    pub watchdog_thresh_ms: u64,
+    /// The number of the signal by which the stacks of a stalled pool's workers are taken; 0 for none. 23, `SIGURG`, is one that few
+    /// programs use. Wants the feature `stacks`, and a signal that the program neither handles nor ignores. A call of the system's
+    /// in which a worker is then may end early, with `EINTR`: one with a timeout, as `nanosleep` and `poll`.
+    pub stall_signal: u32,
+    /// How often, at most, the registry checks whether CPUs have come or gone, in milliseconds; 0 for never. It checks while
+    /// work waits. A check reads a few small files.
+    pub machine_look_ms: u64,
+    /// Has each pool run no more workers at once than the CPU quota of the process's cgroup feeds, rounded up, and at least one.
+    /// Changes are seen as those of CPUs. See [`Topology::quota`](topology::Topology::quota).
+    pub cpu_quota: bool,
+    /// The CPUs that unbound queues may use when the registry is made; all without. The kernel's `workqueue.unbound_cpus=`. As a
+    /// word, a CPU list with `+` for its commas, `0-3+8`, or `all`. See
+    /// `Registry::set_unbound_cpus`.
+    pub unbound_cpus: Option<CpuSet>,
+    /// How often, at most, a worker tells how long items of its queue wait and run, in microseconds; 0 for never, and then nothing
+    /// is measured. Costs a reading of the cycle counter for each batch that a worker takes, and one for each item that comes to
+    /// an empty pool.
+    pub wait_sample: u64,
+    /// Records how long `queue()` holds the pool lock. Costs two clock readings for each wake-up of a worker.
+    pub lock_stat: bool,
+    /// Publishes the process's counters; see `observe::publish`. Read from the environment only: a
+    /// registry ignores it.
+    pub publish: bool,
+    /// How many bytes of stack the threads of a registry have, 64 KiB to 1 GiB. Joins that are nested go on on another stack after
+    /// 16 KiB each. The memory of a stack is used as far as it is touched.
+    pub stack_size: usize,
+    /// What the names of a registry's threads begin with, of 1 to 10 bytes: `aw` of `aw/u0`. Set by the program only.
+    pub thread_name: Box<str>,
+    /// Is called by each thread of a registry's that may run users' code before it does: workers, rescuers, and those that end
+    /// queues. It holds up the work that the thread was made for; what it panics with is dropped. Not by those on which very
+    /// deeply nested joins go on. Set by the program only.
+    pub on_thread_start: Option<ThreadHook>,
+    /// Is called by each of them when it has done all its work. `Registry::shutdown` waits
+    /// for that. Set by the program only.
+    pub on_thread_stop: Option<ThreadHook>,
+    /// How remote callers reach per-CPU data whose builder does not set it. The kernel's `qpw=`.
+    pub qpw: Qpw,
+    /// How grace periods of RCU are run. Read from the environment only, for the whole process: a registry ignores it.
+    pub rcu: RcuTunables,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Self {
+            default_affinity_scope: AffinityScope::default(),
+            max_active: 256,
+            max_active_scope: MaxActiveScope::System,
+            wake: WakeMode::Deferred,
+            cache_shard_size: 8,
+            worker_spin_limit: 64,
+            max_batch: 32,
+            max_workers: 512,
+            idle_timeout_ms: 300_000,
+            watch_tick_us: 1_000,
+            cpu_intensive_thresh_us: 10_000,
+            watchdog_thresh_ms: 30_000,
+            stall_signal: 0,
+            machine_look_ms: 1_000,
+            cpu_quota: true,
+            unbound_cpus: None,
+            wait_sample: 64,
+            lock_stat: false,
+            publish: false,
+            stack_size: 2 << 20,
+            thread_name: "aw".into(),
+            on_thread_start: None,
+            on_thread_stop: None,
+            qpw: Qpw::Queue,
+            rcu: RcuTunables::default(),
+        }
+    }
+}
+
+impl Params {
+    /// Sets one tunable by its name.
+    ///
+    /// # Errors
+    ///
+    /// [`ParamError::UnknownKey`] with the most similar name; [`ParamError::BadValue`] with the values that are expected. Then
+    /// nothing has changed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::params::Params;
+    /// let mut params = Params::default();
+    /// params.set("workqueue.max_active", "16")?;
+    /// assert_eq!(params.max_active, 16);
+    /// let error = params.set("workqueue.max_active", "many").unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "workqueue.max_active=many: expected a number from 1 to 512"
+    /// );
+    /// # Ok::<(), afterwork::params::ParamError>(())
+    /// ```
+    pub fn set(&mut self, name: &str, word: &str) -> Result<(), ParamError> {
+        keys::find(name)?.set(self, word)
+    }
+}
+
+impl FromStr for Params {
+    type Err = ParamError;
+
+    /// Parses `key=value` pairs, separated by commas. Other tunables keep their defaults. The word
+    /// `strict` has no effect here.
+    fn from_str(text: &str) -> Result<Self, ParamError> {
+        let mut params = Self::default();
+        params.set_all(text, Err)?;
+        Ok(params)
+    }
+}
+
+/// The word that turns each wrong pair of the environment variable into an error.
+const STRICT: &str = "strict";
+
+fn pairs(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|it| !it.is_empty())
+}
+
+impl Params {
+    /// Sets the tunables that `text` names. Calls `on_error` for each wrong pair, which changes
+    /// nothing; stops if that returns an error.
+    fn set_all(
+        &mut self,
+        text: &str,
+        mut on_error: impl FnMut(ParamError) -> Result<(), ParamError>,
+    ) -> Result<(), ParamError> {
+        let mut seen = Vec::new();
+        for pair in pairs(text).filter(|pair| *pair != STRICT) {
+            self.set_pair(pair, &mut seen).or_else(&mut on_error)?;
+        }
+        Ok(())
+    }
+
+    fn set_pair(&mut self, pair: &str, seen: &mut Vec<&'static str>) -> Result<(), ParamError> {
+        let (name, word) = pair.split_once('=').ok_or_else(|| ParamError::NoValue {
+            pair: pair.to_owned(),
+        })?;
+        let key = keys::find(name.trim())?;
+        if seen.contains(&key.name) {
+            return Err(ParamError::Twice { key: key.name });
+        }
+        seen.push(key.name);
+        key.set(self, word.trim())
+    }
+}
+
+/// Writes all tunables in the form that `parse` reads.
+impl fmt::Display for Params {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, key) in keys().enumerate() {
+            let comma = if i == 0 { "" } else { "," };
+            write!(f, "{comma}{}={}", key.name, key.value(self))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

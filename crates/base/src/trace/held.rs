@@ -1,0 +1,151 @@
+//! Events that are kept while other threads wait for this one, and are emitted afterwards.
+
+use std::cell::RefCell;
+
+use sync::unmodelled::Arc;
+use tracing::{Span, level_filters::LevelFilter};
+
+use super::{Item, on::contained};
+
+sync::thread_local! {
+    /// The events and spans that this thread keeps; `None` outside of a stay.
+    static KEPT: RefCell<Option<Kept>> = RefCell::new(None)
+}
+
+/// The events and spans that a thread keeps during its outermost stay.
+#[derive(Default)]
+struct Kept {
+    /// The span that the thread was in when the stay began.
+    span: Option<Arc<Span>>,
+    events: Vec<Event>,
+    /// Spans to drop after the stay, because dropping a span calls its subscriber.
+    dropped: Vec<Arc<Span>>,
+}
+
+/// An event of an item. The item may have been freed when the event is emitted.
+#[derive(Debug)]
+pub(super) struct Event {
+    emit: fn(Item<'_>),
+    address: usize,
+    func: fn() -> &'static str,
+    queue: Box<str>,
+    pool: usize,
+}
+
+/// A *stay*: a period for whose end other threads wait. Events of this thread during a stay are
+/// emitted when this is dropped. Drop it after the stay, with no lock held.
+#[must_use]
+#[derive(Debug)]
+pub struct Held {
+    is_outermost: bool,
+}
+
+/// Begins a stay. Items that are queued during the stay get the span that this thread is in now.
+/// Call it with no lock held.
+#[inline(always)]
+pub fn hold() -> Held {
+    hold_if(true)
+}
+
+/// Begins a stay during which items are queued without a span.
+#[inline(always)]
+pub fn hold_without_span() -> Held {
+    hold_if(false)
+}
+
+#[inline(always)]
+fn hold_if(with_span: bool) -> Held {
+    Held {
+        is_outermost: LevelFilter::current() != LevelFilter::OFF && begin(with_span),
+    }
+}
+
+#[cold]
+fn begin(with_span: bool) -> bool {
+    if KEPT
+        .try_with(|kept| kept.borrow().is_some())
+        .unwrap_or(true)
+    {
+        return false;
+    }
+    let mut span = Span::none();
+    if with_span {
+        contained(|| span = Span::current());
+    }
+    let span = (!span.is_none()).then(|| Arc::new(span));
+    let kept = Kept {
+        span,
+        ..Kept::default()
+    };
+    KEPT.with(|place| place.replace(Some(kept)).is_none())
+}
+
+impl Drop for Held {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.is_outermost {
+            end();
+        }
+    }
+}
+
+#[cold]
+fn end() {
+    let kept = KEPT.with(RefCell::take).unwrap_or_default();
+    for event in kept.events {
+        event.emit();
+    }
+    let dropped = kept.dropped.into_iter().chain(kept.span);
+    dropped.for_each(|span| contained(|| drop(span)));
+}
+
+impl Event {
+    pub(super) fn new(emit: fn(Item<'_>), item: &Item<'_>) -> Self {
+        Self {
+            emit,
+            address: item.address,
+            func: item.func,
+            queue: item.queue.into(),
+            pool: item.pool,
+        }
+    }
+
+    pub(super) fn emit(self) {
+        (self.emit)(Item {
+            address: self.address,
+            func: self.func,
+            queue: &self.queue,
+            pool: self.pool,
+        });
+    }
+}
+
+/// Calls `body` with the events and spans that this thread keeps, if it is in a stay.
+fn with_kept<R>(body: impl FnOnce(&mut Kept) -> R) -> Option<R> {
+    let kept = KEPT.try_with(|kept| kept.borrow_mut().as_mut().map(body));
+    kept.ok().flatten()
+}
+
+/// If this thread is in a stay, keeps the event and returns `true`.
+pub(super) fn keep(emit: fn(Item<'_>), item: &Item<'_>) -> bool {
+    with_kept(|kept| kept.events.push(Event::new(emit, item))).is_some()
+}
+
+/// Returns the span in which this thread queues an item. During a stay, this is the span in which
+/// the stay began.
+pub(super) fn current_span() -> Option<Arc<Span>> {
+    if let Some(span) = with_kept(|kept| kept.span.clone()) {
+        return span;
+    }
+    let mut span = Span::none();
+    contained(|| span = Span::current());
+    (!span.is_none()).then(|| Arc::new(span))
+}
+
+/// Drops a span; if this thread is in a stay, after the stay.
+pub(super) fn drop_span(mut span: Option<Arc<Span>>) {
+    with_kept(|kept| kept.dropped.extend(span.take()));
+    if let Some(span) = span {
+        contained(|| drop(span));
+    }
+}

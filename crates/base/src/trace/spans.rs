@@ -1,0 +1,131 @@
+//! The span in which an item was queued, which its run goes on in.
+//!
+//! An item has no room for it, and a program without a subscriber shall not pay for any. So spans lie in a table by the items'
+//! addresses, into which nobody looks as long as there is no subscriber, or nothing was queued in a span:
+//!
+//! ```text
+//! queue:  a subscriber, and a span?  put it in;  else take out what an earlier run may have left
+//! run:    take it out, enter it, call the item's code, leave it; of a future it stays for the next poll
+//! end:    of a future, and of an item that is cancelled and freed: take it out
+//! ```
+//!
+//! What is taken out is dropped with the table unlocked, contained: a span tells its subscriber.
+
+use std::{collections::HashMap, mem};
+
+use sync::{
+    Mutex, OnceLock,
+    atomic::{AtomicUsize, Ordering},
+    fork::{self, Handler},
+    unmodelled::Arc,
+};
+use tracing::{Span, level_filters::LevelFilter};
+
+use super::{
+    held::{current_span, drop_span},
+    on::contained,
+};
+
+/// By the item's address.
+type Spans = HashMap<usize, Arc<Span>>;
+
+static SPANS: OnceLock<Mutex<Spans>> = OnceLock::new();
+/// How many there are, so that nobody locks the table for nothing.
+static NR_SPANS: AtomicUsize = AtomicUsize::new(0);
+
+fn spans() -> &'static Mutex<Spans> {
+    SPANS.get_or_init(Mutex::default)
+}
+
+static HANDLER: Handler = Handler {
+    settle: || {
+        spans();
+    },
+    before: |held| held.lock(spans()),
+    // Those of the parent's items. Not dropped: their subscriber may wait for threads that are not there.
+    child: || {
+        mem::forget(mem::take(&mut *spans().lock()));
+        NR_SPANS.store(0, Ordering::Relaxed);
+    },
+};
+
+/// Takes note of the span that this thread is in for an item that it queues, unless that has `begun` before.
+#[inline(always)]
+pub fn remember(item: usize, begun: impl FnOnce() -> bool) {
+    if LevelFilter::current() != LevelFilter::OFF && !begun() {
+        remember_now(item);
+    }
+}
+
+#[cold]
+fn remember_now(item: usize) {
+    let Some(span) = current_span() else {
+        return forget(item);
+    };
+    fork::register(&HANDLER);
+    drop_span(change(|spans| spans.insert(item, span)));
+}
+
+/// Forgets the span of an item that will not run in it.
+#[inline(always)]
+pub fn forget(item: usize) {
+    if NR_SPANS.load(Ordering::Relaxed) > 0 {
+        take_out(item);
+    }
+}
+
+#[cold]
+fn take_out(item: usize) {
+    drop_span(change(|spans| spans.remove(&item)));
+}
+
+fn change<R>(body: impl FnOnce(&mut Spans) -> R) -> R {
+    let mut spans = spans().lock();
+    let result = body(&mut spans);
+    NR_SPANS.store(spans.len(), Ordering::Relaxed);
+    result
+}
+
+/// What is in the span of an item, until it is dropped.
+#[must_use]
+#[derive(Debug)]
+pub struct Within(Option<Arc<Span>>);
+
+/// Enters the span in which the item that is about to run was queued. `again` is `true` if the item
+/// may run again without being queued again.
+#[inline(always)]
+pub fn enter(item: usize, again: bool) -> Within {
+    if NR_SPANS.load(Ordering::Relaxed) == 0 {
+        return Within(None);
+    }
+    enter_now(item, again)
+}
+
+#[cold]
+fn enter_now(item: usize, again: bool) -> Within {
+    let span = change(|spans| {
+        if again {
+            spans.get(&item).cloned()
+        } else {
+            spans.remove(&item)
+        }
+    });
+    let Some(span) = span else {
+        return Within(None);
+    };
+    contained(|| {
+        span.with_subscriber(|(id, subscriber)| subscriber.enter(id));
+    });
+    Within(Some(span))
+}
+
+impl Drop for Within {
+    fn drop(&mut self) {
+        if let Some(span) = self.0.take() {
+            contained(|| {
+                span.with_subscriber(|(id, subscriber)| subscriber.exit(id));
+                drop(span);
+            });
+        }
+    }
+}

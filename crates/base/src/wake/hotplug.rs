@@ -1,0 +1,83 @@
+//! Passes on which CPUs are online.
+//!
+//! A registry of workqueues notices when CPUs come and go, and a program may notice it by itself. Per-CPU data needs to
+//! know. None of them names another, so they meet here: who notices a change calls [`tell`], and every [`Watcher`] is
+//! called. A watcher may wait for slots that other threads own. A caller that must not wait uses [`tell_aside`].
+
+use sync::{
+    Mutex,
+    fork::{self, Handler},
+    thread, twin,
+    unmodelled::{Arc, Weak},
+};
+use topology::CpuSet;
+
+use crate::{numbered::Numbered, panics};
+
+/// Is called with the CPUs that are online.
+pub trait Watcher: Send + Sync {
+    fn set_online_cpus(&self, online: &CpuSet);
+}
+
+sync::process_wide! {
+    fn watchers() -> Mutex<Numbered<Weak<dyn Watcher>>> = Mutex::new(Numbered::new())
+}
+
+static HANDLER: Handler = Handler {
+    before: |held| held.lock(watchers()),
+    ..Handler::IDLE
+};
+
+/// Keeps a watcher registered until dropped.
+pub struct Watch {
+    /// The number by which the watcher is found again.
+    number: u64,
+    _watcher: Arc<dyn Watcher>,
+}
+
+/// Registers `watcher`.
+pub fn watch(watcher: Arc<dyn Watcher>) -> Watch {
+    fork::register(&HANDLER);
+    let number = watchers().lock().add(Arc::downgrade(&watcher));
+    Watch {
+        number,
+        _watcher: watcher,
+    }
+}
+
+/// Calls every watcher with `online`, and returns when all have returned.
+pub fn tell(online: &CpuSet) {
+    fork::register(&HANDLER);
+    let all: Vec<_> = watchers().lock().iter().cloned().collect();
+    for watcher in all.iter().filter_map(Weak::upgrade) {
+        // FOREIGN(hotplug-watcher): a watcher, and its drop if this is the last pointer to it, on the thread that calls
+        // `tell`. A panic ends here, and the other watchers are called.
+        panics::contain(|| {
+            watcher.set_online_cpus(online);
+            drop(watcher);
+        });
+    }
+}
+
+/// Calls every watcher as [`tell`] does, on a new thread, so that the caller does not wait.
+pub fn tell_aside(online: &CpuSet) {
+    fork::register(&HANDLER);
+    if watchers().lock().is_empty() {
+        return;
+    }
+    let theirs = online.clone();
+    if thread::spawn("aw/hotplug", move || tell(&theirs)).is_err() {
+        // No thread could be started: the caller waits.
+        tell(online);
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if !twin::torn_down() {
+            // The pointer may be the last one, so it is dropped with no lock held.
+            let removed = watchers().lock().remove(self.number);
+            drop(removed);
+        }
+    }
+}

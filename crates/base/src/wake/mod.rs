@@ -1,0 +1,50 @@
+//! Sleeping and waking: one waiter, many waiters, and wake-ups that are fired after a lock is dropped.
+//!
+//! ```
+//! use afterwork::wake::{Parker, WakeQ, Wakeup};
+//!
+//! let mut parker = Parker::new();
+//! let mut wakeq = WakeQ::new();
+//! // Under a lock, collect the wake-up. Fire it after the lock is dropped.
+//! wakeq.push(Wakeup::unpark(parker.unparker()));
+//! std::thread::spawn(move || wakeq.fire());
+//! parker.park();
+//! ```
+//!
+//! | type | who sleeps | who wakes |
+//! |---|---|---|
+//! | [`Parker`] | the one thread that owns it | any thread with its [`Unparker`], by a token |
+//! | [`EventCount`] | any number of threads that re-check a condition | the thread that changed the condition |
+//! | [`WakeQ`] | none: it carries wake-ups out of a locked section | the thread that unlocked |
+//!
+//! Waking a thread that sleeps on another CPU costs the waker microseconds and the sleeper tens of them. A hand-over
+//! to a spinning thread costs 0.15 µs. So a wait may spin before it sleeps, for as long as spinning has paid off
+//! ([`SpinBudget`]). It never spins on a machine with one CPU.
+
+// Two kinds of event happen in one folder of the library and concern another folder that it must not name. Both may
+// name this folder, so the callee implements a trait here and the caller calls it:
+//
+// | file | caller | event | callee |
+// |---|---|---|---|
+// | `report.rs` | every wait of the library | its thread is about to sleep | its worker pool, which lets another worker run; RCU |
+// | `hotplug.rs` | a registry of workqueues, or the program | which CPUs are online | per-CPU data |
+//
+// And two folders have lanes of the same rule: `lane.rs`; and `harmless.rs` tells one folder which wakers another one makes.
+
+mod event_count;
+#[doc(hidden)]
+pub(crate) mod harmless;
+#[doc(hidden)]
+pub(crate) mod hotplug;
+#[doc(hidden)]
+pub(crate) mod lane;
+pub(crate) mod parker;
+#[doc(hidden)]
+pub(crate) mod report;
+pub(crate) mod spin;
+mod wakeq;
+
+pub use event_count::{EventCount, Prepared};
+pub use parker::{Parker, Unparker};
+pub use spin::{SpinBudget, set_waiter_spin_limit};
+pub use wakeq::{WakeQ, Wakeup};

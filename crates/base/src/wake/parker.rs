@@ -1,0 +1,361 @@
+//! One thread sleeps until it is given a token.
+//!
+//! # States
+//!
+//! | word | meaning | who moves it on |
+//! |---|---|---|
+//! | `EMPTY` | no token, the owner is awake | owner → `PARKED`, waker → `TOKEN` |
+//! | `PARKED` | the owner sleeps or is about to | waker → `TOKEN`, and then wakes the futex |
+//! | `TOKEN` | a token waits | owner → `EMPTY` |
+//!
+//! All moves are read-modify-writes of one word, so they have one order. That is the whole proof:
+//!
+//! - A waker that finds `EMPTY` leaves a token. The owner's next attempt to park finds it and does not sleep.
+//! - A waker that finds `PARKED` replaces it by `TOKEN` and wakes the futex. If the owner already sleeps, the wake ends
+//!   its sleep. If it does not sleep yet, the kernel refuses the sleep, because the word is no longer `PARKED`.
+//!
+//! So an early wake-up is never lost, whatever the owner does between deciding to sleep and sleeping. A parker without
+//! the token (set a flag, wake the futex) loses it: the twin `park: no token`.
+
+use std::{
+    mem::ManuallyDrop,
+    ptr,
+    task::{RawWaker, RawWakerVTable, Waker},
+    time::Duration,
+};
+
+use sync::{
+    atomic::Ordering,
+    futex::{Futex, Key},
+    time, twin,
+    unmodelled::Arc,
+};
+
+use super::{
+    report,
+    spin::{DEFAULT_SPIN_LIMIT, SpinBudget},
+};
+
+const EMPTY: u32 = 0;
+const TOKEN: u32 = 1;
+const PARKED: u32 = 2;
+
+/// The word that both sides share.
+#[derive(Debug)]
+struct Token {
+    word: Futex,
+}
+
+/// Lets the thread that owns it sleep until another thread gives it a token.
+///
+/// # Guarantees
+///
+/// - A token given at any moment ends the present or the next [`park`](Self::park).
+/// - Tokens do not add up: several calls of [`Unparker::unpark`] may leave one token.
+/// - What the giver wrote before `unpark` is visible after `park` returns.
+/// - `park` never returns without a token. The token may be older than what the owner now waits for, so check the
+///   condition again.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::wake::Parker;
+///
+/// let mut parker = Parker::new();
+/// let unparker = parker.unparker();
+/// std::thread::spawn(move || unparker.unpark());
+/// parker.park();
+/// ```
+#[derive(Debug)]
+#[doc(alias("rcuwait", "swait_event"))]
+pub struct Parker {
+    token: Arc<Token>,
+    spin: SpinBudget,
+    spin_limit: u32,
+}
+
+/// Hands the owner of a [`Parker`] its token.
+#[derive(Clone, Debug)]
+pub struct Unparker {
+    token: Arc<Token>,
+}
+
+impl Parker {
+    /// Makes a parker without a token. It spins at most 64 rounds, about 20 µs, before it sleeps.
+    pub fn new() -> Self {
+        Self::with_spin_limit(DEFAULT_SPIN_LIMIT)
+    }
+
+    /// Makes a parker without a token that spins at most `spin_limit` rounds before it sleeps; see [`SpinBudget`].
+    pub fn with_spin_limit(spin_limit: u32) -> Self {
+        Self {
+            token: Arc::new(Token {
+                word: Futex::new(EMPTY),
+            }),
+            spin: SpinBudget::new(),
+            spin_limit,
+        }
+    }
+
+    /// Returns a handle by which others wake the owner.
+    pub fn unparker(&self) -> Unparker {
+        Unparker {
+            token: self.token.clone(),
+        }
+    }
+
+    /// Takes the token if one is there, and returns `true` if it did. Never blocks.
+    #[inline]
+    pub fn try_park(&mut self) -> bool {
+        // A load first: a compare-exchange that fails would still take the cache line from the waker.
+        self.token.word.word().load(Ordering::Relaxed) == TOKEN && self.token.take()
+    }
+
+    /// Waits for the token and takes it.
+    ///
+    /// # Blocking
+    ///
+    /// Until [`Unparker::unpark`]. Spins first, if that has paid off.
+    pub fn park(&mut self) {
+        if !self.spin_for_token() {
+            report::while_asleep(|| self.sleep(|token| token.word.wait(PARKED)));
+        }
+    }
+
+    /// Waits for the token for at most `timeout`, and returns `true` if the token came.
+    ///
+    /// # Blocking
+    ///
+    /// At most `timeout`. In a model it never times out.
+    pub fn park_timeout(&mut self, timeout: Duration) -> bool {
+        self.spin_for_token() || report::while_asleep(|| self.sleep_for(timeout))
+    }
+
+    fn sleep_for(&self, timeout: Duration) -> bool {
+        let start_ns = time::now_ns();
+        let limit_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        if !self.token.announce() {
+            return true;
+        }
+        loop {
+            let passed_ns = time::now_ns() - start_ns;
+            let Some(left_ns) = limit_ns.checked_sub(passed_ns).filter(|&left| left > 0) else {
+                // Time is up. If a waker's swap comes first, we take its token here: Acquire as in `take`. If ours comes
+                // first, the waker finds `EMPTY`, wakes nobody, and its token stays for the next park.
+                return self.token.word.word().swap(EMPTY, Ordering::Acquire) == TOKEN;
+            };
+            self.token
+                .word
+                .wait_timeout(PARKED, Duration::from_nanos(left_ns));
+            if self.token.take() {
+                return true;
+            }
+        }
+    }
+
+    fn spin_for_token(&mut self) -> bool {
+        let word = self.token.word.word();
+        self.spin
+            .spin(self.spin_limit, || word.load(Ordering::Relaxed) == TOKEN)
+            && self.token.take()
+    }
+
+    fn sleep(&self, wait: impl Fn(&Token)) {
+        if !self.token.announce() {
+            return;
+        }
+        loop {
+            wait(&self.token);
+            if twin::armed("park: no token") || self.token.take() {
+                return;
+            }
+        }
+    }
+}
+
+impl Default for Parker {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Token {
+    /// Announces that the owner is about to sleep. Returns `false` if a token was there, which it has taken.
+    fn announce(&self) -> bool {
+        let announced =
+            self.word
+                .word()
+                .compare_exchange(EMPTY, PARKED, Ordering::Relaxed, Ordering::Relaxed);
+        announced.is_ok() || {
+            let taken = self.take();
+            debug_assert!(taken, "only the owner takes a token");
+            false
+        }
+    }
+
+    /// Takes the token. Returns `false` if there is none.
+    fn take(&self) -> bool {
+        // ORDER(token): publish and consume, other end in `give`.
+        //   give: condition = true; swap TOKEN Release
+        //   take: TOKEN -> EMPTY Acquire; the owner re-checks the condition
+        // If the swap comes first, we take the token and see all that its giver wrote. If our exchange comes first, it
+        // fails, and the token is found the next time. Without the pair the owner could take the token and still read
+        // the old condition.
+        // Test: parker_hands_over_what_the_waker_wrote
+        let order = twin::order("park: relaxed take", Ordering::Acquire);
+        self.word
+            .word()
+            .compare_exchange(TOKEN, EMPTY, order, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Leaves a token. Returns the key to wake if the owner is parked.
+    fn give(&self) -> Option<Key> {
+        // The owner may free the word as soon as it has the token, so the key is made before.
+        let key = self.word.key();
+        // ORDER(token): other end in `take`.
+        // If the owner's `announce` comes first, we find PARKED and wake it. If our swap comes first, `announce` fails
+        // and the owner takes the token without a sleep.
+        // Test: parker_hands_over_what_the_waker_wrote
+        let before = if twin::armed("park: no token") {
+            self.word.word().load(Ordering::Relaxed)
+        } else if twin::armed("park: relaxed give") {
+            self.word.word().swap(TOKEN, Ordering::Relaxed)
+        } else {
+            self.word.word().swap(TOKEN, Ordering::Release)
+        };
+        (before == PARKED).then_some(key)
+    }
+}
+
+impl Unparker {
+    /// Gives the owner a token, and wakes it if it sleeps.
+    ///
+    /// # Blocking
+    ///
+    /// Never blocks. Costs one locked instruction, and a system call when the owner sleeps. A work item may call it. Do
+    /// not call it under a lock that the owner takes (see [`WakeQ`](super::WakeQ)).
+    #[inline]
+    pub fn unpark(&self) {
+        if let Some(key) = self.token.give() {
+            key.wake(1);
+        }
+    }
+
+    /// Returns `true` if there is a token that the owner has not taken.
+    #[doc(hidden)]
+    pub fn is_given(&self) -> bool {
+        self.token.word.word().load(Ordering::Relaxed) == TOKEN
+    }
+
+    /// Returns `true` if both handles belong to the same parker.
+    pub fn same_as(&self, other: &Unparker) -> bool {
+        Arc::ptr_eq(&self.token, &other.token)
+    }
+
+    /// # Safety
+    ///
+    /// 1. `data` is that of a waker of [`WAKER`], which is not used again, or not dropped while the answer is.
+    unsafe fn of(data: *const ()) -> Self {
+        // SAFETY: (1): it came from `Arc::into_raw`, and the waker's count becomes ours.
+        let token = unsafe { Arc::from_raw(data.cast()) };
+        Self { token }
+    }
+}
+
+/// A waker that gives the token.
+impl From<Unparker> for Waker {
+    fn from(unparker: Unparker) -> Self {
+        // SAFETY: the table's functions keep the contract: each waker has one count of the token.
+        unsafe { Waker::from_raw(raw(unparker)) }
+    }
+}
+
+fn raw(unparker: Unparker) -> RawWaker {
+    RawWaker::new(Arc::into_raw(unparker.token).cast(), &WAKER)
+}
+
+/// Returns `true` if `waker` is that of a parker.
+pub(crate) fn is_unparker(waker: &Waker) -> bool {
+    ptr::eq(waker.vtable(), &WAKER)
+}
+
+/// Gives the token of `waker`, if it is that of a parker: then no users' code runs. Else gives the waker back.
+pub fn unpark(waker: Waker) -> Option<Waker> {
+    if !is_unparker(&waker) {
+        return Some(waker);
+    }
+    // SAFETY: the waker is used up.
+    unsafe { Unparker::of(ManuallyDrop::new(waker).data()) }.unpark();
+    None
+}
+
+static WAKER: RawWakerVTable = RawWakerVTable::new(
+    |data| {
+        // SAFETY: lent by a waker, which is there while it is cloned.
+        let lent = ManuallyDrop::new(unsafe { Unparker::of(data) });
+        raw(Unparker::clone(&lent))
+    },
+    // SAFETY: the waker is used up.
+    |data| unsafe { Unparker::of(data) }.unpark(),
+    // SAFETY: lent by a waker, which is there until it was fired.
+    |data| ManuallyDrop::new(unsafe { Unparker::of(data) }).unpark(),
+    // SAFETY: the waker is used up.
+    |data| drop(unsafe { Unparker::of(data) }),
+);
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_given_early_ends_the_next_park() {
+        let mut parker = Parker::new();
+        parker.unparker().unpark();
+        parker.unparker().unpark();
+        parker.park();
+        assert!(!parker.try_park(), "tokens do not add up");
+    }
+
+    #[test]
+    fn a_waker_of_a_parker_gives_its_token() {
+        let mut parker = Parker::with_spin_limit(0);
+        let waker = Waker::from(parker.unparker());
+        assert!(unpark(Waker::noop().clone()).is_some());
+        assert!(unpark(waker.clone()).is_none() && parker.try_park());
+        waker.wake_by_ref();
+        assert!(parker.try_park());
+        let another = waker.clone();
+        assert!(another.will_wake(&waker));
+        drop(waker);
+        another.wake();
+        assert!(parker.try_park());
+        assert_eq!(Arc::strong_count(&parker.token), 1);
+    }
+
+    #[test]
+    fn a_park_without_a_token_times_out() {
+        let mut parker = Parker::with_spin_limit(0);
+        assert!(!parker.park_timeout(Duration::from_millis(1)));
+        parker.unparker().unpark();
+        assert!(parker.park_timeout(Duration::ZERO));
+    }
+
+    #[test]
+    fn threads_take_turns_by_tokens() {
+        let mut here = Parker::with_spin_limit(8);
+        let mut there = Parker::with_spin_limit(0);
+        let (wake_here, wake_there) = (here.unparker(), there.unparker());
+        let thread = std::thread::spawn(move || {
+            for _ in 0..1000 {
+                there.park();
+                wake_here.unpark();
+            }
+        });
+        for _ in 0..1000 {
+            wake_there.unpark();
+            here.park();
+        }
+        thread.join().unwrap();
+    }
+}

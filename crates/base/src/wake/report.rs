@@ -1,0 +1,303 @@
+//! Reports that a thread is about to sleep.
+//!
+//! A worker pool counts the workers that run. When a worker is about to sleep inside an item, another must take its
+//! place. So every wait of the library that may sleep goes through [`while_asleep`], which calls the observer that the
+//! thread has set by [`report_to`]. Most threads have no observer: they pay one read of a thread-local.
+//!
+//! Of nested waits only the outermost calls the observer: the thread has one place to give up.
+//!
+//! RCU registers a function by [`before_sleep`]. It is called before each wait, nested or not, also on workers without an
+//! item: a grace period must not wait for a reader that sleeps.
+//!
+//! A function that may have to refuse to wait does so before its first change. It reads one word of the thread,
+//! [`doubts`]. Each bit is a reason why a wait might be wrong, and only a set bit makes it ask further.
+
+use std::cell::{Cell, RefCell};
+
+use sync::{
+    fork::{self, Handler},
+    unmodelled::Arc,
+};
+
+/// Is called when a thread is about to sleep, and when it runs again.
+pub trait BlockingObserver: Send + Sync {
+    /// # Panics
+    ///
+    /// If the thread may not sleep.
+    fn falls_asleep(&self);
+    fn is_back(&self);
+    /// Returns `true` if the thread may sleep in what it now runs.
+    fn may_sleep(&self) -> bool {
+        true
+    }
+}
+
+sync::thread_local! {
+    static OBSERVER: RefCell<Option<Arc<dyn BlockingObserver>>> = RefCell::new(None)
+}
+sync::thread_local! {
+    /// What to call before this thread may sleep. Without a destructor, so that it can be reached at any moment.
+    static BEFORE_SLEEP: Cell<Option<fn()>> = Cell::new(None)
+}
+sync::thread_local! {
+    /// See [`doubts`]. Without a destructor, so that it can be reached at any moment.
+    static DOUBTS: Cell<u32> = Cell::new(0)
+}
+sync::thread_local! {
+    /// The depth of nested waits of this thread.
+    static NR_WAITS: Cell<u32> = Cell::new(0)
+}
+
+/// In [`doubts`]: the thread has an observer, which may forbid it to sleep.
+const OBSERVED: u32 = 1;
+/// In [`doubts`]: the thread drives a grace period, or has the right to.
+pub const DRIVES: u32 = 1 << 1;
+/// In [`doubts`]: the thread is ending, and can no longer be a reader.
+pub const ENDS: u32 = 1 << 2;
+/// In [`doubts`]: the thread runs a callback of RCU or of a sleepable domain.
+const CALLBACK: u32 = 1 << 3;
+
+/// In a child of `fork` the threads behind the observer do not exist, so the child has no observer.
+static HANDLER: Handler = Handler {
+    child: || {
+        doubt(OBSERVED, false);
+        let theirs = OBSERVER.try_with(|place| place.borrow_mut().take());
+        // Leaked: a drop could be that of the last pointer, and would end what belongs to the parent.
+        std::mem::forget(theirs);
+    },
+    ..Handler::IDLE
+};
+
+/// Sets the observer of this thread's waits, or removes it.
+pub fn report_to(observer: Option<Arc<dyn BlockingObserver>>) {
+    fork::register(&HANDLER);
+    doubt(OBSERVED, observer.is_some());
+    OBSERVER.with(|place| *place.borrow_mut() = observer);
+}
+
+/// Has `call` called before each wait of this thread from now on. `call` must not wait.
+pub fn before_sleep(call: fn()) {
+    BEFORE_SLEEP.with(|place| place.set(Some(call)));
+}
+
+/// Returns the reasons why this thread might have to refuse to wait; most threads have none. Costs one load.
+#[inline(always)]
+pub fn doubts() -> u32 {
+    DOUBTS.try_with(Cell::get).unwrap_or(ENDS)
+}
+
+/// Adds a reason to [`doubts`] if `stands`, else removes it.
+pub fn doubt(reason: u32, stands: bool) {
+    let change = |doubts: &Cell<u32>| {
+        let others = doubts.get() & !reason;
+        doubts.set(if stands { others | reason } else { others });
+    };
+    DOUBTS.try_with(change).ok();
+}
+
+/// Returns `true` if [`while_asleep`] would not panic on this thread.
+pub fn may_sleep() -> bool {
+    let may_sleep = |observer: &Arc<dyn BlockingObserver>| observer.may_sleep();
+    OBSERVER
+        .try_with(|place| place.borrow().as_ref().is_none_or(may_sleep))
+        .unwrap_or(true)
+}
+
+/// Calls `body`, which does not unwind, as a callback of RCU or of a sleepable domain.
+pub fn as_callback<R>(body: impl FnOnce() -> R) -> R {
+    let is_outermost = doubts() & CALLBACK == 0;
+    doubt(CALLBACK, true);
+    let result = body();
+    if is_outermost {
+        doubt(CALLBACK, false);
+    }
+    result
+}
+
+/// Returns `true` if a destructor may wait on this thread until user closures end.
+///
+/// A destructor that runs in a callback must not wait: the closures that it waits for may
+/// themselves wait for callbacks, and no callback runs until this one has returned.
+pub fn may_wait_for_users() -> bool {
+    doubts() & CALLBACK == 0 && may_sleep()
+}
+
+/// Checks that this thread may sleep. Call it before the first change of a function that may wait.
+///
+/// # Panics
+///
+/// If this thread may not sleep in what it now runs.
+pub fn must_be_free_to_sleep() {
+    assert!(may_sleep(), "{ABOUT_TO_SLEEP}");
+}
+
+/// The message of the panic.
+pub const ABOUT_TO_SLEEP: &str = "an item of a bottom-half queue is about to sleep";
+
+fn about_to_sleep() {
+    if let Ok(Some(call)) = BEFORE_SLEEP.try_with(Cell::get) {
+        call();
+    }
+}
+
+/// Calls `wait`, which may sleep, and reports this to the thread's observer.
+pub fn while_asleep<R>(wait: impl FnOnce() -> R) -> R {
+    let _reported = Reported::begin();
+    wait()
+}
+
+/// A wait that the thread's observer knows of. The fields are dropped in this order.
+struct Reported {
+    _asleep: Option<Asleep>,
+    _inner: Option<Inner>,
+}
+
+impl Reported {
+    /// Compiled once, not once for each wait.
+    #[inline(never)]
+    fn begin() -> Self {
+        about_to_sleep();
+        // A thread that waits in the destructor of a thread-local has no observer any more.
+        let observer = OBSERVER.try_with(|place| place.borrow().clone());
+        let observer = observer.ok().flatten();
+        let inner = observer.is_some().then(Inner::enter);
+        let outermost = observer.filter(|_| Inner::is_outermost());
+        Self {
+            _asleep: outermost.map(Asleep::fall),
+            _inner: inner,
+        }
+    }
+}
+
+/// Calls `wait` without a report: for the sleep of a worker that has no item.
+pub fn unreported<R>(wait: impl FnOnce() -> R) -> R {
+    about_to_sleep();
+    let _inner = Inner::enter();
+    wait()
+}
+
+/// One level of nesting, until dropped.
+struct Inner;
+
+impl Inner {
+    fn enter() -> Self {
+        NR_WAITS.with(|nr_waits| nr_waits.set(nr_waits.get() + 1));
+        Self
+    }
+
+    fn is_outermost() -> bool {
+        NR_WAITS.with(Cell::get) == 1
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if !sync::twin::torn_down() {
+            NR_WAITS.with(|nr_waits| nr_waits.set(nr_waits.get() - 1));
+        }
+    }
+}
+
+/// The observer counts the thread as asleep until this is dropped, also by a panic that leaves the wait.
+struct Asleep(Arc<dyn BlockingObserver>);
+
+impl Asleep {
+    fn fall(observer: Arc<dyn BlockingObserver>) -> Self {
+        observer.falls_asleep();
+        Self(observer)
+    }
+}
+
+impl Drop for Asleep {
+    fn drop(&mut self) {
+        if !sync::twin::torn_down() {
+            self.0.is_back();
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Diary(Mutex<Vec<&'static str>>);
+
+    impl BlockingObserver for Diary {
+        fn falls_asleep(&self) {
+            self.0.lock().unwrap().push("asleep");
+        }
+        fn is_back(&self) {
+            self.0.lock().unwrap().push("back");
+        }
+    }
+
+    /// Calls `body` on a thread that reports, and returns what was told.
+    fn told_by(body: impl FnOnce() + Send + 'static) -> Vec<&'static str> {
+        let diary = Arc::new(Diary::default());
+        let observer = diary.clone();
+        let thread = std::thread::spawn(move || {
+            report_to(Some(observer));
+            body();
+            report_to(None);
+        });
+        let _ = thread.join();
+        let told = diary.0.lock().unwrap();
+        told.clone()
+    }
+
+    #[test]
+    fn a_wait_is_told_and_its_end_too() {
+        assert_eq!(told_by(|| while_asleep(|| ())), ["asleep", "back"]);
+    }
+
+    #[test]
+    fn of_nested_waits_the_outermost_alone_is_told() {
+        let told = told_by(|| while_asleep(|| while_asleep(|| while_asleep(|| ()))));
+        assert_eq!(told, ["asleep", "back"]);
+    }
+
+    #[test]
+    fn waits_that_follow_one_another_are_told_each() {
+        let told = told_by(|| {
+            while_asleep(|| ());
+            while_asleep(|| ());
+        });
+        assert_eq!(told, ["asleep", "back", "asleep", "back"]);
+    }
+
+    #[test]
+    fn a_panic_inside_ends_the_wait() {
+        let told = told_by(|| {
+            let caught = std::panic::catch_unwind(|| while_asleep(|| panic!("inside")));
+            assert!(caught.is_err());
+            while_asleep(|| ());
+        });
+        assert_eq!(told, ["asleep", "back", "asleep", "back"]);
+    }
+
+    #[test]
+    fn an_unreported_wait_calls_no_observer() {
+        assert!(told_by(|| unreported(|| while_asleep(|| ()))).is_empty());
+    }
+
+    #[test]
+    fn whoever_asked_is_called_before_each_wait() {
+        thread_local!(static NR_CALLS: Cell<u32> = const { Cell::new(0) });
+        let nr_calls = std::thread::spawn(|| {
+            while_asleep(|| ());
+            before_sleep(|| NR_CALLS.set(NR_CALLS.get() + 1));
+            while_asleep(|| while_asleep(|| ()));
+            unreported(|| ());
+            NR_CALLS.get()
+        });
+        assert_eq!(nr_calls.join().unwrap(), 3);
+    }
+
+    #[test]
+    fn a_thread_without_an_observer_waits_unreported() {
+        assert_eq!(while_asleep(|| 42), 42);
+    }
+}

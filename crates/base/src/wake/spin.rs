@@ -1,0 +1,374 @@
+//! How long a waiter spins before it sleeps. The limit adapts to what has paid off.
+
+use sync::{
+    Tunable,
+    atomic::{AtomicU32, Ordering},
+    hint, thread, time,
+};
+
+/// How many `spin_loop` hints a round has before it yields the CPU.
+const HINTS_PER_ROUND: u32 = 4;
+
+/// One wait in so many spins although that has not paid off lately, to notice when it would again. A guess: at the
+/// default limit this costs a third of a microsecond a wait.
+const PROBE_EVERY: u32 = 64;
+
+/// The longest look: an item's way to a worker on another CPU and back takes 0.3 µs, or 2 µs on a machine whose cache lines move
+/// slowly (measured on two CPUs of a virtual machine); to sleep and be woken costs more than twice that.
+pub(crate) const LONGEST_LOOK_NS: u64 = 4_000;
+
+/// The longest look of a worker to whom the last one brought work. Threads that hand items over take turns on their CPU, and the next one
+/// comes when the kernel has switched to it. Eight threads whose waits look (two CPUs, million items a second, medians of 7 to 9): 4 µs 1.4
+/// to 2.7, 20 µs 1.7 to 4.0, 50 µs 3.8 to 3.9, 100 µs 2.0 to 3.7.
+pub const LONGEST_LOOK_AFTER_WORK_NS: u64 = 50_000;
+
+/// So many looks in a row may miss before one is left out.
+const FREE_MISSES: u32 = 2;
+
+/// Misses are counted so far: one wait in sixteen looks, to notice when that would pay off again.
+const MOST_MISSES: u32 = FREE_MISSES + 4;
+
+/// How many rounds a wait that looks in vain has at least where the one before did not.
+const ROUNDS_AFTER_LOOK: u32 = 16;
+
+/// The longest spin. A spin that takes longer has met a thread that keeps the CPU. Four times what sixteen threads that
+/// yield to each other after short runs needed for one round (measured on two CPUs).
+const LONGEST_NS: u64 = 200_000;
+
+/// The default limit. 64 rounds take about 20 µs where no other thread wants the CPU: half of what waking a sleeping
+/// thread on another CPU costs on a virtual machine.
+pub(crate) const DEFAULT_SPIN_LIMIT: u32 = 64;
+
+/// Decides how long a waiter spins before it sleeps.
+///
+/// A *round* is a few `spin_loop` hints, a check, and a `sched_yield`. It takes about 0.3 µs where no other thread
+/// wants the CPU. Where another does, the yield lets it run, and it may be the one that the waiter waits for.
+///
+/// Who waits for an item, and a worker that waits for work, *looks* before that: it checks for four microseconds at most (a
+/// worker whose last look found work, fifty) and keeps its CPU meanwhile. That pays off where the thread that it waits for
+/// runs on another CPU. Looks that did not pay off are left out more and more, up to fifteen of sixteen.
+///
+/// A wait that ended while it spun allows the next wait twice the rounds that it took. A wait that had to sleep allows
+/// half. Once the allowance is zero, every 64th wait spins again. With one allowed CPU, in a model, and with a limit of
+/// zero a wait checks its condition once and does not spin.
+///
+/// A budget belongs to one waiter. Threads may share one; it then adapts to all of them together.
+#[derive(Debug)]
+pub struct SpinBudget {
+    looks: Looks,
+    nr_rounds: AtomicU32,
+    /// Waits since `nr_rounds` fell to zero.
+    nr_skipped: AtomicU32,
+}
+
+impl SpinBudget {
+    sync::const_unless_model! {
+        /// Makes a budget that starts with 16 rounds, or with the limit if that is less.
+        pub fn new() -> Self {
+            Self { looks: Looks::new(), nr_rounds: AtomicU32::new(16), nr_skipped: AtomicU32::new(0) }
+        }
+    }
+
+    /// Spins until `done` returns `true`, at most as long as the budget and `spin_limit` allow.
+    ///
+    /// Returns `true` if `done` did.
+    ///
+    /// # Blocking
+    ///
+    /// Never sleeps. Yields the CPU once a round.
+    #[inline]
+    pub fn spin(&self, spin_limit: u32, mut done: impl FnMut() -> bool) -> bool {
+        done() || self.spin_rounds(spin_limit, done)
+    }
+
+    /// Looks, then spins as [`spin`](Self::spin) does: for waits that a thread on another CPU may end at once.
+    ///
+    /// A look takes `after_hit_ns` at most where the last one paid off, else [`LONGEST_LOOK_NS`].
+    #[inline]
+    #[doc(hidden)]
+    pub fn look_and_spin(
+        &self,
+        spin_limit: u32,
+        after_hit_ns: u64,
+        mut done: impl FnMut() -> bool,
+    ) -> bool {
+        done() || self.look_or_spin(spin_limit, after_hit_ns, done)
+    }
+
+    #[cold]
+    fn look_or_spin(
+        &self,
+        spin_limit: u32,
+        after_hit_ns: u64,
+        mut done: impl FnMut() -> bool,
+    ) -> bool {
+        let may_look = spin_limit > 0 && machine_may_spin();
+        if may_look && self.looks.look(after_hit_ns, &mut done) {
+            // Who answers a look will not be long if the next one misses it.
+            let nr_rounds = self.nr_rounds.load(Ordering::Relaxed);
+            if nr_rounds < ROUNDS_AFTER_LOOK {
+                self.nr_rounds.store(ROUNDS_AFTER_LOOK, Ordering::Relaxed);
+            }
+            return true;
+        }
+        self.spin_rounds(spin_limit, done)
+    }
+
+    #[cold]
+    fn spin_rounds(&self, spin_limit: u32, mut done: impl FnMut() -> bool) -> bool {
+        let nr_rounds = self.allowance(spin_limit);
+        if nr_rounds == 0 {
+            return false;
+        }
+        let start = time::cycles();
+        let limit = LONGEST_NS * time::cycles_per_us() / 1000;
+        let mut hit_after = None;
+        for nr_run in 1..=nr_rounds {
+            for _ in 0..HINTS_PER_ROUND {
+                hint::spin_loop();
+            }
+            if done() {
+                hit_after = Some(nr_run);
+                break;
+            }
+            thread::yield_now();
+            if time::cycles().wrapping_sub(start) > limit {
+                break;
+            }
+        }
+        self.nr_rounds.store(
+            next_allowance(nr_rounds, spin_limit, hit_after),
+            Ordering::Relaxed,
+        );
+        hit_after.is_some() || done()
+    }
+
+    /// Returns how many rounds the next wait may spin; 0 if it should sleep at once.
+    fn allowance(&self, spin_limit: u32) -> u32 {
+        if spin_limit == 0 || !machine_may_spin() {
+            return 0;
+        }
+        let nr_rounds = self.nr_rounds.load(Ordering::Relaxed);
+        if nr_rounds > 0 {
+            return nr_rounds.min(spin_limit);
+        }
+        let nr_skipped = self.nr_skipped.load(Ordering::Relaxed) + 1;
+        if nr_skipped < PROBE_EVERY {
+            self.nr_skipped.store(nr_skipped, Ordering::Relaxed);
+            return 0;
+        }
+        self.nr_skipped.store(0, Ordering::Relaxed);
+        spin_limit
+    }
+}
+
+/// Whether a wait looks, by how often that paid off.
+#[derive(Debug)]
+struct Looks {
+    /// Those in a row that did not.
+    nr_misses: AtomicU32,
+    /// Waits that do not look before one does again.
+    nr_left_out: AtomicU32,
+}
+
+impl Looks {
+    sync::const_unless_model! {
+        fn new() -> Self {
+            // One, for nobody has answered yet.
+            Self { nr_misses: AtomicU32::new(1), nr_left_out: AtomicU32::new(0) }
+        }
+    }
+
+    /// Checks for as long as a look lasts, unless this wait is to leave it out; returns `true` if `done` did.
+    fn look(&self, after_hit_ns: u64, mut done: impl FnMut() -> bool) -> bool {
+        let nr_left_out = self.nr_left_out.load(Ordering::Relaxed);
+        if nr_left_out > 0 {
+            self.nr_left_out.store(nr_left_out - 1, Ordering::Relaxed);
+            return false;
+        }
+        let start = time::cycles();
+        let longest_ns = match self.nr_misses.load(Ordering::Relaxed) {
+            0 => after_hit_ns,
+            _ => LONGEST_LOOK_NS,
+        };
+        let limit = longest_ns * time::cycles_per_us() / 1000;
+        let is_done = loop {
+            for _ in 0..HINTS_PER_ROUND {
+                hint::spin_loop();
+            }
+            if done() {
+                break true;
+            }
+            if time::cycles().wrapping_sub(start) > limit {
+                break false;
+            }
+        };
+        self.note(is_done);
+        is_done
+    }
+
+    fn note(&self, paid_off: bool) {
+        let nr_misses = self.nr_misses.load(Ordering::Relaxed);
+        let nr_misses = if paid_off { 0 } else { nr_misses + 1 };
+        self.nr_misses
+            .store(nr_misses.min(MOST_MISSES), Ordering::Relaxed);
+        self.nr_left_out.store(
+            left_out_after(nr_misses.min(MOST_MISSES)),
+            Ordering::Relaxed,
+        );
+    }
+}
+
+/// Returns how many waits leave out their look after so many that did not pay off.
+const fn left_out_after(nr_misses: u32) -> u32 {
+    match nr_misses.checked_sub(FREE_MISSES) {
+        Some(further) => (1 << further) - 1,
+        None => 0,
+    }
+}
+
+impl Default for SpinBudget {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Returns the allowance after a wait that was allowed `nr_rounds` and ended after `hit_after` of them, or slept.
+fn next_allowance(nr_rounds: u32, spin_limit: u32, hit_after: Option<u32>) -> u32 {
+    match hit_after {
+        Some(nr_run) => nr_run
+            .saturating_mul(2)
+            .max(nr_rounds - nr_rounds / 8)
+            .min(spin_limit),
+        None => nr_rounds / 2,
+    }
+}
+
+/// How many rounds a thread spins at most when it joins or flushes.
+static WAITER_SPIN_LIMIT: Tunable = Tunable::new(DEFAULT_SPIN_LIMIT);
+
+sync::thread_local! {
+    /// The budget of this thread when it waits for something that another thread is about to finish.
+    static WAITER: SpinBudget = SpinBudget::new()
+}
+
+/// Sets how many rounds a thread spins at most before it sleeps in a join or a flush; 0 turns spinning off.
+///
+/// Applies to the whole process, from the next wait on. [`SpinBudget`] says what a round is.
+pub fn set_waiter_spin_limit(spin_limit: u32) {
+    WAITER_SPIN_LIMIT.set(spin_limit);
+}
+
+/// Looks and spins for as long as has paid off on this thread; returns `true` if `done` did.
+pub fn look_as_waiter(done: impl FnMut() -> bool) -> bool {
+    WAITER.with(|budget| budget.look_and_spin(WAITER_SPIN_LIMIT.get(), LONGEST_LOOK_NS, done))
+}
+
+/// Spins for as long as has paid off on this thread; returns `true` if `done` did.
+pub fn spin_as_waiter(done: impl FnMut() -> bool) -> bool {
+    WAITER.with(|budget| budget.spin(WAITER_SPIN_LIMIT.get(), done))
+}
+
+/// How many rounds a waiter spins at most when the thread that it waits for needs the same CPU. There one `sched_yield`
+/// is what counts. The further rounds are for CPUs that more threads share.
+const SAME_CPU_SPIN_LIMIT: u32 = 4;
+
+sync::thread_local! {
+    /// As `WAITER`, for what another thread will finish on this thread's own CPU.
+    static SAME_CPU_WAITER: SpinBudget = SpinBudget::new()
+}
+
+/// Yields this CPU to the thread that will finish what the caller waits for; returns `true` if `done` did.
+pub fn yield_as_waiter(done: impl FnMut() -> bool) -> bool {
+    let spin_limit = WAITER_SPIN_LIMIT.get().min(SAME_CPU_SPIN_LIMIT);
+    SAME_CPU_WAITER.with(|budget| budget.spin(spin_limit, done))
+}
+
+/// Returns `true` if this process may use another CPU, whose thread could end a spin.
+pub fn machine_may_spin() -> bool {
+    if cfg!(any(loom, shuttle)) {
+        return false;
+    }
+    /// In `MAY`: the answer is known. Two threads may ask at once; a once-lock could be held over a `fork`.
+    const ASKED: u32 = 1 << 1;
+    static MAY: Tunable = Tunable::new(0);
+    if MAY.get() == 0 {
+        let may = sync::cpu::affinity().is_ok_and(|cpus| cpus.len() > 1);
+        MAY.set(ASKED | u32::from(may));
+    }
+    MAY.get() == ASKED | 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_that_miss_are_left_out_more_and_more_but_never_all() {
+        let looks = Looks::new();
+        let nr_left_out = [false; 8].map(|paid_off| {
+            looks.note(paid_off);
+            looks.nr_left_out.load(Ordering::Relaxed)
+        });
+        assert_eq!(nr_left_out, [0, 1, 3, 7, 15, 15, 15, 15]);
+        looks.note(true);
+        looks.note(false);
+        looks.note(false);
+        assert_eq!(looks.nr_left_out.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_look_that_is_left_out_checks_nothing() {
+        let looks = Looks::new();
+        looks.nr_left_out.store(1, Ordering::Relaxed);
+        assert!(!looks.look(LONGEST_LOOK_NS, || true));
+        assert!(looks.look(LONGEST_LOOK_NS, || true));
+    }
+
+    #[test]
+    fn a_hit_allows_twice_what_it_took() {
+        assert_eq!(next_allowance(8, 64, Some(7)), 14);
+        assert_eq!(next_allowance(64, 64, Some(60)), 64);
+    }
+
+    #[test]
+    fn a_quick_hit_shrinks_the_allowance_slowly() {
+        assert_eq!(next_allowance(64, 64, Some(1)), 56);
+    }
+
+    #[test]
+    fn misses_bring_the_allowance_to_zero() {
+        let mut nr_rounds = 64;
+        let mut nr_misses = 0;
+        while nr_rounds > 0 {
+            nr_rounds = next_allowance(nr_rounds, 64, None);
+            nr_misses += 1;
+        }
+        assert_eq!(nr_misses, 7);
+    }
+
+    #[cfg(not(any(loom, shuttle)))]
+    #[test]
+    fn an_allowance_of_zero_is_tried_again_now_and_then() {
+        if !machine_may_spin() {
+            return;
+        }
+        let budget = SpinBudget::new();
+        budget.nr_rounds.store(0, Ordering::Relaxed);
+        let nr_tried = (0..2 * PROBE_EVERY)
+            .filter(|_| budget.allowance(8) > 0)
+            .count();
+        assert_eq!(nr_tried, 2);
+    }
+
+    #[test]
+    fn a_ceiling_of_zero_looks_once() {
+        let budget = SpinBudget::new();
+        let mut nr_rounds = 0;
+        assert!(!budget.spin(0, || {
+            nr_rounds += 1;
+            false
+        }));
+        assert_eq!(nr_rounds, 1);
+    }
+}

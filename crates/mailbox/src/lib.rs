@@ -1,0 +1,126 @@
+//! Task work: work for *one thread that owns something*, such as an event loop or a ring.
+//!
+//! ```
+//! use afterwork::task_work::Mailbox;
+//!
+//! let mut mailbox = Mailbox::new();
+//! let poster = mailbox.poster();
+//! std::thread::spawn(move || {
+//!     for number in 0..32 {
+//!         poster.post_lazy(number).unwrap();
+//!     }
+//! });
+//! mailbox.wait(32).unwrap(); // one wake-up for 32 items
+//! assert_eq!(mailbox.drain(32).sum::<i32>(), 496);
+//! ```
+//!
+//! Any thread posts items to the owner's [`Mailbox`]. The owner receives them in order, a bounded batch at a time, and
+//! sleeps in between. Posters wake it once for as many items as it asked for, and never while it is awake.
+//!
+//! # Eager and lazy posts
+//!
+//! | post | the owner sleeps in `wait(n)` | the owner is awake |
+//! |---|---|---|
+//! | [`Poster::post`] | wakes it | costs no more than a lazy one |
+//! | [`Poster::post_lazy`] | counts; the `n`th wakes it | no wake-up |
+//!
+//! A wake-up costs its poster microseconds and the owner tens of them. An owner that waits for 32 items, or for those that
+//! come within a millisecond of the first ([`Mailbox::wait_linger`]), pays for one or two wake-ups in 32 items, and for none while
+//! there are no items.
+//!
+//! # Urgent items
+//!
+//! Items of a [`Poster::urgent`] go before those that wait. Ordinary ones keep a tenth of the receipts.
+//!
+//! # Bounds and calls
+//!
+//! A mailbox with a [capacity](Builder::capacity) gives an item back for which there is no room ([`Poster::post`]), or lets its
+//! sender wait, first come, first in ([`Poster::send`], [`Poster::send_wait`]). [`Poster::call`] posts an item to be answered, and
+//! returns where the answer arrives.
+//!
+//! # Local futures and dedicated workers
+//!
+//! A [`LocalSet`] runs futures that need not be `Send` on the owner's thread: to the owner, a wake-up is one more item. A [`Worker`] is
+//! a thread of the library's with such a mailbox, for closures and for such futures: the kernel's `kthread_worker`.
+//!
+//! # Kinds of owners
+//!
+//! | the owner | sleeps in | is woken by |
+//! |---|---|---|
+//! | is a thread | [`Mailbox::wait`], [`Mailbox::wait_timeout`], [`Mailbox::wait_linger`] | a futex, after a short spin |
+//! | is an event loop, such as epoll | the loop, after [`Mailbox::arm`], with [`Mailbox::eventfd`] in its set | the eventfd |
+//! | waits in io_uring for posts and completions | the ring, which polls the eventfd (feature `io-uring`: the module `uring`) | a completion |
+//! | is an async task | [`Mailbox::recv`], [`Mailbox::poll_recv`], [`Mailbox::ready`] | its waker |
+//!
+//! Differs from Linux: there task work belongs to a kernel task and runs when the task returns to user space; here the owner
+//! asks for it. `post` and `post_lazy` are io_uring's forced and lazy wake-ups.
+
+// A post, file by file: in `poster.rs` the item is added to the poster's block (`block.rs`), or starts another block, an
+// emptied one if there is any (`recycle.rs`), which is pushed onto the queue of its lane (`inbox.rs`, over the crate `mpscq`). In
+// `wait.rs` the post counts against what the owner armed; at most one poster claims the wake-up, and rings (`bell.rs`). In
+// `mailbox.rs` the owner drains a bounded batch. `shared.rs` has the end of either side. Who waits for room stands in the line
+// of `room.rs`, by `send.rs`; `reply.rs` is apart from all that, and has both ends of a call. Both sleep by `sleeper.rs`.
+// A local future (`local.rs`) is woken by its target (`target.rs`), and tells its handle (`join.rs`) by a reply. `worker.rs` is an owner.
+
+#![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
+
+mod batch;
+mod bell;
+mod block;
+mod builder;
+mod error;
+#[cfg(not(any(loom, shuttle)))]
+mod event_loop;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod foreign_tests;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod fork_tests;
+mod inbox;
+mod join;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod lanes_tests;
+mod local;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod local_tests;
+mod mailbox;
+mod poster;
+mod recv;
+mod recycle;
+mod reply;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod reply_tests;
+mod room;
+mod send;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod send_tests;
+#[cfg(feature = "rcu")]
+mod serve;
+mod shared;
+mod sleeper;
+mod tally;
+mod target;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
+#[cfg(all(feature = "io-uring", not(any(loom, shuttle))))]
+pub mod uring;
+mod wait;
+mod worker;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod worker_tests;
+
+use base::internal::{numbered, page, panics, params, wake};
+
+pub use crate::panics::join_error::{JoinError, PanicPayload};
+pub use batch::Batch;
+pub use builder::Builder;
+pub use error::{Closed, PostError, TryRecvError};
+pub use inbox::Backlog;
+pub use join::JoinHandle;
+pub use local::{LocalSet, spawn_local};
+pub use mailbox::{Drain, DrainWhile, Mailbox};
+pub use poster::Poster;
+pub use recv::{Ready, Recv};
+pub use reply::{Reply, ReplyError, ReplyTo, reply};
+pub use send::Sending;
+pub use target::Woken;
+pub use worker::{Worker, WorkerBuilder, WorkerError};

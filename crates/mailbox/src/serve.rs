@@ -1,0 +1,61 @@
+//! A loop for owners that only serve their mailbox, as a reader of RCU.
+
+use rcu::qsbr::Reader;
+
+use super::mailbox::Mailbox;
+
+impl<T> Mailbox<T> {
+    /// Calls `serve` for each item, until nothing is inside and nothing will come.
+    ///
+    /// `serve` also gets an online [`Reader`], with which reading what RCU protects costs nothing. The owner reports after at
+    /// most `max` items, and is offline while it sleeps. So a grace period waits for at most `max` calls of `serve`. A `max`
+    /// of 0 counts as 1.
+    ///
+    /// # Blocking
+    ///
+    /// Until then. Sleeps as [`wait`](Self::wait) does.
+    ///
+    /// # Panics
+    ///
+    /// If `serve` does. The other items stay inside.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::{rcu::Rcu, task_work::Mailbox};
+    /// use std::sync::Arc;
+    ///
+    /// let routes = Arc::new(Rcu::new(vec![1, 2]));
+    /// let mut mailbox = Mailbox::new();
+    /// let poster = mailbox.poster();
+    /// let owner = std::thread::spawn({
+    ///     let routes = routes.clone();
+    ///     move || {
+    ///         let mut sum = 0;
+    ///         mailbox.serve(16, |request: usize, reader| sum += routes.load(reader)[request]);
+    ///         sum
+    ///     }
+    /// });
+    /// poster.post(0).unwrap();
+    /// routes.replace_sync(vec![1, 3]);
+    /// poster.post(1).unwrap();
+    /// drop(poster);
+    /// assert_eq!(owner.join().unwrap(), 1 + 3);
+    /// ```
+    pub fn serve(&mut self, max: usize, mut serve: impl FnMut(T, &Reader)) {
+        let mut reader = Reader::new();
+        loop {
+            let mut nr_served = 0;
+            for item in self.drain(max.max(1)) {
+                // FOREIGN(serve): the owner's closure, on the owner, which gets the panic. The other items stay inside.
+                serve(item, &reader);
+                nr_served += 1;
+            }
+            if nr_served > 0 {
+                reader.quiescent();
+            } else if reader.offline(|| self.wait(1)).is_err() {
+                return;
+            }
+        }
+    }
+}

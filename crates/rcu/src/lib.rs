@@ -1,0 +1,86 @@
+//! Read-copy-update: readers without locks, and old versions that are freed after their last reader.
+//!
+//! ```
+//! use afterwork::rcu::{self, Rcu};
+//!
+//! let routes = Rcu::new(vec![1, 2]);
+//! let guard = rcu::read();
+//! let seen = routes.load(&guard);
+//! routes.replace(vec![3]); // `seen` stays valid
+//! assert_eq!(*seen, [1, 2]);
+//! drop(guard);
+//! rcu::barrier(); // the old version has been dropped
+//! ```
+//!
+//! A reader does its reading in a *read-side critical section* ([`read`]), which costs a few plain loads and stores. A
+//! writer unlinks a value, waits for a *grace period* ([`synchronize`]), and frees the value: every section that could have
+//! seen it has ended. [`Rcu`] does this for one value, without unsafe code.
+//!
+//! | readers | use | grace periods |
+//! |---|---|---|
+//! | are short and never sleep | [`read`], [`synchronize`] | one domain for the process |
+//! | are loops that report between rounds | [`qsbr::Reader`] | the same domain; reading costs nothing |
+//! | sleep, or cross `.await` and threads | [`srcu::Domain`] | a domain of its own for each |
+//!
+//! docs/rcu.md has the pictures, the proofs and the costs.
+
+// A grace period, file by file: `local.rs` finds the thread's slot; `slot.rs` has the reader's words, `flags.rs` what drivers
+// ask of it. `periods.rs` joins the waiters and makes one of them the driver. `gp.rs` scans the readers of `roster.rs` and asks those
+// that may be in a section. Holdouts report on the tree of `node.rs`. The last report wakes the driver, and the driver
+// wakes the waiters. Callbacks are on the lists of `callback.rs`, which one thread sweeps, closures in the bags of `bag.rs`, and run as
+// `batch.rs` says. `backlog.rs` slows down threads that add callbacks faster than they run.
+// `seq.rs` is the arithmetic, as plain functions.
+
+#![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
+
+#[doc(hidden)]
+pub mod internal;
+
+mod backlog;
+mod bag;
+mod batch;
+mod call;
+mod callback;
+mod cell;
+mod describe;
+mod domain;
+mod flags;
+mod flavor;
+mod fork;
+mod future;
+mod gp;
+mod head;
+mod local;
+mod node;
+mod periods;
+mod polled;
+pub mod qsbr;
+#[cfg(not(any(loom, shuttle)))]
+pub mod raw;
+mod roster;
+mod seq;
+mod slot;
+mod spares;
+pub mod srcu;
+mod stall;
+mod tunables;
+
+#[cfg(any(loom, shuttle))]
+#[doc(hidden)]
+pub mod model;
+
+use crate as rcu;
+use base::internal::{page, panics, params, trace, wake};
+
+pub use batch::Batch;
+
+pub use call::{barrier, call, call_drop, call_head, nr_panicked, run_callbacks_on, start_poll};
+pub use cell::{Rcu, Replaced};
+pub use flavor::{Flavor, Global, Section};
+pub use future::{Synchronize, synchronize_async};
+pub use head::Head;
+pub use local::{Guard, read, read_in_signal_handler};
+pub use polled::{cond_synchronize, get_state, poll_state, synchronize, synchronize_expedited};
+pub use seq::GpCookie;
+pub use stall::{Stall, StallHandler, on_stall};
+pub use tunables::{Tunables, set_tunables, tunables};

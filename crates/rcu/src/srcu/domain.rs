@@ -1,0 +1,472 @@
+//! A domain: its handles, and the two ends of a section.
+
+use crossbeam_utils::CachePadded;
+use sync::{
+    asym,
+    atomic::{AtomicU32, Ordering},
+    fork::Process,
+    futex::Futex,
+    twin,
+    unmodelled::Arc,
+};
+
+use super::{
+    callback::Callbacks,
+    gp::Patience,
+    guard::{Guard, OwnedGuard},
+    runners::{Handle, runners},
+    slots::{Parity, Slots},
+};
+
+pub use super::gp::Cookie;
+use crate::{
+    rcu::{future::Synchronize, periods::Periods},
+    wake::report,
+};
+
+/// Readers that may sleep, and grace periods that wait for these readers only.
+///
+/// Clones are handles to the same domain. Domains are independent of each other.
+///
+/// # Guarantees
+///
+/// A grace period that begins after a value was unlinked ends after every section that could have reached the value. One
+/// grace period serves all callers that came before it began.
+///
+/// # Panics
+///
+/// In a child of `fork`, functions that wait for a grace period or hand over a callback panic, if the domain was made in the
+/// parent. Guards move between threads, so it cannot be told which sections belong to threads that the child does not have.
+/// Sections may begin and end there. Make new domains in the child. In an item of a bottom-half queue, functions that wait for a
+/// grace period panic before they change anything.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::rcu::srcu::Domain;
+///
+/// let domain = Domain::new();
+/// let guard = domain.read();
+/// let unlinked = domain.get_state();
+/// assert!(!domain.poll_state(unlinked));
+///
+/// // A guard may end on another thread.
+/// std::thread::scope(|scope| {
+///     scope.spawn(move || drop(guard));
+/// });
+/// domain.synchronize();
+/// assert!(domain.poll_state(unlinked));
+/// ```
+#[doc(alias = "srcu_struct")]
+#[derive(Clone, Debug)]
+#[doc(alias("DEFINE_SRCU", "cleanup_srcu_struct"))]
+pub struct Domain {
+    shared: Arc<Shared>,
+}
+
+/// What the handles of a domain share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// Read by every section.
+    front: CachePadded<Front>,
+    /// I: the process that made the domain.
+    process: Process,
+    pub(super) slots: Slots,
+    pub(super) periods: Periods,
+    pub(super) callbacks: Callbacks,
+    /// I: the threads that run callbacks.
+    pub(super) runners: Handle,
+}
+
+#[derive(Debug)]
+struct Front {
+    /// A: the parity under which sections begin. Written by the driver.
+    parity: AtomicU32,
+    /// A: 0, or one more than the parity for which a sleeping driver, or a grace period that was
+    /// put aside, waits.
+    asked: Futex,
+    /// D: the phase of the current grace period; see `gp.rs`. Guarded by the right to drive.
+    pub(super) phase: AtomicU32,
+}
+
+impl Domain {
+    /// Makes a domain without readers.
+    ///
+    /// # Blocking
+    ///
+    /// Never blocks. The first domain of a process registers for membarrier, which takes some microseconds.
+    #[doc(alias = "init_srcu_struct")]
+    pub fn new() -> Self {
+        asym::init();
+        let front = Front {
+            parity: AtomicU32::new(0),
+            asked: Futex::new(0),
+            phase: AtomicU32::new(0),
+        };
+        Self {
+            shared: Arc::new(Shared {
+                front: CachePadded::new(front),
+                process: Process::this(),
+                slots: Slots::new(),
+                periods: Periods::new(),
+                callbacks: Callbacks::new(),
+                runners: runners(),
+            }),
+        }
+    }
+
+    /// Begins a section. Sections nest.
+    ///
+    /// # Blocking
+    ///
+    /// Never blocks. Costs a plain increment, and another one when the guard is dropped. A thread's first section in a
+    /// domain may allocate. Do not call it in a signal handler, which could interrupt an increment.
+    #[doc(alias = "srcu_read_lock")]
+    #[inline(always)]
+    pub fn read(&self) -> Guard<'_> {
+        Guard::new(self)
+    }
+
+    /// Begins a section whose guard keeps the domain alive.
+    ///
+    /// # Blocking
+    ///
+    /// As [`read`](Self::read).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::rcu::srcu::Domain;
+    ///
+    /// let guard = Domain::new().read_owned();
+    /// std::thread::spawn(move || drop(guard)).join().unwrap();
+    /// ```
+    #[doc(alias = "srcu_down_read")]
+    #[doc(alias = "srcu_up_read")]
+    pub fn read_owned(&self) -> OwnedGuard {
+        OwnedGuard::new(self.clone())
+    }
+
+    /// Begins a section without a guard.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn enter_raw(&self) -> u32 {
+        self.shared.enter().word()
+    }
+
+    /// Ends a section of which [`enter_raw`](Self::enter_raw) returned `word`.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn leave_raw(&self, word: u32) {
+        self.shared.leave(Parity::of(word));
+    }
+
+    /// See [`Flavor`](crate::rcu::Flavor).
+    pub(crate) fn is_served(&self) -> bool {
+        Shared::is_served(&self.shared)
+    }
+
+    /// Panics in a child of `fork`: see the panics of [`Domain`].
+    pub(crate) fn assert_own_process(&self) {
+        self.shared.assert_own_process();
+    }
+
+    /// Panics where [`synchronize`](Self::synchronize) would.
+    pub(crate) fn assert_may_wait(&self) {
+        self.shared.must_be_free_to_wait();
+    }
+
+    /// Waits until every section that has begun has ended.
+    ///
+    /// # Blocking
+    ///
+    /// As long as the slowest of them; some ten microseconds, a membarrier, if a thread has just stopped reading. Never call
+    /// it while this thread or this task holds a guard of the domain: it would wait for itself.
+    #[doc(alias = "synchronize_srcu")]
+    pub fn synchronize(&self) {
+        self.shared.synchronize(Patience::Normal);
+    }
+
+    /// Waits as [`synchronize`](Self::synchronize) does, and spins longer before it sleeps.
+    ///
+    /// # Blocking
+    ///
+    /// As [`synchronize`](Self::synchronize). Spins for up to some tens of microseconds.
+    ///
+    /// Differs from Linux: here the plain form does not delay grace periods either, so this gains little.
+    #[doc(alias = "synchronize_srcu_expedited")]
+    pub fn synchronize_expedited(&self) {
+        self.shared.synchronize(Patience::Expedited);
+    }
+
+    /// Returns a future that is ready when every section that has begun before its first poll has ended.
+    ///
+    /// # Blocking
+    ///
+    /// Never blocks. The first poll costs a [`call`](Self::call). A task that holds a guard of this domain would wait for
+    /// itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::{rcu::srcu::Domain, workqueue};
+    ///
+    /// let domain = Domain::new();
+    /// let waiting = domain.clone();
+    /// let task = workqueue::system()?.spawn_async(async move { waiting.synchronize_async().await });
+    /// task.join()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn synchronize_async(&self) -> Synchronize<Self> {
+        Synchronize::of(self.clone())
+    }
+
+    /// Returns a cookie for the first grace period that begins from now on. Starts no grace period.
+    ///
+    /// # Blocking
+    ///
+    /// Never blocks. Costs a full fence and a load.
+    #[doc(alias = "get_state_synchronize_srcu")]
+    pub fn get_state(&self) -> Cookie {
+        self.shared.state()
+    }
+
+    /// Returns a cookie as [`get_state`](Self::get_state) does, and starts the grace period that it needs.
+    ///
+    /// # Blocking
+    ///
+    /// Blocks for a short lock at most.
+    #[doc(alias = "start_poll_synchronize_srcu")]
+    pub fn start_poll(&self) -> Cookie {
+        let cookie = self.get_state();
+        self.hand_over(|| ());
+        cookie
+    }
+
+    /// Returns `true` if the grace period of `cookie` is over. Then what its sections did is visible.
+    ///
+    /// # Blocking
+    ///
+    /// Never blocks.
+    #[doc(alias = "poll_state_synchronize_srcu")]
+    pub fn poll_state(&self, cookie: Cookie) -> bool {
+        self.shared.is_over(cookie)
+    }
+
+    /// Waits for the grace period of `cookie`, if it is not over yet.
+    ///
+    /// # Blocking
+    ///
+    /// As [`synchronize`](Self::synchronize).
+    pub fn cond_synchronize(&self, cookie: Cookie) {
+        self.shared.wait_for(cookie, Patience::Normal);
+    }
+
+    /// Runs `callback` after a grace period, on a library thread. Callbacks run in the order of the
+    /// calls.
+    ///
+    /// A few threads run the callbacks of all domains. The first call starts a thread, which ends
+    /// after a second without callbacks. A callback may block, even to wait for callbacks of other
+    /// domains: another thread takes over the other domains within about ten milliseconds. A panic
+    /// in a callback is caught and counted ([`nr_panicked`](Self::nr_panicked)), and the other
+    /// callbacks run. Dropping the last handle does not wait for callbacks, which still run. If a
+    /// callback leaves a section of the domain open, later callbacks never run.
+    ///
+    /// # Blocking
+    ///
+    /// Blocks for a short lock. If more than `rcu.qhimark` callbacks of this domain wait for their
+    /// turn, it waits as [`rcu::call`](crate::rcu::call) does. Allocates if the closure captures
+    /// more than three words. May be called in a section. If thread creation fails, the next `call`
+    /// tries again, and [`barrier`](Self::barrier) and the drop of the last handle run the callback
+    /// themselves.
+    ///
+    /// # Panics
+    ///
+    /// In a child of `fork`, if the domain was made in the parent. `callback` is leaked then, because a reader may still see
+    /// what it would free.
+    #[doc(alias = "call_srcu")]
+    pub fn call(&self, callback: impl FnOnce() + Send + 'static) {
+        let nr = Shared::call(&self.shared, callback);
+        Shared::slow_down(&self.shared, nr);
+    }
+
+    /// Adds `callback` without ever waiting.
+    pub(crate) fn hand_over(&self, callback: impl FnOnce() + Send + 'static) {
+        Shared::call(&self.shared, callback);
+    }
+
+    /// Waits until every callback that was handed over before has run.
+    ///
+    /// # Blocking
+    ///
+    /// As [`synchronize`](Self::synchronize), and until the callbacks have run. Returns at once if there are none. Never call
+    /// it in a section of this domain.
+    ///
+    /// # Panics
+    ///
+    /// In a callback of this domain, which would wait for itself. In a child of `fork`, if the domain was made in the parent.
+    #[doc(alias = "srcu_barrier")]
+    pub fn barrier(&self) {
+        Shared::barrier(&self.shared);
+    }
+
+    /// Returns how many panics of callbacks have been caught.
+    pub fn nr_panicked(&self) -> u64 {
+        self.shared.callbacks.nr_panicked()
+    }
+
+    /// Returns `true` if both are handles of the same domain.
+    pub fn same_as(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// See [`model`](crate::rcu::model).
+    #[cfg(any(loom, shuttle))]
+    pub(crate) fn passes_unaided(&self) -> bool {
+        self.shared.passes_unaided()
+    }
+
+    #[inline(always)]
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+#[cold]
+pub(super) fn refuse() -> ! {
+    panic!(
+        "this srcu::Domain was made before the process was forked: its sections and callbacks may be of threads that are \
+         not in the child; make a domain there"
+    )
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if !twin::torn_down() && self.is_own_process() {
+            self.run_the_rest();
+        }
+    }
+}
+
+impl Default for Domain {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Shared {
+    /// Counts a section that begins, and returns the parity under which it was counted.
+    #[inline(always)]
+    pub(super) fn enter(&self) -> Parity {
+        let parity = self.parity();
+        twin::linger("srcu: single flip", 64, 50);
+        let Some(line) = self.slots.mine() else {
+            self.slots.lock_shared(parity);
+            return parity;
+        };
+        line.lock(parity);
+        // ORDER(srcu-enter): store buffering, other end in `Shared::drive`.
+        //   reader:       locks += 1;       light;  load PARK, then the section's reads
+        //   grace period: the unlinked value, PARK;  heavy;  sum of locks
+        // If our barrier comes first, the sums have our section. If the heavy barrier comes first, our section sees what
+        // was unlinked, and PARK.
+        // Test: srcu_section_needs_its_fence
+        if !twin::armed("srcu: no fence in enter") {
+            asym::light();
+        }
+        self.slots.leave_parking(line);
+        parity
+    }
+
+    /// Counts the end of a section, answers a driver, and wakes one that sleeps for its parity.
+    #[inline(always)]
+    pub(super) fn leave(&self, parity: Parity) {
+        if twin::torn_down() {
+            return;
+        }
+        let parity = if twin::armed("srcu: parity read again at the end") {
+            self.parity()
+        } else {
+            parity
+        };
+        match self.slots.mine() {
+            Some(line) => {
+                line.unlock(parity);
+                // ORDER(srcu-leave): store buffering, other end in `drain`.
+                //   reader:       unlocks += 1;  light;  read asked
+                //   grace period: asked = 1 + p; heavy;  sum of unlocks
+                // If our barrier comes first, the driver's sums have our end, and it does not sleep. If the heavy barrier
+                // comes first, we see `asked` below, and wake it.
+                // Test: srcu_leaving_needs_its_fence
+                if !twin::armed("srcu: no fence in leave") {
+                    asym::light();
+                }
+                line.answer();
+            }
+            None => self.slots.unlock_shared(parity),
+        }
+        if self.asked().word().load(Ordering::Relaxed) == parity.word() + 1 {
+            self.answer(parity);
+        }
+    }
+
+    #[cold]
+    fn answer(&self, parity: Parity) {
+        // Acquire pairs with the Release in `ask`. If that store comes first, we see `is_aside`,
+        // which was set before it. If our exchange comes first, it fails, or answers an earlier
+        // driver, which sleeps on the futex.
+        let taken = self.asked().word().compare_exchange(
+            parity.word() + 1,
+            0,
+            Ordering::Acquire,
+            Ordering::Relaxed,
+        );
+        if taken.is_ok() {
+            self.asked().wake(1);
+            self.notify_if_aside();
+        }
+    }
+
+    /// Returns the parity under which sections begin now.
+    #[inline(always)]
+    pub(super) fn parity(&self) -> Parity {
+        Parity::of(self.front.parity.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set_parity(&self, parity: Parity) {
+        self.front.parity.store(parity.word(), Ordering::Relaxed);
+    }
+
+    /// Before the first change of anything that waits for sections or callbacks.
+    ///
+    /// # Panics
+    ///
+    /// As [`assert_own_process`](Self::assert_own_process), and in an item of a bottom-half queue.
+    pub(super) fn must_be_free_to_wait(&self) {
+        self.assert_own_process();
+        report::must_be_free_to_sleep();
+    }
+
+    /// Checks that this process made the domain. Call it before anything that waits for sections or callbacks.
+    ///
+    /// # Panics
+    ///
+    /// In a child of `fork`, where sections may belong to threads that do not exist.
+    pub(super) fn assert_own_process(&self) {
+        if !self.is_own_process() {
+            refuse();
+        }
+    }
+
+    /// Returns `true` if this process made the domain.
+    pub(super) fn is_own_process(&self) -> bool {
+        self.process.is_this()
+    }
+
+    #[inline(always)]
+    pub(super) fn asked(&self) -> &Futex {
+        &self.front.asked
+    }
+
+    pub(super) fn phase(&self) -> &AtomicU32 {
+        &self.front.phase
+    }
+}

@@ -1,0 +1,252 @@
+//! One grace period of a domain: has the readers pass a barrier each, and waits until the sums are equal.
+//!
+//! ```text
+//! start      seq becomes odd; a full fence
+//! scan       each line: OFF → skip;   counted since the last scan → ASK;   else PARK
+//! answers?   running readers answer at the end of their next section; if all do, no barrier is needed
+//! heavy      else every thread passes a full fence; lines that have PARK get OFF
+//! drain      both parities, see `slots.rs`
+//! end        seq becomes even
+//! ```
+//!
+//! A grace period that must wait for readers can be put aside: its thread asks the readers, gives
+//! up the right to drive and continues with other work (`runners.rs`). The phase stays in the
+//! domain, and `seq` stays odd. The next thread that gets the right continues with that phase. The
+//! reader that answers notifies the runners.
+//!
+//! Numbers, the right to drive and waiters are those of `rcu` (`periods.rs`), and so are questions and answers (`flags.rs`).
+//! Here a quiescent state is no end of a wait: it only stands for the barrier, behind which the counters tell who reads.
+
+use sync::{asym, atomic::Ordering, hint, twin};
+
+use crate::{
+    rcu::{gp::ANSWER_SPINS, seq::GpCookie},
+    trace,
+    wake::{SpinBudget, spin_as_waiter},
+};
+
+use super::{domain::Shared, slots::Parity};
+
+/// How many fresh budgets of 16 rounds an expedited grace period spins: some tens of microseconds where no other thread
+/// wants the CPU.
+const EXPEDITED_SPINS: u32 = 8;
+
+/// Names a grace period of one domain. Made by [`Domain::get_state`](super::Domain::get_state).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct Cookie(GpCookie);
+
+/// How to wait for readers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Patience {
+    /// Spins for as long as has paid off for this thread.
+    Normal,
+    /// Spins long in any case.
+    Expedited,
+}
+
+/// No grace period runs.
+const NONE: u32 = 0;
+/// The driver waits for readers of the parity that new sections do not use.
+const FIRST: u32 = 1;
+/// The parity has changed, and the driver waits for readers of the earlier parity.
+const SECOND: u32 = 2;
+
+#[cfg(not(any(loom, shuttle)))]
+impl Cookie {
+    pub(crate) fn bits(self) -> u64 {
+        self.0.bits()
+    }
+
+    pub(crate) fn of_bits(bits: u64) -> Self {
+        Self(GpCookie::of_bits(bits))
+    }
+}
+
+impl Shared {
+    pub(super) fn state(&self) -> Cookie {
+        Cookie(self.periods.state())
+    }
+
+    pub(super) fn is_over(&self, cookie: Cookie) -> bool {
+        self.periods.is_over(cookie.0)
+    }
+
+    /// Waits until every section that has begun has ended.
+    ///
+    /// # Panics
+    ///
+    /// As [`must_be_free_to_wait`](Self::must_be_free_to_wait).
+    pub(super) fn synchronize(&self, patience: Patience) {
+        self.wait_for(self.state(), patience);
+    }
+
+    /// Waits for the grace period of `cookie`, and drives it if no other thread does.
+    ///
+    /// # Panics
+    ///
+    /// As [`must_be_free_to_wait`](Self::must_be_free_to_wait), when it has to wait.
+    pub(super) fn wait_for(&self, cookie: Cookie, patience: Patience) {
+        if !self.is_over(cookie) {
+            self.must_be_free_to_wait();
+            let drive = || _ = self.drive(|parity| self.drain(parity, patience));
+            let park = || self.slots.park_mine();
+            self.periods.wait_for(cookie.0, park, drive);
+            // We may have ended the grace period of a domain that is aside. Its runner sets
+            // `is_aside` before it checks whether there is a driver, and the end of our drive
+            // executed a full fence after it gave up the right to drive.
+            self.notify_if_aside();
+        }
+    }
+
+    /// If this domain is aside, lets the runners check it.
+    pub(super) fn notify_if_aside(&self) {
+        if self.callbacks.is_aside.load(Ordering::Relaxed)
+            && !twin::armed("srcu: the runners are not notified")
+        {
+            self.runners.notify();
+        }
+    }
+
+    /// Drives the grace period of `cookie` as far as possible without waiting. Returns `true` if
+    /// the grace period is over. Otherwise the runners are notified when another call may get
+    /// further.
+    pub(super) fn try_pass(&self, cookie: Cookie) -> bool {
+        let is_aside = &self.callbacks.is_aside;
+        // Set before checking for a driver and before asking the readers.
+        is_aside.store(true, Ordering::Relaxed);
+        while !self.is_over(cookie) {
+            let Some(driver) = self.periods.try_drive() else {
+                self.slots.park_mine();
+                return false;
+            };
+            let passed = self.is_over(cookie) || self.drive(|parity| self.ask(parity));
+            drop(driver);
+            if !passed {
+                return false;
+            }
+        }
+        is_aside.store(false, Ordering::Relaxed);
+        true
+    }
+
+    /// Returns `true` if [`try_pass`](Self::try_pass) may get further than before: its grace period
+    /// is over, or no other thread drives and a reader has answered.
+    pub(super) fn may_go_on(&self, cookie: Cookie) -> bool {
+        let is_answered = || self.asked().word().load(Ordering::Relaxed) == 0;
+        self.is_over(cookie) || !self.periods.is_driven() && is_answered()
+    }
+
+    /// Returns `true` if no section is open. The caller has the domain exclusively.
+    pub(super) fn is_drained(&self) -> bool {
+        self.slots.all_drained()
+    }
+
+    /// Runs a grace period, or continues one that was put aside. The caller has the right to drive.
+    ///
+    /// `drain` returns `true` once the sums of a parity have been equal. If it returns `false`, the
+    /// grace period is put aside, and this returns `false`.
+    fn drive(&self, drain: impl Fn(Parity) -> bool) -> bool {
+        let phase = self.phase();
+        if phase.load(Ordering::Relaxed) == NONE {
+            // ORDER(srcu-enter): other end in `enter`. The order is kept by the reader's answer if
+            // it was asked, by ORDER(parked) if it is parked, and else by the heavy barrier.
+            // If our barrier comes first, the section sees what was unlinked. If the reader's
+            // comes first, our sums see it.
+            // Test: srcu_section_needs_its_fence
+            let seq = self.periods.start();
+            trace::gp_start("srcu", seq);
+            if !self.slots.have_all_answered() {
+                if !twin::armed("srcu: no fence before the sums") {
+                    asym::heavy();
+                }
+                self.slots.confirm();
+            }
+            if self.slots.all_drained() {
+                self.end();
+                return true;
+            }
+            phase.store(FIRST, Ordering::Relaxed);
+        }
+        if phase.load(Ordering::Relaxed) == FIRST {
+            let other = self.parity().other();
+            if !twin::armed("srcu: single flip") && !drain(other) {
+                return false;
+            }
+            self.set_parity(other);
+            phase.store(SECOND, Ordering::Relaxed);
+        }
+        if !drain(self.parity().other()) {
+            return false;
+        }
+        phase.store(NONE, Ordering::Relaxed);
+        self.end();
+        true
+    }
+
+    fn end(&self) {
+        let seq = self.periods.gp_seq();
+        self.periods.end(seq);
+        trace::gp_end("srcu", seq);
+    }
+
+    /// Runs a grace period if it takes neither the heavy barrier nor a wait; returns `true` if it did. For models, in which the
+    /// light barrier is a full fence and would hide what answers and parking are for.
+    #[cfg(any(loom, shuttle))]
+    pub(crate) fn passes_unaided(&self) -> bool {
+        let seq = self.periods.start();
+        let passed = self.slots.have_all_answered() && self.slots.all_drained();
+        if passed {
+            self.periods.end(seq);
+        }
+        passed
+    }
+
+    /// Waits until the sums of `parity` have been equal once. Returns `true`.
+    ///
+    /// While this sleeps, the next section of `parity` that ends wakes it.
+    fn drain(&self, parity: Parity, patience: Patience) -> bool {
+        let is_drained = || self.slots.drained(parity);
+        let was_seen = self.drains_soon(parity)
+            || match patience {
+                Patience::Normal => spin_as_waiter(is_drained),
+                Patience::Expedited => {
+                    (0..EXPEDITED_SPINS).any(|_| SpinBudget::new().spin(u32::MAX, is_drained))
+                }
+            };
+        while !was_seen && !self.ask_now(parity) {
+            self.asked().wait(parity.word() + 1);
+        }
+        true
+    }
+
+    /// Returns `true` if the sums of `parity` have been equal once. Otherwise the next section of
+    /// `parity` that ends notifies the runners.
+    fn ask(&self, parity: Parity) -> bool {
+        self.drains_soon(parity) || self.ask_now(parity)
+    }
+
+    fn drains_soon(&self, parity: Parity) -> bool {
+        (0..ANSWER_SPINS).any(|_| {
+            hint::spin_loop();
+            self.slots.drained(parity)
+        })
+    }
+
+    /// Asks the readers of `parity`. Returns `true` if the sums were equal after that.
+    fn ask_now(&self, parity: Parity) -> bool {
+        let asked = self.asked().word();
+        // Release: see `answer`.
+        asked.store(parity.word() + 1, Ordering::Release);
+        // ORDER(srcu-leave): other end in `leave`. If our barrier comes first, the reader sees
+        // `asked` and answers. If the reader's comes first, our sums below have its unlock.
+        // Test: srcu_leaving_needs_its_fence
+        if !twin::armed("srcu: no fence before the sleep") {
+            asym::heavy();
+        }
+        let is_drained = self.slots.drained(parity);
+        if is_drained {
+            asked.store(0, Ordering::Relaxed);
+        }
+        is_drained
+    }
+}

@@ -1,0 +1,767 @@
+//! One-shot items: closures that run once, with a handle to wait for what they return, or without.
+
+use std::{
+    cell::UnsafeCell,
+    fmt,
+    marker::PhantomData,
+    mem::ManuallyDrop,
+    panic::{RefUnwindSafe, UnwindSafe},
+    pin::Pin,
+    ptr::NonNull,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use sync::{
+    Mutex,
+    fork::{self, Process},
+    time, twin,
+    unmodelled::Arc,
+};
+
+use super::{
+    cancel_on_drop::CancelOnDrop,
+    current::{is_blocking, is_current, with_current},
+    deadline::{AnyTime, StartBy},
+    dependency::{self, NeedsOurSeat, reported},
+    run::{self, note_panic},
+    wait::{self, must_not_be_lost},
+};
+use crate::{
+    panics::{
+        Foreign, contain, discard, guarded_in_item,
+        join_error::{JoinError, Outcome},
+    },
+    trace,
+    workqueue::{
+        item::handles,
+        item::head::{Expiry, HandleTable, Head, Home, Popped, TaskSlot, VTable},
+        item::remains::Remains,
+        item::slab,
+        item::state::{Ending, Rules, State},
+        pools::pwq::Pwq,
+    },
+};
+
+/// Waits for what a spawned closure, or future, returns.
+///
+/// Dropping the handle lets the item run and its result go. As a future it yields what [`join`](Self::join)
+/// returns.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::workqueue::Workqueue;
+///
+/// let queue = Workqueue::builder("example").build()?;
+/// let mut handle = queue.spawn(|| 1 + 1);
+/// let sum = loop {
+///     handle = match handle.try_join() {
+///         Ok(result) => break result?,
+///         Err(handle) => handle,
+///     };
+/// };
+/// assert_eq!(sum, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "dropping the handle gives up the result; `spawn_detached` is cheaper"]
+pub struct JoinHandle<T> {
+    item: NonNull<Head>,
+    /// Where it was spawned.
+    process: Process,
+    /// It gives a `T`, and has none inside: to move the handle moves no `T`.
+    result: PhantomData<fn() -> T>,
+}
+
+// SAFETY: the closure and its result are `Send`, and the item passes each to one thread at a time.
+unsafe impl<T: Send> Send for JoinHandle<T> {}
+// SAFETY: a shared handle shows the state alone, which is atomic.
+unsafe impl<T: Send> Sync for JoinHandle<T> {}
+
+// Whoever has a handle cannot reach what a panic may have left half-way: the closure has gone by the time that it is told.
+impl<T> UnwindSafe for JoinHandle<T> {}
+impl<T> RefUnwindSafe for JoinHandle<T> {}
+
+/// A closure, and later its result.
+#[repr(C)]
+struct Joinable<F, T, S> {
+    head: Head,
+    /// I, but for what the handle alone writes.
+    start_by: S,
+    /// Written by the handle before it sets the flag that a task waits.
+    task: UnsafeCell<Option<Arc<TaskSlot>>>,
+    /// `func` until the item runs or is cancelled, `outcome` from then on.
+    content: UnsafeCell<Content<F, T>>,
+}
+
+union Content<F, T> {
+    func: ManuallyDrop<F>,
+    outcome: ManuallyDrop<Option<Outcome<T>>>,
+}
+
+/// Makes an item that runs `func` at any time, and keeps what it returns; the caller `has_place` of the queue's capacity for it or not.
+#[inline]
+pub(crate) fn joinable<F, T>(func: F, home: &Pwq, has_place: bool) -> (NonNull<Head>, JoinHandle<T>)
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    joinable_by(AnyTime, func, home, has_place)
+}
+
+/// Makes an item as [`joinable`] does, that must have started by `start_by`.
+#[inline]
+pub(crate) fn joinable_by<F, T, S>(
+    start_by: S,
+    func: F,
+    home: &Pwq,
+    has_place: bool,
+) -> (NonNull<Head>, JoinHandle<T>)
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+    S: StartBy,
+{
+    // It is queued once: when it has been cancelled its place in the line does not matter.
+    let rules = Rules {
+        ordered: false,
+        ..home.rules
+    };
+    let item = slab::place(Joinable::<F, T, S> {
+        head: Head::new(
+            Joinable::<F, T, S>::VTABLE,
+            State::queued(rules).counted(has_place),
+            home.as_home(),
+        ),
+        start_by,
+        task: UnsafeCell::new(None),
+        content: UnsafeCell::new(Content {
+            func: ManuallyDrop::new(func),
+        }),
+    })
+    .cast();
+    // SAFETY: the item's table gives a `T`, and this is its only handle.
+    (item, unsafe { JoinHandle::of(item) })
+}
+
+/// Drops `func`, and makes the handle of an item that never was queued.
+#[cold]
+pub(crate) fn refused<F, T>(func: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    // FOREIGN(refused-drop): a closure that a queue does not take, on the thread that spawns; it may unwind to there.
+    drop(func);
+    ended::<F, T>(JoinError::Refused)
+}
+
+/// Drops `func`, and makes the handle of an item whose deadline was over before it was queued.
+#[cold]
+pub(crate) fn expired<F, T>(func: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    // FOREIGN(expired-drop): the closure, on the thread that spawns; contained.
+    contain(|| drop(func));
+    ended::<F, T>(JoinError::Expired)
+}
+
+fn ended<F, T>(error: JoinError) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    let vtable = Joinable::<F, T, AnyTime>::VTABLE;
+    let item = slab::place(Joinable::<F, T, AnyTime> {
+        head: Head::new(vtable, State::ended(), std::ptr::null_mut()),
+        start_by: AnyTime,
+        task: UnsafeCell::new(None),
+        content: UnsafeCell::new(Content {
+            outcome: ManuallyDrop::new(Some(Err(error))),
+        }),
+    });
+    JoinHandle {
+        item: item.cast(),
+        process: Process::now(),
+        result: PhantomData,
+    }
+}
+
+/// Makes an item that runs `func` and has no handle. Its home is there until it has run.
+#[inline]
+pub(crate) fn detached<F: FnOnce() + Send + 'static>(func: F, home: *mut Home) -> NonNull<Head> {
+    slab::place(Detached {
+        head: Head::new(Detached::<F>::VTABLE, State::IDLE, home),
+        func: ManuallyDrop::new(func),
+    })
+    .cast()
+}
+
+impl<F, T, S> Joinable<F, T, S>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+    S: StartBy,
+{
+    const VTABLE: &'static VTable = &VTable {
+        run: run::pop_and_run,
+        // SAFETY: as of `pop_and_cancel`.
+        cancel: |item, remains| unsafe { run::pop_and_cancel(item, remains, Self::skip) },
+        call: Self::call,
+        name: std::any::type_name::<F>,
+        free: Self::free,
+        is_husk: Self::is_husk,
+        has_begun: |_| false,
+        push: None,
+        task: Some(Self::task),
+        is_work: false,
+        handle: Some(HandleTable {
+            take: Self::take,
+            cancel: Self::cancel,
+            leave: handles::orphan,
+            slot: Self::slot,
+            expiry: if S::IS_LIMITED {
+                Some(Expiry {
+                    at_ns: Self::at_ns,
+                    expire: Self::expire,
+                    wake_then: Self::wake_then,
+                })
+            } else {
+                None
+            },
+        }),
+    };
+
+    fn content(item: NonNull<Head>) -> *mut Content<F, T> {
+        // SAFETY: this table belongs to items of this type alone.
+        unsafe { (*item.as_ptr().cast::<Self>()).content.get() }
+    }
+
+    unsafe fn call(item: NonNull<Head>) -> Ending {
+        let content = Self::content(item);
+        // SAFETY: the caller runs the item for the first and only time, so the closure is there and ours.
+        let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*content).func) });
+        // SAFETY: this table belongs to items of this type alone, and the field is never written.
+        let is_over = unsafe { (*item.as_ptr().cast::<Self>()).start_by.is_over() };
+        let mut outcome = if is_over && !twin::armed("deadline: starts after it") {
+            // SAFETY: the caller runs the item.
+            unsafe { run::note_expired() };
+            // FOREIGN(expired-drop): a closure whose deadline has passed, by whoever would have run it, in its run; contained.
+            contain(|| drop(func));
+            Err(JoinError::Expired)
+        } else {
+            // FOREIGN(item-run): a spawned closure, on a worker, a rescuer or its joiner, inside its run; contained.
+            guarded_in_item(func).map_err(JoinError::panicked)
+        };
+        let mut panicked = false;
+        if let Err(JoinError::Panicked(payload)) = &mut outcome {
+            panicked = true;
+            // SAFETY: the caller runs the item.
+            unsafe {
+                let is_unseen = item.as_ref().load().is_orphan();
+                note_panic(is_unseen.then(|| (std::any::type_name::<F>(), payload.as_any())));
+            }
+        }
+        let outcome = ManuallyDrop::new(Some(outcome));
+        // SAFETY: nobody reads the content before the run has ended.
+        unsafe { (&raw mut (*content).outcome).write(outcome) };
+        if panicked {
+            Ending::Panicked
+        } else {
+            Ending::Returned
+        }
+    }
+
+    /// Moves the closure out in place of calling it.
+    unsafe fn skip(item: NonNull<Head>, remains: &mut Remains) {
+        // SAFETY: the caller runs the item, which has not run before.
+        remains.bury(unsafe { Self::set_cancelled(item) });
+        remains.nr_tickets += usize::from(S::IS_TICKET);
+    }
+
+    /// Makes the outcome that it was cancelled; returns the closure.
+    ///
+    /// # Safety
+    ///
+    /// 1. The closure has not been called, and the caller alone touches the content.
+    unsafe fn set_cancelled(item: NonNull<Head>) -> F {
+        let content = Self::content(item);
+        // SAFETY: (1).
+        let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*content).func) });
+        let outcome = ManuallyDrop::new(Some(Err(JoinError::Cancelled)));
+        // SAFETY: (1).
+        unsafe { (&raw mut (*content).outcome).write(outcome) };
+        func
+    }
+
+    /// Takes the item out of the queue and drops its closure, if it has not started.
+    unsafe fn cancel(item: NonNull<Head>) -> bool {
+        if !run::cancel(item) {
+            return false;
+        }
+        // SAFETY: the caller, the only handle, has cancelled the item, so nobody else touches the content.
+        let func = unsafe { Self::set_cancelled(item) };
+        // FOREIGN(cancel-drop): the closure, on the thread that cancels; it may unwind to there, for the content is an
+        // outcome already.
+        drop(func);
+        true
+    }
+
+    unsafe fn at_ns(item: NonNull<Head>) -> u64 {
+        // SAFETY: this table belongs to items of this type alone, and the field is never written.
+        unsafe { (*item.as_ptr().cast::<Self>()).start_by.at_ns() }
+    }
+
+    unsafe fn wake_then(item: NonNull<Head>, waker: &Waker) -> bool {
+        // SAFETY: as in `at_ns`; the caller is the handle, which alone writes what is in there.
+        unsafe { (*item.as_ptr().cast::<Self>()).start_by.wake_then(waker) }
+    }
+
+    /// Takes the item, whose deadline is over, out of the queue, and drops its closure, if it has not started.
+    unsafe fn expire(item: NonNull<Head>) -> bool {
+        if !run::expire(item) {
+            return false;
+        }
+        let content = Self::content(item);
+        // SAFETY: the caller, the only handle, has cancelled the item, so nobody else touches the content.
+        let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*content).func) });
+        let outcome = ManuallyDrop::new(Some(Err(JoinError::Expired)));
+        // SAFETY: as above.
+        unsafe { (&raw mut (*content).outcome).write(outcome) };
+        // FOREIGN(expired-drop): the closure, on the thread that joins; contained.
+        contain(|| drop(func));
+        true
+    }
+
+    unsafe fn take(item: NonNull<Head>, into: *mut ()) {
+        // SAFETY: the run has ended, so the content is an outcome, and the caller is the only handle.
+        let outcome = unsafe { &mut (*Self::content(item)).outcome };
+        // SAFETY: the caller points at an `Option<Outcome<T>>`.
+        unsafe { *into.cast::<Option<Outcome<T>>>() = outcome.take() };
+    }
+
+    unsafe fn slot(item: NonNull<Head>) -> *mut Option<Arc<TaskSlot>> {
+        // SAFETY: this table belongs to items of this type alone.
+        unsafe { (*item.as_ptr().cast::<Self>()).task.get() }
+    }
+
+    unsafe fn task(item: NonNull<Head>) -> Arc<TaskSlot> {
+        // SAFETY: the flag that a task waits was set after the slot was written, and is not written again.
+        let slot = unsafe { &*Self::slot(item) };
+        slot.clone().expect("written before the flag")
+    }
+
+    unsafe fn is_husk(item: NonNull<Head>) -> bool {
+        // SAFETY: the item has ended, and its handle is gone: the content is an outcome, and all of it is the caller's.
+        let (outcome, slot) = unsafe { (&*(*Self::content(item)).outcome, &*Self::slot(item)) };
+        let is_told = matches!(
+            outcome,
+            None | Some(Err(JoinError::Cancelled | JoinError::Expired))
+        );
+        slot.is_none() && is_told
+    }
+
+    unsafe fn free(item: NonNull<Head>) {
+        // SAFETY: the item has ended, its handle is gone, and no list holds it: all of it is ours.
+        unsafe {
+            drop((*Self::slot(item)).take());
+            std::ptr::drop_in_place(&raw mut (*item.as_ptr().cast::<Self>()).start_by);
+            // Last of what is a user's: it may unwind, and then the block leaks.
+            ManuallyDrop::drop(&mut (*Self::content(item)).outcome);
+            std::ptr::drop_in_place(item.as_ptr());
+            slab::give_back(item.cast::<Self>());
+        }
+    }
+}
+
+impl<T> JoinHandle<T> {
+    /// # Safety
+    ///
+    /// 1. `item` has a [`HandleTable`], whose outcome is a `T`.
+    /// 2. The caller makes its only handle.
+    pub(crate) unsafe fn of(item: NonNull<Head>) -> Self {
+        Self {
+            item,
+            process: Process::now(),
+            result: PhantomData,
+        }
+    }
+
+    /// Waits for the closure to end and returns what it returned.
+    ///
+    /// If it has not started and its queue lets joiners help, it is run here and now; where very many joins are nested, on
+    /// the stack of a thread of its own.
+    ///
+    /// # Blocking
+    ///
+    /// Until then. Called from a work item it lets the pool get another worker meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`JoinError::Panicked`] with what the closure panicked with, [`JoinError::Cancelled`], [`JoinError::Expired`],
+    /// [`JoinError::Refused`] where the queue did not take it, or [`JoinError::OwnItem`] from inside that very closure.
+    /// [`JoinError::OwnQueue`] from inside another item of a queue with one seat (as every ordered
+    /// queue has), if the joined item has not started and joiners cannot help: it would wait for
+    /// the caller. The item stays queued, and its result is dropped.
+    ///
+    /// # Panics
+    ///
+    /// In an item of a bottom-half queue, where it would wait; and in a child of `fork`, for what its parent spawned.
+    pub fn join(self) -> Result<T, JoinError> {
+        let is_finished = self.is_finished();
+        must_not_be_lost(!is_finished && self.is_lost());
+        if !is_finished && !self.help_or_refuse()? {
+            dependency::before_waiting_for(self.head());
+            self.wait_until_expired(u64::MAX);
+            wait::until_turn(self.head(), 1);
+        }
+        self.take()
+    }
+
+    /// Waits for the closure to end, at most for `timeout`, and returns what it returned, else the handle.
+    ///
+    /// Never runs the closure itself, which could take longer.
+    ///
+    /// # Blocking
+    ///
+    /// As [`join`](Self::join), and no longer than `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// The handle itself, when the time is over; inside, those of [`join`](Self::join).
+    ///
+    /// # Panics
+    ///
+    /// As [`join`](Self::join).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::Workqueue;
+    /// use std::time::Duration;
+    ///
+    /// let queue = Workqueue::builder("example").build()?;
+    /// queue.pause();
+    /// let handle = queue.spawn(|| 7);
+    /// let Err(handle) = handle.join_timeout(Duration::from_millis(1)) else {
+    ///     unreachable!("nothing starts on a paused queue");
+    /// };
+    /// queue.resume();
+    /// assert_eq!(handle.join_timeout(Duration::MAX).unwrap()?, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn join_timeout(self, timeout: Duration) -> Result<Result<T, JoinError>, Self> {
+        if !self.is_finished() {
+            must_not_be_lost(self.is_lost());
+            if let Some(error) = self.refusal() {
+                return Ok(Err(reported(error)));
+            }
+            dependency::before_waiting_for(self.head());
+            let end_ns = time::now_ns().saturating_add(nanos(timeout));
+            self.wait_until_expired(end_ns);
+            let left = Duration::from_nanos(end_ns.saturating_sub(time::now_ns()));
+            if !wait::until_turn_within(self.head(), 1, left) {
+                return Err(self);
+            }
+        }
+        Ok(self.take())
+    }
+
+    /// If possible, runs the item here before the caller waits for it. Returns `true` if the item
+    /// has run.
+    fn help_or_refuse(&self) -> Result<bool, JoinError> {
+        if is_current(self.item) {
+            return Err(reported(JoinError::OwnItem));
+        }
+        if self.table().expiry.is_some() {
+            return Ok(run::help(self.item));
+        }
+        dependency::help_or_refuse(self.item).map_err(|NeedsOurSeat| reported(JoinError::OwnQueue))
+    }
+
+    /// If waiting for the item without helping would never end, returns the reason. The item must
+    /// not have ended.
+    fn refusal(&self) -> Option<JoinError> {
+        if is_current(self.item) {
+            return Some(JoinError::OwnItem);
+        }
+        // An item with a deadline ends at the deadline.
+        let ends = self.table().expiry.is_some() || self.head().load().lets_help();
+        (!ends && dependency::needs_our_seat(self.head())).then_some(JoinError::OwnQueue)
+    }
+
+    /// If a task that polls for the item's end would never see it, because the polling thread stays
+    /// in an item until then, returns the reason.
+    pub(crate) fn refusal_of_a_poll(&self) -> Option<JoinError> {
+        if !is_blocking() {
+            return None;
+        }
+        if is_current(self.item) {
+            return Some(JoinError::OwnItem);
+        }
+        let ends = self.table().expiry.is_some();
+        (!ends && dependency::needs_our_seat(self.head())).then_some(JoinError::OwnQueue)
+    }
+
+    /// Returns what cancels the item when it is dropped, else does what this handle does.
+    pub fn cancel_on_drop(self) -> CancelOnDrop<T> {
+        CancelOnDrop::new(self)
+    }
+
+    /// Returns what the closure returned if it has ended, else the handle. One whose deadline is over, and that has not started,
+    /// ends here.
+    ///
+    /// # Errors
+    ///
+    /// The handle itself, while the closure has not ended.
+    pub fn try_join(mut self) -> Result<Result<T, JoinError>, Self> {
+        if self.has_ended() {
+            Ok(self.take())
+        } else {
+            Err(self)
+        }
+    }
+
+    /// Returns `true` if the closure has ended, or has been cancelled.
+    pub fn is_finished(&self) -> bool {
+        self.head().load().has_reached(1)
+    }
+
+    /// Keeps the item from running. Returns `true` if it will not run any more.
+    ///
+    /// A closure that has not started is taken out of the queue and dropped here; one that has started, or ended, is
+    /// not touched: false. A future that was never polled is cancelled as such a closure is. If it
+    /// was polled and has not ended, a worker of its queue drops it instead of polling it again:
+    /// true. A poll that is under way may still bring the future to its end;
+    /// [`join`](Self::join) returns which it was.
+    ///
+    /// If the drop panics, the panic is the caller's, and the item is cancelled.
+    ///
+    /// # Blocking
+    ///
+    /// Never for long: every so often what was cancelled is cut out of its lists, under the pool lock.
+    pub fn cancel(&mut self) -> bool {
+        if self.is_lost() {
+            return false;
+        }
+        // SAFETY: the table is the item's, and we are its only handle.
+        unsafe { (self.table().cancel)(self.item) }
+    }
+
+    /// Returns `true` if the item has ended. It expires here if its deadline is over and it has not started.
+    fn has_ended(&mut self) -> bool {
+        let expiry = self.table().expiry.as_ref();
+        // SAFETY: the table is the item's, and we are its only handle.
+        let expire = |expiry: &Expiry| unsafe { (expiry.expire)(self.item) };
+        self.is_finished()
+            || !self.is_lost() && expiry.is_some_and(|it| self.is_over(it) && expire(it))
+    }
+
+    /// Returns `true` if the item's deadline is over.
+    fn is_over(&self, expiry: &Expiry) -> bool {
+        // SAFETY: the table is the item's.
+        time::now_ns() >= unsafe { (expiry.at_ns)(self.item) }
+    }
+
+    /// Has `waker`, and no earlier one, fired when the item ends by itself, and when its deadline comes; returns `false` if it has
+    /// ended.
+    pub(crate) fn await_end(&mut self, waker: &Waker) -> bool {
+        let expiry = self.table().expiry.as_ref();
+        // One that has started by then is no more concerned.
+        let expiry = expiry.filter(|it| !self.is_over(it));
+        if self.has_ended() || !self.leave_waker(waker) {
+            return false;
+        }
+        let Some(expiry) = expiry else { return true };
+        // SAFETY: the table is the item's, and we are its only handle, borrowed by `&mut`.
+        let is_told = unsafe { (expiry.wake_then)(self.item, waker) };
+        // SAFETY: as above. Otherwise the deadline came just now, and told who waited before.
+        is_told || !unsafe { (expiry.expire)(self.item) }
+    }
+
+    /// Has `waker`, and no earlier one, fired when the item ends by itself; returns `false` if it has ended.
+    fn leave_waker(&mut self, waker: &Waker) -> bool {
+        must_not_be_lost(self.is_lost());
+        // SAFETY: the item is ours to look at; the slot's address is all that is taken.
+        let place = unsafe { (self.table().slot)(self.item) };
+        // SAFETY: only the handle, which is borrowed by `&mut` here, writes the slot.
+        if unsafe { (*place).is_none() } {
+            // SAFETY: nobody reads the slot before the flag is set, which comes after this only write.
+            unsafe { place.write(Some(Arc::new(Mutex::new(None)))) };
+        }
+        // SAFETY: from here on the slot is only read.
+        let slot = unsafe { &*place }.as_ref().expect("written above");
+        // FOREIGN(waker-clone): the clone of a user's waker, on the thread that polls, under no lock; it may unwind to there.
+        let waker = Foreign::new(waker.clone());
+        let before = slot.lock().replace(waker);
+        // Not under the lock: it may be the last that keeps somebody's future.
+        drop(before);
+        // Either this step sees that the run has ended, or the end of the run sees the flag. A waker replaced
+        // after the end has looked into the slot comes after that end, so this step sees it.
+        let waits = self
+            .head()
+            .update(|state| (!state.has_reached(1)).then(|| state.await_task()));
+        waits.is_some()
+    }
+
+    /// Waits until the item has ended, its deadline, if it has one, is over, or `end_ns` by the clock has come; and lets it expire
+    /// if that is to be.
+    fn wait_until_expired(&self, end_ns: u64) {
+        let Some(expiry) = &self.table().expiry else {
+            return;
+        };
+        // SAFETY: the table is the item's.
+        let at_ns = unsafe { (expiry.at_ns)(self.item) };
+        let left = Duration::from_nanos(at_ns.min(end_ns).saturating_sub(time::now_ns()));
+        if !wait::until_turn_within(self.head(), 1, left) && time::now_ns() >= at_ns {
+            // SAFETY: as above, and we are its only handle. If it has started, the caller waits for its end.
+            unsafe { (expiry.expire)(self.item) };
+        }
+    }
+
+    /// Lets an item with a deadline expire, as its joiner does when that is over. Returns `true` if it had not started.
+    #[cfg(any(loom, shuttle))]
+    pub fn expire_now(&mut self) -> bool {
+        let expiry = self.table().expiry.as_ref().expect("it has a deadline");
+        // SAFETY: the table is the item's, and we are its only handle.
+        unsafe { (expiry.expire)(self.item) }
+    }
+
+    fn take(&self) -> Result<T, JoinError> {
+        let mut outcome: Option<Outcome<T>> = None;
+        // SAFETY: the caller has seen the end of the run, and `T` is the type that the item was made with.
+        unsafe { (self.table().take)(self.item, (&raw mut outcome).cast()) };
+        outcome.unwrap_or(Err(JoinError::Taken))
+    }
+
+    /// Returns `true` in a child of `fork` for what its parent spawned: no worker comes to it here.
+    fn is_lost(&self) -> bool {
+        fork::is_child() && !self.process.is_this()
+    }
+
+    fn head(&self) -> &Head {
+        // SAFETY: the handle keeps the item alive.
+        unsafe { self.item.as_ref() }
+    }
+
+    fn table(&self) -> &'static HandleTable {
+        let table = self.head().vtable().handle.as_ref();
+        table.expect("an item with a handle has a table for it")
+    }
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = Result<T, JoinError>;
+
+    /// Never runs the closure itself, so that it cannot block the executor. After the handle has
+    /// been ready, polling it again returns [`JoinError::Taken`].
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if !self.await_end(context.waker()) {
+            return Poll::Ready(self.take());
+        }
+        match self.refusal_of_a_poll() {
+            Some(error) => Poll::Ready(Err(reported(error))),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    fn drop(&mut self) {
+        if sync::twin::torn_down() {
+            return;
+        }
+        // SAFETY: the table is the item's, and its handle is not used again.
+        unsafe { (self.table().leave)(self.item) };
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("JoinHandle")
+            .field(&self.head().load())
+            .finish()
+    }
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A closure that nobody waits for. Its state is never looked at.
+#[repr(C)]
+struct Detached<F> {
+    head: Head,
+    func: ManuallyDrop<F>,
+}
+
+impl<F: FnOnce() + Send + 'static> Detached<F> {
+    const VTABLE: &'static VTable = &VTable::plain(
+        Self::run,
+        Self::cancel,
+        Self::call,
+        std::any::type_name::<F>,
+        Self::free,
+    );
+
+    unsafe fn run(item: NonNull<Head>) -> Popped {
+        // SAFETY: the caller holds the item's only link, so all of it is ours.
+        let home = unsafe { item.as_ref() }
+            .home
+            .load(sync::atomic::Ordering::Relaxed);
+        let home = Pwq::of(home);
+        // SAFETY: our caller gives the link's count back after us.
+        let told = || unsafe { &*home }.trace(item.as_ptr(), Self::VTABLE);
+        let body = || {
+            let within = trace::enter(item.as_ptr().addr(), false);
+            trace::execute_start(told);
+            // SAFETY: the item is ours, and this is its only run.
+            unsafe { Self::call(item) };
+            trace::execute_end(told);
+            drop(within);
+        };
+        // SAFETY: as of `told`.
+        unsafe { with_current(std::ptr::null(), home, body) };
+        Popped::Ran
+    }
+
+    unsafe fn cancel(item: NonNull<Head>, remains: &mut Remains) -> Popped {
+        let this = item.as_ptr().cast::<Self>();
+        // SAFETY: the caller holds the item's only link, so all of it is ours; the closure is taken once.
+        let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*this).func) });
+        trace::forget(item.as_ptr().addr());
+        // SAFETY: the closure has been moved out, and nobody else knows the item.
+        unsafe { Self::free(item) };
+        remains.bury(func);
+        Popped::Ran
+    }
+
+    unsafe fn call(item: NonNull<Head>) -> Ending {
+        let this = item.as_ptr().cast::<Self>();
+        // SAFETY: the caller holds the item's only link and calls it once.
+        let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*this).func) });
+        // FOREIGN(item-run): as of `Joinable::call`.
+        let ending = match guarded_in_item(func) {
+            Ok(()) => Ending::Returned,
+            Err(payload) => {
+                // SAFETY: its link's count is given back by our caller, later.
+                unsafe { note_panic(Some((std::any::type_name::<F>(), &*payload))) };
+                discard(payload);
+                Ending::Panicked
+            }
+        };
+        // SAFETY: the closure is gone, and nobody else knows the item.
+        unsafe { Self::free(item) };
+        ending
+    }
+
+    unsafe fn free(item: NonNull<Head>) {
+        // SAFETY: the caller knows that nobody else has the item, whose closure has been moved out.
+        unsafe {
+            std::ptr::drop_in_place(item.as_ptr());
+            slab::give_back(item.cast::<Self>());
+        }
+    }
+}

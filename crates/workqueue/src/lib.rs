@@ -1,0 +1,108 @@
+//! Defers work to pools of worker threads that the whole process shares.
+//!
+//! ```
+//! use afterwork::workqueue::{Work, Workqueue};
+//!
+//! let queue = Workqueue::builder("disk").max_active(4).build()?; // four at once, and never more
+//! let sum = queue.spawn(|| (1..=10).sum::<u32>());
+//!
+//! let save = Work::new(|| println!("saved"));
+//! for _ in 0..1000 {
+//!     queue.enqueue(&save); // one that is pending is not queued twice
+//! }
+//! assert_eq!(sum.join()?, 55);
+//! queue.flush()?; // all that was queued before has run
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A [`Workqueue`] takes closures ([`Workqueue::spawn`]), futures ([`Workqueue::spawn_async`]) or reusable items
+//! ([`Work`]) and runs them on a worker pool near the caller's CPU. Queues are cheap and own no threads: pools with like attributes are shared by all
+//! queues, have as many workers as CPUs while nobody blocks, and get more when somebody does.
+//!
+//! docs/workqueue.md has the pictures, the proofs and the costs.
+
+// Folders: each names only those above it, and has a page that says what is where and who has the protocol.
+//
+// | folder | what it is |
+// |---|---|
+// | `item` | a work item by itself: its state, its link in a list, its memory |
+// | `observe` | what is noticed and counted, as plain data and plain functions |
+// | `limit` | `max_active`: the seats of a queue; its capacity, and its shares |
+// | `pools` | where items wait, who gets up to run them, and who looks after those |
+// | `execute` | running items, and waiting for one |
+// | `route` | which pools the items of a queue go to |
+// | `queues` | queueing, the registry, timers, the end of a queue |
+// | `flushing` | waiting for all that a queue has |
+// | `scope` | work that borrows from the thread that waits for it |
+// | `time` | what comes after a delay or a grace period, or again and again: items that are queued, tasks that sleep |
+// | `tasks` | for async programs: sets of items, handles that cancel, tokio's context |
+// | `raw` | items in their users' memory, for other languages |
+// | `manage` | the manager's thread, and making a registry |
+//
+// `errands.rs` is what only a thread that may wait for anything does. ARCHITECTURE.md follows an item from file to file.
+
+#![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
+
+mod errands;
+mod execute;
+mod flushing;
+mod item;
+mod limit;
+mod manage;
+mod observe;
+mod pools;
+mod queues;
+pub mod raw;
+mod route;
+mod scope;
+mod tasks;
+mod time;
+
+#[cfg(any(loom, shuttle))]
+#[doc(hidden)]
+pub mod model;
+
+use crate as workqueue;
+#[cfg(feature = "rcu")]
+use ::rcu::internal as rcu;
+use base::internal::{numbered, page, panics, params, trace, wake};
+
+pub use crate::panics::join_error::{JoinError, PanicPayload};
+pub use crate::params::MaxActiveScope;
+pub use execute::block_on::block_on;
+pub use execute::cancel_on_drop::CancelOnDrop;
+pub use execute::join::JoinHandle;
+pub use execute::work::{Busy, FlushError, Work, current_work};
+pub use flushing::drain::DrainError;
+pub use flushing::drain_async::Drain;
+pub use flushing::flush::OwnQueueError;
+pub use observe::histogram::Histogram;
+pub use observe::item_panic::ItemPanic;
+pub use observe::left::{Doing, LeftItems, StillBusy};
+pub use observe::report::{BusyWorker, ItemName, Report, Stall};
+pub use observe::stacks::Stack;
+pub use pools::blocking::blocking;
+pub use queues::admission::{Permit, Reserve, TrySpawnError};
+pub use queues::builder::Builder;
+pub use queues::queue::Workqueue;
+pub use queues::registry::{Registry, StillInUse};
+pub use queues::system::{
+    schedule_on_each_cpu, system, system_highpri, system_long, system_unbound, work_on_cpu,
+};
+pub use queues::weak::WeakWorkqueue;
+pub use route::attrs::{Attrs, BuildError, MAX_ACTIVE, MAX_CAPACITY, MAX_SHARES};
+pub use route::registry_error::{RegistryError, TopologyInUse};
+pub use route::stats::{PoolStats, QueueReport, QueueStats};
+pub use scope::Scope;
+pub use tasks::abort::AbortHandle;
+#[cfg(all(feature = "tokio", not(any(loom, shuttle))))]
+pub use tasks::in_tokio::{InTokio, in_tokio};
+pub use tasks::set::TaskSet;
+pub use time::delayed::{Deferred, Delay, DelayedWork};
+pub use time::interval::{Interval, MissedTickBehavior, ZeroPeriod, interval};
+pub use time::periodic::Periodic;
+#[cfg(feature = "rcu")]
+pub use time::rcu_work::{GracePeriod, RcuWork};
+pub use time::sleep::{Sleep, sleep, sleep_until};
+pub use time::timeout::{Elapsed, Timeout, timeout, timeout_at};
+pub use topology::{AffinityScope, CpuId, CpuSet, ShardParams, Topology};

@@ -1,0 +1,599 @@
+//! The timers of one registry, and their handing over to the queues.
+//!
+//! # The protocol
+//!
+//! A delayed item has a lock of its own, and under it says whether it is *armed*. All that is done to its timer is done
+//! under that lock: arming, changing, cancelling, firing. So each of them finds the item armed, or not, and a cancel that
+//! found it armed has won: whoever takes the timer out of the wheel then finds that it is not armed any more, or armed
+//! anew, as another *generation*.
+//!
+//! ```text
+//! arm, mod:  item's lock:  generation += 1;  wheel's lock: put the timer in        then wake the manager, if it is first
+//! cancel:    item's lock:  generation += 1;  wheel's lock: take the timer out
+//! manager:   wheel's lock: take out what has expired
+//!            item's lock:  of this generation? not armed any more;  claim the item  then push it
+//! ```
+//!
+//! The item is claimed, pending by that, before the lock is dropped: at no moment it is neither armed nor pending, so
+//! nobody can arm it a second time, or miss it. It is pushed, which may wake a worker, after that.
+//!
+//! The manager never waits for an item's lock, whose holder may wait for a worker: it comes back a tick later.
+//!
+//! With its queue the timer goes: the end takes what is in the wheel for the queue out of it, and drops what that would
+//! have run. An item that somebody keeps is found not armed by whoever looks at it next.
+//!
+//! To cancel all that is armed for a queue takes no item's lock. The queue counts such cancels, and a timer says after which
+//! it was armed: one that is older is not armed any more for whoever looks at it next, and does nothing when it expires. The count
+//! is read and changed under the wheel's lock, so what is taken out of the wheel with that is just what is older. One that has
+//! been taken out before to be fired is a visit, and is waited for (`end.rs`). For a queue that was destroyed nothing is armed, whenever
+//! that was: somebody may arm a timer who has seen the queue open before.
+//!
+//! Tasks that sleep have their wakers in the same wheel: `sleeps.rs`.
+//!
+//! An item may also be armed to wait for a grace period of RCU (`rcu_work.rs`). Then no wheel has it, and a callback fires
+//! it; the rest is the same. What that callback cannot do at once, the manager does.
+
+use std::{task::Waker, time::Duration};
+
+use sync::{
+    Mutex, MutexGuard, OnceLock,
+    atomic::{AtomicU64, Ordering},
+    cpu,
+    fork::Inherited,
+    time, twin,
+    unmodelled::{Arc, Weak},
+};
+use topology::CpuId;
+
+use super::{
+    end::{Visit, WeakQueue},
+    enqueue::Claimed,
+    queue::{Inner, Workqueue},
+    wheel::{Group, TimerKey, Wheel, rounded_ns},
+};
+use crate::{
+    panics::Foreign,
+    trace,
+    workqueue::{
+        errands::Errand,
+        execute::{run::LeftCount, wait::must_not_be_lost, work::Work},
+        item::handles::Dead,
+        pools::manager::Manager,
+    },
+};
+
+/// How soon the manager tries again to fire what it could not. A guess: a look of the watch.
+const RETRY_NS: u64 = 1_000_000;
+
+/// What the wheel holds until its time.
+#[derive(Debug)]
+pub(super) enum Expiry {
+    /// An item to be queued.
+    Item(Due),
+    /// A task to be woken.
+    Task(Foreign<Waker>),
+}
+
+/// What a timer does when it expires.
+#[derive(Debug)]
+pub(crate) struct Due {
+    timer: Arc<Timer>,
+    work: Work,
+    generation: u64,
+}
+
+/// The timers of one registry.
+#[derive(Debug)]
+pub(crate) struct Timers {
+    pub(super) wheel: Mutex<Wheel<Expiry>>,
+    /// I: whose thread fires them.
+    pub(super) manager: Arc<Manager>,
+}
+
+/// The timers of one queue.
+#[derive(Debug)]
+pub(crate) struct OwnTimers {
+    /// I: among which they are.
+    pub(crate) all: Arc<Timers>,
+    /// Which of them; none before the first is armed.
+    group: OnceLock<Group>,
+    /// A, changed under the wheel's lock: how often all were cancelled.
+    nr_cancels: AtomicU64,
+}
+
+/// The timer of one item.
+#[derive(Debug, Default)]
+pub(crate) struct Timer {
+    pub(crate) state: Mutex<State>,
+    owner: Inherited,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// Changes whenever the timer is armed or disarmed.
+    pub(crate) generation: u64,
+    pub(crate) armed: Option<Armed>,
+    slack_ns: u64,
+}
+
+/// Where a timer stands, and for which queue.
+#[derive(Debug)]
+pub(crate) struct Armed {
+    pub(crate) until: Until,
+    queue: WeakQueue,
+    /// Where it was armed, and is queued.
+    cpu: CpuId,
+    /// How often all that was armed for the queue had been cancelled by then.
+    nr_cancels: u64,
+}
+
+/// What an armed item waits for.
+#[derive(Debug)]
+pub(crate) enum Until {
+    /// Its time, in the wheel of a registry.
+    Time(TimerKey, Weak<Timers>),
+    /// A grace period.
+    #[cfg_attr(
+        not(feature = "rcu"),
+        expect(dead_code, reason = "made for `RcuWork` alone")
+    )]
+    GracePeriod,
+}
+
+/// What became of an attempt to arm a timer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Arming {
+    /// It is armed, or with no delay to wait for the item was queued.
+    Done,
+    /// The item was armed already; if it was to be armed again it is, or is not any more: where it is refused now.
+    Armed,
+    /// The item is pending already.
+    Pending,
+    /// The item is disabled, or the queue refuses it.
+    Refused,
+}
+
+/// Somebody holds an item's lock.
+#[derive(Debug)]
+struct Locked;
+
+/// What was taken out under an item's lock and may hold last handles of users' things: dropped after it.
+#[derive(Default)]
+pub(crate) struct Dust {
+    expiry: Option<Expiry>,
+    queue: Option<Arc<Inner>>,
+}
+
+impl Timer {
+    pub(crate) fn set_slack(&self, slack: Duration) {
+        if !self.is_lost() {
+            self.state.lock().slack_ns = nanos(slack);
+        }
+    }
+
+    /// Returns `true` in a child of `fork` whose parent had it armed, or was at it: then its lock may be held for ever.
+    pub(crate) fn is_lost(&self) -> bool {
+        let is_free = |state: MutexGuard<'_, State>| state.armed.is_none();
+        self.owner
+            .is_lost(|| self.state.try_lock().is_some_and(is_free))
+    }
+
+    /// Locks the item, which is not armed any more if its queue has gone, or has cancelled all.
+    pub(crate) fn lock<'a>(&'a self, dust: &'a mut Dust) -> MutexGuard<'a, State> {
+        let mut state = self.state.lock();
+        if let Some(armed) = &state.armed {
+            dust.queue = armed.queue.upgrade();
+            let is_off = |queue: &Arc<Inner>| queue.has_ended() || armed.is_cancelled(queue);
+            if dust.queue.as_ref().is_none_or(is_off) {
+                dust.expiry = state.disarm().flatten();
+            }
+        }
+        state
+    }
+
+    pub(crate) fn is_armed(&self) -> bool {
+        if self.is_lost() {
+            return true;
+        }
+        let mut dust = Dust::default();
+        self.lock(&mut dust).armed.is_some()
+    }
+
+    /// Arms the timer for `queue`, to be queued on `cpu` or from here; `again` when it may be armed already.
+    pub(crate) fn arm(
+        self: &Arc<Self>,
+        work: &Work,
+        queue: &Workqueue,
+        cpu: Option<CpuId>,
+        delay: Duration,
+        again: bool,
+    ) -> Arming {
+        queue.inner.must_be_at_home();
+        must_not_be_lost(self.is_lost() || work.is_lost());
+        // Without a delay the item is claimed under the lock, so its span is captured before that.
+        let _held = trace::hold();
+        // What is taken out is dropped after the lock.
+        let mut disarmed = None;
+        let mut dust = Dust::default();
+        let mut state = self.lock(&mut dust);
+        if again {
+            disarmed = state.disarm();
+        }
+        if state.armed.is_some() {
+            return Arming::Armed;
+        }
+        let refused = match disarmed {
+            Some(_) => Arming::Armed,
+            None => Arming::Refused,
+        };
+        if work.is_disabled() && !twin::armed("delayed: arming overlooks disable") {
+            return refused;
+        }
+        if work.is_pending() {
+            return Arming::Pending;
+        }
+        let (mut wakes, mut claimed) = (None, None);
+        let done = if !queue.admits() {
+            false
+        } else if delay.is_zero() {
+            claimed = queue.inner.claim(cpu, work, queue.lane);
+            claimed.is_some()
+        } else {
+            let at_ns = time::now_ns().saturating_add(nanos(delay));
+            let at_ns = rounded_ns(at_ns, state.slack_ns);
+            let place = (queue.to_weak(), cpu.unwrap_or_else(cpu::current));
+            let is_first = state.put(self, work, &queue.inner, place, at_ns);
+            wakes = is_first.then(|| queue.inner.manager.clone());
+            true
+        };
+        drop(state);
+        let left = claimed.and_then(Claimed::push);
+        drop(disarmed);
+        if let Some(left) = left {
+            left.give_back();
+        }
+        if let Some(manager) = wakes {
+            manager.wake();
+        }
+        if done && refused == Arming::Refused {
+            Arming::Done
+        } else {
+            refused
+        }
+    }
+
+    /// Arms the timer for the queue that the caller visits, to expire at `at_ns`. Does nothing if
+    /// the item is pending or disabled, or if the queue has cancelled everything more than
+    /// `nr_cancels` times.
+    pub(crate) fn arm_at(
+        self: &Arc<Self>,
+        work: &Work,
+        queue: &Visit<'_>,
+        weak: WeakQueue,
+        at_ns: u64,
+        nr_cancels: u64,
+    ) {
+        // Dropped after the lock.
+        let _disarmed;
+        let mut dust = Dust::default();
+        let mut state = self.lock(&mut dust);
+        let is_disabled = work.is_disabled() && !twin::armed("every: arms what is disabled");
+        if state.armed.is_some() || is_disabled || work.is_pending() {
+            return;
+        }
+        let is_first = state.put(self, work, queue, (weak, cpu::current()), at_ns);
+        // If the queue cancels everything after this check, it finds the timer in the wheel.
+        let is_old = |armed: &Armed| armed.nr_cancels != nr_cancels;
+        if state.armed.as_ref().is_some_and(is_old)
+            && !twin::armed("every: arms what was cancelled")
+        {
+            _disarmed = state.disarm();
+        }
+        drop(state);
+        // Wakes the manager even if the timer has left the wheel again, because a later timer may
+        // rely on this wake-up.
+        if is_first {
+            queue.manager.wake();
+        }
+    }
+
+    /// Takes the timer back; returns `true` if it was armed.
+    pub(crate) fn disarm(&self) -> bool {
+        if self.is_lost() {
+            return false;
+        }
+        // What is taken out is dropped after the lock.
+        let mut dust = Dust::default();
+        let disarmed = self.lock(&mut dust).disarm();
+        disarmed.is_some()
+    }
+
+    /// Queues the item now, if its timer is armed; also in a drain, as its firing would. One that waits for a grace period
+    /// goes on waiting. Says whether it was armed, queued or running; `None` while somebody disables it, who is about to
+    /// take the timer back.
+    pub(crate) fn expedite(&self, work: &Work) -> Option<bool> {
+        must_not_be_lost(self.is_lost());
+        // These may hold last handles, and are dropped after the lock and the visit.
+        let (queue, disarmed);
+        let mut dust = Dust::default();
+        let mut state = self.lock(&mut dust);
+        if state.awaits_grace_period().is_some() {
+            return Some(false);
+        }
+        let Some(armed) = &state.armed else {
+            return Some(work.is_busy());
+        };
+        queue = armed.queue.upgrade()?;
+        queue.must_be_at_home();
+        // Should the queue end just now, the next look finds the timer gone.
+        let queue = queue.visit()?;
+        let claimed = queue.claim_at(armed.cpu, work, armed.queue.lane())?;
+        disarmed = state.disarm();
+        drop(state);
+        let left = claimed.push();
+        drop((queue, disarmed));
+        if let Some(left) = left {
+            left.give_back();
+        }
+        Some(true)
+    }
+}
+
+impl State {
+    /// Arms the timer for `inner`, whose end waits for the caller.
+    fn put(
+        &mut self,
+        timer: &Arc<Timer>,
+        work: &Work,
+        inner: &Inner,
+        (queue, cpu): (WeakQueue, CpuId),
+        at_ns: u64,
+    ) -> bool {
+        let due = self.next_due(timer, work);
+        let (key, is_first, nr_cancels) = inner.timers.insert(at_ns, due);
+        let until = Until::Time(key, Arc::downgrade(&inner.timers.all));
+        self.armed = Some(Armed {
+            until,
+            queue,
+            cpu,
+            nr_cancels,
+        });
+        is_first
+    }
+
+    /// Arms the item for `inner`, to be fired by what this returns after a grace period that the caller sees to.
+    #[cfg(feature = "rcu")]
+    pub(crate) fn put_aside(
+        &mut self,
+        timer: &Arc<Timer>,
+        work: &Work,
+        inner: &Inner,
+        (queue, cpu): (WeakQueue, CpuId),
+    ) -> Due {
+        self.armed = Some(Armed {
+            until: Until::GracePeriod,
+            queue,
+            cpu,
+            nr_cancels: inner.timers.nr_cancels(),
+        });
+        self.next_due(timer, work)
+    }
+
+    fn next_due(&mut self, timer: &Arc<Timer>, work: &Work) -> Due {
+        self.generation += 1;
+        Due {
+            timer: timer.clone(),
+            work: work.clone(),
+            generation: self.generation,
+        }
+    }
+
+    /// Returns the generation of an item that waits for a grace period.
+    pub(crate) fn awaits_grace_period(&self) -> Option<u64> {
+        let armed = self.armed.as_ref()?;
+        matches!(armed.until, Until::GracePeriod).then_some(self.generation)
+    }
+
+    /// Returns what was in the wheel, which may hold the last handle of the item; `None` when it was not armed.
+    fn disarm(&mut self) -> Option<Option<Expiry>> {
+        let armed = self.armed.take()?;
+        self.generation += 1;
+        // Whoever has it else, the manager or a callback, will find that it is of another generation.
+        let Until::Time(key, timers) = armed.until else {
+            return Some(None);
+        };
+        let timers = timers.upgrade();
+        Some(timers.and_then(|timers| timers.wheel.lock().remove(key)))
+    }
+}
+
+impl Timers {
+    pub(crate) fn new(manager: &Arc<Manager>) -> Self {
+        Self {
+            wheel: Mutex::default(),
+            manager: manager.clone(),
+        }
+    }
+
+    /// Returns when to call [`fire`](Self::fire) next, without being asked.
+    pub(crate) fn next_ns(&self) -> Option<u64> {
+        self.wheel.lock().next_ns()
+    }
+}
+
+impl OwnTimers {
+    /// Makes those of a queue, which are none, among `all`.
+    pub(crate) fn new(all: &Arc<Timers>) -> Self {
+        Self {
+            all: all.clone(),
+            group: OnceLock::new(),
+            nr_cancels: AtomicU64::new(0),
+        }
+    }
+
+    fn insert(&self, at_ns: u64, due: Due) -> (TimerKey, bool, u64) {
+        let mut wheel = self.all.wheel.lock();
+        let group = *self.group.get_or_init(|| wheel.new_group());
+        let (key, is_first) = wheel.insert(at_ns, Some(group), Expiry::Item(due));
+        (key, is_first, self.nr_cancels())
+    }
+
+    /// Returns the number of times that everything was cancelled.
+    pub(crate) fn nr_cancels(&self) -> u64 {
+        // Relaxed: whoever must see a cancel of all comes after it by the wheel's lock, or by a visit.
+        self.nr_cancels.load(Ordering::Relaxed)
+    }
+
+    /// Cancels all that is armed. Returns what was in the wheel, to be dropped with no lock held.
+    pub(crate) fn cancel(&self) -> Vec<Due> {
+        let mut wheel = self.all.wheel.lock();
+        self.nr_cancels.fetch_add(1, Ordering::Relaxed);
+        let there = self.group.get().map(|group| wheel.empty(*group));
+        let expiries = there.into_iter().flatten();
+        expiries.filter_map(Expiry::into_item).collect()
+    }
+
+    /// Takes out what is armed, when nobody can arm anything for the queue any more. Returns the items that go by that.
+    pub(crate) fn sweep(&self) -> Vec<Dead> {
+        let group = self
+            .group
+            .get()
+            .filter(|_| !twin::armed("end: leaves its timers"));
+        let armed = group.map(|group| self.all.wheel.lock().disband(*group));
+        let expiries = armed.into_iter().flatten();
+        let items = expiries.filter_map(Expiry::into_item);
+        items.filter_map(Due::leave).collect()
+    }
+}
+
+impl Armed {
+    fn is_cancelled(&self, queue: &Inner) -> bool {
+        let is_closed =
+            queue.closed.is_destroyed() && !twin::armed("destroy: forgets who is arming");
+        self.nr_cancels != queue.timers.nr_cancels() || is_closed
+    }
+}
+
+impl Expiry {
+    fn into_item(self) -> Option<Due> {
+        match self {
+            Self::Item(due) => Some(due),
+            Self::Task(_) => None,
+        }
+    }
+}
+
+impl Due {
+    /// Lets go of the item; returns it if it is to be freed by that, which is users' code.
+    pub(crate) fn leave(self) -> Option<Dead> {
+        self.work.leave()
+    }
+
+    /// Lets go of all these items, and drops those that go by that: users' code, contained.
+    pub(crate) fn drop_all(due: Vec<Self>) {
+        // FOREIGN(item-free): by `Dead`: what nobody has any more, on the thread that cancels; contained.
+        due.into_iter().for_each(|due| drop(due.leave()));
+    }
+
+    /// Queues the item, if it is still armed as it was; returns it if it is to be freed, which is users' code.
+    pub(crate) fn fire(self, timers: &Timers, now_ns: u64) -> Option<Dead> {
+        if let Ok(left) = self.try_fire(now_ns) {
+            timers.manager.leave_to_reapers(left);
+            return self.work.leave();
+        }
+        // Should it be disarmed meanwhile, it is of an old generation when its time comes again.
+        let again_ns = now_ns.saturating_add(RETRY_NS);
+        let (_, is_first) = timers
+            .wheel
+            .lock()
+            .insert(again_ns, None, Expiry::Item(self));
+        if is_first {
+            timers.manager.wake();
+        }
+        None
+    }
+
+    /// Queues the item, if it is still armed as it was; an error while its lock is held. Returns what it was counted as elsewhere.
+    fn try_fire(&self, now_ns: u64) -> Result<Option<LeftCount>, Locked> {
+        // Dropped after the lock and the visit.
+        let queue;
+        let Some(mut state) = self.timer.state.try_lock() else {
+            return Err(Locked);
+        };
+        let is_ours = state.generation == self.generation;
+        if !is_ours && !twin::armed("delayed: fires what was changed") {
+            return Ok(None);
+        }
+        let Some(armed) = state.armed.take() else {
+            return Ok(None);
+        };
+        queue = armed.queue.upgrade();
+        let Some(queue) = queue.as_deref().and_then(Inner::visit) else {
+            // The queue has gone, and its timers with it.
+            return Ok(None);
+        };
+        if armed.is_cancelled(&queue) && !twin::armed("cancel all: forgets what is being fired") {
+            return Ok(None);
+        }
+        let lane = armed.queue.lane();
+        if queue.must_cut_out(&self.work, lane) {
+            // That may take until some item has ended.
+            let again_ns = now_ns.saturating_add(RETRY_NS);
+            let place = (armed.queue, armed.cpu);
+            state.put(&self.timer, &self.work, &queue, place, again_ns);
+            drop(state);
+        } else {
+            let early = twin::armed("delayed: unlocks before it claims");
+            let mut held = (!early).then_some(state);
+            let claimed = queue.claim_at(armed.cpu, &self.work, lane);
+            if let (None, Some(state)) = (&claimed, &mut held)
+                && !twin::armed("delayed: firing overlooks disable")
+            {
+                // Whoever disables the item is about to take the timer back, and to say so.
+                state.armed = Some(armed);
+            }
+            drop(held);
+            return Ok(claimed.and_then(Claimed::push));
+        }
+        Ok(None)
+    }
+}
+
+// Of an item that is fired by a thread which runs no code of users'.
+impl Errand for LeftCount {
+    fn run(self: Box<Self>) {
+        self.give_back();
+    }
+}
+
+pub(crate) fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use topology::Topology;
+
+    use super::*;
+    use crate::{params::Params, workqueue::queues::registry::Registry};
+
+    #[test]
+    fn what_an_item_was_counted_as_elsewhere_is_given_back_where_threads_are_refused() {
+        let machine = Topology::synthetic("1 core").unwrap();
+        let registry = Registry::new(machine, Params::default()).unwrap();
+        let build = |name| Workqueue::builder(name).build_in(&registry).unwrap();
+        let (former, next) = (build("former"), build("next"));
+        let work = Work::new(|| ());
+        former.pause();
+        assert!(former.enqueue(&work) && work.cancel());
+        // As a timer does whose item was queued elsewhere since it looked.
+        let claimed = next.inner.claim(None, &work, next.lane).unwrap();
+        let left = claimed.push().expect("its cancelled place is elsewhere");
+        registry.refuse_threads(true);
+        let manager = &next.inner.manager;
+        manager.leave_to_reapers([left]);
+        let ended = former.drain_timeout(Duration::from_secs(20));
+        registry.refuse_threads(false);
+        ended.unwrap();
+    }
+}
