@@ -34,7 +34,7 @@ const BATCH: usize = 32;
 ///
 /// For what is bound to a thread: a library with thread-local state (OpenGL, Python, SQLite in single-thread mode, COM-like
 /// apartments), values that are not `Send`, work with a real-time priority of its own. All else is better off on a
-/// [workqueue](crate::workqueue), which shares threads.
+/// workqueue, which shares threads.
 ///
 /// # Guarantees
 ///

@@ -20,7 +20,7 @@
 //! A work item that reads much makes a [`Reader`] and drops it at its end. No worker is online by itself: an item that runs
 //! for long would hold up every grace period, and an item that waits for a grace period would wait for itself.
 //!
-//! [`Mailbox::serve`](crate::task_work::Mailbox::serve) is a loop that reports between drains. A thread that sleeps in this
+//! `Mailbox::serve` is a loop that reports between drains. A thread that sleeps in this
 //! library outside of sections counts as offline at once.
 
 use std::marker::PhantomData;

@@ -64,7 +64,7 @@ pub mod model;
 
 use crate as workqueue;
 #[cfg(feature = "rcu")]
-use ::rcu::internal as rcu;
+use ::rcu;
 use base::internal::{numbered, page, panics, params, trace, wake};
 
 pub use crate::panics::join_error::{JoinError, PanicPayload};

@@ -61,7 +61,7 @@ impl Builder {
 ///
 /// Per-CPU like [`system`], with workers of nice value -20. Where this process may not set that, it is a queue with
 /// ordinary workers and says so: its [`attrs`](Workqueue::attrs) have the nice value 0, as has its row in
-/// [`observe::snapshot`](crate::observe::snapshot).
+/// `observe::snapshot`.
 ///
 /// # Errors
 ///

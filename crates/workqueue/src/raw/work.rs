@@ -15,7 +15,7 @@ use super::runs::{Name, Run, Shard};
 use crate::panics::of_c;
 // Also checks that the function leaves the section in which it was called.
 #[cfg(feature = "rcu")]
-use crate::rcu::of_c;
+use crate::rcu::internal::of_c;
 use crate::{
     panics::{die, guarded_in_item},
     trace,

@@ -79,7 +79,7 @@ impl Workqueue {
 
 fn fire_after_grace_period(due: Due, queue: WeakQueue) {
     // An item waits for one grace period at a time, so the items bound the callbacks.
-    rcu::call_at_once(move || {
+    rcu::internal::call_at_once(move || {
         // Where the queue has gone, the item is not armed any more.
         if let Some(queue) = queue.upgrade() {
             let dead = due.fire(&queue.timers.all, time::now_ns());

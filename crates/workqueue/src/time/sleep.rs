@@ -80,7 +80,7 @@ pub(super) fn global() -> &'static Registry {
 /// goes back when most have ended, up to the last place of the table that is in use. Those that end in the same step are collected under the lock, some 20 ns each.
 ///
 /// A waker of a [queue's future](crate::workqueue::Workqueue::spawn_async), of a future of a
-/// [dedicated worker](crate::task_work::Worker), or of [`block_on`](crate::workqueue::block_on) is fired by the registry's own
+/// dedicated worker, or of [`block_on`](crate::workqueue::block_on) is fired by the registry's own
 /// thread. One of another executor is users' code, which that thread runs none of: it is fired by a thread of a few
 /// moments, so tens of microseconds later, and where threads are refused by the one that is set aside for that.
 ///
