@@ -1,9 +1,8 @@
-//! Holds README's comparison, the tables of all claims in docs/figures.md and the picture of the lab's page to the run that all are
-//! taken from: `docs/figures/compared.jsonl`, which one command makes.
+//! Holds README's comparison and the tables of all claims in docs/figures.md to the run that both show:
+//! `docs/figures/compared.jsonl`.
 //!
-//! `cargo xtask figures` checks; `--write` writes the tables from the run, and `--picture` makes its picture by a browser;
-//! `--run FILE` first keeps what `afterwork bench --json` printed into FILE; `--measure` first runs that (minutes, on a machine that
-//! does nothing else). The check sees by sums that the picture is of that run, and of the page as it is made now.
+//! `cargo xtask figures` checks; `--write` writes the tables from the run; `--run FILE` first keeps the output of
+//! `afterwork bench --json` in FILE as the run. `docs/figures/measure` measures, and makes README's picture.
 
 mod claims;
 /// The words of the lab, so that a case and a metric are called alike everywhere. The chore depends on no crate of the lab.
@@ -13,151 +12,70 @@ mod words;
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
-use std::process::{ExitCode, Stdio};
+use std::process::ExitCode;
 
 use serde_json::Value;
 
 use crate::report::{self, Failure, Finding};
-use crate::workspace::{Workspace, output};
+use crate::workspace::Workspace;
 
 /// The run that README and docs/figures.md show.
 const RUN: &str = "docs/figures/compared.jsonl";
 const README: &str = "README.md";
-const MANIFEST: &str = "Cargo.toml";
 const BEGIN: &str = "<!-- compared: written by `cargo xtask figures --write` -->\n";
 const END: &str = "<!-- compared: end -->\n";
-
-/// README's picture, and the sums of all that it is made of.
-const PICTURE: &str = "docs/figures/page.png";
-const SUMS: &str = "docs/figures/page.sums";
-
-/// What makes the page of a run.
-const RENDERER: &str = "crates/lab/src/output/";
-
-/// The picture's width and height; GitHub shows 900 or so.
-const SIZE: (u32, u32) = (1000, 700);
-
-/// Who looks at README over a slow line waits for no more.
-const LARGEST: usize = 150_000;
-
-/// The first screen: so many lines, of which so many hold code.
-const SCREEN: usize = 25;
-const CODE: usize = 12;
 
 /// What follows the first row's number on the first screen.
 const SENTENCE: &str = " × as often as";
 
-/// What `--measure` runs, after `afterwork`: short runs, but enough of them for a spread.
-const BENCH: &[&str] = &[
-    "bench",
-    "--quick",
-    "--repeat",
-    "9",
-    "--seconds",
-    "600",
-    "--json",
-];
-
 const STALE: &str = "not as the run has it: cargo xtask figures --write";
 
-/// A row of README's table, and the claim of the lab that it is taken from.
+/// The rows of README's table: what is done, against whom, and the claim of the lab: bench, case, variant, metric, which way is
+/// better, and the peer, or the best peer where none is named.
+const ROWS: &str = "\
+queue an item and wait for it, 8 threads|best of tokio, rayon, threadpool, channel pool|workqueue one-at-a-time cache_shard+help items_per_s more
+the same, where a worker must run it|the same|workqueue one-at-a-time cache_shard items_per_s more
+batches of 1000 items|the same|workqueue batch-1000 cache_shard items_per_s more
+eight subsystems with limits, one machine|best of three kinds of pool, one each|max-active subsystems afterwork latency_p99 less
+small messages to an owner|best of five channels|mpscq owned mailbox ns_paused_2 less
+an owner that sleeps until 32 are there|std's channel|task-work wake wait-32 owner_cpu_per_item less std
+read under RCU|crossbeam-epoch|rcu read rcu read_ns less crossbeam-epoch
+the intrusive queue, items side by side|cordyceps|mpscq push-pop-contiguous mpscq ns_tight_4 less cordyceps
+";
+
+/// A row of README's table.
 struct Row {
-    /// What is done; the metric's words follow.
     what: &'static str,
     against: &'static str,
     bench: &'static str,
     case: &'static str,
     variant: &'static str,
     metric: &'static str,
-    /// A claim against this variant; against the best peer without.
     other: Option<&'static str>,
-    /// Whether less is better, so that the ratio is turned.
+    /// Set if less is better, so that the ratio is inverted.
     lower: bool,
 }
 
-const ROWS: [Row; 8] = [
-    Row {
-        what: "queue an item and wait for it, 8 threads",
-        against: "best of tokio, rayon, threadpool, channel pool",
-        bench: "workqueue",
-        case: "one-at-a-time",
-        variant: "cache_shard+help",
-        metric: "items_per_s",
-        other: None,
-        lower: false,
-    },
-    Row {
-        what: "the same, where a worker must run it",
-        against: "the same",
-        bench: "workqueue",
-        case: "one-at-a-time",
-        variant: "cache_shard",
-        metric: "items_per_s",
-        other: None,
-        lower: false,
-    },
-    Row {
-        what: "batches of 1000 items",
-        against: "the same",
-        bench: "workqueue",
-        case: "batch-1000",
-        variant: "cache_shard",
-        metric: "items_per_s",
-        other: None,
-        lower: false,
-    },
-    Row {
-        what: "eight subsystems with limits, one machine",
-        against: "best of three kinds of pool, one each",
-        bench: "max-active",
-        case: "subsystems",
-        variant: "afterwork",
-        metric: "latency_p99",
-        other: None,
-        lower: true,
-    },
-    Row {
-        what: "small messages to an owner",
-        against: "best of five channels",
-        bench: "mpscq",
-        case: "owned",
-        variant: "mailbox",
-        metric: "ns_paused_2",
-        other: None,
-        lower: true,
-    },
-    Row {
-        what: "an owner that sleeps until 32 are there",
-        against: "std's channel",
-        bench: "task-work",
-        case: "wake",
-        variant: "wait-32",
-        metric: "owner_cpu_per_item",
-        other: Some("std"),
-        lower: true,
-    },
-    Row {
-        what: "read under RCU",
-        against: "crossbeam-epoch",
-        bench: "rcu",
-        case: "read",
-        variant: "rcu",
-        metric: "read_ns",
-        other: Some("crossbeam-epoch"),
-        lower: true,
-    },
-    Row {
-        what: "the intrusive queue, items side by side",
-        against: "cordyceps",
-        bench: "mpscq",
-        case: "push-pop-contiguous",
-        variant: "mpscq",
-        metric: "ns_tight_4",
-        other: Some("cordyceps"),
-        lower: true,
-    },
-];
+fn rows() -> Vec<Row> {
+    let row = |line: &'static str| {
+        let mut cells = line.split('|');
+        let mut cell = || cells.next().unwrap_or_default();
+        let (what, against, claim) = (cell(), cell(), cell());
+        let mut words = claim.split(' ');
+        let mut word = || words.next().unwrap_or_default();
+        Row {
+            what,
+            against,
+            bench: word(),
+            case: word(),
+            variant: word(),
+            metric: word(),
+            lower: word() == "less",
+            other: words.next(),
+        }
+    };
+    ROWS.lines().map(row).collect()
+}
 
 /// What a run says of the rows: what was measured where, when and how.
 #[derive(Debug)]
@@ -227,28 +145,20 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     {
         [] => return check(workspace),
         ["--write"] => tabled(workspace)?,
-        ["--picture"] => pictured(workspace)?,
         ["--run", file] => {
             let told = fs::read_to_string(file)
                 .map_err(|error| Failure::new(format!("cannot read {file}: {error}")))?;
-            keep(workspace, &told)?;
+            taken(&told)?;
+            write(workspace, RUN, &told)?;
+            tabled(workspace)?;
         }
-        ["--measure"] => keep(workspace, &measured(workspace)?)?,
         _ => {
             return Err(Failure::new(
-                "`figures` takes nothing, --write, --picture, --run FILE, or --measure",
+                "`figures` takes nothing, --write, or --run FILE",
             ));
         }
     }
     check(workspace)
-}
-
-/// Keeps a run, and makes of it what README shows.
-fn keep(workspace: &Workspace, told: &str) -> Result<(), Failure> {
-    taken(told)?;
-    write(workspace, RUN, told)?;
-    tabled(workspace)?;
-    pictured(workspace)
 }
 
 /// Writes README's table, and the number on its first screen.
@@ -256,9 +166,8 @@ fn tabled(workspace: &Workspace) -> Result<(), Failure> {
     let (record, readme) = (record(workspace)?, text(workspace, README)?);
     let (before, _, after) = between(&readme, BEGIN, END)
         .ok_or_else(|| Failure::new(format!("{README} has no {}", BEGIN.trim_end())))?;
-    let first = ROWS[0]
-        .find(&record.ratios)
-        .map(|ratio| ROWS[0].told(ratio));
+    let first = &rows()[0];
+    let first = first.find(&record.ratios).map(|ratio| first.told(ratio));
     let before = in_front(before, first.as_deref().unwrap_or("-"));
     let written = format!("{before}{BEGIN}{}{END}{after}", table(&record));
     write(workspace, README, &written)?;
@@ -285,121 +194,6 @@ fn claims_of(workspace: &Workspace, record: &Record) -> Result<String, Failure> 
     ))
 }
 
-/// Runs the benches whose ratios README shows, and returns what they print.
-fn measured(workspace: &Workspace) -> Result<String, Failure> {
-    let mut command = workspace.command("cargo");
-    command
-        .args(["run", "--release", "-p", "afterwork-lab", "--"])
-        .args(BENCH);
-    let output = command
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| Failure::new(format!("cannot run cargo: {error}")))?;
-    if !output.status.success() {
-        return Err(Failure::new("the bench failed"));
-    }
-    String::from_utf8(output.stdout).map_err(|_| Failure::new("the bench printed what is no text"))
-}
-
-/// Makes the page of the run, and its picture.
-fn pictured(workspace: &Workspace) -> Result<(), Failure> {
-    let folder = std::env::temp_dir().join(format!("afterwork-picture-{}", std::process::id()));
-    let page = folder.join("page.html");
-    let made = fs::create_dir_all(&folder)
-        .map_err(|error| Failure::new(format!("cannot make {}: {error}", folder.display())))
-        .and_then(|()| photograph(workspace, &folder, &page));
-    // Nothing in it is wanted again.
-    let _ = fs::remove_dir_all(&folder);
-    made?;
-    write(workspace, SUMS, &sums(&made_of(workspace)?))
-}
-
-fn photograph(workspace: &Workspace, folder: &Path, page: &Path) -> Result<(), Failure> {
-    let mut report = workspace.command("cargo");
-    report
-        .args([
-            "run",
-            "--quiet",
-            "-p",
-            "afterwork-lab",
-            "--",
-            "report",
-            RUN,
-            "-o",
-        ])
-        .arg(page);
-    output(&mut report)?;
-    let (width, height) = SIZE;
-    let mut browser = workspace.command("chromium");
-    browser
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--no-first-run",
-        ])
-        .args(["--disable-background-networking", "--hide-scrollbars"])
-        .arg("--blink-settings=preferredColorScheme=1")
-        .arg(format!("--window-size={width},{height}"))
-        .arg(format!("--user-data-dir={}", folder.display()))
-        .arg(format!(
-            "--screenshot={}",
-            workspace.root().join(PICTURE).display()
-        ))
-        .arg(page);
-    output(&mut browser).map(drop)
-}
-
-/// The run, what makes a page of it, and the picture.
-fn made_of(workspace: &Workspace) -> Result<[Vec<u8>; 3], Failure> {
-    let mut renderer = Vec::new();
-    let mut files = workspace.files()?;
-    files.retain(|file| file.starts_with(RENDERER));
-    for file in files {
-        renderer.extend(bytes(workspace, &file)?);
-    }
-    Ok([bytes(workspace, RUN)?, renderer, bytes(workspace, PICTURE)?])
-}
-
-/// What a picture is known by.
-fn sums(made_of: &[Vec<u8>; 3]) -> String {
-    // FNV-1a: nobody is to be deceived but by forgetting.
-    let sum = |bytes: &Vec<u8>| {
-        bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
-            (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        })
-    };
-    let [run, renderer, picture] = made_of.each_ref().map(sum);
-    format!("run {run:016x}\nrenderer {renderer:016x}\npicture {picture:016x}\n")
-}
-
-/// What is wrong with the picture.
-fn unlike(made_of: &[Vec<u8>; 3], told: &str, readme: &str) -> Vec<Finding> {
-    let mut found = Vec::new();
-    if told != sums(made_of) {
-        let rule = format!(
-            "not the picture of {RUN} as {RENDERER} makes it: cargo xtask figures --picture"
-        );
-        found.push(Finding::new(PICTURE, 0, rule));
-    }
-    let [.., picture] = made_of;
-    if picture.len() > LARGEST {
-        let rule = format!("{} bytes, at most {LARGEST}", picture.len());
-        found.push(Finding::new(PICTURE, 0, rule));
-    }
-    for shown in [format!("]({PICTURE})"), "](docs/scaling.md)".into()] {
-        if !readme.contains(&shown) {
-            found.push(Finding::new(README, 0, format!("does not show {shown}")));
-        }
-    }
-    found
-}
-
-fn bytes(workspace: &Workspace, path: &str) -> Result<Vec<u8>, Failure> {
-    fs::read(workspace.root().join(path))
-        .map_err(|error| Failure::new(format!("cannot read {path}: {error}")))
-}
-
 /// Takes the ratios out of what a bench printed.
 fn taken(told: &str) -> Result<Record, Failure> {
     let mut lines = told
@@ -420,7 +214,7 @@ fn taken(told: &str) -> Result<Record, Failure> {
         let Some((median, mad)) = ratio["median"].as_f64().zip(ratio["mad"].as_f64()) else {
             continue;
         };
-        if line["claim"].is_string() && ROWS.iter().any(wanted) {
+        if line["claim"].is_string() && rows().iter().any(wanted) {
             let n = ratio["n"].as_u64().unwrap_or(1);
             ratios.push(Ratio {
                 bench,
@@ -434,7 +228,7 @@ fn taken(told: &str) -> Result<Record, Failure> {
             });
         }
     }
-    for row in &ROWS {
+    for row in rows() {
         if row.find(&ratios).is_none() {
             return Err(Failure::new(format!("not measured: {}", row.what)));
         }
@@ -467,7 +261,7 @@ fn table(record: &Record) -> String {
          here.\n\n| what | against | times better | command: `cargo run --release --` |\n|---|---|---|---|\n",
         record.machine, record.date, record.command
     );
-    for row in &ROWS {
+    for row in rows() {
         let told = row
             .find(&record.ratios)
             .map_or_else(|| "-".into(), |ratio| row.told(ratio));
@@ -486,10 +280,7 @@ fn table(record: &Record) -> String {
 
 fn check(workspace: &Workspace) -> Result<ExitCode, Failure> {
     let (record, readme) = (record(workspace)?, text(workspace, README)?);
-    let manifest = text(workspace, MANIFEST)?;
-    let mut found = broken(&record, &readme, &manifest);
-    let told = text(workspace, SUMS)?;
-    found.extend(unlike(&made_of(workspace)?, &told, &readme));
+    let mut found = broken(&record, &readme);
     let page = text(workspace, claims::PAGE)?;
     let tables = claims_of(workspace, &record)?;
     if between(&page, claims::BEGIN, claims::END).is_none_or(|(_, shown, _)| shown != tables) {
@@ -501,7 +292,7 @@ fn check(workspace: &Workspace) -> Result<ExitCode, Failure> {
     if found.is_empty() {
         report::data(&format!(
             "figures: good ({} ratios of {})\n",
-            ROWS.len(),
+            rows().len(),
             record.date
         ));
         return Ok(ExitCode::SUCCESS);
@@ -510,15 +301,16 @@ fn check(workspace: &Workspace) -> Result<ExitCode, Failure> {
     Ok(ExitCode::FAILURE)
 }
 
-/// What README says and the record does not; and whether its first screen is one.
-fn broken(record: &Record, readme: &str, manifest: &str) -> Vec<Finding> {
+/// Finds numbers of README that the record does not have.
+fn broken(record: &Record, readme: &str) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut say = |line: usize, rule: String| found.push(Finding::new(README, line as u32, rule));
     match between(readme, BEGIN, END) {
         Some((_, shown, _)) if shown == table(record) => {}
         _ => say(0, STALE.into()),
     }
-    let ratios = ROWS
+    let rows = rows();
+    let ratios = rows
         .iter()
         .filter_map(|row| Some(row.told(row.find(&record.ratios)?)));
     let known: Vec<String> = ratios.collect();
@@ -533,45 +325,6 @@ fn broken(record: &Record, readme: &str, manifest: &str) -> Vec<Finding> {
             {
                 say(line, format!("{number} × is not of {RUN}"));
             }
-        }
-    }
-    let screen: Vec<&str> = readme.lines().take(SCREEN).collect();
-    let mut fences = screen
-        .iter()
-        .enumerate()
-        .filter(|(_, line)| line.starts_with("```"))
-        .map(|(at, _)| at);
-    let code = fences.next().zip(fences.next()).map(|(from, to)| {
-        screen[from + 1..to]
-            .iter()
-            .filter(|line| !line.is_empty())
-            .count()
-    });
-    match code {
-        Some(lines) if lines <= CODE => {}
-        Some(lines) => say(
-            1,
-            format!("the first screen has {lines} lines of code, at most {CODE}"),
-        ),
-        None => say(1, format!("the first {SCREEN} lines hold no code")),
-    }
-    let oldest = manifest
-        .lines()
-        .find_map(|line| line.strip_prefix("rust-version = "))
-        .unwrap_or_default()
-        .trim_matches('"');
-    let wanted = [
-        (format!("Rust {oldest}"), "the oldest compiler"),
-        ("afterwork = {".into(), "the dependency"),
-        ("Linux on x86-64 or aarch64".into(), "the platforms"),
-        ("#where-others-are-faster".into(), "a link to the losses"),
-    ];
-    for (text, what) in wanted {
-        if !screen.iter().any(|line| line.contains(&text)) {
-            say(
-                1,
-                format!("the first {SCREEN} lines do not tell {what}: {text}"),
-            );
         }
     }
     found
@@ -618,7 +371,7 @@ mod tests {
         let mut told = String::from(
             r#"{"schema":4,"started":"2026-11-21 21:15:03 UTC","command":"afterwork bench","fingerprint":{"cpu":"Xeon","cpus_allowed":2,"is_virtual":true,"kernel":"6.18"}}"#,
         );
-        for row in &ROWS {
+        for row in rows() {
             let _ = write!(
                 told,
                 "\n{{\"bench\":\"{}\",\"case\":\"{}\",\"claim\":\"c\",\"variant\":\"{}\",\"metric\":\"{}\",\"against\":\"{}\",\"ratio\":{{\"median\":2.0,\"mad\":0.1,\"n\":9}}}}",
@@ -633,27 +386,21 @@ mod tests {
     }
 
     fn readme(record: &Record) -> String {
-        format!(
-            "```rust\nfn main() {{}}\n```\nafterwork = {{ Linux on x86-64 or aarch64, Rust 1.88 \
-             #where-others-are-faster, 2.0 × as fast\n{BEGIN}{}{END}",
-            table(record)
-        )
+        format!("2.0 × as fast\n{BEGIN}{}{END}", table(record))
     }
-
-    const MANIFEST_TEXT: &str = "rust-version = \"1.88\"";
 
     #[test]
     fn a_record_is_taken_from_a_run_and_shown_as_times_better() {
         let record = taken(&run()).unwrap();
-        assert_eq!(record.ratios.len(), ROWS.len());
+        assert_eq!(record.ratios.len(), rows().len());
         assert_eq!(
             (record.date.as_str(), record.ratios[0].n),
             ("2026-11-21", 9)
         );
         assert_eq!(record.machine, "2 CPUs of a virtual Xeon, Linux 6.18");
-        assert_eq!(ROWS[0].told(&record.ratios[0]), "2.0 × ±5 %");
-        assert_eq!(ROWS[7].told(&record.ratios[7]), "0.50 × ±5 %: slower");
-        assert!(broken(&record, &readme(&record), MANIFEST_TEXT).is_empty());
+        assert_eq!(rows()[0].told(&record.ratios[0]), "2.0 × ±5 %");
+        assert_eq!(rows()[7].told(&record.ratios[7]), "0.50 × ±5 %: slower");
+        assert!(broken(&record, &readme(&record)).is_empty());
         let short = run().replace("one-at-a-time", "other");
         assert!(taken(&short).is_err());
     }
@@ -671,31 +418,12 @@ mod tests {
         for (from, to, word) in [
             ("2.0 × as fast", "3.7 × as fast", "3.7 × is not of"),
             ("2.0 × ±5 % |", "2.1 × ±5 % |", "not as the run has it"),
-            ("Rust 1.88", "Rust 1.70", "oldest compiler"),
-            ("afterwork = {", "", "the dependency"),
-            ("fn main() {}", &"a\n".repeat(13), "13 lines of code"),
         ] {
-            let found = broken(&record, &good.replacen(from, to, 1), MANIFEST_TEXT);
+            let found = broken(&record, &good.replacen(from, to, 1));
             assert!(
                 found.iter().any(|finding| finding.rule.contains(word)),
                 "{word}: {found:?}"
             );
         }
-    }
-
-    #[test]
-    fn a_picture_of_something_else_a_heavy_one_and_one_that_nobody_shows_are_found() {
-        let readme = "![a page](docs/figures/page.png) [many](docs/scaling.md)";
-        let of = |parts: [&str; 3]| parts.map(|part| part.as_bytes().to_vec());
-        let good = sums(&of(["run", "renderer", "picture"]));
-        let wrong = |parts, readme| unlike(&of(parts), &good, readme).len();
-        assert_eq!(wrong(["run", "renderer", "picture"], readme), 0);
-        assert_eq!(wrong(["rum", "renderer", "picture"], readme), 1);
-        assert_eq!(wrong(["run", "rendered", "picture"], readme), 1);
-        assert_eq!(wrong(["run", "renderer", "pictura"], readme), 1);
-        assert_eq!(wrong(["run", "renderer", "picture"], "neither"), 2);
-        let mut heavy = of(["run", "renderer", ""]);
-        heavy[2] = vec![0; LARGEST + 1];
-        assert_eq!(unlike(&heavy, &sums(&heavy), readme).len(), 1);
     }
 }

@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::report::{Failure, Finding, Findings};
 use crate::workspace::Workspace;
+use crate::{layers, source};
 
 const LEDGER: &str = "ARCHITECTURE.md";
-const SOURCES: &str = "crates/afterwork/src/";
-/// Where the three are defined.
-const HOME: &str = "crates/afterwork/src/panics.rs";
+/// The file that defines the three.
+const HOME: &str = "/panics.rs";
 const CALLS: &[&str] = &["contain(", "guarded(", "Foreign::new("];
 /// How far above its call a tag may stand.
 const NEAR: usize = 4;
@@ -26,7 +26,8 @@ pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     let mut found = Vec::new();
     let mut used = BTreeSet::new();
     for file in workspace.rust_files()? {
-        if file.starts_with(SOURCES) && file != HOME && !file.ends_with("/tests.rs") {
+        let is_library = layers::is_above_sync(&file) && !file.ends_with(HOME);
+        if is_library && !source::is_test(&file) {
             let text = workspace.text(&file)?.unwrap_or_default();
             found.extend(in_source(&file, &text, &rows, &mut used));
         }
@@ -70,11 +71,8 @@ fn in_source(
     let mut found = Vec::new();
     // How many lines ago the last tag stood.
     let mut since_tag = usize::MAX;
-    for (number, line) in (1..).zip(text.lines()) {
-        // Tests stand last in a file.
-        if line.starts_with("#[cfg(test)]") || line.starts_with("#[cfg(all(test,") {
-            break;
-        }
+    let code = source::code(text);
+    for ((number, line), code) in (1..).zip(text.lines()).zip(code.lines()) {
         since_tag = since_tag.saturating_add(1);
         for tag in tags(line) {
             since_tag = 0;
@@ -84,7 +82,6 @@ fn in_source(
             }
             used.insert(tag.to_string());
         }
-        let code = line.split("//").next().unwrap_or_default();
         if CALLS.iter().any(|call| is_called(code, call)) && since_tag > NEAR {
             let what = "foreign code may run here: say FOREIGN(tag) above, as panics.rs tells";
             found.push(Finding::new(file, number, what));

@@ -28,7 +28,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
             return Ok(ExitCode::SUCCESS);
         }
     }
-    let builds = workspace.metadata(false)?.target_directory.join("fuzz");
+    let builds = workspace.metadata()?.target_directory.join("fuzz");
     for (target, seed) in TARGETS {
         let status = nightly(workspace)
             .args(["fuzz", "run", target, "--target-dir"])

@@ -8,11 +8,9 @@ mod book;
 mod capi;
 mod conformance;
 mod figures;
-mod files;
 mod foreign;
 mod fuzz;
 mod layers;
-mod licences;
 mod order;
 mod report;
 mod sanitize;
@@ -73,7 +71,7 @@ const CHORES: &[Chore] = &[
     },
     Chore {
         name: "layers",
-        about: "no lower layer names an upper one; nothing reaches past `sync`; few files name each other in a circle",
+        about: "nothing above `sync` reaches atomics, threads, clocks or system calls past it",
         run: |workspace, args| check("layers", layers::check, workspace, args),
     },
     Chore {
@@ -105,21 +103,6 @@ const CHORES: &[Chore] = &[
         name: "figures",
         about: "README's comparison is that of its record; `--write`, `--run FILE` or `--measure` renews it",
         run: figures::main,
-    },
-    Chore {
-        name: "words",
-        about: "no tracked file holds a word that marks unfinished work",
-        run: |workspace, args| check("words", files::words, workspace, args),
-    },
-    Chore {
-        name: "lines",
-        about: "no Rust file is longer than 1000 lines",
-        run: |workspace, args| check("lines", files::lines, workspace, args),
-    },
-    Chore {
-        name: "licences",
-        about: "every dependency may be used under a licence that we accept",
-        run: |workspace, args| check("licences", licences::check, workspace, args),
     },
 ];
 
@@ -197,10 +180,10 @@ Start here:
   cargo xtask test --list             what the layers are and what each asks
   cargo xtask torture task-work --minutes 2   after a change of a protocol
   cargo xtask torture task-work --hostile --asan   after a change of what runs users' code
-  cargo xtask layers                  after a new `use` or dependency
+  cargo xtask layers                  after a new `use` of `std`
   cargo xtask order                   after a change of a memory ordering
 
-What each rule is for stands in STYLE.md; .ci/run runs them all.
+STYLE.md gives the reason for each rule; .ci/run checks them all.
 Exit code: 0 good, 1 something is wrong, 2 could not run.
 ";
     text

@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::report::{Failure, Finding, Findings};
-use crate::source::{Comment, comments, outline};
+use crate::source::{self, Comment, comments};
 use crate::workspace::Workspace;
 
 /// One end: a comment block.
@@ -32,11 +32,12 @@ pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     for file in workspace.rust_files()? {
         // Here the form is talked about, not used.
         if !file.starts_with("xtask/") {
-            ends.extend(ends_in(&file, &workspace.read(&file, comments)?));
+            let text = workspace.text(&file)?.unwrap_or_default();
+            ends.extend(ends_in(&file, &comments(&text)));
         }
     }
     let tests = tests(workspace)?;
-    let metadata = workspace.metadata(false)?;
+    let metadata = workspace.metadata()?;
     let mut crates: BTreeSet<String> = metadata
         .packages
         .iter()
@@ -59,14 +60,11 @@ pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
 pub fn tests(workspace: &Workspace) -> Result<BTreeSet<String>, Failure> {
     let mut tests = BTreeSet::new();
     for file in workspace.rust_files()? {
-        let outline = workspace.read(&file, outline)?;
+        let text = workspace.text(&file)?.unwrap_or_default();
         // In tests/ a function may be made a test by a macro or be the body that a test shares.
         let is_test_tree = file.starts_with("tests/") || file.contains("/tests/");
-        tests.extend(if is_test_tree {
-            outline.functions
-        } else {
-            outline.tests
-        });
+        let names = source::functions(&text, !is_test_tree);
+        tests.extend(names.into_iter().map(str::to_string));
     }
     Ok(tests)
 }
@@ -211,7 +209,7 @@ mod tests {
 
     /// What is wrong with a file that holds `text`, in a tree with the test `park_vs_post`.
     fn found(text: &str) -> Vec<String> {
-        let ends = ends_in("a.rs", &comments(text).unwrap());
+        let ends = ends_in("a.rs", &comments(text));
         let broken = broken(&ends, &set(&["park_vs_post", "handover"]), &set(&["tokio"]));
         broken.iter().map(Finding::to_string).collect()
     }
@@ -233,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_block_ends_where_code_begins() {
-        let ends = ends_in("a.rs", &comments(GOOD).unwrap());
+        let ends = ends_in("a.rs", &comments(GOOD));
         assert_eq!(ends.len(), 2);
         assert_eq!((ends[0].line, ends[1].line), (2, 7));
         assert!(
@@ -243,7 +241,7 @@ mod tests {
         );
         let apart = ends_in(
             "a.rs",
-            &comments("// ORDER(a): b\ncode();\n// Test: park_vs_post").unwrap(),
+            &comments("// ORDER(a): b\ncode();\n// Test: park_vs_post"),
         );
         assert_eq!(apart[0].text, "b");
     }

@@ -95,7 +95,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         return Ok(ExitCode::SUCCESS);
     }
     let options = options(args)?;
-    let metadata = workspace.metadata(false)?;
+    let metadata = workspace.metadata()?;
     let mut is_good = true;
     let mut say = |name: &str, start: Instant, good: bool| {
         let (word, seconds) = (

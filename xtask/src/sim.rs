@@ -79,7 +79,7 @@ fn measure(workspace: &Workspace, target: &Path) -> Result<PathBuf, Failure> {
 
 /// Runs the program. `--calibrate FILE` measures this machine first, or takes what `--measured FILE` says.
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
-    let target = workspace.metadata(false)?.target_directory;
+    let target = workspace.metadata()?.target_directory;
     let env = flags(&|name| std::env::var(name).ok());
     let mut args = args.to_vec();
     let nr_args = args.len();

@@ -62,7 +62,7 @@ pub enum End {
 
 /// Runs the program that `args` name, with what follows the name.
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
-    let metadata = workspace.metadata(false)?;
+    let metadata = workspace.metadata()?;
     let programs = programs(&metadata);
     let Some((name, rest)) = args.split_first() else {
         data(&help(&programs));
@@ -331,8 +331,6 @@ mod tests {
             packages: vec![Package {
                 name: "one".into(),
                 version: String::new(),
-                source: None,
-                license: None,
                 manifest_path: Default::default(),
                 dependencies: Vec::new(),
                 targets: vec![

@@ -33,7 +33,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         .text(PAGE)?
         .ok_or_else(|| Failure::new(format!("{PAGE} is no text")))?;
     let steps = steps(&page);
-    let target = workspace.metadata(false)?.target_directory.join("tutorial");
+    let target = workspace.metadata()?.target_directory.join("tutorial");
     let root = std::env::temp_dir().join(format!("afterwork-tutorial-{}", std::process::id()));
     let failed = |error| Failure::new(format!("cannot make {}: {error}", root.display()));
     fs::create_dir(&root).map_err(failed)?;

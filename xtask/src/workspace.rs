@@ -22,7 +22,7 @@ pub struct Workspace {
 /// What `cargo metadata` says, as far as a chore asks.
 #[derive(Debug, Deserialize)]
 pub struct Metadata {
-    /// The workspace's own packages, and with them all dependencies when they were asked for.
+    /// The workspace's own packages.
     pub packages: Vec<Package>,
     /// Where builds go.
     pub target_directory: PathBuf,
@@ -35,10 +35,6 @@ pub struct Package {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// Where it came from; nothing for a package of this workspace.
-    pub source: Option<String>,
-    /// Its licence expression.
-    pub license: Option<String>,
     /// Its Cargo.toml.
     pub manifest_path: PathBuf,
     /// What it depends on.
@@ -52,8 +48,6 @@ pub struct Package {
 pub struct Dependency {
     /// The package depended on.
     pub name: String,
-    /// Nothing for an ordinary one, else `dev` or `build`.
-    pub kind: Option<String>,
 }
 
 /// A library, program or test.
@@ -104,13 +98,10 @@ impl Workspace {
         command
     }
 
-    /// Asks Cargo about the packages of the workspace, and about all dependencies if `deep`.
-    pub fn metadata(&self, deep: bool) -> Result<Metadata, Failure> {
+    /// Asks Cargo about the packages of the workspace.
+    pub fn metadata(&self) -> Result<Metadata, Failure> {
         let mut command = self.command("cargo");
-        command.args(["metadata", "--format-version", "1"]);
-        if !deep {
-            command.arg("--no-deps");
-        }
+        command.args(["metadata", "--format-version", "1", "--no-deps"]);
         let text = output(&mut command)?;
         serde_json::from_slice(&text).map_err(|error| {
             Failure::new(format!(
@@ -150,29 +141,6 @@ impl Workspace {
         let bytes = std::fs::read(self.root.join(file))
             .map_err(|error| Failure::new(format!("cannot read {file}: {error}")))?;
         Ok(String::from_utf8(bytes).ok())
-    }
-
-    /// Reads a file of Rust in one of the ways of `source`.
-    pub fn read<T>(
-        &self,
-        file: &str,
-        read: impl FnOnce(&str) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        let text = self.text(file)?.unwrap_or_default();
-        read(&text).map_err(|error| Failure::new(format!("{file}: {error}")))
-    }
-
-    /// Says where `path` is, seen from the root.
-    pub fn relative(&self, path: &Path) -> String {
-        // Cargo resolves symbolic links in the paths that it prints.
-        let root = self
-            .root
-            .canonicalize()
-            .unwrap_or_else(|_| self.root.clone());
-        let inside = path
-            .strip_prefix(&self.root)
-            .or_else(|_| path.strip_prefix(&root));
-        inside.unwrap_or(path).display().to_string()
     }
 }
 

@@ -40,7 +40,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     if !built.success() {
         return Ok(ExitCode::FAILURE);
     }
-    let program = workspace.metadata(false)?.target_directory;
+    let program = workspace.metadata()?.target_directory;
     let mut objdump = Command::new("objdump");
     objdump
         // All symbols: where the compiler found two functions alike they share one piece of code.

@@ -179,7 +179,7 @@ fn build(workspace: &Workspace) -> Result<ExitCode, Failure> {
         report::talk("book: not built: there is no mdbook (`cargo install mdbook --locked`)\n");
         return Ok(ExitCode::SUCCESS);
     }
-    let output: PathBuf = workspace.metadata(false)?.target_directory.join("book");
+    let output: PathBuf = workspace.metadata()?.target_directory.join("book");
     let mut command = workspace.command(BUILDER);
     command.arg("build").arg("--dest-dir").arg(&output);
     let status = command

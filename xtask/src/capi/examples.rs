@@ -79,18 +79,6 @@ fn by_liburcus_names(
     Ok(URCU.len())
 }
 
-/// Builds an example by pkg-config, from what is installed in `prefix`, and runs it.
-pub fn run_one(workspace: &Workspace, prefix: &Path) -> Result<(), Failure> {
-    let sources = sources(workspace)?;
-    let compiler = COMPILERS.iter().find(|it| is_there(it.0));
-    match (compiler, sources.iter().find(|it| !is_cpp(it))) {
-        (Some((compiler, _)), Some(source)) if is_there("pkg-config") => {
-            by_pkg_config(compiler, source, prefix, prefix)
-        }
-        _ => Ok(()),
-    }
-}
-
 fn sources(workspace: &Workspace) -> Result<Vec<PathBuf>, Failure> {
     let files = workspace.files()?.into_iter();
     let is_one = |file: &String| {

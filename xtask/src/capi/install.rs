@@ -103,7 +103,7 @@ pub fn into(workspace: &Workspace, plan: &Plan<'_>) -> Result<bool, Failure> {
     if !cargo(workspace, &build)? {
         return Ok(false);
     }
-    let metadata = workspace.metadata(false)?;
+    let metadata = workspace.metadata()?;
     let package = metadata.packages.iter().find(|it| it.name == PACKAGE);
     let version = &package
         .ok_or_else(|| Failure::new(format!("{PACKAGE} is no package here")))?

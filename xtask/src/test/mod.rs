@@ -43,7 +43,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         data(&options::help());
         return Ok(ExitCode::SUCCESS);
     }
-    let metadata = workspace.metadata(false)?;
+    let metadata = workspace.metadata()?;
     if options.list {
         data(&plan::list(&metadata));
         return Ok(ExitCode::SUCCESS);

@@ -320,8 +320,6 @@ mod tests {
         Package {
             name: name.into(),
             version: String::new(),
-            source: None,
-            license: None,
             manifest_path: Default::default(),
             dependencies: Vec::new(),
             targets: tests.iter().map(target).collect(),

@@ -1,0 +1,175 @@
+//! The rule that Cargo cannot check: a crate above `sync` reaches atomics, locks, threads, clocks and system calls through
+//! `sync` alone. A model does not see a direct use.
+//!
+//! The check reads the text of each source file up to its unit tests, without comments. Unit tests and the programs in
+//! `tests/`, `benches/` and `examples/` may start threads of their own.
+
+use crate::report::{Failure, Finding, Findings};
+use crate::source;
+use crate::workspace::Workspace;
+
+/// The crates that may use the machine: those below `sync`, and programs that measure the real machine.
+const FREE: &[&str] = &[
+    "topology",
+    "sync",
+    "simachine",
+    "lab",
+    "lab-peers",
+    "top",
+    "probes",
+    "sim",
+];
+
+/// The modules and items of `std` that only `sync` may name, and what a crate above it names instead.
+const STD: &[(&str, &str)] = &[
+    ("sync", "`sync`"),
+    ("thread", "`sync::thread`"),
+    ("thread_local", "`sync::thread_local!`"),
+    ("time", "`sync::time`"),
+    ("hint::spin_loop", "`sync::hint`"),
+    ("fs", "`topology`"),
+    ("net", "`sync`"),
+    ("*", "each item"),
+];
+
+/// The crates that only `sync` may name.
+const CRATES: &[&str] = &["libc", "rustix", "nix", "loom", "shuttle", "parking_lot"];
+
+/// The back ends of `sync`, which are for the models in `tests/`.
+const PRIVATE: &[&str] = &["sync::__loom", "sync::__shuttle"];
+
+/// Finds every place that names what it must not.
+pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
+    let mut found = Findings::default();
+    let mut nr_files = 0;
+    for file in workspace.rust_files()? {
+        if !is_above_sync(&file) || source::is_test(&file) {
+            continue;
+        }
+        nr_files += 1;
+        let text = workspace.text(&file)?.unwrap_or_default();
+        for (line, path, instead) in named(&text) {
+            let rule = format!("names `{path}` past `sync`: name {instead} instead");
+            found.broken.push(Finding::new(&file, line, rule));
+        }
+    }
+    found.looked_at = format!("{nr_files} source files");
+    Ok(found)
+}
+
+/// Returns `true` if `file` is a source of a crate above `sync`.
+pub fn is_above_sync(file: &str) -> bool {
+    let name = file.strip_prefix("crates/");
+    let name = name.and_then(|name| name.split_once("/src/"));
+    name.is_some_and(|(name, _)| !FREE.contains(&name))
+}
+
+/// Returns each forbidden path in `text`, with its line and its replacement.
+fn named(text: &str) -> Vec<(u32, &'static str, &'static str)> {
+    let code = source::code(text);
+    let line = |rest: &str| 1 + code[..code.len() - rest.len()].matches('\n').count() as u32;
+    let mut found = Vec::new();
+    for name in CRATES {
+        let is_named = |rest: &&str| rest.starts_with("::") || rest.starts_with(" as ");
+        let paths = paths(&code, name).filter(is_named);
+        found.extend(paths.map(|rest| (line(rest), *name, "`sync`")));
+    }
+    for path in PRIVATE {
+        found.extend(paths(&code, path).map(|rest| (line(rest), *path, "`sync`")));
+    }
+    for root in ["std", "core", "alloc"] {
+        let below = paths(&code, root).filter_map(|rest| rest.strip_prefix("::"));
+        let leaves = below.flat_map(leaves);
+        found.extend(leaves.filter_map(|leaf| {
+            let (name, instead) = forbidden(leaf)?;
+            Some((line(leaf), *name, *instead))
+        }));
+    }
+    found
+}
+
+/// Returns the paths that a group in braces begins with, or `rest` itself.
+fn leaves(rest: &str) -> Vec<&str> {
+    if !rest.starts_with('{') {
+        return vec![rest];
+    }
+    let (mut leaves, mut depth, mut is_start) = (Vec::new(), 0, false);
+    for (at, letter) in rest.char_indices() {
+        match letter {
+            '{' => depth += 1,
+            '}' if depth == 1 => break,
+            '}' => depth -= 1,
+            _ if depth == 1 && is_start && !letter.is_whitespace() => leaves.push(&rest[at..]),
+            _ => {}
+        }
+        is_start = matches!(letter, '{' | ',') || is_start && letter.is_whitespace();
+    }
+    leaves
+}
+
+/// Returns the row for a path below `std`, if it is forbidden. A `Duration` is only a number.
+fn forbidden(path: &str) -> Option<&'static (&'static str, &'static str)> {
+    STD.iter().find(|(name, _)| {
+        path.strip_prefix(name).is_some_and(|rest| {
+            let is_part = rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+            !is_part && !rest.starts_with("::Duration")
+        })
+    })
+}
+
+/// Returns the rest of `code` after each path that begins with `name`.
+fn paths<'a>(code: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
+    code.match_indices(name).filter_map(move |(at, _)| {
+        let before = &code[..at];
+        let is_inside = before.ends_with(|c: char| c.is_alphanumeric() || "_:".contains(c));
+        let is_root = before.strip_suffix("::").is_some_and(|before| {
+            !before.ends_with(|c: char| c.is_alphanumeric() || "_>".contains(c))
+        });
+        (!is_inside || is_root).then(|| &code[at + name.len()..])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: &str) -> Vec<&str> {
+        named(text).into_iter().map(|(_, path, _)| path).collect()
+    }
+
+    #[test]
+    fn every_way_past_sync_is_found() {
+        for (text, path) in [
+            ("use std::sync::Mutex;", "sync"),
+            ("use ::core::sync::atomic::Ordering;", "sync"),
+            ("let x = std::thread::spawn(f);", "thread"),
+            ("std::thread_local!(static X: u8 = 1);", "thread_local"),
+            ("use std::time;", "time"),
+            ("use std::time::Instant;", "time"),
+            ("core::hint::spin_loop()", "hint::spin_loop"),
+            ("use std::{cell::Cell, sync::Arc};", "sync"),
+            ("use std::{\n    cell::{self, Cell},\n    fs,\n};", "fs"),
+            ("use std::*;", "*"),
+            ("fn f(x: libc::c_int) {}", "libc"),
+            ("use rustix::thread;", "rustix"),
+            ("use libc as c;", "libc"),
+            ("use sync::__loom::thread;", "sync::__loom"),
+        ] {
+            assert_eq!(found(text), [path], "{text}");
+        }
+    }
+
+    #[test]
+    fn paths_that_models_need_not_see_are_free() {
+        for text in [
+            "use std::time::Duration;",
+            "use std::{pin::Pin, task::{Context, sync}, time::Duration};\nsync::thread::spawn(f);",
+            "use sync::{thread, time};",
+            "a::std::sync(); mylibc::x(); std::synchrony();",
+            "// std::sync::Mutex",
+            "fn f() {}\n#[cfg(test)]\nmod tests {\n    use std::thread;\n}",
+        ] {
+            assert_eq!(found(text), [""; 0], "{text}");
+        }
+    }
+}
