@@ -23,6 +23,11 @@ use crate::workspace::{Metadata, NIGHTLY, OF_OUR_TOOLCHAIN, Workspace, output};
 /// Packages whose unit tests are run, which of their test programs, and whether leaks are looked for.
 const SUITES: &[(&str, &[&str], bool)] = &[
     ("afterwork-mpscq", &[], true),
+    ("afterwork-base", &[], false),
+    ("afterwork-rcu", &[], false),
+    ("afterwork-percpu", &[], false),
+    ("afterwork-mailbox", &[], false),
+    ("afterwork-workqueue", &[], false),
     ("afterwork", &["workqueue", "percpu", "rcu"], false),
 ];
 

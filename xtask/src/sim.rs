@@ -12,7 +12,16 @@ use crate::test::with_cfg;
 use crate::workspace::{NIGHTLY, Workspace};
 
 /// What runs on the machine. The machine itself is not shown its own accesses.
-const SHOWN: [&str; 3] = ["afterwork", "afterwork-mpscq", "afterwork-sim"];
+const SHOWN: [&str; 8] = [
+    "afterwork",
+    "afterwork-base",
+    "afterwork-mailbox",
+    "afterwork-mpscq",
+    "afterwork-percpu",
+    "afterwork-rcu",
+    "afterwork-sim",
+    "afterwork-workqueue",
+];
 /// The folder of a build that shows them, below that of all builds.
 pub const PLAIN: &str = "sim-plain";
 

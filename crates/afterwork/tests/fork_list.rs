@@ -128,7 +128,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("rcu/tunables.rs", "QHIMARK", Word),
     ("rcu/tunables.rs", "STALL_TIMEOUT_MS", Word),
     ("rcu/tunables.rs", "WAKE_FROM_GP", Word),
-    ("task_work/local.rs", "CURRENT", Thread),
+    ("mailbox/local.rs", "CURRENT", Thread),
     ("trace/held.rs", "KEPT", Thread),
     ("trace/on.rs", "IS_TELLING", Thread),
     ("trace/spans.rs", "HANDLER", Constant),
@@ -192,7 +192,18 @@ const LIST: &[(&str, &str, Over)] = &[
 fn sources() -> BTreeMap<String, String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut sources = BTreeMap::new();
-    for (of, prefix) in [("sync", "sync/"), ("mpscq", "mpscq/"), ("afterwork", "")] {
+    const CRATES: &[(&str, &str)] = &[
+        ("sync", "sync/"),
+        ("mpscq", "mpscq/"),
+        // Its folders have names of their own.
+        ("base", ""),
+        ("rcu", "rcu/"),
+        ("percpu", "percpu/"),
+        ("mailbox", "mailbox/"),
+        ("workqueue", "workqueue/"),
+        ("afterwork", "afterwork/"),
+    ];
+    for (of, prefix) in CRATES {
         let root = crates.join(of).join("src");
         let mut folders = vec![root.clone()];
         while let Some(folder) = folders.pop() {

@@ -10,7 +10,7 @@ use super::{
 };
 
 /// Counts something to be shown. Each is read by itself; in a model it counts nothing, so that no model grows by it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Count(#[cfg(not(any(loom, shuttle)))] AtomicU64);
 
 impl Count {

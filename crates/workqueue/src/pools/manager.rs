@@ -267,7 +267,8 @@ mod tests {
     #[cfg_attr(miri, ignore = "starts a process")]
     fn a_thread_that_unwinds_ends_the_process_with_one_line() {
         const KEY: &str = "AFTERWORK_TEST_UNWINDS";
-        const NAME: &str = "workqueue::pools::manager::tests::a_thread_that_unwinds_ends_the_process_with_one_line";
+        const NAME: &str =
+            "pools::manager::tests::a_thread_that_unwinds_ends_the_process_with_one_line";
         if std::env::var_os(KEY).is_some() {
             let manager = Arc::new(Manager::default());
             assert!(manager.start_thread("test", |_| panic!("a defect")));
