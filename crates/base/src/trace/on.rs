@@ -26,6 +26,7 @@ sync::thread_local! {
 
 /// Returns `true` if this thread is in a subscriber that the library has called. Other threads may
 /// depend on its return, so it must not wait for a queue.
+#[inline]
 pub fn is_telling() -> bool {
     IS_TELLING.try_with(Cell::get).unwrap_or(false)
 }

@@ -72,6 +72,7 @@ impl EventCount {
     }
 
     /// Announces a wait. The caller must check its condition again before it calls [`Prepared::wait`].
+    #[inline]
     pub fn prepare(&self) -> Prepared<'_> {
         self.nr_waiting.fetch_add(1, Ordering::Relaxed);
         let epoch = self.epoch.word().load(Ordering::Relaxed);
@@ -232,6 +233,7 @@ impl Prepared<'_> {
 }
 
 impl Drop for Prepared<'_> {
+    #[inline]
     fn drop(&mut self) {
         if !twin::torn_down() {
             self.count.nr_waiting.fetch_sub(1, Ordering::Relaxed);

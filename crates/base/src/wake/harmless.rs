@@ -43,12 +43,14 @@ pub fn note_known(maker: Maker, table: &RawWakerVTable) {
 
 /// Returns `true` if [`wake_by_ref`](Waker::wake_by_ref) of `waker` never blocks. A waker for which
 /// this returns `false` may block.
+#[inline]
 pub fn is_known(waker: &Waker) -> bool {
     let is_of = |known: &'static PerProcess<RawWakerVTable>| known.get() == Some(waker.vtable());
     is_unparker(waker) || is_harmless(waker) || [&FUTURE, &TASK_SET].into_iter().any(is_of)
 }
 
 /// Returns `true` if firing `waker` runs no users' code and waits for nobody. After `false` it may be so all the same.
+#[inline]
 pub fn is_harmless(waker: &Waker) -> bool {
     HARMLESS.get().is_some_and(|known| known == waker.vtable())
 }

@@ -25,6 +25,7 @@ pub struct Turns {
 
 impl Turns {
     /// Takes the next turn, told in which lanes items wait.
+    #[inline]
     pub fn take(&mut self, urgent_waits: bool, ordinary_waits: bool) -> Lane {
         let passes_over = urgent_waits && ordinary_waits;
         let is_over = self.nr_urgent >= URGENT_IN_A_ROW

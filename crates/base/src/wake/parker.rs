@@ -98,6 +98,7 @@ impl Parker {
     }
 
     /// Returns a handle by which others wake the owner.
+    #[inline]
     pub fn unparker(&self) -> Unparker {
         Unparker {
             token: self.token.clone(),
@@ -194,6 +195,7 @@ impl Token {
     }
 
     /// Takes the token. Returns `false` if there is none.
+    #[inline]
     fn take(&self) -> bool {
         // ORDER(token): publish and consume, other end in `give`.
         //   give: condition = true; swap TOKEN Release
@@ -210,6 +212,7 @@ impl Token {
     }
 
     /// Leaves a token. Returns the key to wake if the owner is parked.
+    #[inline]
     fn give(&self) -> Option<Key> {
         // The owner may free the word as soon as it has the token, so the key is made before.
         let key = self.word.key();
@@ -244,11 +247,13 @@ impl Unparker {
 
     /// Returns `true` if there is a token that the owner has not taken.
     #[doc(hidden)]
+    #[inline]
     pub fn is_given(&self) -> bool {
         self.token.word.word().load(Ordering::Relaxed) == TOKEN
     }
 
     /// Returns `true` if both handles belong to the same parker.
+    #[inline]
     pub fn same_as(&self, other: &Unparker) -> bool {
         Arc::ptr_eq(&self.token, &other.token)
     }
@@ -276,11 +281,13 @@ fn raw(unparker: Unparker) -> RawWaker {
 }
 
 /// Returns `true` if `waker` is that of a parker.
+#[inline]
 pub(crate) fn is_unparker(waker: &Waker) -> bool {
     ptr::eq(waker.vtable(), &WAKER)
 }
 
 /// Gives the token of `waker`, if it is that of a parker: then no users' code runs. Else gives the waker back.
+#[inline]
 pub fn unpark(waker: Waker) -> Option<Waker> {
     if !is_unparker(&waker) {
         return Some(waker);

@@ -87,6 +87,7 @@ pub fn doubts() -> u32 {
 }
 
 /// Adds a reason to [`doubts`] if `stands`, else removes it.
+#[inline]
 pub fn doubt(reason: u32, stands: bool) {
     let change = |doubts: &Cell<u32>| {
         let others = doubts.get() & !reason;
@@ -96,6 +97,7 @@ pub fn doubt(reason: u32, stands: bool) {
 }
 
 /// Returns `true` if [`while_asleep`] would not panic on this thread.
+#[inline]
 pub fn may_sleep() -> bool {
     let may_sleep = |observer: &Arc<dyn BlockingObserver>| observer.may_sleep();
     OBSERVER
@@ -118,6 +120,7 @@ pub fn as_callback<R>(body: impl FnOnce() -> R) -> R {
 ///
 /// A destructor that runs in a callback must not wait: the closures that it waits for may
 /// themselves wait for callbacks, and no callback runs until this one has returned.
+#[inline]
 pub fn may_wait_for_users() -> bool {
     doubts() & CALLBACK == 0 && may_sleep()
 }
@@ -127,6 +130,7 @@ pub fn may_wait_for_users() -> bool {
 /// # Panics
 ///
 /// If this thread may not sleep in what it now runs.
+#[inline]
 pub fn must_be_free_to_sleep() {
     assert!(may_sleep(), "{ABOUT_TO_SLEEP}");
 }

@@ -285,6 +285,7 @@ pub fn yield_as_waiter(done: impl FnMut() -> bool) -> bool {
 }
 
 /// Returns `true` if this process may use another CPU, whose thread could end a spin.
+#[inline]
 pub fn machine_may_spin() -> bool {
     if cfg!(any(loom, shuttle)) {
         return false;

@@ -26,22 +26,26 @@ enum Kind {
 
 impl Wakeup {
     /// Makes a wake-up that gives the owner of `unparker` its token.
+    #[inline]
     pub fn unpark(unparker: Unparker) -> Self {
         Self(Kind::Unpark(unparker))
     }
 
     /// Makes a wake-up of all threads that sleep on the word of `key`. Change the word before.
+    #[inline]
     pub fn wake_all(key: Key) -> Self {
         Self(Kind::WakeAll(key))
     }
 
     /// Makes a wake-up of an async task.
+    #[inline]
     pub fn waker(waker: std::task::Waker) -> Self {
         Self(Kind::Waker(waker))
     }
 
     /// Does the wake-up. A panic of a task's waker is caught.
     #[doc(alias = "wake_up_q")]
+    #[inline]
     pub fn fire(self) {
         match self.0 {
             Kind::Unpark(unparker) => unparker.unpark(),
@@ -105,6 +109,7 @@ impl WakeQ {
 
     /// Adds a wake-up.
     #[doc(alias = "wake_q_add")]
+    #[inline]
     pub fn push(&mut self, wakeup: Wakeup) {
         if self.len < INLINE {
             self.first[self.len] = Some(wakeup);
@@ -115,11 +120,13 @@ impl WakeQ {
     }
 
     /// Returns how many wake-ups are in the queue.
+    #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
     /// Returns `true` if the queue holds no wake-up.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -149,6 +156,7 @@ impl WakeQ {
 }
 
 impl Drop for WakeQ {
+    #[inline]
     fn drop(&mut self) {
         self.fire();
     }
