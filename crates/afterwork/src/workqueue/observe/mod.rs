@@ -2,7 +2,7 @@
 //!
 //! `concurrency.rs` decides which workers count as running, `stall.rs` when a pool stalls, `tally.rs` counts runs,
 //! `histogram.rs` durations, `arrivals.rs` the ages of pending items. Handlers get `report.rs` of all that, and `item_panic.rs` of
-//! a panic; a drain that ends early gets `left.rs`.
+//! a panic. The error of a drain that did not end in time is `left.rs`.
 
 pub(crate) mod arrivals;
 pub(crate) mod concurrency;
