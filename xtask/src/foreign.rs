@@ -1,7 +1,7 @@
 //! Checks the ledger of foreign code: every place where a user's closure, destructor, waker, handler or source may run.
 //!
 //! A place is a call of `contain`, `guarded` or `Foreign::new` of the library's `panics.rs`. In the four lines above it, or
-//! on its own, stands `FOREIGN(tag)`. The table in ARCHITECTURE.md whose first column is headed `tag` has a row for each tag, and no
+//! on its own, stands `FOREIGN(tag)`. The table in FOREIGN.md has a row for each tag, and no
 //! others. What a debug build adds is in `panics.rs`: it asserts that no lock is held at any of these places.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use crate::report::{Failure, Finding, Findings};
 use crate::workspace::Workspace;
 use crate::{layers, source};
 
-const LEDGER: &str = "ARCHITECTURE.md";
+const LEDGER: &str = "FOREIGN.md";
 /// The file that defines the three.
 const HOME: &str = "/panics.rs";
 const CALLS: &[&str] = &["contain(", "guarded(", "Foreign::new("];
@@ -44,22 +44,13 @@ pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     })
 }
 
-/// Returns the tags of the ledger and their lines.
+/// Returns the tags of the table and their lines.
 fn rows(text: &str) -> BTreeMap<String, u32> {
-    let mut rows = BTreeMap::new();
-    let mut in_table = false;
-    for (line, row) in (1..).zip(text.lines()) {
-        let first = row.strip_prefix('|').and_then(|row| row.split('|').next());
-        match first.map(str::trim) {
-            None => in_table = false,
-            Some("tag") => in_table = true,
-            Some(cell) if in_table && !cell.starts_with("--") => {
-                rows.insert(cell.trim_matches('`').to_string(), line);
-            }
-            Some(_) => {}
-        }
-    }
-    rows
+    let tag = |row: &str| Some(row.strip_prefix("| `")?.split_once('`')?.0.to_string());
+    let lines = (1..).zip(text.lines());
+    lines
+        .filter_map(|(line, row)| Some((tag(row)?, line)))
+        .collect()
 }
 
 fn in_source(
@@ -113,10 +104,6 @@ mod tests {
 |---|---|
 | `a` | x |
 | `b` | y |
-
-| other | table |
-|---|---|
-| `c` | z |
 ";
 
     fn lines(text: &str) -> Vec<u32> {
@@ -125,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ledger_is_the_table_of_tags() {
+    fn rows_begin_with_their_tags() {
         assert_eq!(rows(TABLE).into_keys().collect::<Vec<_>>(), ["a", "b"]);
     }
 

@@ -8,11 +8,12 @@ use crate::report::{Failure, Finding, Findings};
 use crate::source;
 use crate::workspace::Workspace;
 
-/// The crates that may use the machine: those below `sync`, and programs that measure the real machine.
+/// The crates that may use the machine: those at the side of `sync`, and programs that measure the real machine.
 const FREE: &[&str] = &[
     "topology",
     "sync",
     "simachine",
+    "stacks",
     "lab",
     "lab-peers",
     "top",
@@ -20,7 +21,7 @@ const FREE: &[&str] = &[
     "sim",
 ];
 
-/// The modules and items of `std` that only `sync` may name, and what a crate above it names instead.
+/// The modules and items of `std` that only `sync` may name, each with its replacement.
 const STD: &[(&str, &str)] = &[
     ("sync", "`sync`"),
     ("thread", "`sync::thread`"),

@@ -81,7 +81,7 @@ const CHORES: &[Chore] = &[
     },
     Chore {
         name: "foreign",
-        about: "every place that runs users' code is in the ledger of ARCHITECTURE.md",
+        about: "every place that runs users' code is in the table of FOREIGN.md",
         run: |workspace, args| check("foreign", foreign::check, workspace, args),
     },
     Chore {

@@ -70,7 +70,9 @@ const LIST: &[(&str, &str, Over)] = &[
     ("sync/simulated.rs", "WORD", Tests),
     // Names the process that ends, and a thread of it.
     ("sync/process.rs", "ENDING", Word),
-    ("sync/stack.rs", "CALL", Word),
+    ("stacks/capture.rs", "DESK", Reset("DESK.reset()")),
+    ("stacks/capture.rs", "HANDLER", Constant),
+    ("stacks/capture.rs", "SILENT_UNTIL", Word),
     // Names the process that holds the lock.
     ("sync/start.rs", "FIRST", Word),
     ("sync/start.rs", "IS_OURS", Thread),
@@ -168,14 +170,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("workqueue/item/revival.rs", "nr_cancels", Word),
     ("workqueue/manage/start.rs", "GLOBAL", PerProcess),
     ("workqueue/manage/start.rs", "IS_REPORTED", Word),
-    (
-        "workqueue/observe/stacks/take.rs",
-        "DESK",
-        Reset("DESK.reset()"),
-    ),
-    ("workqueue/observe/stacks/take.rs", "SILENT_UNTIL", Word),
     ("workqueue/limit/room.rs", "TO_WAKE", Thread),
-    ("workqueue/observe/stacks/take.rs", "HANDLER", Constant),
     ("workqueue/pools/manager.rs", "SERVES", Thread),
     ("workqueue/queues/future.rs", "WAKER", Constant),
     ("workqueue/queues/system.rs", "QUEUE", PerProcess),
@@ -194,6 +189,7 @@ fn sources() -> BTreeMap<String, String> {
     let mut sources = BTreeMap::new();
     const CRATES: &[(&str, &str)] = &[
         ("sync", "sync/"),
+        ("stacks", "stacks/"),
         ("mpscq", "mpscq/"),
         // Its folders have names of their own.
         ("base", ""),

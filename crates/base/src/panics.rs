@@ -1,7 +1,7 @@
 //! Calling foreign code: closures, destructors, wakers, handlers, iterators and `Display` of users.
 //!
 //! It may panic, sleep, come back to us, or drop the last handle of anything. So it runs contained, under no lock, and
-//! after the protocol that calls it has made its last change. ARCHITECTURE.md has the ledger of all places; each carries
+//! after the protocol that calls it has made its last change. FOREIGN.md has the table of all places; each carries
 //! its `FOREIGN(…)` *(checked: `foreign`)*, and a debug build asserts that no lock is held there.
 //!
 //! What must not panic, since a protocol is half-way, goes through [`or_abort`]. The panic hook has told of a panic by

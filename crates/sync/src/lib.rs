@@ -96,8 +96,6 @@ pub use simachine as sim;
 #[cfg(all(test, sim))]
 mod simulated;
 #[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]
-pub mod stack;
-#[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]
 mod start;
 #[cfg(feature = "std")]
 pub mod thread;

@@ -80,7 +80,6 @@ pub use observe::histogram::Histogram;
 pub use observe::item_panic::ItemPanic;
 pub use observe::left::{Doing, LeftItems, StillBusy};
 pub use observe::report::{BusyWorker, ItemName, Report, Stall};
-pub use observe::stacks::Stack;
 pub use pools::blocking::blocking;
 pub use queues::admission::{Permit, Reserve, TrySpawnError};
 pub use queues::builder::Builder;
@@ -94,6 +93,8 @@ pub use route::attrs::{Attrs, BuildError, MAX_ACTIVE, MAX_CAPACITY, MAX_SHARES};
 pub use route::registry_error::{RegistryError, TopologyInUse};
 pub use route::stats::{PoolStats, QueueReport, QueueStats};
 pub use scope::Scope;
+#[cfg(feature = "stacks")]
+pub use stacks::Stack;
 pub use tasks::abort::AbortHandle;
 #[cfg(all(feature = "tokio", not(any(loom, shuttle))))]
 pub use tasks::in_tokio::{InTokio, in_tokio};

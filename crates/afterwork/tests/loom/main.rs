@@ -23,7 +23,6 @@ mod workqueue_attrs;
 mod workqueue_blocking;
 mod workqueue_deadline;
 mod workqueue_delayed;
-mod workqueue_desk;
 mod workqueue_end;
 mod workqueue_flush;
 mod workqueue_future;

@@ -8,7 +8,6 @@ use crate::{
     params::{self, ParamError, Params},
     workqueue::{
         execute::wait,
-        observe::stacks,
         queues::registry::Registry,
         route::registry_error::{RegistryError, TopologyInUse},
     },
@@ -134,10 +133,17 @@ impl Registry {
 
 /// Uses `signal` to capture stacks; 0 disables that.
 fn enable_stacks(signal: u32) -> Result<(), ParamError> {
-    stacks::enable(signal).map_err(|expects| ParamError::BadValue {
+    #[cfg(feature = "stacks")]
+    let enabled = stacks::enable(signal);
+    #[cfg(not(feature = "stacks"))]
+    let enabled = match signal {
+        0 => Ok(()),
+        _ => Err("0: this build is without the feature \"stacks\""),
+    };
+    enabled.map_err(|expects| ParamError::BadValue {
         key: "workqueue.stall_signal",
         value: signal.to_string(),
-        expects,
+        expects: expects.into(),
     })
 }
 

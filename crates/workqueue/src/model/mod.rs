@@ -6,8 +6,6 @@
 
 mod parts;
 
-#[cfg(loom)]
-pub use super::observe::stacks::desk::Desk;
 pub use super::scope::model::{OpenPair, OpenRange, OpenScope};
 pub use parts::{AtHand, Gates, InLine, Injected, Places, Pushed};
 

@@ -1,8 +1,8 @@
-//! What is noticed and counted, as plain data and plain functions: who looks, and where, stands above.
+//! Observations as plain data and plain functions; the callers that make them are in layers above.
 //!
-//! `concurrency.rs` says who counts as running, `stall.rs` when work is said not to move, `tally.rs` what a worker has run;
-//! `histogram.rs` how long something took, `arrivals.rs` since when items wait. `report.rs` is what is told of all that, `stacks/` where workers were then, `item_panic.rs` of a panic, `left.rs` what is
-//! told to whoever waited in vain.
+//! `concurrency.rs` decides which workers count as running, `stall.rs` when a pool stalls, `tally.rs` counts runs,
+//! `histogram.rs` durations, `arrivals.rs` the ages of pending items. Handlers get `report.rs` of all that, and `item_panic.rs` of
+//! a panic. The error of a drain that did not end in time is `left.rs`.
 
 pub(crate) mod arrivals;
 pub(crate) mod concurrency;
@@ -10,6 +10,5 @@ pub(crate) mod histogram;
 pub(crate) mod item_panic;
 pub(crate) mod left;
 pub(crate) mod report;
-pub(crate) mod stacks;
 pub(crate) mod stall;
 pub(crate) mod tally;

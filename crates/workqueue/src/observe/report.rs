@@ -4,8 +4,6 @@ use std::{fmt, time::Duration};
 
 use topology::CpuSet;
 
-use super::stacks::Stack;
-
 /// What a registry tells the handler given to [`Registry::on_report`](crate::workqueue::Registry::on_report).
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -66,7 +64,7 @@ impl Report {
 
 /// A pool whose work does not move.
 ///
-/// Displayed, it is one line, and the [stacks](Stack) of its workers below where those are taken. Where they are not, it ends with
+/// Displayed, it is one line, and the stacks of its workers below where those are taken. Where they are not, it ends with
 /// the command that shows them, for this process: a debugger beside it, which stops it for a moment. docs/troubleshooting.md
 /// says how to read them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -94,8 +92,9 @@ pub struct BusyWorker {
     pub item: ItemName,
     /// Whether it has said that it may sleep, or was seen asleep.
     pub sleeps: bool,
-    /// Where it is in that item, if stacks are taken: [`Params::stall_signal`](crate::params::Params::stall_signal).
-    pub stack: Option<Stack>,
+    /// The functions that the thread is in, if the build has the feature `stacks` and the signal is set: [`Params::stall_signal`](crate::params::Params::stall_signal).
+    #[cfg(feature = "stacks")]
+    pub stack: Option<stacks::Stack>,
 }
 
 /// What an item is called: its queue, and the type of its function.
@@ -160,15 +159,20 @@ impl fmt::Display for Stall {
             let sleeps = if worker.sleeps { "sleeps" } else { "runs" };
             write!(f, "; thread {} {sleeps} in {}", worker.thread, worker.item)?;
         }
-        let mut is_bare = false;
-        for worker in &self.workers {
-            match &worker.stack {
-                Some(stack) => write!(f, "\nthread {}, in {}:{stack}", worker.thread, worker.item)?,
-                None => is_bare = true,
+        #[cfg(feature = "stacks")]
+        {
+            let mut is_bare = false;
+            for worker in &self.workers {
+                match &worker.stack {
+                    Some(stack) => {
+                        write!(f, "\nthread {}, in {}:{stack}", worker.thread, worker.item)?;
+                    }
+                    None => is_bare = true,
+                }
             }
-        }
-        if !is_bare {
-            return Ok(());
+            if !is_bare {
+                return Ok(());
+            }
         }
         let process = std::process::id();
         write!(

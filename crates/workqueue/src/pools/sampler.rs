@@ -15,10 +15,7 @@ use super::{
     pool::{PoolGuard, WorkerPool},
     worker::Worker,
 };
-use crate::workqueue::observe::{
-    concurrency::{Sample, ScanResult, Seen, Verdict, judge},
-    stacks,
-};
+use crate::workqueue::observe::concurrency::{Sample, ScanResult, Seen, Verdict, judge};
 
 impl WorkerPool {
     /// Looks at the workers if work waits, and gets others up for those that sleep or hog.
@@ -109,13 +106,30 @@ impl WorkerPool {
         // The watch is on as long as work waits.
         guard.effects.watch = false;
         drop(guard);
-        stacks::add(&mut reports, self.params.stall_signal);
+        #[cfg(feature = "stacks")]
+        add_stacks(&mut reports, self.params.stall_signal);
         self.manager.tell(&reports);
         if self.confined.load(Ordering::Relaxed) && !self.attrs.strict {
             let starved = judged.iter().filter(|it| it.2 == Verdict::Starved);
             starved.for_each(|(worker, ..)| let_stray(worker, allowed));
         }
         scan
+    }
+}
+
+/// Adds the stacks of the workers that `reports` name.
+#[cfg(feature = "stacks")]
+fn add_stacks(reports: &mut [crate::workqueue::Report], signal: u32) {
+    use crate::workqueue::Report;
+    let workers = reports.iter_mut().flat_map(|it| match it {
+        Report::Stall(stall) => &mut stall.workers[..],
+        _ => &mut [],
+    });
+    let workers: Vec<_> = workers.collect();
+    let threads: Vec<_> = workers.iter().map(|it| it.thread).collect();
+    let stacks = stacks::capture(threads, signal, super::serve::PATH);
+    for (worker, stack) in workers.into_iter().zip(stacks) {
+        worker.stack = Some(stack);
     }
 }
 

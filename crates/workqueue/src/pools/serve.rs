@@ -16,6 +16,10 @@ use super::{
 };
 use crate::wake::{LONGEST_LOOK_AFTER_WORK_NS, Parker, SpinBudget, report};
 
+/// The path of this module: a stack of a worker ends here, because what is below says nothing of an item.
+#[cfg(feature = "stacks")]
+pub(super) const PATH: &str = module_path!();
+
 /// What a worker thread keeps to itself.
 #[derive(Debug)]
 struct Private {

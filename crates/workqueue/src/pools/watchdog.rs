@@ -49,6 +49,7 @@ impl Dispatch {
                 thread: it.worker.thread.load(Ordering::Relaxed),
                 item: self.name_of(it)?,
                 sleeps: it.away.declared || it.away.asleep,
+                #[cfg(feature = "stacks")]
                 stack: None,
             })
         });

@@ -6,23 +6,26 @@ use framehop::{
     CacheNative, ExplicitModuleSectionInfo, MayAllocateDuringUnwind, Module, UnwindRegsNative,
     Unwinder as _, UnwinderNative,
 };
-use sync::stack::{self, Loaded, Registers};
 
-use super::{End, Stack, take::Seen};
+use crate::{
+    capture::Seen,
+    signal::{self, Loaded, Registers},
+    stack::{End, Stack},
+};
 
 /// How many functions are told. A guess; a stack that runs away has no end.
 const NR_FRAMES: usize = 128;
 
 /// What is known of the loaded files.
-pub(super) struct Walker {
+pub(crate) struct Walker {
     unwinder: UnwinderNative<Vec<u8>, MayAllocateDuringUnwind>,
     cache: CacheNative<MayAllocateDuringUnwind>,
 }
 
 impl Walker {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut unwinder = UnwinderNative::new();
-        for file in stack::loaded() {
+        for file in signal::loaded() {
             unwinder.add_module(module(file));
         }
         Self {
@@ -31,7 +34,7 @@ impl Walker {
         }
     }
 
-    pub(super) fn walk(&mut self, seen: &Seen) -> Stack {
+    pub(crate) fn walk(&mut self, seen: &Seen, root: &'static str) -> Stack {
         let mut read = |address| seen.word(address).ok_or(());
         let registers = seen.registers;
         let first = registers.pc;
@@ -47,7 +50,11 @@ impl Walker {
                 Err(_) => break End::Cut,
             }
         };
-        Stack { addresses, end }
+        Stack {
+            addresses,
+            end,
+            root,
+        }
     }
 }
 
@@ -72,22 +79,20 @@ fn module(file: Loaded) -> Module<Vec<u8>> {
     Module::new(file.name, file.range, file.base, sections)
 }
 
-/// What a worker is in whatever it runs: what is below says nothing of an item.
-const WORKER: &str = "afterwork::workqueue::pools::serve::";
-
-/// Writes the names of what lies at an address. Returns `true` if that is the worker's own.
+/// Writes the names of the functions at an address. Returns `true` if the path of one begins with `root`.
 pub(crate) fn write_place(
     f: &mut Formatter<'_>,
     nth: usize,
     address: usize,
+    root: &str,
 ) -> Result<bool, Error> {
-    let (mut text, mut is_worker) = (String::new(), false);
-    // Several where functions are inlined. One is added because it takes away one, as of the address that a call returns to.
-    // Nothing is written from within: a lock of the process is held there, and what is written to is a user's.
+    let (mut text, mut is_root) = (String::new(), false);
+    // An address has several functions where these are inlined. `resolve` subtracts one, as for the address that a call
+    // returns to. The closure writes to no formatter, which is a user's, because it runs under a lock of the process.
     backtrace::resolve((address + 1) as *mut _, |symbol| {
         let Some(name) = symbol.name() else { return };
         let name = format!("{name:#}");
-        is_worker |= name.starts_with(WORKER);
+        is_root |= name.starts_with(root);
         let indent = if text.is_empty() { "" } else { "\n      " };
         text += &format!("{indent}{name}");
         if let Some((file, line)) = symbol.filename().zip(symbol.lineno()) {
@@ -98,5 +103,5 @@ pub(crate) fn write_place(
         text = format!("{address:#x}");
     }
     write!(f, "\n{nth:4}: {text}")?;
-    Ok(is_worker)
+    Ok(is_root)
 }

@@ -1,43 +1,48 @@
-//! Asking workers for their stacks.
+//! Asks threads for their stacks.
 
-use std::time::Duration;
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
 
 use sync::fork::{self, Handler};
-use sync::stack::{self, Refused, Registers};
-use sync::thread::{self, ThreadId};
-use sync::{atomic::Ordering, time, unmodelled::AtomicU64};
+use sync::{atomic::Ordering, thread, time, unmodelled::AtomicU64};
 
-use super::{End, Stack, desk::Desk, walk::Walker};
-use crate::{panics::contain, workqueue::observe::report::Report};
+use crate::{
+    desk::Desk,
+    signal::{self, Refused, Registers},
+    stack::{End, Stack},
+    walk::Walker,
+};
 
-/// How many workers of a report are asked. A guess.
+/// The most threads that one call asks. A guess.
 const NR_ASKED: usize = 16;
 
 /// How much of a stack is copied, in bytes. A guess; a frame has about a hundred.
 const NR_BYTES: usize = 128 << 10;
 
-/// How long an answer is waited for, in nanoseconds, and how long between two looks. Copying takes 20 µs; a thread that is given
-/// no CPU for a tenth of a second has none.
+/// How long a call waits for an answer, and the time between two reads of the desk. Copying takes 20 µs. A thread that gets no CPU
+/// for a tenth of a second does not answer.
 const PATIENCE_NS: u64 = 100_000_000;
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// How long nobody is asked after somebody did not answer, in nanoseconds: of a program that blocks all signals before it starts threads
-/// no worker does, and who asks makes workers and fires timers. A hundredth of its time, in the worst case.
+/// How long no thread is asked after one that did not answer, in nanoseconds. If a program blocks all signals before it starts
+/// threads, no thread answers, and the caller has other duties. It loses a hundredth of its time, in the worst case.
 const SILENCE_NS: u64 = 100 * PATIENCE_NS;
 
-/// Until when nobody is asked, by the clock.
+/// Until when no thread is asked, by the clock.
 static SILENT_UNTIL: AtomicU64 = AtomicU64::new(0);
 
 /// What the asked thread copies.
-pub(super) struct Seen {
-    pub(super) registers: Registers,
+pub(crate) struct Seen {
+    pub(crate) registers: Registers,
     nr_bytes: usize,
     bytes: [u8; NR_BYTES],
 }
 
 impl Seen {
     /// Returns the word at an address of the stack, if it was copied.
-    pub(super) fn word(&self, address: u64) -> Option<u64> {
+    pub(crate) fn word(&self, address: u64) -> Option<u64> {
         let at: usize = address.checked_sub(self.registers.sp)?.try_into().ok()?;
         let bytes = self.bytes[..self.nr_bytes].get(at..at.checked_add(8)?)?;
         Some(u64::from_le_bytes(bytes.try_into().ok()?))
@@ -60,85 +65,89 @@ static HANDLER: Handler = Handler {
     ..Handler::IDLE
 };
 
-/// Has stalls told with stacks, taken by `signal`; 0 for without.
+/// Prepares [`capture`] by `signal`, which it needs once in a process; 0 does nothing.
 ///
 /// # Errors
 ///
-/// Says what `signal` is to be.
-pub(crate) fn enable(signal: u32) -> Result<(), String> {
+/// If the signal cannot be used: what it must be instead. Nothing has changed.
+pub fn enable(signal: u32) -> Result<(), &'static str> {
     if signal == 0 {
         return Ok(());
     }
     fork::register(&HANDLER);
     let number = i32::try_from(signal).unwrap_or(0);
-    stack::handle(number, interrupted).map_err(|refused| match refused {
+    signal::handle(number).map_err(|refused| match refused {
         Refused::Unfit => "0, or a signal that means nothing to the machine, such as 23 (SIGURG)",
         Refused::Taken => "0, or a signal that this program neither handles nor ignores",
-    })?;
-    Ok(())
+    })
 }
 
-/// Adds the stacks of the workers that `reports` name.
+/// Returns the stacks of at most 16 `threads`, by their numbers in the kernel. The result ends early after a thread that did not
+/// answer, and is empty where `signal` is 0.
+///
+/// A stack is displayed up to the first function whose path begins with `root`.
 ///
 /// # Blocking
 ///
-/// At most a tenth of a second in ten: after one worker that does not answer no other is asked for so long.
-pub(crate) fn add(reports: &mut [Report], signal: u32) {
+/// The call waits at most a tenth of a second for a thread. After one that does not answer, it asks none for ten seconds.
+pub fn capture(
+    threads: impl IntoIterator<Item = u32>,
+    signal: u32,
+    root: &'static str,
+) -> Vec<Stack> {
+    let mut stacks = Vec::new();
     let Ok(signal @ 1..) = i32::try_from(signal) else {
-        return;
+        return stacks;
     };
-    let stalls = reports.iter_mut().filter_map(|it| match it {
-        Report::Stall(stall) => Some(stall),
-        _ => None,
-    });
     let mut kept = None;
-    // One that panics is not used again.
+    // A walker that panics is not used again.
     let mut walk = |seen: &Seen| {
         let mut walker = kept.take().unwrap_or_else(Walker::new);
-        let stack = walker.walk(seen);
+        let stack = walker.walk(seen, root);
         kept = Some(walker);
         stack
     };
-    let workers = stalls.flat_map(|stall| &mut stall.workers);
-    for worker in workers.take(NR_ASKED) {
-        let taken = take(ThreadId(worker.thread), signal, &mut walk);
+    for thread in threads.into_iter().take(NR_ASKED) {
+        let taken = take(thread, signal, &mut walk);
         let is_answered = taken.is_ok();
-        worker.stack = Some(taken.unwrap_or_else(|why| Stack {
+        stacks.push(taken.unwrap_or_else(|why| Stack {
             addresses: Vec::new(),
             end: End::Missing(why),
+            root,
         }));
         if !is_answered {
             break;
         }
     }
+    stacks
 }
 
 fn take(
-    thread: ThreadId,
+    thread: u32,
     signal: i32,
     mut walk: impl FnMut(&Seen) -> Stack,
 ) -> Result<Stack, &'static str> {
-    // Else it might end the process.
-    if !stack::is_handled(signal) {
+    // Otherwise the signal might end the process.
+    if !signal::is_handled(signal) {
         return Err("the program handles the signal by now");
     }
     let start_ns = time::now_ns();
     if start_ns < SILENT_UNTIL.load(Ordering::Relaxed) {
-        return Err("nobody is asked for ten seconds after a thread that did not answer");
+        return Err("no thread is asked for ten seconds after one that did not answer");
     }
-    if !DESK.ask(thread.0) {
-        return Err("another registry takes one");
+    if !DESK.ask(thread) {
+        return Err("another caller takes one");
     }
     let mut read = || DESK.read(|seen| contained(|| walk(seen)));
-    let is_asked = stack::interrupt(thread, signal).is_ok();
+    let is_asked = signal::interrupt(thread, signal);
     while is_asked && time::now_ns() < start_ns + PATIENCE_NS {
         if let Some(taken) = read() {
             return taken;
         }
         thread::sleep(PAUSE);
     }
-    // One that was not asked now may have answered what it was asked before.
-    let late = DESK.give_up(thread.0).then(read).flatten();
+    // A thread that was not asked now may have answered an earlier request.
+    let late = DESK.give_up(thread).then(read).flatten();
     late.unwrap_or_else(|| {
         if !is_asked {
             return Err("the thread has ended");
@@ -149,19 +158,16 @@ fn take(
     })
 }
 
-/// Walks. Who reports stalls makes workers, and the desk is everybody's: neither is to end with a table that misleads the walk.
+/// Walks. A table that misleads the walk must not end the caller, and the desk must become free.
 fn contained(walk: impl FnOnce() -> Stack) -> Result<Stack, &'static str> {
-    let mut stack = None;
-    // FOREIGN(stack-walk): nothing of a user's, but another crate reads the tables of all loaded files, on the manager; contained.
-    contain(|| stack = Some(walk()));
-    stack.ok_or("the walk up the stack panicked")
+    catch_unwind(AssertUnwindSafe(walk)).map_err(|_| "the walk up the stack panicked")
 }
 
-/// On the asked thread, in the handler.
-fn interrupted(registers: Registers) {
+/// Answers on the interrupted thread, in the handler.
+pub(crate) fn answer(registers: Registers) {
     DESK.answer(thread::current().0, |seen| {
         seen.registers = registers;
-        seen.nr_bytes = stack::read_memory(registers.sp, &mut seen.bytes);
+        seen.nr_bytes = signal::read_memory(registers.sp, &mut seen.bytes);
     });
 }
 
@@ -195,7 +201,7 @@ mod tests {
             while !its_end.load(Ordering::Relaxed) {
                 kept.push(vec![1_u8; kept.len() % 5000]);
                 kept.truncate(1000);
-                stack::loaded();
+                signal::loaded();
                 assert!(
                     std::panic::catch_unwind(|| std::panic::resume_unwind(Box::new(1))).is_err()
                 );
@@ -205,20 +211,20 @@ mod tests {
         while number.load(Ordering::Relaxed) == 0 {
             std::thread::yield_now();
         }
-        let thread = ThreadId(number.load(Ordering::Relaxed));
+        let thread = number.load(Ordering::Relaxed);
         let mut walker = Walker::new();
         let mut nr_whole = 0;
         for _ in 0..3000 {
             // On a busy machine one may come late, and the next is asked all the same.
             SILENT_UNTIL.store(0, Ordering::Relaxed);
-            let taken = take(thread, SIGURG as i32, |seen| walker.walk(seen));
+            let taken = take(thread, SIGURG as i32, |seen| walker.walk(seen, ""));
             nr_whole += u32::from(taken.is_ok_and(|it| it.end == End::Whole));
         }
         assert!(nr_whole > 2000, "{nr_whole}");
         ended.store(true, Ordering::Relaxed);
         asked.join().unwrap();
         // For a moment it takes a signal, and does not answer.
-        let mut ask = || take(thread, SIGURG as i32, |seen| walker.walk(seen));
+        let mut ask = || take(thread, SIGURG as i32, |seen| walker.walk(seen, ""));
         while ask() != Err("the thread has ended") {
             SILENT_UNTIL.store(0, Ordering::Relaxed);
         }
@@ -231,7 +237,7 @@ mod tests {
         let (send, receive) = mpsc::channel();
         let (go, stop) = mpsc::channel::<()>();
         let asked = std::thread::spawn(move || {
-            send.send(thread::current()).unwrap();
+            send.send(thread::current().0).unwrap();
             _ = stop.recv();
         });
         let thread = receive.recv().unwrap();
@@ -247,7 +253,7 @@ mod tests {
             ask(|_| panic!("a table that misleads")),
             Err("the walk up the stack panicked")
         );
-        assert!(ask(|seen| Walker::new().walk(seen)).is_ok());
+        assert!(ask(|seen| Walker::new().walk(seen, "")).is_ok());
         drop(go);
         asked.join().unwrap();
     }

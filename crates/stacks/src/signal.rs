@@ -1,22 +1,21 @@
-//! Where another thread of this process is: interrupting it by a signal, reading memory that may not be there, and the tables of
-//! the loaded files by which a stack is walked up.
+//! Interrupts another thread of this process by a signal, reads memory that may be unmapped, and copies the tables of the
+//! loaded files by which a stack is walked up.
 //!
-//! The interrupted thread may be anywhere: in the allocator, in the loader, under any lock. So its handler calls a function
-//! that takes no lock and does not allocate; all else is done by whoever wants to know.
+//! The interrupted thread may be anywhere: in the allocator, in the loader, under any lock. So the handler takes no lock and
+//! does not allocate.
 
 use std::{
     ffi::{CStr, c_int, c_void},
-    io, mem,
+    mem,
     ops::Range,
     ptr, slice,
-    sync::atomic::{AtomicPtr, Ordering},
 };
 
-use crate::thread::ThreadId;
+use crate::capture::answer;
 
 /// The registers with which the walk up a stack begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Registers {
+pub(crate) struct Registers {
     /// The instruction that is next.
     pub pc: u64,
     /// The top of the stack.
@@ -27,25 +26,17 @@ pub struct Registers {
     pub lr: u64,
 }
 
-/// What the handler calls on the interrupted thread. It takes no lock, allocates nothing, and does not unwind.
-pub type Interrupted = fn(Registers);
-
-/// What the handler calls, as a pointer; null before the first [`handle`].
-static CALL: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
-
 /// Why a signal cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refused {
+pub(crate) enum Refused {
     /// No signal, or one that the machine or the C library needs for itself.
     Unfit,
     /// The process handles or ignores it.
     Taken,
 }
 
-/// Has `signal` call `call` from now on, on each thread that is [interrupted](interrupt) by it. All signals share one `call`.
-///
-/// Leaves the signal alone if the program has any use for it.
-pub fn handle(signal: i32, call: Interrupted) -> Result<(), Refused> {
+/// Installs the handler of `signal`, unless the program has any use for it.
+pub(crate) fn handle(signal: i32) -> Result<(), Refused> {
     const OWN: [c_int; 9] = [
         libc::SIGKILL,
         libc::SIGSTOP,
@@ -66,7 +57,6 @@ pub fn handle(signal: i32, call: Interrupted) -> Result<(), Refused> {
     if action(signal, None).ok_or(Refused::Unfit)?.sa_sigaction != libc::SIG_DFL {
         return Err(Refused::Taken);
     }
-    CALL.store(call as *mut (), Ordering::Release);
     // SAFETY: all zeroes is an action: the default one, with an empty mask.
     let mut ours: libc::sigaction = unsafe { mem::zeroed() };
     ours.sa_sigaction = handler_address();
@@ -76,29 +66,24 @@ pub fn handle(signal: i32, call: Interrupted) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Returns `true` while [`handle`] is what the process does about `signal`.
-pub fn is_handled(signal: i32) -> bool {
+/// Returns `true` while the process handles `signal` by the handler of [`handle`].
+pub(crate) fn is_handled(signal: i32) -> bool {
     action(signal, None).is_some_and(|it| it.sa_sigaction == handler_address())
 }
 
-/// Sends `signal` to a thread of this process. Call it only while it [is handled](is_handled): else it may end the process.
+/// Sends `signal` to a thread of this process, and returns `true` if that exists. Call it only while the signal
+/// [is handled](is_handled): otherwise it may end the process.
 ///
-/// A call of the system's in which the thread is may end early, with `EINTR`: one with a timeout, and those that the system never
-/// goes on with.
-pub fn interrupt(thread: ThreadId, signal: i32) -> io::Result<()> {
+/// A system call of the thread may end early, with `EINTR`: one with a timeout, and those that the system never restarts.
+pub(crate) fn interrupt(thread: u32, signal: i32) -> bool {
     // SAFETY: a call with three numbers.
-    let sent = unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread.0, signal) };
-    if sent == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread, signal) == 0 }
 }
 
 /// Copies memory of this process from the address `from` on, and returns how many bytes of it are there. Never faults.
 ///
 /// One system call; as a signal handler may make it.
-pub fn read_memory(from: u64, into: &mut [u8]) -> usize {
+pub(crate) fn read_memory(from: u64, into: &mut [u8]) -> usize {
     const PAGE: u64 = 4096;
     const NR_PIECES: usize = 64;
     // A piece for each page, because a piece is copied whole or not at all.
@@ -132,7 +117,7 @@ pub fn read_memory(from: u64, into: &mut [u8]) -> usize {
 
 /// A loaded file: the program, or a library of it.
 #[derive(Debug)]
-pub struct Loaded {
+pub(crate) struct Loaded {
     /// Its path; empty for the program itself.
     pub name: String,
     /// What is added to an address in the file.
@@ -146,7 +131,7 @@ pub struct Loaded {
 }
 
 /// Returns the files that are loaded and say how their stacks are walked up. Waits for the loader's lock, and allocates.
-pub fn loaded() -> Vec<Loaded> {
+pub(crate) fn loaded() -> Vec<Loaded> {
     let mut all: Vec<Loaded> = Vec::new();
     let place: *mut Vec<Loaded> = &mut all;
     // SAFETY: `note` is called with `place` before this call returns, by this thread.
@@ -231,14 +216,9 @@ extern "C" fn on_signal(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void)
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let before = unsafe { *errno };
-    let call = CALL.load(Ordering::Acquire);
-    if !call.is_null() && !context.is_null() {
-        // SAFETY: an `Interrupted`, stored by `handle`; and the interrupted thread's registers, by `SA_SIGINFO`.
-        let (call, registers) = unsafe {
-            let call = mem::transmute::<*mut (), Interrupted>(call);
-            (call, registers(&*context.cast()))
-        };
-        call(registers);
+    if !context.is_null() {
+        // SAFETY: the interrupted thread's registers, by `SA_SIGINFO`.
+        answer(registers(unsafe { &*context.cast() }));
     }
     // SAFETY: as above.
     unsafe { *errno = before };
@@ -299,10 +279,10 @@ mod tests {
     #[test]
     fn signals_that_the_program_uses_are_left_alone() {
         for signal in [libc::SIGSEGV, libc::SIGKILL, 0, -1, 65] {
-            assert_eq!(handle(signal, |_| ()), Err(Refused::Unfit), "{signal}");
+            assert_eq!(handle(signal), Err(Refused::Unfit), "{signal}");
         }
         // The standard library ignores it.
-        assert_eq!(handle(libc::SIGPIPE, |_| ()), Err(Refused::Taken));
+        assert_eq!(handle(libc::SIGPIPE), Err(Refused::Taken));
         assert!(!is_handled(libc::SIGPIPE));
     }
 

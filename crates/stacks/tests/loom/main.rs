@@ -1,11 +1,15 @@
-//! Two threads are asked one after the other where they are; the first may answer late.
+//! Two threads are asked for their stacks one after the other; the first may answer late.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p afterwork-stacks --release --test loom`
+//!
+//! The models have no bound on preemptions.
+#![cfg(loom)]
 
 use std::sync::Arc;
 
-use afterwork::workqueue::model::Desk;
+use afterwork_stacks::desk::Desk;
+use loom::{model as exhaustive, thread::spawn};
 use sync::twin::must_fail;
-
-use crate::support::{exhaustive, spawn};
 
 const FIRST: u32 = 1;
 const SECOND: u32 = 2;

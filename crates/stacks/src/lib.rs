@@ -1,0 +1,35 @@
+//! The stacks of other threads of this process, for reports about threads that are stuck.
+//!
+//! ```
+//! afterwork_stacks::enable(23).unwrap(); // SIGURG
+//! let thread = std::thread::spawn(std::thread::park);
+//! # let me = sync::thread::current().0;
+//! for stack in afterwork_stacks::capture([me], 23, "std::rt::") {
+//!     println!("{stack}");
+//! }
+//! # thread.thread().unpark();
+//! ```
+//!
+//! The asked thread may be anywhere, and so in the allocator or in the loader, under their locks. A walk up a stack needs both.
+//! So the asked thread only copies: a signal interrupts it, and the handler leaves its registers and the top of its stack on a
+//! desk (`desk.rs`). The caller walks up the copy (`walk.rs`). Names are looked up when a stack is displayed.
+//!
+//! Sampling profilers do it so; seastar's stall detector walks in the handler.
+
+#[cfg(not(any(loom, shuttle, sim)))]
+mod capture;
+/// For models.
+#[doc(hidden)]
+pub mod desk;
+#[cfg(not(any(loom, shuttle, sim)))]
+mod signal;
+#[cfg(not(any(loom, shuttle, sim)))]
+mod stack;
+#[cfg(not(any(loom, shuttle, sim)))]
+mod walk;
+
+#[cfg(not(any(loom, shuttle, sim)))]
+pub use {
+    capture::{capture, enable},
+    stack::Stack,
+};

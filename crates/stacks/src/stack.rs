@@ -1,0 +1,59 @@
+//! A captured stack, and how it is displayed.
+
+use std::fmt;
+
+use crate::walk::write_place;
+
+/// The functions that a thread was in when [`capture`](crate::capture) asked it.
+///
+/// Displayed, it is a line for each function up to the root, the innermost first, and one for its place in the source where
+/// that is known. The names are looked up then: the first time may take long, because it reads the debugging information of the
+/// program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stack {
+    pub(crate) addresses: Vec<usize>,
+    pub(crate) end: End,
+    pub(crate) root: &'static str,
+}
+
+/// How a stack ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// At the begin of the thread.
+    Whole,
+    /// Before that: the stack is too deep, or the caller of a function is not known.
+    Cut,
+    /// The stack is missing, for this reason.
+    Missing(&'static str),
+}
+
+impl Stack {
+    /// Returns an address within each function, the innermost first: the instruction that was next, then those of the calls. Empty
+    /// if the stack could not be taken.
+    pub fn addresses(&self) -> &[usize] {
+        &self.addresses
+    }
+
+    /// Returns why the stack could not be taken, if it could not.
+    pub fn missing(&self) -> Option<&'static str> {
+        match self.end {
+            End::Missing(why) => Some(why),
+            End::Whole | End::Cut => None,
+        }
+    }
+}
+
+impl fmt::Display for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (nth, &address) in self.addresses.iter().enumerate() {
+            if write_place(f, nth, address, self.root)? {
+                return Ok(());
+            }
+        }
+        match self.end {
+            End::Whole => Ok(()),
+            End::Cut => f.write_str("\n      ... and more"),
+            End::Missing(why) => write!(f, "\n      not taken: {why}"),
+        }
+    }
+}
