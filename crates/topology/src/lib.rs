@@ -23,7 +23,7 @@
 //!   /sys, /proc            a saved tree        "2 numa x 4 llc x 8 core x 2 smt"
 //!   Topology::detect       ::from_sysfs        ::synthetic
 //!         └───────────────────┬───────────────────┘
-//!                          Topology   online, allowed, isolated CPUs; cores, caches, nodes; CPU quota
+//!                          Topology   online, allowed, isolated CPUs; cores, caches, nodes; quota
 //!                             │  pods(scope, params)
 //!                            Pods     a partition of the allowed CPUs
 //! ```
