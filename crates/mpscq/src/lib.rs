@@ -33,10 +33,10 @@
 //!
 //! # The parts
 //!
-//!  part | purpose |
+//! | part | purpose |
 //! |---|---|
 //! | [`Queue`], [`Consumer`], [`Drain`] | the safe queue over owned handles |
-//!  [`Node`], [`Shared`] | items in boxes and in shared pointers (default feature `alloc`) |
+//! | [`Node`], [`Shared`] | items in boxes and in shared pointers (default feature `alloc`) |
 //! | [`Chain`] | items linked privately |
 //! | [`RawQueue`], [`RawCursor`] | the two halves, unsafe, to be embedded in other structures |
 //! | [`Linked`], [`Link`] | for types of your own as items |

@@ -17,7 +17,7 @@
 //! |---|---|---|
 //! | null | null | empty |
 //! | item | null | the queue was empty; `first` leads, or will soon lead, to the oldest item |
-//!  item | item | the cursor's item is the oldest; stored `next` links lead to the newest |
+//! | item | item | the cursor's item is the oldest; stored `next` links lead to the newest |
 //! | null | item | never: the consumer clears both when it takes the last item |
 //!
 //! # Writers
