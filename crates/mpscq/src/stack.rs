@@ -181,7 +181,7 @@ impl<T: Linked> Taken<T> {
         self.head = item.as_ptr();
     }
 
-    /// Returns the address of the next item, for a prefetch, or null if no item is left.
+    /// Returns the address of the next item so that a caller can prefetch it. Null if none is left.
     #[inline]
     pub fn peek(&self) -> *const T {
         self.head

@@ -64,7 +64,7 @@ impl Topology {
         sysfs::possible(Path::new("/sys"))
     }
 
-    /// Detects this machine like [`detect`](Self::detect), for a thread whose affinity mask is
+    /// Detects this machine like [`detect`](Self::detect). The affinity mask of the thread is
     /// `affinity`.
     ///
     /// Use it if the mask was read by a system call, which also works without procfs. If sysfs
