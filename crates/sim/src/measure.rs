@@ -1,4 +1,5 @@
-//! What `--calibrate` wants from a real machine: the small measurements, and the cases that are held out.
+//! The measurements of a real machine for `--calibrate`: the small measurements, and the held-out
+//! cases.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,10 +12,11 @@ use crate::cases::CASES;
 use crate::micro::{micros, run};
 use crate::scenarios::{Job, SCENARIOS, Told, scope_of};
 
-/// How often each case is run, unless a number says so.
+/// The default number of runs of each case.
 const NR_RUNS: usize = 15;
 
-/// Returns a topology as a machine file names it: level by level if all parts are alike, else a row of cores.
+/// Returns the topology in the notation of a machine file: level by level if all parts are alike,
+/// otherwise as a row of cores.
 fn shape(topology: &Topology) -> String {
     let nr = [
         topology.nodes().len().max(1),
@@ -37,7 +39,7 @@ fn shape(topology: &Topology) -> String {
     levels.join(" x ")
 }
 
-/// Returns how long the shortest system call takes.
+/// Returns the duration of the shortest system call.
 fn syscall() -> f64 {
     let nr_calls = 10_000;
     let attempt = || {

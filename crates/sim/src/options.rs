@@ -10,10 +10,10 @@ use crate::once::{Point, once};
 use crate::scenarios::{SCENARIOS, Scenario, scope_of};
 use crate::{calibrate, kernel, sweep, table};
 
-/// What is asked for.
+/// The parsed command line.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// One, or several to be put side by side.
+    /// The scenarios, which are printed side by side if there are several.
     pub scenarios: Vec<String>,
     pub machine: PathBuf,
     pub cpus: Vec<usize>,
@@ -24,20 +24,21 @@ pub struct Options {
     pub varies_guesses: bool,
     pub budget: Duration,
     pub json: bool,
-    /// What was measured on a machine, and the file that is to be made of it.
+    /// The file with the measurements of a machine, and the machine file to write.
     pub calibrate: Option<(PathBuf, PathBuf)>,
-    /// A bug that is put back.
+    /// A bug to reintroduce.
     pub twin: Option<String>,
-    /// One run of a sweep, in this process.
+    /// One run of a sweep, to be done in this process.
     pub point: Option<Point>,
 }
 
-/// Returns what can be run: scenarios to be measured, then checks.
+/// Returns the programs that can be run: scenarios to measure, then checks.
 pub fn programs() -> impl Iterator<Item = &'static Scenario> {
     SCENARIOS.iter().chain(kernel::SCENARIOS).chain(CHECKS)
 }
 
-/// Returns `true` if the scenario makes items of a queue on each CPU, whatever their number.
+/// Returns `true` if each CPU creates items of a queue in the scenario, whatever the number of
+/// CPUs.
 fn is_of_queue(name: &str) -> bool {
     matches!(
         name,
@@ -147,7 +148,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
     }
     let first = options.scenarios[0].as_str();
     if matches!(first, "mailbox" | "readers" | "percpu-drain") {
-        // They have no queue.
+        // These scenarios have no queue.
         options.scopes = vec!["system".into()];
         if options.cpus.iter().any(|&nr_cpus| nr_cpus < 2) {
             return Err(format!("{first} wants 2 CPUs at least"));
@@ -157,7 +158,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
         .scopes
         .iter()
         .try_for_each(|scope| scope_of(scope).map(drop))?;
-    // A check is run, not measured.
+    // A check is not measured.
     let is_check = CHECKS.iter().any(|it| it.name == first);
     if options.twin.is_some() && !is_check {
         return Err("--twin is for checks".into());
@@ -177,7 +178,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// So many items of all CPUs together take about half a second to simulate.
+/// The number of items of all CPUs together that takes about half a second to simulate.
 const ITEMS_IN_ALL: usize = 12_000;
 
 impl Options {

@@ -29,7 +29,7 @@ fn equal_seeds_give_equal_bytes_and_others_do_not() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_afterwork-sim"));
         let args = format!("{scenario} --cpus 36 --scope system --items 40 --seed {seed}");
         command.args(args.split(' '));
-        // The host's stack starts elsewhere.
+        // The addresses of the host's stack differ between runs.
         command
             .arg("--machine")
             .arg(machine("grace-72.toml"))
@@ -49,7 +49,7 @@ fn equal_seeds_give_equal_bytes_and_others_do_not() {
     }
 }
 
-/// No deadlock, no endless loop, no panic: on few CPUs, and on several nodes.
+/// Without deadlock, endless loop or panic, on few CPUs and on several nodes.
 #[test]
 fn every_scenario_comes_to_its_end() {
     for scenario in [
@@ -81,7 +81,8 @@ fn every_scenario_comes_to_its_end() {
     }
 }
 
-/// Sixteen lines that two CPUs write under a lock by turns. Where plain accesses are not shown, two of them come with the lock.
+/// Two CPUs write sixteen lines under a lock, in turns. If plain accesses are not visible, two of
+/// the lines move with the lock.
 #[test]
 fn plain_accesses_under_a_lock_move_their_lines() {
     use sync::{Mutex, atomic::AtomicU32, sim, thread};
@@ -122,7 +123,7 @@ const CHECKS: [&str; 12] = [
     "srcu", "percpu",
 ];
 
-/// Runs all checks on a machine in each of `scopes`, with a seed each.
+/// Runs all checks on a machine in each of `scopes`, each with its own seed.
 fn every_check_holds(file: &str, cpus: u32, scopes: &[&str], items: u32) {
     for check in CHECKS {
         for (seed, scope) in (1..).zip(scopes) {
@@ -155,7 +156,8 @@ fn every_check_holds_on_64_cpus_of_several_caches() {
     );
 }
 
-/// The same checks, of the shipped code with one line made wrong: by a wrong result, and by threads that wait for ever.
+/// The same checks, with one line of the shipped code made wrong. They fail by a wrong result, or
+/// by threads that wait forever.
 #[test]
 fn a_check_fails_where_a_bug_is_put_back() {
     let twins = [
@@ -186,7 +188,8 @@ fn a_check_fails_where_a_bug_is_put_back() {
     }
 }
 
-/// Runs a check with a bug put back, which must end by `told`; without the bug it must hold.
+/// Runs a check with a bug reintroduced, which must fail with the text `told`. Without the bug the
+/// check must succeed.
 fn must_fail(check: &str, bug: &str, told: &str) {
     let args = format!("check-{check} --cpus 8 --scope cache --items 40 --seed 2 --budget 60");
     let run = |twin: &[&str]| {
@@ -223,7 +226,8 @@ fn a_sweep_has_intervals_a_banner_and_the_lines_that_were_waited_for() {
     }
 }
 
-/// One table, each figure of the later ones also as a difference to the first, and made on as many CPUs as was said.
+/// Prints one table with the requested number of CPUs. The later scenarios also show each figure's
+/// difference from the first one.
 #[test]
 fn several_scenarios_are_put_side_by_side() {
     let args = "kernel-under-lock,kernel-deferred,handed-over --cpus 8 --producers 2 --scope cache --items 60 --seeds 2 --no-guesses";

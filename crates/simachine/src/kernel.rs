@@ -1,5 +1,5 @@
-//! Operations of the kernel's own code that a program does not have, for a model of such code on
-//! the simulated machine.
+//! Operations of the kernel's own code that a program does not have. Models of such code use them
+//! on the simulated machine.
 //!
 //! Outside of a simulation they do nothing.
 
