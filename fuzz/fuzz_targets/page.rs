@@ -1,8 +1,10 @@
-//! The reader of `/dev/shm/afterwork-PID` against whatever a hostile process writes there.
+//! Fuzzes the reader of `/dev/shm/afterwork-PID`, because a hostile process may write anything
+//! there.
 //!
-//! In this build checks fit always (`cfg(fuzzing)` in the reader), so that what lies behind them is reached. What must
-//! hold of a page that is not refused: no more comes out of it than went in, names are text that no terminal obeys, and
-//! everything that can be asked of it is answered.
+//! In this build checksums always match (`cfg(fuzzing)` in the reader), so that the code behind the
+//! check is reached. A page that is accepted must satisfy three conditions: the records have no
+//! more bytes than the input, names contain no control characters that a terminal obeys, and every
+//! query returns.
 #![no_main]
 
 use afterwork::page::{Kind, Page};
