@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Further names of liburcu's: those of what is inlined by choice, and those with the flavor last (rcu_read_lock_memb), by which
- * programs went before its version 0.11 and which it has kept; as there, not where URCU_NO_COMPAT_IDENTIFIERS is defined.
- * Included by urcu-flavors.h.
+ * Additional names of liburcu: the variants that programs inline by choice, and names with the
+ * flavor last (rcu_read_lock_memb). Programs used the latter before liburcu 0.11, which still has
+ * them. As in liburcu, URCU_NO_COMPAT_IDENTIFIERS removes them. urcu-flavors.h includes this
+ * header.
  */
 #ifndef AFTERWORK_URCU_OLDER_H
 #define AFTERWORK_URCU_OLDER_H

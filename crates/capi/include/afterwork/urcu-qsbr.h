@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* liburcu's <urcu/urcu-qsbr.h> over the library afterwork: urcu_qsbr_…, and the common names where URCU_API_MAP is defined. */
+/*
+ * liburcu's <urcu/urcu-qsbr.h> over the library afterwork: urcu_qsbr_…, and the common names if
+ * URCU_API_MAP is defined.
+ */
 #include "urcu-flavors.h"
 
 #ifdef URCU_API_MAP
