@@ -11,7 +11,8 @@
 //!
 //! ```text
 //! copy, at its first use:  own word = USED;  for each other word that is not UNUSED:
-//!                            of the two words, the one at the lower address: USED → REPORTED?  write the line
+//!                            of the two words, the one at the lower address: USED → REPORTED?
+//!                              write the line
 //! ```
 //!
 //! Two copies that are first used at the same time find each other. Only one of their exchanges
@@ -81,8 +82,9 @@ core::arch::global_asm!(
 /// Blocks while another thread opens or closes a library.
 pub(crate) fn note_use() {
     WORD.store(USED, Ordering::Relaxed);
-    // Store buffering between two copies, with this fence in both: each marks itself, then reads the other's word. The copy whose
-    // fence comes second finds the other's mark. No model shows it, because a model has one copy.
+    // Store buffering between two copies, with this fence in both: each marks itself, then reads
+    // the other's word. The copy whose fence comes second finds the other's mark. No model shows
+    // it, because a model has one copy.
     fence(Ordering::SeqCst);
     let mut other = Other::default();
     // SAFETY: the callback accepts the arguments that are passed here, and does not unwind.
@@ -146,8 +148,8 @@ unsafe extern "C" fn look(
     for header in notes.filter(|it| is_loaded(it)) {
         let start = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
         let start = ptr::with_exposed_provenance::<u8>(start);
-        // SAFETY: the notes are in a loaded segment, and the words of copies are in a writable one. The loader keeps both
-        // until this returns.
+        // SAFETY: the notes are in a loaded segment, and the words of copies are in a writable one.
+        // The loader keeps both until this returns.
         let words = unsafe { words(start, header.p_memsz as usize) };
         for word in words {
             if ptr::eq(word, &WORD) {

@@ -1,4 +1,4 @@
-//! A counter in the kernel that an event loop can wait for beside its sockets.
+//! A counter in the kernel for which an event loop can wait together with its sockets.
 
 //!
 //! A program that becomes a daemon may close all descriptors that it does not know, and reuse their
@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::fault;
 
-/// Number of different tags: the kernel's real-time signals from 33 on. Two eventfds that are made
-/// one after the other have different tags.
+/// Number of different tags: the kernel's real-time signals from 33 on. Consecutively created
+/// eventfds have different tags.
 const NR_TAGS: u32 = 32;
 
 /// An eventfd: readable from a ring until it is cleared.
@@ -29,7 +29,7 @@ pub struct EventFd {
 }
 
 impl EventFd {
-    /// Makes an eventfd that has not been rung.
+    /// Creates an eventfd that has not been rung.
     ///
     /// # Errors
     ///
@@ -37,12 +37,12 @@ impl EventFd {
     pub fn new() -> io::Result<Self> {
         static NR_MADE: AtomicU32 = AtomicU32::new(0);
         fault::check(fault::Point::Eventfd, libc::EMFILE)?;
-        // SAFETY: touches no memory of ours.
+        // SAFETY: accesses no memory of the process.
         let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a descriptor that the call has opened, and nobody else has.
+        // SAFETY: the call opened the descriptor, and only this thread has it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let tag = 33 + NR_MADE.fetch_add(1, Ordering::Relaxed) % NR_TAGS;
         set_tag(&fd, tag as libc::c_int);

@@ -4,7 +4,7 @@
 //!
 //! | setting | new value |
 //! |---|---|
-//! | timer slack, memory policy | the values with which the process was started, for example by systemd or numactl |
+//! | timer slack, memory policy | those at process start, set for example by systemd or numactl |
 //! | I/O priority | that of the process's first thread, as set by ionice |
 //! | floating-point modes | the defaults, because compiled code relies on them |
 //!
