@@ -1,10 +1,8 @@
-//! Fuzzes the reader of `/dev/shm/afterwork-PID`, because a hostile process may write anything
-//! there.
+//! Fuzzes the reader of `/dev/shm/afterwork-PID`, to which a hostile process may write anything.
 //!
 //! In this build checksums always match (`cfg(fuzzing)` in the reader), so that the code behind the
-//! check is reached. A page that is accepted must satisfy three conditions: the records have no
-//! more bytes than the input, names contain no control characters that a terminal obeys, and every
-//! query returns.
+//! check is reached. In an accepted page, the records have no more bytes than the input, names
+//! contain no control characters, and every query returns.
 #![no_main]
 
 use afterwork::page::{Kind, Page};

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The measured code, compiled twice: with -DSIDE=ours over afterwork, and with -DSIDE=theirs over
- * liburcu's memb, inlined.
+ * The measured code, compiled with -DSIDE=ours over afterwork, and -DSIDE=theirs over liburcu.
  */
 #ifdef IS_OURS
 #include <afterwork/urcu.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// A rocksdb::Env whose background pools are queues of afterwork, and rocksdb::Env::Default() that
-// returns it.
+// A rocksdb::Env whose background pools are queues of afterwork, and Env::Default() to return it.
 //
 // RocksDB runs flushes and compactions in thread pools, one for each priority, each with its own
 // number of threads. Here each pool is a queue with that number as its limit, and all queues share
@@ -9,8 +8,7 @@
 // needs exits. All other operations are forwarded to the Env of RocksDB.
 //
 // Preloaded (LD_PRELOAD), the library serves existing programs: they and librocksdb call
-// Env::Default() by its symbol. With AFTERWORK_ROCKSDB_REPORT in the environment it prints
-// statistics at exit.
+// Env::Default() by its symbol. With AFTERWORK_ROCKSDB_REPORT set it prints statistics at exit.
 #include <afterwork/workqueue.h>
 
 #include <rocksdb/env.h>
@@ -72,15 +70,14 @@ public:
 			const std::lock_guard<std::mutex> guard(lock_);
 			for (auto it = waiting_.begin(); it != waiting_.end();) {
 				auto here = it++;
-				// A job that cannot be cancelled is about to start, and waits for
-				// this lock.
+				// A job that cannot be cancelled is starting, and waits for this
+				// lock.
 				if ((*here)->tag == tag && cancel_work(&(*here)->work))
 					taken.splice(taken.end(), waiting_, here);
 			}
 		}
 		for (Job *job : taken) {
-			// Does not block: the item is not pending. Afterwards no other thread uses
-			// the job.
+			// Does not block: the item is not pending. The job is then ours.
 			cancel_work_sync(&job->work);
 			if (job->unscheduled)
 				job->unscheduled(job->arg);
@@ -119,8 +116,7 @@ public:
 	}
 
 private:
-	// RocksDB schedules nothing in a pool without threads; the limit of a queue is at least
-	// one.
+	// RocksDB uses no pool without threads; a queue's limit is at least one.
 	static int at_once(int number)
 	{
 		return std::clamp(number, 1, 512);

@@ -9,15 +9,12 @@
  * - Task work reports the end to the submitter, on its own thread.
  * - Items of an ordered queue log the writes, and free themselves. A delayed item of that queue
  *   commits the log, after a while or, if the log is long, at once.
- * - The list of volumes is read under RCU. Each volume has limits that are replaced while they are
- *   read.
- * - An item of another WQ_MEM_RECLAIM queue reclaims dirty blocks. If there are too many, I/O waits
- *   for it.
- * - A scrubber checks each volume every few milliseconds. Its item arms itself again until the
- *   removal of the volume cancels it.
+ * - The list of volumes is read under RCU. Each has limits that are replaced while they are read.
+ * - An item of another WQ_MEM_RECLAIM queue reclaims dirty blocks. I/O waits for it if necessary.
+ * - A scrubber checks each volume every few milliseconds. Its item rearms itself until the removal.
  * - Listeners are called inside an SRCU section, and may sleep.
- * - After the last reference to a volume is dropped, an item frees it after a grace period and
- *   destroys its queues.
+ * - After the last reference is dropped, an item frees a volume and its queues after a grace
+ *   period.
  * - Counters are per-CPU data.
  */
 #include <afterwork/percpu.h>

@@ -3,12 +3,10 @@
  * A block cache like those of the kernel. It is an example of ported code, and a test.
  *
  * - Many threads dirty buffers. A delayed item inside the buffer writes it back some time later.
- *   Dirtying the buffer again in the meantime changes nothing, unless the thread is in a hurry:
- *   then the item runs earlier.
- * - Write-back logs its writes to a journal, whose commits are items of an ordered queue that free
- *   themselves.
- * - Each commit reads a list of listeners under RCU. A removed listener is freed after a grace
- *   period.
+ *   Dirtying it again in the meantime changes nothing, except that a hurried thread brings the item
+ *   forward.
+ * - Write-back logs to a journal, whose commits are items of an ordered queue that free themselves.
+ * - Each commit reads a list of listeners under RCU. Removed ones are freed after a grace period.
  * - A monitor checks the cache every few milliseconds, by an item that queues itself again.
  * - Teardown ends these in the required order: monitor, write-back, journal, listeners.
  */
@@ -248,8 +246,7 @@ static struct cache *cache_new(void)
 }
 
 /*
- * Writes back all buffers and frees the cache, which is no longer used. Returns the number of
- * written buffers.
+ * Writes back and frees the cache, which is no longer used. Returns the number of writes.
  */
 static unsigned long cache_free(struct cache *cache)
 {

@@ -19,8 +19,8 @@ pub(crate) const EBUSY: i32 = 16;
 /// Out of memory or of threads.
 pub(crate) const ENOMEM: i32 = 12;
 
-/// Runs `body`, a function that C called as `name`. If it panics, the process ends with a line that
-/// contains the panic message.
+/// Runs `body`, the function `name` for C. If it panics, the process ends with a line that says
+/// why.
 #[inline]
 pub(crate) fn within<R>(name: &str, body: impl FnOnce() -> R) -> R {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panicked| failed(name, &*panicked))
@@ -59,8 +59,7 @@ extern "C" fn silence() {
     }));
 }
 
-/// Reports that C misused the function `name`. Ends the process in a debug build, otherwise returns
-/// `answer`.
+/// Reports misuse of the function `name`. Ends the process in a debug build, or returns `answer`.
 #[cold]
 pub(crate) fn misuse<R>(name: &str, what: &dyn std::fmt::Display, answer: R) -> R {
     let line = format!("{name}: {what}");

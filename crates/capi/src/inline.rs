@@ -9,11 +9,10 @@
 //! | the thread's slot | `adopt` | the thread ends |
 //! | the stand-in | the destructor below | forever |
 //!
-//! The destructor below runs before the library's own frees the slot. Sections in later destructors
-//! are calls.
+//! The destructor runs before the library's own frees the slot. Later sections are calls.
 //!
-//! The variable stays the stand-in if a section requires a fence, and for a program that was
-//! compiled for another layout.
+//! The stand-in stays if a section requires a fence, or the program was compiled for another
+//! layout.
 
 use std::{
     cell::Cell,
@@ -36,8 +35,8 @@ const _: () = assert!(size_of::<Place>() == 8 && align_of::<Place>() == 8);
 const _: () = assert!(raw::NEST == 0xffff && raw::PARK == 0x8);
 const _: () = assert!(raw::AT_UNLOCK == 0x7 && raw::ASKED == 0x3);
 
-/// `struct afterwork_reader`. Only C reads it, on its own thread; the functions to which C passes
-/// its address write it.
+/// `struct afterwork_reader`. Only C reads it, on its own thread, and passes its address to be
+/// written.
 ///
 /// The section's name makes the variable thread-local for the linker and for C. Stable Rust cannot
 /// declare a thread-local variable that C can name. No Rust code may therefore use this name, which
@@ -92,8 +91,7 @@ pub(crate) unsafe fn adopt(reader: *mut Place, layout: c_uint) {
     if reader.is_null() || layout != LAYOUT {
         return;
     }
-    // The library's destructor is already registered. The one registered here is later, so it runs
-    // first.
+    // The library's destructor is already registered. The later one, which is this, runs first.
     if let Some(place) = raw::place()
         && watch_exit()
     {

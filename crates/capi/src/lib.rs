@@ -2,17 +2,17 @@
 //!
 //! Programs include `afterwork/workqueue.h`, `rcupdate.h`, `srcu.h`, `percpu.h` and `task_work.h`,
 //! which map the kernel's names to the symbols exported here as `aw_…`, or `afterwork/urcu.h`,
-//! which maps liburcu's names. The symbols therefore cannot conflict with a program's own or with
-//! liburcu's. The headers are written by hand; tests compare sizes, alignments and the list of
-//! symbols from both sides.
+//! which maps liburcu's names. The symbols therefore conflict with no names of a program or of
+//! liburcu. The headers are written by hand; tests compare sizes, alignments and the list of
+//! symbols.
 //!
 //! # Rules of the boundary
 //!
 //! The caller provides the memory of an object, which has a fixed size and needs no destruction. No
 //! panic crosses the boundary: an unrecoverable error ends the process with one line
-//! (`boundary.rs`). Detectable misuse by the caller is reported with the name of the function. A
-//! debug build of the library then ends the process; a release build continues as the function's
-//! comment describes.
+//! (`boundary.rs`). Detectable misuse is reported with the name of the function. A debug build of
+//! the library then ends the process; a release build continues as the function's comment
+//! describes.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 mod boundary;

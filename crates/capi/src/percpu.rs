@@ -60,9 +60,8 @@ pub(crate) fn nr_cpu_ids() -> u32 {
 #[allow(non_upper_case_globals, reason = "as C names it")]
 pub static aw_nr_cpu_ids: AtomicU32 = AtomicU32::new(0);
 
-/// Makes the loader call [`set_nr_cpu_ids`] before the program begins. The section's name has the
-/// highest priority available to programs, so that constructors of the program find the number even
-/// with a static library.
+/// Makes the loader call [`set_nr_cpu_ids`] before the program begins. The section has the highest
+/// priority for programs, so that their constructors find the number, even with a static library.
 #[used]
 #[unsafe(link_section = ".init_array.00101")]
 static SET_NR_CPU_IDS: extern "C" fn() = set_nr_cpu_ids;
@@ -71,8 +70,7 @@ extern "C" fn set_nr_cpu_ids() {
     within("nr_cpu_ids", || _ = nr_cpu_ids());
 }
 
-/// Returns the CPU of the caller at some moment during the call. The CPU always has a part, even if
-/// not all CPUs are known.
+/// Returns the CPU of the caller at some moment during the call. The CPU always has a part.
 #[unsafe(no_mangle)]
 extern "C" fn aw_raw_smp_processor_id() -> c_uint {
     within("raw_smp_processor_id", || {
@@ -90,8 +88,8 @@ extern "C" fn aw_cpu_online(cpu: c_uint) -> bool {
     })
 }
 
-/// Allocates zeroed data for each CPU. Returns null if there is no memory, or if `size` or `align`
-/// is invalid.
+/// Allocates zeroed data for each CPU. Returns null without memory or for an invalid size or
+/// alignment.
 #[unsafe(no_mangle)]
 extern "C" fn aw_alloc_percpu(size: usize, align: usize) -> *mut c_void {
     within("alloc_percpu", || {
@@ -118,8 +116,7 @@ extern "C" fn aw_alloc_percpu(size: usize, align: usize) -> *mut c_void {
             size,
             stride,
         };
-        // SAFETY: `align` bytes precede the first part, which is enough space and alignment for
-        // `Before`.
+        // SAFETY: `align` bytes precede the first part, which is enough space for `Before`.
         unsafe { first.cast::<Before>().sub(1).write(before) };
         first.cast()
     })
@@ -147,8 +144,7 @@ unsafe extern "C" fn aw_free_percpu(data: *mut c_void) {
         }
         // SAFETY: (1): written when the data was allocated.
         let (align, size) = unsafe { ((*before).align, (*before).size) };
-        // Lets a second free be detected. The compiler would drop a plain store to memory that is
-        // about to be freed.
+        // Lets a second free be detected. A plain store before the free would be optimized away.
         // SAFETY: (1).
         unsafe { (&raw mut (*before).magic).write_volatile(0) };
         let layout = Layout::from_size_align(size, align).expect("it was made of this");

@@ -1,8 +1,6 @@
-//! The flavor `qsbr` of `afterwork/urcu.h`: threads that are always readers, and report quiescent
-//! states.
+//! The flavor `qsbr` of `afterwork/urcu.h`: threads that are always readers, and report.
 //!
-//! An online thread is in a section that lasts from one report to the next. Its grace periods are
-//! those of all flavors.
+//! An online thread is in a section from one report to the next. All flavors share grace periods.
 //!
 //! | thread | in a section | a report |
 //! |---|---|---|
@@ -48,8 +46,7 @@ fn go_online() {
 
 fn go_offline() {
     set(State::Offline);
-    // SAFETY: `go_online` made the thread online, and callers guarantee that values read before are
-    // no longer used.
+    // SAFETY: `go_online` made it online, and callers no longer use values that they read before.
     unsafe { raw::offline() };
     raw::park();
 }
@@ -61,8 +58,8 @@ pub(crate) fn leave_at_exit() {
     }
 }
 
-/// Runs `body`, which may wait for readers, as `name`. An online thread is offline during the call. A
-/// thread in a section reports misuse instead.
+/// Runs `body`, which may wait for readers, as `name`. An online thread is offline during the call.
+/// A thread in a section reports misuse instead.
 pub(crate) fn while_offline(name: &str, body: impl FnOnce()) {
     within(name, || {
         let was_online = state() == State::Online;
@@ -81,8 +78,8 @@ pub(crate) fn while_offline(name: &str, body: impl FnOnce()) {
     });
 }
 
-/// Runs a callback with this thread registered and online, like liburcu's helper threads. Sections
-/// in it are then no-ops.
+/// Runs a callback with this thread registered and online, like liburcu's. Sections are then
+/// no-ops.
 fn as_reader(body: impl FnOnce()) {
     let before = state();
     if before != State::Online {
@@ -95,8 +92,7 @@ fn as_reader(body: impl FnOnce()) {
     set(before);
 }
 
-/// Calls `func` with `head` after a grace period, on a thread that is an online reader during the
-/// call.
+/// Calls `func` with `head` after a grace period, on a thread that is then an online reader.
 ///
 /// # Safety
 ///
@@ -152,8 +148,8 @@ pub extern "C" fn aw_qsbr_thread_online() {
     });
 }
 
-/// Makes this thread offline: grace periods do not wait for it. The thread must not hold values
-/// that it has read.
+/// Makes this thread offline, so that grace periods do not wait for it. It must hold no read
+/// values.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_qsbr_thread_offline() {
     within("rcu_thread_offline", || match state() {
@@ -173,8 +169,8 @@ pub extern "C" fn aw_qsbr_read_ongoing() -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_qsbr_quiescent_state() {
     within("rcu_quiescent_state", || match state() {
-        // SAFETY: `go_online` made the thread online, and the caller guarantees that values read
-        // before are no longer used.
+        // SAFETY: `go_online` made it online, and the caller no longer uses values that it read
+        // before.
         State::Online => unsafe { raw::quiescent() },
         _ => misuse("rcu_quiescent_state", &"the thread is no online reader", ()),
     });

@@ -12,8 +12,7 @@ pub type RcuHead = rcu::Head;
 /// A callback, which is called with the address of its head.
 pub type RcuFn = unsafe extern "C-unwind" fn(*mut RcuHead);
 
-// The sizes that the header promises and also asserts. Cookies have 64 bits, like `unsigned long`
-// on all supported machines.
+// The sizes that the header also asserts. Cookies have 64 bits, like C's `unsigned long`.
 const _: () = assert!(size_of::<RcuHead>() == 16 && align_of::<RcuHead>() == 8);
 
 /// A head and its callback, in a form that a closure can move to another thread.
@@ -76,8 +75,7 @@ pub extern "C" fn aw_rcu_barrier() {
 ///
 /// # Safety
 ///
-/// 1. `head` is memory with the size and alignment of a head. The library owns it until it calls
-///    `func`, on any thread.
+/// 1. `head` is memory for a head, which the library owns until it calls `func`, on any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aw_call_rcu(head: *mut RcuHead, func: Option<RcuFn>) {
     within("call_rcu", || {

@@ -50,8 +50,8 @@ unsafe fn known<'a>(name: &str, srcu: *const Srcu) -> Option<&'a Domain> {
 fn make(srcu: &Srcu) -> &Domain {
     let ours = Box::into_raw(Box::new(Domain::new()));
     let null = ptr::null_mut();
-    // ORDER(srcu-made): the other end; see `known`. If another thread's exchange comes first, ours
-    // fails and acquires its domain.
+    // ORDER(srcu-made): the other end; see `known`. If another exchange came first, acquires its
+    // domain.
     let (made, failed) = (Ordering::AcqRel, Ordering::Acquire);
     match srcu.domain.compare_exchange(null, ours, made, failed) {
         // SAFETY: leaked above.
@@ -203,8 +203,7 @@ unsafe extern "C" fn aw_call_srcu(srcu: *const Srcu, head: *mut RcuHead, func: O
         match func {
             Some(func) if !head.is_null() => {
                 let called = Called(head, func);
-                // SAFETY: (2): the second word is the function, which `rcu_head_after_call_rcu`
-                // reads.
+                // SAFETY: (2): the second word is the function, for `rcu_head_after_call_rcu`.
                 unsafe { head.cast::<RcuFn>().add(1).write(func) };
                 // SAFETY: (2).
                 domain.call(move || unsafe { called.run("callback of call_srcu") });

@@ -11,8 +11,7 @@
 //! end:     run;  lock: if the list is empty, set the end flag, which rejects later adds
 //! ```
 //!
-//! The owner waits on an event count. A lazy add notifies no thread: the next wait finds the
-//! callback.
+//! The owner waits on an event count. A lazy add notifies no thread; the next wait finds it.
 
 use std::{
     cell::Cell,
@@ -68,8 +67,7 @@ struct List {
 unsafe impl Send for List {}
 
 sync::thread_local! {
-    /// This thread's task, with a reference count. Null before the first request, and once the
-    /// thread is ending.
+    /// This thread's task, with a count. Null before the first request, and once the thread ends.
     static MINE: Cell<*const Task> = Cell::new(ptr::null())
 }
 
@@ -175,8 +173,7 @@ impl Task {
     fn run(&self) {
         loop {
             let work = self.take_out(|_| true);
-            // SAFETY: `take` removed it from the list, so it is exclusively ours, and valid by (1)
-            // of `add`.
+            // SAFETY: no longer on the list, so exclusively ours, and valid by (1) of `add`.
             let Some(func) = unsafe { work.as_ref() }.and_then(|work| work.func) else {
                 return;
             };
@@ -248,8 +245,7 @@ unsafe extern "C" fn aw_put_task_struct(task: *const Task) {
     }
 }
 
-/// Queues `work` to be called by the thread of `task`. If `notify` is not 0, the thread's wait
-/// ends.
+/// Adds `work` to the callbacks of the thread of `task`, and ends its wait unless `notify` is 0.
 ///
 /// # Safety
 ///
@@ -344,8 +340,7 @@ extern "C" fn aw_task_work_pending() -> bool {
     mine().is_some_and(|task| !task.is_empty())
 }
 
-/// Waits until this thread has callbacks, for at most `timeout_ms` milliseconds, or forever if that
-/// is negative.
+/// Waits until this thread has callbacks, at most `timeout_ms`, or forever if that is negative.
 #[unsafe(no_mangle)]
 extern "C" fn aw_task_work_wait(timeout_ms: c_long) -> bool {
     within("afterwork_task_work_wait", || {

@@ -188,8 +188,8 @@ pub extern "C" fn aw_set_thread_call_rcu_data(helper: *mut Helper) {
     MINE.try_with(|mine| mine.set(helper)).ok();
 }
 
-/// Sets a CPU's helper; `NULL` removes it. Returns 0, `-EINVAL` if the CPU is invalid, or `-EEXIST`
-/// if it already has a helper.
+/// Sets a CPU's helper, or removes it with `NULL`. Returns 0, `-EINVAL` for an invalid CPU, or
+/// `-EEXIST`.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_set_cpu_call_rcu_data(cpu: c_int, helper: *mut Helper) -> c_int {
     let Some(place) = of_cpu(cpu) else {
@@ -199,8 +199,7 @@ pub extern "C" fn aw_set_cpu_call_rcu_data(cpu: c_int, helper: *mut Helper) -> c
         place.swap(helper, Ordering::AcqRel);
         return 0;
     }
-    // If our exchange comes first, other threads find our helper. If another one comes first, ours
-    // fails.
+    // If our exchange comes first, others find our helper. If another one comes first, ours fails.
     let (order, failed) = (Ordering::AcqRel, Ordering::Relaxed);
     match place.compare_exchange(ptr::null_mut(), helper, order, failed) {
         Ok(_) => 0,

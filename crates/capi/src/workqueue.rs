@@ -249,8 +249,8 @@ unsafe extern "C" fn aw_alloc_workqueue(
             }
         });
         let built = match first.map(Builder::build) {
-            // Like the system's queues, uses ordinary workers if the process may not raise their
-            // priority.
+            // Uses ordinary workers, like the system's queues, if the process may not raise
+            // priorities.
             Some(Err(BuildError::NicePermission(..))) => described().map(Builder::build),
             built => built,
         };
@@ -301,8 +301,7 @@ unsafe extern "C" fn aw_destroy_workqueue(queue: *mut Queue) {
         unsafe { &*queue }.release_held();
         // SAFETY: (1): created from a box.
         let mut queue = unsafe { Box::from_raw(queue) };
-        // Lets later use be detected. The compiler would drop a plain store to memory that is about
-        // to be freed.
+        // Lets later use be detected. A plain store before the free would be optimized away.
         // SAFETY: exclusively ours.
         unsafe { (&raw mut queue.magic).write_volatile(0) };
     });
@@ -360,8 +359,7 @@ unsafe extern "C" fn aw_workqueue_set_max_active(queue: *const Queue, max_active
 /// # Safety
 ///
 /// 1. `queue` is a queue, and `work` is memory of an item's size.
-/// 2. The item stays valid until its function has been called, or until it was cancelled or
-///    flushed.
+/// 2. The item stays valid until its function has been called, or it was cancelled or flushed.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_queue_work(cpu: c_int, queue: *const Queue, work: *mut RawWork) -> bool {
     const NAME: &str = "queue_work";
@@ -545,8 +543,7 @@ unsafe extern "C" fn aw_apply_workqueue_attrs(
     })
 }
 
-/// Runs an item with the function `func` on each CPU that the process may use, and waits for all of
-/// them.
+/// Runs an item of `func` on each CPU that the process may use, and waits for all of them.
 ///
 /// # Safety
 ///
@@ -561,8 +558,7 @@ unsafe extern "C" fn aw_schedule_on_each_cpu(func: Option<WorkFn>) -> c_int {
         let (Ok(queue), Ok(registry)) = (workqueue::system(), Registry::global()) else {
             return -ENOMEM;
         };
-        // Uses the CPUs of the queue: an item for another CPU would run a second time on one of
-        // them.
+        // The CPUs of the queue: an item for another CPU would run a second time on one of them.
         let topology = registry.topology();
         let mut works = Vec::new();
         if works.try_reserve_exact(topology.allowed().len()).is_err() {
@@ -716,8 +712,7 @@ unsafe extern "C" fn aw_on_worker_start(hook: Option<HookOfC>) -> Option<HookOfC
     unsafe { raw::set_hook_of_c(Moment::Start, hook) }
 }
 
-/// Makes threads that run items call `hook` when they have ended their work. Returns the previous
-/// hook.
+/// Makes worker threads call `hook` when they have ended their work. Returns the previous hook.
 ///
 /// # Safety
 ///

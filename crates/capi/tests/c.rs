@@ -1,5 +1,4 @@
-//! Compiles and runs C: each header by itself, the suite in `tests/c`, the examples, and the book's
-//! snippets.
+//! Compiles and runs C: single headers, the suite in `tests/c`, the examples, the book's snippets.
 //!
 //! `cargo xtask capi` runs this. Each missing tool is named and its tests are skipped; without a C
 //! compiler all are. The programs are linked with the library that Cargo built for this test.
@@ -418,8 +417,7 @@ fn the_shared_library_has_the_symbols_of_the_headers_and_no_others() {
                 && line.contains(" ")
         });
         for line in prototypes {
-            // The declaration of an object is a line of its own that ends with the name of its
-            // symbol.
+            // The declaration of an object is a line that ends with the name of its symbol.
             let is_data = line.starts_with("extern ");
             let name = line.split('(').next().filter(|_| !is_data).unwrap_or(line);
             declared.extend(names(name));

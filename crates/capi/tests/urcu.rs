@@ -1,8 +1,8 @@
 //! liburcu's names: the suite in `tests/urcu` for each flavor, liburcu's hash table over the
 //! library, and the unmodified programs that Debian ships with liburcu.
 //!
-//! Missing tools are named and their tests are skipped: `liburcu-dev`, a C++ compiler, sanitizers,
-//! valgrind.
+//! Missing tools (`liburcu-dev`, a C++ compiler, sanitizers, valgrind) are named, and tests
+//! skipped.
 
 mod support;
 

@@ -1,6 +1,5 @@
 /*
- * The functions of a flavor of liburcu that the lab calls. Each flavor includes this once, after
- * its own header.
+ * The functions of a flavor of liburcu. Each flavor includes this once, after its own header.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -78,8 +78,7 @@ unsafe impl<T> Linked<Links<Self>> for CordycepsNode<T> {
 
     #[inline(always)]
     fn into_ptr(handle: Self::Handle) -> NonNull<Self> {
-        // SAFETY: the item is never moved out of its box: only `from_ptr` below uses the pointer to
-        // get the box back.
+        // SAFETY: the item is never moved out of its box; `from_ptr` below restores the box.
         let handle = unsafe { Pin::into_inner_unchecked(handle) };
         NonNull::from(Box::leak(handle))
     }

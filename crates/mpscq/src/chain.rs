@@ -63,8 +63,7 @@ impl<T: Linked> Chain<T> {
     #[inline]
     pub fn push_back(&mut self, item: T::Handle) {
         let item = T::into_raw(item);
-        // SAFETY: a handle is the sole right to an item's link (`Linked` 2), and the caller just
-        // gave it up.
+        // SAFETY: the handle, the sole right to the link (`Linked` 2), was just given up.
         unsafe { self.push_back_raw(item) }
     }
 
@@ -84,11 +83,11 @@ impl<T: Linked> Chain<T> {
         self.len += 1;
     }
 
-    /// Appends an item that may already be linked behind the last one, as consecutively popped
-    /// items are.
+    /// Appends an item that may already be linked behind the last one, like consecutive popped
+    /// items.
     ///
-    /// If it is, no item is written, so the cache line stays shared with the thread that gets the
-    /// items back.
+    /// If it is, no item is written, so its cache line stays shared with the thread that gets it
+    /// back.
     #[inline]
     pub fn push_back_popped(&mut self, item: T::Handle) {
         let item = T::into_raw(item);
@@ -137,8 +136,7 @@ impl<T: Linked> Chain<T> {
             Some((unsafe { NonNull::new_unchecked(next) }, last))
         };
         self.len -= 1;
-        // SAFETY: the item came from `into_raw` when it was appended, and the chain no longer
-        // refers to it.
+        // SAFETY: the item came from `into_raw`, and the chain no longer refers to it.
         Some(unsafe { T::from_raw(first) })
     }
 
@@ -159,8 +157,7 @@ impl<T: Linked> Chain<T> {
         self.len += other_len;
     }
 
-    /// Splits the chain into its first item, its last item and its length. Returns `None` if it is
-    /// empty.
+    /// Splits the chain into its first item, its last item and its length; `None` if it is empty.
     #[inline]
     pub fn into_raw_parts(self) -> Option<(NonNull<T>, NonNull<T>, usize)> {
         let this = ManuallyDrop::new(self);
@@ -171,10 +168,10 @@ impl<T: Linked> Chain<T> {
     ///
     /// # Safety
     ///
-    /// 1. Links lead from `first` to `last` over `len` items, and this thread may read them without
-    ///    a race.
+    /// 1. Links lead from `first` to `last` over `len` items, and this thread reads them without a
+    ///    race.
     /// 2. Each item came from [`Linked::into_raw`], has not been turned back into a handle, and is
-    ///    in no other queue, chain or list.
+    ///    in nothing else.
     #[inline]
     pub unsafe fn from_raw_parts(first: NonNull<T>, last: NonNull<T>, len: usize) -> Self {
         Self {

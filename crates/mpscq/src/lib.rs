@@ -12,14 +12,12 @@
 //! ```
 //!
 //! A push costs one swap and one store, whatever other threads do. One thread at a time pops, in
-//! the order of the swaps, and never waits either. Items carry their own [`Link`], so the queue
-//! allocates nothing.
+//! the order of the swaps, and never waits either. Items carry their own [`Link`].
 //!
 //! # When to use it
 //!
 //! - One consumer and many producers, and the order matters: use this queue.
-//! - Many small items from one producer at a time: link them into a [`Chain`] and publish it with
-//!   one swap.
+//! - Many small items of one producer: link them into a [`Chain`] and publish it with one swap.
 //! - The order does not matter and all items are taken at once: [`Stack`] is smaller.
 //! - Several consumers, or a bounded length: use a channel. This queue is unbounded.
 //!

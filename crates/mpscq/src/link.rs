@@ -18,13 +18,12 @@ pub struct Link<T> {
 ///
 /// # Safety
 ///
-/// 1. `into_raw` returns a pointer to an item that neither moves nor is freed until `from_raw` is
-///    called with that pointer.
+/// 1. The item of a pointer from `into_raw` neither moves nor is freed until `from_raw` is called
+///    with it.
 /// 2. Between `into_raw` and `from_raw` no other handle of the same item exists that `into_raw`
 ///    would accept: a handle is the sole right to push the item.
-/// 3. `link` returns the same link for the same item each time, valid as long as the item. It does
-///    not create a reference to the item, because other threads may access the item at the same
-///    time.
+/// 3. `link` returns the same link for the same item each time, valid as long as the item. It
+///    creates no reference to the item, because other threads may access it at the same time.
 /// 4. Only this crate uses the link between `into_raw` and `from_raw`.
 /// 5. The three functions neither panic nor push or pop.
 pub unsafe trait Linked: Sized {

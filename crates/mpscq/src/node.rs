@@ -8,8 +8,7 @@ use crate::link::{Link, Linked};
 
 /// A value in a box together with its link: the simplest item.
 ///
-/// A popped box can be pushed again, here or elsewhere, without another allocation; see
-/// [`replace`](Self::replace).
+/// A popped box can be pushed again without another allocation; see [`replace`](Self::replace).
 #[derive(Debug)]
 #[repr(C)]
 pub struct Node<T> {

@@ -1,8 +1,8 @@
 //! The orderings of the queue, one function each, with the fault that weakens it.
 //!
-//! Separate functions let a model weaken the orderings one at a time. The argument for each is at
-//! its use, under the `ORDER` tag named here, and in `docs/orderings.md`. In normal builds every
-//! function is a constant.
+//! Separate functions let a model weaken the orderings one at a time. Their uses have the
+//! arguments, under the `ORDER` tag named here, as has `docs/orderings.md`. Normal builds have
+//! constants.
 
 use sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 use sync::twin;
@@ -100,8 +100,7 @@ pub(crate) fn shared_claim() -> Ordering {
     twin::order("shared: relaxed claim", Acquire)
 }
 
-/// The published form of the kernel: a full barrier after the swap, a plain link store, dependent
-/// loads.
+/// The published form of the kernel: a full barrier, a plain link store, dependent loads.
 #[inline(always)]
 pub(crate) fn kernel() -> bool {
     twin::armed("kernel: full barrier, plain link, dependent loads")

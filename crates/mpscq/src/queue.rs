@@ -16,10 +16,9 @@ use crate::raw::{Pop, RawCursor, RawQueue};
 ///
 /// # Guarantees
 ///
-/// - Items of one producer are popped in the order in which it pushed them. Items of a chain are
-///   popped consecutively.
-/// - If one push completed before another began, its item is popped first, whatever their
-///   producers.
+/// - Items of one producer are popped in the order of their pushes, and those of a chain
+///   consecutively.
+/// - If one push completed before another began, its item is popped first.
 /// - Items that are in the queue when it is dropped are dropped with it.
 ///
 /// # Examples
@@ -99,8 +98,7 @@ impl<T: Linked> Queue<T> {
     /// Appends an item. Returns `true` if the queue was empty.
     ///
     /// The queue was empty if every earlier item had been popped. A producer that wakes the
-    /// consumer only after `true` therefore wakes it once for all items that are pushed until it
-    /// pops.
+    /// consumer only after `true` wakes it once for all items that are pushed until it pops.
     ///
     /// # Blocking
     ///
@@ -110,9 +108,8 @@ impl<T: Linked> Queue<T> {
     #[inline]
     pub fn push(&self, item: T::Handle) -> bool {
         let item = T::into_raw(item);
-        // SAFETY: 1, 2: the caller just gave up the handle, the sole right to the item. 3: `self`
-        // is borrowed. Moving the queue while it has items takes it by value, and neither half
-        // stores its own address.
+        // SAFETY: 1, 2: the handle, the sole right to the item, was just given up. 3: `self` is
+        // borrowed. A queue with items may be moved, because neither half stores its own address.
         unsafe { self.raw.push(item) }
     }
 
@@ -179,8 +176,7 @@ impl<'q, T: Linked> Consumer<'q, T> {
         }
     }
 
-    /// Returns `true` if the last pop took the last item, so that the queue was empty at that
-    /// moment.
+    /// Returns `true` if the last pop took the last item: the queue was empty at that moment.
     ///
     /// Unlike [`Queue::is_empty`] it reads nothing that producers write.
     #[inline]
@@ -191,8 +187,7 @@ impl<'q, T: Linked> Consumer<'q, T> {
     /// Reads the queue's cursor.
     #[inline(always)]
     fn load(&self) -> RawCursor<T> {
-        // SAFETY: `taken` allows one `Consumer` at a time, and writing the cursor borrows it by
-        // `&mut`.
+        // SAFETY: `taken` allows one `Consumer`, and writing the cursor borrows it by `&mut`.
         self.queue
             .consumer
             .cursor
@@ -265,19 +260,17 @@ impl<T: Linked> Default for Queue<T> {
 
 impl<T: Linked> Drop for Queue<T> {
     fn drop(&mut self) {
-        // A forgotten `Consumer` may have left `taken` set; `&mut self` proves that it no longer
-        // exists.
+        // A forgotten `Consumer` may have left `taken` set; `&mut self` proves that none exists.
         let mut consumer = core::mem::ManuallyDrop::new(Consumer { queue: self });
-        // A push borrows the queue, so with `&mut self` none is in progress, and the drain ends
-        // only when the queue is empty.
+        // A push borrows the queue, so with `&mut self` none is in progress, and the drain takes
+        // all items.
         drop_all(consumer.drain(usize::MAX));
     }
 }
 
 impl<T: Linked> Drop for Consumer<'_, T> {
     fn drop(&mut self) {
-        // ORDER(mpscq-consumer): the release end; see `Queue::try_consumer`, which has both
-        // outcomes.
+        // ORDER(mpscq-consumer): the release end; see `try_consumer`, which has both outcomes.
         // Test: loom consumer_leave_needs_release
         self.queue
             .consumer

@@ -22,10 +22,10 @@
 //!
 //! # Writers
 //!
-//! - `tail`: a producer, by swap. The consumer, by compare-exchange from the item that it is about
-//!   to hand out to null.
-//! - An item's link: its producer before the swap, to null. After that only the producer whose swap
-//!   returned the item, once.
+//! - `tail`: a producer, by swap. The consumer, by compare-exchange from the item to hand out to
+//!   null.
+//! - An item's link: its producer before the swap, to null. Then the producer whose swap returned
+//!   it, once.
 //! - `first`: the producer whose swap returned null, once. The consumer resets it to null, after it
 //!   has read the item there and before it clears `tail`.
 //! - The cursor: the consumer.
@@ -39,7 +39,7 @@
 //! - *An item is lost.* A swap returns the newest item, so the items form one chain in the order of
 //!   the swaps. The producer that extended the chain stores the link.
 //! - *Empty is returned while the item of a completed push is in the queue.* The consumer returns
-//!   *empty* only if `tail` is null. Only the consumer makes it null, after it has taken the last
+//!   *empty* only if `tail` is null, which only the consumer sets, after it has taken the last
 //!   item.
 
 use core::fmt;
@@ -76,8 +76,7 @@ pub enum Pop<H> {
     Item(H),
     /// No item: every push that completed before this pop has been popped.
     Empty,
-    /// The queue is not empty, but the oldest item cannot be reached: a producer is between the two
-    /// steps of its push.
+    /// The queue is not empty, but a producer is between the two steps of pushing the oldest item.
     ///
     /// The producer may have been preempted there. Do something else and try again later, instead
     /// of spinning. Completed pushes may be behind its item.
@@ -95,8 +94,8 @@ impl<T> RawQueue<T> {
         }
     }
 
-    /// Returns `true` if every push that completed before this call has been popped. Any thread may
-    /// call it.
+    /// Returns `true` if every push that completed before this call has been popped. For any
+    /// thread.
     ///
     /// After `false` a pop may still find no item: see [`Pop::MidPush`].
     ///
@@ -105,9 +104,9 @@ impl<T> RawQueue<T> {
     /// Never blocks. One relaxed load. Safe in a signal handler.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
-        // Relaxed is enough. A push that happened before this load is at or before the value that
-        // the load reads, in the modification order of `tail`. Null follows the push only if the
-        // consumer took the item.
+        // Relaxed is enough. A push that happened before this load is at or before the value read,
+        // in the modification order of `tail`. Null follows the push only if the consumer took the
+        // item.
         self.tail.load(Ordering::Relaxed).is_null()
     }
 }
@@ -208,8 +207,7 @@ impl<T: Linked> RawQueue<T> {
             },
         };
         // ORDER(mpscq-link): the acquire end; see `push_chain`. Without a link either `head` is the
-        // last item, or the producer of its successor is in mid-push: `put_stub_back` finds out
-        // which.
+        // last item or its successor is in mid-push; `put_stub_back` finds out which.
         // Test: loom next_load_needs_acquire
         //
         // SAFETY: `head` was pushed and not handed out; only this consumer hands items out.
@@ -242,8 +240,7 @@ impl<T: Linked> RawQueue<T> {
 
     /// Returns the item behind `item`, without taking it.
     ///
-    /// [`Pop::Empty`] means that `item` is the newest: no push that completed before this call came
-    /// after it.
+    /// [`Pop::Empty`] means that `item` is the newest: no push that has completed came after it.
     ///
     /// # Blocking
     ///
@@ -251,8 +248,8 @@ impl<T: Linked> RawQueue<T> {
     ///
     /// # Safety
     ///
-    /// 1. [`peek`](Self::peek) or this function returned `item` to this consumer, which has not
-    ///    popped it since.
+    /// 1. [`peek`](Self::peek) or this returned `item` to this consumer, which has not popped it
+    ///    since.
     #[inline(always)]
     pub unsafe fn after(&self, item: NonNull<T>) -> Pop<NonNull<T>> {
         // ORDER(mpscq-link): the acquire end; see `push_chain`. Without a link `is_newest`
@@ -268,8 +265,7 @@ impl<T: Linked> RawQueue<T> {
         }
     }
 
-    /// Returns `true` if no push that completed before this call came after that of `item`. Any
-    /// thread may call it.
+    /// Returns `true` if no completed push came after that of `item`. Any thread may call it.
     ///
     /// Returns `false` if `item` is not in the queue.
     ///
@@ -302,7 +298,7 @@ impl<T: Linked> RawQueue<T> {
         Pop::Item(head)
     }
 
-    /// Hands out the last item and puts the stub in its place. Returns `MidPush` if it is no longer
+    /// Hands out the last item and puts the stub in its place, or returns `MidPush` if it is not
     /// the last.
     #[inline(always)]
     fn put_stub_back(&self, cursor: &mut RawCursor<T>, head: NonNull<T>) -> Pop<NonNull<T>> {
@@ -339,18 +335,15 @@ impl<T> RawCursor<T> {
         }
     }
 
-    /// Returns `true` if the last pop took the last item, so that the queue was empty at that
-    /// moment.
+    /// Returns `true` if the last pop took the last item: the queue was empty at that moment.
     ///
-    /// Reads only the cursor. Also returns `true` before the first pop, and after a pop that found
-    /// no item behind the stub.
+    /// Reads only the cursor. Also `true` before the first pop, and after one that found nothing.
     #[inline(always)]
     pub fn emptied(&self) -> bool {
         self.head.is_null()
     }
 
-    /// Copies the cursor. If both copies are used for pops, each pop must be written to the other
-    /// copy.
+    /// Copies the cursor. If both copies are used for pops, each pop must be written to both.
     #[inline(always)]
     pub(crate) fn copy(&self) -> Self {
         Self { head: self.head }

@@ -291,8 +291,7 @@ struct Embedded {
     link: Link<Embedded>,
 }
 
-// SAFETY: 1, 2: an exclusive borrow that never ends. 3, 4: a private field, used nowhere else. 5:
-// nothing panics.
+// SAFETY: 1, 2: an endless exclusive borrow. 3, 4: a field that only this uses. 5: nothing panics.
 unsafe impl Linked for Embedded {
     type Handle = &'static mut Embedded;
 
@@ -344,8 +343,7 @@ fn the_raw_halves_work_apart() {
     }
 }
 
-/// An item that blocks a push between its exchange and the store of the link, until the test allows
-/// it to continue.
+/// An item that blocks its push between the exchange and the store of the link, until released.
 struct Frozen {
     number: u32,
     link: Link<Frozen>,
@@ -379,8 +377,7 @@ unsafe impl Linked for Frozen {
         use std::sync::atomic::Ordering;
         let nth = NR_LINKS.get();
         NR_LINKS.set(nth.map(|nth| nth + 1));
-        // The first call is for the link of the item itself, the second for that of the item before
-        // it.
+        // The first call is for the item's own link, the second for that of the item before it.
         if nth == Some(1) {
             ICE.is_reached.store(true, Ordering::SeqCst);
             while !ICE.is_broken.load(Ordering::SeqCst) {

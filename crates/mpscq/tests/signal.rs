@@ -31,8 +31,7 @@ static WAS_EMPTY: AtomicBool = AtomicBool::new(false);
 static LOOKED_EMPTY: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// The item that the handler pushes. It is allocated beforehand, because a handler must not
-    /// allocate.
+    /// The item that the handler pushes, allocated beforehand because a handler must not allocate.
     static SPARE: Cell<Option<Box<Node<u32>>>> = const { Cell::new(None) };
 }
 
@@ -59,8 +58,7 @@ extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_voi
     let step = STEP.fetch_add(1, Ordering::Relaxed);
     let at = AT.load(Ordering::Relaxed);
     if step == at {
-        // SAFETY: the interrupted thread set the pointer, and keeps the queue until the function
-        // has been stepped.
+        // SAFETY: the interrupted thread set the pointer, and keeps the queue until the step ends.
         let queue = unsafe { &*QUEUE.load(Ordering::Relaxed) };
         LOOKED_EMPTY.store(queue.is_empty(), Ordering::Relaxed);
         let spare = SPARE.take().expect("the handler pushes once");

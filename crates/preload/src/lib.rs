@@ -1,6 +1,6 @@
 //! The symbols of liburcu's flavor `memb`, implemented by afterwork. A program that calls them
-//! loads this library by `LD_PRELOAD`, and need not be recompiled. `cargo xtask capi --install`
-//! links it.
+//! loads this library by `LD_PRELOAD`, without recompilation. `cargo xtask capi --install` links
+//! it.
 //!
 //! ```console
 //! $ cargo xtask capi --install /usr/local
@@ -9,10 +9,10 @@
 //!
 //! The library is for programs that *call* liburcu's read side. A program that has inlined it
 //! (`_LGPL_SOURCE`) records its sections in liburcu's own variables, `urcu_memb_gp` and
-//! `urcu_memb_reader`, which no other library can maintain. They are missing here on purpose. The
-//! file has the name by which the loader knows liburcu, so that liburcu itself is not loaded. The
-//! loader then rejects such a program and names the missing symbol, instead of running it with half
-//! of the library replaced.
+//! `urcu_memb_reader`, which no other library can maintain, so they are missing here. The file has
+//! the name by which the loader knows liburcu, so that liburcu itself is not loaded. The loader
+//! then rejects such a program with the name of the missing symbol, instead of running it half
+//! replaced.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 use std::ffi::{c_int, c_ulong, c_void};
@@ -144,8 +144,7 @@ pub extern "C" fn rcu_dereference_sym(p: *mut c_void) -> *mut c_void {
     p
 }
 
-/// Loads a pointer that readers follow. liburcu's `rcu_dereference` calls it in releases after
-/// 0.15.
+/// Loads a pointer that readers follow. `rcu_dereference` calls it in releases after 0.15.
 ///
 /// # Safety
 ///

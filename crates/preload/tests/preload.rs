@@ -1,5 +1,4 @@
-//! Programs of liburcu that run with this library instead. Skipped if `liburcu-dev` or a C compiler
-//! is not installed.
+//! Programs of liburcu with this library instead. Skipped without `liburcu-dev` or a C compiler.
 
 use std::{
     env, fs,

@@ -1,10 +1,9 @@
-//! Functions whose generated code is inspected: `cargo xtask asm` shows it, and checks the claims
-//! about it.
+//! Functions whose generated code is inspected: `cargo xtask asm` shows it and checks claims about
+//! it.
 //!
 //! If a proof or a cost depends on generated code, that code has a function here, as small as in a
 //! user's program, and a row in `xtask/src/asm/claims.rs`. No function is inlined. Each is called
-//! through a pointer that the compiler cannot see through, because the compiler would otherwise
-//! specialize it for its only caller.
+//! through an opaque pointer, so that the compiler does not specialize it for its only caller.
 #![forbid(unsafe_code)]
 
 pub mod percpu;

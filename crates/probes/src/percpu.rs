@@ -31,8 +31,7 @@ pub fn any_mode(owner: &mut Owner<'_, u64>) {
     owner.with(add);
 }
 
-/// Defines the operation of one mode. The compiler knows the mode, and removes the code of the
-/// others.
+/// Defines the operation of one mode, whose code contains no other modes.
 macro_rules! of_mode {
     ($(#[$meta:meta])* $name:ident, $mode:pat) => {
         $(#[$meta])*

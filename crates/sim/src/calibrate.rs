@@ -1,5 +1,4 @@
-//! Fits costs to measurements of a real machine, and compares the simulation with cases that were
-//! held out.
+//! Fits costs to measurements of a real machine, and checks the simulation with held-out cases.
 //!
 //! Each small measurement fits one cost: it is simulated repeatedly until it takes as long as on
 //! the real machine. Costs that no measurement covers keep the value of the given file.
@@ -19,8 +18,7 @@ use crate::options::Options;
 use crate::sweep::run_one;
 
 const FITTED: &str = "fitted: micro-measurements on this machine";
-/// Several passes, because fitting a cost changes the results of measurements that were fitted
-/// before it.
+/// Several passes, because fitting a cost changes the results of the previous ones.
 const NR_PASSES: usize = 3;
 const NR_SEEDS: u64 = 5;
 /// The valid range of a regime's median ratio of simulated to real rate.
@@ -44,8 +42,7 @@ fn simulated(machine: &Machine, nr_cpus: usize, name: &str) -> Result<f64, Strin
     Ok(f64::from_bits(outcome.load(Relaxed)))
 }
 
-/// Finds the cost with which `measure` returns `real`, by the secant method from `start`. Returns
-/// the closest cost found.
+/// Finds the cost with which `measure` returns `real`, by the secant method, or the closest one.
 fn fitted(
     real: f64,
     start: f64,
@@ -79,8 +76,7 @@ fn fitted(
     Ok(best.0)
 }
 
-/// Fits the costs of `machine`. Returns each measurement's name, its real result, and its simulated
-/// one.
+/// Fits the costs of `machine`. Returns each measurement's name, real and simulated result.
 fn fit(
     machine: &mut Machine,
     nr_cpus: usize,
@@ -122,8 +118,8 @@ fn fit(
     shown.collect()
 }
 
-/// A distance that does not occur on the machine costs the same as the next shorter one that does,
-/// otherwise as the next longer one.
+/// A distance that does not occur costs the same as the next shorter one, otherwise the next
+/// longer.
 fn fill_distances(machine: &mut Machine, known: &[&str]) {
     let order = ["smt", "llc_dirty", "xllc", "xnode"];
     for (at, cost) in order.into_iter().enumerate() {
@@ -191,8 +187,7 @@ fn hold_out(
     rows.collect()
 }
 
-/// Returns the median ratio of each regime, in the order of the cases; `None` if all cases of a
-/// regime are bistable.
+/// Returns the median ratio of each regime, in the order of the cases; `None` if all are bistable.
 fn regimes(rows: &[Value]) -> Vec<(&'static str, Option<f64>)> {
     let mut regimes: Vec<(&str, Option<f64>)> = Vec::new();
     for case in CASES {

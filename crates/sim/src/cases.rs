@@ -1,5 +1,4 @@
-//! Held-out scenarios, to which no costs are fitted. They run on the real machine and in the
-//! simulation.
+//! Held-out scenarios, which run really and simulated. No costs are fitted to them.
 
 /// A scenario with its scope.
 pub struct Case {

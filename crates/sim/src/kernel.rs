@@ -15,15 +15,13 @@
 //!
 //! A kick finds the worker that went idle last. That worker stays on the idle list until it runs,
 //! so consecutive kicks find the same one. If it last slept outside of the pod, its wake-up starts
-//! at a CPU of the pod; the scheduler may choose another one (*soft* affinity). It is woken under
-//! the lock or afterwards ([`Way`]).
+//! at a CPU of the pod (*soft* affinity). It is woken under the lock or afterwards ([`Way`]).
 //!
-//! Left out: creating and culling workers, `max_active`, the lookup of the last pool, the lock's
-//! pending bit, RCU, and interrupts.
+//! Left out: creating and culling workers, `max_active`, the last pool's lookup, RCU, and
+//! interrupts.
 
 use std::collections::VecDeque;
-// The data that the modeled locks guard, and the model's own counters. They cost nothing in the
-// simulation.
+// The data of modeled locks and the model's own counters, which cost nothing in the simulation.
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -86,8 +84,7 @@ struct Node {
     next: AtomicU32,
 }
 
-/// A queued spin lock, held with preemption disabled. The first waiter polls the word, each other
-/// one its own line.
+/// A queued spin lock without preemption. The first waiter polls the word, others their own lines.
 #[derive(Default)]
 struct SpinLock {
     /// Whether the lock is held; and the last waiter, as its CPU number plus 1.
@@ -235,8 +232,8 @@ impl Pool {
         self.guarded.lock().expect("nothing panics under it")
     }
 
-    /// Chooses a worker for the listed items, under the lock. Returns it if the caller must wake it
-    /// after unlocking.
+    /// Chooses a worker for the listed items. Returns it if the caller must wake it after
+    /// unlocking.
     fn kick(&self) -> Option<Arc<Worker>> {
         let worker = {
             let guarded = self.guarded();
@@ -451,8 +448,8 @@ mod tests {
         of(lock) as f64 / lock.nr_taken as f64 / 1e3
     }
 
-    /// Producer and worker alternate on one CPU, although another one is idle. Both take the path,
-    /// a section, a wake-up and a switch.
+    /// Producer and worker alternate on one CPU. Both take the path, a section, a wake-up and a
+    /// switch.
     #[test]
     fn one_producer_takes_the_sum_of_all_costs() {
         for way in WAYS {

@@ -1,5 +1,4 @@
-//! The measurements of a real machine for `--calibrate`: the small measurements, and the held-out
-//! cases.
+//! The measurements of a real machine for `--calibrate`: small ones, and the held-out cases.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,8 +14,7 @@ use crate::scenarios::{Job, SCENARIOS, Told, scope_of};
 /// The default number of runs of each case.
 const NR_RUNS: usize = 15;
 
-/// Returns the topology in the notation of a machine file: level by level if all parts are alike,
-/// otherwise as a row of cores.
+/// Returns the topology in the notation of machine files; a row of cores if its parts differ.
 fn shape(topology: &Topology) -> String {
     let nr = [
         topology.nodes().len().max(1),

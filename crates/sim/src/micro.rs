@@ -1,5 +1,4 @@
-//! Small measurements, the same on a real machine and on a simulated one. Each is used to fit one
-//! cost.
+//! Small measurements, the same on a real and on a simulated machine. Each serves to fit one cost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,8 +25,7 @@ fn pin(cpu: CpuId) {
     cpu::set_affinity(None, &here).expect("the CPU is there");
 }
 
-/// Returns the median of several attempts. A simulation needs few, because no other program runs on
-/// its machine.
+/// Returns the median of several attempts. A simulation needs few, because nothing disturbs it.
 fn middle(attempt: impl Fn() -> f64) -> f64 {
     let nr = if cfg!(sim) { 3 } else { 31 };
     let mut all: Vec<f64> = (0..nr).map(|_| attempt()).collect();
@@ -44,8 +42,7 @@ fn each(nr_calls: u32, call: impl Fn()) -> f64 {
     })
 }
 
-/// Runs `body` on a thread on each of `cpus`, which start at the same time. Returns the duration of
-/// one of `nr_rounds` rounds.
+/// Runs `body` on a thread on each of `cpus` at the same time. Returns the time of one round.
 fn together(cpus: [CpuId; 2], nr_rounds: u32, body: impl Fn(u32) + Send + Sync + 'static) -> f64 {
     let (body, nr_met) = (Arc::new(body), Arc::new(AtomicUsize::new(0)));
     let took_ns = Arc::new(AtomicU64::new(0));
@@ -99,8 +96,8 @@ fn ping_pong(cpus: [CpuId; 2], nr_rounds: u32, by: By) -> f64 {
     })
 }
 
-/// Wakes a thread that has slept on the other CPU for `idle`. Returns the duration of the call, and
-/// the time until the thread runs.
+/// Wakes a thread that slept on the other CPU for `idle`. Returns the time of the call, and the
+/// latency.
 fn wake_up(cpus: [CpuId; 2], idle: Duration) -> (f64, f64) {
     let nr = if cfg!(sim) { 3 } else { 15 };
     let (word, woken_ns) = (Arc::new(Futex::new(0)), Arc::new(AtomicU64::new(0)));
@@ -158,8 +155,7 @@ fn pair(topology: &Topology, cost: &str) -> Option<[CpuId; 2]> {
     Some([first.id, other.id])
 }
 
-/// Returns the measurements that a machine allows. Each comes after those on which it depends.
-/// Empty if there is only one CPU.
+/// Returns the measurements that a machine allows, in order of dependency; none for one CPU.
 pub fn micros(topology: &Topology) -> Vec<Micro> {
     let ids: Vec<_> = topology.cpus().map(|cpu| cpu.id).collect();
     let &[first, second, ..] = &ids[..] else {

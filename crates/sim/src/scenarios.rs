@@ -152,8 +152,7 @@ pub fn scope_of(name: &str) -> Result<AffinityScope, String> {
     })
 }
 
-/// Runs `body` on a thread on each of `cpus`, which start at the same time, and records the start
-/// and the end.
+/// Runs `body` on a thread on each of `cpus` at the same time, and records start and end.
 pub fn on_cpus(
     told: &Arc<Told>,
     cpus: Vec<CpuId>,
@@ -249,8 +248,7 @@ fn queue_of(
                     .for_each(|work| _ = work.flush().expect("another thread's"));
             }
         };
-        // The allocation is so large that it gets its own pages and does not move other
-        // allocations.
+        // So large that the allocation has its own pages and does not move others.
         let mut queued_ns = Vec::with_capacity(nr_items.max(4096));
         rounds((nr_items / 10 / batch).max(1), &mut queued_ns);
         queued_ns.clear();

@@ -1,5 +1,4 @@
-//! A sweep: runs over scopes, CPUs, seeds and guesses. Each is a process, and at most one per CPU
-//! of this machine runs at a time.
+//! A sweep: runs over scopes, CPUs, seeds and guesses, one process each, one per CPU at a time.
 
 use std::process::{Command, Stdio};
 use std::sync::Mutex;

@@ -81,8 +81,8 @@ fn every_scenario_comes_to_its_end() {
     }
 }
 
-/// Two CPUs write sixteen lines under a lock, in turns. If plain accesses are not visible, two of
-/// the lines move with the lock.
+/// Two CPUs write sixteen lines under a lock, in turns. Two lines move with the lock if plain
+/// accesses are invisible.
 #[test]
 fn plain_accesses_under_a_lock_move_their_lines() {
     use sync::{Mutex, atomic::AtomicU32, sim, thread};
@@ -156,8 +156,7 @@ fn every_check_holds_on_64_cpus_of_several_caches() {
     );
 }
 
-/// The same checks, with one line of the shipped code made wrong. They fail by a wrong result, or
-/// by threads that wait forever.
+/// The same checks with one line of the shipped code made wrong: wrong results, or endless waits.
 #[test]
 fn a_check_fails_where_a_bug_is_put_back() {
     let twins = [
@@ -188,8 +187,8 @@ fn a_check_fails_where_a_bug_is_put_back() {
     }
 }
 
-/// Runs a check with a bug reintroduced, which must fail with the text `told`. Without the bug the
-/// check must succeed.
+/// Runs a check with a bug reintroduced, which must print `told` and fail; otherwise it must
+/// succeed.
 fn must_fail(check: &str, bug: &str, told: &str) {
     let args = format!("check-{check} --cpus 8 --scope cache --items 40 --seed 2 --budget 60");
     let run = |twin: &[&str]| {
@@ -226,8 +225,7 @@ fn a_sweep_has_intervals_a_banner_and_the_lines_that_were_waited_for() {
     }
 }
 
-/// Prints one table with the requested number of CPUs. The later scenarios also show each figure's
-/// difference from the first one.
+/// Prints one table with the requested CPUs. Later scenarios show their difference from the first.
 #[test]
 fn several_scenarios_are_put_side_by_side() {
     let args = "kernel-under-lock,kernel-deferred,handed-over --cpus 8 --producers 2 --scope cache --items 60 --seeds 2 --no-guesses";

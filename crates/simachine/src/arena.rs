@@ -53,8 +53,7 @@ impl Arena {
     }
 
     fn with<R>(&self, step: impl FnOnce(&mut State) -> R) -> R {
-        // Acquire pairs with the Release below: this thread sees the changes of the previous
-        // holder.
+        // Acquire pairs with the Release below, which publishes the changes of the previous holder.
         while self.is_held.swap(true, Ordering::Acquire) {
             std::hint::spin_loop();
         }
@@ -65,8 +64,7 @@ impl Arena {
                 | libc::MAP_ANONYMOUS
                 | libc::MAP_NORESERVE
                 | libc::MAP_FIXED_NOREPLACE;
-            // SAFETY: maps memory at an address range that is reserved for the arena and was not
-            // mapped.
+            // SAFETY: maps the arena's reserved address range, which was not mapped.
             let at = unsafe {
                 libc::mmap(
                     HEAP_AT as *mut _,
@@ -103,8 +101,7 @@ impl Default for Arena {
     }
 }
 
-/// Replaces the function of the C library, so that the standard library's hash tables have the same
-/// order in each run.
+/// Replaces the C library's function, so that hash tables have the same order in each run.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn getrandom(to: *mut u8, bytes: usize, _flags: u32) -> isize {
     // SAFETY: the caller passes a buffer of `bytes` bytes.

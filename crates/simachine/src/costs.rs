@@ -68,8 +68,7 @@ costs! {
     ipi_send = 300.0;
     /// Setting the flag of an idle CPU that polls it.
     poll_send = 40.0;
-    /// From the interrupt to the thread's first instruction, on a CPU that was idle for a short
-    /// time.
+    /// From the interrupt to the thread's first instruction, on a recently idle CPU.
     idle_exit = 1500.0;
     /// The same on a CPU that polls.
     poll_exit = 700.0;
@@ -113,8 +112,8 @@ costs! {
     membarrier_irq = 800.0;
     /// From the interrupt of a timer to the wake-up.
     timer_irq = 1500.0;
-    /// In the model of the kernel's workqueue: queueing and running an item outside of the lock,
-    /// without the lines.
+    /// In the model of the kernel's workqueue: the path of an item outside of the lock, without
+    /// lines.
     wq_path = 100.0;
     /// In the same model: each section under the pool's lock, without the lines.
     wq_locked = 60.0;

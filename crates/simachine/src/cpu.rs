@@ -89,7 +89,7 @@ impl Engine {
         task.on_since = cpu.now;
     }
 
-    /// Pulls a task from the longest run queue of this cache, else of this node, else of the
+    /// Pulls a task from the longest run queue of this cache, otherwise of this node or the
     /// machine.
     fn pull(&mut self) {
         let c = self.cpu;
@@ -132,8 +132,7 @@ impl Engine {
         self.pick_next();
     }
 
-    /// Wakes a sleeping task. If a CPU `waker` wakes it, that CPU pays for it; otherwise the
-    /// wake-up happens at the time `at`.
+    /// Wakes a sleeping task. The CPU `waker` pays for it, or it happens at the time `at`.
     pub fn wake(&mut self, task: usize, waker: Option<usize>, at: u64) {
         if self.tasks[task].state != State::Asleep {
             return;
@@ -161,8 +160,8 @@ impl Engine {
         self.wake_on(c, task, waker, at);
     }
 
-    /// The scheduler's rule for a waker that is a kernel thread bound to one CPU: a task that slept
-    /// on this CPU wakes there.
+    /// Returns `true` if the waker is a kernel thread bound to this otherwise unused CPU. A task
+    /// that slept on this CPU then wakes here.
     fn is_bound_kernel_thread_alone(&mut self) -> bool {
         let is_alone = self.cpus[self.cpu].runq.is_empty();
         let task = self.task();
@@ -306,8 +305,7 @@ impl Engine {
         }
     }
 
-    /// Returns the CPU for a new task of the current one: the least loaded, and a near one if there
-    /// is a choice.
+    /// Returns the CPU for a new task of the current one: the least loaded, preferably a near one.
     pub fn place_new(&self, allowed: &Mask) -> usize {
         let (me, nr_cpus) = (self.cpu, self.cpus.len());
         let key = |cpu: usize| {

@@ -139,8 +139,7 @@ thread_local! {
     static ENGINE: Cell<*mut Engine> = const { Cell::new(std::ptr::null_mut()) };
     /// The task whose turn it is.
     static RUNNING: Cell<Option<usize>> = const { Cell::new(None) };
-    /// Whether a step is in progress, or the program does something that the machine must not
-    /// observe.
+    /// Whether a step is in progress, or code that the machine must not observe.
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -149,8 +148,7 @@ pub fn running() -> Option<usize> {
     RUNNING.try_with(Cell::get).unwrap_or(None)
 }
 
-/// Calls `step` with the engine that runs on this thread, or returns `None` if there is none.
-/// `step` must not suspend.
+/// Calls `step`, which must not suspend, with this thread's engine. `None` if there is none.
 ///
 /// Not inlined, because the thread-local that it reads can change whenever the task was suspended.
 #[inline(always)]
@@ -173,8 +171,8 @@ pub fn is_inside() -> bool {
     IS_INSIDE.try_with(Cell::get).unwrap_or(true)
 }
 
-/// Calls `step` without simulating its plain accesses. A scenario keeps its own records like this.
-/// `step` must not use the facade.
+/// Calls `step`, for a scenario's own records, without simulating its plain accesses. It must not
+/// use the facade.
 pub fn unseen<R>(step: impl FnOnce() -> R) -> R {
     IS_INSIDE.set(true);
     let result = step();
@@ -409,13 +407,12 @@ impl Engine {
 
 /// Runs `main` on CPU 0 of a simulated machine until it returns.
 ///
-/// A process can run one simulation, because the contents of statics and the stacks of threads that
-/// never ended remain.
+/// A process can run one simulation, because statics and stacks of unfinished threads remain.
 ///
 /// # Errors
 ///
-/// If all threads wait and no wake-up is pending, if a thread spins forever, if `main` panics, or
-/// if the run exceeds the budget.
+/// If all threads wait without a pending wake-up, a thread spins forever, `main` panics, or the
+/// budget is exceeded.
 pub fn run(machine: Machine, main: impl FnOnce() + 'static) -> Result<Outcome, Failure> {
     run_boxed(machine, Box::new(main))
 }

@@ -1,5 +1,4 @@
-//! Operations of the kernel's own code that a program does not have. Models of such code use them
-//! on the simulated machine.
+//! Operations of the kernel that programs do not have, for models of kernel code.
 //!
 //! Outside of a simulation they do nothing.
 
@@ -39,15 +38,14 @@ pub fn enable_preemption() {
     }
 }
 
-/// Returns the CPU at which a wake-up of this thread starts its search: where the thread last ran,
-/// or the CPU that was set since.
+/// Returns the CPU where a wake-up of this thread starts its search: the last one, or the one set
+/// since.
 pub fn wake_cpu(thread: u32) -> Option<CpuId> {
     let task = super::thread::task_of(thread)?;
     with(|e| CpuId::new(e.tasks[task].cpu as u32))
 }
 
-/// Sets the CPU of [`wake_cpu`] if `thread` sleeps. It is a hint: the scheduler may choose another
-/// CPU.
+/// Sets the CPU of [`wake_cpu`] if `thread` sleeps. The scheduler may choose another CPU.
 pub fn set_wake_cpu(thread: u32, cpu: CpuId) {
     let Some(task) = super::thread::task_of(thread) else {
         return;
@@ -71,8 +69,7 @@ pub fn now_ps() -> u64 {
     with(|e| e.now()).unwrap_or(0)
 }
 
-/// Records the times at which a lock was requested, acquired and released. The report lists the
-/// lock under `name`.
+/// Records when a lock was requested, acquired and released. The report shows it as `name`.
 pub fn note_lock(name: &'static str, [asked, got, freed]: [u64; 3], is_contended: bool) {
     if super::is_running() {
         engine(|e| {

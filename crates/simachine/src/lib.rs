@@ -1,5 +1,4 @@
-//! A simulated machine of 1 to 1024 CPUs, which runs the shipped code through the facade
-//! `afterwork-sync`.
+//! A simulated machine of 1 to 1024 CPUs, which runs the code above the facade `afterwork-sync`.
 //!
 //! ```
 //! # #[cfg(sim)] {
@@ -26,7 +25,6 @@
 //! host's. Plain accesses and the counts of `Arc`s are visible only in a build by a nightly
 //! compiler that instruments them (`sees_plain`). In other builds the only visible plain accesses
 //! are those to the first lines of the data that a lock guards.
-//! of the data that a lock guards.
 
 // An atomic access pays in `memory.rs`, which asks the ledger of `line.rs` and may suspend the
 // task. Accesses that bypass the facade enter through `plain.rs`. The engine (`engine.rs`) then
@@ -113,8 +111,8 @@ pub fn prefetch_write(addr: usize) {
     memory::touch(addr, memory::Access::Store, std::panic::Location::caller());
 }
 
-/// Returns the clock in nanoseconds; `None` outside a simulation. The CPU's counter is a separate
-/// clock of the same rate.
+/// Returns the clock in nanoseconds; `None` outside a simulation. The CPU's counter is a second
+/// clock.
 pub fn clock_ns(is_counter: bool) -> Option<u64> {
     with(|e| {
         let cost = if is_counter {

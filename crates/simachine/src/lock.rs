@@ -1,5 +1,4 @@
-//! A mutex of a word and a futex, like the standard library's on Linux, so that contention comes
-//! from the words themselves.
+//! A mutex of a word and a futex, like std's on Linux, so that the words show the contention.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};

@@ -17,8 +17,7 @@ pub enum Access {
     Cas,
 }
 
-/// Charges the running task for an access, and waits for its turn. Does nothing outside a
-/// simulation.
+/// Charges the running task for an access, and waits for its turn; a no-op outside a simulation.
 #[inline(never)]
 pub fn touch(addr: usize, access: Access, site: Site) {
     let wait = with(|e| {
@@ -54,8 +53,7 @@ pub fn touch(addr: usize, access: Access, site: Site) {
 
 /// Charges for a line of plain accesses, if the CPU does not have the line.
 ///
-/// The check whether it has the line does not wait for CPUs that are behind, like all but the last
-/// access of a turn.
+/// The first check does not wait for CPUs that are behind, like most accesses of a turn.
 pub fn touch_plain(addr: usize, access: Access, site: Site) {
     if engine(|e| e.has(addr, access)) {
         return;
@@ -66,8 +64,7 @@ pub fn touch_plain(addr: usize, access: Access, site: Site) {
     }
 }
 
-/// Records that the running task has changed something, so that it is not considered an endless
-/// loop.
+/// Records that the running task has changed something, so it is not in an endless loop.
 pub fn changed() {
     with(|e| e.task().nr_idle = 0);
 }

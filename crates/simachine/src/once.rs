@@ -1,7 +1,6 @@
 //! A cell that is written once. Tasks wait while another one writes it.
 //!
-//! The standard library's cell would put the OS thread to sleep, and with it the task that has to
-//! wake it.
+//! The standard library's cell would block the OS thread, and with it the writing task.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -65,8 +64,7 @@ impl<T> OnceLock<T> {
     }
 
     fn write(&self, value: T) {
-        // SAFETY: only the task that took the cell gets here, once, and no reference exists before
-        // `is_made` is set.
+        // SAFETY: only the task that took the cell gets here, once, and no reference exists yet.
         unsafe { *self.value.get() = Some(value) };
         self.is_made.store(true, Relaxed);
     }

@@ -1,5 +1,4 @@
-//! Where a woken thread runs: a decision from a few facts, so that the engine and a property test
-//! call the same function.
+//! Where a woken thread runs: a function of facts, which the engine and a property test call.
 //!
 //! The rules are a summary of Linux's `select_task_rq_fair`: the previous CPU if that is idle;
 //! otherwise an idle core, or else an idle CPU, in the cache of the less loaded of the waker's and

@@ -6,13 +6,10 @@
 //! would observe itself, but its generic code is compiled into other crates. Costs must mean the
 //! same with and without instrumentation:
 //!
-//! - A plain access that hits is free. Its time is in `instr`, the code around a word of the
-//!   facade.
+//! - A plain access that hits is free. `instr`, the code around a word of the facade, includes it.
 //! - A word of the facade has been paid for before its instruction gets here (`Task::paid`).
-//! - Accesses by a step of the engine, to a task's own stack and to the host's memory are not
-//!   simulated.
-//! - A panic message is formatted under locks of the host, so no task loses its turn during a
-//!   panic.
+//! - Accesses by the engine, to a task's own stack and to the host's memory are not simulated.
+//! - A panic message is formatted under locks of the host, so a panicking task keeps its turn.
 //! - A thread of a model of the kernel touches only the lines that the model names.
 //!
 //! A task may lose its turn at any access of such a crate.
@@ -95,8 +92,7 @@ plain! {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __tsan_memcpy(to: *mut u8, from: *const u8, bytes: usize) -> *mut u8 {
-    // SAFETY: the compiler calls this as `memcpy`, whose contract is stricter than that of
-    // `memmove`.
+    // SAFETY: the compiler calls this as `memcpy`, which is stricter than `memmove`.
     unsafe { __tsan_memmove(to, from, bytes) }
 }
 
@@ -127,8 +123,7 @@ extern "C" fn __tsan_atomic_thread_fence(order: c_int) {
 #[unsafe(no_mangle)]
 extern "C" fn __tsan_atomic_signal_fence(_order: c_int) {}
 
-// Threads of the host get here, too. Their accesses need at most this ordering, and no argument
-// depends on it.
+// Threads of the host get here, too. They need at most this ordering, and no argument uses it.
 const ORDER: Ordering = Ordering::SeqCst;
 
 macro_rules! atomics {

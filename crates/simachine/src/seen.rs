@@ -1,5 +1,4 @@
-//! Whether plain accesses are visible, which `plain.rs` detects, and the description of their
-//! locations.
+//! Whether plain accesses are visible (`plain.rs` detects it), and how to describe locations.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

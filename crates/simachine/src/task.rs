@@ -1,5 +1,4 @@
-//! Simulated threads: coroutines with a stack at an address that depends only on the thread's
-//! number.
+//! Simulated threads: coroutines whose stack addresses depend only on the thread's number.
 
 use std::any::Any;
 use std::backtrace::Backtrace;
@@ -63,8 +62,7 @@ pub struct Task {
     pub told: Option<Backtrace>,
 }
 
-/// The address range of the stacks. It is far below the addresses that the kernel chooses, so it is
-/// not used otherwise.
+/// The addresses of the stacks, far below those that the kernel chooses.
 const STACKS_AT: usize = 0x2000_0000_0000;
 const STACK_BYTES: usize = 512 << 10;
 /// Unmapped memory below each stack, so that an overflow faults.
@@ -72,8 +70,8 @@ const GUARD_BYTES: usize = 64 << 10;
 /// The maximum number of threads at a time.
 const NR_STACKS: usize = 1 << 20;
 
-/// The numbers of free stacks, and the next number that was never used. Code under this lock
-/// neither panics nor suspends.
+/// Numbers of free stacks, and the next unused one. Code under the lock neither panics nor
+/// suspends.
 static FREE: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
 
 /// A stack at a fixed address.
@@ -98,8 +96,7 @@ impl Stack {
                 | libc::MAP_NORESERVE
                 | libc::MAP_FIXED_NOREPLACE;
             let access = libc::PROT_READ | libc::PROT_WRITE;
-            // SAFETY: maps memory at an address range that is reserved for stacks and was not
-            // mapped.
+            // SAFETY: maps an address range that is reserved for stacks and was not mapped.
             let at =
                 unsafe { libc::mmap(stack.lowest() as *mut _, STACK_BYTES, access, flags, -1, 0) };
             if at as usize != stack.lowest() {
@@ -126,8 +123,8 @@ impl Drop for Stack {
     }
 }
 
-// SAFETY: the memory belongs to the stack until it is dropped, the memory below is not mapped, and
-// both ends are multiples of 64 KiB.
+// SAFETY: the memory is the stack's until dropped, is not mapped below, and both ends are multiples
+// of 64 KiB.
 unsafe impl corosensei::stack::Stack for Stack {
     fn base(&self) -> StackPointer {
         NonZeroUsize::new(self.lowest() + STACK_BYTES).expect("not null")

@@ -1,8 +1,7 @@
 //! Thread-locals of simulated threads.
 //!
-//! Like the standard library's, they are initialized at the first use and destroyed when the thread
-//! ends; those without a destructor stay usable then. Outside a simulation they belong to the OS
-//! thread.
+//! As in the standard library, they are initialized at the first use and destroyed when the thread
+//! ends; those without destructors stay usable. Outside a simulation the OS thread owns them.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -85,8 +84,7 @@ impl<T: 'static> LocalKey<T> {
         } else {
             found
         };
-        // SAFETY: the value is boxed, has this key's type, and is dropped only at the end of this
-        // thread.
+        // SAFETY: boxed, of this key's type, and dropped only at the end of this thread.
         Ok(f(unsafe { &*value }))
     }
 

@@ -2,12 +2,10 @@
 //!
 //! [`light`] and [`heavy`] pair like two `fence(SeqCst)`. Let each of two threads store a word,
 //! pass its barrier, and load the other thread's word. If the light barrier comes first, the thread
-//! with the heavy one loads the other's store. If the heavy barrier comes first, the thread with
-//! the light one does.
+//! with the heavy one loads the other's store. Otherwise the thread with the light one does.
 //!
 //! With the kernel's `membarrier`, `light` is only a compiler barrier. `heavy` interrupts every CPU
-//! that runs a thread of this process. It takes 11 to 20 µs on a virtual machine, and pauses these
-//! threads.
+//! that runs a thread of this process, for 11 to 20 µs on a virtual machine.
 //!
 //! If the system call is missing or rejected, both are full fences, as in a model. If it is
 //! rejected *after* it was registered, for example by a sandbox that was entered late, earlier
@@ -24,8 +22,8 @@ use crate::atomic::{Ordering, fence};
 pub fn light() {
     #[cfg(not(any(loom, shuttle)))]
     if real::EXPEDITED.load(Ordering::Relaxed) {
-        // The compiler keeps the order here. The interrupt of `heavy` is a full fence of this
-        // thread, so the CPU keeps it too.
+        // The compiler keeps the order here. `heavy` makes the CPU keep it by an interrupt, a full
+        // fence.
         crate::atomic::compiler_fence(Ordering::SeqCst);
     } else {
         // A full fence, which pairs with those of `heavy` in any case.
@@ -55,8 +53,7 @@ pub fn heavy() {
     }
 }
 
-/// Waits until every thread of the machine has passed a full fence by itself, and passes one.
-/// Returns `true` on success.
+/// Waits until every thread of the machine has passed a full fence. Returns `true` on success.
 ///
 /// Like [`heavy`], but interrupts no CPU. Returns `false` if the kernel rejects the call, as it
 /// does on a machine with `nohz_full` CPUs, whose threads may never enter the kernel.
@@ -65,8 +62,8 @@ pub fn heavy() {
 ///
 /// Blocks for milliseconds: a system call that waits for a grace period of the kernel.
 pub fn heavy_quiet() -> bool {
-    // As in `heavy`: our stores come before the fences of the other threads. The fence after them
-    // is in `membarrier_global`.
+    // As in `heavy`: our stores come before the fences of the others. `membarrier_global` has the
+    // fence after them.
     fence(Ordering::SeqCst);
     #[cfg(not(any(loom, shuttle)))]
     return real::membarrier_global();
@@ -76,8 +73,7 @@ pub fn heavy_quiet() -> bool {
 
 /// Registers this process for expedited membarriers. Returns `true` if [`light`] is now free.
 ///
-/// Call it before [`heavy`]. Calls of `light` before the registration are full fences, so a
-/// protocol may already be in use.
+/// Call it before [`heavy`]. Earlier calls of `light` are full fences, so a protocol may be in use.
 pub fn init() -> bool {
     // First, so that a thread that forks in the meantime waits for the registration.
     crate::fork::Process::this();
@@ -137,8 +133,8 @@ mod real {
                 && register()
                 && call(CMD_PRIVATE_EXPEDITED);
             // A caller of `heavy` has called `init`, and the `OnceLock` makes this store visible to
-            // it. A `light` that still reads `false` is a full fence. The ordering of this store
-            // therefore does not matter.
+            // it. A `light` that still reads `false` is a full fence. The ordering here therefore
+            // does not matter.
             EXPEDITED.store(works, Ordering::SeqCst);
             works
         })
@@ -161,8 +157,7 @@ mod real {
 
     pub fn membarrier() {
         if !call(CMD_PRIVATE_EXPEDITED) {
-            // Calls of `light` since the registration were no fences, and the caller relies on
-            // them.
+            // Calls of `light` since the registration were no fences, and callers rely on them.
             crate::process::die(
                 "the membarrier system call was allowed first and is refused now: a sandbox must allow it, or be \
                  entered before the library is used",

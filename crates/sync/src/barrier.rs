@@ -1,7 +1,6 @@
 //! A full fence that is free after a read-modify-write on x86-64.
 
-/// Orders this thread's last read-modify-write, and everything before it, before the following
-/// loads.
+/// Orders this thread's last read-modify-write, and all before it, before the following loads.
 ///
 /// Let each of two threads change a word by a read-modify-write, call this, and load the other
 /// thread's word. If one thread's read-modify-write comes first, the other thread's load sees it.
@@ -15,8 +14,8 @@
 #[inline(always)]
 pub fn after_rmw() {
     #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
-    // The CPU keeps the order; this keeps the compiler from changing it. The other end is the
-    // caller's.
+    // The CPU keeps the order; this keeps the compiler from changing it. The caller has the other
+    // end.
     crate::atomic::compiler_fence(crate::atomic::Ordering::SeqCst);
     #[cfg(not(all(target_arch = "x86_64", not(any(loom, shuttle, miri)))))]
     crate::atomic::fence(crate::atomic::Ordering::SeqCst);

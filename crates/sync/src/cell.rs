@@ -1,5 +1,4 @@
-//! A cell whose accesses a model checks for races, and a cell for memory that another thread may
-//! free.
+//! A cell that a model checks for races, and a cell for memory that another thread may free.
 
 #[cfg(loom)]
 pub use loom::cell::UnsafeCell;
@@ -41,12 +40,10 @@ impl<T: ?Sized> UnsafeCell<T> {
     }
 }
 
-/// Holds a value that never changes, in memory that another thread may free while this thread still
-/// has a reference to it.
+/// Holds a constant value in memory that another thread may free while a reference still exists.
 ///
 /// An example is a method whose last step gives up its own object. A `&T` argument asserts that its
-/// memory stays valid until the function returns. The assertion excludes cells, and atomics are
-/// cells.
+/// memory stays valid until the function returns. The assertion excludes cells, including atomics.
 #[repr(transparent)]
 pub struct Fixed<T>(core::cell::UnsafeCell<T>);
 

@@ -15,8 +15,8 @@
 //!                              write the line
 //! ```
 //!
-//! Two copies that are first used at the same time find each other. Only one of their exchanges
-//! succeeds, so one line is written.
+//! Two copies that are first used at the same time find each other. One exchange succeeds, so one
+//! line is written.
 
 use std::{
     ffi::{CStr, c_int, c_void},
@@ -60,8 +60,8 @@ const HEAD: Head = Head {
 const NAME: [u8; 12] = *b"afterwork\0\0\0";
 
 // The note has a distance, because an address would need a section that the loader writes. The
-// linker recognizes the section as notes by its type. The word is hidden, so that the distance is
-// known when a library is linked.
+// linker recognizes notes by the section's type. A hidden word has a distance that is known at link
+// time.
 #[cfg(not(miri))]
 core::arch::global_asm!(
     ".pushsection .note.afterwork, \"a\", %note",
@@ -74,8 +74,8 @@ core::arch::global_asm!(
     word = sym WORD,
 );
 
-/// Marks this copy as used. If another copy is in use and no copy has reported that, writes a line
-/// on stderr.
+/// Marks this copy as used. Writes a line on stderr if another copy is in use and none has reported
+/// it.
 ///
 /// # Blocking
 ///
@@ -83,8 +83,8 @@ core::arch::global_asm!(
 pub(crate) fn note_use() {
     WORD.store(USED, Ordering::Relaxed);
     // Store buffering between two copies, with this fence in both: each marks itself, then reads
-    // the other's word. The copy whose fence comes second finds the other's mark. No model shows
-    // it, because a model has one copy.
+    // the other's word. The copy whose fence comes second finds the mark. A model has one copy, so
+    // none shows it.
     fence(Ordering::SeqCst);
     let mut other = Other::default();
     // SAFETY: the callback accepts the arguments that are passed here, and does not unwind.
@@ -120,8 +120,7 @@ unsafe extern "C" fn look(
     _: libc::size_t,
     other: *mut c_void,
 ) -> c_int {
-    // SAFETY: the loader passes its description and the value that `note_use` gave it. Both live
-    // until this returns.
+    // SAFETY: the loader passes its description and `note_use`'s value, valid until this returns.
     let (info, other) = unsafe { (&*info, &mut *other.cast::<Other>()) };
     if info.dlpi_phdr.is_null() {
         return 0;
@@ -162,8 +161,7 @@ unsafe extern "C" fn look(
     0
 }
 
-/// Returns `true` if the copy of `word` is in use, and this copy is the first of the two to find
-/// that out.
+/// Returns `true` if the copy of `word` is in use, and this copy is the first to detect that.
 fn is_to_be_reported(word: &AtomicU32) -> bool {
     if word.load(Ordering::Relaxed) == UNUSED {
         return false;

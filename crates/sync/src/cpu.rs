@@ -139,8 +139,7 @@ pub fn topology_changed(seen: &Topology, thread: ThreadId) -> Option<Topology> {
 ///
 /// # Errors
 ///
-/// Returns `machine` if the process already has a machine, because one was set or [`topology()`]
-/// was called.
+/// Returns `machine` if the process already has one, by this function or by [`topology()`].
 pub fn set_topology(machine: Topology) -> Result<(), Box<Topology>> {
     given::set(machine)
 }
@@ -168,8 +167,7 @@ fn report_ignored(machine: &Topology) {
     let _ = machine;
 }
 
-/// The machine that the program has set. It needs no lock, so a child of `fork` never waits for
-/// one.
+/// The machine that the program has set. Without a lock, for which a child of `fork` might wait.
 mod given {
     use std::{
         ptr,
@@ -192,8 +190,7 @@ mod given {
         let found = GIVEN
             .compare_exchange(ptr::null_mut(), none, Ordering::Acquire, Ordering::Acquire)
             .unwrap_or_else(|found| found);
-        // SAFETY: the pointer is null, or points to `NONE` or to a machine that `set` leaked. No
-        // thread writes to either.
+        // SAFETY: null, or points to `NONE` or to a machine that `set` leaked, which never change.
         unsafe { found.as_ref() }.and_then(Option::as_ref)
     }
 
@@ -214,8 +211,7 @@ mod given {
     }
 }
 
-/// Miri has no `getcpu`. A thread never moves there; its number selects one of the CPUs of its
-/// mask.
+/// Miri has no `getcpu`. A thread never moves there; its number selects a CPU of its mask.
 #[cfg(miri)]
 mod real {
     pub fn current() -> u32 {
@@ -278,8 +274,7 @@ mod real {
         if offset.is_null() || size.is_null() {
             return ABSENT;
         }
-        // SAFETY: glibc documents both as constant objects of these types, valid while it is
-        // loaded.
+        // SAFETY: glibc documents both as constants of these types, valid while it is loaded.
         let (offset, size) = unsafe {
             (
                 *offset.cast::<libc::ptrdiff_t>(),

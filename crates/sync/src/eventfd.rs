@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::fault;
 
-/// Number of different tags: the kernel's real-time signals from 33 on. Consecutively created
-/// eventfds have different tags.
+/// Number of different tags: the kernel's real-time signals from 33 on. Consecutive eventfds
+/// differ.
 const NR_TAGS: u32 = 32;
 
 /// An eventfd: readable from a ring until it is cleared.
@@ -59,8 +59,7 @@ impl EventFd {
         tag_of(&self.fd) != self.tag
     }
 
-    /// Makes the eventfd readable, and wakes threads that wait for it. Returns `false` if it is
-    /// lost.
+    /// Makes the eventfd readable, and wakes its waiters. Returns `false` if it is lost.
     ///
     /// # Blocking
     ///
@@ -70,9 +69,9 @@ impl EventFd {
             return false;
         }
         let one = 1_u64;
-        // SAFETY: the call reads `one`, which outlives it. If the call fails, the eventfd is full:
-        // it was rung 2^64 - 2 times since it was cleared, and is readable, as required; or another
-        // thread has just closed it.
+        // SAFETY: the call reads `one`, which outlives it. If the call fails, the eventfd is full
+        // (rung 2^64 - 2 times) and therefore readable, as required; or another thread has just
+        // closed it.
         unsafe { libc::write(self.fd.as_raw_fd(), (&raw const one).cast(), 8) };
         true
     }

@@ -2,8 +2,7 @@
 //!
 //! These calls fail only on a machine at its limits, so the code that handles failures hardly ever
 //! runs. In a build with `--cfg torture` they fail with the frequency that `set` chooses. In other
-//! builds [`fails`] is the constant `false`, and the branch is removed. Models have their own
-//! failures.
+//! builds [`fails`] is the constant `false`. Models have their own failures.
 
 /// The calls that may fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

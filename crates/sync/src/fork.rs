@@ -33,8 +33,7 @@ pub struct Handler {
     /// Called by the thread that is about to fork, while other threads run and no lock is held.
     /// Initializes values that are initialized once, or waits for a thread that is doing so.
     pub settle: fn(),
-    /// Called by the same thread after every handler has settled. Takes the locks that the child
-    /// will need.
+    /// Called by the same thread after every handler has settled. Takes the locks for the child.
     pub before: fn(&mut Held),
     /// Called in the child, after the locks were unlocked.
     pub child: fn(),
@@ -74,8 +73,7 @@ impl Process {
         Self(backend::generation())
     }
 
-    /// Returns the present process. The caller knows that forks are already detected. Costs one
-    /// load.
+    /// Returns the present process, if forks are already detected. Costs one load.
     #[inline(always)]
     pub fn now() -> Self {
         Self(backend::generation())
@@ -114,8 +112,7 @@ pub fn end_child() -> ! {
     }
 }
 
-/// Ends the child like [`end_child`] if the library started this thread. Does nothing on other
-/// threads.
+/// Ends the child like [`end_child`] on threads of the library. Does nothing on other threads.
 #[cold]
 pub fn end_child_of_ours() {
     if crate::thread::is_ours() {
@@ -184,8 +181,7 @@ impl<T: Send + Sync> Default for PerProcess<T> {
 ///        gate:  if it is at rest, this process owns it, otherwise it is lost
 /// ```
 ///
-/// No thread of the child changes the value before that, so the deciding thread sees the state that
-/// the parent left.
+/// The value does not change in the child before that, so the check sees the state of the fork.
 #[derive(Debug)]
 pub struct Inherited(AtomicU32);
 
@@ -233,8 +229,7 @@ impl Default for Inherited {
     }
 }
 
-/// Calls `handler` around each fork from now on. A second call costs a few loads. Does nothing in a
-/// model.
+/// Calls `handler` around each fork from now on. Repeating it costs few loads. A no-op in a model.
 ///
 /// # Panics
 ///
@@ -244,8 +239,7 @@ pub fn register(handler: &'static Handler) {
     backend::register(handler);
 }
 
-/// Time limit for a child of [`in_child`], in seconds: far longer than a child takes even on a
-/// heavily loaded machine.
+/// Time limit for a child of [`in_child`] in seconds, far longer than any child takes.
 #[cfg(not(any(loom, shuttle)))]
 const LIMIT_S: u32 = 300;
 
@@ -305,15 +299,14 @@ mod backend {
 
     /// The number of forks from the first process to this one.
     static GENERATION: AtomicU32 = AtomicU32::new(0);
-    /// `WATCHED_NOW`, or the process whose thread is registering, so that a child does not wait for
-    /// its parent.
+    /// `WATCHED_NOW`, or the process of the registering thread: a child does not wait for its
+    /// parent.
     static WATCHED: AtomicU32 = AtomicU32::new(0);
     /// Filled from the front. Larger than the number of modules that have a handler.
     static HANDLERS: [AtomicPtr<Handler>; 16] = [const { AtomicPtr::new(ptr::null_mut()) }; 16];
 
     /// The locks that the forking thread holds. One thread at a time forks, because all take the
-    /// same lock first. Not a thread-local, because a thread may fork after its thread-locals were
-    /// destroyed.
+    /// same lock first. Not a thread-local, because those may be destroyed before a fork.
     static HELD: AtomicPtr<Held> = AtomicPtr::new(ptr::null_mut());
 
     #[inline(always)]
@@ -322,8 +315,8 @@ mod backend {
     }
 
     pub fn watch() {
-        // Acquire pairs with the Release in `watch_now`: if we read its value, the handlers of
-        // `fork` are registered.
+        // Acquire pairs with the Release in `watch_now`: if we read its value, handlers are
+        // registered.
         if WATCHED.load(Ordering::Acquire) != WATCHED_NOW {
             watch_now();
         }

@@ -134,8 +134,7 @@ impl Futex64 {
         );
     }
 
-    /// Sleeps like [`wait`](Self::wait), at most for `timeout`, as punctually as
-    /// [`Futex::wait_timeout`].
+    /// Like [`wait`](Self::wait), at most for `timeout`; as punctual as [`Futex::wait_timeout`].
     #[cfg_attr(sim, track_caller)]
     pub fn wait_timeout(&self, expected: u64, timeout: Duration) {
         #[cfg(miri)]
@@ -149,9 +148,8 @@ impl Futex64 {
         );
     }
 
-    /// Replaces a wait under Miri, which reports a race of mixed sizes for a futex that compares
-    /// half of an atomic. Miri's clock counts interpreted instructions, so a short sleep costs
-    /// nothing.
+    /// Replaces a wait under Miri, which reports a race of mixed sizes for a futex on half of an
+    /// atomic. Miri's clock counts interpreted instructions, so a short sleep costs nothing.
     #[cfg(miri)]
     fn nap(&self, expected: u64, timeout: Duration) {
         if load64(&self.word) as u32 == expected as u32 {
@@ -285,8 +283,7 @@ mod real {
 
     impl Key {
         pub fn wake(&self, count: u32) {
-            // SAFETY: FUTEX_WAKE only identifies the sleepers by the address. The kernel does not
-            // read it.
+            // SAFETY: FUTEX_WAKE identifies sleepers by the address, which is not accessed.
             unsafe {
                 libc::syscall(
                     libc::SYS_futex,

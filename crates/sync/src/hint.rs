@@ -1,7 +1,6 @@
 //! Hints for the CPU.
 
-/// Hints to the CPU that this is a spin loop. In a model it yields, because the loop would
-/// otherwise never end.
+/// Hints to the CPU that this is a spin loop. Yields in a model, whose loop would never end.
 #[inline(always)]
 pub fn spin_loop() {
     #[cfg(sim)]
@@ -14,19 +13,17 @@ pub fn spin_loop() {
     shuttle::thread::yield_now();
 }
 
-/// Prefetches the cache line at `line` for a write. The memory is not accessed, so any address is
-/// valid.
+/// Prefetches the cache line at `line` for a write. Any address is valid.
 ///
-/// A store does not wait for a line that another CPU has, but the next locked instruction waits for
-/// the store.
+/// A store does not wait for another CPU's line, but the next locked instruction waits for the
+/// store.
 #[inline(always)]
 #[cfg_attr(sim, track_caller)]
 pub fn prefetch_write<T>(line: *const T) {
     #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri, sim))))]
     {
         use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        // SAFETY: a prefetch accesses no memory. On a machine without the instruction it does
-        // nothing.
+        // SAFETY: a prefetch accesses no memory. Without the instruction this does nothing.
         unsafe { _mm_prefetch::<_MM_HINT_ET0>(line.cast()) };
     }
     #[cfg(not(all(target_arch = "x86_64", not(any(loom, shuttle, miri, sim)))))]

@@ -24,8 +24,7 @@
 //! A back end is chosen by `--cfg` and never by a Cargo feature. Cargo unites features across a
 //! build, and a model's clock must not get into a release.
 //!
-//! Without the `std` feature only [`atomic`], [`cell`], [`hint`] and [`twin`] remain, and the crate
-//! is `no_std`.
+//! Without the `std` feature only [`atomic`], [`cell`], [`hint`] and [`twin`] remain, in `no_std`.
 //!
 //! # Limits of models
 //!
@@ -124,8 +123,7 @@ pub use loom::sync::Arc;
 /// Types whose operations and orderings are invisible to a model.
 #[cfg(feature = "alloc")]
 pub mod unmodelled {
-    /// A shared pointer for state whose lifetime no model checks. Unlike a model's, it may be a
-    /// method receiver.
+    /// A shared pointer that no model checks. Unlike a model's, it may be a method receiver.
     pub use alloc::sync::{Arc, Weak};
     /// Numbers that each thread reads only after its own writes, or that no model changes.
     pub use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
@@ -140,8 +138,8 @@ pub use std::sync::OnceLock;
 
 /// Declares a function that is `const` on the real machine and plain in a model.
 ///
-/// A model's atomics cannot be created in a constant expression, so a constructor for a `static` is
-/// declared by this macro.
+/// A model's atomics have no constant expressions, so a constructor for a `static` needs this
+/// macro.
 #[macro_export]
 macro_rules! const_unless_model {
     ($(#[$meta:meta])* $vis:vis fn $($rest:tt)*) => {
@@ -155,8 +153,7 @@ macro_rules! const_unless_model {
 /// Declares a value that lives as long as the process, and the function that returns it.
 ///
 /// On the real machine it is a `static` with a constant initializer. A model creates it on the
-/// first call of each run, and drops it at the end of the run, when all threads but the first must
-/// have ended.
+/// first call of each run, and drops it after the run, when only the first thread may exist.
 ///
 /// ```
 /// # use afterwork_sync as sync;

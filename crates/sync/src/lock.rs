@@ -1,8 +1,8 @@
 //! A lock that never poisons.
 //!
-//! A debug build counts the locks that a thread holds. A caller of foreign code can then assert
-//! that it holds none ([`assert_none_held`]), and a test's allocator can detect allocations under a
-//! lock ([`is_any_held`]).
+//! A debug build counts the locks that a thread holds. A caller of foreign code asserts that there
+//! is none ([`assert_none_held`]), and a test's allocator detects allocations under one
+//! ([`is_any_held`]).
 
 use std::ops::{Deref, DerefMut};
 
@@ -39,8 +39,7 @@ pub fn assert_none_held() {
     assert!(!is_any_held(), "foreign code runs under a lock");
 }
 
-/// Returns `true` if this thread holds a [`Mutex`]; always `false` in a release build and in a
-/// model.
+/// Returns `true` if this thread holds a [`Mutex`]; `false` in a release build and in a model.
 #[inline(always)]
 pub fn is_any_held() -> bool {
     count::nr_held() > 0

@@ -29,13 +29,11 @@ pub unsafe fn discard(start: NonNull<u8>, len: usize) -> bool {
     unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTNEED) == 0 }
 }
 
-/// The memory below a frame that is in use: the red zone, and the frames of the calls in this
-/// module.
+/// The memory below a frame in use: the red zone, and the frames of this module's calls.
 #[cfg(not(any(loom, shuttle, sim)))]
 const IN_USE: usize = 16 << 10;
 
-/// Returns the unused pages of this thread's stack to the system. Not for a process's first thread,
-/// whose stack grows.
+/// Returns the unused pages of this thread's stack to the system. Not for the growing first stack.
 #[cfg(not(any(loom, shuttle, sim)))]
 #[inline(never)]
 pub(crate) fn discard_stack() {
@@ -54,9 +52,8 @@ pub(crate) fn discard_stack() {
     }
 }
 
-/// Returns the number of unused bytes at the start of `stack`, in whole pages, if a local is at
-/// `here`. Returns `None` if the local is not on the stack, because a sanitizer may move locals
-/// elsewhere.
+/// Returns the unused bytes at the start of `stack`, in whole pages, if a local is at `here`.
+/// Returns `None` if the local is not on the stack: a sanitizer may move locals elsewhere.
 #[cfg(not(any(loom, shuttle, sim)))]
 fn unused(stack: Range<usize>, here: usize, page: usize) -> Option<usize> {
     let end = here.saturating_sub(IN_USE) & !(page - 1);
@@ -72,7 +69,7 @@ fn this_stack() -> Option<Range<*mut u8>> {
     }
     let mut attributes = std::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
     let (mut lowest, mut len) = (std::ptr::null_mut(), 0);
-    // SAFETY: the first call initializes the attributes if it succeeds, and the last one destroys
+    // SAFETY: if the first call succeeds, it initializes the attributes. The last one destroys
     // them.
     unsafe {
         if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {

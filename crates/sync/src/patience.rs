@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use crate::thread;
 
-/// The number of yields before a waiter sleeps. A guess: about the number of threads
-/// that share a CPU.
+/// The number of yields before a sleep. A guess: about the number of threads that share a CPU.
 const NR_YIELDS: u32 = 32;
 /// The duration of one sleep: about that of a wake-up, which it replaces.
 const NAP: Duration = Duration::from_micros(50);
@@ -50,9 +49,8 @@ mod tests {
     use super::*;
     use crate::cpu;
 
-    /// Both threads are on one CPU. The low-priority one runs when the other sleeps. Without sleeps
-    /// it would run only when the kernel throttles real-time threads (a twentieth of each second),
-    /// after millions of pauses.
+    /// Both threads are on one CPU. The low-priority one runs when the other sleeps. Otherwise it
+    /// would run only when the kernel throttles real-time threads, after millions of pauses.
     #[test]
     fn a_real_time_waiter_lets_an_ordinary_thread_go_on() {
         let waiter = std::thread::spawn(|| {

@@ -10,8 +10,7 @@ pub fn id() -> u32 {
     std::process::id()
 }
 
-/// Returns when the process `pid` started, in clock ticks since boot. Returns `None` if there is no
-/// such process.
+/// Returns when the process `pid` started, in clock ticks since boot; `None` if it does not exist.
 ///
 /// Number and start time together identify a process permanently. The number alone may be reused.
 ///
@@ -22,8 +21,7 @@ pub fn start_time(pid: u32) -> Option<u64> {
     start_time_in(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Returns the name of the process `pid`, as shown by `ps`. Returns `None` if there is no such
-/// process.
+/// Returns the name of the process `pid`, as shown by `ps`; `None` if it does not exist.
 ///
 /// # Blocking
 ///
@@ -49,8 +47,7 @@ pub fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Calls `run` when this process returns from `main` or calls `exit`, but not when it is killed or
-/// aborts.
+/// Calls `run` when this process returns from `main` or calls `exit`, not when it is killed.
 ///
 /// Also called in a forked child that ends in one of these ways. Other threads may still run then.
 ///
@@ -70,8 +67,7 @@ pub fn at_exit(run: extern "C" fn()) -> io::Result<()> {
 /// Ends the process by `abort`, after the line `afterwork: {why}` on stderr.
 ///
 /// For a state in which continuing and unwinding would both corrupt memory. Does not allocate or
-/// lock. If several threads call this at the same time, the first one writes its line and ends the
-/// process.
+/// lock. Of several threads, the first one writes its line and ends the process.
 ///
 /// # Blocking
 ///
@@ -83,8 +79,7 @@ pub fn die(why: &str) -> ! {
     // SAFETY: returns a number.
     let thread = unsafe { libc::gettid() };
     let here = u64::from(id()) << 32 | u64::from(thread as u32);
-    // Both ends are this exchange: a thread that comes second finds the first, and waits for the
-    // end of the process.
+    // Both ends are this exchange: a later thread finds the first one, and waits for the end.
     let first = ENDING.swap(here, Ordering::Relaxed);
     if first != here && first >> 32 == here >> 32 {
         loop {
@@ -107,8 +102,7 @@ pub fn write_line(why: &str) {
         iov_base: part.as_ptr().cast_mut().cast(),
         iov_len: part.len(),
     });
-    // SAFETY: the call reads the bytes of the three parts. A failed write is ignored, because it
-    // cannot be reported.
+    // SAFETY: the call reads the three parts. If it fails, there is nowhere to report that.
     unsafe {
         libc::writev(
             libc::STDERR_FILENO,
@@ -118,8 +112,7 @@ pub fn write_line(why: &str) {
     };
 }
 
-/// Finds the 22nd field. The second one is the name in parentheses, which may contain any bytes,
-/// including a parenthesis.
+/// Finds the 22nd field. The second is a name in parentheses, which may contain parentheses.
 fn start_time_in(stat: &[u8]) -> Option<u64> {
     let end = stat.iter().rposition(|&byte| byte == b')')?;
     let after = std::str::from_utf8(&stat[end + 1..]).ok()?;

@@ -23,8 +23,8 @@ pub(crate) struct Punctual {
 impl Punctual {
     /// Sets the least slack if the present one would matter for a sleep of `span`.
     ///
-    /// Returns `None` if it would not, if the thread has no slack (real-time threads), or if the
-    /// kernel rejects it.
+    /// Returns `None` if not, if the kernel rejects it, or for a real-time thread, which has no
+    /// slack.
     pub fn for_span(span: Duration) -> Option<Self> {
         if span >= LONG || cfg!(miri) {
             return None;
@@ -42,8 +42,7 @@ impl Punctual {
 
 impl Drop for Punctual {
     fn drop(&mut self) {
-        // The kernel allowed the change before. If it rejects this one, the thread keeps the least
-        // slack.
+        // If the kernel rejects what it allowed before, the thread keeps the least slack.
         set_slack(self.slack_ns);
     }
 }

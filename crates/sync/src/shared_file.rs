@@ -1,5 +1,5 @@
-//! A file that one process writes and others read, with a bell that readers ring to request
-//! something of the writer.
+//! A file that one process writes and others read, with a bell that requests something of the
+//! writer.
 //!
 //! The file is written by `pwrite` and read by `pread`, never through a mapping: another process
 //! may truncate the file, and an access beyond its end would raise SIGBUS. The bell is a futex in
@@ -8,11 +8,10 @@
 //! returns an error and raises no signal.
 //!
 //! A program that becomes a daemon may close all descriptors that it does not know, and reuse their
-//! numbers for its own files. The writer therefore compares the inode before each use of the
-//! number, and before closing it.
+//! numbers. The writer therefore compares the inode before each use of the number, and before
+//! closing it.
 //!
-//! The writer keeps the file locked while it lives. Another process, even in another container, can
-//! therefore detect a stale file.
+//! The writer keeps the file locked while it lives, so that other processes detect a stale file.
 
 use std::{
     fs::{File, OpenOptions},
@@ -36,8 +35,7 @@ const MAPPED_BYTES: usize = 4096;
 #[derive(Debug)]
 pub struct SharedFile {
     file: ManuallyDrop<File>,
-    /// The device and the inode. They show whether the program has closed the number and reused it
-    /// for another file.
+    /// Device and inode, which show whether the program has closed and reused the number.
     id: (u64, u64),
     map: Map,
     is_writable: bool,
@@ -84,8 +82,7 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// `AlreadyExists`, also for a symbolic link, which is not followed. Otherwise the system's
-    /// error.
+    /// `AlreadyExists`, also for a symbolic link. Otherwise the system's error.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -130,8 +127,7 @@ impl SharedFile {
 
     fn with(file: File, is_writable: bool) -> io::Result<Self> {
         fault::check(fault::Point::Map, libc::ENOMEM)?;
-        // SAFETY: a new mapping of our file, at an address that the kernel chooses. Pages beyond
-        // the file's end are never accessed.
+        // SAFETY: a new mapping of our file, of which no page is accessed.
         let map = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -155,8 +151,7 @@ impl SharedFile {
     }
 
     /// Locks the file until it is dropped or the process ends. Returns `false` if another process
-    /// has locked it. A child of `fork` shares the lock until it [closes](Self::close_in_child) the
-    /// file.
+    /// has the lock. A child of `fork` shares it until it [closes](Self::close_in_child) the file.
     ///
     /// # Errors
     ///
@@ -268,8 +263,7 @@ impl SharedFile {
         self.is_writable
     }
 
-    /// Reads from `offset` on until `buffer` is full or the file ends. Returns the number of bytes
-    /// read.
+    /// Reads from `offset` until `buffer` is full or the file ends. Returns the number of bytes.
     ///
     /// # Errors
     ///
@@ -294,8 +288,7 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// The system's error, for example if there is no space or the file would exceed the size
-    /// limit.
+    /// The system's error, for example without space or beyond the size limit.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.metadata()?;
         without_signal(|| self.file.write_all_at(bytes, offset))
@@ -340,8 +333,7 @@ impl SharedFile {
         }
     }
 
-    /// Writes `value` at `offset`, within the first 4096 bytes, and wakes processes that wait
-    /// there.
+    /// Writes `value` at `offset`, within the first 4096 bytes, and wakes processes waiting there.
     ///
     /// # Errors
     ///
@@ -351,8 +343,7 @@ impl SharedFile {
             return Err(io::Error::other("it is too short"));
         }
         self.write_at(&value.to_le_bytes(), offset as u64)?;
-        // SAFETY: FUTEX_WAKE only identifies the sleepers by the address, and returns an error if
-        // it is invalid.
+        // SAFETY: FUTEX_WAKE identifies sleepers by the address, and rejects an invalid one.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -370,8 +361,7 @@ impl SharedFile {
     }
 }
 
-/// Calls `write` with SIGXFSZ blocked, so that a write beyond RLIMIT_FSIZE returns an error and
-/// does not end the process.
+/// Calls `write` with SIGXFSZ blocked: a write beyond RLIMIT_FSIZE then fails without a signal.
 fn without_signal<R>(write: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
     // SAFETY: a signal set is plain memory, which `sigemptyset` initializes.
     let (mut ours, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { mem::zeroed() };
@@ -440,8 +430,7 @@ mod tests {
         file.set_len(64).unwrap();
         let theirs = File::create_new(&others.0).unwrap();
         let number = file.file.as_raw_fd();
-        // SAFETY: the call takes two numbers. The shared file's number then belongs to another
-        // file.
+        // SAFETY: the call takes two numbers. The shared file's number is then another file's.
         assert!(unsafe { libc::dup2(theirs.as_raw_fd(), number) } >= 0);
         assert!(file.is_lost());
         assert!(file.write_at(&[1], 0).is_err() && file.set_len(8).is_err());
@@ -468,8 +457,8 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_mapped_is_not_left_behind() {
         let place = Place::new("not-mapped");
-        // SAFETY: the child takes no lock that another thread may hold: the path is short, and on
-        // the stack.
+        // SAFETY: the child takes no lock that another thread may hold: its short path is on the
+        // stack.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let none = libc::rlimit {

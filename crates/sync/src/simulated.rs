@@ -29,8 +29,8 @@ fn machine(nr_cpus: usize) -> Machine {
 #[derive(Default)]
 struct Line<T = AtomicU64>(T);
 
-/// Runs `body` on a thread pinned to each CPU, all released together. Returns the time from the
-/// first start to the last end.
+/// Runs `body` on a thread on each CPU at the same time. Returns the time from the first start to
+/// the last end.
 fn on_all(machine: Machine, body: impl Fn(usize) + Send + Sync + 'static) -> (f64, Outcome) {
     let nr_cpus = machine.topology.nr_cpus();
     let took_ns = Arc::new(Plain::new(0));
@@ -82,8 +82,7 @@ fn assert_near(is: f64, form: f64, tolerance: f64) {
     );
 }
 
-/// One CPU writes a word and the other reads it, in turn. The writer's request and the reader's are
-/// one transfer each.
+/// One CPU writes a word and the other reads it, in turn, with one transfer for each request.
 #[test]
 fn a_ping_pong_costs_two_transfers_each_way() {
     let rounds = 1000;
@@ -99,8 +98,7 @@ fn a_ping_pong_costs_two_transfers_each_way() {
     assert_near(took / (2 * rounds) as f64, 2.0 * TRANSFER_NS, 0.1);
 }
 
-/// An owner adds from the arrival of the line on, for half of the time that the next request
-/// travels.
+/// An owner adds from the line's arrival, for half of the time that the next request travels.
 fn fetch_add_form() -> f64 {
     TRANSFER_NS / (TRANSFER_NS / 2.0 / RMW_NS)
 }
@@ -149,8 +147,7 @@ fn a_loop_of_exchanges_does_not_collapse() {
     }
 }
 
-/// For a fair lock with a fixed service time and random arrivals, the mean wait is rho * D / (2 *
-/// (1 - rho)).
+/// Fair lock, fixed service time, random arrivals: the mean wait is rho * D / (2 * (1 - rho)).
 #[test]
 fn a_lock_waits_as_long_as_a_queue_of_fixed_service() {
     const NR_CPUS: usize = 64;
@@ -324,8 +321,7 @@ fn a_kernel_thread_wakes_without_a_call_and_locks_the_run_queue() {
     assert_near(wake_ns(false), both + ns(costs.syscall + costs.futex), 0.01);
 }
 
-/// The other thread of the CPU does not run, although slices are short, until the first one allows
-/// it.
+/// The other thread of the CPU waits until the first one allows it, although slices are short.
 #[test]
 fn who_has_disabled_preemption_keeps_the_cpu() {
     let mut machine = machine(1);

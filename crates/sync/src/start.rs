@@ -13,8 +13,7 @@
 //! | blocked signals | those of the first thread, see below |
 //! | timer slack, memory policy, I/O priority, floating-point modes | see `newborn.rs` |
 //!
-//! A pool's worker is later bound to the CPUs of its pool. A manager gets those of the thread that
-//! created its registry.
+//! A pool's worker is later bound to the CPUs of its pool, and a manager to those of its creator.
 //!
 //! The kernel delivers signals for the process to the first thread first. During a start all
 //! signals are blocked, also in the starting thread. If the first thread starts a thread, the new
@@ -125,8 +124,7 @@ impl Handle {
         }
     }
 
-    /// Joins the thread if it has ended, including the destructors of its thread-locals. Otherwise
-    /// returns the handle.
+    /// Joins the thread if it and its thread-locals' destructors have ended, or returns the handle.
     pub fn try_join(self) -> Result<(), Self> {
         // Miri has no such call, and allows a thread to be detached.
         if cfg!(miri) {
@@ -186,8 +184,8 @@ impl Bare {
             outcome: outcome.clone(),
         }));
         let (mut attr, mut thread) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-        // SAFETY: `attr` is initialized before its use and destroyed afterwards. If the thread
-        // starts, `main` takes over `start`.
+        // SAFETY: `attr` is initialized first and destroyed last. A started thread takes over
+        // `start`.
         let refused = unsafe {
             libc::pthread_attr_init(attr.as_mut_ptr());
             libc::pthread_attr_setstacksize(attr.as_mut_ptr(), stack_size);
@@ -279,8 +277,7 @@ impl Drop for Signals {
 struct First {
     /// A: the signals that the first thread blocked before the start. Written by the first thread.
     blocked: AtomicU64,
-    /// A: the process whose first thread is starting a thread, or 0. A child of `fork` has its own
-    /// first thread.
+    /// A: the process whose first thread is starting a thread, or 0. A child of `fork` differs.
     process: AtomicU32,
 }
 
@@ -345,7 +342,7 @@ fn settle(cpus: Cpus, theirs: Mask) {
 fn settle_cpus(first: libc::pid_t) {
     let of = |thread: libc::pid_t| {
         let mut mask = [0_u64; 16];
-        // SAFETY: the call writes at most the given size. It fails on a machine of more than 1024
+        // SAFETY: the call writes at most the given size, and fails if there are more than 1024
         // CPUs.
         let len = unsafe {
             libc::syscall(
@@ -403,8 +400,8 @@ fn blocked_by_first() -> Option<Mask> {
     )
 }
 
-/// Returns the result of `before_start`. If there is none, returns the result of `read`, unless
-/// that is the mask of a start.
+/// Returns the result of `before_start`, otherwise that of `read`, unless it is the mask of a
+/// start.
 fn settled(
     before_start: impl Fn() -> Option<Mask>,
     read: impl Fn() -> Option<Mask>,

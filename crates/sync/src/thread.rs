@@ -14,8 +14,7 @@ use std::thread as backend;
 #[cfg(not(loom))]
 pub use backend::panicking;
 
-/// Returns `true` if this thread is unwinding. Always `false` in loom, which stops at the first
-/// panic.
+/// Returns `true` if this thread is unwinding; `false` in loom, which stops at the first panic.
 #[cfg(loom)]
 pub fn panicking() -> bool {
     false
@@ -98,8 +97,7 @@ pub fn spawn_on_same_cpus(
     spawn(name, body)
 }
 
-/// Returns the stack size of this thread in bytes; 2 MiB if this crate did not start it, and in a
-/// model.
+/// Returns the stack size of this thread; 2 MiB if this crate did not start it, and in a model.
 pub fn stack_size() -> usize {
     #[cfg(not(any(loom, shuttle, sim)))]
     return crate::start::STACK_SIZE.get();
@@ -107,8 +105,8 @@ pub fn stack_size() -> usize {
     return 2 << 20;
 }
 
-/// Returns the unused part of this thread's stack to the system, if this crate started the thread.
-/// Does nothing in a model.
+/// Returns the unused stack of this thread, if this crate started it, to the system. A no-op in a
+/// model.
 ///
 /// # Blocking
 ///
@@ -200,8 +198,8 @@ pub fn current() -> ThreadId {
 #[cfg(any(loom, shuttle))]
 pub const ENDED: ThreadId = ThreadId(1);
 
-/// Returns `true` if this process has the thread, or if that cannot be determined. In a model all
-/// threads exist except `ENDED`.
+/// Returns `true` if this process has the thread, or may have it. In a model only `ENDED` does not
+/// exist.
 pub fn exists(thread: ThreadId) -> bool {
     #[cfg(not(any(loom, shuttle, miri, sim)))]
     {
@@ -301,8 +299,7 @@ pub fn boost(thread: ThreadId) -> bool {
 /// Calls `body`, which passes another thread's number to the kernel.
 ///
 /// That thread sets a flag before it ends, and then calls this with an empty `body`. `body` checks
-/// the flag first. It therefore never uses the number of a thread that has ended, which may belong
-/// to another thread.
+/// the flag first, so it never uses the number of a thread that has ended, which may be reused.
 ///
 /// # Blocking
 ///
@@ -406,8 +403,7 @@ pub(crate) mod policy {
     }
 }
 
-/// Returns the name of a thread of this process. Returns `None` if it does not exist, and in a
-/// model.
+/// Returns the name of a thread of this process; `None` if it does not exist, and in a model.
 pub fn name(thread: ThreadId) -> Option<String> {
     #[cfg(sim)]
     return backend::described(thread.0).map(|it| it.0);
@@ -459,9 +455,8 @@ impl ShortName {
     }
 }
 
-/// Returns the state of a thread of this process in a few words: "running", or "asleep in
-/// futex_do_wait" if the kernel reports the function. Returns `None` if the thread does not exist,
-/// and in a model.
+/// Returns the state of a thread of this process, such as "running", or "asleep in futex_do_wait"
+/// if the kernel reports the function. Returns `None` if it does not exist, and in a model.
 pub fn doing(thread: ThreadId) -> Option<String> {
     #[cfg(sim)]
     return backend::described(thread.0).map(|it| it.1.into());
@@ -499,8 +494,7 @@ fn in_words(state: char, wchan: &str) -> String {
 
 /// Declares a thread-local value, which a model keeps separately for each of its threads.
 ///
-/// The syntax is that of `std::thread_local!` without `const { … }`; accessors are `with` and
-/// `try_with`.
+/// The syntax is that of `std::thread_local!` without `const`; use `with` and `try_with`.
 #[macro_export]
 macro_rules! thread_local {
     ($(#[$meta:meta])* $vis:vis static $name:ident : $type:ty = $init:expr) => {

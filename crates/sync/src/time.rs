@@ -39,8 +39,7 @@ pub fn ns_of(at: Instant) -> u64 {
 
 /// Returns the CPU's cycle counter (TSC on x86-64, the virtual counter on aarch64); 0 in a model.
 ///
-/// It ticks at a constant rate and is not ordered with neighboring instructions. See
-/// [`cycles_per_us`] for its unit.
+/// It ticks at a constant rate, not ordered with other instructions. Its unit: [`cycles_per_us`].
 #[inline(always)]
 pub fn cycles() -> u64 {
     #[cfg(sim)]
@@ -49,8 +48,7 @@ pub fn cycles() -> u64 {
     }
     #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
     {
-        // SAFETY: rdtsc reads a counter; user space may execute it unless CR4.TSD is set, which
-        // Linux leaves clear.
+        // SAFETY: rdtsc reads a counter, which Linux permits in user space.
         unsafe { core::arch::x86_64::_rdtsc() }
     }
     #[cfg(all(target_arch = "aarch64", not(any(loom, shuttle, miri))))]
@@ -94,8 +92,7 @@ pub fn known_cycles_per_us() -> u64 {
 ///
 /// # Blocking
 ///
-/// On x86-64 calls spin for half a millisecond to measure the rate, until one has finished. Later
-/// calls are a load.
+/// On x86-64, spins for half a millisecond until one call has finished. Later calls are a load.
 pub fn cycles_per_us() -> u64 {
     #[cfg(sim)]
     if crate::sim::is_running() {

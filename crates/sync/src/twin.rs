@@ -15,8 +15,7 @@
 //! ```
 //!
 //! On the real machine [`armed`] is the constant `false`, and the branch is removed. A build with
-//! `--cfg torture` or `--cfg sim` keeps the branches, so that a torture program or a simulation can
-//! show which bugs it finds.
+//! `--cfg torture` or `--cfg sim` keeps the branches, to show which bugs a program finds.
 
 use crate::atomic::{self, Ordering};
 
@@ -71,8 +70,7 @@ pub fn torn_down() -> bool {
 mod model {
     use std::cell::Cell;
 
-    // Both models run all of their threads on the OS thread of the test, so each test has its own
-    // value.
+    // Both models run all of their threads on the OS thread of the test, so this is per test.
     std::thread_local!(static ARMED: Cell<Option<&'static str>> = const { Cell::new(None) });
     // A bit for each of these names for which the code has called `armed`.
     std::thread_local!(static MET: Cell<u32> = const { Cell::new(0) });

@@ -2,13 +2,11 @@
 //!
 //! Together they distinguish a sleeping thread from one that waits for a CPU: neither uses CPU
 //! time, but the second is runnable. Reading the time costs about 0.3 µs, and the state about 8 µs,
-//! because it opens a file of procfs. An open descriptor for each thread would cost the process
-//! more.
+//! because it opens a file of procfs. Keeping a descriptor for each thread would cost more.
 
 use crate::thread::ThreadId;
 
-/// Returns the CPU time that `thread` of this process has used, in nanoseconds, or `None` if it
-/// does not exist.
+/// Returns the CPU time of `thread` of this process in nanoseconds; `None` if it does not exist.
 ///
 /// Always 0 in a model, where time does not pass.
 pub fn cpu_ns(thread: ThreadId) -> Option<u64> {
@@ -25,8 +23,7 @@ pub fn cpu_ns(thread: ThreadId) -> Option<u64> {
     }
 }
 
-/// Returns `true` if `thread` of this process runs or waits for a CPU, or `None` if procfs does not
-/// show it.
+/// Returns `true` if `thread` of this process is runnable, or `None` if procfs does not show it.
 ///
 /// Always `false` in a model, where a thread that makes no progress is assumed to sleep.
 pub fn is_runnable(thread: ThreadId) -> Option<bool> {
@@ -54,16 +51,15 @@ mod real {
             // To the kernel, 0 means the caller.
             return None;
         }
-        /// The kernel's `CPUCLOCK_SCHED | CPUCLOCK_PERTHREAD_MASK`, which converts a thread's
-        /// number to its clock.
+        /// The kernel's `CPUCLOCK_SCHED | CPUCLOCK_PERTHREAD_MASK`, for the clock of a thread's
+        /// number.
         const THREAD_CPU: libc::clockid_t = 2 | 4;
         let clock = (!(thread.0 as libc::clockid_t)) << 3 | THREAD_CPU;
         let mut time = libc::timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        // SAFETY: the call writes `time`, which is on this stack. It fails for a clock that does
-        // not exist.
+        // SAFETY: the call writes `time`, on this stack. It fails for an invalid clock.
         let refused = unsafe { libc::clock_gettime(clock, &mut time) };
         (refused == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
     }
@@ -75,8 +71,7 @@ mod real {
         state(line.get(..len)?).map(|state| state == b'R')
     }
 
-    /// Returns the letter after the name in parentheses, which may contain any bytes, including a
-    /// parenthesis.
+    /// Returns the letter after the name, which is in parentheses and may contain parentheses.
     pub fn state(line: &[u8]) -> Option<u8> {
         let end = line.iter().rposition(|&byte| byte == b')')?;
         line.get(end + 2).copied()

@@ -16,8 +16,7 @@ use crate::file;
 use crate::list;
 use crate::text::Mismatch;
 
-/// The calling thread's own file comes first, so that a pinned thread builds for the CPUs on which
-/// it may run.
+/// The thread's own file comes first, so that a pinned thread builds for its own CPUs.
 const STATUS: [&str; 2] = ["proc/thread-self/status", "proc/self/status"];
 const AFFINITY: &str = "Cpus_allowed_list:";
 

@@ -56,7 +56,7 @@ pub(crate) struct CacheFacts {
 ///
 /// The caller ensures that exactly the CPUs of `online` have an entry in `cpus`, that each CPU
 /// names itself among its siblings and sharers, that `allowed` is a non-empty subset of `online`,
-/// and that no CPU is in two nodes.
+/// and that nodes are disjoint.
 pub(crate) fn build(facts: Facts) -> Topology {
     let Facts {
         possible,
@@ -225,8 +225,7 @@ fn cache_of(caches: &[Option<Cache>], cpu: CpuId) -> &Cache {
         .expect("every online CPU has a cache, if only a presumed one")
 }
 
-/// Partitions `online`. Each part comes with the CPU that founded it, in ascending order of
-/// founders.
+/// Partitions `online`. Each part comes with its founding CPU, in ascending order.
 fn partition<'a>(
     what: &'static str,
     online: &CpuSet,
@@ -321,8 +320,7 @@ mod tests {
         list.parse().unwrap()
     }
 
-    /// Builds a machine from the `cpu: list` pairs that each CPU reports for its core, cache and
-    /// node.
+    /// Builds a machine from each CPU's reports of core, cache and node, as `cpu: list` pairs.
     fn machine(cores: &[&str], caches: &[Option<&str>], nodes: &[&str]) -> Topology {
         let online: CpuSet = (0..cores.len() as u32).map(CpuId::new).collect();
         let cpus = online

@@ -19,8 +19,7 @@ const CPU_MAX: &str = "cpu.max";
 const QUOTA_V1: &str = "cpu.cfs_quota_us";
 const PERIOD_V1: &str = "cpu.cfs_period_us";
 
-/// Returns the tightest CPU quota among the visible cgroups around this process, of version 1 or 2.
-/// Returns `None` if no quota is set.
+/// Returns the tightest CPU quota among this process's visible cgroups (version 1 or 2), if any.
 ///
 /// # Blocking
 ///

@@ -25,8 +25,8 @@ const BITS: usize = u64::BITS as usize;
 /// ```
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CpuSet {
-    /// Bit `i % 64` of word `i / 64` is CPU `i`. The last word is never zero, so that equal sets
-    /// have equal words.
+    /// Bit `i % 64` of word `i / 64` is CPU `i`. The last word is not zero, so equal sets are
+    /// equal.
     words: Vec<u64>,
 }
 

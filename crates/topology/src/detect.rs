@@ -50,8 +50,7 @@ impl Topology {
         Self::detect_in(Path::new("/"), None)
     }
 
-    /// Returns the possible CPUs of the machine, as [`possible`](Self::possible) does, without
-    /// reading the rest.
+    /// Returns the [possible](Self::possible) CPUs of the machine, without reading the rest.
     ///
     /// # Blocking
     ///
@@ -64,12 +63,10 @@ impl Topology {
         sysfs::possible(Path::new("/sys"))
     }
 
-    /// Detects this machine like [`detect`](Self::detect). The affinity mask of the thread is
-    /// `affinity`.
+    /// Like [`detect`](Self::detect), for a given affinity mask of the thread.
     ///
-    /// Use it if the mask was read by a system call, which also works without procfs. If sysfs
-    /// reports no CPU of the mask as online, sysfs is wrong, and the CPUs of the mask count as
-    /// online.
+    /// Use it if a system call returned the mask, which also works without procfs. If sysfs reports
+    /// no CPU of the mask as online, sysfs is wrong, and the CPUs of the mask count as online.
     ///
     /// # Blocking
     ///
@@ -137,8 +134,7 @@ impl Topology {
         }))
     }
 
-    /// Like [`detect_for`](Self::detect_for), or like [`detect`](Self::detect) without a mask, with
-    /// `root` instead of `/`.
+    /// Detects under `root` instead of `/`, with a mask that the caller knows or that procfs shows.
     fn detect_in(root: &Path, affinity: Option<&CpuSet>) -> Result<Self, Error> {
         let sys = root.join("sys");
         let read = || {
@@ -198,14 +194,12 @@ fn as_many_as_reported() -> CpuSet {
     (0..nr as u32).map(CpuId::new).collect()
 }
 
-/// Returns the CPU quota, or `None` if it cannot be read: the quota only tunes, so no caller
-/// depends on it.
+/// Returns the CPU quota, or `None` if it cannot be read: no caller depends on it.
 fn seen_quota(root: &Path) -> Option<CpuQuota> {
     cgroup::quota(root).unwrap_or_default()
 }
 
-/// Reads again if something is missing *and* CPUs were added or removed during the read: the files
-/// of a CPU disappear with it.
+/// Reads again if something is missing *and* CPUs were added or removed during the read.
 fn settled<T>(
     online: impl Fn() -> Option<CpuSet>,
     mut read: impl FnMut() -> Result<T, Error>,

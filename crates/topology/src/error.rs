@@ -74,8 +74,8 @@ impl Error {
         }
     }
 
-    /// Creates an error from `mismatch`, whose offset is relative to the start of `text`, the whole
-    /// file.
+    /// Creates an error from `mismatch`, whose offset is relative to the start of the file's
+    /// `text`.
     pub(crate) fn malformed(path: &Path, text: &[u8], mismatch: Mismatch) -> Self {
         let (line, column) = position(text, mismatch.at);
         let Mismatch {

@@ -1,9 +1,9 @@
 //! Decides whether a fault in a tree is an error or a quirk.
 //!
 //! A saved tree comes from a file that its owner can repair, so its first fault is an error. The
-//! tree of the machine on which the process runs cannot be repaired: sandboxes show parts of it,
-//! and firmware contradicts itself. Detection therefore drops each part that it cannot use, counts
-//! it, and keeps the rest.
+//! tree of the running machine cannot be repaired: sandboxes show parts of it, and firmware
+//! contradicts itself. Detection therefore drops each part that it cannot use, counts it, and keeps
+//! the rest.
 
 use std::fmt::Display;
 

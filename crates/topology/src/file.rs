@@ -87,8 +87,7 @@ pub(crate) fn number(path: &Path, what: &str, max: u32) -> Result<Option<u32>, E
     })
 }
 
-/// Reads a file with a number. Returns `None` if it does not exist, or if the number is negative,
-/// which means unknown.
+/// Reads a file with a number. Returns `None` if it does not exist, or is negative (unknown).
 pub(crate) fn number_or_unknown(path: &Path, what: &str) -> Result<Option<u32>, Error> {
     let number = parsed(path, |text| {
         lone(text, |cursor| {

@@ -1,5 +1,4 @@
-//! The CPUs of a machine: which exist, which this process may use, and which share caches and
-//! memory.
+//! The CPUs of a machine: which exist, which may be used, and which share caches and memory.
 //!
 //! ```
 //! use afterwork_topology::{AffinityScope, CpuId, ShardParams, Topology};
@@ -16,7 +15,7 @@
 //! ```
 //!
 //! Deferred work runs best near its caller, on a CPU that shares its caches and its memory. This
-//! crate finds these CPUs and divides the machine into *pods*: sets of CPUs that share one worker
+//! crate finds these CPUs and divides the machine into *pods*: sets of CPUs that share a worker
 //! pool.
 //!
 //! ```text
@@ -30,16 +29,14 @@
 //!
 //! # Guarantees
 //!
-//! - [`Topology::pods`] partitions the allowed CPUs: each is in one pod, and no other CPU is in
-//!   any.
+//! - [`Topology::pods`] partitions the allowed CPUs: each is in one pod, and others are in none.
 //! - Each scope refines the next coarser one on any machine, even if its hardware or firmware
 //!   contradicts that; see [`AffinityScope`].
 //! - No input makes this crate panic. A malformed saved file or string is an [`Error`] that names
 //!   the file and the position, in one line.
 //! - [`Topology::detect`] always finds CPUs. It ignores the parts of this machine that it cannot
 //!   read, and reports that ([`Quirk::Ignored`]).
-//! - A [`Topology`] describes one moment and never changes. [`Topology::changed`] detects CPUs that
-//!   are added or removed later.
+//! - A [`Topology`] describes one moment and never changes; see [`Topology::changed`].
 //!
 //! # Cost
 //!
@@ -48,8 +45,7 @@
 
 #![forbid(unsafe_code)]
 
-// The check is here because every other crate builds after this one, so that other platforms report
-// only this error.
+// Every other crate builds after this one, so other platforms report only this error.
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("afterwork needs 64-bit Linux: its waits are futexes, and its words are of 64 bits");
 

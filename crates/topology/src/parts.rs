@@ -58,8 +58,7 @@ pub enum LlcSource {
     Package,
     /// Not reported; assumed to be the node.
     Node,
-    /// Not reported, and package and node are unknown: all such CPUs are assumed to share one
-    /// cache.
+    /// Not reported, and no package or node is known: all such CPUs are assumed to share one.
     System,
 }
 

@@ -1,9 +1,8 @@
 //! Pods: the allowed CPUs, divided by a scope.
 //!
-//! Each allowed CPU has an address: node, cache, shard, core, number. A scope uses a prefix of the
-//! address: `numa` the node, `cache` node and cache, and so on. CPUs with equal prefixes are in one
-//! pod. A finer scope uses a longer prefix, so it can only divide further. Each scope therefore
-//! refines the next, on any hardware.
+//! Each allowed CPU has an address: node, cache, shard, core, number. A scope uses a prefix of it:
+//! `numa` the node, `cache` node and cache, and so on. CPUs with equal prefixes are in one pod. A
+//! finer scope uses a longer prefix, so each scope refines the next, on any hardware.
 
 use std::slice;
 
@@ -20,8 +19,7 @@ use crate::topology::Topology;
 pub struct Pod {
     /// The CPUs, at least one.
     pub cpus: CpuSet,
-    /// The NUMA node that all of them are in; `None` if they are in several or the kernel knows no
-    /// nodes.
+    /// Their common NUMA node; `None` if they are in several or the kernel knows no nodes.
     pub node: Option<u32>,
 }
 

@@ -11,8 +11,8 @@ use crate::cpuset::CpuSet;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Quirk {
-    /// Two CPUs contradict each other about sharing a core or a cache. The report of the CPU with
-    /// the lower number was used.
+    /// Two CPUs contradict each other about a shared core or cache. The report of the lower one was
+    /// used.
     UnevenSharing {
         /// `core` or `last-level cache`.
         what: &'static str,
@@ -27,8 +27,8 @@ pub enum Quirk {
         /// The CPUs that share the cache.
         cpus: CpuSet,
     },
-    /// The SMT siblings of a core do not share one cache and one node. An SMT pod is then a subset
-    /// that does.
+    /// The SMT siblings of a core do not share a cache and a node. An SMT pod is a subset that
+    /// does.
     CoreSpansCaches {
         /// The siblings.
         cpus: CpuSet,

@@ -11,8 +11,7 @@ use std::str::FromStr;
 ///
 /// - If a last-level cache spans nodes (sub-NUMA clustering), there is one `cache` pod per node,
 ///   with the CPUs that share the cache *and* the node.
-/// - If the siblings of a core do not share one cache and one node (broken firmware), there is one
-///   `smt` pod for each combination.
+/// - If the siblings of a core do not share a cache and a node, there is one `smt` pod for each.
 /// - Siblings that are offline or not allowed are in no pod, so an `smt` pod may be a single CPU.
 /// - If the kernel knows no nodes, the whole machine counts as one.
 ///

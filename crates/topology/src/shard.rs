@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardParams {
     /// The largest number of cores in a shard; 0 leaves caches whole. SMT siblings count as one
-    /// core and are never separated.
+    /// core.
     pub cache_shard_size: usize,
 }
 

@@ -27,8 +27,7 @@ use crate::sysfs::{
 ///
 /// # Errors
 ///
-/// If a file cannot be read or written. The error names the file. Files that were already written
-/// remain.
+/// If a file cannot be read or written; the error names it. Files written before remain.
 ///
 /// # Examples
 ///
@@ -86,8 +85,7 @@ impl Copy<'_> {
         names.iter().try_for_each(|name| self.file(&dir.join(name)))
     }
 
-    /// Copies a file if it exists. The file is not parsed, so the copy also contains text that this
-    /// crate cannot parse.
+    /// Copies a file if it exists, without parsing it, so that the copy also contains invalid text.
     fn file(&mut self, path: &Path) -> Result<(), Error> {
         let from = self.from.join(path);
         match fs::read(&from) {

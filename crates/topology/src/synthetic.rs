@@ -69,11 +69,10 @@ impl std::error::Error for SyntheticError {}
 impl Topology {
     /// Creates a synthetic machine, such as `2 numa x 4 llc x 8 core x 2 smt`.
     ///
-    /// Levels are listed from the outermost to the innermost, each with its count: `socket` (or
-    /// `package`), `numa` (`node`), `llc` (`cache`), `core`, `smt` (`thread`), with `x`, `×` or `*`
-    /// between them. A level that is left out has one member. All CPUs are online and allowed. They
-    /// are numbered consecutively, so SMT siblings have adjacent numbers. This machine's topology
-    /// is not read.
+    /// Levels are listed from the outermost to the innermost, each with its count: `socket`
+    /// (`package`), `numa` (`node`), `llc` (`cache`), `core`, `smt` (`thread`), with `x`, `×` or
+    /// `*` between them. A level that is left out has one member. All CPUs are online and allowed.
+    /// They are numbered consecutively, so SMT siblings have adjacent numbers.
     ///
     /// Differs from Linux: on many machines Linux numbers the first siblings of all cores first.
     ///

@@ -70,8 +70,8 @@ impl Topology {
     /// [`save_snapshot`](crate::save_snapshot).
     ///
     /// The bounds of this process are ignored. If `root` contains a file `allowed` with a CPU list,
-    /// only these CPUs are allowed. If it contains a file `quota` in the format of `cpu.max`, that
-    /// is the machine's quota.
+    /// only these CPUs are allowed. If it contains a file `quota` like `cpu.max`, that is the
+    /// quota.
     ///
     /// # Errors
     ///
@@ -195,8 +195,7 @@ fn holds_data(path: &Path) -> Result<bool, Error> {
     Ok(matches!(kind, Some("Unified" | "Data")))
 }
 
-/// Reads the nodes. No CPU is in two nodes: if that fault is ignored, the node with the lower
-/// number keeps the CPU.
+/// Reads the nodes. If a CPU is in two nodes and faults are ignored, the lower node keeps it.
 fn nodes(dir: &Path, faults: &mut Faults) -> Result<Sorted<u32, CpuSet>, Error> {
     let mut nodes = Sorted::new();
     let mut seen = CpuSet::new();

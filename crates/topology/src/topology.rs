@@ -12,8 +12,7 @@ use crate::shard::ShardParams;
 
 /// The CPUs of a machine, what they share, and which of them may be used.
 ///
-/// It describes the moment of its detection. Its parts contain the online CPUs; pods contain only
-/// the allowed ones.
+/// It describes the moment of its detection. Parts contain online CPUs; pods only allowed ones.
 ///
 /// # Examples
 ///
@@ -120,8 +119,7 @@ impl Topology {
         &self.nodes
     }
 
-    /// Returns the online CPUs of a CPU's core, including the CPU itself, or `None` if it is not
-    /// online.
+    /// Returns the online CPUs of a CPU's core, including itself, or `None` if it is not online.
     #[must_use]
     pub fn smt_siblings(&self, cpu: CpuId) -> Option<&CpuSet> {
         Some(&self.cores[self.cpu(cpu)?.core?].cpus)
@@ -139,8 +137,8 @@ impl Topology {
         &self.quirks
     }
 
-    /// Returns how much CPU time this process may use, according to its cgroups; `None` if there is
-    /// no limit.
+    /// Returns the CPU quota of this process, according to its cgroups; `None` if there is no
+    /// limit.
     #[must_use]
     pub fn quota(&self) -> Option<CpuQuota> {
         self.quota

@@ -44,8 +44,7 @@ fn write(root: &Path, path: &str, bytes: &[u8]) {
     fs::write(path, bytes).unwrap();
 }
 
-/// Reads a machine that must be invalid. Returns the error message, with paths relative to its
-/// root.
+/// Reads a machine that must be invalid. Returns the error message, with relative paths.
 fn complaint(root: &Path) -> String {
     let error = Topology::from_sysfs(root)
         .expect_err("this machine makes no sense")
@@ -241,8 +240,7 @@ fn node_without_its_list_is_named() {
     );
 }
 
-/// Does not use permissions, because they do not restrict root, as which tests run in many
-/// containers.
+/// Permissions would not work, because many containers run tests as root.
 #[test]
 fn unreadable_file_or_directory_is_named() {
     let spoilt = |path: &str, spoil: fn(&Path)| {
@@ -275,8 +273,7 @@ fn unreadable_file_or_directory_is_named() {
     spoilt("allowed", loop_of_links);
 }
 
-/// A defect of a tree, a function that creates it, and the expected result: the machine in numbers,
-/// or a part of the error message.
+/// A defect of a tree, a function that creates it, and a part of the expected result.
 type Odd = (&'static str, fn(&Path), &'static str);
 
 /// Trees that no machine has, but that a container, a driver or an attacker may present.

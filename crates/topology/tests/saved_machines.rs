@@ -178,8 +178,7 @@ fn hybrid_laptop_shards_its_cores_whatever_their_number_of_siblings() {
     let topology = load("laptop-hybrid");
     assert_eq!(nr_pods(&topology), [22, 16, 3, 2, 1, 1]);
     assert_eq!(pods(&topology, AffinityScope::Cache), ["0-19", "20-21"]);
-    // Fourteen cores make shards of seven and seven. The first shard has the six cores with
-    // siblings and one more.
+    // Two shards of seven cores. The first one has the six cores with siblings and one more.
     assert_eq!(
         pods(&topology, AffinityScope::CacheShard),
         ["0-12", "13-19", "20-21"]

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * liburcu's lock-free hash table over afterwork: threads look up sessions while others add and
- * remove them.
+ * liburcu's lock-free hash table over afterwork: threads look up, add and remove sessions.
  *
  * The table is that of liburcu-cds, from Debian's liburcu-dev. A flavor makes it use afterwork's
  * RCU. No other part of liburcu is linked:

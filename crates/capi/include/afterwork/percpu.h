@@ -3,10 +3,9 @@
  * Per-CPU data with the kernel's names, implemented by the library afterwork.
  *
  * Each possible CPU of the machine has a part of the data. Differs from Linux: a thread may be
- * migrated between two instructions, because user space cannot prevent preemption. The choice of
- * the current CPU's part makes contention rare, but excludes no thread. this_cpu_add and similar
- * functions are therefore atomic, and updates of more than one word need a pw_lock. There is no
- * get_cpu_ptr.
+ * migrated between two instructions, because user space cannot prevent preemption. Using the
+ * current CPU's part makes contention rare, but excludes no thread. this_cpu_add and similar
+ * functions are therefore atomic, and larger updates need a pw_lock. There is no get_cpu_ptr.
  *
  * workqueue.h describes how misuse is reported. Misuse here is free_percpu of other memory, and
  * pw_unlock of a lock that is not held.
@@ -79,8 +78,8 @@ static inline bool cpu_online(unsigned int cpu)
  * @align: the alignment of a part, a power of two
  *
  * Returns a pointer for per_cpu_ptr and similar macros, which must not be dereferenced itself.
- * Returns NULL if there is no memory or @size is 0. A part takes at least 128 bytes, so that parts
- * do not share cache lines.
+ * Returns NULL without memory, or if @size is 0. A part takes at least 128 bytes, to avoid false
+ * sharing.
  */
 static inline void *__alloc_percpu(size_t size, size_t align)
 {

@@ -22,8 +22,7 @@ extern "C" {
 /**
  * struct rcu_head - a callback that waits for its grace period
  *
- * A part of the caller's structure. Needs no initialization. The library owns it from call_rcu
- * until its function is called.
+ * A part of the caller's structure. Needs no initialization. Owned by the library from call_rcu on.
  */
 struct rcu_head {
 	struct rcu_head *next;
@@ -50,8 +49,7 @@ struct afterwork_slot {
 };
 
 /*
- * The address of this thread's slot. A thread without a slot has a stand-in, which makes every
- * operation a call.
+ * This thread's slot, or a stand-in, which makes every operation a call.
  */
 struct afterwork_reader {
 	struct afterwork_slot *slot;
@@ -85,8 +83,8 @@ void aw_qsbr_report_slowly(struct afterwork_reader *reader, unsigned int layout)
 #define AFTERWORK_LIGHT_BARRIER() __asm__ __volatile__("" : : : "memory")
 
 /*
- * Whether any of these flags, all in the lowest byte, is set. One instruction; compilers would make
- * two of an atomic load.
+ * Whether any of these flags, in the lowest byte, is set. Atomic loads would cost an instruction
+ * more.
  */
 #if defined(__x86_64__) && defined(__GCC_ASM_FLAG_OUTPUTS__)
 #define AFTERWORK_HAS_FLAG(slot, mask)                                           \

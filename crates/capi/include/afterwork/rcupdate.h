@@ -3,9 +3,9 @@
  * Read-copy-update with the kernel's names, implemented by the library afterwork.
  *
  * Threads need no registration. Sections nest, and belong to their thread. liburcu has the same
- * names, so a file includes only one of the two. workqueue.h describes how misuse is reported.
- * Misuse here is an unlock without a lock, which does nothing, and a wait inside a section, which
- * does not wait.
+ * names, so a file includes one of the two. workqueue.h describes how misuse is reported. Misuse
+ * here is an unlock without a lock, which does nothing, and a wait inside a section, which does not
+ * wait.
  */
 #ifdef AFTERWORK_RCUPDATE_H
 /* The file includes this header itself, after afterwork/srcu.h has included it. */
@@ -27,9 +27,8 @@ extern "C" {
 #endif
 
 /*
- * The number of distinct values of cookies of get_state_synchronize_rcu and
- * start_poll_synchronize_rcu that may be unfinished at one time: those of the current grace period
- * and of the next one.
+ * The number of distinct cookies of get_state_synchronize_rcu and start_poll_synchronize_rcu that
+ * may be unfinished at one time: those of the current and of the next grace period.
  */
 #define NUM_ACTIVE_RCU_POLL_OLDSTATE 2
 
@@ -52,8 +51,8 @@ void aw_cond_synchronize_rcu(unsigned long cookie);
 /**
  * rcu_read_lock - begin a read-side critical section
  *
- * Objects read by rcu_dereference in it are not freed before rcu_read_unlock. Never waits; the
- * first section of a thread allocates. Not for signal handlers. Nesting deeper than 65534 ends the
+ * Objects read by rcu_dereference in it are not freed before rcu_read_unlock. Never waits; a
+ * thread's first section allocates. Not for signal handlers. Nesting deeper than 65534 ends the
  * process.
  */
 static inline void rcu_read_lock(void)
@@ -136,8 +135,7 @@ static inline void call_rcu_hurry(struct rcu_head *head, rcu_callback_t func)
  * kfree_rcu_mightsleep, kvfree_rcu_mightsleep - the same without a head: wait for the grace period
  *
  * P is a pointer for free(). F is its member of type struct rcu_head, at an offset below 4096; a
- * larger offset is misuse, and ignored. NULL is ignored. kfree_rcu and kvfree_rcu never wait, and
- * do not allocate.
+ * larger one is misuse, and ignored, like NULL. The first two never wait, and do not allocate.
  */
 #define kfree_rcu(p, f)                                                                            \
 	do {                                                                                       \

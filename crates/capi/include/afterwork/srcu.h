@@ -33,8 +33,7 @@ extern "C" {
  * struct srcu_struct - a domain
  *
  * Initialized by init_srcu_struct or DEFINE_SRCU; after the latter its first use allocates. A child
- * of fork must initialize it again. If the child waits for a domain of its parent, it ends with an
- * error message.
+ * of fork must initialize it again: waiting for its parent's domain ends the child with a message.
  */
 struct srcu_struct {
 	void *aw_private;
@@ -86,8 +85,7 @@ static inline int srcu_read_lock(struct srcu_struct *ssp)
 
 /*
  * srcu_read_unlock - end a section. An index that srcu_read_lock cannot have returned is misuse,
- * and ignored. If sections are ended more often than begun, the process ends when a grace period of
- * the domain detects it.
+ * and ignored. Ending too many sections ends the process, when a grace period detects it.
  */
 static inline void srcu_read_unlock(struct srcu_struct *ssp, int idx)
 {

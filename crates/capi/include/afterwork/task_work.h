@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Task work with the kernel's names, implemented by the library afterwork: callbacks for one
- * thread.
+ * Task work (callbacks for one thread) with the kernel's names, implemented by afterwork.
  *
  * In the kernel a task calls them on its way back to user space. A thread has no such moment, so it
  * chooses one: it calls task_work_run in its loop. When the thread ends, the library calls the
@@ -65,10 +64,9 @@ bool aw_task_work_wait(long timeout_ms);
 /**
  * get_current - the caller's own task_struct
  *
- * Valid until the thread ends; a thread that calls get_task_struct before that keeps it valid until
- * put_task_struct. The first call of a thread allocates. Returns NULL when the thread is about to
- * end. A child of fork gets a different task_struct than the thread that forked. Code that uses
- * `current` must define that macro.
+ * Valid until the thread ends, or until the put_task_struct of a thread that called get_task_struct
+ * before. The first call of a thread allocates. Returns NULL when the thread is about to end. A
+ * child of fork gets a different one. Code that uses `current` must define that macro.
  */
 static inline struct task_struct *get_current(void)
 {
@@ -103,8 +101,7 @@ static inline void init_task_work(struct callback_head *work, task_work_func_t f
  *
  * Returns 0 if the callback will be called, once, unless it is cancelled. Returns -ESRCH if the
  * thread has ended or belongs to the parent process. Misuse returns -EINVAL. Never waits; not for
- * signal handlers. Callbacks are called in the order in which they were added (differs from Linux,
- * which does not document an order).
+ * signal handlers. Callbacks are called in the order of adding, which Linux does not document.
  */
 static inline int task_work_add(struct task_struct *task, struct callback_head *work,
 				enum task_work_notify_mode notify)
@@ -132,8 +129,7 @@ static inline struct callback_head *task_work_cancel_func(struct task_struct *ta
 }
 
 /**
- * task_work_run - call all callbacks of this thread, including those that are added during the
- * calls
+ * task_work_run - call all callbacks of this thread, including those that the calls add
  *
  * A callback may add itself again; this does not return before it stops doing so. If a C++
  * exception leaves a callback, or a callback returns with a different number of open read-side
@@ -154,9 +150,8 @@ static inline bool task_work_pending(void)
  * afterwork_task_work_wait - wait until this thread has callbacks
  * @timeout_ms: the maximum wait in milliseconds; negative for no limit
  *
- * Returns true if it has callbacks. Callbacks added with TWA_NONE before the call are found, but
- * later ones do not end the wait. The kernel has no such function, because its tasks are
- * interrupted.
+ * Returns true if it has callbacks. Callbacks of TWA_NONE added before the call are found, but
+ * later ones do not end the wait. The kernel needs no such function, because tasks are interrupted.
  */
 static inline bool afterwork_task_work_wait(long timeout_ms)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * All flavors of liburcu with their own names (urcu_memb_read_lock, urcu_qsbr_quiescent_state, …),
- * implemented by the library afterwork. urcu.h and the headers of flavors include it, and map the
- * common names to one flavor.
+ * All flavors of liburcu with their own names (urcu_memb_read_lock, …), implemented by afterwork.
+ * urcu.h and the headers of flavors include it, and map the common names to one flavor.
  *
  * memb, mb, signal and bp are the same: sections of threads that need no registration. qsbr has
  * readers that report. All share their grace periods: a grace period waits for the sections of all
@@ -23,10 +22,7 @@
 #include "rcu_inline.h"
 
 #ifdef AFTERWORK_RCUPDATE_BY_SRCU
-/*
- * Only afterwork/srcu.h included these names, and it does not need them. The names of a flavor
- * replace them.
- */
+/* afterwork/srcu.h included these names, but does not need them. A flavor redefines them. */
 #undef rcu_dereference
 #undef rcu_assign_pointer
 #undef AFTERWORK_RCUPDATE_BY_SRCU

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Additional names of liburcu: the variants that programs inline by choice, and names with the
- * flavor last (rcu_read_lock_memb). Programs used the latter before liburcu 0.11, which still has
- * them. As in liburcu, URCU_NO_COMPAT_IDENTIFIERS removes them. urcu-flavors.h includes this
- * header.
+ * Additional names of liburcu: variants that programs inline by choice, and names with the flavor
+ * last (rcu_read_lock_memb), which were current before liburcu 0.11. As in liburcu,
+ * URCU_NO_COMPAT_IDENTIFIERS removes the latter. urcu-flavors.h includes this header.
  */
 #ifndef AFTERWORK_URCU_OLDER_H
 #define AFTERWORK_URCU_OLDER_H

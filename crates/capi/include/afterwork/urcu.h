@@ -4,8 +4,7 @@
  * mb or signal if RCU_MB or RCU_SIGNAL is defined. The three are the same here.
  *
  * Sections are inlined, whether or not _LGPL_SOURCE is defined: this header is not part of liburcu,
- * and its license is above. urcu-flavors.h and the book's page "From C and C++" list the
- * differences.
+ * and its license is above. urcu-flavors.h and the book's page "From C and C++" list differences.
  */
 #include "urcu-flavors.h"
 

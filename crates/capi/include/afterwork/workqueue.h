@@ -4,14 +4,12 @@
  *
  * For code in C11 and C++17 that was written for the kernel or follows its rules. An item is part
  * of the caller's structure. It has a fixed size, needs no destruction, and is queued without an
- * allocation. Its function receives its address, from which container_of leads to the structure,
- * and may free it.
+ * allocation. Its function receives its address, which container_of converts, and may free it.
  *
  * Threads need no registration. Functions that wait may be called wherever a thread may sleep; the
  * others do not wait for workers. A child of fork has no workers. If it uses a queue of its parent,
- * it ends with an error message. Its parent's items that were not idle are lost in the child and
- * must be initialized again before use. A timer that was armed is idle in the child, and cancelling
- * it does nothing.
+ * it ends with a message. Items that were not idle at the fork are lost in the child and must be
+ * initialized again. An armed timer is idle in the child, and cancelling it does nothing.
  *
  * Misuse
  *
@@ -72,8 +70,7 @@ extern "C" {
 #endif
 
 /*
- * Gives an object of the library the kernel's name; its symbol begins with aw_, so a program may
- * have an object of the same name.
+ * Gives an object the kernel's name. Its symbol begins with aw_, so programs may reuse the name.
  */
 #define AW_SYMBOL(name) __asm__(#name)
 
@@ -84,8 +81,7 @@ struct work_struct;
  * typedef work_func_t - the function of an item
  * @work: the item, which the function may free, queue again, or initialize again
  *
- * Runs on a worker. Runs of one item never overlap, whatever queues it is put into. May sleep,
- * except in a queue with WQ_BH.
+ * Runs on a worker. Runs of one item never overlap. May sleep, except in a queue with WQ_BH.
  */
 typedef void (*work_func_t)(struct work_struct *work);
 
@@ -237,8 +233,7 @@ enum wq_affn_scope {
 
 /**
  * struct workqueue_attrs - where the workers of a queue run
- * @nice: their nice value, -20 to 19. A rescuer (nice 0) and a thread that helps in flush_work run
- *   items at their own nice value
+ * @nice: their nice value, -20 to 19; rescuers and threads that help in flush_work have their own
  * @affn_scope: a value of enum wq_affn_scope: which CPUs share workers
  * @affn_strict: true if workers never leave these CPUs
  * @cpumask: the CPUs on which workers may run; a full mask means all CPUs that the process may use
@@ -335,9 +330,8 @@ long aw_blocking(long (*func)(void *data), void *data);
  * alloc_workqueue - create a queue
  * @fmt: its name, as for printf; cut off after WQ_NAME_LEN bytes
  * @flags: values of enum wq_flags
- * @max_active: the number of its items that may run at once, on each CPU or, with WQ_UNBOUND, in
- *   the whole process (in the kernel: on each NUMA node); 0 for the default. Larger values than
- *   WQ_MAX_ACTIVE mean WQ_MAX_ACTIVE
+ * @max_active: how many items may run at once, on each CPU or, with WQ_UNBOUND, in the process (in
+ *   the kernel: on each NUMA node); 0 for the default. More than WQ_MAX_ACTIVE means that
  *
  * Without WQ_UNBOUND an item runs on the CPU where it was queued. Returns NULL if flags contradict
  * each other or are unknown, if @max_active is negative, or if no memory or thread is available. An
@@ -386,8 +380,7 @@ static inline struct workqueue_struct *alloc_ordered_workqueue(const char *fmt, 
  * @wq: the queue, which is no longer used; NULL is ignored
  *
  * Cancels armed timers: their items do not run, and become idle. Waits until the last item has
- * ended. If one of the queue's own items calls it, it would deadlock: the process ends with an
- * error message, in any build.
+ * ended. An item of the queue would deadlock: the process then ends with a message, in any build.
  */
 static inline void destroy_workqueue(struct workqueue_struct *wq)
 {
@@ -409,7 +402,7 @@ static inline void flush_workqueue(struct workqueue_struct *wq)
  * drain_workqueue - wait until a queue is empty
  * @wq: the queue
  *
- * During the wait only the queue's own items may queue to it. In one of these this is misuse, and
+ * During the wait only the queue's own items may queue to it. In one of these it is misuse, and
  * does not wait.
  */
 static inline void drain_workqueue(struct workqueue_struct *wq)
@@ -447,9 +440,8 @@ static inline int apply_workqueue_attrs(struct workqueue_struct *wq, const struc
 #define create_freezable_workqueue(name) alloc_workqueue("%s", WQ_FREEZABLE | WQ_UNBOUND | WQ_MEM_RECLAIM, 1, (name))
 
 /*
- * Process-wide queues. Each is built at its first use, also in a child of fork. A program must not
- * flush, drain, destroy or replace them. The last three equal system_wq or system_unbound_wq,
- * because nothing freezes.
+ * Process-wide queues, built at their first use, also in a child of fork. A program must not flush,
+ * drain, destroy or replace them. The last three equal system_wq or system_unbound_wq.
  */
 extern struct workqueue_struct *system_wq AW_SYMBOL(aw_system_wq);
 extern struct workqueue_struct *system_percpu_wq AW_SYMBOL(aw_system_percpu_wq);
@@ -483,8 +475,8 @@ static inline bool queue_work(struct workqueue_struct *wq, struct work_struct *w
 
 /**
  * queue_work_on - queue an item on a CPU
- * @cpu: its number; negative for the caller's CPU. A CPU that the queue may not use is replaced by
- *   another one
+ * @cpu: its number; negative for the caller's CPU. Replaced by another one if the queue may not use
+ *   it
  * @wq: the queue
  * @work: the item
  *
@@ -497,8 +489,7 @@ static inline bool queue_work_on(int cpu, struct workqueue_struct *wq, struct wo
 
 /**
  * queue_work_node - queue an item on a NUMA node
- * @node: its number; negative for the caller's node. A node that the queue may not use is replaced
- *   by another one
+ * @node: its number; negative for the caller's. Replaced by another one if the queue may not use it
  * @wq: the queue
  * @work: the item
  *
@@ -515,9 +506,8 @@ static inline bool queue_work_node(int node, struct workqueue_struct *wq, struct
  * @rwork: the item
  *
  * Returns true if this call makes the item run, after all current sections have ended; false as in
- * queue_work. Until the grace period is over, the item cannot be cancelled. disable_work keeps it
- * from being queued afterwards, and its memory may be freed only after flush_rcu_work. Never waits,
- * and does not allocate.
+ * queue_work. Until the grace period is over, the item cannot be cancelled; disable_work keeps it
+ * from being queued. Its memory may be freed only after flush_rcu_work. Never waits or allocates.
  */
 static inline bool queue_rcu_work(struct workqueue_struct *wq, struct rcu_work *rwork)
 {
@@ -531,12 +521,10 @@ static inline bool flush_rcu_work(struct rcu_work *rwork)
 }
 
 /**
- * schedule_on_each_cpu - run a function once on each CPU that the process may use, and wait for all
- * runs
+ * schedule_on_each_cpu - run a function on each CPU that the process may use, and wait for all
  * @func: the function
  *
- * Uses system_wq. Returns 0, or -ENOMEM. Differs from Linux: CPUs that the process may not use, and
- * isolated CPUs, are left out.
+ * Uses system_wq. Returns 0, or -ENOMEM. Differs from Linux: leaves out isolated and other CPUs.
  */
 static inline int schedule_on_each_cpu(work_func_t func)
 {
@@ -563,8 +551,7 @@ static inline bool schedule_work_on(int cpu, struct work_struct *work)
  * wait for an armed timer. If the queue has WQ_UNBOUND and is not ordered, and no worker has taken
  * the item yet, this thread runs the item itself. An item that flushes another item of its own
  * queue may still deadlock at @max_active, as in the kernel: a worker that has taken the other item
- * waits for the caller to end. An item that flushes itself is misuse. Misuse returns false without
- * waiting.
+ * waits for the caller to end. An item that flushes itself is misuse. Misuse returns false.
  */
 static inline bool flush_work(struct work_struct *work)
 {
@@ -575,8 +562,8 @@ static inline bool flush_work(struct work_struct *work)
  * cancel_work - remove an item from its queue
  * @work: the item
  *
- * Returns true if it was pending, and will not run. A run may still be in progress. Visits all
- * items before it on its list.
+ * Returns true if it was pending, and will not run. May still be running. Visits all items before
+ * it.
  */
 static inline bool cancel_work(struct work_struct *work)
 {
@@ -618,8 +605,7 @@ static inline bool disable_work_sync(struct work_struct *work)
  * enable_work - undo one disable_work
  * @work: the item
  *
- * Returns true if the item may be queued again. If it is not disabled, this is misuse and returns
- * false.
+ * Returns true if the item may be queued again. If it was not disabled: misuse, and false.
  */
 static inline bool enable_work(struct work_struct *work)
 {
@@ -718,13 +704,11 @@ static inline void set_worker_desc(const char *fmt, ...)
 }
 
 /**
- * afterwork_on_worker_start - set a function that each thread that runs items calls before its
- * first item
+ * afterwork_on_worker_start - set a function that worker threads call before their first item
  * @hook: the function; NULL for none
  *
  * Threads that start later call it. To reach all threads, set it before creating the first queue.
- * Returns the previous hook, which a hook that extends it must call. The kernel has no such
- * function.
+ * Returns the previous hook, which a hook that extends it must call. Not in the kernel.
  */
 static inline afterwork_hook_t afterwork_on_worker_start(afterwork_hook_t hook)
 {
@@ -732,12 +716,10 @@ static inline afterwork_hook_t afterwork_on_worker_start(afterwork_hook_t hook)
 }
 
 /**
- * afterwork_on_worker_stop - set a function that each thread that runs items calls after its last
- * item
+ * afterwork_on_worker_stop - set a function that worker threads call after their last item
  * @hook: the function; NULL for none
  *
- * Like afterwork_on_worker_start. Threads end after they have been idle for long, but not when the
- * process exits.
+ * Like afterwork_on_worker_start. Threads end after being idle for long, but not at process exit.
  */
 static inline afterwork_hook_t afterwork_on_worker_stop(afterwork_hook_t hook)
 {
@@ -844,8 +826,8 @@ static inline bool delayed_work_pending(struct delayed_work *dwork)
 }
 
 /**
- * afterwork_blocking - call a function that may sleep where the library cannot see it: files,
- * locks, other processes
+ * afterwork_blocking - call a function that may sleep unseen by the library: files, locks,
+ * processes
  * @func: the function
  * @data: its argument
  *

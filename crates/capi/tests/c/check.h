@@ -15,10 +15,7 @@
 #include <string.h>
 
 #ifdef REFUSES
-/*
- * `apart/refused.c` makes the library's allocations fail, but not those of the cases, and observes
- * failures of the functions below.
- */
+/* `apart/refused.c` makes only the library's allocations fail, and observes the functions below. */
 void *own_malloc(size_t size);
 void *own_calloc(size_t nr, size_t size);
 int own_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*func)(void *), void *arg);
@@ -46,10 +43,7 @@ extern const struct test task_work_tests[], names_tests[], misuse_tests[], rules
 extern int nr_failed_checks;
 void failed(const char *file, int line, const char *what);
 
-/*
- * Runs this program again as the misuse NAME. Returns false if it did not end as required. ENDS:
- * the process must end in any build.
- */
+/* Runs this program again as the misuse NAME. False unless it ended, in any build if ENDS. */
 bool misuse_is_told(const char *name, const char *line, bool ends);
 /* Runs the misuse NAME, in a program that misuse_is_told started. */
 int run_misuse(const char *name);

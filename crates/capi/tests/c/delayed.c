@@ -179,10 +179,7 @@ static void timers_fire_in_the_order_of_their_times(void)
 		init_tick(&ticks[i]);
 		ticks[i].ran = &ran;
 	}
-	/*
-	 * Armed in a different order than that of the times. Items of one queue are distinguished
-	 * by when they ran.
-	 */
+	/* Armed in another order than that of the times. The time of a run identifies its item. */
 	for (int i = 0; i < 20; i++) {
 		int nth = i * 7 % 20;
 
@@ -237,8 +234,8 @@ static void *tell_of_the_end(void *data)
 	struct work_struct probe;
 
 	/*
-	 * A queue that is being destroyed rejects items of other threads. This queue exists until
-	 * its item has ended.
+	 * A queue that is being destroyed rejects others' items, and exists until its item has
+	 * ended.
 	 */
 	INIT_WORK(&probe, nothing);
 	while (queue_work(ending->it.wq, &probe))

@@ -805,8 +805,8 @@ bool misuse_is_told(const char *name, const char *line, bool ends)
 
 		args[2] = strdup(name);
 		/*
-		 * A trace would precede the line. The value that enables traces in Rust programs
-		 * does not enable them here.
+		 * A trace would precede the line. The library ignores the value that enables
+		 * traces.
 		 */
 		setenv("RUST_BACKTRACE", "1", 1);
 		dup2(fds[1], 2);
@@ -824,10 +824,7 @@ bool misuse_is_told(const char *name, const char *line, bool ends)
 	close(fds[0]);
 	if (waitpid(child, &status, 0) != child)
 		abort();
-	/*
-	 * Each misuse prints one line that begins with the name of the library, and nothing else is
-	 * printed.
-	 */
+	/* Each misuse prints one line that begins with the library's name, and nothing else. */
 	for (char *at = said; strncmp(at, "afterwork: ", 11) == 0 && (at = strchr(at, '\n')); at++)
 		nr_lines++;
 	for (char *at = strchr(said, '\n'); at; at = strchr(at + 1, '\n'))

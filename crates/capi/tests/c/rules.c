@@ -1,7 +1,4 @@
-/*
- * The rules of docs/conformance.md that a caller in C can observe. The table there names a case for
- * each.
- */
+/* The rules of docs/conformance.md that C can observe. The table there names each case. */
 #include "check.h"
 
 #include <afterwork/percpu.h>

@@ -227,10 +227,7 @@ static void an_item_is_as_large_as_was_promised(void)
 	CHECK_EQ(_Alignof(struct delayed_work), 8);
 }
 
-/*
- * Structures that a kernel pool lays out by their common tail, so items are aligned to 8 bytes
- * only.
- */
+/* A kernel pool lays these out by their common tail, so items are aligned to 8 bytes only. */
 struct packed {
 	void *first;
 	struct work_struct work;

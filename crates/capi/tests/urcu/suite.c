@@ -236,10 +236,7 @@ static int has_entered, may_leave, has_left;
 
 static void *hold(void *is_parked)
 {
-	/*
-	 * Registering would end parking, so a parked reader skips it. Readers of qsbr must
-	 * register.
-	 */
+	/* Registering would end parking, so a parked reader skips it, unless qsbr requires it. */
 	if (!is_parked || IS_QSBR)
 		rcu_register_thread();
 	rcu_read_lock();
@@ -324,10 +321,7 @@ static void *answer(void *unused)
 		rcu_read_unlock();
 		rcu_quiescent_state();
 	}
-	/*
-	 * From here on this thread must not report, except for a second grace period after the
-	 * current one.
-	 */
+	/* From here on this thread reports only for a second grace period after the current one. */
 	while (!__atomic_load_n(&is_answered, __ATOMIC_ACQUIRE)) {
 		if (__atomic_load_n(aw_rcu_first_level, __ATOMIC_RELAXED) != aw_rcu_reader.slot->ctr)
 			rcu_quiescent_state();
@@ -569,10 +563,7 @@ static void a_child_goes_on(void)
 	CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/*
- * Calls misuse in a child. It must end by abort in a debug build of the library, and return
- * otherwise.
- */
+/* Calls misuse in a child, which must abort in a debug build, and return otherwise. */
 static void told(void (*misuse)(void))
 {
 	int status = -1;

@@ -1,9 +1,8 @@
 //! Ways to free values that readers may still use, behind one interface.
 //!
 //! Each *flavor* publishes one [`Value`]. A reader reads it in its own read-side critical sections.
-//! A thread that replaces the value returns when the old one has been freed. Programs need no more
-//! than this, so flavors that wait for a grace period can be compared with flavors that free memory
-//! by other means.
+//! A thread that replaces the value returns when the old one has been freed. Flavors with and
+//! without a grace period can be compared by this.
 
 mod crates;
 #[cfg(liburcu)]
@@ -13,8 +12,7 @@ use std::sync::atomic::AtomicU64;
 
 /// The value that readers read.
 pub trait Value: Send + Sync + 'static {
-    /// Reads the value in a section. This is the `turn`th read. The result must depend on everything
-    /// that was read.
+    /// Reads the value in a section, the `turn`th one. The result must depend on the whole value.
     fn look(&self, turn: usize) -> u64;
 }
 
@@ -30,8 +28,7 @@ pub trait Flavor<T = u64>: Send + Sync {
     /// Makes this thread a reader.
     fn reader(&self) -> Box<dyn Reader + '_>;
 
-    /// Publishes another value. Returns when the old one has been freed. A reader thread must not
-    /// call it.
+    /// Publishes another value, and waits until the old one is freed. Not for reader threads.
     fn replace(&self, value: T);
 
     /// Returns the interface to callbacks, if the flavor has them.
@@ -52,12 +49,10 @@ pub trait Reader {
 
 /// Runs callbacks after a grace period.
 pub trait Calls {
-    /// Queues `count` callbacks, each of which adds one to `counter`. A reader thread must not call
-    /// it.
+    /// Queues `count` callbacks, each of which adds one to `counter`. Not for reader threads.
     fn call(&self, counter: &'static AtomicU64, count: usize);
 
-    /// Waits until all queued callbacks have run. Returns `None` if the flavor cannot wait for
-    /// that.
+    /// Waits until all queued callbacks have run. Returns `None` if the flavor cannot wait.
     fn barrier(&self) -> Option<()>;
 }
 
@@ -79,8 +74,7 @@ pub const fn has_liburcu() -> bool {
     cfg!(liburcu)
 }
 
-/// Creates the flavor with this name, which publishes `value`. Returns `None` for a flavor of
-/// liburcu if that was not found.
+/// Creates the named flavor, which publishes `value`. Returns `None` if it needs a missing liburcu.
 ///
 /// # Panics
 ///

@@ -119,8 +119,8 @@ impl<T: Value> Flavor<T> for Urcu<T> {
         let old = self.place.swap(new, Ordering::AcqRel);
         // SAFETY: the thread is in no section, because sections begin and end within `read`.
         unsafe { (self.functions.synchronize)() };
-        // SAFETY: from `into_raw`, only this thread took it out of `place`, and every section that
-        // could have seen it has ended.
+        // SAFETY: from `into_raw`; only this thread took it out, and all sections that saw it have
+        // ended.
         drop(unsafe { Box::from_raw(old) });
     }
 
@@ -149,8 +149,7 @@ impl<T: Value> Calls for Urcu<T> {
 
 impl<T> Drop for Urcu<T> {
     fn drop(&mut self) {
-        // SAFETY: from `into_raw` in `flavor` or `replace`; readers borrow the flavor, so there are
-        // none.
+        // SAFETY: `flavor` or `replace` leaked it; readers borrow the flavor, so there are none.
         drop(unsafe { Box::from_raw(*self.place.get_mut()) });
     }
 }

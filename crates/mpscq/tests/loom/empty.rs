@@ -7,8 +7,7 @@ use sync::twin::must_fail;
 
 use crate::support::{Item, Items, exhaustive, spawn};
 
-/// Two producers. Once the second one reports that its push is complete, a pop must not return
-/// *empty*.
+/// Two producers. Once the second one reports a complete push, a pop must not return *empty*.
 ///
 /// The first one may be blocked between its swap and its link store for the whole run.
 fn completed_push_is_never_called_empty() {

@@ -109,8 +109,7 @@ fn a_dependent_load_does_not_acquire_even_a_released_link() {
 
 #[test]
 fn a_full_barrier_may_stand_for_the_release_if_the_loads_acquire() {
-    // This form is correct, but slower than the shipped one on every machine where a fence has a
-    // cost.
+    // This form is correct, but slower than the shipped one wherever a fence has a cost.
     let refused =
         std::panic::catch_unwind(|| weakened("kernel: full barrier, plain link, acquire loads"));
     let refused = *refused.unwrap_err().downcast::<String>().unwrap();

@@ -18,8 +18,7 @@ fn write(item: &Shared<Guarded>) {
     item.0.with_mut(|contents| unsafe { *contents += 1 });
 }
 
-/// One thread pops the item and releases the claim; another tries to claim the item and push it
-/// again.
+/// One thread pops the item and releases the claim; another tries to claim and push it again.
 fn claim_goes_round() {
     let queue = Arc::new(Queue::<Shared<Guarded>>::new());
     let item = Arc::new(Shared::new(Guarded(UnsafeCell::new(0))));

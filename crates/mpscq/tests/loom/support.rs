@@ -8,8 +8,7 @@ use sync::cell::UnsafeCell;
 pub struct Item {
     pub from: usize,
     pub number: usize,
-    /// Written by the producer and read by the consumer, so that loom reports a race if nothing
-    /// orders the two.
+    /// Written by the producer and read by the consumer, so that loom reports a missing ordering.
     contents: UnsafeCell<usize>,
     /// Makes loom report a leak if the item is never dropped.
     _leak: loom::alloc::Track<()>,

@@ -82,8 +82,7 @@ proptest! {
         let mut numbers = 0_u32..;
         for len in chains {
             let new: Vec<u32> = numbers.by_ref().take(len).collect();
-            // The stack puts the first item of a chain on top, so a chain in the order of arrival
-            // is reversed before the push.
+            // The stack puts a chain's first item on top, so the chain is reversed before the push.
             let mut chain: Chain<_> = new.iter().copied().map(Node::new).collect();
             chain.reverse();
             prop_assert_eq!(stack.push_chain(chain), len > 0 && model.is_empty());

@@ -22,8 +22,7 @@ fn check(next: &mut [usize], item: (usize, usize)) {
     next[from] += 1;
 }
 
-/// Four producers push single items and chains; a consumer pops, drains with a bound, and hands
-/// over to another consumer.
+/// Four producers push items and chains; consumers pop, drain with a bound, and hand over.
 fn transfer() {
     const NR_PRODUCERS: usize = 4;
     const NR_ITEMS: usize = 6;

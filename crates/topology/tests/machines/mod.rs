@@ -1,8 +1,7 @@
 //! The machines whose sysfs is kept under `tests/fixtures`: their description, as files.
 //!
-//! `cargo run -p afterwork-topology --example make_fixtures` writes them. They are modeled on the
-//! files of such machines, reduced to the files that are read. For big machines only the last-level
-//! cache is kept.
+//! `cargo run -p afterwork-topology --example make_fixtures` writes them. They are modeled on such
+//! machines, reduced to the files that are read; big machines keep only the last-level cache.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,7 +1,4 @@
-/*
- * Queues of a process that may not set a negative nice value. Exits with 77 if it cannot become
- * one.
- */
+/* Queues of a process that may not set a negative nice value. Exits with 77 if it may. */
 #include "../check.h"
 
 #include <afterwork/workqueue.h>

@@ -1,7 +1,4 @@
-/*
- * Opens the library at run time, and closes it with items in flight. It stays mapped, because its
- * threads keep running.
- */
+/* Opens the library at run time, and closes it with items in flight. It stays mapped. */
 #include <afterwork/workqueue.h>
 
 #include <dlfcn.h>
@@ -55,8 +52,8 @@ int main(int argc, char **argv)
 			return 4;
 		flush(&work);
 		/*
-		 * An item that runs while the library is closed; the queue's workers keep running
-		 * after that.
+		 * An item that runs while the library is closed; its workers keep running after
+		 * that.
 		 */
 		queue(-1, wq, &late);
 		dlclose(library);

@@ -109,10 +109,7 @@ _Noreturn void end_of_walk(void)
 static void judge(const struct walk *walk, int status, const char *said)
 {
 	const char *counts = strstr(said, NR_COUNTS);
-	/*
-	 * If a case fails because of its own child, the child may have printed the line, or the
-	 * counts.
-	 */
+	/* A case that fails with its own child may leave the child's line or counts. */
 	bool is_told = (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && strchr(said, '\n')) ||
 		       (status != 0 && WIFEXITED(status) && (counts || strstr(said, "memory allocation of")));
 

@@ -9,16 +9,12 @@
  * THREADS, all later thread creations fail too.
  */
 void walk_in_child(const char *name, void (*body)(void), long memory, long thread, bool threads);
-/*
- * Waits for all children. Returns the numbers of allocations and threads of the last one that
- * completed.
- */
+/* Waits for all children. Returns the allocations and threads of the last complete one. */
 void wait_for_walks(long *memory, long *threads);
 /* Prints the results of all walks. Returns the exit status. */
 int tell_of_walks(void);
 /*
- * Ends the child successfully: a call reported that there is no memory, as documented, and the rest
- * of the walk depends on it.
+ * Ends the child successfully: a call reported no memory, as documented, which ends the walk.
  */
 _Noreturn void end_of_walk(void);
 

@@ -1,8 +1,7 @@
 /*
  * The cases of the suite with failing allocations and thread creations. `refused SEED` lets a
- * random choice of the first thousand of each case fail, and `refused all` each of them.
- * Allocations of the case itself do not fail (check.h). If a call reports that there is no memory,
- * the case ends.
+ * random choice of the first thousand of each case fail, and `refused all` each of them. Those of
+ * the case itself do not fail (check.h). If a call reports that there is no memory, the case ends.
  */
 #include "../check.h"
 
