@@ -8,15 +8,10 @@ use std::{
 
 use sync::process::{self, die};
 
-/// Invalid argument.
 pub(crate) const EINVAL: i32 = 22;
-/// There is no such thread.
 pub(crate) const ESRCH: i32 = 3;
-/// Not permitted.
 pub(crate) const EPERM: i32 = 1;
-/// Device or resource busy.
 pub(crate) const EBUSY: i32 = 16;
-/// Out of memory or of threads.
 pub(crate) const ENOMEM: i32 = 12;
 
 /// Runs `body`, the function `name` for C. If it panics, the process ends with a line that says

@@ -168,7 +168,6 @@ const NR_LOOKS: u32 = 100;
 #[derive(Debug)]
 pub struct PwLock(Futex);
 
-// The sizes that the header promises and also asserts.
 const _: () = assert!(size_of::<PwLock>() == 4 && align_of::<PwLock>() == 4);
 
 impl PwLock {

@@ -21,7 +21,6 @@ pub struct Srcu {
     domain: AtomicPtr<Domain>,
 }
 
-// The sizes that the header promises and also asserts.
 const _: () = assert!(size_of::<Srcu>() == 8 && align_of::<Srcu>() == 8);
 
 /// Returns the domain of an `srcu_struct`, and creates it at the first use.

@@ -42,7 +42,6 @@ pub struct CallbackHead {
 
 type TaskWorkFn = unsafe extern "C-unwind" fn(*mut CallbackHead);
 
-// The sizes that the header promises and also asserts.
 const _: () = assert!(size_of::<CallbackHead>() == 24 && align_of::<CallbackHead>() == 8);
 
 /// A thread: `struct task_struct`.

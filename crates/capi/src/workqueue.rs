@@ -20,7 +20,6 @@ use sync::{
     process::die,
 };
 
-// The sizes that the header promises and also asserts.
 const _: () = assert!(size_of::<RawWork>() == 64 && align_of::<RawWork>() == 8);
 const _: () = assert!(size_of::<RawDelayed>() == 112 && align_of::<RawDelayed>() == 8);
 
@@ -408,7 +407,6 @@ pub struct RcuWork {
     queue: *const Queue,
 }
 
-// The sizes that the header promises and also asserts.
 const _: () = assert!(
     size_of::<RcuWork>() == 96 && align_of::<RcuWork>() == 8 && size_of::<rcu::Head>() <= 24
 );
@@ -493,7 +491,6 @@ pub struct QueueAttrs {
     cpumask: [c_ulong; 16],
 }
 
-// The size that the header promises and also asserts.
 const _: () = assert!(size_of::<QueueAttrs>() == 144);
 
 /// Changes the CPUs and priority of a queue's workers.

@@ -37,9 +37,7 @@ use crate::raw::{Pop, RawCursor, RawQueue};
 /// assert_eq!(oldest.into_inner(), 1);
 /// ```
 pub struct Queue<T: Linked> {
-    /// The producers' cache line.
     raw: CachePadded<RawQueue<T>>,
-    /// The consumer's cache line.
     consumer: CachePadded<Side<T>>,
     owned: PhantomData<T::Handle>,
 }
@@ -184,7 +182,6 @@ impl<'q, T: Linked> Consumer<'q, T> {
         self.load().emptied()
     }
 
-    /// Reads the queue's cursor.
     #[inline(always)]
     fn load(&self) -> RawCursor<T> {
         // SAFETY: `taken` allows one `Consumer`, and writing the cursor borrows it by `&mut`.

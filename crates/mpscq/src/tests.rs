@@ -12,7 +12,6 @@ use core::ptr::NonNull;
 
 use crate::{Chain, Link, Linked, Node, Pop, Queue, RawCursor, RawQueue, Shared, Stack, Stopped};
 
-/// Increments the counter when dropped.
 struct Counted<'a>(&'a Cell<usize>);
 
 impl Drop for Counted<'_> {

@@ -23,7 +23,6 @@ type Items = Queue<Node<u32>>;
 
 /// The instruction of the stepped function after which the handler pushes.
 static AT: AtomicU32 = AtomicU32::new(NOT_ARMED);
-/// The number of instructions that have been stepped.
 static STEP: AtomicU32 = AtomicU32::new(0);
 static QUEUE: AtomicPtr<Items> = AtomicPtr::new(ptr::null_mut());
 /// The results of the handler's push and of its call of `is_empty`.

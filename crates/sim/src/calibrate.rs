@@ -24,7 +24,6 @@ const NR_SEEDS: u64 = 5;
 /// The valid range of a regime's median ratio of simulated to real rate.
 const GATE: [f64; 2] = [0.67, 1.5];
 
-/// Returns the result of a small measurement on the simulated machine.
 fn simulated(machine: &Machine, nr_cpus: usize, name: &str) -> Result<f64, String> {
     let topology = machine.topology(nr_cpus)?;
     let mut simulated = sync::sim::Machine::new(topology.clone(), machine.costs(None));
@@ -140,7 +139,6 @@ fn fill_distances(machine: &mut Machine, known: &[&str]) {
     }
 }
 
-/// Simulates each case. Returns a row for each.
 fn hold_out(
     options: &Options,
     made: &Path,

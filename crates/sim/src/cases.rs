@@ -4,7 +4,6 @@
 pub struct Case {
     pub scenario: &'static str,
     pub scope: &'static str,
-    /// The number of items that each CPU creates.
     pub nr_items: usize,
     /// The group of cases: a simulation is judged by the median of each group.
     pub regime: &'static str,

@@ -360,7 +360,6 @@ fn delays_hold(job: &Job) {
     );
 }
 
-/// Adds up `numbers`, half by half in parallel.
 fn sum(queue: &Workqueue, numbers: &[u64]) -> u64 {
     if let [number] = numbers {
         work_ns(300);

@@ -62,13 +62,11 @@ enum Way {
     Bare,
 }
 
-/// A cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Line<T = AtomicU32>(T);
 
 impl Line {
-    /// Reads and writes a field of the line.
     #[track_caller]
     fn touch(&self) {
         let value = self.0.load(Relaxed);
@@ -163,7 +161,6 @@ impl Drop for Held<'_> {
 }
 
 struct Item {
-    /// Its state and its list entry.
     pending: Line,
     /// 0; 1 when the item has run; 2 while the producer sleeps.
     done: Line<Futex>,

@@ -14,7 +14,6 @@ use std::path::Path;
 use sync::sim::{Costs, MAX_CPUS};
 use topology::Topology;
 
-/// A machine from a file.
 #[derive(Debug)]
 pub struct Machine {
     /// The count and name of each level, outermost first.
@@ -204,7 +203,6 @@ impl Machine {
     }
 }
 
-/// Reads `{ ns = 3.0, from = "guess" }`.
 fn figure(name: &str, value: &str) -> Result<Figure, String> {
     let inner = value
         .strip_prefix('{')

@@ -11,7 +11,6 @@ use crate::cases::CASES;
 use crate::micro::{micros, run};
 use crate::scenarios::{Job, SCENARIOS, Told, scope_of};
 
-/// The default number of runs of each case.
 const NR_RUNS: usize = 15;
 
 /// Returns the topology in the notation of machine files; a row of cores if its parts differ.
@@ -37,7 +36,6 @@ fn shape(topology: &Topology) -> String {
     levels.join(" x ")
 }
 
-/// Returns the duration of the shortest system call.
 fn syscall() -> f64 {
     let nr_calls = 10_000;
     let attempt = || {

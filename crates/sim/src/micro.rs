@@ -33,7 +33,6 @@ fn middle(attempt: impl Fn() -> f64) -> f64 {
     all[nr / 2]
 }
 
-/// Returns the average duration of a call.
 fn each(nr_calls: u32, call: impl Fn()) -> f64 {
     middle(|| {
         let start = time::now_ns();

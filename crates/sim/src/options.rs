@@ -10,7 +10,6 @@ use crate::once::{Point, once};
 use crate::scenarios::{SCENARIOS, Scenario, scope_of};
 use crate::{calibrate, kernel, sweep, table};
 
-/// The parsed command line.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The scenarios, which are printed side by side if there are several.

@@ -22,7 +22,6 @@ pub struct Job {
     pub scope: AffinityScope,
     /// The number of items that each producer creates, after a warm-up of a tenth of that number.
     pub nr_items: usize,
-    /// The number of CPUs that have a producer.
     pub nr_producers: usize,
 }
 
@@ -76,13 +75,11 @@ impl Told {
         (!all.is_empty()).then(|| [50, 95].map(|percent| at(percent).expect("it is not empty")))
     }
 
-    /// Returns the number of items per second.
     pub fn rate(&self) -> f64 {
         self.nr_items.load(Relaxed).max(1) as f64 / self.span_ns() as f64 * 1e9
     }
 }
 
-/// A named program.
 pub struct Scenario {
     pub name: &'static str,
     pub about: &'static str,
@@ -135,7 +132,6 @@ pub const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-/// Returns the scope with a name.
 pub fn scope_of(name: &str) -> Result<AffinityScope, String> {
     let scope = AffinityScope::ALL
         .into_iter()

@@ -12,7 +12,6 @@ use crate::machine::Machine;
 use crate::once::Point;
 use crate::options::Options;
 
-/// Does all runs, and returns their results.
 pub fn sweep(options: &Options, machine: &Machine) -> Result<Value, String> {
     let mut guesses = machine.guesses();
     // Costs that occur only in the model.
@@ -73,7 +72,6 @@ fn rate(value: &Value) -> f64 {
     value["items_per_s"].as_f64().unwrap_or(0.0)
 }
 
-/// Summarizes the runs of one scope and number of CPUs.
 fn row(scope: &str, nr_cpus: usize, runs: &[(&Point, &Value)]) -> Value {
     let mut of_seeds: Vec<_> = runs
         .iter()

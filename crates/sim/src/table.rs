@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-/// Formats a rate with three digits.
 fn rate(value: &Value) -> String {
     let rate = value.as_f64().unwrap_or(0.0);
     match rate {
@@ -15,7 +14,6 @@ fn figure(value: &Value) -> String {
     format!("{:.2}", value.as_f64().unwrap_or(0.0))
 }
 
-/// Formats a ratio as a difference in percent.
 fn percent(ratio: &Value) -> String {
     format!("{:+.0}", (ratio.as_f64().unwrap_or(f64::NAN) - 1.0) * 100.0)
 }
@@ -28,7 +26,6 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Formats the results of a sweep.
 pub fn shown(all: &Value) -> String {
     let guesses: Vec<_> = list(&all["guesses"]).iter().map(text).collect();
     let plain = match all["plain_accesses"] == true {

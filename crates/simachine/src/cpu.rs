@@ -26,7 +26,6 @@ impl Engine {
         cpu.min_vruntime = cpu.min_vruntime.max(waiting.fold(mine, u64::min));
     }
 
-    /// Returns the CPU time that a task has used.
     pub fn cpu_time(&self, task: usize) -> u64 {
         let task = &self.tasks[task];
         let turn = match task.state {

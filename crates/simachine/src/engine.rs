@@ -26,7 +26,6 @@ use super::{
 /// A task that makes this number of accesses without changing anything is in an endless loop. The
 /// library's own waits spin for microseconds.
 const SPIN_LIMIT: u64 = 20_000_000;
-/// The longest turn.
 const LONGEST_TURN_PS: u64 = 1_000_000_000;
 /// The budget is checked after each of these numbers of turns, which is every few milliseconds. A
 /// debug build checks the places of the tasks less often.
@@ -92,7 +91,6 @@ pub struct Cpu {
     pub rq_free: u64,
     /// Set while it waits for a line: the time at which it gets the line.
     pub parked: Option<u64>,
-    /// Whether its task has disabled preemption.
     pub is_kept: bool,
 }
 
@@ -137,7 +135,6 @@ pub struct Engine {
 
 thread_local! {
     static ENGINE: Cell<*mut Engine> = const { Cell::new(std::ptr::null_mut()) };
-    /// The task whose turn it is.
     static RUNNING: Cell<Option<usize>> = const { Cell::new(None) };
     /// Whether a step is in progress, or code that the machine must not observe.
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
@@ -365,7 +362,6 @@ impl Engine {
         }
     }
 
-    /// Asserts that each task is in exactly one place.
     fn check_places(&self) {
         let mut places = vec![0_u32; self.tasks.len()];
         for cpu in &self.cpus {
@@ -447,7 +443,6 @@ fn words_of(panic: &(dyn Any + Send)) -> String {
         .unwrap_or_else(|| "a panic".into())
 }
 
-/// Gives turns until the task `first` has ended or the run fails.
 fn turns(first: usize, start: Instant) -> Option<Failure> {
     loop {
         enum Turn {
@@ -521,7 +516,6 @@ fn resume(task: usize) {
     }
 }
 
-/// Returns the stacks of all tasks that have not ended.
 fn stacks() -> String {
     engine(|e| e.is_asking = true);
     let waiting: Vec<_> = engine(|e| {

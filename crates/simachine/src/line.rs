@@ -34,7 +34,6 @@ pub struct AtSite {
 pub struct Line {
     /// The CPU that wrote the line last, and may have the only copy.
     pub owner: u32,
-    /// Whether the owner has the only copy.
     pub exclusive: bool,
     pub sharers: Mask,
     /// The time at which the next CPU may have the line.
@@ -44,7 +43,6 @@ pub struct Line {
     /// The previous owner, and the time at which it loses the line.
     pub prev: u32,
     pub until: u64,
-    /// The CPUs that wait for the line.
     pub queue: VecDeque<u32>,
     pub sites: Vec<AtSite>,
 }

@@ -51,7 +51,6 @@ impl Mask {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// Returns its members, lowest first.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         (0..MAX_CPUS / 64).flat_map(move |at| {
             let mut word = self.0[at];

@@ -254,7 +254,6 @@ impl Engine {
         }
     }
 
-    /// Returns the time that a line travels to this CPU.
     fn transfer_time(&mut self, place: usize, writes: bool) -> u64 {
         let (c, costs) = (self.cpu, &self.costs);
         let (core, llc, node) = (&self.core_of[c], &self.llc_of[c], &self.node_of[c]);

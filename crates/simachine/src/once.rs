@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Replaces `std::sync::OnceLock`.
 pub struct OnceLock<T> {
-    /// Whether a task writes the value or has written it.
     is_taken: AtomicBool,
     is_made: AtomicBool,
     value: UnsafeCell<Option<T>>,

@@ -30,7 +30,6 @@ use super::{
 
 /// The end of the address range of statics, in a program that is linked at a fixed address.
 const IMAGE_END: usize = 1 << 32;
-/// `memory_order_seq_cst`.
 const SEQ_CST: c_int = 5;
 
 /// The one source location of all such accesses. The stacks of the waiters distinguish them.

@@ -135,13 +135,11 @@ impl std::error::Error for Failure {}
 #[derive(Default)]
 pub struct Samples {
     all: Vec<(usize, u64, Backtrace)>,
-    /// Time waited since the last sample.
     since_ps: u64,
 }
 
 /// The sampling period doubles each time this number of samples has been taken.
 const NR_SAMPLES: usize = 256;
-/// The initial sampling period.
 const FIRST_PERIOD_PS: u64 = 1_000_000;
 
 impl Samples {
@@ -172,9 +170,7 @@ impl Samples {
     }
 }
 
-/// The number of lines in the report.
 const NR_HOT: usize = 8;
-/// The number of frames of a stack in the report.
 const NR_FRAMES: usize = 12;
 
 impl Outcome {

@@ -12,7 +12,6 @@ use super::mask::Mask;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// Waits for a CPU.
     Runnable,
     Running,
     Asleep,
@@ -67,7 +66,6 @@ const STACKS_AT: usize = 0x2000_0000_0000;
 const STACK_BYTES: usize = 512 << 10;
 /// Unmapped memory below each stack, so that an overflow faults.
 const GUARD_BYTES: usize = 64 << 10;
-/// The maximum number of threads at a time.
 const NR_STACKS: usize = 1 << 20;
 
 /// Numbers of free stacks, and the next unused one. Code under the lock neither panics nor

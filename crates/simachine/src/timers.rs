@@ -7,12 +7,9 @@ use super::clock::NEVER;
 use super::engine::Engine;
 use super::task::State;
 
-/// The action of a timer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Alarm {
-    /// Ends this sleep of a task.
     Wake { task: usize, sleep_seq: u64 },
-    /// Lets idle CPUs check for waiting tasks.
     Balance,
 }
 
@@ -28,7 +25,6 @@ impl Timers {
         self.heap.push(Reverse((when, self.nr_set, alarm)));
     }
 
-    /// Returns the time of the next timer.
     pub fn next(&self) -> u64 {
         self.heap.peek().map_or(NEVER, |timer| timer.0.0)
     }

@@ -25,7 +25,6 @@ use std::{
     sync::atomic::{AtomicU32, Ordering, fence},
 };
 
-/// The values of a copy's word.
 const UNUSED: u32 = 0;
 const USED: u32 = 1;
 const REPORTED: u32 = 2;
@@ -37,7 +36,6 @@ static WORD: AtomicU32 = AtomicU32::new(UNUSED);
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Note {
-    /// The header of every ELF note.
     head: Head,
     name: [u8; 12],
     /// The distance from this field to the word, in bytes.
@@ -108,7 +106,6 @@ fn shown(name: &str) -> &str {
 /// The files that contain copies.
 #[derive(Default)]
 struct Other {
-    /// The file of this copy.
     here: Option<String>,
     /// The file of another copy, if this copy must report it.
     there: Option<String>,

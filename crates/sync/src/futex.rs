@@ -178,7 +178,6 @@ fn load64(word: &AtomicU64) -> u64 {
 mod simulated {
     use std::time::Duration;
 
-    /// Empty: the engine keeps the sleepers.
     #[derive(Debug)]
     pub struct Waiters;
 
@@ -227,7 +226,6 @@ mod real {
 
     use crate::punctual::Punctual;
 
-    /// Empty: the kernel keeps the sleepers.
     #[derive(Debug)]
     pub struct Waiters;
 

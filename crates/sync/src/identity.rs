@@ -68,9 +68,7 @@ mod seats {
     };
 
     pub struct Seats {
-        /// Released numbers, the lowest first.
         free: BinaryHeap<Reverse<u32>>,
-        /// The highest number so far.
         nr_given: u32,
     }
 

@@ -75,7 +75,6 @@ mod count {
 
 #[cfg(not(all(debug_assertions, not(any(loom, shuttle, sim)))))]
 mod count {
-    /// Empty: locks are counted only in debug builds for the real machine.
     #[derive(Debug)]
     pub struct Held;
 

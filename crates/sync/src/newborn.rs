@@ -27,7 +27,6 @@ const DEFAULT_SLACK_NS: u64 = 50_000;
 #[unsafe(link_section = ".init_array")]
 static RECORD: extern "C" fn() = record;
 
-/// The recorded slack.
 static SLACK_NS: AtomicU64 = AtomicU64::new(DEFAULT_SLACK_NS);
 
 /// The recorded memory policy: its mode, then its nodes.
@@ -77,7 +76,6 @@ pub(crate) fn reset(first: libc::pid_t) {
     }
 }
 
-/// The largest number of memory nodes that the kernel can be built for.
 const NR_NODES: usize = 1024;
 
 /// Where a thread's memory is allocated: a mode of linux/mempolicy.h, and its nodes.
@@ -168,7 +166,6 @@ fn reset_arithmetic() {
     }
 }
 
-/// Does the same as on x86-64.
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 fn reset_arithmetic() {
     // SAFETY: sets the modes that compiled code relies on.

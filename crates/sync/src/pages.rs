@@ -61,7 +61,6 @@ fn unused(stack: Range<usize>, here: usize, page: usize) -> Option<usize> {
     len.filter(|_| stack.contains(&here))
 }
 
-/// Returns the address range of this thread's stack.
 #[cfg(not(any(loom, shuttle, sim)))]
 fn this_stack() -> Option<Range<*mut u8>> {
     if cfg!(miri) {
@@ -135,7 +134,6 @@ mod tests {
         resident & 1 == 1
     }
 
-    /// Uses half a mebibyte of stack, and returns an address near its end.
     #[cfg(not(any(loom, shuttle, sim)))]
     #[inline(never)]
     fn dig() -> usize {

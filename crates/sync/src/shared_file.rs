@@ -58,7 +58,6 @@ pub enum Rung {
     Gone,
 }
 
-/// Returns the device and the inode.
 fn id_of(metadata: &std::fs::Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }

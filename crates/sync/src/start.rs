@@ -46,7 +46,6 @@ type Body = Box<dyn FnOnce() + Send>;
 type Outcome = thread::Result<()>;
 
 thread_local! {
-    /// `true` if the library started this thread.
     pub(crate) static IS_OURS: Cell<bool> = const { Cell::new(false) };
     /// The stack size of this thread, if the library started it.
     pub(crate) static STACK_SIZE: Cell<usize> = const { Cell::new(STACK_BYTES) };
@@ -159,7 +158,6 @@ impl Handle {
 /// A thread that the C library started.
 #[derive(Debug)]
 pub struct Bare {
-    /// `None` once it has been joined.
     thread: Option<libc::pthread_t>,
     outcome: Arc<Mutex<Option<Outcome>>>,
 }
@@ -306,7 +304,6 @@ impl First {
     }
 }
 
-/// Returns `true` if this is the first thread of the process.
 fn is_first() -> bool {
     // SAFETY: the call only returns a number.
     unsafe { libc::gettid() as u32 == std::process::id() }

@@ -394,7 +394,6 @@ pub(crate) mod policy {
         (policy >= 0).then_some(policy as libc::c_int)
     }
 
-    /// Sets a policy. Returns `true` on success.
     pub fn set(thread: u32, policy: libc::c_int, priority: libc::c_int) -> bool {
         // The system call's `struct sched_param` has this one field.
         let param = [priority];

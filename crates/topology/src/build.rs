@@ -25,15 +25,12 @@ pub(crate) struct Facts {
     pub(crate) allowed: CpuSet,
     pub(crate) isolated: CpuSet,
     pub(crate) nohz_full: CpuSet,
-    /// One entry for each online CPU.
     pub(crate) cpus: Sorted<CpuId, CpuFacts>,
     pub(crate) nodes: Sorted<u32, CpuSet>,
     pub(crate) quota: Option<CpuQuota>,
-    /// The quirks found while reading the files.
     pub(crate) quirks: Vec<Quirk>,
 }
 
-/// The facts that one online CPU reports.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CpuFacts {
     /// Its SMT siblings, including the CPU itself.
@@ -43,7 +40,6 @@ pub(crate) struct CpuFacts {
     pub(crate) cache: Option<CacheFacts>,
 }
 
-/// The facts that a CPU reports about its last-level cache.
 #[derive(Clone, Debug)]
 pub(crate) struct CacheFacts {
     pub(crate) level: u32,

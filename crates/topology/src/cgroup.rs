@@ -51,7 +51,6 @@ pub(crate) fn quota(root: &Path) -> Result<Option<CpuQuota>, Error> {
     Ok(tightest)
 }
 
-/// Reads the quota of one cgroup.
 fn quota_of(cgroup: &Path, hierarchy: &Hierarchy) -> Result<Option<CpuQuota>, Error> {
     if hierarchy.is_v2 {
         return cpu_max(&cgroup.join(CPU_MAX));

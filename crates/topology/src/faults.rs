@@ -13,11 +13,9 @@ use crate::quirk::Quirk;
 /// How to handle faults in one tree.
 #[derive(Debug)]
 pub(crate) enum Faults {
-    /// The first fault is returned as the error.
     Refuse,
     /// Each fault is ignored. The first one is kept as text.
     Ignore {
-        /// The first fault.
         first: Option<String>,
         /// The number of faults after the first one.
         nr_more: usize,
@@ -25,7 +23,6 @@ pub(crate) enum Faults {
 }
 
 impl Faults {
-    /// Creates a value that ignores faults.
     pub(crate) fn ignored() -> Self {
         Self::Ignore {
             first: None,

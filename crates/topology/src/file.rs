@@ -1,4 +1,5 @@
-//! Reads the small files in which the kernel publishes one fact each.
+//! Reads the small files in which the kernel publishes one fact each. Unless stated otherwise, the
+//! functions return `None` if the file does not exist.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -16,7 +17,6 @@ use crate::text::{Cursor, Mismatch};
 /// below. The limit exists because a saved tree may come from an untrusted source.
 const MAX_FILE: u64 = 4 << 20;
 
-/// Reads a file. Returns `None` if it does not exist.
 pub(crate) fn text(path: &Path) -> Result<Option<String>, Error> {
     let mut bytes = Vec::new();
     let read = open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes));
@@ -62,7 +62,6 @@ fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Reads a file with a CPU list. Returns `None` if it does not exist.
 pub(crate) fn list(path: &Path) -> Result<Option<CpuSet>, Error> {
     parsed(path, list::parse)
 }
@@ -80,7 +79,6 @@ pub(crate) fn list_or_null(path: &Path) -> Result<CpuSet, Error> {
     Ok(parsed(path, parse)?.unwrap_or_default())
 }
 
-/// Reads a file with a number. Returns `None` if it does not exist.
 pub(crate) fn number(path: &Path, what: &str, max: u32) -> Result<Option<u32>, Error> {
     parsed(path, |text| {
         lone(text, |cursor| cursor.number(what, 0, max))
@@ -114,7 +112,6 @@ pub(crate) fn size(path: &Path) -> Result<Option<u64>, Error> {
     })
 }
 
-/// Reads a file with one of these words. Returns `None` if it does not exist.
 pub(crate) fn one_of(path: &Path, words: &[&'static str]) -> Result<Option<&'static str>, Error> {
     parsed(path, |text| {
         lone(text, |cursor| {

@@ -170,7 +170,6 @@ impl Address {
     }
 }
 
-/// Finds the address of each allowed CPU.
 fn addresses(topology: &Topology, params: &ShardParams) -> Vec<(CpuId, Address)> {
     let unsharded = topology.allowed().iter().filter_map(|id| {
         let cpu = topology.cpu(id)?;

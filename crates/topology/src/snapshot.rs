@@ -80,7 +80,6 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    /// Copies those of the named files of a directory that exist.
     fn files(&mut self, dir: &Path, names: &[&str]) -> Result<(), Error> {
         names.iter().try_for_each(|name| self.file(&dir.join(name)))
     }

@@ -27,7 +27,6 @@ use crate::file;
 use crate::sorted::Sorted;
 use crate::topology::{Topology, some_allowed};
 
-/// The directories of CPUs and nodes, relative to the root of sysfs.
 pub(crate) const CPU_DIR: &str = "devices/system/cpu";
 pub(crate) const NODE_DIR: &str = "devices/system/node";
 
@@ -117,7 +116,6 @@ pub(crate) fn possible(root: &Path) -> Result<CpuSet, Error> {
     Ok(possible.union(&online(root)?))
 }
 
-/// Reads the online CPUs, at least one.
 pub(crate) fn online(root: &Path) -> Result<CpuSet, Error> {
     let path = root.join(CPU_DIR).join(ONLINE);
     let online = needed(&path, file::list(&path)?)?;
@@ -139,7 +137,6 @@ fn cpu_facts(dir: &Path, cpu: CpuId, faults: &mut Faults) -> Result<CpuFacts, Er
     })
 }
 
-/// Reads the SMT siblings of a CPU.
 fn siblings(topology: &Path, cpu: CpuId) -> Result<CpuSet, Error> {
     for name in [CORE_CPUS_LIST, THREAD_SIBLINGS_LIST] {
         let path = topology.join(name);

@@ -3,7 +3,6 @@
 /// The position at which a text is invalid, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mismatch {
-    /// Offset into the text, in bytes.
     pub(crate) at: usize,
     /// What would have been valid there.
     pub(crate) expected: String,
@@ -66,12 +65,10 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Returns an error about the current position.
     pub(crate) fn mismatch(&self, expected: impl Into<String>) -> Mismatch {
         self.mismatch_at(self.at, expected.into())
     }
 
-    /// Returns an error about an earlier position.
     pub(crate) fn mismatch_at(&self, at: usize, expected: String) -> Mismatch {
         Mismatch {
             at,

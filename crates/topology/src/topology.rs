@@ -173,7 +173,6 @@ impl Topology {
     }
 }
 
-/// Returns the CPUs that are in both sets, if there are any.
 pub(crate) fn some_allowed(online: &CpuSet, allowed: &CpuSet) -> Result<CpuSet, Error> {
     let both = online.intersection(allowed);
     if both.is_empty() {

@@ -53,7 +53,6 @@ fn complaint(root: &Path) -> String {
     error.replace(&format!("{}/", root.display()), "")
 }
 
-/// Returns the error message for a valid machine with one file replaced.
 fn complaint_about(path: &str, bytes: &[u8]) -> String {
     let root = machine();
     write(root.path(), path, bytes);

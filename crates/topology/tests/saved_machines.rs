@@ -20,7 +20,6 @@ fn load(machine: &str) -> Topology {
     Topology::from_sysfs(&dir(machine)).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The pods of a scope, each as a list.
 fn pods(topology: &Topology, scope: AffinityScope) -> Vec<String> {
     let pods = topology.pods(scope, &ShardParams::default());
     pods.iter().map(|pod| pod.cpus.to_string()).collect()

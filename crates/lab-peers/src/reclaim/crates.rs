@@ -37,7 +37,6 @@ impl<T> Drop for Told<T> {
     }
 }
 
-/// Calls `attempt` until `is_done` returns `true`.
 fn until(is_done: impl Fn() -> bool, mut attempt: impl FnMut()) {
     for nr_tries in 1_u32.. {
         attempt();

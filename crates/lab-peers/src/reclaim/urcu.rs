@@ -58,7 +58,6 @@ struct Urcu<T> {
 /// A registered thread. The raw pointer keeps it from being sent to another thread.
 struct Registered<'a, T> {
     urcu: &'a Urcu<T>,
-    /// A pointer to a pointer to a value.
     place: *const c_void,
     is_resting: bool,
 }

@@ -10,7 +10,6 @@ pub struct Item {
     pub number: usize,
     /// Written by the producer and read by the consumer, so that loom reports a missing ordering.
     contents: UnsafeCell<usize>,
-    /// Makes loom report a leak if the item is never dropped.
     _leak: loom::alloc::Track<()>,
 }
 

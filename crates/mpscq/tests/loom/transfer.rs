@@ -179,6 +179,5 @@ fn items_left_inside_are_dropped_with_the_queue() {
         for thread in threads {
             thread.join().unwrap();
         }
-        // Loom reports a leak if the drop leaves an item.
     });
 }

@@ -12,7 +12,6 @@ enum Step {
     PushChain(usize),
     Pop,
     Drain(usize),
-    /// Replaces the consumer by another one.
     Replace,
 }
 

@@ -16,7 +16,6 @@ fn all_pods(topology: &Topology, params: &ShardParams) -> [Pods; 6] {
     AffinityScope::ALL.map(|scope| topology.pods(scope, params))
 }
 
-/// Counts the cores that have a CPU in a set.
 fn nr_cores(topology: &Topology, cpus: &CpuSet) -> usize {
     topology
         .cores()
