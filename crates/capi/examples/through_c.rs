@@ -1,5 +1,4 @@
-//! The cost of an item through C: compares `queue_work` and `flush_work` with Rust's `enqueue` and
-//! `flush`, in one process, in alternating turns.
+//! The cost of an item: compares `queue_work` and `flush_work` in C with `enqueue` and `flush`.
 //!
 //! ```console
 //! $ cargo run --release -p afterwork-capi --example through_c

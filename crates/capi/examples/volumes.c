@@ -13,8 +13,7 @@
  * - An item of another WQ_MEM_RECLAIM queue reclaims dirty blocks. I/O waits for it if necessary.
  * - A scrubber checks each volume every few milliseconds. Its item rearms itself until the removal.
  * - Listeners are called inside an SRCU section, and may sleep.
- * - After the last reference is dropped, an item frees a volume and its queues after a grace
- *   period.
+ * - After the last reference, an item frees a volume and its queues, after a grace period.
  * - Counters are per-CPU data.
  */
 #include <afterwork/percpu.h>

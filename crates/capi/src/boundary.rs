@@ -14,8 +14,7 @@ pub(crate) const EPERM: i32 = 1;
 pub(crate) const EBUSY: i32 = 16;
 pub(crate) const ENOMEM: i32 = 12;
 
-/// Runs `body`, the function `name` for C. If it panics, the process ends with a line that says
-/// why.
+/// Runs `body`, the function `name` for C. If it panics, the process ends with a line about it.
 #[inline]
 pub(crate) fn within<R>(name: &str, body: impl FnOnce() -> R) -> R {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panicked| failed(name, &*panicked))

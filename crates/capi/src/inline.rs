@@ -11,8 +11,7 @@
 //!
 //! The destructor runs before the library's own frees the slot. Later sections are calls.
 //!
-//! The stand-in stays if a section requires a fence, or the program was compiled for another
-//! layout.
+//! The stand-in stays if a section requires a fence, or if the program has another layout.
 
 use std::{
     cell::Cell,
@@ -35,8 +34,7 @@ const _: () = assert!(size_of::<Place>() == 8 && align_of::<Place>() == 8);
 const _: () = assert!(raw::NEST == 0xffff && raw::PARK == 0x8);
 const _: () = assert!(raw::AT_UNLOCK == 0x7 && raw::ASKED == 0x3);
 
-/// `struct afterwork_reader`. Only C reads it, on its own thread, and passes its address to be
-/// written.
+/// `struct afterwork_reader`. Only C reads it, on its own thread. Writers receive its address.
 ///
 /// The section's name makes the variable thread-local for the linker and for C. Stable Rust cannot
 /// declare a thread-local variable that C can name. No Rust code may therefore use this name, which

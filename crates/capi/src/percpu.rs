@@ -88,8 +88,7 @@ extern "C" fn aw_cpu_online(cpu: c_uint) -> bool {
     })
 }
 
-/// Allocates zeroed data for each CPU. Returns null without memory or for an invalid size or
-/// alignment.
+/// Allocates zeroed data for each CPU. Returns null without memory, or for an invalid argument.
 #[unsafe(no_mangle)]
 extern "C" fn aw_alloc_percpu(size: usize, align: usize) -> *mut c_void {
     within("alloc_percpu", || {

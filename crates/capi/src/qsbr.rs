@@ -78,8 +78,7 @@ pub(crate) fn while_offline(name: &str, body: impl FnOnce()) {
     });
 }
 
-/// Runs a callback with this thread registered and online, like liburcu's. Sections are then
-/// no-ops.
+/// Runs a callback with this thread registered and online, like liburcu's. Its sections are no-ops.
 fn as_reader(body: impl FnOnce()) {
     let before = state();
     if before != State::Online {
@@ -148,8 +147,7 @@ pub extern "C" fn aw_qsbr_thread_online() {
     });
 }
 
-/// Makes this thread offline, so that grace periods do not wait for it. It must hold no read
-/// values.
+/// Makes this thread offline, so that grace periods do not wait for it. It holds no read values.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_qsbr_thread_offline() {
     within("rcu_thread_offline", || match state() {
@@ -169,8 +167,7 @@ pub extern "C" fn aw_qsbr_read_ongoing() -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_qsbr_quiescent_state() {
     within("rcu_quiescent_state", || match state() {
-        // SAFETY: `go_online` made it online, and the caller no longer uses values that it read
-        // before.
+        // SAFETY: `go_online` made it online, and the caller no longer uses values read before.
         State::Online => unsafe { raw::quiescent() },
         _ => misuse("rcu_quiescent_state", &"the thread is no online reader", ()),
     });

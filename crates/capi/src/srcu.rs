@@ -49,8 +49,7 @@ unsafe fn known<'a>(name: &str, srcu: *const Srcu) -> Option<&'a Domain> {
 fn make(srcu: &Srcu) -> &Domain {
     let ours = Box::into_raw(Box::new(Domain::new()));
     let null = ptr::null_mut();
-    // ORDER(srcu-made): the other end; see `known`. If another exchange came first, acquires its
-    // domain.
+    // ORDER(srcu-made): the other end; see `known`. A failure acquires another thread's domain.
     let (made, failed) = (Ordering::AcqRel, Ordering::Acquire);
     match srcu.domain.compare_exchange(null, ours, made, failed) {
         // SAFETY: leaked above.

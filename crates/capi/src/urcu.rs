@@ -188,8 +188,7 @@ pub extern "C" fn aw_set_thread_call_rcu_data(helper: *mut Helper) {
     MINE.try_with(|mine| mine.set(helper)).ok();
 }
 
-/// Sets a CPU's helper, or removes it with `NULL`. Returns 0, `-EINVAL` for an invalid CPU, or
-/// `-EEXIST`.
+/// Sets or removes (`NULL`) a CPU's helper. Returns 0, `-EINVAL` (invalid CPU), or `-EEXIST`.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_set_cpu_call_rcu_data(cpu: c_int, helper: *mut Helper) -> c_int {
     let Some(place) = of_cpu(cpu) else {
@@ -276,8 +275,7 @@ static NR_AT_FORK: AtomicU32 = AtomicU32::new(0);
 ///
 /// # Safety
 ///
-/// 1. `handler` is valid until each registration has been followed by
-///    [`aw_urcu_unregister_rculfhash_atfork`].
+/// 1. `handler` is valid until all registrations have ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aw_urcu_register_rculfhash_atfork(handler: *mut AtFork) {
     if NR_AT_FORK.fetch_add(1, Ordering::AcqRel) == 0 {

@@ -248,8 +248,7 @@ unsafe extern "C" fn aw_alloc_workqueue(
             }
         });
         let built = match first.map(Builder::build) {
-            // Uses ordinary workers, like the system's queues, if the process may not raise
-            // priorities.
+            // Uses ordinary workers, like the system's queues, if it may not raise priorities.
             Some(Err(BuildError::NicePermission(..))) => described().map(Builder::build),
             built => built,
         };

@@ -1,8 +1,7 @@
 //! liburcu's names: the suite in `tests/urcu` for each flavor, liburcu's hash table over the
 //! library, and the unmodified programs that Debian ships with liburcu.
 //!
-//! Missing tools (`liburcu-dev`, a C++ compiler, sanitizers, valgrind) are named, and tests
-//! skipped.
+//! Tests are skipped, and the tool named, without `liburcu-dev`, C++, sanitizers or valgrind.
 
 mod support;
 

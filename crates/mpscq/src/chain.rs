@@ -83,11 +83,9 @@ impl<T: Linked> Chain<T> {
         self.len += 1;
     }
 
-    /// Appends an item that may already be linked behind the last one, like consecutive popped
-    /// items.
+    /// Appends an item that may already be linked behind the last one, as popped items are.
     ///
-    /// If it is, no item is written, so its cache line stays shared with the thread that gets it
-    /// back.
+    /// If it is, no item is written, so its cache line stays shared with the other thread.
     #[inline]
     pub fn push_back_popped(&mut self, item: T::Handle) {
         let item = T::into_raw(item);
@@ -168,10 +166,9 @@ impl<T: Linked> Chain<T> {
     ///
     /// # Safety
     ///
-    /// 1. Links lead from `first` to `last` over `len` items, and this thread reads them without a
-    ///    race.
-    /// 2. Each item came from [`Linked::into_raw`], has not been turned back into a handle, and is
-    ///    in nothing else.
+    /// 1. Links lead from `first` to `last` over `len` items, and this thread reads them without
+    ///    races.
+    /// 2. Each item came from [`Linked::into_raw`], is no handle again, and is in nothing else.
     #[inline]
     pub unsafe fn from_raw_parts(first: NonNull<T>, last: NonNull<T>, len: usize) -> Self {
         Self {

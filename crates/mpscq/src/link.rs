@@ -18,8 +18,7 @@ pub struct Link<T> {
 ///
 /// # Safety
 ///
-/// 1. The item of a pointer from `into_raw` neither moves nor is freed until `from_raw` is called
-///    with it.
+/// 1. The item of a pointer from `into_raw` neither moves nor is freed until `from_raw`.
 /// 2. Between `into_raw` and `from_raw` no other handle of the same item exists that `into_raw`
 ///    would accept: a handle is the sole right to push the item.
 /// 3. `link` returns the same link for the same item each time, valid as long as the item. It

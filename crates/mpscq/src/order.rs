@@ -1,7 +1,7 @@
 //! The orderings of the queue, one function each, with the fault that weakens it.
 //!
-//! Separate functions let a model weaken the orderings one at a time. Their uses have the
-//! arguments, under the `ORDER` tag named here, as has `docs/orderings.md`. Normal builds have
+//! Separate functions let a model weaken the orderings one at a time. The arguments are at the
+//! uses, under the `ORDER` tag named here, and in `docs/orderings.md`. Normal builds have
 //! constants.
 
 use sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};

@@ -16,8 +16,7 @@ use crate::raw::{Pop, RawCursor, RawQueue};
 ///
 /// # Guarantees
 ///
-/// - Items of one producer are popped in the order of their pushes, and those of a chain
-///   consecutively.
+/// - Items of a producer are popped in the order of their pushes, those of a chain consecutively.
 /// - If one push completed before another began, its item is popped first.
 /// - Items that are in the queue when it is dropped are dropped with it.
 ///
@@ -259,8 +258,7 @@ impl<T: Linked> Drop for Queue<T> {
     fn drop(&mut self) {
         // A forgotten `Consumer` may have left `taken` set; `&mut self` proves that none exists.
         let mut consumer = core::mem::ManuallyDrop::new(Consumer { queue: self });
-        // A push borrows the queue, so with `&mut self` none is in progress, and the drain takes
-        // all items.
+        // A push borrows the queue, so with `&mut self` none is in progress. All items are drained.
         drop_all(consumer.drain(usize::MAX));
     }
 }

@@ -22,10 +22,8 @@
 //!
 //! # Writers
 //!
-//! - `tail`: a producer, by swap. The consumer, by compare-exchange from the item to hand out to
-//!   null.
-//! - An item's link: its producer before the swap, to null. Then the producer whose swap returned
-//!   it, once.
+//! - `tail`: a producer, by swap. The consumer, by compare-exchange from its last item to null.
+//! - An item's link: its producer before the swap, to null. Then the next producer, once.
 //! - `first`: the producer whose swap returned null, once. The consumer resets it to null, after it
 //!   has read the item there and before it clears `tail`.
 //! - The cursor: the consumer.
@@ -94,8 +92,7 @@ impl<T> RawQueue<T> {
         }
     }
 
-    /// Returns `true` if every push that completed before this call has been popped. For any
-    /// thread.
+    /// Returns `true` if every push that completed before this call was popped. For any thread.
     ///
     /// After `false` a pop may still find no item: see [`Pop::MidPush`].
     ///
@@ -248,8 +245,7 @@ impl<T: Linked> RawQueue<T> {
     ///
     /// # Safety
     ///
-    /// 1. [`peek`](Self::peek) or this returned `item` to this consumer, which has not popped it
-    ///    since.
+    /// 1. [`peek`](Self::peek) or this function returned `item`, which has not been popped since.
     #[inline(always)]
     pub unsafe fn after(&self, item: NonNull<T>) -> Pop<NonNull<T>> {
         // ORDER(mpscq-link): the acquire end; see `push_chain`. Without a link `is_newest`
@@ -298,8 +294,7 @@ impl<T: Linked> RawQueue<T> {
         Pop::Item(head)
     }
 
-    /// Hands out the last item and puts the stub in its place, or returns `MidPush` if it is not
-    /// the last.
+    /// Hands out the last item, and puts the stub in its place. `MidPush` if it is not the last.
     #[inline(always)]
     fn put_stub_back(&self, cursor: &mut RawCursor<T>, head: NonNull<T>) -> Pop<NonNull<T>> {
         // ORDER(mpscq-stub): message passing from consumer to producer, other end in `push_chain`.

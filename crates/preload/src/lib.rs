@@ -1,6 +1,5 @@
 //! The symbols of liburcu's flavor `memb`, implemented by afterwork. A program that calls them
-//! loads this library by `LD_PRELOAD`, without recompilation. `cargo xtask capi --install` links
-//! it.
+//! loads this library by `LD_PRELOAD`, unmodified. `cargo xtask capi --install` links it.
 //!
 //! ```console
 //! $ cargo xtask capi --install /usr/local
@@ -11,8 +10,7 @@
 //! (`_LGPL_SOURCE`) records its sections in liburcu's own variables, `urcu_memb_gp` and
 //! `urcu_memb_reader`, which no other library can maintain, so they are missing here. The file has
 //! the name by which the loader knows liburcu, so that liburcu itself is not loaded. The loader
-//! then rejects such a program with the name of the missing symbol, instead of running it half
-//! replaced.
+//! then rejects such a program with the name of the missing symbol.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 use std::ffi::{c_int, c_ulong, c_void};

@@ -1,5 +1,4 @@
-//! Functions whose generated code is inspected: `cargo xtask asm` shows it and checks claims about
-//! it.
+//! Functions whose generated code `cargo xtask asm` shows, and about which it checks claims.
 //!
 //! If a proof or a cost depends on generated code, that code has a function here, as small as in a
 //! user's program, and a row in `xtask/src/asm/claims.rs`. No function is inlined. Each is called

@@ -117,8 +117,7 @@ fn fit(
     shown.collect()
 }
 
-/// A distance that does not occur costs the same as the next shorter one, otherwise the next
-/// longer.
+/// A missing distance costs the same as the next shorter one, otherwise the next longer one.
 fn fill_distances(machine: &mut Machine, known: &[&str]) {
     let order = ["smt", "llc_dirty", "xllc", "xnode"];
     for (at, cost) in order.into_iter().enumerate() {

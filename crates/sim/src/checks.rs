@@ -137,8 +137,7 @@ impl Visits {
         self.nr_inside.fetch_sub(1, Relaxed);
     }
 
-    /// Panics unless `nr_ended` visits completed, at most `most` overlapped, and none is in
-    /// progress.
+    /// Panics unless `nr_ended` visits completed, at most `most` at a time, and none remains.
     #[track_caller]
     fn check(&self, nr_ended: u64, most: u64) {
         assert_eq!(self.nr_inside.load(Relaxed), 0, "one still runs");

@@ -17,8 +17,7 @@
 //! so consecutive kicks find the same one. If it last slept outside of the pod, its wake-up starts
 //! at a CPU of the pod (*soft* affinity). It is woken under the lock or afterwards ([`Way`]).
 //!
-//! Left out: creating and culling workers, `max_active`, the last pool's lookup, RCU, and
-//! interrupts.
+//! Left out: creating and culling workers, `max_active`, the last pool, RCU, and interrupts.
 
 use std::collections::VecDeque;
 // The data of modeled locks and the model's own counters, which cost nothing in the simulation.
@@ -229,8 +228,7 @@ impl Pool {
         self.guarded.lock().expect("nothing panics under it")
     }
 
-    /// Chooses a worker for the listed items. Returns it if the caller must wake it after
-    /// unlocking.
+    /// Chooses a worker for the listed items, or returns the one to wake after unlocking.
     fn kick(&self) -> Option<Arc<Worker>> {
         let worker = {
             let guarded = self.guarded();
@@ -445,8 +443,7 @@ mod tests {
         of(lock) as f64 / lock.nr_taken as f64 / 1e3
     }
 
-    /// Producer and worker alternate on one CPU. Both take the path, a section, a wake-up and a
-    /// switch.
+    /// Producer and worker alternate on one CPU. Both take path, section, wake-up and switch.
     #[test]
     fn one_producer_takes_the_sum_of_all_costs() {
         for way in WAYS {

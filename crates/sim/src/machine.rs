@@ -124,8 +124,7 @@ impl Machine {
         self.levels.iter().map(|level| level.0).product()
     }
 
-    /// Returns its topology scaled to `nr_cpus` by fewer outer levels, or more of the outermost
-    /// one.
+    /// Returns its topology scaled to `nr_cpus`: fewer outer levels, or more of the outermost.
     pub fn topology(&self, nr_cpus: usize) -> Result<Topology, String> {
         if !(1..=MAX_CPUS).contains(&nr_cpus) {
             return Err(format!("{nr_cpus} CPUs: a simulation has 1 to {MAX_CPUS}"));

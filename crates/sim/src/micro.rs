@@ -95,8 +95,7 @@ fn ping_pong(cpus: [CpuId; 2], nr_rounds: u32, by: By) -> f64 {
     })
 }
 
-/// Wakes a thread that slept on the other CPU for `idle`. Returns the time of the call, and the
-/// latency.
+/// Wakes a thread that slept on the other CPU for `idle`. Returns the call's time and the latency.
 fn wake_up(cpus: [CpuId; 2], idle: Duration) -> (f64, f64) {
     let nr = if cfg!(sim) { 3 } else { 15 };
     let (word, woken_ns) = (Arc::new(Futex::new(0)), Arc::new(AtomicU64::new(0)));

@@ -36,8 +36,7 @@ pub fn programs() -> impl Iterator<Item = &'static Scenario> {
     SCENARIOS.iter().chain(kernel::SCENARIOS).chain(CHECKS)
 }
 
-/// Returns `true` if each CPU creates items of a queue in the scenario, whatever the number of
-/// CPUs.
+/// Returns `true` if each CPU creates items of a queue in the scenario.
 fn is_of_queue(name: &str) -> bool {
     matches!(
         name,

@@ -1,5 +1,4 @@
-//! The programs. Each uses the shipped library like `afterwork bench`, with one thread pinned to
-//! each CPU.
+//! The programs: each uses the shipped library like `afterwork bench`, with a thread on each CPU.
 
 use std::sync::{Arc, Mutex};
 // The scenarios count with the standard library's atomics, which cost nothing in the simulation.
@@ -26,8 +25,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Returns the CPUs that have a producer: the first ones, one of each core before a second one
-    /// of any.
+    /// Returns the CPUs of producers: the first ones, one of each core before a second of any.
     pub fn producers(&self) -> Vec<CpuId> {
         let mut cpus: Vec<_> = self.topology.allowed().iter().collect();
         if self.nr_producers < cpus.len() {

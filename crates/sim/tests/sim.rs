@@ -187,8 +187,7 @@ fn a_check_fails_where_a_bug_is_put_back() {
     }
 }
 
-/// Runs a check with a bug reintroduced, which must print `told` and fail; otherwise it must
-/// succeed.
+/// Runs a check with a bug reintroduced, which must fail with `told`. The check itself must hold.
 fn must_fail(check: &str, bug: &str, told: &str) {
     let args = format!("check-{check} --cpus 8 --scope cache --items 40 --seed 2 --budget 60");
     let run = |twin: &[&str]| {

@@ -88,8 +88,7 @@ impl Engine {
         task.on_since = cpu.now;
     }
 
-    /// Pulls a task from the longest run queue of this cache, otherwise of this node or the
-    /// machine.
+    /// Pulls a task from the longest run queue of this cache, of this node, or of the machine.
     fn pull(&mut self) {
         let c = self.cpu;
         let everywhere: Mask = (0..self.cpus.len()).collect();

@@ -168,8 +168,8 @@ pub fn is_inside() -> bool {
     IS_INSIDE.try_with(Cell::get).unwrap_or(true)
 }
 
-/// Calls `step`, for a scenario's own records, without simulating its plain accesses. It must not
-/// use the facade.
+/// Calls `step` without simulating its plain accesses. It keeps a scenario's own records, and must
+/// not use the facade.
 pub fn unseen<R>(step: impl FnOnce() -> R) -> R {
     IS_INSIDE.set(true);
     let result = step();

@@ -111,8 +111,7 @@ pub fn prefetch_write(addr: usize) {
     memory::touch(addr, memory::Access::Store, std::panic::Location::caller());
 }
 
-/// Returns the clock in nanoseconds; `None` outside a simulation. The CPU's counter is a second
-/// clock.
+/// Returns the clock in nanoseconds; `None` outside a simulation. The counter is a second clock.
 pub fn clock_ns(is_counter: bool) -> Option<u64> {
     with(|e| {
         let cost = if is_counter {

@@ -7,8 +7,7 @@
 //! - *The line is not reserved in advance.* A waiter joins the queue, and is granted the line when
 //!   the line becomes free. A ledger that reserves the line at request time would grant it to each
 //!   CPU in turn for one access, and a CAS loop would collapse.
-//! - *The old owner keeps hitting while the request travels* (`prev`, `until`), so accesses share
-//!   transfers.
+//! - *The old owner keeps hitting while the request travels* (`prev`, `until`), sharing a transfer.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};

@@ -68,8 +68,7 @@ const STACK_BYTES: usize = 512 << 10;
 const GUARD_BYTES: usize = 64 << 10;
 const NR_STACKS: usize = 1 << 20;
 
-/// Numbers of free stacks, and the next unused one. Code under the lock neither panics nor
-/// suspends.
+/// Numbers of free stacks, and the next unused one. Code under it neither panics nor suspends.
 static FREE: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
 
 /// A stack at a fixed address.

@@ -22,8 +22,7 @@ use crate::atomic::{Ordering, fence};
 pub fn light() {
     #[cfg(not(any(loom, shuttle)))]
     if real::EXPEDITED.load(Ordering::Relaxed) {
-        // The compiler keeps the order here. `heavy` makes the CPU keep it by an interrupt, a full
-        // fence.
+        // The compiler keeps the order here. `heavy` makes the CPU keep it, by a fencing interrupt.
         crate::atomic::compiler_fence(Ordering::SeqCst);
     } else {
         // A full fence, which pairs with those of `heavy` in any case.

@@ -14,8 +14,7 @@
 #[inline(always)]
 pub fn after_rmw() {
     #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
-    // The CPU keeps the order; this keeps the compiler from changing it. The caller has the other
-    // end.
+    // The CPU keeps the order, and this makes the compiler keep it. The caller has the other end.
     crate::atomic::compiler_fence(crate::atomic::Ordering::SeqCst);
     #[cfg(not(all(target_arch = "x86_64", not(any(loom, shuttle, miri)))))]
     crate::atomic::fence(crate::atomic::Ordering::SeqCst);

@@ -15,8 +15,7 @@
 //!                              write the line
 //! ```
 //!
-//! Two copies that are first used at the same time find each other. One exchange succeeds, so one
-//! line is written.
+//! Two copies that are first used at the same time find each other. One exchange succeeds.
 
 use std::{
     ffi::{CStr, c_int, c_void},
@@ -58,8 +57,7 @@ const HEAD: Head = Head {
 const NAME: [u8; 12] = *b"afterwork\0\0\0";
 
 // The note has a distance, because an address would need a section that the loader writes. The
-// linker recognizes notes by the section's type. A hidden word has a distance that is known at link
-// time.
+// linker recognizes notes by the section's type. The distance of a hidden word is constant.
 #[cfg(not(miri))]
 core::arch::global_asm!(
     ".pushsection .note.afterwork, \"a\", %note",
@@ -72,8 +70,7 @@ core::arch::global_asm!(
     word = sym WORD,
 );
 
-/// Marks this copy as used. Writes a line on stderr if another copy is in use and none has reported
-/// it.
+/// Marks this copy as used. Writes a line on stderr about another copy that none has reported.
 ///
 /// # Blocking
 ///

@@ -13,8 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::fault;
 
-/// Number of different tags: the kernel's real-time signals from 33 on. Consecutive eventfds
-/// differ.
+/// Number of different tags: the real-time signals from 33 on. Consecutive eventfds differ.
 const NR_TAGS: u32 = 32;
 
 /// An eventfd: readable from a ring until it is cleared.

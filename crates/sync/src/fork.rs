@@ -299,8 +299,7 @@ mod backend {
 
     /// The number of forks from the first process to this one.
     static GENERATION: AtomicU32 = AtomicU32::new(0);
-    /// `WATCHED_NOW`, or the process of the registering thread: a child does not wait for its
-    /// parent.
+    /// `WATCHED_NOW`, or the process of the registering thread, for which no child waits.
     static WATCHED: AtomicU32 = AtomicU32::new(0);
     /// Filled from the front. Larger than the number of modules that have a handler.
     static HANDLERS: [AtomicPtr<Handler>; 16] = [const { AtomicPtr::new(ptr::null_mut()) }; 16];
@@ -315,8 +314,7 @@ mod backend {
     }
 
     pub fn watch() {
-        // Acquire pairs with the Release in `watch_now`: if we read its value, handlers are
-        // registered.
+        // Acquire pairs with the Release in `watch_now`: after that value, handlers are registered.
         if WATCHED.load(Ordering::Acquire) != WATCHED_NOW {
             watch_now();
         }

@@ -15,8 +15,7 @@ pub fn spin_loop() {
 
 /// Prefetches the cache line at `line` for a write. Any address is valid.
 ///
-/// A store does not wait for another CPU's line, but the next locked instruction waits for the
-/// store.
+/// A store does not wait for another CPU's line, but the next locked instruction does.
 #[inline(always)]
 #[cfg_attr(sim, track_caller)]
 pub fn prefetch_write<T>(line: *const T) {

@@ -29,8 +29,7 @@ fn first(mine: &std::cell::Cell<u64>) -> NonZeroU64 {
 const GONE: u32 = u32::MAX;
 
 crate::thread_local! {
-    /// This thread's index in tables; 0 before the first request. No destructor, so a read is a
-    /// load.
+    /// This thread's index in tables; 0 before the first request. Reading it is a load.
     static SEAT: std::cell::Cell<u32> = std::cell::Cell::new(0)
 }
 

@@ -138,8 +138,7 @@ pub use std::sync::OnceLock;
 
 /// Declares a function that is `const` on the real machine and plain in a model.
 ///
-/// A model's atomics have no constant expressions, so a constructor for a `static` needs this
-/// macro.
+/// A model's atomics have no constant constructors, so a `static`'s constructor needs this.
 #[macro_export]
 macro_rules! const_unless_model {
     ($(#[$meta:meta])* $vis:vis fn $($rest:tt)*) => {

@@ -68,8 +68,7 @@ fn this_stack() -> Option<Range<*mut u8>> {
     }
     let mut attributes = std::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
     let (mut lowest, mut len) = (std::ptr::null_mut(), 0);
-    // SAFETY: if the first call succeeds, it initializes the attributes. The last one destroys
-    // them.
+    // SAFETY: the first call initializes the attributes if it succeeds; the last destroys them.
     unsafe {
         if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {
             return None;

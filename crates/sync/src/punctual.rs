@@ -23,8 +23,7 @@ pub(crate) struct Punctual {
 impl Punctual {
     /// Sets the least slack if the present one would matter for a sleep of `span`.
     ///
-    /// Returns `None` if not, if the kernel rejects it, or for a real-time thread, which has no
-    /// slack.
+    /// Returns `None` if not, if the kernel rejects it, or for a real-time thread (no slack).
     pub fn for_span(span: Duration) -> Option<Self> {
         if span >= LONG || cfg!(miri) {
             return None;

@@ -1,5 +1,4 @@
-//! A file that one process writes and others read, with a bell that requests something of the
-//! writer.
+//! A file that one process writes and others read, with a bell for requests to the writer.
 //!
 //! The file is written by `pwrite` and read by `pread`, never through a mapping: another process
 //! may truncate the file, and an access beyond its end would raise SIGBUS. The bell is a futex in
@@ -456,8 +455,7 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_mapped_is_not_left_behind() {
         let place = Place::new("not-mapped");
-        // SAFETY: the child takes no lock that another thread may hold: its short path is on the
-        // stack.
+        // SAFETY: the child takes no lock that another thread may hold: the path is on the stack.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let none = libc::rlimit {

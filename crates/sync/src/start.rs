@@ -182,8 +182,7 @@ impl Bare {
             outcome: outcome.clone(),
         }));
         let (mut attr, mut thread) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-        // SAFETY: `attr` is initialized first and destroyed last. A started thread takes over
-        // `start`.
+        // SAFETY: `attr` is initialized first and destroyed last. A started thread owns `start`.
         let refused = unsafe {
             libc::pthread_attr_init(attr.as_mut_ptr());
             libc::pthread_attr_setstacksize(attr.as_mut_ptr(), stack_size);
@@ -339,8 +338,7 @@ fn settle(cpus: Cpus, theirs: Mask) {
 fn settle_cpus(first: libc::pid_t) {
     let of = |thread: libc::pid_t| {
         let mut mask = [0_u64; 16];
-        // SAFETY: the call writes at most the given size, and fails if there are more than 1024
-        // CPUs.
+        // SAFETY: the call writes at most the given size. It fails on more than 1024 CPUs.
         let len = unsafe {
             libc::syscall(
                 libc::SYS_sched_getaffinity,
@@ -397,8 +395,7 @@ fn blocked_by_first() -> Option<Mask> {
     )
 }
 
-/// Returns the result of `before_start`, otherwise that of `read`, unless it is the mask of a
-/// start.
+/// Returns the result of `before_start`, otherwise of `read` unless that is a start's mask.
 fn settled(
     before_start: impl Fn() -> Option<Mask>,
     read: impl Fn() -> Option<Mask>,

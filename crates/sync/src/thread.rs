@@ -105,8 +105,7 @@ pub fn stack_size() -> usize {
     return 2 << 20;
 }
 
-/// Returns the unused stack of this thread, if this crate started it, to the system. A no-op in a
-/// model.
+/// Returns this thread's unused stack to the system, on threads of this crate. No-op in a model.
 ///
 /// # Blocking
 ///
@@ -198,8 +197,7 @@ pub fn current() -> ThreadId {
 #[cfg(any(loom, shuttle))]
 pub const ENDED: ThreadId = ThreadId(1);
 
-/// Returns `true` if this process has the thread, or may have it. In a model only `ENDED` does not
-/// exist.
+/// Returns `true` if this process has the thread, or may have it; in a model, except for `ENDED`.
 pub fn exists(thread: ThreadId) -> bool {
     #[cfg(not(any(loom, shuttle, miri, sim)))]
     {

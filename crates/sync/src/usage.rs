@@ -51,8 +51,7 @@ mod real {
             // To the kernel, 0 means the caller.
             return None;
         }
-        /// The kernel's `CPUCLOCK_SCHED | CPUCLOCK_PERTHREAD_MASK`, for the clock of a thread's
-        /// number.
+        /// The kernel's `CPUCLOCK_SCHED | CPUCLOCK_PERTHREAD_MASK`: a thread's clock.
         const THREAD_CPU: libc::clockid_t = 2 | 4;
         let clock = (!(thread.0 as libc::clockid_t)) << 3 | THREAD_CPU;
         let mut time = libc::timespec {

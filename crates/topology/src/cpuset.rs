@@ -25,8 +25,7 @@ const BITS: usize = u64::BITS as usize;
 /// ```
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CpuSet {
-    /// Bit `i % 64` of word `i / 64` is CPU `i`. The last word is not zero, so equal sets are
-    /// equal.
+    /// Bit `i % 64` of word `i / 64` is CPU `i`. The last word is not zero, so `==` works.
     words: Vec<u64>,
 }
 

@@ -63,7 +63,7 @@ impl Topology {
         sysfs::possible(Path::new("/sys"))
     }
 
-    /// Like [`detect`](Self::detect), for a given affinity mask of the thread.
+    /// Like [`detect`](Self::detect), with a known affinity mask of the thread.
     ///
     /// Use it if a system call returned the mask, which also works without procfs. If sysfs reports
     /// no CPU of the mask as online, sysfs is wrong, and the CPUs of the mask count as online.

@@ -74,8 +74,7 @@ impl Error {
         }
     }
 
-    /// Creates an error from `mismatch`, whose offset is relative to the start of the file's
-    /// `text`.
+    /// Creates an error from `mismatch`, whose offset is relative to the whole file, `text`.
     pub(crate) fn malformed(path: &Path, text: &[u8], mismatch: Mismatch) -> Self {
         let (line, column) = position(text, mismatch.at);
         let Mismatch {

@@ -15,8 +15,7 @@
 //! ```
 //!
 //! Deferred work runs best near its caller, on a CPU that shares its caches and its memory. This
-//! crate finds these CPUs and divides the machine into *pods*: sets of CPUs that share a worker
-//! pool.
+//! crate finds these CPUs and divides the machine into *pods*, whose CPUs share a worker pool.
 //!
 //! ```text
 //!   /sys, /proc            a saved tree        "2 numa x 4 llc x 8 core x 2 smt"

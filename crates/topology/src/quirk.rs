@@ -11,7 +11,7 @@ use crate::cpuset::CpuSet;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Quirk {
-    /// Two CPUs contradict each other about a shared core or cache. The report of the lower one was
+    /// Two CPUs contradict each other about a shared core or cache. The lower one's report was
     /// used.
     UnevenSharing {
         /// `core` or `last-level cache`.
@@ -27,8 +27,7 @@ pub enum Quirk {
         /// The CPUs that share the cache.
         cpus: CpuSet,
     },
-    /// The SMT siblings of a core do not share a cache and a node. An SMT pod is a subset that
-    /// does.
+    /// The siblings of a core do not share a cache and a node. An SMT pod is a subset that does.
     CoreSpansCaches {
         /// The siblings.
         cpus: CpuSet,

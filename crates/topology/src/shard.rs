@@ -3,8 +3,7 @@
 /// How the scope `cache_shard` divides a last-level cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardParams {
-    /// The largest number of cores in a shard; 0 leaves caches whole. SMT siblings count as one
-    /// core.
+    /// The largest number of cores in a shard; 0 leaves caches whole. SMT siblings are one core.
     pub cache_shard_size: usize,
 }
 

@@ -137,8 +137,7 @@ impl Topology {
         &self.quirks
     }
 
-    /// Returns the CPU quota of this process, according to its cgroups; `None` if there is no
-    /// limit.
+    /// Returns the CPU quota of this process, according to its cgroups; `None` without a limit.
     #[must_use]
     pub fn quota(&self) -> Option<CpuQuota> {
         self.quota

@@ -78,8 +78,7 @@ static inline bool cpu_online(unsigned int cpu)
  * @align: the alignment of a part, a power of two
  *
  * Returns a pointer for per_cpu_ptr and similar macros, which must not be dereferenced itself.
- * Returns NULL without memory, or if @size is 0. A part takes at least 128 bytes, to avoid false
- * sharing.
+ * Returns NULL without memory, or if @size is 0. A part takes at least 128 bytes.
  */
 static inline void *__alloc_percpu(size_t size, size_t align)
 {
@@ -121,8 +120,7 @@ static inline void *aw_per_cpu(const void *base, const void *ptr, unsigned int c
 #define this_cpu_ptr(ptr) raw_cpu_ptr(ptr)
 
 /*
- * this_cpu_read, _write, _add, _sub, _inc, _dec, _and, _or, _add_return, _xchg - operations on a
- * word of this CPU's part
+ * this_cpu_read, _write, _add, _sub, _inc, _dec, _and, _or, _add_return, _xchg - of this CPU's part
  *
  * PTR is the pointer from alloc_percpu of an integer type. Each operation is one relaxed atomic
  * access to one part, so no update is lost if the thread is migrated. Differs from Linux: they take

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The read side of the library's RCU, inlined. rcupdate.h and urcu.h include it. It defines only
- * names with the library's own prefixes.
+ * The read side of the library's RCU, inlined, for rcupdate.h and urcu.h. All names are prefixed.
  *
  * The library asserts the same layout (src/inline.rs). A program passes the layout that it was
  * compiled for (AFTERWORK_RCU_LAYOUT). A library with another layout makes the program use calls.
@@ -82,10 +81,7 @@ void aw_qsbr_report_slowly(struct afterwork_reader *reader, unsigned int layout)
  */
 #define AFTERWORK_LIGHT_BARRIER() __asm__ __volatile__("" : : : "memory")
 
-/*
- * Whether any of these flags, in the lowest byte, is set. Atomic loads would cost an instruction
- * more.
- */
+/* Whether any of these flags, in the lowest byte, is set. Atomic loads would be dearer. */
 #if defined(__x86_64__) && defined(__GCC_ASM_FLAG_OUTPUTS__)
 #define AFTERWORK_HAS_FLAG(slot, mask)                                           \
 	__extension__({                                                          \

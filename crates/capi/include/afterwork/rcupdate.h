@@ -51,9 +51,8 @@ void aw_cond_synchronize_rcu(unsigned long cookie);
 /**
  * rcu_read_lock - begin a read-side critical section
  *
- * Objects read by rcu_dereference in it are not freed before rcu_read_unlock. Never waits; a
- * thread's first section allocates. Not for signal handlers. Nesting deeper than 65534 ends the
- * process.
+ * Objects read by rcu_dereference in it are not freed before rcu_read_unlock. Never waits; a first
+ * section allocates. Not for signal handlers. Nesting deeper than 65534 ends the process.
  */
 static inline void rcu_read_lock(void)
 {

@@ -475,8 +475,7 @@ static inline bool queue_work(struct workqueue_struct *wq, struct work_struct *w
 
 /**
  * queue_work_on - queue an item on a CPU
- * @cpu: its number; negative for the caller's CPU. Replaced by another one if the queue may not use
- *   it
+ * @cpu: its number; negative for the caller's. Replaced by another one if the queue may not use it
  * @wq: the queue
  * @work: the item
  *
@@ -562,8 +561,7 @@ static inline bool flush_work(struct work_struct *work)
  * cancel_work - remove an item from its queue
  * @work: the item
  *
- * Returns true if it was pending, and will not run. May still be running. Visits all items before
- * it.
+ * Returns true if it was pending, and will not run. It may still be running. Visits earlier items.
  */
 static inline bool cancel_work(struct work_struct *work)
 {
@@ -826,8 +824,7 @@ static inline bool delayed_work_pending(struct delayed_work *dwork)
 }
 
 /**
- * afterwork_blocking - call a function that may sleep unseen by the library: files, locks,
- * processes
+ * afterwork_blocking - call a function that may sleep unseen by the library, in files or locks
  * @func: the function
  * @data: its argument
  *

@@ -233,10 +233,7 @@ static void *tell_of_the_end(void *data)
 	struct ending *ending = data;
 	struct work_struct probe;
 
-	/*
-	 * A queue that is being destroyed rejects others' items, and exists until its item has
-	 * ended.
-	 */
+	/* A queue that is being destroyed rejects others' items; this one still exists. */
 	INIT_WORK(&probe, nothing);
 	while (queue_work(ending->it.wq, &probe))
 		cancel_work_sync(&probe);

@@ -804,10 +804,7 @@ bool misuse_is_told(const char *name, const char *line, bool ends)
 		char flag[] = "--misuse", *args[] = { self, flag, NULL, NULL };
 
 		args[2] = strdup(name);
-		/*
-		 * A trace would precede the line. The library ignores the value that enables
-		 * traces.
-		 */
+		/* A trace would precede the line. The library ignores this request for one. */
 		setenv("RUST_BACKTRACE", "1", 1);
 		dup2(fds[1], 2);
 		close(fds[0]);

@@ -165,8 +165,7 @@ impl<T: Value> Flavor<T> for Seize<T> {
                 // A batch needs an entry for each thread that has a guard, so it grows until it has
                 // enough. If many threads replace values, a batch of one might never be retired.
                 let filler = Box::into_raw(Box::new(0_u8));
-                // SAFETY: exclusively ours, and from `into_raw`. The batch is full, so this tries
-                // to retire it.
+                // SAFETY: exclusively ours, and from `into_raw`. The full batch is then retired.
                 unsafe { (self.collector.enter()).defer_retire(filler, seize::reclaim::boxed) };
             },
         );
@@ -218,8 +217,7 @@ impl<T: Value> Flavor<T> for Hazard<T> {
             return;
         };
         let old = old.into_inner();
-        // SAFETY: only this thread took it out of `place`. The domain frees it after the retirement
-        // below.
+        // SAFETY: only this thread took it out. The domain frees it after the retirement below.
         let is_freed = unsafe { old.as_ref() }.is_freed.clone();
         // SAFETY: from a box; every reader loads it through a hazard pointer of the same domain.
         unsafe { Domain::<Global>::global().retire_ptr::<Told<T>, Box<Told<T>>>(old.as_ptr()) };

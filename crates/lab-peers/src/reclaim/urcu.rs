@@ -118,8 +118,7 @@ impl<T: Value> Flavor<T> for Urcu<T> {
         let old = self.place.swap(new, Ordering::AcqRel);
         // SAFETY: the thread is in no section, because sections begin and end within `read`.
         unsafe { (self.functions.synchronize)() };
-        // SAFETY: from `into_raw`; only this thread took it out, and all sections that saw it have
-        // ended.
+        // SAFETY: only this thread took it out, and all sections that saw it have ended.
         drop(unsafe { Box::from_raw(old) });
     }
 

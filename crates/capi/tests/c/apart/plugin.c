@@ -51,10 +51,7 @@ int main(int argc, char **argv)
 		if (!queue(-1, wq, &work))
 			return 4;
 		flush(&work);
-		/*
-		 * An item that runs while the library is closed; its workers keep running after
-		 * that.
-		 */
+		/* An item that runs while the library is closed; its workers outlive the call. */
 		queue(-1, wq, &late);
 		dlclose(library);
 		destroy(wq);
