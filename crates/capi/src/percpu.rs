@@ -236,7 +236,7 @@ of_lock! {
     };
     aw_pw_trylock = "pw_trylock" -> bool = false => |lock| lock.try_take();
     aw_pw_unlock = "pw_unlock" -> () = () => |lock| if !lock.release() {
-        misuse("pw_unlock", &"nobody holds this lock", ());
+        misuse("pw_unlock", &"the lock is not held", ());
     };
 }
 

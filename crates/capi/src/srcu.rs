@@ -117,7 +117,7 @@ unsafe extern "C" fn aw_srcu_read_lock(srcu: *const Srcu) -> c_int {
 unsafe extern "C" fn aw_srcu_read_unlock(srcu: *const Srcu, index: c_int) {
     within("srcu_read_unlock", || {
         if !(0..=1).contains(&index) {
-            return misuse("srcu_read_unlock", &"the index is no section's", ());
+            return misuse("srcu_read_unlock", &"the index belongs to no section", ());
         }
         // SAFETY: (1).
         if let Some(domain) = unsafe { known("srcu_read_unlock", srcu) } {
