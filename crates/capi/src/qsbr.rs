@@ -169,11 +169,7 @@ pub extern "C" fn aw_qsbr_quiescent_state() {
     within("rcu_quiescent_state", || match state() {
         // SAFETY: `go_online` made it online, and the caller no longer uses values read before.
         State::Online => unsafe { raw::quiescent() },
-        _ => misuse(
-            "rcu_quiescent_state",
-            &"the thread is not an online reader",
-            (),
-        ),
+        _ => misuse("rcu_quiescent_state", &"the thread is not online", ()),
     });
 }
 

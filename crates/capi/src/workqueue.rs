@@ -280,11 +280,7 @@ unsafe extern "C" fn aw_destroy_workqueue(queue: *mut Queue) {
         };
         // SAFETY: (1), and it has the magic number of a queue.
         if let Kind::System(_) = unsafe { &(*queue).kind } {
-            return misuse(
-                NAME,
-                &"a system queue belongs to the whole process and cannot be destroyed or changed",
-                (),
-            );
+            return misuse(NAME, &"a system queue cannot be destroyed", ());
         }
         raw::take_back_timers(inner);
         // Destroys twice. An item that a timer queues after the end of the first round is in the
@@ -514,11 +510,7 @@ unsafe extern "C" fn aw_apply_workqueue_attrs(
         };
         // SAFETY: (1), and it has the magic number of a queue.
         if let Kind::System(_) = unsafe { &(*queue).kind } {
-            return misuse(
-                NAME,
-                &"a system queue belongs to the whole process and cannot be destroyed or changed",
-                -EINVAL,
-            );
+            return misuse(NAME, &"a system queue cannot be changed", -EINVAL);
         }
         let scope = match attrs.affn_scope {
             0 => inner.attrs().scope,
