@@ -58,7 +58,7 @@ impl fmt::Display for Quirk {
             } => {
                 write!(
                     f,
-                    "CPU {believed} and CPU {other} disagree on who shares their {what}; CPU {believed} is believed"
+                    "CPU {believed} and CPU {other} disagree about which CPUs share their {what}; the report of CPU {believed} is used"
                 )
             }
             Self::CacheSpansNodes { cpus } => {
