@@ -20,7 +20,7 @@ use crate::scenarios::{Job, Scenario, registry};
 pub const CHECKS: &[Scenario] = &[
     Scenario {
         name: "check-once",
-        about: "each enqueue that says true is one run, and no item runs beside itself",
+        about: "each successful enqueue is one run, and runs of an item never overlap",
         run: |job, _| exactly_once(job),
     },
     Scenario {
@@ -40,7 +40,7 @@ pub const CHECKS: &[Scenario] = &[
     },
     Scenario {
         name: "check-order",
-        about: "an ordered queue runs one at a time, each producer's in their order",
+        about: "an ordered queue runs items one at a time, and those of a producer in order",
         run: |job, _| order_holds(job),
     },
     Scenario {
@@ -55,17 +55,17 @@ pub const CHECKS: &[Scenario] = &[
     },
     Scenario {
         name: "check-scope",
-        about: "scopes and joins on all CPUs add up what they borrow",
+        about: "scopes and joins on all CPUs add up borrowed numbers",
         run: |job, _| scopes_end(job),
     },
     Scenario {
         name: "check-mailbox",
-        about: "a mailbox hands over each item once, each poster's in their order",
+        about: "a mailbox delivers each item once, and those of a poster in order",
         run: |job, _| mail_arrives(job),
     },
     Scenario {
         name: "check-rcu",
-        about: "no reader sees what was retired a grace period ago; a barrier waits for callbacks",
+        about: "no reader sees a version retired a grace period ago; a barrier waits for callbacks",
         run: |job, _| {
             grace_periods_hold(job, rcu::Global);
             callbacks_run(job);
@@ -73,7 +73,7 @@ pub const CHECKS: &[Scenario] = &[
     },
     Scenario {
         name: "check-srcu",
-        about: "the same of readers of a domain",
+        about: "the same for readers of a domain",
         run: |job, _| grace_periods_hold(job, Domain::new()),
     },
     Scenario {

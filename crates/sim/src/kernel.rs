@@ -40,12 +40,12 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "kernel-deferred",
-        about: "the same, and a worker is chosen under the lock and woken after",
+        about: "the same, but a worker is chosen under the lock and woken afterwards",
         run: |job, told| producers_and_workers(job, told, Way::Deferred),
     },
     Scenario {
         name: "kernel-bare",
-        about: "the same, without the lines that a deferred wake-up touches under the lock: how much they decide",
+        about: "the same, without the lines that a deferred wake-up touches under the lock",
         run: |job, told| producers_and_workers(job, told, Way::Bare),
     },
 ];

@@ -54,10 +54,10 @@ impl Machine {
                 Some((name, value)) if is_costs => {
                     let known = Costs::NAMES.iter().find(|known| known.0 == name);
                     let (known, _) =
-                        known.ok_or_else(|| wrong(format!("no cost is called `{name}`")))?;
+                        known.ok_or_else(|| wrong(format!("unknown cost `{name}`")))?;
                     let figure = figure(name, value).map_err(wrong)?;
                     if costs.insert(*known, figure).is_some() {
-                        return Err(wrong(format!("`{name}` stands there twice")));
+                        return Err(wrong(format!("`{name}` occurs twice")));
                     }
                 }
                 Some(("topology", value)) => topology = Some(value.trim_matches('"').to_owned()),
@@ -103,7 +103,7 @@ impl Machine {
         ] {
             if ns(near) > ns(far) {
                 return Err(format!(
-                    "`{near}` is dearer than `{far}`: {} and {} ns",
+                    "`{near}` costs more than `{far}`: {} and {} ns",
                     ns(near),
                     ns(far)
                 ));
@@ -227,9 +227,11 @@ fn figure(name: &str, value: &str) -> Result<Figure, String> {
     let amount: f64 = amount
         .trim()
         .parse()
-        .map_err(|_| format!("`{name}`: `{}` is no number", amount.trim()))?;
+        .map_err(|_| format!("`{name}`: `{}` is not a number", amount.trim()))?;
     if !(amount.is_finite() && amount >= 0.0) {
-        return Err(format!("`{name}` is {amount}: a cost is not negative"));
+        return Err(format!(
+            "`{name}` is {amount}: a cost must be finite and not negative"
+        ));
     }
     let from = from
         .trim()
@@ -272,7 +274,7 @@ mod tests {
         );
         assert!(with("ttwu =", "twtu =").contains("line "));
         assert!(with("4 core", "4 cors").contains("expected a level"));
-        assert!(with("llc_dirty = { ns = 5.0", "llc_dirty = { ns = 50.0").contains("dearer"));
+        assert!(with("llc_dirty = { ns = 5.0", "llc_dirty = { ns = 50.0").contains("costs more"));
         assert!(with("topology", "# topology").contains("no `topology`"));
     }
 

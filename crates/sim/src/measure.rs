@@ -54,7 +54,7 @@ pub fn main() -> ExitCode {
     let topology = match sync::cpu::topology() {
         Ok(topology) if topology.nr_cpus() >= 2 => topology,
         Ok(_) => {
-            eprintln!("sim: costs are fitted on two CPUs at least");
+            eprintln!("sim: fitting costs needs at least two CPUs");
             return ExitCode::from(2);
         }
         Err(error) => {

@@ -92,7 +92,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "handed-over",
-        about: "as one-at-a-time, and a flush does not run the item itself: a worker does",
+        about: "as one-at-a-time, but a worker runs the item, not the flush",
         run: |job, told| queue_of(job, told, 1, 0, |builder| builder.help(false)),
     },
     Scenario {
@@ -102,7 +102,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "max-active",
-        about: "items of 1 µs, one at a time, of a queue that runs half as many at once as there are CPUs",
+        about: "items of 1 µs, one at a time, on a queue whose limit is half the number of CPUs",
         run: |job, told| {
             let half = (job.topology.nr_cpus() as u32 / 2).max(1);
             queue_of(job, told, 1, 1_000, |builder| builder.max_active(half))
@@ -115,7 +115,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "mailbox",
-        about: "all CPUs but one post to a mailbox, whose owner waits for as many as there are CPUs",
+        about: "all CPUs but one post to a mailbox, whose owner waits for one item per CPU",
         run: mailbox,
     },
     Scenario {

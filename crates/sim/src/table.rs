@@ -30,9 +30,7 @@ pub fn shown(all: &Value) -> String {
     let guesses: Vec<_> = list(&all["guesses"]).iter().map(text).collect();
     let plain = match all["plain_accesses"] == true {
         true => "Plain accesses are charged.",
-        false => {
-            "Plain accesses are not charged, and the share of what a lock guards is a guess too."
-        }
+        false => "Plain accesses are not charged, and the share of guarded data is a guess too.",
     };
     let mut out = format!(
         "SIMULATED, not measured: {} on {}. {} of its costs are guesses ({}). {plain} Trust which line saturates, \
@@ -116,7 +114,7 @@ pub fn shown(all: &Value) -> String {
         for most in list(&row["most_by"]) {
             let (cost, times) = (text(&most["cost"]), figure(&most["times"]));
             out += &format!(
-                "  {cost} times {times}: the rate times {}\n",
+                "  {cost} x {times}: the rate x {}\n",
                 figure(&most["changes_rate_to"])
             );
         }

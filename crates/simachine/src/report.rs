@@ -113,7 +113,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Deadlock(stacks) => write!(
                 f,
-                "deadlock: all threads wait, and nobody will wake one\n{stacks}"
+                "deadlock: all threads wait, and no wake-up is pending\n{stacks}"
             ),
             Self::Spin(text) => f.write_str(text),
             Self::Panic(text) => write!(f, "the program panicked: {text}"),
