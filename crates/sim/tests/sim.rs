@@ -216,7 +216,7 @@ fn a_sweep_has_intervals_a_banner_and_the_lines_that_were_waited_for() {
         "are guesses",
         "over seeds",
         "and guesses",
-        ": the rate times ",
+        ": the rate x ",
         "a line: ",
         ".rs:",
     ] {
@@ -259,13 +259,21 @@ fn what_cannot_be_run_is_told() {
     let cases = [
         ("one-at-a-time --cpus 2000", "1 to 1024", 2),
         ("one-at-a-time --cpus 7,300", "cannot be made of", 2),
-        ("two-at-a-time", "no scenario is called", 2),
+        ("two-at-a-time", "unknown scenario", 2),
         ("one-at-a-time --scope galaxy", "no scope is called", 2),
-        ("batches --twin x", "--twin is for checks", 2),
-        ("batches,readers", "compared with no other", 2),
-        ("batches,handed-over --seed 1", "runs one scenario", 2),
-        ("fan-out --producers 2", "takes no --producers", 2),
-        ("batches --cpus 8,4 --producers 5", "more than CPUs", 2),
+        ("batches --twin x", "--twin needs a check", 2),
+        ("batches,readers", "cannot be compared", 2),
+        (
+            "batches,handed-over --seed 1",
+            "needs exactly one scenario",
+            2,
+        ),
+        ("fan-out --producers 2", "does not support --producers", 2),
+        (
+            "batches --cpus 8,4 --producers 5",
+            "exceed the number of CPUs",
+            2,
+        ),
         ("one-at-a-time --cpus 8 --budget 0", "over the budget", 1),
     ];
     for (args, told, code) in cases {
@@ -279,8 +287,8 @@ fn what_cannot_be_run_is_told() {
 #[test]
 fn nothing_to_run_is_told_by_the_option() {
     for (args, reason) in [
-        ("--seeds 0", "--seeds: at least 1"),
-        ("--items 0", "--items: at least 1"),
+        ("--seeds 0", "--seeds must be at least 1"),
+        ("--items 0", "--items must be at least 1"),
     ] {
         let output = sim(&format!("one-at-a-time {args}"), "vm-2.toml");
         assert_eq!(output.status.code(), Some(2));
@@ -292,7 +300,7 @@ fn nothing_to_run_is_told_by_the_option() {
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        said(&output).contains("--machine wants a file"),
+        said(&output).contains("--machine needs a file"),
         "{}",
         said(&output)
     );
