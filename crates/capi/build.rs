@@ -1,4 +1,4 @@
-//! How the shared library calls itself, and that it is never unloaded: its threads run on.
+//! Names the shared library, and keeps it from being unloaded, because its threads keep running.
 
 fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libafterwork.so.0");

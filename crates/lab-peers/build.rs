@@ -1,9 +1,9 @@
-//! Compiles the shim of liburcu where its headers are installed; says `cfg(liburcu)` then.
+//! Compiles the shim of liburcu if its headers are installed, and sets `cfg(liburcu)`.
 //!
-//! The read side of that library is inlined from its headers, as its users' is: called as functions it would cost ten
-//! times as much. So a C compiler has to see it.
+//! The read side of liburcu is inlined from its headers, as in its users' programs, so a C compiler
+//! has to compile it. Called as functions it would cost ten times as much.
 
-/// Flavors, each a file of the shim and a library.
+/// The flavors. Each has a file in the shim and a library.
 const FLAVORS: [&str; 4] = ["memb", "qsbr", "mb", "bp"];
 
 fn main() {
@@ -16,7 +16,7 @@ fn main() {
         .cargo_metadata(true)
         .cargo_warnings(false)
         .try_compile("aw_liburcu");
-    // Without the headers, or without a compiler, the lab does without.
+    // Without the headers or a compiler, the lab leaves liburcu out.
     if compiled.is_ok() {
         println!("cargo::rustc-cfg=liburcu");
         for flavor in FLAVORS {

@@ -1,8 +1,8 @@
-//! The reader of `/dev/shm/afterwork-PID` against whatever a hostile process writes there.
+//! Fuzzes the reader of `/dev/shm/afterwork-PID`, to which a hostile process may write anything.
 //!
-//! In this build checks fit always (`cfg(fuzzing)` in the reader), so that what lies behind them is reached. What must
-//! hold of a page that is not refused: no more comes out of it than went in, names are text that no terminal obeys, and
-//! everything that can be asked of it is answered.
+//! In this build checksums always match (`cfg(fuzzing)` in the reader), so that the code behind the
+//! check is reached. In an accepted page, the records have no more bytes than the input, names
+//! contain no control characters, and every query returns.
 #![no_main]
 
 use afterwork::page::{Kind, Page};

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Measures both libraries in one process, by turns, and prints the time of ours over that of liburcu's: median, least, most. */
+/*
+ * Measures both libraries in one process, in alternating turns. Prints the ratio of
+ * afterwork's time to liburcu's: median, minimum, maximum.
+ */
 #include "sides.h"
 
 #include <pthread.h>
@@ -37,11 +40,11 @@ static void compare(const char *name, long (*ours)(long), long (*theirs)(long), 
 {
 	double ratios[MOST_TURNS], mine[MOST_TURNS], other[MOST_TURNS];
 
-	/* Once each to be warm. */
+	/* A warm-up run of each. */
 	(void)timed(ours, count / 10 + 1);
 	(void)timed(theirs, count / 10 + 1);
 	for (int turn = 0; turn < nr_turns; turn++) {
-		/* Who begins changes. */
+		/* The first one alternates. */
 		if (turn % 2) {
 			mine[turn] = timed(ours, count);
 			other[turn] = timed(theirs, count);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What is measured, compiled twice: with -DSIDE=ours over afterwork, with -DSIDE=theirs over liburcu's memb, inlined. */
+/*
+ * The measured code, compiled with -DSIDE=ours over afterwork, and -DSIDE=theirs over liburcu.
+ */
 #ifdef IS_OURS
 #include <afterwork/urcu.h>
 #else
@@ -54,7 +56,7 @@ static void drop(struct rcu_head *head)
 	free(head);
 }
 
-/* Until all have been called. */
+/* Waits until all callbacks have run. */
 static long calls(long count)
 {
 	for (long i = 0; i < count; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* One of the two libraries, as it is measured. */
+/* The interface of the measured code of one library. */
 struct side {
 	void (*begin)(void);
 	void (*end)(void);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// A rocksdb::Env whose background pools are queues of afterwork, and rocksdb::Env::Default() that returns it.
+// A rocksdb::Env whose background pools are queues of afterwork, and Env::Default() to return it.
 //
-// RocksDB runs flushes and compactions in pools of threads, one a priority, each with a number of threads. Here each pool is a
-// queue on which as many items may run at once, and all queues share their workers: a worker that one pool does not need serves
-// the other, and one that none needs goes. Everything else is the Env that RocksDB has.
+// RocksDB runs flushes and compactions in thread pools, one for each priority, each with its own
+// number of threads. Here each pool is a queue with that number as its limit, and all queues share
+// their workers: a worker that one pool does not need serves the other, and a worker that no pool
+// needs exits. All other operations are forwarded to the Env of RocksDB.
 //
-// Preloaded (LD_PRELOAD), it serves programs that are there already: they and librocksdb call Env::Default() by its symbol. With
-// AFTERWORK_ROCKSDB_REPORT in the environment it says at exit what it did.
+// Preloaded (LD_PRELOAD), the library serves existing programs: they and librocksdb call
+// Env::Default() by its symbol. With AFTERWORK_ROCKSDB_REPORT set it prints statistics at exit.
 #include <afterwork/workqueue.h>
 
 #include <rocksdb/env.h>
@@ -27,7 +28,7 @@ using rocksdb::Env;
 
 class Pool;
 
-// What was scheduled. Belongs to its pool's list until it starts, then to the worker.
+// A scheduled job. Its pool's list owns it until it starts, then the worker.
 struct Job {
 	work_struct work;
 	Pool *pool;
@@ -57,11 +58,11 @@ public:
 		INIT_WORK(&job->work, start);
 		const std::lock_guard<std::mutex> guard(lock_);
 		job->place = waiting_.insert(waiting_.end(), job);
-		// Under the lock, so that whoever finds the job in the list may cancel it.
+		// Under the lock, so that a thread that finds the job in the list can cancel it.
 		queue_work(queue_, &job->work);
 	}
 
-	// Takes back what has not started; returns how many.
+	// Cancels the jobs that have not started; returns their number.
 	int unschedule(void *tag)
 	{
 		std::list<Job *> taken;
@@ -69,13 +70,13 @@ public:
 			const std::lock_guard<std::mutex> guard(lock_);
 			for (auto it = waiting_.begin(); it != waiting_.end();) {
 				auto here = it++;
-				// One that cannot be cancelled is about to start, and waits for this lock.
+				// A job that cannot be cancelled is starting, behind this lock.
 				if ((*here)->tag == tag && cancel_work(&(*here)->work))
 					taken.splice(taken.end(), waiting_, here);
 			}
 		}
 		for (Job *job : taken) {
-			// Nothing to wait for: after this the memory is ours.
+			// Does not block: the item is not pending. The job is then ours.
 			cancel_work_sync(&job->work);
 			if (job->unscheduled)
 				job->unscheduled(job->arg);
@@ -114,7 +115,7 @@ public:
 	}
 
 private:
-	// RocksDB gives nothing to a pool without threads; a queue has room for one.
+	// RocksDB uses no pool without threads; a queue's limit is at least one.
 	static int at_once(int number)
 	{
 		return std::clamp(number, 1, 512);
@@ -132,7 +133,7 @@ private:
 		int peak = pool->peak_.load();
 		while (now > peak && !pool->peak_.compare_exchange_weak(peak, now))
 			;
-		// It reads and writes files, and waits for others: the pool of workers is to go on meanwhile.
+		// The job blocks on files and other jobs, so the pool must start other workers.
 		afterwork_blocking(run, job);
 		--pool->nr_running_;
 		++pool->nr_run_;
@@ -199,7 +200,7 @@ public:
 		pools_[pri].set_limit(number, true);
 	}
 
-	// There are no threads to be kept for anybody: workers come when they are wanted.
+	// No threads can be reserved: workers are started when they are needed.
 	int ReserveThreads(int, Priority) override
 	{
 		return 0;
@@ -210,7 +211,7 @@ public:
 		return 0;
 	}
 
-	// Workers serve all pools, so that no pool's can have a priority of its own.
+	// Workers serve all pools, so a pool cannot have its own priority.
 	void LowerThreadPoolIOPriority(Priority) override
 	{
 	}

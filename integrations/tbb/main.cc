@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Queues of afterwork, through C, beside oneTBB's task groups and arenas, in one process by turns: the time of ours over theirs, by the
-// clock and by the CPU time of the process. Median, least, most.
+// Compares queues of afterwork, through C, with oneTBB's task groups and arenas, in one process, in
+// alternating turns. Prints the ratio of afterwork's time to oneTBB's, by the clock and by the CPU
+// time of the process: median, minimum, maximum.
 #include <afterwork/workqueue.h>
 
 #include <oneapi/tbb/global_control.h>
@@ -33,7 +34,7 @@ double now(clockid_t clock)
 	return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-// In ns for each of COUNT.
+// The time in ns of each of `count` operations.
 template <typename What> Spent timed(What what, long count)
 {
 	double wall = now(CLOCK_MONOTONIC), cpu = now(CLOCK_PROCESS_CPUTIME_ID);
@@ -113,7 +114,7 @@ long ours_handed(long count)
 	for (long i = 0; i < count; i++) {
 		queue_work(wq, &items[0]);
 		wait_at_gate();
-		// The run that has posted may not have ended.
+		// The run that opened the gate may not have ended.
 		flush_work(&items[0]);
 	}
 	return nr_run;
@@ -204,7 +205,7 @@ long theirs_fanned(long count)
 	return nr_run;
 }
 
-// ---- by turns ----
+// ---- alternating turns ----
 
 struct Row {
 	std::vector<double> values;
@@ -222,7 +223,7 @@ void compare(const char *name, long (*ours)(long), long (*theirs)(long), long co
 	timed(theirs, count);
 	for (int turn = 0; turn < nr_turns; turn++) {
 		Spent a, b;
-		// Who begins changes.
+		// The first one alternates.
 		if (turn % 2) {
 			a = timed(ours, count);
 			b = timed(theirs, count);
@@ -249,7 +250,7 @@ int main(int argc, char **argv)
 		return 2;
 	sem_init(&gate, 0, 0);
 	wq = alloc_workqueue("tbb", WQ_UNBOUND, 0);
-	// Of as many threads as there are CPUs, the caller not among them: he only hands over.
+	// A worker for each CPU, and the caller, which only submits.
 	tbb::global_control threads(tbb::global_control::max_allowed_parallelism,
 				    static_cast<size_t>(tbb::info::default_concurrency()) + 1);
 	arena = new tbb::task_arena(tbb::info::default_concurrency(), 0);

@@ -1,10 +1,11 @@
-//! What an item costs through C: `queue_work` and `flush_work` beside Rust's `enqueue` and `flush`, in one process by turns.
+//! The cost of an item: compares `queue_work` and `flush_work` in C with `enqueue` and `flush`.
 //!
 //! ```console
 //! $ cargo run --release -p afterwork-capi --example through_c
 //! ```
 //!
-//! Prints the rate through C over Rust's: median, least, most. The library is linked, and not inlined into its callers.
+//! Prints the ratio of the rate through C to that of Rust: median, minimum, maximum. The library is
+//! linked, and not inlined into its callers.
 
 use std::{
     env,
@@ -21,7 +22,7 @@ const NR_ITEMS: u32 = 200_000;
 const WQ_UNBOUND: c_uint = 1 << 1;
 const WORK_CPU_UNBOUND: c_int = -1;
 
-// As the headers declare them.
+// The same declarations as in the headers.
 unsafe extern "C" {
     fn aw_alloc_workqueue(name: *const c_char, flags: c_uint, max_active: c_int) -> *mut c_void;
     fn aw_queue_work(cpu: c_int, queue: *const c_void, work: *mut c_void) -> bool;
@@ -31,7 +32,7 @@ unsafe extern "C" {
 
 unsafe extern "C-unwind" fn nothing(_: *mut RawWork) {}
 
-/// Returns the ns that each call of `step` took.
+/// Returns the time of each call of `step` in nanoseconds.
 fn timed(mut step: impl FnMut()) -> f64 {
     let start = Instant::now();
     for _ in 0..NR_ITEMS {
@@ -47,28 +48,28 @@ fn main() -> Result<(), Box<dyn Error>> {
     // SAFETY: the name is a string.
     let queue_of_c = unsafe { aw_alloc_workqueue(c"c".as_ptr(), WQ_UNBOUND, 0) };
     let queue_of_c = NonNull::new(queue_of_c).ok_or("no queue")?.as_ptr();
-    // SAFETY: it may be called on any thread.
+    // SAFETY: the function may be called on any thread.
     let work_of_c = Box::into_raw(Box::new(unsafe { RawWork::new(nothing) })).cast();
     let mut by_rust = || {
         assert!(queue.enqueue(&work));
         assert!(work.flush().is_ok());
     };
     let mut by_c = || {
-        // SAFETY: the queue lives, and the item stays.
+        // SAFETY: the queue is alive, and the item stays valid.
         assert!(unsafe { aw_queue_work(WORK_CPU_UNBOUND, queue_of_c, work_of_c) });
         // SAFETY: as above.
         unsafe { aw_flush_work(work_of_c) };
     };
     let mut turns = Vec::new();
     for turn in 0..=nr_turns {
-        // Who begins changes.
+        // The first one alternates.
         let (c, rust) = if turn % 2 == 0 {
             (timed(&mut by_c), timed(&mut by_rust))
         } else {
             let rust = timed(&mut by_rust);
             (timed(&mut by_c), rust)
         };
-        // The first is to be warm.
+        // The first turn is a warm-up.
         if turn > 0 {
             turns.push((rust / c, c, rust));
         }
@@ -80,7 +81,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         turns[0].0,
         turns[turns.len() - 1].0,
     );
-    // SAFETY: nobody uses it any more.
+    // SAFETY: the queue is no longer used.
     unsafe { aw_destroy_workqueue(queue_of_c) };
     Ok(())
 }

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Volumes that come and go under I/O, in the manner of a block driver of the kernel's: a port of such code, and a test that it runs.
+ * Volumes that are added and removed during I/O, like those of a block driver of the kernel. It is
+ * an example of ported code, and a test.
  *
- * - A bio is executed by an item of its volume's queue (WQ_MEM_RECLAIM), and again after a delay where the disk refuses it. A timer of
- *   its own ends it if nothing else does. Whoever comes first claims it; timer, execution and submitter each hold a reference.
- * - The submitter hears of the end by task work, on its own thread.
- * - What was written is logged by items of an ordered queue, which free themselves; a delayed item of that queue commits the log, after
- *   a while or, where much has come, at once.
- * - The volumes are on a list that is read under RCU, and each has limits that are replaced under its readers.
- * - Dirty blocks are reclaimed by an item of another WQ_MEM_RECLAIM queue, for which I/O waits where there are too many.
- * - A scrubber looks at each volume every few milliseconds, by an item that arms itself again until the volume's end takes it back.
- * - Listeners are called inside a section of SRCU, and may sleep.
- * - A volume that nobody refers to any more is freed by an item, after a grace period, which ends the volume's queues.
- * - What is counted is counted per CPU.
+ * - An item of the volume's queue (WQ_MEM_RECLAIM) executes a bio, and again after a delay if the
+ *   disk rejects it. The bio's own timer ends it otherwise. The first of them claims the bio;
+ *   timer, execution and submitter each hold a reference.
+ * - Task work reports the end to the submitter, on its own thread.
+ * - Items of an ordered queue log the writes, and free themselves. A delayed item of that queue
+ *   commits the log, after a while or, if the log is long, at once.
+ * - The list of volumes is read under RCU. Each has limits that are replaced while they are read.
+ * - An item of another WQ_MEM_RECLAIM queue reclaims dirty blocks. I/O waits for it if necessary.
+ * - A scrubber checks each volume every few milliseconds. Its item rearms itself until the removal.
+ * - Listeners are called inside an SRCU section, and may sleep.
+ * - After the last reference, an item frees a volume and its queues, after a grace period.
+ * - Counters are per-CPU data.
  */
 #include <afterwork/percpu.h>
 #include <afterwork/jiffies.h>
@@ -45,7 +47,7 @@
 #define RECLAIM_ABOVE 24
 #define WAIT_ABOVE 48
 
-/* ---- what the kernel has by these names, and user space by others ---- */
+/* ---- names of the kernel that user space has under other names ---- */
 
 #define WARN_ON(cond)                                                                     \
 	do {                                                                              \
@@ -136,7 +138,7 @@ static void list_add_tail_rcu(struct list_head *entry, struct list_head *head)
 	head->prev = entry;
 }
 
-/* Readers that are at it go on from it. */
+/* Current readers continue from the removed entry. */
 static void list_del_rcu(struct list_head *entry)
 {
 	entry->next->prev = entry->prev;
@@ -198,7 +200,7 @@ static void register_notifier(struct notifier *notifier)
 	mutex_unlock(&chain_lock);
 }
 
-/* After this nobody is in its function, or will be. */
+/* On return, no thread is in the listener's function, and none will enter it. */
 static void unregister_notifier(struct notifier *notifier)
 {
 	mutex_lock(&chain_lock);
@@ -232,7 +234,7 @@ struct log {
 	struct delayed_work commit;
 	struct mutex lock;
 	unsigned long next_seq;
-	/* Of the items of the ordered queue, which run one at a time. */
+	/* Only items of the ordered queue access these, and they run one at a time. */
 	unsigned long logged_seq, committed_seq, nr_commits;
 };
 
@@ -274,7 +276,7 @@ static void log_write(struct log *log)
 
 	INIT_WORK(&record->work, record_work);
 	record->log = log;
-	/* Numbered and queued in one order. */
+	/* Numbers and queueing must have the same order. */
 	mutex_lock(&log->lock);
 	record->seq = ++log->next_seq;
 	WARN_ON(!queue_work(log->wq, &record->work));
@@ -289,10 +291,10 @@ static void log_init(struct log *log, unsigned int number)
 	INIT_DELAYED_WORK(&log->commit, commit_work);
 }
 
-/* Nobody writes to it any more. */
+/* No thread writes to the log any more. */
 static void log_end(struct log *log)
 {
-	/* The records first: the last one arms the commit. */
+	/* Records first, because the last one arms the commit. */
 	flush_workqueue(log->wq);
 	flush_delayed_work(&log->commit);
 	WARN_ON(cancel_delayed_work_sync(&log->commit));
@@ -304,7 +306,7 @@ static void log_end(struct log *log)
 
 /* ---- volumes ---- */
 
-/* Replaced as a whole, under its readers. */
+/* Replaced as a whole while it is read. */
 struct limits {
 	unsigned int max_sectors, generation, check;
 	struct rcu_head rcu;
@@ -326,10 +328,10 @@ struct volume {
 	struct delayed_work scrub;
 	struct rcu_work release;
 	struct mutex lock;
-	/* Under the lock. */
+	/* Guarded by the lock. */
 	unsigned long next_seq, nr_dirty;
 	struct sector sectors[NR_SECTORS];
-	/* Of the scrubber. */
+	/* Only the scrubber accesses it. */
 	unsigned int nr_scrubs;
 };
 
@@ -355,7 +357,7 @@ static void replace_limits(struct volume *volume, unsigned int generation)
 	limits->check = ~generation;
 	old = rcu_replace_pointer(volume->limits, limits, true);
 	if (old) {
-		/* What a reader must not see. */
+		/* A state that readers must not see. */
 		if (generation % 8 == 0) {
 			synchronize_rcu();
 			old->check = old->generation;
@@ -399,17 +401,17 @@ static void scrub_work(struct work_struct *work)
 		WARN_ON(!is_whole(&volume->sectors[i]));
 	mutex_unlock(&volume->lock);
 	replace_limits(volume, ++volume->nr_scrubs);
-	/* Refused once the volume is taken down. */
+	/* Rejected once the volume is being removed. */
 	queue_delayed_work(system_unbound_wq, &volume->scrub, SCRUB_PERIOD);
 }
 
-/* The last reference is gone, and so is who looked at the list then. */
+/* The last reference is dropped, and no reader of the list can see the volume. */
 static void release_work(struct work_struct *work)
 {
 	struct volume *volume = container_of(to_rcu_work(work), struct volume, release);
 	struct limits *limits = rcu_dereference_protected(volume->limits, true);
 
-	/* An item of it may be the one that let go last. */
+	/* The last reference may have been dropped by an item of this queue. */
 	destroy_workqueue(volume->io_wq);
 	log_end(&volume->log);
 	WARN_ON(work_busy(&volume->reclaim) != 0);
@@ -465,7 +467,7 @@ static void volume_add(unsigned int number)
 	notify(VOLUME_ADDED);
 }
 
-/* Takes a volume down under its I/O, which ends as it would have. */
+/* Removes a volume during I/O, which completes as usual. */
 static void volume_remove(unsigned int number)
 {
 	struct volume *volume = volume_get(number);
@@ -474,13 +476,13 @@ static void volume_remove(unsigned int number)
 	mutex_lock(&volumes_lock);
 	list_del_rcu(&volume->node);
 	mutex_unlock(&volumes_lock);
-	/* It arms itself, which is refused while this waits, and for ever after. */
+	/* The item arms itself. That is rejected during the wait and afterwards. */
 	disable_delayed_work_sync(&volume->scrub);
 	WARN_ON(cancel_delayed_work_sync(&volume->scrub));
-	/* I/O that is under way goes without. */
+	/* Current I/O continues without it. */
 	disable_work_sync(&volume->reclaim);
 	notify(VOLUME_GONE);
-	/* Ours, and that of the list. */
+	/* This function's reference, and that of the list. */
 	volume_put(volume);
 	volume_put(volume);
 }
@@ -496,7 +498,7 @@ struct bio {
 	unsigned int sector;
 	bool is_write, is_stuck;
 	unsigned int nr_refusals;
-	/* Who ends it: the first that sets this. */
+	/* The thread that sets this first ends the bio. */
 	int is_claimed;
 	int status;
 	struct delayed_work io, timeout;
@@ -523,14 +525,14 @@ static bool bio_claim(struct bio *bio)
 	return __atomic_exchange_n(&bio->is_claimed, 1, __ATOMIC_ACQ_REL) == 0;
 }
 
-/* By who has claimed it. */
+/* Called by the thread that claimed the bio. */
 static void bio_end(struct bio *bio, int status)
 {
 	bio->status = status;
 	WARN_ON(task_work_add(bio->submitter->task, &bio->done, TWA_RESUME) != 0);
 }
 
-/* On the submitter's thread; the reference that is dropped is the submitter's. */
+/* Runs on the submitter's thread, and drops the submitter's reference. */
 static void bio_done(struct callback_head *work)
 {
 	struct bio *bio = container_of(work, struct bio, done);
@@ -567,7 +569,7 @@ static void write_sector(struct bio *bio)
 	log_write(&volume->log);
 	if (nr_dirty > RECLAIM_ABOVE)
 		queue_work(reclaim_wq, &volume->reclaim);
-	/* Both queues promise to go on without memory. */
+	/* Both queues make progress without memory. */
 	if (nr_dirty > WAIT_ABOVE)
 		flush_work(&volume->reclaim);
 }
@@ -579,12 +581,12 @@ static void io_work(struct work_struct *work)
 	if (bio->nr_refusals > 0) {
 		bio->nr_refusals--;
 		count(RETRIED);
-		/* Keeps the reference of this run. */
+		/* The retry keeps the reference of this run. */
 		WARN_ON(!queue_delayed_work(bio->volume->io_wq, &bio->io, RETRY_DELAY));
 		return;
 	}
 	if (!bio->is_stuck && bio_claim(bio)) {
-		/* What does not fire any more does not let go, either. */
+		/* A cancelled timer does not drop its reference itself. */
 		if (cancel_delayed_work(&bio->timeout))
 			bio_put(bio);
 		WARN_ON(!is_within_limits(bio->volume, bio->sector));
@@ -617,7 +619,7 @@ static void submit_bio(struct submitter *submitter, struct volume *volume, unsig
 	bio->is_stuck = dice % 67 == 0;
 	bio->nr_refusals = dice % 11 == 0 ? 2 : 0;
 	get_task_struct(submitter->task);
-	/* The submitter's, that of the execution, and the timer's. */
+	/* References of the submitter, the execution and the timer. */
 	refcount_set(&bio->refs, 1);
 	refcount_inc(&bio->refs);
 	refcount_inc(&bio->refs);
@@ -630,7 +632,7 @@ static void submit_bio(struct submitter *submitter, struct volume *volume, unsig
 	WARN_ON(!queue_delayed_work(volume->io_wq, &bio->io, 0));
 }
 
-/* ---- who uses it ---- */
+/* ---- users of the volumes ---- */
 
 static unsigned int first_volume;
 
@@ -667,7 +669,7 @@ static void *submit(void *data)
 	return NULL;
 }
 
-/* The oldest goes, a new one comes; now and then somebody listens to it. */
+/* Replaces the oldest volume by a new one, and sometimes registers a listener. */
 static void *manage(void *unused)
 {
 	struct notifier *notifier = NULL;
@@ -677,7 +679,7 @@ static void *manage(void *unused)
 		unsigned long before = sum_of(SUBMITTED) + sum_of(NO_DEVICE);
 		const unsigned long all = (unsigned long)NR_SUBMITTERS * NR_BIOS;
 
-		/* Spread over the I/O there is. */
+		/* Spread over the whole I/O. */
 		while (before < all && sum_of(SUBMITTED) + sum_of(NO_DEVICE) < before + all / NR_VOLUMES &&
 		       sum_of(SUBMITTED) + sum_of(NO_DEVICE) < all)
 			sched_yield();
@@ -723,7 +725,9 @@ static void volumes_exit(void)
 	for (unsigned int number = NR_VOLUMES - NR_AT_ONCE; number < NR_VOLUMES; number++)
 		volume_remove(number);
 	WARN_ON(!list_empty(&volumes));
-	/* The last references go with timers and items; each release is queued behind a grace period. */
+	/*
+	 * Timers and items drop the last references. Each release is queued behind a grace period.
+	 */
 	while (__atomic_load_n(&nr_released, __ATOMIC_ACQUIRE) < NR_VOLUMES) {
 		rcu_barrier();
 		sched_yield();
@@ -734,7 +738,7 @@ static void volumes_exit(void)
 	WARN_ON(always.nr_heard != nr_events);
 	srcu_barrier(&chain_srcu);
 	cleanup_srcu_struct(&chain_srcu);
-	/* What kfree_rcu was given is freed. */
+	/* Waits until kfree_rcu has freed everything. */
 	rcu_barrier();
 }
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A block cache in the manner of the kernel: what a port of such code looks like, and a test that it runs.
+ * A block cache like those of the kernel. It is an example of ported code, and a test.
  *
- * - Buffers are dirtied by many threads. A dirty buffer is written back some time later by an item of its own, a delayed
- *   one that lies in it; who dirties it again meanwhile changes nothing, and a hurried one brings it forward.
- * - Write-back logs what it wrote to a journal, whose commits are items of an ordered queue that free themselves.
- * - Listeners are on a list that is read under RCU by each commit; who leaves it is freed after a grace period.
- * - A watch looks at the cache every few milliseconds, by an item that queues itself again.
- * - Teardown ends all of that in the order that such code must keep: watch, write-back, journal, listeners.
+ * - Many threads dirty buffers. A delayed item inside the buffer writes it back some time later.
+ *   Dirtying it again in the meantime changes nothing, except that a hurried thread brings the item
+ *   forward.
+ * - Write-back logs to a journal, whose commits are items of an ordered queue that free themselves.
+ * - Each commit reads a list of listeners under RCU. Removed ones are freed after a grace period.
+ * - A monitor checks the cache every few milliseconds, by an item that queues itself again.
+ * - Teardown ends these in the required order: monitor, write-back, journal, listeners.
  */
 #include <afterwork/jiffies.h>
 #include <afterwork/rcupdate.h>
@@ -54,9 +55,9 @@ struct listener {
 
 struct listeners {
 	struct listener *first;
-	/* Whoever changes the list. */
+	/* Guards changes of the list. */
 	pthread_mutex_t lock;
-	/* Listeners that were freed. */
+	/* The number of freed listeners. */
 	unsigned long nr_freed;
 };
 
@@ -110,7 +111,7 @@ struct journal {
 	struct workqueue_struct *wq;
 	pthread_mutex_t lock;
 	unsigned long next_seq;
-	/* Of the ordered queue's items alone, which run one at a time. */
+	/* Only items of the ordered queue access it, and they run one at a time. */
 	unsigned long committed_seq;
 };
 
@@ -128,7 +129,7 @@ static void commit_work(struct work_struct *work)
 	require(commit->seq == journal->committed_seq + 1, "commits are out of order");
 	journal->committed_seq = commit->seq;
 	tell_listeners();
-	/* Nobody waits for a commit, only for all of them. */
+	/* Callers wait for all commits, never for a single one. */
 	free(commit);
 }
 
@@ -138,7 +139,7 @@ static void journal_commit(struct journal *journal)
 
 	INIT_WORK(&commit->work, commit_work);
 	commit->journal = journal;
-	/* Numbered and queued in one order. */
+	/* Numbers and queueing must have the same order. */
 	pthread_mutex_lock(&journal->lock);
 	commit->seq = ++journal->next_seq;
 	require(queue_work(journal->wq, &commit->work), "a fresh commit was pending");
@@ -173,7 +174,7 @@ struct buffer {
 	enum buffer_state state;
 	unsigned char data[BUFFER_SIZE];
 	unsigned long nr_dirtied, nr_written;
-	/* What the disk has. */
+	/* The contents on the disk. */
 	unsigned char disk[BUFFER_SIZE];
 	struct delayed_work writeback;
 };
@@ -226,7 +227,7 @@ static void watch_work(struct work_struct *work)
 
 static struct cache *cache_new(void)
 {
-	/* As large as it is, it is one allocation; nothing of an item is elsewhere. */
+	/* The cache is one large allocation, which contains all parts of its items. */
 	struct cache *cache = must_alloc(sizeof(*cache));
 
 	cache->wq = alloc_workqueue("%s-writeback", WQ_UNBOUND | WQ_MEM_RECLAIM, 8, "cache");
@@ -244,12 +245,14 @@ static struct cache *cache_new(void)
 	return cache;
 }
 
-/* Writes all back and frees the cache; nobody dirties any more. Returns how many buffers were written. */
+/*
+ * Writes back and frees the cache, which is no longer used. Returns the number of writes.
+ */
 static unsigned long cache_free(struct cache *cache)
 {
 	unsigned long nr_written = 0;
 
-	/* It queues itself again, which is refused while this waits. */
+	/* The item queues itself again. That is rejected during the wait. */
 	cancel_delayed_work_sync(&cache->watch);
 	for (int i = 0; i < NR_BUFFERS; i++) {
 		struct buffer *buffer = &cache->buffers[i];
@@ -268,7 +271,7 @@ static unsigned long cache_free(struct cache *cache)
 	return nr_written;
 }
 
-/* ---- who uses it ---- */
+/* ---- users of the cache ---- */
 
 struct user {
 	struct cache *cache;
@@ -287,7 +290,7 @@ static void *use_cache(void *data)
 		dice = dice * 1103515245u + 12345u;
 		buffer = &user->cache->buffers[(dice >> 16) % NR_BUFFERS];
 		dirty_buffer(buffer, (unsigned char)(dice >> 8), i % 16 == 0);
-		/* Comes and goes while commits read the list. */
+		/* Registers and unregisters while commits read the list. */
 		if (i % 50 == 0) {
 			if (listener)
 				stop_listening(listener);

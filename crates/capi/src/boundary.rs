@@ -1,4 +1,4 @@
-//! Where C ends and Rust begins.
+//! The boundary between C and Rust.
 
 use std::{
     any::Any,
@@ -8,19 +8,13 @@ use std::{
 
 use sync::process::{self, die};
 
-/// Invalid argument.
 pub(crate) const EINVAL: i32 = 22;
-/// There is no such thread.
 pub(crate) const ESRCH: i32 = 3;
-/// Not permitted.
 pub(crate) const EPERM: i32 = 1;
-/// It cannot be done at the moment.
 pub(crate) const EBUSY: i32 = 16;
-/// Out of memory, or of threads.
 pub(crate) const ENOMEM: i32 = 12;
 
-/// Calls `body`, which C called as `name`. If it panics, the process ends with a line that contains
-/// the panic message.
+/// Runs `body`, the function `name` for C. If it panics, the process ends with a line about it.
 #[inline]
 pub(crate) fn within<R>(name: &str, body: impl FnOnce() -> R) -> R {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panicked| failed(name, &*panicked))
@@ -59,7 +53,7 @@ extern "C" fn silence() {
     }));
 }
 
-/// Tells that C called `name` as it must not: ends the process in a debug build, else goes on with `answer`.
+/// Reports misuse of the function `name`. Ends the process in a debug build, or returns `answer`.
 #[cold]
 pub(crate) fn misuse<R>(name: &str, what: &dyn std::fmt::Display, answer: R) -> R {
     let line = format!("{name}: {what}");

@@ -1,15 +1,17 @@
-//! `afterwork/rcu_inline.h`: the read side as C compiles it, and its slow ways.
+//! `afterwork/rcu_inline.h`: the read side as compiled by C, and its slow paths.
 //!
-//! C reads and writes this thread's slot by itself (`afterwork::rcu::raw` says how). It finds the slot through one
-//! thread-local variable, which is C's to read and ours to write:
+//! C itself reads and writes this thread's slot (see `afterwork::rcu::raw`). It finds the slot
+//! through one thread-local variable, which C reads and this module writes:
 //!
-//! | the variable | set by | until |
+//! | variable | set by | until |
 //! |---|---|---|
-//! | the stand-in | the loader | the thread's first slow way: a section, or its registration |
+//! | the stand-in | the loader | the thread's first slow path (a section, or its registration) |
 //! | the thread's slot | `adopt` | the thread ends |
-//! | the stand-in | the destructor below, before the library's own gives the slot back | for ever: sections of later destructors are calls |
+//! | the stand-in | the destructor below | forever |
 //!
-//! It stays the stand-in where a section costs a fence, and for a program that was compiled for another layout.
+//! The destructor runs before the library's own frees the slot. Later sections are calls.
+//!
+//! The stand-in stays if a section requires a fence, or if the program has another layout.
 
 use std::{
     cell::Cell,
@@ -24,39 +26,39 @@ use crate::{
     qsbr,
 };
 
-/// `AFTERWORK_RCU_LAYOUT`: the version of what the header promises.
+/// `AFTERWORK_RCU_LAYOUT`: the version of the layout that the header promises.
 const LAYOUT: c_uint = 2;
 
-// As the header promises; the library asserts where the three words are.
+// The sizes that the header promises. The library asserts the offsets of the three words.
 const _: () = assert!(size_of::<Place>() == 8 && align_of::<Place>() == 8);
 const _: () = assert!(raw::NEST == 0xffff && raw::PARK == 0x8);
 const _: () = assert!(raw::AT_UNLOCK == 0x7 && raw::ASKED == 0x3);
 
-/// `struct afterwork_reader`. Read by C alone, on its thread, and written by the functions that C gives its address.
+/// `struct afterwork_reader`. Only C reads it, on its own thread. Writers receive its address.
 ///
-/// The section's name makes it thread-local, to the linker and to C, whose compiler knows it as such. Rust has no stable word
-/// for a thread-local variable that C can name, so no code here may use this name: it would be the address of the initial
-/// value.
+/// The section's name makes the variable thread-local for the linker and for C. Stable Rust cannot
+/// declare a thread-local variable that C can name. No Rust code may therefore use this name, which
+/// would be the address of the initial value.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".tdata")]
 #[allow(non_upper_case_globals, reason = "as C names it")]
 pub static aw_rcu_reader: Place = Place::STAND_IN;
 
-/// Where the present grace period's number is, as sections note it.
+/// The address of the present grace period's number, in the form that sections record.
 ///
-/// A constant: a compiler reads it once for a whole loop of sections. A program that is linked to a fixed address may have a copy
-/// of it, which is as good.
+/// It is a constant, so that a compiler reads it once for a whole loop of sections. A program that
+/// is linked at a fixed address may have a copy of it, which is equivalent.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "as C names it")]
 pub static aw_rcu_first_level: Place = Place::FIRST_LEVEL;
 
 sync::thread_local! {
-    /// Where this thread's variable is, once it is not the stand-in.
+    /// The address of this thread's variable, once it is not the stand-in.
     static READER: Cell<*mut Place> = Cell::new(ptr::null_mut())
 }
 
 sync::thread_local! {
-    /// Touched by a thread that C knows.
+    /// Its destructor runs on each thread whose variable or state it must reset.
     static AT_EXIT: AtExit = AtExit
 }
 
@@ -66,19 +68,19 @@ impl Drop for AtExit {
     fn drop(&mut self) {
         let reader = READER.try_with(Cell::take).unwrap_or(ptr::null_mut());
         if !reader.is_null() {
-            // SAFETY: this thread's variable, by (1) of `adopt`; it lives as long as the thread.
+            // SAFETY: this thread's variable, by (1) of `adopt`. It lives as long as the thread.
             unsafe { reader.write(Place::STAND_IN) };
         }
         qsbr::leave_at_exit();
     }
 }
 
-/// Has this thread's end undo what C was given. Returns `false` if the thread is ending already.
+/// Resets C's variable when this thread ends. Returns `false` if the thread is already ending.
 pub(crate) fn watch_exit() -> bool {
     AT_EXIT.try_with(|_| ()).is_ok()
 }
 
-/// Lets C use this thread's slot from here on, if it has one, and if the layouts agree.
+/// Lets C use this thread's slot from now on, if the thread has one and the layouts agree.
 ///
 /// # Safety
 ///
@@ -87,7 +89,7 @@ pub(crate) unsafe fn adopt(reader: *mut Place, layout: c_uint) {
     if reader.is_null() || layout != LAYOUT {
         return;
     }
-    // The library's destructor is registered by now: that of this thread, being later, runs before it.
+    // The library's destructor is already registered. The later one, which is this, runs first.
     if let Some(place) = raw::place()
         && watch_exit()
     {
@@ -99,7 +101,7 @@ pub(crate) unsafe fn adopt(reader: *mut Place, layout: c_uint) {
 
 /// # Safety
 ///
-/// 1. As of `adopt`.
+/// 1. The same as for `adopt`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_rcu_lock_slowly(reader: *mut Place, layout: c_uint) {
     within("rcu_read_lock", || {
@@ -109,17 +111,17 @@ unsafe extern "C" fn aw_rcu_lock_slowly(reader: *mut Place, layout: c_uint) {
     });
 }
 
-/// Begins a section, for those who do not inline it.
+/// Begins a section, for callers that do not inline it.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_rcu_read_lock() {
     within("rcu_read_lock", raw::read_lock);
 }
 
-/// Ends the section that this thread began last.
+/// Ends the section that this thread began most recently.
 ///
 /// # Safety
 ///
-/// 1. The section that ends is one that [`aw_rcu_read_lock`] began.
+/// 1. [`aw_rcu_read_lock`] began the section that ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aw_rcu_read_unlock() {
     // SAFETY: (1).
@@ -132,7 +134,7 @@ pub unsafe extern "C" fn aw_rcu_read_unlock() {
     }
 }
 
-/// Returns 1 if this thread is in a section, else 0.
+/// Returns 1 if this thread is in a section, otherwise 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_rcu_read_lock_held() -> c_int {
     c_int::from(raw::is_reading())

@@ -1,15 +1,17 @@
 //! The C interface of afterwork: the kernel's names, for programs in C and C++.
 //!
-//! Users include `afterwork/workqueue.h`, `rcupdate.h`, `srcu.h`, `percpu.h` and `task_work.h`, which give the kernel's names to
-//! what is exported here as `aw_…`, or `afterwork/urcu.h`, which gives liburcu's: so nothing of a program's own, or of
-//! liburcu's, is in the way. The headers are written
-//! by hand; tests hold sizes, alignments and the list of symbols against them from both sides.
+//! Programs include `afterwork/workqueue.h`, `rcupdate.h`, `srcu.h`, `percpu.h` and `task_work.h`,
+//! which map the kernel's names to the symbols exported here as `aw_…`, or `afterwork/urcu.h`,
+//! which maps liburcu's names. The symbols therefore conflict with no names of a program or of
+//! liburcu. The headers are written by hand; tests compare them with this crate.
 //!
-//! # What crosses the boundary
+//! # Rules of the boundary
 //!
-//! Memory is the caller's, fixed in size, with nothing to destroy. No panic crosses: what cannot go on ends the process with
-//! one line (`boundary.rs`). What a caller does that he must not, as far as it can be seen, is told by name: a debug build
-//! of the library ends the process, another one goes on as the function's comment says.
+//! The caller provides the memory of an object, which has a fixed size and needs no destruction. No
+//! panic crosses the boundary: an unrecoverable error ends the process with one line
+//! (`boundary.rs`). Detectable misuse is reported with the name of the function. A debug build of
+//! the library then ends the process; a release build continues as the function's comment
+//! describes.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 mod boundary;

@@ -1,7 +1,8 @@
 //! `afterwork/percpu.h`.
 //!
-//! What [`aw_alloc_percpu`] returns is the part of CPU 0; that of each other CPU lies `stride` bytes behind the one before, and the
-//! stride stands before the first. So there is no table: nothing to lock, and nothing that a child of `fork` could find half-way.
+//! [`aw_alloc_percpu`] returns the part of CPU 0. The part of each next CPU is `stride` bytes after
+//! the previous one, and the stride is stored before the first. There is therefore no table to
+//! lock, and none that a child of `fork` could find half-updated.
 
 use std::{
     alloc::{self, Layout},
@@ -19,24 +20,24 @@ use topology::Topology;
 
 use crate::boundary::{misuse, within};
 
-/// Parts of two CPUs are not on one line, nor on a pair of lines that is fetched together.
+/// Parts of two CPUs share neither a cache line nor a pair of lines that is fetched together.
 const LINE: usize = 128;
-/// Tells per-CPU data from any other memory.
+/// Distinguishes per-CPU data from other memory.
 const MAGIC: usize = 0xf770_6572_6370_7521;
 
-/// What stands before the part of CPU 0.
+/// The header before the part of CPU 0.
 #[repr(C)]
 struct Before {
     magic: usize,
     align: usize,
     size: usize,
-    /// Last: the header of C reads it.
+    /// The last field, because the C header reads it.
     stride: usize,
 }
 
 /// Returns one more than the highest possible CPU number.
 ///
-/// The same for as long as the process lives: parts are found by it.
+/// The number stays the same for the life of the process, because parts are located by it.
 pub(crate) fn nr_cpu_ids() -> u32 {
     let known = aw_nr_cpu_ids.load(Ordering::Relaxed);
     if known != 0 {
@@ -46,7 +47,7 @@ pub(crate) fn nr_cpu_ids() -> u32 {
     let possible = possible.or_else(|_| cpu::affinity()).ok();
     let last = possible.and_then(|cpus| cpus.last());
     let nr = last.map_or(1, |cpu| cpu.as_u32() + 1);
-    // If another thread was faster and found another number, its number is used.
+    // If another thread stored a number first, that number is used.
     match aw_nr_cpu_ids.compare_exchange(0, nr, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => nr,
         Err(first) => first,
@@ -59,9 +60,8 @@ pub(crate) fn nr_cpu_ids() -> u32 {
 #[allow(non_upper_case_globals, reason = "as C names it")]
 pub static aw_nr_cpu_ids: AtomicU32 = AtomicU32::new(0);
 
-/// Makes the loader call [`set_nr_cpu_ids`] before the program begins. The section's name has the
-/// highest priority available to programs, so that constructors of the program find the number even
-/// with a static library.
+/// Makes the loader call [`set_nr_cpu_ids`] before the program begins. The section has the highest
+/// priority for programs, so that their constructors find the number, even with a static library.
 #[used]
 #[unsafe(link_section = ".init_array.00101")]
 static SET_NR_CPU_IDS: extern "C" fn() = set_nr_cpu_ids;
@@ -70,7 +70,7 @@ extern "C" fn set_nr_cpu_ids() {
     within("nr_cpu_ids", || _ = nr_cpu_ids());
 }
 
-/// Returns the CPU that the caller runs on, or did a moment ago; one that has a part, also where not all CPUs are known.
+/// Returns the CPU of the caller at some moment during the call. The CPU always has a part.
 #[unsafe(no_mangle)]
 extern "C" fn aw_raw_smp_processor_id() -> c_uint {
     within("raw_smp_processor_id", || {
@@ -79,7 +79,7 @@ extern "C" fn aw_raw_smp_processor_id() -> c_uint {
     })
 }
 
-/// Returns whether a CPU is online.
+/// Returns `true` if a CPU is online.
 #[unsafe(no_mangle)]
 extern "C" fn aw_cpu_online(cpu: c_uint) -> bool {
     within("cpu_online", || {
@@ -88,7 +88,7 @@ extern "C" fn aw_cpu_online(cpu: c_uint) -> bool {
     })
 }
 
-/// Makes zeroed data for each CPU; null when it cannot be had, or `size` or `align` cannot be meant.
+/// Allocates zeroed data for each CPU. Returns null without memory, or for an invalid argument.
 #[unsafe(no_mangle)]
 extern "C" fn aw_alloc_percpu(size: usize, align: usize) -> *mut c_void {
     within("alloc_percpu", || {
@@ -102,7 +102,7 @@ extern "C" fn aw_alloc_percpu(size: usize, align: usize) -> *mut c_void {
         let Some((stride, layout)) = describe() else {
             return ptr::null_mut();
         };
-        // SAFETY: it has a size.
+        // SAFETY: the size is not zero.
         let base = unsafe { alloc::alloc_zeroed(layout) };
         if base.is_null() {
             return ptr::null_mut();
@@ -115,17 +115,17 @@ extern "C" fn aw_alloc_percpu(size: usize, align: usize) -> *mut c_void {
             size,
             stride,
         };
-        // SAFETY: `align` bytes are before the first part, which is more than this takes, and aligned more than enough.
+        // SAFETY: `align` bytes precede the first part, which is enough space for `Before`.
         unsafe { first.cast::<Before>().sub(1).write(before) };
         first.cast()
     })
 }
 
-/// Frees per-CPU data; null is nothing.
+/// Frees per-CPU data. Null is ignored.
 ///
 /// # Safety
 ///
-/// 1. `data` came from [`aw_alloc_percpu`], and nobody uses it any more.
+/// 1. `data` came from [`aw_alloc_percpu`] and is no longer used.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_free_percpu(data: *mut c_void) {
     within("free_percpu", || {
@@ -137,45 +137,45 @@ unsafe extern "C" fn aw_free_percpu(data: *mut c_void) {
             return misuse("free_percpu", &what, ());
         }
         let before = data.cast::<Before>().wrapping_sub(1);
-        // SAFETY: (1); of what is none this tells as far as what lies before it can be read.
+        // SAFETY: (1). The check detects other pointers only if the memory before them is readable.
         if unsafe { (&raw const (*before).magic).read() } != MAGIC {
             return misuse("free_percpu", &what, ());
         }
-        // SAFETY: (1): written when it was made.
+        // SAFETY: (1): written when the data was allocated.
         let (align, size) = unsafe { ((*before).align, (*before).size) };
-        // For who frees it again; any other store to what is about to be freed is left out by the compiler.
+        // Lets a second free be detected. A plain store before the free would be optimized away.
         // SAFETY: (1).
         unsafe { (&raw mut (*before).magic).write_volatile(0) };
         let layout = Layout::from_size_align(size, align).expect("it was made of this");
-        // SAFETY: (1), and made of this layout.
+        // SAFETY: (1), and allocated with this layout.
         unsafe { alloc::dealloc(data.cast::<u8>().sub(align), layout) };
     });
 }
 
 // ---- the lock of one CPU's part ----
 
-/// Nobody has it.
 const FREE: u32 = 0;
-/// Somebody has it.
+/// The lock is held, and no thread sleeps.
 const HELD: u32 = 1;
-/// Somebody has it, and others may sleep for it.
+/// The lock is held, and threads may sleep.
 const WAITED: u32 = 2;
-/// How often a waiter looks before it sleeps. A guess: sections are some tens of instructions.
+/// The number of polls before a waiter sleeps. A guess: sections are some tens of instructions.
 const NR_LOOKS: u32 = 100;
 
-/// A lock as C has it: `pw_lock_t`. All zeroes is one that is free.
+/// A lock with the layout of C's `pw_lock_t`. All zeroes is an unlocked one.
 #[repr(C)]
 #[derive(Debug)]
 pub struct PwLock(Futex);
 
-// As the header promises; it asserts the same.
 const _: () = assert!(size_of::<PwLock>() == 4 && align_of::<PwLock>() == 4);
 
 impl PwLock {
     fn try_take(&self) -> bool {
         // ORDER(pw-lock): publish and consume, other end in `release`.
-        //   release: what the section did;  word = FREE  Release
-        //   here:    word = HELD  Acquire;  the next section
+        //   release: writes of the section;  word = FREE  Release
+        //   here:    word = HELD  Acquire;   the next section
+        // If the release comes first, we acquire the lock and see everything that its section
+        // wrote. If our exchange comes first, it fails.
         // Test: the_suite_passes
         let (taken, failed) = (Ordering::Acquire, Ordering::Relaxed);
         let word = self.0.word();
@@ -190,19 +190,20 @@ impl PwLock {
                 return;
             }
         }
-        // Whoever gets it so leaves it as waited for: others may sleep yet. The kernel refuses a sleep on another value.
-        // ORDER(pw-lock): other end in `release`.
+        // Acquires the lock as `WAITED`, because other threads may still sleep. If the word has
+        // another value, the kernel rejects the sleep.
+        // ORDER(pw-lock): the acquire end; see `try_take`.
         // Test: the_suite_passes
         while self.0.word().swap(WAITED, Ordering::Acquire) != FREE {
             self.0.wait(WAITED);
         }
     }
 
-    /// Returns `false` if nobody had it.
+    /// Releases the lock. Returns `false` if it was not held.
     fn release(&self) -> bool {
-        // Once it is free its memory may be gone.
+        // After the release the lock's memory may be freed, so take the key first.
         let key = self.0.key();
-        // ORDER(pw-lock): other end in `try_take`.
+        // ORDER(pw-lock): the release end; see `try_take`.
         // Test: the_suite_passes
         let was = self.0.word().swap(FREE, Ordering::Release);
         if was == WAITED {
@@ -212,7 +213,7 @@ impl PwLock {
     }
 }
 
-/// Declares what is done with a lock.
+/// Defines the functions of a lock.
 macro_rules! of_lock {
     ($($name:ident = $kernel:literal -> $answer:ty = $none:expr => |$lock:ident| $call:expr;)*) => { $(
         /// # Safety
@@ -235,14 +236,14 @@ of_lock! {
     };
     aw_pw_trylock = "pw_trylock" -> bool = false => |lock| lock.try_take();
     aw_pw_unlock = "pw_unlock" -> () = () => |lock| if !lock.release() {
-        misuse("pw_unlock", &"nobody holds this lock", ());
+        misuse("pw_unlock", &"the lock is not held", ());
     };
 }
 
-/// Returns whether work for a CPU is done by whoever asks for it, and not queued there: 0, or 1.
+/// Returns 1 if the caller runs work for another CPU itself, and 0 if it queues the work there.
 #[unsafe(no_mangle)]
 extern "C" fn aw_pw_runs_here() -> c_int {
-    /// 0 not known yet, else one more than the answer.
+    /// 0 if not known yet, otherwise one more than the answer.
     static KNOWN: AtomicU32 = AtomicU32::new(0);
     within("pw_queue_on", || {
         let known = KNOWN.load(Ordering::Relaxed);

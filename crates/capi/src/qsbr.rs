@@ -1,11 +1,11 @@
-//! The flavor `qsbr` of `afterwork/urcu.h`: threads that are readers all the time, and report.
+//! The flavor `qsbr` of `afterwork/urcu.h`: threads that are always readers, and report.
 //!
-//! An online thread is in a section that lasts from report to report. The grace periods are those of all flavors.
+//! An online thread is in a section from one report to the next. All flavors share grace periods.
 //!
-//! | state of the thread | in a section | reports |
+//! | thread | in a section | a report |
 //! |---|---|---|
-//! | not registered, or offline | no | are misuse |
-//! | online | yes, all the time | end it and begin the next |
+//! | not registered, or offline | no | is misuse |
+//! | online | always | ends the section and begins the next |
 
 use std::{cell::Cell, ffi::c_int, ffi::c_uint};
 
@@ -46,19 +46,20 @@ fn go_online() {
 
 fn go_offline() {
     set(State::Offline);
-    // SAFETY: made online by `go_online`; what was read is not looked at any more: the contract of those who call this.
+    // SAFETY: `go_online` made it online, and callers no longer use values that they read before.
     unsafe { raw::offline() };
     raw::park();
 }
 
-/// Takes a thread that ends as a reader out of the way of grace periods.
+/// Takes an exiting thread that is an online reader offline, so that no grace period waits for it.
 pub(crate) fn leave_at_exit() {
     if state() == State::Online {
         go_offline();
     }
 }
 
-/// Calls `body`, which may wait for readers, as `name`: with this thread offline, if only its being online is in the way.
+/// Runs `body`, which may wait for readers, as `name`. An online thread is offline during the call.
+/// A thread in a section reports misuse instead.
 pub(crate) fn while_offline(name: &str, body: impl FnOnce()) {
     within(name, || {
         let was_online = state() == State::Online;
@@ -77,7 +78,7 @@ pub(crate) fn while_offline(name: &str, body: impl FnOnce()) {
     });
 }
 
-/// Calls `body`, a callback, with this thread registered and online, as liburcu's helpers are: the sections in it are nothing.
+/// Runs a callback with this thread registered and online, like liburcu's. Its sections are no-ops.
 fn as_reader(body: impl FnOnce()) {
     let before = state();
     if before != State::Online {
@@ -90,11 +91,11 @@ fn as_reader(body: impl FnOnce()) {
     set(before);
 }
 
-/// Has `func` called with `head` after a grace period, by a thread that is an online reader meanwhile.
+/// Calls `func` with `head` after a grace period, on a thread that is then an online reader.
 ///
 /// # Safety
 ///
-/// 1. As of [`aw_call_rcu`](crate::rcupdate::aw_call_rcu).
+/// 1. The same as for [`aw_call_rcu`](crate::rcupdate::aw_call_rcu).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aw_qsbr_call_rcu(head: *mut RcuHead, func: Option<RcuFn>) {
     within("call_rcu", || match func {
@@ -107,7 +108,7 @@ pub unsafe extern "C" fn aw_qsbr_call_rcu(head: *mut RcuHead, func: Option<RcuFn
     });
 }
 
-/// Makes this thread a reader, and online.
+/// Registers this thread as a reader and makes it online.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_qsbr_register_thread() {
     within("rcu_register_thread", || {
@@ -123,7 +124,7 @@ pub extern "C" fn aw_qsbr_register_thread() {
     });
 }
 
-/// Ends what [`aw_qsbr_register_thread`] began.
+/// Unregisters this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_qsbr_unregister_thread() {
     within("rcu_unregister_thread", || {
@@ -136,7 +137,7 @@ pub extern "C" fn aw_qsbr_unregister_thread() {
     });
 }
 
-/// Has grace periods wait for this thread again.
+/// Makes this thread online: grace periods wait for it again.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_qsbr_thread_online() {
     within("rcu_thread_online", || match state() {
@@ -146,7 +147,7 @@ pub extern "C" fn aw_qsbr_thread_online() {
     });
 }
 
-/// Has no grace period wait for this thread, which holds nothing that it has read.
+/// Makes this thread offline, so that grace periods do not wait for it. It holds no read values.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_qsbr_thread_offline() {
     within("rcu_thread_offline", || match state() {
@@ -156,25 +157,25 @@ pub extern "C" fn aw_qsbr_thread_offline() {
     });
 }
 
-/// Returns 1 if this thread is an online reader, else 0.
+/// Returns 1 if this thread is an online reader, otherwise 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_qsbr_read_ongoing() -> c_int {
     c_int::from(state() == State::Online)
 }
 
-/// Reports that this thread holds nothing that it has read.
+/// Reports that this thread holds no values that it has read.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_qsbr_quiescent_state() {
     within("rcu_quiescent_state", || match state() {
-        // SAFETY: made online by `go_online`, and what was read is not looked at any more, says the caller.
+        // SAFETY: `go_online` made it online, and the caller no longer uses values read before.
         State::Online => unsafe { raw::quiescent() },
-        _ => misuse("rcu_quiescent_state", &"the thread is no online reader", ()),
+        _ => misuse("rcu_quiescent_state", &"the thread is not online", ()),
     });
 }
 
 /// # Safety
 ///
-/// 1. As of `adopt`.
+/// 1. The same as for `adopt`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_qsbr_report_slowly(reader: *mut Place, layout: c_uint) {
     aw_qsbr_quiescent_state();
@@ -184,17 +185,17 @@ unsafe extern "C" fn aw_qsbr_report_slowly(reader: *mut Place, layout: c_uint) {
 
 #[unsafe(no_mangle)]
 extern "C" fn aw_qsbr_answer() {
-    // SAFETY: called by the inlined report, after its steps.
+    // SAFETY: the inlined report calls this after its own updates.
     unsafe { raw::answer() };
 }
 
-/// Waits until all sections that run now have ended, and all other readers have reported.
+/// Waits until all current sections have ended, and all other readers have reported.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_qsbr_synchronize_rcu() {
     while_offline("synchronize_rcu", rcu::synchronize);
 }
 
-/// Waits until all that `call_rcu` was given before has been called.
+/// Waits until all callbacks of earlier calls of `call_rcu` have run.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_qsbr_barrier() {
     while_offline("rcu_barrier", rcu::barrier);

@@ -6,25 +6,25 @@ use afterwork::rcu::{self, raw};
 
 use crate::boundary::{misuse, within};
 
-/// What C gives for a callback: `struct rcu_head`.
+/// The head of a callback: `struct rcu_head`.
 pub type RcuHead = rcu::Head;
 
-/// What is called after a grace period, with the address of the head.
+/// A callback, which is called with the address of its head.
 pub type RcuFn = unsafe extern "C-unwind" fn(*mut RcuHead);
 
-// As the header promises; it asserts the same. Cookies are 64 bits, as is C's `unsigned long` on the machines we run on.
+// The sizes that the header also asserts. Cookies have 64 bits, like C's `unsigned long`.
 const _: () = assert!(size_of::<RcuHead>() == 16 && align_of::<RcuHead>() == 8);
 
-/// A head and its function, which a closure carries to another thread.
+/// A head and its callback, in a form that a closure can move to another thread.
 pub(crate) struct Called(pub(crate) *mut RcuHead, pub(crate) RcuFn);
 
-// SAFETY: handed over by C, to be called on any thread.
+// SAFETY: C passed the callback to be called on any thread.
 unsafe impl Send for Called {}
 
 impl Called {
     /// # Safety
     ///
-    /// 1. Its grace period is over, and this is called once.
+    /// 1. The grace period of the callback is over, and this is called once.
     pub(crate) unsafe fn run(self, what: &str) {
         let Self(head, func) = self;
         // SAFETY: (1).
@@ -32,7 +32,7 @@ impl Called {
     }
 }
 
-/// Returns `true` if the caller may wait for a grace period; what else he would do is misuse.
+/// Returns `true` if the caller may wait for a grace period. Otherwise reports misuse.
 fn may_wait(name: &str) -> bool {
     let waits_for_itself = raw::is_reading();
     if waits_for_itself {
@@ -42,7 +42,7 @@ fn may_wait(name: &str) -> bool {
     !waits_for_itself
 }
 
-/// Waits until all sections that run now have ended.
+/// Waits until all current sections have ended.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_synchronize_rcu() {
     within("synchronize_rcu", || {
@@ -61,7 +61,7 @@ extern "C" fn aw_synchronize_rcu_expedited() {
     });
 }
 
-/// Waits until all that [`aw_call_rcu`] was given before has been called.
+/// Waits until all callbacks of earlier calls of [`aw_call_rcu`] have run.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_rcu_barrier() {
     within("rcu_barrier", || {
@@ -71,11 +71,11 @@ pub extern "C" fn aw_rcu_barrier() {
     });
 }
 
-/// Has `func` called with `head` after a grace period.
+/// Calls `func` with `head` after a grace period, on any thread.
 ///
 /// # Safety
 ///
-/// 1. `head` is memory of a head's size and alignment, the library's until `func` is called, which may be on any thread.
+/// 1. `head` is memory for a head, which the library owns until it calls `func`, on any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aw_call_rcu(head: *mut RcuHead, func: Option<RcuFn>) {
     within("call_rcu", || {
@@ -87,11 +87,12 @@ pub unsafe extern "C" fn aw_call_rcu(head: *mut RcuHead, func: Option<RcuFn>) {
     });
 }
 
-/// Has what lies `offset` bytes before `head` freed after a grace period.
+/// Frees the memory `offset` bytes before `head` after a grace period.
 ///
 /// # Safety
 ///
-/// 1. `head` is memory of a head's size and alignment, the library's from here on, and `free` may be called `offset` bytes before it.
+/// 1. `head` is memory with the size and alignment of a head. The library owns it from now on, and
+///    may pass the address `offset` bytes before it to `free`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_kfree_rcu(head: *mut RcuHead, offset: usize) {
     within("kfree_rcu", || {
@@ -111,7 +112,7 @@ extern "C" fn aw_get_state_synchronize_rcu() -> c_ulong {
     })
 }
 
-/// Begins a grace period, and returns its cookie.
+/// Starts a grace period, and returns its cookie.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_start_poll_synchronize_rcu() -> c_ulong {
     within("start_poll_synchronize_rcu", || {

@@ -13,22 +13,21 @@ use crate::{
     rcupdate::{Called, RcuFn, RcuHead},
 };
 
-/// A domain as C has it: `struct srcu_struct`. All zeroes is one that was not used yet.
+/// A domain with the layout of `struct srcu_struct`. All zeroes is a domain that has not been used.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Srcu {
-    /// Null before the first use, and after the end.
+    /// Null before the first use and after the cleanup.
     domain: AtomicPtr<Domain>,
 }
 
-// As the header promises; it asserts the same.
 const _: () = assert!(size_of::<Srcu>() == 8 && align_of::<Srcu>() == 8);
 
-/// Finds the domain that C means, and makes it if that is its first use.
+/// Returns the domain of an `srcu_struct`, and creates it at the first use.
 ///
 /// # Safety
 ///
-/// 1. `srcu` is null, or was initialised and not cleaned up.
+/// 1. `srcu` is null, or was initialized and not cleaned up.
 #[inline]
 unsafe fn known<'a>(name: &str, srcu: *const Srcu) -> Option<&'a Domain> {
     // SAFETY: (1).
@@ -36,11 +35,13 @@ unsafe fn known<'a>(name: &str, srcu: *const Srcu) -> Option<&'a Domain> {
         return misuse(name, &"the srcu_struct is NULL", None);
     };
     // ORDER(srcu-made): publish and consume, other end in `make`.
-    //   make: a domain;  pointer = domain  Release
-    //   here: pointer  Acquire;  the domain
+    //   make: creates a domain;  pointer = domain  Release
+    //   here: pointer  Acquire;  uses the domain
+    // If the exchange comes first, we see the whole domain. If our load comes first, it reads null,
+    // and we call `make`.
     // Test: the_suite_passes
     let domain = srcu.domain.load(Ordering::Acquire);
-    // SAFETY: null, or leaked by `make`, and there until it is cleaned up.
+    // SAFETY: null, or leaked by `make` and alive until the cleanup.
     Some(unsafe { domain.as_ref() }.unwrap_or_else(|| make(srcu)))
 }
 
@@ -48,15 +49,15 @@ unsafe fn known<'a>(name: &str, srcu: *const Srcu) -> Option<&'a Domain> {
 fn make(srcu: &Srcu) -> &Domain {
     let ours = Box::into_raw(Box::new(Domain::new()));
     let null = ptr::null_mut();
-    // ORDER(srcu-made): other end in `known`.
+    // ORDER(srcu-made): the other end; see `known`. A failure acquires another thread's domain.
     let (made, failed) = (Ordering::AcqRel, Ordering::Acquire);
     match srcu.domain.compare_exchange(null, ours, made, failed) {
         // SAFETY: leaked above.
         Ok(_) => unsafe { &*ours },
         Err(theirs) => {
-            // SAFETY: made above, and nobody else has seen it.
+            // SAFETY: created above, and not published.
             drop(unsafe { Box::from_raw(ours) });
-            // SAFETY: leaked by whoever was first.
+            // SAFETY: leaked by the thread whose exchange came first.
             unsafe { &*theirs }
         }
     }
@@ -64,7 +65,7 @@ fn make(srcu: &Srcu) -> &Domain {
 
 /// # Safety
 ///
-/// 1. `srcu` is memory of that size and alignment, which nobody uses yet.
+/// 1. `srcu` is memory with the size and alignment of an [`Srcu`] that is not in use.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_init_srcu_struct(srcu: *mut Srcu) -> c_int {
     within("init_srcu_struct", || {
@@ -80,7 +81,7 @@ unsafe extern "C" fn aw_init_srcu_struct(srcu: *mut Srcu) -> c_int {
 
 /// # Safety
 ///
-/// 1. `srcu` was initialised, and nobody uses it any more.
+/// 1. `srcu` was initialized and is no longer used.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_cleanup_srcu_struct(srcu: *mut Srcu) {
     within("cleanup_srcu_struct", || {
@@ -90,7 +91,7 @@ unsafe extern "C" fn aw_cleanup_srcu_struct(srcu: *mut Srcu) {
         };
         let domain = srcu.domain.swap(ptr::null_mut(), Ordering::AcqRel);
         if !domain.is_null() {
-            // SAFETY: leaked from a box, and taken out by one caller.
+            // SAFETY: leaked from a box, and one caller takes it out.
             drop(unsafe { Box::from_raw(domain) });
         }
     });
@@ -98,7 +99,7 @@ unsafe extern "C" fn aw_cleanup_srcu_struct(srcu: *mut Srcu) {
 
 /// # Safety
 ///
-/// 1. `srcu` was initialised and not cleaned up.
+/// 1. `srcu` was initialized and not cleaned up.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_srcu_read_lock(srcu: *const Srcu) -> c_int {
     within("srcu_read_lock", || {
@@ -110,13 +111,13 @@ unsafe extern "C" fn aw_srcu_read_lock(srcu: *const Srcu) -> c_int {
 
 /// # Safety
 ///
-/// 1. `srcu` was initialised and not cleaned up.
-/// 2. `index` is that of a section that has not been ended.
+/// 1. `srcu` was initialized and not cleaned up.
+/// 2. `index` was returned for a section that has not ended.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_srcu_read_unlock(srcu: *const Srcu, index: c_int) {
     within("srcu_read_unlock", || {
         if !(0..=1).contains(&index) {
-            return misuse("srcu_read_unlock", &"the index is no section's", ());
+            return misuse("srcu_read_unlock", &"the index belongs to no section", ());
         }
         // SAFETY: (1).
         if let Some(domain) = unsafe { known("srcu_read_unlock", srcu) } {
@@ -126,12 +127,12 @@ unsafe extern "C" fn aw_srcu_read_unlock(srcu: *const Srcu, index: c_int) {
     });
 }
 
-/// Declares a wait for a domain.
+/// Defines a function that waits for a domain.
 macro_rules! waits {
     ($($name:ident = $kernel:literal: $wait:expr;)*) => { $(
         /// # Safety
         ///
-        /// 1. `srcu` was initialised and not cleaned up.
+        /// 1. `srcu` was initialized and not cleaned up.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(srcu: *const Srcu) {
             within($kernel, || {
@@ -150,12 +151,12 @@ waits! {
     aw_srcu_barrier = "srcu_barrier": Domain::barrier;
 }
 
-/// Declares a cookie of a domain.
+/// Defines a function that returns a cookie of a domain.
 macro_rules! cookies {
     ($($name:ident = $kernel:literal: $take:expr;)*) => { $(
         /// # Safety
         ///
-        /// 1. `srcu` was initialised and not cleaned up.
+        /// 1. `srcu` was initialized and not cleaned up.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(srcu: *const Srcu) -> c_ulong {
             within($kernel, || {
@@ -174,7 +175,7 @@ cookies! {
 
 /// # Safety
 ///
-/// 1. `srcu` was initialised and not cleaned up.
+/// 1. `srcu` was initialized and not cleaned up.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_poll_state_synchronize_srcu(srcu: *const Srcu, cookie: c_ulong) -> bool {
     within("poll_state_synchronize_srcu", || {
@@ -184,12 +185,12 @@ unsafe extern "C" fn aw_poll_state_synchronize_srcu(srcu: *const Srcu, cookie: c
     })
 }
 
-/// Has `func` called with `head` after a grace period of the domain.
+/// Calls `func` with `head` after a grace period of the domain, on any thread.
 ///
 /// # Safety
 ///
-/// 1. `srcu` was initialised and not cleaned up.
-/// 2. `head` is the library's until `func` is called, which may be on any thread.
+/// 1. `srcu` was initialized and not cleaned up.
+/// 2. The library owns `head` until it calls `func`, on any thread.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_call_srcu(srcu: *const Srcu, head: *mut RcuHead, func: Option<RcuFn>) {
     within("call_srcu", || {
@@ -200,8 +201,7 @@ unsafe extern "C" fn aw_call_srcu(srcu: *const Srcu, head: *mut RcuHead, func: O
         match func {
             Some(func) if !head.is_null() => {
                 let called = Called(head, func);
-                // SAFETY: (2): the second word is the function, which `rcu_head_after_call_rcu`
-                // reads.
+                // SAFETY: (2): the second word is the function, for `rcu_head_after_call_rcu`.
                 unsafe { head.cast::<RcuFn>().add(1).write(func) };
                 // SAFETY: (2).
                 domain.call(move || unsafe { called.run("callback of call_srcu") });

@@ -1,16 +1,17 @@
 //! `afterwork/task_work.h`.
 //!
-//! A thread that asks for its own `task_struct` has a list of callbacks, which lie in their users' memory. A lock guards the list,
-//! for a callback may be taken out of its middle; it is held for some instructions, and nothing is called under it.
+//! A thread that requests its own `task_struct` gets a list of callbacks, whose memory belongs to
+//! the callers. A lock guards the list, because a callback can be removed from its middle. The lock
+//! is held for a few instructions, and never during a call.
 //!
 //! ```text
-//! add:     lock: has the thread ended? -ESRCH;  append          then, if it is to be told: notify
-//! run:     lock: take all;  call each, the lock dropped;  again until there is none
-//! cancel:  lock: unlink it, unless it has been taken to be run
-//! end:     run;  lock: empty? ended: nothing is added any more
+//! add:     lock: has the thread ended? -ESRCH;  append;  then, if requested, notify the owner
+//! run:     lock: take the first;  unlock, call it;  repeat until the list is empty
+//! cancel:  lock: unlink it, unless it was taken to be run
+//! end:     run;  lock: if the list is empty, set the end flag, which rejects later adds
 //! ```
 //!
-//! The owner waits on an event count. A lazy add notifies nobody: it is found by the next wait.
+//! The owner waits on an event count. A lazy add notifies no thread; the next wait finds it.
 
 use std::{
     cell::Cell,
@@ -28,30 +29,29 @@ use sync::{
 
 use crate::boundary::{EINVAL, ESRCH, misuse, within};
 
-/// What C gives for a callback: `struct callback_head`.
+/// The head of a callback: `struct callback_head`.
 #[repr(C)]
 #[derive(Debug)]
 pub struct CallbackHead {
-    /// Task's lock.
+    /// Guarded by the lock of the task.
     next: *mut CallbackHead,
-    /// Task's lock: in whose list it is; null for none.
+    /// Guarded by the lock of the task: the task whose list it is on, or null.
     task: *const Task,
     func: Option<TaskWorkFn>,
 }
 
 type TaskWorkFn = unsafe extern "C-unwind" fn(*mut CallbackHead);
 
-// As the header promises; it asserts the same.
 const _: () = assert!(size_of::<CallbackHead>() == 24 && align_of::<CallbackHead>() == 8);
 
-/// A thread as C has it: `struct task_struct`.
+/// A thread: `struct task_struct`.
 #[derive(Debug)]
 pub struct Task {
     list: Mutex<List>,
-    /// A: how many are in the list.
+    /// A: the length of the list.
     nr_inside: AtomicUsize,
     changed: EventCount,
-    /// I: whose thread it is.
+    /// I: the process of the thread.
     process: Process,
 }
 
@@ -62,16 +62,16 @@ struct List {
     has_ended: bool,
 }
 
-// SAFETY: what is in the list was handed over to be looked at by any thread under the lock.
+// SAFETY: callers passed the callbacks to be accessed by any thread under the lock.
 unsafe impl Send for List {}
 
 sync::thread_local! {
-    /// This thread's, of which it has a count; null before it was asked for, and when the thread ends.
+    /// This thread's task, with a count. Null before the first request, and once the thread ends.
     static MINE: Cell<*const Task> = Cell::new(ptr::null())
 }
 
 sync::thread_local! {
-    /// Touched by a thread that has a task.
+    /// Its destructor runs on each thread that has a task.
     static AT_EXIT: AtExit = AtExit
 }
 
@@ -80,7 +80,7 @@ struct AtExit;
 impl Drop for AtExit {
     fn drop(&mut self) {
         let Some(task) = mine() else { return };
-        // What comes meanwhile is run, too: in the end there is none, and nothing comes any more.
+        // Runs callbacks until the list is empty. `end` then rejects later ones.
         while !task.end() {
             task.run();
         }
@@ -92,12 +92,13 @@ impl Drop for AtExit {
 
 /// Returns this thread's task, if it has one in this process.
 fn mine() -> Option<&'static Task> {
-    // SAFETY: null, or this thread's, which keeps it until it ends.
+    // SAFETY: null, or this thread's task, which the thread keeps alive until it ends.
     let task = unsafe { MINE.with(Cell::get).as_ref() };
     task.filter(|task| task.process.is_this())
 }
 
-/// Makes this thread's task; none when the thread ends. That of a thread that forked is its parent's, and leaks in the child.
+/// Creates this thread's task. Returns `None` if the thread is ending. After a fork, the child gets
+/// a new task, and leaks its parent's.
 #[cold]
 fn make() -> Option<&'static Task> {
     AT_EXIT.try_with(|_| ()).ok()?;
@@ -117,17 +118,17 @@ fn make() -> Option<&'static Task> {
 }
 
 impl Task {
-    /// Appends a callback; `false` when the thread has ended.
+    /// Appends a callback. Returns `false` if the thread has ended.
     ///
     /// # Safety
     ///
-    /// 1. `work` is in no list, and the library's until it is called or taken out.
+    /// 1. `work` is on no list, and belongs to the library until it is called or cancelled.
     unsafe fn add(&self, work: *mut CallbackHead) -> bool {
         let mut list = self.list.lock();
         if list.has_ended {
             return false;
         }
-        // SAFETY: (1), and the list's links are guarded by the lock.
+        // SAFETY: (1), and the lock guards the list's links.
         unsafe {
             (*work).next = ptr::null_mut();
             (*work).task = self;
@@ -141,13 +142,13 @@ impl Task {
         true
     }
 
-    /// Takes the first callback out that is `chosen`; null for none.
+    /// Removes and returns the first callback for which `chosen` returns `true`, or null.
     fn take_out(&self, chosen: impl Fn(*mut CallbackHead) -> bool) -> *mut CallbackHead {
         let mut list = self.list.lock();
         let (mut before, mut at) = (ptr::null_mut::<CallbackHead>(), list.first);
         while !at.is_null() && !chosen(at) {
             before = at;
-            // SAFETY: what is in the list is there, by (1) of `add`; guarded by the lock.
+            // SAFETY: callbacks on the list are valid, by (1) of `add`, and guarded by the lock.
             at = unsafe { (*at).next };
         }
         if !at.is_null() {
@@ -167,24 +168,24 @@ impl Task {
         at
     }
 
-    /// Calls all callbacks, oldest first, with those that come meanwhile.
+    /// Calls all callbacks, oldest first, including those that are added during the calls.
     fn run(&self) {
         loop {
             let work = self.take_out(|_| true);
-            // SAFETY: taken out, so it is ours; by (1) of `add` it is there.
+            // SAFETY: no longer on the list, so exclusively ours, and valid by (1) of `add`.
             let Some(func) = unsafe { work.as_ref() }.and_then(|work| work.func) else {
                 return;
             };
             sync::lock::assert_none_held();
-            // A callback of C's, on the thread that owns the list; what unwinds ends the process.
-            // SAFETY: handed over to be called once. It may be freed by that.
+            // A panic or exception of the callback ends the process.
+            // SAFETY: C passed the callback to be called once. The call may free `work`.
             raw::of_c("callback of task_work_add", func as usize, || unsafe {
                 func(work)
             });
         }
     }
 
-    /// Refuses callbacks from here on, if there is none.
+    /// Rejects later callbacks, if the list is empty. Returns `true` if it is.
     fn end(&self) -> bool {
         let mut list = self.list.lock();
         list.has_ended = list.first.is_null();
@@ -196,11 +197,11 @@ impl Task {
     }
 }
 
-/// Finds the task that C means.
+/// Checks that C passed a task.
 ///
 /// # Safety
 ///
-/// 1. `task` is null, or a task of which the caller has a count, or whose thread has not ended.
+/// 1. `task` is null, or a task that the caller holds a count of, or whose thread has not ended.
 unsafe fn known<'a>(name: &str, task: *const Task) -> Option<&'a Task> {
     // SAFETY: (1).
     let task = unsafe { task.as_ref() };
@@ -210,7 +211,7 @@ unsafe fn known<'a>(name: &str, task: *const Task) -> Option<&'a Task> {
     task
 }
 
-/// Returns this thread's task; null when the thread ends.
+/// Returns this thread's task, or null if the thread is ending.
 #[unsafe(no_mangle)]
 extern "C" fn aw_get_current() -> *const Task {
     within("get_current", || {
@@ -225,7 +226,7 @@ extern "C" fn aw_get_current() -> *const Task {
 unsafe extern "C" fn aw_get_task_struct(task: *const Task) -> *const Task {
     // SAFETY: (1).
     if unsafe { known("get_task_struct", task) }.is_some() {
-        // SAFETY: (1): made by an `Arc`.
+        // SAFETY: (1): created by an `Arc`.
         unsafe { Arc::increment_strong_count(task) };
     }
     task
@@ -233,22 +234,22 @@ unsafe extern "C" fn aw_get_task_struct(task: *const Task) -> *const Task {
 
 /// # Safety
 ///
-/// 1. `task` is null, or a task of which the caller has a count, which ends.
+/// 1. `task` is null, or a task of which the caller gives up a count.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_put_task_struct(task: *const Task) {
     // SAFETY: (1).
     if unsafe { known("put_task_struct", task) }.is_some() {
-        // SAFETY: (1): made by an `Arc`.
+        // SAFETY: (1): created by an `Arc`.
         unsafe { Arc::decrement_strong_count(task) };
     }
 }
 
-/// Has `work` called by the thread of `task`; `notify` other than 0 ends its wait.
+/// Adds `work` to the callbacks of the thread of `task`, and ends its wait unless `notify` is 0.
 ///
 /// # Safety
 ///
 /// 1. `task` is null, or a task.
-/// 2. `work` was laid out, and stays until it is called or cancelled.
+/// 2. `work` was initialized, and stays valid until it is called or cancelled.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_task_work_add(
     task: *const Task,
@@ -265,18 +266,18 @@ unsafe extern "C" fn aw_task_work_add(
         if unsafe { work.as_ref() }.is_none_or(|work| work.func.is_none()) {
             return misuse(NAME, &"the callback is not initialised", -EINVAL);
         }
-        // SAFETY: (2); whoever adds it, or cancels it, has it alone.
+        // SAFETY: (2). Only one thread at a time may add or cancel a callback.
         if !unsafe { (*work).task }.is_null() {
             return misuse(NAME, &"the callback was added already", -EINVAL);
         }
         if !task.process.is_this() {
             return -ESRCH;
         }
-        // The owner may end as soon as it has it.
+        // The owner may end as soon as the callback is on its list.
         let keeps = ptr::from_ref(task);
         // SAFETY: (1).
         unsafe { Arc::increment_strong_count(keeps) };
-        // SAFETY: (2), and it is in no list.
+        // SAFETY: (2), and it is on no list.
         let is_added = unsafe { task.add(work) };
         if is_added && notify != 0 {
             task.changed.notify_all();
@@ -287,7 +288,7 @@ unsafe extern "C" fn aw_task_work_add(
     })
 }
 
-/// Takes `work` back; returns whether it will not be called.
+/// Cancels `work`. Returns `true` if it will not be called.
 ///
 /// # Safety
 ///
@@ -301,7 +302,7 @@ unsafe extern "C" fn aw_task_work_cancel(task: *const Task, work: *mut CallbackH
     })
 }
 
-/// Takes the first callback back that is to call `func`; null for none.
+/// Cancels and returns the first callback with the function `func`, or null.
 ///
 /// # Safety
 ///
@@ -313,7 +314,7 @@ unsafe extern "C" fn aw_task_work_cancel_func(
 ) -> *mut CallbackHead {
     within("task_work_cancel_func", || {
         let wanted = func.map_or(0, |func| func as usize);
-        // SAFETY: what is in a list is there, and looked at under its lock.
+        // SAFETY: callbacks on a list are valid, and `take_out` holds the lock.
         let calls = |at: *mut CallbackHead| unsafe { (*at).func }.map_or(0, |func| func as usize);
         // SAFETY: (1).
         let task = unsafe { known("task_work_cancel_func", task) };
@@ -323,7 +324,6 @@ unsafe extern "C" fn aw_task_work_cancel_func(
     })
 }
 
-/// Calls all callbacks of this thread.
 #[unsafe(no_mangle)]
 extern "C" fn aw_task_work_run() {
     within("task_work_run", || {
@@ -333,13 +333,13 @@ extern "C" fn aw_task_work_run() {
     });
 }
 
-/// Returns whether this thread has callbacks.
+/// Returns `true` if this thread has callbacks.
 #[unsafe(no_mangle)]
 extern "C" fn aw_task_work_pending() -> bool {
     mine().is_some_and(|task| !task.is_empty())
 }
 
-/// Waits until this thread has callbacks, for at most so many milliseconds, for ever where that is negative.
+/// Waits until this thread has callbacks, at most `timeout_ms`, or forever if that is negative.
 #[unsafe(no_mangle)]
 extern "C" fn aw_task_work_wait(timeout_ms: c_long) -> bool {
     within("afterwork_task_work_wait", || {

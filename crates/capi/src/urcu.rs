@@ -1,8 +1,8 @@
 //! `afterwork/urcu.h`: liburcu's names.
 //!
-//! All its flavors are this library's RCU: `memb`, `mb` and `bp` are sections (`inline.rs`), `qsbr` is readers that report
-//! (`qsbr.rs`), and a grace period waits for all of them. What a program says of helper threads is remembered and given back;
-//! one thread runs the callbacks.
+//! All its flavors are this library's RCU: `memb`, `mb` and `bp` are sections (`inline.rs`), `qsbr`
+//! is readers that report (`qsbr.rs`), and a grace period waits for all of them. Helper threads
+//! exist by name only: their names are stored and returned, and one thread runs all callbacks.
 
 use std::{
     cell::Cell,
@@ -25,13 +25,13 @@ use crate::{
 const EEXIST: c_int = 17;
 
 unsafe extern "C" {
-    /// Returns the calling thread, as the C library names it.
+    /// Returns the C library's ID of the calling thread.
     safe fn pthread_self() -> c_ulong;
 }
 
 // ---- threads ----
 
-/// Makes this thread a reader before its first section, which then allocates nothing.
+/// Makes this thread a reader before its first section, so that sections do not allocate.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_urcu_register_thread() {
     within("rcu_register_thread", || {
@@ -41,7 +41,7 @@ pub extern "C" fn aw_urcu_register_thread() {
     });
 }
 
-/// Has no grace period look at this thread, until its next section.
+/// Removes this thread from grace periods until its next section.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_urcu_unregister_thread() {
     if raw::is_reading() {
@@ -54,12 +54,12 @@ pub extern "C" fn aw_urcu_unregister_thread() {
     raw::park();
 }
 
-/// Does nothing: what the flavors do that have no readers that report.
+/// Does nothing: the function for operations that a flavor does not need.
 extern "C" fn nothing() {}
 
 // ---- defer_rcu ----
 
-/// A function and what it is called with.
+/// A function and its argument.
 struct Deferred(unsafe extern "C-unwind" fn(*mut c_void), *mut c_void);
 
 // SAFETY: the contract of `aw_defer_rcu`.
@@ -68,7 +68,7 @@ unsafe impl Send for Deferred {}
 impl Deferred {
     /// # Safety
     ///
-    /// 1. Its grace period is over, and this is called once.
+    /// 1. The grace period of the function is over, and this is called once.
     unsafe fn run(self) {
         // SAFETY: (1).
         raw::of_c("function of defer_rcu", self.0 as usize, || unsafe {
@@ -77,7 +77,7 @@ impl Deferred {
     }
 }
 
-/// Has `func` called with `p` after a grace period.
+/// Calls `func` with `p` after a grace period.
 ///
 /// # Safety
 ///
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn aw_defer_rcu(
     });
 }
 
-/// Waits until all that was deferred before has been called.
+/// Waits until all functions that were deferred earlier have been called.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_rcu_defer_barrier() {
     qsbr::while_offline("rcu_defer_barrier", rcu::barrier);
@@ -105,23 +105,23 @@ pub extern "C" fn aw_rcu_defer_barrier() {
 
 // ---- call_rcu_data ----
 
-/// `struct call_rcu_data`: the name of a helper. One thread serves all of them.
+/// `struct call_rcu_data`: the identity of a helper. One thread serves all of them.
 #[derive(Debug)]
 pub struct Helper {
-    /// So that each has an address of its own.
+    /// Gives each helper a distinct address.
     _flags: c_ulong,
 }
 
 static DEFAULT: Helper = Helper { _flags: 0 };
 
-/// More CPUs than the kernel is built for.
+/// More CPUs than any kernel supports.
 const NR_CPUS: usize = 8192;
 
 /// A: the helper of each CPU, or null.
 static HELPERS: [AtomicPtr<Helper>; NR_CPUS] = [const { AtomicPtr::new(ptr::null_mut()) }; NR_CPUS];
 
 sync::thread_local! {
-    /// The helper that this thread was given, or null.
+    /// The helper that was set for this thread, or null.
     static MINE: Cell<*mut Helper> = Cell::new(ptr::null_mut())
 }
 
@@ -135,11 +135,11 @@ pub extern "C" fn aw_create_call_rcu_data(flags: c_ulong, _cpu_affinity: c_int) 
     Box::into_raw(Box::new(Helper { _flags: flags }))
 }
 
-/// Frees a helper; `NULL` and the default one are left alone.
+/// Frees a helper. `NULL` and the default one are ignored.
 ///
 /// # Safety
 ///
-/// 1. [`aw_create_call_rcu_data`] returned `helper`, and nobody uses it any more.
+/// 1. [`aw_create_call_rcu_data`] returned `helper`, which is no longer used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aw_call_rcu_data_free(helper: *mut Helper) {
     if !helper.is_null() && !ptr::eq(helper, &DEFAULT) {
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn aw_call_rcu_data_free(helper: *mut Helper) {
     }
 }
 
-/// Returns the helper of those who were given none.
+/// Returns the default helper.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_get_default_call_rcu_data() -> *mut Helper {
     ptr::from_ref(&DEFAULT).cast_mut()
@@ -157,17 +157,17 @@ pub extern "C" fn aw_get_default_call_rcu_data() -> *mut Helper {
 /// Returns the helper of a CPU, or `NULL`.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_get_cpu_call_rcu_data(cpu: c_int) -> *mut Helper {
-    // Acquire pairs with the exchanges below: what the helper was made of is visible.
+    // Acquire pairs with the exchanges below, so that the helper's contents are visible.
     of_cpu(cpu).map_or(ptr::null_mut(), |helper| helper.load(Ordering::Acquire))
 }
 
-/// Returns the helper that this thread was given, or `NULL`.
+/// Returns the helper that was set for this thread, or `NULL`.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_get_thread_call_rcu_data() -> *mut Helper {
     MINE.try_with(Cell::get).unwrap_or(ptr::null_mut())
 }
 
-/// Returns this thread's helper, else that of its CPU, else the default one.
+/// Returns this thread's helper, otherwise that of its CPU, otherwise the default one.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_get_call_rcu_data() -> *mut Helper {
     let mine = aw_get_thread_call_rcu_data();
@@ -182,13 +182,13 @@ pub extern "C" fn aw_get_call_rcu_data() -> *mut Helper {
     }
 }
 
-/// Gives this thread a helper, or takes it away.
+/// Sets this thread's helper; `NULL` removes it.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_set_thread_call_rcu_data(helper: *mut Helper) {
     MINE.try_with(|mine| mine.set(helper)).ok();
 }
 
-/// Gives a CPU a helper, or takes it away. Returns 0, `-EINVAL` for no CPU, or `-EEXIST` where the CPU has one.
+/// Sets or removes (`NULL`) a CPU's helper. Returns 0, `-EINVAL` (invalid CPU), or `-EEXIST`.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_set_cpu_call_rcu_data(cpu: c_int, helper: *mut Helper) -> c_int {
     let Some(place) = of_cpu(cpu) else {
@@ -198,7 +198,7 @@ pub extern "C" fn aw_set_cpu_call_rcu_data(cpu: c_int, helper: *mut Helper) -> c
         place.swap(helper, Ordering::AcqRel);
         return 0;
     }
-    // If our exchange comes first, others find our helper. If another one's does, ours fails.
+    // If our exchange comes first, others find our helper. If another one comes first, ours fails.
     let (order, failed) = (Ordering::AcqRel, Ordering::Relaxed);
     match place.compare_exchange(ptr::null_mut(), helper, order, failed) {
         Ok(_) => 0,
@@ -206,7 +206,7 @@ pub extern "C" fn aw_set_cpu_call_rcu_data(cpu: c_int, helper: *mut Helper) -> c
     }
 }
 
-/// Gives each CPU a helper that has none. Returns 0.
+/// Sets a new helper for each CPU that has none. Returns 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_create_all_cpu_call_rcu_data(flags: c_ulong) -> c_int {
     within("create_all_cpu_call_rcu_data", || {
@@ -214,7 +214,7 @@ pub extern "C" fn aw_create_all_cpu_call_rcu_data(flags: c_ulong) -> c_int {
         for cpu in 0..nr_cpus as c_int {
             let helper = aw_create_call_rcu_data(flags, cpu);
             if aw_set_cpu_call_rcu_data(cpu, helper) != 0 {
-                // SAFETY: made above, and nobody has it.
+                // SAFETY: created above, and not published.
                 unsafe { aw_call_rcu_data_free(helper) };
             }
         }
@@ -234,19 +234,20 @@ pub extern "C" fn aw_free_all_cpu_call_rcu_data() {
     }
     qsbr::while_offline("free_all_cpu_call_rcu_data", rcu::synchronize);
     for helper in taken {
-        // SAFETY: made by `aw_create_call_rcu_data`, says who set it; taken above, by this thread alone, and a section that
-        // found it has ended.
+        // SAFETY: callers guarantee that `aw_create_call_rcu_data` created it. Only this thread
+        // took it out, above, and all sections that found it have ended.
         unsafe { aw_call_rcu_data_free(helper) };
     }
 }
 
-/// Returns the thread that runs callbacks: the same for each helper. Waits for a grace period; 0 where that cannot be.
+/// Returns the thread that runs callbacks, which is the same for each helper. Waits for a grace
+/// period. Returns 0 if it cannot wait.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_get_call_rcu_thread(_helper: *mut Helper) -> c_ulong {
     let thread = Arc::new(AtomicU64::new(0));
     let found = thread.clone();
     qsbr::while_offline("get_call_rcu_thread", || {
-        // The barrier passes it on.
+        // The barrier makes the store visible.
         rcu::call(move || found.store(pthread_self(), Ordering::Relaxed));
         rcu::barrier();
     });
@@ -255,7 +256,7 @@ pub extern "C" fn aw_get_call_rcu_thread(_helper: *mut Helper) -> c_ulong {
 
 // ---- forks ----
 
-/// `struct urcu_atfork`: what liburcu's hash table does around a fork.
+/// `struct urcu_atfork`: the functions that liburcu's hash table runs around a fork.
 #[repr(C)]
 #[derive(Debug)]
 pub struct AtFork {
@@ -265,16 +266,16 @@ pub struct AtFork {
     private: *mut c_void,
 }
 
-/// A: that of the hash tables, which is the same for all of them, or null.
+/// A: the handler of the hash tables, which is the same for all of them, or null.
 static AT_FORK: AtomicPtr<AtFork> = AtomicPtr::new(ptr::null_mut());
-/// A: how many tables count on it. Changed by liburcu-cds under its lock.
+/// A: the number of tables that registered it. liburcu-cds changes it under its own lock.
 static NR_AT_FORK: AtomicU32 = AtomicU32::new(0);
 
-/// Has `handler` called by the three functions below.
+/// Registers `handler`, which the three functions below call.
 ///
 /// # Safety
 ///
-/// 1. `handler` is valid until [`aw_urcu_unregister_rculfhash_atfork`] was called as often as this.
+/// 1. `handler` is valid until all registrations have ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aw_urcu_register_rculfhash_atfork(handler: *mut AtFork) {
     if NR_AT_FORK.fetch_add(1, Ordering::AcqRel) == 0 {
@@ -282,7 +283,7 @@ pub unsafe extern "C" fn aw_urcu_register_rculfhash_atfork(handler: *mut AtFork)
     }
 }
 
-/// Ends one [`aw_urcu_register_rculfhash_atfork`].
+/// Ends one registration by [`aw_urcu_register_rculfhash_atfork`].
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_urcu_unregister_rculfhash_atfork(_handler: *mut AtFork) {
     if NR_AT_FORK.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -291,25 +292,25 @@ pub extern "C" fn aw_urcu_unregister_rculfhash_atfork(_handler: *mut AtFork) {
 }
 
 fn at_fork(part: impl FnOnce(&AtFork) -> Option<unsafe extern "C-unwind" fn(*mut c_void)>) {
-    // Acquire pairs with the store that registered it.
+    // Acquire pairs with the store that registered the handler.
     // SAFETY: (1) of `aw_urcu_register_rculfhash_atfork`.
     let Some(handler) = (unsafe { AT_FORK.load(Ordering::Acquire).as_ref() }) else {
         return;
     };
     if let Some(function) = part(handler) {
-        // SAFETY: as above: it is the handler's own.
+        // SAFETY: as above; `private` is the handler's own argument.
         let call = || unsafe { function(handler.private) };
         raw::of_c("handler of a fork", function as usize, call);
     }
 }
 
-/// Called by a program before it forks. The library itself needs no call.
+/// A program calls it before it forks. The library itself needs no call.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_call_rcu_before_fork() {
     within("call_rcu_before_fork", || at_fork(|handler| handler.before));
 }
 
-/// Called by a program after it has forked, in the parent.
+/// A program calls it in the parent after it has forked.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_call_rcu_after_fork_parent() {
     within("call_rcu_after_fork_parent", || {
@@ -317,7 +318,7 @@ pub extern "C" fn aw_call_rcu_after_fork_parent() {
     });
 }
 
-/// Called by a program after it has forked, in the child.
+/// A program calls it in the child after it has forked.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_call_rcu_after_fork_child() {
     within("call_rcu_after_fork_child", || {
@@ -327,7 +328,7 @@ pub extern "C" fn aw_call_rcu_after_fork_child() {
 
 // ---- flavors ----
 
-/// `struct rcu_flavor_struct`: what liburcu's hash table asks of a flavor.
+/// `struct rcu_flavor_struct`: the functions of a flavor that liburcu's hash table calls.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Flavor {
@@ -350,7 +351,7 @@ pub struct Flavor {
 
 const _: () = assert!(size_of::<Flavor>() == 14 * 8);
 
-/// The flavors of sections, as one.
+/// The flavors with sections, which share one implementation.
 pub const FLAVOR: Flavor = Flavor {
     read_lock: inline::aw_rcu_read_lock,
     read_unlock: inline::aw_rcu_read_unlock,

@@ -20,7 +20,6 @@ use sync::{
     process::die,
 };
 
-// As the header promises; it asserts the same.
 const _: () = assert!(size_of::<RawWork>() == 64 && align_of::<RawWork>() == 8);
 const _: () = assert!(size_of::<RawDelayed>() == 112 && align_of::<RawDelayed>() == 8);
 
@@ -48,26 +47,26 @@ const ALL: c_uint = WQ_BH
 const WORK_BUSY_PENDING: c_uint = 1 << 0;
 const WORK_BUSY_RUNNING: c_uint = 1 << 1;
 
-/// A queue as C has it: `struct workqueue_struct`.
+/// A queue: `struct workqueue_struct`.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Queue {
     magic: u64,
     kind: Kind,
-    /// A: items that wait for a grace period to be queued here.
+    /// A: the number of items that wait for a grace period before they are queued here.
     nr_held: AtomicUsize,
 }
 
 #[derive(Debug)]
 enum Kind {
-    /// There for all, and built at its first use.
+    /// A process-wide queue, built at its first use.
     System(Build),
     Own(Workqueue),
 }
 
 type Build = fn() -> Result<&'static Workqueue, BuildError>;
 
-/// Tells a queue from any other memory.
+/// Distinguishes a queue from other memory.
 const MAGIC: u64 = 0xf771_7565_7565_7731;
 
 impl Queue {
@@ -83,11 +82,13 @@ impl Queue {
         }
     }
 
-    /// Waits until what waited for a grace period is queued.
+    /// Waits until all items that wait for a grace period are queued.
     fn release_held(&self) {
         // ORDER(rcu-work): publish and consume, other end in `grace_period_is_over`.
-        //   callback: queue the item;  nr_held -= 1  Release
-        //   here:     nr_held = 0  Acquire;  the end of the queue
+        //   callback: queues the item;  nr_held -= 1  Release
+        //   here:     nr_held = 0  Acquire;  destroys the queue
+        // If the decrement comes first, we see the item in the queue. If our load comes first, it
+        // reads a higher number, and we wait.
         // Test: the_suite_passes
         while self.nr_held.load(Ordering::Acquire) > 0 {
             rcu::barrier();
@@ -132,18 +133,18 @@ system_queues! {
     aw_system_freezable_power_efficient_wq = UNBOUND;
 }
 
-/// Finds the queue that C means.
+/// Returns the queue that C passed.
 ///
 /// # Safety
 ///
-/// 1. `queue` is null, or points at a word that may be read.
+/// 1. `queue` is null, or points to a readable word.
 #[inline]
 unsafe fn known<'a>(name: &str, queue: *const Queue) -> Option<&'a Workqueue> {
     // SAFETY: (1).
     if queue.is_null() || unsafe { (&raw const (*queue).magic).read() } != MAGIC {
         return none(name);
     }
-    // SAFETY: it has the mark of a queue.
+    // SAFETY: it has the magic number of a queue.
     match unsafe { &(*queue).kind } {
         Kind::Own(queue) => Some(queue),
         Kind::System(build) => system(name, *build),
@@ -156,7 +157,7 @@ fn none<'a>(name: &str) -> Option<&'a Workqueue> {
     misuse(name, &what, None)
 }
 
-/// Returns a queue that is there for all.
+/// Returns a process-wide queue.
 #[inline(never)]
 fn system(name: &str, build: Build) -> Option<&'static Workqueue> {
     match build() {
@@ -165,7 +166,7 @@ fn system(name: &str, build: Build) -> Option<&'static Workqueue> {
     }
 }
 
-/// Answers for an item: with what it says, or `answer` after it was misused.
+/// Runs a call on an item. Returns its result, or `answer` if it reports misuse.
 fn told<T, R>(
     name: &str,
     work: *mut T,
@@ -179,7 +180,7 @@ fn told<T, R>(
     })
 }
 
-/// Returns the CPU that C names, if it names one.
+/// Converts a CPU number; a negative one is no CPU.
 fn cpu_of(cpu: c_int) -> Option<CpuId> {
     u32::try_from(cpu).ok().map(CpuId::new)
 }
@@ -189,7 +190,7 @@ fn delay_of(jiffies: c_ulong) -> Duration {
     Duration::from_millis(jiffies)
 }
 
-/// Returns the builder of what the header's flags ask for.
+/// Returns the builder for the header's flags.
 fn described(name: &str, flags: c_uint, max_active: c_int) -> Option<Builder> {
     let max_active = u32::try_from(max_active).ok()?;
     let has = |flag| flags & flag != 0;
@@ -221,7 +222,7 @@ fn described(name: &str, flags: c_uint, max_active: c_int) -> Option<Builder> {
     Some(builder)
 }
 
-/// Makes a queue; null when it cannot be had.
+/// Creates a queue. Returns null on failure.
 ///
 /// # Safety
 ///
@@ -247,7 +248,7 @@ unsafe extern "C" fn aw_alloc_workqueue(
             }
         });
         let built = match first.map(Builder::build) {
-            // As the system's own: without the right to it, ordinary workers.
+            // Uses ordinary workers, like the system's queues, if it may not raise priorities.
             Some(Err(BuildError::NicePermission(..))) => described().map(Builder::build),
             built => built,
         };
@@ -261,11 +262,11 @@ unsafe extern "C" fn aw_alloc_workqueue(
     })
 }
 
-/// Runs all that the queue has, and ends it.
+/// Runs all items of the queue, and destroys it.
 ///
 /// # Safety
 ///
-/// 1. `queue` came from `aw_alloc_workqueue`, and nobody uses it from now on.
+/// 1. `queue` came from `aw_alloc_workqueue` and is not used from now on.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_destroy_workqueue(queue: *mut Queue) {
     const NAME: &str = "destroy_workqueue";
@@ -277,28 +278,29 @@ unsafe extern "C" fn aw_destroy_workqueue(queue: *mut Queue) {
         let Some(inner) = (unsafe { known(NAME, queue) }) else {
             return;
         };
-        // SAFETY: (1), and it has the mark of a queue.
+        // SAFETY: (1), and it has the magic number of a queue.
         if let Kind::System(_) = unsafe { &(*queue).kind } {
-            return misuse(NAME, &"a system queue is there for all", ());
+            return misuse(NAME, &"a system queue cannot be destroyed", ());
         }
         raw::take_back_timers(inner);
-        // Twice: what a timer leaves behind the end of the first is in the queue by the second, and none comes after that.
-        // Each time its last items, who are let to queue until they have ended, may have armed others.
+        // Destroys twice. An item that a timer queues after the end of the first round is in the
+        // queue by the second, and no timer queues one after that. The last items of a round may
+        // queue until they have ended, so they may have armed other timers.
         for _ in 0..2 {
-            // SAFETY: (1), and it has the mark of a queue.
+            // SAFETY: (1), and it has the magic number of a queue.
             unsafe { &*queue }.release_held();
             if let Err(error) = inner.destroy() {
-                // Nothing to go on with: its items, timers and callers would have a queue that is freed.
+                // Continuing is impossible: items, timers and callers would use a freed queue.
                 die(&format!("{NAME}: {error}"));
             }
             raw::take_back_timers(inner);
         }
         // SAFETY: as above.
         unsafe { &*queue }.release_held();
-        // SAFETY: (1): made from a box.
+        // SAFETY: (1): created from a box.
         let mut queue = unsafe { Box::from_raw(queue) };
-        // For who uses it yet; any other store to what is about to be freed is left out by the compiler.
-        // SAFETY: ours.
+        // Lets later use be detected. A plain store before the free would be optimized away.
+        // SAFETY: exclusively ours.
         unsafe { (&raw mut queue.magic).write_volatile(0) };
     });
 }
@@ -350,12 +352,12 @@ unsafe extern "C" fn aw_workqueue_set_max_active(queue: *const Queue, max_active
     })
 }
 
-/// Queues an item, on `cpu` if that is not negative.
+/// Queues an item, on `cpu` unless that is negative.
 ///
 /// # Safety
 ///
-/// 1. `queue` is a queue, and `work` memory of an item's size.
-/// 2. The item stays until its function is called, or it is cancelled, or flushed.
+/// 1. `queue` is a queue, and `work` is memory of an item's size.
+/// 2. The item stays valid until its function has been called, or it was cancelled or flushed.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_queue_work(cpu: c_int, queue: *const Queue, work: *mut RawWork) -> bool {
     const NAME: &str = "queue_work";
@@ -369,11 +371,11 @@ unsafe extern "C" fn aw_queue_work(cpu: c_int, queue: *const Queue, work: *mut R
     })
 }
 
-/// Queues an item on a NUMA node; a negative one is the caller's.
+/// Queues an item on a NUMA node. A negative number means the node of the caller.
 ///
 /// # Safety
 ///
-/// 1. And (2): as of [`aw_queue_work`].
+/// 1. And (2): the same as for [`aw_queue_work`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_queue_work_node(
     node: c_int,
@@ -395,7 +397,7 @@ unsafe extern "C" fn aw_queue_work_node(
     })
 }
 
-/// An item that waits for a grace period, as C has it: `struct rcu_work`.
+/// An item that waits for a grace period: `struct rcu_work`.
 #[repr(C)]
 #[derive(Debug)]
 pub struct RcuWork {
@@ -404,7 +406,6 @@ pub struct RcuWork {
     queue: *const Queue,
 }
 
-// As the header promises; it asserts the same.
 const _: () = assert!(
     size_of::<RcuWork>() == 96 && align_of::<RcuWork>() == 8 && size_of::<rcu::Head>() <= 24
 );
@@ -413,7 +414,8 @@ const _: () = assert!(
 ///
 /// # Safety
 ///
-/// 1. `queue` is a queue, and `work` memory of such an item's size, which stays until its function is called, or it is flushed.
+/// 1. `queue` is a queue. `work` is memory of the size of such an item, and stays valid until its
+///    function has been called or it was flushed.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_queue_rcu_work(queue: *const Queue, work: *mut RcuWork) -> bool {
     const NAME: &str = "queue_rcu_work";
@@ -426,13 +428,13 @@ unsafe extern "C" fn aw_queue_rcu_work(queue: *const Queue, work: *mut RcuWork) 
         let holds = unsafe { RawWork::hold(work.cast(), inner) }?;
         if holds {
             let work = work.as_ptr();
-            // SAFETY: (1): held by us, so nobody else has its head.
+            // SAFETY: (1). We hold the item, so only this thread uses its head.
             let head = unsafe {
                 (&raw mut (*work).queue).write(queue);
                 (*queue).nr_held.fetch_add(1, Ordering::Relaxed);
                 &raw mut (*work).head
             };
-            // SAFETY: (1), and the head leads back to the item.
+            // SAFETY: (1), and the callback finds the item from the head.
             unsafe { rcu::call_head(head.cast(), grace_period_is_over) };
         }
         Ok(holds)
@@ -441,12 +443,12 @@ unsafe extern "C" fn aw_queue_rcu_work(queue: *const Queue, work: *mut RcuWork) 
 
 /// # Safety
 ///
-/// 1. `head` is that of an [`RcuWork`] that is held, and its grace period is over.
+/// 1. `head` belongs to a held [`RcuWork`] whose grace period is over.
 unsafe fn grace_period_is_over(head: *mut rcu::Head) {
     let work = head
         .wrapping_byte_sub(offset_of!(RcuWork, head))
         .cast::<RcuWork>();
-    // SAFETY: (1), and a queue does not go before `nr_held` is 0.
+    // SAFETY: (1), and a queue is not freed before `nr_held` is 0.
     let queue = unsafe { &*(*work).queue };
     // SAFETY: as above.
     if let (Some(work), Some(inner)) = (NonNull::new(work), unsafe {
@@ -455,12 +457,12 @@ unsafe fn grace_period_is_over(head: *mut rcu::Head) {
         // SAFETY: (1).
         unsafe { RawWork::queue_held(work.cast(), inner) };
     }
-    // ORDER(rcu-work): other end in `release_held`.
+    // ORDER(rcu-work): the release end; see `release_held`.
     // Test: the_suite_passes
     queue.nr_held.fetch_sub(1, Ordering::Release);
 }
 
-/// Waits until the item is idle, as far as it was queued by now, its grace period included.
+/// Waits until the item is idle. Covers all earlier enqueues, including their grace periods.
 ///
 /// # Safety
 ///
@@ -478,7 +480,7 @@ unsafe extern "C" fn aw_flush_rcu_work(work: *mut RcuWork) -> bool {
     })
 }
 
-/// What C asks of a queue's workers: `struct workqueue_attrs`.
+/// The attributes of a queue's workers: `struct workqueue_attrs`.
 #[repr(C)]
 #[derive(Debug)]
 pub struct QueueAttrs {
@@ -488,14 +490,13 @@ pub struct QueueAttrs {
     cpumask: [c_ulong; 16],
 }
 
-// As the header promises; it asserts the same.
 const _: () = assert!(size_of::<QueueAttrs>() == 144);
 
-/// Changes where the workers of a queue run.
+/// Changes the CPUs and priority of a queue's workers.
 ///
 /// # Safety
 ///
-/// 1. `queue` is a queue, and `attrs` null or such attributes.
+/// 1. `queue` is a queue, and `attrs` is null or valid attributes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_apply_workqueue_attrs(
     queue: *const Queue,
@@ -507,9 +508,9 @@ unsafe extern "C" fn aw_apply_workqueue_attrs(
         let (Some(inner), Some(attrs)) = (unsafe { (known(NAME, queue), attrs.as_ref()) }) else {
             return -EINVAL;
         };
-        // SAFETY: (1), and it has the mark of a queue.
+        // SAFETY: (1), and it has the magic number of a queue.
         if let Kind::System(_) = unsafe { &(*queue).kind } {
-            return misuse(NAME, &"a system queue is there for all", -EINVAL);
+            return misuse(NAME, &"a system queue cannot be changed", -EINVAL);
         }
         let scope = match attrs.affn_scope {
             0 => inner.attrs().scope,
@@ -525,7 +526,7 @@ unsafe extern "C" fn aw_apply_workqueue_attrs(
         let wanted = Attrs {
             scope,
             strict: attrs.affn_strict,
-            // All is what follows the machine.
+            // A full mask means no mask, so that the queue follows changes of the machine.
             cpus: (cpus.len() < 16 * 64).then_some(cpus),
             nice,
         };
@@ -542,7 +543,7 @@ unsafe extern "C" fn aw_apply_workqueue_attrs(
 ///
 /// # Safety
 ///
-/// 1. `func` may be called so.
+/// 1. `func` may be called on any thread with such an item.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_schedule_on_each_cpu(func: Option<WorkFn>) -> c_int {
     const NAME: &str = "schedule_on_each_cpu";
@@ -553,7 +554,7 @@ unsafe extern "C" fn aw_schedule_on_each_cpu(func: Option<WorkFn>) -> c_int {
         let (Ok(queue), Ok(registry)) = (workqueue::system(), Registry::global()) else {
             return -ENOMEM;
         };
-        // The CPUs of the queue: an item for another CPU would run a second time on one of these.
+        // The CPUs of the queue: an item for another CPU would run a second time on one of them.
         let topology = registry.topology();
         let mut works = Vec::new();
         if works.try_reserve_exact(topology.allowed().len()).is_err() {
@@ -565,7 +566,7 @@ unsafe extern "C" fn aw_schedule_on_each_cpu(func: Option<WorkFn>) -> c_int {
         }
         let at = |work: &mut RawWork| NonNull::from(work);
         for (cpu, work) in &mut works {
-            // SAFETY: it stays where it is until it is flushed below.
+            // SAFETY: the item does not move before it is flushed below.
             let _ = unsafe { RawWork::queue(at(work), queue, Some(*cpu)) };
         }
         for (_, work) in &mut works {
@@ -585,7 +586,7 @@ unsafe extern "C" fn aw_schedule_on_each_cpu(func: Option<WorkFn>) -> c_int {
 ///
 /// # Safety
 ///
-/// 1. And (2): as of [`aw_queue_work`].
+/// 1. And (2): the same as for [`aw_queue_work`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_queue_delayed_work(
     cpu: c_int,
@@ -599,7 +600,7 @@ unsafe extern "C" fn aw_queue_delayed_work(
         let Some(queue) = (unsafe { known(NAME, queue) }) else {
             return Ok(false);
         };
-        // SAFETY: (1), (2); `destroy_workqueue` takes timers back before it lets the queue go.
+        // SAFETY: (1), (2). `destroy_workqueue` cancels timers before it frees the queue.
         unsafe { RawDelayed::queue(work, queue, cpu_of(cpu), delay_of(delay)) }
     })
 }
@@ -608,7 +609,7 @@ unsafe extern "C" fn aw_queue_delayed_work(
 ///
 /// # Safety
 ///
-/// 1. And (2): as of [`aw_queue_work`].
+/// 1. And (2): the same as for [`aw_queue_work`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_mod_delayed_work(
     cpu: c_int,
@@ -622,13 +623,13 @@ unsafe extern "C" fn aw_mod_delayed_work(
         let Some(queue) = (unsafe { known(NAME, queue) }) else {
             return Ok(false);
         };
-        // SAFETY: (1), (2); `destroy_workqueue` takes timers back before it lets the queue go.
+        // SAFETY: (1), (2). `destroy_workqueue` cancels timers before it frees the queue.
         let modified = unsafe { RawDelayed::modify(work, queue, cpu_of(cpu), delay_of(delay)) };
         modified.map(|modified| matches!(modified, Modified::WasPending | Modified::Cancelled))
     })
 }
 
-/// Declares what is done to one item, with an answer.
+/// Defines a function on one item that returns a `bool`.
 macro_rules! of_one {
     ($($name:ident = $kernel:literal: $type:ty => |$work:ident| $call:expr;)*) => { $(
         /// # Safety
@@ -659,7 +660,7 @@ of_one! {
         => |work| RawDelayed::disable(work, true);
 }
 
-/// Returns whether an item is pending, running, or both.
+/// Returns flags for the states of an item: pending, running, or both.
 ///
 /// # Safety
 ///
@@ -674,13 +675,13 @@ unsafe extern "C" fn aw_work_busy(work: *mut RawWork) -> c_uint {
     })
 }
 
-/// Returns the item that the caller runs, null for none.
+/// Returns the item that the caller runs, or null.
 #[unsafe(no_mangle)]
 extern "C" fn aw_current_work() -> *const RawWork {
     within("current_work", raw::current)
 }
 
-/// Describes the item that the caller runs, until the item has ended.
+/// Sets the description of the item that the caller runs, until the item has ended.
 ///
 /// # Safety
 ///
@@ -707,19 +708,18 @@ unsafe extern "C" fn aw_on_worker_start(hook: Option<HookOfC>) -> Option<HookOfC
     unsafe { raw::set_hook_of_c(Moment::Start, hook) }
 }
 
-/// Makes threads that run items call `hook` when they have ended their work. Returns the previous
-/// hook.
+/// Makes worker threads call `hook` when they have ended their work. Returns the previous hook.
 ///
 /// # Safety
 ///
-/// 1. as for [`aw_on_worker_start`].
+/// 1. The same as for [`aw_on_worker_start`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_on_worker_stop(hook: Option<HookOfC>) -> Option<HookOfC> {
     // SAFETY: (1).
     unsafe { raw::set_hook_of_c(Moment::Stop, hook) }
 }
 
-/// Calls `func` after having told the pool that the caller may sleep.
+/// Calls `func`, after informing the pool that the caller may sleep.
 ///
 /// # Safety
 ///

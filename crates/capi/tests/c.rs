@@ -1,7 +1,7 @@
-//! Drives the C compiler: the headers by themselves, the suite in `tests/c`, the examples and the book's snippets.
+//! Compiles and runs C: single headers, the suite in `tests/c`, the examples, the book's snippets.
 //!
-//! `cargo xtask capi` runs this. What is not installed is named and left out; without a C compiler that is all. The library
-//! that is linked is the one that Cargo has just built for this test.
+//! `cargo xtask capi` runs this. Each missing tool is named and its tests are skipped; without a C
+//! compiler all are. The programs are linked with the library that Cargo built for this test.
 
 mod support;
 
@@ -12,7 +12,7 @@ use support::{
     root, shared, shown, succeeds, tool, tools, under_valgrind,
 };
 
-/// What compiles C, and what compiles C++: those that are there are used.
+/// Compilers for C and for C++. Those that are installed are used.
 const C: &[&str] = &["cc", "clang"];
 const CPP: &[&str] = &["c++", "clang++"];
 
@@ -31,7 +31,7 @@ fn compiled(name: &str, sources: &[PathBuf], flags: &[&str]) -> Option<PathBuf> 
     Some(compiled_by(tool("cc")?, name, sources, flags))
 }
 
-/// Compiles `sources` against the static library, as the language that the compiler is one of.
+/// Compiles `sources` against the static library, in the language of the compiler.
 fn compiled_by(compiler: &str, name: &str, sources: &[PathBuf], flags: &[&str]) -> PathBuf {
     let standard = if CPP.contains(&compiler) {
         "-std=c++17"
@@ -54,7 +54,7 @@ fn compiled_by(compiler: &str, name: &str, sources: &[PathBuf], flags: &[&str]) 
     program
 }
 
-/// Compiles `sources` with the sanitizers of each of `compilers` that has some.
+/// Compiles `sources` with the sanitizers of each of `compilers` that has them.
 fn sanitized(compilers: &[&str], name: &str, sources: &[PathBuf]) -> Vec<PathBuf> {
     let name = format!("{name}-asan");
     let has = compilers.iter().filter(|it| has_sanitizers(it));
@@ -185,7 +185,7 @@ fn has_liburcu(compiler: &str) -> bool {
 fn srcu_works_with_the_names_of_liburcu() {
     let Some(compiler) = tool("cc") else { return };
     let source = [apart("beside_urcu.c")];
-    // Our headers in either order, and liburcu's own header before SRCU.
+    // Our headers in either order, with liburcu's own header before SRCU.
     let ours = format!("{}/include/afterwork/urcu.h", root().display());
     let after = root().join("include/afterwork/liburcu");
     let program = compiled("beside-ours", &source, &["-include", &ours]).unwrap();
@@ -234,7 +234,7 @@ fn a_program_in_cpp_defers_work() {
     }
 }
 
-/// Returns a source that is a program by itself.
+/// Returns the source of a separate program.
 fn apart(name: &str) -> PathBuf {
     root().join("tests/c/apart").join(name)
 }
@@ -249,7 +249,7 @@ fn each_allocation_and_each_thread_may_be_refused() {
     if let Some(program) = compiled("oom", &walk, WRAPPED) {
         eprint!("{}", succeeds(&mut Command::new(program)));
     }
-    // A release build goes on where a case, whose queue was refused, misuses what it has not.
+    // A release build continues if a case misuses a queue that it failed to create.
     if !cfg!(debug_assertions) {
         return;
     }
@@ -282,7 +282,7 @@ fn what_an_exception_leaves_ends_the_process_with_a_line() {
     for compiler in tools(CPP) {
         let program = compiled_by(compiler, "throws", &[apart("throws.cpp")], &[]);
         for (place, named) in places {
-            // The function is left by an exception, and by the end of the thread.
+            // An exception or the end of the thread leaves the function.
             for way in ["throw", "exit"] {
                 let mut command = Command::new(&program);
                 aborts_with_one_line(command.args([place, way]), named);
@@ -341,7 +341,7 @@ fn a_process_without_the_right_to_a_nice_value_is_told_and_has_ordinary_workers(
     }
 }
 
-/// `CAPI_QUEUES` says how many.
+/// `CAPI_QUEUES` sets the number of queues.
 #[test]
 fn very_many_queues_take_bounded_memory() {
     // A debug build takes a hundred times as long for each.
@@ -393,7 +393,7 @@ fn two_copies_of_the_library_that_are_in_use_are_reported_once() {
     }
 }
 
-/// Returns the names of the library's own that a text has.
+/// Returns the library's own symbols that a text mentions.
 fn names(text: &str) -> BTreeSet<String> {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
     let is_ours = |word: &&str| word.starts_with("aw_");
@@ -408,7 +408,8 @@ fn the_shared_library_has_the_symbols_of_the_headers_and_no_others() {
     let mut declared = BTreeSet::new();
     for header in files("include/afterwork", "h") {
         let text = fs::read_to_string(header).unwrap();
-        // Declarations begin their line, and nothing else with a name of ours and a bracket does but what is inline.
+        // A declaration begins at the start of its line. No other line with a symbol and a
+        // parenthesis does, except inline functions.
         let prototypes = text.lines().filter(|line| {
             let is_data = line.starts_with("extern ") && line.ends_with(';');
             (is_data || line.ends_with(");"))
@@ -416,8 +417,7 @@ fn the_shared_library_has_the_symbols_of_the_headers_and_no_others() {
                 && line.contains(" ")
         });
         for line in prototypes {
-            // The declaration of an object is a line of its own that ends with the name of its
-            // symbol.
+            // The declaration of an object is a line that ends with the name of its symbol.
             let is_data = line.starts_with("extern ");
             let name = line.split('(').next().filter(|_| !is_data).unwrap_or(line);
             declared.extend(names(name));

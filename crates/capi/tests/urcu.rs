@@ -1,7 +1,7 @@
-//! liburcu's names: the suite in `tests/urcu` for each flavor, liburcu's hash table over the library, and the programs that
-//! Debian ships with liburcu, unchanged.
+//! liburcu's names: the suite in `tests/urcu` for each flavor, liburcu's hash table over the
+//! library, and the unmodified programs that Debian ships with liburcu.
 //!
-//! What is not installed is named and left out: `liburcu-dev`, a C++ compiler, sanitizers, valgrind.
+//! Tests are skipped, and the tool named, without `liburcu-dev`, C++, sanitizers or valgrind.
 
 mod support;
 
@@ -16,14 +16,14 @@ use support::{
     root, shared, succeeds, tool, under_valgrind,
 };
 
-/// Each flavor, by what chooses it.
+/// Each flavor with the compiler flag that selects it.
 const FLAVORS: &[(&str, &str)] = &[
     ("memb", "-DRCU_MEMBARRIER"),
     ("mb", "-DRCU_MB"),
     ("bp", "-DSUITE_BP"),
     ("qsbr", "-DSUITE_QSBR"),
 ];
-/// Where Debian puts liburcu's own examples.
+/// The directory of liburcu's own examples in Debian.
 const EXAMPLES: &str = "/usr/share/doc/liburcu-dev/examples";
 
 fn is_there(program: &str) -> bool {
@@ -127,7 +127,7 @@ fn a_section_that_is_called_is_that_which_is_inlined() {
     if !is_there("cc") {
         return;
     }
-    // Through the shared library, which C finds its thread-local variable in.
+    // Links the shared library, in which C finds its thread-local variable.
     for (flavor, choice) in FLAVORS {
         let name = format!("urcu-{flavor}");
         let program = shared("cc", &name, &[suite()], &["-O2", choice]);
@@ -185,7 +185,7 @@ fn what_liburcu_ships_as_examples_runs_unchanged() {
         {
             let source = entry.unwrap().path();
             let name = source.file_stem().unwrap().to_string_lossy().into_owned();
-            // Of the signal flavor, which later versions do not have.
+            // The signal flavor no longer exists in later versions.
             if source.extension().is_none_or(|it| it != "c") || name == "signal" {
                 continue;
             }

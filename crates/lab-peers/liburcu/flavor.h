@@ -1,4 +1,6 @@
-/* What the lab asks of a flavor of liburcu. Included once by each, after its own header. */
+/*
+ * The functions of a flavor of liburcu. Each flavor includes this once, after its own header.
+ */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -9,7 +11,7 @@ void AW(online)(void) { rcu_thread_online(); }
 void AW(synchronize)(void) { synchronize_rcu(); }
 void AW(barrier)(void) { rcu_barrier(); }
 
-/* Reads what *place points at, count times, each in a section of its own. */
+/* Reads the value that *place points to, count times, each in its own section. */
 uint64_t AW(read)(uint64_t *const *place, size_t count)
 {
 	uint64_t sum = 0;
@@ -23,7 +25,7 @@ uint64_t AW(read)(uint64_t *const *place, size_t count)
 	return sum;
 }
 
-/* The same for what only look() can look at. */
+/* The same if only look() can read the value. */
 uint64_t AW(look)(void *const *place, size_t count, uint64_t (*look)(const void *value, size_t turn))
 {
 	uint64_t sum = 0;
@@ -50,7 +52,7 @@ static void count_call(struct rcu_head *head)
 	free(call);
 }
 
-/* Hands over count callbacks, each of which adds one to *counter. The thread must be registered. */
+/* Queues count callbacks, each of which adds one to *counter. The thread must be registered. */
 int AW(call)(uint64_t *counter, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {

@@ -1,7 +1,8 @@
-//! Peers of the lab whose interface asks for unsafe code, made safe to use.
+//! Peers of the lab that require unsafe code, behind safe interfaces.
 //!
-//! The lab forbids itself unsafe code, and an intrusive queue is used by implementing an unsafe trait, memory
-//! reclamation by freeing what the compiler cannot know to be unused. So what the lab needs of them stands here, alone.
+//! The lab forbids unsafe code in its own crate. An intrusive queue requires an unsafe trait, and
+//! memory reclamation frees memory that the compiler cannot prove unused. This crate contains only
+//! the parts of them that the lab needs.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 pub mod reclaim;
@@ -14,7 +15,7 @@ use std::ptr::NonNull;
 use cordyceps::Linked;
 use cordyceps::mpsc_queue::Links;
 
-/// A value in a box with cordyceps' links beside it; an item of [`cordyceps::MpscQueue`].
+/// A value in a box together with cordyceps' links; an item of [`cordyceps::MpscQueue`].
 ///
 /// # Examples
 ///
@@ -32,8 +33,8 @@ pub struct CordycepsNode<T> {
 }
 
 impl<T> CordycepsNode<T> {
-    /// Makes an item.
-    // A node outside of a box could not be pushed.
+    /// Creates an item.
+    // Returns a box because a node outside of a box cannot be pushed.
     #[allow(clippy::new_ret_no_self)]
     #[must_use]
     pub fn new(value: T) -> Pin<Box<Self>> {
@@ -43,7 +44,7 @@ impl<T> CordycepsNode<T> {
         })
     }
 
-    /// Makes the item that a queue is made with and never hands out.
+    /// Creates the stub of a queue, which the queue never hands out.
     #[must_use]
     pub fn stub(value: T) -> Pin<Box<Self>> {
         Box::pin(Self {
@@ -68,30 +69,30 @@ impl<T: fmt::Debug> fmt::Debug for CordycepsNode<T> {
     }
 }
 
-// SAFETY: the trait asks that an item stays where it is while it is in a queue, and is not reached by anything else.
-// The pinned box owns the item and is given up in `into_ptr` until `from_ptr`; `links` is a private field that
-// nothing here reads or writes, reached by pointer arithmetic without a reference to the item.
+// SAFETY: the trait requires that an item does not move while it is in a queue, and that no
+// other code accesses it. The pinned box owns the item, and is given up between `into_ptr` and
+// `from_ptr`. `links` is a private field that this module neither reads nor writes. It is reached
+// by pointer arithmetic, without a reference to the item.
 unsafe impl<T> Linked<Links<Self>> for CordycepsNode<T> {
     type Handle = Pin<Box<Self>>;
 
     #[inline(always)]
     fn into_ptr(handle: Self::Handle) -> NonNull<Self> {
-        // SAFETY: the pointer leads back into a pinned box and is never moved out of: `from_ptr` below is the only
-        // way back.
+        // SAFETY: the item is never moved out of its box; `from_ptr` below restores the box.
         let handle = unsafe { Pin::into_inner_unchecked(handle) };
         NonNull::from(Box::leak(handle))
     }
 
     #[inline(always)]
     unsafe fn from_ptr(item: NonNull<Self>) -> Self::Handle {
-        // SAFETY: the caller hands in what `into_ptr` returned, once; that was the pointer of a box.
+        // SAFETY: the caller passes the pointer from `into_ptr`, once; it came from a box.
         let handle = unsafe { Box::from_raw(item.as_ptr()) };
         Box::into_pin(handle)
     }
 
     #[inline(always)]
     unsafe fn links(item: NonNull<Self>) -> NonNull<Links<Self>> {
-        // SAFETY: the caller keeps the item alive, so the field's address lies inside its allocation.
+        // SAFETY: the caller keeps the item alive, so the field's address is inside its allocation.
         unsafe { NonNull::new_unchecked(&raw mut (*item.as_ptr()).links) }
     }
 }

@@ -11,8 +11,8 @@ use crate::link::{Linked, drop_all, next_of};
 
 /// A first-in first-out chain of owned items, for one thread.
 ///
-/// Appending to a chain costs two plain stores. [`Queue::push_chain`](crate::Queue::push_chain) then costs one contended swap
-/// for all items together.
+/// Appending an item costs two plain stores. [`Queue::push_chain`](crate::Queue::push_chain) then
+/// costs one contended swap for all items together.
 ///
 /// # Examples
 ///
@@ -31,14 +31,14 @@ use crate::link::{Linked, drop_all, next_of};
 /// assert_eq!(numbers, (0..32).collect::<Vec<_>>());
 /// ```
 pub struct Chain<T: Linked> {
-    /// The first and the last item. Links lead from the first to the last, whose link is stale.
+    /// The first and the last item. Links lead from the first to the last, whose own link is stale.
     ends: Option<(NonNull<T>, NonNull<T>)>,
     len: usize,
     owned: PhantomData<T::Handle>,
 }
 
 impl<T: Linked> Chain<T> {
-    /// Makes an empty chain.
+    /// Creates an empty chain.
     pub const fn new() -> Self {
         Self {
             ends: None,
@@ -47,13 +47,13 @@ impl<T: Linked> Chain<T> {
         }
     }
 
-    /// Returns how many items the chain holds.
+    /// Returns the number of items in the chain.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns `true` if the chain holds nothing.
+    /// Returns `true` if the chain is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.ends.is_none()
@@ -63,18 +63,18 @@ impl<T: Linked> Chain<T> {
     #[inline]
     pub fn push_back(&mut self, item: T::Handle) {
         let item = T::into_raw(item);
-        // SAFETY: a handle is the sole right to an item's link (`Linked` 2), and it was just given up to us.
+        // SAFETY: the handle, the sole right to the link (`Linked` 2), was just given up.
         unsafe { self.push_back_raw(item) }
     }
 
-    /// Puts an item before the first.
+    /// Prepends an item.
     #[inline]
     pub fn push_front(&mut self, item: T::Handle) {
         let item = T::into_raw(item);
         let last = match self.ends {
             None => item,
             Some((first, last)) => {
-                // SAFETY: the handle was just given up to us.
+                // SAFETY: the caller just gave up the handle.
                 unsafe { next_of(item) }.store(first.as_ptr(), Ordering::Relaxed);
                 last
             }
@@ -83,9 +83,9 @@ impl<T: Linked> Chain<T> {
         self.len += 1;
     }
 
-    /// Appends an item that may already be linked behind the last one, as items are that were popped one after the other.
+    /// Appends an item that may already be linked behind the last one, as popped items are.
     ///
-    /// If it is, this writes to no item, so the cache line stays shared with the thread that will get the items back.
+    /// If it is, no item is written, so its cache line stays shared with the other thread.
     #[inline]
     pub fn push_back_popped(&mut self, item: T::Handle) {
         let item = T::into_raw(item);
@@ -105,7 +105,7 @@ impl<T: Linked> Chain<T> {
     ///
     /// # Safety
     ///
-    /// 1. `item` came from [`Linked::into_raw`] and was not made a handle since.
+    /// 1. `item` came from [`Linked::into_raw`] and has not been turned back into a handle.
     /// 2. It is in no other queue, chain or list.
     #[inline]
     pub unsafe fn push_back_raw(&mut self, item: NonNull<T>) {
@@ -120,7 +120,7 @@ impl<T: Linked> Chain<T> {
         self.len += 1;
     }
 
-    /// Takes the first item.
+    /// Removes and returns the first item.
     #[inline]
     pub fn pop_front(&mut self) -> Option<T::Handle> {
         let (first, last) = self.ends?;
@@ -129,12 +129,12 @@ impl<T: Linked> Chain<T> {
         } else {
             // SAFETY: the chain owns `first` until the end of this function.
             let next = unsafe { next_of(first) }.load(Ordering::Relaxed);
-            // SAFETY: every link before the last item's was stored by `push_back_raw`, `append` or whoever
-            // gave the chain to `from_raw_parts` (1), with a pointer to an item.
+            // SAFETY: every link before the last item's was stored by `push_back_raw`, by `append`
+            // or by the caller of `from_raw_parts` (1), with a pointer to an item.
             Some((unsafe { NonNull::new_unchecked(next) }, last))
         };
         self.len -= 1;
-        // SAFETY: the item came from `into_raw` when it was appended, and the chain just forgot it.
+        // SAFETY: the item came from `into_raw`, and the chain no longer refers to it.
         Some(unsafe { T::from_raw(first) })
     }
 
@@ -155,19 +155,20 @@ impl<T: Linked> Chain<T> {
         self.len += other_len;
     }
 
-    /// Takes the chain apart into its first item, its last item and its length. `None` if it is empty.
+    /// Splits the chain into its first item, its last item and its length; `None` if it is empty.
     #[inline]
     pub fn into_raw_parts(self) -> Option<(NonNull<T>, NonNull<T>, usize)> {
         let this = ManuallyDrop::new(self);
         this.ends.map(|(first, last)| (first, last, this.len))
     }
 
-    /// Makes a chain of the parts that [`into_raw_parts`](Self::into_raw_parts) returned.
+    /// Creates a chain from the parts that [`into_raw_parts`](Self::into_raw_parts) returned.
     ///
     /// # Safety
     ///
-    /// 1. Links lead from `first` to `last` over `len` items, and this thread may read them without a race.
-    /// 2. Each item came from [`Linked::into_raw`], was not made a handle since, and is in nothing else.
+    /// 1. Links lead from `first` to `last` over `len` items, and this thread reads them without
+    ///    races.
+    /// 2. Each item came from [`Linked::into_raw`], is no handle again, and is in nothing else.
     #[inline]
     pub unsafe fn from_raw_parts(first: NonNull<T>, last: NonNull<T>, len: usize) -> Self {
         Self {
@@ -199,9 +200,9 @@ impl<T: Linked> Chain<T> {
     }
 }
 
-// SAFETY: a chain is its items' handles in another shape.
+// SAFETY: a chain represents the handles of its items.
 unsafe impl<T: Linked> Send for Chain<T> where T::Handle: Send {}
-// SAFETY: a shared reference tells only the length.
+// SAFETY: a shared reference only gives access to the length.
 unsafe impl<T: Linked> Sync for Chain<T> where T::Handle: Send {}
 
 impl<T: Linked> Default for Chain<T> {

@@ -11,29 +11,30 @@
 //! assert_eq!(item.into_inner(), 7);
 //! ```
 //!
-//! Any thread pushes with one swap and one store, whatever other threads do. One thread at a time pops, in the order of the
-//! swaps. It never waits either. Items carry their own [`Link`], so the queue allocates nothing.
+//! A push costs one swap and one store, whatever other threads do. One thread at a time pops, in
+//! the order of the swaps, and never waits either. Items carry their own [`Link`].
 //!
-//! # When to use it, and when not
+//! # When to use it
 //!
-//! - One consumer, many producers, and the order matters: this queue.
-//! - Many small items from one producer at a time: link them into a [`Chain`] and publish it with one swap.
-//! - No order needed, all items taken at once: [`Stack`] is smaller.
-//! - Several consumers, or a bound on the length: use a channel. This queue is unbounded.
+//! - One consumer and many producers, and the order matters: use this queue.
+//! - Many small items of one producer: link them into a [`Chain`] and publish it with one swap.
+//! - The order does not matter and all items are taken at once: [`Stack`] is smaller.
+//! - Several consumers, or a bounded length: use a channel. This queue is unbounded.
 //!
 //! # The three results of a pop
 //!
-//! A push has two steps. A swap gives the item its place in the order. A store links it to the item before. Between the two
-//! steps the item has a place but cannot be reached. A consumer that pops just then gets [`Pop::MidPush`]. It does not spin
-//! for a producer that may have been preempted, and it is not told that the queue is empty. [`Pop::Empty`] is a guarantee:
-//! every push that completed before the pop has been popped.
+//! A push has two steps. A swap gives the item its position in the order. A store links it to the
+//! item before. Between the two steps the item has a position but cannot be reached, and a pop
+//! returns [`Pop::MidPush`]. The consumer neither spins for a producer that may have been
+//! preempted, nor mistakes the queue for empty. [`Pop::Empty`] is a guarantee: every push that
+//! completed before the pop has been popped.
 //!
 //! # The parts
 //!
-//! | part | what it is |
+//! | part | purpose |
 //! |---|---|
 //! | [`Queue`], [`Consumer`], [`Drain`] | the safe queue over owned handles |
-//! | [`Node`], [`Shared`] | items in boxes and in shared pointers (feature `alloc`, on by default) |
+//! | [`Node`], [`Shared`] | items in boxes and in shared pointers (default feature `alloc`) |
 //! | [`Chain`] | items linked privately |
 //! | [`RawQueue`], [`RawCursor`] | the two halves, unsafe, to be embedded in other structures |
 //! | [`Linked`], [`Link`] | for types of your own as items |
@@ -41,12 +42,14 @@
 //!
 //! # Cost
 //!
-//! On one thread a push and a pop together cost about one locked instruction and a cache hit. Several producers contend for
-//! the cache line with the newest item's address. A chain contends once for all of its items.
+//! On one thread a push and a pop together cost about one locked instruction and a cache hit.
+//! Several producers contend for the cache line that holds the newest item's address. A chain
+//! contends once for all of its items.
 //!
-//! Differs from Linux: the stub is a null pointer and no item, so an empty queue is a constant and may be moved. A pop tells a
-//! producer in mid-push from an empty queue. The orderings are those that the C11 model needs, instead of full barriers and
-//! address dependencies (see `docs/orderings.md`).
+//! Differs from Linux: the stub is a null pointer instead of an item, so an empty queue is a
+//! constant and may be moved. A pop distinguishes a producer in mid-push from an empty queue. The
+//! orderings are those that the C11 model requires, instead of full barriers and address
+//! dependencies (see `docs/orderings.md`).
 #![cfg_attr(not(any(loom, shuttle)), no_std)]
 
 #[cfg(feature = "alloc")]

@@ -1,4 +1,4 @@
-//! The link of an item, and who owns the item while it is in a queue.
+//! The link of an item, and the ownership of an item while it is in a queue.
 
 use core::fmt;
 use core::ptr::{self, NonNull};
@@ -7,7 +7,7 @@ use sync::atomic::AtomicPtr;
 
 /// The word that links an item to the next one.
 ///
-/// Embed one in your type and return it in [`Linked::link`].
+/// Embed one in your type and return it from [`Linked::link`].
 #[repr(transparent)]
 pub struct Link<T> {
     /// A: the item pushed after this one. Written by the next producer, read by the consumer.
@@ -18,39 +18,38 @@ pub struct Link<T> {
 ///
 /// # Safety
 ///
-/// 1. `into_raw` returns a pointer to an item that neither moves nor is freed until `from_raw` is called
-///    with that pointer.
-/// 2. While the pointer is out, nobody holds another handle of the same item that `into_raw` would accept:
-///    a handle is the sole right to push the item.
-/// 3. `link` returns the same link for the same item each time, valid as long as the item, without making a
-///    reference to the item: other threads may look at it meanwhile.
-/// 4. Nothing but this crate uses the link while the pointer is out.
+/// 1. The item of a pointer from `into_raw` neither moves nor is freed until `from_raw`.
+/// 2. Between `into_raw` and `from_raw` no other handle of the same item exists that `into_raw`
+///    would accept: a handle is the sole right to push the item.
+/// 3. `link` returns the same link for the same item each time, valid as long as the item. It
+///    creates no reference to the item, because other threads may access it at the same time.
+/// 4. Only this crate uses the link between `into_raw` and `from_raw`.
 /// 5. The three functions neither panic nor push or pop.
 pub unsafe trait Linked: Sized {
-    /// What owns an item outside of a queue, such as `Box<Self>` or `&'static Self`.
+    /// The owner of an item outside of a queue, such as `Box<Self>` or `&'static Self`.
     type Handle;
 
-    /// Gives up the handle for a pointer.
+    /// Converts the handle to a pointer.
     fn into_raw(handle: Self::Handle) -> NonNull<Self>;
 
-    /// Makes the pointer a handle again.
+    /// Converts the pointer back to a handle.
     ///
     /// # Safety
     ///
-    /// 1. `item` came from [`into_raw`](Self::into_raw), and was not made a handle since.
+    /// 1. `item` came from [`into_raw`](Self::into_raw) and has not been turned back into a handle.
     unsafe fn from_raw(item: NonNull<Self>) -> Self::Handle;
 
-    /// Returns where the link of `item` is.
+    /// Returns the address of the link of `item`.
     ///
     /// # Safety
     ///
-    /// 1. `item` came from [`into_raw`](Self::into_raw) and was not made a handle since.
+    /// 1. `item` came from [`into_raw`](Self::into_raw) and has not been turned back into a handle.
     unsafe fn link(item: NonNull<Self>) -> NonNull<Link<Self>>;
 }
 
 impl<T> Link<T> {
     sync::const_unless_model! {
-        /// Makes a link that is in no queue.
+        /// Creates a link that is in no queue.
         pub fn new() -> Self {
             Self { next: AtomicPtr::new(ptr::null_mut()) }
         }
@@ -73,19 +72,19 @@ impl<T> fmt::Debug for Link<T> {
 ///
 /// # Safety
 ///
-/// 1. As for [`Linked::link`].
-/// 2. The borrow ends before the item is made a handle again.
+/// 1. The same as for [`Linked::link`].
+/// 2. The borrow ends before the item is turned back into a handle.
 #[inline(always)]
 pub(crate) unsafe fn next_of<'a, T: Linked>(item: NonNull<T>) -> &'a AtomicPtr<T> {
     // SAFETY: (1) of this function is (1) of `link`.
     let link = unsafe { T::link(item) };
-    // SAFETY: `Linked` (3) makes the link valid as long as the item, which is (2); it is only ever reached by
-    // shared reference, by (4).
+    // SAFETY: `Linked` (3) keeps the link valid as long as the item, and (2) ends the borrow before
+    // that. By (4) the link is reached by shared reference only.
     unsafe { &(*link.as_ptr()).next }
 }
 
-/// Drops every handle of `items`. A panic of one drop is resumed when all others are dropped. A second panic ends the process,
-/// as it does in the drop of a `Vec`.
+/// Drops every handle of `items`. If a drop panics, the other handles are still dropped before the
+/// panic resumes. A second panic ends the process, as in the drop of a `Vec`.
 pub(crate) fn drop_all(items: impl Iterator) {
     struct Rest<I: Iterator>(I);
     impl<I: Iterator> Drop for Rest<I> {
@@ -94,6 +93,6 @@ pub(crate) fn drop_all(items: impl Iterator) {
         }
     }
     let mut rest = Rest(items);
-    // If this unwinds, the drop of `rest` goes on.
+    // If this unwinds, the drop of `rest` drops the remaining handles.
     rest.0.by_ref().for_each(drop);
 }

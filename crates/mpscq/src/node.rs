@@ -6,21 +6,20 @@ use core::ptr::NonNull;
 
 use crate::link::{Link, Linked};
 
-/// A value in a box, with the link beside it. The simplest item.
+/// A value in a box together with its link: the simplest item.
 ///
-/// A popped box can be pushed again, here or elsewhere, without another allocation; see
-/// [`replace`](Self::replace).
+/// A popped box can be pushed again without another allocation; see [`replace`](Self::replace).
 #[derive(Debug)]
 #[repr(C)]
 pub struct Node<T> {
-    // First, so that the item's address is the link's.
+    // The first field, so that the item's address is the link's.
     link: Link<Node<T>>,
     value: T,
 }
 
 impl<T> Node<T> {
-    /// Makes a node. This is its only allocation.
-    // A node outside of a box could not be pushed.
+    /// Creates a node. This is its only allocation.
+    // Returns a box because a node outside of a box cannot be pushed.
     #[allow(clippy::new_ret_no_self)]
     pub fn new(value: T) -> Box<Self> {
         Box::new(Self {
@@ -35,7 +34,7 @@ impl<T> Node<T> {
         self.value
     }
 
-    /// Puts `value` into the node and returns the value before.
+    /// Puts `value` into the node and returns the previous value.
     pub fn replace(&mut self, value: T) -> T {
         core::mem::replace(&mut self.value, value)
     }
@@ -55,9 +54,9 @@ impl<T> DerefMut for Node<T> {
     }
 }
 
-// SAFETY: 1: the box owns the allocation, and giving it up leaves it where it is. 2: a box has no second handle.
-// 3: the link is a field, reached by pointer arithmetic. 4: it is private and used nowhere else. 5: nothing here
-// panics.
+// SAFETY: 1: the box owns the allocation, and `into_raw` leaves it in place. 2: a box is the only
+// handle of its node. 3: the link is a field, reached by pointer arithmetic. 4: it is private and
+// used nowhere else. 5: none of the functions panics.
 unsafe impl<T> Linked for Node<T> {
     type Handle = Box<Self>;
 
@@ -69,7 +68,7 @@ unsafe impl<T> Linked for Node<T> {
 
     #[inline(always)]
     unsafe fn from_raw(item: NonNull<Self>) -> Box<Self> {
-        // SAFETY: (1): it came from `Box::into_raw` above.
+        // SAFETY: (1): the pointer came from `Box::into_raw` above.
         unsafe { Box::from_raw(item.as_ptr()) }
     }
 

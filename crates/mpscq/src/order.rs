@@ -1,12 +1,13 @@
-//! The orderings of the queue, one function each, with the bug that weakens it.
+//! The orderings of the queue, one function each, with the fault that weakens it.
 //!
-//! They are functions so that a model can weaken them one at a time. The argument for each is where it is used, under the
-//! `ORDER` tag named here, and in `docs/orderings.md`. On the real machine every function is a constant.
+//! Separate functions let a model weaken the orderings one at a time. The arguments are at the
+//! uses, under the `ORDER` tag named here, and in `docs/orderings.md`. Normal builds have
+//! constants.
 
 use sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 use sync::twin;
 
-/// A push takes the place of the newest item: `mpscq-tail` and `mpscq-stub`.
+/// A push replaces the newest item: `mpscq-tail` and `mpscq-stub`.
 #[inline(always)]
 pub(crate) fn tail_swap() -> Ordering {
     if twin::armed("tail: swap without acquire") {
@@ -18,7 +19,7 @@ pub(crate) fn tail_swap() -> Ordering {
     }
 }
 
-/// A push links its item behind the one before: `mpscq-link`.
+/// A push links its item behind the previous one: `mpscq-link`.
 #[inline(always)]
 pub(crate) fn link_store() -> Ordering {
     if twin::armed("link: relaxed store") || kernel() {
@@ -48,7 +49,7 @@ pub(crate) fn next_load() -> Ordering {
     }
 }
 
-/// A pop puts the stub back where the last item was.
+/// A pop puts the stub back in place of the last item.
 #[inline(always)]
 pub(crate) fn stub_back() -> Ordering {
     // Argument: `mpscq-stub`, in `RawQueue::put_stub_back`.
@@ -69,14 +70,14 @@ pub(crate) fn stack_take() -> Ordering {
     twin::order("stack: relaxed take", Acquire)
 }
 
-/// A consumer takes over from the one before.
+/// A consumer takes over from the previous one.
 #[inline(always)]
 pub(crate) fn consumer_claim() -> Ordering {
     // Argument: `mpscq-consumer`, in `Queue::try_consumer`.
     twin::order("consumer: relaxed claim", Acquire)
 }
 
-/// A consumer leaves the queue to the next one.
+/// A consumer releases the queue to the next one.
 #[inline(always)]
 pub(crate) fn consumer_leave() -> Ordering {
     // Argument: `mpscq-consumer`, in the drop of a `Consumer`.
@@ -92,14 +93,14 @@ pub(crate) fn shared_release() -> Ordering {
 }
 
 #[cfg(feature = "alloc")]
-/// A thread takes the right to push a shared item.
+/// A thread acquires the right to push a shared item.
 #[inline(always)]
 pub(crate) fn shared_claim() -> Ordering {
     // Argument: `mpscq-shared`, in `Shared::claim`.
     twin::order("shared: relaxed claim", Acquire)
 }
 
-/// The published kernel form: a full barrier after the swap, a plain link store, dependent loads.
+/// The published form of the kernel: a full barrier, a plain link store, dependent loads.
 #[inline(always)]
 pub(crate) fn kernel() -> bool {
     twin::armed("kernel: full barrier, plain link, dependent loads")

@@ -1,4 +1,4 @@
-//! The safe queue: handles go in, handles come out, one consumer at a time.
+//! The safe queue: owned handles, and one consumer at a time.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -16,9 +16,9 @@ use crate::raw::{Pop, RawCursor, RawQueue};
 ///
 /// # Guarantees
 ///
-/// - Items of one producer are popped in the order in which it pushed them, and items of a chain without others in between.
-/// - Of two pushes, of any producers, the one that completed before the other began is popped first.
-/// - Items that are inside when the queue is dropped are dropped with it.
+/// - Items of a producer are popped in the order of their pushes, those of a chain consecutively.
+/// - If one push completed before another began, its item is popped first.
+/// - Items that are in the queue when it is dropped are dropped with it.
 ///
 /// # Examples
 ///
@@ -36,34 +36,32 @@ use crate::raw::{Pop, RawCursor, RawQueue};
 /// assert_eq!(oldest.into_inner(), 1);
 /// ```
 pub struct Queue<T: Linked> {
-    /// The producers' line.
     raw: CachePadded<RawQueue<T>>,
-    /// The consumer's line.
     consumer: CachePadded<Side<T>>,
     owned: PhantomData<T::Handle>,
 }
 
-/// What the consumer writes.
+/// The words that the consumer writes.
 struct Side<T> {
     /// A: `true` while a [`Consumer`] exists.
     taken: AtomicBool,
-    /// Written by the one [`Consumer`], or through `&mut` of the queue.
+    /// Written by the only [`Consumer`], or through `&mut` of the queue.
     cursor: UnsafeCell<RawCursor<T>>,
 }
 
 /// The right to pop from a [`Queue`]. There is at most one.
 ///
-/// Dropping it leaves the items in the queue. Then another thread may become the consumer.
+/// Dropping it leaves the items in the queue. Another thread may then become the consumer.
 pub struct Consumer<'q, T: Linked> {
     queue: &'q Queue<T>,
 }
 
-/// Pops items up to a bound. Made by [`Consumer::drain`].
+/// An iterator that pops items up to a bound. Created by [`Consumer::drain`].
 pub struct Drain<'c, 'q, T: Linked> {
     consumer: &'c mut Consumer<'q, T>,
     /// A copy of the queue's cursor, which can stay in a register from one item to the next.
     cursor: RawCursor<T>,
-    /// How many more items to pop; 0 also once nothing was found.
+    /// The number of items that may still be popped; 0 once a pop found no item.
     left: usize,
     stopped: Stopped,
 }
@@ -81,7 +79,7 @@ pub enum Stopped {
 
 impl<T: Linked> Queue<T> {
     sync::const_unless_model! {
-        /// Makes an empty queue.
+        /// Creates an empty queue.
         pub fn new() -> Self {
             Self {
                 raw: CachePadded::new(RawQueue::new()),
@@ -96,19 +94,19 @@ impl<T: Linked> Queue<T> {
 
     /// Appends an item. Returns `true` if the queue was empty.
     ///
-    /// The queue was empty if every earlier item had been popped. So a producer that wakes the consumer only after `true` wakes
-    /// it once for all items that come meanwhile.
+    /// The queue was empty if every earlier item had been popped. A producer that wakes the
+    /// consumer only after `true` wakes it once for all items that are pushed until it pops.
     ///
     /// # Blocking
     ///
     /// Never blocks. Costs one swap and one store, whatever other threads do. Safe in a signal
     /// handler, even if the signal interrupts a push or a pop of its thread at any instruction. An
-    /// interrupted pop may return [`Pop::MidPush`] although the push has ended.
+    /// interrupted pop may return [`Pop::MidPush`] although the push has completed.
     #[inline]
     pub fn push(&self, item: T::Handle) -> bool {
         let item = T::into_raw(item);
-        // SAFETY: 1, 2: the handle, sole right to the item, was just given up. 3: `self` is borrowed; moving it
-        // while items are inside takes it by value, and neither half holds its own address.
+        // SAFETY: 1, 2: the handle, the sole right to the item, was just given up. 3: `self` is
+        // borrowed. A queue with items may be moved, because neither half stores its own address.
         unsafe { self.raw.push(item) }
     }
 
@@ -119,8 +117,8 @@ impl<T: Linked> Queue<T> {
     pub fn push_chain(&self, chain: Chain<T>) -> bool {
         match chain.into_raw_parts() {
             None => false,
-            // SAFETY: 1: a chain's links lead from its first item to its last. 2: it gave up owning them; the
-            // rest as in `push`.
+            // SAFETY: 1: a chain's links lead from its first item to its last. 2: the chain gave up
+            // its items. The rest is as in `push`.
             Some((first, last, _)) => unsafe { self.raw.push_chain(first, last) },
         }
     }
@@ -131,7 +129,7 @@ impl<T: Linked> Queue<T> {
         self.raw.is_empty()
     }
 
-    /// Takes the right to pop. Returns `None` if it is taken.
+    /// Acquires the right to pop. Returns `None` if a consumer exists.
     ///
     /// # Blocking
     ///
@@ -140,8 +138,8 @@ impl<T: Linked> Queue<T> {
         // ORDER(mpscq-consumer): hand-over of the cursor, other end in `Consumer::drop`.
         //   drop: last pop;                     taken = false   Release
         //   here: taken: false → true Acquire;  first pop
-        // If the last consumer's store comes first, we get the right, and its pops are before ours. If our swap comes first,
-        // the right is taken, and we get nothing.
+        // If the last consumer's store comes first, we become the consumer, and its pops happen
+        // before ours. If our swap comes first, a consumer exists, and we return `None`.
         // Test: loom consumer_claim_needs_acquire
         let taken = self.consumer.taken.swap(true, order::consumer_claim());
         (!taken).then_some(Consumer { queue: self })
@@ -149,11 +147,11 @@ impl<T: Linked> Queue<T> {
 }
 
 impl<'q, T: Linked> Consumer<'q, T> {
-    /// Takes the oldest item.
+    /// Pops the oldest item.
     ///
     /// # Blocking
     ///
-    /// Never blocks. Has no loop, also while a producer is in mid-push.
+    /// Never blocks. Has no loop, not even while a producer is in mid-push.
     #[inline]
     pub fn pop(&mut self) -> Pop<T::Handle> {
         let mut cursor = self.load();
@@ -162,8 +160,8 @@ impl<'q, T: Linked> Consumer<'q, T> {
 
     /// Returns an iterator that pops at most `max` items. The rest stays in the queue, in order.
     ///
-    /// The iterator also ends when it finds nothing to pop; [`Drain::stopped`] returns the reason. The bound lets a consumer do
-    /// other things while producers keep pushing.
+    /// The iterator also ends when it finds no item to pop; [`Drain::stopped`] returns the reason.
+    /// The bound lets a consumer do other things while producers keep pushing.
     #[inline]
     pub fn drain(&mut self, max: usize) -> Drain<'_, 'q, T> {
         let cursor = self.load();
@@ -175,7 +173,7 @@ impl<'q, T: Linked> Consumer<'q, T> {
         }
     }
 
-    /// Returns `true` if the last pop took the last item, so that the queue was empty at that moment.
+    /// Returns `true` if the last pop took the last item: the queue was empty at that moment.
     ///
     /// Unlike [`Queue::is_empty`] it reads nothing that producers write.
     #[inline]
@@ -183,10 +181,9 @@ impl<'q, T: Linked> Consumer<'q, T> {
         self.load().emptied()
     }
 
-    /// Reads the queue's cursor.
     #[inline(always)]
     fn load(&self) -> RawCursor<T> {
-        // SAFETY: `taken` lets one `Consumer` exist, and who writes the cursor borrows that by `&mut`.
+        // SAFETY: `taken` allows one `Consumer`, and writing the cursor borrows it by `&mut`.
         self.queue
             .consumer
             .cursor
@@ -196,17 +193,18 @@ impl<'q, T: Linked> Consumer<'q, T> {
     /// Pops at `cursor`, a copy of the queue's cursor, and advances both.
     #[inline(always)]
     fn pop_at(&mut self, cursor: &mut RawCursor<T>) -> Pop<T::Handle> {
-        // SAFETY: 1: the two halves were made together, and a copy is as good as the cursor while this `&mut` keeps
-        // others from popping. 2: likewise; an earlier consumer's pops happened before by ORDER(mpscq-consumer).
+        // SAFETY: 1: the two halves were created together, and while this `&mut` keeps others from
+        // popping, a copy equals the cursor. 2: the same borrow; an earlier consumer's pops
+        // happened before by ORDER(mpscq-consumer).
         let found = unsafe { self.queue.raw.pop(cursor) };
-        // SAFETY: as in `load`. It is written back for every item, before its handle is made: a `Drain` may be
-        // forgotten, and a handle's owner may panic.
+        // SAFETY: as in `load`. The cursor is written back for every item, before its handle is
+        // created, because a `Drain` may be forgotten and the owner of a handle may panic.
         self.queue
             .consumer
             .cursor
             .with_mut(|own| unsafe { *own = cursor.copy() });
         match found {
-            // SAFETY: a pop hands each item out once, and `push` gave up its handle.
+            // SAFETY: a pop returns each item once, and `push` gave up its handle.
             Pop::Item(item) => Pop::Item(unsafe { T::from_raw(item) }),
             Pop::Empty => Pop::Empty,
             Pop::MidPush => Pop::MidPush,
@@ -242,11 +240,10 @@ impl<T: Linked> Iterator for Drain<'_, '_, T> {
     }
 }
 
-// Once it has found nothing it stays ended, even if items arrive.
+// A drain that found no item stays ended, even if items arrive.
 impl<T: Linked> core::iter::FusedIterator for Drain<'_, '_, T> {}
 
-// SAFETY: handles move from the pushing to the popping thread, and nothing else crosses; the cursor is guarded by
-// `taken`.
+// SAFETY: only handles move from the pushing to the popping thread. `taken` guards the cursor.
 unsafe impl<T: Linked> Send for Queue<T> where T::Handle: Send {}
 // SAFETY: as above.
 unsafe impl<T: Linked> Sync for Queue<T> where T::Handle: Send {}
@@ -259,16 +256,16 @@ impl<T: Linked> Default for Queue<T> {
 
 impl<T: Linked> Drop for Queue<T> {
     fn drop(&mut self) {
-        // A forgotten `Consumer` may have left `taken` set; `&mut self` says that it is gone.
+        // A forgotten `Consumer` may have left `taken` set; `&mut self` proves that none exists.
         let mut consumer = core::mem::ManuallyDrop::new(Consumer { queue: self });
-        // A push borrows the queue, so with `&mut self` none is under way, and the drain ends only at the end.
+        // A push borrows the queue, so with `&mut self` none is in progress. All items are drained.
         drop_all(consumer.drain(usize::MAX));
     }
 }
 
 impl<T: Linked> Drop for Consumer<'_, T> {
     fn drop(&mut self) {
-        // ORDER(mpscq-consumer): the release end; see `Queue::try_consumer`, which has both outcomes.
+        // ORDER(mpscq-consumer): the release end; see `try_consumer`, which has both outcomes.
         // Test: loom consumer_leave_needs_release
         self.queue
             .consumer

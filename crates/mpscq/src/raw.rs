@@ -1,4 +1,4 @@
-//! The queue: its states, who may write which word, and in which order.
+//! The queue: its states, the writers of each word, and the order of their writes.
 //!
 //! ```text
 //!            cursor                                    tail
@@ -9,34 +9,36 @@
 //!
 //! # States
 //!
-//! The *stub* is an item that is never handed out. It has a link, `first`, and no address. A null `tail` means that the stub
-//! is the newest item. A null cursor means that the consumer is at the stub. So an empty queue is all zeroes, may be a
-//! constant, and may be moved.
+//! The *stub* is an item that is never handed out. It has a link, `first`, and no address. A null
+//! `tail` means that the stub is the newest item. A null cursor means that the consumer is at the
+//! stub. An empty queue is therefore all zeroes, can be a constant, and may be moved.
 //!
 //! | `tail` | cursor | meaning |
 //! |---|---|---|
 //! | null | null | empty |
 //! | item | null | the queue was empty; `first` leads, or will soon lead, to the oldest item |
-//! | item | item | the cursor's item is the oldest; `next` links lead to the newest, except for links that are not stored yet |
+//! | item | item | the cursor's item is the oldest; stored `next` links lead to the newest |
 //! | null | item | never: the consumer clears both when it takes the last item |
 //!
-//! # Who may write
+//! # Writers
 //!
-//! - `tail`: a producer, by swap. The consumer, by compare-exchange from the item that it is about to hand out to null.
-//! - An item's link: its producer before the swap, to null. After that only the producer whose swap returned the item, once.
-//! - `first`: the producer whose swap returned null, once. The consumer, back to null, after it has read the item there and
-//!   before it clears `tail`.
+//! - `tail`: a producer, by swap. The consumer, by compare-exchange from its last item to null.
+//! - An item's link: its producer before the swap, to null. Then the next producer, once.
+//! - `first`: the producer whose swap returned null, once. The consumer resets it to null, after it
+//!   has read the item there and before it clears `tail`.
 //! - The cursor: the consumer.
 //!
 //! # What must never happen
 //!
-//! - *An item is handed out while a producer may still store to its link.* Only the producer whose swap returned the item
-//!   stores there. The consumer hands an item out in two cases. Either it has read a link from the item: then that store has
-//!   happened. Or its compare-exchange found the item in `tail`: then no swap has returned it, and none will.
-//! - *An item is lost.* A swap returns the item that was newest, so the items form one chain in the order of the swaps. Each
-//!   link is stored by the producer that made the chain longer.
-//! - *Empty while a completed push is inside.* The consumer returns *empty* only if `tail` is null. Only the consumer makes it
-//!   null, after it has taken the last item.
+//! - *An item is handed out while a producer may still store to its link.* Only the producer whose
+//!   swap returned the item stores there. The consumer hands an item out in two cases. Either it
+//!   has read a link from the item, so that store has happened. Or its compare-exchange found the
+//!   item in `tail`, so no swap has returned it and none will.
+//! - *An item is lost.* A swap returns the newest item, so the items form one chain in the order of
+//!   the swaps. The producer that extended the chain stores the link.
+//! - *Empty is returned while the item of a completed push is in the queue.* The consumer returns
+//!   *empty* only if `tail` is null, which only the consumer sets, after it has taken the last
+//!   item.
 
 use core::fmt;
 use core::ptr::{self, NonNull};
@@ -49,9 +51,9 @@ use crate::order;
 
 /// The producers' half of a queue: two words, all zeroes when empty.
 ///
-/// This is the unsafe form, to be embedded; [`Queue`](crate::Queue) is the safe one. Put it on another cache line than the
-/// [`RawCursor`]: the cursor is written for every item popped, `tail` for every item pushed, and on one line each side would
-/// take the line from the other.
+/// This is the unsafe form, for embedding; [`Queue`](crate::Queue) is the safe one. Put it on
+/// another cache line than the [`RawCursor`]. The cursor is written for every popped item and
+/// `tail` for every pushed item, so on one line the two sides would contend.
 pub struct RawQueue<T> {
     /// A: the newest item, or null for the stub.
     tail: AtomicPtr<T>,
@@ -59,29 +61,29 @@ pub struct RawQueue<T> {
     first: AtomicPtr<T>,
 }
 
-/// The consumer's half of a queue: the oldest item not handed out yet.
+/// The consumer's half of a queue: the oldest item that has not been handed out.
 pub struct RawCursor<T> {
-    /// The oldest item, or null for the stub. Written by the consumer alone.
+    /// The oldest item, or null for the stub. Only the consumer writes it.
     head: *mut T,
 }
 
-/// What a pop found.
+/// The result of a pop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pop<H> {
     /// The oldest item.
     Item(H),
-    /// Nothing: every push that completed before this pop has been popped.
+    /// No item: every push that completed before this pop has been popped.
     Empty,
-    /// The queue is not empty, but the oldest item cannot be reached: a producer is between the two steps of its push.
+    /// The queue is not empty, but a producer is between the two steps of pushing the oldest item.
     ///
-    /// It may have been preempted there. So do something else and try again later, instead of spinning. Completed pushes may be
-    /// behind its item.
+    /// The producer may have been preempted there. Do something else and try again later, instead
+    /// of spinning. Completed pushes may be behind its item.
     MidPush,
 }
 
 impl<T> RawQueue<T> {
     sync::const_unless_model! {
-        /// Makes an empty queue.
+        /// Creates an empty queue.
         pub fn new() -> Self {
             Self {
                 tail: AtomicPtr::new(ptr::null_mut()),
@@ -90,7 +92,7 @@ impl<T> RawQueue<T> {
         }
     }
 
-    /// Returns `true` if every push that completed before this call has been popped. Any thread may call it.
+    /// Returns `true` if every push that completed before this call was popped. For any thread.
     ///
     /// After `false` a pop may still find no item: see [`Pop::MidPush`].
     ///
@@ -99,8 +101,9 @@ impl<T> RawQueue<T> {
     /// Never blocks. One relaxed load. Safe in a signal handler.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
-        // Relaxed is enough. A push that happened before this load is at or before the value that it reads, in the order of
-        // `tail`'s values. Null comes after it only if the consumer took the item.
+        // Relaxed is enough. A push that happened before this load is at or before the value read,
+        // in the modification order of `tail`. Null follows the push only if the consumer took the
+        // item.
         self.tail.load(Ordering::Relaxed).is_null()
     }
 }
@@ -108,8 +111,8 @@ impl<T> RawQueue<T> {
 impl<T: Linked> RawQueue<T> {
     /// Appends `item`. Returns `true` if the queue was empty.
     ///
-    /// The queue was empty if every earlier item had been handed out. Of all producers that push while the consumer takes
-    /// nothing, only the first gets `true`.
+    /// The queue was empty if every earlier item had been handed out. Of all producers that push
+    /// while the consumer takes no item, only the first gets `true`.
     ///
     /// # Blocking
     ///
@@ -118,22 +121,22 @@ impl<T: Linked> RawQueue<T> {
     ///
     /// # Safety
     ///
-    /// 1. `item` came from [`Linked::into_raw`] and was not made a handle since.
+    /// 1. `item` came from [`Linked::into_raw`] and has not been turned back into a handle.
     /// 2. It is in no queue or list, and no other thread pushes it at the same time.
     /// 3. `self` does not move, and is not freed, while an item is inside.
     #[inline(always)]
     pub unsafe fn push(&self, item: NonNull<T>) -> bool {
-        // SAFETY: (1), (2): the item is ours alone, as a chain of one.
+        // SAFETY: (1), (2): the item is exclusively ours, as a chain of one.
         unsafe { self.push_chain(item, item) }
     }
 
     /// Appends a chain of items with one swap. Returns `true` if the queue was empty.
     ///
-    /// The items are popped in the order of the chain, without others in between.
+    /// The items are popped consecutively, in the order of the chain.
     ///
     /// # Blocking
     ///
-    /// As [`push`](Self::push), whatever the length of the chain.
+    /// The same as [`push`](Self::push), whatever the length of the chain.
     ///
     /// # Safety
     ///
@@ -144,12 +147,14 @@ impl<T: Linked> RawQueue<T> {
         // SAFETY: (2): the item is not handed out before the swap below, and the borrow ends here.
         unsafe { next_of(last) }.store(ptr::null_mut(), Ordering::Relaxed);
 
-        // ORDER(mpscq-tail): message passing from producer to the next producer, both ends on this line.
+        // ORDER(mpscq-tail): message passing from producer to the next producer, both ends on this
+        // line.
         //   one:  last.next = null;   swap(tail, last)      Release
         //   next: swap(tail) = last   Acquire;              last.next = its first item
-        // If our swap comes first, the next producer gets `last`, and stores its link after our null. If its swap comes
-        // first, we get its last item, and store our link after its null. Without the pair the null could overwrite the link,
-        // and the items behind it would be lost.
+        // If our swap comes first, the next producer gets `last`, and stores its link after our
+        // null. If its swap comes first, we get its last item, and store our link after its null.
+        // Without the pair the null could overwrite the link, and the items behind it would be
+        // lost.
         // Test: loom tail_swap_needs_acquire, tail_swap_needs_release
         //
         // ORDER(mpscq-stub): the acquire end; see `put_stub_back`, which has both outcomes.
@@ -161,9 +166,9 @@ impl<T: Linked> RawQueue<T> {
         // ORDER(mpscq-link): message passing from producer to consumer, other end in `pop`.
         //   push: contents, inner links of the chain;   link = first        Release
         //   pop:  link = item   Acquire;                reads contents and inner links
-        // If our store comes first, the pop gets the item with its contents. If the pop's load comes first, it finds no link and
-        // returns MidPush. In this memory model a full barrier in the swap would need an acquire at the other end, too; see
-        // docs/orderings.md.
+        // If our store comes first, the pop gets the item with its contents. If the pop's load
+        // comes first, it finds no link and returns MidPush. In this memory model a full barrier in
+        // the swap would also need an acquire at the other end; see docs/orderings.md.
         // Test: loom link_store_needs_release
         match NonNull::new(before) {
             None => {
@@ -171,15 +176,15 @@ impl<T: Linked> RawQueue<T> {
                 true
             }
             Some(before) => {
-                // SAFETY: `before` was pushed under (2) and its link has not been stored (that is ours to do),
-                // so the consumer has not handed it out: it waits for this very store.
+                // SAFETY: `before` was pushed under (2). Only this thread stores its link, and the
+                // consumer hands `before` out only after it has seen that store.
                 unsafe { next_of(before) }.store(first.as_ptr(), order::link_store());
                 false
             }
         }
     }
 
-    /// Takes the oldest item.
+    /// Pops the oldest item.
     ///
     /// # Blocking
     ///
@@ -187,7 +192,7 @@ impl<T: Linked> RawQueue<T> {
     ///
     /// # Safety
     ///
-    /// 1. `cursor` is this queue's and no other's: made new when the queue was, and used with it since.
+    /// 1. `cursor` belongs to this queue: it was created with the queue, and used only with it.
     /// 2. No other thread is inside a pop of this queue, and earlier pops happened before this one.
     #[inline(always)]
     pub unsafe fn pop(&self, cursor: &mut RawCursor<T>) -> Pop<NonNull<T>> {
@@ -198,11 +203,11 @@ impl<T: Linked> RawQueue<T> {
                 nothing => return nothing,
             },
         };
-        // ORDER(mpscq-link): the acquire end; see `push_chain`. Without a link `head` is the last item, or its producer's
-        // successor is in mid-push: `put_stub_back` finds out which.
+        // ORDER(mpscq-link): the acquire end; see `push_chain`. Without a link either `head` is the
+        // last item or its successor is in mid-push; `put_stub_back` finds out which.
         // Test: loom next_load_needs_acquire
         //
-        // SAFETY: `head` was pushed and not handed out yet; only this consumer would.
+        // SAFETY: `head` was pushed and not handed out; only this consumer hands items out.
         let next = unsafe { next_of(head) }.load(order::next_load());
         if !next.is_null() {
             cursor.head = next;
@@ -213,7 +218,7 @@ impl<T: Linked> RawQueue<T> {
 
     /// Returns the oldest item without taking it. The next pop returns the same item.
     ///
-    /// Meanwhile the consumer may use the parts of the item that no other thread writes.
+    /// Until then the consumer may use the parts of the item that no other thread writes.
     ///
     /// # Blocking
     ///
@@ -221,7 +226,7 @@ impl<T: Linked> RawQueue<T> {
     ///
     /// # Safety
     ///
-    /// As [`pop`](Self::pop).
+    /// The same as for [`pop`](Self::pop).
     #[inline(always)]
     pub unsafe fn peek(&self, cursor: &mut RawCursor<T>) -> Pop<NonNull<T>> {
         match NonNull::new(cursor.head) {
@@ -232,7 +237,7 @@ impl<T: Linked> RawQueue<T> {
 
     /// Returns the item behind `item`, without taking it.
     ///
-    /// [`Pop::Empty`] means that `item` is the newest: no push that completed before this call came after it.
+    /// [`Pop::Empty`] means that `item` is the newest: no push that has completed came after it.
     ///
     /// # Blocking
     ///
@@ -240,13 +245,14 @@ impl<T: Linked> RawQueue<T> {
     ///
     /// # Safety
     ///
-    /// 1. [`peek`](Self::peek) or this function returned `item` to this consumer, which has not popped it since.
+    /// 1. [`peek`](Self::peek) or this function returned `item`, which has not been popped since.
     #[inline(always)]
     pub unsafe fn after(&self, item: NonNull<T>) -> Pop<NonNull<T>> {
-        // ORDER(mpscq-link): the acquire end; see `push_chain`. Without a link `is_newest` tells the end from a mid-push.
+        // ORDER(mpscq-link): the acquire end; see `push_chain`. Without a link `is_newest`
+        // distinguishes the end from a mid-push.
         // Test: loom after_load_needs_acquire
         //
-        // SAFETY: (1): the item is inside, and only this consumer would hand it out.
+        // SAFETY: (1): the item is in the queue, and only this consumer hands items out.
         let next = unsafe { next_of(item) }.load(order::next_load());
         match NonNull::new(next) {
             Some(next) => Pop::Item(next),
@@ -255,9 +261,9 @@ impl<T: Linked> RawQueue<T> {
         }
     }
 
-    /// Returns `true` if no push that completed before this call came after that of `item`. Any thread may call it.
+    /// Returns `true` if no completed push came after that of `item`. Any thread may call it.
     ///
-    /// Returns `false` if `item` is not inside.
+    /// Returns `false` if `item` is not in the queue.
     ///
     /// # Blocking
     ///
@@ -270,11 +276,12 @@ impl<T: Linked> RawQueue<T> {
     /// Finds the oldest item behind the stub and moves the cursor there.
     #[inline(always)]
     fn leave_stub(&self, cursor: &mut RawCursor<T>) -> Pop<NonNull<T>> {
-        // ORDER(mpscq-link): the acquire end; see `push_chain`. Without a link the tail tells *empty* from a mid-push.
+        // ORDER(mpscq-link): the acquire end; see `push_chain`. Without a link the tail
+        // distinguishes *empty* from a mid-push.
         // Test: loom first_load_needs_acquire
         let Some(head) = NonNull::new(self.first.load(order::first_load())) else {
-            // A missing link does not mean empty: the first producer may be held up between swap and store while the push of a
-            // second one has completed behind it.
+            // A missing link does not mean empty: the first producer may be preempted between swap
+            // and store, while a second one has completed its push behind it.
             return if self.is_empty() || twin::armed("empty: no look at the tail") {
                 Pop::Empty
             } else {
@@ -287,16 +294,17 @@ impl<T: Linked> RawQueue<T> {
         Pop::Item(head)
     }
 
-    /// Hands out the last item and puts the stub in its place. Returns `MidPush` if it is no longer the last.
+    /// Hands out the last item, and puts the stub in its place. `MidPush` if it is not the last.
     #[inline(always)]
     fn put_stub_back(&self, cursor: &mut RawCursor<T>, head: NonNull<T>) -> Pop<NonNull<T>> {
         // ORDER(mpscq-stub): message passing from consumer to producer, other end in `push_chain`.
         //   pop:  first = null;         compare-exchange(tail, head → null)  Release
         //   push: swap(tail) = null     Acquire;                             first = item
-        // If our exchange comes first, the producer swaps out null, and stores `first` after our null. If its swap comes first,
-        // our exchange fails, and the producer links its item behind `head`. Without the pair our null could overwrite `first`,
-        // and the queue would never again be found to hold anything. No acquire: what the consumer reads of `head` was
-        // published by the link that led to it.
+        // If our exchange comes first, the producer swaps out null, and stores `first` after our
+        // null. If its swap comes first, our exchange fails, and the producer links its item behind
+        // `head`. Without the pair our null could overwrite `first`, and no later item would ever
+        // be found. No acquire is needed: the link that led to `head` published everything that the
+        // consumer reads of it.
         // Test: loom stub_back_needs_release
         let found = self.tail.compare_exchange(
             head.as_ptr(),
@@ -305,8 +313,8 @@ impl<T: Linked> RawQueue<T> {
             Ordering::Relaxed,
         );
         if found.is_err() {
-            // A producer has come in behind `head`. It may have stored its link by now, but the caller decides whether to try
-            // again.
+            // A producer has pushed behind `head`. It may have stored its link already, but the
+            // caller decides whether to try again.
             return Pop::MidPush;
         }
         cursor.head = ptr::null_mut();
@@ -315,30 +323,30 @@ impl<T: Linked> RawQueue<T> {
 }
 
 impl<T> RawCursor<T> {
-    /// Makes the cursor of a new queue.
+    /// Creates the cursor of a new queue.
     pub const fn new() -> Self {
         Self {
             head: ptr::null_mut(),
         }
     }
 
-    /// Returns `true` if the last pop took the last item, so that the queue was empty at that moment.
+    /// Returns `true` if the last pop took the last item: the queue was empty at that moment.
     ///
-    /// Reads only the cursor. Also `true` before the first pop, and after a pop that found nothing behind the stub.
+    /// Reads only the cursor. Also `true` before the first pop, and after one that found nothing.
     #[inline(always)]
     pub fn emptied(&self) -> bool {
         self.head.is_null()
     }
 
-    /// Copies the cursor. If both copies are used for pops, each pop must be written to the other copy.
+    /// Copies the cursor. If both copies are used for pops, each pop must be written to both.
     #[inline(always)]
     pub(crate) fn copy(&self) -> Self {
         Self { head: self.head }
     }
 }
 
-// SAFETY: the cursor gives access to the items that it can reach, so sending it is as sending their handles. One thread at a
-// time uses it, by (2) of `pop`.
+// SAFETY: the cursor gives access to the items that it can reach, so sending it is like sending
+// their handles. One thread at a time uses it, by (2) of `pop`.
 unsafe impl<T: Linked> Send for RawCursor<T> where T::Handle: Send {}
 
 impl<T> Default for RawQueue<T> {

@@ -11,10 +11,10 @@ use sync::atomic::{AtomicBool, Ordering};
 use crate::link::{Link, Linked};
 use crate::order;
 
-/// A value with many holders that is in one queue at a time.
+/// A shared value that is in at most one queue at a time.
 ///
-/// To push it, a thread takes the [`Claim`] first. While the claim exists, in a queue or outside, a second call of
-/// [`claim`](Self::claim) returns `None`: the item is already pending.
+/// To push it, a thread first acquires the [`Claim`]. While the claim exists, in a queue or
+/// outside, another call of [`claim`](Self::claim) returns `None`: the item is already pending.
 ///
 /// # Examples
 ///
@@ -29,32 +29,32 @@ use crate::order;
 ///
 /// let mut consumer = queue.try_consumer().unwrap();
 /// let Pop::Item(claim) = consumer.pop() else { panic!("one was pushed") };
-/// // From here on it may be pushed again, even while we look at it.
+/// // From here on it may be pushed again, even while we read it.
 /// let same = claim.release();
 /// assert!(Arc::ptr_eq(&item, &same));
 /// assert!(Shared::claim(&item).is_some());
 /// ```
 #[repr(C)]
 pub struct Shared<T> {
-    // First, so that the item's address is the link's.
+    // The first field, so that the item's address is the link's.
     link: Link<Shared<T>>,
     /// A: `true` while the claim exists.
     pending: AtomicBool,
     value: T,
 }
 
-/// The sole right to push a [`Shared`] item. Given up when dropped.
+/// The sole right to push a [`Shared`] item. Dropping it gives up the right.
 pub struct Claim<T>(Arc<Shared<T>>);
 
 impl<T> Shared<T> {
     sync::const_unless_model! {
-        /// Makes an item that is not pending.
+        /// Creates an item that is not pending.
         pub fn new(value: T) -> Self {
             Self { link: Link::new(), pending: AtomicBool::new(false), value }
         }
     }
 
-    /// Takes the right to push the item. Returns `None` if it is taken.
+    /// Acquires the right to push the item. Returns `None` if a claim exists.
     ///
     /// # Blocking
     ///
@@ -63,15 +63,15 @@ impl<T> Shared<T> {
         // ORDER(mpscq-shared): hand-over of the link, other end in `set_free`.
         //   free:  last use of the link;             pending = false   Release
         //   claim: pending: false → true  Acquire;   next use of the link
-        // If the release comes first, we get the claim, and the last use of the link is before ours. If our swap comes first,
-        // the item is pending, and we get nothing. Without the pair the consumer's last load of the link could race with our
-        // first store to it.
+        // If the release comes first, we get the claim, and the last use of the link happens before
+        // ours. If our swap comes first, the item is pending, and we return `None`. Without the
+        // pair the consumer's last load of the link could race with our first store to it.
         // Test: loom shared_claim_needs_acquire
         let pending = this.pending.swap(true, order::shared_claim());
         (!pending).then(|| Claim(this.clone()))
     }
 
-    /// Gives up the right to push. Called by the holder of the claim only.
+    /// Gives up the right to push. Only the holder of the claim calls it.
     #[inline(always)]
     fn set_free(&self) {
         // ORDER(mpscq-shared): the release end; see `claim`, which has both outcomes.
@@ -94,7 +94,7 @@ impl<T> Claim<T> {
         item
     }
 
-    /// Keeps the link marked as pending.
+    /// Returns the pointer without giving up the right to push.
     #[inline(always)]
     fn into_arc(self) -> Arc<Shared<T>> {
         let this = ManuallyDrop::new(self);
@@ -126,9 +126,9 @@ impl<T> Deref for Claim<T> {
     }
 }
 
-// SAFETY: 1: the raw pointer keeps one count of the shared pointer, so the item stays. 2: the handle is the claim,
-// and `pending` lets one exist at a time. 3: the link is a field, reached by pointer arithmetic. 4: it is private
-// and used nowhere else. 5: nothing here panics.
+// SAFETY: 1: the raw pointer keeps one count of the shared pointer, so the item stays alive. 2: the
+// handle is the claim, and `pending` allows one at a time. 3: the link is a field, reached by
+// pointer arithmetic. 4: it is private and used nowhere else. 5: none of the functions panics.
 unsafe impl<T> Linked for Shared<T> {
     type Handle = Claim<T>;
 
@@ -140,7 +140,7 @@ unsafe impl<T> Linked for Shared<T> {
 
     #[inline(always)]
     unsafe fn from_raw(item: NonNull<Self>) -> Claim<T> {
-        // SAFETY: (1): it came from `Arc::into_raw` above, with its count.
+        // SAFETY: (1): the pointer came from `Arc::into_raw` above, with its count.
         Claim(unsafe { Arc::from_raw(item.as_ptr()) })
     }
 

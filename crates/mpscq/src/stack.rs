@@ -1,8 +1,8 @@
-//! The lock-free LIFO list, taken all at once.
+//! A lock-free LIFO list whose items are taken all at once.
 //!
-//! Kernels and runtimes used this before a FIFO: a push is a compare-exchange loop; the consumer takes all items with one swap
-//! and has to reverse them. It is here for comparison, and for free lists, which need no order. Taking *all* items has no ABA
-//! problem.
+//! A push is a compare-exchange loop. The consumer takes all items with one swap, and reverses them
+//! if it needs their order. The list serves as a free list, which needs no order, and for
+//! comparison with the queue. Taking *all* items has no ABA problem.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -36,13 +36,13 @@ pub struct Stack<T: Linked> {
 
 impl<T: Linked> Stack<T> {
     sync::const_unless_model! {
-        /// Makes an empty list.
+        /// Creates an empty list.
         pub fn new() -> Self {
             Self { head: AtomicPtr::new(ptr::null_mut()), owned: PhantomData }
         }
     }
 
-    /// Returns `true` if the list holds nothing at this moment.
+    /// Returns `true` if the list is empty at this moment.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.head.load(Ordering::Relaxed).is_null()
@@ -52,23 +52,25 @@ impl<T: Linked> Stack<T> {
     ///
     /// # Blocking
     ///
-    /// Never blocks. Lock-free, not wait-free: the loop runs again each time another thread comes in between.
+    /// Never blocks. Lock-free, not wait-free: the loop repeats each time another thread changes
+    /// the list first.
     #[inline]
     #[doc(alias("llist_add", "cds_wfs_push"))]
     pub fn push(&self, item: T::Handle) -> bool {
         let item = T::into_raw(item);
-        // SAFETY: the handle was just given up to us.
+        // SAFETY: the caller just gave up the handle.
         unsafe { self.push_raw(item, item) }
     }
 
-    /// Adds a chain of items, its first on top. Returns `true` if the list was empty.
+    /// Adds a chain of items, its first item on top. Returns `true` if the list was empty.
     ///
     /// Returns `false` for an empty chain.
     #[inline]
     pub fn push_chain(&self, chain: Chain<T>) -> bool {
         match chain.into_raw_parts() {
             None => false,
-            // SAFETY: a chain's links lead from its first item to its last, and it gave up owning them.
+            // SAFETY: a chain's links lead from its first item to its last, and the chain gave up
+            // its items.
             Some((first, last, _)) => unsafe { self.push_raw(first, last) },
         }
     }
@@ -77,7 +79,8 @@ impl<T: Linked> Stack<T> {
     ///
     /// # Blocking
     ///
-    /// Never blocks. Costs one swap, or one load if the list is empty. The items are read as the iterator goes on.
+    /// Never blocks. Costs one swap, or one load if the list is empty. The iterator reads the items
+    /// one at a time.
     #[inline]
     #[doc(alias("llist_del_all", "cds_wfs_pop_all_blocking"))]
     pub fn take_all(&self) -> Taken<T> {
@@ -85,8 +88,8 @@ impl<T: Linked> Stack<T> {
             return Taken::new();
         }
         // ORDER(mpscq-stack): the acquire end; see `push_raw`.
-        // If a push comes first, we take its items whole. If our swap comes first, its exchange fails, and it tries again on
-        // the empty list.
+        // If a push comes first, we take its items with their contents. If our swap comes first,
+        // the push's exchange fails, and it tries again on the empty list.
         // Test: loom stack_take_needs_acquire
         let head = self.head.swap(ptr::null_mut(), order::stack_take());
         Taken {
@@ -114,13 +117,13 @@ impl<T: Linked> Stack<T> {
             item = older;
             len += 1;
         }
-        // SAFETY: 1: just linked. 2: each item's handle was given up by whoever pushed it.
+        // SAFETY: 1: just linked. 2: each item's handle was given up by the thread that pushed it.
         unsafe { Chain::from_raw_parts(item, newest, len) }
     }
 
     /// # Safety
     ///
-    /// 1. As [`Chain::from_raw_parts`].
+    /// 1. The same as for [`Chain::from_raw_parts`].
     #[inline]
     unsafe fn push_raw(&self, first: NonNull<T>, last: NonNull<T>) -> bool {
         let mut head = self.head.load(Ordering::Relaxed);
@@ -130,8 +133,9 @@ impl<T: Linked> Stack<T> {
             // ORDER(mpscq-stack): message passing, other end in `take_all`.
             //   push: contents and links;       compare-exchange(head)      Release
             //   take: swap(head)   Acquire;     reads them
-            // If our exchange comes first, the taker has our items whole. If its swap comes first, our exchange fails, and we
-            // try again. Pushes in between are read-modify-writes, so they pass our release on.
+            // If our exchange comes first, the taker gets our items with their contents. If its
+            // swap comes first, our exchange fails, and we try again. Pushes in between are
+            // read-modify-writes, so they continue our release sequence.
             // Test: loom stack_push_needs_release
             match self.head.compare_exchange_weak(
                 head,
@@ -146,7 +150,7 @@ impl<T: Linked> Stack<T> {
     }
 }
 
-/// The items that [`Stack::take_all`] took, newest first. Dropping it drops those that are left.
+/// The items that [`Stack::take_all`] took, newest first. Dropping it drops the remaining items.
 pub struct Taken<T: Linked> {
     /// The newest item, or null. The links lead to the oldest, whose link is null.
     head: *mut T,
@@ -154,7 +158,7 @@ pub struct Taken<T: Linked> {
 }
 
 impl<T: Linked> Taken<T> {
-    /// Makes an iterator without items.
+    /// Creates an iterator without items.
     pub const fn new() -> Self {
         Self {
             head: ptr::null_mut(),
@@ -162,13 +166,13 @@ impl<T: Linked> Taken<T> {
         }
     }
 
-    /// Returns `true` if nothing is left.
+    /// Returns `true` if no item is left.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.head.is_null()
     }
 
-    /// Puts an item before all others, as the newest.
+    /// Prepends an item, as the newest.
     #[inline]
     pub fn put_back(&mut self, item: T::Handle) {
         let item = T::into_raw(item);
@@ -177,7 +181,7 @@ impl<T: Linked> Taken<T> {
         self.head = item.as_ptr();
     }
 
-    /// Returns the address of the next item, for a prefetch; null if nothing is left.
+    /// Returns the address of the next item so that a caller can prefetch it. Null if none is left.
     #[inline]
     pub fn peek(&self) -> *const T {
         self.head
@@ -199,9 +203,9 @@ impl<T: Linked> Iterator for Taken<T> {
 
 impl<T: Linked> core::iter::FusedIterator for Taken<T> {}
 
-// SAFETY: it is its items' handles in another shape.
+// SAFETY: it represents the handles of its items.
 unsafe impl<T: Linked> Send for Taken<T> where T::Handle: Send {}
-// SAFETY: a shared reference tells only whether anything is left.
+// SAFETY: a shared reference only shows whether items are left.
 unsafe impl<T: Linked> Sync for Taken<T> where T::Handle: Send {}
 
 impl<T: Linked> Default for Taken<T> {
@@ -224,7 +228,7 @@ impl<T: Linked> fmt::Debug for Taken<T> {
     }
 }
 
-// SAFETY: sending or sharing the list moves handles between threads and does nothing else.
+// SAFETY: sending or sharing the list only moves handles between threads.
 unsafe impl<T: Linked> Send for Stack<T> where T::Handle: Send {}
 // SAFETY: as above.
 unsafe impl<T: Linked> Sync for Stack<T> where T::Handle: Send {}

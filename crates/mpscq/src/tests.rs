@@ -1,4 +1,4 @@
-//! Tests of one thread, and of several where only the outcome matters; Miri runs them all.
+//! Tests of one thread, and of several threads if only the outcome matters. Miri runs them all.
 
 extern crate std;
 
@@ -12,7 +12,6 @@ use core::ptr::NonNull;
 
 use crate::{Chain, Link, Linked, Node, Pop, Queue, RawCursor, RawQueue, Shared, Stack, Stopped};
 
-/// Counts itself out when dropped.
 struct Counted<'a>(&'a Cell<usize>);
 
 impl Drop for Counted<'_> {
@@ -285,13 +284,13 @@ fn what_is_put_before_the_others_comes_first() {
     assert_eq!(numbers, [3, 2, 1, 0]);
 }
 
-/// An item of the intrusive kind: no box of ours, the link is not its first field.
+/// An item that is not in a box, and whose link is not its first field.
 struct Embedded {
     number: u32,
     link: Link<Embedded>,
 }
 
-// SAFETY: 1, 2: an exclusive borrow for ever. 3, 4: a private field, used nowhere else. 5: nothing panics.
+// SAFETY: 1, 2: an endless exclusive borrow. 3, 4: a field that only this uses. 5: nothing panics.
 unsafe impl Linked for Embedded {
     type Handle = &'static mut Embedded;
 
@@ -320,7 +319,7 @@ fn the_raw_halves_work_apart() {
             link: Link::new(),
         }));
         items.push(item);
-        // SAFETY: just leaked; nobody else has it.
+        // SAFETY: just leaked, and this is the only reference.
         let item = Embedded::into_raw(unsafe { &mut *item });
         // SAFETY: 1: from `into_raw`. 2: new. 3: `queue` stays on this stack.
         let was_empty = unsafe { queue.push(item) };
@@ -343,13 +342,13 @@ fn the_raw_halves_work_apart() {
     }
 }
 
-/// Keeps a push where it is, between its exchange and the store of the link, until it is told to go on.
+/// An item that blocks its push between the exchange and the store of the link, until released.
 struct Frozen {
     number: u32,
     link: Link<Frozen>,
 }
 
-/// How far a push has come that is to be kept, and what it waits for.
+/// The progress of a blocked push, and the flag that releases it.
 #[derive(Default)]
 struct Ice {
     is_reached: std::sync::atomic::AtomicBool,
@@ -369,7 +368,7 @@ unsafe impl Linked for Frozen {
     }
 
     unsafe fn from_raw(item: NonNull<Self>) -> Box<Frozen> {
-        // SAFETY: it came from a box, which was given up.
+        // SAFETY: the pointer came from a box that was given up.
         unsafe { Box::from_raw(item.as_ptr()) }
     }
 
@@ -377,7 +376,7 @@ unsafe impl Linked for Frozen {
         use std::sync::atomic::Ordering;
         let nth = NR_LINKS.get();
         NR_LINKS.set(nth.map(|nth| nth + 1));
-        // The first is that of the item itself, the second that of the item before it.
+        // The first call is for the item's own link, the second for that of the item before it.
         if nth == Some(1) {
             ICE.is_reached.store(true, Ordering::SeqCst);
             while !ICE.is_broken.load(Ordering::SeqCst) {
@@ -406,7 +405,7 @@ fn nothing_passes_a_push_that_is_under_way() {
         while !ICE.is_reached.load(Ordering::SeqCst) {
             std::thread::yield_now();
         }
-        // It has ended, and lies behind one that has not.
+        // This push completes, behind one that has not.
         queue.push(frozen(3));
         for _ in 0..3 {
             let mut consumer = queue.try_consumer().unwrap();
@@ -427,7 +426,7 @@ fn nothing_passes_a_push_that_is_under_way() {
     assert!(matches!(consumer.pop(), Pop::Empty) && queue.is_empty());
 }
 
-/// Counts itself out when dropped, and the second one of its line panics then.
+/// Increments the counter when dropped. The drop of item 1 then panics.
 struct Bomb<'a> {
     nth: usize,
     _counted: Counted<'a>,
@@ -473,7 +472,7 @@ fn an_item_whose_drop_panics_takes_no_other_with_it() {
     }
 }
 
-/// Few under Miri, which takes a thousand times as long.
+/// Reduced under Miri, which is a thousand times slower.
 const NR_PUSHES: usize = if cfg!(miri) { 60 } else { 20_000 };
 
 #[test]
@@ -487,7 +486,7 @@ fn every_item_of_four_producers_arrives_once_and_in_its_order() {
             scope.spawn(move || {
                 let mut number = 0;
                 while number < NR_PUSHES {
-                    // Single items and chains of two to five in turn.
+                    // Single items alternate with chains of two to five.
                     let len = (number % 5 + 1).min(NR_PUSHES - number);
                     if len == 1 {
                         queue.push(Node::new((producer, number)));

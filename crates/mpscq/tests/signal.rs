@@ -23,20 +23,18 @@ type Items = Queue<Node<u32>>;
 
 /// The instruction of the stepped function after which the handler pushes.
 static AT: AtomicU32 = AtomicU32::new(NOT_ARMED);
-/// The number of instructions that have been stepped.
 static STEP: AtomicU32 = AtomicU32::new(0);
 static QUEUE: AtomicPtr<Items> = AtomicPtr::new(ptr::null_mut());
-/// Whether the handler's push found the queue empty, and whether its call of `is_empty` did.
+/// The results of the handler's push and of its call of `is_empty`.
 static WAS_EMPTY: AtomicBool = AtomicBool::new(false);
 static LOOKED_EMPTY: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// The item that the handler pushes. It is made beforehand, because a handler must not
-    /// allocate.
+    /// The item that the handler pushes, allocated beforehand because a handler must not allocate.
     static SPARE: Cell<Option<Box<Node<u32>>>> = const { Cell::new(None) };
 }
 
-/// Keeps the tests from running at the same time, because the process has one handler.
+/// Serializes the tests, because the process has one signal handler.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     let alone = ALONE
@@ -59,8 +57,7 @@ extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_voi
     let step = STEP.fetch_add(1, Ordering::Relaxed);
     let at = AT.load(Ordering::Relaxed);
     if step == at {
-        // SAFETY: the interrupted thread set the pointer, and keeps the queue until the function
-        // has been stepped.
+        // SAFETY: the interrupted thread set the pointer, and keeps the queue until the step ends.
         let queue = unsafe { &*QUEUE.load(Ordering::Relaxed) };
         LOOKED_EMPTY.store(queue.is_empty(), Ordering::Relaxed);
         let spare = SPARE.take().expect("the handler pushes once");
@@ -87,9 +84,8 @@ fn stepped(queue: &Items, at: u32, body: impl FnOnce()) -> bool {
 }
 
 /// Steps through `act` on a queue that holds `before` items, with a push at each of its
-/// instructions. `make` makes the argument of `act`. `check` gets the result of `act`, the
-/// remaining items, and whether the handler's push and its call of `is_empty` found the queue
-/// empty.
+/// instructions. `make` creates the argument of `act`. `check` gets the result of `act`, the
+/// remaining items, and the results of the handler's push and of its `is_empty`.
 fn at_each_instruction<A, R>(
     before: u32,
     make: impl Fn(&'static Items) -> A,
@@ -161,7 +157,7 @@ fn a_chain_may_be_interrupted_by_a_push_at_any_instruction() {
         Items::push_chain,
         |was_empty, left, handler_found, _| {
             assert!(!was_empty && !handler_found);
-            // The item is before the chain or behind it, and never inside.
+            // The item is before the chain or behind it, never between two of its items.
             let expected = [[0, FROM_HANDLER, 1, 2, 3], [0, 1, 2, 3, FROM_HANDLER]];
             assert!(expected.contains(&left.try_into().unwrap()));
         },

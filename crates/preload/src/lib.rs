@@ -1,15 +1,16 @@
-//! The symbols of liburcu's flavor `memb`, over afterwork: a program that calls them is given this library by `LD_PRELOAD`, and
-//! need not be compiled again. `cargo xtask capi --install` links it.
+//! The symbols of liburcu's flavor `memb`, implemented by afterwork. A program that calls them
+//! loads this library by `LD_PRELOAD`, unmodified. `cargo xtask capi --install` links it.
 //!
 //! ```console
 //! $ cargo xtask capi --install /usr/local
 //! $ LD_PRELOAD=/usr/local/lib/afterwork/preload/liburcu.so.8 knotd
 //! ```
 //!
-//! It is for programs that *call* liburcu's read side. One that has inlined it (`_LGPL_SOURCE`) has liburcu's own notes of
-//! sections in its code, which no other library can keep: it wants `urcu_memb_gp` and `urcu_memb_reader`, which are not here. The
-//! file has the name by which the loader knows liburcu, so that liburcu itself is not loaded, and such a program is refused with
-//! the name of the symbol rather than served by halves.
+//! The library is for programs that *call* liburcu's read side. A program that has inlined it
+//! (`_LGPL_SOURCE`) records its sections in liburcu's own variables, `urcu_memb_gp` and
+//! `urcu_memb_reader`, which no other library can maintain, so they are missing here. The file has
+//! the name by which the loader knows liburcu, so that liburcu itself is not loaded. The loader
+//! then rejects such a program with the name of the missing symbol.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 use std::ffi::{c_int, c_ulong, c_void};
@@ -23,32 +24,32 @@ use capi::{
 };
 use sync::atomic::{AtomicPtr, Ordering};
 
-/// Begins a section. A panic, where sections nest too deep, ends the process.
+/// Begins a section. If sections nest too deeply, the panic ends the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn urcu_memb_read_lock() {
     raw::read_lock();
 }
 
-/// Ends the section that this thread began last.
+/// Ends the section that this thread began most recently.
 ///
 /// # Safety
 ///
-/// 1. The section that ends is one that [`urcu_memb_read_lock`] began.
+/// 1. [`urcu_memb_read_lock`] began the section that ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn urcu_memb_read_unlock() {
     // SAFETY: (1).
     if !unsafe { raw::read_unlock() } {
-        // Tells of it.
+        // Reports the mistake.
         // SAFETY: there is no section to end.
         unsafe { inline::aw_rcu_read_unlock() };
     }
 }
 
-/// Does nothing: the library makes ready what it needs when it is needed.
+/// Does nothing: the library initializes itself at the first use.
 #[unsafe(no_mangle)]
 pub extern "C" fn urcu_memb_init() {}
 
-/// Does nothing: [`aw_rcu_defer_barrier`](urcu::aw_rcu_defer_barrier) is what waits.
+/// Does nothing: [`aw_rcu_defer_barrier`](urcu::aw_rcu_defer_barrier) waits.
 #[unsafe(no_mangle)]
 pub extern "C" fn urcu_memb_defer_exit() {}
 
@@ -58,14 +59,14 @@ pub extern "C" fn urcu_memb_defer_register_thread() -> c_int {
     0
 }
 
-/// Defines functions that others of the same contract stand behind.
+/// Defines functions that forward to others with the same contract.
 macro_rules! forward {
     ($($name:ident($($arg:ident: $type:ty),*) $(-> $answer:ty)? = $to:path;)*) => { $(
         #[doc = concat!("See [`", stringify!($to), "`].")]
         ///
         /// # Safety
         ///
-        /// 1. As there.
+        /// 1. The conditions of the other function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $type),*) $(-> $answer)? {
             #[allow(unused_unsafe, reason = "some need not be")]
@@ -106,14 +107,14 @@ forward! {
     urcu_memb_unregister_rculfhash_atfork(handler: *mut AtFork) = urcu::aw_urcu_unregister_rculfhash_atfork;
 }
 
-/// `struct urcu_gp_poll_state`, of liburcu from 0.14 on.
+/// `struct urcu_gp_poll_state`, since liburcu 0.14.
 #[repr(C)]
 #[derive(Debug)]
 pub struct PollState {
     grace_period_id: c_ulong,
 }
 
-/// Begins a grace period, and returns what [`urcu_memb_poll_state_synchronize_rcu`] is asked with.
+/// Starts a grace period. Returns the argument of [`urcu_memb_poll_state_synchronize_rcu`].
 #[unsafe(no_mangle)]
 pub extern "C" fn urcu_memb_start_poll_synchronize_rcu() -> PollState {
     PollState {
@@ -121,32 +122,31 @@ pub extern "C" fn urcu_memb_start_poll_synchronize_rcu() -> PollState {
     }
 }
 
-/// Returns `true` if that grace period is over.
+/// Returns `true` if the grace period of `state` is over.
 #[unsafe(no_mangle)]
 pub extern "C" fn urcu_memb_poll_state_synchronize_rcu(state: PollState) -> bool {
     rcupdate::aw_poll_state_synchronize_rcu(state.grace_period_id)
 }
 
-/// What liburcu's hash table asks of the flavor.
+/// The functions of the flavor that liburcu's hash table calls.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "as C names it")]
 pub static urcu_memb_flavor: Flavor = urcu::FLAVOR;
 
-/// Returns `p`, which the caller has loaded.
+/// Returns `p`, a pointer that the caller has loaded.
 #[unsafe(no_mangle)]
 pub extern "C" fn rcu_dereference_sym(p: *mut c_void) -> *mut c_void {
-    // Pairs with the Release of `rcu_set_pointer_sym`: what the caller reads through `p`, which it has loaded, comes after. (With
-    // liburcu the dependency sees to that.) No model: both ends are in a program of C's.
+    // Pairs with the Release of `rcu_set_pointer_sym`: reads through `p` come after the load of
+    // `p`. (In liburcu the data dependency orders them.) No model: both ends are in C programs.
     sync::atomic::fence(Ordering::Acquire);
     p
 }
 
-/// Loads a pointer that readers follow. Called by liburcu's `rcu_dereference` in releases after
-/// 0.15.
+/// Loads a pointer that readers follow. `rcu_dereference` calls it in releases after 0.15.
 ///
 /// # Safety
 ///
-/// 1. as for `atomic`.
+/// 1. The same as for `atomic`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rcu_dereference_sym2(place: *mut *mut c_void) -> *mut c_void {
     // Pairs with the Release of `rcu_set_pointer_sym`.
@@ -154,21 +154,21 @@ pub unsafe extern "C" fn rcu_dereference_sym2(place: *mut *mut c_void) -> *mut c
     unsafe { atomic(place) }.load(Ordering::Acquire)
 }
 
-/// Returns the place as an atomic one.
+/// Returns the pointer at `place` as an atomic.
 ///
 /// # Safety
 ///
-/// 1. `place` is a pointer that is accessed by these functions alone, for as long as the answer is used.
+/// 1. Only these functions access the pointer at `place` while the result is in use.
 unsafe fn atomic<'a>(place: *mut *mut c_void) -> &'a AtomicPtr<c_void> {
     // SAFETY: (1).
     unsafe { AtomicPtr::from_ptr(place) }
 }
 
-/// Stores a pointer so that readers see all that was written before.
+/// Stores a pointer, so that readers of the pointer see all earlier writes.
 ///
 /// # Safety
 ///
-/// 1. As of `atomic`.
+/// 1. The same as for `atomic`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rcu_set_pointer_sym(
     place: *mut *mut c_void,
@@ -184,29 +184,29 @@ pub unsafe extern "C" fn rcu_set_pointer_sym(
 ///
 /// # Safety
 ///
-/// 1. As of `atomic`.
+/// 1. The same as for `atomic`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rcu_xchg_pointer_sym(
     place: *mut *mut c_void,
     value: *mut c_void,
 ) -> *mut c_void {
-    // A full barrier, as liburcu promises.
+    // liburcu promises a full barrier.
     // SAFETY: (1).
     unsafe { atomic(place) }.swap(value, Ordering::SeqCst)
 }
 
-/// Exchanges a pointer that is `old`, and returns what it was; a full barrier.
+/// Exchanges a pointer if it is `old`, and returns its previous value; a full barrier.
 ///
 /// # Safety
 ///
-/// 1. As of `atomic`.
+/// 1. The same as for `atomic`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rcu_cmpxchg_pointer_sym(
     place: *mut *mut c_void,
     old: *mut c_void,
     value: *mut c_void,
 ) -> *mut c_void {
-    // A full barrier, as liburcu promises.
+    // liburcu promises a full barrier.
     let order = Ordering::SeqCst;
     // SAFETY: (1).
     let seen = unsafe { atomic(place) }.compare_exchange(old, value, order, order);

@@ -1,4 +1,4 @@
-//! Programs of liburcu's, with this library in its place. Left out where `liburcu-dev` or a C compiler is not installed.
+//! Programs of liburcu with this library instead. Skipped without `liburcu-dev` or a C compiler.
 
 use std::{
     env, fs,
@@ -7,7 +7,7 @@ use std::{
     sync::OnceLock,
 };
 
-/// Compiles a program against liburcu as it is installed; nothing where that cannot be.
+/// Compiles a program against the installed liburcu. Returns `None` if that is not possible.
 fn compiled(name: &str, source: &Path, flags: &[&str]) -> Option<PathBuf> {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let mut command = Command::new("cc");
@@ -26,7 +26,7 @@ fn compiled(name: &str, source: &Path, flags: &[&str]) -> Option<PathBuf> {
     None
 }
 
-/// Returns the library that is installed, linked once from what Cargo built beside this program.
+/// Returns the installed library, linked once from the archive that Cargo built with this program.
 fn library() -> &'static Path {
     static LINKED: OnceLock<PathBuf> = OnceLock::new();
     LINKED.get_or_init(link)
@@ -37,7 +37,7 @@ fn link() -> PathBuf {
     let beside = beside.parent().unwrap().read_dir().unwrap().flatten();
     let is_ours = |name: &str| name.starts_with("libafterwork_preload") && name.ends_with(".a");
     let ours = beside.filter(|file| file.file_name().to_str().is_some_and(is_ours));
-    // Under the name that Cargo gave it last.
+    // The newest archive, because Cargo's names contain a hash.
     let archive = ours.max_by_key(|file| file.metadata().unwrap().modified().unwrap());
     let archive = archive.expect("built with this program").path();
     let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("liburcu-memb.so.8");

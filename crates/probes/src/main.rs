@@ -1,14 +1,14 @@
-//! Functions that are looked at as the compiler made them: `cargo xtask asm` shows them, and checks what is said of them.
+//! Functions whose generated code `cargo xtask asm` shows, and about which it checks claims.
 //!
-//! Where a proof or a price rests on generated code, that code has a function here, as small as a user's could be, and
-//! a row in `xtask/src/asm/claims.rs`. None is inlined, and each is called by way of a pointer that the compiler cannot
-//! look through: else it would make them for their one caller.
+//! If a proof or a cost depends on generated code, that code has a function here, as small as in a
+//! user's program, and a row in `xtask/src/asm/claims.rs`. No function is inlined. Each is called
+//! through an opaque pointer, so that the compiler does not specialize it for its only caller.
 #![forbid(unsafe_code)]
 
 pub mod percpu;
 pub mod rcu;
 
-/// Calls them all, so that they are there.
+/// Calls all functions, so that the linker keeps them.
 fn main() {
     percpu::calls::run();
     rcu::calls::run();

@@ -1,15 +1,15 @@
-//! An operation of an owner's, in each mode of per-CPU data.
+//! An operation of a slot's owner, in each mode of per-CPU data.
 
 use afterwork::percpu::{CompiledOut, Owner, Qpw};
 
-/// What an operation is like without a guard: the data lies where a slot has it.
+/// The data of an operation without a guard, laid out like a slot.
 #[repr(C, align(128))]
 pub struct Bare {
     words: [u32; 6],
     hits: u64,
 }
 
-/// No guard.
+/// Without a guard.
 #[inline(never)]
 pub fn unprotected(data: &mut &mut Bare) {
     data.hits = data.hits.wrapping_add(1);
@@ -25,13 +25,13 @@ pub fn compiled_out(owner: &mut Owner<'_, u64, CompiledOut>) {
     owner.with(add);
 }
 
-/// The mode is chosen when the program starts, and is what it is.
+/// The mode is chosen when the program starts.
 #[inline(never)]
 pub fn any_mode(owner: &mut Owner<'_, u64>) {
     owner.with(add);
 }
 
-/// Declares the operation of one mode: the compiler is told which, and leaves out the others.
+/// Defines the operation of one mode, whose code contains no other modes.
 macro_rules! of_mode {
     ($(#[$meta:meta])* $name:ident, $mode:pat) => {
         $(#[$meta])*
@@ -45,19 +45,19 @@ macro_rules! of_mode {
 }
 
 of_mode! {
-    /// Remote work is mailed.
+    /// Remote work is queued to the owner.
     queue, Qpw::Queue
 }
 of_mode! {
-    /// The slot is handed over when asked for, or the bias broken.
+    /// The owner hands the slot over on request, or the bias is broken.
     on_demand, Qpw::OnDemand
 }
 of_mode! {
-    /// The slot is taken and released.
+    /// Each operation acquires and releases the slot.
     every_op, Qpw::EveryOp
 }
 
-/// What calls them; apart, for its code is not looked at.
+/// The callers. They are separate, because their code is not inspected.
 pub mod calls {
     use std::hint::black_box;
 
@@ -66,7 +66,7 @@ pub mod calls {
 
     use super::{Bare, any_mode, compiled_out, every_op, on_demand, queue, unprotected};
 
-    /// Calls each, and checks that it did its work.
+    /// Calls each function, and checks its effect.
     pub fn run() {
         let mut bare = Bare {
             words: [0; 6],
@@ -85,7 +85,7 @@ pub mod calls {
         }
     }
 
-    /// Has the owner of the one slot do `operations`, and checks that each added one.
+    /// Runs `operations` as the owner of the only slot, and checks that each added one.
     fn added<C: Choice>(
         slots: &Result<PerCpu<u64, C>, BuildError>,
         operations: &[fn(&mut Owner<'_, u64, C>)],

@@ -1,49 +1,49 @@
-//! Reading what RCU protects.
+//! Reads of values that RCU protects.
 
 use afterwork::rcu::{Rcu, qsbr::Reader, read, srcu::Domain};
 
-/// What a read is like without RCU: a pointer lies where a cell has it.
+/// The data of a read without RCU: a pointer, laid out like a cell.
 pub struct Bare<'a> {
     value: &'a u64,
 }
 
-/// Nothing protects it.
+/// Without protection.
 #[inline(never)]
 pub fn unprotected(bare: &Bare<'_>, _: &Reader) -> u64 {
     *bare.value
 }
 
-/// The thread reports between rounds.
+/// The thread reports a quiescent state between rounds.
 #[inline(never)]
 pub fn qsbr(cell: &Rcu<u64>, reader: &Reader) -> u64 {
     *cell.load(reader)
 }
 
-/// The report itself.
+/// Reports a quiescent state.
 #[inline(never)]
 pub fn quiescent(reader: &mut Reader) {
     reader.quiescent();
 }
 
-/// In a section of its own.
+/// The read has its own section.
 #[inline(never)]
 pub fn guarded(cell: &Rcu<u64>) -> u64 {
     *cell.load(&read())
 }
 
-/// In a section that may sleep.
+/// The read has its own section, which may sleep.
 #[inline(never)]
 pub fn sleepable(cell: &Rcu<u64, Domain>, domain: &Domain) -> u64 {
     *cell.load(&domain.read())
 }
 
-/// What calls them; apart, for its code is not looked at.
+/// The callers. They are separate, because their code is not inspected.
 pub mod calls {
     use std::hint::black_box;
 
     use super::*;
 
-    /// Calls each, and checks what it read.
+    /// Calls each function, and checks the value that it read.
     pub fn run() {
         let (cell, value) = (Rcu::new(7), 7);
         let mut reader = Reader::new();

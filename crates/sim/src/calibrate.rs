@@ -1,7 +1,7 @@
-//! Fits costs to what was measured on a real machine, and holds the simulation to cases that were left out.
+//! Fits costs to measurements of a real machine, and checks the simulation with held-out cases.
 //!
-//! Each small measurement fits one cost: it is simulated again and again until it takes as long as it really did. What no
-//! measurement tells stays as the file says that was given.
+//! Each small measurement fits one cost: it is simulated repeatedly until it takes as long as on
+//! the real machine. Costs that no measurement covers keep the value of the given file.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,13 +18,12 @@ use crate::options::Options;
 use crate::sweep::run_one;
 
 const FITTED: &str = "fitted: micro-measurements on this machine";
-/// Costs that are fitted first change what others take.
+/// Several passes, because fitting a cost changes the results of the previous ones.
 const NR_PASSES: usize = 3;
 const NR_SEEDS: u64 = 5;
-/// Where the median of a regime must lie, simulated by real.
+/// The valid range of a regime's median ratio of simulated to real rate.
 const GATE: [f64; 2] = [0.67, 1.5];
 
-/// Returns what a small measurement says of the simulated machine.
 fn simulated(machine: &Machine, nr_cpus: usize, name: &str) -> Result<f64, String> {
     let topology = machine.topology(nr_cpus)?;
     let mut simulated = sync::sim::Machine::new(topology.clone(), machine.costs(None));
@@ -42,7 +41,7 @@ fn simulated(machine: &Machine, nr_cpus: usize, name: &str) -> Result<f64, Strin
     Ok(f64::from_bits(outcome.load(Relaxed)))
 }
 
-/// Returns the cost by which `measure` gives `real`, found from `start` on by secants, as near as it gets.
+/// Finds the cost with which `measure` returns `real`, by the secant method, or the closest one.
 fn fitted(
     real: f64,
     start: f64,
@@ -76,7 +75,7 @@ fn fitted(
     Ok(best.0)
 }
 
-/// Fits the costs of `machine`; returns each measurement's name, what it said really, and what it says simulated.
+/// Fits the costs of `machine`. Returns each measurement's name, real and simulated result.
 fn fit(
     machine: &mut Machine,
     nr_cpus: usize,
@@ -118,7 +117,7 @@ fn fit(
     shown.collect()
 }
 
-/// Distances that the machine has not cost what the next one costs that it has.
+/// A missing distance costs the same as the next shorter one, otherwise the next longer one.
 fn fill_distances(machine: &mut Machine, known: &[&str]) {
     let order = ["smt", "llc_dirty", "xllc", "xnode"];
     for (at, cost) in order.into_iter().enumerate() {
@@ -139,7 +138,6 @@ fn fill_distances(machine: &mut Machine, known: &[&str]) {
     }
 }
 
-/// Runs each case simulated; returns a row for each.
 fn hold_out(
     options: &Options,
     made: &Path,
@@ -186,7 +184,7 @@ fn hold_out(
     rows.collect()
 }
 
-/// Returns the median ratio of each regime, in the order of the cases; nothing where all of its cases are bistable.
+/// Returns the median ratio of each regime, in the order of the cases; `None` if all are bistable.
 fn regimes(rows: &[Value]) -> Vec<(&'static str, Option<f64>)> {
     let mut regimes: Vec<(&str, Option<f64>)> = Vec::new();
     for case in CASES {
@@ -296,10 +294,10 @@ mod tests {
 
     #[test]
     fn a_cost_is_found_whose_measurement_is_the_real_one() {
-        // Seven of other things, and three of the cost.
+        // A fixed part of 7, and three times the cost.
         let found = fitted(100.0, 500.0, |ns| Ok(7.0 + 3.0 * ns)).unwrap();
         assert!((found - 31.0).abs() < 0.5, "{found}");
-        // What the cost cannot reach is left as near as it gets.
+        // If the cost cannot reach the result, it is the closest possible.
         let found = fitted(5.0, 10.0, |ns| Ok(7.0 + ns)).unwrap();
         assert!(found < 0.2, "{found}");
     }

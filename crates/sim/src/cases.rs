@@ -1,12 +1,11 @@
-//! Scenarios that are held out: costs are not fitted to them. They are run really and simulated.
+//! Held-out scenarios, which run really and simulated. No costs are fitted to them.
 
 /// A scenario with its scope.
 pub struct Case {
     pub scenario: &'static str,
     pub scope: &'static str,
-    /// How many items each CPU makes.
     pub nr_items: usize,
-    /// What it is about: a simulation is judged by the median over each.
+    /// The group of cases: a simulation is judged by the median of each group.
     pub regime: &'static str,
 }
 
@@ -24,11 +23,11 @@ const fn case(
     }
 }
 
-/// Run where the waiter is.
+/// The item runs on the waiter's thread.
 const ON_THE_SPOT: &str = "on the spot";
-/// By another thread, which is woken.
+/// Another thread is woken to run the item.
 const HANDED_OVER: &str = "handed over";
-/// Words that CPUs share, and no sleep.
+/// CPUs share words and do not sleep.
 const SHARED: &str = "shared words";
 
 pub const CASES: &[Case] = &[
@@ -52,7 +51,7 @@ impl Case {
     }
 }
 
-/// Returns the middle one, and the bounds of all but a tenth at either end.
+/// Returns the median, and the bounds of all rates except a tenth at either end.
 pub fn spread(rates: &[f64]) -> (f64, f64, f64) {
     let mut rates = rates.to_vec();
     rates.sort_by(f64::total_cmp);
@@ -60,7 +59,7 @@ pub fn spread(rates: &[f64]) -> (f64, f64, f64) {
     (rates[last / 2], rates[tenth], rates[last - tenth])
 }
 
-/// Whether rates so far apart are two regimes, which have no average.
+/// Returns `true` if the rates form two distant regimes, for which an average is meaningless.
 pub fn is_bistable((_, low, high): (f64, f64, f64)) -> bool {
     high > 3.0 * low
 }

@@ -1,8 +1,8 @@
-//! What the library promises, as programs that end well or panic: the same bodies on a simulated machine of many CPUs, where
-//! `tests/sim.rs` runs them and their twins, and on the real one.
+//! The guarantees of the library, as programs that succeed or panic. `tests/sim.rs` runs them and
+//! their twins on a simulated machine of many CPUs. They also run on the real machine.
 
 use std::sync::Arc;
-// Counts of ours, which are to cost nothing in the simulation.
+// The checks count with the standard library's atomics, which cost nothing in the simulation.
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::scenarios::{Job, Scenario, registry};
 pub const CHECKS: &[Scenario] = &[
     Scenario {
         name: "check-once",
-        about: "each enqueue that says true is one run, and no item runs beside itself",
+        about: "each successful enqueue is one run, and runs of an item never overlap",
         run: |job, _| exactly_once(job),
     },
     Scenario {
@@ -40,7 +40,7 @@ pub const CHECKS: &[Scenario] = &[
     },
     Scenario {
         name: "check-order",
-        about: "an ordered queue runs one at a time, each producer's in their order",
+        about: "an ordered queue runs items one at a time, and those of a producer in order",
         run: |job, _| order_holds(job),
     },
     Scenario {
@@ -55,17 +55,17 @@ pub const CHECKS: &[Scenario] = &[
     },
     Scenario {
         name: "check-scope",
-        about: "scopes and joins on all CPUs add up what they borrow",
+        about: "scopes and joins on all CPUs add up borrowed numbers",
         run: |job, _| scopes_end(job),
     },
     Scenario {
         name: "check-mailbox",
-        about: "a mailbox hands over each item once, each poster's in their order",
+        about: "a mailbox delivers each item once, and those of a poster in order",
         run: |job, _| mail_arrives(job),
     },
     Scenario {
         name: "check-rcu",
-        about: "no reader sees what was retired a grace period ago; a barrier waits for callbacks",
+        about: "no reader sees a version retired a grace period ago; a barrier waits for callbacks",
         run: |job, _| {
             grace_periods_hold(job, rcu::Global);
             callbacks_run(job);
@@ -73,7 +73,7 @@ pub const CHECKS: &[Scenario] = &[
     },
     Scenario {
         name: "check-srcu",
-        about: "the same of readers of a domain",
+        about: "the same for readers of a domain",
         run: |job, _| grace_periods_hold(job, Domain::new()),
     },
     Scenario {
@@ -83,7 +83,7 @@ pub const CHECKS: &[Scenario] = &[
     },
 ];
 
-/// Lets a thread on each CPU do `body`, and panics with what one of them panicked with.
+/// Runs `body` on a thread on each CPU, and resumes the panic of a thread that panicked.
 fn on_each_cpu(job: &Job, body: impl Fn(usize) + Send + Sync + 'static) {
     let body = Arc::new(body);
     let cpus = job.topology.allowed().iter().enumerate();
@@ -105,7 +105,7 @@ fn on_each_cpu(job: &Job, body: impl Fn(usize) + Send + Sync + 'static) {
     }
 }
 
-/// Calls `body` with a queue of its own, and ends the registry.
+/// Calls `body` with a new queue, and shuts the registry down afterwards.
 fn with_queue(
     job: &Job,
     with: impl FnOnce(Builder) -> Builder,
@@ -119,7 +119,7 @@ fn with_queue(
     registry.shutdown().expect("nobody uses it any more");
 }
 
-/// How many are inside of something, now and at most, and how many have been.
+/// The number of visits in progress, its maximum, and the number of completed visits.
 #[derive(Debug, Default)]
 struct Visits {
     nr_inside: AtomicU64,
@@ -128,7 +128,7 @@ struct Visits {
 }
 
 impl Visits {
-    /// Is inside for some time, in which others can come.
+    /// A visit that takes some time, so that others can overlap with it.
     fn visit(&self, ns: u64) {
         let nr_inside = self.nr_inside.fetch_add(1, Relaxed) + 1;
         self.most.fetch_max(nr_inside, Relaxed);
@@ -137,7 +137,7 @@ impl Visits {
         self.nr_inside.fetch_sub(1, Relaxed);
     }
 
-    /// Panics unless `nr_ended` have been, no more than `most` at once, and none is any more.
+    /// Panics unless `nr_ended` visits completed, at most `most` at a time, and none remains.
     #[track_caller]
     fn check(&self, nr_ended: u64, most: u64) {
         assert_eq!(self.nr_inside.load(Relaxed), 0, "one still runs");
@@ -218,7 +218,7 @@ fn cancels(job: &Job) {
                 let mut nr_cancelled = 0;
                 for round in 0..nr_rounds {
                     assert!(queue.enqueue(&work), "it was not pending");
-                    // So that some come before the start, some in the run, and some after it.
+                    // Cancels some items before they start, some during the run, and some after it.
                     work_ns((round * 1_700 + index as u64 * 300) % 9_000);
                     nr_cancelled += u64::from(work.cancel_sync());
                     visits.check(round + 1 - nr_cancelled, 1);
@@ -299,7 +299,7 @@ fn drain_waits(job: &Job) {
                     if nr_left > 0 {
                         nr_left -= 1;
                         let (queue, own) = (queue.upgrade(), current_work());
-                        // The drain has the queue.
+                        // The draining thread keeps the queue alive.
                         queue.expect("it is there").enqueue(&own.expect("it runs"));
                     }
                     visits.visit(100);
@@ -359,7 +359,6 @@ fn delays_hold(job: &Job) {
     );
 }
 
-/// Adds up `numbers`, by halves.
 fn sum(queue: &Workqueue, numbers: &[u64]) -> u64 {
     if let [number] = numbers {
         work_ns(300);
@@ -430,7 +429,7 @@ fn mail_arrives(job: &Job) {
 }
 
 fn grace_periods_hold(job: &Job, flavor: impl Flavor + Send + Sync + 'static) {
-    // A version says whether it was retired.
+    // A version records whether it was retired.
     type Version = Arc<AtomicBool>;
     let cell = Arc::new(Rcu::new_in(Version::default(), flavor));
     let (nr_periods, nr_done) = (job.nr_items, Arc::new(AtomicU64::new(0)));
@@ -446,7 +445,7 @@ fn grace_periods_hold(job: &Job, flavor: impl Flavor + Send + Sync + 'static) {
         while nr_done.load(Relaxed) == 0 {
             let guard = cell.read();
             let version = cell.load(&guard);
-            // Longer than a grace period without readers.
+            // Longer than a grace period that waits for no reader.
             for _ in 0..8 {
                 assert!(!version.load(Relaxed), "retired while it is read");
                 work_ns(500);
@@ -479,7 +478,7 @@ fn slots_are_exclusive(job: &Job) {
         nr_beside: u64,
     }
     fn visit(slot: &mut Slot) {
-        // A second one would see it, were it let in.
+        // A concurrent visitor would see the flag set.
         slot.nr_beside += u64::from(std::hint::black_box(slot.is_inside));
         slot.is_inside = true;
         work_ns(50);
@@ -498,7 +497,7 @@ fn slots_are_exclusive(job: &Job) {
             for _ in 0..4 {
                 owner.with(visit);
             }
-            // Owners that waited for each other's next operation would wait for ever.
+            // Parks, because owners that wait for each other's next operation would deadlock.
             let parked = owner.park();
             let other = cpus[(index + 1 + round) % cpus.len()];
             shared.run_on(other, visit);

@@ -1,4 +1,4 @@
-//! What the programs need of the machine that they run on, simulated or real.
+//! The operations that the programs need of their machine, simulated or real.
 
 #[cfg(sim)]
 pub use sync::sim::{measure_from_here, unseen, work_ns};
@@ -12,7 +12,7 @@ pub fn work_ns(ns: u64) {
     }
 }
 
-/// Runs `step`, and notes how many nanoseconds it took, which costs nothing.
+/// Runs `step`, and records its duration in nanoseconds, which costs no simulated time.
 #[cfg(sim)]
 pub fn timed(took_ns: &mut Vec<u32>, step: impl FnOnce()) {
     let start_ps = sync::sim::kernel::now_ps();
@@ -21,18 +21,18 @@ pub fn timed(took_ns: &mut Vec<u32>, step: impl FnOnce()) {
     unseen(|| took_ns.push((took_ps / 1000) as u32));
 }
 
-/// Runs `step`: to time it would cost.
+/// Runs `step` without recording its duration, because that would take time.
 #[cfg(not(sim))]
 pub fn timed(_: &mut Vec<u32>, step: impl FnOnce()) {
     step();
 }
 
-/// Notes what is of no program.
+/// Runs `step`, which does not belong to the measured program.
 #[cfg(not(sim))]
 pub fn unseen<R>(step: impl FnOnce() -> R) -> R {
     step()
 }
 
-/// Nothing is counted on a real machine.
+/// Does nothing: nothing is counted on a real machine.
 #[cfg(not(sim))]
 pub fn measure_from_here() {}

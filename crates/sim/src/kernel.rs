@@ -1,26 +1,26 @@
-//! The kernel's way, as a MODEL: its unbound workqueue under the test of `lib/test_workqueue.c`, where each of some threads, bound
-//! to a CPU each, queues one item at a time and waits for it.
+//! A MODEL of the kernel's unbound workqueue under the test of `lib/test_workqueue.c`: several
+//! threads, each bound to its own CPU, queue one item at a time and wait for it.
 //!
-//! It was written from what is public of both: which lock is held when, which lines are touched under it, and who is woken
-//! where. Those steps:
+//! The model follows the published code of both: which lock is held when, which lines are touched
+//! under it, and which thread is woken where. The steps:
 //!
-//! | who | step | under the pool's lock |
+//! | thread | step | under the pool's lock |
 //! |---|---|---|
 //! | producer | marks the item pending | |
-//! | | counts it in the link, puts it on the list, kicks | yes |
+//! | | counts it in the pwq, puts it on the list, kicks | yes |
 //! | worker | leaves the idle list | yes |
-//! | | takes an item, marks itself busy, kicks for what is left, unmarks the item | yes |
+//! | | takes an item, marks itself busy, kicks for the remaining items, unmarks the item | yes |
 //! | | runs the item, which completes and wakes its producer | |
-//! | | unmarks itself and counts the end in the link, then takes the next item or goes idle | yes |
+//! | | unmarks itself and counts the end in the pwq, then takes the next item or goes idle | yes |
 //!
-//! A kick finds the worker that went idle last, which stays in its place until it runs, so that kicks in a row find the same one.
-//! If it slept outside of the pod last, its wake-up starts at a CPU of the pod; the scheduler may choose another one (*soft*
-//! affinity). It is woken under the lock, or after ([`Way`]).
+//! A kick finds the worker that went idle last. That worker stays on the idle list until it runs,
+//! so consecutive kicks find the same one. If it last slept outside of the pod, its wake-up starts
+//! at a CPU of the pod (*soft* affinity). It is woken under the lock or afterwards ([`Way`]).
 //!
-//! Left out: making and culling workers, `max_active`, the lookup of the last pool, the lock's pending bit, RCU, and interrupts.
+//! Left out: creating and culling workers, `max_active`, the last pool, RCU, and interrupts.
 
 use std::collections::VecDeque;
-// What the modelled locks guard, and counts of ours: they cost nothing in the simulation.
+// The data of modeled locks and the model's own counters, which cost nothing in the simulation.
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -40,33 +40,32 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "kernel-deferred",
-        about: "the same, and a worker is chosen under the lock and woken after",
+        about: "the same, but a worker is chosen under the lock and woken afterwards",
         run: |job, told| producers_and_workers(job, told, Way::Deferred),
     },
     Scenario {
         name: "kernel-bare",
-        about: "the same, without the lines that a deferred wake-up touches under the lock: how much they decide",
+        about: "the same, without the lines that a deferred wake-up touches under the lock",
         run: |job, told| producers_and_workers(job, told, Way::Bare),
     },
 ];
 
-/// When a worker is woken.
+/// When a kick wakes the worker.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Way {
     UnderLock,
-    /// After the lock is dropped. Under it the worker is moved to another list and its thread to a wake queue, which holds it.
+    /// After the lock is released. Under the lock the worker is moved to another list and its
+    /// thread is put on a wake queue, which holds a reference.
     Deferred,
-    /// As `Deferred`, as if that cost nothing.
+    /// The same as `Deferred`, without the cost of deferring.
     Bare,
 }
 
-/// A cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Line<T = AtomicU32>(T);
 
 impl Line {
-    /// Reads and writes a field of it.
     #[track_caller]
     fn touch(&self) {
         let value = self.0.load(Relaxed);
@@ -74,18 +73,18 @@ impl Line {
     }
 }
 
-/// Where a CPU waits for the lock.
+/// The queue entry of a CPU that waits for the lock.
 #[derive(Debug, Default)]
 struct Node {
     is_first: AtomicU32,
-    /// Who comes after: a CPU's number and 1.
+    /// The next waiter: its CPU number plus 1.
     next: AtomicU32,
 }
 
-/// A queued spin lock, held with preemption off: the first of its queue waits at the word, each other one at a line of its own.
+/// A queued spin lock without preemption. The first waiter polls the word, others their own lines.
 #[derive(Default)]
 struct SpinLock {
-    /// Whether it is held, and the last of its queue: a CPU's number and 1.
+    /// Whether the lock is held; and the last waiter, as its CPU number plus 1.
     word: Line<(AtomicU32, AtomicU32)>,
     nodes: Arc<[Line<Node>]>,
     is_held: AtomicBool,
@@ -161,9 +160,8 @@ impl Drop for Held<'_> {
 }
 
 struct Item {
-    /// Its state and its place on the list.
     pending: Line,
-    /// 0, 1 when it has run, 2 while the producer sleeps.
+    /// 0; 1 when the item has run; 2 while the producer sleeps.
     done: Line<Futex>,
 }
 
@@ -183,14 +181,14 @@ impl Item {
     }
 }
 
-/// A worker, and its thread by the lines of `task_struct` that a wake-up touches.
+/// A worker, with the lines of its thread's `task_struct` that a wake-up touches.
 struct Worker {
     thread: u32,
     fields: Line,
-    /// 0 while it sleeps; and who counts on the thread to stay.
+    /// 0 while the thread sleeps; and the number of references to the thread.
     state: Line<(Futex, AtomicU32)>,
     wake_cpu: Line,
-    /// The lock of its state, and whether a wake queue has it.
+    /// The lock of the thread's state; and whether the thread is on a wake queue.
     to_wake: Line<(AtomicU32, AtomicU32)>,
 }
 
@@ -214,7 +212,7 @@ struct Guarded {
 struct Pool {
     way: Way,
     lock: SpinLock,
-    /// The heads of both lists; the table of who is busy with what; the link of queue and pool.
+    /// The heads of both lists; the table of busy workers; the pwq.
     heads: Line,
     busy: Line,
     link: Line,
@@ -225,12 +223,12 @@ struct Pool {
 }
 
 impl Pool {
-    /// Under the spin lock, and for no access of the simulation.
+    /// Returns the data that the spin lock guards. The access is not simulated.
     fn guarded(&self) -> MutexGuard<'_, Guarded> {
         self.guarded.lock().expect("nothing panics under it")
     }
 
-    /// Chooses a worker for what is on the list, under the lock. Returns it if it is to be woken after.
+    /// Chooses a worker for the listed items, or returns the one to wake after unlocking.
     fn kick(&self) -> Option<Arc<Worker>> {
         let worker = {
             let guarded = self.guarded();
@@ -255,7 +253,7 @@ impl Pool {
                 worker.fields.touch();
                 let queued = &worker.to_wake.0.1;
                 if queued.compare_exchange(0, 1, Relaxed, Relaxed).is_err() {
-                    // Another one is about to wake it.
+                    // Another thread is about to wake it.
                     return None;
                 }
                 worker.state.0.1.fetch_add(1, Relaxed);
@@ -265,7 +263,7 @@ impl Pool {
         Some(worker)
     }
 
-    /// Drops the lock, and wakes then whom a kick returned.
+    /// Releases the lock, and then wakes the worker that a kick returned.
     fn unlock(&self, held: Held<'_>, chosen: Option<Arc<Worker>>) {
         drop(held);
         let Some(worker) = chosen else { return };
@@ -330,7 +328,7 @@ impl Pool {
     }
 }
 
-/// As many workers of a pool are left when all its producers wait for theirs.
+/// The number of workers that remain when all producers of a pool wait for theirs.
 const NR_SPARE: usize = 2;
 
 fn producers_and_workers(job: &Job, told: &Arc<Told>, way: Way) {
@@ -399,7 +397,7 @@ mod tests {
     const TTWU_NS: f64 = 300.0;
     const SWITCH_NS: f64 = 1_100.0;
 
-    /// A machine on which lines cost nothing, so that forms are short.
+    /// A machine on which lines cost nothing, so that the formulas are short.
     fn machine(nr_cpus: usize, locked_ns: f64) -> Machine {
         let of = |name| match name {
             "wq_path" => PATH_NS,
@@ -445,7 +443,7 @@ mod tests {
         of(lock) as f64 / lock.nr_taken as f64 / 1e3
     }
 
-    /// One after the other on one CPU, though another one is idle: both take the path, a section, a wake-up and a switch.
+    /// Producer and worker alternate on one CPU. Both take path, section, wake-up and switch.
     #[test]
     fn one_producer_takes_the_sum_of_all_costs() {
         for way in WAYS {
@@ -455,7 +453,7 @@ mod tests {
         }
     }
 
-    /// An item takes two sections: of who queues it, and of who runs it.
+    /// Each item takes two sections: one of its producer, one of its worker.
     #[test]
     fn a_lock_that_is_always_held_is_the_ceiling() {
         let locked_ns = 20_000.0;
@@ -465,7 +463,7 @@ mod tests {
         }
     }
 
-    /// Asked for at random, with a fixed service: the mean wait is rho * D / (2 * (1 - rho)).
+    /// For random arrivals and a fixed service time D, the mean wait is rho * D / (2 * (1 - rho)).
     #[test]
     fn the_lock_waits_as_long_as_a_queue_of_fixed_service() {
         const NR_CPUS: usize = 64;
@@ -500,8 +498,8 @@ mod tests {
         simulate(machine, AffinityScope::System, 4, way)
     }
 
-    /// Of four producers. Of many more the longer section is the other one: kicks then find workers that are awake, and a wake-up
-    /// that is nothing costs less than to put it off.
+    /// With four producers. With many more, deferring holds the lock longer: kicks then find
+    /// workers that are already awake, and a no-op wake-up is cheaper than deferring it.
     #[test]
     fn who_wakes_after_the_lock_holds_it_shorter() {
         for seed in 1..4 {

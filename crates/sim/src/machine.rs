@@ -1,4 +1,4 @@
-//! Machine files: what CPUs there are, and what everything costs, each figure with where it comes from.
+//! Machine files: the CPUs, and the cost of each operation, with the source of each figure.
 //!
 //! ```toml
 //! topology = "1 numa x 72 core"
@@ -6,7 +6,7 @@
 //! rmw_hit = { ns = 3.0, from = "guess" }
 //! ```
 //!
-//! This much of TOML is read: comments, `name = "text"`, and tables of one line in `[costs]`.
+//! The supported subset of TOML: comments, `name = "text"`, and tables of one line in `[costs]`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,10 +14,9 @@ use std::path::Path;
 use sync::sim::{Costs, MAX_CPUS};
 use topology::Topology;
 
-/// A machine of a file.
 #[derive(Debug)]
 pub struct Machine {
-    /// The levels, outermost first: how many of which.
+    /// The count and name of each level, outermost first.
     levels: Vec<(usize, String)>,
     costs: BTreeMap<&'static str, Figure>,
 }
@@ -55,10 +54,10 @@ impl Machine {
                 Some((name, value)) if is_costs => {
                     let known = Costs::NAMES.iter().find(|known| known.0 == name);
                     let (known, _) =
-                        known.ok_or_else(|| wrong(format!("no cost is called `{name}`")))?;
+                        known.ok_or_else(|| wrong(format!("unknown cost `{name}`")))?;
                     let figure = figure(name, value).map_err(wrong)?;
                     if costs.insert(*known, figure).is_some() {
-                        return Err(wrong(format!("`{name}` stands there twice")));
+                        return Err(wrong(format!("`{name}` occurs twice")));
                     }
                 }
                 Some(("topology", value)) => topology = Some(value.trim_matches('"').to_owned()),
@@ -93,7 +92,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// A line that comes from farther away is not there sooner.
+    /// Checks that a line from farther away does not arrive sooner.
     fn check_order(&self) -> Result<(), String> {
         let ns = |name: &str| self.costs[name].ns;
         for (near, far) in [
@@ -104,7 +103,7 @@ impl Machine {
         ] {
             if ns(near) > ns(far) {
                 return Err(format!(
-                    "`{near}` is dearer than `{far}`: {} and {} ns",
+                    "`{near}` costs more than `{far}`: {} and {} ns",
                     ns(near),
                     ns(far)
                 ));
@@ -121,12 +120,11 @@ impl Machine {
         levels.join(" x ")
     }
 
-    /// Returns how many CPUs it has.
     pub fn nr_cpus(&self) -> usize {
         self.levels.iter().map(|level| level.0).product()
     }
 
-    /// Returns its topology with `nr_cpus`: fewer of the outer levels, or more of the outermost.
+    /// Returns its topology scaled to `nr_cpus`: fewer outer levels, or more of the outermost.
     pub fn topology(&self, nr_cpus: usize) -> Result<Topology, String> {
         if !(1..=MAX_CPUS).contains(&nr_cpus) {
             return Err(format!("{nr_cpus} CPUs: a simulation has 1 to {MAX_CPUS}"));
@@ -145,7 +143,7 @@ impl Machine {
         Topology::synthetic(&self.shape(&levels)).map_err(|error| error.to_string())
     }
 
-    /// Returns its costs, one of them times a factor.
+    /// Returns its costs, with one of them multiplied by a factor.
     pub fn costs(&self, changed: Option<(&str, f64)>) -> Costs {
         let of = |name: &'static str| {
             let factor = changed
@@ -158,7 +156,7 @@ impl Machine {
         }
     }
 
-    /// Takes another machine's shape.
+    /// Adopts the topology of another machine.
     pub fn set_shape(&mut self, topology: &str) -> Result<(), String> {
         let text = format!("topology = \"{topology}\"\n{}", self.shown_costs());
         self.levels = Self::parse(&text)?.levels;
@@ -170,7 +168,7 @@ impl Machine {
         self.costs[name].ns
     }
 
-    /// Changes a cost, and where it is from.
+    /// Changes a cost and its source.
     pub fn set(&mut self, name: &str, ns: f64, from: &str) {
         let figure = self.costs.get_mut(name).expect("a cost of this machine");
         (figure.ns, figure.from) = (ns, from.into());
@@ -184,7 +182,7 @@ impl Machine {
         format!("\n[costs]\n{}", figures.collect::<String>())
     }
 
-    /// Returns it as a file.
+    /// Returns the text of its file.
     pub fn shown(&self, about: &str) -> String {
         format!(
             "# What `cargo xtask sim --machine` reads. Each cost says where it is from; a guess is halved and doubled in each sweep.\n\
@@ -204,7 +202,6 @@ impl Machine {
     }
 }
 
-/// Reads `{ ns = 3.0, from = "guess" }`.
 fn figure(name: &str, value: &str) -> Result<Figure, String> {
     let inner = value
         .strip_prefix('{')
@@ -230,9 +227,11 @@ fn figure(name: &str, value: &str) -> Result<Figure, String> {
     let amount: f64 = amount
         .trim()
         .parse()
-        .map_err(|_| format!("`{name}`: `{}` is no number", amount.trim()))?;
+        .map_err(|_| format!("`{name}`: `{}` is not a number", amount.trim()))?;
     if !(amount.is_finite() && amount >= 0.0) {
-        return Err(format!("`{name}` is {amount}: a cost is not negative"));
+        return Err(format!(
+            "`{name}` is {amount}: a cost must be finite and not negative"
+        ));
     }
     let from = from
         .trim()
@@ -275,7 +274,7 @@ mod tests {
         );
         assert!(with("ttwu =", "twtu =").contains("line "));
         assert!(with("4 core", "4 cors").contains("expected a level"));
-        assert!(with("llc_dirty = { ns = 5.0", "llc_dirty = { ns = 50.0").contains("dearer"));
+        assert!(with("llc_dirty = { ns = 5.0", "llc_dirty = { ns = 50.0").contains("costs more"));
         assert!(with("topology", "# topology").contains("no `topology`"));
     }
 

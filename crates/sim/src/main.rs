@@ -1,12 +1,14 @@
 //! Scenarios of the shipped library on a simulated machine of 2 to 1024 CPUs: `cargo xtask sim`.
 //!
-//! A run of one scenario, machine, number of CPUs and seed is a process of its own (`once.rs`), for what a simulation leaves in
-//! statics stays. `sweep.rs` starts them, over CPUs, seeds and guesses, and `table.rs` tells what came out. `machine.rs` reads
-//! machine files, `scenarios.rs` has the programs that are measured, `kernel.rs` a model of the kernel's to be beside them, `checks.rs` those
-//! that say whether results are right.
+//! Each run of one scenario, machine, number of CPUs and seed is a separate process (`once.rs`),
+//! because the contents of statics remain after a simulation. `sweep.rs` starts the runs, over
+//! CPUs, seeds and guesses, and `table.rs` prints the results. `machine.rs` reads machine files.
+//! `scenarios.rs` has the measured programs, `kernel.rs` a model of the kernel's workqueue for
+//! comparison, and `checks.rs` the programs that check results.
 //!
-//! Built for the real machine it measures that one (`measure.rs`): the small measurements (`micro.rs`) to which `calibrate.rs` fits
-//! the costs of a simulated one, and the cases that are held out (`cases.rs`), which it then simulates.
+//! Built for the real machine, the program measures it (`measure.rs`). The small measurements
+//! (`micro.rs`) are used by `calibrate.rs` to fit the costs of a simulated machine. The held-out
+//! cases (`cases.rs`) are then simulated.
 
 #[cfg(sim)]
 mod calibrate;

@@ -1,4 +1,4 @@
-//! What `--calibrate` wants from a real machine: the small measurements, and the cases that are held out.
+//! The measurements of a real machine for `--calibrate`: small ones, and the held-out cases.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,10 +11,9 @@ use crate::cases::CASES;
 use crate::micro::{micros, run};
 use crate::scenarios::{Job, SCENARIOS, Told, scope_of};
 
-/// How often each case is run, unless a number says so.
 const NR_RUNS: usize = 15;
 
-/// Returns a topology as a machine file names it: level by level if all parts are alike, else a row of cores.
+/// Returns the topology in the notation of machine files; a row of cores if its parts differ.
 fn shape(topology: &Topology) -> String {
     let nr = [
         topology.nodes().len().max(1),
@@ -37,7 +36,6 @@ fn shape(topology: &Topology) -> String {
     levels.join(" x ")
 }
 
-/// Returns how long the shortest system call takes.
 fn syscall() -> f64 {
     let nr_calls = 10_000;
     let attempt = || {
@@ -56,7 +54,7 @@ pub fn main() -> ExitCode {
     let topology = match sync::cpu::topology() {
         Ok(topology) if topology.nr_cpus() >= 2 => topology,
         Ok(_) => {
-            eprintln!("sim: costs are fitted on two CPUs at least");
+            eprintln!("sim: fitting costs needs at least two CPUs");
             return ExitCode::from(2);
         }
         Err(error) => {

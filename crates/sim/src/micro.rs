@@ -1,4 +1,4 @@
-//! Small measurements, the same on a real machine and on a simulated one: each is what one cost is fitted to.
+//! Small measurements, the same on a real and on a simulated machine. Each serves to fit one cost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use topology::{CpuId, CpuSet, Topology};
 /// A measurement.
 pub struct Micro {
     pub name: &'static str,
-    /// The costs that it fits, which are one.
+    /// The costs that the measurement fits, which are equal.
     pub costs: &'static [&'static str],
-    /// Returns nanoseconds.
+    /// Returns the result in nanoseconds.
     pub run: Box<dyn Fn() -> f64 + Send + Sync>,
 }
 
@@ -25,7 +25,7 @@ fn pin(cpu: CpuId) {
     cpu::set_affinity(None, &here).expect("the CPU is there");
 }
 
-/// The middle one of some attempts. A simulation needs few: nobody else uses that machine.
+/// Returns the median of several attempts. A simulation needs few, because nothing disturbs it.
 fn middle(attempt: impl Fn() -> f64) -> f64 {
     let nr = if cfg!(sim) { 3 } else { 31 };
     let mut all: Vec<f64> = (0..nr).map(|_| attempt()).collect();
@@ -33,7 +33,6 @@ fn middle(attempt: impl Fn() -> f64) -> f64 {
     all[nr / 2]
 }
 
-/// Returns how long each of many calls takes.
 fn each(nr_calls: u32, call: impl Fn()) -> f64 {
     middle(|| {
         let start = time::now_ns();
@@ -42,7 +41,7 @@ fn each(nr_calls: u32, call: impl Fn()) -> f64 {
     })
 }
 
-/// Runs `body` by a thread on each of `cpus`, from one moment on; returns how long a round of `nr_rounds` took.
+/// Runs `body` on a thread on each of `cpus` at the same time. Returns the time of one round.
 fn together(cpus: [CpuId; 2], nr_rounds: u32, body: impl Fn(u32) + Send + Sync + 'static) -> f64 {
     let (body, nr_met) = (Arc::new(body), Arc::new(AtomicUsize::new(0)));
     let took_ns = Arc::new(AtomicU64::new(0));
@@ -52,7 +51,7 @@ fn together(cpus: [CpuId; 2], nr_rounds: u32, body: impl Fn(u32) + Send + Sync +
             pin(cpus[index as usize]);
             nr_met.fetch_add(1, Ordering::SeqCst);
             while nr_met.load(Ordering::SeqCst) < 2 {
-                // One CPU may have to run both.
+                // Both threads may be on one CPU.
                 thread::yield_now();
             }
             let start = time::now_ns();
@@ -74,7 +73,7 @@ enum By {
     Sleeping,
 }
 
-/// A word goes there and back.
+/// Returns the duration of a round trip of a word between two CPUs.
 fn ping_pong(cpus: [CpuId; 2], nr_rounds: u32, by: By) -> f64 {
     middle(|| {
         let word = Arc::new(Futex::new(0));
@@ -96,7 +95,7 @@ fn ping_pong(cpus: [CpuId; 2], nr_rounds: u32, by: By) -> f64 {
     })
 }
 
-/// Wakes a thread that has slept on the other CPU for `idle`; returns how long the call takes, and how long until it runs.
+/// Wakes a thread that slept on the other CPU for `idle`. Returns the call's time and the latency.
 fn wake_up(cpus: [CpuId; 2], idle: Duration) -> (f64, f64) {
     let nr = if cfg!(sim) { 3 } else { 15 };
     let (word, woken_ns) = (Arc::new(Futex::new(0)), Arc::new(AtomicU64::new(0)));
@@ -136,7 +135,7 @@ fn wake_up(cpus: [CpuId; 2], idle: Duration) -> (f64, f64) {
     (half(calls), half(ways))
 }
 
-/// The first two CPUs that share what `cost` stands for, and nothing nearer.
+/// Returns the first CPU and the first other one at the distance of `cost`.
 fn pair(topology: &Topology, cost: &str) -> Option<[CpuId; 2]> {
     let cpus: Vec<_> = topology.cpus().collect();
     let first = cpus.first()?;
@@ -154,7 +153,7 @@ fn pair(topology: &Topology, cost: &str) -> Option<[CpuId; 2]> {
     Some([first.id, other.id])
 }
 
-/// Returns the measurements that a machine allows, in an order in which each wants those before it. None for one CPU.
+/// Returns the measurements that a machine allows, in order of dependency; none for one CPU.
 pub fn micros(topology: &Topology) -> Vec<Micro> {
     let ids: Vec<_> = topology.cpus().map(|cpu| cpu.id).collect();
     let &[first, second, ..] = &ids[..] else {
@@ -289,7 +288,7 @@ pub fn micros(topology: &Topology) -> Vec<Micro> {
     all
 }
 
-/// Runs one on a thread of its own, on the first CPU.
+/// Runs a measurement on a new thread on the first CPU.
 pub fn run(topology: &Topology, micro: Micro) -> f64 {
     let first = topology.cpus().next().expect("a machine has CPUs").id;
     let outcome = Arc::new(AtomicU64::new(0));

@@ -1,4 +1,4 @@
-//! One run: a scenario on a machine with a seed. Its outcome is a line of JSON.
+//! One run: a scenario on a machine with a seed. Its result is a line of JSON.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,14 +10,14 @@ use crate::machine::Machine;
 use crate::options::{Options, programs};
 use crate::scenarios::{Job, Told, scope_of};
 
-/// What distinguishes a run from others of a sweep.
+/// The parameters that distinguish the runs of a sweep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
     pub scenario: String,
     pub scope: String,
     pub nr_cpus: usize,
     pub seed: u64,
-    /// A guess that is halved or doubled.
+    /// A guessed cost that is halved or doubled.
     pub changed: Option<(String, f64)>,
 }
 

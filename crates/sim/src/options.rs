@@ -10,10 +10,9 @@ use crate::once::{Point, once};
 use crate::scenarios::{SCENARIOS, Scenario, scope_of};
 use crate::{calibrate, kernel, sweep, table};
 
-/// What is asked for.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// One, or several to be put side by side.
+    /// The scenarios, which are printed side by side if there are several.
     pub scenarios: Vec<String>,
     pub machine: PathBuf,
     pub cpus: Vec<usize>,
@@ -24,20 +23,20 @@ pub struct Options {
     pub varies_guesses: bool,
     pub budget: Duration,
     pub json: bool,
-    /// What was measured on a machine, and the file that is to be made of it.
+    /// The file with the measurements of a machine, and the machine file to write.
     pub calibrate: Option<(PathBuf, PathBuf)>,
-    /// A bug that is put back.
+    /// A bug to reintroduce.
     pub twin: Option<String>,
-    /// One run of a sweep, in this process.
+    /// One run of a sweep, to be done in this process.
     pub point: Option<Point>,
 }
 
-/// Returns what can be run: scenarios to be measured, then checks.
+/// Returns the programs that can be run: scenarios to measure, then checks.
 pub fn programs() -> impl Iterator<Item = &'static Scenario> {
     SCENARIOS.iter().chain(kernel::SCENARIOS).chain(CHECKS)
 }
 
-/// Returns `true` if the scenario makes items of a queue on each CPU, whatever their number.
+/// Returns `true` if each CPU creates items of a queue in the scenario.
 fn is_of_queue(name: &str) -> bool {
     matches!(
         name,
@@ -52,12 +51,13 @@ fn help() -> String {
          \x20   [--items N] [--producers N] [--no-guesses] [--no-plain] [--budget SECONDS] [--json]\n\
          cargo xtask sim check-NAME --machine FILE [--seed 1] [--cpus N] [--scope cpu] [--items N] [--twin BUG]\n\
          cargo xtask sim --calibrate NEW --machine FILE [--measured FILE] [--json]\n\n\
-         The third form measures this machine, which should do nothing else, fits what costs it can to that, takes the others from\n\
-         FILE, writes all to NEW, and compares scenarios that it was not fitted to: exit 1 if a regime's median is out of bounds.\n\n\
-         Runs the shipped library on a simulated machine. Each figure comes with its interval over seeds, and over each guessed\n\
-         cost halved and doubled. Several scenarios are put side by side: each is compared with the first, run by run of equal seeds\n\
-         and guesses. --producers N has items made on N of the CPUs alone, on distinct cores if there are so many. Plain\n\
-         accesses are charged where a nightly toolchain is there to show them; --no-plain does without. Exit 0: done; 1: deadlock, endless loop, panic, or over the budget; 2: could not run.\n\n{}",
+         The first two forms run the shipped library on a simulated machine. Each figure has its range over seeds, and over each\n\
+         guessed cost halved and doubled. If there are several scenarios, each is compared with the first, between runs with equal\n\
+         seeds and guesses. --producers N creates items on N of the CPUs only, on distinct cores if possible. With a nightly\n\
+         toolchain, plain accesses are charged too, unless --no-plain is given.\n\n\
+         The third form measures this machine, which should be otherwise idle. It fits the costs that it can, takes the others\n\
+         from FILE, writes all to NEW, and simulates held-out scenarios.\n\n\
+         Exit 0: success; 1: deadlock, endless loop, panic, budget exceeded, or a held-out median out of bounds; 2: could not run.\n\n{}",
         scenarios.collect::<String>()
     )
 }
@@ -84,14 +84,14 @@ fn parse(args: &[String]) -> Result<Options, String> {
         let mut value = || {
             args.next()
                 .cloned()
-                .ok_or_else(|| format!("{arg} wants a value"))
+                .ok_or_else(|| format!("{arg} needs a value"))
         };
         let number = |text: String| {
             text.parse::<u64>()
-                .map_err(|_| format!("{arg}: `{text}` is no number"))
+                .map_err(|_| format!("{arg}: `{text}` is not a number"))
         };
         let positive = |text: String| match number(text)? {
-            0 => Err(format!("{arg}: at least 1")),
+            0 => Err(format!("{arg} must be at least 1")),
             value => Ok(value),
         };
         match arg.as_str() {
@@ -122,7 +122,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
             names if !names.starts_with('-') && options.scenarios.is_empty() => {
                 options.scenarios = names.split(',').map(Into::into).collect();
             }
-            _ => return Err(format!("`{arg}` is no option\n\n{}", help())),
+            _ => return Err(format!("unknown option `{arg}`\n\n{}", help())),
         }
     }
     if options.calibrate.is_some() {
@@ -131,40 +131,42 @@ fn parse(args: &[String]) -> Result<Options, String> {
     let is_known = |name: &String| programs().any(|it| it.name == name);
     if options.scenarios.is_empty() || !options.scenarios.iter().all(is_known) {
         let names = options.scenarios.join(",");
-        return Err(format!("no scenario is called `{names}`\n\n{}", help()));
+        return Err(format!("unknown scenario `{names}`\n\n{}", help()));
     }
     let other = options.scenarios.iter().find(|name| !is_of_queue(name));
     if let Some(name) = other {
         if options.scenarios.len() > 1 {
-            return Err(format!("{name} is compared with no other scenario"));
+            return Err(format!(
+                "{name} cannot be compared with other scenarios: run it alone"
+            ));
         }
         if options.nr_producers.is_some() {
-            return Err(format!("{name} takes no --producers"));
+            return Err(format!("{name} does not support --producers"));
         }
     }
     if options.machine.as_os_str().is_empty() {
-        return Err("--machine wants a file: machines/ has some".into());
+        return Err("--machine needs a file, for example one of machines/".into());
     }
     let first = options.scenarios[0].as_str();
     if matches!(first, "mailbox" | "readers" | "percpu-drain") {
-        // They have no queue.
+        // These scenarios have no queue.
         options.scopes = vec!["system".into()];
         if options.cpus.iter().any(|&nr_cpus| nr_cpus < 2) {
-            return Err(format!("{first} wants 2 CPUs at least"));
+            return Err(format!("{first} needs at least 2 CPUs"));
         }
     }
     options
         .scopes
         .iter()
         .try_for_each(|scope| scope_of(scope).map(drop))?;
-    // A check is run, not measured.
+    // A check is not measured.
     let is_check = CHECKS.iter().any(|it| it.name == first);
     if options.twin.is_some() && !is_check {
-        return Err("--twin is for checks".into());
+        return Err("--twin needs a check: a scenario whose name begins with check-".into());
     }
     if let Some(seed) = seed.or(is_check.then_some(1)) {
         if options.scenarios.len() > 1 {
-            return Err("--seed runs one scenario".into());
+            return Err("--seed needs exactly one scenario".into());
         }
         options.point = Some(Point {
             scenario: first.into(),
@@ -177,7 +179,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// So many items of all CPUs together take about half a second to simulate.
+/// The number of items of all CPUs together that takes about half a second to simulate.
 const ITEMS_IN_ALL: usize = 12_000;
 
 impl Options {
@@ -197,7 +199,9 @@ pub fn main() -> ExitCode {
     let read = |args: &[String]| {
         let mut options = parse(args)?;
         if options.calibrate.is_some() && options.machine.as_os_str().is_empty() {
-            return Err("--calibrate wants --machine FILE, whose other costs are kept".into());
+            return Err(
+                "--calibrate needs --machine FILE, for the costs that it cannot fit".into(),
+            );
         }
         let machine = Machine::read(&options.machine)?;
         if options.cpus.is_empty() {
@@ -209,7 +213,7 @@ pub fn main() -> ExitCode {
             .try_for_each(|&nr_cpus| machine.topology(nr_cpus).map(drop))?;
         let few = options.cpus.iter().min().copied();
         if options.nr_producers > few {
-            return Err("--producers: more than CPUs".into());
+            return Err("--producers must not exceed the number of CPUs".into());
         }
         Ok::<_, String>((options, machine))
     };

@@ -1,7 +1,7 @@
-//! The programs: each is the shipped library, used as `afterwork bench` uses it, by one thread pinned to each CPU.
+//! The programs: each uses the shipped library like `afterwork bench`, with a thread on each CPU.
 
 use std::sync::{Arc, Mutex};
-// Counts of ours, which are to cost nothing in the simulation.
+// The scenarios count with the standard library's atomics, which cost nothing in the simulation.
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use afterwork::params::{AffinityScope, Params, Qpw};
@@ -14,19 +14,18 @@ use topology::{CpuId, CpuSet, Topology};
 
 use crate::host;
 
-/// What one run is told.
+/// The parameters of one run.
 #[derive(Clone, Debug)]
 pub struct Job {
     pub topology: Topology,
     pub scope: AffinityScope,
-    /// How many items each producer makes, after a tenth of them that is not measured.
+    /// The number of items that each producer creates, after a warm-up of a tenth of that number.
     pub nr_items: usize,
-    /// How many CPUs have a producer.
     pub nr_producers: usize,
 }
 
 impl Job {
-    /// Returns the CPUs that have a producer: the first ones, of each core one before any has two.
+    /// Returns the CPUs of producers: the first ones, one of each core before a second of any.
     pub fn producers(&self) -> Vec<CpuId> {
         let mut cpus: Vec<_> = self.topology.allowed().iter().collect();
         if self.nr_producers < cpus.len() {
@@ -40,7 +39,7 @@ impl Job {
     }
 }
 
-/// What the clock of the simulated machine says of a run.
+/// The measurements of a run, by the clock of the simulated machine.
 #[derive(Debug, Default)]
 pub struct Told {
     pub start_ns: AtomicU64,
@@ -48,7 +47,7 @@ pub struct Told {
     pub nr_items: AtomicU64,
     pub nr_kicks: AtomicU64,
     pub nr_workers: AtomicU64,
-    /// How long each call took that queued, in nanoseconds, where that is noted.
+    /// The duration of each call that queues, in nanoseconds, if recorded.
     queued_ns: Mutex<Vec<u32>>,
 }
 
@@ -59,11 +58,11 @@ impl Told {
     }
 
     pub fn note_queued(&self, took_ns: Vec<u32>) {
-        // A task that lost its turn with the host's lock would let the host's thread sleep.
+        // If a task lost its turn while holding the host's lock, the host's thread would block.
         host::unseen(|| self.queued_ns.lock().expect("no panic").extend(took_ns));
     }
 
-    /// Returns how long those calls took that queued: half of them and 95 of 100 no longer.
+    /// Returns the median and the 95th percentile of the durations of the calls that queue.
     pub fn queued_ns(&self) -> Option<[u32; 2]> {
         let mut all = self.queued_ns.lock().expect("no panic").clone();
         all.sort_unstable();
@@ -74,13 +73,11 @@ impl Told {
         (!all.is_empty()).then(|| [50, 95].map(|percent| at(percent).expect("it is not empty")))
     }
 
-    /// Returns how many items it made a second.
     pub fn rate(&self) -> f64 {
         self.nr_items.load(Relaxed).max(1) as f64 / self.span_ns() as f64 * 1e9
     }
 }
 
-/// A program by its name.
 pub struct Scenario {
     pub name: &'static str,
     pub about: &'static str,
@@ -95,7 +92,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "handed-over",
-        about: "as one-at-a-time, and a flush does not run the item itself: a worker does",
+        about: "as one-at-a-time, but a worker runs the item, not the flush",
         run: |job, told| queue_of(job, told, 1, 0, |builder| builder.help(false)),
     },
     Scenario {
@@ -105,7 +102,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "max-active",
-        about: "items of 1 µs, one at a time, of a queue that runs half as many at once as there are CPUs",
+        about: "items of 1 µs, one at a time, on a queue whose limit is half the number of CPUs",
         run: |job, told| {
             let half = (job.topology.nr_cpus() as u32 / 2).max(1);
             queue_of(job, told, 1, 1_000, |builder| builder.max_active(half))
@@ -118,7 +115,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "mailbox",
-        about: "all CPUs but one post to a mailbox, whose owner waits for as many as there are CPUs",
+        about: "all CPUs but one post to a mailbox, whose owner waits for one item per CPU",
         run: mailbox,
     },
     Scenario {
@@ -133,7 +130,6 @@ pub const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-/// Returns the scope of a name.
 pub fn scope_of(name: &str) -> Result<AffinityScope, String> {
     let scope = AffinityScope::ALL
         .into_iter()
@@ -150,7 +146,7 @@ pub fn scope_of(name: &str) -> Result<AffinityScope, String> {
     })
 }
 
-/// Lets a thread on each of `cpus` do `body`, all from one moment on, and notes when they began and ended.
+/// Runs `body` on a thread on each of `cpus` at the same time, and records start and end.
 pub fn on_cpus(
     told: &Arc<Told>,
     cpus: Vec<CpuId>,
@@ -190,7 +186,7 @@ pub fn on_cpus(
         }
         nr_ready.wait(ready);
     }
-    // All sleep, and workers that were made have gone idle.
+    // All threads sleep by then, and the created workers are idle.
     thread::sleep(std::time::Duration::from_millis(1));
     host::measure_from_here();
     told.nr_kicks.store(0, Relaxed);
@@ -246,7 +242,7 @@ fn queue_of(
                     .for_each(|work| _ = work.flush().expect("another thread's"));
             }
         };
-        // So large that it lies apart: the addresses of the rest are as without it.
+        // So large that the allocation has its own pages and does not move others.
         let mut queued_ns = Vec::with_capacity(nr_items.max(4096));
         rounds((nr_items / 10 / batch).max(1), &mut queued_ns);
         queued_ns.clear();
@@ -322,7 +318,7 @@ fn mailbox(job: &Job, told: &Arc<Told>) {
 fn readers(job: &Job, told: &Arc<Told>) {
     let cell = Arc::new(Rcu::new(1_u64));
     let (nr_items, told2) = (job.nr_items, told.clone());
-    // Each thousandth of an item's time it asks again.
+    // The writer checks after each thousandth of the time of an item.
     let nr_readers = (job.topology.nr_cpus() - 1) as u64;
     let nr_done = Arc::new(AtomicU64::new(0));
     on_cpus(told, job.producers(), move |index, ready| {

@@ -1,4 +1,4 @@
-//! A sweep: runs over scopes, CPUs, seeds and guesses, each a process, as many at once as this machine has CPUs.
+//! A sweep: runs over scopes, CPUs, seeds and guesses, one process each, one per CPU at a time.
 
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -12,10 +12,9 @@ use crate::machine::Machine;
 use crate::once::Point;
 use crate::options::Options;
 
-/// Does all runs, and returns what they said.
 pub fn sweep(options: &Options, machine: &Machine) -> Result<Value, String> {
     let mut guesses = machine.guesses();
-    // What the model alone costs.
+    // Costs that occur only in the model.
     let is_model = |name: &String| kernel::SCENARIOS.iter().any(|it| it.name == name);
     if !options.scenarios.iter().any(is_model) {
         guesses.retain(|name| !name.starts_with("wq_"));
@@ -73,7 +72,6 @@ fn rate(value: &Value) -> f64 {
     value["items_per_s"].as_f64().unwrap_or(0.0)
 }
 
-/// Sums up the runs of one scope and number of CPUs.
 fn row(scope: &str, nr_cpus: usize, runs: &[(&Point, &Value)]) -> Value {
     let mut of_seeds: Vec<_> = runs
         .iter()
@@ -99,7 +97,7 @@ fn row(scope: &str, nr_cpus: usize, runs: &[(&Point, &Value)]) -> Value {
     };
     let worst = of_guesses.iter().take(3);
     let worst = worst.map(|((name, factor), rate)| json!({ "cost": name, "times": factor, "changes_rate_to": rate / base }));
-    // Two regimes, and no spread around one.
+    // Bistable rates form two regimes instead of a spread around one value.
     let (low, high) = (rate(of_seeds[0]), rate(of_seeds[of_seeds.len() - 1]));
     json!({
         "scope": scope, "nr_cpus": nr_cpus,
@@ -111,7 +109,7 @@ fn row(scope: &str, nr_cpus: usize, runs: &[(&Point, &Value)]) -> Value {
     })
 }
 
-/// Compares the runs of a scenario with those of the first one, each with that of equal seed and guess.
+/// Compares the runs of a scenario with those of the first one that have the same seed and guess.
 fn to_first(runs: &[(&Point, &Value)], first: &[(&Point, &Value)]) -> Value {
     let ratios = |of: &str, is_in: &dyn Fn(&Point) -> bool| -> Vec<f64> {
         let both = runs.iter().zip(first).filter(|(run, _)| is_in(run.0));
@@ -198,7 +196,7 @@ pub fn run_one(options: &Options, point: &Point) -> Result<Value, String> {
     if let Some((name, factor)) = &point.changed {
         command.args(["--change", &format!("{name}:{factor}")]);
     }
-    // What users' variables would change is not of this machine.
+    // Environment variables of the user must not change the simulated library.
     command
         .env_remove("AFTERWORK")
         .stdin(Stdio::null())

@@ -1,8 +1,7 @@
-//! The table, and below it what was waited for.
+//! The table of results, followed by the lines with the longest waits.
 
 use serde_json::Value;
 
-/// A rate in three digits.
 fn rate(value: &Value) -> String {
     let rate = value.as_f64().unwrap_or(0.0);
     match rate {
@@ -15,7 +14,6 @@ fn figure(value: &Value) -> String {
     format!("{:.2}", value.as_f64().unwrap_or(0.0))
 }
 
-/// A ratio as a difference.
 fn percent(ratio: &Value) -> String {
     format!("{:+.0}", (ratio.as_f64().unwrap_or(f64::NAN) - 1.0) * 100.0)
 }
@@ -28,14 +26,11 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Returns the outcome of a sweep as text.
 pub fn shown(all: &Value) -> String {
     let guesses: Vec<_> = list(&all["guesses"]).iter().map(text).collect();
     let plain = match all["plain_accesses"] == true {
         true => "Plain accesses are charged.",
-        false => {
-            "Plain accesses are not charged, and the share of what a lock guards is a guess too."
-        }
+        false => "Plain accesses are not charged, and the share of guarded data is a guess too.",
     };
     let mut out = format!(
         "SIMULATED, not measured: {} on {}. {} of its costs are guesses ({}). {plain} Trust which line saturates, \
@@ -119,7 +114,7 @@ pub fn shown(all: &Value) -> String {
         for most in list(&row["most_by"]) {
             let (cost, times) = (text(&most["cost"]), figure(&most["times"]));
             out += &format!(
-                "  {cost} times {times}: the rate times {}\n",
+                "  {cost} x {times}: the rate x {}\n",
                 figure(&most["changes_rate_to"])
             );
         }

@@ -29,7 +29,7 @@ fn equal_seeds_give_equal_bytes_and_others_do_not() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_afterwork-sim"));
         let args = format!("{scenario} --cpus 36 --scope system --items 40 --seed {seed}");
         command.args(args.split(' '));
-        // The host's stack starts elsewhere.
+        // The addresses of the host's stack differ between runs.
         command
             .arg("--machine")
             .arg(machine("grace-72.toml"))
@@ -49,7 +49,7 @@ fn equal_seeds_give_equal_bytes_and_others_do_not() {
     }
 }
 
-/// No deadlock, no endless loop, no panic: on few CPUs, and on several nodes.
+/// Without deadlock, endless loop or panic, on few CPUs and on several nodes.
 #[test]
 fn every_scenario_comes_to_its_end() {
     for scenario in [
@@ -81,7 +81,8 @@ fn every_scenario_comes_to_its_end() {
     }
 }
 
-/// Sixteen lines that two CPUs write under a lock by turns. Where plain accesses are not shown, two of them come with the lock.
+/// Two CPUs write sixteen lines under a lock, in turns. Two lines move with the lock if plain
+/// accesses are invisible.
 #[test]
 fn plain_accesses_under_a_lock_move_their_lines() {
     use sync::{Mutex, atomic::AtomicU32, sim, thread};
@@ -122,7 +123,7 @@ const CHECKS: [&str; 12] = [
     "srcu", "percpu",
 ];
 
-/// Runs all checks on a machine in each of `scopes`, with a seed each.
+/// Runs all checks on a machine in each of `scopes`, each with its own seed.
 fn every_check_holds(file: &str, cpus: u32, scopes: &[&str], items: u32) {
     for check in CHECKS {
         for (seed, scope) in (1..).zip(scopes) {
@@ -155,7 +156,7 @@ fn every_check_holds_on_64_cpus_of_several_caches() {
     );
 }
 
-/// The same checks, of the shipped code with one line made wrong: by a wrong result, and by threads that wait for ever.
+/// The same checks with one line of the shipped code made wrong: wrong results, or endless waits.
 #[test]
 fn a_check_fails_where_a_bug_is_put_back() {
     let twins = [
@@ -186,7 +187,7 @@ fn a_check_fails_where_a_bug_is_put_back() {
     }
 }
 
-/// Runs a check with a bug put back, which must end by `told`; without the bug it must hold.
+/// Runs a check with a bug reintroduced, which must fail with `told`. The check itself must hold.
 fn must_fail(check: &str, bug: &str, told: &str) {
     let args = format!("check-{check} --cpus 8 --scope cache --items 40 --seed 2 --budget 60");
     let run = |twin: &[&str]| {
@@ -215,7 +216,7 @@ fn a_sweep_has_intervals_a_banner_and_the_lines_that_were_waited_for() {
         "are guesses",
         "over seeds",
         "and guesses",
-        ": the rate times ",
+        ": the rate x ",
         "a line: ",
         ".rs:",
     ] {
@@ -223,7 +224,7 @@ fn a_sweep_has_intervals_a_banner_and_the_lines_that_were_waited_for() {
     }
 }
 
-/// One table, each figure of the later ones also as a difference to the first, and made on as many CPUs as was said.
+/// Prints one table with the requested CPUs. Later scenarios show their difference from the first.
 #[test]
 fn several_scenarios_are_put_side_by_side() {
     let args = "kernel-under-lock,kernel-deferred,handed-over --cpus 8 --producers 2 --scope cache --items 60 --seeds 2 --no-guesses";
@@ -258,13 +259,21 @@ fn what_cannot_be_run_is_told() {
     let cases = [
         ("one-at-a-time --cpus 2000", "1 to 1024", 2),
         ("one-at-a-time --cpus 7,300", "cannot be made of", 2),
-        ("two-at-a-time", "no scenario is called", 2),
+        ("two-at-a-time", "unknown scenario", 2),
         ("one-at-a-time --scope galaxy", "no scope is called", 2),
-        ("batches --twin x", "--twin is for checks", 2),
-        ("batches,readers", "compared with no other", 2),
-        ("batches,handed-over --seed 1", "runs one scenario", 2),
-        ("fan-out --producers 2", "takes no --producers", 2),
-        ("batches --cpus 8,4 --producers 5", "more than CPUs", 2),
+        ("batches --twin x", "--twin needs a check", 2),
+        ("batches,readers", "cannot be compared", 2),
+        (
+            "batches,handed-over --seed 1",
+            "needs exactly one scenario",
+            2,
+        ),
+        ("fan-out --producers 2", "does not support --producers", 2),
+        (
+            "batches --cpus 8,4 --producers 5",
+            "exceed the number of CPUs",
+            2,
+        ),
         ("one-at-a-time --cpus 8 --budget 0", "over the budget", 1),
     ];
     for (args, told, code) in cases {
@@ -278,8 +287,8 @@ fn what_cannot_be_run_is_told() {
 #[test]
 fn nothing_to_run_is_told_by_the_option() {
     for (args, reason) in [
-        ("--seeds 0", "--seeds: at least 1"),
-        ("--items 0", "--items: at least 1"),
+        ("--seeds 0", "--seeds must be at least 1"),
+        ("--items 0", "--items must be at least 1"),
     ] {
         let output = sim(&format!("one-at-a-time {args}"), "vm-2.toml");
         assert_eq!(output.status.code(), Some(2));
@@ -291,7 +300,7 @@ fn nothing_to_run_is_told_by_the_option() {
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        said(&output).contains("--machine wants a file"),
+        said(&output).contains("--machine needs a file"),
         "{}",
         said(&output)
     );

@@ -1,20 +1,20 @@
-//! Memory at addresses that depend on the program alone, so that equal seeds give equal runs.
+//! An allocator whose addresses depend on the program alone, so that equal seeds give equal runs.
 //!
-//! Each task takes from chunks of its own and frees to lists of its own, as with the C library's arenas and caches. So no two
-//! tasks share a line that they would not share there.
+//! Each task allocates from its own chunks and frees to its own lists, like the arenas and caches
+//! of the C library. Two tasks therefore share a cache line only if they would share it there.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ptr::{self, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const HEAP_AT: usize = 0x1000_0000_0000;
-/// Reserved, and taken from the host page by page.
+/// Reserved address space. The host provides its pages on first use.
 const HEAP_BYTES: usize = 64 << 30;
-/// Tasks past these share their lists.
+/// Tasks with higher numbers share lists with earlier ones.
 const NR_OWNERS: usize = 4096;
-/// A task takes so much at a time for small blocks.
+/// The memory that a task reserves at a time for small blocks.
 const CHUNK_BYTES: usize = 16 << 10;
-/// Steps of 16 bytes up to 1 KiB, then powers of two.
+/// Classes in steps of 16 bytes up to 1 KiB, then one for each power of two.
 const NR_SMALL: usize = 64;
 const NR_CLASSES: usize = NR_SMALL + 1 + 30;
 
@@ -25,7 +25,7 @@ pub struct Arena {
     state: std::cell::UnsafeCell<*mut State>,
 }
 
-/// Returns `true` for an address of the arena's.
+/// Returns `true` if an address is in the arena.
 pub fn holds(addr: usize) -> bool {
     (HEAP_AT..HEAP_AT + HEAP_BYTES).contains(&addr)
 }
@@ -40,11 +40,11 @@ struct Owner {
     free: [*mut u8; NR_CLASSES],
 }
 
-// SAFETY: the state is reached by the holder of the lock alone.
+// SAFETY: only the holder of the lock accesses the state.
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// Makes the allocator; there may be one.
+    /// Creates the allocator. A process may have only one.
     pub const fn new() -> Self {
         Self {
             is_held: AtomicBool::new(false),
@@ -53,7 +53,7 @@ impl Arena {
     }
 
     fn with<R>(&self, step: impl FnOnce(&mut State) -> R) -> R {
-        // Acquire pairs with the Release below: the other holder's changes are seen.
+        // Acquire pairs with the Release below, which publishes the changes of the previous holder.
         while self.is_held.swap(true, Ordering::Acquire) {
             std::hint::spin_loop();
         }
@@ -64,7 +64,7 @@ impl Arena {
                 | libc::MAP_ANONYMOUS
                 | libc::MAP_NORESERVE
                 | libc::MAP_FIXED_NOREPLACE;
-            // SAFETY: takes memory that was not mapped, at an address that is ours.
+            // SAFETY: maps the arena's reserved address range, which was not mapped.
             let at = unsafe {
                 libc::mmap(
                     HEAP_AT as *mut _,
@@ -76,14 +76,14 @@ impl Arena {
                 )
             };
             if at as usize != HEAP_AT {
-                // This is inside the allocator: a panic would allocate.
+                // A panic would allocate, and this is the allocator.
                 eprintln!("afterwork: the simulation's addresses are taken");
                 std::process::abort();
             }
-            // Fresh memory is zero: no owner has anything.
+            // Fresh memory is zero, which means that no owner has any blocks.
             *state = at.cast();
         }
-        // SAFETY: mapped and zero, which is a state; we hold the lock.
+        // SAFETY: the memory is mapped, zero is a valid state, and we hold the lock.
         let state = unsafe { &mut **state };
         if state.next == 0 {
             state.next = (HEAP_AT + size_of::<State>()).next_multiple_of(1 << 20);
@@ -101,15 +101,15 @@ impl Default for Arena {
     }
 }
 
-/// Stands for the C library's, so that the standard library's hash tables lie alike in each run.
+/// Replaces the C library's function, so that hash tables have the same order in each run.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn getrandom(to: *mut u8, bytes: usize, _flags: u32) -> isize {
-    // SAFETY: the caller wants `bytes` written there.
+    // SAFETY: the caller passes a buffer of `bytes` bytes.
     unsafe { ptr::write_bytes(to, 0x5a, bytes) };
     bytes as isize
 }
 
-/// Returns the class of a layout, and how large and aligned its blocks are.
+/// Returns the class of a layout, and the size and alignment of its blocks.
 fn class_of(layout: Layout) -> (usize, usize, usize) {
     let size = layout.size().max(1);
     if layout.align() <= 16 && size <= 16 * NR_SMALL {
@@ -136,7 +136,7 @@ impl State {
         let owner = self.owner();
         let block = owner.free[class];
         if !block.is_null() {
-            // SAFETY: a free block's first word is the next one.
+            // SAFETY: the first word of a free block points to the next one.
             owner.free[class] = unsafe { block.cast::<*mut u8>().read() };
             return block;
         }
@@ -166,8 +166,8 @@ impl State {
     }
 }
 
-// SAFETY: blocks of a class are as large and aligned as its layouts want, and no block is given out twice: it comes from the
-// end of what was used, or from a list of blocks that were given back.
+// SAFETY: blocks of a class are at least as large and aligned as the layouts of the class require.
+// No block is allocated twice: it comes from unused memory or from a list of freed blocks.
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.with(|state| state.take(layout))
@@ -177,7 +177,7 @@ unsafe impl GlobalAlloc for Arena {
         self.with(|state| {
             let class = class_of(layout).0;
             let owner = state.owner();
-            // SAFETY: the block is given back, and holds a pointer at least.
+            // SAFETY: the block was freed, and every block can hold a pointer.
             unsafe { block.cast::<*mut u8>().write(owner.free[class]) };
             owner.free[class] = block;
         });
@@ -189,7 +189,7 @@ unsafe impl GlobalAlloc for Arena {
         if class_of(wanted).0 == class_of(layout).0 {
             return block;
         }
-        // SAFETY: the new block is as large as the smaller of both.
+        // SAFETY: both blocks are at least as large as the smaller one.
         unsafe {
             let other = self.alloc(wanted);
             if !other.is_null() {

@@ -1,4 +1,4 @@
-//! Atomic words that cost what their cache lines cost. All accesses are in one order.
+//! Atomic words whose accesses cost what their cache lines cost. All accesses have one total order.
 
 // The methods are documented in core.
 #![allow(missing_docs)]
@@ -10,7 +10,6 @@ pub use core::sync::atomic::Ordering;
 
 use super::memory::{Access, changed, touch};
 
-/// A fence.
 pub fn fence(_order: Ordering) {
     super::memory::fence();
 }
@@ -24,7 +23,7 @@ fn store_access(order: Ordering) -> Access {
     }
 }
 
-// The words themselves are accessed `Relaxed`: one OS thread runs all tasks.
+// The words themselves are accessed `Relaxed`, because one OS thread runs all tasks.
 const ORDER: Ordering = Ordering::Relaxed;
 
 macro_rules! word {

@@ -1,9 +1,10 @@
-//! Who is next: a winner tree over the times of the CPUs' next steps. Of equal times the lower number wins.
+//! Chooses the CPU that runs next: a winner tree over the times of the CPUs' next steps. Of equal
+//! times the one with the lower number wins.
 
-/// A time that does not come.
+/// A time that is never reached.
 pub const NEVER: u64 = u64::MAX;
 
-/// The times of a fixed number of players, with the least always known.
+/// The times of a fixed number of players, with fast access to the earliest.
 #[derive(Debug)]
 pub struct Clock {
     nr_leaves: usize,
@@ -47,7 +48,7 @@ impl Clock {
         }
     }
 
-    /// Returns the least time and whose it is.
+    /// Returns the earliest time and its player.
     #[inline]
     pub fn min(&self) -> (u64, usize) {
         let player = self.winners[1] as usize;

@@ -1,4 +1,4 @@
-//! What things cost: nanoseconds outside, picoseconds inside.
+//! The costs of operations: nanoseconds at the interface, picoseconds inside.
 
 macro_rules! costs {
     ($($(#[doc = $about:literal])* $name:ident = $example_ns:literal;)*) => {
@@ -7,10 +7,10 @@ macro_rules! costs {
         pub struct Costs { $($(#[doc = $about])* pub $name: u64,)* }
 
         impl Costs {
-            /// All names, with what they stand for.
+            /// All names with their descriptions.
             pub const NAMES: &[(&str, &str)] = &[$((stringify!($name), concat!($($about),*))),*];
 
-            /// Takes each cost, in nanoseconds, from `of`.
+            /// Reads each cost, in nanoseconds, from `of`.
             ///
             /// # Errors
             ///
@@ -19,7 +19,7 @@ macro_rules! costs {
                 Ok(Self { $($name: (of(stringify!($name))? * 1000.0) as u64,)* })
             }
 
-            /// Round figures of no machine, for tests.
+            /// Round figures for tests, which describe no real machine.
             pub fn example() -> Self {
                 Self { $($name: ($example_ns * 1000.0) as u64,)* }
             }
@@ -40,25 +40,25 @@ costs! {
     fence = 8.0;
     /// A hint of a spin loop.
     pause = 12.0;
-    /// A line that the SMT sibling has.
+    /// Getting a line from the SMT sibling.
     smt = 8.0;
-    /// A clean line of the shared cache.
+    /// Getting a clean line from the shared cache.
     llc = 15.0;
-    /// A line that another core of the same shared cache has modified.
+    /// Getting a line that another core of the same shared cache has modified.
     llc_dirty = 50.0;
-    /// A line of another cache of the same node.
+    /// Getting a line from another cache of the same node.
     xllc = 90.0;
-    /// A line of another node.
+    /// Getting a line from another node.
     xnode = 150.0;
-    /// A line that no cache has.
+    /// Getting a line that is in no cache.
     dram = 90.0;
-    /// How long an owner has a line before the next request for it is served.
+    /// How long an owner keeps a line before the next request for it is served.
     hold = 15.0;
-    /// How long a clean line is busy with one reader.
+    /// How long a reader keeps a clean line busy.
     read_gap = 3.0;
-    /// A system call, there and back.
+    /// A system call, entry and exit.
     syscall = 70.0;
-    /// What a futex call does besides, its bucket locked.
+    /// A futex call, without the system call, while its bucket is locked.
     futex = 80.0;
     /// Waking a thread, on the waker's CPU.
     ttwu = 350.0;
@@ -68,15 +68,15 @@ costs! {
     ipi_send = 300.0;
     /// Setting the flag of an idle CPU that polls it.
     poll_send = 40.0;
-    /// From the interrupt to the thread's first instruction, on a CPU that was idle for a short time.
+    /// From the interrupt to the thread's first instruction, on a recently idle CPU.
     idle_exit = 1500.0;
     /// The same on a CPU that polls.
     poll_exit = 700.0;
     /// How long an idle CPU polls before it halts.
     poll_for = 0.0;
-    /// The same on a CPU that was idle for long.
+    /// The same on a CPU that was idle for longer than `deep_after`.
     deep_exit = 30000.0;
-    /// How long is long.
+    /// The idle time after which a CPU is in deep idle.
     deep_after = 5000000.0;
     /// From the interrupt of a busy CPU to the switch.
     ipi_busy = 1500.0;
@@ -86,13 +86,13 @@ costs! {
     go_idle = 500.0;
     /// `sched_yield` without a switch, apart from the call.
     sched_yield = 150.0;
-    /// How long a thread runs before another one gets its turn.
+    /// How long a thread runs before another one on its CPU runs.
     slice = 3000000.0;
-    /// How far behind a woken thread must be to take the CPU.
+    /// How far behind the running thread a woken one must be to preempt it.
     wakeup_gran = 1000000.0;
-    /// Taking a waiting thread over when a CPU goes idle.
+    /// Migrating a waiting thread to a CPU that goes idle.
     pull = 2000.0;
-    /// How often idle CPUs look for waiting threads.
+    /// The interval at which idle CPUs check for waiting threads.
     balance = 4000000.0;
     /// Starting a thread.
     spawn = 15000.0;
@@ -104,16 +104,16 @@ costs! {
     getcpu = 1.0;
     /// `sched_setaffinity`.
     set_affinity = 2000.0;
-    /// An expedited membarrier, apart from the CPUs.
+    /// An expedited membarrier, without the cost of each CPU.
     membarrier = 1500.0;
-    /// The same, for each CPU that it interrupts.
+    /// An expedited membarrier, for each CPU that it interrupts.
     membarrier_each = 300.0;
-    /// What that interrupt costs its CPU.
+    /// The interrupt of a membarrier, on the interrupted CPU.
     membarrier_irq = 800.0;
-    /// The interrupt of a timer, to the wake-up.
+    /// From the interrupt of a timer to the wake-up.
     timer_irq = 1500.0;
-    /// In the model of the kernel's workqueue: what queueing an item takes outside of the lock, and running it, without the lines.
+    /// In the model of the kernel's workqueue: an item's path outside of the lock, without lines.
     wq_path = 100.0;
-    /// In the same: what each section under the pool's lock takes, without the lines.
+    /// In the same model: each section under the pool's lock, without the lines.
     wq_locked = 60.0;
 }

@@ -1,7 +1,7 @@
-//! The scheduler: who runs on a CPU, who waits for it, and where a woken task goes.
+//! The scheduler: which task runs on a CPU, which tasks wait for it, and where a woken task runs.
 //!
-//! Fair in the manner of CFS: the task with the least virtual run-time is next, a woken task takes the CPU from one that is far
-//! ahead of it, and an idle CPU pulls.
+//! It is fair like CFS. The task with the least virtual run time runs next, a woken task preempts
+//! one that is far ahead of it, and an idle CPU pulls waiting tasks from others.
 
 use super::{
     engine::Engine,
@@ -12,7 +12,7 @@ use super::{
 };
 
 impl Engine {
-    /// Books the CPU time of the current task up to now.
+    /// Charges the current task for its CPU time up to now.
     pub fn account(&mut self) {
         let (now, current) = (self.now(), self.current());
         let task = &mut self.tasks[current];
@@ -26,7 +26,6 @@ impl Engine {
         cpu.min_vruntime = cpu.min_vruntime.max(waiting.fold(mine, u64::min));
     }
 
-    /// Returns the CPU time that a task has had.
     pub fn cpu_time(&self, task: usize) -> u64 {
         let task = &self.tasks[task];
         let turn = match task.state {
@@ -40,7 +39,7 @@ impl Engine {
         self.cpus[cpu].runq.len() + usize::from(self.cpus[cpu].cur.is_some())
     }
 
-    /// Puts the current task on its CPU's run queue; the CPU has none then.
+    /// Moves the current task to its CPU's run queue, which leaves the CPU without a task.
     pub fn requeue_current(&mut self) {
         self.account();
         let current = self.current();
@@ -52,7 +51,7 @@ impl Engine {
         self.nr_queued += 1;
     }
 
-    /// Puts the next task on this CPU, which has none, or lets it idle.
+    /// Starts the next task on this CPU, which has none, or lets the CPU go idle.
     pub fn pick_next(&mut self) {
         let c = self.cpu;
         self.cpus[c].resched = false;
@@ -65,7 +64,7 @@ impl Engine {
             let next = self.cpus[c].runq.remove(at);
             self.nr_queued -= 1;
             let switch = self.around(self.costs.switch);
-            // A CPU whose clock is behind may have taken it over.
+            // The task may have been queued by a CPU whose clock is ahead of this one.
             self.cpus[c].now = self.cpus[c].now.max(self.tasks[next].ready_at) + switch;
             self.counts.switches += 1;
             self.put_on(c, next);
@@ -89,7 +88,7 @@ impl Engine {
         task.on_since = cpu.now;
     }
 
-    /// Takes over a task that waits elsewhere: from the longest queue in this cache, this node, the machine.
+    /// Pulls a task from the longest run queue of this cache, of this node, or of the machine.
     fn pull(&mut self) {
         let c = self.cpu;
         let everywhere: Mask = (0..self.cpus.len()).collect();
@@ -121,7 +120,7 @@ impl Engine {
         }
     }
 
-    /// Lets the current task sleep. It is to suspend then.
+    /// Puts the current task to sleep. The caller suspends afterwards.
     pub fn fall_asleep(&mut self) {
         debug_assert!(!self.cpus[self.cpu].is_kept, "a sleep without preemption");
         self.account();
@@ -131,7 +130,7 @@ impl Engine {
         self.pick_next();
     }
 
-    /// Wakes a task that sleeps. The waker's CPU pays, if there is one; else it happens at the time `at`.
+    /// Wakes a sleeping task. The CPU `waker` pays for it, or it happens at the time `at`.
     pub fn wake(&mut self, task: usize, waker: Option<usize>, at: u64) {
         if self.tasks[task].state != State::Asleep {
             return;
@@ -159,7 +158,8 @@ impl Engine {
         self.wake_on(c, task, waker, at);
     }
 
-    /// The scheduler's rule for a waker that is a kernel thread of one CPU: who slept there stays there.
+    /// Returns `true` if the waker is a kernel thread bound to this otherwise unused CPU. A task
+    /// that slept on this CPU then wakes here.
     fn is_bound_kernel_thread_alone(&mut self) -> bool {
         let is_alone = self.cpus[self.cpu].runq.is_empty();
         let task = self.task();
@@ -168,7 +168,7 @@ impl Engine {
 
     /// Makes a sleeping task run or wait on CPU `c`.
     pub fn wake_on(&mut self, c: usize, task: usize, waker: Option<usize>, at: u64) {
-        // Of what it slept, half a slice is to its credit.
+        // The sleep earns the task a credit of at most half a slice.
         let floor = self.cpus[c]
             .min_vruntime
             .saturating_sub(self.costs.slice / 2);
@@ -210,7 +210,7 @@ impl Engine {
         }
         let now = waker.map_or(at, |me| self.cpus[me].now);
         let exit = self.around(exit);
-        // It may still be on its way into idleness.
+        // The CPU may still be on its way to idle.
         let start = (now + exit).max(self.cpus[c].now);
         self.cpus[c].now = start;
         self.counts.switches += 1;
@@ -218,7 +218,7 @@ impl Engine {
         self.clock.set(c, start);
     }
 
-    /// Holds CPU `c`'s run queue locked as long as a thread is put there by CPU `me`.
+    /// Locks the run queue of CPU `c` while CPU `me` adds a thread to it.
     fn lock_runq(&mut self, c: usize, me: usize) {
         let free = self.cpus[c].rq_free.max(self.cpus[me].now) + self.costs.rq_lock;
         self.cpus[c].rq_free = free;
@@ -256,7 +256,7 @@ impl Engine {
         }
     }
 
-    /// Lets a CPU that runs a task go on no earlier than `when`.
+    /// Delays a CPU that runs a task until at least `when`.
     pub fn interrupt(&mut self, c: usize, when: u64) {
         let cpu = &mut self.cpus[c];
         cpu.now = cpu.now.max(when);
@@ -266,7 +266,7 @@ impl Engine {
         }
     }
 
-    /// While tasks wait, idle CPUs look for them now and then.
+    /// Starts the timer for idle CPUs to check for waiting tasks, if it is not running.
     fn keep_balance(&mut self, now: u64) {
         if !self.is_balancing && self.costs.balance > 0 {
             self.is_balancing = true;
@@ -303,7 +303,7 @@ impl Engine {
         }
     }
 
-    /// Returns where a new task of the current one starts: where least runs, near if there is a choice.
+    /// Returns the CPU for a new task of the current one: the least loaded, preferably a near one.
     pub fn place_new(&self, allowed: &Mask) -> usize {
         let (me, nr_cpus) = (self.cpu, self.cpus.len());
         let key = |cpu: usize| {

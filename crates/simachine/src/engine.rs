@@ -1,8 +1,9 @@
 //! The simulated machine: CPUs with clocks, and the tasks that take turns on them.
 //!
-//! It is conservative: a task does a step that others may see only when no CPU has an earlier clock. Until then it gives way.
-//! All runs on one OS thread. The engine is reached by [`with`], for one step that does not suspend; a step that does is made
-//! of several, with [`suspend`] in between. So no reference to the engine lives while another task runs.
+//! The simulation is conservative: a task makes a step that others can observe only when no CPU has
+//! an earlier clock. Until then it yields. Everything runs on one OS thread. [`with`] gives access
+//! to the engine for one step that does not suspend. A longer operation consists of several steps,
+//! with [`suspend`] in between, so no reference to the engine exists while another task runs.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -22,38 +23,39 @@ use super::{
     timers::Timers,
 };
 
-/// So many accesses of a task in which it changes nothing are a loop without end. A wait of the library spins for microseconds.
+/// A task that makes this number of accesses without changing anything is in an endless loop. The
+/// library's own waits spin for microseconds.
 const SPIN_LIMIT: u64 = 20_000_000;
-/// A turn is not longer.
 const LONGEST_TURN_PS: u64 = 1_000_000_000;
-/// The budget is looked at each so many turns, which are milliseconds; a debug build asks where the tasks are more rarely.
+/// The budget is checked after each of these numbers of turns, which is every few milliseconds. A
+/// debug build checks the places of the tasks less often.
 const BUDGET_EVERY: u64 = 64;
 const CHECK_EVERY: u64 = 1 << 16;
 
-/// A machine to simulate, and how.
+/// The machine to simulate, and the options of the simulation.
 pub struct Machine {
-    /// What CPUs there are.
+    /// Its CPUs.
     pub topology: Topology,
-    /// What things cost.
+    /// The costs of its operations.
     pub costs: Costs,
-    /// Where the dice start. Equal seeds give equal runs.
+    /// The seed of the random numbers. Equal seeds give equal runs.
     pub seed: u64,
-    /// How far costs of the system's are scattered around their values, per mille.
+    /// The random variation of the system's costs, per mille.
     pub jitter_per_mille: u64,
-    /// What part of a transfer, per mille, passes before the old owner loses the line.
+    /// The part of a transfer, per mille, during which the old owner still has the line.
     pub early_per_mille: u64,
-    /// How many lines of what a lock guards come with it, at most. None where plain accesses are seen.
+    /// The maximum number of guarded lines that move with a lock; 0 if plain accesses are visible.
     pub guarded_lines: usize,
-    /// Whether stacks of who waits are taken: to show them takes a third of a second.
+    /// Whether to capture the stacks of waiters. Printing them takes a third of a second.
     pub takes_stacks: bool,
-    /// Whether a line is reserved when it is asked for: wrong, for the twin.
+    /// Whether a line is reserved when it is requested. This is wrong, and serves as the twin.
     pub reserves_ahead: bool,
-    /// Ends a run that takes longer.
+    /// The run fails if it takes longer than this.
     pub budget: Option<Duration>,
 }
 
 impl Machine {
-    /// Makes a machine with what its description leaves open.
+    /// Creates a machine with default options.
     ///
     /// # Panics
     ///
@@ -79,17 +81,16 @@ pub struct Cpu {
     pub cur: Option<usize>,
     pub runq: Vec<usize>,
     pub min_vruntime: u64,
-    /// Whether the running task is to give its CPU away at its next step.
+    /// Whether the running task must yield its CPU at its next step.
     pub resched: bool,
     pub slice_end: u64,
     pub idle_since: u64,
-    /// When the last store in its buffer will have left it.
+    /// The time at which the store buffer will be empty.
     pub drain: u64,
-    /// Until when its run queue is locked.
+    /// The time at which its run queue is unlocked.
     pub rq_free: u64,
-    /// Waits for a line that it gets then.
+    /// Set while it waits for a line: the time at which it gets the line.
     pub parked: Option<u64>,
-    /// Whether its task has disabled preemption.
     pub is_kept: bool,
 }
 
@@ -97,7 +98,7 @@ pub struct Cpu {
 #[derive(Default)]
 pub struct Bucket {
     pub sleepers: VecDeque<usize>,
-    /// Until when it is locked.
+    /// The time at which it is unlocked.
     pub free: u64,
 }
 
@@ -114,40 +115,39 @@ pub struct Engine {
     pub core_of: Vec<Mask>,
     pub llc_of: Vec<Mask>,
     pub node_of: Vec<Mask>,
-    /// The CPU that has its turn.
+    /// The CPU whose turn it is.
     pub cpu: usize,
-    /// Up to when it may go on without giving way.
+    /// The time up to which it may run without yielding.
     pub limit: u64,
     pub counts: Counts,
     pub locks: BTreeMap<&'static str, LockStat>,
     pub samples: Samples,
-    /// Ends the run.
+    /// Set to end the run.
     pub failure: Option<Failure>,
     pub nr_queued: usize,
     pub is_balancing: bool,
-    /// Whether suspended tasks are to tell their stacks.
+    /// Whether suspended tasks must capture their stacks.
     pub is_asking: bool,
     dice: u64,
-    /// The time of the last step that others could see.
+    /// The time of the last step that others could observe.
     last_step: u64,
 }
 
 thread_local! {
     static ENGINE: Cell<*mut Engine> = const { Cell::new(std::ptr::null_mut()) };
-    /// The task that has its turn.
     static RUNNING: Cell<Option<usize>> = const { Cell::new(None) };
-    /// Whether a step is being made, or the program does what the machine is not to see.
+    /// Whether a step is in progress, or code that the machine must not observe.
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns the task that has its turn, if a simulation runs on this thread.
+/// Returns the task whose turn it is, if a simulation runs on this thread.
 pub fn running() -> Option<usize> {
     RUNNING.try_with(Cell::get).unwrap_or(None)
 }
 
-/// Calls `step` with the engine that runs on this thread; nothing where none does. `step` must not suspend.
+/// Calls `step`, which must not suspend, with this thread's engine. `None` if there is none.
 ///
-/// Not inlined: what it reads changes whenever the task has been suspended.
+/// Not inlined, because the thread-local that it reads can change whenever the task was suspended.
 #[inline(always)]
 pub fn with<R>(step: impl FnOnce(&mut Engine) -> R) -> Option<R> {
     let engine = ENGINE.try_with(Cell::get).unwrap_or(std::ptr::null_mut());
@@ -156,19 +156,20 @@ pub fn with<R>(step: impl FnOnce(&mut Engine) -> R) -> Option<R> {
     }
     let was_inside = IS_INSIDE.replace(true);
     debug_assert!(!was_inside, "a step inside a step");
-    // SAFETY: `run` keeps the engine as long as the pointer is set; all is on this thread, and no step holds a reference while
-    // another one runs.
+    // SAFETY: `run` keeps the engine alive while the pointer is set. Everything is on this thread,
+    // and no step holds a reference while another one runs.
     let result = step(unsafe { &mut *engine });
     IS_INSIDE.set(was_inside);
     Some(result)
 }
 
-/// Returns `true` inside of a step, whose accesses are the engine's.
+/// Returns `true` inside of a step, whose accesses are made by the engine.
 pub fn is_inside() -> bool {
     IS_INSIDE.try_with(Cell::get).unwrap_or(true)
 }
 
-/// Calls `step`, whose plain accesses the machine does not see: what a scenario notes of itself. It must not use the facade.
+/// Calls `step` without simulating its plain accesses. It keeps a scenario's own records, and must
+/// not use the facade.
 pub fn unseen<R>(step: impl FnOnce() -> R) -> R {
     IS_INSIDE.set(true);
     let result = step();
@@ -176,19 +177,19 @@ pub fn unseen<R>(step: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Calls `step` with the engine, from code that only a task runs.
+/// Calls `step` with the engine. Only tasks may call it.
 #[inline(always)]
 pub fn engine<R>(step: impl FnOnce(&mut Engine) -> R) -> R {
     with(step).expect("tasks run inside a simulation")
 }
 
-/// Lets others have their turns.
+/// Ends the turn of this task until the engine gives it another one.
 #[inline(never)]
 pub fn suspend() {
     loop {
         let me = running().expect("only tasks suspend");
         let yielder = engine(|e| e.tasks[me].yielder);
-        // SAFETY: the yielder is on the stack of this coroutine, which is the one that runs.
+        // SAFETY: the yielder is on the stack of this coroutine, which is the running one.
         unsafe { (*yielder).suspend(()) };
         if !engine(|e| e.is_asking) {
             return;
@@ -198,7 +199,7 @@ pub fn suspend() {
     }
 }
 
-/// Gives way to CPUs whose clocks are behind, if there are any.
+/// Yields to CPUs whose clocks are behind, if there are any.
 #[inline]
 pub fn sync() {
     if engine(|e| e.is_over()) {
@@ -206,7 +207,7 @@ pub fn sync() {
     }
 }
 
-/// Gives way until the task may do its step: it may have to give its CPU away as soon as it has its turn.
+/// Yields until the task may make its step. It may have to give up its CPU first.
 #[cold]
 #[inline(never)]
 pub fn give_way() {
@@ -289,7 +290,7 @@ impl Engine {
         }
     }
 
-    /// Returns `ps` give or take the machine's jitter.
+    /// Returns `ps` with the machine's random variation.
     pub fn around(&mut self, ps: u64) -> u64 {
         let jitter = self.machine.jitter_per_mille;
         if jitter == 0 {
@@ -311,7 +312,7 @@ impl Engine {
         self.cpus[self.cpu].now += ps;
     }
 
-    /// Returns the task that has its turn.
+    /// Returns the task whose turn it is.
     #[inline]
     pub fn current(&self) -> usize {
         self.cpus[self.cpu].cur.expect("a task has its turn")
@@ -323,7 +324,7 @@ impl Engine {
         &mut self.tasks[current]
     }
 
-    /// Returns `true` if the task has to give way before a step that others can see.
+    /// Returns `true` if the task has to yield before a step that others can observe.
     #[inline]
     pub fn is_over(&self) -> bool {
         self.now() > self.limit
@@ -337,7 +338,7 @@ impl Engine {
             () if cpu.runq.is_empty() => NEVER,
             () => cpu.slice_end,
         };
-        // A task that is alone ends its turn all the same, so that the budget is looked at.
+        // The turn of a task that is alone also ends, so that the budget is checked.
         self.limit = self
             .clock
             .min()
@@ -351,7 +352,7 @@ impl Engine {
         self.clock.set(player, self.timers.next());
     }
 
-    /// Asserts that no CPU is behind this one, which is about to do what others can see.
+    /// Asserts that no CPU is behind this one, which is about to make an observable step.
     pub fn check_step(&mut self) {
         if cfg!(debug_assertions) {
             let now = self.now();
@@ -361,7 +362,6 @@ impl Engine {
         }
     }
 
-    /// Asserts that each task is in one place.
     fn check_places(&self) {
         let mut places = vec![0_u32; self.tasks.len()];
         for cpu in &self.cpus {
@@ -383,7 +383,7 @@ impl Engine {
         }
     }
 
-    /// Counts an access that changes nothing; ends the run where a task does nothing else for ever.
+    /// Counts an access that changes nothing. Ends the run if the task seems to make no other ones.
     #[inline]
     pub fn count_idle(&mut self) {
         let task = self.task();
@@ -403,11 +403,12 @@ impl Engine {
 
 /// Runs `main` on CPU 0 of a simulated machine until it returns.
 ///
-/// A process runs one simulation: what a run leaves in statics and on stacks of threads that never ended stays.
+/// A process can run one simulation, because statics and stacks of unfinished threads remain.
 ///
 /// # Errors
 ///
-/// If all threads wait and nobody will wake them, if one spins for ever, if `main` panics, or past the budget.
+/// If all threads wait without a pending wake-up, a thread spins forever, `main` panics, or the
+/// budget is exceeded.
 pub fn run(machine: Machine, main: impl FnOnce() + 'static) -> Result<Outcome, Failure> {
     run_boxed(machine, Box::new(main))
 }
@@ -420,11 +421,11 @@ fn run_boxed(machine: Machine, main: Box<dyn FnOnce()>) -> Result<Outcome, Failu
     let first = super::life::make_task("main", main);
     let failure = turns(first, start);
     ENGINE.set(std::ptr::null_mut());
-    // SAFETY: made above; no task has a turn any more.
+    // SAFETY: created above, and no task has a turn any more.
     let mut engine = unsafe { Box::from_raw(engine) };
     let panic = engine.tasks[first].panic.take();
     let outcome = Outcome::of(&mut engine);
-    // To unwind the stacks of threads that never ended would run their code.
+    // Unwinding the stacks of threads that never ended would run their code.
     for task in &mut engine.tasks {
         std::mem::forget(task.coroutine.take());
         std::mem::forget(std::mem::take(&mut task.locals));
@@ -442,7 +443,6 @@ fn words_of(panic: &(dyn Any + Send)) -> String {
         .unwrap_or_else(|| "a panic".into())
 }
 
-/// Gives turns until the task `first` has ended, or the run fails.
 fn turns(first: usize, start: Instant) -> Option<Failure> {
     loop {
         enum Turn {
@@ -516,7 +516,6 @@ fn resume(task: usize) {
     }
 }
 
-/// Returns the stacks of all tasks that have not ended.
 fn stacks() -> String {
     engine(|e| e.is_asking = true);
     let waiting: Vec<_> = engine(|e| {

@@ -1,4 +1,4 @@
-//! Sleeping on words, and waking.
+//! Futexes: sleeping on words, and waking.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use super::{
     memory::Access,
 };
 
-/// Sleeps while the word holds `expected`, at most for `timeout`.
+/// Sleeps while the word is `expected`, at most for `timeout`.
 ///
 /// # Safety
 ///
-/// 1. `word` may be read until the function returns.
+/// 1. `word` is readable until the function returns.
 #[track_caller]
 pub unsafe fn wait(word: *const u32, expected: u32, timeout: Option<Duration>) {
     if with(|_| ()).is_none() {
@@ -58,7 +58,7 @@ pub unsafe fn wait(word: *const u32, expected: u32, timeout: Option<Duration>) {
     }
 }
 
-/// Wakes up to `count` sleepers of a word, which it does not access.
+/// Wakes up to `count` sleepers of a word, without accessing the word.
 pub fn wake(word: *const u32, count: u32) {
     if with(|_| ()).is_none() {
         return;
@@ -89,7 +89,7 @@ pub fn wake(word: *const u32, count: u32) {
 }
 
 impl Engine {
-    /// A kernel thread is there already, and has no bucket.
+    /// A kernel thread makes no system call and uses no bucket.
     fn enter_call(&mut self) {
         if !self.task().is_kernel {
             self.advance(self.costs.syscall + self.costs.futex);

@@ -1,6 +1,6 @@
-//! What the kernel's own code can do and a program cannot, for a model of such code on the simulated machine.
+//! Operations of the kernel that programs do not have, for models of kernel code.
 //!
-//! Outside of a simulation nothing happens.
+//! Outside of a simulation they do nothing.
 
 use topology::CpuId;
 
@@ -11,13 +11,13 @@ use super::{
     task::State,
 };
 
-/// Makes the running thread one of the kernel's: it sleeps and wakes others without a system call, and takes the run queue's
-/// lock of an idle CPU itself.
+/// Makes the running thread a kernel thread: it sleeps and wakes others without a system call, and
+/// locks the run queue of an idle CPU itself.
 pub fn enter() {
     with(|e| e.task().is_kernel = true);
 }
 
-/// Keeps the CPU for the running thread, which must not sleep then. It does not nest.
+/// Disables preemption of the running thread, which must not sleep then. Calls do not nest.
 pub fn disable_preemption() {
     with(|e| {
         let cpu = &mut e.cpus[e.cpu];
@@ -27,7 +27,7 @@ pub fn disable_preemption() {
     });
 }
 
-/// Ends [`disable_preemption`]; the thread may lose its CPU here.
+/// Ends [`disable_preemption`]. The thread may lose its CPU here.
 pub fn enable_preemption() {
     let is_simulated = with(|e| {
         e.cpus[e.cpu].is_kept = false;
@@ -38,13 +38,13 @@ pub fn enable_preemption() {
     }
 }
 
-/// Returns the CPU at which a wake-up of the thread of this number starts to look: where it ran last, or what was set since.
+/// Returns the CPU where the search of a wake-up of this thread starts: the last or the set one.
 pub fn wake_cpu(thread: u32) -> Option<CpuId> {
     let task = super::thread::task_of(thread)?;
     with(|e| CpuId::new(e.tasks[task].cpu as u32))
 }
 
-/// Sets that CPU if `thread` sleeps. It is a hint: the scheduler may choose another one.
+/// Sets the CPU of [`wake_cpu`] if `thread` sleeps. The scheduler may choose another CPU.
 pub fn set_wake_cpu(thread: u32, cpu: CpuId) {
     let Some(task) = super::thread::task_of(thread) else {
         return;
@@ -56,19 +56,19 @@ pub fn set_wake_cpu(thread: u32, cpu: CpuId) {
     });
 }
 
-/// Spends the CPU time that a cost says.
+/// Spends the CPU time of a cost.
 pub fn spend(cost: impl Fn(&Costs) -> u64) {
     if let Some(ps) = with(|e| cost(&e.costs)) {
         memory::work(ps);
     }
 }
 
-/// Returns the clock in picoseconds, which costs nothing to read.
+/// Returns the clock in picoseconds. The read has no cost.
 pub fn now_ps() -> u64 {
     with(|e| e.now()).unwrap_or(0)
 }
 
-/// Counts a lock that was asked for, got and freed at these times; it is told by `name`.
+/// Records when a lock was requested, acquired and released. The report shows it as `name`.
 pub fn note_lock(name: &'static str, [asked, got, freed]: [u64; 3], is_contended: bool) {
     if super::is_running() {
         engine(|e| {

@@ -1,4 +1,4 @@
-//! A simulated machine of 1 to 1024 CPUs, on which the shipped code runs, through the facade `afterwork-sync`.
+//! A simulated machine of 1 to 1024 CPUs, which runs the code above the facade `afterwork-sync`.
 //!
 //! ```
 //! # #[cfg(sim)] {
@@ -9,27 +9,31 @@
 //! # }
 //! ```
 //!
-//! With `--cfg sim` the facade's atomics, locks, futexes, threads, clocks and CPU numbers are those of a machine whose threads
-//! are coroutines on one OS thread. Each access costs what its cache line costs: nothing but a hit where the CPU has the line,
-//! a transfer and a wait in its queue where another one has it. Sleeps, wake-ups, switches and interrupts cost what
-//! `Costs` says. The dice start from a seed: equal seeds give equal runs.
+//! With `--cfg sim` the facade's atomics, locks, futexes, threads, clocks and CPU numbers are those
+//! of a machine whose threads are coroutines on one OS thread. Each access costs what its cache
+//! line costs: a hit if the CPU has the line, otherwise the wait in the line's queue and a
+//! transfer. `Costs` gives the costs of sleeps, wake-ups, switches and interrupts. Random numbers
+//! come from a seed: equal seeds give equal runs.
 //!
-//! It is a profiler of scaling: it shows which line saturates first, and who waits for it. Its absolute figures rest on
-//! costs of which many are guesses.
+//! The simulation is a profiler of scaling: it shows which line saturates first, and which threads
+//! wait for it. Its absolute figures depend on costs, many of which are guesses.
 //!
-//! # What it does not see
+//! # Limits
 //!
-//! Caches that are full, the bandwidth of memory and mesh, prefetching, and whatever runs besides. All accesses are in one order:
-//! orderings are what loom checks. `time::Instant` is the host's. In a build by a nightly compiler that shows them
-//! (`sees_plain`), plain accesses and the counts of `Arc`s are seen. Otherwise the only plain accesses seen are to the first lines
-//! of the data that a lock guards.
+//! Not simulated: full caches, the bandwidth of memory and mesh, prefetching, and other programs on
+//! the machine. All accesses have one total order; loom checks orderings. `time::Instant` is the
+//! host's. Plain accesses and the counts of `Arc`s are visible only in a build by a nightly
+//! compiler that instruments them (`sees_plain`). In other builds the only visible plain accesses
+//! are those to the first lines of the data that a lock guards.
 
-// An access: `atomic.rs` pays by `memory.rs`, which asks the ledger of `line.rs`, and may suspend the task; so does one past the facade,
-// by `plain.rs`. The engine
-// (`engine.rs`) then gives the turn to the CPU with the least time, by `clock.rs`. `cpu.rs` is the scheduler, `placement.rs` its
-// decision where a woken task goes. `futex.rs`, `timers.rs` and `life.rs` are system calls; `task.rs` has a thread's state,
-// `tls.rs` its thread-locals, `kernel.rs` what a model of kernel code can do besides. `lock.rs`, `once.rs` and `thread.rs` stand for the standard library's. `arena.rs` gives memory at
-// addresses that do not depend on the host; `report.rs` tells what was seen.
+// An atomic access pays in `memory.rs`, which asks the ledger of `line.rs` and may suspend the
+// task. Accesses that bypass the facade enter through `plain.rs`. The engine (`engine.rs`) then
+// gives the turn to the CPU with the earliest time (`clock.rs`). `cpu.rs` is the scheduler, and
+// `placement.rs` its decision where a woken task runs. `futex.rs`, `timers.rs` and `life.rs` are
+// system calls. `task.rs` has a thread's state, `tls.rs` its thread-locals, and `kernel.rs` the
+// additional operations for models of kernel code. `lock.rs`, `once.rs` and `thread.rs` replace
+// those of the standard library. `arena.rs` allocates memory at addresses that do not depend on the
+// host. `report.rs` builds the report.
 
 #![cfg(sim)]
 
@@ -101,13 +105,13 @@ pub fn pause() {
     }
 }
 
-/// Fetches a line for a write, as a store does that nobody waits for.
+/// Fetches a line for a write, like a store for which no instruction waits.
 #[track_caller]
 pub fn prefetch_write(addr: usize) {
     memory::touch(addr, memory::Access::Store, std::panic::Location::caller());
 }
 
-/// Returns the clock in nanoseconds; nothing outside. The CPU's counter is another clock of the same rate.
+/// Returns the clock in nanoseconds; `None` outside a simulation. The counter is a second clock.
 pub fn clock_ns(is_counter: bool) -> Option<u64> {
     with(|e| {
         let cost = if is_counter {
@@ -139,7 +143,7 @@ pub fn affinity() -> Option<CpuSet> {
     })
 }
 
-/// Binds a thread. Returns `false` if there is no such thread, or none of the CPUs.
+/// Binds a thread to CPUs. Returns `false` if the thread does not exist or no CPU is valid.
 pub fn set_affinity(thread: Option<u32>, cpus: &CpuSet) -> bool {
     if !is_running() {
         return true;
@@ -155,18 +159,18 @@ pub fn set_affinity(thread: Option<u32>, cpus: &CpuSet) -> bool {
     true
 }
 
-/// Returns the simulated machine's CPUs; nothing outside.
+/// Returns the simulated machine's CPUs; `None` outside a simulation.
 pub fn topology() -> Option<Topology> {
     with(|e| e.machine.topology.clone())
 }
 
-/// Returns the CPU time that a thread has had.
+/// Returns the CPU time that a thread has used.
 pub fn cpu_ns(thread: u32) -> Option<u64> {
     let task = thread::task_of(thread)?;
     with(|e| e.cpu_time(task) / 1000)
 }
 
-/// Forgets what was counted and seen of locks and lines so far, so that the outcome tells what follows.
+/// Resets all counts, locks and lines, so that the outcome covers only what follows.
 pub fn measure_from_here() {
     with(|e| {
         e.counts = Counts::default();

@@ -1,4 +1,4 @@
-//! The life of a task: its start, naps, yields, moves and end, and the wait for it.
+//! The life of a task: start, sleeps, yields, moves, end, and joining.
 
 use std::any::Any;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::{
     task::{Stack, State, Task},
 };
 
-/// Starts a task, as the running one would by `clone`.
+/// Starts a task, like `clone` by the running one.
 pub fn spawn(name: &str, body: Box<dyn FnOnce()>) -> usize {
     engine(|e| {
         e.counts.spawns += 1;
@@ -23,7 +23,7 @@ pub fn spawn(name: &str, body: Box<dyn FnOnce()>) -> usize {
     make_task(name, body)
 }
 
-/// Makes a task. The first runs at once, on CPU 0.
+/// Creates a task. The first one runs at once, on CPU 0.
 pub fn make_task(name: &str, body: Box<dyn FnOnce()>) -> usize {
     let number = engine(|e| e.tasks.len());
     let stack = Stack::new().expect("memory for a stack");
@@ -84,7 +84,7 @@ fn end(number: usize, panic: Option<Box<dyn Any + Send>>) {
     });
 }
 
-/// Waits until a task has ended; returns what it panicked with.
+/// Waits until a task has ended. Returns its panic payload, if it panicked.
 pub fn join(number: usize) -> Option<Box<dyn Any + Send>> {
     sync();
     loop {
@@ -142,7 +142,7 @@ pub fn sleep(span: Duration) {
     suspend();
 }
 
-/// Sets where a task may run; `None` is the running one.
+/// Sets the CPUs on which a task may run; `None` is the running one.
 pub fn set_affinity(task: Option<usize>, allowed: Mask) {
     engine(|e| e.advance(e.costs.set_affinity));
     sync();
@@ -153,7 +153,7 @@ pub fn set_affinity(task: Option<usize>, allowed: Mask) {
         if at != me || allowed.has(e.cpu) {
             return false;
         }
-        // Its CPU is taken away, and it starts anew where it may run.
+        // The task loses its CPU and starts again on one that it may use.
         e.account();
         e.tasks[me].state = State::Asleep;
         let at = e.now() + e.costs.ipi_busy + e.costs.switch;

@@ -1,12 +1,13 @@
-//! Who has which cache line, and who waits for it.
+//! The state of each cache line: its owner, its sharers, and the CPUs that wait for it.
 //!
-//! A line has one owner that may write it (`exclusive`), or sharers that may read it. A CPU that misses waits until the line is
-//! free (`busy`), first come, first served, and then until the line has travelled. Two details decide whether contended words
-//! behave as on a real machine:
+//! A line has one owner that may write it (`exclusive`), or sharers that may read it. A CPU that
+//! misses waits until the line is free (`busy`), first come, first served, and then for the
+//! transfer. Two details determine whether contended words behave as on a real machine:
 //!
-//! - *Nothing is reserved ahead.* A waiter stands in the queue and is granted the line when it comes free. A ledger that
-//!   reserves the line at request time gives it to each in turn for one access; a CAS loop then collapses.
-//! - *The old owner keeps hitting while the request travels* (`prev`, `until`), so a run of accesses shares one transfer.
+//! - *The line is not reserved in advance.* A waiter joins the queue, and is granted the line when
+//!   the line becomes free. A ledger that reserves the line at request time would grant it to each
+//!   CPU in turn for one access, and a CAS loop would collapse.
+//! - *The old owner keeps hitting while the request travels* (`prev`, `until`), sharing a transfer.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -17,10 +18,10 @@ use super::mask::Mask;
 pub const NOBODY: u32 = u32::MAX;
 pub const LINE_BYTES: usize = 64;
 
-/// Where an access stands in the source.
+/// The source location of an access.
 pub type Site = &'static Location<'static>;
 
-/// What one place in the source has waited for a line.
+/// The waits for a line at one source location.
 #[derive(Clone, Copy, Debug)]
 pub struct AtSite {
     pub site: Site,
@@ -30,19 +31,17 @@ pub struct AtSite {
 
 #[derive(Debug)]
 pub struct Line {
-    /// Who wrote it last, and may have the only copy.
+    /// The CPU that wrote the line last, and may have the only copy.
     pub owner: u32,
-    /// Whether the owner has the only copy.
     pub exclusive: bool,
     pub sharers: Mask,
-    /// From when on the next may have it.
+    /// The time at which the next CPU may have the line.
     pub busy: u64,
-    /// When it arrives at its owner.
+    /// The time at which the line arrives at its owner.
     pub ready: u64,
-    /// Who had it before, and until when that one still has it.
+    /// The previous owner, and the time at which it loses the line.
     pub prev: u32,
     pub until: u64,
-    /// Who waits for it.
     pub queue: VecDeque<u32>,
     pub sites: Vec<AtSite>,
 }
@@ -62,14 +61,14 @@ impl Line {
         }
     }
 
-    /// Returns `true` if `cpu` may write it at `now`.
+    /// Returns `true` if `cpu` may write the line at `now`.
     #[inline]
     pub fn is_of(&self, cpu: usize, now: u64) -> bool {
         let cpu = cpu as u32;
         (self.exclusive && self.owner == cpu) || (self.prev == cpu && now < self.until)
     }
 
-    /// Counts a transfer for which `site` waited.
+    /// Records a transfer and the time that `site` waited for it.
     pub fn note(&mut self, site: Site, waited_ps: u64) {
         let known = self.sites.iter_mut().find(|at| std::ptr::eq(at.site, site));
         match known {
@@ -85,7 +84,7 @@ impl Line {
         }
     }
 
-    /// Asserts that one CPU at most may write it.
+    /// Asserts that at most one CPU may write the line.
     pub fn check(&self) {
         debug_assert!(!self.exclusive || self.owner != NOBODY);
         debug_assert!(
@@ -95,7 +94,7 @@ impl Line {
     }
 }
 
-/// Multiplies; the keys are numbers of lines.
+/// A hasher for line numbers, which multiplies.
 #[derive(Debug, Default)]
 pub struct Mix(u64);
 
@@ -114,7 +113,7 @@ impl Hasher for Mix {
 
 pub type ByNumber<T> = HashMap<u64, T, BuildHasherDefault<Mix>>;
 
-/// All lines that were accessed, in the order of their first access.
+/// All accessed lines, in the order of their first access.
 #[derive(Debug, Default)]
 pub struct Lines {
     places: ByNumber<u32>,
@@ -124,7 +123,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Returns the place of the line of `addr`.
+    /// Returns the index of the line of `addr`.
     #[inline]
     pub fn find(&mut self, addr: usize) -> usize {
         let key = (addr / LINE_BYTES) as u64;

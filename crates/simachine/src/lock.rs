@@ -1,4 +1,4 @@
-//! A mutex of a word and a futex, as the standard library's on Linux, so that contention comes from the words themselves.
+//! A mutex of a word and a futex, like std's on Linux, so that the words show the contention.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -9,19 +9,19 @@ pub use std::sync::TryLockError;
 use super::atomic::{AtomicU32, Ordering};
 use super::{engine::with, futex, memory};
 
-/// Stands for `std::sync::Mutex`.
+/// Replaces `std::sync::Mutex`.
 #[derive(Default)]
 pub struct Mutex<T> {
     word: AtomicU32,
     data: UnsafeCell<T>,
 }
 
-// SAFETY: as the standard library's: one thread at a time reaches the value.
+// SAFETY: as for the standard library's mutex, one thread at a time accesses the value.
 unsafe impl<T: Send> Send for Mutex<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Mutex<T> {}
 
-/// The right to use what the lock guards.
+/// Access to the data that the lock guards.
 pub struct MutexGuard<'a, T> {
     lock: &'a Mutex<T>,
     since: u64,
@@ -30,7 +30,7 @@ pub struct MutexGuard<'a, T> {
 const UNLOCKED: u32 = 0;
 const LOCKED: u32 = 1;
 const CONTENDED: u32 = 2;
-/// As often the standard library looks before it sleeps.
+/// The number of polls before a sleep, as in the standard library.
 const NR_SPINS: u32 = 100;
 
 fn now() -> u64 {

@@ -35,14 +35,14 @@ impl Mask {
         self.0.iter().zip(&other.0).any(|(a, b)| a & b != 0)
     }
 
-    /// Returns `true` if it has a member outside `other`, `but` apart.
+    /// Returns `true` if a member other than `but` is not in `other`.
     pub fn leaves(&self, other: &Self, but: usize) -> bool {
         let mut rest = *self;
         rest.remove(but);
         rest.0.iter().zip(&other.0).any(|(a, b)| a & !b != 0)
     }
 
-    /// Returns `true` if it has no member, `but` apart.
+    /// Returns `true` if it has no member other than `but`.
     pub fn is_empty_but(&self, but: usize) -> bool {
         !self.leaves(&Self::EMPTY, but)
     }
@@ -51,7 +51,6 @@ impl Mask {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// Returns its members, lowest first.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         (0..MAX_CPUS / 64).flat_map(move |at| {
             let mut word = self.0[at];

@@ -1,4 +1,4 @@
-//! Accesses: what they cost, and the wait for a line that another CPU has.
+//! The costs of accesses, and the wait for a line that another CPU has.
 
 use super::{
     clock::NEVER,
@@ -11,13 +11,13 @@ use super::{
 pub enum Access {
     Load,
     Store,
-    /// A locked instruction that changes its word.
+    /// A locked instruction that always changes its word.
     Rmw,
     /// A compare-and-exchange, which may change nothing.
     Cas,
 }
 
-/// Pays for an access by the running task, and waits for its turn; nothing outside a simulation.
+/// Charges the running task for an access, and waits for its turn; a no-op outside a simulation.
 #[inline(never)]
 pub fn touch(addr: usize, access: Access, site: Site) {
     let wait = with(|e| {
@@ -51,9 +51,9 @@ pub fn touch(addr: usize, access: Access, site: Site) {
     }
 }
 
-/// Pays for a line of plain accesses, if the CPU has not got it.
+/// Charges for a line of plain accesses, if the CPU does not have the line.
 ///
-/// Whether it has is looked up ahead of CPUs that are behind: as those of a turn, but for the last.
+/// The first check does not wait for CPUs that are behind, like most accesses of a turn.
 pub fn touch_plain(addr: usize, access: Access, site: Site) {
     if engine(|e| e.has(addr, access)) {
         return;
@@ -64,12 +64,12 @@ pub fn touch_plain(addr: usize, access: Access, site: Site) {
     }
 }
 
-/// Says that the running task has changed something, so that it does not spin in vain.
+/// Records that the running task has changed something, so it is not in an endless loop.
 pub fn changed() {
     with(|e| e.task().nr_idle = 0);
 }
 
-/// Gets a line that the CPU has not got: waits for its turn, and for the transfer.
+/// Gets a line that the CPU does not have: waits for its turn, and for the transfer.
 #[cold]
 fn fetch(place: usize, access: Access, site: Site) {
     let from = engine(|e| e.now());
@@ -91,7 +91,7 @@ fn fetch(place: usize, access: Access, site: Site) {
     }
 }
 
-/// A full fence: the store buffer is empty after it.
+/// A full fence: waits until the store buffer is empty.
 pub fn fence() {
     with(|e| {
         let fence = e.costs.fence;
@@ -123,9 +123,9 @@ pub fn membarrier() {
     });
 }
 
-/// Spends CPU time, which others may interrupt.
+/// Spends CPU time. Other tasks may preempt it.
 pub fn work(mut ps: u64) {
-    /// Between two of them the CPU may be taken away.
+    /// The longest piece of work without a preemption point.
     const STEP_PS: u64 = 5_000_000;
     while ps > 0 {
         let step = ps.min(STEP_PS);
@@ -139,7 +139,7 @@ pub fn work(mut ps: u64) {
 }
 
 impl Engine {
-    /// Charges an access if this CPU has the line; else returns the line's place.
+    /// Charges an access if this CPU has the line; otherwise returns the line's index.
     #[inline]
     pub fn hit(&mut self, addr: usize, access: Access) -> Option<usize> {
         self.check_step();
@@ -152,7 +152,7 @@ impl Engine {
             Access::Load if is_mine || line.sharers.has(c) => cpu.now += self.costs.load_hit,
             Access::Store if is_mine => cpu.now += self.costs.store_hit,
             Access::Rmw | Access::Cas => {
-                // A locked instruction waits for the stores before it.
+                // A locked instruction waits for earlier stores.
                 cpu.now = cpu.now.max(cpu.drain);
                 if !is_mine {
                     return Some(place);
@@ -175,7 +175,7 @@ impl Engine {
         line.is_of(c, now) || (access == Access::Load && line.sharers.has(c))
     }
 
-    /// Stands in the queue for a line if it is busy. Returns `true` if the task is to suspend.
+    /// Joins the queue for a line if it is busy. Returns `true` if the task must suspend.
     fn stand_in_line(&mut self, place: usize) -> bool {
         let c = self.cpu;
         let line = self.lines.at(place);
@@ -202,7 +202,7 @@ impl Engine {
         cpu.now = cpu.now.max(line.busy);
     }
 
-    /// Moves a line here, and lets the next in its queue know when it may have it.
+    /// Moves a line to this CPU, and sets the time at which the next CPU of the queue gets it.
     fn transfer(&mut self, place: usize, access: Access) {
         let c = self.cpu;
         let writes = access != Access::Load;
@@ -254,12 +254,11 @@ impl Engine {
         }
     }
 
-    /// Returns how long a line travels to this CPU.
     fn transfer_time(&mut self, place: usize, writes: bool) -> u64 {
         let (c, costs) = (self.cpu, &self.costs);
         let (core, llc, node) = (&self.core_of[c], &self.llc_of[c], &self.node_of[c]);
         let line = self.lines.at(place);
-        // The farthest of those who lose it.
+        // The cost of the farthest CPU that loses the line.
         let farthest = |mask: &Mask| match () {
             () if mask.leaves(node, c) => costs.xnode,
             () if mask.leaves(llc, c) => costs.xllc,
@@ -294,7 +293,7 @@ impl Engine {
     }
 }
 
-/// Charges the lines of what a lock guards, which come with the lock.
+/// Charges for the lines that a lock guards, which move with the lock.
 pub fn touch_guarded(addr: usize, bytes: usize, site: Site) {
     let Some(most) = with(|e| e.machine.guarded_lines) else {
         return;

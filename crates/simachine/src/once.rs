@@ -1,25 +1,24 @@
-//! A cell that is written once, in which another task may wait for the one that writes it.
+//! A cell that is written once. Tasks wait while another one writes it.
 //!
-//! The standard library's would let the OS thread sleep, and with it the task that is to wake it.
+//! The standard library's cell would block the OS thread, and with it the writing task.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Stands for `std::sync::OnceLock`.
+/// Replaces `std::sync::OnceLock`.
 pub struct OnceLock<T> {
-    /// Whether a task writes the value, or has.
     is_taken: AtomicBool,
     is_made: AtomicBool,
     value: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: all tasks run on one OS thread, and a value that is there never changes.
+// SAFETY: all tasks run on one OS thread, and a written value never changes.
 unsafe impl<T: Send> Send for OnceLock<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync> Sync for OnceLock<T> {}
 
 impl<T> OnceLock<T> {
-    /// Makes an empty cell.
+    /// Creates an empty cell.
     pub const fn new() -> Self {
         Self {
             is_taken: AtomicBool::new(false),
@@ -33,7 +32,7 @@ impl<T> OnceLock<T> {
         if !self.is_made.load(Relaxed) {
             return None;
         }
-        // SAFETY: written, and never again.
+        // SAFETY: the value is written, and will not be written again.
         unsafe { (*self.value.get()).as_ref() }
     }
 
@@ -41,7 +40,7 @@ impl<T> OnceLock<T> {
     ///
     /// # Errors
     ///
-    /// If there is one, or one is being made.
+    /// If the cell has a value, or another task is writing one.
     pub fn set(&self, value: T) -> Result<(), T> {
         if self.is_taken.swap(true, Relaxed) {
             return Err(value);
@@ -50,7 +49,7 @@ impl<T> OnceLock<T> {
         Ok(())
     }
 
-    /// Returns the value, which `make` makes where there is none.
+    /// Returns the value, after writing the result of `make` if there is none.
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         if self.get().is_none() {
             if !self.is_taken.swap(true, Relaxed) {
@@ -64,7 +63,7 @@ impl<T> OnceLock<T> {
     }
 
     fn write(&self, value: T) {
-        // SAFETY: only the one that took the cell comes here, once, and no reference is given out before `is_made`.
+        // SAFETY: only the task that took the cell gets here, once, and no reference exists yet.
         unsafe { *self.value.get() = Some(value) };
         self.is_made.store(true, Relaxed);
     }

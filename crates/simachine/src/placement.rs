@@ -1,28 +1,29 @@
-//! Where a woken thread runs: a decision from a few facts, so that the engine and a property test call the same function.
+//! Where a woken thread runs: a function of facts, which the engine and a property test call.
 //!
-//! The rules are those of Linux's `select_task_rq_fair` in short: the CPU where it ran before if that is idle, else an idle
-//! core, else an idle CPU in the cache of the less loaded of waker and former CPU, else the latter.
+//! The rules are a summary of Linux's `select_task_rq_fair`: the previous CPU if that is idle;
+//! otherwise an idle core, or else an idle CPU, in the cache of the less loaded of the waker's and
+//! the previous CPU; otherwise that less loaded CPU.
 
 use super::mask::Mask;
 
-/// What the decision rests on.
+/// The facts of the decision.
 #[derive(Clone, Copy)]
 pub struct Facts<'a> {
-    /// Where the thread ran before.
+    /// The CPU where the thread ran before.
     pub prev: usize,
     /// The CPU of the waker, if a thread wakes it.
     pub waker: Option<usize>,
-    /// Where the thread may run; never empty.
+    /// The CPUs where the thread may run; never empty.
     pub allowed: &'a Mask,
     pub idle: &'a Mask,
-    /// Who shares a core, and who the last cache, with each CPU.
+    /// For each CPU, the CPUs of its core and of its last-level cache.
     pub core_of: &'a [Mask],
     pub llc_of: &'a [Mask],
-    /// How many threads run or wait on a CPU.
+    /// Returns the number of threads that run or wait on a CPU.
     pub load: &'a dyn Fn(usize) -> usize,
 }
 
-/// Returns the CPU on which the thread is to run.
+/// Returns the CPU on which the thread will run.
 pub fn place(facts: Facts) -> usize {
     let (prev, nr_cpus) = (facts.prev, facts.llc_of.len());
     let may = |cpu: usize| facts.allowed.has(cpu);
@@ -58,7 +59,7 @@ pub fn place(facts: Facts) -> usize {
 mod tests {
     use super::*;
 
-    /// 2 caches of 4 cores of 2 threads; facts by the dice.
+    /// 2 caches of 4 cores of 2 threads, with random facts.
     #[test]
     fn a_thread_goes_where_it_may_and_to_an_idle_core_near_its_target_if_there_is_one() {
         let nr_cpus = 16;

@@ -1,14 +1,16 @@
-//! What a compiler shows that instruments for ThreadSanitizer: plain accesses, and atomic ones past the facade.
+//! The accesses that a compiler reports if it instruments for ThreadSanitizer: plain ones, and
+//! atomic ones that bypass the facade.
 //!
-//! Crates that are built so (`cargo xtask sim` names them) call the functions below before each plain access, and instead of
-//! each atomic one. This crate never is, for the engine would see itself; but generic code of it becomes part of others. So
-//! that costs mean the same with and without:
+//! Crates built like that (`cargo xtask sim` names them) call the functions below before each plain
+//! access, and instead of each atomic one. This crate is never instrumented, because the engine
+//! would observe itself, but its generic code is compiled into other crates. Costs must mean the
+//! same with and without instrumentation:
 //!
-//! - A plain access that hits is free: its time is in `instr`, which stands for the code around a word of the facade's.
-//! - A word of the facade's has been paid for before its instruction comes by here (`Task::paid`).
-//! - What a step of the engine touches, a task's own stack and the host's memory are of no line of the machine.
-//! - A message of a panic is formatted under locks of the host's, so nobody loses a turn meanwhile.
-//! - A thread of a model of the kernel's touches the lines that the model says, and no others.
+//! - A plain access that hits is free. `instr`, the code around a word of the facade, includes it.
+//! - A word of the facade has been paid for before its instruction gets here (`Task::paid`).
+//! - Accesses by the engine, to a task's own stack and to the host's memory are not simulated.
+//! - A panic message is formatted under locks of the host, so a panicking task keeps its turn.
+//! - A thread of a model of the kernel touches only the lines that the model names.
 //!
 //! A task may lose its turn at any access of such a crate.
 
@@ -26,12 +28,11 @@ use super::{
     task::stack_of,
 };
 
-/// Statics of a program that is linked at a fixed address lie below.
+/// The end of the address range of statics, in a program that is linked at a fixed address.
 const IMAGE_END: usize = 1 << 32;
-/// `memory_order_seq_cst`.
 const SEQ_CST: c_int = 5;
 
-/// Stands for all places of such accesses. Which they are the stacks of who waits tell.
+/// The one source location of all such accesses. The stacks of the waiters distinguish them.
 fn site() -> Site {
     Location::caller()
 }
@@ -61,7 +62,7 @@ fn atomic(at: usize, access: Access) {
     }
 }
 
-/// Called by each crate that is built so, before `main`.
+/// Each instrumented crate calls it before `main`.
 #[unsafe(no_mangle)]
 extern "C" fn __tsan_init() {
     seen::note();
@@ -90,7 +91,7 @@ plain! {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __tsan_memcpy(to: *mut u8, from: *const u8, bytes: usize) -> *mut u8 {
-    // SAFETY: the compiler calls this as `memcpy`, which wants more than `memmove`.
+    // SAFETY: the compiler calls this as `memcpy`, which is stricter than `memmove`.
     unsafe { __tsan_memmove(to, from, bytes) }
 }
 
@@ -121,7 +122,7 @@ extern "C" fn __tsan_atomic_thread_fence(order: c_int) {
 #[unsafe(no_mangle)]
 extern "C" fn __tsan_atomic_signal_fence(_order: c_int) {}
 
-// The program's threads on the host come by here, too. What each asked for is at most this, so nothing is argued from it.
+// Threads of the host get here, too. They need at most this ordering, and no argument uses it.
 const ORDER: Ordering = Ordering::SeqCst;
 
 macro_rules! atomics {
@@ -151,7 +152,7 @@ macro_rules! atomics {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(at: *mut $type, value: $type, _order: c_int) -> $type {
             atomic(at.addr(), Access::Rmw);
-            // SAFETY: as above, for this step.
+            // SAFETY: as above, for this operation.
             unsafe { $word::from_ptr(at) }.$step(value, ORDER)
         }
     )*};

@@ -1,4 +1,4 @@
-//! What a run tells: counts, locks, the lines that were waited for, and why it failed.
+//! The report of a run: counts, locks, the lines with the longest waits, the reason of a failure.
 
 use std::backtrace::Backtrace;
 use std::collections::BTreeMap;
@@ -7,37 +7,37 @@ use std::time::Duration;
 
 use super::engine::Engine;
 
-/// What was counted.
+/// The counts of a run.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Accesses of atomic words, and of what locks guard.
+    /// Accesses to atomic words, and to the data that locks guard.
     pub accesses: u64,
     /// Transfers of lines.
     pub moves: u64,
-    /// Turns that the engine gave.
+    /// Turns that the engine gave to tasks.
     pub turns: u64,
     /// Switches to another thread.
     pub switches: u64,
     /// Wake-ups of threads.
     pub wakes: u64,
-    /// Of them, those of an idle CPU that had to be interrupted.
+    /// Wake-ups that had to interrupt an idle CPU.
     pub wakes_idle: u64,
-    /// Of them, those of an idle CPU that polled.
+    /// Wake-ups of an idle CPU that polled.
     pub wakes_polling: u64,
-    /// Of them, those to a CPU that was running.
+    /// Wake-ups on a CPU that ran another thread.
     pub wakes_busy: u64,
     /// Waits on a futex.
     pub futex_waits: u64,
     /// Calls that wake sleepers of a futex.
     pub futex_wakes: u64,
-    /// Of them, those that found none.
+    /// Calls that found no sleeper.
     pub wakes_of_none: u64,
     /// Calls of `sched_yield`.
     pub yields: u64,
-    /// Threads that lost their CPU.
+    /// Threads that were preempted.
     pub preempts: u64,
-    /// Threads that an idle CPU took over.
+    /// Threads that an idle CPU pulled.
     pub pulls: u64,
     /// Threads that were started.
     pub spawns: u64,
@@ -45,65 +45,65 @@ pub struct Counts {
     pub membarriers: u64,
 }
 
-/// What was seen of the locks that guard one type.
+/// The statistics of the locks that guard one type.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LockStat {
-    /// How often one was taken.
+    /// How many times one was acquired.
     pub nr_taken: u64,
-    /// How often it was not free.
+    /// How many times it was not free.
     pub nr_contended: u64,
-    /// Waiting for it, the fetch of its word included.
+    /// The time spent waiting for it, including the fetch of its word.
     pub waited_ps: u64,
-    /// Holding it.
+    /// The time for which it was held.
     pub held_ps: u64,
 }
 
-/// A line that was waited for.
+/// A line with waits.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HotLine {
-    /// How often it travelled.
+    /// How many times it was transferred.
     pub nr_moves: u64,
-    /// Waiting for it by all CPUs, transfers included.
+    /// The time that all CPUs waited for it, including transfers.
     pub waited_ns: u64,
-    /// The places in the source that waited, longest first: place, number, nanoseconds.
+    /// The source locations that waited, longest first: location, number of waits, nanoseconds.
     pub sites: Vec<(String, u64, u64)>,
-    /// Stacks of who waited, with their share of the samples in percent, largest first.
+    /// Stacks of the waiters, with their share of the samples in percent, largest first.
     pub stacks: Vec<(u64, String)>,
 }
 
-/// What a run leaves behind.
+/// The results of a run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// What was counted.
+    /// The counts.
     pub counts: Counts,
-    /// The latest clock.
+    /// The latest clock of all CPUs.
     pub end_ns: u64,
-    /// Lines that were accessed.
+    /// The number of accessed lines.
     pub nr_lines: usize,
-    /// Locks by the type that they guard.
+    /// Statistics of locks by the type that they guard.
     pub locks: BTreeMap<&'static str, LockStat>,
-    /// The lines that were waited for longest.
+    /// The lines with the longest waits.
     pub hot: Vec<HotLine>,
 }
 
-/// Why a run did not come to its end.
+/// The reason why a run did not complete.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Failure {
-    /// All threads wait, and nobody will wake one. With the stack of each.
+    /// All threads wait and no wake-up is pending. With the stack of each thread.
     Deadlock(String),
-    /// A thread spins and changes nothing. With the place of its loop.
+    /// A thread spins without changing anything. With the location of its loop.
     Spin(String),
     /// The program panicked.
     Panic(String),
-    /// It took longer than it was given.
+    /// The run exceeded its budget of time.
     Budget {
-        /// What it was given.
+        /// The budget.
         budget: Duration,
-        /// How far it came.
+        /// The time that had been simulated.
         simulated_ns: u64,
     },
 }
@@ -113,7 +113,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Deadlock(stacks) => write!(
                 f,
-                "deadlock: all threads wait, and nobody will wake one\n{stacks}"
+                "deadlock: all threads wait, and no wake-up is pending\n{stacks}"
             ),
             Self::Spin(text) => f.write_str(text),
             Self::Panic(text) => write!(f, "the program panicked: {text}"),
@@ -131,21 +131,19 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Stacks of who waited, taken in proportion to the time waited.
+/// Stacks of waiters, sampled in proportion to the time waited.
 #[derive(Default)]
 pub struct Samples {
     all: Vec<(usize, u64, Backtrace)>,
-    /// Time waited since the last sample.
     since_ps: u64,
 }
 
-/// So many at most; then every second one is dropped, and samples are taken half as often.
+/// The sampling period doubles each time this number of samples has been taken.
 const NR_SAMPLES: usize = 256;
-/// From one sample to the next at first.
 const FIRST_PERIOD_PS: u64 = 1_000_000;
 
 impl Samples {
-    /// Counts a wait. Returns how much it stands for if its stack is to be taken.
+    /// Counts a wait. Returns the weight of its sample if its stack must be captured.
     pub fn is_due(&mut self, waited_ps: u64) -> Option<u64> {
         self.since_ps += waited_ps;
         let period = FIRST_PERIOD_PS << (self.all.len() / NR_SAMPLES).min(20);
@@ -156,7 +154,7 @@ impl Samples {
         self.all.push((place, weight, stack));
     }
 
-    /// Returns the stacks of a line, merged, with their shares.
+    /// Returns the merged stacks of a line with their shares.
     fn of(&self, place: usize) -> Vec<(u64, String)> {
         let mut merged: BTreeMap<String, u64> = BTreeMap::new();
         for (_, weight, stack) in self.all.iter().filter(|sample| sample.0 == place) {
@@ -172,9 +170,7 @@ impl Samples {
     }
 }
 
-/// How many lines are told.
 const NR_HOT: usize = 8;
-/// How many frames of a stack.
 const NR_FRAMES: usize = 12;
 
 impl Outcome {
@@ -232,12 +228,12 @@ pub fn shown(stack: &Backtrace) -> String {
                 last.push_str(&format!(" ({short})"));
             }
         } else if let Some((_, name)) = line.split_once(": ") {
-            // Without its type arguments, which are long.
+            // Strips the type arguments, which are long.
             let end = name.find('<').filter(|&at| at > 0).unwrap_or(name.len());
             frames.push(name[..end].to_owned());
         }
     }
-    // By the place: what was inlined is told without its crate.
+    // Selects by location, because an inlined frame is printed without its crate.
     let is_ours =
         |frame: &&String| frame.contains("(crates/") && !frame.contains("(crates/simachine/");
     let ours = frames.iter().filter(is_ours).take(NR_FRAMES);

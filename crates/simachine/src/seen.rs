@@ -1,4 +1,4 @@
-//! Whether plain accesses are seen, which `plain.rs` finds out, and how their places are told.
+//! Whether plain accesses are visible (`plain.rs` detects it), and how to describe locations.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,17 +6,17 @@ use super::line::Site;
 
 static IS_SEEN: AtomicBool = AtomicBool::new(false);
 
-/// Returns `true` if plain accesses are seen: part of this program is built so.
+/// Returns `true` if plain accesses are visible because a part of this program is instrumented.
 pub fn is_seen() -> bool {
     IS_SEEN.load(Ordering::Relaxed)
 }
 
-/// Notes that they are.
+/// Records that they are visible.
 pub fn note() {
     IS_SEEN.store(true, Ordering::Relaxed);
 }
 
-/// Returns what is told of a place.
+/// Returns the description of a source location.
 pub fn told(site: Site) -> String {
     match site.file().ends_with("sim/plain.rs") {
         true => "a plain access or a count of an Arc, by the stack".into(),

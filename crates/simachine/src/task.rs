@@ -1,4 +1,4 @@
-//! Simulated threads: coroutines with a stack at an address that depends on the thread's number alone.
+//! Simulated threads: coroutines whose stack addresses depend only on the thread's number.
 
 use std::any::Any;
 use std::backtrace::Backtrace;
@@ -12,14 +12,13 @@ use super::mask::Mask;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// Waits for a CPU.
     Runnable,
     Running,
     Asleep,
     Done,
 }
 
-/// What a thread keeps in one thread-local.
+/// The value of a thread-local in one thread.
 pub enum Slot {
     Unmade,
     Made {
@@ -35,42 +34,41 @@ pub struct Task {
     pub cpu: usize,
     pub allowed: Mask,
     pub vruntime: u64,
-    /// CPU time had, but for the present turn.
+    /// The CPU time used before the present turn.
     pub ran: u64,
     pub on_since: u64,
-    /// Since when it waits for a CPU.
+    /// The time since which it has been waiting for a CPU.
     pub ready_at: u64,
-    /// Changes with each sleep, so that a timer knows its own.
+    /// Changes with each sleep, so that a timer can check that it belongs to the present one.
     pub sleep_seq: u64,
-    /// The word on which it sleeps; 0 for none.
+    /// The word on which it sleeps, or 0.
     pub asleep_on: usize,
     pub yielder: *const Yielder<(), ()>,
     pub coroutine: Option<Coroutine<(), (), (), Stack>>,
     pub locals: Vec<Slot>,
     pub locals_are_gone: bool,
     pub joiners: Vec<usize>,
-    /// Whether it is one of the kernel's, which makes no system calls.
+    /// Whether it is a kernel thread, which makes no system calls.
     pub is_kernel: bool,
     pub panic: Option<Box<dyn Any + Send>>,
-    /// Accesses since it last changed anything.
+    /// The number of accesses since it last changed something.
     pub nr_idle: u64,
-    /// Where its last access stands.
+    /// The source location of its last access.
     pub last_site: Option<Site>,
     /// The word that its last access paid for.
     pub paid: usize,
-    /// Its stack, when the engine has asked for it.
+    /// Its stack, if the engine has requested it.
     pub told: Option<Backtrace>,
 }
 
-/// The addresses of stacks. Nothing else is mapped there: it lies far below what the kernel gives out.
+/// The addresses of the stacks, far below those that the kernel chooses.
 const STACKS_AT: usize = 0x2000_0000_0000;
 const STACK_BYTES: usize = 512 << 10;
-/// Unmapped below each stack, so that one that overflows faults.
+/// Unmapped memory below each stack, so that an overflow faults.
 const GUARD_BYTES: usize = 64 << 10;
-/// More threads at a time than anybody simulates.
 const NR_STACKS: usize = 1 << 20;
 
-/// Numbers of stacks: those free again, and the next that was never used. Nothing panics or suspends under it.
+/// Numbers of free stacks, and the next unused one. Code under it neither panics nor suspends.
 static FREE: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
 
 /// A stack at a fixed address.
@@ -95,7 +93,7 @@ impl Stack {
                 | libc::MAP_NORESERVE
                 | libc::MAP_FIXED_NOREPLACE;
             let access = libc::PROT_READ | libc::PROT_WRITE;
-            // SAFETY: takes memory that was not mapped, at an address that is ours.
+            // SAFETY: maps an address range that is reserved for stacks and was not mapped.
             let at =
                 unsafe { libc::mmap(stack.lowest() as *mut _, STACK_BYTES, access, flags, -1, 0) };
             if at as usize != stack.lowest() {
@@ -110,7 +108,7 @@ impl Stack {
     }
 }
 
-/// Returns the number of the stack that has an address.
+/// Returns the number of the stack that contains an address.
 pub fn stack_of(addr: usize) -> Option<usize> {
     let number = addr.checked_sub(STACKS_AT)? / (STACK_BYTES + GUARD_BYTES);
     (number < NR_STACKS).then_some(number)
@@ -122,7 +120,8 @@ impl Drop for Stack {
     }
 }
 
-// SAFETY: the memory is the stack's until it is dropped, what lies below is not mapped, and both ends are multiples of 64 KiB.
+// SAFETY: the memory is the stack's until dropped, is not mapped below, and both ends are multiples
+// of 64 KiB.
 unsafe impl corosensei::stack::Stack for Stack {
     fn base(&self) -> StackPointer {
         NonZeroUsize::new(self.lowest() + STACK_BYTES).expect("not null")

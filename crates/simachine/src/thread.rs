@@ -1,4 +1,4 @@
-//! Threads of the simulated machine, by the names of the standard library's.
+//! Threads of the simulated machine, with the interface of the standard library's.
 
 use std::io;
 use std::time::Duration;
@@ -15,7 +15,6 @@ use super::{
 #[derive(Debug)]
 pub struct JoinHandle(usize);
 
-/// Starts a thread.
 pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle> {
     if running().is_none() {
         return Err(io::Error::other("threads are started inside a simulation"));
@@ -34,26 +33,24 @@ impl JoinHandle {
     }
 }
 
-/// Lets another thread of this CPU run.
 pub fn yield_now() {
     if running().is_some() {
         life::yield_now();
     }
 }
 
-/// Sleeps.
 pub fn sleep(span: Duration) {
     if running().is_some() {
         life::sleep(span);
     }
 }
 
-/// Returns the running thread's number: not 0, which names nobody.
+/// Returns the running thread's number, which is never 0.
 pub fn current() -> u32 {
     running().map_or(1, |task| task as u32 + 2)
 }
 
-/// Returns the task of a number.
+/// Returns the task with a number.
 pub fn task_of(number: u32) -> Option<usize> {
     let task = (number as usize).checked_sub(2)?;
     with(|e| e.tasks.len())
@@ -61,7 +58,7 @@ pub fn task_of(number: u32) -> Option<usize> {
         .map(|_| task)
 }
 
-/// Returns what a thread is called, and what it does.
+/// Returns the name of a thread and its state.
 pub fn described(number: u32) -> Option<(String, &'static str)> {
     let task = task_of(number)?;
     engine(|e| {

@@ -1,4 +1,4 @@
-//! Timers, in the order of their times; of equal times the one that was set first.
+//! Timers in the order of their times; of equal times the one that was set first.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,12 +7,9 @@ use super::clock::NEVER;
 use super::engine::Engine;
 use super::task::State;
 
-/// What a timer does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Alarm {
-    /// Ends this sleep of a task.
     Wake { task: usize, sleep_seq: u64 },
-    /// Lets idle CPUs look for waiting tasks.
     Balance,
 }
 
@@ -28,7 +25,6 @@ impl Timers {
         self.heap.push(Reverse((when, self.nr_set, alarm)));
     }
 
-    /// Returns the time of the next one.
     pub fn next(&self) -> u64 {
         self.heap.peek().map_or(NEVER, |timer| timer.0.0)
     }
@@ -50,7 +46,7 @@ impl Engine {
         let ps = u64::try_from(span.as_nanos())
             .unwrap_or(NEVER)
             .saturating_mul(1000);
-        // One that is too far away never rings.
+        // A timer that is too far away never fires.
         let when = self.now().saturating_add(ps);
         if when < NEVER {
             let sleep_seq = self.tasks[task].sleep_seq;
@@ -59,7 +55,7 @@ impl Engine {
         }
     }
 
-    /// Does what is due at `time`.
+    /// Runs the timers that are due at `time`.
     pub fn ring(&mut self, time: u64) {
         while let Some((when, alarm)) = self.timers.pop(time) {
             match alarm {

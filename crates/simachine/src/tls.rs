@@ -1,7 +1,7 @@
 //! Thread-locals of simulated threads.
 //!
-//! As the standard library's: made at the first use, and destroyed at the end of the thread, when those without a destructor
-//! stay usable. Outside a simulation they belong to the OS thread.
+//! As in the standard library, they are initialized at the first use and destroyed when the thread
+//! ends; those without destructors stay usable. Outside a simulation the OS thread owns them.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::engine::with;
 use super::task::Slot;
 
-/// Stands for `std::thread::LocalKey`.
+/// Replaces `std::thread::LocalKey`.
 #[derive(Debug)]
 pub struct LocalKey<T: 'static> {
     init: fn() -> T,
-    /// One more than its place; 0 before the first use.
+    /// One more than its index; 0 before the first use.
     place: AtomicUsize,
 }
 
@@ -34,7 +34,8 @@ fn with_slots<R>(step: impl Fn(&mut Vec<Slot>, bool) -> R) -> R {
     .unwrap_or_else(|| OF_HOST.with_borrow_mut(|slots| step(slots, false)))
 }
 
-/// Returns the place of a key, at its first use the next one. One step for tasks: never part of a crate whose accesses are seen.
+/// Returns the index of a key, which its first use assigns. This is one step for tasks, because it
+/// is never compiled into an instrumented crate.
 #[inline(never)]
 fn placed(place: &AtomicUsize) -> usize {
     if place.load(Ordering::Relaxed) == 0 {
@@ -44,7 +45,7 @@ fn placed(place: &AtomicUsize) -> usize {
 }
 
 impl<T: 'static> LocalKey<T> {
-    /// Makes a key whose values `init` makes.
+    /// Creates a key whose values `init` creates.
     pub const fn new(init: fn() -> T) -> Self {
         Self {
             init,
@@ -83,7 +84,7 @@ impl<T: 'static> LocalKey<T> {
         } else {
             found
         };
-        // SAFETY: boxed, of this key's type, and dropped at the end of this thread only.
+        // SAFETY: boxed, of this key's type, and dropped only at the end of this thread.
         Ok(f(unsafe { &*value }))
     }
 
@@ -119,7 +120,7 @@ impl<T: 'static> LocalKey<Cell<T>> {
         self.with(Cell::get)
     }
 
-    /// Returns this thread's value and leaves the default.
+    /// Returns this thread's value and replaces it by the default.
     pub fn take(&'static self) -> T
     where
         T: Default,
@@ -127,13 +128,13 @@ impl<T: 'static> LocalKey<Cell<T>> {
         self.with(Cell::take)
     }
 
-    /// Returns this thread's value and leaves `value`.
+    /// Returns this thread's value and replaces it by `value`.
     pub fn replace(&'static self, value: T) -> T {
         self.with(|cell| cell.replace(value))
     }
 }
 
-/// Destroys what the running task keeps, whose destructors may use it.
+/// Destroys the thread-locals of the running task. Their destructors may use thread-locals.
 pub fn destroy_all() {
     with(|e| e.task().locals_are_gone = true);
     loop {

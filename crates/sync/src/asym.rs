@@ -1,14 +1,15 @@
-//! A pair of barriers, one of which is free: the other one pays for both.
+//! A pair of asymmetric barriers: one is free, and the other one bears the cost of both.
 //!
-//! [`light`] and [`heavy`] pair like two `fence(SeqCst)`. Let each of two threads store a word, pass its barrier, and load the
-//! other thread's word. If the light barrier comes first, the thread with the heavy one loads the other's store. If the heavy
-//! barrier comes first, the thread with the light one does.
+//! [`light`] and [`heavy`] pair like two `fence(SeqCst)`. Let each of two threads store a word,
+//! pass its barrier, and load the other thread's word. If the light barrier comes first, the thread
+//! with the heavy one loads the other's store. Otherwise the thread with the light one does.
 //!
-//! With the kernel's `membarrier`, `light` is only a compiler barrier. `heavy` interrupts every CPU that runs a thread of this
-//! process: 11 to 20 µs on a virtual machine, and a pause for the threads that run there.
+//! With the kernel's `membarrier`, `light` is only a compiler barrier. `heavy` interrupts every CPU
+//! that runs a thread of this process, for 11 to 20 µs on a virtual machine.
 //!
-//! If the system call is missing or refused, both are full fences, as in a model. If it is refused *after* it was registered,
-//! by a sandbox that was entered late, earlier `light`s were no fences. Then the process ends, with a line on stderr.
+//! If the system call is missing or rejected, both are full fences, as in a model. If it is
+//! rejected *after* it was registered, for example by a sandbox that was entered late, earlier
+//! calls of `light` were no fences. The process then ends, with a line on stderr.
 
 use crate::atomic::{Ordering, fence};
 
@@ -16,12 +17,12 @@ use crate::atomic::{Ordering, fence};
 ///
 /// # Blocking
 ///
-/// Never blocks. A compiler barrier if `membarrier` works, else a full fence.
+/// Never blocks. A compiler barrier if `membarrier` works, otherwise a full fence.
 #[inline(always)]
 pub fn light() {
     #[cfg(not(any(loom, shuttle)))]
     if real::EXPEDITED.load(Ordering::Relaxed) {
-        // The compiler keeps the order here. `heavy` makes the CPU keep it: its interrupt is a full fence of this thread.
+        // The compiler keeps the order here. `heavy` makes the CPU keep it, by a fencing interrupt.
         crate::atomic::compiler_fence(Ordering::SeqCst);
     } else {
         // A full fence, which pairs with those of `heavy` in any case.
@@ -35,12 +36,13 @@ pub fn light() {
 ///
 /// # Blocking
 ///
-/// For microseconds: a system call that interrupts the other CPUs.
+/// Blocks for microseconds: a system call that interrupts the other CPUs.
 ///
-/// Ends the process if the kernel refuses what it allowed in [`init`].
+/// Ends the process if the kernel rejects the call that it allowed in [`init`].
 pub fn heavy() {
-    // Other end in `light`. Our stores come before this fence, and so before the interrupts. If a thread's `light` comes
-    // before its interrupt, its stores are visible to our loads below. If it comes after, its loads see our stores.
+    // Other end in `light`. Our stores come before this fence, and so before the interrupts. If a
+    // thread's `light` comes before its interrupt, its stores are visible to our loads below. If it
+    // comes after, its loads see our stores.
     fence(Ordering::SeqCst);
     #[cfg(not(any(loom, shuttle)))]
     if real::EXPEDITED.load(Ordering::Relaxed) {
@@ -50,16 +52,17 @@ pub fn heavy() {
     }
 }
 
-/// Waits until every thread of the machine has passed a full fence by itself, and passes one. Returns `true` if it could.
+/// Waits until every thread of the machine has passed a full fence. Returns `true` on success.
 ///
-/// As [`heavy`], but interrupts no CPU. Returns `false` if the kernel refuses. It does so on a machine with `nohz_full` CPUs,
-/// whose threads may never enter the kernel.
+/// Like [`heavy`], but interrupts no CPU. Returns `false` if the kernel rejects the call, as it
+/// does on a machine with `nohz_full` CPUs, whose threads may never enter the kernel.
 ///
 /// # Blocking
 ///
-/// For milliseconds: a system call that waits for a grace period of the kernel.
+/// Blocks for milliseconds: a system call that waits for a grace period of the kernel.
 pub fn heavy_quiet() -> bool {
-    // As in `heavy`: our stores come before the fences of the others. The fence after them is in `membarrier_global`.
+    // As in `heavy`: our stores come before the fences of the others. `membarrier_global` has the
+    // fence after them.
     fence(Ordering::SeqCst);
     #[cfg(not(any(loom, shuttle)))]
     return real::membarrier_global();
@@ -69,10 +72,9 @@ pub fn heavy_quiet() -> bool {
 
 /// Registers this process for expedited membarriers. Returns `true` if [`light`] is now free.
 ///
-/// Call it before [`heavy`]. A `light` before the registration was a full fence, which is the stronger, so a protocol may
-/// already be in use.
+/// Call it before [`heavy`]. Earlier calls of `light` are full fences, so a protocol may be in use.
 pub fn init() -> bool {
-    // First, so that a thread that forks meanwhile waits for the registration.
+    // First, so that a thread that forks in the meantime waits for the registration.
     crate::fork::Process::this();
     #[cfg(not(any(loom, shuttle)))]
     return real::init();
@@ -80,7 +82,7 @@ pub fn init() -> bool {
     false
 }
 
-/// Registers a child of `fork` as its parent was.
+/// Registers a child of `fork` if its parent was registered.
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) fn after_fork() {
     if real::EXPEDITED.load(Ordering::Relaxed) {
@@ -111,11 +113,11 @@ mod real {
 
     #[cfg(not(sim))]
     fn call(command: libc::c_int) -> bool {
-        // Miri knows no membarrier: the pair are full fences there.
+        // Miri does not support membarrier, so both barriers are full fences there.
         if cfg!(miri) {
             return false;
         }
-        // SAFETY: membarrier takes two integers and touches no memory of the caller's.
+        // SAFETY: membarrier takes integers and accesses no memory of the caller.
         unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
     }
 
@@ -129,18 +131,19 @@ mod real {
             let works = !fault::fails(fault::Point::Membarrier)
                 && register()
                 && call(CMD_PRIVATE_EXPEDITED);
-            // Whoever calls `heavy` has called `init`, and the `OnceLock` makes this store visible to it. A `light` that
-            // still reads `false` is a full fence. So the ordering of this store does not matter.
+            // A caller of `heavy` has called `init`, and the `OnceLock` makes this store visible to
+            // it. A `light` that still reads `false` is a full fence. The ordering here therefore
+            // does not matter.
             EXPEDITED.store(works, Ordering::SeqCst);
             works
         })
     }
 
-    /// Not inlined: it is not used where `membarrier` works.
+    /// Not inlined, because it is not used if `membarrier` works.
     #[cold]
     #[inline(never)]
     pub fn full_fence() {
-        // Stands for `light`; other end in `super::heavy`.
+        // The slow path of `light`; other end in `super::heavy`.
         crate::atomic::fence(Ordering::SeqCst);
     }
 
@@ -153,7 +156,7 @@ mod real {
 
     pub fn membarrier() {
         if !call(CMD_PRIVATE_EXPEDITED) {
-            // Since the registration `light` was no fence, and the caller relies on one.
+            // Calls of `light` since the registration were no fences, and callers rely on them.
             crate::process::die(
                 "the membarrier system call was allowed first and is refused now: a sandbox must allow it, or be \
                  entered before the library is used",

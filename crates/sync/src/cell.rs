@@ -1,12 +1,12 @@
-//! A cell whose accesses a model checks for races, and a cell for memory that another thread may free.
+//! A cell that a model checks for races, and a cell for memory that another thread may free.
 
 #[cfg(loom)]
 pub use loom::cell::UnsafeCell;
 
-/// Holds a value that several threads may reach under a protocol of their own.
+/// Holds a value that several threads may access under their own protocol.
 ///
-/// The closures of [`with`](Self::with) and [`with_mut`](Self::with_mut) get a raw pointer; loom checks
-/// that no two of them overlap in time when one writes.
+/// The closures of [`with`](Self::with) and [`with_mut`](Self::with_mut) get a raw pointer. Loom
+/// checks that no write overlaps with another access.
 #[cfg(not(loom))]
 #[derive(Debug, Default)]
 #[repr(transparent)]
@@ -14,7 +14,7 @@ pub struct UnsafeCell<T: ?Sized>(core::cell::UnsafeCell<T>);
 
 #[cfg(not(loom))]
 impl<T> UnsafeCell<T> {
-    /// Makes a cell that holds `value`.
+    /// Creates a cell with this value.
     pub const fn new(value: T) -> Self {
         Self(core::cell::UnsafeCell::new(value))
     }
@@ -40,18 +40,18 @@ impl<T: ?Sized> UnsafeCell<T> {
     }
 }
 
-/// Holds a value that never changes, in memory that another thread may free while this thread still has a reference to it.
+/// Holds a constant value in memory that another thread may free while a reference still exists.
 ///
-/// For example a method whose last step gives up the object on which it was called. A `&T` argument claims that its memory
-/// stays valid until the function returns. That claim does not include cells, and atomics are cells.
+/// An example is a method whose last step gives up its own object. A `&T` argument asserts that its
+/// memory stays valid until the function returns. The assertion excludes cells, including atomics.
 #[repr(transparent)]
 pub struct Fixed<T>(core::cell::UnsafeCell<T>);
 
-// SAFETY: shared access copies the value, which nobody writes.
+// SAFETY: shared access copies the value, which is never written.
 unsafe impl<T: Sync> Sync for Fixed<T> {}
 
 impl<T: Copy> Fixed<T> {
-    /// Makes a cell that holds `value`.
+    /// Creates a cell with this value.
     pub const fn new(value: T) -> Self {
         Self(core::cell::UnsafeCell::new(value))
     }
@@ -59,7 +59,7 @@ impl<T: Copy> Fixed<T> {
     /// Returns the value.
     #[inline(always)]
     pub fn get(&self) -> T {
-        // SAFETY: nobody writes it.
+        // SAFETY: the value is never written.
         unsafe { *self.0.get() }
     }
 }

@@ -11,11 +11,11 @@
 //!
 //! ```text
 //! copy, at its first use:  own word = USED;  for each other word that is not UNUSED:
-//!                            of the two words, the one at the lower address: USED → REPORTED?  write the line
+//!                            of the two words, the one at the lower address: USED → REPORTED?
+//!                              write the line
 //! ```
 //!
-//! Two copies that are first used at the same time find each other. Only one of their exchanges
-//! succeeds, so one line is written.
+//! Two copies that are first used at the same time find each other. One exchange succeeds.
 
 use std::{
     ffi::{CStr, c_int, c_void},
@@ -24,7 +24,6 @@ use std::{
     sync::atomic::{AtomicU32, Ordering, fence},
 };
 
-/// The values of a copy's word.
 const UNUSED: u32 = 0;
 const USED: u32 = 1;
 const REPORTED: u32 = 2;
@@ -36,7 +35,6 @@ static WORD: AtomicU32 = AtomicU32::new(UNUSED);
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Note {
-    /// The header of every ELF note.
     head: Head,
     name: [u8; 12],
     /// The distance from this field to the word, in bytes.
@@ -59,8 +57,7 @@ const HEAD: Head = Head {
 const NAME: [u8; 12] = *b"afterwork\0\0\0";
 
 // The note has a distance, because an address would need a section that the loader writes. The
-// linker recognizes the section as notes by its type. The word is hidden, so that the distance is
-// known when a library is linked.
+// linker recognizes notes by the section's type. The distance of a hidden word is constant.
 #[cfg(not(miri))]
 core::arch::global_asm!(
     ".pushsection .note.afterwork, \"a\", %note",
@@ -73,16 +70,16 @@ core::arch::global_asm!(
     word = sym WORD,
 );
 
-/// Marks this copy as used. If another copy is in use and no copy has reported that, writes a line
-/// on stderr.
+/// Marks this copy as used. Writes a line on stderr about another copy that none has reported.
 ///
 /// # Blocking
 ///
 /// Blocks while another thread opens or closes a library.
 pub(crate) fn note_use() {
     WORD.store(USED, Ordering::Relaxed);
-    // Store buffering between two copies, with this fence in both: each marks itself, then reads the other's word. The copy whose
-    // fence comes second finds the other's mark. No model shows it, because a model has one copy.
+    // Store buffering between two copies, with this fence in both: each marks itself, then reads
+    // the other's word. The copy whose fence comes second finds the mark. A model has one copy, so
+    // none shows it.
     fence(Ordering::SeqCst);
     let mut other = Other::default();
     // SAFETY: the callback accepts the arguments that are passed here, and does not unwind.
@@ -106,7 +103,6 @@ fn shown(name: &str) -> &str {
 /// The files that contain copies.
 #[derive(Default)]
 struct Other {
-    /// The file of this copy.
     here: Option<String>,
     /// The file of another copy, if this copy must report it.
     there: Option<String>,
@@ -118,8 +114,7 @@ unsafe extern "C" fn look(
     _: libc::size_t,
     other: *mut c_void,
 ) -> c_int {
-    // SAFETY: the loader passes its description and the value that `note_use` gave it. Both live
-    // until this returns.
+    // SAFETY: the loader passes its description and `note_use`'s value, valid until this returns.
     let (info, other) = unsafe { (&*info, &mut *other.cast::<Other>()) };
     if info.dlpi_phdr.is_null() {
         return 0;
@@ -146,8 +141,8 @@ unsafe extern "C" fn look(
     for header in notes.filter(|it| is_loaded(it)) {
         let start = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
         let start = ptr::with_exposed_provenance::<u8>(start);
-        // SAFETY: the notes are in a loaded segment, and the words of copies are in a writable one. The loader keeps both
-        // until this returns.
+        // SAFETY: the notes are in a loaded segment, and the words of copies are in a writable one.
+        // The loader keeps both until this returns.
         let words = unsafe { words(start, header.p_memsz as usize) };
         for word in words {
             if ptr::eq(word, &WORD) {
@@ -160,8 +155,7 @@ unsafe extern "C" fn look(
     0
 }
 
-/// Returns `true` if the copy of `word` is in use, and this copy is the first of the two to find
-/// that out.
+/// Returns `true` if the copy of `word` is in use, and this copy is the first to detect that.
 fn is_to_be_reported(word: &AtomicU32) -> bool {
     if word.load(Ordering::Relaxed) == UNUSED {
         return false;

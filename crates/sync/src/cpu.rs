@@ -1,4 +1,4 @@
-//! The CPU on which this thread runs, and those on which it may run.
+//! The CPU of this thread, and the CPUs on which it may run.
 
 use std::io;
 
@@ -6,16 +6,16 @@ use topology::{CpuId, CpuSet, Topology};
 
 use crate::thread::ThreadId;
 
-/// How many CPUs the C library's `cpu_set_t` has room for.
+/// The number of CPUs in the C library's `cpu_set_t`.
 const NR_MASKED: usize = 1024;
 
-/// The bits of a `cpu_set_t`: that of CPU `n` is bit `n % 64` of word `n / 64`.
+/// The bits of a `cpu_set_t`: CPU `n` is bit `n % 64` of word `n / 64`.
 type Mask = [u64; NR_MASKED / 64];
 
 /// Returns the CPU on which this thread runs. The thread may move to another one at any moment.
 ///
-/// Costs a load if glibc has registered restartable sequences (2.35 and later), else the `getcpu` call of the vDSO. Returns
-/// CPU 0 in a model.
+/// Costs a load if glibc has registered restartable sequences (2.35 and later), otherwise a
+/// `getcpu` call of the vDSO. Returns CPU 0 in a model.
 #[inline]
 pub fn current() -> CpuId {
     #[cfg(sim)]
@@ -32,7 +32,7 @@ pub fn current() -> CpuId {
 ///
 /// # Errors
 ///
-/// The system's error. A machine of more than 1024 CPUs is refused, because the mask is too small.
+/// The system's error. A machine of more than 1024 CPUs is an error, because the mask is too small.
 pub fn affinity() -> io::Result<CpuSet> {
     #[cfg(sim)]
     if let Some(cpus) = crate::sim::affinity() {
@@ -41,7 +41,7 @@ pub fn affinity() -> io::Result<CpuSet> {
     affinity_of(None)
 }
 
-/// Returns the CPUs that `thread` may run on; `None` is this thread.
+/// Returns the CPUs on which `thread` may run; `None` is this thread.
 fn affinity_of(thread: Option<ThreadId>) -> io::Result<CpuSet> {
     let thread = thread.map_or(0, |id| id.0 as libc::pid_t);
     let mut mask = Mask::default();
@@ -61,8 +61,8 @@ fn affinity_of(thread: Option<ThreadId>) -> io::Result<CpuSet> {
 ///
 /// # Errors
 ///
-/// `InvalidInput` if `cpus` is empty or has a CPU above 1023. Else the system's error, for example if none of the CPUs is
-/// online or the thread does not exist.
+/// `InvalidInput` if `cpus` is empty or contains a CPU above 1023. Otherwise the system's error,
+/// for example if none of the CPUs is online or the thread does not exist.
 pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
     let mut mask = Mask::default();
     for cpu in cpus.iter() {
@@ -87,7 +87,7 @@ pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
     #[cfg(not(any(loom, shuttle, sim)))]
     {
         let thread = thread.map_or(0, |id| id.0 as libc::pid_t);
-        // SAFETY: the call reads the mask, which is as long as it is told.
+        // SAFETY: the call reads the mask, whose length it is passed.
         let refused = unsafe {
             libc::sched_setaffinity(thread, size_of::<Mask>(), (&raw const mask).cast()) != 0
         };
@@ -107,7 +107,7 @@ pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// Those of [`Topology::detect`].
+/// The errors of [`Topology::detect`].
 pub fn topology() -> Result<Topology, topology::Error> {
     #[cfg(sim)]
     if let Some(machine) = crate::sim::topology() {
@@ -118,7 +118,7 @@ pub fn topology() -> Result<Topology, topology::Error> {
     }
     let detected = match affinity() {
         Ok(affinity) => Topology::detect_for(&affinity),
-        // Uses files only.
+        // Detects from files only.
         Err(_) => Topology::detect(),
     }?;
     report_ignored(&detected);
@@ -139,8 +139,7 @@ pub fn topology_changed(seen: &Topology, thread: ThreadId) -> Option<Topology> {
 ///
 /// # Errors
 ///
-/// Returns `machine` if the process already has a machine, because one was set or [`topology()`] was
-/// called.
+/// Returns `machine` if the process already has one, by this function or by [`topology()`].
 pub fn set_topology(machine: Topology) -> Result<(), Box<Topology>> {
     given::set(machine)
 }
@@ -168,8 +167,7 @@ fn report_ignored(machine: &Topology) {
     let _ = machine;
 }
 
-/// The machine that the program has set. It needs no lock, so a child of `fork` never waits for
-/// one.
+/// The machine that the program has set. Without a lock, for which a child of `fork` might wait.
 mod given {
     use std::{
         ptr,
@@ -192,8 +190,7 @@ mod given {
         let found = GIVEN
             .compare_exchange(ptr::null_mut(), none, Ordering::Acquire, Ordering::Acquire)
             .unwrap_or_else(|found| found);
-        // SAFETY: the pointer is null, or points to `NONE` or to a machine that `set` leaked. No
-        // thread writes to either.
+        // SAFETY: null, or points to `NONE` or to a machine that `set` leaked, which never change.
         unsafe { found.as_ref() }.and_then(Option::as_ref)
     }
 
@@ -214,12 +211,12 @@ mod given {
     }
 }
 
-/// Miri has no `getcpu`. A thread stands still there, on one of the CPUs that it may run on.
+/// Miri has no `getcpu`. A thread never moves there; its number selects a CPU of its mask.
 #[cfg(miri)]
 mod real {
     pub fn current() -> u32 {
         let mut mask = [0u64];
-        // SAFETY: the call writes the mask, which is ours and as long as it is told; 0 names this thread.
+        // SAFETY: the call writes the mask, whose length it is passed; 0 is this thread.
         let refused = unsafe { libc::sched_getaffinity(0, 8, mask.as_mut_ptr().cast()) };
         assert_eq!(refused, 0, "Miri emulates 64 CPUs at most");
         let mut cpus = (0..64).filter(|cpu| mask[0] >> cpu & 1 != 0);
@@ -233,8 +230,8 @@ mod real {
 mod real {
     use crate::atomic::{AtomicIsize, Ordering};
 
-    /// Where `cpu_id` stands from the thread pointer; [`UNKNOWN`] before the first call, [`ABSENT`] without
-    /// a registration by glibc.
+    /// The offset of `cpu_id` from the thread pointer; [`UNKNOWN`] before the first call,
+    /// [`ABSENT`] without a registration by glibc.
     static CPU_ID_OFFSET: AtomicIsize = AtomicIsize::new(UNKNOWN);
     const UNKNOWN: isize = isize::MIN;
     const ABSENT: isize = isize::MAX;
@@ -243,10 +240,10 @@ mod real {
     pub fn current() -> u32 {
         let offset = CPU_ID_OFFSET.load(Ordering::Relaxed);
         if offset != UNKNOWN && offset != ABSENT {
-            // SAFETY: `find_offset` got this offset from glibc, which keeps a registered `struct rseq` there
-            // for every thread it starts, as long as that thread runs.
+            // SAFETY: `find_offset` got this offset from glibc, which keeps a registered
+            // `struct rseq` there for every thread that it starts, as long as that thread runs.
             let cpu = unsafe { load_at_thread_pointer(offset) };
-            // A thread that glibc could not register says -1 or -2.
+            // The value is -1 or -2 for a thread that glibc could not register.
             if cpu <= i32::MAX as u32 {
                 return cpu;
             }
@@ -277,14 +274,14 @@ mod real {
         if offset.is_null() || size.is_null() {
             return ABSENT;
         }
-        // SAFETY: glibc documents both as constant objects of these types, valid while it is loaded.
+        // SAFETY: glibc documents both as constants of these types, valid while it is loaded.
         let (offset, size) = unsafe {
             (
                 *offset.cast::<libc::ptrdiff_t>(),
                 *size.cast::<libc::c_uint>(),
             )
         };
-        // A size of zero says that registration was turned off or refused.
+        // A size of zero means that registration was disabled or failed.
         if size == 0 { ABSENT } else { offset + CPU_ID }
     }
 
@@ -295,13 +292,13 @@ mod real {
 
     /// # Safety
     ///
-    /// 1. A `u32` of this thread stands at `offset` from its thread pointer.
+    /// 1. A `u32` of this thread is at `offset` from its thread pointer.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     unsafe fn load_at_thread_pointer(offset: isize) -> u32 {
         let value: u32;
-        // SAFETY: (1); fs is the thread pointer, and a load changes nothing. Not `pure`: the kernel changes
-        // the word whenever the thread moves.
+        // SAFETY: (1); fs is the thread pointer, and a load changes nothing. Not `pure`, because
+        // the kernel changes the word when the thread moves.
         unsafe {
             core::arch::asm!(
                 "mov {value:e}, dword ptr fs:[{offset}]",
@@ -315,7 +312,7 @@ mod real {
 
     /// # Safety
     ///
-    /// 1. A `u32` of this thread stands at `offset` from its thread pointer.
+    /// 1. A `u32` of this thread is at `offset` from its thread pointer.
     #[cfg(target_arch = "aarch64")]
     #[inline(always)]
     unsafe fn load_at_thread_pointer(offset: isize) -> u32 {
@@ -324,7 +321,7 @@ mod real {
         unsafe {
             core::arch::asm!("mrs {}, tpidr_el0", out(reg) base, options(nomem, nostack, preserves_flags));
         }
-        // SAFETY: (1). Volatile: the kernel changes the word whenever the thread moves.
+        // SAFETY: (1). Volatile, because the kernel changes the word when the thread moves.
         unsafe { base.offset(offset).cast::<u32>().read_volatile() }
     }
 

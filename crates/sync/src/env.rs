@@ -6,8 +6,7 @@ use std::ffi::OsString;
 /// more rights than the user who started it.
 ///
 /// The kernel marks such programs: those with a set-user-ID or set-group-ID bit, or with file
-/// capabilities. A variable could otherwise make the program create files and signals with the
-/// rights of the program's owner.
+/// capabilities. A variable could make them create files and signals with the owner's rights.
 pub fn var(name: &str) -> Option<OsString> {
     if is_privileged() {
         return None;
@@ -15,8 +14,7 @@ pub fn var(name: &str) -> Option<OsString> {
     std::env::var_os(name)
 }
 
-/// Returns `true` if the kernel started this program with more rights than its user has
-/// (`AT_SECURE`).
+/// Returns `true` if this program has more rights than the user who started it (`AT_SECURE`).
 fn is_privileged() -> bool {
     if cfg!(miri) {
         return false;

@@ -1,4 +1,4 @@
-//! A counter in the kernel that an event loop can wait for beside its sockets.
+//! A counter in the kernel for which an event loop can wait together with its sockets.
 
 //!
 //! A program that becomes a daemon may close all descriptors that it does not know, and reuse their
@@ -13,8 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::fault;
 
-/// Number of different tags: the kernel's real-time signals from 33 on. Two eventfds that are made
-/// one after the other have different tags.
+/// Number of different tags: the real-time signals from 33 on. Consecutive eventfds differ.
 const NR_TAGS: u32 = 32;
 
 /// An eventfd: readable from a ring until it is cleared.
@@ -29,7 +28,7 @@ pub struct EventFd {
 }
 
 impl EventFd {
-    /// Makes an eventfd that has not been rung.
+    /// Creates an eventfd that has not been rung.
     ///
     /// # Errors
     ///
@@ -37,12 +36,12 @@ impl EventFd {
     pub fn new() -> io::Result<Self> {
         static NR_MADE: AtomicU32 = AtomicU32::new(0);
         fault::check(fault::Point::Eventfd, libc::EMFILE)?;
-        // SAFETY: touches no memory of ours.
+        // SAFETY: accesses no memory of the process.
         let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a descriptor that the call has opened, and nobody else has.
+        // SAFETY: the call opened the descriptor, and only this thread has it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let tag = 33 + NR_MADE.fetch_add(1, Ordering::Relaxed) % NR_TAGS;
         set_tag(&fd, tag as libc::c_int);
@@ -59,8 +58,7 @@ impl EventFd {
         tag_of(&self.fd) != self.tag
     }
 
-    /// Makes the eventfd readable, and wakes threads that wait for it. Returns `false` if it is
-    /// lost.
+    /// Makes the eventfd readable, and wakes its waiters. Returns `false` if it is lost.
     ///
     /// # Blocking
     ///
@@ -70,9 +68,9 @@ impl EventFd {
             return false;
         }
         let one = 1_u64;
-        // SAFETY: the call reads `one`, which outlives it. If the call fails, the eventfd is full:
-        // it was rung 2^64 - 2 times since it was cleared, and is readable, as required; or another
-        // thread has just closed it.
+        // SAFETY: the call reads `one`, which outlives it. If the call fails, the eventfd is full
+        // (rung 2^64 - 2 times) and therefore readable, as required; or another thread has just
+        // closed it.
         unsafe { libc::write(self.fd.as_raw_fd(), (&raw const one).cast(), 8) };
         true
     }

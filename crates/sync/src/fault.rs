@@ -1,33 +1,33 @@
-//! Injected faults: the system refuses threads, `membarrier`, eventfds, mappings and sleeps at random.
+//! Injected faults: threads, `membarrier`, eventfds, mappings and sleeps fail at random.
 //!
-//! Only a machine at its limits refuses them, so the code that handles a refusal hardly ever runs. A build with
-//! `--cfg torture` refuses as often as `set` says. Elsewhere [`fails`] is the constant `false`, and the branch is gone. Models
-//! have refusals of their own.
+//! These calls fail only on a machine at its limits, so the code that handles failures hardly ever
+//! runs. In a build with `--cfg torture` they fail with the frequency that `set` chooses. In other
+//! builds [`fails`] is the constant `false`. Models have their own failures.
 
-/// What may be refused.
+/// The calls that may fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Point {
-    /// Another thread: `EAGAIN`.
+    /// Starting a thread: `EAGAIN`.
     Thread,
-    /// The registration for expedited membarriers (a refusal then holds for good, because protocols rely on the first
-    /// answer), and each membarrier that waits for a grace period of the kernel.
+    /// The registration for expedited membarriers (its result is permanent, because protocols rely
+    /// on the first one), and each membarrier that waits for a grace period of the kernel.
     Membarrier,
-    /// An eventfd: `EMFILE`.
+    /// Creating an eventfd: `EMFILE`.
     Eventfd,
-    /// A mapping: `ENOMEM`.
+    /// Creating a mapping: `ENOMEM`.
     Map,
     /// A sleep on a word: it returns at once, as after `EINTR`.
     Sleep,
 }
 
-/// Returns `true` if `point` is refused this time. Always `false` except in a torture.
+/// Returns `true` if `point` must fail this time. Always `false` except in a torture build.
 #[cfg(not(all(torture, not(any(loom, shuttle)))))]
 #[inline(always)]
 pub const fn fails(_point: Point) -> bool {
     false
 }
 
-/// Returns the error `code` if `point` is refused this time.
+/// Returns the error `code` if `point` must fail this time.
 ///
 /// # Errors
 ///
@@ -52,29 +52,30 @@ mod torture {
 
     const NR_POINTS: usize = Point::Sleep as usize + 1;
 
-    /// One in so many is refused, by [`Point`]; none where it is 0. Relaxed, as all here: what injects faults orders nothing.
+    /// By [`Point`]: one in this number of calls fails; none if 0. All orderings are Relaxed,
+    /// because injected faults order nothing.
     static ONE_IN: [AtomicU32; NR_POINTS] = [const { AtomicU32::new(0) }; NR_POINTS];
     static SEED: AtomicU64 = AtomicU64::new(0);
 
     std::thread_local!(static DICE: Cell<u64> = const { Cell::new(0) });
 
-    /// Refuses one `point` in `one_in` from now on, none where that is 0.
+    /// Makes one `point` in `one_in` fail from now on, or none if that is 0.
     pub fn set(point: Point, one_in: u32) {
         ONE_IN[point as usize].store(one_in, Ordering::Relaxed);
     }
 
-    /// Starts the dice of threads that throw their first from `seed`.
+    /// Sets the seed of threads that draw their first random number later.
     pub fn seed(seed: u64) {
         SEED.store(seed, Ordering::Relaxed);
     }
 
-    /// Returns `true` if `point` is refused this time.
+    /// Returns `true` if `point` must fail this time.
     pub fn fails(point: Point) -> bool {
         let one_in = ONE_IN[point as usize].load(Ordering::Relaxed);
         one_in != 0 && throw().is_multiple_of(one_in)
     }
 
-    /// Throws the dice of this thread (SplitMix64's step, and half of what it makes of it).
+    /// Returns a random number of this thread (a step of SplitMix64, and half of its result).
     fn throw() -> u32 {
         let step = 0x9e37_79b9_7f4a_7c15_u64;
         let before = DICE.try_with(Cell::get).unwrap_or(0);
@@ -84,7 +85,7 @@ mod torture {
             before
         };
         let state = state.wrapping_add(step).max(1);
-        // Thrown for the last time where the thread is about to end.
+        // Fails only if the thread is about to end, and needs no further numbers.
         DICE.try_with(|dice| dice.set(state)).ok();
         let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         ((mixed ^ (mixed >> 27)) >> 32) as u32

@@ -1,23 +1,24 @@
 //! Handlers of `fork`, which repair the library's state in the child.
 //!
-//! A child has its parent's memory and one thread, the one that forked. What other threads were doing never ends there: a lock
-//! that one held is never unlocked, a value that one was making is never made, a wake-up that one was about to make does not
-//! come. So a module with state for the whole process registers a [`Handler`]:
+//! A child has its parent's memory and one thread, the one that forked. Operations of other threads
+//! never complete there: a lock stays held, a value stays half-initialized, and a pending wake-up
+//! does not arrive. A module with state for the whole process therefore registers a [`Handler`]:
 //!
 //! ```text
-//! thread that forks: settle (values that are made once are made);  before (takes leaf locks);  fork
+//! thread that forks: settle (initializes values);  before (takes leaf locks);  fork
 //! parent:            the locks are unlocked
-//! child:             [`Process`] is another one;  the locks are unlocked;  child
+//! child:             [`Process`] changes;  the locks are unlocked;  child
 //! ```
 //!
-//! The child goes on with the thread that forked, and does none of its parent's work. Foreign code that the library calls on
-//! a thread of its own may fork there and return in the child. That thread serves queues, pages and domains of the parent. So
-//! the child ends, with one line on stderr and the status [`CAME_BACK`] ([`end_child`]).
+//! The child continues on the thread that forked, and does none of its parent's work. Foreign code
+//! that the library calls on one of its threads may fork there and return in the child. That thread
+//! serves queues, pages and domains of the parent. The child therefore ends, with a line on stderr
+//! and the status [`CAME_BACK`] ([`end_child`]).
 //!
-//! Handlers run in the C library's `fork`. They do not run for the bare system call, nor for `posix_spawn`, whose child only
-//! calls `exec`.
+//! Handlers run in the C library's `fork`. They do not run for the bare system call, nor for
+//! `posix_spawn`, whose child only calls `exec`.
 
-// Not the model's atomics: no model forks.
+// Not the model's atomics, because no model forks.
 use std::{
     any::Any,
     ptr,
@@ -26,13 +27,13 @@ use std::{
 
 use crate::Mutex;
 
-/// What a module does around a fork. None of the functions may panic.
+/// The functions of a module around a fork. None of them may panic.
 #[derive(Debug)]
 pub struct Handler {
-    /// Called by the thread that is about to fork, while other threads run and no lock is held. Makes values that are made
-    /// once, or waits for a thread that is making them.
+    /// Called by the thread that is about to fork, while other threads run and no lock is held.
+    /// Initializes values that are initialized once, or waits for a thread that is doing so.
     pub settle: fn(),
-    /// Called by the same thread after every handler has settled. Takes the locks that the child will need.
+    /// Called by the same thread after every handler has settled. Takes the locks for the child.
     pub before: fn(&mut Held),
     /// Called in the child, after the locks were unlocked.
     pub child: fn(),
@@ -52,27 +53,27 @@ impl Handler {
 pub struct Held(Vec<Box<dyn Any>>);
 
 impl Held {
-    /// Holds `lock`, which must be a leaf: its holder waits for nothing, and does not fork.
+    /// Holds `lock`, which must be a leaf: its holder does not wait and does not fork.
     pub fn lock<T: 'static>(&mut self, lock: &'static Mutex<T>) {
         self.0.push(Box::new(lock.lock()));
     }
 }
 
-/// Names a process: the one that made this value, and no child of it.
+/// Identifies a process. A child of `fork` has a different value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Process(u32);
 
 impl Process {
-    /// No process, as good as ever.
+    /// Equals no process.
     pub const NONE: Self = Self(u32::MAX);
 
-    /// Returns the present process, and has forks noticed from now on.
+    /// Returns the present process, and detects forks from now on.
     pub fn this() -> Self {
         backend::watch();
         Self(backend::generation())
     }
 
-    /// Returns the present process, for a caller that knows that forks are noticed already. Costs one load.
+    /// Returns the present process, if forks are already detected. Costs one load.
     #[inline(always)]
     pub fn now() -> Self {
         Self(backend::generation())
@@ -85,7 +86,7 @@ impl Process {
     }
 }
 
-/// Returns `true` if this process was made by a `fork` that was noticed. Costs one load.
+/// Returns `true` if a detected `fork` created this process. Costs one load.
 #[inline(always)]
 pub fn is_child() -> bool {
     backend::generation() != 0
@@ -94,8 +95,8 @@ pub fn is_child() -> bool {
 /// The exit status of a child that returned from foreign code to a thread of the library.
 pub const CAME_BACK: i32 = 1;
 
-/// Ends a child that returned from foreign code to a thread that serves its parent. Runs no exit handlers: they are the
-/// parent's, too.
+/// Ends a child that returned from foreign code to a thread that serves its parent. Runs no exit
+/// handlers, because they belong to the parent.
 #[cold]
 pub fn end_child() -> ! {
     #[cfg(any(loom, shuttle))]
@@ -111,7 +112,7 @@ pub fn end_child() -> ! {
     }
 }
 
-/// Ends the child as [`end_child`] does if the library started this thread. Does nothing on a user's thread.
+/// Ends the child like [`end_child`] on threads of the library. Does nothing on other threads.
 #[cold]
 pub fn end_child_of_ours() {
     if crate::thread::is_ours() {
@@ -119,44 +120,44 @@ pub fn end_child_of_ours() {
     }
 }
 
-/// A value that is made once in each process: a child of `fork` makes its own.
+/// A value that is created once in each process: a child of `fork` creates its own.
 ///
 /// For a `static`. The values are never freed.
 #[derive(Debug)]
 pub struct PerProcess<T>(AtomicPtr<(Process, T)>);
 
 impl<T: Send + Sync> PerProcess<T> {
-    /// Makes a place without a value.
+    /// Creates a cell without a value.
     pub const fn new() -> Self {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
 
     /// Returns this process's value, if it has one.
     pub fn get(&'static self) -> Option<&'static T> {
-        // Acquire pairs with the exchange in `get_or_set`: the value is whole.
+        // Acquire pairs with the exchange in `get_or_set`, so that the value is initialized.
         // SAFETY: null, or leaked by `get_or_set`, whose exchange released it.
         let (process, value) = unsafe { self.0.load(Ordering::Acquire).as_ref() }?;
         process.is_this().then_some(value)
     }
 
-    /// Returns this process's value: `value`, unless it has one.
+    /// Returns this process's value. Sets it to `value` if it has none.
     pub fn get_or_set(&'static self, value: T) -> &'static T {
-        // Only compared; `get` below loads again.
+        // The pointer is only compared; `get` below loads again.
         let mut before = self.0.load(Ordering::Acquire);
         let ours = Box::into_raw(Box::new((Process::this(), value)));
         loop {
             if let Some(theirs) = self.get() {
-                // SAFETY: made above, and nobody else has seen it.
+                // SAFETY: created above, and not published.
                 drop(unsafe { Box::from_raw(ours) });
                 return theirs;
             }
-            // If our exchange comes first, Release publishes our value to every `get`. If another thread's comes first, ours
-            // fails, and the next `get` returns its value.
+            // If our exchange comes first, Release publishes our value to every `get`. If another
+            // thread's comes first, ours fails, and the next `get` returns its value.
             let placed = self
                 .0
                 .compare_exchange(before, ours, Ordering::AcqRel, Ordering::Acquire);
             match placed {
-                // SAFETY: leaked above, and never freed from here on.
+                // SAFETY: leaked above, and never freed.
                 Ok(_) => return unsafe { &(*ours).1 },
                 Err(now) => before = now,
             }
@@ -170,34 +171,34 @@ impl<T: Send + Sync> Default for PerProcess<T> {
     }
 }
 
-/// Which process has a value that its children inherit.
+/// The process that owns a value which its children inherit.
 ///
-/// A child takes over what lies at rest, once for each value. What another thread of the parent's was at stays as it is for
-/// ever, and is *lost* to the child:
+/// A child takes over each value that is at rest. A value that another thread of the parent was
+/// changing stays as it is, and is *lost* to the child:
 ///
 /// ```text
-/// child: this process's, or known as lost?  say so
-///        gate:  is it at rest?  this process's, else lost
+/// child: owned by this process, or lost?  return that
+///        gate:  if it is at rest, this process owns it, otherwise it is lost
 /// ```
 ///
-/// Nobody in the child changes the value before that, so whoever decides sees what the parent left.
+/// The value does not change in the child before that, so the check sees the state of the fork.
 #[derive(Debug)]
 pub struct Inherited(AtomicU32);
 
-/// In [`Inherited`]: the process will not get it.
+/// In [`Inherited`]: the value is lost to the process.
 const LOST: u32 = 1 << 31;
 
 static GATE: PerProcess<Mutex<()>> = PerProcess::new();
 
 impl Inherited {
-    /// Notes that this process has it.
+    /// Records the present process as the owner.
     #[inline(always)]
     pub fn by_children() -> Self {
         Self(AtomicU32::new(backend::generation()))
     }
 
-    /// Returns `true` if it is lost to this process, which asks `is_at_rest` the first time. A load in one that was not
-    /// forked.
+    /// Returns `true` if the value is lost to this process. The first call in a child asks
+    /// `is_at_rest`. In a process that was not forked this is a load.
     #[inline(always)]
     pub fn is_lost(&self, is_at_rest: impl FnOnce() -> bool) -> bool {
         is_child() && self.is_lost_to_child(is_at_rest)
@@ -228,7 +229,7 @@ impl Default for Inherited {
     }
 }
 
-/// Has `handler` called around each fork from now on. A second call costs a few loads. Does nothing in a model.
+/// Calls `handler` around each fork from now on. Repeating it costs few loads. A no-op in a model.
 ///
 /// # Panics
 ///
@@ -238,8 +239,7 @@ pub fn register(handler: &'static Handler) {
     backend::register(handler);
 }
 
-/// Time limit for a child of [`in_child`], in seconds: far longer than a child takes even on a
-/// heavily loaded machine.
+/// Time limit for a child of [`in_child`] in seconds, far longer than any child takes.
 #[cfg(not(any(loom, shuttle)))]
 const LIMIT_S: u32 = 300;
 
@@ -252,11 +252,11 @@ const PANICKED: i32 = 101;
 ///
 /// # Safety
 ///
-/// 1. `body` does nothing that waits for another thread of this process.
+/// 1. `body` does not wait for another thread of this process.
 #[cfg(not(any(loom, shuttle)))]
 #[doc(hidden)]
 pub unsafe fn in_child(body: impl FnOnce() -> i32) -> Option<i32> {
-    // SAFETY: (1), and the child goes nowhere else.
+    // SAFETY: (1), and the child ends below.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         // SAFETY: the call takes a number. The signal ends this process.
@@ -294,18 +294,18 @@ mod backend {
     use super::{Handler, Held};
     use crate::{asym, identity};
 
-    /// In `WATCHED`: no process has this number.
+    /// In `WATCHED`: the handlers are registered. No process has this number.
     const WATCHED_NOW: u32 = u32::MAX;
 
-    /// How often a process has been forked on the way to this one.
+    /// The number of forks from the first process to this one.
     static GENERATION: AtomicU32 = AtomicU32::new(0);
-    /// `WATCHED_NOW`, or the process whose thread is registering: a child does not wait for its parent.
+    /// `WATCHED_NOW`, or the process of the registering thread, for which no child waits.
     static WATCHED: AtomicU32 = AtomicU32::new(0);
     /// Filled from the front. Larger than the number of modules that have a handler.
     static HANDLERS: [AtomicPtr<Handler>; 16] = [const { AtomicPtr::new(ptr::null_mut()) }; 16];
 
-    /// The locks that the forking thread holds. One thread at a time forks: the first lock is the same for all. Not a
-    /// thread-local, because a thread may fork after its thread-locals were destroyed.
+    /// The locks that the forking thread holds. One thread at a time forks, because all take the
+    /// same lock first. Not a thread-local, because those may be destroyed before a fork.
     static HELD: AtomicPtr<Held> = AtomicPtr::new(ptr::null_mut());
 
     #[inline(always)]
@@ -314,7 +314,7 @@ mod backend {
     }
 
     pub fn watch() {
-        // Acquire pairs with the Release in `watch_now`: if we read its value, the handlers of `fork` are registered.
+        // Acquire pairs with the Release in `watch_now`: after that value, handlers are registered.
         if WATCHED.load(Ordering::Acquire) != WATCHED_NOW {
             watch_now();
         }
@@ -331,13 +331,13 @@ mod backend {
             }
             let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
             if seen == me || WATCHED.compare_exchange(seen, me, order, failed).is_err() {
-                // Another thread is registering. It needs a few instructions.
+                // Another thread is registering, which takes a few instructions.
                 std::thread::sleep(std::time::Duration::from_micros(50));
                 continue;
             }
             // SAFETY: functions live as long as the process, and `extern "C"` ones do not unwind.
             let refused = unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) };
-            // Refused only without memory. Then forks are not noticed.
+            // Fails only without memory. Forks are then not detected.
             debug_assert_eq!(refused, 0);
             // Release pairs with the loads above, and in `watch`.
             WATCHED.store(WATCHED_NOW, Ordering::Release);
@@ -351,8 +351,9 @@ mod backend {
 
     pub fn register(handler: &'static Handler) {
         let ours = ptr::from_ref(handler).cast_mut();
-        // If our exchange comes first, the place is ours, and `handlers` finds it. If another one's comes first, it is the same
-        // handler, or we try the next place. The handlers are statics, so they need no publishing: any ordering does.
+        // If our exchange comes first, the slot is ours, and `handlers` finds it. If another one's
+        // comes first, it is for the same handler, or we try the next slot. The handlers are
+        // statics, so they need no publishing, and any ordering is correct.
         let is_in = |place: &AtomicPtr<Handler>| {
             if place.load(Ordering::Acquire) == ours {
                 return true;
@@ -366,7 +367,7 @@ mod backend {
 
     fn handlers() -> impl Iterator<Item = &'static Handler> {
         HANDLERS.iter().filter_map(|place| {
-            // SAFETY: null, or what `register` was given, which lives as long as the process.
+            // SAFETY: null, or the argument of `register`, which lives as long as the process.
             unsafe { place.load(Ordering::Acquire).as_ref() }
         })
     }
@@ -431,7 +432,7 @@ mod tests {
         let in_child = || {
             assert!(NAME.get().is_none() && *NAME.get_or_set("child") == "child" && is_child());
             let nr = [&NR_BEFORE, &NR_CHILD].map(|nr| nr.load(Ordering::Relaxed));
-            // Another test may fork meanwhile.
+            // Another test may fork at the same time, so `NR_BEFORE` may be higher.
             let is_right = !here.is_this() && *LOCK.lock() == 7 && nr[0] >= 1 && nr[1] == 1;
             if is_right { 5 } else { 6 }
         };
@@ -440,7 +441,7 @@ mod tests {
         let (at_rest, busy) = (Inherited::by_children(), Inherited::by_children());
         let is_taken_over = || {
             let found = [at_rest.is_lost(|| true), busy.is_lost(|| false)];
-            // And is asked once.
+            // The closure is called once only.
             found == [false, true] && !at_rest.is_lost(|| false) && busy.is_lost(|| true)
         };
         // SAFETY: as above.

@@ -1,11 +1,13 @@
 //! Words on which a thread can sleep.
 //!
-//! A sleeper names the value that it has read. The kernel lets it sleep only while the word still holds that value. A waker
-//! changes the word first and wakes after. If the change comes before the kernel's check, the sleep is refused. If it comes
-//! after, the wake ends the sleep. Every wait may return early, so callers loop.
+//! A sleeper passes the value that it has read. The kernel lets it sleep only while the word still
+//! has that value. A waker changes the word first and wakes afterwards. If the change comes before
+//! the kernel's check, the sleep is rejected. If it comes after, the wake ends the sleep. Every
+//! wait may return early, so callers loop.
 //!
-//! Once a waker has changed the word, the sleeper may free it. So the waker takes the *address* before, with [`Futex::key`].
-//! Waking a key accesses no memory. If the word has been freed, the wake has no effect, or wakes a thread that loops.
+//! Once a waker has changed the word, the sleeper may free it. The waker therefore takes the
+//! *address* first, with [`Futex::key`]. Waking a key accesses no memory. If the word has been
+//! freed, the wake has no effect, or wakes a thread that loops.
 
 use std::time::Duration;
 
@@ -21,14 +23,14 @@ use real as backend;
 #[cfg(sim)]
 use simulated as backend;
 
-/// A 32-bit word to sleep on.
+/// A 32-bit word on which threads can sleep.
 #[derive(Debug)]
 pub struct Futex {
     word: AtomicU32,
     waiters: backend::Waiters,
 }
 
-/// A 64-bit word to sleep on. Only its low 32 bits are compared.
+/// A 64-bit word on which threads can sleep. Only its low 32 bits are compared.
 #[derive(Debug)]
 pub struct Futex64 {
     word: AtomicU64,
@@ -41,7 +43,7 @@ pub struct Key(backend::Key);
 
 impl Futex {
     const_unless_model! {
-        /// Makes a word that holds `value`.
+        /// Creates a word with this value.
         pub fn new(value: u32) -> Self {
             Self { word: AtomicU32::new(value), waiters: backend::Waiters::new() }
         }
@@ -53,17 +55,17 @@ impl Futex {
         &self.word
     }
 
-    /// Returns the key by which sleepers can be woken after the word is gone.
+    /// Returns the key that wakes sleepers even after the word is freed.
     #[inline(always)]
     pub fn key(&self) -> Key {
         Key(self.waiters.key((&raw const self.word).cast()))
     }
 
-    /// Sleeps while the word holds `expected`. May return early.
+    /// Sleeps while the word equals `expected`. May return early.
     ///
     /// # Blocking
     ///
-    /// Until [`wake`](Self::wake), or for ever.
+    /// Blocks until [`wake`](Self::wake), or forever.
     #[cfg_attr(sim, track_caller)]
     pub fn wait(&self, expected: u32) {
         self.waiters.wait(
@@ -74,10 +76,10 @@ impl Futex {
         );
     }
 
-    /// Sleeps as [`wait`](Self::wait) does, at most for `timeout`. Never times out in a model.
+    /// Sleeps like [`wait`](Self::wait), at most for `timeout`. Never times out in a model.
     ///
-    /// A short timeout is punctual: the thread's timer slack, 50 us by default, is set to 1 ns while it sleeps. That costs
-    /// three system calls of some 0.1 us each.
+    /// A short timeout is punctual: the thread's timer slack, 50 us by default, is set to 1 ns
+    /// during the sleep. That costs three system calls of some 0.1 us each.
     #[cfg_attr(sim, track_caller)]
     pub fn wait_timeout(&self, expected: u32, timeout: Duration) {
         self.waiters.wait(
@@ -96,7 +98,7 @@ impl Futex {
 
 impl Futex64 {
     const_unless_model! {
-        /// Makes a word that holds `value`.
+        /// Creates a word with this value.
         pub fn new(value: u64) -> Self {
             Self { word: AtomicU64::new(value), waiters: backend::Waiters::new() }
         }
@@ -108,7 +110,7 @@ impl Futex64 {
         &self.word
     }
 
-    /// Returns the key by which sleepers can be woken after the word is gone.
+    /// Returns the key that wakes sleepers even after the word is freed.
     #[inline(always)]
     pub fn key(&self) -> Key {
         Key(self.waiters.key((&raw const self.word).cast()))
@@ -118,7 +120,7 @@ impl Futex64 {
     ///
     /// # Blocking
     ///
-    /// Until the key is woken, or for ever. May return early.
+    /// Blocks until the key is woken, or forever. May return early.
     #[cfg_attr(sim, track_caller)]
     pub fn wait(&self, expected: u64) {
         #[cfg(miri)]
@@ -132,7 +134,7 @@ impl Futex64 {
         );
     }
 
-    /// Sleeps as [`wait`](Self::wait) does, at most for `timeout`, as punctually as [`Futex::wait_timeout`].
+    /// Like [`wait`](Self::wait), at most for `timeout`; as punctual as [`Futex::wait_timeout`].
     #[cfg_attr(sim, track_caller)]
     pub fn wait_timeout(&self, expected: u64, timeout: Duration) {
         #[cfg(miri)]
@@ -146,8 +148,8 @@ impl Futex64 {
         );
     }
 
-    /// Stands in for a wait under Miri, to which a futex that compares half of an atomic is a race of mixed sizes. Its
-    /// clock counts what is interpreted, so a nap costs nothing.
+    /// Replaces a wait under Miri, which reports a race of mixed sizes for a futex on half of an
+    /// atomic. Miri's clock counts interpreted instructions, so a short sleep costs nothing.
     #[cfg(miri)]
     fn nap(&self, expected: u64, timeout: Duration) {
         if load64(&self.word) as u32 == expected as u32 {
@@ -157,7 +159,7 @@ impl Futex64 {
 }
 
 impl Key {
-    /// Wakes up to `count` sleepers. Accesses no memory of theirs.
+    /// Wakes up to `count` sleepers, without accessing their memory.
     #[inline]
     pub fn wake(&self, count: u32) {
         self.0.wake(count);
@@ -176,7 +178,6 @@ fn load64(word: &AtomicU64) -> u64 {
 mod simulated {
     use std::time::Duration;
 
-    /// Nothing: the engine keeps the sleepers.
     #[derive(Debug)]
     pub struct Waiters;
 
@@ -225,14 +226,13 @@ mod real {
 
     use crate::punctual::Punctual;
 
-    /// Nothing: the kernel keeps the sleepers.
     #[derive(Debug)]
     pub struct Waiters;
 
     #[derive(Clone, Copy, Debug)]
     pub struct Key(*const u32);
 
-    // SAFETY: a key is an address that is handed to the kernel and never dereferenced here.
+    // SAFETY: a key is an address that is passed to the kernel and never dereferenced here.
     unsafe impl Send for Key {}
     // SAFETY: as above.
     unsafe impl Sync for Key {}
@@ -265,8 +265,8 @@ mod real {
             let timeout = timeout
                 .as_ref()
                 .map_or(std::ptr::null(), |span| span as *const libc::timespec);
-            // SAFETY: `word` points at a live atomic (the caller borrows it for the whole wait), `timeout`
-            // at a timespec on this stack or is null.
+            // SAFETY: `word` points to a live atomic (the caller borrows it for the whole wait),
+            // and `timeout` is null or points to a timespec on this stack.
             unsafe {
                 libc::syscall(
                     libc::SYS_futex,
@@ -281,7 +281,7 @@ mod real {
 
     impl Key {
         pub fn wake(&self, count: u32) {
-            // SAFETY: FUTEX_WAKE uses the address as a name only; the kernel reads nothing through it.
+            // SAFETY: FUTEX_WAKE identifies sleepers by the address, which is not accessed.
             unsafe {
                 libc::syscall(
                     libc::SYS_futex,
@@ -305,13 +305,13 @@ mod model {
     #[cfg(shuttle)]
     use std::sync::Arc;
 
-    /// Who sleeps. Its count is the model's, so a model notices a word that is never freed.
+    /// The sleepers. The count is the model's, so that a model detects a word that is never freed.
     #[derive(Clone, Debug)]
     struct Sleepers {
         shared: ManuallyDrop<Arc<(Mutex<()>, Condvar)>>,
     }
 
-    /// The kernel's side of a futex: comparing and falling asleep are one step against a waker.
+    /// The kernel's side of a futex. Comparing and falling asleep is atomic for wakers.
     #[derive(Debug)]
     pub struct Waiters(Sleepers);
 

@@ -1,6 +1,6 @@
 //! Hints for the CPU.
 
-/// Hints to the CPU that this is a spin loop. In a model it yields, because the loop would never end otherwise.
+/// Hints to the CPU that this is a spin loop. Yields in a model, whose loop would never end.
 #[inline(always)]
 pub fn spin_loop() {
     #[cfg(sim)]
@@ -13,16 +13,16 @@ pub fn spin_loop() {
     shuttle::thread::yield_now();
 }
 
-/// Fetches the cache line at `line` for a write soon. The address is not accessed, so any address may be given.
+/// Prefetches the cache line at `line` for a write. Any address is valid.
 ///
-/// A store does not wait for a line that another CPU has, but the next locked instruction waits for the store.
+/// A store does not wait for another CPU's line, but the next locked instruction does.
 #[inline(always)]
 #[cfg_attr(sim, track_caller)]
 pub fn prefetch_write<T>(line: *const T) {
     #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri, sim))))]
     {
         use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        // SAFETY: a prefetch accesses nothing; on a machine without it, it does nothing.
+        // SAFETY: a prefetch accesses no memory. Without the instruction this does nothing.
         unsafe { _mm_prefetch::<_MM_HINT_ET0>(line.cast()) };
     }
     #[cfg(not(all(target_arch = "x86_64", not(any(loom, shuttle, miri, sim)))))]

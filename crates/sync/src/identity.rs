@@ -1,16 +1,16 @@
-//! Numbers of threads: one for comparisons, which is never used again, and a small one for tables.
+//! Numbers of threads: one for comparisons, which is never reused, and a small one for tables.
 
 use std::num::{NonZeroU32, NonZeroU64};
 
 crate::thread_local! {
-    /// This thread's number; 0 before it was asked for.
+    /// This thread's number; 0 before the first request.
     static MINE: std::cell::Cell<u64> = std::cell::Cell::new(0)
 }
 
 /// Returns a number that no other thread of this process has, had or will have.
 ///
-/// Costs a load after the thread's first call. The kernel's number, [`thread::current`](crate::thread::current), may later be
-/// that of another thread.
+/// Costs a load after the thread's first call. The kernel's number,
+/// [`thread::current`](crate::thread::current), may be reused by a later thread.
 #[inline]
 pub fn mine() -> NonZeroU64 {
     MINE.with(|mine| NonZeroU64::new(mine.get()).unwrap_or_else(|| first(mine)))
@@ -18,27 +18,27 @@ pub fn mine() -> NonZeroU64 {
 
 #[cold]
 fn first(mine: &std::cell::Cell<u64>) -> NonZeroU64 {
-    // Not the model's atomic: it counts on from run to run, and the numbers are only compared.
+    // Not the model's atomic: it continues from run to run, and the numbers are only compared.
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
     let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     mine.set(number);
     NonZeroU64::new(number).expect("2^64 threads take centuries to start")
 }
 
-/// What [`SEAT`] holds when this thread has given its number back, or could not get one.
+/// The value of [`SEAT`] if this thread has released its number, or could not get one.
 const GONE: u32 = u32::MAX;
 
 crate::thread_local! {
-    /// This thread's place in tables; 0 before it was asked for. Without a destructor, so that reading it is a load.
+    /// This thread's index in tables; 0 before the first request. Reading it is a load.
     static SEAT: std::cell::Cell<u32> = std::cell::Cell::new(0)
 }
 
-/// Returns a small number that no other living thread has, counted from 1. `None` while this thread's thread-locals are being
-/// destroyed.
+/// Returns a small number that no other living thread has, counted from 1. Returns `None` while
+/// this thread's thread-locals are being destroyed.
 ///
-/// The numbers are dense: a thread gets the lowest free one, which is free again when the thread has ended. What a thread wrote
-/// is visible to the next thread with its number. Costs a load after the thread's first call. In a model no number is used
-/// twice.
+/// The numbers are dense: a thread gets the lowest free one, and releases it when it ends. Writes
+/// of a thread are visible to the next thread with its number. Costs a load after the thread's
+/// first call. In a model no number is reused.
 #[inline]
 pub fn seat() -> Option<NonZeroU32> {
     let seat = SEAT.try_with(std::cell::Cell::get).unwrap_or(GONE);
@@ -67,9 +67,7 @@ mod seats {
     };
 
     pub struct Seats {
-        /// Given back, the lowest first.
         free: BinaryHeap<Reverse<u32>>,
-        /// How many were ever given out.
         nr_given: u32,
     }
 
@@ -78,7 +76,7 @@ mod seats {
         nr_given: 0,
     });
 
-    /// Gives the number back when the thread's thread-locals are destroyed.
+    /// Releases the number when the thread's thread-locals are destroyed.
     struct Held(std::cell::Cell<u32>);
 
     crate::thread_local! { static HELD: Held = Held(std::cell::Cell::new(0)) }
@@ -93,7 +91,7 @@ mod seats {
         }
     }
 
-    /// Keeps seats from being taken and given back.
+    /// Keeps numbers from being acquired and released.
     pub fn hold() -> MutexGuard<'static, Seats> {
         SEATS
             .lock()
@@ -101,7 +99,7 @@ mod seats {
     }
 
     pub fn take() -> u32 {
-        // First, so that a thread that forks while we have the lock waits for it.
+        // First, so that a thread that forks while we hold the lock waits for it.
         crate::fork::Process::this();
         HELD.try_with(|held| {
             let mut seats = hold();
@@ -124,7 +122,7 @@ pub(crate) use seats::hold;
 
 #[cfg(any(loom, shuttle))]
 mod seats {
-    /// Returns a number after that of the model's thread, which a run gives out from 0 on.
+    /// Returns a number based on that of the model's thread, which each run counts from 0.
     pub fn take() -> u32 {
         #[cfg(loom)]
         let id = format!("{:?}", loom::thread::current().id());
@@ -164,7 +162,7 @@ mod tests {
         seats.sort();
         seats.dedup();
         assert_eq!(seats.len(), nr_living + 1);
-        // A hundred threads one after another do not need a hundred seats.
+        // A hundred threads, one after another, do not need a hundred numbers.
         let highest = (0..100)
             .map(|_| std::thread::spawn(seat).join().unwrap().unwrap().get())
             .max();

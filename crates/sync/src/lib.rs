@@ -10,30 +10,29 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Code above this crate names `sync::…`, and never `std::sync`, `std::thread`, a clock or a system call. So one source runs
-//! on five back ends:
+//! Code above this crate uses `sync::…`, and never `std::sync`, `std::thread`, a clock or a system
+//! call directly. One source therefore runs on five back ends:
 //!
-//! | back end | chosen by | what it is for |
+//! | back end | chosen by | purpose |
 //! |---|---|---|
-//! | the real machine | default | the product |
-//! | [loom](https://docs.rs/loom) | `--cfg loom` | every interleaving, weak memory included, of a small case |
-//! | [shuttle](https://docs.rs/shuttle) | `--cfg shuttle` | very many interleavings of a large case |
-//! | a simulated machine (`afterwork-simachine`) | `--cfg sim` | where it saturates on 8 to 512 CPUs |
-//! | [Miri](https://github.com/rust-lang/miri) | `--cfg miri`, by itself | undefined behaviour, of the product's own code |
+//! | the real machine | default | production |
+//! | [loom](https://docs.rs/loom) | `--cfg loom` | all interleavings of a small case, weak memory |
+//! | [shuttle](https://docs.rs/shuttle) | `--cfg shuttle` | many interleavings of a large case |
+//! | a simulated machine (`afterwork-simachine`) | `--cfg sim` | scaling on 8 to 512 CPUs |
+//! | [Miri](https://github.com/rust-lang/miri) | `--cfg miri`, by itself | undefined behavior |
 //!
-//! A back end is chosen by `--cfg` and never by a Cargo feature: Cargo unites features across a build, and a model's clock must
-//! not get into a release.
+//! A back end is chosen by `--cfg` and never by a Cargo feature. Cargo unites features across a
+//! build, and a model's clock must not get into a release.
 //!
-//! Without the `std` feature only [`atomic`], [`cell`], [`hint`] and [`twin`] remain, and the crate is
-//! `no_std`.
+//! Without the `std` feature only [`atomic`], [`cell`], [`hint`] and [`twin`] remain, in `no_std`.
 //!
-//! # What a model does not see
+//! # Limits of models
 //!
-//! Loom treats `SeqCst` *accesses* as `AcqRel`, but checks `SeqCst` fences. It runs at most five threads, and no timed wait
-//! times out. Shuttle treats every ordering as `SeqCst`. So a protocol that needs a store before a later load uses
-//! `fence(SeqCst)` on both sides.
+//! Loom treats `SeqCst` *accesses* as `AcqRel`, but checks `SeqCst` fences. It runs at most five
+//! threads, and no timed wait times out. Shuttle treats every ordering as `SeqCst`. A protocol that
+//! needs a store before a later load therefore uses `fence(SeqCst)` on both sides.
 //!
-//! Miri runs the real machine's code, except for a few calls that it does not emulate.
+//! Miri runs the code of the real machine, except for a few calls that it does not emulate.
 #![cfg_attr(not(any(feature = "std", loom, shuttle, sim)), no_std)]
 
 #[cfg(feature = "alloc")]
@@ -109,22 +108,22 @@ pub use lock::{Mutex, MutexGuard};
 #[cfg(feature = "std")]
 pub use patience::Patience;
 
-/// A shared pointer whose count a model can see.
+/// A shared pointer whose count is visible to a model.
 #[cfg(all(feature = "alloc", not(any(loom, shuttle))))]
 pub use alloc::sync::Arc;
-/// A shared pointer whose count a model can see.
+/// A shared pointer whose count is visible to a model.
 #[cfg(all(feature = "alloc", shuttle))]
 pub use alloc::sync::Arc;
-/// A shared pointer whose count a model can see.
+/// A shared pointer whose count is visible to a model.
 #[cfg(all(feature = "alloc", loom))]
 pub use loom::sync::Arc;
 
-/// Types that a model does not see: neither their steps nor the order that these make.
+/// Types whose operations and orderings are invisible to a model.
 #[cfg(feature = "alloc")]
 pub mod unmodelled {
-    /// A shared pointer for state whose lifetime no model checks. Unlike a model's it may be a method receiver.
+    /// A shared pointer that no model checks. Unlike a model's, it may be a method receiver.
     pub use alloc::sync::{Arc, Weak};
-    /// A number of which each thread reads only what it wrote itself, or that no model changes.
+    /// Numbers that each thread reads only after its own writes, or that no model changes.
     pub use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 }
 
@@ -137,7 +136,7 @@ pub use std::sync::OnceLock;
 
 /// Declares a function that is `const` on the real machine and plain in a model.
 ///
-/// A model's atomics cannot be made in a constant expression. So a constructor for a `static` is declared by this macro.
+/// A model's atomics have no constant constructors, so a `static`'s constructor needs this.
 #[macro_export]
 macro_rules! const_unless_model {
     ($(#[$meta:meta])* $vis:vis fn $($rest:tt)*) => {
@@ -150,8 +149,8 @@ macro_rules! const_unless_model {
 
 /// Declares a value that lives as long as the process, and the function that returns it.
 ///
-/// On the real machine it is a `static` made by a constant expression. A model makes it anew in each run, on the first call, and
-/// drops it at the end of the run, when all threads but the first must have ended.
+/// On the real machine it is a `static` with a constant initializer. A model creates it on the
+/// first call of each run, and drops it after the run, when only the first thread may exist.
 ///
 /// ```
 /// # use afterwork_sync as sync;

@@ -1,7 +1,8 @@
 //! A lock that never poisons.
 //!
-//! A debug build counts the locks that a thread holds, so that a caller of foreign code can assert that it holds none
-//! ([`assert_none_held`]), and a test's allocator can tell what is allocated under one ([`is_any_held`]).
+//! A debug build counts the locks that a thread holds. A caller of foreign code asserts that there
+//! is none ([`assert_none_held`]), and a test's allocator detects allocations under one
+//! ([`is_any_held`]).
 
 use std::ops::{Deref, DerefMut};
 
@@ -24,7 +25,7 @@ use std::sync as backend;
 #[derive(Debug, Default)]
 pub struct Mutex<T>(backend::Mutex<T>);
 
-/// The right to use what a [`Mutex`] guards. Unlocks when dropped.
+/// Access to the data that a [`Mutex`] guards. Unlocks when dropped.
 #[derive(Debug)]
 pub struct MutexGuard<'a, T> {
     guard: backend::MutexGuard<'a, T>,
@@ -38,7 +39,7 @@ pub fn assert_none_held() {
     assert!(!is_any_held(), "foreign code runs under a lock");
 }
 
-/// Returns `true` if this thread holds a [`Mutex`]; always `false` in a release build and in a model.
+/// Returns `true` if this thread holds a [`Mutex`]; `false` in a release build and in a model.
 #[inline(always)]
 pub fn is_any_held() -> bool {
     count::nr_held() > 0
@@ -50,7 +51,7 @@ mod count {
 
     std::thread_local!(static NR_HELD: Cell<u32> = const { Cell::new(0) });
 
-    /// Counts one lock of this thread for as long as it lives.
+    /// Counts one lock of this thread during its lifetime.
     #[derive(Debug)]
     pub struct Held;
 
@@ -74,7 +75,6 @@ mod count {
 
 #[cfg(not(all(debug_assertions, not(any(loom, shuttle, sim)))))]
 mod count {
-    /// Nothing: locks are counted only in debug builds for the real machine.
     #[derive(Debug)]
     pub struct Held;
 
@@ -93,7 +93,7 @@ mod count {
 
 impl<T> Mutex<T> {
     const_unless_model! {
-        /// Makes an unlocked lock around `value`.
+        /// Creates an unlocked lock around `value`.
         pub fn new(value: T) -> Self {
             Self(backend::Mutex::new(value))
         }

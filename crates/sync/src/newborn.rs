@@ -4,7 +4,7 @@
 //!
 //! | setting | new value |
 //! |---|---|
-//! | timer slack, memory policy | the values with which the process was started, for example by systemd or numactl |
+//! | timer slack, memory policy | those at process start, set for example by systemd or numactl |
 //! | I/O priority | that of the process's first thread, as set by ionice |
 //! | floating-point modes | the defaults, because compiled code relies on them |
 //!
@@ -27,7 +27,6 @@ const DEFAULT_SLACK_NS: u64 = 50_000;
 #[unsafe(link_section = ".init_array")]
 static RECORD: extern "C" fn() = record;
 
-/// The recorded slack.
 static SLACK_NS: AtomicU64 = AtomicU64::new(DEFAULT_SLACK_NS);
 
 /// The recorded memory policy: its mode, then its nodes.
@@ -77,11 +76,9 @@ pub(crate) fn reset(first: libc::pid_t) {
     }
 }
 
-/// The largest number of memory nodes that the kernel can be built for.
 const NR_NODES: usize = 1024;
 
-/// Where a thread's memory is allocated: a mode of linux/mempolicy.h, and the nodes that it applies
-/// to.
+/// Where a thread's memory is allocated: a mode of linux/mempolicy.h, and its nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct MemoryPolicy {
     mode: libc::c_int,
@@ -105,8 +102,7 @@ impl MemoryPolicy {
     /// The number of nodes that the system calls expect: one more than they use.
     const NR: usize = NR_NODES + 1;
 
-    /// Returns the policy of this thread. Returns `None` if the kernel does not support policies or
-    /// the call fails.
+    /// Returns the policy of this thread, or `None` if the call fails or is not supported.
     fn of_this_thread() -> Option<Self> {
         let mut policy = Self::DEFAULT;
         // SAFETY: the call writes the mode and the `NR_NODES` bits of `nodes`.
@@ -139,8 +135,7 @@ impl MemoryPolicy {
 /// `IOPRIO_WHO_PROCESS`: the number in the I/O priority calls is a thread ID.
 const OF_THREAD: libc::c_int = 1;
 
-/// Returns the I/O priority of `thread`, with its class; 0 is this thread. Negative if the call
-/// fails.
+/// Returns the I/O priority and class of `thread` (0 is this one). Negative if the call fails.
 fn io_priority(thread: libc::pid_t) -> libc::c_long {
     // SAFETY: the call takes numbers and returns one.
     let priority = unsafe { libc::syscall(libc::SYS_ioprio_get, OF_THREAD, thread) };
@@ -158,8 +153,7 @@ fn set_io_priority(priority: libc::c_long) {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn reset_arithmetic() {
     let (mxcsr, x87) = (0x1f80_u32, 0x37f_u16);
-    // SAFETY: sets the modes that compiled code relies on; `fnclex` keeps `fldcw` from raising a
-    // pending exception.
+    // SAFETY: the modes that compiled code relies on; `fnclex` prevents pending exceptions.
     unsafe {
         core::arch::asm!(
             "ldmxcsr [{mxcsr}]",
@@ -172,7 +166,6 @@ fn reset_arithmetic() {
     }
 }
 
-/// Does the same as on x86-64.
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 fn reset_arithmetic() {
     // SAFETY: sets the modes that compiled code relies on.

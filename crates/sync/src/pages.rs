@@ -1,4 +1,4 @@
-//! Giving pages back to the system.
+//! Returns pages to the system.
 
 #[cfg(not(any(loom, shuttle, sim)))]
 use std::ops::Range;
@@ -9,14 +9,14 @@ fn page_size() -> usize {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-/// Gives the pages of `len` bytes from `start` on back to the system, if they are whole pages of the process's own; what is
-/// read there afterwards is zero, or what was there. Returns `true` if it did.
+/// Returns the pages of `len` bytes from `start` on to the system, if they are whole private pages
+/// of the process. Later reads return zero or the old contents. Returns `true` on success.
 ///
 /// # Safety
 ///
-/// 1. The caller may write to all of it, and nobody else uses it.
+/// 1. The caller may write to all of the memory, and no other thread uses it.
 pub unsafe fn discard(start: NonNull<u8>, len: usize) -> bool {
-    // Miri knows no madvise.
+    // Miri does not support madvise.
     if cfg!(miri) {
         return false;
     }
@@ -29,11 +29,11 @@ pub unsafe fn discard(start: NonNull<u8>, len: usize) -> bool {
     unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTNEED) == 0 }
 }
 
-/// What the frames at and above a call may reach below their own: the red zone, and what the call itself takes.
+/// The memory below a frame in use: the red zone, and the frames of this module's calls.
 #[cfg(not(any(loom, shuttle, sim)))]
 const IN_USE: usize = 16 << 10;
 
-/// Gives the pages of this thread's stack that no call uses back to the system. Not for a process's first thread, whose stack grows.
+/// Returns the unused pages of this thread's stack to the system. Not for the growing first stack.
 #[cfg(not(any(loom, shuttle, sim)))]
 #[inline(never)]
 pub(crate) fn discard_stack() {
@@ -46,13 +46,14 @@ pub(crate) fn discard_stack() {
     if let Some(len) = unused(lowest..stack.end.addr(), here, page)
         && let Some(lowest) = NonNull::new(stack.start.with_addr(lowest))
     {
-        // SAFETY: of this thread's stack, below all that is in use; a signal that comes has returned before this goes on.
+        // SAFETY: this thread's stack, below all frames in use. A signal handler that uses it has
+        // returned before the call continues.
         unsafe { discard(lowest, len) };
     }
 }
 
-/// Returns how much from the start of `stack` on nobody uses, in whole pages, if a local is at `here`. Nothing is known of a local
-/// that is not there: a sanitizer moves locals elsewhere.
+/// Returns the unused bytes at the start of `stack`, in whole pages, if a local is at `here`.
+/// Returns `None` if the local is not on the stack: a sanitizer may move locals elsewhere.
 #[cfg(not(any(loom, shuttle, sim)))]
 fn unused(stack: Range<usize>, here: usize, page: usize) -> Option<usize> {
     let end = here.saturating_sub(IN_USE) & !(page - 1);
@@ -60,7 +61,6 @@ fn unused(stack: Range<usize>, here: usize, page: usize) -> Option<usize> {
     len.filter(|_| stack.contains(&here))
 }
 
-/// Returns where this thread's stack is.
 #[cfg(not(any(loom, shuttle, sim)))]
 fn this_stack() -> Option<Range<*mut u8>> {
     if cfg!(miri) {
@@ -68,7 +68,7 @@ fn this_stack() -> Option<Range<*mut u8>> {
     }
     let mut attributes = std::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
     let (mut lowest, mut len) = (std::ptr::null_mut(), 0);
-    // SAFETY: filled in by the first call, if that says so, and given back by the last.
+    // SAFETY: the first call initializes the attributes if it succeeds; the last destroys them.
     unsafe {
         if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {
             return None;
@@ -96,7 +96,7 @@ mod tests {
         let unused = |here| unused(stack.clone(), here, page);
         assert_eq!(unused(0x2f_fff0), Some((0x1f_fff0 - IN_USE) & !(page - 1)));
         assert_eq!(unused(0x10_0000 + IN_USE), None, "all is in use");
-        // As of a sanitizer that keeps locals in memory of its own, above the stack or below it.
+        // Like a sanitizer that keeps locals in its own memory, above the stack or below it.
         assert_eq!(unused(0x30_0000), None);
         assert_eq!(unused(0x290_0000), None);
         assert_eq!(unused(0xf_0000), None);
@@ -107,7 +107,7 @@ mod tests {
         let layout = Layout::from_size_align(1 << 18, 1 << 16).unwrap();
         // SAFETY: not of size zero.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap();
-        // SAFETY: (all of them) inside of what was allocated, which nobody else uses.
+        // SAFETY: (all calls) inside of the allocation, which no other thread uses.
         unsafe {
             start.write_bytes(7, layout.size());
             assert!(!discard(start.add(1), 1 << 16), "no whole page");
@@ -122,18 +122,17 @@ mod tests {
         }
     }
 
-    /// Returns whether the page is in memory that holds `address`, of this thread's stack.
+    /// Returns `true` if the page that contains `address`, on this thread's stack, is in memory.
     #[cfg(not(any(loom, shuttle, sim)))]
     fn is_resident(address: usize) -> bool {
         let page = page_size();
         let (start, mut resident) = (address & !(page - 1), 0);
         let start = std::ptr::without_provenance_mut(start);
-        // SAFETY: nothing is read or written there.
+        // SAFETY: the call does not access the page.
         assert_eq!(unsafe { libc::mincore(start, page, &raw mut resident) }, 0);
         resident & 1 == 1
     }
 
-    /// Uses half a mebibyte of stack, and returns an address near its end.
     #[cfg(not(any(loom, shuttle, sim)))]
     #[inline(never)]
     fn dig() -> usize {

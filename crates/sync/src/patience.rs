@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use crate::thread;
 
-/// How often a waiter yields its CPU before it sleeps. A guess: about as many threads as may share a CPU.
+/// The number of yields before a sleep. A guess: about the number of threads that share a CPU.
 const NR_YIELDS: u32 = 32;
-/// How long a waiter sleeps at a time: about a wake-up, which this replaces.
+/// The duration of one sleep: about that of a wake-up, which it replaces.
 const NAP: Duration = Duration::from_micros(50);
 
-/// A wait for another thread that needs a few more steps, and will wake nobody.
+/// A wait for another thread that needs a few more steps, and will not wake the waiter.
 ///
-/// It yields the CPU, and after a while it sleeps for short times. A real-time thread that only yielded could keep the thread
-/// that it waits for off the CPU for ever, if that has a lower priority.
+/// It first yields the CPU, and then sleeps for short times. A real-time thread that only yielded
+/// could keep the other thread off the CPU forever, if that has a lower priority.
 #[derive(Debug, Default)]
 pub struct Patience {
     nr_pauses: u32,
@@ -28,7 +28,7 @@ impl Patience {
     ///
     /// # Blocking
     ///
-    /// At most 50 µs, and what the system adds.
+    /// Blocks for at most 50 µs plus scheduling latency.
     pub fn pause(&mut self) {
         self.nr_pauses = self.nr_pauses.saturating_add(1);
         if self.nr_pauses <= NR_YIELDS {
@@ -49,8 +49,8 @@ mod tests {
     use super::*;
     use crate::cpu;
 
-    /// Both threads are on one CPU, so the low one runs when the high one sleeps, or when the kernel takes a real-time
-    /// thread's CPU away for a twentieth of a second after it has had it for a whole one: millions of pauses later.
+    /// Both threads are on one CPU. The low-priority one runs when the other sleeps. Otherwise it
+    /// would run only when the kernel throttles real-time threads, after millions of pauses.
     #[test]
     fn a_real_time_waiter_lets_an_ordinary_thread_go_on() {
         let waiter = std::thread::spawn(|| {

@@ -1,4 +1,4 @@
-//! This process and others: numbers, names and owners, and what is done when this process ends.
+//! This process and others: numbers, names and owners, and the end of this process.
 
 use std::{
     io,
@@ -10,9 +10,9 @@ pub fn id() -> u32 {
     std::process::id()
 }
 
-/// Returns when the process `pid` started, in clock ticks since the machine started. `None` if there is no such process.
+/// Returns when the process `pid` started, in clock ticks since boot; `None` if it does not exist.
 ///
-/// Number and start time together name a process for good. The number alone may be used again.
+/// Number and start time together identify a process permanently. The number alone may be reused.
 ///
 /// # Blocking
 ///
@@ -21,7 +21,7 @@ pub fn start_time(pid: u32) -> Option<u64> {
     start_time_in(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Returns the name of the process `pid`, as `ps` shows it. `None` if there is no such process.
+/// Returns the name of the process `pid`, as shown by `ps`; `None` if it does not exist.
 ///
 /// # Blocking
 ///
@@ -31,11 +31,11 @@ pub fn name(pid: u32) -> Option<String> {
     Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
 }
 
-/// Returns the user that owns the process `pid`. `None` if there is no such process.
+/// Returns the user that owns the process `pid`. Returns `None` if there is no such process.
 ///
 /// # Blocking
 ///
-/// A system call on procfs.
+/// Makes a system call on procfs.
 pub fn owner(pid: u32) -> Option<u32> {
     use std::os::unix::fs::MetadataExt;
     Some(std::fs::metadata(format!("/proc/{pid}")).ok()?.uid())
@@ -47,7 +47,7 @@ pub fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Calls `run` when this process returns from `main` or calls `exit`. Not when it is killed or aborts.
+/// Calls `run` when this process returns from `main` or calls `exit`, not when it is killed.
 ///
 /// Also called in a forked child that ends in one of these ways. Other threads may still run then.
 ///
@@ -55,7 +55,7 @@ pub fn user() -> u32 {
 ///
 /// `OutOfMemory`.
 pub fn at_exit(run: extern "C" fn()) -> io::Result<()> {
-    // SAFETY: a function lives as long as the process, and one that is `extern "C"` does not unwind.
+    // SAFETY: a function lives as long as the process, and an `extern "C"` one does not unwind.
     let refused = unsafe { libc::atexit(run) };
     if refused == 0 {
         Ok(())
@@ -66,24 +66,24 @@ pub fn at_exit(run: extern "C" fn()) -> io::Result<()> {
 
 /// Ends the process by `abort`, after the line `afterwork: {why}` on stderr.
 ///
-/// For a state in which both going on and unwinding would corrupt memory. Allocates nothing, takes no lock. If several threads call
-/// this at the same time, the first one writes its line and ends the process.
+/// For a state in which continuing and unwinding would both corrupt memory. Does not allocate or
+/// lock. Of several threads, the first one writes its line and ends the process.
 ///
 /// # Blocking
 ///
-/// For as long as stderr does.
+/// Blocks while stderr does.
 #[cold]
 pub fn die(why: &str) -> ! {
-    /// The process and the thread that ends it. In a child of `fork` both are the parent's.
+    /// The process and the thread that is ending it. A child of `fork` inherits its parent's value.
     static ENDING: AtomicU64 = AtomicU64::new(0);
     // SAFETY: returns a number.
     let thread = unsafe { libc::gettid() };
     let here = u64::from(id()) << 32 | u64::from(thread as u32);
-    // Both ends are this exchange: a thread that comes second finds the first, and waits for the end of the process.
+    // Both ends are this exchange: a later thread finds the first one, and waits for the end.
     let first = ENDING.swap(here, Ordering::Relaxed);
     if first != here && first >> 32 == here >> 32 {
         loop {
-            // SAFETY: waits for a signal, and takes nothing.
+            // SAFETY: waits for a signal, and takes no arguments.
             unsafe { libc::pause() };
         }
     }
@@ -95,14 +95,14 @@ pub fn die(why: &str) -> ! {
 ///
 /// # Blocking
 ///
-/// As [`die`].
+/// The same as [`die`].
 pub fn write_line(why: &str) {
-    // One call, so that lines of several threads are not mixed.
+    // A single call, so that lines of several threads are not mixed.
     let parts = ["afterwork: ", why, "\n"].map(|part| libc::iovec {
         iov_base: part.as_ptr().cast_mut().cast(),
         iov_len: part.len(),
     });
-    // SAFETY: the call reads the bytes of the three parts. A failed write is ignored: there is nowhere to report it.
+    // SAFETY: the call reads the three parts. If it fails, there is nowhere to report that.
     unsafe {
         libc::writev(
             libc::STDERR_FILENO,
@@ -112,7 +112,7 @@ pub fn write_line(why: &str) {
     };
 }
 
-/// Finds the 22nd field. The second is the name, which stands in brackets and may hold any byte, also a bracket.
+/// Finds the 22nd field. The second is a name in parentheses, which may contain parentheses.
 fn start_time_in(stat: &[u8]) -> Option<u64> {
     let end = stat.iter().rposition(|&byte| byte == b')')?;
     let after = std::str::from_utf8(&stat[end + 1..]).ok()?;

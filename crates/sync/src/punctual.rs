@@ -1,18 +1,19 @@
 //! Sleeps that end on time.
 //!
-//! The kernel may end a thread's timed sleep late by the thread's *timer slack*, so that several sleeps end together and the
-//! CPU sleeps longer. The slack is 50 us by default: little for a timeout of a second, a quarter of one of 200 us.
+//! The kernel may end a thread's timed sleep late by the thread's *timer slack*, so that several
+//! sleeps end together and the CPU sleeps longer. The slack is 50 us by default: little for a
+//! timeout of a second, but a quarter of one of 200 us.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-/// From this span on the default slack is at most a hundredth of the span, and is left alone.
+/// From this span on the default slack is at most a hundredth of the span, and is not changed.
 const LONG: Duration = Duration::from_millis(5);
 
 /// The least slack. Zero would set the default.
 const NONE: NonZeroU64 = NonZeroU64::MIN;
 
-/// Keeps this thread's slack at the least value until dropped.
+/// Keeps this thread's slack at its minimum until dropped.
 #[derive(Debug)]
 pub(crate) struct Punctual {
     /// The slack before, which is restored.
@@ -22,7 +23,7 @@ pub(crate) struct Punctual {
 impl Punctual {
     /// Sets the least slack if the present one would matter for a sleep of `span`.
     ///
-    /// Returns `None` if it would not, if the thread has no slack (real-time threads), or if the kernel refuses.
+    /// Returns `None` if not, if the kernel rejects it, or for a real-time thread (no slack).
     pub fn for_span(span: Duration) -> Option<Self> {
         if span >= LONG || cfg!(miri) {
             return None;
@@ -40,24 +41,24 @@ impl Punctual {
 
 impl Drop for Punctual {
     fn drop(&mut self) {
-        // The kernel allowed the change before. If it refuses now, the thread keeps the least slack.
+        // If the kernel rejects what it allowed before, the thread keeps the least slack.
         set_slack(self.slack_ns);
     }
 }
 
 // The C library's `prctl` would cut a slack to 32 bits.
 
-/// Returns this thread's slack; 0 for a real-time thread, `None` if the kernel refuses to say it.
+/// Returns this thread's slack; 0 for a real-time thread, `None` if the kernel does not report it.
 pub(crate) fn slack_ns() -> Option<u64> {
     // SAFETY: only returns a number.
     let slack = unsafe { libc::syscall(libc::SYS_prctl, libc::PR_GET_TIMERSLACK, 0, 0, 0, 0) };
     u64::try_from(slack).ok()
 }
 
-/// Sets this thread's slack. Returns `false` if the kernel refuses.
+/// Sets this thread's slack. Returns `false` if the kernel rejects it.
 pub(crate) fn set_slack(slack_ns: NonZeroU64) -> bool {
     let slack_ns = slack_ns.get() as libc::c_ulong;
-    // SAFETY: touches no memory of ours.
+    // SAFETY: accesses no memory of the process.
     unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_TIMERSLACK, slack_ns, 0, 0, 0) == 0 }
 }
 

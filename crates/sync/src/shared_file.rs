@@ -1,16 +1,16 @@
-//! A file that one process writes and others read, and a bell by which readers ask the writer for something.
+//! A file that one process writes and others read, with a bell for requests to the writer.
 //!
-//! The file is written by `pwrite` and read by `pread`, never through a mapping: another process may truncate the file, and an
-//! access to a mapping beyond its end is a SIGBUS. The bell is a futex in the first page of the file. That page is mapped, but
-//! only its address is used, as a name; if the file was truncated, the kernel returns an error. A write that RLIMIT_FSIZE does
-//! not allow is an error and no signal.
+//! The file is written by `pwrite` and read by `pread`, never through a mapping: another process
+//! may truncate the file, and an access beyond its end would raise SIGBUS. The bell is a futex in
+//! the first page of the file. That page is mapped, but only its address is used, to identify the
+//! futex. If the file was truncated, the kernel returns an error. A write beyond RLIMIT_FSIZE
+//! returns an error and raises no signal.
 //!
 //! A program that becomes a daemon may close all descriptors that it does not know, and reuse their
-//! numbers for its own files. The writer therefore compares the inode before each use of the
-//! number, and before closing it.
+//! numbers. The writer therefore compares the inode before each use of the number, and before
+//! closing it.
 //!
-//! The writer keeps the file locked while it lives. So a process that finds the file, also in another container, can tell
-//! whether it was left behind.
+//! The writer keeps the file locked while it lives, so that other processes detect a stale file.
 
 use std::{
     fs::{File, OpenOptions},
@@ -27,15 +27,14 @@ use std::{
 
 use crate::fault;
 
-/// The bell lies within so many bytes of the file's start. The kernel's smallest page.
+/// The bell is within this distance from the file's start: the kernel's smallest page.
 const MAPPED_BYTES: usize = 4096;
 
 /// A file shared with other processes of the same user.
 #[derive(Debug)]
 pub struct SharedFile {
     file: ManuallyDrop<File>,
-    /// The device and the inode. They show whether the program has closed the number and reused it
-    /// for another file.
+    /// Device and inode, which show whether the program has closed and reused the number.
     id: (u64, u64),
     map: Map,
     is_writable: bool,
@@ -44,26 +43,25 @@ pub struct SharedFile {
 #[derive(Debug)]
 struct Map(*mut libc::c_void);
 
-// SAFETY: the address is never read through or written through; it names a page to the kernel.
+// SAFETY: the address is never dereferenced; it identifies a page to the kernel.
 unsafe impl Send for Map {}
 // SAFETY: as above.
 unsafe impl Sync for Map {}
 
-/// How a wait for the bell ended.
+/// The result of a wait for the bell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rung {
     /// The bell was rung, or the wait ended early.
     Yes,
-    /// There is no bell any more: the file was truncated.
+    /// The bell no longer exists, because the file was truncated.
     Gone,
 }
 
-/// Returns the device and the inode.
 fn id_of(metadata: &std::fs::Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// Returns `true` if the error comes from a shortage of the system, and not from the file.
+/// Returns `true` if the error comes from a shortage of system resources, and not from the file.
 pub fn is_shortage(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     [libc::ENOMEM, libc::EMFILE, libc::ENFILE, libc::EINTR]
@@ -71,18 +69,18 @@ pub fn is_shortage(error: &io::Error) -> bool {
         .contains(&code)
 }
 
-/// Returns the paths of the entries of `directory`; none if it cannot be read.
+/// Returns the paths of the entries of `directory`, or none if it cannot be read.
 pub fn files_in(directory: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten();
     entries.flatten().map(|entry| entry.path())
 }
 
 impl SharedFile {
-    /// Makes a new file, which only this user may read and write.
+    /// Creates a file that only this user may read and write.
     ///
     /// # Errors
     ///
-    /// `AlreadyExists`, also for a symbolic link, which is not followed. Else the system's error.
+    /// `AlreadyExists`, also for a symbolic link. Otherwise the system's error.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -92,7 +90,7 @@ impl SharedFile {
             .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
             .open(path)?;
         let id = id_of(&file.metadata()?);
-        // Remove it again: it has neither been written nor locked.
+        // Removes the new file, which has been neither written nor locked.
         Self::with(file, true).inspect_err(|_| {
             if std::fs::symlink_metadata(path).is_ok_and(|there| id_of(&there) == id) {
                 std::fs::remove_file(path).ok();
@@ -100,14 +98,14 @@ impl SharedFile {
         })
     }
 
-    /// Opens a file that another process may have made, to read it and to ring.
+    /// Opens a file that another process may have created, to read it and to ring.
     ///
     /// # Errors
     ///
-    /// If it is a symbolic link, or no regular file. Else the system's error.
+    /// If it is a symbolic link, or not a regular file. Otherwise the system's error.
     pub fn open(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
-        // Without O_NONBLOCK the opening of a pipe waits for its other end.
+        // Without O_NONBLOCK, opening a pipe waits for its other end.
         options
             .read(true)
             .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK);
@@ -116,7 +114,7 @@ impl SharedFile {
             Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
                 return Err(io::Error::other("it is a symbolic link"));
             }
-            // A directory, or a file that may only be read.
+            // A directory or a read-only file.
             Err(_) => (options.open(path)?, false),
         };
         if !file.metadata()?.is_file() {
@@ -127,8 +125,7 @@ impl SharedFile {
 
     fn with(file: File, is_writable: bool) -> io::Result<Self> {
         fault::check(fault::Point::Map, libc::ENOMEM)?;
-        // SAFETY: a new mapping of a file of ours, at an address of the kernel's choice; beyond the file's end it is no
-        // memory, and nobody reads there.
+        // SAFETY: a new mapping of our file, of which no page is accessed.
         let map = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -151,8 +148,8 @@ impl SharedFile {
         })
     }
 
-    /// Locks the file until it is dropped or the process ends. Returns `false` if another process has it locked. A child of
-    /// `fork` shares the lock until it [closes](Self::close_in_child) the file.
+    /// Locks the file until it is dropped or the process ends. Returns `false` if another process
+    /// has the lock. A child of `fork` shares it until it [closes](Self::close_in_child) the file.
     ///
     /// # Errors
     ///
@@ -161,7 +158,7 @@ impl SharedFile {
         self.flock(libc::LOCK_EX | libc::LOCK_NB)
     }
 
-    /// Returns `true` if a living process has it locked.
+    /// Returns `true` if a living process has locked it.
     ///
     /// # Errors
     ///
@@ -176,7 +173,7 @@ impl SharedFile {
 
     fn flock(&self, operation: libc::c_int) -> io::Result<bool> {
         self.metadata()?;
-        // SAFETY: a descriptor of ours; touches no memory.
+        // SAFETY: our descriptor; accesses no memory.
         if unsafe { libc::flock(self.file.as_raw_fd(), operation) } == 0 {
             return Ok(true);
         }
@@ -211,13 +208,13 @@ impl SharedFile {
     ///
     /// # Safety
     ///
-    /// 1. Nobody uses or drops it from here on.
+    /// 1. No thread uses or drops it afterwards.
     pub unsafe fn close_in_child(&self) {
         if !self.is_lost() {
-            // SAFETY: the descriptor is ours, and no thread uses it after this (1).
+            // SAFETY: the descriptor is ours, and no thread uses it afterwards (1).
             unsafe { libc::close(self.file.as_raw_fd()) };
         }
-        // The mapping has the file open, too.
+        // The mapping also keeps the file open.
         // SAFETY: as above.
         unsafe { libc::munmap(self.map.0, MAPPED_BYTES) };
     }
@@ -231,7 +228,7 @@ impl SharedFile {
         std::fs::remove_file(path)
     }
 
-    /// Returns how long it is now.
+    /// Returns the present length of the file.
     ///
     /// # Errors
     ///
@@ -240,7 +237,7 @@ impl SharedFile {
         Ok(self.metadata()?.len())
     }
 
-    /// Returns `true` if it is empty now.
+    /// Returns `true` if the file is empty at present.
     ///
     /// # Errors
     ///
@@ -249,7 +246,7 @@ impl SharedFile {
         Ok(self.len()? == 0)
     }
 
-    /// Returns the user that owns it, and its permission bits.
+    /// Returns the user that owns the file, and its permission bits.
     ///
     /// # Errors
     ///
@@ -259,12 +256,12 @@ impl SharedFile {
         Ok((metadata.uid(), metadata.mode() & 0o7777))
     }
 
-    /// Returns `true` if this process may write the file, and so ring.
+    /// Returns `true` if this process may write the file, and therefore ring.
     pub fn is_writable(&self) -> bool {
         self.is_writable
     }
 
-    /// Reads from `offset` on until `buffer` is full or the file ends. Returns how many bytes were read.
+    /// Reads from `offset` until `buffer` is full or the file ends. Returns the number of bytes.
     ///
     /// # Errors
     ///
@@ -285,11 +282,11 @@ impl SharedFile {
         Ok(nr_read)
     }
 
-    /// Writes all of `bytes` from `offset` on. The file grows if needed.
+    /// Writes all of `bytes` at `offset`. The file grows if needed.
     ///
     /// # Errors
     ///
-    /// The system's error, for example if there is no space, or the file would be longer than allowed.
+    /// The system's error, for example without space or beyond the size limit.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.metadata()?;
         without_signal(|| self.file.write_all_at(bytes, offset))
@@ -305,19 +302,19 @@ impl SharedFile {
         without_signal(|| self.file.set_len(len))
     }
 
-    /// Sleeps while the four bytes at `offset`, which lie in the first 4096, hold `expected`.
+    /// Sleeps while the four bytes at `offset`, within the first 4096, equal `expected`.
     ///
     /// # Blocking
     ///
-    /// Until a process [rings](Self::ring) there, for at most `timeout`. May return early.
+    /// Blocks until a process [rings](Self::ring) there, for at most `timeout`. May return early.
     pub fn wait(&self, offset: usize, expected: u32, timeout: Option<Duration>) -> Rung {
         let timeout = timeout.map(|span| libc::timespec {
             tv_sec: span.as_secs().min(i64::MAX as u64) as _,
             tv_nsec: span.subsec_nanos() as _,
         });
         let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
-        // SAFETY: the word lies in the mapping, of which the kernel finds out by itself whether it can be read;
-        // `timeout` is a timespec on this stack or null.
+        // SAFETY: the word is in the mapping, and the kernel itself checks whether it is readable.
+        // `timeout` is null or a timespec on this stack.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -334,7 +331,7 @@ impl SharedFile {
         }
     }
 
-    /// Writes `value` at `offset`, which lies in the first 4096 bytes, and wakes processes that wait there.
+    /// Writes `value` at `offset`, within the first 4096 bytes, and wakes processes waiting there.
     ///
     /// # Errors
     ///
@@ -344,7 +341,7 @@ impl SharedFile {
             return Err(io::Error::other("it is too short"));
         }
         self.write_at(&value.to_le_bytes(), offset as u64)?;
-        // SAFETY: FUTEX_WAKE uses the address as a name only; where it names nothing the kernel says so.
+        // SAFETY: FUTEX_WAKE identifies sleepers by the address, and rejects an invalid one.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -362,11 +359,11 @@ impl SharedFile {
     }
 }
 
-/// Calls `write` with SIGXFSZ blocked, so that a write beyond RLIMIT_FSIZE is an error and does not end the process.
+/// Calls `write` with SIGXFSZ blocked: a write beyond RLIMIT_FSIZE then fails without a signal.
 fn without_signal<R>(write: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
-    // SAFETY: a signal set is plain memory, which `sigemptyset` makes one.
+    // SAFETY: a signal set is plain memory, which `sigemptyset` initializes.
     let (mut ours, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { mem::zeroed() };
-    // SAFETY: sets on this stack.
+    // SAFETY: the sets are on this stack.
     let was_blocked = unsafe {
         libc::sigemptyset(&mut ours);
         libc::sigaddset(&mut ours, libc::SIGXFSZ);
@@ -383,7 +380,7 @@ fn without_signal<R>(write: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        // SAFETY: as above; takes the one that was raised for this thread, if it was.
+        // SAFETY: as above. Removes the signal that the write raised for this thread, if any.
         unsafe { libc::sigtimedwait(&ours, ptr::null_mut(), &at_once) };
     }
     // SAFETY: as above.
@@ -397,7 +394,7 @@ impl Drop for SharedFile {
             // SAFETY: dropped only here, once.
             unsafe { ManuallyDrop::drop(&mut self.file) };
         }
-        // SAFETY: the mapping was made by `with`, which gave it to us alone.
+        // SAFETY: `with` created the mapping, and only this value uses it.
         unsafe { libc::munmap(self.map.0, MAPPED_BYTES) };
     }
 }
@@ -431,16 +428,14 @@ mod tests {
         file.set_len(64).unwrap();
         let theirs = File::create_new(&others.0).unwrap();
         let number = file.file.as_raw_fd();
-        // SAFETY: the call takes two numbers; the shared file's number is another file's from here
-        // on.
+        // SAFETY: the call takes two numbers. The shared file's number is then another file's.
         assert!(unsafe { libc::dup2(theirs.as_raw_fd(), number) } >= 0);
         assert!(file.is_lost());
         assert!(file.write_at(&[1], 0).is_err() && file.set_len(8).is_err());
         assert!(file.lock().is_err() && file.ring(8, 1).is_err());
         assert_eq!(theirs.metadata().unwrap().len(), 0);
         drop(file);
-        // SAFETY: the call takes a number; the file that had replaced the shared one is closed
-        // once.
+        // SAFETY: the call takes a number. The file that replaced the shared one is closed once.
         unsafe {
             assert!(libc::fcntl(number, libc::F_GETFD) >= 0, "closed");
             libc::close(number);
@@ -460,14 +455,14 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_mapped_is_not_left_behind() {
         let place = Place::new("not-mapped");
-        // SAFETY: the child takes no lock that another thread may have: the path is short, and lies on the stack.
+        // SAFETY: the child takes no lock that another thread may hold: the path is on the stack.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let none = libc::rlimit {
                 rlim_cur: 0,
                 rlim_max: 0,
             };
-            // SAFETY: reads the limit; the child ends here.
+            // SAFETY: the call reads the limit; the child ends here.
             unsafe {
                 libc::setrlimit(libc::RLIMIT_AS, &none);
                 let refused = SharedFile::create(&place.0).is_err_and(|error| is_shortage(&error));
@@ -475,7 +470,7 @@ mod tests {
             }
         }
         let mut status = 0;
-        // SAFETY: a child of ours.
+        // SAFETY: our own child.
         unsafe { libc::waitpid(child, &mut status, 0) };
         assert_eq!(status, 0, "the file could be mapped");
         assert!(!place.0.exists());
@@ -526,7 +521,7 @@ mod tests {
         assert!(!other.is_locked().unwrap() && file.lock().unwrap());
         assert!(other.is_locked().unwrap() && !other.lock().unwrap());
         drop(file);
-        // A child that another test forks has it for a moment.
+        // A child that another test forks has the lock for a moment.
         while other.is_locked().unwrap() {
             std::thread::yield_now();
         }
@@ -552,7 +547,7 @@ mod tests {
             let too_long = |result: io::Result<()>| {
                 result.is_err_and(|error| error.raw_os_error() == Some(libc::EFBIG))
             };
-            // Twice, for a signal that was kept off must not come later.
+            // Twice, because a blocked signal must not arrive later.
             (0..2).all(|_| too_long(file.set_len(1)) && too_long(file.write_at(b"too long", 0)))
         };
         // SAFETY: the child makes system calls, and ends.

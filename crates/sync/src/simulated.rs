@@ -1,4 +1,4 @@
-//! The machine against closed forms, and the ways in which a run fails.
+//! Compares the simulated machine with closed formulas, and tests how a run fails.
 
 use std::ffi::{c_int, c_void};
 use std::sync::{
@@ -18,7 +18,7 @@ const RMW_NS: f64 = 5.0;
 fn machine(nr_cpus: usize) -> Machine {
     let topology = Topology::synthetic(&format!("{nr_cpus} core")).unwrap();
     let mut costs = Costs::example();
-    // So that the forms are short.
+    // Simplifies the formulas.
     (costs.instr, costs.hold, costs.pause) = (0, 0, 1_000);
     let mut machine = Machine::new(topology, costs);
     machine.jitter_per_mille = 0;
@@ -29,7 +29,8 @@ fn machine(nr_cpus: usize) -> Machine {
 #[derive(Default)]
 struct Line<T = AtomicU64>(T);
 
-/// Runs `body` on a thread pinned to each CPU, let go together. Returns the time from the first start to the last end.
+/// Runs `body` on a thread on each CPU at the same time. Returns the time from the first start to
+/// the last end.
 fn on_all(machine: Machine, body: impl Fn(usize) + Send + Sync + 'static) -> (f64, Outcome) {
     let nr_cpus = machine.topology.nr_cpus();
     let took_ns = Arc::new(Plain::new(0));
@@ -63,7 +64,7 @@ fn on_all(machine: Machine, body: impl Fn(usize) + Send + Sync + 'static) -> (f6
     (took_ns.load(Relaxed) as f64, outcome.unwrap())
 }
 
-/// Returns the time for each of all additions that `nr_cpus` make to one word.
+/// Returns the time of one of all additions that `nr_cpus` CPUs make to one word.
 fn fetch_add_ns(machine: Machine) -> f64 {
     let nr_cpus = machine.topology.nr_cpus();
     let word = Arc::new(Line::<AtomicU64>::default());
@@ -81,7 +82,7 @@ fn assert_near(is: f64, form: f64, tolerance: f64) {
     );
 }
 
-/// A word is written by one and read by the other in turn: the writer's request and the reader's are one transfer each.
+/// One CPU writes a word and the other reads it, in turn, with one transfer for each request.
 #[test]
 fn a_ping_pong_costs_two_transfers_each_way() {
     let rounds = 1000;
@@ -97,7 +98,7 @@ fn a_ping_pong_costs_two_transfers_each_way() {
     assert_near(took / (2 * rounds) as f64, 2.0 * TRANSFER_NS, 0.1);
 }
 
-/// An owner adds from the arrival of the line on, for half of the time that the next request travels.
+/// An owner adds from the line's arrival, for half of the time that the next request travels.
 fn fetch_add_form() -> f64 {
     TRANSFER_NS / (TRANSFER_NS / 2.0 / RMW_NS)
 }
@@ -109,7 +110,7 @@ fn additions_share_transfers_however_many_add() {
     }
 }
 
-/// The twin: a ledger that reserves a line when it is asked for pays a transfer for each addition.
+/// The twin: a ledger that reserves a line at request time has a transfer for each addition.
 #[test]
 fn a_ledger_that_reserves_ahead_fails_the_form_of_two_adders() {
     let mut naive = machine(2);
@@ -121,7 +122,7 @@ fn a_ledger_that_reserves_ahead_fails_the_form_of_two_adders() {
     );
 }
 
-/// However many CPUs try, one exchange in two transfers succeeds: one transfer to read, one to write.
+/// Any number of CPUs completes one exchange per two transfers: one transfer to read, one to write.
 #[test]
 fn a_loop_of_exchanges_does_not_collapse() {
     let each_of = |nr_cpus: usize| {
@@ -146,7 +147,7 @@ fn a_loop_of_exchanges_does_not_collapse() {
     }
 }
 
-/// A fair lock with a fixed service time, asked for at random times: the mean wait is rho * D / (2 * (1 - rho)).
+/// Fair lock, fixed service time, random arrivals: the mean wait is rho * D / (2 * (1 - rho)).
 #[test]
 fn a_lock_waits_as_long_as_a_queue_of_fixed_service() {
     const NR_CPUS: usize = 64;
@@ -169,7 +170,7 @@ fn a_lock_waits_as_long_as_a_queue_of_fixed_service() {
             let start = time::now_ns();
             let mine = next.0.fetch_add(1, Ordering::Relaxed);
             while serving.0.load(Ordering::Relaxed) != mine {
-                // Coarse: the form knows no spinning.
+                // Polls rarely, because the formula does not include polling.
                 simachine::work_ns(200);
             }
             waited.fetch_add(time::now_ns() - start, Relaxed);
@@ -255,7 +256,7 @@ fn thread_locals_are_of_a_thread_and_destroyed_at_its_end() {
     assert_eq!(DROPS.get(), 6);
 }
 
-/// More threads than CPUs: all get their share, sleeps end on time, and time-outs end sleeps.
+/// With more threads than CPUs, all get their share, sleeps end on time, and timeouts end sleeps.
 #[test]
 fn threads_share_a_cpu_and_sleeps_end_on_time() {
     run(machine(1), || {
@@ -287,7 +288,7 @@ fn equal_seeds_give_equal_runs() {
     assert_eq!(once(), once());
 }
 
-/// Wakes a thread that sleeps on the other CPU; returns what that takes the waker.
+/// Wakes a thread that sleeps on the other CPU. Returns the time that this takes the waker.
 fn wake_ns(is_kernel: bool) -> f64 {
     let mut machine = machine(2);
     (
@@ -320,7 +321,7 @@ fn a_kernel_thread_wakes_without_a_call_and_locks_the_run_queue() {
     assert_near(wake_ns(false), both + ns(costs.syscall + costs.futex), 0.01);
 }
 
-/// The other thread of the CPU gets no turn, though slices are short, until the first one allows it.
+/// The other thread of the CPU waits until the first one allows it, although slices are short.
 #[test]
 fn who_has_disabled_preemption_keeps_the_cpu() {
     let mut machine = machine(1);
@@ -376,7 +377,7 @@ fn a_plain_access_pays_for_a_line_that_moves_and_for_nothing_else() {
         });
         other.unwrap().join().unwrap();
         assert_eq!(took_ps(&|| __tsan_read8(at())), costs.llc_dirty);
-        // The first is the instruction of the facade's load.
+        // The first access is the instruction of the facade's load.
         let load = || {
             // SAFETY: a word that is never freed.
             unsafe { __tsan_atomic64_load(WORD.0.as_ptr(), 0) };

@@ -2,14 +2,12 @@
 //!
 //! A clock keeps running while a laptop is suspended, a process is stopped or a virtual machine is
 //! migrated. Between two readings at most [`MOST`] counts, so a pause of any length counts as one
-//! second. A thread that reports a long wait reads the clock at least once a second, so that all
-//! other time counts.
+//! second. A thread that reports a long wait reads the clock at least once a second.
 
 use core::time::Duration;
 
-/// The longest time that counts between two readings. A second is short compared with every
-/// threshold that is worth a report, and long compared with the time for which a runnable thread
-/// waits for a CPU.
+/// The longest time that counts between two readings. A second is short compared with every useful
+/// threshold of a report, and long compared with the time for which a thread waits for a CPU.
 pub const MOST: Duration = Duration::from_secs(1);
 
 /// Returns the part of the time since `looked_ns` that counts at `now_ns`.
@@ -40,8 +38,7 @@ impl Span {
         Duration::from_nanos(self.counted_ns)
     }
 
-    /// Returns the time to sleep before the next reading, if an action is due once the span is `at`
-    /// long.
+    /// Returns the time to sleep before the next reading, if an action is due at length `at`.
     pub fn until(&self, at: Duration) -> Duration {
         at.saturating_sub(Duration::from_nanos(self.counted_ns))
             .min(MOST)

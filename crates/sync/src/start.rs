@@ -1,23 +1,30 @@
 //! Starting the library's threads, with the attributes of the process's first thread.
 //!
-//! The kernel gives a new thread the attributes of the thread that starts it: CPUs, policy, nice value, blocked signals. The
-//! library's threads serve the whole process. The thread that happens to start them may be pinned to a CPU, or have a
-//! real-time priority. So they take the attributes of the process's first thread instead:
+//! The kernel copies the attributes of the starting thread to a new thread: CPUs, policy, nice
+//! value, blocked signals. The library's threads serve the whole process, and the thread that
+//! starts them may be pinned to a CPU or have a real-time priority. They therefore get the
+//! attributes of the process's first thread instead:
 //!
-//! | what | becomes |
+//! | attribute | new value |
 //! |---|---|
-//! | CPUs | those of the first thread. A pool's worker is then bound to the CPUs of its pool; a manager has those of the thread that made its registry |
+//! | CPUs | those of the first thread; pools and managers change them later |
 //! | policy | that of the first thread, or `SCHED_OTHER` if that is a real-time one |
-//! | nice value | that of the first thread, if it is allowed |
-//! | blocked signals | those of the first thread, to which the kernel delivers signals for the process first. During the start all signals are blocked, also in the starting thread. If the first thread is the starting thread, the new thread blocks the signals that the first thread blocked before |
+//! | nice value | that of the first thread, if permitted |
+//! | blocked signals | those of the first thread, see below |
 //! | timer slack, memory policy, I/O priority, floating-point modes | see `newborn.rs` |
 //!
-//! What cannot be read, or is refused, stays as the starting thread had it.
+//! A pool's worker is later bound to the CPUs of its pool, and a manager to those of its creator.
+//!
+//! The kernel delivers signals for the process to the first thread first. During a start all
+//! signals are blocked, also in the starting thread. If the first thread starts a thread, the new
+//! one gets the signals that the first thread blocked before.
+//!
+//! If an attribute cannot be read or set, the thread keeps that of the starting thread.
 //!
 //! # In a child of `fork`
 //!
-//! There the C library starts the threads. The standard library's start takes a lock. A thread of the parent may have held it
-//! at the fork, and the child would wait for it for ever.
+//! There the C library starts the threads. The standard library takes a lock to start one. A thread
+//! of the parent may have held that lock at the fork, and the child would wait for it forever.
 
 use std::{
     cell::Cell,
@@ -39,13 +46,12 @@ type Body = Box<dyn FnOnce() + Send>;
 type Outcome = thread::Result<()>;
 
 thread_local! {
-    /// `true` if the library started this thread.
     pub(crate) static IS_OURS: Cell<bool> = const { Cell::new(false) };
-    /// The stack that it has if the library started it.
+    /// The stack size of this thread, if the library started it.
     pub(crate) static STACK_SIZE: Cell<usize> = const { Cell::new(STACK_BYTES) };
 }
 
-/// The stack that the standard library gives a thread.
+/// The stack size of the standard library's threads.
 pub const STACK_BYTES: usize = 2 << 20;
 
 /// A thread, started by the standard library or by the C library.
@@ -55,7 +61,7 @@ pub enum Handle {
     Bare(Bare),
 }
 
-/// The CPUs on which a thread begins.
+/// The CPUs on which a thread starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cpus {
     OfFirst,
@@ -76,7 +82,7 @@ pub fn spawn(
     spawn_boxed(name, cpus, stack_size, Box::new(body))
 }
 
-/// As [`spawn`], compiled once for all bodies.
+/// Like [`spawn`], compiled once for all bodies.
 fn spawn_boxed(name: &str, cpus: Cpus, stack_size: usize, body: Body) -> io::Result<Handle> {
     // The standard library would panic.
     if name.contains('\0') {
@@ -90,7 +96,7 @@ fn spawn_boxed(name: &str, cpus: Cpus, stack_size: usize, body: Body) -> io::Res
             .spawn(body)
             .map(Handle::Std);
     }
-    // Blocked during the start: signals that arrive meanwhile stay pending.
+    // Signals that arrive during the start stay pending.
     let signals = Signals::block_all();
     let theirs = signals.0;
     let whole = move || {
@@ -117,19 +123,19 @@ impl Handle {
         }
     }
 
-    /// Joins the thread if it has ended, including the destructors of its thread-locals. Else gives the handle back.
+    /// Joins the thread if it and its thread-locals' destructors have ended, or returns the handle.
     pub fn try_join(self) -> Result<(), Self> {
-        // Miri has no call for that, and lets a thread be detached.
+        // Miri has no such call, and allows a thread to be detached.
         if cfg!(miri) {
             return Err(self);
         }
         let has_ended = |thread: libc::pthread_t| {
-            // SAFETY: neither joined nor let go before, and nothing is asked to be written.
+            // SAFETY: neither joined nor detached before, and no result is requested.
             unsafe { libc::pthread_tryjoin_np(thread, ptr::null_mut()) == 0 }
         };
         match self {
             Self::Std(thread) if has_ended(thread.as_pthread_t() as _) => {
-                // It has been joined: only the number is left.
+                // The thread has been joined, so the number is only dropped.
                 thread.into_pthread_t();
                 Ok(())
             }
@@ -152,14 +158,13 @@ impl Handle {
 /// A thread that the C library started.
 #[derive(Debug)]
 pub struct Bare {
-    /// `None` once it has been waited for.
     thread: Option<libc::pthread_t>,
     outcome: Arc<Mutex<Option<Outcome>>>,
 }
 
-// SAFETY: a thread's name in the C library, which with musl is a pointer, may be used by any thread.
+// SAFETY: any thread may use the C library's ID of a thread, which is a pointer in musl.
 unsafe impl Send for Bare {}
-// SAFETY: as above; what may be done by reference only looks at the outcome.
+// SAFETY: as above; a shared reference only gives access to the outcome.
 unsafe impl Sync for Bare {}
 
 struct Start {
@@ -177,7 +182,7 @@ impl Bare {
             outcome: outcome.clone(),
         }));
         let (mut attr, mut thread) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-        // SAFETY: `attr` is made before it is used and after that ended; `main` takes `start` over, if there is a thread.
+        // SAFETY: `attr` is initialized first and destroyed last. A started thread owns `start`.
         let refused = unsafe {
             libc::pthread_attr_init(attr.as_mut_ptr());
             libc::pthread_attr_setstacksize(attr.as_mut_ptr(), stack_size);
@@ -187,7 +192,7 @@ impl Bare {
             refused
         };
         if refused != 0 {
-            // SAFETY: from above, and no thread has it.
+            // SAFETY: leaked above, and no thread has received it.
             drop(unsafe { Box::from_raw(start) });
             return Err(io::Error::from_raw_os_error(refused));
         }
@@ -199,7 +204,7 @@ impl Bare {
     }
 
     fn outcome(&self) -> std::sync::MutexGuard<'_, Option<Outcome>> {
-        // Nothing panics under it.
+        // No code panics under this lock.
         self.outcome
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -207,7 +212,7 @@ impl Bare {
 
     fn join(mut self) -> Outcome {
         if let Some(thread) = self.thread.take() {
-            // SAFETY: ours, neither waited for nor let go before.
+            // SAFETY: we own the handle, and the thread has been neither joined nor detached.
             unsafe { libc::pthread_join(thread, ptr::null_mut()) };
         }
         let outcome = self.outcome().take();
@@ -218,14 +223,14 @@ impl Bare {
 impl Drop for Bare {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            // SAFETY: ours, neither waited for nor let go before.
+            // SAFETY: we own the handle, and the thread has been neither joined nor detached.
             unsafe { libc::pthread_detach(thread) };
         }
     }
 }
 
 extern "C" fn main(start: *mut libc::c_void) -> *mut libc::c_void {
-    // SAFETY: `Bare::spawn` leaked it for us.
+    // SAFETY: `Bare::spawn` leaked it for this thread.
     let start = *unsafe { Box::from_raw(start.cast::<Start>()) };
     // SAFETY: the kernel copies at most 15 bytes of it.
     unsafe { libc::prctl(libc::PR_SET_NAME, start.name.as_ptr()) };
@@ -235,11 +240,11 @@ extern "C" fn main(start: *mut libc::c_void) -> *mut libc::c_void {
     ptr::null_mut()
 }
 
-/// A set of signals as the kernel has it: signal 1 is bit 0.
+/// The kernel's format of a signal set: signal 1 is bit 0.
 type Mask = u64;
 
-/// What a thread blocks that blocks all: the kernel lets SIGKILL and SIGSTOP through. Programs cannot ask for that, for the C library
-/// keeps two signals for itself and leaves them out.
+/// The mask of a thread that blocks all signals, except SIGKILL and SIGSTOP, which the kernel
+/// excludes. Programs cannot set it, because the C library excludes two more signals for itself.
 const ALL: Mask = !(1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1));
 
 /// The signals that this thread blocked before. Restores them when dropped.
@@ -269,8 +274,7 @@ impl Drop for Signals {
 struct First {
     /// A: the signals that the first thread blocked before the start. Written by the first thread.
     blocked: AtomicU64,
-    /// A: the process whose first thread is starting a thread, or 0. A child of `fork` has its own
-    /// first thread.
+    /// A: the process whose first thread is starting a thread, or 0. A child of `fork` differs.
     process: AtomicU32,
 }
 
@@ -299,16 +303,15 @@ impl First {
     }
 }
 
-/// Returns `true` if this is the first thread of the process.
 fn is_first() -> bool {
     // SAFETY: the call only returns a number.
     unsafe { libc::gettid() as u32 == std::process::id() }
 }
 
-/// Has this thread block `signals`; returns what it blocked before.
+/// Blocks `signals` in this thread. Returns the mask before.
 fn set_blocked(signals: Mask) -> Mask {
     let mut before: Mask = 0;
-    // SAFETY: the call reads and writes that many bytes.
+    // SAFETY: the call reads and writes masks of the given size.
     unsafe {
         libc::syscall(
             libc::SYS_rt_sigprocmask,
@@ -321,7 +324,7 @@ fn set_blocked(signals: Mask) -> Mask {
     before
 }
 
-/// Gives this thread the attributes of the first one. `theirs` are the signals that the starting thread blocked.
+/// Gives this thread the attributes of the first one. `theirs` is the mask of the starting thread.
 fn settle(cpus: Cpus, theirs: Mask) {
     let first = std::process::id() as libc::pid_t;
     if cpus == Cpus::OfFirst {
@@ -335,7 +338,7 @@ fn settle(cpus: Cpus, theirs: Mask) {
 fn settle_cpus(first: libc::pid_t) {
     let of = |thread: libc::pid_t| {
         let mut mask = [0_u64; 16];
-        // SAFETY: the call writes at most that many bytes. A machine of more than 1024 CPUs refuses.
+        // SAFETY: the call writes at most the given size. It fails on more than 1024 CPUs.
         let len = unsafe {
             libc::syscall(
                 libc::SYS_sched_getaffinity,
@@ -349,7 +352,7 @@ fn settle_cpus(first: libc::pid_t) {
     if let Some(mask) = of(first)
         && Some(mask) != of(0)
     {
-        // SAFETY: the call reads that many bytes.
+        // SAFETY: the call reads the given size.
         unsafe {
             libc::syscall(
                 libc::SYS_sched_setaffinity,
@@ -378,13 +381,13 @@ fn settle_policy(first: libc::pid_t) {
 }
 
 /// Number of checks whether the C library has finished a start that it makes for the first thread.
-/// A start takes a few microseconds, unless the first thread loses its CPU.
+/// A start takes a few microseconds, unless the first thread is preempted.
 const NR_LOOKS: u32 = 120;
 /// The pause before each check after the first [`NR_YIELDS`].
 const PAUSE: Duration = Duration::from_millis(1);
 const NR_YIELDS: u32 = 20;
 
-/// Returns the signals that the process's first thread blocks, if that has not ended.
+/// Returns the signals that the process's first thread blocks, unless that thread has ended.
 fn blocked_by_first() -> Option<Mask> {
     settled(
         || FIRST.before_start(),
@@ -392,8 +395,7 @@ fn blocked_by_first() -> Option<Mask> {
     )
 }
 
-/// Returns the result of `before_start`. If there is none, returns the result of `read`, unless
-/// that is the mask of a start.
+/// Returns the result of `before_start`, otherwise of `read` unless that is a start's mask.
 fn settled(
     before_start: impl Fn() -> Option<Mask>,
     read: impl Fn() -> Option<Mask>,
@@ -419,7 +421,7 @@ fn settled(
 fn blocked_in(status: &[u8]) -> Option<Mask> {
     let status = String::from_utf8_lossy(status);
     let field = |name| status.lines().find_map(|line| line.strip_prefix(name));
-    // The mask of a thread that has ended means nothing.
+    // The mask of a thread that has ended is meaningless.
     let is_there = !field("State:")?.trim_start().starts_with(['Z', 'X']);
     let blocked = Mask::from_str_radix(field("SigBlk:")?.trim(), 16).ok()?;
     is_there.then_some(blocked)
@@ -475,7 +477,7 @@ mod tests {
         assert_eq!(first.before_start(), Some(5));
         first.end();
         assert_eq!(first.before_start(), None);
-        // A forked child finds its parent's process here.
+        // In a forked child, the process field still names its parent.
         first
             .process
             .store(std::process::id() + 1, Ordering::Relaxed);
@@ -487,7 +489,7 @@ mod tests {
     fn what_is_blocked_during_a_start_is_more_than_programs_can_block() {
         let mut all = MaybeUninit::<libc::sigset_t>::uninit();
         let blocked = || blocked_in(&std::fs::read("/proc/thread-self/status").unwrap());
-        // SAFETY: made, then read.
+        // SAFETY: initialized, then read.
         unsafe {
             libc::sigfillset(all.as_mut_ptr());
             libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), ptr::null_mut());

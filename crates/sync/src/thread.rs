@@ -14,7 +14,7 @@ use std::thread as backend;
 #[cfg(not(loom))]
 pub use backend::panicking;
 
-/// Returns `true` if this thread is unwinding. Always `false` in loom, which stops at the first panic.
+/// Returns `true` if this thread is unwinding; `false` in loom, which stops at the first panic.
 #[cfg(loom)]
 pub fn panicking() -> bool {
     false
@@ -31,7 +31,7 @@ type Handle = backend::JoinHandle<()>;
 #[cfg(sim)]
 type Handle = backend::JoinHandle;
 
-/// A thread that can be waited for.
+/// A handle that joins a thread.
 #[derive(Debug)]
 pub struct JoinHandle(Handle);
 
@@ -45,7 +45,7 @@ pub struct JoinHandle(Handle);
 ///
 /// # Errors
 ///
-/// The system's error if it refuses another thread. `body` is dropped then.
+/// The system's error if thread creation fails. `body` is dropped then.
 pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle> {
     #[cfg(not(any(loom, shuttle, sim)))]
     return spawn_sized(name, crate::start::STACK_BYTES, body);
@@ -53,11 +53,11 @@ pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Joi
     spawn_sized(name, 0, body)
 }
 
-/// Starts a thread as [`spawn`] does, with a stack of so many bytes; in a model, of any.
+/// Starts a thread like [`spawn`], with a stack of `stack_size` bytes. A model ignores the size.
 ///
 /// # Errors
 ///
-/// As of [`spawn`].
+/// The errors of [`spawn`].
 pub fn spawn_sized(
     name: &str,
     stack_size: usize,
@@ -81,11 +81,11 @@ pub fn spawn_sized(
     }
 }
 
-/// Starts a thread as [`spawn`] does, but on the CPUs of the caller. It never runs on others.
+/// Starts a thread like [`spawn`], but on the CPUs of the caller. It never runs on others.
 ///
 /// # Errors
 ///
-/// As of [`spawn`].
+/// The errors of [`spawn`].
 pub fn spawn_on_same_cpus(
     name: &str,
     body: impl FnOnce() + Send + 'static,
@@ -97,7 +97,7 @@ pub fn spawn_on_same_cpus(
     spawn(name, body)
 }
 
-/// Returns how many bytes of stack this thread was started with; 2 MiB if it was not started by this crate, and in a model.
+/// Returns the stack size of this thread; 2 MiB if this crate did not start it, and in a model.
 pub fn stack_size() -> usize {
     #[cfg(not(any(loom, shuttle, sim)))]
     return crate::start::STACK_SIZE.get();
@@ -105,12 +105,11 @@ pub fn stack_size() -> usize {
     return 2 << 20;
 }
 
-/// Gives what this thread, one that was started by this crate, has touched of its stack and does not use now back to the system.
-/// Nothing in a model.
+/// Returns this thread's unused stack to the system, on threads of this crate. No-op in a model.
 ///
 /// # Blocking
 ///
-/// Never; it takes microseconds, and later calls fetch pages anew.
+/// Never blocks. Takes microseconds, and later calls fault the pages in again.
 pub fn give_stack_back() {
     #[cfg(not(any(loom, shuttle, sim)))]
     if is_ours() {
@@ -131,7 +130,7 @@ pub(crate) fn is_ours() -> bool {
 }
 
 impl JoinHandle {
-    /// Returns `true` if the thread has ended, or is about to. Always `false` in a model.
+    /// Returns `true` if the thread has ended or is about to. Always `false` in a model.
     pub fn is_finished(&self) -> bool {
         #[cfg(not(any(loom, shuttle)))]
         return self.0.is_finished();
@@ -139,14 +138,14 @@ impl JoinHandle {
         false
     }
 
-    /// Joins the thread if it has ended, else returns the handle.
+    /// Joins the thread if it has ended, otherwise returns the handle.
     ///
-    /// Unlike after [`is_finished`](Self::is_finished), the destructors of its thread-locals have run. In a model it always
-    /// returns the handle.
+    /// Unlike after [`is_finished`](Self::is_finished), the destructors of its thread-locals have
+    /// run. A model always returns the handle.
     ///
     /// # Errors
     ///
-    /// The handle, while the thread has not ended.
+    /// The handle, if the thread has not ended.
     pub fn try_join(self) -> Result<(), Self> {
         #[cfg(not(any(loom, shuttle, sim)))]
         return self.0.try_join().map_err(Self);
@@ -170,7 +169,7 @@ pub fn yield_now() {
     backend::yield_now();
 }
 
-/// Lets this thread sleep for about `span`. In a model it only yields.
+/// Sleeps for about `span`. In a model it only yields.
 pub fn sleep(span: std::time::Duration) {
     #[cfg(not(any(loom, shuttle)))]
     backend::sleep(span);
@@ -198,8 +197,7 @@ pub fn current() -> ThreadId {
 #[cfg(any(loom, shuttle))]
 pub const ENDED: ThreadId = ThreadId(1);
 
-/// Returns `true` if this process has the thread, or if that cannot be determined. In a model all
-/// threads exist except `ENDED`.
+/// Returns `true` if this process has the thread, or may have it; in a model, except for `ENDED`.
 pub fn exists(thread: ThreadId) -> bool {
     #[cfg(not(any(loom, shuttle, miri, sim)))]
     {
@@ -220,7 +218,7 @@ pub fn exists(thread: ThreadId) -> bool {
 ///
 /// # Errors
 ///
-/// `PermissionDenied` for a value below the present one, without the right to it.
+/// `PermissionDenied` for a value below the present one, if the process lacks the permission.
 pub fn set_nice(nice: i8) -> io::Result<()> {
     #[cfg(not(any(loom, shuttle, miri, sim)))]
     policy::set_nice(0, nice.into())?;
@@ -231,18 +229,18 @@ pub fn set_nice(nice: i8) -> io::Result<()> {
 
 /// Makes this thread a real-time one (`SCHED_FIFO`, priorities 1 to 99). Does nothing in a model.
 ///
-/// It then runs before every ordinary thread of its CPUs, without a time limit.
+/// It then preempts every ordinary thread of its CPUs, without a time limit.
 ///
 /// # Errors
 ///
-/// `PermissionDenied` without the right to it; `InvalidInput` for a priority out of range.
+/// `PermissionDenied` without the permission; `InvalidInput` for a priority out of range.
 pub fn set_fifo(priority: u8) -> io::Result<()> {
     #[cfg(not(any(loom, shuttle, miri, sim)))]
     {
-        // SAFETY: a structure of integers, of which some C libraries have more than one field.
+        // SAFETY: a structure of integers, which has more than one field in some C libraries.
         let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
         param.sched_priority = priority.into();
-        // SAFETY: the call reads the structure, which outlives it; 0 names this thread.
+        // SAFETY: the call reads the structure, which outlives it; 0 is this thread.
         if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &param) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -254,18 +252,18 @@ pub fn set_fifo(priority: u8) -> io::Result<()> {
 
 /// Checks that this process may set the nice value `nice` for its threads.
 ///
-/// A value below the caller's own is set and restored at once. Any other value may be set in any case.
+/// Sets and restores a value below the caller's own. Other values are always permitted.
 ///
 /// # Errors
 ///
-/// The system's error if it refuses.
+/// The system's error if it rejects the value.
 pub fn may_set_nice(nice: i8) -> io::Result<()> {
     #[cfg(not(any(loom, shuttle, sim)))]
     {
         let before = policy::nice(0)?;
         if i32::from(nice) < before {
             set_nice(nice)?;
-            // Going back needs no right.
+            // Raising the value again needs no permission.
             policy::set_nice(0, before)?;
         }
     }
@@ -274,13 +272,14 @@ pub fn may_set_nice(nice: i8) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives `thread` a real-time priority, if it has none. Returns `true` if it did.
+/// Gives `thread` a real-time priority, if it has none. Returns `true` on success.
 ///
-/// Sets `SCHED_FIFO`, priority 1, for a thread of `SCHED_OTHER`. Threads and processes that it starts meanwhile have
-/// `SCHED_OTHER` and a nice value of 0. Returns `false`
+/// Changes a thread of `SCHED_OTHER` to `SCHED_FIFO`, priority 1. Threads and processes that it
+/// starts while boosted have `SCHED_OTHER` and a nice value of 0. Returns `false`
 ///
-/// - without the right to it (`CAP_SYS_NICE`, or `RLIMIT_RTPRIO`);
-/// - under a finite `RLIMIT_RTTIME`, with which the kernel would kill a process that computes for long at such a priority;
+/// - without the permission (`CAP_SYS_NICE`, or `RLIMIT_RTPRIO`);
+/// - under a finite `RLIMIT_RTTIME`, with which the kernel would kill a process that computes for
+///   long at such a priority;
 /// - in a model.
 ///
 /// Call it inside [`while_named`], so that the thread still exists.
@@ -297,12 +296,12 @@ pub fn boost(thread: ThreadId) -> bool {
 
 /// Calls `body`, which passes another thread's number to the kernel.
 ///
-/// That thread notes in a word of its own that it will end, and then calls this with an empty `body` before it ends. `body`
-/// reads that word first. So it never uses the number of a thread that has ended, which may be that of another thread.
+/// That thread sets a flag before it ends, and then calls this with an empty `body`. `body` checks
+/// the flag first, so it never uses the number of a thread that has ended, which may be reused.
 ///
 /// # Blocking
 ///
-/// While other threads are inside. `body` must not sleep, and must not call this again.
+/// Blocks while other threads are inside. `body` must not sleep, and must not call this again.
 pub fn while_named<R>(body: impl FnOnce() -> R) -> R {
     #[cfg(not(any(loom, shuttle)))]
     let _named = hold_names();
@@ -315,7 +314,7 @@ pub(crate) fn hold_names() -> crate::MutexGuard<'static, ()> {
     NAMES.lock()
 }
 
-/// Takes a [`boost`] back. Leaves `errno` alone: a signal handler may end the section.
+/// Undoes a [`boost`]. Preserves `errno`, because a signal handler may end the section.
 pub fn unboost(thread: ThreadId) {
     #[cfg(not(any(loom, shuttle, miri, sim)))]
     policy::unboost(thread.0);
@@ -330,11 +329,12 @@ pub(crate) mod policy {
         sync::atomic::{AtomicBool, Ordering},
     };
 
-    /// In a policy: threads and processes that the thread starts do not have the policy.
+    /// In a policy: threads and processes that the thread starts do not inherit the policy.
     pub const RESET_ON_FORK: libc::c_int = libc::SCHED_RESET_ON_FORK;
 
-    /// `true` if the system has refused to clear `RESET_ON_FORK`, as it does if the right to boost is only `RLIMIT_RTPRIO`.
-    /// Then a thread that has the flag may have it from us; else it is the thread's own.
+    /// `true` if the system failed to clear `RESET_ON_FORK`, as it does if the permission to boost
+    /// is only `RLIMIT_RTPRIO`. If set, a thread's flag may come from an earlier boost, so the
+    /// thread may be boosted again. If clear, the thread set the flag itself.
     static KEEPS_RESET: AtomicBool = AtomicBool::new(false);
 
     pub fn may_boost(thread: u32) -> bool {
@@ -355,7 +355,7 @@ pub(crate) mod policy {
     }
 
     pub fn unboost(thread: u32) {
-        // SAFETY: this thread's own number of the last error.
+        // SAFETY: this thread's own error number.
         let errno = unsafe { *libc::__errno_location() };
         if !set(thread, libc::SCHED_OTHER, 0) && set(thread, RESET_ON_FORK, 0) {
             KEEPS_RESET.store(true, Ordering::Relaxed);
@@ -366,8 +366,8 @@ pub(crate) mod policy {
 
     /// Returns the nice value of `thread`; 0 is this thread.
     pub fn nice(thread: u32) -> io::Result<i32> {
-        // The C library's function returns -1 for a nice value of -1, too.
-        // SAFETY: changes nothing, and touches no memory of ours.
+        // The C library's function returns -1 also for a nice value of -1.
+        // SAFETY: changes nothing, and accesses no memory of the process.
         let from_20 = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, thread) };
         match from_20 {
             -1 => Err(io::Error::last_os_error()),
@@ -377,7 +377,7 @@ pub(crate) mod policy {
 
     /// Sets the nice value of `thread`; 0 is this thread.
     pub fn set_nice(thread: u32, nice: i32) -> io::Result<()> {
-        // SAFETY: touches no memory of ours.
+        // SAFETY: accesses no memory of the process.
         match unsafe { libc::setpriority(libc::PRIO_PROCESS as _, thread, nice) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
@@ -386,21 +386,21 @@ pub(crate) mod policy {
 
     /// Returns the policy of `thread`; 0 is this thread. `None` if the thread does not exist.
     pub fn of(thread: u32) -> Option<libc::c_int> {
-        // SAFETY: takes a number and touches no memory of the caller's. The system call, for musl's wrapper refuses.
+        // SAFETY: takes a number and accesses no memory of the caller. A direct system call,
+        // because musl's wrapper always fails.
         let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, thread) };
         (policy >= 0).then_some(policy as libc::c_int)
     }
 
-    /// Sets a policy. Returns `true` if the system agreed.
     pub fn set(thread: u32, policy: libc::c_int, priority: libc::c_int) -> bool {
-        // `struct sched_param` of the system call has this one field.
+        // The system call's `struct sched_param` has this one field.
         let param = [priority];
-        // SAFETY: `param` lives over the call, which only reads it.
+        // SAFETY: the call only reads `param`, which outlives it.
         unsafe { libc::syscall(libc::SYS_sched_setscheduler, thread, policy, param.as_ptr()) == 0 }
     }
 }
 
-/// Returns the name of a thread of this process. `None` if it does not exist, and in a model.
+/// Returns the name of a thread of this process; `None` if it does not exist, and in a model.
 pub fn name(thread: ThreadId) -> Option<String> {
     #[cfg(sim)]
     return backend::described(thread.0).map(|it| it.0);
@@ -415,7 +415,7 @@ pub fn name(thread: ThreadId) -> Option<String> {
     }
 }
 
-/// The name of a thread, as the kernel keeps it: at most 15 bytes.
+/// The name of a thread in the kernel's format: at most 15 bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct ShortName([u8; 16]);
 
@@ -432,16 +432,16 @@ impl ShortName {
         Self(name)
     }
 
-    /// Gives the calling thread this name.
+    /// Sets the name of the calling thread.
     pub fn assume(&self) {
         #[cfg(not(any(loom, shuttle, sim)))]
-        // SAFETY: the kernel reads up to the zero, which is there.
+        // SAFETY: the kernel reads up to the final zero.
         unsafe {
             libc::prctl(libc::PR_SET_NAME, self.0.as_ptr())
         };
     }
 
-    /// Returns this name, a hyphen, and as much of `what` as the kernel keeps.
+    /// Returns this name, a hyphen, and the part of `what` that fits.
     pub fn with(mut self, what: &[u8]) -> Self {
         let end = self.0.iter().position(|&byte| byte == 0).unwrap_or(0);
         let room = &mut self.0[end..15];
@@ -452,8 +452,8 @@ impl ShortName {
     }
 }
 
-/// Returns what a thread of this process does, in a few words: "running", or "asleep in futex_do_wait" if the kernel tells the
-/// function. `None` if the thread does not exist, and in a model.
+/// Returns the state of a thread of this process, such as "running", or "asleep in futex_do_wait"
+/// if the kernel reports the function. Returns `None` if it does not exist, and in a model.
 pub fn doing(thread: ThreadId) -> Option<String> {
     #[cfg(sim)]
     return backend::described(thread.0).map(|it| it.1.into());
@@ -461,7 +461,7 @@ pub fn doing(thread: ThreadId) -> Option<String> {
     {
         let read = |file| std::fs::read_to_string(format!("/proc/self/task/{}/{file}", thread.0));
         let stat = read("stat").ok()?;
-        // Behind the name, which may hold anything.
+        // After the name, which may contain any bytes.
         let state = stat.rsplit_once(") ")?.1.chars().next()?;
         let wchan = read("wchan").unwrap_or_default();
         Some(in_words(state, wchan.trim_end()))
@@ -473,7 +473,7 @@ pub fn doing(thread: ThreadId) -> Option<String> {
     }
 }
 
-/// Describes the state letter of `/proc/…/stat` and the kernel's function, which is "0" if it is not known.
+/// Describes the state letter of `/proc/…/stat` and the kernel's function, which is "0" if unknown.
 #[cfg(not(any(loom, shuttle, sim)))]
 fn in_words(state: char, wchan: &str) -> String {
     let state = match state {
@@ -489,9 +489,9 @@ fn in_words(state: char, wchan: &str) -> String {
     }
 }
 
-/// Declares a thread-local value that a model keeps apart for each of its threads.
+/// Declares a thread-local value, which a model keeps separately for each of its threads.
 ///
-/// The same shape as `std::thread_local!` without `const { … }`; accessors are `with` and `try_with`.
+/// The syntax is that of `std::thread_local!` without `const`; use `with` and `try_with`.
 #[macro_export]
 macro_rules! thread_local {
     ($(#[$meta:meta])* $vis:vis static $name:ident : $type:ty = $init:expr) => {

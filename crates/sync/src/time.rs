@@ -3,7 +3,7 @@
 #[cfg(not(any(loom, shuttle)))]
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A moment of the monotonic clock, as users say it.
+/// A moment of the monotonic clock, in the type that users have.
 pub use std::time::Instant;
 
 /// Returns nanoseconds since a fixed moment. Never goes back. Always 0 in a model.
@@ -28,10 +28,10 @@ pub fn now_ns() -> u64 {
     0
 }
 
-/// Returns the moment `at` as [`now_ns`] counts, that of the call if it is over, and the last one if it is further away than that.
-/// In a model it is as far from 0 as from now.
+/// Returns the moment `at` on the clock of [`now_ns`]. A past moment becomes the time of the call,
+/// and one beyond the range the last moment. In a model the result is the distance from now.
 pub fn ns_of(at: Instant) -> u64 {
-    // What is left is read first, so that the answer is not too early.
+    // The distance is read first, so that the result is not too early.
     let left = at.saturating_duration_since(Instant::now());
     let left_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
     now_ns().saturating_add(left_ns)
@@ -39,8 +39,7 @@ pub fn ns_of(at: Instant) -> u64 {
 
 /// Returns the CPU's cycle counter (TSC on x86-64, the virtual counter on aarch64); 0 in a model.
 ///
-/// It ticks at a constant rate and is not ordered against neighbouring instructions. See
-/// [`cycles_per_us`] for its unit.
+/// It ticks at a constant rate, not ordered with other instructions. Its unit: [`cycles_per_us`].
 #[inline(always)]
 pub fn cycles() -> u64 {
     #[cfg(sim)]
@@ -49,14 +48,13 @@ pub fn cycles() -> u64 {
     }
     #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
     {
-        // SAFETY: rdtsc reads a counter; user space may execute it unless CR4.TSD is set, which Linux
-        // leaves clear.
+        // SAFETY: rdtsc reads a counter, which Linux permits in user space.
         unsafe { core::arch::x86_64::_rdtsc() }
     }
     #[cfg(all(target_arch = "aarch64", not(any(loom, shuttle, miri))))]
     {
         let count: u64;
-        // SAFETY: Linux lets user space read the virtual counter; nothing else is touched.
+        // SAFETY: Linux lets user space read the virtual counter; no memory is accessed.
         unsafe {
             core::arch::asm!("mrs {}, cntvct_el0", out(reg) count, options(nomem, nostack));
         }
@@ -73,11 +71,11 @@ pub fn cycles() -> u64 {
     }
 }
 
-/// 0 before it is known.
+/// 0 if not known yet.
 #[cfg(not(any(loom, shuttle)))]
 static RATE: AtomicU64 = AtomicU64::new(0);
 
-/// Returns what [`cycles_per_us`] does if it has been called before, else 1. A load.
+/// Returns the result of an earlier [`cycles_per_us`], or 1 if there was none. Costs a load.
 #[inline]
 pub fn known_cycles_per_us() -> u64 {
     #[cfg(sim)]
@@ -90,11 +88,11 @@ pub fn known_cycles_per_us() -> u64 {
     RATE.load(Ordering::Relaxed).max(1)
 }
 
-/// Returns how many [`cycles`] pass in a microsecond, at least 1; 1 in a model.
+/// Returns the number of [`cycles`] per microsecond, at least 1; 1 in a model.
 ///
 /// # Blocking
 ///
-/// On x86-64 calls spin for half a millisecond to measure the rate, until one has finished. Later calls are a load.
+/// On x86-64, spins for half a millisecond until one call has finished. Later calls are a load.
 pub fn cycles_per_us() -> u64 {
     #[cfg(sim)]
     if crate::sim::is_running() {
@@ -111,8 +109,8 @@ pub fn cycles_per_us() -> u64 {
     }
 }
 
-/// Measures the rate, unless another thread was faster. Threads may measure at the same time: in a child of `fork` a lock
-/// could be held by a thread that does not exist.
+/// Measures the rate, unless another thread has finished first. Threads may measure at the same
+/// time. A lock could be held by a nonexistent thread in a child of `fork`.
 #[cfg(not(any(loom, shuttle)))]
 #[cold]
 fn settle_rate(rate: &AtomicU64, measure: impl FnOnce() -> u64) -> u64 {
@@ -123,11 +121,11 @@ fn settle_rate(rate: &AtomicU64, measure: impl FnOnce() -> u64) -> u64 {
     }
 }
 
-/// Returns how many nanoseconds so many [`cycles`] are.
+/// Converts [`cycles`] to nanoseconds.
 ///
 /// # Blocking
 ///
-/// As [`cycles_per_us`].
+/// The same as [`cycles_per_us`].
 pub fn cycles_to_ns(cycles: u64) -> u64 {
     (u128::from(cycles) * 1000 / u128::from(cycles_per_us())) as u64
 }
@@ -144,7 +142,7 @@ fn measure_rate() -> u64 {
 
 #[cfg(all(any(miri, not(target_arch = "aarch64")), not(any(loom, shuttle))))]
 fn measure_rate() -> u64 {
-    // Long enough that the two clock readings' own cost (35 ns) is below a thousandth.
+    // Long enough that the cost of two clock readings (35 ns) is below a thousandth.
     const SPAN_NS: u64 = 500_000;
     let (start_ns, start) = (now_ns(), cycles());
     loop {

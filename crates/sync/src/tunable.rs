@@ -2,12 +2,12 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// A process-wide tunable. A model does not see it, so no protocol may depend on its value.
+/// A process-wide tunable. It is invisible to a model, so no protocol may depend on its value.
 #[derive(Debug)]
 pub struct Tunable(AtomicU32);
 
 impl Tunable {
-    /// Makes a tunable that starts as `value`.
+    /// Creates a tunable with an initial value.
     pub const fn new(value: u32) -> Self {
         Self(AtomicU32::new(value))
     }

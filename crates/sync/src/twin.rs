@@ -1,7 +1,7 @@
-//! Bugs that can be put back, to show that a model finds them.
+//! Bugs that can be reintroduced, to show that a model finds them.
 //!
-//! A green model proves nothing until its *twin* is red: the same model with one line of the shipped code made wrong. The
-//! wrong line stays in the source beside the right one:
+//! A model that passes proves nothing until its *twin* fails: the same model with one line of the
+//! shipped code made wrong. The wrong line stays in the source next to the right one:
 //!
 //! ```
 //! use sync::{atomic::{AtomicBool, Ordering}, twin};
@@ -14,12 +14,12 @@
 //! }
 //! ```
 //!
-//! On the real machine [`armed`] is the constant `false`, and the branch is gone. A build with `--cfg torture` or `--cfg sim` keeps
-//! the branches, so that a torture program or a simulation can show what it finds.
+//! On the real machine [`armed`] is the constant `false`, and the branch is removed. A build with
+//! `--cfg torture` or `--cfg sim` keeps the branches, to show which bugs a program finds.
 
 use crate::atomic::{self, Ordering};
 
-/// Returns `order`, or `Relaxed` if the bug `name` is put back.
+/// Returns `order`, or `Relaxed` if the bug `name` is armed.
 #[inline(always)]
 pub fn order(name: &str, order: Ordering) -> Ordering {
     if armed(name) {
@@ -29,7 +29,7 @@ pub fn order(name: &str, order: Ordering) -> Ordering {
     }
 }
 
-/// A full fence (`SeqCst`), unless the bug `name` is put back.
+/// A full fence (`SeqCst`), unless the bug `name` is armed.
 #[inline(always)]
 pub fn fence(name: &str) {
     if !armed(name) {
@@ -38,25 +38,26 @@ pub fn fence(name: &str) {
     }
 }
 
-/// Returns `true` if the bug `name` is put back; always `false` on the real machine.
+/// Returns `true` if the bug `name` is armed; always `false` on the real machine.
 #[cfg(not(any(loom, shuttle, torture, sim)))]
 #[inline(always)]
 pub const fn armed(_name: &str) -> bool {
     false
 }
 
-/// Holds a thread up, in a torture with the bug `name` put back: one call in `one_in`, for `span_us`. Does nothing elsewhere.
+/// Delays a thread, in a torture build with the bug `name` armed: one call in `one_in`, for
+/// `span_us`. Does nothing in other builds.
 ///
-/// For bugs that show only if a thread is held up within some nanoseconds. A preemption hits such a window once in hours. A model
-/// needs no help.
+/// For bugs that show only if a thread is delayed within some nanoseconds. A preemption hits such a
+/// window once in hours. A model needs no delay.
 #[cfg(not(all(torture, not(any(loom, shuttle)))))]
 #[inline(always)]
 pub const fn linger(_name: &str, _one_in: u32, _span_us: u64) {}
 
-/// Returns `true` if a model that failed is being torn down. Always `false` on the real machine.
+/// Returns `true` if a failed model is being torn down. Always `false` on the real machine.
 ///
-/// The threads of a failed run are unwound one by one, when the model's objects can no longer be used. So a destructor that
-/// would change an atomic, or wait, does nothing then.
+/// The threads of a failed run are unwound one by one, when the model's objects can no longer be
+/// used. A destructor that would change an atomic, or wait, must then do nothing.
 #[inline(always)]
 pub fn torn_down() -> bool {
     #[cfg(any(loom, shuttle))]
@@ -69,12 +70,12 @@ pub fn torn_down() -> bool {
 mod model {
     use std::cell::Cell;
 
-    // Both models run all of their threads on the OS thread of the test, so this is one value a test.
+    // Both models run all of their threads on the OS thread of the test, so this is per test.
     std::thread_local!(static ARMED: Cell<Option<&'static str>> = const { Cell::new(None) });
-    // A bit for each of these names that the code has asked for.
+    // A bit for each of these names for which the code has called `armed`.
     std::thread_local!(static MET: Cell<u32> = const { Cell::new(0) });
 
-    /// Returns `true` if the bug `name` is put back in the model that this test runs.
+    /// Returns `true` if the bug `name` is armed in the model that this test runs.
     pub fn armed(name: &str) -> bool {
         let armed = ARMED.with(Cell::get);
         let found = armed.and_then(|names| names.split(" + ").position(|one| one == name));
@@ -84,13 +85,13 @@ mod model {
         })
     }
 
-    /// Runs `model` with the bug `name` put back; `a + b` puts back both.
+    /// Runs `model` with the bug `name` armed; `a + b` arms both.
     ///
-    /// For a model that holds without what it takes away, because something else does the same.
+    /// For a model that also passes with the bug, because other code has the same effect.
     ///
     /// # Panics
     ///
-    /// When the model passes and has never come to one of them: nothing was taken away.
+    /// If the model passes and never reaches one of the bugs, so that it tested nothing.
     pub fn with<R>(name: &'static str, model: impl FnOnce() -> R) -> R {
         MET.with(|met| met.set(0));
         let result = run(name, model);
@@ -113,11 +114,11 @@ mod model {
         model()
     }
 
-    /// Runs `model` as [`with`] does, and returns the failure that it must end in.
+    /// Runs `model` like [`with`], and returns the failure with which it must end.
     ///
     /// # Panics
     ///
-    /// When the model passes: then it would not have found the bug.
+    /// If the model passes, because it would not have found the bug.
     pub fn must_fail(name: &'static str, model: impl FnOnce()) -> String {
         let contained = || std::panic::catch_unwind(std::panic::AssertUnwindSafe(model));
         let outcome = run(name, contained);
@@ -141,15 +142,15 @@ pub use model::{armed, must_fail, with};
 mod process {
     use std::sync::OnceLock;
 
-    /// Set once, before the first thread that could ask.
+    /// Set once, before the first thread that could read it.
     static ARMED: OnceLock<String> = OnceLock::new();
 
-    /// Returns `true` if the bug `name` is put back in this process.
+    /// Returns `true` if the bug `name` is armed in this process.
     pub fn armed(name: &str) -> bool {
         ARMED.get().is_some_and(|armed| armed == name)
     }
 
-    /// Puts the bug `name` back for the rest of the process; the first call counts.
+    /// Arms the bug `name` for the rest of the process. Only the first call has an effect.
     pub fn arm(name: &str) {
         ARMED.get_or_init(|| name.into());
     }
@@ -164,7 +165,7 @@ mod torture {
 
     std::thread_local!(static NR_PASSED: Cell<u32> = const { Cell::new(0) });
 
-    /// Holds this thread up for `span_us`, one time in `one_in`, where the bug `name` is put back.
+    /// Delays this thread for `span_us`, one time in `one_in`, if the bug `name` is armed.
     pub fn linger(name: &str, one_in: u32, span_us: u64) {
         if super::armed(name) {
             let nr_passed = NR_PASSED.get().wrapping_add(1);

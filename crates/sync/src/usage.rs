@@ -1,12 +1,12 @@
-//! What another thread of this process is at: the CPU time it has had, and whether it wants more.
+//! The CPU time of another thread of this process, and whether the thread is runnable.
 //!
-//! The two together tell a thread that sleeps from one that waits for a CPU: neither's time moves, but the second is
-//! runnable. Reading the time costs about 0.3 µs, the state about 8 µs (a file of procfs, opened anew: a descriptor
-//! kept for each thread would be dearer to its process than that).
+//! Together they distinguish a sleeping thread from one that waits for a CPU: neither uses CPU
+//! time, but the second is runnable. Reading the time costs about 0.3 µs, and the state about 8 µs,
+//! because it opens a file of procfs. Keeping a descriptor for each thread would cost more.
 
 use crate::thread::ThreadId;
 
-/// Returns the CPU time that `thread` of this process has had, in nanoseconds; none when the thread is gone.
+/// Returns the CPU time of `thread` of this process in nanoseconds; `None` if it does not exist.
 ///
 /// Always 0 in a model, where time does not pass.
 pub fn cpu_ns(thread: ThreadId) -> Option<u64> {
@@ -23,9 +23,9 @@ pub fn cpu_ns(thread: ThreadId) -> Option<u64> {
     }
 }
 
-/// Returns `true` if `thread` of this process runs or waits for a CPU; none where procfs does not tell.
+/// Returns `true` if `thread` of this process is runnable, or `None` if procfs does not show it.
 ///
-/// Always false in a model: a thread that does not move there is taken to sleep, rightly or not.
+/// Always `false` in a model, where a thread that makes no progress is assumed to sleep.
 pub fn is_runnable(thread: ThreadId) -> Option<bool> {
     #[cfg(sim)]
     if crate::sim::is_running() {
@@ -48,17 +48,17 @@ mod real {
 
     pub fn cpu_ns(thread: ThreadId) -> Option<u64> {
         if thread.0 == 0 {
-            // To the kernel that would be the caller.
+            // To the kernel, 0 means the caller.
             return None;
         }
-        /// The kernel's `CPUCLOCK_SCHED | CPUCLOCK_PERTHREAD_MASK`, by which a thread's number names its clock.
+        /// The kernel's `CPUCLOCK_SCHED | CPUCLOCK_PERTHREAD_MASK`: a thread's clock.
         const THREAD_CPU: libc::clockid_t = 2 | 4;
         let clock = (!(thread.0 as libc::clockid_t)) << 3 | THREAD_CPU;
         let mut time = libc::timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        // SAFETY: `time` is a timespec of ours to write; a clock that is not there is refused.
+        // SAFETY: the call writes `time`, on this stack. It fails for an invalid clock.
         let refused = unsafe { libc::clock_gettime(clock, &mut time) };
         (refused == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
     }
@@ -70,7 +70,7 @@ mod real {
         state(line.get(..len)?).map(|state| state == b'R')
     }
 
-    /// Returns the letter after the name, which stands in brackets and may hold any byte, also a bracket.
+    /// Returns the letter after the name, which is in parentheses and may contain parentheses.
     pub fn state(line: &[u8]) -> Option<u8> {
         let end = line.iter().rposition(|&byte| byte == b')')?;
         line.get(end + 2).copied()

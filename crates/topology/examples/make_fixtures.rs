@@ -1,5 +1,5 @@
-//! Writes the saved machines that the tests read, `tests/fixtures`, from their descriptions in
-//! `tests/machines/mod.rs`. A machine that is there already is written anew.
+//! Writes the saved machines that the tests read (`tests/fixtures`) from their descriptions in
+//! `tests/machines/mod.rs`. Existing machines are overwritten.
 
 #[path = "../tests/machines/mod.rs"]
 mod machines;

@@ -1,9 +1,10 @@
 //! The CPUs that this process may use: its affinity mask and its cgroup's cpuset.
 //!
-//! The kernel usually narrows a thread's mask to its cpuset, so the mask alone is nearly always enough. It is not enough in two
-//! cases: under cgroup version 1 a mask may be older than a cpuset that shrank, and in some sandboxes `/proc` hides the mask.
+//! The kernel usually narrows a thread's mask to its cpuset, so the mask alone is nearly always
+//! enough. There are two exceptions: under cgroup version 1 a mask may be older than a cpuset that
+//! shrank, and in some sandboxes `/proc` hides the mask.
 //!
-//! A missing source does not bound: no `/proc`, no cgroups, no cpuset controller.
+//! A missing source (no `/proc`, no cgroups, no cpuset controller) sets no bound.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -15,7 +16,7 @@ use crate::file;
 use crate::list;
 use crate::text::Mismatch;
 
-/// The calling thread's own entry comes first: a thread that was pinned builds for the CPUs on which it may run.
+/// The thread's own file comes first, so that a pinned thread builds for its own CPUs.
 const STATUS: [&str; 2] = ["proc/thread-self/status", "proc/self/status"];
 const AFFINITY: &str = "Cpus_allowed_list:";
 
@@ -25,8 +26,8 @@ const MOUNTS: &str = "proc/self/mountinfo";
 const CPUSET_V1: [&str; 2] = ["cpuset.effective_cpus", "cpuset.cpus"];
 const CPUSET_V2: [&str; 1] = ["cpuset.cpus.effective"];
 
-/// Returns the CPUs, online or not, that the calling thread's affinity mask and the cpuset of its cgroup both allow. `None` if
-/// neither can be found.
+/// Returns the CPUs, online or not, that both the calling thread's affinity mask and the cpuset of
+/// its cgroup allow. Returns `None` if neither can be found.
 ///
 /// # Blocking
 ///
@@ -34,7 +35,7 @@ const CPUSET_V2: [&str; 1] = ["cpuset.cpus.effective"];
 ///
 /// # Errors
 ///
-/// Names the file of `/proc` or of the cgroup that is malformed or cannot be read.
+/// If a file of `/proc` or of the cgroup is malformed or cannot be read. The error names the file.
 pub fn current_bounds() -> Result<Option<CpuSet>, Error> {
     let root = Path::new("/");
     Ok(match (affinity(root)?, cpuset(root)?) {
@@ -55,7 +56,7 @@ pub(crate) fn affinity(root: &Path) -> Result<Option<CpuSet>, Error> {
     Ok(None)
 }
 
-/// Reads the cpusets of this process's cgroups, of either version.
+/// Reads the cpusets of this process's cgroups, of version 1 and 2.
 pub(crate) fn cpuset(root: &Path) -> Result<Option<CpuSet>, Error> {
     let mut bound: Option<CpuSet> = None;
     for hierarchy in hierarchies(root, "cpuset")? {
@@ -82,12 +83,12 @@ fn affinity_in(status: &str) -> Result<Option<CpuSet>, Mismatch> {
     Ok(None)
 }
 
-/// Where to look for what one hierarchy of cgroups bounds.
+/// A cgroup hierarchy that may bound this process.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Hierarchy {
-    /// Where it is mounted, from the root of the file system.
+    /// Its mount point, relative to the root of the file system.
     pub(crate) mount: PathBuf,
-    /// The cgroup of this process, from there.
+    /// The cgroup of this process, relative to the mount point.
     pub(crate) cgroup: PathBuf,
     pub(crate) is_v2: bool,
 }
@@ -98,11 +99,11 @@ pub(crate) fn hierarchies(root: &Path, controller: &str) -> Result<Vec<Hierarchy
     Ok(visible(&read(CGROUP)?, &read(MOUNTS)?, controller))
 }
 
-/// Matches a process's cgroups with the mounts through which they can be seen.
+/// Matches a process's cgroups with the mounts through which they are visible.
 ///
-/// A container may see only a part of a hierarchy: then the mount has a root of its own, and what of
-/// the cgroup's path lies before it cannot be seen. A cgroup outside of the process's own cgroup
-/// namespace has `..` in its path, and cannot be seen either.
+/// A container may see only a part of a hierarchy. The mount then has a root of its own, and the
+/// part of the cgroup's path above that root is invisible. A cgroup outside the process's own
+/// cgroup namespace has `..` in its path and is invisible too.
 fn visible(cgroups: &str, mounts: &str, controller: &str) -> Vec<Hierarchy> {
     let mounts: Vec<Mount<'_>> = mounts.lines().filter_map(mount).collect();
     let mut dirs = Vec::new();
@@ -138,7 +139,7 @@ fn visible(cgroups: &str, mounts: &str, controller: &str) -> Vec<Hierarchy> {
     dirs
 }
 
-/// Reads the cpuset of a cgroup, or of the nearest one around it that has any.
+/// Reads the cpuset of a cgroup, or of its nearest ancestor that has one.
 fn nearest_cpuset(root: &Path, hierarchy: &Hierarchy) -> Result<Option<CpuSet>, Error> {
     let mount = root.join(&hierarchy.mount);
     let files: &[_] = if hierarchy.is_v2 {
@@ -158,11 +159,11 @@ fn nearest_cpuset(root: &Path, hierarchy: &Hierarchy) -> Result<Option<CpuSet>, 
 }
 
 struct Mount<'a> {
-    /// Which directory of the mounted file system is at `point`.
+    /// A mount: the directory `root` of the mounted file system appears at `point`.
     root: PathBuf,
     point: PathBuf,
     fs: &'a str,
-    /// Of the file system as a whole; for cgroups of version 1 the controllers are among them.
+    /// The options of the whole file system. For cgroups of version 1 they include the controllers.
     options: &'a str,
 }
 
@@ -200,7 +201,7 @@ fn octal(digits: &[u8]) -> Option<u8> {
     })
 }
 
-/// Makes a path join onto a root instead of replacing it.
+/// Strips the leading `/`, so that joining the path onto a root does not replace the root.
 fn relative(path: &Path) -> PathBuf {
     path.strip_prefix("/").unwrap_or(path).to_owned()
 }

@@ -1,10 +1,11 @@
-//! Builds the parts of a machine from what each CPU reports: plain functions over sets.
+//! Builds the parts of a machine from the reports of its CPUs, by pure functions over sets.
 //!
-//! Cores and caches must be partitions of the online CPUs; otherwise pods could not be one. But each CPU reports for itself,
-//! and the reports of firmware, hypervisors and CPUs that came online late may contradict each other. So the CPUs are visited
-//! in ascending order. The first CPU that is in no part yet founds one, with the CPUs that it names, that are online, and that
-//! are in no part. If all reports agree, the parts are as reported. If they do not, the result is still a partition, the same
-//! each time, and a [`Quirk`] reports it.
+//! Cores and caches must be partitions of the online CPUs; otherwise pods could not be a partition.
+//! But each CPU reports for itself, and the reports of firmware, hypervisors and CPUs that came
+//! online late may contradict each other. The CPUs are therefore visited in ascending order. The
+//! first CPU that is in no part yet founds one, with those CPUs of its report that are online and
+//! in no part. If all reports agree, the parts are as reported. If they do not, the result is still
+//! a partition, the same each time, and a [`Quirk`] reports the contradiction.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::quota::CpuQuota;
 use crate::sorted::Sorted;
 use crate::topology::Topology;
 
-/// What is known of a machine before it is put in order.
+/// The facts about a machine before its parts are built.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     pub(crate) possible: CpuSet,
@@ -24,25 +25,21 @@ pub(crate) struct Facts {
     pub(crate) allowed: CpuSet,
     pub(crate) isolated: CpuSet,
     pub(crate) nohz_full: CpuSet,
-    /// One for each online CPU.
     pub(crate) cpus: Sorted<CpuId, CpuFacts>,
     pub(crate) nodes: Sorted<u32, CpuSet>,
     pub(crate) quota: Option<CpuQuota>,
-    /// The quirks of the files themselves.
     pub(crate) quirks: Vec<Quirk>,
 }
 
-/// What one online CPU reports.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CpuFacts {
-    /// Its SMT siblings, itself among them.
+    /// Its SMT siblings, including the CPU itself.
     pub(crate) siblings: Arc<CpuSet>,
     pub(crate) package: Option<u32>,
     /// Its last-level cache, if it reports caches.
     pub(crate) cache: Option<CacheFacts>,
 }
 
-/// What a CPU reports of its last-level cache.
 #[derive(Clone, Debug)]
 pub(crate) struct CacheFacts {
     pub(crate) level: u32,
@@ -51,10 +48,11 @@ pub(crate) struct CacheFacts {
     pub(crate) cpus: Arc<CpuSet>,
 }
 
-/// Puts a machine in order.
+/// Builds the topology of a machine.
 ///
-/// The caller has made sure that exactly the CPUs of `online` have an entry in `cpus`, that each names itself among its siblings
-/// and sharers, that `allowed` is within `online` and not empty, and that no CPU is in two nodes.
+/// The caller ensures that exactly the CPUs of `online` have an entry in `cpus`, that each CPU
+/// names itself among its siblings and sharers, that `allowed` is a non-empty subset of `online`,
+/// and that nodes are disjoint.
 pub(crate) fn build(facts: Facts) -> Topology {
     let Facts {
         possible,
@@ -133,7 +131,7 @@ pub(crate) fn build(facts: Facts) -> Topology {
     }
 }
 
-/// Groups the CPUs by the package they name, the unknown one last.
+/// Groups the CPUs by their package. CPUs of unknown package come last.
 fn packages(said: &Sorted<CpuId, CpuFacts>) -> Vec<Package> {
     let mut by_id: Sorted<u32, CpuSet> = Sorted::new();
     let mut unknown = CpuSet::new();
@@ -152,14 +150,14 @@ fn packages(said: &Sorted<CpuId, CpuFacts>) -> Vec<Package> {
         .collect()
 }
 
-/// The CPUs with which a CPU shares its last-level cache, and how that is known.
+/// The CPUs that share a last-level cache, and how the sharing is known.
 struct Cache {
     source: LlcSource,
     size: Option<u64>,
     cpus: Arc<CpuSet>,
 }
 
-/// Gives each CPU its last-level cache: the reported one, or else a presumed one.
+/// Gives each CPU its last-level cache: the reported one, otherwise a presumed one.
 ///
 /// A presumed cache holds only CPUs that report none, so it takes no CPU from a reported cache.
 fn caches(
@@ -223,7 +221,7 @@ fn cache_of(caches: &[Option<Cache>], cpu: CpuId) -> &Cache {
         .expect("every online CPU has a cache, if only a presumed one")
 }
 
-/// Cuts `online` into parts, each with the CPU that founded it; in ascending order of founders.
+/// Partitions `online`. Each part comes with its founding CPU, in ascending order.
 fn partition<'a>(
     what: &'static str,
     online: &CpuSet,
@@ -253,7 +251,7 @@ fn partition<'a>(
     parts
 }
 
-/// Returns where parts that should nest do not.
+/// Returns a quirk for each part that does not nest in the next coarser one.
 fn spans(
     online: &CpuSet,
     llcs: &[Llc],
@@ -318,7 +316,7 @@ mod tests {
         list.parse().unwrap()
     }
 
-    /// A machine of `cores`, `caches` and `nodes` as each CPU tells of them: `cpu: list` pairs.
+    /// Builds a machine from each CPU's reports of core, cache and node, as `cpu: list` pairs.
     fn machine(cores: &[&str], caches: &[Option<&str>], nodes: &[&str]) -> Topology {
         let online: CpuSet = (0..cores.len() as u32).map(CpuId::new).collect();
         let cpus = online

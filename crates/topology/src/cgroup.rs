@@ -1,10 +1,11 @@
-//! How much CPU time this process may use: the quota of its cgroup, and of those around it.
+//! How much CPU time this process may use: the quota of its cgroup and of the ancestors.
 //!
-//! A process with a quota may use all its CPUs at once, until the quota of the period is used up; then all of its threads stand
-//! still until the next one. So it pays to have no more threads at work than the quota feeds.
+//! A process with a quota may use all its CPUs at once until the quota of the period is used up.
+//! All of its threads are then stopped until the next period begins, so more running threads than
+//! the quota can sustain bring no gain.
 //!
-//! The tightest quota of all cgroups around the process counts, whichever hierarchy it is in: the kernel enforces each. Of those
-//! that a container cannot see it says nothing.
+//! The tightest quota of all cgroups around the process counts, in any hierarchy, because the
+//! kernel enforces each of them. Cgroups that a container cannot see are ignored.
 
 use std::path::Path;
 
@@ -18,8 +19,7 @@ const CPU_MAX: &str = "cpu.max";
 const QUOTA_V1: &str = "cpu.cfs_quota_us";
 const PERIOD_V1: &str = "cpu.cfs_period_us";
 
-/// Returns the tightest CPU quota of the cgroups around this process, of version 1 or 2, that can be seen; `None` if there is
-/// none.
+/// Returns the tightest CPU quota among this process's visible cgroups (version 1 or 2), if any.
 ///
 /// # Blocking
 ///
@@ -27,15 +27,15 @@ const PERIOD_V1: &str = "cpu.cfs_period_us";
 ///
 /// # Errors
 ///
-/// Names the file of `/proc` or of the cgroup that is malformed or cannot be read. [`Topology::detect`] takes such a quota for
-/// none.
+/// If a file of `/proc` or of the cgroup is malformed or cannot be read. The error names the file.
+/// [`Topology::detect`] treats such a quota as absent.
 ///
 /// [`Topology::detect`]: crate::Topology::detect
 pub fn current_quota() -> Result<Option<CpuQuota>, Error> {
     quota(Path::new("/"))
 }
 
-/// Does what [`current_quota`] does, with `root` instead of `/`.
+/// Like [`current_quota`], with `root` instead of `/`.
 pub(crate) fn quota(root: &Path) -> Result<Option<CpuQuota>, Error> {
     let mut tightest: Option<CpuQuota> = None;
     for hierarchy in bounds::hierarchies(root, "cpu")? {
@@ -51,13 +51,12 @@ pub(crate) fn quota(root: &Path) -> Result<Option<CpuQuota>, Error> {
     Ok(tightest)
 }
 
-/// Reads the quota of one cgroup.
 fn quota_of(cgroup: &Path, hierarchy: &Hierarchy) -> Result<Option<CpuQuota>, Error> {
     if hierarchy.is_v2 {
         return cpu_max(&cgroup.join(CPU_MAX));
     }
     let path = cgroup.join(QUOTA_V1);
-    // Negative where there is none.
+    // A negative number means no quota.
     let quota_us = file::parsed(&path, |text| {
         file::lone(text, |cursor| {
             let is_none = cursor.eat(&['-']);
@@ -74,7 +73,7 @@ fn quota_of(cgroup: &Path, hierarchy: &Hierarchy) -> Result<Option<CpuQuota>, Er
     Ok(period_us.and_then(|period_us| CpuQuota::new(quota_us, period_us)))
 }
 
-/// Reads a file as of `cpu.max`: a quota, or `max`, and a period.
+/// Reads a file in the format of `cpu.max`: a quota, or `max`, and a period.
 pub(crate) fn cpu_max(path: &Path) -> Result<Option<CpuQuota>, Error> {
     let quota = file::parsed(path, |text| {
         file::lone(text, |cursor| {
@@ -92,7 +91,7 @@ pub(crate) fn cpu_max(path: &Path) -> Result<Option<CpuQuota>, Error> {
     Ok(quota.flatten())
 }
 
-/// Takes a time in microseconds, which is not zero.
+/// Reads a time in microseconds, which must not be zero.
 fn time(cursor: &mut Cursor<'_>, what: &str) -> Result<u64, Mismatch> {
     let start = cursor.at();
     let digits = cursor.take_while(|c| c.is_ascii_digit());
@@ -149,7 +148,7 @@ mod tests {
             Some("2 CPUs")
         );
         assert_eq!(with(&[limited]).as_deref(), Some("2 CPUs"));
-        // By its share, not by its number.
+        // Quotas compare by their share of a CPU, not by their microseconds.
         assert_eq!(
             with(&[(leaf, "10000 1000\n"), limited]).as_deref(),
             Some("2 CPUs")

@@ -2,26 +2,26 @@
 
 use std::fmt;
 
-/// Names one CPU, by the number that the kernel gives it.
+/// The kernel's number of a CPU.
 ///
-/// It may name a CPU that does not exist: a [`Topology`](crate::Topology) returns `None` for it.
+/// The CPU need not exist: a [`Topology`](crate::Topology) returns `None` for a CPU that does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CpuId(u32);
 
 impl CpuId {
     /// One more than the highest CPU number that this crate reads from a file or a string.
     ///
-    /// Twice the largest machine that Linux can be built for (8192 CPUs). Its only purpose is that a
-    /// typing error such as `0-4000000000` ends in a message and not in gigabytes of bits.
+    /// Twice the largest machine that Linux can be built for (8192 CPUs). The limit turns a typing
+    /// error such as `0-4000000000` into an error message, instead of an allocation of gigabytes.
     pub const LIMIT: u32 = 16_384;
 
-    /// Names the CPU with this number.
+    /// Creates the ID of the CPU with this number.
     #[must_use]
     pub const fn new(cpu: u32) -> Self {
         Self(cpu)
     }
 
-    /// Returns the number as an index into an array with a slot per CPU.
+    /// Returns the number as an index into an array with one slot per CPU.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize

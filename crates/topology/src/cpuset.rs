@@ -8,7 +8,8 @@ const BITS: usize = u64::BITS as usize;
 
 /// A set of CPUs.
 ///
-/// Takes one bit for each number up to its highest CPU. Reads and prints the kernel's list format; see [`FromStr`](#impl-FromStr-for-CpuSet) and
+/// The set uses one bit for each number up to its highest CPU. It parses and prints the kernel's
+/// list format; see [`FromStr`](#impl-FromStr-for-CpuSet) and
 /// [`Display`](#impl-Display-for-CpuSet).
 ///
 /// # Examples
@@ -24,13 +25,12 @@ const BITS: usize = u64::BITS as usize;
 /// ```
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CpuSet {
-    /// Bit `i % 64` of word `i / 64` is CPU `i`. The last word is never zero, or two equal sets
-    /// would differ.
+    /// Bit `i % 64` of word `i / 64` is CPU `i`. The last word is not zero, so `==` works.
     words: Vec<u64>,
 }
 
 impl CpuSet {
-    /// Makes an empty set.
+    /// Creates an empty set.
     #[must_use]
     pub const fn new() -> Self {
         Self { words: Vec::new() }
@@ -38,7 +38,7 @@ impl CpuSet {
 
     /// Adds a CPU. Returns `true` if it was not in the set.
     ///
-    /// Takes an eighth of a byte for each number up to `cpu`.
+    /// Grows the set to one bit for each number up to `cpu`.
     pub fn insert(&mut self, cpu: CpuId) -> bool {
         let (word, bit) = split(cpu);
         if word >= self.words.len() {
@@ -201,9 +201,9 @@ impl<'a> IntoIterator for &'a CpuSet {
 #[derive(Clone, Debug)]
 pub struct Iter<'a> {
     words: &'a [u64],
-    /// Which word `bits` came from.
+    /// Index of the word that `bits` is from.
     word: usize,
-    /// What is left of that word.
+    /// The bits of that word that have not been returned yet.
     bits: u64,
 }
 
@@ -228,7 +228,7 @@ fn split(cpu: CpuId) -> (usize, u64) {
 }
 
 fn cpu_at(index: usize) -> CpuId {
-    // Each set bit came in through `insert`, as a `u32`.
+    // No truncation: `insert` takes CPU numbers as `u32`.
     CpuId::new(index as u32)
 }
 

@@ -13,20 +13,21 @@ use crate::quota::CpuQuota;
 use crate::sysfs;
 use crate::topology::{Topology, some_allowed};
 
-/// How often detection starts again because CPUs came or went meanwhile. Each change needs an administrator, so two in a row are
-/// unlikely already.
+/// How many times detection restarts because CPUs were added or removed while it read. Each change
+/// needs an administrator, so even two in a row are unlikely.
 const MAX_RETRIES: usize = 3;
 
 impl Topology {
-    /// Detects this machine, and the CPUs of it that this process may use.
+    /// Detects this machine and the CPUs that this process may use.
     ///
-    /// Allowed are the CPUs that are online, in the calling thread's affinity mask, and in the cpuset of its cgroup (version 1
-    /// or 2). A bound that cannot be found does not bound. The [quota](Self::quota) is the tightest of the cgroups around it.
+    /// A CPU is allowed if it is online, in the calling thread's affinity mask, and in the cpuset
+    /// of its cgroup (version 1 or 2). A mask or cpuset that cannot be found sets no bound. The
+    /// [quota](Self::quota) is the tightest among the cgroups around the process.
     ///
-    /// Sandboxes show only parts of sysfs and procfs, or nothing. Files that are needed and
-    /// missing, or that are unreadable, malformed or contradict others, are ignored one by one, and
-    /// the result has a note of that ([`Quirk::Ignored`](crate::Quirk::Ignored)). Without any file
-    /// the result is a [flat](Self::flat) machine with the number of CPUs that the system reports.
+    /// Sandboxes show only parts of sysfs and procfs, or nothing. Detection ignores each file that
+    /// is missing, unreadable or malformed or that contradicts another one, and the result reports
+    /// this with [`Quirk::Ignored`](crate::Quirk::Ignored). Without any file the result is a
+    /// [flat](Self::flat) machine with the number of CPUs that the system reports.
     ///
     /// # Blocking
     ///
@@ -49,8 +50,7 @@ impl Topology {
         Self::detect_in(Path::new("/"), None)
     }
 
-    /// Returns the possible CPUs of the machine, as [`possible`](Self::possible) does, without
-    /// reading the rest.
+    /// Returns the [possible](Self::possible) CPUs of the machine, without reading the rest.
     ///
     /// # Blocking
     ///
@@ -58,44 +58,42 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// Those of [`detect`](Self::detect).
+    /// The errors of [`detect`](Self::detect).
     pub fn detect_possible() -> Result<CpuSet, Error> {
         sysfs::possible(Path::new("/sys"))
     }
 
-    /// Detects this machine for a thread whose affinity mask is `affinity`, otherwise like
-    /// [`detect`](Self::detect).
+    /// Like [`detect`](Self::detect), with a known affinity mask of the thread.
     ///
-    /// For callers that read the mask with a system call, which also works without procfs. If no
-    /// CPU of the mask is online according to sysfs, sysfs is wrong, and the CPUs of the mask count
-    /// as online.
+    /// Use it if a system call returned the mask, which also works without procfs. If sysfs reports
+    /// no CPU of the mask as online, sysfs is wrong, and the CPUs of the mask count as online.
     ///
     /// # Blocking
     ///
-    /// As [`detect`](Self::detect).
+    /// The same as [`detect`](Self::detect).
     ///
     /// # Errors
     ///
-    /// Those of [`detect`](Self::detect).
+    /// The errors of [`detect`](Self::detect).
     pub fn detect_for(affinity: &CpuSet) -> Result<Self, Error> {
         Self::detect_in(Path::new("/"), Some(affinity))
     }
 
-    /// Detects the machine again if CPUs were added or removed, the allowed CPUs have changed, or
-    /// the CPU quota has changed since this topology was detected. Otherwise returns `None`.
+    /// Detects the machine again if its CPUs, the allowed CPUs or the CPU quota have changed since
+    /// this topology was detected. Otherwise returns `None`.
     ///
-    /// Use this only for a topology that [`detect`](Self::detect) or
-    /// [`detect_for`](Self::detect_for) returned, without restrictions by the caller. `affinity` is
-    /// the mask of a thread that still has the mask under which the first topology was detected;
-    /// `None` is the calling thread's mask, if procfs shows it.
+    /// Use this only for an unmodified topology from [`detect`](Self::detect) or
+    /// [`detect_for`](Self::detect_for). `affinity` is the mask of a thread that still has the mask
+    /// under which the first topology was detected; `None` means the calling thread's mask, if
+    /// procfs shows it.
     ///
     /// # Blocking
     ///
-    /// Reads a handful of files, and twenty for each CPU if there is a change.
+    /// Reads a handful of files, and about twenty for each CPU if there is a change.
     ///
     /// # Errors
     ///
-    /// As of [`detect`](Self::detect).
+    /// The errors of [`detect`](Self::detect).
     pub fn changed(&self, affinity: Option<&CpuSet>) -> Result<Option<Self>, Error> {
         self.changed_in(Path::new("/"), affinity)
     }
@@ -109,11 +107,11 @@ impl Topology {
         Self::detect_in(root, affinity).map(Some)
     }
 
-    /// Makes a machine of which only the CPUs are known: each is a core, and all share one cache.
+    /// Creates a machine of which only the CPUs are known: each is a core, and all share one cache.
     ///
     /// # Errors
     ///
-    /// [`Error::NothingAllowed`] if there is no CPU.
+    /// [`Error::NothingAllowed`] if `cpus` is empty.
     pub fn flat(cpus: &CpuSet) -> Result<Self, Error> {
         let online = some_allowed(cpus, cpus)?;
         let cpus = online
@@ -136,8 +134,7 @@ impl Topology {
         }))
     }
 
-    /// Does the same as [`detect_for`](Self::detect_for), or as [`detect`](Self::detect) without a
-    /// mask, with `root` instead of `/`.
+    /// Detects under `root` instead of `/`, with a mask that the caller knows or that procfs shows.
     fn detect_in(root: &Path, affinity: Option<&CpuSet>) -> Result<Self, Error> {
         let sys = root.join("sys");
         let read = || {
@@ -155,7 +152,7 @@ impl Topology {
     }
 }
 
-/// Returns the online CPUs, and those of them that a thread with the mask `affinity` may use. If
+/// Returns the online CPUs, and the subset that a thread with the mask `affinity` may use. If
 /// faults are ignored, neither set is empty.
 fn usable(
     root: &Path,
@@ -191,19 +188,18 @@ fn usable(
     Ok((online, allowed))
 }
 
-/// Returns CPUs from 0 on, as many as the standard library reports, and at least one.
+/// Returns CPUs numbered from 0, with the count that the standard library reports and at least one.
 fn as_many_as_reported() -> CpuSet {
     let nr = std::thread::available_parallelism().map_or(1, usize::from);
     (0..nr as u32).map(CpuId::new).collect()
 }
 
-/// Returns the CPU quota, which is none where it cannot be told: nothing breaks without.
+/// Returns the CPU quota, or `None` if it cannot be read: no caller depends on it.
 fn seen_quota(root: &Path) -> Option<CpuQuota> {
     cgroup::quota(root).unwrap_or_default()
 }
 
-/// Reads again if something is missing *and* CPUs were added or removed during the reading: the
-/// files of a CPU disappear with it.
+/// Reads again if something is missing *and* CPUs were added or removed during the read.
 fn settled<T>(
     online: impl Fn() -> Option<CpuSet>,
     mut read: impl FnMut() -> Result<T, Error>,
@@ -400,7 +396,7 @@ mod tests {
             ("cpu/cpu0/cache/index3/size", [2, 1, 1, 4]),
             ("cpu/cpu0/cache/index3/shared_cpu_list", [2, 2, 1, 4]),
         ] {
-            // A CPU without files belongs where the files of a lower CPU list it.
+            // A CPU without files belongs to the parts that list it in the files of a lower CPU.
             for spoil in [b"\xff".as_slice(), b"", b"99999\n", b"7\n"] {
                 let root = machine();
                 let whole = root.path().join("sys/devices/system").join(path);
@@ -464,7 +460,7 @@ mod tests {
             }
         };
         assert_eq!(settled(online, read, |_| true).unwrap(), "read");
-        // An incomplete reading is repeated as well.
+        // An incomplete read is repeated as well.
         let mut nr_reads = 0;
         let read = || {
             nr_reads += 1;

@@ -8,13 +8,13 @@ use crate::cpuset::CpuSet;
 use crate::synthetic::SyntheticError;
 use crate::text::{Mismatch, one_line, position};
 
-/// The error of making a topology: which file, which place in it, and what was wrong there.
+/// The error of building a topology: the file, the position in it, and the fault.
 ///
 /// Its text is one line for users.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file or directory cannot be read, or is missing and needed.
+    /// A file or directory cannot be read, or a required one is missing.
     Unreadable {
         /// The file or directory.
         path: PathBuf,
@@ -28,7 +28,7 @@ pub enum Error {
         /// The system's error.
         source: io::Error,
     },
-    /// The text of a file is not what the kernel writes there.
+    /// The text of a file is not in the kernel's format.
     Malformed {
         /// The file.
         path: PathBuf,
@@ -36,9 +36,9 @@ pub enum Error {
         line: usize,
         /// The column in that line, in characters, from 1.
         column: usize,
-        /// What would have been right at that place.
+        /// What would have been valid at that position.
         expected: String,
-        /// What is there, quoted, or `the end`.
+        /// The text at that position, quoted, or `the end`.
         found: String,
     },
     /// A file contradicts itself or another one.
@@ -48,9 +48,9 @@ pub enum Error {
         /// The contradiction.
         what: String,
     },
-    /// The description of a synthetic machine makes no sense.
+    /// The description of a synthetic machine is invalid.
     Synthetic(SyntheticError),
-    /// Of the CPUs that are online none may be used.
+    /// None of the online CPUs is allowed.
     NothingAllowed {
         /// The CPUs that are online.
         online: CpuSet,
@@ -74,7 +74,7 @@ impl Error {
         }
     }
 
-    /// `mismatch` counts from the start of `text`, which is all of the file.
+    /// Creates an error from `mismatch`, whose offset is relative to the whole file, `text`.
     pub(crate) fn malformed(path: &Path, text: &[u8], mismatch: Mismatch) -> Self {
         let (line, column) = position(text, mismatch.at);
         let Mismatch {
@@ -136,7 +136,7 @@ impl fmt::Display for Error {
     }
 }
 
-// No `source`: the text says it already.
+// No `source`: the text already includes it.
 impl std::error::Error for Error {}
 
 impl From<SyntheticError> for Error {

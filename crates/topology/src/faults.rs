@@ -1,23 +1,21 @@
-//! Decides whether a fault in a tree is an error or a note.
+//! Decides whether a fault in a tree is an error or a quirk.
 //!
 //! A saved tree comes from a file that its owner can repair, so its first fault is an error. The
-//! tree of the machine on which the process runs cannot be repaired: sandboxes show parts of it,
-//! and firmware contradicts itself. Detection therefore drops each part that it cannot use, counts
-//! it, and keeps the rest.
+//! tree of the running machine cannot be repaired: sandboxes show parts of it, and firmware
+//! contradicts itself. Detection therefore drops each part that it cannot use, counts it, and keeps
+//! the rest.
 
 use std::fmt::Display;
 
 use crate::error::Error;
 use crate::quirk::Quirk;
 
-/// The handling of faults in one tree.
+/// How to handle faults in one tree.
 #[derive(Debug)]
 pub(crate) enum Faults {
-    /// The first fault is returned as the error.
     Refuse,
     /// Each fault is ignored. The first one is kept as text.
     Ignore {
-        /// The first fault.
         first: Option<String>,
         /// The number of faults after the first one.
         nr_more: usize,
@@ -25,7 +23,6 @@ pub(crate) enum Faults {
 }
 
 impl Faults {
-    /// Makes a value that ignores faults.
     pub(crate) fn ignored() -> Self {
         Self::Ignore {
             first: None,
@@ -33,7 +30,7 @@ impl Faults {
         }
     }
 
-    /// Returns the value that was read, or `instead` if that failed and faults are ignored.
+    /// Returns the value of `read`, or `instead` if `read` failed and faults are ignored.
     pub(crate) fn or<T>(&mut self, read: Result<T, Error>, instead: T) -> Result<T, Error> {
         match read {
             Ok(value) => Ok(value),
@@ -62,7 +59,7 @@ impl Faults {
         }
     }
 
-    /// Returns a note of the ignored faults, if there were any.
+    /// Returns a quirk for the ignored faults, if there were any.
     pub(crate) fn quirk(self) -> Option<Quirk> {
         match self {
             Self::Refuse => None,

@@ -1,4 +1,5 @@
-//! Reading the small files that the kernel publishes facts in, one fact each.
+//! Reads the small files in which the kernel publishes one fact each. Unless stated otherwise, the
+//! functions return `None` if the file does not exist.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -11,12 +12,11 @@ use crate::error::Error;
 use crate::list;
 use crate::text::{Cursor, Mismatch};
 
-/// The longest file that is read, in bytes. The longest that the kernel writes (the list of every
-/// second CPU of the largest machine, `mountinfo` of a host with many containers) stays well below; a
-/// saved tree comes from strangers.
+/// The longest file that is read, in bytes. The longest ones that the kernel writes (the list of
+/// every second CPU of the largest machine, `mountinfo` of a host with many containers) are well
+/// below. The limit exists because a saved tree may come from an untrusted source.
 const MAX_FILE: u64 = 4 << 20;
 
-/// Reads a file; `None` if it is not there.
 pub(crate) fn text(path: &Path) -> Result<Option<String>, Error> {
     let mut bytes = Vec::new();
     let read = open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes));
@@ -48,9 +48,9 @@ pub(crate) fn text(path: &Path) -> Result<Option<String>, Error> {
     })
 }
 
-/// Opens a regular file, and nothing that waits for somebody else or never ends.
+/// Opens a regular file. Files that block or never end, such as pipes, are rejected.
 fn open(path: &Path) -> io::Result<File> {
-    // Without O_NONBLOCK the opening of a pipe waits for its other end.
+    // Without O_NONBLOCK, opening a pipe waits for its other end.
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
@@ -62,13 +62,12 @@ fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Reads a file with a CPU list; `None` if it is not there.
 pub(crate) fn list(path: &Path) -> Result<Option<CpuSet>, Error> {
     parsed(path, list::parse)
 }
 
-/// Reads a file with a CPU list; the empty set if it is not there or says `(null)`, which the kernel
-/// prints for a mask that it never set up.
+/// Reads a file with a CPU list. Returns the empty set if the file does not exist or contains
+/// `(null)`, which the kernel prints for a mask that it never set up.
 pub(crate) fn list_or_null(path: &Path) -> Result<CpuSet, Error> {
     let parse = |text: &str| {
         if text.trim() == "(null)" {
@@ -80,14 +79,13 @@ pub(crate) fn list_or_null(path: &Path) -> Result<CpuSet, Error> {
     Ok(parsed(path, parse)?.unwrap_or_default())
 }
 
-/// Reads a file with a number; `None` if it is not there.
 pub(crate) fn number(path: &Path, what: &str, max: u32) -> Result<Option<u32>, Error> {
     parsed(path, |text| {
         lone(text, |cursor| cursor.number(what, 0, max))
     })
 }
 
-/// Reads a file with a number that is negative where it is not known; `None` then and if it is not there.
+/// Reads a file with a number. Returns `None` if it does not exist, or is negative (unknown).
 pub(crate) fn number_or_unknown(path: &Path, what: &str) -> Result<Option<u32>, Error> {
     let number = parsed(path, |text| {
         lone(text, |cursor| {
@@ -99,7 +97,7 @@ pub(crate) fn number_or_unknown(path: &Path, what: &str) -> Result<Option<u32>, 
     Ok(number.flatten())
 }
 
-/// Reads a file with a size such as `32K`, in bytes; `None` if it is not there.
+/// Reads a file with a size such as `32K`, in bytes. Returns `None` if it does not exist.
 pub(crate) fn size(path: &Path) -> Result<Option<u64>, Error> {
     const UNITS: [(char, u32); 3] = [('K', 10), ('M', 20), ('G', 30)];
     parsed(path, |text| {
@@ -114,7 +112,6 @@ pub(crate) fn size(path: &Path) -> Result<Option<u64>, Error> {
     })
 }
 
-/// Reads a file with one of these words; `None` if it is not there.
 pub(crate) fn one_of(path: &Path, words: &[&'static str]) -> Result<Option<&'static str>, Error> {
     parsed(path, |text| {
         lone(text, |cursor| {
@@ -128,8 +125,8 @@ pub(crate) fn one_of(path: &Path, words: &[&'static str]) -> Result<Option<&'sta
     })
 }
 
-/// Reads what a directory holds under names made of `prefix` and a number, in ascending order of the
-/// numbers; `None` if it is not there.
+/// Returns the entries of a directory that are named `prefix` and a number, in ascending order of
+/// the numbers. Returns `None` if the directory does not exist.
 pub(crate) fn numbered(dir: &Path, prefix: &str) -> Result<Option<Vec<(u32, PathBuf)>>, Error> {
     let entries = match fs::read_dir(dir) {
         Err(error) if is_absent(&error) => return Ok(None),
@@ -171,7 +168,7 @@ pub(crate) fn parsed<T>(
         .map_err(|mismatch| Error::malformed(path, text.as_bytes(), mismatch))
 }
 
-/// Reads a text that holds one thing and nothing else.
+/// Parses a text that holds one value and nothing else.
 pub(crate) fn lone<T>(
     text: &str,
     read: impl FnOnce(&mut Cursor<'_>) -> Result<T, Mismatch>,
@@ -206,7 +203,7 @@ mod tests {
             let error = text(&path(name)).unwrap_err().to_string();
             assert!(error.contains("no regular file"), "{error}");
         }
-        // As files of a tree.
+        // The paths of a real tree.
         let cpu = path("devices/system/cpu");
         fs::create_dir_all(&cpu).unwrap();
         fs::rename(path("pipe"), cpu.join("online")).unwrap();

@@ -5,10 +5,10 @@
 //!   region  =  cpu [ "-" cpu [ ":" used "/" group ] ]
 //! ```
 //!
-//! `0-31:2/4` are the first two of every four: 0, 1, 4, 5, and so on up to 29.
+//! `0-31:2/4` is the first two of every four CPUs: 0, 1, 4, 5, and so on up to 29.
 //!
-//! Differs from Linux: `N` (the last CPU) and `all` are not known, since a list by itself does not
-//! know how many CPUs there are; an empty region, as in `0,,3`, is an error.
+//! Differs from Linux: `N` (the last CPU) and `all` are rejected, because a list by itself does not
+//! know how many CPUs there are. An empty region, as in `0,,3`, is an error.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +19,7 @@ use crate::text::{Cursor, Mismatch, position};
 
 const MAX_CPU: u32 = CpuId::LIMIT - 1;
 
-/// The error of reading a CPU list: where, and what was expected there.
+/// The error of parsing a CPU list: the position, and the text expected there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseCpuListError {
     line: usize,
@@ -57,10 +57,10 @@ impl fmt::Display for ParseCpuListError {
 
 impl std::error::Error for ParseCpuListError {}
 
-/// Reads the kernel's list format: `0-3,8,10-11`, also with strides, `0-31:2/4` being the first two
-/// of every four. An empty text is the empty set.
+/// Parses the kernel's list format, such as `0-3,8,10-11`. Strides are allowed: `0-31:2/4` is the
+/// first two of every four CPUs. An empty text is the empty set.
 ///
-/// Differs from Linux: `N` and `all` are not known, an empty region (`0,,3`) is an error.
+/// Differs from Linux: `N` and `all` are rejected, and an empty region (`0,,3`) is an error.
 impl FromStr for CpuSet {
     type Err = ParseCpuListError;
 
@@ -77,7 +77,7 @@ impl FromStr for CpuSet {
     }
 }
 
-/// Prints the kernel's list format, `0-3,8,10-11`; nothing for the empty set.
+/// Prints the kernel's list format, such as `0-3,8,10-11`. The empty set prints nothing.
 impl fmt::Display for CpuSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut cpus = self.iter().map(CpuId::as_u32).peekable();
@@ -98,7 +98,7 @@ impl fmt::Display for CpuSet {
     }
 }
 
-/// Reads a list, for callers that know better where it stands in a file.
+/// Parses a list for a caller that knows the position of the list in its file.
 pub(crate) fn parse(text: &str) -> Result<CpuSet, Mismatch> {
     let mut set = CpuSet::new();
     let mut cursor = Cursor::new(text);
@@ -119,7 +119,7 @@ pub(crate) fn parse(text: &str) -> Result<CpuSet, Mismatch> {
     }
 }
 
-/// Reads one region into `set`; returns what may follow it, for a complaint.
+/// Parses one region into `set`. Returns a description of the valid successors, for error messages.
 fn region(cursor: &mut Cursor<'_>, set: &mut CpuSet) -> Result<&'static str, Mismatch> {
     let first = cursor.number("a CPU number", 0, MAX_CPU)?;
     if !cursor.eat(&['-']) {

@@ -3,7 +3,7 @@
 use crate::cpu_id::CpuId;
 use crate::cpuset::CpuSet;
 
-/// The parts of the machine in which one CPU is.
+/// The parts of the machine to which one CPU belongs.
 ///
 /// They are known for online CPUs only: the kernel removes its files about an offline CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,11 +19,11 @@ pub struct Cpu {
     pub llc: Option<usize>,
     /// Its package, an index into [`Topology::packages`](crate::Topology::packages).
     pub package: Option<usize>,
-    /// The kernel's number of its NUMA node; `None` also where the kernel knows no nodes.
+    /// The kernel's number of its NUMA node; `None` also if the kernel knows no nodes.
     pub node: Option<u32>,
 }
 
-/// A core: the online CPUs that are its SMT siblings, one where there is no SMT.
+/// A core: the online CPUs that are its SMT siblings, or a single CPU if there is no SMT.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Core {
@@ -37,16 +37,16 @@ pub struct Core {
 pub struct Llc {
     /// The online CPUs that share it.
     pub cpus: CpuSet,
-    /// How that is known.
+    /// How the sharing is known.
     pub source: LlcSource,
-    /// Its size in bytes, where known.
+    /// Its size in bytes, if known.
     pub size: Option<u64>,
 }
 
 /// How it is known which CPUs share a last-level cache.
 ///
-/// Some machines, mostly small virtual ones, report no caches. Then one cache per package is assumed, and if the packages are
-/// not known either, one per node.
+/// Some machines, mostly small virtual ones, report no caches. Each package is then assumed to have
+/// one cache, or each node if the packages are not known either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LlcSource {
     /// The machine reports it. The level is usually 2 or 3.
@@ -54,11 +54,11 @@ pub enum LlcSource {
         /// The highest level that has a unified or data cache.
         level: u32,
     },
-    /// Taken to be the package.
+    /// Not reported; assumed to be the package.
     Package,
-    /// Taken to be the node.
+    /// Not reported; assumed to be the node.
     Node,
-    /// Nothing is known: taken to be all CPUs of which nothing is known.
+    /// Not reported, and no package or node is known: all such CPUs are assumed to share one.
     System,
 }
 
@@ -78,6 +78,6 @@ pub struct Package {
 pub struct Node {
     /// The kernel's number for it.
     pub id: u32,
-    /// Its online CPUs; none for a node that is memory only.
+    /// Its online CPUs; empty for a node with memory only.
     pub cpus: CpuSet,
 }

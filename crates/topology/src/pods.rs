@@ -1,8 +1,8 @@
-//! Pods: the allowed CPUs, cut by a scope.
+//! Pods: the allowed CPUs, divided by a scope.
 //!
-//! Each allowed CPU gets an address: node, cache, shard, core, number. A scope uses the front of the address: `numa` the node,
-//! `cache` node and cache, and so on. CPUs whose fronts are equal are one pod. A finer scope uses a longer front, so it can only
-//! cut further. That is why each scope refines the next, on any hardware.
+//! Each allowed CPU has an address: node, cache, shard, core, number. A scope uses a prefix of it:
+//! `numa` the node, `cache` node and cache, and so on. CPUs with equal prefixes are in one pod. A
+//! finer scope uses a longer prefix, so each scope refines the next, on any hardware.
 
 use std::slice;
 
@@ -19,8 +19,7 @@ use crate::topology::Topology;
 pub struct Pod {
     /// The CPUs, at least one.
     pub cpus: CpuSet,
-    /// The NUMA node that all of them are in; `None` if they are in several or the kernel knows no
-    /// nodes.
+    /// Their common NUMA node; `None` if they are in several or the kernel knows no nodes.
     pub node: Option<u32>,
 }
 
@@ -28,8 +27,8 @@ pub struct Pod {
 ///
 /// # Guarantees
 ///
-/// Each allowed CPU is in exactly one pod and no other CPU is in any. Pods come in ascending order of
-/// their lowest CPUs. There is at least one.
+/// Each allowed CPU is in exactly one pod, and no other CPU is in any. Pods are in ascending order
+/// of their lowest CPUs. There is at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pods {
     scope: AffinityScope,
@@ -69,13 +68,13 @@ impl Pods {
         }
     }
 
-    /// Returns the scope that the CPUs were cut by.
+    /// Returns the scope by which the CPUs were divided.
     #[must_use]
     pub fn scope(&self) -> AffinityScope {
         self.scope
     }
 
-    /// Counts the pods, at least one.
+    /// Returns the number of pods, at least one.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "there is always a pod")]
     pub fn len(&self) -> usize {
@@ -92,7 +91,7 @@ impl Pods {
         &self.pods[index]
     }
 
-    /// Returns the index of a CPU's pod; `None` if the CPU is not allowed.
+    /// Returns the index of a CPU's pod, or `None` if the CPU is not allowed.
     ///
     /// One array access.
     #[must_use]
@@ -118,8 +117,8 @@ impl<'a> IntoIterator for &'a Pods {
     }
 }
 
-/// The parts in which a CPU is, from the coarsest to the finest. Parts that a scope does not use have their default, the same
-/// for all CPUs.
+/// The parts to which a CPU belongs, from the coarsest to the finest. Parts that a scope does not
+/// use have their default value, the same for all CPUs.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Address {
     node: Option<u32>,
@@ -171,7 +170,6 @@ impl Address {
     }
 }
 
-/// Finds the address of each allowed CPU.
 fn addresses(topology: &Topology, params: &ShardParams) -> Vec<(CpuId, Address)> {
     let unsharded = topology.allowed().iter().filter_map(|id| {
         let cpu = topology.cpu(id)?;
@@ -198,7 +196,7 @@ fn addresses(topology: &Topology, params: &ShardParams) -> Vec<(CpuId, Address)>
         .collect()
 }
 
-/// Gives the CPUs of one cache their shards: neighbouring cores go together.
+/// Assigns shards to the CPUs of one cache. Neighboring cores go to the same shard.
 fn sharded(cache: Vec<(CpuId, Address)>, params: &ShardParams) -> Vec<(CpuId, Address)> {
     let mut cores: Sorted<Option<usize>, Vec<(CpuId, Address)>> = Sorted::new();
     for (cpu, address) in cache {

@@ -1,17 +1,18 @@
-//! Oddities of machines that were worked around.
+//! Irregularities of a machine that detection worked around.
 
 use std::fmt;
 
 use crate::cpu_id::CpuId;
 use crate::cpuset::CpuSet;
 
-/// An oddity of a machine that was worked around.
+/// An irregularity of a machine that detection worked around.
 ///
 /// None is an error. Each explains why a pod is smaller than expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Quirk {
-    /// Two CPUs contradict each other about sharing a core or a cache. The report of the CPU with the lower number was used.
+    /// Two CPUs contradict each other about a shared core or cache. The lower one's report was
+    /// used.
     UnevenSharing {
         /// `core` or `last-level cache`.
         what: &'static str,
@@ -21,27 +22,26 @@ pub enum Quirk {
         other: CpuId,
     },
     /// A last-level cache serves CPUs of several nodes (sub-NUMA clustering, or one node per die
-    /// quarter): a cache pod is the part in one node.
+    /// quarter). A cache pod is then the part of the cache in one node.
     CacheSpansNodes {
         /// The CPUs that share the cache.
         cpus: CpuSet,
     },
-    /// The SMT siblings of a core do not share one cache and one node: an SMT pod is the part that
-    /// does.
+    /// The siblings of a core do not share a cache and a node. An SMT pod is a subset that does.
     CoreSpansCaches {
         /// The siblings.
         cpus: CpuSet,
     },
-    /// Some files of this machine are missing, unreadable or malformed, or contradict others. The
-    /// topology is built as if they did not exist: a CPU without files is a core, and shares one
-    /// cache with the other CPUs without files.
+    /// Some files of this machine are missing, unreadable, malformed or contradict others. The
+    /// topology is built as if they did not exist: a CPU without files is a core of its own, and
+    /// shares one cache with the other CPUs without files.
     Ignored {
         /// The first fault, in one line that names the file.
         first: String,
         /// The number of further faults.
         nr_more: usize,
     },
-    /// There are nodes, and some online CPUs are in none. They are a pod of their own.
+    /// The machine has nodes, but some online CPUs are in none. These CPUs are a pod of their own.
     NoNode {
         /// The CPUs that are in no node.
         cpus: CpuSet,
@@ -58,7 +58,7 @@ impl fmt::Display for Quirk {
             } => {
                 write!(
                     f,
-                    "CPU {believed} and CPU {other} disagree on who shares their {what}; CPU {believed} is believed"
+                    "CPU {believed} and CPU {other} disagree about which CPUs share their {what}; the report of CPU {believed} is used"
                 )
             }
             Self::CacheSpansNodes { cpus } => {

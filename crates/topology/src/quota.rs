@@ -5,7 +5,7 @@ use std::fmt;
 
 /// CPU time that may be used in each period of wall-clock time.
 ///
-/// Two that allow the same share are equal, whatever their periods.
+/// Two quotas that allow the same share are equal, whatever their periods.
 ///
 /// # Examples
 ///
@@ -23,7 +23,7 @@ pub struct CpuQuota {
 }
 
 impl CpuQuota {
-    /// Makes a quota of so many microseconds in each period of so many; `None` if either is zero.
+    /// Creates a quota of `quota_us` microseconds in each `period_us`; `None` if either is zero.
     #[must_use]
     pub fn new(quota_us: u64, period_us: u64) -> Option<Self> {
         (quota_us > 0 && period_us > 0).then_some(Self {
@@ -32,16 +32,15 @@ impl CpuQuota {
         })
     }
 
-    /// Returns how many CPUs at work use it up: rounded up, and at least one.
+    /// Returns the number of busy CPUs that use up the quota, rounded up and at least one.
     ///
-    /// Up, for a CPU that is at work now and then cannot be done without, and rounding down would leave a share of the quota that
-    /// nobody can use. Go 1.25 rounds so too, but never to less than two.
+    /// Rounding down would waste a share of the quota. Go 1.25 rounds up too, to at least two.
     #[must_use]
     pub fn nr_cpus(self) -> u32 {
         u32::try_from(self.quota_us.div_ceil(self.period_us)).unwrap_or(u32::MAX)
     }
 
-    /// Returns thousandths of a CPU, rounded down.
+    /// Returns the quota in thousandths of a CPU, rounded down.
     #[must_use]
     pub fn millicpus(self) -> u64 {
         let milli = u128::from(self.quota_us) * 1000 / u128::from(self.period_us);

@@ -1,21 +1,21 @@
-//! Affinity scopes: how far a pod reaches.
+//! Affinity scopes: which CPUs share a pod.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How far a pod reaches: which CPUs may share a worker pool.
+/// Which CPUs may share a worker pool.
 ///
-/// Ordered from the finest to the coarsest. Each scope refines every coarser one: CPUs of one `smt` pod are in one
-/// `cache_shard` pod, and so on. If the parts of a machine do not nest like that, the coarser part cuts the finer one:
+/// Scopes are ordered from the finest to the coarsest. Each scope refines every coarser one: CPUs
+/// of one `smt` pod are in one `cache_shard` pod, and so on. If the parts of a machine do not nest
+/// like that, the coarser part divides the finer one:
 ///
-/// - a last-level cache that spans nodes (sub-NUMA clustering) gives one `cache` pod per node, of the
-///   CPUs that share the cache *and* the node;
-/// - a core whose siblings do not share one cache and one node (broken firmware) gives one `smt` pod
-///   for each;
-/// - siblings that are offline or not allowed are in no pod, so an `smt` pod may be a lone CPU;
-/// - where the kernel knows no nodes, the whole machine counts as one.
+/// - If a last-level cache spans nodes (sub-NUMA clustering), there is one `cache` pod per node,
+///   with the CPUs that share the cache *and* the node.
+/// - If the siblings of a core do not share a cache and a node, there is one `smt` pod for each.
+/// - Siblings that are offline or not allowed are in no pod, so an `smt` pod may be a single CPU.
+/// - If the kernel knows no nodes, the whole machine counts as one.
 ///
-/// [`Topology::quirks`](crate::Topology::quirks) returns where this happened.
+/// [`Topology::quirks`](crate::Topology::quirks) reports where this happened.
 ///
 /// The default is `cache_shard`, as in Linux since 7.1.
 ///
@@ -31,15 +31,15 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AffinityScope {
-    /// Each CPU by itself.
+    /// Each CPU is a pod.
     Cpu,
     /// The SMT siblings of a core.
     Smt,
-    /// A share of a last-level cache, of at most
+    /// A shard of a last-level cache, with at most
     /// [`cache_shard_size`](crate::ShardParams::cache_shard_size) cores.
     #[default]
     CacheShard,
-    /// All that share a last-level cache.
+    /// All CPUs that share a last-level cache.
     Cache,
     /// A NUMA node.
     Numa,
@@ -58,7 +58,7 @@ impl AffinityScope {
         Self::System,
     ];
 
-    /// Returns the kernel's word for it.
+    /// Returns the kernel's word for the scope.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -89,7 +89,7 @@ impl FromStr for AffinityScope {
     }
 }
 
-/// The error of a word that is no affinity scope. Its text names the words that are.
+/// The error of parsing a word that is not an affinity scope. Its text lists the valid words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownScope {
     word: String,

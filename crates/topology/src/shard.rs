@@ -1,16 +1,15 @@
-//! How a cache with many cores is cut into shards: a plain function of numbers.
+//! How a cache with many cores is divided into shards: a pure function of numbers.
 
-/// How the scope `cache_shard` cuts a last-level cache.
+/// How the scope `cache_shard` divides a last-level cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardParams {
-    /// The largest number of cores in a shard; 0 leaves caches whole. SMT siblings count as one core
-    /// and are never parted.
+    /// The largest number of cores in a shard; 0 leaves caches whole. SMT siblings are one core.
     pub cache_shard_size: usize,
 }
 
 impl ShardParams {
-    /// The kernel's default, in cores. Larger shards spread work over more CPUs before it leaves its
-    /// cache; smaller ones have less contention on the lock of a pool.
+    /// The kernel's default, in cores. Larger shards spread work over more CPUs before it leaves
+    /// its cache; smaller ones have less contention on the lock of a pool.
     pub const DEFAULT_CACHE_SHARD_SIZE: usize = 8;
 }
 
@@ -22,8 +21,8 @@ impl Default for ShardParams {
     }
 }
 
-/// Cuts `nr_cores` into the smallest number of shards of at most `max` cores. Their sizes differ by at most one, and the larger
-/// ones come first.
+/// Divides `nr_cores` into the smallest number of shards of at most `max` cores. The sizes differ
+/// by at most one, and the larger shards come first.
 pub(crate) fn shard_sizes(nr_cores: usize, max: usize) -> impl Iterator<Item = usize> {
     let nr_shards = match max {
         0 => nr_cores.min(1),

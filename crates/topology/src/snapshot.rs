@@ -1,4 +1,4 @@
-//! Saving a machine's sysfs, so that it can be read on another machine.
+//! Saves a machine's sysfs, so that it can be read on another machine.
 
 use std::fs;
 use std::io;
@@ -12,22 +12,22 @@ use crate::sysfs::{
     TOPOLOGY_DIR, TOPOLOGY_FILES,
 };
 
-/// Copies the files that [`Topology::from_sysfs`](crate::Topology::from_sysfs) reads from `sys` to `dir`, byte by byte. Returns
-/// the number of files.
+/// Copies the files that [`Topology::from_sysfs`](crate::Topology::from_sysfs) reads from `sys` to
+/// `dir`, byte by byte. Returns the number of files.
 ///
-/// `dir` is made if it does not exist, and must be empty. If `allowed` is given, the copy allows only these CPUs. Otherwise it
-/// allows those that `sys` does; `/sys` itself has no such bound. [`current_bounds`](crate::current_bounds) returns the CPUs that
-/// this process may use.
+/// `dir` is created if it does not exist, and must be empty. If `allowed` is given, the copy allows
+/// only these CPUs. Otherwise it allows the CPUs that `sys` allows; `/sys` itself sets no such
+/// bound. [`current_bounds`](crate::current_bounds) returns the CPUs that this process may use.
 ///
-/// The files hold numbers of CPUs, caches and nodes, and nothing else: no serial numbers, no names.
+/// The files contain only numbers of CPUs, caches and nodes, no serial numbers and no names.
 ///
 /// # Blocking
 ///
-/// Reads and writes files, some twenty for each CPU.
+/// Reads and writes about twenty files for each CPU.
 ///
 /// # Errors
 ///
-/// Names the file that cannot be read or written. What was written until then stays there.
+/// If a file cannot be read or written; the error names it. Files written before remain.
 ///
 /// # Examples
 ///
@@ -80,12 +80,11 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    /// Copies the files of a directory that are there.
     fn files(&mut self, dir: &Path, names: &[&str]) -> Result<(), Error> {
         names.iter().try_for_each(|name| self.file(&dir.join(name)))
     }
 
-    /// Copies a file if it exists, without parsing it, so that the copy also shows what this crate does not understand.
+    /// Copies a file if it exists, without parsing it, so that the copy also contains invalid text.
     fn file(&mut self, path: &Path) -> Result<(), Error> {
         let from = self.from.join(path);
         match fs::read(&from) {
@@ -106,7 +105,7 @@ impl Copy<'_> {
     }
 }
 
-/// Makes `dir`, which must be empty: a copy over another one would be a mixture of two machines.
+/// Creates `dir`, which must be empty: copying over another snapshot would mix two machines.
 fn make_empty_dir(dir: &Path) -> Result<(), Error> {
     fs::create_dir_all(dir).map_err(|error| Error::unwritable(dir, error))?;
     let mut entries = fs::read_dir(dir).map_err(|error| Error::unwritable(dir, error))?;

@@ -1,9 +1,9 @@
-//! A map for the few hundred things of a machine: a sorted vector. It compiles in a fraction of a `BTreeMap`'s time, and keys
-//! mostly come in ascending order.
+//! A map for the few hundred entries of a machine: a sorted vector. It compiles much faster than a
+//! `BTreeMap`, and keys are mostly inserted in ascending order.
 
 use std::ops::Index;
 
-/// A map whose keys are in ascending order. An insertion moves all that comes after its key.
+/// A map whose keys are in ascending order. An insertion moves all entries after its key.
 #[derive(Clone, Debug)]
 pub(crate) struct Sorted<K, V>(Vec<(K, V)>);
 
@@ -20,7 +20,7 @@ impl<K: Ord, V> Sorted<K, V> {
         self.0.iter()
     }
 
-    /// Returns the key's value; if it has none, that of `or`.
+    /// Returns the key's value, after inserting the result of `or` if there is none.
     pub(crate) fn or_insert_with(&mut self, key: K, or: impl FnOnce() -> V) -> &mut V {
         let at = self.0.partition_point(|(other, _)| *other < key);
         if self.0.get(at).is_none_or(|(other, _)| *other != key) {
@@ -54,7 +54,7 @@ impl<K: Ord, V> Index<K> for Sorted<K, V> {
 }
 
 impl<K: Ord, V> FromIterator<(K, V)> for Sorted<K, V> {
-    /// Where a key comes twice, its first value stays.
+    /// If a key occurs twice, its first value is kept.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
         let mut sorted = Self::new();
         for (key, value) in entries {

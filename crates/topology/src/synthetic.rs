@@ -13,10 +13,10 @@
 //! | `core` | cores |
 //! | `smt`, `thread` | SMT siblings of a core |
 //!
-//! Packages, nodes and caches may nest in any order; only a package within a cache is refused. So
-//! `1 socket x 1 llc x 2 numa x 8 core` is a cache that spans nodes. Cores are within them, and SMT siblings within cores. A level
-//! that is left out has one member, at its place in the table above: `2 socket x 8 core` has one node and one cache for each
-//! socket.
+//! Packages, nodes and caches may nest in any order, except that a package within a cache is
+//! rejected. For example, `1 socket x 1 llc x 2 numa x 8 core` is a cache that spans nodes. Cores
+//! nest within them, and SMT siblings within cores. A level that is left out has one member, at its
+//! place in the table above: `2 socket x 8 core` has one node and one cache for each socket.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,10 +29,10 @@ use crate::sorted::Sorted;
 use crate::text::{Cursor, Mismatch};
 use crate::topology::Topology;
 
-/// The level that made-up last-level caches claim: that of most machines.
+/// The level of synthetic last-level caches, which is that of most machines.
 const SYNTHETIC_LLC_LEVEL: u32 = 3;
 
-/// The error of describing a synthetic machine: where, and what was expected there.
+/// The error of parsing a synthetic machine: the position, and the text expected there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntheticError {
     description: String,
@@ -67,19 +67,19 @@ impl fmt::Display for SyntheticError {
 impl std::error::Error for SyntheticError {}
 
 impl Topology {
-    /// Makes a synthetic machine, such as `2 numa x 4 llc x 8 core x 2 smt`.
+    /// Creates a synthetic machine, such as `2 numa x 4 llc x 8 core x 2 smt`.
     ///
-    /// Levels go from the outermost to the innermost, each with its count: `socket` (or `package`),
-    /// `numa` (`node`), `llc` (`cache`), `core`, `smt` (`thread`), with `x`, `×` or `*` between them.
-    /// A level that is left out has one member. All CPUs are online and allowed. They are numbered one after the other, so SMT
-    /// siblings have consecutive numbers. Does not read this machine's topology.
+    /// Levels are listed from the outermost to the innermost, each with its count: `socket`
+    /// (`package`), `numa` (`node`), `llc` (`cache`), `core`, `smt` (`thread`), with `x`, `×` or
+    /// `*` between them. A level that is left out has one member. All CPUs are online and allowed.
+    /// They are numbered consecutively, so SMT siblings have adjacent numbers.
     ///
-    /// Differs from Linux: many machines number the first siblings of all cores first.
+    /// Differs from Linux: on many machines Linux numbers the first siblings of all cores first.
     ///
     /// # Errors
     ///
-    /// [`Error::Synthetic`] with the column and what was expected there. A machine has at most
-    /// [`CpuId::LIMIT`] CPUs.
+    /// [`Error::Synthetic`] with the column and the expected text, if the description is invalid or
+    /// has more than [`CpuId::LIMIT`] CPUs.
     ///
     /// # Examples
     ///
@@ -123,7 +123,7 @@ enum Kind {
     Smt,
 }
 
-/// Each kind with its names; in the order in which they nest where nothing else is said.
+/// Each kind with its names, in the default order of nesting.
 const KINDS: [(Kind, &[&str]); 5] = [
     (Kind::Package, &["socket", "package"]),
     (Kind::Numa, &["numa", "node"]),
@@ -161,7 +161,7 @@ fn parse(description: &str) -> Result<Vec<Level>, Mismatch> {
     }
 }
 
-/// Reads the name of a level, and checks that the level may be within those before it.
+/// Parses the name of a level, and checks that the level may nest within those before it.
 fn kind(cursor: &mut Cursor<'_>, outer: &[Level]) -> Result<Kind, Mismatch> {
     let start = cursor.at();
     let word = cursor.take_while(char::is_alphabetic).to_ascii_lowercase();
@@ -247,8 +247,8 @@ fn facts(levels: &[Level]) -> Facts {
     }
 }
 
-/// Counts the members of a kind in the whole machine. One that is left out stands right within the
-/// innermost level that comes before it in [`KINDS`].
+/// Returns the number of members of a kind in the whole machine. A kind that is left out nests
+/// directly within the innermost level that precedes it in [`KINDS`].
 fn nr_members(levels: &[Level], kind: Kind) -> u32 {
     let named = levels.iter().position(|level| level.kind == kind);
     let depth = named.or_else(|| {

@@ -1,18 +1,18 @@
 //! Reading the machine from sysfs, or from a saved copy of it.
 //!
 //! ```text
-//! devices/system/cpu/online                              needed of a saved copy
-//!                    possible isolated nohz_full         none, if not there
-//!                    cpu3/topology/                      needed of an online CPU of a saved copy
+//! devices/system/cpu/online                              required in a saved copy
+//!                    possible isolated nohz_full         empty if missing
+//!                    cpu3/topology/                      required for an online CPU of such a copy
 //!                                  core_cpus_list        or thread_siblings_list, its old name
-//!                                  physical_package_id   -1 or not there: not known
+//!                                  physical_package_id   -1 or missing: unknown
 //!                    cpu3/cache/index2/level type size shared_cpu_list
-//! devices/system/node/node0/cpulist                      no nodes, if the directory is not there
-//! allowed quota                                          only in a saved copy; the quota as in cpu.max
+//! devices/system/node/node0/cpulist                      if the directory is missing: no nodes
+//! allowed quota                                          only in a saved copy; quota: as cpu.max
 //! ```
 //!
-//! A cache without level, type or sharers is one that the kernel knows nothing of: it leaves these
-//! files out. Caches for instructions only are of no interest to work items.
+//! The kernel omits the level, type or sharers of a cache that it does not know; such a cache is
+//! ignored. Instruction caches are ignored too, because they do not matter to work items.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,14 +27,13 @@ use crate::file;
 use crate::sorted::Sorted;
 use crate::topology::{Topology, some_allowed};
 
-/// Where CPUs and nodes are, from the root of sysfs.
 pub(crate) const CPU_DIR: &str = "devices/system/cpu";
 pub(crate) const NODE_DIR: &str = "devices/system/node";
 
-/// In a saved copy: the CPUs that may be used.
+/// The allowed CPUs, in a saved copy only.
 pub(crate) const ALLOWED: &str = "allowed";
 
-/// In a saved copy: the CPU quota.
+/// The CPU quota, in a saved copy only.
 pub(crate) const QUOTA: &str = "quota";
 
 const POSSIBLE: &str = "possible";
@@ -56,26 +55,27 @@ const SHARED_CPU_LIST: &str = "shared_cpu_list";
 
 pub(crate) const CPULIST: &str = "cpulist";
 
-/// Every file that is read of the machine, of a CPU, of a cache: what a snapshot has to hold.
+/// Every file that is read for the machine, a CPU and a cache. A snapshot contains these files.
 pub(crate) const CPU_DIR_FILES: [&str; 4] = [POSSIBLE, ONLINE, ISOLATED, NOHZ_FULL];
 pub(crate) const TOPOLOGY_FILES: [&str; 3] =
     [CORE_CPUS_LIST, THREAD_SIBLINGS_LIST, PHYSICAL_PACKAGE_ID];
 pub(crate) const CACHE_FILES: [&str; 4] = [LEVEL, TYPE, SIZE, SHARED_CPU_LIST];
 
-/// No cache hierarchy comes near this depth; a number beyond is a mistake.
+/// Highest valid level. No cache hierarchy is that deep; a higher number is an error.
 const MAX_CACHE_LEVEL: u32 = 15;
 
 impl Topology {
     /// Reads a machine from a tree that is laid out as `/sys`, such as one from
     /// [`save_snapshot`](crate::save_snapshot).
     ///
-    /// What this process may use plays no part. If `root` holds a file `allowed` with a CPU list, the
-    /// CPUs outside of it count as not allowed. If it holds a file `quota` with a text as of `cpu.max`, that is its quota.
+    /// The bounds of this process are ignored. If `root` contains a file `allowed` with a CPU list,
+    /// only these CPUs are allowed. If it contains a file `quota` like `cpu.max`, that is the
+    /// quota.
     ///
     /// # Errors
     ///
-    /// Names the file that is malformed, not readable, needed and not there, no regular file (nothing is waited for), or
-    /// that contradicts another one.
+    /// If a file is malformed, is not readable, is required and missing, is not a regular file (so
+    /// that the call never blocks), or contradicts another one. The error names the file.
     pub fn from_sysfs(root: &Path) -> Result<Self, Error> {
         let online = online(root)?;
         let mut facts = facts(root, online, &mut Faults::Refuse)?;
@@ -116,7 +116,6 @@ pub(crate) fn possible(root: &Path) -> Result<CpuSet, Error> {
     Ok(possible.union(&online(root)?))
 }
 
-/// Reads which CPUs are online, at least one.
 pub(crate) fn online(root: &Path) -> Result<CpuSet, Error> {
     let path = root.join(CPU_DIR).join(ONLINE);
     let online = needed(&path, file::list(&path)?)?;
@@ -138,7 +137,6 @@ fn cpu_facts(dir: &Path, cpu: CpuId, faults: &mut Faults) -> Result<CpuFacts, Er
     })
 }
 
-/// Reads the SMT siblings of a CPU.
 fn siblings(topology: &Path, cpu: CpuId) -> Result<CpuSet, Error> {
     for name in [CORE_CPUS_LIST, THREAD_SIBLINGS_LIST] {
         let path = topology.join(name);
@@ -194,8 +192,7 @@ fn holds_data(path: &Path) -> Result<bool, Error> {
     Ok(matches!(kind, Some("Unified" | "Data")))
 }
 
-/// Reads the nodes. No CPU is in two nodes: if that fault is ignored, the node with the lower
-/// number keeps the CPU.
+/// Reads the nodes. If a CPU is in two nodes and faults are ignored, the lower node keeps it.
 fn nodes(dir: &Path, faults: &mut Faults) -> Result<Sorted<u32, CpuSet>, Error> {
     let mut nodes = Sorted::new();
     let mut seen = CpuSet::new();
@@ -217,7 +214,7 @@ fn nodes(dir: &Path, faults: &mut Faults) -> Result<Sorted<u32, CpuSet>, Error> 
     Ok(nodes)
 }
 
-/// Checks that a CPU is in the list of CPUs that it shares something with.
+/// Checks that `cpus`, the CPUs with which `cpu` shares a part, includes `cpu` itself.
 fn including(cpu: CpuId, cpus: CpuSet, path: &Path) -> Result<CpuSet, Error> {
     if cpus.contains(cpu) {
         return Ok(cpus);

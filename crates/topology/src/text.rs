@@ -1,17 +1,16 @@
-//! A cursor over a short text, and what is said when the text is not as expected.
+//! A cursor over a short text, and the errors of parsing it.
 
-/// Where a text stops making sense, and why.
+/// The position at which a text is invalid, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mismatch {
-    /// Offset into the text, in bytes.
     pub(crate) at: usize,
-    /// What would have been right there.
+    /// What would have been valid there.
     pub(crate) expected: String,
-    /// What is there, ready to be printed.
+    /// The text at that position, ready to be printed.
     pub(crate) found: String,
 }
 
-/// A place in a text, moving forward.
+/// A position in a text that moves forward.
 pub(crate) struct Cursor<'a> {
     text: &'a str,
     at: usize,
@@ -34,7 +33,7 @@ impl<'a> Cursor<'a> {
         self.take_while(char::is_whitespace);
     }
 
-    /// Takes the next character if it is one of these.
+    /// Consumes the next character if it is one of these.
     pub(crate) fn eat(&mut self, any_of: &[char]) -> bool {
         match self.rest().chars().next() {
             Some(c) if any_of.contains(&c) => {
@@ -45,7 +44,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes characters as long as they fit.
+    /// Consumes characters while `fits` returns `true`.
     pub(crate) fn take_while(&mut self, fits: impl Fn(char) -> bool) -> &'a str {
         let rest = self.rest();
         let taken = &rest[..rest.find(|c| !fits(c)).unwrap_or(rest.len())];
@@ -53,7 +52,7 @@ impl<'a> Cursor<'a> {
         taken
     }
 
-    /// Takes a decimal number from `min` to `max`; `what` names it in the complaint.
+    /// Parses a decimal number from `min` to `max`. `what` names it in the error message.
     pub(crate) fn number(&mut self, what: &str, min: u32, max: u32) -> Result<u32, Mismatch> {
         let start = self.at;
         let digits = self.take_while(|c| c.is_ascii_digit());
@@ -66,12 +65,10 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Complains about what is here.
     pub(crate) fn mismatch(&self, expected: impl Into<String>) -> Mismatch {
         self.mismatch_at(self.at, expected.into())
     }
 
-    /// Complains about what is at an earlier place.
     pub(crate) fn mismatch_at(&self, at: usize, expected: String) -> Mismatch {
         Mismatch {
             at,
@@ -85,9 +82,9 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Turns an offset into a line and a column, both from 1, the column in characters.
+/// Converts an offset into a line and a column, both from 1, the column in characters.
 ///
-/// An offset inside a character counts as that character's.
+/// An offset inside a character counts as the start of that character.
 pub(crate) fn position(text: &[u8], at: usize) -> (usize, usize) {
     let before = &text[..at.min(text.len())];
     let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
@@ -103,9 +100,9 @@ pub(crate) fn position(text: &[u8], at: usize) -> (usize, usize) {
     )
 }
 
-/// Quotes the word that a text starts with, in one line and not too long.
+/// Quotes the first word of a text, in one line and shortened.
 pub(crate) fn excerpt(text: &str) -> String {
-    /// Enough to recognise a word; a message stays one readable line.
+    /// Long enough to recognize a word, and short enough to keep a message on one line.
     const MAX_CHARS: usize = 24;
 
     let Some(first) = text.chars().next() else {
@@ -123,7 +120,7 @@ pub(crate) fn excerpt(text: &str) -> String {
     }
 }
 
-/// Makes text fit for a message of one line: what would break the line is escaped.
+/// Escapes the characters that would break a message of one line.
 pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {

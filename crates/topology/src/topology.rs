@@ -12,7 +12,7 @@ use crate::shard::ShardParams;
 
 /// The CPUs of a machine, what they share, and which of them may be used.
 ///
-/// It describes the moment of its detection. Its parts cover the online CPUs; pods cover those that are allowed, too.
+/// It describes the moment of its detection. Parts contain online CPUs; pods only allowed ones.
 ///
 /// # Examples
 ///
@@ -44,7 +44,7 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Returns the CPUs that may ever come online, those that are online among them.
+    /// Returns the CPUs that may ever come online, including those that are online.
     #[must_use]
     pub fn possible(&self) -> &CpuSet {
         &self.possible
@@ -56,7 +56,7 @@ impl Topology {
         &self.online
     }
 
-    /// Returns the CPUs that are online and that this process may use; never none.
+    /// Returns the CPUs that are online and that this process may use, at least one.
     #[must_use]
     pub fn allowed(&self) -> &CpuSet {
         &self.allowed
@@ -74,22 +74,22 @@ impl Topology {
         &self.nohz_full
     }
 
-    /// Returns one more than the highest possible CPU number: how many slots an array needs that is
-    /// indexed by [`CpuId::index`]. The kernel's `nr_cpu_ids`.
+    /// Returns one more than the highest possible CPU number: the length of an array that is
+    /// indexed by [`CpuId::index`]. This is the kernel's `nr_cpu_ids`.
     ///
-    /// How many CPUs may be used is `allowed().len()`.
+    /// The number of CPUs that may be used is `allowed().len()`.
     #[must_use]
     pub fn nr_cpus(&self) -> usize {
         self.cpus.len()
     }
 
-    /// Returns what is known of a CPU; `None` if it is not possible.
+    /// Returns the parts of a CPU, or `None` if the CPU is not possible.
     #[must_use]
     pub fn cpu(&self, cpu: CpuId) -> Option<&Cpu> {
         self.cpus.get(cpu.index())?.as_ref()
     }
 
-    /// Walks the possible CPUs in ascending order.
+    /// Returns an iterator over the possible CPUs in ascending order.
     pub fn cpus(&self) -> impl Iterator<Item = &Cpu> {
         self.cpus.iter().flatten()
     }
@@ -112,32 +112,32 @@ impl Topology {
         &self.packages
     }
 
-    /// Returns the NUMA nodes in ascending order of their numbers, also those without CPUs; none where
-    /// the kernel knows no nodes.
+    /// Returns the NUMA nodes in ascending order of their numbers, including those without CPUs.
+    /// The slice is empty if the kernel knows no nodes.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// Returns the online CPUs of a CPU's core, itself among them; `None` if it is not online.
+    /// Returns the online CPUs of a CPU's core, including itself, or `None` if it is not online.
     #[must_use]
     pub fn smt_siblings(&self, cpu: CpuId) -> Option<&CpuSet> {
         Some(&self.cores[self.cpu(cpu)?.core?].cpus)
     }
 
-    /// Returns a CPU's last-level cache; `None` if the CPU is not online.
+    /// Returns a CPU's last-level cache, or `None` if the CPU is not online.
     #[must_use]
     pub fn llc_of(&self, cpu: CpuId) -> Option<&Llc> {
         Some(&self.llcs[self.cpu(cpu)?.llc?])
     }
 
-    /// Returns the oddities of the machine that were worked around.
+    /// Returns the irregularities of the machine that detection worked around.
     #[must_use]
     pub fn quirks(&self) -> &[Quirk] {
         &self.quirks
     }
 
-    /// Returns how much CPU time this process may use, by the cgroups around it; `None` if there is no bound.
+    /// Returns the CPU quota of this process, according to its cgroups; `None` without a limit.
     #[must_use]
     pub fn quota(&self) -> Option<CpuQuota> {
         self.quota
@@ -149,10 +149,10 @@ impl Topology {
         Self { quota, ..self }
     }
 
-    /// Cuts the allowed CPUs into pods, whose CPUs share the part that `scope` names.
+    /// Divides the allowed CPUs into pods, whose CPUs share the part that `scope` names.
     ///
-    /// Pods come in ascending order of their lowest CPUs. Takes microseconds on a small machine, milliseconds on the largest. Keep
-    /// the result.
+    /// Pods are in ascending order of their lowest CPUs. The call takes microseconds on a small
+    /// machine and milliseconds on the largest, so keep the result.
     #[must_use]
     pub fn pods(&self, scope: AffinityScope, params: &ShardParams) -> Pods {
         Pods::cut(self, scope, params)
@@ -172,7 +172,6 @@ impl Topology {
     }
 }
 
-/// Returns the CPUs that are in both sets, if there are any.
 pub(crate) fn some_allowed(online: &CpuSet, allowed: &CpuSet) -> Result<CpuSet, Error> {
     let both = online.intersection(allowed);
     if both.is_empty() {

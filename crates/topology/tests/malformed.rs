@@ -1,4 +1,4 @@
-//! Trees that make no sense: each ends in one line that names the file and what was wrong there.
+//! Invalid trees: each produces a one-line error that names the file and the fault.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,7 +8,7 @@ use afterwork_topology::{Error, Topology, save_snapshot};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-/// A sound machine of two CPUs with all that is read, to be spoilt.
+/// Writes a valid machine of two CPUs with all files that are read, for tests to corrupt.
 fn machine() -> TempDir {
     let root = tempfile::tempdir().unwrap();
     for (path, text) in files() {
@@ -44,7 +44,7 @@ fn write(root: &Path, path: &str, bytes: &[u8]) {
     fs::write(path, bytes).unwrap();
 }
 
-/// Reads a machine that must not be sound; returns the complaint, with paths from its root.
+/// Reads a machine that must be invalid. Returns the error message, with relative paths.
 fn complaint(root: &Path) -> String {
     let error = Topology::from_sysfs(root)
         .expect_err("this machine makes no sense")
@@ -53,7 +53,6 @@ fn complaint(root: &Path) -> String {
     error.replace(&format!("{}/", root.display()), "")
 }
 
-/// What is said of a sound machine with one file replaced.
 fn complaint_about(path: &str, bytes: &[u8]) -> String {
     let root = machine();
     write(root.path(), path, bytes);
@@ -240,7 +239,7 @@ fn node_without_its_list_is_named() {
     );
 }
 
-/// Permissions would not do: they do not bind root, whom tests run as in many a container.
+/// Permissions would not work, because many containers run tests as root.
 #[test]
 fn unreadable_file_or_directory_is_named() {
     let spoilt = |path: &str, spoil: fn(&Path)| {
@@ -273,10 +272,10 @@ fn unreadable_file_or_directory_is_named() {
     spoilt("allowed", loop_of_links);
 }
 
-/// What is odd about a tree, how it is made, and what is said of it: the machine in numbers, or a part of the complaint.
+/// A defect of a tree, a function that creates it, and a part of the expected result.
 type Odd = (&'static str, fn(&Path), &'static str);
 
-/// Trees that no machine has, but a container, a driver or a stranger may.
+/// Trees that no machine has, but that a container, a driver or an attacker may present.
 #[test]
 fn odd_tree_ends_in_an_answer_or_in_one_line() {
     fn cpus(root: &Path, online: &str, cpus: impl IntoIterator<Item = u32>) {
@@ -433,7 +432,7 @@ fn snapshot_keeps_what_is_malformed_as_it_is() {
 }
 
 proptest! {
-    // Each case writes a tree.
+    // Each case writes a whole tree, so fewer cases are run than the default.
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]

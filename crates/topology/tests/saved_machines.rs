@@ -1,4 +1,4 @@
-//! What is made of saved machines: see `tests/fixtures/README.md`.
+//! The topologies and pods of saved machines: see `tests/fixtures/README.md`.
 
 mod machines;
 
@@ -20,13 +20,12 @@ fn load(machine: &str) -> Topology {
     Topology::from_sysfs(&dir(machine)).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The pods of a scope, each as a list.
 fn pods(topology: &Topology, scope: AffinityScope) -> Vec<String> {
     let pods = topology.pods(scope, &ShardParams::default());
     pods.iter().map(|pod| pod.cpus.to_string()).collect()
 }
 
-/// How many pods each scope has, from the finest to the coarsest.
+/// Returns the number of pods of each scope, from the finest to the coarsest.
 fn nr_pods(topology: &Topology) -> [usize; 6] {
     AffinityScope::ALL.map(|scope| topology.pods(scope, &ShardParams::default()).len())
 }
@@ -178,7 +177,7 @@ fn hybrid_laptop_shards_its_cores_whatever_their_number_of_siblings() {
     let topology = load("laptop-hybrid");
     assert_eq!(nr_pods(&topology), [22, 16, 3, 2, 1, 1]);
     assert_eq!(pods(&topology, AffinityScope::Cache), ["0-19", "20-21"]);
-    // Fourteen cores: seven and seven. The first seven are the six with siblings, and one more.
+    // Two shards of seven cores. The first one has the six cores with siblings and one more.
     assert_eq!(
         pods(&topology, AffinityScope::CacheShard),
         ["0-12", "13-19", "20-21"]

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * liburcu's lock-free hash table over afterwork: sessions that threads look up, and others add and drop.
+ * liburcu's lock-free hash table over afterwork: threads look up, add and remove sessions.
  *
- * The table is liburcu-cds', from Debian's liburcu-dev; whose RCU it runs over it is told by a flavor. Nothing else of liburcu
- * is linked:
+ * The table is that of liburcu-cds, from Debian's liburcu-dev. A flavor makes it use afterwork's
+ * RCU. No other part of liburcu is linked:
  *
  *     cc hash.c $(pkg-config --cflags --libs afterwork) -lurcu-cds
  */
@@ -28,7 +28,7 @@ static struct cds_lfht *sessions;
 static unsigned long nr_found, nr_freed;
 static int is_over;
 
-/* Spreads numbers that follow each other. */
+/* Distributes consecutive numbers. */
 static unsigned long hash(unsigned long id)
 {
 	return id * 0x9e3779b97f4a7c15UL;
@@ -45,7 +45,7 @@ static void free_session(struct rcu_head *head)
 	free(caa_container_of(head, struct session, head));
 }
 
-/* Whether there is such a session; counts a request of it. */
+/* Looks up a session and counts a request to it. Returns 0 if there is none. */
 static int request(unsigned long id)
 {
 	struct cds_lfht_iter found;
@@ -65,7 +65,7 @@ static void *serve(void *unused)
 	unsigned long id = 0, found = 0;
 
 	(void)unused;
-	/* liburcu's table asks for it of its users. */
+	/* liburcu's table requires it. */
 	rcu_register_thread();
 	while (!CMM_LOAD_SHARED(is_over))
 		found += (unsigned long)request(id++ % (2 * NR_SESSIONS));
@@ -112,7 +112,7 @@ int main(void)
 	pthread_t readers[NR_READERS];
 
 	rcu_register_thread();
-	/* It grows as it is filled: on a thread of its own, which registers itself with the flavor. */
+	/* The table grows on its own thread, which registers itself with the flavor. */
 	sessions = cds_lfht_new_flavor(1, 1, 0, CDS_LFHT_AUTO_RESIZE | CDS_LFHT_ACCOUNTING, &rcu_flavor, NULL);
 	if (!sessions)
 		return 1;

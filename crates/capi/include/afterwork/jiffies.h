@@ -2,8 +2,7 @@
 /*
  * Conversions of jiffies, which are milliseconds: HZ is 1000.
  *
- * This is a separate header, as in the kernel, because ports often define these functions already.
- * No other header includes it.
+ * A separate header, as in the kernel, because ports often define these functions already.
  */
 #ifndef AFTERWORK_JIFFIES_H
 #define AFTERWORK_JIFFIES_H

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Per-CPU data by the kernel's names, over the library afterwork.
+ * Per-CPU data with the kernel's names, implemented by the library afterwork.
  *
- * Each CPU that the machine may have owns a part. Differs from Linux: a thread may be moved between two instructions, for user
- * space cannot keep the system from preempting it. So the CPU that a thread finds itself on makes contention rare and excludes
- * nobody: this_cpu_add and its kin are atomic, and what is more than one word takes a pw_lock. There is no get_cpu_ptr.
+ * Each possible CPU of the machine has a part of the data. Differs from Linux: a thread may be
+ * migrated between two instructions, because user space cannot prevent preemption. Using the
+ * current CPU's part makes contention rare, but excludes no thread. this_cpu_add and similar
+ * functions are therefore atomic, and larger updates need a pw_lock. There is no get_cpu_ptr.
  *
- * What is told of misuse, and what that does, stands in workqueue.h; here it is free_percpu of what is none, and pw_unlock of a
- * lock that nobody holds.
+ * workqueue.h describes how misuse is reported. Misuse here is free_percpu of other memory, and
+ * pw_unlock of a lock that is not held.
  */
 #ifndef AFTERWORK_PERCPU_H
 #define AFTERWORK_PERCPU_H
@@ -18,7 +19,7 @@
 extern "C" {
 #endif
 
-/* Marks a pointer that alloc_percpu returned; for the reader of the source. */
+/* Marks a pointer that alloc_percpu returned, for readers of the source. */
 #ifndef __percpu
 #define __percpu
 #endif
@@ -26,13 +27,13 @@ extern "C" {
 /**
  * typedef pw_lock_t - the lock of one CPU's part
  *
- * Part of the per-CPU structure; all zeroes is one that is free, as alloc_percpu leaves it.
+ * A part of the per-CPU structure. All zeroes, as from alloc_percpu, is an unlocked one.
  */
 typedef struct {
 	uint32_t aw_private;
 } pw_lock_t;
 
-/* The library's own symbols; their contracts stand at the names below. */
+/* The library's own symbols, documented at the functions below that call them. */
 unsigned int aw_raw_smp_processor_id(void);
 bool aw_cpu_online(unsigned int cpu);
 void *aw_alloc_percpu(size_t size, size_t align);
@@ -55,29 +56,29 @@ static inline unsigned int num_possible_cpus(void)
 	return nr_cpu_ids;
 }
 
-/* raw_smp_processor_id - the CPU that the caller runs on, or did a moment ago. */
+/* raw_smp_processor_id - the CPU of the caller at some moment during the call. */
 static inline unsigned int raw_smp_processor_id(void)
 {
 	return aw_raw_smp_processor_id();
 }
 
-/* cpu_online - whether a CPU is online; reads sysfs. */
+/* cpu_online - whether a CPU is online. Reads sysfs. */
 static inline bool cpu_online(unsigned int cpu)
 {
 	return aw_cpu_online(cpu);
 }
 
 #define for_each_possible_cpu(cpu) for ((cpu) = 0; (unsigned int)(cpu) < num_possible_cpus(); (cpu)++)
-/* Reads sysfs for each. */
+/* Reads sysfs for each CPU. */
 #define for_each_online_cpu(cpu) for_each_possible_cpu(cpu) if (!aw_cpu_online((unsigned int)(cpu))) {} else
 
 /**
- * __alloc_percpu - make zeroed data for each CPU
- * @size: of a part
- * @align: of a part, a power of two
+ * __alloc_percpu - allocate zeroed data for each CPU
+ * @size: the size of a part
+ * @align: the alignment of a part, a power of two
  *
- * Returns the pointer that per_cpu_ptr and its kin take, which is not to be used as it is; NULL where there is no memory, and for
- * a size of 0. A part takes 128 bytes at least, so that none shares a line.
+ * Returns a pointer for per_cpu_ptr and similar macros, which must not be dereferenced itself.
+ * Returns NULL without memory, or if @size is 0. A part takes at least 128 bytes.
  */
 static inline void *__alloc_percpu(size_t size, size_t align)
 {
@@ -93,13 +94,13 @@ static inline void *__alloc_percpu(size_t size, size_t align)
 /* alloc_percpu - __alloc_percpu of a type. */
 #define alloc_percpu(type) ((type *)aw_alloc_percpu(sizeof(type), AW_ALIGNOF(type)))
 
-/* free_percpu - free it; NULL is nothing. What is not per-CPU data, or was freed: misuse, nothing. */
+/* free_percpu - free per-CPU data; NULL is ignored. Other memory is misuse, and ignored. */
 static inline void free_percpu(void *data)
 {
 	aw_free_percpu(data);
 }
 
-/* The part of CPU at PTR, which points into the part of CPU 0: BASE is what alloc_percpu returned. */
+/* Returns the address in the part of CPU that corresponds to PTR in the part of CPU 0, at BASE. */
 static inline void *aw_per_cpu(const void *base, const void *ptr, unsigned int cpu)
 {
 	size_t stride = ((const size_t *)base)[-1];
@@ -109,20 +110,21 @@ static inline void *aw_per_cpu(const void *base, const void *ptr, unsigned int c
 
 /*
  * per_cpu_ptr - the part of a CPU, which is below nr_cpu_ids
- * this_cpu_ptr, raw_cpu_ptr - the part of the CPU that the caller runs on, or did a moment ago
+ * this_cpu_ptr, raw_cpu_ptr - the part of the caller's CPU at some moment during the call
  *
- * PTR is what alloc_percpu returned. Differs from Linux: a member's address is taken of the part, &per_cpu_ptr(p, cpu)->member, and
- * not of what was allocated.
+ * PTR is the pointer from alloc_percpu. Differs from Linux: take the address of a member from the
+ * part, &per_cpu_ptr(p, cpu)->member, and not from the allocated pointer.
  */
 #define per_cpu_ptr(ptr, cpu) ((__typeof__(ptr))aw_per_cpu((ptr), (ptr), (unsigned int)(cpu)))
 #define raw_cpu_ptr(ptr) per_cpu_ptr(ptr, aw_raw_smp_processor_id())
 #define this_cpu_ptr(ptr) raw_cpu_ptr(ptr)
 
 /*
- * this_cpu_read, _write, _add, _sub, _inc, _dec, _and, _or, _add_return, _xchg - of a word of this CPU's part
+ * this_cpu_read, _write, _add, _sub, _inc, _dec, _and, _or, _add_return, _xchg - of this CPU's part
  *
- * PTR is what alloc_percpu(a type of integers) returned. Each is one atomic step on one CPU's part, relaxed: nothing is lost by a
- * thread that is moved in between. Differs from Linux: it takes the pointer, not the variable.
+ * PTR is the pointer from alloc_percpu of an integer type. Each operation is one relaxed atomic
+ * access to one part, so no update is lost if the thread is migrated. Differs from Linux: they take
+ * the pointer instead of the variable.
  */
 #define this_cpu_read(ptr) __atomic_load_n(this_cpu_ptr(ptr), __ATOMIC_RELAXED)
 #define this_cpu_write(ptr, v) __atomic_store_n(this_cpu_ptr(ptr), (v), __ATOMIC_RELAXED)
@@ -137,31 +139,32 @@ static inline void *aw_per_cpu(const void *base, const void *ptr, unsigned int c
 
 /* ---- locks of parts, and work on them ---- */
 
-/* pw_lock_init - lay out a lock that is free. */
+/* pw_lock_init - initialize an unlocked lock. */
 static inline void pw_lock_init(pw_lock_t *lock)
 {
 	lock->aw_private = 0;
 }
 
 /**
- * pw_lock - take the lock of a part
+ * pw_lock - acquire the lock of a part
  * @lock: a member of one CPU's part: &per_cpu_ptr(p, cpu)->lock
  *
- * Sleeps while another thread has it. Not recursive, and not in a signal handler. Differs from the kernel's proposal: a lock in
- * every mode, for threads of one CPU preempt each other; it takes the part's lock, and no CPU beside.
+ * Sleeps while another thread holds the lock. Not recursive, and not for signal handlers. Differs
+ * from the kernel's proposal: it locks in every mode, because threads of one CPU preempt each
+ * other, and it takes only the lock, not the CPU.
  */
 static inline void pw_lock(pw_lock_t *lock)
 {
 	aw_pw_lock(lock);
 }
 
-/* pw_trylock - take it if it is free; returns whether it was. */
+/* pw_trylock - acquire a lock if it is free; true on success. */
 static inline bool pw_trylock(pw_lock_t *lock)
 {
 	return aw_pw_trylock(lock);
 }
 
-/* pw_unlock - give it back. Of one that nobody holds: misuse, nothing. */
+/* pw_unlock - release a lock. If it is not held, this is misuse, and ignored. */
 static inline void pw_unlock(pw_lock_t *lock)
 {
 	aw_pw_unlock(lock);
@@ -169,36 +172,37 @@ static inline void pw_unlock(pw_lock_t *lock)
 
 /**
  * struct pw_struct - work on the part of a CPU
- * @work: what its function gets; container_of leads to the user's structure
- * @cpu: of which pw_get_cpu tells the function
+ * @work: the argument of its function; container_of leads to the caller's structure
+ * @cpu: the CPU that pw_get_cpu returns to the function
  */
 struct pw_struct {
 	struct work_struct work;
 	int cpu;
 };
 
-/* INIT_PW - lay out work that calls F, for CPU C. */
+/* INIT_PW - initialize work that calls F for CPU C. */
 #define INIT_PW(pw, f, c)                \
 	do {                             \
 		INIT_WORK(&(pw)->work, f); \
 		(pw)->cpu = (c);         \
 	} while (0)
 
-/* pw_get_cpu - the CPU on whose part a function is to work, which may not be the one that it runs on. */
+/* pw_get_cpu - the CPU whose part a function must use, which may not be the current CPU. */
 static inline int pw_get_cpu(struct work_struct *work)
 {
 	return container_of(work, struct pw_struct, work)->cpu;
 }
 
 /**
- * queue_percpu_work_on - have work done on the part of a CPU
- * @cpu: of INIT_PW
- * @wq: where it is queued, if it is
+ * queue_percpu_work_on - run work on the part of a CPU
+ * @cpu: as for INIT_PW
+ * @wq: the queue, if the work is queued
  * @pw: the work
  *
- * By the tunable qpw of the environment (AFTERWORK=qpw=queue is the default): queued on @cpu as queue_work_on does, or
- * done by the caller, here and now, which disturbs nobody there. The function takes the lock of the part that pw_get_cpu names, and
- * so does the same either way. Returns false when it was queued already; done here, it is true.
+ * The tunable qpw of the environment (AFTERWORK=qpw=queue is the default) decides where the
+ * function runs. Either it is queued on @cpu as by queue_work_on, or the caller runs it at once
+ * without disturbing that CPU. In both cases the function takes the lock of the part that
+ * pw_get_cpu names. Returns false if it was already queued; true if it was queued or run.
  */
 static inline bool queue_percpu_work_on(int cpu, struct workqueue_struct *wq, struct pw_struct *pw)
 {
@@ -208,13 +212,13 @@ static inline bool queue_percpu_work_on(int cpu, struct workqueue_struct *wq, st
 	return true;
 }
 
-/* flush_percpu_work - flush_work of what was queued; nothing where it was done by the caller. */
+/* flush_percpu_work - flush_work if the work is queued; does nothing if callers run it. */
 static inline bool flush_percpu_work(struct pw_struct *pw)
 {
 	return !aw_pw_runs_here() && flush_work(&pw->work);
 }
 
-/* As the fourth version of the kernel's proposal calls them. */
+/* The names in the fourth version of the kernel's proposal. */
 static inline bool pw_queue_on(int cpu, struct workqueue_struct *wq, struct pw_struct *pw)
 {
 	return queue_percpu_work_on(cpu, wq, pw);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The read side of the library's RCU, inlined. Included by rcupdate.h and by urcu.h; names of its own only.
+ * The read side of the library's RCU, inlined, for rcupdate.h and urcu.h. All names are prefixed.
  *
- * What is promised here is asserted by the library as well (src/inline.rs). A program tells the layout that it was compiled
- * for (AFTERWORK_RCU_LAYOUT); a library that has another one answers by calls instead.
+ * The library asserts the same layout (src/inline.rs). A program passes the layout that it was
+ * compiled for (AFTERWORK_RCU_LAYOUT). A library with another layout makes the program use calls.
  */
 #ifndef AFTERWORK_RCU_INLINE_H
 #define AFTERWORK_RCU_INLINE_H
@@ -21,7 +21,7 @@ extern "C" {
 /**
  * struct rcu_head - a callback that waits for its grace period
  *
- * Part of the user's structure; needs no layout, and is the library's from call_rcu until its function is called.
+ * A part of the caller's structure. Needs no initialization. Owned by the library from call_rcu on.
  */
 struct rcu_head {
 	struct rcu_head *next;
@@ -30,24 +30,26 @@ struct rcu_head {
 
 AFTERWORK_ASSERT(sizeof(struct rcu_head) == 16, "an rcu_head has 16 bytes");
 
-/* The version of all that follows. */
+/* The version of the following layout. */
 #define AFTERWORK_RCU_LAYOUT 2
 
-/* In afterwork_slot.ctr: how deep sections nest. */
+/* In afterwork_slot.ctr: the nesting depth of sections. */
 #define AFTERWORK_RCU_NEST UINT64_C(0xffff)
-/* In afterwork_slot.flags: a section that has begun makes a call; one that has ended does; a reader that has reported does. */
+/* In afterwork_slot.flags: a section's begin, its end, or a report must make a call. */
 #define AFTERWORK_RCU_PARK UINT32_C(0x8)
 #define AFTERWORK_RCU_AT_UNLOCK UINT32_C(0x7)
 #define AFTERWORK_RCU_ASKED UINT32_C(0x3)
 
-/* What the library has for a thread that reads; more follows, which is the library's. */
+/* The state of a reader thread. More fields follow, which are private to the library. */
 struct afterwork_slot {
 	uint64_t ctr;
 	uint32_t flags;
 	uint32_t nr_loops;
 };
 
-/* Where this thread's is. A thread that has none yet has a stand-in, with which every step is a call. */
+/*
+ * This thread's slot, or a stand-in, which makes every operation a call.
+ */
 struct afterwork_reader {
 	struct afterwork_slot *slot;
 };
@@ -59,10 +61,10 @@ AFTERWORK_ASSERT(sizeof(struct afterwork_reader) == sizeof(void *), "a pointer")
 
 extern __thread struct afterwork_reader aw_rcu_reader __attribute__((tls_model("initial-exec")));
 
-/* Where the state of a section that begins now is read. Of all threads, and never another one. */
+/* Where a section that begins reads its state. One address for all threads, which never changes. */
 extern const uint64_t *const aw_rcu_first_level;
 
-/* The library's own symbols; their contracts stand at the names in rcupdate.h and urcu.h. */
+/* The library's own symbols, documented at their callers in rcupdate.h and urcu.h. */
 void aw_rcu_lock_slowly(struct afterwork_reader *reader, unsigned int layout);
 void aw_rcu_read_unlock(void);
 void aw_rcu_leave_parking(void);
@@ -74,12 +76,12 @@ void aw_qsbr_report_slowly(struct afterwork_reader *reader, unsigned int layout)
 #define AFTERWORK_UNLIKELY(cond) __builtin_expect(!!(cond), 0)
 
 /*
- * What the compiler keeps in order. That the CPU does, the other side sees to: it has every thread of the process pass a
- * barrier. Where the kernel cannot do that, slots are stand-ins.
+ * Keeps the compiler from reordering. The other side orders the CPU: it makes every thread of the
+ * process pass a barrier. If the kernel does not support that, slots are stand-ins.
  */
 #define AFTERWORK_LIGHT_BARRIER() __asm__ __volatile__("" : : : "memory")
 
-/* Whether any of these flags is set, all of which are in the lowest byte: an instruction, where compilers make two of an atomic load. */
+/* Whether any of these flags, in the lowest byte, is set. Atomic loads would be dearer. */
 #if defined(__x86_64__) && defined(__GCC_ASM_FLAG_OUTPUTS__)
 #define AFTERWORK_HAS_FLAG(slot, mask)                                           \
 	__extension__({                                                          \
@@ -95,8 +97,8 @@ void aw_qsbr_report_slowly(struct afterwork_reader *reader, unsigned int layout)
 #endif
 
 /*
- * Store a pointer, and exchange one. The value is converted as an assignment does it, to a base of a class too, and what is no
- * assignment is warned of: gcc's own functions take the address as it is.
+ * Stores a pointer, and exchanges one. The value is converted as in an assignment, also to a base
+ * class, with the same warnings. gcc's own functions would take the address unconverted.
  */
 #define AFTERWORK_STORE(place, value, order)                          \
 	__extension__({                                               \
@@ -109,7 +111,7 @@ void aw_qsbr_report_slowly(struct afterwork_reader *reader, unsigned int layout)
 		__atomic_exchange_n((place), afterwork_given, (order));     \
 	})
 
-/* Begins a section. How deep it nests is looked at as 16 bits, so that the compiler needs no mask. */
+/* Begins a section. Compares the nesting depth as 16 bits, so that the compiler needs no mask. */
 static inline void afterwork_read_lock(void)
 {
 	struct afterwork_slot *slot = aw_rcu_reader.slot;
@@ -128,7 +130,10 @@ static inline void afterwork_read_lock(void)
 	}
 }
 
-/* Ends the section that this thread began last. Less one, a thread in no section and a stand-in have the most and its neighbour. */
+/*
+ * Ends the section that this thread began most recently. In a thread without a section, and in a
+ * stand-in, subtracting one gives the two largest depths.
+ */
 static inline void afterwork_read_unlock(void)
 {
 	struct afterwork_slot *slot = aw_rcu_reader.slot;
@@ -146,7 +151,7 @@ static inline void afterwork_read_unlock(void)
 	}
 }
 
-/* Reports that this thread, an online reader, holds nothing that it has read. */
+/* Reports that this thread, an online reader, holds no values that it has read. */
 static inline void afterwork_quiescent_state(void)
 {
 	struct afterwork_slot *slot = aw_rcu_reader.slot;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Read-copy-update by the kernel's names, over the library afterwork.
+ * Read-copy-update with the kernel's names, implemented by the library afterwork.
  *
- * Threads need no registration. Sections nest, and belong to their thread. The names are those of liburcu as well: a file
- * includes this or that. What is told of misuse, and what that does, stands in workqueue.h; here it is an unlock without a
- * lock, which then does nothing, and a wait inside a section, which then does not wait.
+ * Threads need no registration. Sections nest, and belong to their thread. liburcu has the same
+ * names, so a file includes one of the two. workqueue.h describes how misuse is reported. Misuse
+ * here is an unlock without a lock, which does nothing, and a wait inside a section, which does not
+ * wait.
  */
 #ifdef AFTERWORK_RCUPDATE_H
 /* The file includes this header itself, after afterwork/srcu.h has included it. */
@@ -26,16 +27,15 @@ extern "C" {
 #endif
 
 /*
- * The number of distinct values of cookies of get_state_synchronize_rcu and
- * start_poll_synchronize_rcu that may be unfinished at one time: those of the current grace period
- * and of the next one.
+ * The number of distinct cookies of get_state_synchronize_rcu and start_poll_synchronize_rcu that
+ * may be unfinished at one time: those of the current and of the next grace period.
  */
 #define NUM_ACTIVE_RCU_POLL_OLDSTATE 2
 
-/* rcu_callback_t - what is called after a grace period: with the head, which it may free with what is around it. */
+/* rcu_callback_t - a callback, which may free its head and the structure around it. */
 typedef void (*rcu_callback_t)(struct rcu_head *head);
 
-/* The library's own symbols; their contracts stand at the names below. */
+/* The library's own symbols, documented at the functions below that call them. */
 void aw_rcu_read_lock(void);
 int aw_rcu_read_lock_held(void);
 void aw_synchronize_rcu(void);
@@ -51,15 +51,15 @@ void aw_cond_synchronize_rcu(unsigned long cookie);
 /**
  * rcu_read_lock - begin a read-side critical section
  *
- * What is read by rcu_dereference in it is not freed before rcu_read_unlock. Never waits; the first one of a thread allocates.
- * Not in a signal handler. Deeper than 65534 ends the process.
+ * Objects read by rcu_dereference in it are not freed before rcu_read_unlock. Never waits; a first
+ * section allocates. Not for signal handlers. Nesting deeper than 65534 ends the process.
  */
 static inline void rcu_read_lock(void)
 {
 	afterwork_read_lock();
 }
 
-/* rcu_read_unlock - end the section that this thread began last. Without one: misuse, nothing. */
+/* rcu_read_unlock - end the most recent section. Without a section: misuse, does nothing. */
 static inline void rcu_read_unlock(void)
 {
 	afterwork_read_unlock();
@@ -71,18 +71,18 @@ static inline int rcu_read_lock_held(void)
 	return aw_rcu_read_lock_held();
 }
 
-/* Marks a pointer that readers load by rcu_dereference; for the reader of the source. */
+/* Marks a pointer that readers load by rcu_dereference, for readers of the source. */
 #ifndef __rcu
 #define __rcu
 #endif
 
 /*
  * rcu_dereference - load a pointer in a section
- * rcu_assign_pointer - store one so that readers see all that was written before
- * rcu_access_pointer - load one that is only compared
- * rcu_dereference_protected - load one that nobody else changes now, by the lock that C names
- * RCU_INIT_POINTER - store one that no reader can reach, or NULL
- * rcu_replace_pointer - rcu_assign_pointer, with the old one as the answer, under the lock that C names
+ * rcu_assign_pointer - store a pointer, so that its readers see all earlier writes
+ * rcu_access_pointer - load a pointer that is only compared
+ * rcu_dereference_protected - load a pointer that cannot change, because of the lock in C
+ * RCU_INIT_POINTER - store NULL, or a pointer that no reader can reach
+ * rcu_replace_pointer - rcu_assign_pointer under the lock in C; returns the old pointer
  */
 #define rcu_dereference(p) __atomic_load_n(&(p), __ATOMIC_ACQUIRE)
 #define rcu_dereference_check(p, c) ((void)(c), rcu_dereference(p))
@@ -94,35 +94,35 @@ static inline int rcu_read_lock_held(void)
 #define rcu_replace_pointer(p, v, c) ((void)(c), AFTERWORK_EXCHANGE(&(p), (v), __ATOMIC_ACQ_REL))
 
 /**
- * synchronize_rcu - wait until all sections that run now have ended
+ * synchronize_rcu - wait until all current sections have ended
  *
- * Inside a section: misuse; goes on without waiting.
+ * Inside a section this is misuse, and does not wait.
  */
 static inline void synchronize_rcu(void)
 {
 	aw_synchronize_rcu();
 }
 
-/* synchronize_rcu_expedited - synchronize_rcu, faster and dearer for others. */
+/* synchronize_rcu_expedited - synchronize_rcu, faster and at a higher cost for other threads. */
 static inline void synchronize_rcu_expedited(void)
 {
 	aw_synchronize_rcu_expedited();
 }
 
 /**
- * call_rcu - have a function called after a grace period
- * @head: part of what is to be freed
- * @func: what is called, on a thread of the library's
+ * call_rcu - call a function after a grace period
+ * @head: a part of the structure to free
+ * @func: the function, which a thread of the library calls
  *
- * Never waits, and allocates nothing; in a section too. The function may call call_rcu, and must not wait for callbacks. One
- * that unwinds ends the process.
+ * Never waits, and does not allocate. May be called inside a section. The function may call
+ * call_rcu, and must not wait for callbacks. If an exception leaves it, the process ends.
  */
 static inline void call_rcu(struct rcu_head *head, rcu_callback_t func)
 {
 	aw_call_rcu(head, func);
 }
 
-/* call_rcu_hurry - call_rcu, which does not dawdle. */
+/* call_rcu_hurry - the same as call_rcu, which never delays callbacks. */
 static inline void call_rcu_hurry(struct rcu_head *head, rcu_callback_t func)
 {
 	aw_call_rcu(head, func);
@@ -131,10 +131,10 @@ static inline void call_rcu_hurry(struct rcu_head *head, rcu_callback_t func)
 /*
  * kfree_rcu - free a structure after a grace period
  * kvfree_rcu - the same
- * kfree_rcu_mightsleep, kvfree_rcu_mightsleep - the same of what has no head: wait for the grace period here
+ * kfree_rcu_mightsleep, kvfree_rcu_mightsleep - the same without a head: wait for the grace period
  *
- * P is what free() takes; F is its member of struct rcu_head, less than 4096 bytes behind its beginning: more is misuse, nothing.
- * NULL is nothing. Never waits, and allocates nothing.
+ * P is a pointer for free(). F is its member of type struct rcu_head, at an offset below 4096; a
+ * larger one is misuse, and ignored, like NULL. The first two never wait, and do not allocate.
  */
 #define kfree_rcu(p, f)                                                                            \
 	do {                                                                                       \
@@ -153,37 +153,37 @@ static inline void call_rcu_hurry(struct rcu_head *head, rcu_callback_t func)
 	} while (0)
 #define kvfree_rcu_mightsleep(p) kfree_rcu_mightsleep(p)
 
-/* rcu_barrier - wait until all that call_rcu was given before has been called. Inside a section: misuse, nothing. */
+/* rcu_barrier - wait until all earlier callbacks have run. Inside a section: misuse, no wait. */
 static inline void rcu_barrier(void)
 {
 	aw_rcu_barrier();
 }
 
-/* get_state_synchronize_rcu - remember this moment; begins no grace period. */
+/* get_state_synchronize_rcu - a cookie of this moment; starts no grace period. */
 static inline unsigned long get_state_synchronize_rcu(void)
 {
 	return aw_get_state_synchronize_rcu();
 }
 
-/* start_poll_synchronize_rcu - remember this moment, and see to it that a grace period comes. */
+/* start_poll_synchronize_rcu - a cookie of this moment; ensures that a grace period starts. */
 static inline unsigned long start_poll_synchronize_rcu(void)
 {
 	return aw_start_poll_synchronize_rcu();
 }
 
-/* poll_state_synchronize_rcu - whether a grace period has passed since. */
+/* poll_state_synchronize_rcu - whether a grace period has ended since the cookie's moment. */
 static inline bool poll_state_synchronize_rcu(unsigned long cookie)
 {
 	return aw_poll_state_synchronize_rcu(cookie);
 }
 
-/* cond_synchronize_rcu - wait until one has. Inside a section: misuse, nothing. */
+/* cond_synchronize_rcu - wait until that is so. Inside a section: misuse, does not wait. */
 static inline void cond_synchronize_rcu(unsigned long cookie)
 {
 	aw_cond_synchronize_rcu(cookie);
 }
 
-/* get_completed_synchronize_rcu - a cookie whose grace period has passed. */
+/* get_completed_synchronize_rcu - a cookie whose grace period has already ended. */
 static inline unsigned long get_completed_synchronize_rcu(void)
 {
 	return 0;
@@ -195,7 +195,7 @@ static inline bool same_state_synchronize_rcu(unsigned long one, unsigned long o
 	return one == other;
 }
 
-/* Nothing is to be laid out or destroyed; for code that says so. */
+/* These do nothing, because heads need no initialization or destruction. */
 static inline void init_rcu_head(struct rcu_head *head)
 {
 	(void)head;
@@ -216,7 +216,7 @@ static inline void destroy_rcu_head_on_stack(struct rcu_head *head)
 	(void)head;
 }
 
-/* rcu_head_init - mark a head that was not yet passed to call_rcu, for rcu_head_after_call_rcu. */
+/* rcu_head_init - mark a head before call_rcu, for rcu_head_after_call_rcu. */
 static inline void rcu_head_init(struct rcu_head *head)
 {
 	head->func = (rcu_callback_t)~(uintptr_t)0;
@@ -225,7 +225,7 @@ static inline void rcu_head_init(struct rcu_head *head)
 /**
  * rcu_head_after_call_rcu - report whether a head was passed to call_rcu
  * @head: the head, after rcu_head_init, and before its function is called
- * @func: the function that call_rcu was given with it
+ * @func: the function that is passed to call_rcu with it
  *
  * Another thread may call call_rcu at the same time.
  */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Sleepable read-copy-update by the kernel's names, over the library afterwork.
+ * Sleepable read-copy-update with the kernel's names, implemented by the library afterwork.
  *
- * A domain has readers of its own, which may sleep: a slow one holds up nobody else's grace periods. A section may end on
- * another thread than the one that began it.
+ * Each domain has its own readers, which may sleep. A slow reader delays only the grace periods of
+ * its domain. A section may end on another thread than the one that began it.
  *
  * This header includes rcupdate.h, as the kernel's does, unless the file has already included
  * afterwork/urcu.h or liburcu's own headers. In that case rcu_head, rcu_dereference and similar
@@ -32,8 +32,8 @@ extern "C" {
 /**
  * struct srcu_struct - a domain
  *
- * Laid out by init_srcu_struct, or by DEFINE_SRCU: then its first use allocates. A child of fork lays it out anew: to wait for
- * one of its parent's ends the child with a line.
+ * Initialized by init_srcu_struct or DEFINE_SRCU; after the latter its first use allocates. A child
+ * of fork must initialize it again: waiting for its parent's domain ends the child with a message.
  */
 struct srcu_struct {
 	void *aw_private;
@@ -46,7 +46,7 @@ struct srcu_struct {
 #define DEFINE_SRCU(name) struct srcu_struct name = { NULL }
 #define DEFINE_STATIC_SRCU(name) static struct srcu_struct name = { NULL }
 
-/* The library's own symbols; their contracts stand at the names below. */
+/* The library's own symbols, documented at the functions below that call them. */
 int aw_init_srcu_struct(struct srcu_struct *ssp);
 void aw_cleanup_srcu_struct(struct srcu_struct *ssp);
 int aw_srcu_read_lock(struct srcu_struct *ssp);
@@ -59,17 +59,17 @@ unsigned long aw_start_poll_synchronize_srcu(struct srcu_struct *ssp);
 bool aw_poll_state_synchronize_srcu(struct srcu_struct *ssp, unsigned long cookie);
 void aw_call_srcu(struct srcu_struct *ssp, struct rcu_head *head, void (*func)(struct rcu_head *head));
 
-/* init_srcu_struct - lay out a domain; allocates. Returns 0, or -ENOMEM for NULL, which is misuse. */
+/* init_srcu_struct - initialize a domain; allocates. Returns 0, or -ENOMEM for NULL (misuse). */
 static inline int init_srcu_struct(struct srcu_struct *ssp)
 {
 	return aw_init_srcu_struct(ssp);
 }
 
 /**
- * cleanup_srcu_struct - end a domain that nobody uses any more
- * @ssp: the domain; NULL is nothing
+ * cleanup_srcu_struct - destroy a domain that is no longer used
+ * @ssp: the domain; NULL is ignored
  *
- * What call_srcu was given and has not run runs afterwards, on a thread of the library's: who must not return before that calls
+ * Pending callbacks of call_srcu run afterwards, on a thread of the library. To wait for them, call
  * srcu_barrier first, as in the kernel.
  */
 static inline void cleanup_srcu_struct(struct srcu_struct *ssp)
@@ -77,15 +77,15 @@ static inline void cleanup_srcu_struct(struct srcu_struct *ssp)
 	aw_cleanup_srcu_struct(ssp);
 }
 
-/* srcu_read_lock - begin a section, which may sleep. Returns what ends it. Never waits. */
+/* srcu_read_lock - begin a section, which may sleep. Returns its index. Never waits. */
 static inline int srcu_read_lock(struct srcu_struct *ssp)
 {
 	return aw_srcu_read_lock(ssp);
 }
 
 /*
- * srcu_read_unlock - end a section. An index that srcu_read_lock cannot have returned: misuse, nothing. One too many ends the process,
- * when a grace period of the domain finds more ends than sections.
+ * srcu_read_unlock - end a section. An index that srcu_read_lock cannot have returned is misuse,
+ * and ignored. Ending too many sections ends the process, when a grace period detects it.
  */
 static inline void srcu_read_unlock(struct srcu_struct *ssp, int idx)
 {
@@ -94,23 +94,23 @@ static inline void srcu_read_unlock(struct srcu_struct *ssp, int idx)
 
 #define srcu_dereference(p, ssp) ((void)(ssp), __atomic_load_n(&(p), __ATOMIC_ACQUIRE))
 
-/* synchronize_srcu - wait until all sections of the domain that run now have ended. Not inside of one: it never returns. */
+/* synchronize_srcu - wait until all current sections of a domain end. Deadlocks inside one. */
 static inline void synchronize_srcu(struct srcu_struct *ssp)
 {
 	aw_synchronize_srcu(ssp);
 }
 
-/* synchronize_srcu_expedited - synchronize_srcu, faster and dearer. */
+/* synchronize_srcu_expedited - synchronize_srcu, faster and at a higher cost. */
 static inline void synchronize_srcu_expedited(struct srcu_struct *ssp)
 {
 	aw_synchronize_srcu_expedited(ssp);
 }
 
 /**
- * call_srcu - have a function called after a grace period of a domain
+ * call_srcu - call a function after a grace period of a domain
  * @ssp: the domain
- * @head: part of what is to be freed
- * @func: what is called
+ * @head: a part of the structure to free
+ * @func: the function
  *
  * Differs from Linux: it allocates.
  */
@@ -119,25 +119,25 @@ static inline void call_srcu(struct srcu_struct *ssp, struct rcu_head *head, voi
 	aw_call_srcu(ssp, head, func);
 }
 
-/* get_state_synchronize_srcu - remember this moment of a domain; begins no grace period. */
+/* get_state_synchronize_srcu - a cookie of this moment of a domain; starts no grace period. */
 static inline unsigned long get_state_synchronize_srcu(struct srcu_struct *ssp)
 {
 	return aw_get_state_synchronize_srcu(ssp);
 }
 
-/* start_poll_synchronize_srcu - remember this moment of a domain, and see to it that a grace period comes. */
+/* start_poll_synchronize_srcu - the same; ensures that a grace period starts. */
 static inline unsigned long start_poll_synchronize_srcu(struct srcu_struct *ssp)
 {
 	return aw_start_poll_synchronize_srcu(ssp);
 }
 
-/* poll_state_synchronize_srcu - whether a grace period of the domain has passed since. */
+/* poll_state_synchronize_srcu - whether a grace period of the domain has ended since the cookie. */
 static inline bool poll_state_synchronize_srcu(struct srcu_struct *ssp, unsigned long cookie)
 {
 	return aw_poll_state_synchronize_srcu(ssp, cookie);
 }
 
-/* srcu_down_read, srcu_up_read - srcu_read_lock and srcu_read_unlock: here these may be on two threads as well. */
+/* srcu_down_read, srcu_up_read - srcu_read_lock and srcu_read_unlock, also on two threads. */
 static inline int srcu_down_read(struct srcu_struct *ssp)
 {
 	return aw_srcu_read_lock(ssp);
@@ -148,7 +148,7 @@ static inline void srcu_up_read(struct srcu_struct *ssp, int idx)
 	aw_srcu_read_unlock(ssp, idx);
 }
 
-/* srcu_barrier - wait until all that call_srcu was given before has been called. */
+/* srcu_barrier - wait until all callbacks of earlier calls of call_srcu have run. */
 static inline void srcu_barrier(struct srcu_struct *ssp)
 {
 	aw_srcu_barrier(ssp);

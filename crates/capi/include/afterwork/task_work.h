@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Task work by the kernel's names, over the library afterwork: callbacks that one thread is to call.
+ * Task work (callbacks for one thread) with the kernel's names, implemented by afterwork.
  *
- * In the kernel a task calls them on its way back to user space. A thread has no such moment, so it says when: by task_work_run, in
- * its loop, and at its end, when the library calls what is left. What another thread adds lies in that one's memory: nothing is
- * allocated but a task_struct, once for each thread that asks for its own.
+ * In the kernel a task calls them on its way back to user space. A thread has no such moment, so it
+ * chooses one: it calls task_work_run in its loop. When the thread ends, the library calls the
+ * remaining callbacks. A callback is in the memory of the thread that adds it. Only a task_struct
+ * is allocated, once for each thread that requests its own.
  *
- * What is told of misuse, and what that does, stands in workqueue.h; here it is NULL, a callback that is not initialised, and one
- * that was added already.
+ * workqueue.h describes how misuse is reported. Misuse here is NULL, a callback that is not
+ * initialized, and one that was already added.
  */
 #ifndef AFTERWORK_TASK_WORK_H
 #define AFTERWORK_TASK_WORK_H
@@ -19,17 +20,18 @@
 extern "C" {
 #endif
 
-/* struct task_struct - a thread, as others know it. */
+/* struct task_struct - a thread, as seen by other threads. */
 struct task_struct;
 struct callback_head;
 
-/* task_work_func_t - what is called: with the callback, which it may free, or add again. */
+/* task_work_func_t - the function of a callback, which may free the callback or add it again. */
 typedef void (*task_work_func_t)(struct callback_head *work);
 
 /**
  * struct callback_head - a callback
  *
- * Part of the user's structure; laid out by init_task_work, and the library's from task_work_add until it is called or cancelled.
+ * A part of the caller's structure. Initialized by init_task_work. The library owns it from
+ * task_work_add until it is called or cancelled.
  */
 struct callback_head {
 	void *aw_private[2];
@@ -43,12 +45,12 @@ _Static_assert(sizeof(struct callback_head) == 24, "a callback_head has 24 bytes
 #endif
 
 enum task_work_notify_mode {
-	TWA_NONE = 0,   /* lazily: the thread is not told */
+	TWA_NONE = 0,   /* the thread is not notified */
 	TWA_RESUME = 1, /* ends its afterwork_task_work_wait */
-	TWA_SIGNAL = 2  /* as TWA_RESUME: no system call is interrupted */
+	TWA_SIGNAL = 2  /* the same as TWA_RESUME: no system call is interrupted */
 };
 
-/* The library's own symbols; their contracts stand at the names below. */
+/* The library's own symbols, documented at the functions below that call them. */
 struct task_struct *aw_get_current(void);
 struct task_struct *aw_get_task_struct(struct task_struct *task);
 void aw_put_task_struct(struct task_struct *task);
@@ -62,28 +64,28 @@ bool aw_task_work_wait(long timeout_ms);
 /**
  * get_current - the caller's own task_struct
  *
- * There until the thread ends, and for whoever has called get_task_struct before that until put_task_struct. The first call of
- * a thread allocates. NULL at the thread's very end. A child of fork gets another one than the thread that forked had. Code that says
- * `current` has it by a macro of its own.
+ * Valid until the thread ends, or until the put_task_struct of a thread that called get_task_struct
+ * before. The first call of a thread allocates. Returns NULL when the thread is about to end. A
+ * child of fork gets a different one. Code that uses `current` must define that macro.
  */
 static inline struct task_struct *get_current(void)
 {
 	return aw_get_current();
 }
 
-/* get_task_struct - keep a task_struct; returns it. */
+/* get_task_struct - acquire a reference to a task_struct; returns it. */
 static inline struct task_struct *get_task_struct(struct task_struct *task)
 {
 	return aw_get_task_struct(task);
 }
 
-/* put_task_struct - let go of it. */
+/* put_task_struct - release a reference. */
 static inline void put_task_struct(struct task_struct *task)
 {
 	aw_put_task_struct(task);
 }
 
-/* init_task_work - lay out a callback that calls FUNC; while it is not added. */
+/* init_task_work - initialize a callback that calls FUNC. It must not be on a list. */
 static inline void init_task_work(struct callback_head *work, task_work_func_t func)
 {
 	work->aw_private[0] = NULL;
@@ -92,14 +94,14 @@ static inline void init_task_work(struct callback_head *work, task_work_func_t f
 }
 
 /**
- * task_work_add - have a thread call a callback
+ * task_work_add - add a callback to be called by a thread
  * @task: the thread
  * @work: the callback
- * @notify: whether it is told, if it waits
+ * @notify: whether to end the thread's wait
  *
- * Returns 0, and it is called once unless it is cancelled; -ESRCH when the thread has ended, or is one of this process's parent.
- * Misuse: -EINVAL. Never waits; not from signal handlers. Callbacks are called in the order in which they were added (Differs from
- * Linux, which does not say).
+ * Returns 0 if the callback will be called, once, unless it is cancelled. Returns -ESRCH if the
+ * thread has ended or belongs to the parent process. Misuse returns -EINVAL. Never waits; not for
+ * signal handlers. Callbacks are called in the order of adding, which Linux does not document.
  */
 static inline int task_work_add(struct task_struct *task, struct callback_head *work,
 				enum task_work_notify_mode notify)
@@ -108,47 +110,48 @@ static inline int task_work_add(struct task_struct *task, struct callback_head *
 }
 
 /**
- * task_work_cancel - take a callback back
+ * task_work_cancel - cancel a callback
  * @task: the thread
  * @work: the callback
  *
- * Returns true if it will not be called, and is the user's again; false when it is called, has been, or was not added. Looks at all
- * that are before it.
+ * Returns true if it will not be called and belongs to the caller again. Returns false if it is
+ * being called, was called, or was not added. Visits all callbacks before it on the list.
  */
 static inline bool task_work_cancel(struct task_struct *task, struct callback_head *work)
 {
 	return aw_task_work_cancel(task, work);
 }
 
-/* task_work_cancel_func - take the oldest callback back that is to call FUNC; returns it, NULL for none. */
+/* task_work_cancel_func - cancel and return the oldest callback with FUNC, or NULL. */
 static inline struct callback_head *task_work_cancel_func(struct task_struct *task, task_work_func_t func)
 {
 	return aw_task_work_cancel_func(task, func);
 }
 
 /**
- * task_work_run - call all callbacks of this thread, with those that are added meanwhile
+ * task_work_run - call all callbacks of this thread, including those that the calls add
  *
- * One that is called may add itself again: then this does not return before it has stopped to. A C++ exception that leaves one ends
- * the process; so does one that returns in another read-side critical section than it was called in.
+ * A callback may add itself again; this does not return before it stops doing so. If a C++
+ * exception leaves a callback, or a callback returns with a different number of open read-side
+ * critical sections than it started with, the process ends.
  */
 static inline void task_work_run(void)
 {
 	aw_task_work_run();
 }
 
-/* task_work_pending - whether this thread has callbacks to call. */
+/* task_work_pending - whether this thread has callbacks. */
 static inline bool task_work_pending(void)
 {
 	return aw_task_work_pending();
 }
 
 /**
- * afterwork_task_work_wait - wait until this thread has callbacks to call
- * @timeout_ms: for at most so long; negative is for ever
+ * afterwork_task_work_wait - wait until this thread has callbacks
+ * @timeout_ms: the maximum wait in milliseconds; negative for no limit
  *
- * Returns whether it has. Those that were added by TWA_NONE are found when this begins, and do not end it. There is no such name in the
- * kernel, whose tasks are interrupted.
+ * Returns true if it has callbacks. Callbacks of TWA_NONE added before the call are found, but
+ * later ones do not end the wait. The kernel needs no such function, because tasks are interrupted.
  */
 static inline bool afterwork_task_work_wait(long timeout_ms)
 {

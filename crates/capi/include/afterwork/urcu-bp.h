@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* liburcu's <urcu/urcu-bp.h> over the library afterwork: urcu_bp_…, and the common names where URCU_API_MAP is defined. */
+/* liburcu's <urcu/urcu-bp.h> over afterwork: urcu_bp_…, and the common names with URCU_API_MAP. */
 #include "urcu-flavors.h"
 
 #ifdef URCU_API_MAP

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Takes the common names away, so that another flavor's header may be included and gives them to it. */
+/* Undefines the common names, so that the header of another flavor can define them. */
 #undef rcu_read_lock
 #undef _rcu_read_lock
 #undef rcu_read_unlock

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * All flavors of liburcu by their own names (urcu_memb_read_lock, urcu_qsbr_quiescent_state, …), over the library afterwork.
- * Included by urcu.h and by the headers of flavors, which give the common names to one.
+ * All flavors of liburcu with their own names (urcu_memb_read_lock, …), implemented by afterwork.
+ * urcu.h and the headers of flavors include it, and map the common names to one flavor.
  *
- * memb, mb, signal and bp are one: sections, of threads that need no registration. qsbr is readers that report. All share
- * their grace periods: one waits for the sections of all, and for the reports of all online readers.
+ * memb, mb, signal and bp are the same: sections of threads that need no registration. qsbr has
+ * readers that report. All share their grace periods: a grace period waits for the sections of all
+ * flavors, and for the reports of all online readers.
  */
 #ifndef AFTERWORK_URCU_FLAVORS_H
 #define AFTERWORK_URCU_FLAVORS_H
@@ -21,10 +22,7 @@
 #include "rcu_inline.h"
 
 #ifdef AFTERWORK_RCUPDATE_BY_SRCU
-/*
- * Only afterwork/srcu.h included these names, and it does not need them. The names of a flavor
- * replace them.
- */
+/* afterwork/srcu.h included these names, but does not need them. A flavor redefines them. */
 #undef rcu_dereference
 #undef rcu_assign_pointer
 #undef AFTERWORK_RCUPDATE_BY_SRCU
@@ -36,7 +34,7 @@
 #endif
 #define AFTERWORK_URCU_H
 
-/* Liburcu's headers of the same declarations: what else is included of it finds them included. */
+/* Include guards: liburcu's headers with the same declarations count as included. */
 #define _URCU_CALL_RCU_H
 #define _URCU_DEFER_H
 #define _URCU_FLAVOR_H
@@ -45,7 +43,10 @@
 #define AFTERWORK_URCU_POINTERS
 #endif
 
-/* What liburcu's headers bring along: atomics, barriers, container_of, a queue. Its own where installed, else what is used most. */
+/*
+ * The headers that liburcu's headers include: atomics, barriers, container_of, a queue. liburcu's
+ * own are used if installed; otherwise the most common parts are defined here.
+ */
 #ifdef __has_include
 #if __has_include(<urcu/uatomic.h>) && __has_include(<urcu/tls-compat.h>)
 #include <urcu/arch.h>
@@ -86,12 +87,12 @@
 extern "C" {
 #endif
 
-/* What a thread of callbacks is named by. One thread runs them all; flags and CPUs change nothing. */
+/* The identity of a callback thread. One thread runs all callbacks, whatever flags and CPU. */
 struct call_rcu_data;
 
 #define URCU_CALL_RCU_RT (1U << 0)
 
-/* What liburcu's hash table does around a fork of a program that calls call_rcu_before_fork and its kin. */
+/* The functions of liburcu's hash table that call_rcu_before_fork and its counterparts call. */
 struct urcu_atfork {
 	void (*before_fork)(void *priv);
 	void (*after_fork_parent)(void *priv);
@@ -99,7 +100,7 @@ struct urcu_atfork {
 	void *priv;
 };
 
-/* What cds_lfht_new_flavor asks for. */
+/* The type of flavor that cds_lfht_new_flavor takes. */
 struct rcu_flavor_struct {
 	void (*read_lock)(void);
 	void (*read_unlock)(void);
@@ -119,12 +120,12 @@ struct rcu_flavor_struct {
 
 AFTERWORK_ASSERT(sizeof(struct rcu_flavor_struct) == 14 * sizeof(void *), "fourteen functions");
 
-/* What start_poll_synchronize_rcu returns. */
+/* The result of start_poll_synchronize_rcu. */
 struct urcu_gp_poll_state {
 	unsigned long grace_period_id;
 };
 
-/* The library's own symbols; their contracts stand at the names below. */
+/* The library's own symbols, documented at the functions below that call them. */
 extern const struct rcu_flavor_struct aw_urcu_flavor;
 extern const struct rcu_flavor_struct aw_qsbr_flavor;
 int aw_rcu_read_lock_held(void);
@@ -164,18 +165,21 @@ void aw_qsbr_synchronize_rcu(void);
 void aw_qsbr_barrier(void);
 
 /*
- * The names of one flavor; liburcu's documentation is theirs, and this is what differs.
+ * The names of one flavor. liburcu's documentation applies, with these differences:
  *
- * read_lock, read_unlock: nest to 65534. Not in a signal handler.
- * register_thread: need not be called, but for qsbr. The first section of a thread then allocates.
- * synchronize_rcu, barrier, defer_barrier: inside a section misuse; go on without waiting. Of qsbr they take the thread
- *   offline, as liburcu's do; of the others they are misuse where the thread is an online reader.
- * call_rcu, defer_rcu: in a section too, on any thread, registered or not. Callbacks run on a thread of the library's, of
- *   which a child of fork has none of its parent's: it forgets what had not run. Of qsbr that thread is an online reader in a
- *   callback of call_rcu, as liburcu's helpers are, and about one call_rcu in sixty allocates.
- * defer_register_thread, defer_unregister_thread: the second waits for what was deferred.
- * create_call_rcu_data and kin: remember what they are told, and get_call_rcu_thread waits for a grace period.
- * call_rcu_before_fork and kin: need not be called; serve liburcu's hash table.
+ * read_lock, read_unlock: nest up to 65534 deep. Not for signal handlers.
+ * register_thread: optional, except for qsbr. Without it the first section of a thread allocates.
+ * synchronize_rcu, barrier, defer_barrier: misuse inside a section, and then do not wait. In qsbr
+ *   they take the thread offline, as in liburcu. In the others they are misuse if the thread is an
+ *   online reader.
+ * call_rcu, defer_rcu: allowed in a section, on any thread, registered or not. Callbacks run on a
+ *   thread of the library. A child of fork does not have this thread, and drops pending callbacks.
+ *   In qsbr the thread is an online reader during a callback of call_rcu, like liburcu's helpers,
+ *   and about one call_rcu in sixty allocates.
+ * defer_register_thread, defer_unregister_thread: the second waits for deferred functions.
+ * create_call_rcu_data and similar: store their arguments only. get_call_rcu_thread waits for a
+ *   grace period.
+ * call_rcu_before_fork and similar: optional; they serve liburcu's hash table.
  */
 #define AFTERWORK_URCU_COMMON(f)                                                                                      \
 	static inline void urcu_##f##_init(void)                                                                      \
@@ -284,7 +288,7 @@ void aw_qsbr_barrier(void);
 		aw_urcu_unregister_rculfhash_atfork(atfork);                                                          \
 	}
 
-/* Those of a flavor of sections. Its threads have nothing to report. */
+/* The names of a flavor with sections, whose threads have nothing to report. */
 #define AFTERWORK_URCU_SECTIONS(f)                                                                                    \
 	static inline void urcu_##f##_read_lock(void)                                                                 \
 	{                                                                                                             \
@@ -341,7 +345,7 @@ AFTERWORK_URCU_COMMON(qsbr)
 #define urcu_bp_flavor aw_urcu_flavor
 #define urcu_qsbr_flavor aw_qsbr_flavor
 
-/* bp's own: the library sees forks by itself. */
+/* Names of bp only. The library itself detects forks. */
 static inline void urcu_bp_before_fork(void)
 {
 }
@@ -354,7 +358,7 @@ static inline void urcu_bp_after_fork_child(void)
 {
 }
 
-/* An online reader of qsbr is in a section all the time. */
+/* An online reader of qsbr is always in a section. */
 static inline void urcu_qsbr_read_lock(void)
 {
 }
@@ -408,7 +412,7 @@ static inline void urcu_qsbr_barrier(void)
 	aw_qsbr_barrier();
 }
 
-/* Pointers that readers load and writers change; the exchanges are full barriers. */
+/* Pointers that readers load and writers change. The exchanges are full barriers. */
 #ifdef AFTERWORK_URCU_POINTERS
 #define rcu_dereference(p) __atomic_load_n(&(p), __ATOMIC_ACQUIRE)
 #define rcu_set_pointer(p, v) AFTERWORK_STORE((p), (v), __ATOMIC_RELEASE)
@@ -421,14 +425,17 @@ static inline void urcu_qsbr_barrier(void)
 						  __ATOMIC_SEQ_CST);                                                  \
 		afterwork_seen;                                                                                       \
 	})
-/* As what is inlined by choice is called. */
+/* The names of the variants that programs inline by choice. */
 #define _rcu_dereference(p) rcu_dereference(p)
 #define _rcu_set_pointer(p, v) rcu_set_pointer((p), (v))
 #define _rcu_assign_pointer(p, v) rcu_assign_pointer(p, (v))
 #define _rcu_xchg_pointer(p, v) rcu_xchg_pointer((p), (v))
 #define _rcu_cmpxchg_pointer(p, old, _new) rcu_cmpxchg_pointer((p), (old), (_new))
 
-/* As functions, for callers that macros do not serve. The first is given what has been read: that it was, orders it. */
+/*
+ * Function variants, for callers that cannot use macros. rcu_dereference_sym takes a pointer that
+ * was already read, which orders later reads.
+ */
 static inline void *rcu_dereference_sym(void *p)
 {
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);

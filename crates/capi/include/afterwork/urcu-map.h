@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Gives liburcu's common names (rcu_read_lock, call_rcu, …) to the flavor that AFTERWORK_URCU_FLAVOR names, memb without. */
+/* Maps liburcu's common names to the flavor in AFTERWORK_URCU_FLAVOR, by default memb. */
 #ifndef AFTERWORK_URCU_MAP_H
 #define AFTERWORK_URCU_MAP_H
 

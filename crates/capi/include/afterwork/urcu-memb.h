@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* liburcu's <urcu/urcu-memb.h> over the library afterwork: urcu_memb_…, and the common names where URCU_API_MAP is defined. */
+/* liburcu's <urcu/urcu-memb.h> over afterwork: urcu_memb_…; with URCU_API_MAP common names. */
 #include "urcu-flavors.h"
 
 #ifdef URCU_API_MAP

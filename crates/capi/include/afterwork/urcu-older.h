@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Further names of liburcu's: those of what is inlined by choice, and those with the flavor last (rcu_read_lock_memb), by which
- * programs went before its version 0.11 and which it has kept; as there, not where URCU_NO_COMPAT_IDENTIFIERS is defined.
- * Included by urcu-flavors.h.
+ * Additional names of liburcu: variants that programs inline by choice, and names with the flavor
+ * last (rcu_read_lock_memb), which were current before liburcu 0.11. As in liburcu,
+ * URCU_NO_COMPAT_IDENTIFIERS removes the latter. urcu-flavors.h includes this header.
  */
 #ifndef AFTERWORK_URCU_OLDER_H
 #define AFTERWORK_URCU_OLDER_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* liburcu's <urcu/urcu-signal.h> over the library afterwork: urcu_signal_…, and the common names where URCU_API_MAP is defined. */
+/* liburcu's <urcu/urcu-signal.h> over afterwork: urcu_signal_…; with URCU_API_MAP common names. */
 #include "urcu-flavors.h"
 
 #ifdef URCU_API_MAP

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * liburcu's <urcu.h> over the library afterwork: its common names, of the flavor memb; of mb, or signal, where RCU_MB or
- * RCU_SIGNAL is defined, which are the same here.
+ * liburcu's <urcu.h> over the library afterwork: its common names map to the flavor memb, or to
+ * mb or signal if RCU_MB or RCU_SIGNAL is defined. The three are the same here.
  *
- * Sections are inlined, whether or not _LGPL_SOURCE is defined: this header is no part of liburcu, and its licence is above.
- * What differs stands in urcu-flavors.h and in the book's page "From C and C++".
+ * Sections are inlined, whether or not _LGPL_SOURCE is defined: this header is not part of liburcu,
+ * and its license is above. urcu-flavors.h and the book's page "From C and C++" list differences.
  */
 #include "urcu-flavors.h"
 

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Workqueues by the kernel's names, over the library afterwork.
+ * Workqueues with the kernel's names, implemented by the library afterwork.
  *
- * For code in C11 and C++17 that was written for the kernel, or by its rules. An item is part of its user's structure: fixed
- * in size, nothing to destroy, nothing allocated when it is queued. Its function gets its address, from which container_of
- * leads to the structure, and may free it.
+ * For code in C11 and C++17 that was written for the kernel or follows its rules. An item is part
+ * of the caller's structure. It has a fixed size, needs no destruction, and is queued without an
+ * allocation. Its function receives its address, which container_of converts, and may free it.
  *
- * Threads need no registration. Functions that wait may be called wherever a thread may sleep; the others do not wait for
- * workers. A child of fork has no workers: queues of its parent are not its own, and to use one ends the child with a line. Items
- * of its parent that were not idle are lost there, and are laid out anew before they are used; a timer that was armed is idle,
- * and to cancel it is nothing.
+ * Threads need no registration. Functions that wait may be called wherever a thread may sleep; the
+ * others do not wait for workers. A child of fork has no workers. If it uses a queue of its parent,
+ * it ends with a message. Items that were not idle at the fork are lost in the child and must be
+ * initialized again. An armed timer is idle in the child, and cancelling it does nothing.
  *
  * Misuse
  *
  * The library reports misuse that it can detect on stderr, with the name of the function: NULL, an
- * item that is not initialised, not aligned or without a function, a queue that was destroyed, an
+ * item that is not initialized, not aligned or without a function, a queue that was destroyed, an
  * item that flushes itself, more enables than disables, a queue that is flushed or drained from one
  * of its own items. A debug build of the library then ends the process by abort; another build
  * returns what the comment of the function documents. Some misuse cannot be detected, and corrupts
  * memory as it does in the kernel: freeing a pending item, initializing a pending item again,
  * leaving a function by longjmp. In any build, the process ends with one line if a C++ exception or
- * pthread_exit leaves a function, or if a function returns in another read-side critical section
- * than it was called in.
+ * pthread_exit leaves a function, or if a function returns with a different number of open
+ * read-side critical sections than it started with.
  *
- * Tests of the library hold this file against it: sizes, alignments and every symbol.
+ * Tests compare the library with this file: sizes, alignments and every symbol.
  */
 #ifndef AFTERWORK_WORKQUEUE_H
 #define AFTERWORK_WORKQUEUE_H
@@ -44,8 +44,9 @@ extern "C" {
 #endif
 
 /*
- * Jiffies in a second: what delays are counted in. <sys/param.h> brings an HZ of 100, in which nothing here counts. What it has
- * that from comes first, whichever of the two headers a program names first, so that ours stays.
+ * The number of jiffies per second, the unit of delays. <sys/param.h> defines an HZ of 100, which
+ * nothing here uses. The header from which it takes that HZ is included first, so that this
+ * definition remains, whichever of the two headers a program includes first.
  */
 #if defined(HZ) && !defined(EXEC_PAGESIZE) && HZ != 1000
 #error "afterwork counts delays in milliseconds: HZ is 1000"
@@ -59,7 +60,7 @@ extern "C" {
 #define HZ 1000
 
 #ifndef container_of
-/* The structure of which PTR points at MEMBER. */
+/* The structure whose MEMBER is at PTR. */
 #ifdef __cplusplus
 #define container_of(ptr, type, member) \
 	(reinterpret_cast<type *>(reinterpret_cast<char *>(ptr) - offsetof(type, member)))
@@ -69,8 +70,7 @@ extern "C" {
 #endif
 
 /*
- * Gives an object of the library the kernel's name; its symbol begins with aw_, so a program may
- * have an object of the same name.
+ * Gives an object the kernel's name. Its symbol begins with aw_, so programs may reuse the name.
  */
 #define AW_SYMBOL(name) __asm__(#name)
 
@@ -78,19 +78,19 @@ struct workqueue_struct;
 struct work_struct;
 
 /**
- * typedef work_func_t - what an item calls
- * @work: the item, which this may free, queue again, or initialise anew
+ * typedef work_func_t - the function of an item
+ * @work: the item, which the function may free, queue again, or initialize again
  *
- * Runs on a worker, and never twice at once for one item, whatever queues it is put into. May sleep, except in a queue
- * with WQ_BH.
+ * Runs on a worker. Runs of one item never overlap. May sleep, except in a queue with WQ_BH.
  */
 typedef void (*work_func_t)(struct work_struct *work);
 
 /**
  * struct work_struct - a work item
  *
- * Part of the user's structure; laid out by INIT_WORK or DECLARE_WORK, and then the library's. An item is known by its
- * address and its function, which has the offset that it has in the kernel. It needs the alignment of a pointer.
+ * A part of the caller's structure. After INIT_WORK or DECLARE_WORK it belongs to the library. An
+ * item is identified by its address and its function, which has the same offset as in the kernel.
+ * It needs the alignment of a pointer.
  */
 struct work_struct {
 	void *aw_unused[2];
@@ -102,7 +102,7 @@ struct work_struct {
 
 /**
  * struct delayed_work - a work item with a timer
- * @work: the item; to_delayed_work leads back
+ * @work: the item; to_delayed_work converts back
  */
 struct delayed_work {
 	struct work_struct work;
@@ -117,7 +117,7 @@ AW_STATIC_ASSERT(offsetof(struct delayed_work, work) == 0, "its item stands firs
 
 /**
  * struct rcu_work - a work item that is queued after a grace period of RCU
- * @work: the item; to_rcu_work leads back
+ * @work: the item; to_rcu_work converts back
  */
 struct rcu_work {
 	struct work_struct work;
@@ -147,19 +147,19 @@ static inline void aw_init_work(struct work_struct *work, work_func_t func)
 }
 
 /*
- * INIT_WORK - lay out an item that calls F
+ * INIT_WORK - initialize an item that calls F
  *
- * Again at any time at which it is not pending; inside its own run too.
+ * May be repeated whenever the item is not pending, even inside its own run.
  */
 #define INIT_WORK(work, f) aw_init_work((work), (f))
 #define INIT_WORK_ONSTACK(work, f) aw_init_work((work), (f))
-/* INIT_DELAYED_WORK - as INIT_WORK, of a delayed item. */
+/* INIT_DELAYED_WORK - INIT_WORK of a delayed item. */
 #define INIT_DELAYED_WORK(dwork, f) aw_init_work(&(dwork)->work, (f))
 #define INIT_DELAYED_WORK_ONSTACK(dwork, f) aw_init_work(&(dwork)->work, (f))
-/* INIT_RCU_WORK - as INIT_WORK, of an item that waits for a grace period. */
+/* INIT_RCU_WORK - INIT_WORK of an item that waits for a grace period. */
 #define INIT_RCU_WORK(rwork, f) aw_init_work(&(rwork)->work, (f))
 #define INIT_RCU_WORK_ONSTACK(rwork, f) aw_init_work(&(rwork)->work, (f))
-/* Nothing is to be destroyed; for code that says so. */
+/* These do nothing, because items need no destruction. */
 static inline void destroy_work_on_stack(struct work_struct *work)
 {
 	(void)work;
@@ -170,13 +170,13 @@ static inline void destroy_delayed_work_on_stack(struct delayed_work *dwork)
 	(void)dwork;
 }
 
-/* to_delayed_work - the delayed item of which WORK is the item. */
+/* to_delayed_work - the delayed item that contains WORK. */
 static inline struct delayed_work *to_delayed_work(struct work_struct *work)
 {
 	return container_of(work, struct delayed_work, work);
 }
 
-/* to_rcu_work - the item of which WORK is the item. */
+/* to_rcu_work - the rcu_work that contains WORK. */
 static inline struct rcu_work *to_rcu_work(struct work_struct *work)
 {
 	return container_of(work, struct rcu_work, work);
@@ -233,10 +233,10 @@ enum wq_affn_scope {
 
 /**
  * struct workqueue_attrs - where the workers of a queue run
- * @nice: their nice value, -20 to 19; a rescuer (nice 0) and a thread that helps in flush_work run items at their own
- * @affn_scope: of enum wq_affn_scope: which CPUs share workers
- * @affn_strict: whether workers never leave these
- * @cpumask: the CPUs to which they keep; all is what the process may use
+ * @nice: their nice value, -20 to 19; rescuers and threads that help in flush_work have their own
+ * @affn_scope: a value of enum wq_affn_scope: which CPUs share workers
+ * @affn_strict: true if workers never leave these CPUs
+ * @cpumask: the CPUs on which workers may run; a full mask means all CPUs that the process may use
  */
 struct workqueue_attrs {
 	int nice;
@@ -247,7 +247,7 @@ struct workqueue_attrs {
 
 AW_STATIC_ASSERT(sizeof(struct workqueue_attrs) == 144, "workqueue_attrs have 144 bytes");
 
-/* alloc_workqueue_attrs - make attributes that change nothing; NULL without memory. */
+/* alloc_workqueue_attrs - allocate attributes that change nothing; NULL without memory. */
 static inline struct workqueue_attrs *alloc_workqueue_attrs(void)
 {
 	struct workqueue_attrs *attrs = (struct workqueue_attrs *)calloc(1, sizeof(struct workqueue_attrs));
@@ -257,29 +257,30 @@ static inline struct workqueue_attrs *alloc_workqueue_attrs(void)
 	return attrs;
 }
 
-/* free_workqueue_attrs - free them; NULL is nothing. */
+/* free_workqueue_attrs - free attributes; NULL is ignored. */
 static inline void free_workqueue_attrs(struct workqueue_attrs *attrs)
 {
 	free(attrs);
 }
 
 enum wq_flags {
-	WQ_BH = 1 << 0,            /* items may not sleep; a worker a CPU, of high priority where that may be had; beside WQ_HIGHPRI and WQ_PERCPU alone */
-	WQ_UNBOUND = 1 << 1,       /* workers of a pod of CPUs, not of one */
+	/* A worker for each CPU, at high priority if the process may set it. */
+	WQ_BH = 1 << 0,            /* items must not sleep; only with WQ_HIGHPRI and WQ_PERCPU */
+	WQ_UNBOUND = 1 << 1,       /* workers serve a pod of CPUs instead of one CPU */
 	WQ_FREEZABLE = 1 << 2,     /* accepted; nothing freezes */
-	WQ_MEM_RECLAIM = 1 << 3,   /* goes on where no thread can be had: has one set aside */
-	WQ_HIGHPRI = 1 << 4,       /* workers of nice value -20; ordinary ones without the right to that */
-	WQ_CPU_INTENSIVE = 1 << 5, /* items do not keep others from starting */
+	WQ_MEM_RECLAIM = 1 << 3,   /* makes progress without new threads: has a rescuer */
+	WQ_HIGHPRI = 1 << 4,       /* workers at nice -20, or ordinary ones without permission */
+	WQ_CPU_INTENSIVE = 1 << 5, /* items do not delay the start of others */
 	WQ_SYSFS = 1 << 6,         /* accepted; there is no sysfs */
 	WQ_POWER_EFFICIENT = 1 << 7, /* accepted */
-	WQ_PERCPU = 1 << 8         /* a worker pool a CPU: as without WQ_UNBOUND */
+	WQ_PERCPU = 1 << 8         /* a worker pool for each CPU, which is the default */
 };
 
 enum {
-	WQ_MAX_ACTIVE = 512, /* the most that max_active may be */
-	WQ_UNBOUND_MAX_ACTIVE = WQ_MAX_ACTIVE, /* the same with WQ_UNBOUND */
+	WQ_MAX_ACTIVE = 512, /* the largest limit */
+	WQ_UNBOUND_MAX_ACTIVE = WQ_MAX_ACTIVE, /* the largest limit with WQ_UNBOUND */
 	WQ_DFL_ACTIVE = WQ_MAX_ACTIVE / 2, /* the limit if max_active is 0 */
-	WORK_CPU_UNBOUND = -1, /* the CPU that queues */
+	WORK_CPU_UNBOUND = -1, /* the CPU of the caller */
 	WQ_NAME_LEN = 64,
 	WORKER_DESC_LEN = 32,
 	AW_WQ_ORDERED = 1 << 17
@@ -290,10 +291,10 @@ enum work_busy_flags {
 	WORK_BUSY_RUNNING = 1 << 1
 };
 
-/* afterwork_hook_t - a function that each thread that runs items calls when it starts or ends. */
+/* afterwork_hook_t - a hook that worker threads call when they start or end. */
 typedef void (*afterwork_hook_t)(void);
 
-/* The library's own symbols; their contracts stand at the names below. */
+/* The library's own symbols, documented at the functions below that call them. */
 struct workqueue_struct *aw_alloc_workqueue(const char *name, unsigned int flags, int max_active);
 void aw_destroy_workqueue(struct workqueue_struct *wq);
 void aw_flush_workqueue(struct workqueue_struct *wq);
@@ -326,15 +327,15 @@ afterwork_hook_t aw_on_worker_stop(afterwork_hook_t hook);
 long aw_blocking(long (*func)(void *data), void *data);
 
 /**
- * alloc_workqueue - make a queue
- * @fmt: its name, as of printf; what is beyond WQ_NAME_LEN is cut off
- * @flags: of enum wq_flags
- * @max_active: how many of its items run at once, on each CPU or, with WQ_UNBOUND, in the whole process (the kernel: on each NUMA node);
- *	0 for the default. More than WQ_MAX_ACTIVE is that
+ * alloc_workqueue - create a queue
+ * @fmt: its name, as for printf; cut off after WQ_NAME_LEN bytes
+ * @flags: values of enum wq_flags
+ * @max_active: how many items may run at once, on each CPU or, with WQ_UNBOUND, in the process (in
+ *   the kernel: on each NUMA node); 0 for the default. More than WQ_MAX_ACTIVE means that
  *
- * Without WQ_UNBOUND an item runs on the CPU that it was queued on. Returns NULL for flags that contradict each other or
- * are unknown, a negative @max_active, and where there is no memory or thread to be had. AFTERWORK in the environment says something
- * unknown: misuse, NULL. May sleep.
+ * Without WQ_UNBOUND an item runs on the CPU where it was queued. Returns NULL if flags contradict
+ * each other or are unknown, if @max_active is negative, or if no memory or thread is available. An
+ * invalid AFTERWORK in the environment is misuse and also returns NULL. May sleep.
  */
 #if defined(__GNUC__)
 __attribute__((format(printf, 1, 4)))
@@ -351,11 +352,11 @@ static inline struct workqueue_struct *alloc_workqueue(const char *fmt, unsigned
 }
 
 /**
- * alloc_ordered_workqueue - make a queue whose items run one at a time, in the order of their queueing
- * @fmt: its name, as of printf, with what follows @flags
- * @flags: of enum wq_flags; WQ_MEM_RECLAIM has a meaning here
+ * alloc_ordered_workqueue - create a queue whose items run one at a time, in queueing order
+ * @fmt: its name, as for printf, with the arguments after @flags
+ * @flags: values of enum wq_flags; only WQ_MEM_RECLAIM has an effect
  *
- * As alloc_workqueue.
+ * Otherwise like alloc_workqueue.
  */
 #if defined(__GNUC__)
 __attribute__((format(printf, 1, 3)))
@@ -375,11 +376,11 @@ static inline struct workqueue_struct *alloc_ordered_workqueue(const char *fmt, 
 #define create_singlethread_workqueue(name) alloc_ordered_workqueue("%s", WQ_MEM_RECLAIM, (name))
 
 /**
- * destroy_workqueue - run all that a queue has, and end it
- * @wq: the queue, which nobody else uses any more; NULL is nothing
+ * destroy_workqueue - run all items of a queue, and destroy it
+ * @wq: the queue, which is no longer used; NULL is ignored
  *
- * Timers that are armed for it are taken back: such items do not run, and are idle. Waits until the last item has ended.
- * From one of its own items it would wait for itself: ends the process with a line, in any build.
+ * Cancels armed timers: their items do not run, and become idle. Waits until the last item has
+ * ended. An item of the queue would deadlock: the process then ends with a message, in any build.
  */
 static inline void destroy_workqueue(struct workqueue_struct *wq)
 {
@@ -387,10 +388,10 @@ static inline void destroy_workqueue(struct workqueue_struct *wq)
 }
 
 /**
- * flush_workqueue - wait for all that was queued before
+ * flush_workqueue - wait for all items that were queued before
  * @wq: the queue
  *
- * From one of its own items: misuse; goes on without waiting.
+ * In one of the queue's own items this is misuse, and does not wait.
  */
 static inline void flush_workqueue(struct workqueue_struct *wq)
 {
@@ -401,7 +402,8 @@ static inline void flush_workqueue(struct workqueue_struct *wq)
  * drain_workqueue - wait until a queue is empty
  * @wq: the queue
  *
- * Meanwhile only its own items may queue to it. From one of these: misuse; goes on without waiting.
+ * During the wait only the queue's own items may queue to it. In one of these it is misuse, and
+ * does not wait.
  */
 static inline void drain_workqueue(struct workqueue_struct *wq)
 {
@@ -409,11 +411,11 @@ static inline void drain_workqueue(struct workqueue_struct *wq)
 }
 
 /**
- * workqueue_set_max_active - change how many items of a queue run at once
+ * workqueue_set_max_active - change how many items of a queue may run at once
  * @wq: the queue
- * @max_active: 1 to WQ_MAX_ACTIVE; more is that. An ordered queue's is 1
+ * @max_active: 1 to WQ_MAX_ACTIVE; larger values mean WQ_MAX_ACTIVE. Must be 1 for an ordered queue
  *
- * What else is asked for is misuse, and changes nothing. Differs from Linux: returns 0, or -EINVAL.
+ * Any other value is misuse, and changes nothing. Differs from Linux: returns 0 or -EINVAL.
  */
 static inline int workqueue_set_max_active(struct workqueue_struct *wq, int max_active)
 {
@@ -423,11 +425,12 @@ static inline int workqueue_set_max_active(struct workqueue_struct *wq, int max_
 /**
  * apply_workqueue_attrs - change where the workers of a queue run
  * @wq: the queue
- * @attrs: how; they stay the caller's
+ * @attrs: the attributes, which the caller keeps
  *
- * Items that are queued later go there. Returns 0; -EINVAL for what makes no sense, and for a queue with WQ_BH; -EPERM for a nice value
- * that the process may not set; -EBUSY for a second change of an ordered queue from one of its own items. Then nothing has changed. A
- * system queue: misuse, -EINVAL. May sleep.
+ * Applies to items that are queued later. Returns 0 on success. Otherwise nothing changes, and the
+ * result is -EINVAL for invalid attributes or a queue with WQ_BH, -EPERM for a nice value that the
+ * process may not set, or -EBUSY for a second change of an ordered queue from one of its own items.
+ * A system queue is misuse and returns -EINVAL. May sleep.
  */
 static inline int apply_workqueue_attrs(struct workqueue_struct *wq, const struct workqueue_attrs *attrs)
 {
@@ -437,9 +440,8 @@ static inline int apply_workqueue_attrs(struct workqueue_struct *wq, const struc
 #define create_freezable_workqueue(name) alloc_workqueue("%s", WQ_FREEZABLE | WQ_UNBOUND | WQ_MEM_RECLAIM, 1, (name))
 
 /*
- * Process-wide queues. Each is built on its first use, in a child of fork too. A program must not
- * flush, drain, destroy or replace them. The last three equal system_wq or system_unbound_wq,
- * because nothing freezes.
+ * Process-wide queues, built at their first use, also in a child of fork. A program must not flush,
+ * drain, destroy or replace them. The last three equal system_wq or system_unbound_wq.
  */
 extern struct workqueue_struct *system_wq AW_SYMBOL(aw_system_wq);
 extern struct workqueue_struct *system_percpu_wq AW_SYMBOL(aw_system_percpu_wq);
@@ -458,12 +460,13 @@ extern struct workqueue_struct *system_freezable_power_efficient_wq AW_SYMBOL(aw
  * @wq: the queue
  * @work: the item
  *
- * Returns true if that will make it run, once; false when it is pending already, or disabled, or @wq is being drained by
- * somebody else. All that was written before is seen by the run, also when this returns false because it is pending. An
- * item that runs may be queued: it runs again afterwards. It stays where it is until its function is called, or it has been
+ * Returns true if this call makes the item run, once. Returns false if the item is already pending
+ * or disabled, or if another thread is draining @wq. The run sees all earlier writes of the caller,
+ * even if this returns false because the item is pending. A running item may be queued, and runs
+ * again afterwards. The item must stay valid until its function has been called, or until it was
  * cancelled or flushed. Misuse returns false.
  *
- * Never waits for a worker or for memory. Not from signal handlers.
+ * Never waits for a worker or for memory. Must not be called in signal handlers.
  */
 static inline bool queue_work(struct workqueue_struct *wq, struct work_struct *work)
 {
@@ -472,11 +475,11 @@ static inline bool queue_work(struct workqueue_struct *wq, struct work_struct *w
 
 /**
  * queue_work_on - queue an item on a CPU
- * @cpu: its number; negative is the caller's, and one that the queue may not use stands for another
+ * @cpu: its number; negative for the caller's. Replaced by another one if the queue may not use it
  * @wq: the queue
  * @work: the item
  *
- * As queue_work.
+ * Otherwise like queue_work.
  */
 static inline bool queue_work_on(int cpu, struct workqueue_struct *wq, struct work_struct *work)
 {
@@ -485,11 +488,11 @@ static inline bool queue_work_on(int cpu, struct workqueue_struct *wq, struct wo
 
 /**
  * queue_work_node - queue an item on a NUMA node
- * @node: its number; negative is the caller's, and one that the queue may not use stands for another
+ * @node: its number; negative for the caller's. Replaced by another one if the queue may not use it
  * @wq: the queue
  * @work: the item
  *
- * As queue_work.
+ * Otherwise like queue_work.
  */
 static inline bool queue_work_node(int node, struct workqueue_struct *wq, struct work_struct *work)
 {
@@ -498,31 +501,29 @@ static inline bool queue_work_node(int node, struct workqueue_struct *wq, struct
 
 /**
  * queue_rcu_work - queue an item after a grace period of RCU
- * @wq: the queue, whose end waits for that
+ * @wq: the queue; its destruction waits for the grace period
  * @rwork: the item
  *
- * Returns true if that will make it run, after all sections that run now have ended; false as of queue_work. Until the grace period is
- * over no cancel gets it; disable_work keeps it from being queued then, and its memory is the user's only after flush_rcu_work. Never
- * waits, allocates nothing.
+ * Returns true if this call makes the item run, after all current sections have ended; false as in
+ * queue_work. Until the grace period is over, the item cannot be cancelled; disable_work keeps it
+ * from being queued. Its memory may be freed only after flush_rcu_work. Never waits or allocates.
  */
 static inline bool queue_rcu_work(struct workqueue_struct *wq, struct rcu_work *rwork)
 {
 	return aw_queue_rcu_work(wq, rwork);
 }
 
-/* flush_rcu_work - flush_work, its grace period included. Not in a section of RCU. */
+/* flush_rcu_work - flush_work, including the grace period. Not inside a section of RCU. */
 static inline bool flush_rcu_work(struct rcu_work *rwork)
 {
 	return aw_flush_rcu_work(rwork);
 }
 
 /**
- * schedule_on_each_cpu - run a function once on each CPU that the process may use, and wait for all
- * runs
+ * schedule_on_each_cpu - run a function on each CPU that the process may use, and wait for all
  * @func: the function
  *
- * Uses system_wq. Returns 0, or -ENOMEM. Differs from Linux: CPUs that the process may not use, and
- * isolated CPUs, are left out.
+ * Uses system_wq. Returns 0, or -ENOMEM. Differs from Linux: leaves out isolated and other CPUs.
  */
 static inline int schedule_on_each_cpu(work_func_t func)
 {
@@ -542,14 +543,14 @@ static inline bool schedule_work_on(int cpu, struct work_struct *work)
 }
 
 /**
- * flush_work - wait until an item is idle, as far as it is queued now
+ * flush_work - wait until an item is idle; covers all earlier enqueues
  * @work: the item
  *
- * Returns true if there was anything to wait for. All that its function did is seen then. One whose timer is armed is not
- * waited for. An item of a queue with WQ_UNBOUND that nobody has come for yet is run here and now, as one of the queue's, on
- * this thread; ordered queues never do that. An item that flushes one of its own queue may still stand still at @max_active, as in the
- * kernel: a worker that has come for the other waits for the caller's place. Misuse, and an item that flushes itself is that: returns
- * false without waiting.
+ * Returns true if it had to wait. The caller then sees all effects of the item's function. Does not
+ * wait for an armed timer. If the queue has WQ_UNBOUND and is not ordered, and no worker has taken
+ * the item yet, this thread runs the item itself. An item that flushes another item of its own
+ * queue may still deadlock at @max_active, as in the kernel: a worker that has taken the other item
+ * waits for the caller to end. An item that flushes itself is misuse. Misuse returns false.
  */
 static inline bool flush_work(struct work_struct *work)
 {
@@ -557,10 +558,10 @@ static inline bool flush_work(struct work_struct *work)
 }
 
 /**
- * cancel_work - take an item out of its queue
+ * cancel_work - remove an item from its queue
  * @work: the item
  *
- * Returns true if it was pending, and will not run. It may be running. Looks at all items before it in its list.
+ * Returns true if it was pending, and will not run. It may still be running. Visits earlier items.
  */
 static inline bool cancel_work(struct work_struct *work)
 {
@@ -568,11 +569,12 @@ static inline bool cancel_work(struct work_struct *work)
 }
 
 /**
- * cancel_work_sync - take an item out of its queue, and wait until it does not run
+ * cancel_work_sync - remove an item from its queue, and wait until it does not run
  * @work: the item
  *
- * Returns true if it was pending. On return it is idle, and its memory the user's; while this waits queueing is refused,
- * also by the item itself. Inside the item's own run it does not wait (Differs from Linux, where it never returns).
+ * Returns true if it was pending. On return the item is idle, and its memory may be freed. During
+ * the wait it cannot be queued, not even by itself. Inside the item's own run this does not wait
+ * (differs from Linux, where it never returns).
  */
 static inline bool cancel_work_sync(struct work_struct *work)
 {
@@ -580,34 +582,35 @@ static inline bool cancel_work_sync(struct work_struct *work)
 }
 
 /**
- * disable_work - refuse to queue an item, and cancel it
+ * disable_work - keep an item from being queued, and cancel it
  * @work: the item
  *
- * Until as many enable_work have come. Returns true if it was pending. At most 65535 times; more is misuse.
+ * Lasts until enable_work has been called equally often. Returns true if the item was pending. More
+ * than 65535 calls at a time are misuse.
  */
 static inline bool disable_work(struct work_struct *work)
 {
 	return aw_disable_work(work);
 }
 
-/* disable_work_sync - disable_work, and wait as cancel_work_sync. */
+/* disable_work_sync - disable_work, and wait like cancel_work_sync. */
 static inline bool disable_work_sync(struct work_struct *work)
 {
 	return aw_disable_work_sync(work);
 }
 
 /**
- * enable_work - take one disable_work back
+ * enable_work - undo one disable_work
  * @work: the item
  *
- * Returns true if it may be queued again. Of one that is not disabled: misuse, false.
+ * Returns true if the item may be queued again. If it was not disabled: misuse, and false.
  */
 static inline bool enable_work(struct work_struct *work)
 {
 	return aw_enable_work(work);
 }
 
-/* enable_and_queue_work - enable_work, and queue_work if that was the last one; true if it was queued. */
+/* enable_and_queue_work - enable_work, and queue_work if the item may be queued; true if queued. */
 static inline bool enable_and_queue_work(struct workqueue_struct *wq, struct work_struct *work)
 {
 	return enable_work(work) && queue_work(wq, work);
@@ -629,11 +632,11 @@ static inline void aw_run_on_cpu(struct work_struct *work)
 
 /**
  * work_on_cpu - run a function on a CPU, and wait for it
- * @cpu: as of queue_work_on
+ * @cpu: as in queue_work_on
  * @func: the function
- * @arg: what it is given
+ * @arg: its argument
  *
- * By system_wq. Returns what @func returned.
+ * Uses system_wq. Returns the result of @func.
  */
 static inline long work_on_cpu(int cpu, long (*func)(void *arg), void *arg)
 {
@@ -648,19 +651,19 @@ static inline long work_on_cpu(int cpu, long (*func)(void *arg), void *arg)
 	return it.answer;
 }
 
-/* work_busy - what an item is at: of enum work_busy_flags. The answer may be old when it arrives. */
+/* work_busy - the states of an item, as enum work_busy_flags. May be outdated on return. */
 static inline unsigned int work_busy(struct work_struct *work)
 {
 	return aw_work_busy(work);
 }
 
-/* work_pending - whether an item is pending, its timer included. The answer may be old when it arrives. */
+/* work_pending - whether an item or its timer is pending. May be outdated on return. */
 static inline bool work_pending(struct work_struct *work)
 {
 	return (work_busy(work) & WORK_BUSY_PENDING) != 0;
 }
 
-/* The bit of an item's state that is set while the item is pending, its timer included. */
+/* The bit of an item's state that is set while the item or its timer is pending. */
 enum {
 	WORK_STRUCT_PENDING_BIT = 0,
 	WORK_STRUCT_PENDING = 1 << WORK_STRUCT_PENDING_BIT
@@ -671,7 +674,7 @@ enum {
  */
 #define work_data_bits(work) (&(work)->aw_data)
 
-/* current_work - the item that the caller runs; NULL for none. It may have been freed. */
+/* current_work - the item that the caller runs, or NULL. The item may have been freed. */
 static inline struct work_struct *current_work(void)
 {
 	return aw_current_work();
@@ -699,13 +702,11 @@ static inline void set_worker_desc(const char *fmt, ...)
 }
 
 /**
- * afterwork_on_worker_start - set a function that each thread that runs items calls before its
- * first item
+ * afterwork_on_worker_start - set a function that worker threads call before their first item
  * @hook: the function; NULL for none
  *
- * Threads that start from now on call it; to reach all of them, call this before the first queue is
- * made. Returns the previous hook, which a hook that extends it must call. The kernel has no such
- * function.
+ * Threads that start later call it. To reach all threads, set it before creating the first queue.
+ * Returns the previous hook, which a hook that extends it must call. Not in the kernel.
  */
 static inline afterwork_hook_t afterwork_on_worker_start(afterwork_hook_t hook)
 {
@@ -713,12 +714,10 @@ static inline afterwork_hook_t afterwork_on_worker_start(afterwork_hook_t hook)
 }
 
 /**
- * afterwork_on_worker_stop - set a function that each thread that runs items calls after its last
- * item
+ * afterwork_on_worker_stop - set a function that worker threads call after their last item
  * @hook: the function; NULL for none
  *
- * Like afterwork_on_worker_start. Threads end after they have been idle for long, but not when the
- * process exits.
+ * Like afterwork_on_worker_start. Threads end after being idle for long, but not at process exit.
  */
 static inline afterwork_hook_t afterwork_on_worker_stop(afterwork_hook_t hook)
 {
@@ -731,17 +730,18 @@ static inline afterwork_hook_t afterwork_on_worker_stop(afterwork_hook_t hook)
  * queue_delayed_work - queue an item after a delay
  * @wq: the queue
  * @dwork: the item
- * @delay: in jiffies, which are milliseconds; 0 is at once
+ * @delay: in jiffies, which are milliseconds; 0 means at once
  *
- * Returns true if that will make it run; false as of queue_work, its timer included. Never queued before its time. The
- * first one of a process starts a thread for timers; where that cannot be had the process ends with a line.
+ * Returns true if this call makes the item run; false as in queue_work, or if the timer is armed.
+ * The item is never queued early. The first call in a process starts a thread for timers. If that
+ * fails, the process ends with an error message.
  */
 static inline bool queue_delayed_work(struct workqueue_struct *wq, struct delayed_work *dwork, unsigned long delay)
 {
 	return aw_queue_delayed_work(WORK_CPU_UNBOUND, wq, dwork, delay);
 }
 
-/* queue_delayed_work_on - queue_delayed_work, as queue_work_on. */
+/* queue_delayed_work_on - queue_delayed_work on a CPU, as in queue_work_on. */
 static inline bool queue_delayed_work_on(int cpu, struct workqueue_struct *wq, struct delayed_work *dwork,
 					 unsigned long delay)
 {
@@ -749,20 +749,20 @@ static inline bool queue_delayed_work_on(int cpu, struct workqueue_struct *wq, s
 }
 
 /**
- * mod_delayed_work - have an item queued after a delay from now, pending or not
+ * mod_delayed_work - queue an item after a delay from now, whether it is pending or not
  * @wq: the queue
  * @dwork: the item
- * @delay: in jiffies; 0 is at once
+ * @delay: in jiffies; 0 means at once
  *
- * Returns true if it was pending, which it is throughout then: whoever queues it meanwhile gets false. One that is disabled is
- * cancelled.
+ * Returns true if the item was pending. It then stays pending throughout, so other threads cannot
+ * queue it in between. A disabled item is cancelled.
  */
 static inline bool mod_delayed_work(struct workqueue_struct *wq, struct delayed_work *dwork, unsigned long delay)
 {
 	return aw_mod_delayed_work(WORK_CPU_UNBOUND, wq, dwork, delay);
 }
 
-/* mod_delayed_work_on - mod_delayed_work, as queue_work_on. */
+/* mod_delayed_work_on - mod_delayed_work on a CPU, as in queue_work_on. */
 static inline bool mod_delayed_work_on(int cpu, struct workqueue_struct *wq, struct delayed_work *dwork,
 				       unsigned long delay)
 {
@@ -781,31 +781,31 @@ static inline bool schedule_delayed_work_on(int cpu, struct delayed_work *dwork,
 	return queue_delayed_work_on(cpu, system_wq, dwork, delay);
 }
 
-/* flush_delayed_work - queue an item at once if its timer is armed, and flush_work. */
+/* flush_delayed_work - queue an item at once if its timer is armed, and wait as in flush_work. */
 static inline bool flush_delayed_work(struct delayed_work *dwork)
 {
 	return aw_flush_delayed_work(dwork);
 }
 
-/* cancel_delayed_work - cancel_work, its timer included. */
+/* cancel_delayed_work - cancel_work, including the timer. */
 static inline bool cancel_delayed_work(struct delayed_work *dwork)
 {
 	return aw_cancel_delayed_work(dwork);
 }
 
-/* cancel_delayed_work_sync - cancel_work_sync, its timer included. */
+/* cancel_delayed_work_sync - cancel_work_sync, including the timer. */
 static inline bool cancel_delayed_work_sync(struct delayed_work *dwork)
 {
 	return aw_cancel_delayed_work_sync(dwork);
 }
 
-/* disable_delayed_work - disable_work, its timer included. */
+/* disable_delayed_work - disable_work, including the timer. */
 static inline bool disable_delayed_work(struct delayed_work *dwork)
 {
 	return aw_disable_delayed_work(dwork);
 }
 
-/* disable_delayed_work_sync - disable_work_sync, its timer included. */
+/* disable_delayed_work_sync - disable_work_sync, including the timer. */
 static inline bool disable_delayed_work_sync(struct delayed_work *dwork)
 {
 	return aw_disable_delayed_work_sync(dwork);
@@ -824,12 +824,13 @@ static inline bool delayed_work_pending(struct delayed_work *dwork)
 }
 
 /**
- * afterwork_blocking - call what may sleep in ways that the library does not see: files, locks, other processes
- * @func: what is called
- * @data: what it is given
+ * afterwork_blocking - call a function that may sleep unseen by the library, in files or locks
+ * @func: the function
+ * @data: its argument
  *
- * Inside an item: another worker runs meanwhile. Elsewhere it only calls. There is no such name in the kernel, whose scheduler
- * notices by itself; so does the library, some milliseconds later. Returns what @func returned.
+ * Inside an item, another worker runs during the call. Elsewhere this only calls @func. The kernel
+ * has no such function, because its scheduler notices the sleep; the library notices it some
+ * milliseconds later. Returns the result of @func.
  */
 static inline long afterwork_blocking(long (*func)(void *data), void *data)
 {

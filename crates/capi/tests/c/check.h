@@ -1,4 +1,4 @@
-/* What the tests in C are written with. */
+/* The framework of the tests in C. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -15,7 +15,7 @@
 #include <string.h>
 
 #ifdef REFUSES
-/* `apart/refused.c` refuses what the library asks for, not what the cases do, and hears of what these are refused. */
+/* `apart/refused.c` makes only the library's allocations fail, and observes the functions below. */
 void *own_malloc(size_t size);
 void *own_calloc(size_t nr, size_t size);
 int own_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*func)(void *), void *arg);
@@ -25,7 +25,7 @@ int own_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fu
 #define aw_alloc_percpu own_alloc_percpu
 #define aw_alloc_workqueue own_alloc_workqueue
 #define aw_schedule_on_each_cpu own_schedule_on_each_cpu
-/* An item may run in a rescuer, at nice 0, where the thread of a worker was refused. */
+/* If no worker thread can be created, an item may run in a rescuer, at nice 0. */
 enum { may_be_rescued = true };
 #else
 enum { may_be_rescued = false };
@@ -39,13 +39,13 @@ struct test {
 extern const struct test workqueue_tests[], delayed_tests[], rcu_tests[], srcu_tests[], percpu_tests[];
 extern const struct test task_work_tests[], names_tests[], misuse_tests[], rules_tests[];
 
-/* What failed in the present case, and where. */
+/* Records a failed check of the present case. */
 extern int nr_failed_checks;
 void failed(const char *file, int line, const char *what);
 
-/* Runs this program again as the misuse NAME; false when that did not end as it must: ENDS, in any build. */
+/* Runs this program again as the misuse NAME. False unless it ended, in any build if ENDS. */
 bool misuse_is_told(const char *name, const char *line, bool ends);
-/* Runs the misuse NAME, in the program that misuse_is_told has started. */
+/* Runs the misuse NAME, in a program that misuse_is_told started. */
 int run_misuse(const char *name);
 
 #define CHECK(cond) ((cond) ? (void)0 : failed(__FILE__, __LINE__, #cond))

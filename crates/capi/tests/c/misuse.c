@@ -1,4 +1,4 @@
-/* What a caller must not do, as far as it can be seen: each in a program of its own, which ends with a line. */
+/* Detectable misuse. Each kind runs in a separate program, which prints a line. */
 #include "check.h"
 
 #include <afterwork/percpu.h>
@@ -44,7 +44,10 @@ static void destroy_own_queue(struct work_struct *work)
 
 static struct work_struct outer;
 
-/* Runs FUNC as an item of its own queue, OUTER, which has a place for one more: a worker may have come for what FUNC waits for. */
+/*
+ * Runs FUNC as an item of its own queue, OUTER. The queue's limit is two, because a worker may
+ * already have taken the item for which FUNC waits.
+ */
 static void inside(work_func_t func, bool destroys)
 {
 	own_wq = alloc_workqueue("own", WQ_UNBOUND, 2);
@@ -58,7 +61,7 @@ static void inside(work_func_t func, bool destroys)
 static pthread_t helper;
 static bool is_helped;
 
-/* Says whether this is the thread that waits for the item that runs. */
+/* Returns true if this thread is the one that waits for the running item. */
 static bool am_helped(void)
 {
 	is_helped = pthread_equal(pthread_self(), helper);
@@ -78,7 +81,7 @@ static void drain_who_helps(struct work_struct *work)
 		drain_own_queue(work);
 }
 
-/* Waits for items of FUNC until one is run here, and not by a worker that was faster. */
+/* Waits for items of FUNC until this thread runs one itself, because no worker was faster. */
 static void help(work_func_t func)
 {
 	helper = pthread_self();
@@ -493,7 +496,7 @@ static void free_percpu_twice(void)
 	static _Alignas(4096) size_t copy[1024];
 	long *data = alloc_percpu(long);
 
-	/* As it was before: what is freed may be gone. */
+	/* Copies the header before the free, because the memory may be unmapped afterwards. */
 	memcpy(&copy[512 - 4], (size_t *)data - 4, 4 * sizeof(size_t));
 	copy[512 - 4] = 0;
 	free_percpu(data);
@@ -667,9 +670,9 @@ static void cancel_func_of_null_task(void) { CHECK(!task_work_cancel_func(NULL, 
 static const struct misuse {
 	const char *name;
 	void (*run)(void);
-	/* What the line on stderr has. */
+	/* Part of the line on stderr. */
 	const char *line;
-	/* Ends the process in any build. */
+	/* True if the process ends in any build. */
 	bool ends;
 } misuses[] = {
 #define M(name, line) { #name, name, line, false }
@@ -714,7 +717,7 @@ static const struct misuse {
 	M(call_null, "call_rcu: the head or the function is NULL"),
 	M(call_no_function, "call_rcu: the head or the function is NULL"),
 	M(srcu_null, "srcu_read_lock: the srcu_struct is NULL"),
-	M(srcu_bad_index, "srcu_read_unlock: the index is no section's"),
+	M(srcu_bad_index, "srcu_read_unlock: the index belongs to no section"),
 	M(rcu_work_of_null, "queue_rcu_work: the work item is NULL"),
 	M(rcu_work_to_null, "queue_rcu_work: this is no workqueue"),
 	M(kfree_too_far, "kfree_rcu: the head is NULL, or 4096 bytes or more"),
@@ -722,7 +725,7 @@ static const struct misuse {
 	M(each_cpu_nothing, "schedule_on_each_cpu: the function is NULL"),
 	M(free_percpu_of_none, "free_percpu: this is no per-CPU data"),
 	M(free_percpu_twice, "free_percpu: this is no per-CPU data"),
-	M(unlock_free_part, "pw_unlock: nobody holds this lock"),
+	M(unlock_free_part, "pw_unlock: the lock is not held"),
 	M(lock_null_part, "pw_lock: the lock is NULL"),
 	M(task_work_twice, "task_work_add: the callback was added already"),
 	M(task_work_uninitialised, "task_work_add: the callback is not initialised"),
@@ -801,10 +804,7 @@ bool misuse_is_told(const char *name, const char *line, bool ends)
 		char flag[] = "--misuse", *args[] = { self, flag, NULL, NULL };
 
 		args[2] = strdup(name);
-		/*
-		 * A trace would precede the line; the value that enables traces in Rust programs does not
-		 * enable them here.
-		 */
+		/* A trace would precede the line. The library ignores this request for one. */
 		setenv("RUST_BACKTRACE", "1", 1);
 		dup2(fds[1], 2);
 		close(fds[0]);
@@ -815,16 +815,13 @@ bool misuse_is_told(const char *name, const char *line, bool ends)
 	while (len < sizeof(said) - 1 && (got = read(fds[0], said + len, sizeof(said) - 1 - len)) > 0)
 		len += (size_t)got;
 	said[len] = 0;
-	/* What is beyond goes on to be taken. */
+	/* Reads the rest, so that the child can finish writing. */
 	while (read(fds[0], rest, sizeof(rest)) > 0)
 		;
 	close(fds[0]);
 	if (waitpid(child, &status, 0) != child)
 		abort();
-	/*
-	 * Each misuse prints one line that begins with the name of the library, and nothing else is
-	 * printed.
-	 */
+	/* Each misuse prints one line that begins with the library's name, and nothing else. */
 	for (char *at = said; strncmp(at, "afterwork: ", 11) == 0 && (at = strchr(at, '\n')); at++)
 		nr_lines++;
 	for (char *at = strchr(said, '\n'); at; at = strchr(at + 1, '\n'))
@@ -833,7 +830,7 @@ bool misuse_is_told(const char *name, const char *line, bool ends)
 		fprintf(stderr, "    %s said: %s\n", name, said);
 		return false;
 	}
-	/* AW_DEBUG: what the library was built as. */
+	/* AW_DEBUG: whether the library is a debug build. */
 	if (ends || AW_DEBUG ? !(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT) : status != 0) {
 		fprintf(stderr, "    %s ended with %#x: %s\n", name, (unsigned int)status, said);
 		return false;
@@ -841,7 +838,7 @@ bool misuse_is_told(const char *name, const char *line, bool ends)
 	return true;
 }
 
-/* Each is a case of its own. */
+/* Each misuse is a test case. */
 #define CASES(X)                                                                                             \
 	X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) \
 	X(19) X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29) X(30) X(31) X(32) X(33) X(34) X(35) X(36) \

@@ -1,4 +1,4 @@
-/* Names that ported code has beside the plain ones. */
+/* Additional names that ported code uses. */
 #include "check.h"
 
 #include <afterwork/percpu.h>
@@ -34,7 +34,7 @@ static void an_item_waits_for_a_grace_period(void)
 	CHECK(!queue_rcu_work(wq, &it.rwork));
 	CHECK(!queue_work(wq, &it.rwork.work));
 	CHECK(work_pending(&it.rwork.work));
-	/* Its readers are not through. */
+	/* The readers have not ended. */
 	for (int i = 0; i < 100; i++)
 		sched_yield();
 	CHECK_EQ(__atomic_load_n(&it.nr_runs, __ATOMIC_RELAXED), 0);
@@ -114,7 +114,7 @@ static void a_queue_keeps_to_the_cpus_of_its_attributes(void)
 	cpumask_set_cpu(cpu, attrs->cpumask);
 	attrs->affn_strict = true;
 	CHECK_EQ(apply_workqueue_attrs(wq, attrs), 0);
-	/* Where a worker runs it: who flushes may run it himself, elsewhere. */
+	/* Only if a worker runs it: the flushing thread may run it itself, on another CPU. */
 	for (int i = 0; i < 10; i++) {
 		seen_cpu = -1;
 		queue_work(wq, &work);
@@ -315,7 +315,7 @@ static void a_cookie_of_a_domain_is_over_after_its_grace_period(void)
 	cookie = start_poll_synchronize_srcu(&domain);
 	CHECK(!poll_state_synchronize_srcu(&domain, cookie));
 	srcu_up_read(&domain, idx);
-	/* Where the thread for it was refused, the next call asks for one. */
+	/* If the thread could not be created, the next call tries again. */
 	while (!poll_state_synchronize_srcu(&domain, cookie)) {
 		(void)start_poll_synchronize_srcu(&domain);
 		usleep(500);
@@ -385,7 +385,7 @@ static void no_more_cookies_are_unfinished_than_promised(void)
 	unsigned long cookies[NUM_ACTIVE_RCU_POLL_OLDSTATE];
 	int nr_kept = 0;
 
-	/* A cookie that differs from all kept ones replaces a kept one whose grace period is over. */
+	/* A new cookie replaces a kept one whose grace period is over. */
 	for (int i = 0; i < 20000; i++) {
 		unsigned long cookie = i % 2 ? get_state_synchronize_rcu() : start_poll_synchronize_rcu();
 		int nth = 0;

@@ -54,7 +54,7 @@ struct both : first, second {
 
 second *published;
 
-// A base that is not the first lies elsewhere than the whole.
+// A base class that is not the first has another address than the whole object.
 bool pointers_to_bases_are_converted()
 {
 	both it;

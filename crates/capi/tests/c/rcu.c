@@ -16,7 +16,7 @@ static void reclaim(struct rcu_head *head)
 {
 	struct node *node = container_of(head, struct node, rcu);
 
-	/* Whoever reads it still sees that. */
+	/* A reader that still uses the node would see this. */
 	node->value = node->twice = -1;
 	free(node);
 	__atomic_fetch_add(&nr_reclaimed, 1, __ATOMIC_RELAXED);

@@ -1,4 +1,4 @@
-/* The rules of docs/conformance.md that a caller in C can see, each by a case that the table there names. */
+/* The rules of docs/conformance.md that C can observe. The table there names each case. */
 #include "check.h"
 
 #include <afterwork/percpu.h>
@@ -10,11 +10,11 @@
 #include <sched.h>
 #include <sys/resource.h>
 
-/* An item that counts its runs, and what is beside it. */
+/* An item that counts its runs, with its parameters. */
 struct counted {
 	struct delayed_work dwork;
 	int nr_runs, inside, nr_overlaps;
-	/* Queued by the run, on this queue, as often as this says. */
+	/* The run queues the item again on this queue, this number of times. */
 	struct workqueue_struct *on;
 	int nr_again;
 	struct counted *next;
@@ -56,7 +56,7 @@ static void init(struct counted *it, work_func_t func)
 
 #define WORK(it) (&(it)->dwork.work)
 
-/* A queue whose only item does not end before it is let go. */
+/* A queue whose only item blocks until it is released. */
 struct stuck {
 	struct workqueue_struct *wq;
 	struct counted plug;
@@ -259,7 +259,7 @@ static void a_queue_that_is_not_used_costs_no_thread(void)
 	struct counted it;
 	int before;
 
-	/* What all queues share is there then. */
+	/* Creates everything that all queues share. */
 	init(&it, run);
 	schedule_work(WORK(&it));
 	flush_work(WORK(&it));
@@ -382,7 +382,7 @@ static void a_limit_of_a_per_cpu_queue_is_for_each_cpu(void)
 	most_inside = 0;
 	queue_counted(wq, items, 40);
 	CHECK(most_inside <= nr_cpus);
-	/* On one of them one at a time. */
+	/* At most one at a time runs on one of the queues. */
 	most_inside = 0;
 	for (int i = 0; i < 40; i++)
 		CHECK(queue_work_on(0, wq, WORK(&items[i])));
@@ -414,7 +414,7 @@ static void note_order(struct work_struct *work)
 	order[nr_in_order++] = counted_of(work)->number;
 }
 
-/* Whether the numbers of what ran go up, NR of them. */
+/* Checks that NR items ran, in increasing order of their numbers. */
 static void check_order(int nr)
 {
 	CHECK_EQ(nr_in_order, nr);
@@ -458,7 +458,7 @@ static void an_ordered_queue_stays_ordered_while_items_are_cancelled(void)
 	for (int i = 0; i < 60; i++)
 		queue_work(stuck.wq, WORK(&items[i]));
 	sem_post(&stuck.go);
-	/* While it runs, from the end. */
+	/* Cancels from the end while the queue runs. */
 	for (int i = 59; i >= 0; i -= 3)
 		nr_cancelled += cancel_work(WORK(&items[i]));
 	destroy_workqueue(stuck.wq);
@@ -523,7 +523,7 @@ static void apply_to(struct workqueue_struct *wq, int nice)
 
 static void see_nice(struct work_struct *work)
 {
-	/* Of this thread alone. */
+	/* On Linux this is the nice value of the calling thread. */
 	counted_of(work)->seen = getpriority(PRIO_PROCESS, 0);
 	sem_post(counted_of(work)->started);
 }
@@ -540,7 +540,7 @@ static void new_items_have_the_nice_value_of_new_attributes(void)
 	for (int nice = 17; nice < 20; nice++) {
 		apply_to(wq, nice);
 		CHECK(queue_work(wq, WORK(&it)));
-		/* Before the flush, which might run it here. */
+		/* Waits before the flush, which might run the item on this thread. */
 		gate_wait(&started);
 		flush_work(WORK(&it));
 		CHECK(it.seen == nice || (may_be_rescued && it.seen == getpriority(PRIO_PROCESS, 0)));
@@ -548,7 +548,7 @@ static void new_items_have_the_nice_value_of_new_attributes(void)
 	destroy_workqueue(wq);
 }
 
-/* Makes an item of WQ that does not end before it is let go, and gives WQ other attributes then. */
+/* Queues an item of WQ that blocks until it is released, and then changes the attributes of WQ. */
 static void stick_and_change(struct stuck *stuck, struct workqueue_struct *wq)
 {
 	stuck->wq = wq;
@@ -614,7 +614,7 @@ static void change_attributes(struct workqueue_struct *wq, struct counted *items
 
 	for (int i = 0; i < nr; i++) {
 		if (i % 4 == 0) {
-			/* The CPU where this is, or all. */
+			/* The current CPU, or all CPUs. */
 			cpumask_setall(attrs->cpumask);
 			if (i % 8) {
 				cpumask_clear(attrs->cpumask);
@@ -726,7 +726,7 @@ static void a_flush_waits_for_the_run_and_the_one_behind_it(void)
 	destroy_workqueue(stuck.wq);
 }
 
-/* An item that goes on for ever. */
+/* An item that queues itself again forever. */
 static void begin_for_ever(struct counted *it)
 {
 	init(it, run_again);
@@ -904,7 +904,7 @@ static void a_drain_refuses_what_others_queue(void)
 	stick(&stuck);
 	init(&it, run);
 	CHECK(pthread_create(&drainer, NULL, drain_stuck, &stuck) == 0);
-	/* Until it drains: what comes before is taken back. */
+	/* Retries until the queue is being drained. Earlier items are cancelled. */
 	while (queue_work(stuck.wq, WORK(&it)) && ++nr_queued) {
 		cancel_work_sync(WORK(&it));
 		sched_yield();
@@ -1228,7 +1228,7 @@ static void nothing_runs_after_a_cancel_that_waits(void)
 
 	init(&it, run_again);
 	it.on = system_unbound_wq;
-	/* Refused by the cancel, which it may find. */
+	/* The cancel rejects the requeue. It may also find the item queued again. */
 	it.nr_again = 0;
 	for (int i = 0; i < 50; i++) {
 		queue_work(it.on, WORK(&it));
@@ -1304,7 +1304,7 @@ static void items_that_sleep_are_woken_by_one_that_comes_after_them(void)
 	for (int i = 0; i < 6; i++) {
 		init(&sleepers[i], run);
 		sleepers[i].go = &gate;
-		/* One CPU, whose only worker sleeps unless there are more. */
+		/* One CPU, whose workers all sleep unless more are started. */
 		queue_work_on(0, wq, WORK(&sleepers[i]));
 	}
 	for (int i = 0; i < 6; i++) {

@@ -1,4 +1,4 @@
-/* Callbacks that one thread is to call. */
+/* Callbacks for one thread. */
 #include "check.h"
 
 #include <afterwork/task_work.h>
@@ -118,7 +118,7 @@ static void what_is_cancelled_is_not_called(void)
 	CHECK(task_work_cancel(me, &notes[3].head));
 	CHECK(task_work_cancel(me, &notes[1].head));
 	CHECK(!task_work_cancel(me, &notes[1].head));
-	/* Behind the new last. */
+	/* Appended after the new last callback. */
 	CHECK_EQ(task_work_add(me, &notes[3].head, TWA_NONE), 0);
 	CHECK(task_work_cancel(me, &notes[0].head));
 	task_work_run();
@@ -279,7 +279,7 @@ static void a_thread_calls_what_is_left_when_it_ends(void)
 	for (; nr_sent < 5; nr_sent++)
 		CHECK_EQ(send(&owner, TWA_NONE), 0);
 	sem_post(&owner.may_leave);
-	/* While it ends: each is refused, or called. */
+	/* While the thread ends, each callback is either rejected or called. */
 	for (int i = 0; i < 1000; i++)
 		nr_sent += send(&owner, TWA_NONE) == 0;
 	pthread_join(owner.thread, NULL);

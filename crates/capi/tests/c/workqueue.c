@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* An item as users have it: somewhere in a structure. */
+/* An item like a user's: at some offset in a structure. */
 struct job {
 	char before[3];
 	struct work_struct work;
@@ -46,7 +46,7 @@ static void init_job(struct job *job, work_func_t func)
 	INIT_WORK(&job->work, func);
 }
 
-/* A queue of one worker, and an item that keeps it until it is let go. */
+/* A queue of one worker, with an item that blocks it until it is released. */
 struct plugged {
 	struct workqueue_struct *wq;
 	struct job plug;
@@ -227,10 +227,7 @@ static void an_item_is_as_large_as_was_promised(void)
 	CHECK_EQ(_Alignof(struct delayed_work), 8);
 }
 
-/*
- * Structures that a kernel pool lays out by their common tail, so items are aligned to 8 bytes
- * only.
- */
+/* A kernel pool lays these out by their common tail, so items are aligned to 8 bytes only. */
 struct packed {
 	void *first;
 	struct work_struct work;
@@ -574,7 +571,7 @@ static void a_flush_ends_when_its_item_is_cancelled(void)
 	init_job(&job, count);
 	queue_work(p.wq, &job.work);
 	pthread_create(&thread, NULL, flush_from_thread, &job.work);
-	/* Whether it waits by now or not, it comes back. */
+	/* The flush returns, whether or not it waits by now. */
 	usleep(1000);
 	CHECK(cancel_work(&job.work));
 	pthread_join(thread, &waited);
@@ -796,7 +793,7 @@ static void enable_and_queue_queues_with_the_last_enable(void)
 	CHECK_EQ(job.nr_runs, 1);
 }
 
-/* ---- looking ---- */
+/* ---- queries ---- */
 
 static void an_item_is_pending_then_running_then_idle(void)
 {
@@ -886,7 +883,7 @@ static sigjmp_buf back;
 
 static void jump_within_itself(struct work_struct *work)
 {
-	/* Back into a frame of its own: what leaves the function by such a jump is not defined. */
+	/* Jumps back into the function's own frame, because jumping out of it is not defined. */
 	if (sigsetjmp(back, 0) == 0)
 		siglongjmp(back, 1);
 	count(work);
@@ -927,7 +924,7 @@ static void thousands_of_queues_come_and_go(void)
 
 /* ---- fork ---- */
 
-/* Uses all anew; returns what the child ends with. */
+/* Uses all functions again. Returns the exit code of the child. */
 static int work_in_child(void)
 {
 	struct workqueue_struct *wq = alloc_workqueue("child", WQ_UNBOUND, 2);
@@ -959,7 +956,7 @@ static void a_child_of_fork_has_queues_of_its_own(void)
 	int fds[2];
 	pid_t child;
 
-	/* With a run under way, an item behind it, and a timer armed. */
+	/* With a run in progress, an item behind it, and an armed timer. */
 	plug(&p);
 	INIT_DELAYED_WORK(&dwork, count_declared);
 	queue_delayed_work(p.wq, &dwork, 1000 * HZ);
@@ -968,7 +965,7 @@ static void a_child_of_fork_has_queues_of_its_own(void)
 	if (child == 0) {
 		answer = (char)work_in_child();
 		CHECK(write(fds[1], &answer, 1) == 1);
-		/* What is its parent's it does not free, and a checker of leaks is not to ask. */
+		/* The child does not free its parent's objects, so a leak checker must not run. */
 		raise(SIGKILL);
 	}
 	close(fds[1]);

@@ -1,4 +1,4 @@
-//! What drives the C compiler: for the suites in C, and for liburcu's names.
+//! Functions that run the C compiler, shared by `c.rs` and `urcu.rs`.
 #![allow(dead_code, reason = "not each test program needs all")]
 
 use std::{
@@ -7,7 +7,7 @@ use std::{
     process::{Command, Output},
 };
 
-/// What headers have to stand.
+/// The warnings that headers must not cause.
 pub const STRICT: &[&str] = &[
     "-Wall",
     "-Wextra",
@@ -18,7 +18,7 @@ pub const STRICT: &[&str] = &[
 ];
 /// Sanitizers that end the program at the first report.
 pub const SANITIZE: &[&str] = &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
-/// What a static library of Rust's needs.
+/// The system libraries that a static library of Rust needs.
 pub const SYSTEM: &[&str] = &["-lpthread", "-ldl", "-lm"];
 
 pub fn root() -> &'static Path {
@@ -29,7 +29,7 @@ pub fn include() -> String {
     format!("-I{}", root().join("include").display())
 }
 
-/// Returns the library that Cargo built beside this program.
+/// Returns the library that Cargo built with this program.
 pub fn library(extension: &str) -> PathBuf {
     let program = env::current_exe().unwrap();
     let path = program.with_file_name(format!("libafterwork_capi.{extension}"));
@@ -37,7 +37,7 @@ pub fn library(extension: &str) -> PathBuf {
     path
 }
 
-/// Returns where a test may write, by the name of what it makes.
+/// Returns the path of a named file that a test may write.
 pub fn place(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
@@ -63,7 +63,7 @@ pub fn succeeds(command: &mut Command) -> String {
     shown
 }
 
-/// Runs what must end by `abort`, having said why.
+/// Runs a command that must end by `abort` after printing a line.
 pub fn aborts_with_a_line(command: &mut Command) {
     use std::os::unix::process::ExitStatusExt;
     let output = command.output().unwrap();
@@ -82,7 +82,7 @@ pub fn aborts_with_one_line(command: &mut Command, named: &str) {
     assert!(is_line && said.contains(named), "{command:?}: {said}");
 }
 
-/// Tells a suite how the library is built.
+/// Returns the flag that states how the library was built.
 pub fn debug() -> String {
     format!("-DAW_DEBUG={}", u8::from(cfg!(debug_assertions)))
 }
@@ -92,12 +92,12 @@ pub fn tools<'a>(names: &[&'a str]) -> Vec<&'a str> {
     names.iter().filter_map(|name| tool(name)).collect()
 }
 
-/// Returns `true` if the compiler, whose language its name tells, has sanitizers.
+/// Returns `true` if the compiler has sanitizers. Its name determines the language.
 pub fn has_sanitizers(compiler: &str) -> bool {
     let Some(compiler) = tool(compiler) else {
         return false;
     };
-    // One test of a program may write it while another compiles it.
+    // Distinct names, because one test may write the file while another one compiles it.
     let probe = place(&format!(
         "sanitizer-probe-{compiler}-{:?}.c",
         std::thread::current().id()
@@ -113,7 +113,7 @@ pub fn has_sanitizers(compiler: &str) -> bool {
     has
 }
 
-/// Compiles a suite against the shared library, as that is installed.
+/// Compiles a suite against the shared library, like an installed one.
 pub fn shared(compiler: &str, name: &str, sources: &[PathBuf], flags: &[&str]) -> PathBuf {
     let folder = place(&format!("shared-{name}"));
     fs::create_dir_all(&folder).unwrap();
@@ -135,7 +135,7 @@ pub fn shared(compiler: &str, name: &str, sources: &[PathBuf], flags: &[&str]) -
     program
 }
 
-/// Runs the program under valgrind, if that is there.
+/// Runs the program under valgrind, if that is installed.
 pub fn under_valgrind(program: &Path) {
     if tool("valgrind").is_some() {
         let mut command = Command::new("valgrind");

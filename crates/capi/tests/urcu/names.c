@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Names of liburcu's that no flavor needs: with the flavor last, with a line before, of functions; and two flavors in turn. */
+/*
+ * Names of liburcu that no flavor needs: names with the flavor last, names with an underscore
+ * first, functions; and two flavors in alternation.
+ */
 #include <urcu/urcu-memb.h>
 #include <urcu/urcu-mb.h>
 #include <urcu/urcu-bp.h>
@@ -42,7 +45,7 @@ static void must(int holds, const char *what, int line)
 }
 #define MUST(cond) must(!!(cond), #cond, __LINE__)
 
-/* One update and one read by the names of before 0.11. */
+/* One update and one read with the names from before 0.11. */
 #define BY_OLDER_NAMES(flavor)                                                       \
 	static void by_names_of_##flavor(void)                                       \
 	{                                                                            \
@@ -104,7 +107,7 @@ static void by_functions(void)
 	MUST(rcu_cmpxchg_pointer_sym(&place, &two, NULL) == &two && !place);
 }
 
-/* The common names, of one flavor and then of the other. */
+/* The common names, mapped to one flavor and then to the other. */
 #define URCU_API_MAP
 #include <urcu/urcu-memb.h>
 

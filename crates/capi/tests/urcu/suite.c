@@ -93,7 +93,7 @@ static void *read_for_long(void *turn)
 	while (!__atomic_load_n(&is_over, __ATOMIC_RELAXED)) {
 		look();
 		rcu_quiescent_state();
-		/* Some are away for a while, so that they are parked. */
+		/* Some readers go offline for a while, so that they are parked. */
 		if (++round % 1024 == 0) {
 			rcu_thread_offline();
 			sched_yield();
@@ -202,7 +202,7 @@ static void a_callback_may_read(void)
 	node = rcu_xchg_pointer(&shared, NULL);
 	synchronize_rcu();
 	__atomic_store_n(&was_freed_in_callback, 1, __ATOMIC_RELAXED);
-	/* Its memory is still there, so that the check fails and not the program. */
+	/* The memory is still valid, so the check fails instead of crashing. */
 	rcu_barrier();
 	poison(node);
 }
@@ -236,7 +236,7 @@ static int has_entered, may_leave, has_left;
 
 static void *hold(void *is_parked)
 {
-	/* To register is to be no longer parked; qsbr's readers must. */
+	/* Registering would end parking, so a parked reader skips it, unless qsbr requires it. */
 	if (!is_parked || IS_QSBR)
 		rcu_register_thread();
 	rcu_read_lock();
@@ -275,7 +275,7 @@ static void a_grace_period_waits_for_a_section(void)
 
 static void *hold_after_parking(void *unused)
 {
-	/* Takes the slot, inlines, and is parked. */
+	/* The thread gets its slot, inlines a section, and is parked. */
 	rcu_register_thread();
 	rcu_read_lock();
 	rcu_read_unlock();
@@ -285,7 +285,7 @@ static void *hold_after_parking(void *unused)
 	return hold(&is_over);
 }
 
-/* A grace period overlooks a thread that is parked: its next section has to say that it is there. */
+/* A grace period skips a parked thread, so its next section must announce itself. */
 static void a_section_of_a_parked_thread_is_waited_for(void)
 {
 	pthread_t holder;
@@ -310,7 +310,7 @@ static void *answer(void *unused)
 {
 	(void)unused;
 	rcu_register_thread();
-	/* The second section is inlined, and so is the second report. */
+	/* The second section and the second report are inlined. */
 	for (int i = 0; i < 2; i++) {
 		rcu_read_lock();
 		if (i == 1) {
@@ -321,7 +321,7 @@ static void *answer(void *unused)
 		rcu_read_unlock();
 		rcu_quiescent_state();
 	}
-	/* Nothing else that this thread does is to answer, but where a second grace period follows one that was under way. */
+	/* From here on this thread reports only for a second grace period after the current one. */
 	while (!__atomic_load_n(&is_answered, __ATOMIC_ACQUIRE)) {
 		if (__atomic_load_n(aw_rcu_first_level, __ATOMIC_RELAXED) != aw_rcu_reader.slot->ctr)
 			rcu_quiescent_state();
@@ -350,7 +350,7 @@ static void a_driver_that_sleeps_is_woken_by_the_end_of_a_section(void)
 	while (!(slot = __atomic_load_n(&asked, __ATOMIC_ACQUIRE)))
 		sched_yield();
 	CHECK(pthread_create(&waiter, NULL, wait_for_all, NULL) == 0);
-	/* The second flag: the driver counts on an answer. With a stand-in there is no flag to be seen. */
+	/* Waits for the second flag: the driver relies on an answer. A stand-in has no flags. */
 	if ((slot->ctr & AFTERWORK_RCU_NEST) != AFTERWORK_RCU_NEST)
 		while (!(__atomic_load_n(&slot->flags, __ATOMIC_ACQUIRE) & 2))
 			sched_yield();
@@ -563,7 +563,7 @@ static void a_child_goes_on(void)
 	CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* A child that does what it must not ends by abort in a debug build of the library, and goes on in another. */
+/* Calls misuse in a child, which must abort in a debug build, and return otherwise. */
 static void told(void (*misuse)(void))
 {
 	int status = -1;
@@ -598,7 +598,7 @@ static void defer_nothing(void)
 	defer_rcu(NULL, NULL);
 }
 
-/* For all flavors. What has no line has an answer. */
+/* Runs for all flavors. Calls that print no diagnostic report the error in their return value. */
 static void bad_input_is_told(void)
 {
 	told(call_null);

@@ -1,4 +1,5 @@
-// What unwinds out of a callback ends the process, by liburcu's names too: `throws PLACE`, of each flavor.
+// If a C++ exception leaves a callback, the process ends, also with liburcu's names:
+// `throws PLACE`, for each flavor.
 #ifdef SUITE_QSBR
 #define URCU_API_MAP
 #include <afterwork/urcu-qsbr.h>

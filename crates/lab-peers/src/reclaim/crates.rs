@@ -1,7 +1,7 @@
-//! Crates that reclaim memory: by epochs, by batches, by hazard pointers, by counts.
+//! Crates that reclaim memory by epochs, by batches, by hazard pointers, or by counts.
 //!
-//! None but liburcu has a grace period to wait for. A replacement is freed by deferring it and then doing what makes
-//! the crate progress, until it is gone.
+//! None of them has a grace period that a thread can wait for. To free a replaced value, a thread
+//! defers it and then helps the crate make progress, until the value is freed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
@@ -13,10 +13,10 @@ use seize::{Collector, Guard};
 
 use super::{Calls, Flavor, Reader, Value};
 
-/// How often a replacer tries before it offers its CPU to others.
+/// The number of attempts before a replacer yields its CPU.
 const TRIES: u32 = 16;
 
-/// A value that tells when it is freed.
+/// A value that sets a flag when it is freed.
 struct Told<T> {
     value: T,
     is_freed: Arc<AtomicBool>,
@@ -37,7 +37,6 @@ impl<T> Drop for Told<T> {
     }
 }
 
-/// Tries until `is_done`.
 fn until(is_done: impl Fn() -> bool, mut attempt: impl FnMut()) {
     for nr_tries in 1_u32.. {
         attempt();
@@ -75,9 +74,9 @@ impl<T: Value> Flavor<T> for Epoch<T> {
                 Ordering::AcqRel,
                 &guard,
             );
-            // SAFETY: pinned, and freed by us alone, below.
+            // SAFETY: pinned, and freed only by this thread, below.
             let is_freed = unsafe { old.deref() }.is_freed.clone();
-            // SAFETY: taken out of `place` by us alone; nobody can reach it any more.
+            // SAFETY: only this thread took it out of `place`, and no new reader can reach it.
             unsafe { guard.defer_destroy(old) };
             guard.flush();
             is_freed
@@ -111,7 +110,7 @@ impl<T: Value> Reader for &Epoch<T> {
         for turn in 0..count {
             let guard = epoch::pin();
             let current = self.place.load(Ordering::Acquire, &guard);
-            // SAFETY: pinned, never null, and destroyed after the epoch only.
+            // SAFETY: pinned, never null, and destroyed only after the epoch.
             sum += unsafe { current.deref() }.value.look(turn);
         }
         sum
@@ -123,7 +122,7 @@ impl<T> Drop for Epoch<T> {
         // SAFETY: readers borrow the flavor, so there are none.
         let guard = unsafe { epoch::unprotected() };
         let last = self.place.load(Ordering::Relaxed, guard);
-        // SAFETY: as above; what `replace` took out is not here.
+        // SAFETY: as above. `replace` freed the earlier values.
         drop(unsafe { last.into_owned() });
     }
 }
@@ -136,7 +135,7 @@ pub(super) struct Seize<T> {
 impl<T> Seize<T> {
     pub(super) fn new(value: T) -> Self {
         Self {
-            // A batch of one: what is retired is looked at now.
+            // A batch of one, so that a retired value is checked at once.
             collector: Collector::new().batch_size(1),
             place: AtomicPtr::new(Box::into_raw(Box::new(Told::new(value)))),
         }
@@ -153,9 +152,9 @@ impl<T: Value> Flavor<T> for Seize<T> {
         let is_freed = {
             let guard = self.collector.enter();
             let old = guard.swap(&self.place, new, Ordering::AcqRel);
-            // SAFETY: protected by the guard, and freed by us alone, below.
+            // SAFETY: protected by the guard, and freed only by this thread, below.
             let is_freed = unsafe { &*old }.is_freed.clone();
-            // SAFETY: taken out of `place` by us alone, made by `into_raw`.
+            // SAFETY: only this thread took it out of `place`, and it came from `into_raw`.
             unsafe { guard.defer_retire(old, seize::reclaim::boxed) };
             guard.flush();
             is_freed
@@ -163,10 +162,10 @@ impl<T: Value> Flavor<T> for Seize<T> {
         until(
             || is_freed.load(Ordering::Acquire),
             || {
-                // A batch needs an entry for each thread that has a guard, so it grows until there are enough: where many replace at
-                // once, a batch of one might never go.
+                // A batch needs an entry for each thread that has a guard, so it grows until it has
+                // enough. If many threads replace values, a batch of one might never be retired.
                 let filler = Box::into_raw(Box::new(0_u8));
-                // SAFETY: ours alone, made by `into_raw`. A batch of one's size is full, so this tries to retire it.
+                // SAFETY: exclusively ours, and from `into_raw`. The full batch is then retired.
                 unsafe { (self.collector.enter()).defer_retire(filler, seize::reclaim::boxed) };
             },
         );
@@ -188,7 +187,7 @@ impl<T: Value> Reader for &Seize<T> {
 
 impl<T> Drop for Seize<T> {
     fn drop(&mut self) {
-        // SAFETY: made by `into_raw`; readers borrow the flavor, so there are none.
+        // SAFETY: from `into_raw`; readers borrow the flavor, so there are none.
         drop(unsafe { Box::from_raw(*self.place.get_mut()) });
     }
 }
@@ -218,7 +217,7 @@ impl<T: Value> Flavor<T> for Hazard<T> {
             return;
         };
         let old = old.into_inner();
-        // SAFETY: taken out of `place` by us alone, and freed by the domain once it is retired, below.
+        // SAFETY: only this thread took it out. The domain frees it after the retirement below.
         let is_freed = unsafe { old.as_ref() }.is_freed.clone();
         // SAFETY: from a box; every reader loads it through a hazard pointer of the same domain.
         unsafe { Domain::<Global>::global().retire_ptr::<Told<T>, Box<Told<T>>>(old.as_ptr()) };
@@ -251,7 +250,7 @@ impl<T: Value> Reader for Hazarded<'_, T> {
 impl<T> Drop for Hazard<T> {
     fn drop(&mut self) {
         let last = self.place.load_ptr();
-        // SAFETY: made by `Box`; readers borrow the flavor, so there are none.
+        // SAFETY: from `Box`; readers borrow the flavor, so there are none.
         drop(unsafe { Box::from_raw(last) });
     }
 }

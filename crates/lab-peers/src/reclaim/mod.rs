@@ -1,8 +1,8 @@
-//! Ways to free what readers may still see, behind one interface.
+//! Ways to free values that readers may still use, behind one interface.
 //!
-//! Each *flavor* publishes one [`Value`]. A reader looks at it in read-side critical sections of its own; who replaces it
-//! gets back when the old one has been freed. What waits for a grace period and what frees by other means is so
-//! compared by what a program wants of it.
+//! Each *flavor* publishes one [`Value`]. A reader reads it in its own read-side critical sections.
+//! A thread that replaces the value returns when the old one has been freed. Flavors with and
+//! without a grace period can be compared by this.
 
 mod crates;
 #[cfg(liburcu)]
@@ -10,9 +10,9 @@ mod urcu;
 
 use std::sync::atomic::AtomicU64;
 
-/// What readers look at.
+/// The value that readers read.
 pub trait Value: Send + Sync + 'static {
-    /// Looks, in a section, for the `turn`th time; the result has to depend on all that was looked at.
+    /// Reads the value in a section, the `turn`th one. The result must depend on the whole value.
     fn look(&self, turn: usize) -> u64;
 }
 
@@ -23,35 +23,36 @@ impl Value for u64 {
     }
 }
 
-/// Publishes a value that readers look at while others replace it.
+/// Publishes a value, which threads read while others replace it.
 pub trait Flavor<T = u64>: Send + Sync {
     /// Makes this thread a reader.
     fn reader(&self) -> Box<dyn Reader + '_>;
 
-    /// Publishes another value; returns when the old one has been freed. Not for a thread that is a reader.
+    /// Publishes another value, and waits until the old one is freed. Not for reader threads.
     fn replace(&self, value: T);
 
-    /// Returns how this flavor defers, if it has callbacks.
+    /// Returns the interface to callbacks, if the flavor has them.
     fn calls(&self) -> Option<&dyn Calls> {
         None
     }
 }
 
-/// Looks at the value; ends with its owner.
+/// Reads the value. A reader is dropped before its flavor.
 pub trait Reader {
-    /// Looks `count` times, in a section each, and returns the sum. A flavor whose readers report does it at the end.
+    /// Reads `count` times, each in its own section, and returns the sum. If readers of the flavor
+    /// report quiescent states, it reports one at the end.
     fn read(&mut self, count: usize) -> u64;
 
-    /// Says that this thread will not read for long, before it blocks.
+    /// Reports that this thread will not read for some time, before it blocks.
     fn rest(&mut self) {}
 }
 
 /// Runs callbacks after a grace period.
 pub trait Calls {
-    /// Hands over `count` callbacks, each of which adds one to `counter`. Not for a thread that is a reader.
+    /// Queues `count` callbacks, each of which adds one to `counter`. Not for reader threads.
     fn call(&self, counter: &'static AtomicU64, count: usize);
 
-    /// Returns when all that were handed over have run; `None` where there is no way to ask.
+    /// Waits until all queued callbacks have run. Returns `None` if the flavor cannot wait.
     fn barrier(&self) -> Option<()>;
 }
 
@@ -67,17 +68,17 @@ pub const NAMES: [&str; 8] = [
     "arc-swap",
 ];
 
-/// Returns `true` if liburcu was found when this was built.
+/// Returns `true` if liburcu was found when this crate was built.
 #[must_use]
 pub const fn has_liburcu() -> bool {
     cfg!(liburcu)
 }
 
-/// Makes a flavor that publishes `value`, by its name; `None` for liburcu's where that was not found.
+/// Creates the named flavor, which publishes `value`. Returns `None` if it needs a missing liburcu.
 ///
 /// # Panics
 ///
-/// For a name that is not in [`NAMES`].
+/// If `name` is not in [`NAMES`].
 #[must_use]
 pub fn flavor<T: Value>(name: &str, value: T) -> Option<Box<dyn Flavor<T>>> {
     match name {

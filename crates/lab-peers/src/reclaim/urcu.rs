@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use super::{Calls, Flavor, Reader, Value};
 
-/// Looks at a value, on behalf of the shim.
+/// Reads a value. The shim calls it.
 type Look = unsafe extern "C" fn(*const c_void, usize) -> u64;
 
-/// The functions of a flavor, see `liburcu/flavor.h`.
+/// The functions of a flavor; see `liburcu/flavor.h`.
 #[derive(Clone, Copy)]
 struct Functions {
     register: unsafe extern "C" fn(),
@@ -55,10 +55,9 @@ struct Urcu<T> {
     place: AtomicPtr<T>,
 }
 
-/// A registered thread; not sent, for it holds a raw pointer.
+/// A registered thread. The raw pointer keeps it from being sent to another thread.
 struct Registered<'a, T> {
     urcu: &'a Urcu<T>,
-    /// A pointer to a pointer to a value.
     place: *const c_void,
     is_resting: bool,
 }
@@ -85,11 +84,11 @@ pub(super) fn flavor<T: Value>(name: &str, value: T) -> Box<dyn Flavor<T>> {
     })
 }
 
-/// Looks at what `value` points at.
+/// Reads the value that `value` points to.
 ///
 /// # Safety
 ///
-/// 1. `value` points at a `T` for the whole call.
+/// 1. `value` points to a `T` for the whole call.
 unsafe extern "C" fn look<T: Value>(value: *const c_void, turn: usize) -> u64 {
     // SAFETY: (1).
     let value = unsafe { &*value.cast::<T>() };
@@ -98,8 +97,8 @@ unsafe extern "C" fn look<T: Value>(value: *const c_void, turn: usize) -> u64 {
 
 impl<T> Urcu<T> {
     fn register(&self) -> Registered<'_, T> {
-        // SAFETY: registers the calling thread; `Registered` is !Send and made once a thread by `reader` and `call`,
-        // which are not nested.
+        // SAFETY: registers the calling thread. `Registered` is `!Send`, and `reader` and `call`,
+        // which do not nest, create one per thread.
         unsafe { (self.functions.register)() };
         Registered {
             urcu: self,
@@ -117,9 +116,9 @@ impl<T: Value> Flavor<T> for Urcu<T> {
     fn replace(&self, value: T) {
         let new = Box::into_raw(Box::new(value));
         let old = self.place.swap(new, Ordering::AcqRel);
-        // SAFETY: waits; the thread is in no section, for those begin and end within `read`.
+        // SAFETY: the thread is in no section, because sections begin and end within `read`.
         unsafe { (self.functions.synchronize)() };
-        // SAFETY: made by `into_raw`, taken out of `place` by us alone, and every section that could have seen it ended.
+        // SAFETY: only this thread took it out, and all sections that saw it have ended.
         drop(unsafe { Box::from_raw(old) });
     }
 
@@ -131,7 +130,7 @@ impl<T: Value> Flavor<T> for Urcu<T> {
 impl<T: Value> Calls for Urcu<T> {
     fn call(&self, counter: &'static AtomicU64, count: usize) {
         let registered = self.register();
-        // SAFETY: the thread is registered, as `call_rcu` asks; the counter is static.
+        // SAFETY: the thread is registered, as `call_rcu` requires; the counter is static.
         let failed = unsafe { (self.functions.call)(counter, count) };
         assert_eq!(failed, 0, "out of memory");
         drop(registered);
@@ -148,7 +147,7 @@ impl<T: Value> Calls for Urcu<T> {
 
 impl<T> Drop for Urcu<T> {
     fn drop(&mut self) {
-        // SAFETY: made by `into_raw` in `flavor` or `replace`; readers borrow the flavor, so there are none.
+        // SAFETY: `flavor` or `replace` leaked it; readers borrow the flavor, so there are none.
         drop(unsafe { Box::from_raw(*self.place.get_mut()) });
     }
 }
@@ -160,12 +159,12 @@ impl<T: Value> Reader for Registered<'_, T> {
             unsafe { (self.urcu.functions.online)() };
         }
         if TypeId::of::<T>() == TypeId::of::<u64>() {
-            // A number is read by the shim alone, so that the compiler sees the whole of it.
-            // SAFETY: the thread is registered; `place` is the flavor's, which we borrow, and points at a number that
-            // `replace` frees after a grace period only.
+            // The shim itself reads a number, so that the compiler sees the whole read.
+            // SAFETY: the thread is registered. `place` belongs to the flavor, which is borrowed,
+            // and points to a number that `replace` frees only after a grace period.
             return unsafe { (self.urcu.functions.read)(self.place, count) };
         }
-        // SAFETY: as above, for a `T`, which the shim hands to `look` within a section.
+        // SAFETY: as above, for a `T`, which the shim passes to `look` within a section.
         unsafe { (self.urcu.functions.look)(self.place, count, look::<T>) }
     }
 
@@ -180,10 +179,10 @@ impl<T: Value> Reader for Registered<'_, T> {
 impl<T> Drop for Registered<'_, T> {
     fn drop(&mut self) {
         if self.is_resting {
-            // SAFETY: as in `read`. Unregistering expects a thread that is online.
+            // SAFETY: as in `read`. Unregistering requires a thread that is online.
             unsafe { (self.urcu.functions.online)() };
         }
-        // SAFETY: registered by `Urcu::register`, on this thread, which a raw pointer keeps us on.
+        // SAFETY: `Urcu::register` registered this thread, and a raw pointer keeps `self` on it.
         unsafe { (self.urcu.functions.unregister)() };
     }
 }

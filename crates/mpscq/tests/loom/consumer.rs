@@ -1,4 +1,4 @@
-//! The right to pop goes from thread to thread.
+//! The right to pop moves from thread to thread.
 
 use afterwork_mpscq::Pop;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use sync::twin::must_fail;
 
 use crate::support::{Item, Items, exhaustive, spawn};
 
-/// Two threads want to be the consumer of two items; whoever finds the place taken goes without.
+/// Two threads try to become the consumer of two items. One that finds another consumer gives up.
 fn two_threads_pop_in_turn() {
     let queue = Arc::new(Items::new());
     queue.push(Item::new(0, 0));

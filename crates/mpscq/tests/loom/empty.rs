@@ -7,9 +7,9 @@ use sync::twin::must_fail;
 
 use crate::support::{Item, Items, exhaustive, spawn};
 
-/// Two producers; once the second says that its push is complete, a pop must not say that there is nothing.
+/// Two producers. Once the second one reports a complete push, a pop must not return *empty*.
 ///
-/// The first may be held up between its swap and its link for the whole run.
+/// The first one may be blocked between its swap and its link store for the whole run.
 fn completed_push_is_never_called_empty() {
     let queue = Arc::new(Items::new());
     let completed = Arc::new(AtomicBool::new(false));

@@ -1,8 +1,8 @@
-//! Every interleaving of small cases, weak memory included, and the twins that must go red.
+//! Every interleaving of small cases, including weak memory, and the twins that must fail.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p afterwork-mpscq --release --test loom`
 //!
-//! "Exhaustive" means without a bound on preemptions; else the bound is named.
+//! "Exhaustive" means without a bound on preemptions; otherwise the bound is stated.
 #![cfg(loom)]
 
 mod consumer;

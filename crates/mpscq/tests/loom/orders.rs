@@ -1,4 +1,4 @@
-//! Each ordering of the queue weakened by one step: every model here must go red.
+//! Each ordering of the queue weakened by one step: every model here must fail.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ fn next_load_needs_acquire() {
     weakened("link: relaxed load of the next item");
 }
 
-/// The consumer looks at the first item and at what is behind it, without taking either.
+/// The consumer peeks at the first item and at its successor, without popping either.
 fn looks_without_taking() {
     let queue = Arc::new(RawQueue::<Node<Item>>::new());
     let thread = loom::thread::spawn({
@@ -59,11 +59,11 @@ fn looks_without_taking() {
     let mut cursor = RawCursor::new();
     // SAFETY: one queue, one cursor.
     if let Pop::Item(first) = unsafe { queue.peek(&mut cursor) } {
-        // SAFETY: inside, and not popped.
+        // SAFETY: in the queue, and not popped.
         unsafe { first.as_ref() }.check();
         // SAFETY: `peek` returned it.
         match unsafe { queue.after(first) } {
-            // SAFETY: inside, and not popped.
+            // SAFETY: in the queue, and not popped.
             Pop::Item(second) => unsafe { second.as_ref() }.check(),
             Pop::Empty => {}
             Pop::MidPush => assert!(!queue.is_newest(first)),
@@ -109,7 +109,7 @@ fn a_dependent_load_does_not_acquire_even_a_released_link() {
 
 #[test]
 fn a_full_barrier_may_stand_for_the_release_if_the_loads_acquire() {
-    // Not a bug, but dearer than the shipped form wherever a fence costs anything.
+    // This form is correct, but slower than the shipped one wherever a fence has a cost.
     let refused =
         std::panic::catch_unwind(|| weakened("kernel: full barrier, plain link, acquire loads"));
     let refused = *refused.unwrap_err().downcast::<String>().unwrap();

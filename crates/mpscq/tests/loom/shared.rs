@@ -1,4 +1,4 @@
-//! A shared item hangs in one queue at a time, and its link changes hands cleanly.
+//! A shared item is in one queue at a time, and its link is transferred without a race.
 
 use afterwork_mpscq::{Pop, Queue, Shared};
 use sync::Arc;
@@ -7,7 +7,7 @@ use sync::twin::must_fail;
 
 use crate::support::{exhaustive, spawn};
 
-/// Stands for the link: whoever has the claim writes it.
+/// Represents the link: the holder of the claim writes it.
 struct Guarded(UnsafeCell<usize>);
 
 // SAFETY: written under the claim only; loom checks that this is enough.
@@ -18,7 +18,7 @@ fn write(item: &Shared<Guarded>) {
     item.0.with_mut(|contents| unsafe { *contents += 1 });
 }
 
-/// One thread pops the item and gives the claim up; another tries to claim it and push it again.
+/// One thread pops the item and releases the claim; another tries to claim and push it again.
 fn claim_goes_round() {
     let queue = Arc::new(Queue::<Shared<Guarded>>::new());
     let item = Arc::new(Shared::new(Guarded(UnsafeCell::new(0))));

@@ -6,10 +6,11 @@ use sync::twin::must_fail;
 
 use crate::support::{Got, Item, exhaustive, spawn};
 
-/// Two threads push, one of them twice, and a third takes everything once meanwhile.
+/// Two threads push, one of them twice, and a third takes everything once at the same time.
 ///
-/// The taker is the last thread to start. Loom looks for a conflict at the last access to a word alone, and a pusher
-/// reads the head just before it exchanges it: a taker that has looked before that would never be tried later.
+/// The taker is the last thread to start. Loom checks for a conflict only at the last access to a
+/// word, and a pusher reads the head just before it exchanges it. A swap by a taker between the two
+/// would otherwise never be explored.
 fn two_push_one_takes() {
     let stack = Arc::new(Stack::<Node<Item>>::new());
     let pushers = [2, 1].map(|nr_items| {

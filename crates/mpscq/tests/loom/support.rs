@@ -1,4 +1,4 @@
-//! What the models share: an item that notices races and leaks, and ways to run a model.
+//! Shared by the models: an item that detects races and leaks, and functions to run a model.
 
 use afterwork_mpscq::{Node, Queue};
 use sync::cell::UnsafeCell;
@@ -8,9 +8,8 @@ use sync::cell::UnsafeCell;
 pub struct Item {
     pub from: usize,
     pub number: usize,
-    /// Written by the producer and read by the consumer, to be a race if nothing orders the two.
+    /// Written by the producer and read by the consumer, so that loom reports a missing ordering.
     contents: UnsafeCell<usize>,
-    /// Makes loom complain if the item is never dropped.
     _leak: loom::alloc::Track<()>,
 }
 
@@ -24,21 +23,21 @@ impl Item {
             contents: UnsafeCell::new(0),
             _leak: loom::alloc::Track::new(()),
         });
-        // SAFETY: nobody else has the item yet.
+        // SAFETY: this thread still owns the item.
         item.contents
             .with_mut(|contents| unsafe { *contents = number + 1 });
         item
     }
 
-    /// Reads what the producer wrote.
+    /// Checks the contents that the producer wrote.
     pub fn check(&self) {
-        // SAFETY: the item was popped, so it is ours; loom checks that this is true.
+        // SAFETY: the item was popped, so this thread owns it; loom checks that.
         let contents = self.contents.with(|contents| unsafe { *contents });
         assert_eq!(contents, self.number + 1);
     }
 }
 
-/// What a consumer got, checked for order.
+/// The items that a consumer popped, checked for order.
 #[derive(Debug, Default)]
 pub struct Got {
     next: [usize; 4],
@@ -63,7 +62,7 @@ pub fn exhaustive(model: impl Fn() + Sync + Send + 'static) {
     sync::model(model);
 }
 
-/// Explores all runs with at most `preemptions` switches away from a thread that could go on.
+/// Explores all runs with at most `preemptions` switches away from a runnable thread.
 pub fn bounded(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);

@@ -1,11 +1,12 @@
-//! Nothing is lost, doubled, torn or reordered.
+//! No item is lost, duplicated, torn or reordered.
 
 use afterwork_mpscq::{Chain, Pop, Stopped};
 use std::sync::Arc;
 
 use crate::support::{Got, Item, Items, bounded, exhaustive, spawn};
 
-/// Each of `producers` pushes so many items; the consumer tries `tries` pops meanwhile and the rest after.
+/// Each producer pushes the given number of items. The consumer tries `tries` pops at the same
+/// time, and pops the rest afterwards.
 pub fn singles(producers: &[usize], tries: usize) {
     let queue = Arc::new(Items::new());
     let total = producers.iter().sum();
@@ -87,7 +88,7 @@ fn three_producers_of_one_item_lose_nothing() {
 
 #[test]
 fn three_producers_of_one_item_and_a_keener_consumer_lose_nothing() {
-    // Bounded: every known failure of this queue needs 2 preemptions at most.
+    // Bounded: every known failure of this queue needs at most 2 preemptions.
     bounded(2, || singles(&[1, 1, 1], 3));
 }
 
@@ -178,6 +179,5 @@ fn items_left_inside_are_dropped_with_the_queue() {
         for thread in threads {
             thread.join().unwrap();
         }
-        // Loom finds a leak if the drop leaves any.
     });
 }

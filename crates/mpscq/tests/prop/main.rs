@@ -1,4 +1,4 @@
-//! Random runs of one thread against the slow, obvious model: a `VecDeque`.
+//! Random runs of one thread, compared with a slow, obvious model: a `VecDeque`.
 #![cfg(not(any(loom, shuttle)))]
 
 use std::collections::VecDeque;
@@ -12,7 +12,6 @@ enum Step {
     PushChain(usize),
     Pop,
     Drain(usize),
-    /// Another consumer takes over.
     Replace,
 }
 
@@ -82,7 +81,7 @@ proptest! {
         let mut numbers = 0_u32..;
         for len in chains {
             let new: Vec<u32> = numbers.by_ref().take(len).collect();
-            // On top comes the first of a chain: a chain in the order of arrival is pushed reversed.
+            // The stack puts a chain's first item on top, so the chain is reversed before the push.
             let mut chain: Chain<_> = new.iter().copied().map(Node::new).collect();
             chain.reverse();
             prop_assert_eq!(stack.push_chain(chain), len > 0 && model.is_empty());

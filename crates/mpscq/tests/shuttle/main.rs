@@ -1,8 +1,8 @@
-//! Very many interleavings of larger cases, every ordering taken for `SeqCst`.
+//! Many interleavings of larger cases. Every ordering is treated as `SeqCst`.
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test -p afterwork-mpscq --release --test shuttle`
 //!
-//! A failure prints the schedule, by which shuttle replays it.
+//! A failure prints the schedule, which shuttle can replay.
 #![cfg(shuttle)]
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn check(next: &mut [usize], item: (usize, usize)) {
     next[from] += 1;
 }
 
-/// Four producers push single items and chains; a consumer pops, drains with a bound, and hands its place over.
+/// Four producers push items and chains; consumers pop, drain with a bound, and hand over.
 fn transfer() {
     const NR_PRODUCERS: usize = 4;
     const NR_ITEMS: usize = 6;
@@ -33,7 +33,7 @@ fn transfer() {
             thread::spawn(move || {
                 let mut numbers = 0..NR_ITEMS;
                 while !numbers.is_empty() {
-                    // Producer 0 pushes one by one, the others chains.
+                    // Producer 0 pushes single items, the others push chains.
                     let chain: Chain<Item> = numbers
                         .by_ref()
                         .take(from + 1)
@@ -68,11 +68,11 @@ fn four_producers_lose_and_reorder_nothing() {
 
 #[test]
 fn four_producers_lose_and_reorder_nothing_with_few_preemptions() {
-    // The other way to look: bugs that need few preemptions in just the wrong places.
+    // The other strategy finds bugs that need few preemptions at specific places.
     shuttle::check_pct(transfer, NR_RUNS, 3);
 }
 
-/// An item is claimed and pushed by three threads; each successful claim comes out once.
+/// Three threads claim and push an item. Each successful claim is popped once.
 fn shared() {
     let queue = Arc::new(Queue::<Shared<AtomicUsize>>::new());
     let item = Arc::new(Shared::new(AtomicUsize::new(0)));
@@ -95,7 +95,7 @@ fn shared() {
     let mut nr_popped = 0;
     for _ in 0..6 {
         if let Pop::Item(claim) = consumer.pop() {
-            // Alone with the item as long as the claim lives.
+            // No other thread uses the item while the claim exists.
             assert_eq!(claim.fetch_add(1, Ordering::Relaxed), 0);
             claim.fetch_sub(1, Ordering::Relaxed);
             nr_popped += 1;
@@ -151,7 +151,7 @@ fn stack() {
     for taker in takers {
         let got = taker.join().unwrap();
         for from in 0..NR_PUSHERS {
-            // One taker sees each pusher's items in their order.
+            // Each taker sees the items of one pusher in order.
             assert!(
                 got.iter()
                     .filter(|item| item.0 == from)

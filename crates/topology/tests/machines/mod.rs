@@ -1,8 +1,7 @@
 //! The machines whose sysfs is kept under `tests/fixtures`: their description, as files.
 //!
-//! `cargo run -p afterwork-topology --example make_fixtures` writes them out. They are modelled on
-//! what such machines show, cut down to the files that are read; of big machines only the cache that
-//! matters is kept.
+//! `cargo run -p afterwork-topology --example make_fixtures` writes them. They are modeled on such
+//! machines, reduced to the files that are read; big machines keep only the last-level cache.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,7 +12,7 @@ use afterwork_topology::{CpuId, CpuSet};
 pub struct Machine {
     /// The name of its directory.
     pub name: &'static str,
-    /// What is special about it.
+    /// Its special features.
     pub about: &'static str,
     /// Its files: path and text.
     pub files: BTreeMap<String, String>,
@@ -34,7 +33,7 @@ pub fn all() -> Vec<Machine> {
 }
 
 /// Two sockets of 16 cores. Linux numbers the first siblings of all cores first (0-31), then the
-/// second ones (32-63). Within a socket the two clusters take turns, four cores at a time.
+/// second ones (32-63). Within a socket the two clusters alternate, four cores at a time.
 fn xeon_snc2() -> Machine {
     let mut machine = Machine::new(
         "xeon-snc2",
@@ -82,7 +81,7 @@ fn epyc_8ccx() -> Machine {
 }
 
 /// Six fast cores with SMT (0-11), eight small ones with an L2 for each four (12-19), and two very
-/// small ones on an island that the L3 does not reach (20-21). All caches are kept.
+/// small ones that the L3 does not serve (20-21). All caches are kept.
 fn laptop_hybrid() -> Machine {
     let mut machine = Machine::new(
         "laptop-hybrid",
@@ -119,8 +118,8 @@ fn laptop_hybrid() -> Machine {
     machine
 }
 
-/// Eight cores with SMT, siblings eight apart, two caches; more sockets' worth of CPUs are possible
-/// than there are. The kernel keeps no notes of the CPUs that are offline.
+/// Eight cores with SMT, siblings eight apart, two caches. More CPUs are possible than exist. The
+/// kernel has no files about the CPUs that are offline.
 fn server_holes() -> Machine {
     let mut machine = Machine::new(
         "server-holes",

@@ -1,11 +1,11 @@
-//! Machines made up at random.
+//! Random machines.
 
 use std::fs;
 
 use afterwork_topology::{CpuId, CpuSet, Topology};
 use proptest::prelude::*;
 
-/// A machine of up to a few hundred CPUs, of a random part of which may be used.
+/// A machine of up to a few hundred CPUs, a random subset of which is allowed.
 pub fn machine() -> impl Strategy<Value = Topology> {
     let machine = prop_oneof![3 => tidy(), 1 => untidy()];
     (
@@ -25,7 +25,7 @@ pub fn machine() -> impl Strategy<Value = Topology> {
         })
 }
 
-/// A machine whose levels nest, in one of the orders that make sense.
+/// A machine whose levels nest, in one of the valid orders.
 fn tidy() -> impl Strategy<Value = Topology> {
     let outer = Just(["socket", "numa", "llc"]).prop_shuffle().prop_filter(
         "no package within a cache",
@@ -61,7 +61,7 @@ fn tidy() -> impl Strategy<Value = Topology> {
     })
 }
 
-/// A machine whose CPUs tell stories that do not match: every CPU names whom it likes.
+/// A machine whose CPUs contradict each other: every CPU names random siblings and sharers.
 fn untidy() -> impl Strategy<Value = Topology> {
     let story = || {
         (

@@ -1,4 +1,4 @@
-//! Pods of machines made up at random: whatever the machine, whatever may be used of it.
+//! The guarantees of pods, checked on random machines with random allowed CPUs.
 
 mod machine;
 mod pods;

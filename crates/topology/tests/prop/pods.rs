@@ -1,4 +1,4 @@
-//! What pods promise.
+//! The guarantees of pods.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::machine::machine;
 
-/// From no limit at all to more cores than a cache of these machines has.
+/// From no limit to more cores than any cache of these machines has.
 fn params() -> impl Strategy<Value = ShardParams> {
     (0usize..40).prop_map(|cache_shard_size| ShardParams { cache_shard_size })
 }
@@ -16,7 +16,6 @@ fn all_pods(topology: &Topology, params: &ShardParams) -> [Pods; 6] {
     AffinityScope::ALL.map(|scope| topology.pods(scope, params))
 }
 
-/// Counts the cores that have a CPU in a set.
 fn nr_cores(topology: &Topology, cpus: &CpuSet) -> usize {
     topology
         .cores()
@@ -65,7 +64,7 @@ proptest! {
         for pods in &all_pods(&topology, &params)[1..] {
             for core in topology.cores() {
                 let cpus = core.cpus.intersection(topology.allowed());
-                // A core that is itself torn between caches or nodes is cut along them and no further.
+                // A core that spans caches or nodes is divided along them and no further.
                 let mut pieces: BTreeMap<_, CpuSet> = BTreeMap::new();
                 for cpu in &cpus {
                     let facts = topology.cpu(cpu).unwrap();

@@ -1,7 +1,6 @@
 /*
  * A program that is linked with the static library and opens the shared one, so that it has two
- * copies. Arguments: the shared library, then the copies to use, in order: "s" for the static one,
- * "d" for the shared one.
+ * copies. Arguments: the shared library, then "s" (static) or "d" for each copy to use, in order.
  */
 #include <afterwork/rcupdate.h>
 #include <afterwork/workqueue.h>

@@ -1,4 +1,4 @@
-/* Queues of a process that may not take a negative nice value. Says 77 where it cannot become one. */
+/* Queues of a process that may not set a negative nice value. Exits with 77 if it may. */
 #include "../check.h"
 
 #include <afterwork/workqueue.h>
@@ -15,7 +15,7 @@ static void see(struct work_struct *work)
 	seen = getpriority(PRIO_PROCESS, 0);
 }
 
-/* Returns the nice value at which an item of WQ runs, which ends. */
+/* Returns the nice value at which an item of WQ runs, and destroys WQ. */
 static int seen_by(struct workqueue_struct *wq)
 {
 	DECLARE_WORK(work, see);
@@ -24,7 +24,7 @@ static int seen_by(struct workqueue_struct *wq)
 		return 98;
 	seen = 99;
 	queue_work(wq, &work);
-	/* It runs nothing in this thread. */
+	/* drain_workqueue never runs an item on this thread. */
 	drain_workqueue(wq);
 	destroy_workqueue(wq);
 	return seen;
@@ -35,7 +35,7 @@ int main(void)
 	const struct rlimit none = { 0, 0 };
 	struct workqueue_attrs *attrs = alloc_workqueue_attrs();
 	struct workqueue_struct *wq = alloc_workqueue("plain", WQ_UNBOUND, 0);
-	/* Who runs the tests may be nice. */
+	/* The tests may run at another nice value than 0. */
 	const int own = getpriority(PRIO_PROCESS, 0);
 
 	if (setpriority(PRIO_PROCESS, 0, -20) == 0) {

@@ -1,6 +1,6 @@
 /*
- * Memory and threads that cannot be had: one walk through all that allocates, again and again, of which the nth allocation, or the
- * nth thread, or this and all later ones, is refused.
+ * Failing allocations and thread creations. One walk through all functions that allocate is
+ * repeated. Each time the nth allocation fails, or the nth thread creation, or also all later ones.
  */
 #include "refuse.h"
 

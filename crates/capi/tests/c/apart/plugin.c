@@ -1,4 +1,4 @@
-/* The library opened at run time, and closed with items under way: it stays, for its threads run on. */
+/* Opens the library at run time, and closes it with items in flight. It stays mapped. */
 #include <afterwork/workqueue.h>
 
 #include <dlfcn.h>
@@ -51,7 +51,7 @@ int main(int argc, char **argv)
 		if (!queue(-1, wq, &work))
 			return 4;
 		flush(&work);
-		/* One that runs while the library is closed, and its queue's workers after that. */
+		/* An item that runs while the library is closed; its workers outlive the call. */
 		queue(-1, wq, &late);
 		dlclose(library);
 		destroy(wq);

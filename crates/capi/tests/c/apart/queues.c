@@ -1,5 +1,5 @@
 /*
- * Very many queues at once, each with an item: what a queue takes is bounded, and comes back.
+ * Many queues at a time, each with an item: the memory of a queue is bounded, and is reused.
  *
  *     queues [NUMBER]
  */
@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The most that a queue may take, and what all else may. */
+/* The maximum memory of a queue, and of everything else. */
 #define MOST_IDLE 4096
 #define MOST_USED 8192
 #define SLACK (8L << 20)
@@ -31,7 +31,7 @@ static double now(void)
 	return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
 
-/* In bytes. */
+/* Returns the resident memory in bytes. */
 static long resident(void)
 {
 	FILE *file = fopen("/proc/self/statm", "r");
@@ -78,7 +78,7 @@ int main(int argc, char **argv)
 		       (made - start) / (double)number, (used - made) / (double)number, (now() - used) / (double)number,
 		       idle / number, (peak - before) / number);
 		is_good &= idle < number * MOST_IDLE + SLACK && peak - before < number * MOST_USED + SLACK;
-		/* The second round has what the first gave back. */
+		/* The second round reuses the memory that the first one freed. */
 		if (round == 0)
 			first_peak = peak;
 		is_good &= peak <= first_peak + first_peak / 20 + SLACK;

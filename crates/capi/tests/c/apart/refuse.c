@@ -1,6 +1,7 @@
 /*
- * Refuses, by the linker's --wrap, and judges how a walk ends: it goes to its end where a call could say that there is no memory, or
- * one clear line and abort. It never hangs, corrupts memory, or ends without a word.
+ * Makes allocations and thread creations fail, by the linker's --wrap, and judges how a walk ends.
+ * It must complete if the failed call can report an error, and otherwise end by abort with one
+ * clear line. It must never hang, corrupt memory, or end silently.
  */
 #define _GNU_SOURCE
 #include "refuse.h"
@@ -67,7 +68,7 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(
 	return is_one ? EAGAIN : __real_pthread_create(thread, attr, func, arg);
 }
 
-/* What the walks ask for by themselves: not refused. */
+/* Allocations of the walks themselves, which do not fail. */
 void *own_malloc(size_t size)
 {
 	return __real_malloc(size);
@@ -83,7 +84,7 @@ int own_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fu
 	return __real_pthread_create(thread, attr, func, arg);
 }
 
-/* ---- children, some at once: most of them wait for timers ---- */
+/* ---- children, several at a time, because most of them wait for timers ---- */
 
 #define NR_AT_ONCE 6
 #define NR_COUNTS "walk of "
@@ -108,7 +109,7 @@ _Noreturn void end_of_walk(void)
 static void judge(const struct walk *walk, int status, const char *said)
 {
 	const char *counts = strstr(said, NR_COUNTS);
-	/* A child of a case's own may have told, or ended well, before the case failed that waited for it. */
+	/* A case that fails with its own child may leave the child's line or counts. */
 	bool is_told = (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && strchr(said, '\n')) ||
 		       (status != 0 && WIFEXITED(status) && (counts || strstr(said, "memory allocation of")));
 
@@ -138,7 +139,7 @@ static void reap(void)
 
 		if (walk->pid != pid)
 			continue;
-		/* A child of the walk's may have it open yet. */
+		/* A child of the walk may still have the pipe open. */
 		fcntl(walk->from, F_SETFL, O_NONBLOCK);
 		while (len < sizeof(said) - 1 && (got = read(walk->from, said + len, sizeof(said) - 1 - len)) > 0)
 			len += (size_t)got;
@@ -175,7 +176,7 @@ void walk_in_child(const char *name, void (*body)(void), long memory, long threa
 		dup2(fds[1], 2);
 		close(fds[0]);
 		close(fds[1]);
-		/* A trace is longer than what is read. */
+		/* A backtrace would exceed the buffer. */
 		setenv("RUST_BACKTRACE", "0", 1);
 		alarm(60);
 		nth_memory = memory;

@@ -1,16 +1,21 @@
-/* Memory and threads that the library cannot have: a walk, in children, of which the nth allocation or thread is refused. */
+/* Failing allocations and thread creations: runs walks in children, in which the nth one fails. */
 #ifndef REFUSE_H
 #define REFUSE_H
 
 #include <stdbool.h>
 
-/* Calls BODY in a child, with the nth of these refused; 0 for none. THREADS: and all threads after that one too. */
+/*
+ * Calls BODY in a child, in which the nth allocation or thread creation fails; 0 for none. If
+ * THREADS, all later thread creations fail too.
+ */
 void walk_in_child(const char *name, void (*body)(void), long memory, long thread, bool threads);
-/* Waits for all children; returns how many allocations and threads the last one that went to its end asked for. */
+/* Waits for all children. Returns the allocations and threads of the last complete one. */
 void wait_for_walks(long *memory, long *threads);
-/* Says what became of all walks; returns the exit status. */
+/* Prints the results of all walks. Returns the exit status. */
 int tell_of_walks(void);
-/* Ends the child well: a call said that there is no memory, as documented, and what follows would go on without. */
+/*
+ * Ends the child successfully: a call reported no memory, as documented, which ends the walk.
+ */
 _Noreturn void end_of_walk(void);
 
 #endif

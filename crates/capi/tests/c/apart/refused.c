@@ -1,6 +1,7 @@
 /*
- * The cases of the suite with memory and threads refused: `refused SEED` some of each case's, by the dice, up to the thousandth;
- * `refused all` each. What a case asks for itself is not refused (check.h); where a call says that there is none, the case has ended.
+ * The cases of the suite with failing allocations and thread creations. `refused SEED` lets a
+ * random choice of the first thousand of each case fail, and `refused all` each of them. Those of
+ * the case itself do not fail (check.h). If a call reports that there is no memory, the case ends.
  */
 #include "../check.h"
 
@@ -19,7 +20,7 @@ void failed(const char *file, int line, const char *what)
 	__atomic_fetch_add(&nr_failed_checks, 1, __ATOMIC_RELAXED);
 }
 
-/* The library's own, which check.h gives other names to. */
+/* The symbols of the library, which check.h renames. */
 #undef aw_alloc_percpu
 #undef aw_alloc_workqueue
 #undef aw_schedule_on_each_cpu

@@ -1,4 +1,7 @@
-/* A queue that names no limit, where `AFTERWORK` in the environment says `workqueue.max_active=1`. Says 3 where none can be made. */
+/*
+ * A queue without a limit of its own, with `workqueue.max_active=1` in the environment variable
+ * `AFTERWORK`. Exits with 3 if no queue can be created.
+ */
 #include "../check.h"
 
 #include <afterwork/workqueue.h>
@@ -38,7 +41,7 @@ int main(void)
 	begin(&plug, tuned);
 	gate_wait(&plug.begun);
 	begin(&other, tuned);
-	/* What has a limit of its own passes by. */
+	/* The item of the queue with its own limit does not wait. */
 	begin(&last, own);
 	gate_wait(&last.begun);
 	if (sem_trywait(&other.begun) == 0)

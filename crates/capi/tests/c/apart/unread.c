@@ -7,10 +7,7 @@
 
 static cpu_set_t allowed;
 
-/*
- * Runs before the library reads the machine, because this is the first object on the linker's
- * command line.
- */
+/* Runs before the library reads the machine, as the linker's first object. */
 __attribute__((constructor(101))) static void open_no_file(void)
 {
 	struct rlimit limit = { 0, 0 };
