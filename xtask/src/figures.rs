@@ -2,8 +2,8 @@
 //! taken from: `docs/figures/compared.jsonl`, which one command makes.
 //!
 //! `cargo xtask figures` checks; `--write` writes the tables from the run, and `--picture` makes its picture by a browser;
-//! `--run FILE` first keeps what `afterwork bench --json` printed into FILE; `--measure` first runs that (minutes, on a machine that
-//! does nothing else). The check sees by sums that the picture is of that run, and of the page as it is made now.
+//! `--run FILE` first keeps the run that `afterwork-lab bench --json` printed into FILE; `--measure`
+//! first makes such a run (minutes, on a machine that does nothing else). The check sees by sums that the picture is of that run, and of the page as it is made now.
 
 mod claims;
 /// The words of the lab, so that a case and a metric are called alike everywhere. The chore depends on no crate of the lab.
@@ -616,7 +616,7 @@ mod tests {
     /// A run in which each row has the same ratio.
     fn run() -> String {
         let mut told = String::from(
-            r#"{"schema":4,"started":"2026-11-21 21:15:03 UTC","command":"afterwork bench","fingerprint":{"cpu":"Xeon","cpus_allowed":2,"is_virtual":true,"kernel":"6.18"}}"#,
+            r#"{"schema":4,"started":"2026-11-21 21:15:03 UTC","command":"afterwork-lab bench","fingerprint":{"cpu":"Xeon","cpus_allowed":2,"is_virtual":true,"kernel":"6.18"}}"#,
         );
         for row in &ROWS {
             let _ = write!(

@@ -100,7 +100,7 @@ fn a_tree_has_the_checksums_of_sha256sum_in_the_order_of_the_walk() {
                 assert_eq!(theirs[name], digest.as_bytes(), "{}", path.display());
             }
         }
-        _ => afterwork_lab::talk::say("not compared: there is no sha256sum"),
+        _ => top::talk::say("not compared: there is no sha256sum"),
     }
 }
 

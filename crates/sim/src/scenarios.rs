@@ -1,4 +1,5 @@
-//! The programs: each is the shipped library, used as `afterwork bench` uses it, by one thread pinned to each CPU.
+//! The programs: each is the shipped library, used as `afterwork-lab bench` uses it, by
+//! one thread pinned to each CPU.
 
 use std::sync::{Arc, Mutex};
 // Counts of ours, which are to cost nothing in the simulation.

@@ -7,8 +7,8 @@ const CRATES: &[&[&str]] = &[
     &["sync"],
     &["mpscq"],
     &["afterwork"],
-    &["capi", "lab", "probes", "sim"],
-    &["preload"],
+    &["capi", "top", "probes", "sim"],
+    &["lab", "preload"],
 ];
 
 /// Crates that reach the machine through `sync` alone.
@@ -170,16 +170,10 @@ const FOLDERS: &[(&str, &[Folder])] = &[
     (
         "lab",
         &[
-            ("exit", Below::Only(&[])),
-            ("talk", Below::Only(&[])),
             ("harness", Below::Only(&[])),
             ("output", Below::Only(&["harness"])),
             ("output/page", Below::Only(&["harness", "output"])),
-            ("tools", Below::Only(&["harness", "output"])),
-            (
-                "bench",
-                Below::Only(&["harness", "output", "output/page", "tools"]),
-            ),
+            ("bench", Below::Only(&["harness", "output", "output/page"])),
             ("cli", Below::All),
             ("book", Below::Only(&[])),
         ],
@@ -187,14 +181,11 @@ const FOLDERS: &[(&str, &[Folder])] = &[
 ];
 
 /// Named by every folder of its crate: a small list, tunables, the page on which each shows itself, events, and the care for what users'
-/// code panics with belong to no layer; nor does how a command ends and talks.
-const FOR_ALL: &[(&str, &[&str])] = &[
-    (
-        "afterwork",
-        &["numbered", "params", "page", "panics", "trace"],
-    ),
-    ("lab", &["exit", "talk"]),
-];
+/// code panics with belong to no layer.
+const FOR_ALL: &[(&str, &[&str])] = &[(
+    "afterwork",
+    &["numbered", "params", "page", "panics", "trace"],
+)];
 
 /// Files that may name each other in a circle.
 pub const KNOT: usize = 5;
@@ -475,7 +466,9 @@ mod tests {
         assert!(may("wake", "params") && !may("params", "wake"));
         assert!(may("rcu", "page") && !may("page", "rcu"));
         let may = |folder, other| folder_may_name("lab", folder, other);
-        assert!(may("bench", "harness") && !may("harness", "output") && may("tools", "exit"));
+        assert!(
+            may("bench", "harness") && !may("harness", "output") && may("bench", "output/page")
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Prints the SHA-256 checksums of all files below directories, as `sha256sum` does.
 //!
-//! The program is [`sums`]; `afterwork bench sum` measures that very file.
+//! The program is [`sums`]; `afterwork-lab bench sum` measures that very file.
 //! `cargo run --release -p afterwork-lab --example sum -- DIR…`
 
 mod sums;

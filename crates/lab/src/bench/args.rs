@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use top::exit::Stop;
 
 use super::settings::{Menu, Pick, Settings, count, seed};
 use super::{
     blocking, everyday, kept, max_active, mpscq, percpu, rcu, scale, sum, task_work, workqueue,
 };
-use crate::exit::Stop;
 use crate::harness::case::Case;
 
 /// Measures how fast this machine defers work, beside the ways that programs use today.

@@ -1,4 +1,4 @@
-//! `afterwork bench`: what is measured.
+//! `afterwork-lab bench`: what is measured.
 //!
 //! A bench is a module with its options and a function that makes its cases; `harness` does the rest. To add one:
 //!

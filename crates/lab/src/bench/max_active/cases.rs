@@ -8,6 +8,7 @@ use std::time::Duration;
 use afterwork::params::Params;
 use afterwork::workqueue::{self, MAX_ACTIVE, MaxActiveScope, Registry};
 use clap::Args;
+use top::exit::Stop;
 use topology::Topology;
 
 use super::claims;
@@ -20,7 +21,6 @@ use super::metrics::{ALL, HEADLINE, LATENCY_P99};
 use super::spinning::{SpinLock, burn};
 use super::writes::{BLOCK, Device};
 use crate::bench::settings::{Menu, Settings, count};
-use crate::exit::Stop;
 use crate::harness::case::{Case, RunFn, Variant};
 use crate::harness::claim::Claim;
 

@@ -24,9 +24,9 @@ use std::sync::{Arc, Mutex};
 use afterwork::workqueue;
 use lru::LruCache;
 use rustix::fs::{OFlags, fcntl_setfl};
+use top::exit::Stop;
 
 use super::block::fill;
-use crate::exit::Stop;
 
 /// Bytes of a block. Larger than a database's page, so that the device's bytes a second count and not its calls.
 pub const BLOCK: usize = 64 * 1024;

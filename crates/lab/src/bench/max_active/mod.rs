@@ -1,4 +1,4 @@
-//! `afterwork bench max-active`: what a limit on running items is worth, and what it costs to have many.
+//! `afterwork-lab bench max-active`: the worth of a limit on running items, and its cost.
 //!
 //! | case | what is done |
 //! |---|---|

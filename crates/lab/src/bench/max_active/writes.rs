@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use afterwork::workqueue;
+use top::exit::Stop;
 
 use super::block::fill;
-use crate::exit::Stop;
 
 /// Bytes of a block: what file systems compress at a time.
 pub const BLOCK: usize = 128 * 1024;

@@ -1,12 +1,12 @@
 //! Push and pop on a single thread: what the instructions cost when nobody contends for a line.
 
 use sync::time::cycles;
+use top::exit::Stop;
+use top::interrupt::Interrupt;
 
 use super::fifo::{BURST, Fifo, Popper, Pusher};
 use super::item::Item;
 use super::stock::Stock;
-use crate::exit::Stop;
-use crate::harness::interrupt::Interrupt;
 use crate::harness::latency::Latencies;
 
 /// Bursts that are timed together: as many as make the clock negligible.

@@ -1,4 +1,4 @@
-//! `afterwork bench mpscq`: items from many producers to one consumer.
+//! `afterwork-lab bench mpscq`: items from many producers to one consumer.
 //!
 //! | case | what is done |
 //! |---|---|

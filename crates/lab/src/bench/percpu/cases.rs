@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use clap::Args;
+use top::exit::Stop;
 use topology::CpuId;
 
 use super::claims;
@@ -14,7 +15,6 @@ use super::metrics::{
 };
 use super::turns::{Size, Turns};
 use crate::bench::settings::{Menu, Settings, count};
-use crate::exit::Stop;
 use crate::harness::case::{Case, Sample, Variant};
 
 const BENCH: &str = "percpu";

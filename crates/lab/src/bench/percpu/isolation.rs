@@ -15,14 +15,14 @@ use afterwork::percpu::{Escalate, Owner, PerCpu, Qpw};
 use afterwork::wake::Parker;
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use sync::time::{cycles, cycles_per_us};
+use top::exit::Stop;
+use top::interrupt::Interrupt;
 use topology::CpuId;
 
 use super::interrupts::Interrupts;
 use super::list::unmade;
 use crate::bench::workqueue::producers::pin_to;
-use crate::exit::Stop;
 use crate::harness::beside::{Attendant, Attended, Beside, Span};
-use crate::harness::interrupt::Interrupt;
 use crate::harness::latency::Latencies;
 
 /// Between drains. A guess: so often that a victim disturbed by each has no peace, and 2000 take less than a second.

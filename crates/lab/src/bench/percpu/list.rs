@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use afterwork::percpu::{BuildError, Choice, Escalate, Owner, PerCpu, Qpw};
 use sync::time::cycles;
+use top::exit::Stop;
 
 use super::cache::{Cache, Shards};
 use super::cases::{
     BARE_COMPARE, BARE_SWAP, BREAKABLE, COMPILED_OUT, EVERY_OP, ON_DEMAND, PARKING_LOT, QUEUE,
     SHARDED, STD_MUTEX, THREAD_LOCAL, UNPROTECTED,
 };
-use crate::exit::Stop;
 
 /// A guard's turn: fills the places with objects of a cache that it guards meanwhile; returns the cycles that took.
 pub type Turn<'g> = Box<dyn FnMut(&mut Cache, &mut [u32]) -> u64 + 'g>;

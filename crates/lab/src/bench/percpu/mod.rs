@@ -1,4 +1,4 @@
-//! `afterwork bench percpu`: a CPU's cache of objects, its owner, and who drains it from elsewhere.
+//! `afterwork-lab bench percpu`: a CPU's cache of objects, its owner, and drains from other CPUs.
 //!
 //! | case | what is done |
 //! |---|---|

@@ -5,17 +5,17 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use clap::Args;
+use top::exit::Stop;
+use top::talk::say;
 
 use super::peers;
 use super::sums;
 use super::tree::Tree;
 use crate::bench::settings::{Menu, Settings, count};
-use crate::exit::Stop;
 use crate::harness::case::{Case, Sample, Variant};
 use crate::harness::claim::{Bound, Claim};
 use crate::harness::metric::{Metric, NS_PER_US, higher, lower};
 use crate::harness::switches::Usage;
-use crate::talk::say;
 
 const BENCH: &str = "sum";
 const TREE: &str = "tree";

@@ -1,4 +1,4 @@
-//! `afterwork bench sum`: the example `sum` against the ways that people sum a tree today.
+//! `afterwork-lab bench sum`: the example `sum` against the ways that people sum a tree today.
 //!
 //! A tree of files is made for it in the directory for temporary files, and read once before anything is timed: caches
 //! are warm, and what is compared is how the work is shared out. All variants hash by the same code but for `xargs`,

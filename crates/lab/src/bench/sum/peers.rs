@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use top::exit::Stop;
 
 use super::sums::{BUFFER_BYTES, Digest, Walk, sum_of};
-use crate::exit::Stop;
 
 /// As `--peers` and tables spell them.
 pub const NAMES: [&str; 4] = [RAYON, RAYON_LIST, RAYON_MANY, XARGS];

@@ -1,6 +1,7 @@
 //! The cases: sizes, and who takes part.
 
 use clap::Args;
+use top::exit::Stop;
 use topology::{AffinityScope, Topology};
 
 use super::claims;
@@ -12,7 +13,6 @@ use super::shape::{Shape, Task};
 use super::subject::{Joined, Joins, OneShot, OneShotPool, Subject};
 use super::watched::{self, Seen};
 use crate::bench::settings::{Menu, Settings, count};
-use crate::exit::Stop;
 use crate::harness::case::{Case, RunFn, Variant};
 use crate::harness::claim::{Bound, Claim};
 

@@ -1,4 +1,4 @@
-//! `afterwork bench workqueue`: tiny items to a pool of workers.
+//! `afterwork-lab bench workqueue`: tiny items to a pool of workers.
 //!
 //! | case | what is done |
 //! |---|---|

@@ -4,13 +4,13 @@ use std::thread;
 use std::time::Duration;
 
 use afterwork::observe;
+use top::exit::Stop;
 
 use super::shape::Shape;
 use super::subject::Subject;
-use crate::exit::Stop;
 use crate::harness::beside::{Attendant, beside};
 use crate::harness::case::Sample;
-use crate::tools::top::Watched;
+use top::top::Watched;
 
 /// From one look to the next: a hundred times as often as `afterwork top` does it.
 pub const PAUSE: Duration = Duration::from_millis(10);
