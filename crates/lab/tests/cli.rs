@@ -53,7 +53,7 @@ fn bad_input_is_one_line_that_says_what_is_valid() {
         (&["nosuch"], "; commands: bench, report"),
         (
             &["bench", "nosuch"],
-            "benches: workqueue, blocking, mpscq, task-work, rcu, percpu, sum, everyday, scale, max-active",
+            "benches: workqueue, blocking, mpscq, task-work, rcu, percpu, everyday, scale, max-active",
         ),
         (
             &["bench", "percpu", "--only", "on_demand, nosuch"],

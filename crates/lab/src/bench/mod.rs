@@ -21,7 +21,6 @@ pub mod rcu;
 pub mod scale;
 pub mod session;
 pub mod settings;
-pub mod sum;
 pub mod task_work;
 pub mod workqueue;
 

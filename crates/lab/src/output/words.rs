@@ -103,8 +103,6 @@ const WORDS: &[(&str, &str, &str)] = &[
         "isolation",
         "drain a CPU that is not to be disturbed",
     ),
-    ("sum", "tree", "hash a tree of cached files"),
-    ("sum", "tree-cold", "hash a tree of files on disk"),
     (
         "max-active",
         "writes",
@@ -370,9 +368,6 @@ const METRICS: &[(&str, &str, &str)] = &[
         "victim_interrupts_call",
         "function call interrupts of the owner's CPU",
     ),
-    ("sum", "bytes_per_s", "bytes/s"),
-    ("sum", "files_per_s", "files/s"),
-    ("sum", "cpu_per_file", "CPU time per file"),
     ("max-active", "latency_p50", "p50 from queueing to the end"),
     ("max-active", "latency_p99", "p99 from queueing to the end"),
     ("max-active", "memory_growth", "growth of memory"),
