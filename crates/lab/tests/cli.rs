@@ -115,7 +115,7 @@ fn bad_input_is_one_line_that_says_what_is_valid() {
         ),
         (
             &["bench", "workqueue", "--cases", "nosuch"],
-            "equal-looks, batch-1000, fan-out, lock-hold, watched",
+            "one-at-a-time, batch-1000, fan-out, lock-hold",
         ),
         (
             &["bench", "workqueue", "--peers", "tokio,nosuch"],

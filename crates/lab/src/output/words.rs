@@ -5,21 +5,6 @@
 /// A bench, a case, and what is done there.
 const WORDS: &[(&str, &str, &str)] = &[
     ("workqueue", "one-at-a-time", "queue one item and wait"),
-    (
-        "workqueue",
-        "equal-parks",
-        "queue one item and wait, all waiters asleep at once",
-    ),
-    (
-        "workqueue",
-        "equal-yields",
-        "queue one item and wait, all waiters yield once",
-    ),
-    (
-        "workqueue",
-        "equal-looks",
-        "queue one item and wait, all waiters look around first",
-    ),
     ("workqueue", "batch-1000", "queue batches of 1000 items"),
     (
         "workqueue",
@@ -27,11 +12,6 @@ const WORDS: &[(&str, &str, &str)] = &[
         "queue a million items from one thread",
     ),
     ("workqueue", "lock-hold", "hold a pool's lock"),
-    (
-        "workqueue",
-        "watched",
-        "queue batches while somebody looks on",
-    ),
     ("blocking", "detect", "run the next item when one sleeps"),
     ("blocking", "mixed", "run items that compute and sleep"),
     (
