@@ -131,7 +131,7 @@ fn bad_input_is_one_line_that_says_what_is_valid() {
         ),
         (
             &["bench", "mpscq", "--cases", "nosuch"],
-            "push-pop, push-pop-contiguous, chains, owned",
+            "push-pop, push-pop-contiguous, owned",
         ),
         (&["bench", "mpscq", "--peers", "nosuch"], "cordyceps"),
         (

@@ -35,7 +35,7 @@ pub enum Which {
     #[command(after_help = blocking::MENU.help())]
     Blocking,
 
-    /// Push items from 1 to 8 producers to one consumer: intrusive, in chains, 8 bytes by value
+    /// Push items from 1 to 8 producers to one consumer: intrusive, or 8 bytes by value
     #[command(after_help = mpscq::MENU.help())]
     Mpscq(mpscq::MpscqArgs),
 

@@ -24,7 +24,6 @@ const WORDS: &[(&str, &str, &str)] = &[
         "push-pop-contiguous",
         "hand items to one consumer, side by side in memory",
     ),
-    ("mpscq", "chains", "hand over 32 items at once"),
     ("mpscq", "owned", "send small messages to an owner"),
     ("task-work", "wake", "wake an owner for single items"),
     ("task-work", "wake-burst", "wake an owner for bursts of 32"),
@@ -195,7 +194,6 @@ const METRICS: &[(&str, &str, &str)] = &[
         "manager_share",
         "share of a CPU that looks for sleepers",
     ),
-    ("mpscq", "ns_alone", "time per item on one thread"),
     (
         "mpscq",
         "ns_paused_1",
