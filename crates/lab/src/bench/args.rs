@@ -59,7 +59,7 @@ pub enum Which {
     #[command(after_help = scale::MENU.help())]
     Scale,
 
-    /// Limit how many items run at once: contended writes, and eight subsystems on one machine
+    /// Limit how many items run at once: joins over one pool of blocks, eight subsystems on one machine
     #[command(after_help = max_active::MENU.help())]
     MaxActive(max_active::MaxActiveArgs),
 }

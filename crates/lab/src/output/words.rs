@@ -84,16 +84,6 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "max-active",
-        "writes",
-        "compress and append 1024 blocks at a time",
-    ),
-    (
-        "max-active",
-        "contended",
-        "run items of which half want one lock",
-    ),
-    (
-        "max-active",
         "joins",
         "join blocks through a small buffer pool",
     ),
