@@ -56,7 +56,12 @@ fn bad_input_is_one_line_that_says_what_is_valid() {
             "benches: workqueue, blocking, mpscq, task-work, rcu, percpu, everyday, scale, max-active",
         ),
         (
-            &["bench", "percpu", "--only", "on_demand, nosuch"],
+            &[
+                "bench",
+                "workqueue",
+                "--only",
+                "deferred, producers: 1, nosuch",
+            ],
             "--only nosuch",
         ),
         (
@@ -65,8 +70,13 @@ fn bad_input_is_one_line_that_says_what_is_valid() {
         ),
         (&["bench", "--nosuch"], "--nosuch"),
         (
-            &["bench", "percpu", "--only", "on_demand, brakeable,parked"],
-            "--only brakeable,parked: no variant of this name; nearest: '",
+            &[
+                "bench",
+                "workqueue",
+                "--only",
+                "system,defered, producers: 1",
+            ],
+            "--only defered, producers: 1: no variant of this name; nearest: '",
         ),
         (
             &["bench", "percpu", "--only", "parkd"],

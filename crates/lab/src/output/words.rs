@@ -74,11 +74,6 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "percpu",
-        "alloc-cold",
-        "take from a CPU's own list, out of cache",
-    ),
-    (
-        "percpu",
         "isolation",
         "drain a CPU that is not to be disturbed",
     ),
