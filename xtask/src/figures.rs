@@ -2,7 +2,7 @@
 //! `docs/figures/compared.jsonl`.
 //!
 //! `cargo xtask figures` checks; `--write` writes the tables from the run; `--run FILE` first keeps the output of
-//! `afterwork bench --json` in FILE as the run. `docs/figures/measure` measures, and makes README's picture.
+//! `afterwork-lab bench --json` in FILE as the run. `docs/figures/measure` measures, and makes README's picture.
 
 mod claims;
 /// The words of the lab, so that a case and a metric are called alike everywhere. The chore depends on no crate of the lab.
@@ -369,7 +369,7 @@ mod tests {
     /// A run in which each row has the same ratio.
     fn run() -> String {
         let mut told = String::from(
-            r#"{"schema":4,"started":"2026-11-21 21:15:03 UTC","command":"afterwork bench","fingerprint":{"cpu":"Xeon","cpus_allowed":2,"is_virtual":true,"kernel":"6.18"}}"#,
+            r#"{"schema":4,"started":"2026-11-21 21:15:03 UTC","command":"afterwork-lab bench","fingerprint":{"cpu":"Xeon","cpus_allowed":2,"is_virtual":true,"kernel":"6.18"}}"#,
         );
         for row in rows() {
             let _ = write!(

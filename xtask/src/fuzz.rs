@@ -9,7 +9,7 @@ use crate::report::{Failure, talk};
 use crate::workspace::{NIGHTLY, OF_OUR_TOOLCHAIN, Workspace, output};
 
 /// Targets, each with a file to begin from.
-const TARGETS: &[(&str, &str)] = &[("page", "crates/lab/src/tools/top/stalled.page")];
+const TARGETS: &[(&str, &str)] = &[("page", "crates/top/src/top/stalled.page")];
 const DEFAULT_MINUTES: f64 = 1.0;
 
 /// Runs each target for as long as `args` ask.

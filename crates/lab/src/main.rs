@@ -1,4 +1,4 @@
-//! The command `afterwork`: see `afterwork --help`.
+//! The command `afterwork-lab`: see `afterwork-lab --help`.
 
 #![forbid(unsafe_code)]
 

@@ -14,7 +14,7 @@ const TINY: &str = "bench workqueue --producers 2 --items 16 --repeat 2";
 const TINY_QUEUES: &str = "bench mpscq --items 64 --repeat 2";
 
 fn start(line: &str) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_afterwork"))
+    Command::new(env!("CARGO_BIN_EXE_afterwork-lab"))
         .args(line.split_whitespace())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -226,7 +226,7 @@ fn a_child_that_measures_for_another_ends_with_it() {
     let long = "bench workqueue --cases one-at-a-time --items 50000000 --repeat 1 --json";
     let script = format!(
         "{} {long} --inside=$$ & read -r _",
-        env!("CARGO_BIN_EXE_afterwork")
+        env!("CARGO_BIN_EXE_afterwork-lab")
     );
     let mut parent = Command::new("sh")
         .args(["-c", &script])
@@ -263,7 +263,7 @@ fn a_closed_pipe_ends_a_bench_without_an_error() {
 
 /// Runs a line with what is kept below `root`.
 fn finish_at(root: &std::path::Path, line: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_afterwork"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_afterwork-lab"));
     let command = command.args(line.split_whitespace());
     command
         .env("XDG_DATA_HOME", root)
@@ -337,7 +337,7 @@ fn an_interrupted_run_takes_no_kept_ones_place() {
     for name in ["afterwork", "run.jsonl"] {
         std::fs::write(folder.join(name), "old").unwrap();
     }
-    let mut child = Command::new(env!("CARGO_BIN_EXE_afterwork"))
+    let mut child = Command::new(env!("CARGO_BIN_EXE_afterwork-lab"))
         .args(
             "bench workqueue --producers 2 --items 16 --repeat 10000 --json --save before"
                 .split(' '),
@@ -408,7 +408,7 @@ fn a_list_tells_every_case_and_measures_nothing() {
     // Nor is there a page, which could not be written here.
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("afterwork-report.html")).unwrap();
-    let all = Command::new(env!("CARGO_BIN_EXE_afterwork"))
+    let all = Command::new(env!("CARGO_BIN_EXE_afterwork-lab"))
         .args(["bench", "--list"])
         .current_dir(&folder)
         .output();

@@ -18,7 +18,7 @@ const TINY: [&str; 8] = [
 ];
 
 fn afterwork(root: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_afterwork"))
+    Command::new(env!("CARGO_BIN_EXE_afterwork-lab"))
         .current_dir(root)
         .args(args)
         .output()
@@ -56,7 +56,7 @@ fn a_page_made_at_once_is_the_page_made_from_the_records() {
         "Verdict",
         "All claims",
         "Download afterwork-run.jsonl",
-        "afterwork bench workqueue --producers 2",
+        "afterwork-lab bench workqueue --producers 2",
         "n\u{a0}=\u{a0}2",
         " UTC, ",
     ] {
@@ -135,7 +135,7 @@ fn what_is_no_run_is_refused_in_one_line() {
     fs::write(root.path().join("later"), "{\"schema\":999}\n").unwrap();
     for (args, word) in [
         (["report", "nosuch"].as_slice(), "nosuch"),
-        (&["report", "text"], "afterwork bench --json"),
+        (&["report", "text"], "afterwork-lab bench --json"),
         (&["report", "/bin/true"], "/bin/true: no run of a bench"),
         (
             &["report", "later"],
@@ -207,7 +207,7 @@ fn a_browser_shows_the_run_of_all_benches_that_readme_quotes() {
     let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/figures/compared.jsonl");
     let page = root.path().join("run.html");
     let made = ["report".as_ref(), record.as_os_str(), "-o".as_ref()];
-    let made = Command::new(env!("CARGO_BIN_EXE_afterwork"))
+    let made = Command::new(env!("CARGO_BIN_EXE_afterwork-lab"))
         .args(made)
         .arg(page)
         .output()
@@ -304,7 +304,7 @@ fn browsed(root: &Path, how: &[&str]) -> Option<String> {
     match shown {
         Ok(shown) => Some(text(shown.stdout)),
         Err(_) => {
-            afterwork_lab::talk::say("not opened in a browser: there is no chromium");
+            top::talk::say("not opened in a browser: there is no chromium");
             None
         }
     }

@@ -13,13 +13,14 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use top::exit::Stop;
+use top::talk::say;
+
 use super::child::{Failed, Known, forwarded, measure, sample};
-use crate::exit::Stop;
 use crate::harness::case::{Case, Sample, Variant};
 use crate::harness::claim::{Bound, Claim};
 use crate::harness::metric::{Better, Metric};
 use crate::output::record::Record;
-use crate::talk::say;
 
 /// Half of the change that is to be seen: what changed by 3 % lies as far beyond it as what did not change lies within.
 const LEEWAY: f64 = 0.015;
@@ -170,11 +171,11 @@ mod tests {
 
     use super::*;
     use crate::harness::claim::Verdict;
-    use crate::harness::interrupt::Interrupt;
     use crate::harness::metric::higher;
     use crate::harness::progress::Progress;
     use crate::harness::run::{Plan, run_case};
     use crate::output::record::line;
+    use top::interrupt::Interrupt;
 
     const METRICS: &[Metric] = &[higher("rate", "1/s", ("", "rate"), 1.0)];
 

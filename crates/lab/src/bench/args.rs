@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use top::exit::Stop;
 
 use super::settings::{Menu, Pick, Settings, count, seed};
 use super::{
-    blocking, everyday, kept, max_active, mpscq, percpu, rcu, scale, sum, task_work, workqueue,
+    blocking, everyday, kept, max_active, mpscq, percpu, rcu, scale, task_work, workqueue,
 };
-use crate::exit::Stop;
 use crate::harness::case::Case;
 
 /// Measures how fast this machine defers work, beside the ways that programs use today.
@@ -35,7 +35,7 @@ pub enum Which {
     #[command(after_help = blocking::MENU.help())]
     Blocking,
 
-    /// Push items from 1 to 8 producers to one consumer: intrusive, in chains, 8 bytes by value
+    /// Push items from 1 to 8 producers to one consumer: intrusive, or 8 bytes by value
     #[command(after_help = mpscq::MENU.help())]
     Mpscq(mpscq::MpscqArgs),
 
@@ -51,10 +51,6 @@ pub enum Which {
     #[command(after_help = percpu::MENU.help())]
     Percpu(percpu::PercpuArgs),
 
-    /// Sum a tree of files with the example `sum`, against rayon and xargs with sha256sum
-    #[command(after_help = sum::MENU.help())]
-    Sum(sum::SumBenchArgs),
-
     /// Ask what programs ask for: room for so many, work that borrows, idle CPUs, a million sleeps
     #[command(after_help = everyday::MENU.help())]
     Everyday,
@@ -63,7 +59,7 @@ pub enum Which {
     #[command(after_help = scale::MENU.help())]
     Scale,
 
-    /// Limit how many items run at once: contended writes, and eight subsystems on one machine
+    /// Limit how many items run at once: joins over one pool of blocks, eight subsystems on one machine
     #[command(after_help = max_active::MENU.help())]
     MaxActive(max_active::MaxActiveArgs),
 }
@@ -79,7 +75,6 @@ impl Which {
             Self::TaskWork(Default::default()),
             Self::Rcu(Default::default()),
             Self::Percpu(Default::default()),
-            Self::Sum(Default::default()),
             Self::MaxActive(Default::default()),
             Self::Everyday,
         ]
@@ -95,7 +90,6 @@ impl Which {
             Self::TaskWork(_) => task_work::MENU,
             Self::Rcu(_) => rcu::MENU,
             Self::Percpu(_) => percpu::MENU,
-            Self::Sum(_) => sum::MENU,
             Self::MaxActive(_) => max_active::MENU,
             Self::Everyday => everyday::MENU,
             Self::Scale => scale::MENU,
@@ -117,7 +111,6 @@ impl Which {
             Self::TaskWork(args) => Ok(task_work::cases(args, settings)),
             Self::Rcu(args) => Ok(rcu::cases(args, settings)),
             Self::Percpu(args) => Ok(percpu::cases(args, settings)),
-            Self::Sum(args) => Ok(sum::cases(args, settings)),
             Self::MaxActive(args) => max_active::cases(args, settings),
             Self::Everyday => everyday::cases(settings),
             Self::Scale => scale::cases(settings),

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use top::exit::{INTERRUPTED_CODE, Stop};
 
 use super::settings::Settings;
-use crate::exit::{INTERRUPTED_CODE, Stop};
 use crate::harness::case::{Case, Sample};
 use crate::harness::metric::Metric;
 use crate::output::record::{Line, Record};

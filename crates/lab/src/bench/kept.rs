@@ -10,7 +10,8 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use crate::exit::Stop;
+use top::exit::Stop;
+
 use crate::output::record::{Line, line};
 
 /// What is kept in a folder.
@@ -134,7 +135,7 @@ impl Shelf {
         }
         let names = self.names();
         let there_are = if names.is_empty() {
-            "nothing is kept here yet: `afterwork bench --save NAME` does".into()
+            "nothing is kept here yet: `afterwork-lab bench --save NAME` does".into()
         } else {
             format!("kept here: {}", names.join(", "))
         };

@@ -1,4 +1,4 @@
-//! `afterwork bench`: what is measured.
+//! `afterwork-lab bench`: what is measured.
 //!
 //! A bench is a module with its options and a function that makes its cases; `harness` does the rest. To add one:
 //!
@@ -21,7 +21,6 @@ pub mod rcu;
 pub mod scale;
 pub mod session;
 pub mod settings;
-pub mod sum;
 pub mod task_work;
 pub mod workqueue;
 

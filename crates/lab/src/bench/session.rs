@@ -1,10 +1,14 @@
-//! One call of `afterwork bench`: every case of every bench asked for, told as each ends.
+//! One call of `afterwork-lab bench`: runs each case and prints its result.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use ratatui::crossterm::terminal;
+use rustix::termios::tcgetwinsize;
+use top::exit::{Exit, Stop};
+use top::interrupt::Interrupt;
+use top::talk::{may_colour, say};
+use top::topology::draw::draw;
 use topology::{CpuId, ShardParams, Topology};
 
 use super::against::{self, Programs};
@@ -13,20 +17,16 @@ use super::child::{self, must_know_any, own_args};
 use super::kept::Shelf;
 use super::settings::{Menu, NONE as NO_PEERS, Settings, nearest, quoted};
 use super::{rcu, scale};
-use crate::exit::{Exit, Stop};
 use crate::harness::case::Case;
 use crate::harness::date;
 use crate::harness::fingerprint::Fingerprint;
 use crate::harness::handover;
-use crate::harness::interrupt::Interrupt;
 use crate::harness::noise::{self, NoiseMeter};
 use crate::harness::progress::Progress;
 use crate::harness::run::{Ended, Plan, run_case};
 use crate::output::page::{may_write, write_page};
 use crate::output::record::{self, End, Head, Listed, SCHEMA, Why};
 use crate::output::text::{Finished, Form, Report};
-use crate::talk::{may_colour, say};
-use crate::tools::topology::draw::draw;
 
 /// Enough for a median that one wild run does not move.
 const REPEAT: usize = 9;
@@ -138,7 +138,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
     } else if let (Some(name), Some(shelf)) = (&common.save, shelf) {
         let folder = shelf.keep(name, &this_program()?, &lines)?;
         say(format_args!(
-            "kept in {}; `afterwork bench --against {name}` compares with it",
+            "kept in {}; `afterwork-lab bench --against {name}` compares with it",
             folder.display()
         ));
     }
@@ -182,10 +182,9 @@ fn list(cases: &[Case], json: bool) -> Result<Exit, Stop> {
 /// How wide a list may be: as `COLUMNS` says, or the terminal; any width without one.
 fn columns() -> usize {
     let told = std::env::var("COLUMNS").ok().and_then(|it| it.parse().ok());
-    let told = told.filter(|&columns| columns > 0);
-    let seen = || io::stdout().is_terminal().then(terminal::size)?.ok();
-    told.or_else(|| seen().map(|(columns, _)| columns.into()))
-        .unwrap_or(usize::MAX)
+    let seen = || tcgetwinsize(io::stdout()).map_or(0, |size| size.ws_col.into());
+    let told = told.filter(|&columns| columns > 0).unwrap_or_else(seen);
+    if told == 0 { usize::MAX } else { told }
 }
 
 /// Breaks `text` at its spaces into indented lines of at most `width` characters, if its words let it.
@@ -240,7 +239,7 @@ fn results(common: &CommonArgs) -> Result<Box<dyn Write>, Stop> {
     if common.json {
         return Err(Stop::CouldNotRun(
             "--report - and --json both want standard output: give the page a file, or make it \
-             with `afterwork report`"
+             with `afterwork-lab report`"
                 .into(),
         ));
     }
@@ -260,7 +259,7 @@ fn command(args: impl Iterator<Item = String>) -> String {
             )
         }
     });
-    std::iter::once("afterwork".to_owned())
+    std::iter::once("afterwork-lab".to_owned())
         .chain(words)
         .collect::<Vec<_>>()
         .join(" ")
@@ -282,7 +281,7 @@ fn cases(args: &BenchArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
     let menus: Vec<Menu> = benches.iter().map(Which::menu).collect();
     if let (None, Some(case)) = (&args.which, settings.pick.first_of(&scale::MENU)) {
         return Err(Stop::CouldNotRun(format!(
-            "--cases {case}: it is a case of `bench scale`, which is not among all benches: afterwork bench scale --cases {case}"
+            "--cases {case}: it is a case of `bench scale`, which is not among all benches: afterwork-lab bench scale --cases {case}"
         )));
     }
     settings.pick.check(&menus)?;
@@ -528,7 +527,7 @@ mod tests {
     fn the_command_line_is_one_that_a_shell_takes() {
         let words = ["bench", "--only", "on_demand, breakable", ""];
         let told = command(words.map(String::from).into_iter());
-        assert_eq!(told, "afterwork bench --only 'on_demand, breakable' ''");
+        assert_eq!(told, "afterwork-lab bench --only 'on_demand, breakable' ''");
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! What every bench is told when it makes its cases, and what it has to offer.
 
 use clap::Args;
+use top::exit::Stop;
+use top::interrupt::Interrupt;
 use topology::CpuId;
 
-use crate::exit::Stop;
 use crate::harness::case::Case;
-use crate::harness::interrupt::Interrupt;
 
 /// Word for "no peer at all".
 pub(super) const NONE: &str = "none";

@@ -1,11 +1,12 @@
 //! What a bench is made of: cases, their variants, and the metrics that each run yields.
 
+use top::exit::Stop;
+
 use super::beside::{Absent, Beside};
 use super::claim::{Against, Claim};
 use super::latency::Latencies;
 use super::metric::Metric;
 use super::stats::{Point, Spread};
-use crate::exit::Stop;
 
 /// What one run of one variant measured, metric by metric.
 #[derive(Clone, Debug, Default)]

@@ -4,9 +4,8 @@ use std::fs;
 
 use rustix::time::{ClockId, clock_getres};
 use serde::{Deserialize, Serialize};
+use top::exit::Stop;
 use topology::{AffinityScope, CpuQuota, ShardParams, Topology};
-
-use crate::exit::Stop;
 
 /// The machine and the build; what the machine does not tell is `None`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

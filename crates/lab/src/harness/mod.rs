@@ -11,7 +11,6 @@ pub mod claim;
 pub mod date;
 pub mod fingerprint;
 pub mod handover;
-pub mod interrupt;
 pub mod latency;
 pub mod metric;
 pub mod noise;

@@ -4,9 +4,10 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
+use top::exit::Stop;
+
 use super::handover;
 use super::switches::Usage;
-use crate::exit::Stop;
 
 /// How long the machine is watched before a bench. /proc/stat counts in ticks of 10 ms: 40 of them per CPU
 /// tell a few percent.

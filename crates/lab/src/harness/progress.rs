@@ -4,8 +4,7 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-
-use crate::talk::{may_colour, say};
+use top::talk::{may_colour, say};
 
 /// Shows how many of the planned runs are done and about how long the rest takes.
 #[derive(Debug)]

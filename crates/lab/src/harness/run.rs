@@ -6,10 +6,12 @@
 
 use std::time::{Duration, Instant};
 
+use top::exit::Stop;
+use top::interrupt::Interrupt;
+
 use super::case::{Case, Sample, Series, Variant};
-use super::interrupt::Interrupt;
+
 use super::progress::Progress;
-use crate::exit::Stop;
 
 /// Runs of a variant in one repetition, if the first is thrown away: another one may have all beside it that belong there.
 const ATTEMPTS: usize = 2;

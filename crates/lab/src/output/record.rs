@@ -67,7 +67,7 @@ impl Head {
             schema: SCHEMA,
             fingerprint: Fingerprint::take().unwrap(),
             started: "2026-11-21 21:15:03 UTC".into(),
-            command: "afterwork bench".into(),
+            command: "afterwork-lab bench".into(),
             seed: 7,
             drawing: String::new(),
             warnings: Vec::new(),

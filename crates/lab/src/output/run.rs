@@ -2,7 +2,8 @@
 
 use std::io::{BufRead, ErrorKind};
 
-use crate::exit::Stop;
+use top::exit::Stop;
+
 use crate::output::record::{CaseHead, Claimed, Curve, End, Head, Line, MACHINE, Record, SCHEMA};
 
 /// All that a run told.
@@ -100,7 +101,7 @@ impl Run {
 
 fn no_run(name: &str) -> Stop {
     Stop::CouldNotRun(format!(
-        "{name}: no run of a bench; make one with `afterwork bench --json`"
+        "{name}: no run of a bench; make one with `afterwork-lab bench --json`"
     ))
 }
 

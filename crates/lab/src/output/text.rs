@@ -4,13 +4,14 @@
 use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
+use top::exit::Stop;
+use top::talk::say;
 
 use super::record::{self, Claimed, End, Head, Line, Why};
 use super::run::Run;
 use super::table::{Align, Table, ratio, three_digits};
 use super::verdict::{self, Totals};
 use super::words;
-use crate::exit::Stop;
 use crate::harness::beside;
 use crate::harness::case::{Case, Series};
 use crate::harness::claim::{Judged, Verdict};
@@ -18,7 +19,6 @@ use crate::harness::metric::Metric;
 use crate::harness::noise::{self, Noise};
 use crate::harness::run::Ended;
 use crate::harness::summary::{Row, best_peer, summarize};
-use crate::talk::say;
 
 /// In which form results are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,407 +2,137 @@
 //!
 //! The chore that writes docs/figures.md compiles this file, too.
 
-/// A bench, a case, and what is done there.
-const WORDS: &[(&str, &str, &str)] = &[
-    ("workqueue", "one-at-a-time", "queue one item and wait"),
-    (
-        "workqueue",
-        "equal-parks",
-        "queue one item and wait, all waiters asleep at once",
-    ),
-    (
-        "workqueue",
-        "equal-yields",
-        "queue one item and wait, all waiters yield once",
-    ),
-    (
-        "workqueue",
-        "equal-looks",
-        "queue one item and wait, all waiters look around first",
-    ),
-    ("workqueue", "batch-1000", "queue batches of 1000 items"),
-    (
-        "workqueue",
-        "fan-out",
-        "queue a million items from one thread",
-    ),
-    ("workqueue", "lock-hold", "hold a pool's lock"),
-    (
-        "workqueue",
-        "watched",
-        "queue batches while somebody looks on",
-    ),
-    ("blocking", "detect", "run the next item when one sleeps"),
-    ("blocking", "mixed", "run items that compute and sleep"),
-    (
-        "mpscq",
-        "push-pop",
-        "hand items to one consumer, scattered in memory",
-    ),
-    (
-        "mpscq",
-        "push-pop-contiguous",
-        "hand items to one consumer, side by side in memory",
-    ),
-    ("mpscq", "chains", "hand over 32 items at once"),
-    ("mpscq", "owned", "send small messages to an owner"),
-    ("task-work", "wake", "wake an owner for single items"),
-    ("task-work", "wake-burst", "wake an owner for bursts of 32"),
-    (
-        "task-work",
-        "service-8",
-        "serve 8 TCP clients from one thread",
-    ),
-    (
-        "task-work",
-        "service-1024",
-        "serve 1024 TCP clients from one thread",
-    ),
-    ("rcu", "read", "read a protected value"),
-    ("rcu", "replace-idle", "replace a value that nobody reads"),
-    (
-        "rcu",
-        "replace-32-idle",
-        "replace a value beside 32 sleeping readers",
-    ),
-    (
-        "rcu",
-        "replace-1-busy",
-        "replace a value beside one busy reader",
-    ),
-    (
-        "rcu",
-        "replace-2-busy",
-        "replace a value beside two busy readers",
-    ),
-    (
-        "rcu",
-        "replace-8-busy",
-        "replace a value beside 8 busy readers",
-    ),
-    ("rcu", "updaters-8", "replace values from 8 threads"),
-    ("rcu", "updaters-64", "replace values from 64 threads"),
-    ("rcu", "call", "free by callback after the readers"),
-    (
-        "rcu",
-        "bridge",
-        "change a routing table that is being looked up",
-    ),
-    (
-        "percpu",
-        "alloc-warm",
-        "take from a CPU's own list, in cache",
-    ),
-    (
-        "percpu",
-        "alloc-cold",
-        "take from a CPU's own list, out of cache",
-    ),
-    (
-        "percpu",
-        "isolation",
-        "drain a CPU that is not to be disturbed",
-    ),
-    ("sum", "tree", "hash a tree of cached files"),
-    ("sum", "tree-cold", "hash a tree of files on disk"),
-    (
-        "max-active",
-        "writes",
-        "compress and append 1024 blocks at a time",
-    ),
-    (
-        "max-active",
-        "contended",
-        "run items of which half want one lock",
-    ),
-    (
-        "max-active",
-        "joins",
-        "join blocks through a small buffer pool",
-    ),
-    (
-        "max-active",
-        "subsystems",
-        "serve eight subsystems with limits",
-    ),
-    (
-        "max-active",
-        "shares",
-        "serve seven subsystems beside one that floods",
-    ),
-    ("everyday", "admission", "queue into a full queue"),
-    (
-        "everyday",
-        "scope-sum",
-        "sum 64 Mi numbers on borrowed memory",
-    ),
-    (
-        "everyday",
-        "scope-empty",
-        "spawn a million empty items that borrow",
-    ),
-    ("everyday", "idle-1ms", "stay idle but for an item every ms"),
-    (
-        "everyday",
-        "idle-10ms",
-        "stay idle but for an item every 10 ms",
-    ),
-    ("everyday", "sleeps", "let a million tasks sleep"),
-    ("scale", "producers", "queue from many threads at once"),
-    ("scale", "queues", "queue to many queues"),
-    ("scale", "pending", "have many items pending"),
-    ("scale", "length", "run items of many lengths"),
-    ("scale", "readers", "replace a value beside many readers"),
-    ("scale", "mailboxes", "post to many mailboxes"),
-    ("scale", "timers", "keep many timers"),
-];
+/// A bench and a case: the action of that case.
+const WORDS: &str = "\
+workqueue one-at-a-time: queue one item and wait
+workqueue batch-1000: queue batches of 1000 items
+workqueue fan-out: queue a million items from one thread
+workqueue lock-hold: hold a pool's lock
+blocking detect: run the next item when one sleeps
+blocking mixed: run items that compute and sleep
+mpscq push-pop: hand items to one consumer, scattered in memory
+mpscq push-pop-contiguous: hand items to one consumer, side by side in memory
+mpscq owned: send small messages to an owner
+task-work wake: wake an owner for single items
+task-work wake-burst: wake an owner for bursts of 32
+task-work service-8: serve 8 TCP clients from one thread
+task-work service-1024: serve 1024 TCP clients from one thread
+rcu read: read a protected value
+rcu replace-idle: replace a value that nobody reads
+rcu replace-32-idle: replace a value beside 32 sleeping readers
+rcu replace-1-busy: replace a value beside one busy reader
+rcu replace-2-busy: replace a value beside two busy readers
+rcu replace-8-busy: replace a value beside 8 busy readers
+rcu updaters-8: replace values from 8 threads
+rcu updaters-64: replace values from 64 threads
+rcu call: free by callback after the readers
+rcu bridge: change a routing table that is being looked up
+percpu alloc-warm: take from a CPU's own list, in cache
+percpu isolation: drain a CPU that is not to be disturbed
+max-active joins: join blocks through a small buffer pool
+max-active subsystems: serve eight subsystems with limits
+max-active shares: serve seven subsystems beside one that floods
+everyday admission: queue into a full queue
+everyday scope-sum: sum 64 Mi numbers on borrowed memory
+everyday scope-empty: spawn a million empty items that borrow
+everyday idle-1ms: stay idle but for an item every ms
+everyday idle-10ms: stay idle but for an item every 10 ms
+everyday sleeps: let a million tasks sleep
+scale producers: queue from many threads at once
+scale queues: queue to many queues
+scale pending: have many items pending
+scale length: run items of many lengths
+scale readers: replace a value beside many readers
+scale mailboxes: post to many mailboxes
+scale timers: keep many timers
+";
 
-/// A place, a metric as records spell it, and what it is. A place is a bench with a case, a bench, or, empty, all of them; the
-/// narrower one wins. These words are read after "by", as the title of a plot and as the head of a column.
-const METRICS: &[(&str, &str, &str)] = &[
-    ("", "items_per_s", "items/s"),
-    ("", "enqueue_p50", "p50 of the call that queues"),
-    ("", "enqueue_p95", "p95 of the call that queues"),
-    ("", "enqueue_p99", "p99 of the call that queues"),
-    ("", "completion_p50", "p50 from queueing to the end"),
-    ("", "completion_p95", "p95 from queueing to the end"),
-    ("", "completion_p99", "p99 from queueing to the end"),
-    ("", "switches_per_item", "context switches per item"),
-    ("", "wakeups_per_item", "wake-ups per item"),
-    ("", "cpu_per_item", "CPU time per item"),
-    ("", "threads", "threads"),
-    (
-        "workqueue",
-        "lock_hold_mean",
-        "mean time that the pool lock is held",
-    ),
-    (
-        "workqueue",
-        "lock_hold_p50",
-        "p50 of the time that the pool lock is held",
-    ),
-    (
-        "workqueue",
-        "lock_hold_p99",
-        "p99 of the time that the pool lock is held",
-    ),
-    (
-        "workqueue",
-        "lock_hold_p999",
-        "p99.9 of the time that the pool lock is held",
-    ),
-    (
-        "workqueue",
-        "lock_holds_per_item",
-        "locks of the pool per item",
-    ),
-    (
-        "blocking",
-        "to_run_p50",
-        "p50 from the sleep of one item to the run of the next",
-    ),
-    (
-        "blocking",
-        "to_run_p90",
-        "p90 from the sleep of one item to the run of the next",
-    ),
-    (
-        "blocking",
-        "to_run_max",
-        "longest time from the sleep of one item to the run of the next",
-    ),
-    ("blocking", "makespan", "time until all are done"),
-    (
-        "blocking",
-        "manager_share",
-        "share of a CPU that looks for sleepers",
-    ),
-    ("mpscq", "ns_alone", "time per item on one thread"),
-    (
-        "mpscq",
-        "ns_paused_1",
-        "time per item from 1 producer to a consumer that pauses",
-    ),
-    (
-        "mpscq",
-        "ns_paused_2",
-        "time per item from 2 producers to a consumer that pauses",
-    ),
-    (
-        "mpscq",
-        "ns_paused_4",
-        "time per item from 4 producers to a consumer that pauses",
-    ),
-    (
-        "mpscq",
-        "ns_paused_8",
-        "time per item from 8 producers to a consumer that pauses",
-    ),
-    (
-        "mpscq",
-        "ns_tight_1",
-        "time per item from 1 producer to a consumer that polls without pause",
-    ),
-    (
-        "mpscq",
-        "ns_tight_2",
-        "time per item from 2 producers to a consumer that polls without pause",
-    ),
-    (
-        "mpscq",
-        "ns_tight_4",
-        "time per item from 4 producers to a consumer that polls without pause",
-    ),
-    (
-        "mpscq",
-        "ns_tight_8",
-        "time per item from 8 producers to a consumer that polls without pause",
-    ),
-    ("task-work", "wakeups_per_1000", "wake-ups per 1000 items"),
-    (
-        "task-work",
-        "owner_cpu_per_item",
-        "CPU time of the owner per item",
-    ),
-    ("task-work", "latency_p50", "p50 from posting to running"),
-    ("task-work", "latency_p99", "p99 from posting to running"),
-    ("task-work", "post_mean", "mean time of a post"),
-    ("task-work", "requests_per_s", "requests/s"),
-    ("task-work", "gbit_per_s", "Gbit/s"),
-    (
-        "task-work",
-        "task_work_share",
-        "share of the owner's CPU time that is task work",
-    ),
-    (
-        "task-work",
-        "task_work_per_item",
-        "CPU time of task work per item",
-    ),
-    ("task-work", "items_per_drain", "items per drain"),
-    (
-        "task-work",
-        "sections_lost",
-        "samples left out because the owner lost its CPU",
-    ),
-    ("rcu", "read_ns", "time of a read"),
-    ("rcu", "read_cycles", "cycles of a read"),
-    (
-        "rcu",
-        "replace_mean",
-        "mean time until the old value is freed",
-    ),
-    (
-        "rcu",
-        "replace_p50",
-        "p50 of the time until the old value is freed",
-    ),
-    (
-        "rcu",
-        "replace_p95",
-        "p95 of the time until the old value is freed",
-    ),
-    (
-        "rcu",
-        "replace_min",
-        "shortest time until the old value is freed",
-    ),
-    (
-        "rcu",
-        "replace_max",
-        "longest time until the old value is freed",
-    ),
-    ("rcu", "replaces_per_s", "replacements/s"),
-    ("rcu", "reads_per_s", "reads/s"),
-    ("rcu", "calls_per_s", "callbacks/s"),
-    (
-        "rcu",
-        "call_to_run_p50",
-        "p50 from the call to the run of its callback",
-    ),
-    (
-        "rcu",
-        "idle_barrier_p50",
-        "p50 of a barrier when no callback waits",
-    ),
-    (
-        "rcu",
-        "bridge_mean",
-        "mean time to add, configure and delete a bridge",
-    ),
-    ("percpu", "cycles_per_alloc", "cycles per object"),
-    ("percpu", "drain_p50", "p50 of a drain"),
-    ("percpu", "drain_p99", "p99 of a drain"),
-    ("percpu", "drain_max", "longest drain"),
-    (
-        "percpu",
-        "victim_gap_max",
-        "longest standstill of the owner",
-    ),
-    ("percpu", "victim_switches", "context switches of the owner"),
-    (
-        "percpu",
-        "victim_involuntary",
-        "involuntary context switches of the owner",
-    ),
-    (
-        "percpu",
-        "victim_waited",
-        "time that the owner waited for its CPU",
-    ),
-    (
-        "percpu",
-        "victim_interrupts",
-        "interrupts of the owner's CPU",
-    ),
-    (
-        "percpu",
-        "victim_interrupts_timer",
-        "timer interrupts of the owner's CPU",
-    ),
-    (
-        "percpu",
-        "victim_interrupts_resched",
-        "reschedule interrupts of the owner's CPU",
-    ),
-    (
-        "percpu",
-        "victim_interrupts_call",
-        "function call interrupts of the owner's CPU",
-    ),
-    ("sum", "bytes_per_s", "bytes/s"),
-    ("sum", "files_per_s", "files/s"),
-    ("sum", "cpu_per_file", "CPU time per file"),
-    ("max-active", "latency_p50", "p50 from queueing to the end"),
-    ("max-active", "latency_p99", "p99 from queueing to the end"),
-    ("max-active", "memory_growth", "growth of memory"),
-    ("everyday", "resident", "resident memory"),
-    ("everyday", "numbers_per_s", "numbers/s"),
-    ("everyday", "cpu_per_number", "CPU time per number"),
-    ("everyday", "cpu_share", "share of a CPU"),
-    ("everyday", "to_run_p50", "p50 from queueing to running"),
-    ("everyday", "to_run_p99", "p99 from queueing to running"),
-    ("everyday scope-empty", "numbers_per_s", "items/s"),
-    (
-        "everyday scope-empty",
-        "cpu_per_number",
-        "CPU time per item",
-    ),
-    ("everyday sleeps", "cpu_per_item", "CPU time per sleep"),
-    ("everyday sleeps", "hand_over", "time to hand over a sleep"),
-    (
-        "everyday sleeps",
-        "late_p50",
-        "p50 of how late sleepers wake",
-    ),
-    (
-        "everyday sleeps",
-        "late_p99",
-        "p99 of how late sleepers wake",
-    ),
-    ("everyday sleeps", "bytes_per_item", "bytes per sleep"),
-    ("scale", "growth", "growth for each doubling"),
-];
+/// A place and a metric as records spell it: its name in words. A place is a bench with a case, a bench, or `*` for all of
+/// them; the narrower one wins. The words stand after "by", as the title of a plot and as the head of a column.
+const METRICS: &str = "\
+* items_per_s: items/s
+* enqueue_p50: p50 of the call that queues
+* enqueue_p95: p95 of the call that queues
+* enqueue_p99: p99 of the call that queues
+* completion_p50: p50 from queueing to the end
+* completion_p95: p95 from queueing to the end
+* completion_p99: p99 from queueing to the end
+* switches_per_item: context switches per item
+* wakeups_per_item: wake-ups per item
+* cpu_per_item: CPU time per item
+* threads: threads
+workqueue lock_hold_mean: mean time that the pool lock is held
+workqueue lock_hold_p50: p50 of the time that the pool lock is held
+workqueue lock_hold_p99: p99 of the time that the pool lock is held
+workqueue lock_hold_p999: p99.9 of the time that the pool lock is held
+workqueue lock_holds_per_item: locks of the pool per item
+blocking to_run_p50: p50 from the sleep of one item to the run of the next
+blocking to_run_p90: p90 from the sleep of one item to the run of the next
+blocking to_run_max: longest time from the sleep of one item to the run of the next
+blocking makespan: time until all are done
+blocking manager_share: share of a CPU that looks for sleepers
+mpscq ns_paused_1: time per item from 1 producer to a consumer that pauses
+mpscq ns_paused_2: time per item from 2 producers to a consumer that pauses
+mpscq ns_paused_4: time per item from 4 producers to a consumer that pauses
+mpscq ns_paused_8: time per item from 8 producers to a consumer that pauses
+mpscq ns_tight_1: time per item from 1 producer to a consumer that polls without pause
+mpscq ns_tight_2: time per item from 2 producers to a consumer that polls without pause
+mpscq ns_tight_4: time per item from 4 producers to a consumer that polls without pause
+mpscq ns_tight_8: time per item from 8 producers to a consumer that polls without pause
+task-work wakeups_per_1000: wake-ups per 1000 items
+task-work owner_cpu_per_item: CPU time of the owner per item
+task-work latency_p50: p50 from posting to running
+task-work latency_p99: p99 from posting to running
+task-work post_mean: mean time of a post
+task-work requests_per_s: requests/s
+task-work gbit_per_s: Gbit/s
+task-work task_work_share: share of the owner's CPU time that is task work
+task-work task_work_per_item: CPU time of task work per item
+task-work items_per_drain: items per drain
+task-work sections_lost: samples left out because the owner lost its CPU
+rcu read_ns: time of a read
+rcu read_cycles: cycles of a read
+rcu replace_mean: mean time until the old value is freed
+rcu replace_p50: p50 of the time until the old value is freed
+rcu replace_p95: p95 of the time until the old value is freed
+rcu replace_min: shortest time until the old value is freed
+rcu replace_max: longest time until the old value is freed
+rcu replaces_per_s: replacements/s
+rcu reads_per_s: reads/s
+rcu calls_per_s: callbacks/s
+rcu call_to_run_p50: p50 from the call to the run of its callback
+rcu idle_barrier_p50: p50 of a barrier when no callback waits
+rcu bridge_mean: mean time to add, configure and delete a bridge
+percpu cycles_per_alloc: cycles per object
+percpu drain_p50: p50 of a drain
+percpu drain_p99: p99 of a drain
+percpu drain_max: longest drain
+percpu victim_gap_max: longest standstill of the owner
+percpu victim_switches: context switches of the owner
+percpu victim_involuntary: involuntary context switches of the owner
+percpu victim_waited: time that the owner waited for its CPU
+percpu victim_interrupts: interrupts of the owner's CPU
+percpu victim_interrupts_timer: timer interrupts of the owner's CPU
+percpu victim_interrupts_resched: reschedule interrupts of the owner's CPU
+percpu victim_interrupts_call: function call interrupts of the owner's CPU
+max-active latency_p50: p50 from queueing to the end
+max-active latency_p99: p99 from queueing to the end
+max-active memory_growth: growth of memory
+everyday resident: resident memory
+everyday numbers_per_s: numbers/s
+everyday cpu_per_number: CPU time per number
+everyday cpu_share: share of a CPU
+everyday to_run_p50: p50 from queueing to running
+everyday to_run_p99: p99 from queueing to running
+everyday scope-empty numbers_per_s: items/s
+everyday scope-empty cpu_per_number: CPU time per item
+everyday sleeps cpu_per_item: CPU time per sleep
+everyday sleeps hand_over: time to hand over a sleep
+everyday sleeps late_p50: p50 of how late sleepers wake
+everyday sleeps late_p99: p99 of how late sleepers wake
+everyday sleeps bytes_per_item: bytes per sleep
+scale growth: growth for each doubling
+";
 
 /// Curves, and what is noted of the machine.
 const OTHERS: &[(&str, &str)] = &[
@@ -440,22 +170,26 @@ pub fn of_axis(case: &str) -> (&'static str, &'static str) {
     found.map_or(("things", "one"), |&(_, things, one)| (things, one))
 }
 
+/// Returns the words of the line that begins with `place` and `name`.
+fn found(table: &'static str, place: &str, name: &str) -> Option<&'static str> {
+    table.lines().find_map(|line| {
+        let rest = line.strip_prefix(place)?.strip_prefix(' ')?;
+        rest.strip_prefix(name)?.strip_prefix(": ")
+    })
+}
+
 /// Tells what a case does; one that this program does not know goes by its name.
 #[must_use]
 pub fn of_case<'a>(bench: &str, case: &'a str) -> &'a str {
-    let found = WORDS.iter().find(|(b, c, _)| (*b, *c) == (bench, case));
-    found.map_or(case, |(_, _, words)| words)
+    found(WORDS, bench, case).unwrap_or(case)
 }
 
 /// Tells what a metric of a case is; one that this program does not know goes by its name, without underscores.
 #[must_use]
 pub fn of_metric(bench: &str, case: &str, metric: &str) -> String {
     let narrow = format!("{bench} {case}");
-    let of = |place: &str| {
-        let found = METRICS.iter().find(|(p, m, _)| (*p, *m) == (place, metric));
-        found.map(|(.., words)| (*words).to_owned())
-    };
-    let places = [narrow.as_str(), bench, ""];
+    let of = |place: &str| found(METRICS, place, metric).map(str::to_owned);
+    let places = [narrow.as_str(), bench, "*"];
     let told = places.into_iter().find_map(of).or_else(|| at(case, metric));
     told.unwrap_or_else(|| of_other(metric))
 }
@@ -510,13 +244,19 @@ pub fn programs<'a>(variants: impl IntoIterator<Item = &'a str>) -> Vec<&'a str>
 /// Every case that has words.
 #[cfg(test)]
 pub(crate) fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
-    WORDS.iter().map(|&(bench, case, _)| (bench, case))
+    keys(WORDS)
 }
 
 /// Every place and metric that have words.
 #[cfg(test)]
 pub(crate) fn known_metrics() -> impl Iterator<Item = (&'static str, &'static str)> {
-    METRICS.iter().map(|&(place, metric, _)| (place, metric))
+    keys(METRICS)
+}
+
+#[cfg(test)]
+fn keys(table: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let keys = table.lines().filter_map(|line| line.split(": ").next());
+    keys.filter_map(|key| key.rsplit_once(' '))
 }
 
 #[cfg(test)]

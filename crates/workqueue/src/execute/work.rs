@@ -113,8 +113,8 @@ impl std::error::Error for FlushError {}
 /// The item behind the handles.
 ///
 /// In a box of its own and not in the slab: reusable items that stand side by side are queued on one CPU and run on
-/// another, and each would drag its neighbour's line along. `afterwork bench workqueue`, batches in the system scope:
-/// a third slower.
+/// another, and each would drag its neighbour's line along. Batches of `afterwork-lab bench workqueue` in
+/// the system scope are a third slower then.
 #[repr(C)]
 struct Reusable<F> {
     queued: Revivable,

@@ -74,8 +74,8 @@ pub(crate) fn need(census: Census, target: u32) -> Need {
 /// A worker that comes back from a sleep is one more than the target. The count cannot tell that two of those awake
 /// wait for one CPU: a worker that parked at once would leave its own CPU idle until the kernel moves one of them,
 /// half a millisecond for each sleep on two CPUs. So some may stay, and the next to sleep need not wake another.
-/// Measured by `afterwork bench max-active --cases subsystems` on two CPUs: with 1 a sixth of the CPUs' time is idle, with 2
-/// an eighth, with 3 a twenty-fifth. Greater, more threads share a CPU after a burst of sleeps.
+/// Measured by `afterwork-lab bench max-active --cases subsystems` on two CPUs: with 1 a sixth of the
+/// CPUs' time is idle, with 2 an eighth, with 3 a twenty-fifth. Greater, more threads share a CPU after a burst of sleeps.
 const AWAKE_PER_TARGET: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 3 };
 
 /// Returns `true` if more workers are awake than may stay awake. On one CPU no worker has to be moved, so no more than

@@ -99,7 +99,7 @@ fn detect_case(settings: &Settings) -> Case {
 
 fn mixed_case(settings: &Settings) -> Case {
     let nr_cpus = settings.cpus.len();
-    let run = |measure: fn(usize) -> Result<Mixed, crate::exit::Stop>| {
+    let run = |measure: fn(usize) -> Result<Mixed, top::exit::Stop>| {
         move || measure(nr_cpus).map(|mixed| Some(sample(&mixed)))
     };
     Case {

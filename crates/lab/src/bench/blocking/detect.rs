@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use afterwork::params::Params;
 use afterwork::workqueue::{self, AffinityScope, Registry, Workqueue};
+use top::exit::Stop;
+use top::interrupt::Interrupt;
 use topology::Topology;
 
-use crate::exit::Stop;
-use crate::harness::interrupt::Interrupt;
 use crate::harness::latency::Latencies;
 
 /// How an item sleeps.

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use afterwork::workqueue::{AffinityScope, Workqueue};
 use sync::thread::ThreadId;
+use top::exit::Stop;
 
 use super::detect::{Sleep, queue, registry};
 use crate::bench::workqueue::subject::OneShotPool;
-use crate::exit::Stop;
 
 /// Items of the load.
 pub const ITEMS: usize = 64;

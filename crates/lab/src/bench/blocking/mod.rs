@@ -1,4 +1,4 @@
-//! `afterwork bench blocking`: items that sleep, on pools with as many workers as CPUs.
+//! `afterwork-lab bench blocking`: sleeping items, on pools with as many workers as CPUs.
 //!
 //! | case | what is done |
 //! |---|---|

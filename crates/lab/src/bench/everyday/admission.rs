@@ -5,11 +5,11 @@ use std::sync::Arc;
 use afterwork::params::Params;
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
+use top::exit::Stop;
 use topology::Topology;
 
 use crate::bench::workqueue::ours::Ours;
 use crate::bench::workqueue::subject::OneShotPool;
-use crate::exit::Stop;
 
 /// Items that have not started.
 pub const ROOM: usize = 1000;

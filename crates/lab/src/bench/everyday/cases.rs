@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use afterwork::workqueue::Workqueue;
 use rayon::{ThreadPool as RayonPool, ThreadPoolBuilder};
+use top::exit::Stop;
 use topology::{AffinityScope, Topology};
 
 use super::admission::{Bounded, Permits, ROOM};
@@ -21,7 +22,6 @@ use crate::bench::workqueue::ours::{Ours, Way};
 use crate::bench::workqueue::peers::{Crossbeam, Rayon, ThreadPool, Tokio};
 use crate::bench::workqueue::shape::{Shape, Task};
 use crate::bench::workqueue::subject::{OneShot, OneShotPool};
-use crate::exit::Stop;
 use crate::harness::case::{Case, RunFn, Sample, Variant};
 use crate::harness::claim::{Against, Bound, Claim};
 use crate::harness::metric::{MILLION, Metric, NS_PER_US, PERCENT, higher, lower};

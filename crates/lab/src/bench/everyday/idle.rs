@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use sync::atomic::{AtomicU64, Ordering};
 use sync::time::cycles;
+use top::exit::Stop;
+use top::interrupt::Interrupt;
 
 use crate::bench::workqueue::subject::OneShotPool;
-use crate::exit::Stop;
-use crate::harness::interrupt::Interrupt;
 use crate::harness::latency::Latencies;
 use crate::harness::switches::{Spent, Usage};
 

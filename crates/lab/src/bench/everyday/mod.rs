@@ -1,4 +1,4 @@
-//! `afterwork bench everyday`: what programs ask of a pool besides speed.
+//! `afterwork-lab bench everyday`: what programs ask of a pool besides speed.
 //!
 //! | case | what is done |
 //! |---|---|

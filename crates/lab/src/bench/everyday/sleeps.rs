@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use afterwork::params::Params;
 use sync::atomic::{AtomicU64, Ordering};
 use tokio::runtime::Runtime;
+use top::exit::Stop;
 use topology::Topology;
 
 use crate::bench::max_active::gauge::Size;
 use crate::bench::workqueue::completion::Latch;
 use crate::bench::workqueue::ours::Ours;
-use crate::exit::Stop;
 use crate::harness::switches::{Spent, Usage};
 
 /// One sleep of so many is looked at.

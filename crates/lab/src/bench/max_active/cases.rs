@@ -8,6 +8,9 @@ use std::time::Duration;
 use afterwork::params::Params;
 use afterwork::workqueue::{self, MAX_ACTIVE, MaxActiveScope, Registry};
 use clap::Args;
+use sync::hint::spin_loop;
+use sync::time::{cycles, cycles_per_us};
+use top::exit::Stop;
 use topology::Topology;
 
 use super::claims;
@@ -17,23 +20,18 @@ use super::crew::{
 use super::drive::{Body, Drive};
 use super::joins::{self, BufferPool, NR_INNER, NR_OUTER, Table};
 use super::metrics::{ALL, HEADLINE, LATENCY_P99};
-use super::spinning::{SpinLock, burn};
-use super::writes::{BLOCK, Device};
 use crate::bench::settings::{Menu, Settings, count};
-use crate::exit::Stop;
 use crate::harness::case::{Case, RunFn, Variant};
 use crate::harness::claim::Claim;
 
 const BENCH: &str = "max-active";
-const WRITES: &str = "writes";
-const CONTENDED: &str = "contended";
 const JOINS: &str = "joins";
 const SUBSYSTEMS: &str = "subsystems";
 const SHARES: &str = "shares";
 
 /// What there is to measure, and against whom.
 pub const MENU: Menu = Menu {
-    cases: &[WRITES, CONTENDED, JOINS, SUBSYSTEMS, SHARES],
+    cases: &[JOINS, SUBSYSTEMS, SHARES],
     peers: &crew::NAMES,
 };
 
@@ -44,7 +42,7 @@ pub struct MaxActiveArgs {
     #[arg(long, value_name = "N", value_parser = count::<10_000_000>)]
     pub items: Option<usize>,
 
-    /// Where the files of `writes` and `joins` are made; they have no name and are gone afterwards [default: the
+    /// Where the file of `joins` is made; it has no name, and the end of the run frees it [default: the
     /// system's place for temporary files]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
@@ -69,14 +67,6 @@ const MANY: usize = 768;
 
 /// Items on their way: more than the largest limit.
 const ON_THEIR_WAY: usize = 1024;
-
-/// Blocks of a run: a quarter of a GiB, half of it for `--quick`.
-const NR_BLOCKS: usize = 2048;
-const NR_BLOCKS_QUICK: usize = 1024;
-
-/// Items of a run of the case `contended`: enough to get all threads of the largest pool going.
-const NR_CONTENDED: usize = 12_000;
-const NR_CONTENDED_QUICK: usize = 6_000;
 
 /// Joins of a run: enough that many run at once for most of it.
 const NR_JOINS: usize = 1024;
@@ -114,8 +104,6 @@ pub fn cases(args: &MaxActiveArgs, settings: &Settings) -> Result<Vec<Case>, Sto
         args: args.clone(),
     };
     Ok(settings.make(MENU, |name| match name {
-        WRITES => setting.writes(),
-        CONTENDED => setting.contended(),
         JOINS => setting.joins(),
         SUBSYSTEMS => setting.subsystems(),
         _ => setting.shares(),
@@ -161,40 +149,6 @@ impl Setting {
             Registry::new(topology.clone(), params.clone())
                 .map_err(|error| Stop::because("cannot start a registry", error))
         }
-    }
-
-    fn writes(&self) -> Case {
-        let items = self.items(NR_BLOCKS, NR_BLOCKS_QUICK);
-        let drive = self.drive(items);
-        let dir = self.dir();
-        let open = move || -> Result<Body, Stop> {
-            let device = Device::open(&dir)?;
-            Ok(Arc::new(move |number| device.write(number)))
-        };
-        let variants = self.limits(&drive, &open);
-        let about = format!(
-            "{items} blocks of {} KiB summed, compressed, appended under one lock; {} on their way",
-            BLOCK / 1024,
-            ON_THEIR_WAY
-        );
-        case(WRITES, about, variants, claims::writes())
-    }
-
-    fn contended(&self) -> Case {
-        let items = self.items(NR_CONTENDED, NR_CONTENDED_QUICK);
-        let drive = self.drive(items);
-        let open = || -> Result<Body, Stop> {
-            let lock = SpinLock::default();
-            Ok(Arc::new(move |_| {
-                lock.item();
-                Ok(())
-            }))
-        };
-        let about = format!(
-            "{items} items, half of each under one spinning lock; {ON_THEIR_WAY} on their way"
-        );
-        let variants = self.limits(&drive, &open);
-        case(CONTENDED, about, variants, claims::contended())
     }
 
     fn joins(&self) -> Case {
@@ -376,4 +330,12 @@ fn mixed() -> Result<Body, Stop> {
         }
         Ok(())
     }))
+}
+
+/// Keeps the CPU busy until so much time has passed.
+fn burn(us: u64) {
+    let end = cycles() + us * cycles_per_us();
+    while cycles() < end {
+        spin_loop();
+    }
 }

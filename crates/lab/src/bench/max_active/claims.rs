@@ -5,7 +5,7 @@ use super::crew::{THREADS_8, THREADS_768};
 use super::metrics::{ITEMS, LATENCY_P99, MEMORY, SWITCHES, THREADS};
 use crate::harness::claim::{Against, Bound, Claim, Source};
 
-/// What system-wide limits brought a contended write load in the kernel.
+/// The gain of system-wide limits in the kernel, for a contended load of writes.
 const NEARLY_TWICE: Bound = Bound::AtLeast(1.9);
 
 /// A quarter of the threads, half of the tail, no less done.
@@ -19,32 +19,6 @@ const fn kernel(figure: &'static str) -> Source {
         figure,
         from: "the kernel's system-wide max_active: btrfs on 6 SSDs, 8, 16 and 768",
     }
-}
-
-/// One limit for the system against one for each CPU, and both against threads.
-#[must_use]
-pub fn writes() -> Vec<Claim> {
-    vec![
-        Claim::of(SYSTEM_8, "items/s", ITEMS, PER_CPU_MANY).beside(kernel("1.96")),
-        Claim::of(SYSTEM_8, "memory", MEMORY, PER_CPU_MANY),
-        Claim::of(SYSTEM_8, "p99", LATENCY_P99, PER_CPU_MANY),
-        Claim::of(SYSTEM_16, "items/s", ITEMS, SYSTEM_8).beside(kernel("0.70")),
-        Claim::of(SYSTEM_8, "items/s", ITEMS, THREADS_8),
-        Claim::of(SYSTEM_8, "items/s", ITEMS, THREADS_768),
-        Claim::of(SYSTEM_8, "memory", MEMORY, THREADS_768),
-    ]
-}
-
-/// A lock whose holder loses the CPU to those who wait for it.
-#[must_use]
-pub fn contended() -> Vec<Claim> {
-    vec![
-        Claim::of(SYSTEM_8, "items/s", ITEMS, PER_CPU_MANY),
-        Claim::of(SYSTEM_8, "items/s", ITEMS, THREADS_8),
-        Claim::of(SYSTEM_8, "items/s", ITEMS, THREADS_768)
-            .keeps(NEARLY_TWICE)
-            .beside(kernel("1.96")),
-    ]
 }
 
 /// A pool of blocks that is large enough for few.

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use afterwork::workqueue::{Builder, MaxActiveScope, Registry, Workqueue};
+use top::exit::Stop;
 use topology::AffinityScope;
-
-use crate::exit::Stop;
 
 /// As `--peers` and tables spell them: a pool of so many threads, each.
 pub const NAMES: [&str; 6] = [

@@ -6,13 +6,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sync::time::cycles;
+use top::exit::Stop;
+use top::interrupt::Interrupt;
 
 use super::crew::Crew;
 use super::gauge::Gauge;
 use super::metrics::{CPU, ITEMS, LATENCY_P50, LATENCY_P99, MEMORY, SWITCHES, THREADS};
-use crate::exit::Stop;
 use crate::harness::case::Sample;
-use crate::harness::interrupt::Interrupt;
 use crate::harness::latency::Latencies;
 use crate::harness::switches::Usage;
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::exit::Stop;
+use top::exit::Stop;
 
 /// Time between two looks: a hundredth of the shortest run.
 const PERIOD: Duration = Duration::from_millis(5);

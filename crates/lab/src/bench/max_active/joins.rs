@@ -24,9 +24,7 @@ use std::sync::{Arc, Mutex};
 use afterwork::workqueue;
 use lru::LruCache;
 use rustix::fs::{OFlags, fcntl_setfl};
-
-use super::block::fill;
-use crate::exit::Stop;
+use top::exit::Stop;
 
 /// Bytes of a block. Larger than a database's page, so that the device's bytes a second count and not its calls.
 pub const BLOCK: usize = 64 * 1024;
@@ -147,6 +145,11 @@ impl Block {
     fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.room[self.start..self.start + BLOCK]
     }
+}
+
+/// Fills a block with bytes that follow from its number.
+fn fill(block: &mut [u8], number: usize) {
+    fastrand::Rng::with_seed(number as u64).fill(block);
 }
 
 #[cfg(test)]

@@ -1,9 +1,7 @@
-//! `afterwork bench max-active`: what a limit on running items is worth, and what it costs to have many.
+//! `afterwork-lab bench max-active`: the worth of a limit on running items, and its cost.
 //!
 //! | case | what is done |
 //! |---|---|
-//! | `writes` | blocks are checksummed, compressed and appended to one file under one lock, by more or fewer at once |
-//! | `contended` | items that compute, half of the time under one lock that spins |
 //! | `joins` | items that go over their blocks several times, all through one pool of blocks in memory |
 //! | `subsystems` | eight parts of a program, each with its limit, compute and now and then wait for a device |
 //! | `shares` | one of eight parts floods the pool that they share, and the items of the others are timed |
@@ -11,7 +9,6 @@
 //! Items go to a [crew], ours or a peer's; [drive] keeps so many of them on their way and times them; [gauge] reads
 //! what the process grew to meanwhile. `docs/bench-method.md` tells what is timed.
 
-mod block;
 mod cases;
 mod claims;
 pub mod crew;
@@ -19,7 +16,5 @@ pub mod drive;
 pub mod gauge;
 pub mod joins;
 pub mod metrics;
-pub mod spinning;
-pub mod writes;
 
 pub use cases::{MENU, MaxActiveArgs, cases};

@@ -5,15 +5,14 @@ use std::rc::Rc;
 
 use clap::Args;
 
-use super::alone;
+use super::claims;
 use super::fifo::Fifo;
 use super::flow::Flow;
 use super::item::{self, Item, Tag};
-use super::metrics::{ALL, ALONE, FLOWS, HEADLINE, MAX_PRODUCERS};
+use super::metrics::{ALL, FLOWS, HEADLINE, MAX_PRODUCERS};
 use super::ours::{Allocated, BatchedMail, Chained, Drained, Lifo, Mail, Single};
 use super::peers::{self, Channel, Cordyceps, Seg};
 use super::stock::{Layout, Stock};
-use super::{claims, fifo};
 use crate::bench::settings::{Menu, Settings, count};
 use crate::harness::case::{Case, RunFn, Sample, Variant};
 use crate::harness::claim::Claim;
@@ -21,12 +20,11 @@ use crate::harness::claim::Claim;
 const BENCH: &str = "mpscq";
 const PUSH_POP: &str = "push-pop";
 const PUSH_POP_CONTIGUOUS: &str = "push-pop-contiguous";
-const CHAINS: &str = "chains";
 const OWNED: &str = "owned";
 
 /// What there is to measure, and against whom.
 pub const MENU: Menu = Menu {
-    cases: &[PUSH_POP, PUSH_POP_CONTIGUOUS, CHAINS, OWNED],
+    cases: &[PUSH_POP, PUSH_POP_CONTIGUOUS, OWNED],
     peers: &peers::NAMES,
 };
 
@@ -50,8 +48,6 @@ pub const LIFO: &str = "lifo";
 /// See [`SINGLE`].
 pub const MAIL: &str = "mailbox";
 const BATCHED_MAIL: &str = "mailbox+batch";
-/// What the loop on one thread costs without any queue.
-const NO_QUEUE: &str = "no-queue";
 
 /// Items of a figure: enough turns of the scheduler, where there are more threads than CPUs, for a mean; a quarter
 /// of it for `--quick`.
@@ -92,7 +88,6 @@ impl Setting<'_> {
         match name {
             PUSH_POP => self.push_pop(name, Layout::Scattered, "far apart"),
             PUSH_POP_CONTIGUOUS => self.push_pop(name, Layout::Contiguous, "side by side"),
-            CHAINS => self.chains(),
             _ => self.owned(),
         }
     }
@@ -106,22 +101,8 @@ impl Setting<'_> {
             self.ours(LIFO, &items, Lifo::default),
         ];
         variants.extend(self.intrusive_peers(&items));
-        variants.push(self.no_queue::<item::Ours>());
         let about = format!("intrusive items, {how} in memory");
         self.described(name, about, variants, claims::push_pop())
-    }
-
-    fn chains(&self) -> Case {
-        let items = Items::new(Layout::Contiguous);
-        let mut variants = vec![
-            self.ours(CHAINED, &items, Chained::default),
-            self.ours(DRAINED, &items, Drained::default),
-            self.ours(SINGLE, &items, Single::default),
-        ];
-        variants.extend(self.intrusive_peers(&items));
-        variants.push(self.no_queue::<item::Ours>());
-        let about = format!("chains of {} against single pushes", fifo::BURST);
-        self.described(CHAINS, about, variants, claims::chains())
     }
 
     fn owned(&self) -> Case {
@@ -135,7 +116,6 @@ impl Setting<'_> {
             self.queue(ALLOCATED, &values, layout, Allocated::default),
         ];
         variants.extend(self.channels(&values, layout));
-        variants.push(self.no_queue::<Tag>());
         let about = "messages of 8 bytes by value".into();
         self.described(OWNED, about, variants, claims::owned())
     }
@@ -190,19 +170,6 @@ impl Setting<'_> {
         .map(Variant::as_peer)
     }
 
-    fn no_queue<I: Item>(&self) -> Variant {
-        let (nr_items, interrupt) = (self.items, self.settings.interrupt.clone());
-        let run = move || {
-            let ns = alone::without_queue::<I>(nr_items, &interrupt);
-            Ok(ns.map(|ns| {
-                let mut sample = Sample::default();
-                sample.set(ALONE, ns);
-                sample
-            }))
-        };
-        Variant::ours(NO_QUEUE, run)
-    }
-
     fn queue<Q>(
         &self,
         name: &str,
@@ -236,11 +203,6 @@ impl Setting<'_> {
             let stock = &mut stocks[place];
             place = (place + 1) % PLACES;
             let mut sample = Sample::default();
-            let alone = alone::run(make(), stock, nr_items, &settings.interrupt)?;
-            let Some(ns) = alone else {
-                return Ok(None);
-            };
-            sample.set(ALONE, ns);
             for figure in FLOWS {
                 let flow = Flow {
                     producers: figure.producers,
@@ -283,12 +245,7 @@ mod tests {
         let mut cases = cases(&args, &Settings::of_tests(&[case]));
         for variant in &mut cases[0].variants {
             let sample = (variant.run)().unwrap().unwrap();
-            let metrics = if variant.name == NO_QUEUE {
-                &ALL[..1]
-            } else {
-                ALL
-            };
-            for metric in metrics {
+            for metric in ALL {
                 let ns = sample.value(metric.name);
                 assert!(ns.unwrap() > 0.0, "{} of {}", metric.name, variant.name);
             }
@@ -298,7 +255,6 @@ mod tests {
     #[test]
     fn every_intrusive_queue_keeps_every_item_in_order() {
         every_queue_keeps_every_item_in_order(PUSH_POP);
-        every_queue_keeps_every_item_in_order(CHAINS);
     }
 
     #[test]

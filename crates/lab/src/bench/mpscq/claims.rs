@@ -1,16 +1,13 @@
 //! What we say of our queues, to be judged on the reader's own machine.
 
-use super::cases::{ALLOCATED, CHAINED, LIFO, MAIL, SINGLE};
-use super::metrics::{ALONE, FLOWS, FlowMetric};
+use super::cases::{ALLOCATED, LIFO, MAIL, SINGLE};
+use super::metrics::{FLOWS, FlowMetric};
 use super::peers::CORDYCEPS;
 use super::polling::Polling;
 use crate::harness::claim::{Against, Bound, Claim};
 
 /// No slower than the nearest relative; the rest is what two medians may differ by.
 const NO_SLOWER: Bound = Bound::AtMost(1.02);
-
-/// A chain touches the shared line once for all its items; the rest is linking and looking at them.
-const CHAIN: Bound = Bound::AtMost(0.4);
 
 /// Recycled blocks spare the allocator, and a poster that has one to itself shares no line with other posters.
 const MAIL_BOUND: Bound = Bound::AtMost(0.8);
@@ -21,34 +18,11 @@ pub fn push_pop() -> Vec<Claim> {
     let against = |other: &'static str, metric, what: &str, bound: Option<Bound>| {
         Claim::of(SINGLE, what, metric, other).keeps(bound)
     };
-    let alone = against(CORDYCEPS, ALONE, "one thread", Some(NO_SLOWER));
-    let mut claims = vec![alone];
-    claims.extend(
-        FLOWS
-            .iter()
-            .map(|flow| against(CORDYCEPS, flow.metric, &in_words(flow), Some(NO_SLOWER))),
-    );
+    let no_slower =
+        |flow: &FlowMetric| against(CORDYCEPS, flow.metric, &in_words(flow), Some(NO_SLOWER));
+    let mut claims: Vec<Claim> = FLOWS.iter().map(no_slower).collect();
     // The old way: shown, not claimed. Its pushes cost as much, and its drain walks every item once more.
-    let list = against(LIFO, ALONE, "one thread", None);
-    claims.push(list);
     claims.extend(paused().map(|flow| against(LIFO, flow.metric, &in_words(flow), None)));
-    claims
-}
-
-/// Chains against single pushes: of the best peer, and of our own.
-#[must_use]
-pub fn chains() -> Vec<Claim> {
-    let chained = |metric, what: &str, against: Against, bound: Option<Bound>| {
-        Claim::of(CHAINED, what, metric, against).keeps(bound)
-    };
-    let singles = || Against::Variant(SINGLE.into());
-    let mut claims = vec![
-        chained(ALONE, "one thread", Against::BestPeer, Some(CHAIN)),
-        chained(ALONE, "one thread", singles(), Some(CHAIN)),
-    ];
-    for flow in &FLOWS {
-        claims.push(chained(flow.metric, &in_words(flow), singles(), None));
-    }
     claims
 }
 
@@ -63,7 +37,6 @@ pub fn owned() -> Vec<Claim> {
         .iter()
         .map(|flow| mail(flow.metric, &in_words(flow), best(), Some(MAIL_BOUND)))
         .collect();
-    claims.push(mail(ALONE, "one thread", best(), None));
     for flow in paused() {
         let allocated = Against::Variant(ALLOCATED.into());
         claims.push(mail(flow.metric, &in_words(flow), allocated, None));

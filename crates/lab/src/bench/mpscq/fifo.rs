@@ -2,8 +2,7 @@
 //!
 //! Every call in a timed loop is static: a case is compiled once for each queue.
 
-/// How many items a producer links before it publishes them, and how many are pushed before they are popped on a
-/// single thread.
+/// Items that a producer links before it publishes them.
 pub const BURST: usize = 32;
 
 /// A queue under measurement, in one of the ways in which it can be used.

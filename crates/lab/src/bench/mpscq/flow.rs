@@ -17,6 +17,8 @@ use crossbeam_utils::CachePadded;
 use sync::Mutex;
 use sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use sync::time::now_ns;
+use top::exit::Stop;
+use top::interrupt::Interrupt;
 use topology::CpuId;
 
 use super::fifo::{Fifo, Popper, Pusher};
@@ -24,8 +26,6 @@ use super::item::Item;
 use super::polling::{Patience, Polling};
 use super::stock::{ITEMS, Stock};
 use crate::bench::workqueue::producers::{ExitOnPanic, die, pin_to};
-use crate::exit::Stop;
-use crate::harness::interrupt::Interrupt;
 
 /// How many items the consumer gathers before it sends them home. Fewer make the way home a part of what is
 /// measured (a mutex, by two threads), more let the producer run dry.

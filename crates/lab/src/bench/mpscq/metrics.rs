@@ -3,11 +3,8 @@
 use super::polling::Polling;
 use crate::harness::metric::{Metric, lower};
 
-/// On a single thread.
-pub const ALONE: Metric = lower("ns_alone", NS, ("", "alone"), 1.0);
-
 /// The metric that variants are ranked by.
-pub const HEADLINE: &str = ALONE.name;
+pub const HEADLINE: &str = FLOWS[1].metric.name;
 
 /// A figure that is taken with producers in threads of their own.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +52,6 @@ const NS: &str = "ns/item";
 
 /// In the table's order.
 pub const ALL: &[Metric] = &[
-    ALONE,
     FLOWS[0].metric,
     FLOWS[1].metric,
     FLOWS[2].metric,
@@ -72,8 +68,8 @@ mod tests {
 
     #[test]
     fn every_figure_is_a_column_under_its_number_of_producers() {
-        assert_eq!(ALL.len(), 1 + FLOWS.len());
-        for (column, flow) in ALL[1..].iter().zip(FLOWS) {
+        assert_eq!(ALL.len(), FLOWS.len());
+        for (column, flow) in ALL.iter().zip(FLOWS) {
             let name = format!("ns_{}_{}", column.group, flow.producers);
             assert_eq!((column.name, column.name), (&*name, flow.metric.name));
             assert_eq!(column.head, flow.producers.to_string());

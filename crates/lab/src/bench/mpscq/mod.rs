@@ -1,17 +1,15 @@
-//! `afterwork bench mpscq`: items from many producers to one consumer.
+//! `afterwork-lab bench mpscq`: items from many producers to one consumer.
 //!
 //! | case | what is done |
 //! |---|---|
 //! | `push-pop` | items that hang in the queue themselves, or boxes through a channel; far apart in memory |
 //! | `push-pop-contiguous` | the same with items side by side in memory |
-//! | `chains` | 32 items linked privately and published with one swap, against single pushes |
 //! | `owned` | 8 bytes by value: a mailbox that recycles its nodes, against channels |
 //!
 //! A queue is a [`Fifo`](fifo::Fifo). Items belong to a producer each and come home to it once they were popped
 //! ([`flow`]), so that a run allocates nothing but what the queue itself does. `docs/bench-method.md` tells what is
 //! timed.
 
-pub mod alone;
 mod cases;
 mod claims;
 pub mod fifo;

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use clap::Args;
+use top::exit::Stop;
 use topology::CpuId;
 
 use super::claims;
@@ -14,17 +15,15 @@ use super::metrics::{
 };
 use super::turns::{Size, Turns};
 use crate::bench::settings::{Menu, Settings, count};
-use crate::exit::Stop;
 use crate::harness::case::{Case, Sample, Variant};
 
 const BENCH: &str = "percpu";
 const WARM: &str = "alloc-warm";
-const COLD: &str = "alloc-cold";
 const ISOLATED: &str = "isolation";
 
 /// What there is to measure, and against whom.
 pub const MENU: Menu = Menu {
-    cases: &[WARM, COLD, ISOLATED],
+    cases: &[WARM, ISOLATED],
     peers: PEERS,
 };
 
@@ -37,52 +36,38 @@ pub struct PercpuArgs {
 }
 
 pub(super) const UNPROTECTED: &str = "unprotected";
-pub(super) const COMPILED_OUT: &str = "compiled out";
 pub(super) const QUEUE: &str = "queue (off)";
 pub(super) const ON_DEMAND: &str = "on_demand";
-pub(super) const BREAKABLE: &str = "on_demand, breakable";
 pub(super) const EVERY_OP: &str = "every_op (on)";
 pub(super) const STD_MUTEX: &str = "std Mutex";
 pub(super) const PARKING_LOT: &str = "parking_lot";
 pub(super) const THREAD_LOCAL: &str = "thread_local";
-pub(super) const SHARDED: &str = "sharded atomics";
-pub(super) const BARE_SWAP: &str = "bare xchg + store";
-pub(super) const BARE_COMPARE: &str = "bare cmpxchg + store";
 
 pub(super) const QUEUED: &str = "queued to a worker";
-pub(super) const MAILED: &str = "mailed";
 pub(super) const PARKED: &str = "parked";
-pub(super) const BROKEN: &str = "membarrier";
 pub(super) const QUIET: &str = "quiet";
 
 /// Who stands around a list, ours last; and before them who drains as programs do today.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 8] = [
     QUEUED,
     UNPROTECTED,
-    BARE_SWAP,
-    BARE_COMPARE,
     STD_MUTEX,
     PARKING_LOT,
     THREAD_LOCAL,
-    SHARDED,
-    COMPILED_OUT,
     QUEUE,
     ON_DEMAND,
-    BREAKABLE,
     EVERY_OP,
 ];
 /// As `--peers` and tables spell them.
-const PEERS: &[&str] = NAMES.split_at(8).0;
+const PEERS: &[&str] = NAMES.split_at(5).0;
 const GUARDS: &[&str] = NAMES.split_at(1).1;
 
-const WAYS: [(&str, Way); 7] = [
+const WAYS: [(&str, Way); 5] = [
     (QUIET, Way::Quiet),
     (QUEUED, Way::QueuedToWorker),
-    (MAILED, Way::Mailed),
     (ON_DEMAND, Way::OnDemand),
     (EVERY_OP, Way::EveryOp),
     (PARKED, Way::Parked),
-    (BROKEN, Way::Broken),
 ];
 
 /// 16 KiB, and 8 KiB for where they go to: less than a first cache.
@@ -91,13 +76,6 @@ const WARM_SIZE: Size = Size {
     per_turn: 2048,
     nr_turns: 1000,
 };
-/// 64 MiB: more than the caches that a CPU has to itself.
-const COLD_SIZE: Size = Size {
-    len: 1 << 20,
-    per_turn: 2048,
-    nr_turns: 1000,
-};
-
 const NR_DRAINS: usize = 2_000;
 const NR_DRAINS_QUICK: usize = 400;
 
@@ -105,10 +83,8 @@ const NR_DRAINS_QUICK: usize = 400;
 #[must_use]
 pub fn cases(args: &PercpuArgs, settings: &Settings) -> Vec<Case> {
     let nr_drains = settings.size(args.drains, NR_DRAINS, NR_DRAINS_QUICK);
-    let (warm, cold) = ("a list that fits the first cache", "a list of 64 MiB");
     settings.make(MENU, |name| match name {
-        WARM => Some(alloc(name, WARM_SIZE, warm, claims::warm(), settings)),
-        COLD => Some(alloc(name, COLD_SIZE, cold, claims::cold(), settings)),
+        WARM => Some(alloc(name, settings)),
         _ => isolated(name, nr_drains, settings),
     })
 }
@@ -120,15 +96,13 @@ fn variant(name: &str, run: impl FnMut() -> Result<Option<Sample>, Stop> + 'stat
     Variant { peer, ..variant }
 }
 
-fn alloc(
-    name: &'static str,
-    size: Size,
-    what: &str,
-    claims: Vec<crate::harness::claim::Claim>,
-    settings: &Settings,
-) -> Case {
+fn alloc(name: &'static str, settings: &Settings) -> Case {
     let cpu = settings.cpus.last().copied();
-    let turns = Rc::new(RefCell::new(Turns::new(size, cpu, &settings.interrupt)));
+    let turns = Rc::new(RefCell::new(Turns::new(
+        WARM_SIZE,
+        cpu,
+        &settings.interrupt,
+    )));
     let guard = |name: &'static str| {
         let turns = turns.clone();
         let run = move || {
@@ -144,13 +118,11 @@ fn alloc(
     Case {
         bench: BENCH,
         name,
-        about: format!(
-            "objects of 64 bytes from {what}, shuffled within 4 KiB, all guards by turns"
-        ),
+        about: "objects of 64 bytes from a list that fits the first cache, shuffled within 4 KiB, all guards by turns".into(),
         metrics: ALLOC,
         headline: CYCLES.name,
         variants: GUARDS.iter().copied().map(guard).collect(),
-        claims,
+        claims: claims::warm(),
     }
 }
 
@@ -225,9 +197,6 @@ mod tests {
     fn every_guard_and_every_way_is_measured() {
         let args = PercpuArgs { drains: Some(20) };
         for case in &mut cases(&args, &Settings::of_tests(&[])) {
-            if case.name == COLD {
-                continue;
-            }
             for variant in &mut case.variants {
                 let sample = (variant.run)().unwrap().unwrap();
                 // The quiet run drains nothing.

@@ -11,18 +11,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use afterwork::percpu::{Escalate, Owner, PerCpu, Qpw};
+use afterwork::percpu::{Owner, PerCpu, Qpw};
 use afterwork::wake::Parker;
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use sync::time::{cycles, cycles_per_us};
+use top::exit::Stop;
+use top::interrupt::Interrupt;
 use topology::CpuId;
 
 use super::interrupts::Interrupts;
 use super::list::unmade;
 use crate::bench::workqueue::producers::pin_to;
-use crate::exit::Stop;
 use crate::harness::beside::{Attendant, Attended, Beside, Span};
-use crate::harness::interrupt::Interrupt;
 use crate::harness::latency::Latencies;
 
 /// Between drains. A guess: so often that a victim disturbed by each has no peace, and 2000 take less than a second.
@@ -43,16 +43,12 @@ pub enum Way {
     Quiet,
     /// By a worker thread of the victim's CPU, woken for each.
     QueuedToWorker,
-    /// By mail to the victim, which polls.
-    Mailed,
     /// By the drainer, after the victim handed the slot over.
     OnDemand,
     /// By the drainer, between two operations of the victim's.
     EveryOp,
     /// By the drainer, while the victim has parked.
     Parked,
-    /// By the drainer, which breaks the victim's bias by an expedited membarrier.
-    Broken,
 }
 
 /// What came of it.
@@ -87,16 +83,9 @@ pub struct Switches {
 impl Way {
     fn qpw(self) -> Qpw {
         match self {
-            Self::Quiet | Self::OnDemand | Self::Broken => Qpw::OnDemand,
-            Self::QueuedToWorker | Self::Mailed | Self::Parked => Qpw::Queue,
+            Self::Quiet | Self::OnDemand => Qpw::OnDemand,
+            Self::QueuedToWorker | Self::Parked => Qpw::Queue,
             Self::EveryOp => Qpw::EveryOp,
-        }
-    }
-
-    fn escalate(self) -> Escalate {
-        match self {
-            Self::Broken => Escalate::Interrupt,
-            _ => Escalate::Never,
         }
     }
 }
@@ -111,7 +100,6 @@ pub fn run(
 ) -> Result<Beside<Option<Outcome>>, Stop> {
     thread::sleep(REST);
     let builder = PerCpu::builder().qpw(way.qpw());
-    let builder = builder.escalate(way.escalate(), Duration::ZERO);
     let slots = builder.build(|_| 0u64).map_err(unmade)?;
     let span = Span::default();
     thread::scope(|scope| {
@@ -169,10 +157,6 @@ fn suffer(way: Way, owner: Option<Owner<'_, u64>>, over: &mut Attendant<'_>) {
             let _parked = owner.park();
             stand(over, || ())
         }
-        (Way::Mailed, Some(mut owner)) => stand(over, || {
-            owner.with(|count| *count += 1);
-            owner.poll();
-        }),
         (_, Some(mut owner)) => stand(over, || owner.with(|count| *count += 1)),
         (_, None) => stand(over, || ()),
     }

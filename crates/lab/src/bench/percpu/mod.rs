@@ -1,9 +1,8 @@
-//! `afterwork bench percpu`: a CPU's cache of objects, its owner, and who drains it from elsewhere.
+//! `afterwork-lab bench percpu`: a CPU's cache of objects, its owner, and drains from other CPUs.
 //!
 //! | case | what is done |
 //! |---|---|
 //! | `alloc-warm` | objects of 64 bytes are taken from a list that fits the first cache |
-//! | `alloc-cold` | the same from a list that fits none: each object is a miss |
 //! | `isolation` | a real-time thread in a tight loop works on its CPU's cache while another CPU drains that |
 //!
 //! The lists are shuffled within slabs of 4 KiB, so that no prefetcher knows the next object. The loop itself is the

@@ -7,13 +7,13 @@
 
 use std::thread;
 
+use top::exit::Stop;
+use top::interrupt::Interrupt;
 use topology::CpuId;
 
 use super::cache::Cache;
 use super::list::with_all;
 use crate::bench::workqueue::producers::pin_to;
-use crate::exit::Stop;
-use crate::harness::interrupt::Interrupt;
 use crate::harness::stats::Spread;
 
 /// How much is taken, how often.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use lab_peers::reclaim::{self, Flavor, Value};
 use sync::time::cycles;
+use top::interrupt::Interrupt;
 
 use super::metrics::{
     BARRIER, BRIDGE, BRIDGES, CALL_TO_RUN, CALLBACKS, CALLS, READ, READ_CYCLES, READS, READS_ALONE,
@@ -19,7 +20,6 @@ use crate::bench::settings::{Menu, Settings, count};
 use crate::harness::beside::least_ms;
 use crate::harness::case::{Case, Sample, Variant};
 use crate::harness::claim::Claim;
-use crate::harness::interrupt::Interrupt;
 use crate::harness::latency::Latencies;
 use crate::harness::metric::Metric;
 

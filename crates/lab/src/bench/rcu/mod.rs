@@ -1,4 +1,4 @@
-//! `afterwork bench rcu`: a value that some read while others replace it.
+//! `afterwork-lab bench rcu`: a value that some read while others replace it.
 //!
 //! | case | what is done |
 //! |---|---|

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use lab_peers::reclaim::{Calls, Flavor, Value};
 use sync::time::cycles;
+use top::interrupt::Interrupt;
 
 use super::routes::{Routes, Step};
 use crate::harness::beside::{Attendant, Beside, beside};
-use crate::harness::interrupt::Interrupt;
 use crate::harness::latency::Latencies;
 
 /// Sections between two looks at whether it is over, and between two reports where readers report.

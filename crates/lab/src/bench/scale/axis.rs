@@ -1,9 +1,10 @@
 //! An axis: of how many things costs are told.
 
+use top::exit::Stop;
+use top::interrupt::Interrupt;
+
 use super::fit;
-use crate::exit::Stop;
 use crate::harness::case::Sample;
-use crate::harness::interrupt::Interrupt;
 use crate::harness::metric::{Metric, lower};
 
 /// How many times as long one takes when their number doubles: 2 to the exponent of a power of that number.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lab_peers::reclaim;
+use top::exit::Stop;
 use topology::{AffinityScope, Topology};
 
 use super::axis::{Axis, Cost, GROWTH, Limit};
@@ -14,7 +15,6 @@ use crate::bench::settings::{Menu, Settings};
 use crate::bench::workqueue::ours::{Ours, Way};
 use crate::bench::workqueue::peers::{Crossbeam, Rayon, Tokio};
 use crate::bench::workqueue::subject::OneShotPool;
-use crate::exit::Stop;
 use crate::harness::case::{Case, Variant};
 use crate::harness::claim::{Bound, Claim};
 
@@ -405,7 +405,7 @@ trait AtPool: Clone + 'static {
 #[derive(Clone)]
 struct Producers {
     items: usize,
-    interrupt: crate::harness::interrupt::Interrupt,
+    interrupt: top::interrupt::Interrupt,
 }
 
 #[derive(Clone)]

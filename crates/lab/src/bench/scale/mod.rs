@@ -1,4 +1,4 @@
-//! `afterwork bench scale`: how costs grow, and memory beside them.
+//! `afterwork-lab bench scale`: the growth of costs and of memory.
 //!
 //! | case | of how many | what is timed |
 //! |---|---|---|

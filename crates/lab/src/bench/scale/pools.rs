@@ -5,6 +5,8 @@ use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use sync::time::{cycles, cycles_per_us};
+use top::exit::Stop;
+use top::interrupt::Interrupt;
 
 use super::axis::Cost;
 use crate::bench::max_active::gauge::Size;
@@ -12,8 +14,6 @@ use crate::bench::workqueue::completion::{Completion, Latch, Waiting};
 use crate::bench::workqueue::metrics::ITEMS_PER_S;
 use crate::bench::workqueue::shape::{Shape, Task};
 use crate::bench::workqueue::subject::{OneShot, OneShotPool};
-use crate::exit::Stop;
-use crate::harness::interrupt::Interrupt;
 
 const NS_PER_S: f64 = 1e9;
 

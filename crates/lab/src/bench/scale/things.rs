@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use afterwork::task_work::Mailbox;
 use lab_peers::reclaim::Flavor;
+use top::exit::Stop;
 
 use super::axis::Cost;
 use super::pools::ns_of_one;
 use crate::bench::max_active::gauge::Size;
-use crate::exit::Stop;
 
 /// Of a thread that reads a number and then blocks.
 const STACK: usize = 128 * 1024;

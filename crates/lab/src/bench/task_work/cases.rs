@@ -5,6 +5,7 @@ use std::time::Duration;
 use afterwork::task_work::Backlog;
 use clap::Args;
 use sync::time::cycles_per_us;
+use top::talk::say;
 use topology::CpuId;
 
 use super::metrics::{
@@ -21,7 +22,6 @@ use super::{claims, peers};
 use crate::bench::settings::{Menu, Settings, count};
 use crate::harness::case::{Case, RunFn, Sample, Variant};
 use crate::harness::claim::Claim;
-use crate::talk::say;
 
 const BENCH: &str = "task-work";
 const WAKE_CASE: &str = "wake";

@@ -1,4 +1,4 @@
-//! `afterwork bench task-work`: items for one thread that owns something and sleeps meanwhile.
+//! `afterwork-lab bench task-work`: items for one owner thread that sleeps between them.
 //!
 //! | case | what is done |
 //! |---|---|

@@ -13,13 +13,13 @@ use std::time::Duration;
 use sync::atomic::{AtomicBool, Ordering};
 use sync::hint::spin_loop;
 use sync::time::{cycles, cycles_per_us};
+use top::exit::Stop;
+use top::interrupt::Interrupt;
 use topology::CpuId;
 
 use super::road::{Post, Receive};
 use super::thread_usage::{ThreadSpent, ThreadUsage};
 use crate::bench::workqueue::producers::{ExitOnPanic, die, pin_to};
-use crate::exit::Stop;
-use crate::harness::interrupt::Interrupt;
 use crate::harness::latency::Latencies;
 
 /// Untimed items before the timed ones: a tenth of them, so that threads are awake, code and caches warm.

@@ -1,6 +1,7 @@
 //! The cases: sizes, and who takes part.
 
 use clap::Args;
+use top::exit::Stop;
 use topology::{AffinityScope, Topology};
 
 use super::claims;
@@ -10,37 +11,19 @@ use super::ours::{Ours, Reusable, Spawned, Way};
 use super::peers::{Crossbeam, Rayon, ThreadPool, Tokio};
 use super::shape::{Shape, Task};
 use super::subject::{Joined, Joins, OneShot, OneShotPool, Subject};
-use super::watched::{self, Seen};
 use crate::bench::settings::{Menu, Settings, count};
-use crate::exit::Stop;
 use crate::harness::case::{Case, RunFn, Variant};
 use crate::harness::claim::{Bound, Claim};
 
 const BENCH: &str = "workqueue";
 const ONE_AT_A_TIME: &str = "one-at-a-time";
-/// One at a time, with all waiting alike.
-const EQUAL: [(&str, Waiting); 3] = [
-    ("equal-parks", Waiting::Parks),
-    ("equal-yields", Waiting::Yields),
-    ("equal-looks", Waiting::Looks),
-];
 const BATCH: &str = "batch-1000";
 const FAN_OUT: &str = "fan-out";
 const LOCK_HOLD: &str = "lock-hold";
-const WATCHED: &str = "watched";
 
 /// What there is to measure, and against whom.
 pub const MENU: Menu = Menu {
-    cases: &[
-        ONE_AT_A_TIME,
-        EQUAL[0].0,
-        EQUAL[1].0,
-        EQUAL[2].0,
-        BATCH,
-        FAN_OUT,
-        LOCK_HOLD,
-        WATCHED,
-    ],
+    cases: &[ONE_AT_A_TIME, BATCH, FAN_OUT, LOCK_HOLD],
     peers: &super::peers::NAMES,
 };
 
@@ -93,9 +76,6 @@ const BATCH_ITEMS_QUICK: usize = 25_000;
 /// Items of the fan-out, `--quick` or not: how far a queue grows is what it tests.
 const FAN_OUT_ITEMS: usize = 1_000_000;
 
-/// Items of each producer that is watched: all together last for some tens of looks.
-const WATCHED_ITEMS: usize = 500_000;
-
 /// Scopes with `--quick`: the finest, the default, the coarsest.
 const SCOPES_QUICK: [AffinityScope; 3] = [
     AffinityScope::Cpu,
@@ -138,11 +118,7 @@ struct Setting<'a> {
 impl Setting<'_> {
     fn case(&self, name: &'static str) -> Case {
         let (producers, workers) = (self.producers, self.workers);
-        if let Some(&(_, waiting)) = EQUAL.iter().find(|equal| equal.0 == name) {
-            return self.equal(name, waiting);
-        }
         match name {
-            WATCHED => self.watched(name),
             ONE_AT_A_TIME => {
                 let items = self.items(LONE_ITEMS, LONE_ITEMS_QUICK);
                 self.against(
@@ -160,7 +136,11 @@ impl Setting<'_> {
                             way.helped().spawned(),
                         ]
                     },
-                    peers_by_every_wait,
+                    |workers, shape| {
+                        let mut variants = self.by_one_word(shape);
+                        variants.extend(peers_by_every_wait(workers, shape));
+                        variants
+                    },
                     claims::one_at_a_time(&self.scopes),
                 )
             }
@@ -225,64 +205,19 @@ impl Setting<'_> {
         }
     }
 
-    /// Closures, and one word that says that each has run: what differs is the pool.
-    fn equal(&self, name: &'static str, waiting: Waiting) -> Case {
-        let items = self.items(LONE_ITEMS, LONE_ITEMS_QUICK);
-        let shape = self.shape(Task::one_at_a_time(self.producers, items));
-        let ours = self.scopes.iter().map(|&scope| {
-            let way = Way::plain(scope).spawned();
+    /// Ours in the system scope, waited for as the peers are: by a word that each item writes.
+    fn by_one_word(&self, shape: &Shape) -> Vec<Variant> {
+        if !self.scopes.contains(&AffinityScope::System) {
+            return Vec::new();
+        }
+        let way = Way::plain(AffinityScope::System).spawned();
+        let variants = [Waiting::Parks, Waiting::Yields].map(|waiting| {
             let (topology, workers) = (self.topology.clone(), self.workers);
             let start = move || Ours::start(&topology, way, workers, false);
-            let run = measured(&shape, move || Ok(OneShot(start()?, waiting)));
-            Variant::ours(way.to_string(), run)
+            let run = measured(shape, move || Ok(OneShot(start()?, waiting)));
+            Variant::ours(format!("{way}+word{}", waiting.suffix()), run)
         });
-        let mut variants: Vec<Variant> = ours.collect();
-        variants.extend(peers(self.workers, &shape, waiting));
-        let does = match waiting {
-            Waiting::Parks => "park",
-            Waiting::Yields => "yield, then park",
-            Waiting::Looks => "look 100 x, yield 8 x, park",
-        };
-        Case {
-            bench: BENCH,
-            name,
-            about: format!(
-                "one at a time, {items} items each; all {does}; {} workers",
-                self.workers
-            ),
-            metrics: metrics::ALL,
-            headline: metrics::ITEMS_PER_S,
-            variants,
-            claims: claims::equal(&self.scopes),
-        }
-    }
-
-    /// What it costs to be looked at by `afterwork top`.
-    fn watched(&self, name: &'static str) -> Case {
-        let rounds = self
-            .items(WATCHED_ITEMS, WATCHED_ITEMS)
-            .div_ceil(BATCH_SIZE);
-        let shape = self.shape(Task::batches(self.producers, BATCH_SIZE, rounds));
-        let variants = Seen::ALL.map(|seen| {
-            let (topology, workers) = (self.topology.clone(), self.workers);
-            let shape = shape.clone();
-            let way = Way::plain(AffinityScope::default()).spawned();
-            let start = move || Ours::start(&topology, way, workers, false).map(Spawned);
-            Variant::ours(seen.name(), move || watched::run(seen, &shape, &start))
-        });
-        Case {
-            bench: BENCH,
-            name,
-            about: format!(
-                "{} producers, {rounds} batches of {BATCH_SIZE} each; looked at every {} ms",
-                self.producers,
-                watched::PAUSE.as_millis()
-            ),
-            metrics: metrics::ALL,
-            headline: metrics::ITEMS_PER_S,
-            variants: variants.into(),
-            claims: claims::watched(),
-        }
+        variants.into()
     }
 
     fn lock_hold(&self, about: String, items: usize) -> Case {

@@ -4,7 +4,6 @@ use topology::AffinityScope;
 
 use super::metrics::{COMPLETION_P95, ITEMS_PER_S};
 use super::ours::Way;
-use super::watched::Seen;
 use crate::harness::claim::{Against, Bound, Claim, Source};
 
 /// What the kernel's patches for this measured; "one at a time" is their own test.
@@ -68,40 +67,6 @@ pub fn one_at_a_time(scopes: &[AffinityScope]) -> Vec<Claim> {
     };
     claims.extend(deferral(scopes, |scope| Some(kernel(known(scope)))));
     claims
-}
-
-/// The same with all waiting alike: closures, and one word that says that each has run.
-#[must_use]
-pub fn equal(scopes: &[AffinityScope]) -> Vec<Claim> {
-    let mut claims = Vec::new();
-    for &scope in scopes {
-        let way = Way::plain(scope).spawned();
-        let least = match scope {
-            AffinityScope::Cpu => Some(Bound::AtLeast(1.3)),
-            AffinityScope::System => Some(Bound::AtLeast(1.1)),
-            _ => None,
-        };
-        let shown = |what: &str, metric| {
-            let claim = Claim::of(way.to_string(), "", metric, Against::BestPeer);
-            claim.in_words(format!("{what} of {way}"))
-        };
-        claims.push(shown("items/s", ITEMS_PER_S).keeps(least));
-        claims.push(shown("completion p95", COMPLETION_P95));
-    }
-    claims
-}
-
-/// To be looked at costs next to nothing.
-#[must_use]
-pub fn watched() -> Vec<Claim> {
-    let against_hidden = |seen: Seen| {
-        let claim = Claim::of(seen.name(), "items/s", ITEMS_PER_S, Seen::Hidden.name());
-        claim.keeps(Bound::AtLeast(0.99))
-    };
-    vec![
-        against_hidden(Seen::Published),
-        against_hidden(Seen::Watched),
-    ]
 }
 
 /// Batches, and the fan-out by another bound: reusable items beat every channel, closures at least match it.

@@ -1,13 +1,11 @@
-//! `afterwork bench workqueue`: tiny items to a pool of workers.
+//! `afterwork-lab bench workqueue`: tiny items to a pool of workers.
 //!
 //! | case | what is done |
 //! |---|---|
 //! | `one-at-a-time` | each producer queues an item, waits for it, queues the next |
-//! | `equal-parks`, `-yields`, `-looks` | the same, all waiting alike for the same word |
 //! | `batch-1000` | each producer queues a thousand, waits for them together, queues the next thousand |
 //! | `fan-out` | one producer queues a million and waits for them together |
 //! | `lock-hold` | one at a time, with the pool lock under the clock |
-//! | `watched` | batches of closures, while somebody looks at the process |
 //!
 //! A pool is a [`Subject`](subject::Subject); whatever takes closures is one through
 //! [`OneShot`](subject::OneShot). `docs/bench-method.md` tells what is timed.
@@ -22,6 +20,5 @@ pub mod peers;
 pub mod producers;
 pub mod shape;
 pub mod subject;
-pub mod watched;
 
 pub use cases::{MENU, WorkqueueArgs, cases};

@@ -4,12 +4,12 @@ use std::fmt;
 
 use afterwork::params::{Params, WakeMode};
 use afterwork::workqueue::{Builder, Histogram, JoinHandle, MAX_ACTIVE, Registry, Work, Workqueue};
+use top::exit::Stop;
 use topology::{AffinityScope, Topology};
 
 use super::batch::Item;
 use super::completion::Completion;
 use super::subject::{Load, Lone, OneShotPool, Subject};
-use crate::exit::Stop;
 
 /// One way to use a workqueue. Its text is the variant's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

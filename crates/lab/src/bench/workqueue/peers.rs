@@ -3,9 +3,9 @@
 use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use top::exit::Stop;
 
 use super::subject::{Joins, OneShotPool};
-use crate::exit::Stop;
 
 /// As `--peers` and tables spell them.
 pub const NAMES: [&str; 4] = [Tokio::NAME, Rayon::NAME, ThreadPool::NAME, Crossbeam::NAME];

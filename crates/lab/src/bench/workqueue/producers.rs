@@ -5,9 +5,9 @@ use std::sync::Barrier;
 use std::thread;
 
 use sync::time::now_ns;
+use top::exit::{Exit, Stop};
 use topology::{CpuId, CpuSet};
 
-use crate::exit::{Exit, Stop};
 use crate::harness::switches::{Spent, Usage};
 
 /// What passed between the first producer's start and the last one's end.
@@ -114,7 +114,7 @@ pub(in crate::bench) fn pin_to(cpu: CpuId) {
 
 /// Ends the process: a producer that is missing leaves the others at the gate.
 pub(in crate::bench) fn die(reason: &str) -> ! {
-    crate::talk::say(format_args!("error: {reason}"));
+    top::talk::say(format_args!("error: {reason}"));
     process::exit(i32::from(Exit::CouldNotRun.code()))
 }
 

@@ -1,5 +1,7 @@
 //! How a case is run, the same for all of its variants.
 
+use top::exit::Stop;
+use top::interrupt::Interrupt;
 use topology::CpuId;
 
 use super::batch::Batch;
@@ -7,9 +9,7 @@ use super::completion::Completion;
 use super::metrics;
 use super::producers::{self, Window};
 use super::subject::{Load, Lone, Subject};
-use crate::exit::Stop;
 use crate::harness::case::Sample;
-use crate::harness::interrupt::Interrupt;
 use crate::harness::latency::Latencies;
 
 /// In one-at-a-time one item of so many is timed: a helped item takes as long as a few looks at the clock.

@@ -1,10 +1,10 @@
-//! The options of `afterwork report`.
+//! The options of `afterwork-lab report`.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-/// Makes a page of what `afterwork bench --json` printed, or of two such runs side by side.
+/// Makes a page of a run printed by `afterwork-lab bench --json`, or of two such runs side by side.
 #[derive(Args, Clone, Debug)]
 pub struct ReportArgs {
     /// What a bench printed with --json; - for standard input

@@ -4,12 +4,13 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, Write};
 use std::path::Path;
 
+use top::exit::Stop;
+use top::talk;
+
 use super::args::ReportArgs;
 use super::{one, two};
-use crate::exit::Stop;
 use crate::output::record::Line;
 use crate::output::run::Run;
-use crate::talk;
 
 /// Runs the command.
 pub fn run(args: &ReportArgs) -> Result<(), Stop> {

@@ -1,4 +1,4 @@
-//! `afterwork report`: what a bench printed as JSON, as a page for people.
+//! `afterwork-lab report`: what a bench printed as JSON, as a page for people.
 //!
 //! The page is one file of HTML without scripts and without anything from a network. It is made from the lines of a
 //! run alone (`run.rs`), so that a page can be made of a run on another machine, and of two runs side by side.

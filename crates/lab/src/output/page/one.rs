@@ -50,7 +50,7 @@ pub fn page(run: &Run) -> String {
         (machine(&run.head))
         pre { (run.head.drawing) }
         h2 { "Raw numbers" }
-        p { "One JSON object a line, as " code { "afterwork bench --json" } " prints it: "
+        p { "One JSON object a line, as " code { "afterwork-lab bench --json" } " prints it: "
             (frame::download(RAW, &run.lines)) }
     };
     frame::page(&title, &body)

@@ -189,7 +189,7 @@ fn a_run_ends_with_its_verdict_in_words() {
         last[2],
         "  example, by rate: 2.00 × theirs (example: ours to theirs, n 3)"
     );
-    assert!(text.contains("started  2026-11-21 21:15:03 UTC: afterwork bench"));
+    assert!(text.contains("started  2026-11-21 21:15:03 UTC: afterwork-lab bench"));
 }
 
 #[test]

@@ -267,7 +267,7 @@ mod tests {
         let mut ring = match Ring::new(vec![far]) {
             Ok(ring) => ring,
             Err(error) => {
-                return crate::talk::say(format_args!("not tested, no io_uring: {error}"));
+                return top::talk::say(format_args!("not tested, no io_uring: {error}"));
             }
         };
         ring.receive(0, vec![0; 4].into()).unwrap();

@@ -8,15 +8,15 @@ use std::time::Duration;
 use afterwork::task_work::{Backlog, Mailbox};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sync::atomic::{AtomicU8, Ordering};
+use top::exit::Stop;
+use top::interrupt::Interrupt;
 
 use super::clients::ask;
 use super::meter::Meter;
 use super::owner::{ENDING, MEASURING, Served, WARMING_UP, serve};
 use super::ring::Ring;
 use super::worker::work;
-use crate::exit::Stop;
 use crate::harness::beside::{Beside, Span};
-use crate::harness::interrupt::Interrupt;
 
 /// Threads that work on requests.
 const NR_WORKERS: usize = 2;
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn requests_are_answered_by_either_backlog() {
         if let Err(error) = ring_works() {
-            return crate::talk::say(format_args!("not tested, no io_uring: {error}"));
+            return top::talk::say(format_args!("not tested, no io_uring: {error}"));
         }
         for backlog in [Backlog::Fifo, Backlog::Lifo] {
             let mut service = Service {

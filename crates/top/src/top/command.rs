@@ -13,7 +13,7 @@ use super::plain::plain;
 use super::processes::{self, Found};
 use super::{json, prometheus, text, tui};
 use crate::exit::Stop;
-use crate::harness::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::talk;
 
 /// Clears the screen and goes to its upper left corner.

@@ -12,7 +12,7 @@ use afterwork::workqueue::{self, DelayedWork, Workqueue};
 use clap::Args;
 
 use crate::exit::{Exit, Stop};
-use crate::harness::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 
 /// Runs a load worth watching: a queue at its limit with items that wait, one that blocks, delayed items, one in order, a mailbox
 /// whose owner now and then falls behind, RCU callbacks, per-CPU data that is drained.

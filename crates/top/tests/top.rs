@@ -289,7 +289,7 @@ fn prometheus_gets_what_its_rules_allow_with_histograms_that_rise() {
             .stderr(Stdio::piped())
             .spawn();
         let Ok(mut checker) = checker else {
-            afterwork_lab::talk::say("not shown to promtool: there is none");
+            afterwork_top::talk::say("not shown to promtool: there is none");
             continue;
         };
         let mut its = checker.stdin.take().unwrap();
@@ -706,7 +706,7 @@ fn three_processes_are_shown_in_a_terminal_of_any_size() {
     pids.sort_unstable_by_key(|pid| pid.parse::<u32>().unwrap());
     for size in [(80, 24), (40, 10), (200, 50)] {
         let Some(terminal) = Terminal::start(place.path(), size) else {
-            return afterwork_lab::talk::say("not shown in a terminal: there is no tmux");
+            return afterwork_top::talk::say("not shown in a terminal: there is no tmux");
         };
         let [first, second, third] = pids.each_ref().map(String::as_str);
         let fits = |screen: String| {

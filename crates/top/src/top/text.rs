@@ -147,7 +147,7 @@ pub fn is_stalled(look: &Look) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::top::look::stalled_sample;
+    use crate::top::look::stalled_sample;
 
     #[test]
     fn columns_stand_below_each_other_whatever_names_are_wide() {

@@ -328,10 +328,10 @@ fn record_of(row: &[Cell]) -> Option<usize> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::tools::top::look::stalled_sample;
+    use crate::top::look::stalled_sample;
 
     /// A view of a process with several queues, one of them with a long name.
-    pub(in crate::tools::top) fn view() -> View {
+    pub(in crate::top) fn view() -> View {
         let mut look = stalled_sample();
         let queue = look.page.of(Kind::Queue).next().unwrap().clone();
         let names = ["checkpoint-writer-of-the-third-shard", "wal", "compaction"];

@@ -284,7 +284,7 @@ fn rate_text(rate: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::top::look::stalled_sample;
+    use crate::top::look::stalled_sample;
 
     #[test]
     fn a_rate_needs_a_past_and_time_that_passed() {

@@ -516,7 +516,7 @@ mod tests {
     }
 
     fn is_as_captured(what: &str, (width, height): (u16, u16), shown: &str) {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tools/top/screens");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/top/screens");
         let path = format!("{folder}/{what}{width}x{height}.txt");
         if std::env::var_os("AFTERWORK_CAPTURE").is_some() {
             std::fs::write(&path, shown).unwrap();

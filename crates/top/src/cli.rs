@@ -1,0 +1,307 @@
+//! The command line: its grammar, and the answers to a wrong line.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+
+use clap::builder::Styles;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::demo::DemoArgs;
+use crate::top::TopArgs;
+use crate::topology::TopologyArgs;
+
+/// The text for a newcomer, which the command prints without arguments.
+pub const TEACHING: &str = "\
+afterwork: shows what programs that use afterwork do, and the machine that they run on.
+
+Deferred work runs later, on another thread, on another CPU, or after the last reader. The library
+defers it as the Linux kernel does; a process that allows it can be watched from outside.
+
+Try:
+  afterwork topology                   the CPUs of this machine, and which of them share a pool
+  afterwork demo &
+  afterwork top --tui                  a load worth watching, and every other process that allows it
+  AFTERWORK=observe.publish=on my-program &
+  afterwork top                        a list of the processes that can be watched
+
+Results go to standard output, warnings to standard error.
+
+Exit status: 0 good, 2 could not run, 130 interrupted.
+`afterwork help` and `afterwork help top` print the rest. `afterwork-lab`, a command of its own,
+measures deferred work on this machine.
+";
+
+/// Shows what a process defers, and the CPUs that it defers to
+#[derive(Parser, Clone, Debug)]
+#[command(name = "afterwork", bin_name = "afterwork", version, styles = Styles::plain())]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What the command can do.
+#[derive(Subcommand, Clone, Debug)]
+pub enum Command {
+    /// Show the machine: its CPUs, caches and nodes, and which CPUs share a worker pool
+    Topology(TopologyArgs),
+
+    /// Show what a running process does: its queues, pools, RCU, mailboxes, per-CPU data
+    Top(TopArgs),
+
+    /// Run a load worth watching, to be looked at by top
+    Demo(DemoArgs),
+
+    /// Print what completes this command in a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+
+    /// Print the manual page, or write it and those of all subcommands to a folder
+    Man {
+        /// Where to put them
+        #[arg(value_name = "DIR")]
+        directory: Option<PathBuf>,
+    },
+}
+
+impl Cli {
+    /// Parses a command line.
+    ///
+    /// # Errors
+    ///
+    /// If the line asks for help or is wrong: the answer.
+    pub fn read<T: Into<OsString> + Clone>(
+        line: impl IntoIterator<Item = T>,
+    ) -> Result<Self, Answer> {
+        parse(line).map_err(|error| Answer::of::<Self>(&error, "commands"))
+    }
+}
+
+/// Parses the line of a command.
+///
+/// # Errors
+///
+/// As clap reports them; [`Answer::of`] makes an answer of them.
+pub fn parse<C: CommandFactory + FromArgMatches, T: Into<OsString> + Clone>(
+    line: impl IntoIterator<Item = T>,
+) -> Result<C, clap::Error> {
+    C::from_arg_matches(&with_numbers(C::command()).try_get_matches_from(line)?)
+}
+
+/// Lets a number below zero be a value, so that the option refuses it by name.
+fn with_numbers(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| match arg.get_action().takes_values() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    });
+    command.mut_subcommands(with_numbers)
+}
+
+/// Returns what completes the command in `shell`.
+#[must_use]
+pub fn completions(shell: clap_complete::Shell) -> Vec<u8> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "afterwork", &mut text);
+    text
+}
+
+/// Returns the manual page, in roff.
+///
+/// # Errors
+///
+/// None that writing into memory has.
+pub fn man() -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let man = clap_mangen::Man::new(Cli::command());
+    man.render(&mut text)?;
+    text.extend(MAN_END.as_bytes());
+    Ok(text)
+}
+
+/// The sections of the manual page that are not part of the parser.
+const MAN_END: &str = r#".SH "EXIT STATUS"
+.TP
+0
+The command did what the line asks for.
+.TP
+2
+The command line is wrong, or what it asks for cannot be done; one line on standard error says why.
+.TP
+130
+Ctrl\-C ended the command.
+.SH EXAMPLES
+.TP
+\fBafterwork demo\fR
+Runs a load worth watching; meanwhile, in another terminal:
+.TP
+\fBafterwork top\fR
+Lists the processes that can be watched.
+.TP
+\fBafterwork top \-\-tui\fR
+Shows one of them, full screen.
+.TP
+\fBafterwork topology\fR
+Shows the CPUs of this machine.
+"#;
+
+/// The answer to a line that runs nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Help or the version, for standard output.
+    Help(String),
+    /// The mistake and the correct form, in one line.
+    Wrong(String),
+}
+
+impl Answer {
+    /// Makes the answer of command `C` to an error; `name` is the word for its subcommands.
+    #[must_use]
+    pub fn of<C: CommandFactory>(error: &clap::Error, name: &str) -> Self {
+        let text = error.render().to_string();
+        match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Self::Help(text),
+            ErrorKind::InvalidSubcommand => {
+                let asked = asked(&text);
+                let mut command = C::command();
+                for word in asked.split(' ').skip(1) {
+                    let Some(below) = command.find_subcommand(word) else {
+                        break;
+                    };
+                    command = below.clone();
+                }
+                let names = command.get_subcommands().map(clap::Command::get_name);
+                let names: Vec<_> = names.collect();
+                Self::Wrong(format!("{}; {name}: {}", one_line(&text), names.join(", ")))
+            }
+            ErrorKind::UnknownArgument | ErrorKind::MissingRequiredArgument => {
+                Self::Wrong(format!(
+                    "{}; `{} --help` tells what there is",
+                    one_line(&text),
+                    asked(&text)
+                ))
+            }
+            _ => Self::Wrong(one_line(&text)),
+        }
+    }
+}
+
+/// Returns the command that was asked for, as its usage spells it.
+fn asked(text: &str) -> String {
+    let usage = text.lines().find_map(|line| line.strip_prefix("Usage: "));
+    let words = usage.unwrap_or_default().split_whitespace();
+    let names = words.take_while(|word| !word.starts_with(['[', '<', '-']));
+    names.collect::<Vec<_>>().join(" ")
+}
+
+/// Joins what clap says in paragraphs, without the ones that say the same every time.
+fn one_line(text: &str) -> String {
+    let paragraphs = text.split("\n\n").filter(|paragraph| {
+        let start = paragraph.trim_start();
+        !start.starts_with("Usage:") && !start.starts_with("For more information")
+    });
+    let told = paragraphs.map(|it| it.split_whitespace().collect::<Vec<_>>().join(" "));
+    told.filter(|it| !it.is_empty())
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(line: &str) -> Answer {
+        Cli::read(line.split(' ')).unwrap_err()
+    }
+
+    #[test]
+    fn completions_and_the_manual_name_every_subcommand() {
+        for shell in [
+            clap_complete::Shell::Bash,
+            clap_complete::Shell::Zsh,
+            clap_complete::Shell::Fish,
+        ] {
+            let text = String::from_utf8(completions(shell)).unwrap();
+            assert!(
+                text.contains("topology") && text.contains("demo"),
+                "{shell}"
+            );
+        }
+        let man = String::from_utf8(man().unwrap()).unwrap();
+        assert!(
+            man.contains(".TH afterwork") && man.contains("demo"),
+            "{man}"
+        );
+        // Its examples are command lines, one each.
+        let (_, examples) = man.split_once(".SH EXAMPLES").unwrap();
+        let heads = examples.split("\\fB").skip(1);
+        let lines = heads.map(|it| it.split("\\fR").next().unwrap().replace("\\-", "-"));
+        let lines: Vec<String> = lines.collect();
+        assert!(lines.len() > 3);
+        for line in lines {
+            let parsed = Cli::try_parse_from(line.split_whitespace());
+            assert!(parsed.is_ok(), "{line}: {parsed:?}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn an_error_is_one_line_that_names_the_right_words() {
+        for (line, reported) in [
+            ("afterwork nosuch", "; commands: topology, top, demo, "),
+            ("renamed nosuch", "; commands: topology, top, demo, "),
+            (
+                "afterwork topologi",
+                "'topologi'; tip: some similar subcommands exist",
+            ),
+            (
+                "afterwork --nosuch",
+                "'--nosuch' found; `afterwork --help` tells",
+            ),
+            (
+                "afterwork demo extra",
+                "'extra' found; `afterwork demo --help` tells",
+            ),
+            (
+                "afterwork demo --seconds -1",
+                "'-1' for '--seconds <S>': not a whole number",
+            ),
+            (
+                "afterwork top --every -3",
+                "'-3' for '--every <MS>': not a whole number from 10 to 3600000",
+            ),
+            (
+                "afterwork topology --cache-shard-size -1",
+                "'-1' for '--cache-shard-size <CORES>'",
+            ),
+        ] {
+            let Answer::Wrong(said) = answer(line) else {
+                panic!("{line} is wrong")
+            };
+            assert!(
+                said.starts_with("error: ") && said.contains(reported) && said.lines().count() == 1,
+                "{said}"
+            );
+            assert!(
+                !said.contains("Usage") && !said.contains("more information"),
+                "{said}"
+            );
+        }
+        // The command refuses a process when it looks for the page.
+        assert!(Cli::read(["afterwork", "top", "-5"]).is_ok());
+    }
+
+    #[test]
+    fn help_is_no_mistake() {
+        for line in ["afterwork top --help", "afterwork --version"] {
+            assert!(matches!(answer(line), Answer::Help(_)), "{line}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The command `afterwork`, which shows what a process defers and what the machine offers.
+//!
+//! - [`top`] shows a process, [`topology`](mod@topology) the machine, [`demo`] is a process to watch.
+//! - [`cli`] has the grammar of the command line, [`exit`] the exit status, [`talk`] the lines for
+//!   standard error.
+//!
+//! The binary is a call of [`main`]. `afterwork-lab` shares the parser and the exit status.
+
+#![deny(unsafe_code)]
+
+pub mod cli;
+pub mod demo;
+pub mod exit;
+pub mod interrupt;
+pub mod talk;
+pub mod top;
+pub mod topology;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+
+use crate::cli::{Answer, Cli, Command, TEACHING};
+use crate::exit::{Exit, Stop};
+
+/// Runs the command with the arguments of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    end(Cli::read(std::env::args_os()), run)
+}
+
+/// Runs a command, if its line could be read, and reports on standard error why it stopped.
+pub fn end<C>(read: Result<C, Answer>, run: fn(C) -> Result<Exit, Stop>) -> ExitCode {
+    let done = match read {
+        Ok(cli) => run(cli),
+        Err(Answer::Help(text)) => print(text.as_bytes()),
+        Err(Answer::Wrong(line)) => {
+            talk::say(line);
+            Ok(Exit::CouldNotRun)
+        }
+    };
+    let exit = done.unwrap_or_else(|stop| match stop {
+        // The reader that closed the pipe has read enough.
+        Stop::ClosedPipe => Exit::Good,
+        Stop::CouldNotRun(reason) => {
+            talk::say(format_args!("error: {reason}"));
+            Exit::CouldNotRun
+        }
+    });
+    exit.into()
+}
+
+fn run(cli: Cli) -> Result<Exit, Stop> {
+    match cli.command {
+        None => print(TEACHING.as_bytes()),
+        Some(Command::Topology(args)) => topology::run(&args).map(|()| Exit::Good),
+        Some(Command::Top(args)) => top::run(&args).map(|()| Exit::Good),
+        Some(Command::Demo(args)) => demo::run(&args),
+        Some(Command::Completions { shell }) => print(&cli::completions(shell)),
+        Some(Command::Man { directory: None }) => {
+            print(&cli::man().map_err(|error| Stop::because("manual", error))?)
+        }
+        Some(Command::Man {
+            directory: Some(directory),
+        }) => clap_mangen::generate_to(Cli::command(), &directory)
+            .map(|()| Exit::Good)
+            .map_err(|error| {
+                Stop::because(&format!("cannot write to {}", directory.display()), error)
+            }),
+    }
+}
+
+/// Writes to standard output.
+///
+/// # Errors
+///
+/// If the stream is closed, or the system refuses the write.
+pub fn print(bytes: &[u8]) -> Result<Exit, Stop> {
+    let mut out = std::io::stdout();
+    out.write_all(bytes)?;
+    out.flush()?;
+    Ok(Exit::Good)
+}
