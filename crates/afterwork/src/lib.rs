@@ -38,6 +38,7 @@
 //! | `tracing` | events of workqueues and grace periods for subscribers of the `tracing` crate; docs/observing.md lists them |
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
+mod admission;
 mod numbered;
 pub mod observe;
 pub mod page;

@@ -38,6 +38,7 @@ const FOLDERS: &[(&str, &[Folder])] = &[
     (
         "afterwork",
         &[
+            ("admission", Below::Only(&[])),
             ("numbered", Below::Only(&[])),
             ("params", Below::Only(&[])),
             ("page", Below::Only(&[])),
@@ -191,7 +192,7 @@ const FOLDERS: &[(&str, &[Folder])] = &[
 const FOR_ALL: &[(&str, &[&str])] = &[
     (
         "afterwork",
-        &["numbered", "params", "page", "panics", "trace"],
+        &["admission", "numbered", "params", "page", "panics", "trace"],
     ),
     ("lab", &["exit", "talk"]),
 ];

@@ -37,6 +37,7 @@ pub(crate) mod hotplug;
 pub(crate) mod lane;
 mod parker;
 pub(crate) mod report;
+pub(crate) mod sleeper;
 mod spin;
 mod wakeq;
 
