@@ -1,5 +1,9 @@
 //! What the other crates of afterwork use, and no program may: it changes with any version.
 
+pub mod admission {
+    pub use crate::admission::*;
+}
+
 pub mod numbered {
     pub use crate::numbered::*;
 }
@@ -59,5 +63,9 @@ pub mod wake {
 
     pub mod report {
         pub use crate::wake::report::*;
+    }
+
+    pub mod sleeper {
+        pub use crate::wake::sleeper::*;
     }
 }

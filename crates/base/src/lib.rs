@@ -4,6 +4,8 @@
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 #[doc(hidden)]
+mod admission;
+#[doc(hidden)]
 pub mod internal;
 #[doc(hidden)]
 mod numbered;

@@ -32,11 +32,6 @@ impl<T> Numbered<T> {
         }
     }
 
-    /// Returns the number that what is added next will have.
-    pub fn next(&self) -> u64 {
-        self.next
-    }
-
     pub fn add(&mut self, thing: T) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -160,7 +155,6 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Add => {
-                        prop_assert_eq!(numbered.next(), next);
                         prop_assert_eq!(numbered.add(next * 3), next);
                         tree.insert(next, next * 3);
                         next += 1;

@@ -49,7 +49,7 @@ impl<'p, T> Batch<'p, T> {
     /// [`post`](Self::post).
     #[inline]
     pub fn push(&mut self, item: T) -> Result<(), PostError<T>> {
-        if !self.poster.shared.room.reserve() {
+        if !self.poster.shared.take_room() {
             return Err(PostError::Full(item));
         }
         if !self.back.is_empty() {

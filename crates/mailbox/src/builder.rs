@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::inbox::Backlog;
 use super::mailbox::Mailbox;
-use super::room::MAX_CAPACITY;
+use crate::admission::MAX_CAPACITY;
 use crate::wake::Parker;
 
 /// The default of [`Builder::keep`]. A guess: with small items this is as much memory as a thread's stack touches. With a

@@ -55,12 +55,14 @@
 //! Differs from Linux: there task work belongs to a kernel task and runs when the task returns to user space; here the owner
 //! asks for it. `post` and `post_lazy` are io_uring's forced and lazy wake-ups.
 
-// A post, file by file: in `poster.rs` the item is added to the poster's block (`block.rs`), or starts another block, an
-// emptied one if there is any (`recycle.rs`), which is pushed onto the queue of its lane (`inbox.rs`, over the crate `mpscq`). In
-// `wait.rs` the post counts against what the owner armed; at most one poster claims the wake-up, and rings (`bell.rs`). In
-// `mailbox.rs` the owner drains a bounded batch. `shared.rs` has the end of either side. Who waits for room stands in the line
-// of `room.rs`, by `send.rs`; `reply.rs` is apart from all that, and has both ends of a call. Both sleep by `sleeper.rs`.
-// A local future (`local.rs`) is woken by its target (`target.rs`), and tells its handle (`join.rs`) by a reply. `worker.rs` is an owner.
+// A post, file by file: in `poster.rs` the item is added to the poster's block (`block.rs`), or
+// starts another block, an emptied one if there is any (`recycle.rs`), which is pushed onto the
+// queue of its lane (`inbox.rs`, over the crate `mpscq`). In `wait.rs` the post counts against what
+// the owner armed; at most one poster claims the wake-up, and rings (`bell.rs`). In `mailbox.rs`
+// the owner drains a bounded batch. `shared.rs` has the end of either side. An item that finds no
+// room waits in `admission.rs`, by `send.rs`; `reply.rs` is apart from all that, and has both ends
+// of a call. Both sleep by `wake/sleeper.rs`. A local future (`local.rs`) is woken by its target
+// (`target.rs`), and reports to its handle (`join.rs`) by a reply. `worker.rs` is an owner.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
@@ -89,14 +91,12 @@ mod recycle;
 mod reply;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod reply_tests;
-mod room;
 mod send;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod send_tests;
 #[cfg(feature = "rcu")]
 mod serve;
 mod shared;
-mod sleeper;
 mod tally;
 mod target;
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -108,7 +108,7 @@ mod worker;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod worker_tests;
 
-use base::internal::{numbered, page, panics, params, wake};
+use base::internal::{admission, page, panics, params, wake};
 
 pub use crate::panics::join_error::{JoinError, PanicPayload};
 pub use batch::Batch;

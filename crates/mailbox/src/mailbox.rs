@@ -157,7 +157,7 @@ impl<T> Mailbox<T> {
 
     /// Returns how many items may be inside; `None` if that is unbounded.
     pub fn capacity(&self) -> Option<usize> {
-        self.shared.room.capacity()
+        self.shared.capacity()
     }
 
     /// Receives the oldest item, if there is one.
@@ -389,7 +389,7 @@ impl<T> Mailbox<T> {
 
     /// Prepares a sleep until `count` items are inside: counts, arms, and counts again.
     pub(super) fn prepare_sleep(&mut self, count: usize, sleep: Sleep<'_>) -> PrepareSleep {
-        let capacity = self.shared.room.capacity();
+        let capacity = self.shared.capacity();
         let count = count.min(capacity.unwrap_or(usize::MAX)).max(1);
         loop {
             let nr_inside = match self.count_inside(count) {
@@ -441,7 +441,7 @@ impl<T> Mailbox<T> {
                 _ => Inside::Enough,
             },
             Count::Only(0) if over => Inside::Over,
-            Count::Only(1..) if over || self.shared.room.is_awaited() => Inside::Enough,
+            Count::Only(1..) if over || self.shared.is_awaited() => Inside::Enough,
             Count::Only(nr_inside) => Inside::Short(nr_inside),
         }
     }
@@ -464,7 +464,7 @@ impl<T> Mailbox<T> {
         // SAFETY: the reader was made with this inbox, in `from_builder`.
         let found = unsafe { shared.inbox.read(reader, emptied) };
         found.map(|(item, takes_room)| {
-            if shared.room.capacity().is_some() && takes_room {
+            if shared.room.is_some() && takes_room {
                 shared.release(1);
             }
             if let Some(tally) = &shared.owner.tally {

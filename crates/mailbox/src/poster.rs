@@ -11,6 +11,7 @@ use super::block::{Blank, Kind};
 use super::error::PostError;
 use super::recycle::Cache;
 use super::shared::Shared;
+use crate::admission::Room;
 use crate::wake::lane::Lane;
 
 /// Posts items to a [`Mailbox`](super::Mailbox).
@@ -179,7 +180,7 @@ impl<T> Poster<T> {
 
     /// Returns how many items may be inside; `None` if that is unbounded.
     pub fn capacity(&self) -> Option<usize> {
-        self.shared.room.capacity()
+        self.shared.capacity()
     }
 
     /// Returns the number of items that count toward the capacity of a bounded mailbox: the items
@@ -190,7 +191,7 @@ impl<T> Poster<T> {
     /// A number to look at: by the time it is returned it may be another.
     #[doc(alias = "len")]
     pub fn nr_inside(&self) -> Option<usize> {
-        self.shared.room.nr_inside()
+        self.shared.room.as_ref().map(Room::nr_inside)
     }
 
     /// Returns `true` if the mailbox refuses posts. After `false` it may be closed at any moment.
@@ -209,7 +210,7 @@ impl<T> Poster<T> {
         if !shared.is_open() {
             return Err(PostError::Closed(item));
         }
-        if !shared.room.reserve() {
+        if !shared.take_room() {
             return Err(PostError::Full(item));
         }
         self.push(item, Kind::Mail, eager);

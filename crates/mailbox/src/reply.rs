@@ -27,8 +27,8 @@ use sync::{Mutex, MutexGuard, twin};
 
 use super::error::PostError;
 use super::poster::Poster;
-use super::sleeper::{self, OnTurn, Sleeper};
 use crate::panics;
+use crate::wake::sleeper::{self, OnTurn, Sleeper};
 
 /// What both ends share.
 #[derive(Debug)]

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use super::error::PostError;
 use super::poster::Poster;
-use super::room::{Place, Ticket};
-use super::sleeper::{self, OnTurn, Sleeper};
+use super::shared::Waiting;
+use crate::admission::{Place, Ticket};
+use crate::wake::sleeper::{self, OnTurn, Sleeper};
 
 /// The future of [`Poster::send`]: posts an item as soon as there is room for it.
 ///
@@ -142,7 +143,10 @@ impl<T> Sending<'_, T> {
     pub fn take_back(&mut self) -> Option<T> {
         match mem::replace(&mut self.at, At::Ended) {
             At::Outside(item) => Some(item),
-            At::InLine(ticket) => self.poster.shared.room.leave(ticket),
+            At::InLine(ticket) => {
+                let room = self.poster.shared.room.as_ref()?;
+                room.leave(ticket).map(Waiting::into_item)
+            }
             At::Ended => None,
         }
     }
@@ -169,14 +173,18 @@ impl<T> Sending<'_, T> {
             },
             At::InLine(ticket) => {
                 self.at = At::InLine(ticket);
-                let place = shared.room.find(ticket, &mut Some(on_turn()));
+                let mut on_turn = Some(on_turn());
+                let room = shared.room.as_ref().expect("an item waits for room");
+                let place = room.find(ticket, |it| mem::swap(&mut it.on_turn, &mut on_turn));
                 if !matches!(place, Place::InLine) {
                     self.at = At::Ended;
                 }
                 match place {
                     Place::InLine => Poll::Pending,
                     Place::Inside => Poll::Ready(Ok(())),
-                    Place::Closed(item) => Poll::Ready(Err(PostError::Closed(item))),
+                    Place::Closed(waiting) => {
+                        Poll::Ready(Err(PostError::Closed(waiting.into_item())))
+                    }
                 }
             }
             At::Ended => panic!("a send is polled after it has ended"),

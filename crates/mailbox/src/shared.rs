@@ -46,12 +46,12 @@ use sync::{Mutex, Patience, identity, twin};
 use super::bell::Bell;
 use super::block::{Blank, Block, Kind};
 use super::inbox::{Backlog, Inbox, Nothing, Reader};
-use super::room::{Room, Ticket};
-use super::sleeper::OnTurn;
 use super::tally::{Tally, WAKE_UPS};
 use super::wait::Wait;
+use crate::admission::{Room, Ticket};
 use crate::panics;
 use crate::wake::lane::Lane;
+use crate::wake::sleeper::OnTurn;
 use crate::wake::{Unparker, WakeQ};
 
 pub(super) const OPEN: u8 = 0;
@@ -67,14 +67,26 @@ pub(super) struct Shared<T> {
     pub(super) owner: CachePadded<Owner>,
     /// Written by either side, once in many posts.
     pub(super) free: CachePadded<Stack<Block<T>>>,
-    /// Written by every post and receipt of a bounded mailbox, untouched in others.
-    pub(super) room: CachePadded<Room<T>>,
+    /// Written by every post and receipt of a bounded mailbox; `None` in others.
+    pub(super) room: CachePadded<Option<Room<Waiting<T>>>>,
     /// A: how many [`Poster`](super::Poster)s there are.
     pub(super) nr_posters: CachePadded<AtomicUsize>,
     /// The state that the owner leaves when it ends.
     dead: Mutex<Dead<T>>,
     /// I: the process whose threads post. In a child, a post that was in progress never ends.
     process: Process,
+}
+
+/// An item that waits for room, instead of its thread. The owner moves it into the queue, so it
+/// does not wait for its sender to be scheduled. It is pushed under the lock of the wait queue: a
+/// sender that learns of it posts its next item behind.
+#[derive(Debug)]
+pub(super) struct Waiting<T> {
+    item: T,
+    /// The queue to which it goes once there is room.
+    lane: Lane,
+    /// Wakes its sender. `None` once the mailbox is closed.
+    pub(super) on_turn: Option<OnTurn>,
 }
 
 /// A queue without an owner.
@@ -108,6 +120,12 @@ impl Owner {
     }
 }
 
+impl<T> Waiting<T> {
+    pub(super) fn into_item(self) -> T {
+        self.item
+    }
+}
+
 impl<T> Shared<T> {
     pub(super) fn new(
         backlog: Backlog,
@@ -125,7 +143,7 @@ impl<T> Shared<T> {
                 tally,
             }),
             free: CachePadded::new(Stack::new()),
-            room: CachePadded::new(Room::new(capacity)),
+            room: CachePadded::new(capacity.map(Room::new)),
             nr_posters: CachePadded::new(AtomicUsize::new(0)),
             dead: Mutex::new(Dead {
                 reader: None,
@@ -168,50 +186,76 @@ impl<T> Shared<T> {
     fn count(&self, armed: i32, nr_items: usize, eager: bool) {
         // While items stand in line, nobody else can post what the owner waits for.
         let is_awaited =
-            || self.room.is_awaited() && !twin::armed("room: a lazy post sees nobody in line");
+            || self.is_awaited() && !twin::armed("room: a lazy post sees nobody in line");
         let eager = eager || is_awaited();
         if self.owner.wait.claim_armed(armed, nr_items, eager) {
             self.owner.ring();
         }
     }
 
-    /// Returns the room of `nr_items` items that have come out.
+    /// Takes room for one item. Returns `false` if there is none, or if others wait for it.
+    #[inline]
+    pub(super) fn take_room(&self) -> bool {
+        self.room.as_ref().is_none_or(Room::try_take)
+    }
+
+    /// Returns `true` if items wait for room.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.room.as_ref().is_some_and(Room::is_awaited)
+    }
+
+    /// Returns the bound.
+    pub(super) fn capacity(&self) -> Option<usize> {
+        self.room.as_ref().map(Room::capacity)
+    }
+
+    /// Releases the room of `nr_items` items that were received.
     #[inline(always)]
     pub(super) fn release(&self, nr_items: usize) {
-        if self.room.release(nr_items) {
-            self.let_in();
+        if let Some(room) = &*self.room
+            && room.release(nr_items)
+        {
+            self.let_in(room);
         }
     }
 
-    /// Lets in items that stand in line, as long as there is room.
+    /// Lets in items that wait, as long as there is room.
     #[cold]
-    fn let_in(&self) {
-        let Some(mut line) = self.room.line() else {
-            return;
-        };
+    fn let_in(&self, room: &Room<Waiting<T>>) {
         let mut wakeq = WakeQ::new();
-        while let Some(first) = self.room.next_in_locked(&mut line) {
+        room.let_in(|first| {
             let block = Blank::new(self.inbox.nr_slots()).start(first.item, Kind::Mail, true, true);
             self.inbox.push(first.lane, block);
-            self.room.note_if_empty_locked(&line);
             if let Some(on_turn) = first.on_turn {
                 wakeq.push(on_turn.into_inner());
             }
-        }
-        drop(line);
+        });
         if !wakeq.is_empty() {
             self.posted(wakeq.len(), true);
             wakeq.fire();
         }
     }
 
-    /// Lets an item stand in line for room. Gives it back if the mailbox is closed.
+    /// Makes an item wait for room. Returns the item if the mailbox is closed.
+    ///
+    /// **No owner sleeps on a waiter.** An owner that waits for more items than there is room for,
+    /// or for lazy ones, would sleep for ever, because items that wait cannot be posted. So joining
+    /// wakes the owner as an eager post does, and an owner that finds `AWAITED` and any item does
+    /// not sleep.
     #[cold]
     pub(super) fn wait_for_room(&self, item: T, lane: Lane, on_turn: OnTurn) -> Result<Ticket, T> {
-        let ticket = self.room.join(item, lane, on_turn)?;
-        if !twin::armed("room: no look after joining") {
-            self.let_in();
-        }
+        let Some(room) = &*self.room else {
+            return Err(item);
+        };
+        let on_turn = Some(on_turn);
+        let waiting = Waiting {
+            item,
+            lane,
+            on_turn,
+        };
+        let ticket = room
+            .join(waiting, || self.let_in(room))
+            .map_err(Waiting::into_item)?;
         // As an eager post does: AWAITED takes the place of the push, and the owner's count looks at it after arming.
         if !twin::armed("room: waiting wakes nobody") && self.owner.wait.claim(1, true) {
             self.owner.ring();
@@ -222,7 +266,16 @@ impl<T> Shared<T> {
     /// Refuses new posts from here on.
     pub(super) fn close(&self) {
         self.owner.life.store(CLOSED, Ordering::Relaxed);
-        self.room.close();
+        let mut wakeq = WakeQ::new();
+        if let Some(room) = &*self.room {
+            room.close(|waiting| {
+                let on_turn = waiting.on_turn.take();
+                on_turn
+                    .into_iter()
+                    .for_each(|it| wakeq.push(it.into_inner()));
+            });
+        }
+        wakeq.fire();
     }
 
     /// Ends the owner: drops what is inside, and leaves the reader to posts that overlap.
@@ -286,9 +339,9 @@ impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
         // Every poster is gone and has sealed its blocks, so this frees the last blocks, too.
         self.drop_items();
-        for item in self.room.forgotten() {
+        for waiting in self.room.iter_mut().flat_map(Room::forgotten) {
             // FOREIGN(dead-item): the drop of an item whose send was leaked in line, on who is last. A panic ends here.
-            panics::contain(|| drop(item));
+            panics::contain(|| drop(waiting.item));
         }
     }
 }

@@ -37,8 +37,8 @@
 //! parker, the eventfd, the task's waker), which ends the sleep that has not begun. A wake-up that reaches only threads that
 //! already sleep would be lost, and nobody would ring again for this arming (twin `park: no token`).
 //!
-//! **Who stands in line for room counts as an eager post** (`room.rs`): setting `AWAITED` takes the place of the push, and the
-//! owner's count looks at it, too.
+//! **An item that waits for room counts as an eager post** (`admission.rs`): setting `AWAITED`
+//! takes the place of the push, and the owner's count looks at it, too.
 
 use sync::atomic::{AtomicI32, Ordering};
 use sync::{barrier, twin};

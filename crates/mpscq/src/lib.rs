@@ -37,6 +37,7 @@
 //! | [`Node`], [`Shared`] | items in boxes and in shared pointers (default feature `alloc`) |
 //! | [`Chain`] | items linked privately |
 //! | [`RawQueue`], [`RawCursor`] | the two halves, unsafe, to be embedded in other structures |
+//! | [`RawStack`] | the word of a LIFO list, to be embedded in other structures |
 //! | [`Linked`], [`Link`] | for types of your own as items |
 //! | [`Stack`], [`Taken`] | the LIFO list, for comparison and for free lists |
 //!
@@ -76,4 +77,4 @@ pub use queue::{Consumer, Drain, Queue, Stopped};
 pub use raw::{Pop, RawCursor, RawQueue};
 #[cfg(feature = "alloc")]
 pub use shared::{Claim, Shared};
-pub use stack::{Stack, Taken};
+pub use stack::{RawStack, Stack, Taken};

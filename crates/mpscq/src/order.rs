@@ -59,14 +59,14 @@ pub(crate) fn stub_back() -> Ordering {
 /// A push onto the LIFO list.
 #[inline(always)]
 pub(crate) fn stack_push() -> Ordering {
-    // Argument: `mpscq-stack`, in `Stack::push_raw`.
+    // Argument: `mpscq-stack`, in `RawStack::push`.
     twin::order("stack: relaxed push", Release)
 }
 
 /// A thread takes the whole LIFO list.
 #[inline(always)]
 pub(crate) fn stack_take() -> Ordering {
-    // Argument: `mpscq-stack`, in `Stack::take_all`.
+    // Argument: `mpscq-stack`, in `RawStack::take_all`.
     twin::order("stack: relaxed take", Acquire)
 }
 

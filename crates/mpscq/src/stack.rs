@@ -29,8 +29,8 @@ use crate::order;
 /// assert_eq!(newest_first, [2, 1]);
 /// ```
 pub struct Stack<T: Linked> {
-    /// A: the newest item. The links lead to the oldest, whose link is null.
-    head: AtomicPtr<T>,
+    /// The links lead from the newest item to the oldest, whose link is null.
+    raw: RawStack<T>,
     owned: PhantomData<T::Handle>,
 }
 
@@ -38,14 +38,14 @@ impl<T: Linked> Stack<T> {
     sync::const_unless_model! {
         /// Creates an empty list.
         pub fn new() -> Self {
-            Self { head: AtomicPtr::new(ptr::null_mut()), owned: PhantomData }
+            Self { raw: RawStack::new(), owned: PhantomData }
         }
     }
 
     /// Returns `true` if the list is empty at this moment.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.head.load(Ordering::Relaxed).is_null()
+        self.raw.top().load(Ordering::Relaxed).is_null()
     }
 
     /// Adds an item. Returns `true` if the list was empty.
@@ -87,13 +87,8 @@ impl<T: Linked> Stack<T> {
         if self.is_empty() {
             return Taken::new();
         }
-        // ORDER(mpscq-stack): the acquire end; see `push_raw`.
-        // If a push comes first, we take its items with their contents. If our swap comes first,
-        // the push's exchange fails, and it tries again on the empty list.
-        // Test: loom stack_take_needs_acquire
-        let head = self.head.swap(ptr::null_mut(), order::stack_take());
         Taken {
-            head,
+            head: self.raw.take_all(),
             owned: PhantomData,
         }
     }
@@ -126,27 +121,91 @@ impl<T: Linked> Stack<T> {
     /// 1. The same as for [`Chain::from_raw_parts`].
     #[inline]
     unsafe fn push_raw(&self, first: NonNull<T>, last: NonNull<T>) -> bool {
-        let mut head = self.head.load(Ordering::Relaxed);
+        let below = self.raw.push(first.as_ptr(), |below| {
+            // SAFETY: (1): ours until the push ends, and the borrow ends here.
+            unsafe { next_of(last) }.store(below, Ordering::Relaxed);
+        });
+        below.is_null()
+    }
+}
+
+/// The word of a [`Stack`], for types that keep their links themselves.
+///
+/// It reads and writes no item, so each of its functions is safe. The caller follows the links.
+pub struct RawStack<T> {
+    /// A: the newest item; null if there is none.
+    top: AtomicPtr<T>,
+}
+
+impl<T> RawStack<T> {
+    sync::const_unless_model! {
+        /// Makes an empty list.
+        pub fn new() -> Self {
+            Self { top: AtomicPtr::new(ptr::null_mut()) }
+        }
+    }
+
+    /// Returns the word with the address of the newest item, for operations beyond those of this type.
+    ///
+    /// Any value may be exchanged for another one, and [`push`](Self::push) still publishes items: it is a
+    /// read-modify-write, as each such exchange is.
+    #[inline]
+    pub fn top(&self) -> &AtomicPtr<T> {
+        &self.top
+    }
+
+    /// Puts `newest` on top, and returns the item that was there before, or null.
+    ///
+    /// Before each attempt `link` is called with the present top, which it writes into the link of the oldest of the
+    /// new items.
+    ///
+    /// # Blocking
+    ///
+    /// As [`Stack::push`].
+    #[inline]
+    pub fn push(&self, newest: *mut T, mut link: impl FnMut(*mut T)) -> *mut T {
+        let mut below = self.top.load(Ordering::Relaxed);
         loop {
-            // SAFETY: (1): ours until the exchange below succeeds, and the borrow ends here.
-            unsafe { next_of(last) }.store(head, Ordering::Relaxed);
+            link(below);
             // ORDER(mpscq-stack): message passing, other end in `take_all`.
-            //   push: contents and links;       compare-exchange(head)      Release
-            //   take: swap(head)   Acquire;     reads them
+            //   push: contents and links;       compare-exchange(top)       Release
+            //   take: swap(top)    Acquire;     reads them
             // If our exchange comes first, the taker gets our items with their contents. If its
             // swap comes first, our exchange fails, and we try again. Pushes in between are
             // read-modify-writes, so they continue our release sequence.
             // Test: loom stack_push_needs_release
-            match self.head.compare_exchange_weak(
-                head,
-                first.as_ptr(),
-                order::stack_push(),
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return head.is_null(),
-                Err(found) => head = found,
+            let order = order::stack_push();
+            match (self.top).compare_exchange_weak(below, newest, order, Ordering::Relaxed) {
+                Ok(_) => return below,
+                Err(found) => below = found,
             }
         }
+    }
+
+    /// Empties the list, and returns the item that was on top, or null.
+    ///
+    /// # Blocking
+    ///
+    /// Never blocks. Costs one swap.
+    #[inline]
+    pub fn take_all(&self) -> *mut T {
+        // ORDER(mpscq-stack): the acquire end; see `push`.
+        // If a push comes first, we take its items whole. If our swap comes first, its exchange fails, and it tries again on
+        // the empty list.
+        // Test: loom stack_take_needs_acquire
+        self.top.swap(ptr::null_mut(), order::stack_take())
+    }
+}
+
+impl<T> Default for RawStack<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> fmt::Debug for RawStack<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RawStack").field(&self.top).finish()
     }
 }
 

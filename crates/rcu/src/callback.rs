@@ -39,8 +39,9 @@
 
 use std::ptr;
 
+use mpscq::RawStack;
 use sync::{
-    atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     cpu, identity, thread, time, twin,
 };
 
@@ -90,7 +91,7 @@ pub(super) struct Callbacks {
 
 /// The callbacks that were added on some CPUs.
 struct List {
-    newest: AtomicPtr<Head>,
+    newest: RawStack<Head>,
     /// A: the approximate number of callbacks, without some of the bags that are still open
     /// (`bag.rs`). On the cache line of `newest`, which each push writes.
     nr: AtomicUsize,
@@ -145,22 +146,9 @@ impl Callbacks {
     /// mark, returns the list.
     fn push(&self, head: *mut Head, nr: usize) -> Option<&List> {
         let list = &self.lists[cpu::current().index() % NR_LISTS];
-        let mut first = list.newest.load(Ordering::Relaxed);
-        loop {
-            // SAFETY: the caller handed `head` over, and nobody else knows it until the push succeeds.
-            unsafe { (*head).set_next(first) };
-            // ORDER(callback): publish and consume, other end in `sweep`.
-            //   here:  a callback;  list = callback Release
-            //   sweep: list = null Acquire;  run it
-            // If our exchange comes first, the swap takes the callback with its contents. If the swap comes first, we
-            // find the list empty and wake the sweeper.
-            // Test: a_callback_runs_after_its_grace_period
-            let newest = &list.newest;
-            match newest.compare_exchange_weak(first, head, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => break,
-                Err(now) => first = now,
-            }
-        }
+        // SAFETY: the caller handed `head` over, and no other thread knows it until the push succeeds.
+        let link = |below| unsafe { (*head).set_next(below) };
+        let first = list.newest.push(head, link);
         // The sweeper takes whole lists, so one wake-up for each list that was empty is enough.
         // Wakes also while another thread is starting the sweeper, because that start may fail and
         // must then be tried again.
@@ -246,9 +234,10 @@ impl Callbacks {
     }
 
     fn is_empty(&self) -> bool {
-        // Acquire pairs with the swap in `sweep`. If we read the null that a sweep left, our next load of `sweep_seq`
+        // Acquire pairs with the fence in `sweep`. If we read the null that a sweep left, our next load of `sweep_seq`
         // returns that sweep's odd number or a later one.
-        let is_empty = |list: &CachePadded<List>| list.newest.load(Ordering::Acquire).is_null();
+        let is_empty =
+            |list: &CachePadded<List>| list.newest.top().load(Ordering::Acquire).is_null();
         self.lists.iter().all(is_empty)
     }
 
@@ -269,10 +258,8 @@ impl Callbacks {
         let mut chain = Chain::new();
         let mut are_awaited = false;
         for list in &self.lists {
-            if !list.newest.load(Ordering::Relaxed).is_null() {
-                // ORDER(callback): the other end; see `push`.
-                // Test: a_callback_runs_after_its_grace_period
-                let newest = list.newest.swap(ptr::null_mut(), Ordering::AcqRel);
+            if !list.newest.top().load(Ordering::Relaxed).is_null() {
+                let newest = list.newest.take_all();
                 list.nr.store(0, Ordering::Relaxed);
                 are_awaited |= list.backlog.take();
                 // SAFETY: pushed heads were handed over, and the swap made the list ours.
@@ -386,7 +373,7 @@ impl Callbacks {
     /// Resets everything to the state without callbacks, in a child of `fork`; see `fork.rs`.
     pub(super) fn inherit(&self) {
         for list in &self.lists {
-            list.newest.store(ptr::null_mut(), Ordering::Relaxed);
+            list.newest.top().store(ptr::null_mut(), Ordering::Relaxed);
             list.nr.store(0, Ordering::Relaxed);
             list.backlog.take();
         }
@@ -424,7 +411,7 @@ impl List {
     sync::const_unless_model! {
         fn new() -> Self {
             Self {
-                newest: AtomicPtr::new(ptr::null_mut()),
+                newest: RawStack::new(),
                 nr: AtomicUsize::new(0),
                 backlog: Backlog::new(),
             }

@@ -5,18 +5,16 @@
 
 use std::ptr;
 
-use sync::{
-    atomic::{AtomicPtr, Ordering},
-    twin,
-};
+use mpscq::RawStack;
+use sync::{atomic::Ordering, twin};
 
 use super::slot::Slot;
 
 /// All slots of a domain.
 #[derive(Debug)]
 pub(super) struct Roster {
-    /// A: the newest entry.
-    first: AtomicPtr<Entry>,
+    /// Never taken: it only grows.
+    entries: RawStack<Entry>,
 }
 
 #[derive(Debug)]
@@ -29,7 +27,7 @@ struct Entry {
 impl Roster {
     sync::const_unless_model! {
         pub(super) fn new() -> Self {
-            Self { first: AtomicPtr::new(ptr::null_mut()) }
+            Self { entries: RawStack::new() }
         }
     }
 
@@ -47,35 +45,20 @@ impl Roster {
         let taken = entry.slot.take();
         debug_assert!(taken, "nobody else knows the slot yet");
         let entry = Box::into_raw(entry);
-        let mut first = self.first.load(Ordering::Relaxed);
-        loop {
-            // SAFETY: `entry` came from `into_raw` above and is ours alone until the push succeeds.
-            unsafe { (*entry).next = first };
-            // ORDER(roster): publish and consume, other end in `iter`.
-            //   here: an entry;  first = entry Release
-            //   iter: load first Acquire;  read the entry
-            // If our push comes first, the driver walks over our slot. If its load comes first, it does not know the slot,
-            // which is OFF like a parked one: our first section leaves that and sees what was removed, ORDER(parked).
-            // Test: threads_come_and_go
-            match self.first.compare_exchange_weak(
-                first,
-                entry,
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => break,
-                Err(now) => first = now,
-            }
-        }
+        // SAFETY: `entry` came from `into_raw` above and is ours alone until the push succeeds.
+        let link = |below| unsafe { (*entry).next = below };
+        self.entries.push(entry, link);
         // SAFETY: pushed entries are freed with the roster alone, which `self` keeps alive.
         unsafe { &(*entry).slot }
     }
 
     /// Walks all slots, taken and free.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Slot> {
-        // ORDER(roster): the other end; see `join`.
+        // ORDER(mpscq-stack): the other end of the push in `join`.
+        // If the push comes first, we walk over its slot. If our load comes first, we do not know the slot, which is
+        // OFF like a parked one: its first section leaves that and sees what was removed, ORDER(parked).
         // Test: threads_come_and_go
-        let mut next = self.first.load(Ordering::Acquire);
+        let mut next = self.entries.top().load(Ordering::Acquire);
         if twin::armed("rcu: the newest reader is skipped") {
             // SAFETY: as below.
             next = unsafe { next.as_ref() }.map_or(next, |entry| entry.next);
@@ -100,7 +83,7 @@ impl Drop for Roster {
             return;
         }
         // Every push happened before, for we have the list exclusively. Acquire is more than that needs.
-        let mut next = self.first.load(Ordering::Acquire);
+        let mut next = self.entries.top().load(Ordering::Acquire);
         while !next.is_null() {
             // SAFETY: made by `into_raw` in `join`; nobody walks the list any more, for we have it exclusively.
             let entry = unsafe { Box::from_raw(next) };

@@ -7,11 +7,12 @@
 //! there, so an exchange that finds the same top takes out that one (a top that went and came back, ABA, needs a second that
 //! pops). Who finds another popping makes a bag instead.
 
-use std::{iter, ptr, ptr::NonNull};
+use std::{iter, ptr::NonNull};
 
 use crossbeam_utils::CachePadded;
+use mpscq::RawStack;
 use sync::{
-    atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering},
+    atomic::{AtomicBool, AtomicU32, Ordering},
     twin,
 };
 
@@ -26,8 +27,8 @@ pub(super) struct Spares(CachePadded<Stack>);
 
 #[derive(Debug)]
 struct Stack {
-    /// A: the one given last.
-    top: AtomicPtr<Bag>,
+    /// The one given last is on top.
+    all: RawStack<Bag>,
     /// A: about how many there are; off by one for a moment.
     nr: AtomicU32,
     /// A: whether a thread pops.
@@ -43,7 +44,7 @@ impl Spares {
     sync::const_unless_model! {
         pub(super) fn new() -> Self {
             Self(CachePadded::new(Stack {
-                top: AtomicPtr::new(ptr::null_mut()),
+                all: RawStack::new(),
                 nr: AtomicU32::new(0),
                 is_popped: AtomicBool::new(false),
             }))
@@ -56,32 +57,21 @@ impl Spares {
     ///
     /// 1. The bag is the caller's alone, holds no closure, and is in no list.
     pub(super) unsafe fn give(&self, bag: NonNull<Bag>) -> bool {
-        let Stack { top, nr, .. } = &*self.0;
+        let Stack { all, nr, .. } = &*self.0;
         if nr.load(Ordering::Relaxed) >= MOST {
             return false;
         }
         nr.fetch_add(1, Ordering::Relaxed);
-        let mut below = top.load(Ordering::Relaxed);
-        loop {
-            // SAFETY: (1), until the exchange below.
-            unsafe { bag.as_ref().put_link(below) };
-            // ORDER(spare): publish and consume, other end in `take`.
-            //   here: reads of the closures, the link;  top = bag Release (a read-modify-write: those below stay published)
-            //   take: top Acquire;  read the link, write closures
-            // If our exchange comes first, who takes the bag has all that we did before. If the other's comes first, it did not
-            // find our bag.
-            // Test: a_bag_is_used_again
-            let order = twin::order("rcu: relaxed gift of a bag", Ordering::Release);
-            match top.compare_exchange_weak(below, bag.as_ptr(), order, Ordering::Relaxed) {
-                Ok(_) => return true,
-                Err(now) => below = now,
-            }
-        }
+        // SAFETY: (1), until the push ends.
+        let link = |below| unsafe { bag.as_ref().put_link(below) };
+        all.push(bag.as_ptr(), link);
+        true
     }
 
     /// Takes one out, if there is one and nobody else takes one.
     pub(super) fn take(&self) -> Option<NonNull<Bag>> {
-        let Stack { top, nr, is_popped } = &*self.0;
+        let Stack { all, nr, is_popped } = &*self.0;
+        let top = all.top();
         if top.load(Ordering::Relaxed).is_null() {
             return None;
         }
@@ -92,7 +82,8 @@ impl Spares {
         if is_popped.swap(true, locked) && !twin::armed("rcu: two pop a bag") {
             return None;
         }
-        // ORDER(spare): the other end; see `give`. The load, and an exchange that fails.
+        // ORDER(mpscq-stack): the other end of the push in `give`. The load, and an exchange that fails.
+        // If the push comes first, we have the bag as its giver left it. If we come first, we do not find it.
         // Test: one_at_a_time_takes_a_spare_bag
         let seen = twin::order("rcu: a relaxed look at spares", Ordering::Acquire);
         let mut first = NonNull::new(top.load(seen));
@@ -118,8 +109,8 @@ impl Spares {
     /// Takes note that no other thread gives or takes, in a child of `fork`: each of their steps leaves the stack whole, but one may
     /// have been about to pop, or to count.
     pub(super) fn inherit(&self) {
-        let Stack { top, nr, is_popped } = &*self.0;
-        let first = NonNull::new(top.load(Ordering::Relaxed));
+        let Stack { all, nr, is_popped } = &*self.0;
+        let first = NonNull::new(all.top().load(Ordering::Relaxed));
         // SAFETY: bags in the stack are alive, and nobody else is there.
         let below = |bag: &NonNull<Bag>| NonNull::new(unsafe { bag.as_ref().link() });
         let count = iter::successors(first, below).count();

@@ -102,7 +102,8 @@ pub(crate) fn fire(waker: Foreign<Waker>) {
     });
     if let Some(waker) = waker {
         // FOREIGN(drain-wake): the waker of a task that awaits a drain, on the thread that ended what it waits for; contained.
-        // FOREIGN(room-wake): the waker of a task that waits for capacity, on the thread that releases it; contained.
+        // FOREIGN(room-wake): the waker of a task that waits for capacity, on the thread that
+        // releases it, or waits; contained.
         // FOREIGN(task-wake): the waker of a task that awaits an item, on the thread that cancels it; contained.
         // FOREIGN(task-set-wake): the waker of a task that awaits a set, on the thread that ended an item; contained.
         contain(|| waker.into_inner().wake());

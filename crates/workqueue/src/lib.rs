@@ -65,7 +65,7 @@ pub mod model;
 use crate as workqueue;
 #[cfg(feature = "rcu")]
 use ::rcu;
-use base::internal::{numbered, page, panics, params, trace, wake};
+use base::internal::{admission, numbered, page, panics, params, trace, wake};
 
 pub use crate::panics::join_error::{JoinError, PanicPayload};
 pub use crate::params::MaxActiveScope;

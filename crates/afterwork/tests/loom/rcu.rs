@@ -395,7 +395,7 @@ fn a_bag_used_again_needs_the_order_of_its_end() {
 
 #[test]
 fn a_bag_given_away_needs_the_order_of_the_gift() {
-    must_fail("rcu: relaxed gift of a bag", || bounded(3, bags));
+    must_fail("stack: relaxed push", || bounded(3, bags));
 }
 
 /// One takes both and gives the first back; another takes one meanwhile.

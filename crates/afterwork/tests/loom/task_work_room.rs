@@ -57,7 +57,7 @@ fn a_send_that_waits_gets_the_room_of_the_next_receipt() {
 
 #[test]
 fn who_joins_the_line_must_look_for_room() {
-    let failure = must_fail("room: no look after joining", || bounded(3, one_waits));
+    let failure = must_fail("room: no check after joining", || bounded(3, one_waits));
     assert!(failure.contains("deadlock"), "{failure}");
 }
 
@@ -108,7 +108,7 @@ fn a_send_that_gives_up_leaves_the_line_open() {
 
 #[test]
 fn who_leaves_the_line_must_say_that_it_is_empty() {
-    must_fail("room: an empty line is awaited", || {
+    must_fail("room: an empty wait queue is awaited", || {
         bounded(3, one_gives_up)
     });
 }
@@ -133,7 +133,7 @@ fn no_post_takes_the_room_of_one_who_waits() {
 
 #[test]
 fn posts_must_heed_the_line() {
-    must_fail("room: posts overtake the line", || {
+    must_fail("room: a taker overtakes a waiter", || {
         bounded(3, a_post_comes_between)
     });
 }
@@ -161,7 +161,7 @@ fn the_owners_end_ends_every_wait() {
 
 #[test]
 fn closing_must_wake_who_waits() {
-    let failure = must_fail("room: closing leaves the line asleep", || {
+    let failure = must_fail("room: closing leaves the waiters asleep", || {
         bounded(3, || the_owner_ends(true))
     });
     assert!(failure.contains("deadlock"), "{failure}");

@@ -94,12 +94,12 @@ fn an_item_taken_back_tears_no_hole() {
 
 #[test]
 fn injecting_needs_release() {
-    must_fail("inject: relaxed push", || exhaustive(inject));
+    must_fail("stack: relaxed push", || exhaustive(inject));
 }
 
 #[test]
 fn taking_injected_items_needs_acquire() {
-    must_fail("inject: relaxed take", || exhaustive(inject));
+    must_fail("stack: relaxed take", || exhaustive(inject));
 }
 
 /// A thread that has learned of an item before its push, as by its state, takes it back from above another one. It starts

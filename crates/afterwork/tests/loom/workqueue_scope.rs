@@ -221,7 +221,7 @@ fn a_guest_sees_what_was_written_before_its_item_was_brought() {
 
 #[test]
 fn bringing_an_item_must_publish_it() {
-    must_fail("line: relaxed push", || {
+    must_fail("stack: relaxed push", || {
         bounded(3, an_item_is_brought_to_a_guest);
     });
 }

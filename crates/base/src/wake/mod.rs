@@ -41,6 +41,8 @@ pub(crate) mod lane;
 pub(crate) mod parker;
 #[doc(hidden)]
 pub(crate) mod report;
+#[doc(hidden)]
+pub(crate) mod sleeper;
 pub(crate) mod spin;
 mod wakeq;
 

@@ -43,6 +43,18 @@ impl Wakeup {
         Self(Kind::Waker(waker))
     }
 
+    /// Does the wake-up, unless it is a task's. Then returns its waker.
+    #[doc(hidden)]
+    pub fn fire_unless_task(self) -> Option<std::task::Waker> {
+        match self.0 {
+            Kind::Waker(waker) => Some(waker),
+            _ => {
+                self.fire();
+                None
+            }
+        }
+    }
+
     /// Does the wake-up. A panic of a task's waker is caught.
     #[doc(alias = "wake_up_q")]
     #[inline]

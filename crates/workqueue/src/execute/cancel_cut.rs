@@ -132,7 +132,7 @@ impl Part {
     fn release_capacity(&mut self) {
         let nr_places = std::mem::take(&mut self.remains.nr_places);
         if let Some(room) = self.link.core.room.as_ref() {
-            (0..nr_places).for_each(|_| room.give_back());
+            room.give_back(nr_places);
         }
     }
 

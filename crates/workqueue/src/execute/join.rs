@@ -277,20 +277,20 @@ where
     /// Moves the closure out in place of calling it.
     unsafe fn skip(item: NonNull<Head>, remains: &mut Remains) {
         // SAFETY: the caller runs the item, which has not run before.
-        remains.bury(unsafe { Self::set_cancelled(item) });
+        remains.bury(unsafe { Self::set_failed(item, JoinError::Cancelled) });
         remains.nr_tickets += usize::from(S::IS_TICKET);
     }
 
-    /// Makes the outcome that it was cancelled; returns the closure.
+    /// Makes `error` the outcome; returns the closure.
     ///
     /// # Safety
     ///
     /// 1. The closure has not been called, and the caller alone touches the content.
-    unsafe fn set_cancelled(item: NonNull<Head>) -> F {
+    unsafe fn set_failed(item: NonNull<Head>, error: JoinError) -> F {
         let content = Self::content(item);
         // SAFETY: (1).
         let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*content).func) });
-        let outcome = ManuallyDrop::new(Some(Err(JoinError::Cancelled)));
+        let outcome = ManuallyDrop::new(Some(Err(error)));
         // SAFETY: (1).
         unsafe { (&raw mut (*content).outcome).write(outcome) };
         func
@@ -302,7 +302,7 @@ where
             return false;
         }
         // SAFETY: the caller, the only handle, has cancelled the item, so nobody else touches the content.
-        let func = unsafe { Self::set_cancelled(item) };
+        let func = unsafe { Self::set_failed(item, JoinError::Cancelled) };
         // FOREIGN(cancel-drop): the closure, on the thread that cancels; it may unwind to there, for the content is an
         // outcome already.
         drop(func);
@@ -324,12 +324,8 @@ where
         if !run::expire(item) {
             return false;
         }
-        let content = Self::content(item);
-        // SAFETY: the caller, the only handle, has cancelled the item, so nobody else touches the content.
-        let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*content).func) });
-        let outcome = ManuallyDrop::new(Some(Err(JoinError::Expired)));
-        // SAFETY: as above.
-        unsafe { (&raw mut (*content).outcome).write(outcome) };
+        // SAFETY: as in `cancel`.
+        let func = unsafe { Self::set_failed(item, JoinError::Expired) };
         // FOREIGN(expired-drop): the closure, on the thread that joins; contained.
         contain(|| drop(func));
         true

@@ -470,7 +470,7 @@ pub(crate) fn cancel_and(
         // A waker may wait for capacity or for the count, so both are released first.
         let ((), woken) = errands::with_wakers_aside(|| {
             if let Some(room) = room {
-                room.give_back();
+                room.give_back(1);
             }
             if let Some(left) = left {
                 left.give_back();
@@ -494,7 +494,7 @@ unsafe fn give_place_back(item: *const Head, home: *const Pwq) {
     let core = unsafe { &(*home).core };
     if let Some(room) = &core.room {
         // SAFETY: (1).
-        unsafe { with_current(item, home, || room.give_back()) };
+        unsafe { with_current(item, home, || room.give_back(1)) };
     }
 }
 

@@ -8,6 +8,7 @@
 
 use std::ptr::{self, NonNull};
 
+use mpscq::RawStack;
 use sync::{
     atomic::{AtomicPtr, Ordering},
     time,
@@ -178,7 +179,7 @@ impl List {
 /// no harm: a push only needs the old head as its next.
 #[derive(Debug)]
 pub(crate) struct Injector {
-    newest: AtomicPtr<Head>,
+    newest: RawStack<Head>,
     /// When the last push that found nothing was about to be made, in cycles. Shown, and nothing depends on it.
     since: AtomicU64,
     /// I: whether that is noted.
@@ -188,7 +189,7 @@ pub(crate) struct Injector {
 impl Injector {
     pub(crate) fn new(is_timed: bool) -> Self {
         Self {
-            newest: AtomicPtr::new(ptr::null_mut()),
+            newest: RawStack::new(),
             since: AtomicU64::new(0),
             is_timed: is_timed && !cfg!(any(loom, shuttle)),
         }
@@ -201,7 +202,7 @@ impl Injector {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.newest.load(Ordering::Relaxed).is_null()
+        self.newest.top().load(Ordering::Relaxed).is_null()
     }
 
     /// Pushes one item; returns `true` if the stack was empty.
@@ -213,32 +214,14 @@ impl Injector {
     /// Pushes a chain that runs from its `newest` item down to its `oldest`, linked by `next`.
     #[inline]
     pub(crate) fn push_chain(&self, newest: NonNull<Head>, oldest: NonNull<Head>) -> bool {
-        let mut before = self.newest.load(Ordering::Relaxed);
-        if before.is_null() && self.is_timed {
-            // Before the push, which shows it to who takes the item; on the line that the push writes.
-            self.since.store(time::cycles(), Ordering::Relaxed);
-        }
-        loop {
-            set_fresh_next(oldest, before);
-            // ORDER(inject): publish and consume, other end in `take`.
-            //   here: item, link; head = item Release (an RMW, so earlier pushes stay published)
-            //   take: head = null Acquire; follow links, read items
-            // Test: injected_items_arrive_whole_and_in_order
-            let order = if sync::twin::armed("inject: relaxed push") {
-                Ordering::Relaxed
-            } else {
-                Ordering::Release
-            };
-            match self.newest.compare_exchange_weak(
-                before,
-                newest.as_ptr(),
-                order,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return before.is_null(),
-                Err(now) => before = now,
+        let before = self.newest.push(newest.as_ptr(), |before| {
+            if before.is_null() && self.is_timed {
+                // Before the push, which publishes it; on the cache line that the push writes.
+                self.since.store(time::cycles(), Ordering::Relaxed);
             }
-        }
+            set_fresh_next(oldest, before);
+        });
+        before.is_null()
     }
 
     /// Takes `item` back if nothing was pushed after it and nobody has taken it. Only for who has claimed it.
@@ -246,17 +229,17 @@ impl Injector {
     /// While `item` is the newest, what it was pushed on is still below it: items leave either all at once or, by
     /// this very step, from the top; and a claimed item is not pushed again. So its `next` is right.
     pub(crate) fn take_back(&self, item: NonNull<Head>) -> bool {
-        // ORDER(inject): the other end is the push of `item`, which comes after the step by which the item could be claimed.
-        // If we find it, we see the link that its pusher wrote, and not one of an earlier turn.
+        // ORDER(mpscq-stack): the other end is the push of `item`, which comes after the item could be claimed.
+        // If we find the item, we see the link that its pusher wrote, and not one of an earlier turn.
         // Test: an_item_that_is_taken_back_beside_its_push_tears_no_hole
         let order = sync::twin::order("inject: relaxed look", Ordering::Acquire);
-        self.newest.load(order) == item.as_ptr()
-            && self
-                .newest
+        let top = self.newest.top();
+        top.load(order) == item.as_ptr()
+            && top
                 .compare_exchange(
                     item.as_ptr(),
                     next(item),
-                    // ORDER(inject): what lies below was published by its pushers, and stays so.
+                    // ORDER(mpscq-stack): what lies below was published by its pushers, and stays so.
                     // Test: injected_items_arrive_whole_and_in_order
                     // ORDER(taken-back): the helper's seat is published too; other end in `Inner::is_drained`.
                     // Test: a_queue_does_not_go_before_its_items_have_run
@@ -271,17 +254,10 @@ impl Injector {
     pub(crate) fn take(&self, mut meet: impl FnMut(NonNull<Head>) -> Colour) -> List {
         // Acquire, like the swap: who finds the stack empty because a helper took the last item back must see
         // the seat that the helper had taken before.
-        if self.newest.load(Ordering::Acquire).is_null() {
+        if self.newest.top().load(Ordering::Acquire).is_null() {
             return List::new();
         }
-        // ORDER(inject): other end in `push_chain`.
-        // Test: injected_items_arrive_whole_and_in_order
-        let order = if sync::twin::armed("inject: relaxed take") {
-            Ordering::Relaxed
-        } else {
-            Ordering::Acquire
-        };
-        let mut at = self.newest.swap(ptr::null_mut(), order);
+        let mut at = self.newest.take_all();
         let mut list = List::new();
         while let Some(item) = NonNull::new(at) {
             at = next(item);

@@ -7,7 +7,7 @@
 mod parts;
 
 pub use super::scope::model::{OpenPair, OpenRange, OpenScope};
-pub use parts::{AtHand, Gates, InLine, Injected, Places, Pushed};
+pub use parts::{AtHand, Gates, Injected, Places, Pushed, Turn};
 
 use sync::{atomic::Ordering, unmodelled::Arc};
 use topology::Topology;

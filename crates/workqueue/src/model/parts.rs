@@ -13,8 +13,9 @@ use super::super::{
     item::state::State,
     limit::active::{Closed, Gate, Holds, Phase},
     limit::queue_core::QueueCore,
-    limit::room::{Room, Waiter},
+    limit::room::Room,
 };
+use crate::{admission::Ticket, wake::sleeper::on_turn_of_task};
 
 /// Items that are numbered, in an injector.
 #[derive(Debug)]
@@ -227,9 +228,9 @@ impl HelpersFlush {
 #[derive(Debug)]
 pub struct Places(Room);
 
-/// Who stands in line for one.
-#[derive(Debug)]
-pub struct InLine(Arc<Waiter>);
+/// The wait of a producer for one.
+#[derive(Debug, Default)]
+pub struct Turn(Option<Ticket>);
 
 impl Places {
     /// Makes as many.
@@ -242,29 +243,24 @@ impl Places {
         self.0.try_take()
     }
 
-    /// Takes a place, or stands in line for one.
-    pub fn take_or_queue(&self) -> Option<InLine> {
-        self.0.take_or_queue().err().map(InLine)
+    /// Takes a place, or sleeps until there is one.
+    pub fn wait(&self) {
+        assert!(self.0.wait(None), "without an end");
     }
 
-    /// Sleeps until a place is had.
-    pub fn wait(&self, waiter: &InLine) {
-        assert!(self.0.wait(&waiter.0, None), "without an end");
+    /// Takes a place, or leaves a waker; returns `true` if the caller has a place.
+    pub fn poll(&self, turn: &mut Turn, context: &Context<'_>) -> bool {
+        self.0.poll(&mut turn.0, || on_turn_of_task(context))
     }
 
-    /// Leaves a waker; returns `true` if a place is had already.
-    pub fn poll(&self, waiter: &InLine, context: &Context<'_>) -> bool {
-        waiter.0.poll(context)
-    }
-
-    /// Leaves the line, or gives back what was had there.
-    pub fn leave(&self, waiter: InLine) {
-        self.0.leave(&waiter.0);
+    /// Ends the wait, and gives the place back if the waiter was let in.
+    pub fn leave(&self, turn: Turn) {
+        self.0.leave(turn.0);
     }
 
     /// Gives a place back.
     pub fn give_back(&self) {
-        self.0.give_back();
+        self.0.give_back(1);
     }
 
     /// Returns how many are free.

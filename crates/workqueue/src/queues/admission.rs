@@ -12,21 +12,22 @@ use std::{
     time::Duration,
 };
 
-use sync::{time, unmodelled::Arc};
+use sync::time;
 
 use super::{
     future,
     queue::{Admission, Workqueue},
 };
 use crate::{
-    wake::report,
+    admission::Ticket,
+    wake::{report, sleeper::on_turn_of_task},
     workqueue::{
         execute::{
             join::{self, JoinHandle},
             wait::must_not_be_lost,
             work::Work,
         },
-        limit::room::{Room, Waiter},
+        limit::room::Room,
     },
 };
 
@@ -227,7 +228,7 @@ impl<'a> Permit<'a> {
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
         if let Some(room) = self.room {
-            room.give_back();
+            room.give_back(1);
         }
     }
 }
@@ -242,8 +243,8 @@ impl fmt::Debug for Permit<'_> {
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Reserve<'a> {
     queue: &'a Workqueue,
-    /// Its place in line. `None` before the first poll that found no room, and after the end.
-    waiter: Option<Arc<Waiter>>,
+    /// `None` before the first poll that found no room, and after the end.
+    ticket: Option<Ticket>,
 }
 
 impl<'a> Future for Reserve<'a> {
@@ -255,17 +256,9 @@ impl<'a> Future for Reserve<'a> {
         let Some(room) = &queue.inner.core.room else {
             return Poll::Ready(Permit { queue, room: None });
         };
-        if self.waiter.is_none()
-            && let Err(waiter) = room.take_or_queue()
-        {
-            self.waiter = Some(waiter);
-        }
-        if let Some(waiter) = &self.waiter
-            && !waiter.poll(context)
-        {
+        if !room.poll(&mut self.ticket, || on_turn_of_task(context)) {
             return Poll::Pending;
         }
-        self.waiter = None;
         let room = Some(room);
         Poll::Ready(Permit { queue, room })
     }
@@ -273,8 +266,8 @@ impl<'a> Future for Reserve<'a> {
 
 impl Drop for Reserve<'_> {
     fn drop(&mut self) {
-        if let (Some(waiter), Some(room)) = (&self.waiter, &self.queue.inner.core.room) {
-            room.leave(waiter);
+        if let Some(room) = &self.queue.inner.core.room {
+            room.leave(self.ticket);
         }
     }
 }
@@ -453,7 +446,7 @@ impl Workqueue {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        self.spawn_until(None, func)
+        self.spawn_within(None, func)
     }
 
     /// Queues `func` as [`spawn_wait`](Self::spawn_wait) does, if there is room within `timeout`.
@@ -478,15 +471,12 @@ impl Workqueue {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        // More than five hundred years from now is never.
-        let end_ns = time::now_ns().saturating_add(timeout_ns);
-        self.spawn_until(Some(end_ns), func)
+        self.spawn_within(Some(timeout), func)
     }
 
-    fn spawn_until<T, F>(
+    fn spawn_within<T, F>(
         &self,
-        end_ns: Option<u64>,
+        timeout: Option<Duration>,
         func: F,
     ) -> Result<JoinHandle<T>, TrySpawnError<F>>
     where
@@ -499,11 +489,7 @@ impl Workqueue {
             _ => return self.try_spawn(func),
         };
         report::must_be_free_to_sleep();
-        let has_place = match room.take_or_queue() {
-            Ok(()) => true,
-            Err(waiter) => room.wait(&waiter, end_ns),
-        };
-        if !has_place {
+        if !room.wait(timeout) {
             self.inner.note_refused();
             return Err(TrySpawnError::Full(func));
         }
@@ -543,7 +529,7 @@ impl Workqueue {
     pub fn reserve(&self) -> Reserve<'_> {
         Reserve {
             queue: self,
-            waiter: None,
+            ticket: None,
         }
     }
 

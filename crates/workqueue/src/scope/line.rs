@@ -8,6 +8,7 @@
 
 use std::ptr::{self, NonNull};
 
+use mpscq::RawStack;
 use sync::{
     Mutex,
     atomic::{AtomicPtr, Ordering},
@@ -38,8 +39,8 @@ struct Item<F> {
 /// The items that nobody has started.
 #[derive(Debug)]
 pub(super) struct Line {
-    /// A: the stack; null, or the mark, when it is empty.
-    newest: AtomicPtr<Link>,
+    /// The stack; its top is null, or the mark, when it is empty.
+    newest: RawStack<Link>,
     list: Mutex<List>,
     /// I: one item runs at a time.
     in_order: bool,
@@ -103,7 +104,7 @@ unsafe fn run<F: FnOnce()>(item: NonNull<Link>) -> Result<(), Payload> {
 impl Line {
     pub(super) fn new(in_order: bool) -> Self {
         Self {
-            newest: AtomicPtr::new(ptr::null_mut()),
+            newest: RawStack::new(),
             list: Mutex::new(List {
                 first: ptr::null_mut(),
                 is_busy: false,
@@ -115,30 +116,14 @@ impl Line {
     /// Pushes what `item` made; returns `true` if the owner is to be roused.
     #[inline]
     pub(super) fn push(&self, item: NonNull<Link>) -> bool {
-        let mut before = self.newest.load(Ordering::Relaxed);
-        loop {
-            let below = if before == mark() {
-                ptr::null_mut()
-            } else {
-                before
-            };
-            // SAFETY: nobody else has the item before it is pushed.
-            unsafe { item.as_ref() }
-                .next
-                .store(below, Ordering::Relaxed);
-            // ORDER(line): publish and consume, other end in `take`.
-            //   here: item, link; newest = item Release (an RMW, so earlier pushes stay published)
-            //   take: newest = null Acquire; follow links, run items
-            // Test: a_guest_sees_what_was_written_before_its_item_was_brought
-            let order = twin::order("line: relaxed push", Ordering::Release);
-            match self
-                .newest
-                .compare_exchange_weak(before, item.as_ptr(), order, Ordering::Relaxed)
-            {
-                Ok(_) => return before == mark() && !twin::armed("line: nobody is roused"),
-                Err(now) => before = now,
-            }
-        }
+        // SAFETY: no other thread has the item before it is pushed.
+        let next = unsafe { &(*item.as_ptr()).next };
+        let before = self.newest.push(item.as_ptr(), |before| {
+            let is_empty = before == mark();
+            let below = if is_empty { ptr::null_mut() } else { before };
+            next.store(below, Ordering::Relaxed);
+        });
+        before == mark() && !twin::armed("line: nobody is roused")
     }
 
     /// Takes the first item, if one may start.
@@ -160,13 +145,10 @@ impl Line {
 
     /// Takes all that was pushed, and returns the oldest. With the list locked.
     fn take_stack(&self) -> *mut Link {
-        let newest = self.newest.load(Ordering::Relaxed);
-        if newest.is_null() || newest == mark() {
+        if self.has_none_pushed() {
             return ptr::null_mut();
         }
-        // ORDER(line): other end in `push`.
-        // Test: a_guest_sees_what_was_written_before_its_item_was_brought
-        let mut at = self.newest.swap(ptr::null_mut(), Ordering::Acquire);
+        let mut at = self.newest.take_all();
         let mut first = ptr::null_mut();
         while let Some(item) = NonNull::new(at) {
             // SAFETY: what was on the stack is ours, and stays until it is run.
@@ -199,24 +181,28 @@ impl Line {
         if !list.first.is_null() && !twin::armed("line: a mark beside items") {
             return Rest::Items;
         }
-        let newest = self.newest.load(Ordering::Relaxed);
-        let is_marked = newest == mark()
-            || newest.is_null()
-                && self
-                    .newest
-                    .compare_exchange(newest, mark(), Ordering::Relaxed, Ordering::Relaxed)
-                    .is_ok();
+        let (empty, relaxed) = (ptr::null_mut(), Ordering::Relaxed);
+        let newest = self.newest.top();
+        let is_marked = self.is_marked()
+            || newest
+                .compare_exchange(empty, mark(), relaxed, relaxed)
+                .is_ok();
         if is_marked { Rest::Marked } else { Rest::Items }
+    }
+
+    /// Returns `true` if the stack is empty.
+    fn has_none_pushed(&self) -> bool {
+        let newest = self.newest.top().load(Ordering::Relaxed);
+        newest.is_null() || newest == mark()
     }
 
     /// Returns `true` if the mark is there.
     pub(super) fn is_marked(&self) -> bool {
-        self.newest.load(Ordering::Relaxed) == mark()
+        self.newest.top().load(Ordering::Relaxed) == mark()
     }
 
     /// Returns `true` if no item waits. Only where nobody else takes or brings any.
     pub(super) fn is_empty(&self) -> bool {
-        let newest = self.newest.load(Ordering::Relaxed);
-        (newest.is_null() || newest == mark()) && self.list.lock().first.is_null()
+        self.has_none_pushed() && self.list.lock().first.is_null()
     }
 }

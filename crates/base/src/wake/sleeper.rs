@@ -1,18 +1,19 @@
-//! How a poster or a caller waits for its turn: for room, or for a reply.
+//! How a producer or a caller waits for its turn: for room, or for a reply.
 
 use std::task::Context;
 use std::time::Duration;
 
 use sync::time;
 
+use super::{Parker, Wakeup, report, spin::spin_as_waiter};
 use crate::panics::Foreign;
-use crate::wake::{Parker, Wakeup, report, spin_as_waiter};
 
-/// Wakes who waits for a turn. Left where the turn is given; dropped, as a task's waker may be, under no lock.
-pub(super) type OnTurn = Foreign<Wakeup>;
+/// Wakes a waiter when its turn has come. Left where the turn is given; dropped, as a task's waker
+/// may be, under no lock.
+pub type OnTurn = Foreign<Wakeup>;
 
 /// Makes what wakes the task of `cx`.
-pub(super) fn on_turn_of_task(cx: &Context<'_>) -> OnTurn {
+pub fn on_turn_of_task(cx: &Context<'_>) -> OnTurn {
     // FOREIGN(turn-waker): the clone of a task's waker, on the poller, which has changed nothing and gets the panic; and the drop
     // of that clone, on who has it last, where a panic ends.
     Foreign::new(Wakeup::waker(cx.waker().clone()))
@@ -20,7 +21,7 @@ pub(super) fn on_turn_of_task(cx: &Context<'_>) -> OnTurn {
 
 /// A thread that waits for its turn.
 #[derive(Debug)]
-pub(super) struct Sleeper {
+pub struct Sleeper {
     parker: Parker,
     /// When it gives up.
     end_ns: Option<u64>,
@@ -28,7 +29,7 @@ pub(super) struct Sleeper {
 
 impl Sleeper {
     /// Begins a wait of this thread, of at most `timeout`.
-    pub(super) fn new(timeout: Option<Duration>) -> Self {
+    pub fn new(timeout: Option<Duration>) -> Self {
         let timeout_ns = |timeout: Duration| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         Self {
             // It spins by the budget of its thread, which lives longer than one wait.
@@ -39,7 +40,7 @@ impl Sleeper {
     }
 
     /// Makes what ends a sleep.
-    pub(super) fn on_turn(&self) -> OnTurn {
+    pub fn on_turn(&self) -> OnTurn {
         // FOREIGN(turn-waker): a thread's, which runs nothing of a user's.
         Foreign::new(Wakeup::unpark(self.parker.unparker()))
     }
@@ -49,7 +50,7 @@ impl Sleeper {
     /// # Blocking
     ///
     /// Until then. Woken by whoever fires what [`on_turn`](Self::on_turn) returned. Models never time out.
-    pub(super) fn sleep(&mut self) -> bool {
+    pub fn sleep(&mut self) -> bool {
         let parker = &mut self.parker;
         if spin_as_waiter(|| parker.try_park()) {
             return true;
@@ -68,6 +69,6 @@ impl Sleeper {
 /// # Panics
 ///
 /// In an item of a bottom-half queue.
-pub(super) fn must_be_free_to_wait() {
+pub fn must_be_free_to_wait() {
     report::must_be_free_to_sleep();
 }

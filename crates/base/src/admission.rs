@@ -1,0 +1,300 @@
+//! Room for a bounded number of things, and the wait queue of those that find none.
+//!
+//! A mailbox counts items, and an item that finds no room waits itself. A workqueue counts the
+//! items that have not started, and the producers wait.
+//!
+//! # The word
+//!
+//! `state` counts what is *inside*: the things that have room. Its top bit, `AWAITED`, is set while
+//! anything waits.
+//!
+//! ```text
+//! try to take:  full, or AWAITED?  refused                else state += 1
+//! wait:         [lock] join the wait queue, AWAITED is set;   then let in
+//! release:      state -= 1;  AWAITED was set?             then let in
+//! let in:       [lock] while there is room: state += 1, and the first that waits is let in;
+//!               the wait queue is empty: AWAITED is cleared
+//! ```
+//!
+//! # What holds, and why
+//!
+//! **Nothing waits while there is room.** All changes of the word are read-modify-writes, so they
+//! have one order. A thread that releases room after `AWAITED` was set reads the bit, and lets in
+//! (twin `room: a release overlooks the waiters`). A waiter that sets the bit later than a release
+//! reads the free room, because it lets in after that (twin `room: no check after joining`).
+//!
+//! **First come, first in.** While the bit is set, the word is above every bound, so no taker gets
+//! the room that was just released (twin `room: a taker overtakes a waiter`).
+//!
+//! **No more is inside than may be.** To be let in takes room (twin `room: lets in without room`).
+//!
+//! **A waiter that gives up holds no room.** It leaves the wait queue, and clears the bit if that
+//! is empty then. Otherwise no taker would ever get room again (twin `room: an empty wait queue is
+//! awaited`).
+//!
+//! **Closing ends every wait.** It marks the wait queue as closed under its lock, and wakes all.
+//! Each waiter leaves by itself (twin `room: closing leaves the waiters asleep`).
+
+use sync::atomic::{AtomicUsize, Ordering};
+use sync::fork::Process;
+use sync::{Mutex, MutexGuard, twin};
+
+use crate::numbered::Numbered;
+
+/// In `Room::state`: the wait queue is not empty.
+const AWAITED: usize = 1 << (usize::BITS - 1);
+
+/// The largest bound: below the bit.
+pub const MAX_CAPACITY: usize = AWAITED - 1;
+
+/// A bound, the count of the things inside, and the wait queue: each `W` waits until it is let in.
+#[derive(Debug)]
+pub struct Room<W> {
+    /// I
+    capacity: usize,
+    /// I: the process whose threads take the lock. In a child, a thread that does not exist may
+    /// hold it.
+    process: Process,
+    /// A: see the top of the file. Relaxed: it guards no memory.
+    state: AtomicUsize,
+    line: Mutex<Line<W>>,
+}
+
+#[derive(Debug)]
+struct Line<W> {
+    is_closed: bool,
+    /// In the order of joining. A waiter that gives up may be anywhere.
+    waiting: Numbered<W>,
+}
+
+/// Names a waiter.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Ticket(u64);
+
+/// Where a waiter is.
+#[derive(Debug)]
+pub enum Place<W> {
+    InLine,
+    /// It was let in.
+    Inside,
+    /// It was taken out again, because the room is closed.
+    Closed(W),
+}
+
+impl<W> Room<W> {
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            capacity,
+            process: Process::this(),
+            state: AtomicUsize::new(0),
+            line: Mutex::new(Line {
+                is_closed: false,
+                waiting: Numbered::new(),
+            }),
+        }
+    }
+
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    pub fn nr_inside(&self) -> usize {
+        self.state.load(Ordering::Relaxed) & !AWAITED
+    }
+
+    /// Returns `true` if the wait queue is not empty.
+    pub fn is_awaited(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & AWAITED != 0
+    }
+
+    /// Returns `false` in a child of `fork`.
+    pub fn is_at_home(&self) -> bool {
+        self.process.is_this()
+    }
+
+    /// Takes room for one. Returns `false` if there is none, or if others wait for it.
+    #[inline]
+    pub fn try_take(&self) -> bool {
+        if twin::armed("room: a taker overtakes a waiter") {
+            return self.take_before_others();
+        }
+        let more = |state| (state < self.capacity).then_some(state + 1);
+        self.state
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_ok()
+    }
+
+    /// Takes room for one, also while others wait.
+    fn take_before_others(&self) -> bool {
+        let more = |state| (state & !AWAITED < self.capacity).then_some(state + 1);
+        self.state
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_ok()
+    }
+
+    /// Releases the room of `count` things. If it returns `true`, the caller must [let
+    /// in](Self::let_in) next.
+    #[inline]
+    #[must_use]
+    pub fn release(&self, count: usize) -> bool {
+        let before = self.state.fetch_sub(count, Ordering::Relaxed);
+        before & AWAITED != 0 && !twin::armed("room: a release overlooks the waiters")
+    }
+
+    /// Locks the wait queue. `None` in a child of `fork`.
+    fn line(&self) -> Option<MutexGuard<'_, Line<W>>> {
+        self.is_at_home().then(|| self.line.lock())
+    }
+
+    /// Adds a waiter, and calls `let_in`, which calls [`let_in`](Self::let_in). Returns the waiter
+    /// if the room is closed, and in a child of `fork`.
+    pub fn join(&self, waiter: W, let_in: impl FnOnce()) -> Result<Ticket, W> {
+        let Some(mut line) = self.line().filter(|line| !line.is_closed) else {
+            return Err(waiter);
+        };
+        let ticket = Ticket(line.waiting.add(waiter));
+        self.state.fetch_or(AWAITED, Ordering::Relaxed);
+        drop(line);
+        if !twin::armed("room: no check after joining") {
+            let_in();
+        }
+        Ok(ticket)
+    }
+
+    /// Passes the waiters for which there is room to `admit`, under the lock, the first first.
+    pub fn let_in(&self, mut admit: impl FnMut(W)) {
+        let Some(mut line) = self.line().filter(|line| !line.is_closed) else {
+            return;
+        };
+        while !line.waiting.is_empty()
+            && (self.take_before_others() || twin::armed("room: lets in without room"))
+        {
+            line.waiting.pop_first().into_iter().for_each(&mut admit);
+            // A taker that found room before the waiter is admitted would overtake it.
+            self.note_if_empty_locked(&line);
+        }
+    }
+
+    /// Lets takers in again if the wait queue is empty.
+    fn note_if_empty_locked(&self, line: &Line<W>) {
+        if line.waiting.is_empty() {
+            self.state.fetch_and(!AWAITED, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns where the waiter is. If it is in the wait queue, passes it to `visit`, under the
+    /// lock.
+    pub fn find(&self, ticket: Ticket, visit: impl FnOnce(&mut W)) -> Place<W> {
+        let Some(mut line) = self.line() else {
+            // In a child of `fork`: the parent lets the waiter in.
+            return Place::Inside;
+        };
+        if line.is_closed {
+            return self
+                .remove(line, ticket)
+                .map_or(Place::Inside, Place::Closed);
+        }
+        let waiter = line.waiting.get_mut(ticket.0).map(visit);
+        waiter.map_or(Place::Inside, |()| Place::InLine)
+    }
+
+    /// Takes the waiter out of the wait queue. `None` if it was let in.
+    pub fn leave(&self, ticket: Ticket) -> Option<W> {
+        self.remove(self.line()?, ticket)
+    }
+
+    /// Removes a waiter and unlocks the wait queue, so that the waiter is dropped under no lock.
+    fn remove(&self, mut line: MutexGuard<'_, Line<W>>, ticket: Ticket) -> Option<W> {
+        let waiter = line.waiting.remove(ticket.0);
+        if !twin::armed("room: an empty wait queue is awaited") {
+            self.note_if_empty_locked(&line);
+        }
+        waiter
+    }
+
+    /// Takes out what still waits when no other thread knows the room.
+    pub fn forgotten(&mut self) -> impl Iterator<Item = W> + use<W> {
+        let waiting = self.line().map(|mut line| line.waiting.take_all());
+        waiting.into_iter().flatten()
+    }
+
+    /// Closes the wait queue, and passes each waiter to `wake`, under the lock.
+    pub fn close(&self, wake: impl FnMut(&mut W)) {
+        let Some(mut line) = self.line() else {
+            return;
+        };
+        line.is_closed = true;
+        self.state.fetch_and(!AWAITED, Ordering::Relaxed);
+        if !twin::armed("room: closing leaves the waiters asleep") {
+            line.waiting.iter_mut().for_each(wake);
+        }
+    }
+}
+
+/// For tests.
+impl<W> Room<W> {
+    pub fn nr_waiting(&self) -> usize {
+        self.line().map_or(0, |line| line.waiting.len())
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// Lets in, and returns the waiters that were let in.
+    fn let_in<W>(room: &Room<W>) -> Vec<W> {
+        let mut inside = Vec::new();
+        room.let_in(|waiter| inside.push(waiter));
+        inside
+    }
+
+    #[test]
+    fn room_is_refused_at_the_bound_and_found_again_below_it() {
+        let room = Room::<()>::new(2);
+        assert!(room.try_take() && room.try_take());
+        assert!(!room.try_take());
+        assert!(!room.release(1));
+        assert!(room.try_take());
+        assert!(!room.try_take());
+        assert_eq!(room.nr_inside(), 2);
+    }
+
+    #[test]
+    fn room_belongs_to_the_waiters_while_there_are_any() {
+        let room = Room::new(1);
+        assert!(room.try_take());
+        let first = room.join(1, || ()).unwrap();
+        let second = room.join(2, || ()).unwrap();
+        assert!(room.is_awaited() && room.release(1));
+        assert!(!room.try_take(), "the room is the first waiter's");
+        assert_eq!(room.leave(first), Some(1));
+        room.let_in(|waiter| {
+            assert_eq!(waiter, 2);
+            assert!(room.is_awaited(), "until the waiter is admitted");
+        });
+        assert!(matches!(room.find(second, |_| ()), Place::Inside));
+        assert_eq!(room.leave(second), None);
+        assert!(!room.is_awaited() && !room.try_take());
+    }
+
+    #[test]
+    fn a_wait_queue_that_all_have_left_refuses_no_taker() {
+        let room = Room::new(1);
+        let ticket = room.join(1, || ()).unwrap();
+        assert!(!room.try_take());
+        assert_eq!(room.leave(ticket), Some(1));
+        assert!(room.try_take());
+    }
+
+    #[test]
+    fn a_closed_room_gives_waiters_back_and_takes_none() {
+        let room = Room::new(1);
+        let ticket = room.join(1, || ()).unwrap();
+        let mut nr_woken = 0;
+        room.close(|_| nr_woken += 1);
+        assert_eq!((nr_woken, let_in(&room)), (1, vec![]));
+        assert!(matches!(room.find(ticket, |_| ()), Place::Closed(1)));
+        assert_eq!(room.join(2, || ()), Err(2));
+    }
+}
