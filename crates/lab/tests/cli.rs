@@ -150,7 +150,7 @@ fn bad_input_is_one_line_that_says_what_is_valid() {
         ),
         (
             &["bench", "task-work", "--cases", "wake,nosuch"],
-            "valid: wake, wake-burst",
+            "wake, wake-burst, service-8, service-1024",
         ),
         (
             &["bench", "task-work", "--peers", "rayon"],

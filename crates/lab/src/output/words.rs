@@ -15,6 +15,8 @@ mpscq push-pop-contiguous: hand items to one consumer, side by side in memory
 mpscq owned: send small messages to an owner
 task-work wake: wake an owner for single items
 task-work wake-burst: wake an owner for bursts of 32
+task-work service-8: serve 8 TCP clients from one thread
+task-work service-1024: serve 1024 TCP clients from one thread
 rcu read: read a protected value
 rcu replace-idle: replace a value that nobody reads
 rcu replace-32-idle: replace a value beside 32 sleeping readers
@@ -82,6 +84,12 @@ task-work owner_cpu_per_item: CPU time of the owner per item
 task-work latency_p50: p50 from posting to running
 task-work latency_p99: p99 from posting to running
 task-work post_mean: mean time of a post
+task-work requests_per_s: requests/s
+task-work gbit_per_s: Gbit/s
+task-work task_work_share: share of the owner's CPU time that is task work
+task-work task_work_per_item: CPU time of task work per item
+task-work items_per_drain: items per drain
+task-work sections_lost: samples left out because the owner lost its CPU
 rcu read_ns: time of a read
 rcu read_cycles: cycles of a read
 rcu replace_mean: mean time until the old value is freed
