@@ -426,7 +426,7 @@ static inline int workqueue_set_max_active(struct workqueue_struct *wq, int max_
  * @attrs: how; they stay the caller's
  *
  * Items that are queued later go there. Returns 0; -EINVAL for what makes no sense, and for a queue with WQ_BH; -EPERM for a nice value
- * that the process may not set; -EBUSY for a second change of an ordered queue from one of its own items. Then nothing has changed. A
+ * that the process may not set; -EBUSY for an ordered queue, which is drained first, from one of its own items. Then nothing has changed. A
  * system queue: misuse, -EINVAL. May sleep.
  */
 static inline int apply_workqueue_attrs(struct workqueue_struct *wq, const struct workqueue_attrs *attrs)

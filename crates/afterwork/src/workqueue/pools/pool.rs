@@ -144,8 +144,6 @@ pub(crate) struct DeferredEffects<'a> {
     pub(crate) settled: Vec<Arc<QueueCore>>,
     /// Seats handed to links of other pools.
     pub(crate) seats: Vec<Seeker>,
-    /// Links to unplug: their predecessors have nothing in flight any more.
-    pub(crate) heirs: Vec<Seeker>,
     /// What was done with items.
     pub(crate) traced: trace::Noted,
 }
@@ -195,7 +193,6 @@ impl WorkerPool {
                 watch: false,
                 settled: Vec::new(),
                 seats: Vec::new(),
-                heirs: Vec::new(),
                 traced: Default::default(),
             },
         }
@@ -323,8 +320,7 @@ impl WorkerPool {
         let mut dispatch = self.lock();
         dispatch.adopt(&self.injector);
         let link = dispatch.link_mut(slot);
-        // A plug is pulled from elsewhere, so its link must stay for that.
-        link.drain_waits = link.in_flight.nr_in_flight() > 0 || link.plugged;
+        link.drain_waits = link.in_flight.nr_in_flight() > 0;
         (!link.drain_waits).then_some(link.nr_adopted)
     }
 
@@ -664,9 +660,6 @@ impl DeferredEffects<'_> {
         for seeker in self.seats.drain(..) {
             seeker.take_seat();
         }
-        for heir in self.heirs.drain(..) {
-            heir.pool.unplug(heir.slot).settled.notify_all();
-        }
     }
 }
 
@@ -687,7 +680,7 @@ impl Drop for DeferredEffects<'_> {
             pool.manager.watch();
         }
         // Most trips of a worker's are of no consequence to others.
-        if !(self.settled.is_empty() && self.seats.is_empty() && self.heirs.is_empty()) {
+        if !(self.settled.is_empty() && self.seats.is_empty()) {
             self.tell_other_pools();
         }
         mem::take(&mut self.traced).tell();

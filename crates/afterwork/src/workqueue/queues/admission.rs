@@ -142,7 +142,7 @@ impl<'a> Permit<'a> {
             return Err(TrySpawnError::Closed(func));
         }
         let home = self.queue.here();
-        let (item, handle) = join::joinable(func, &home, self.use_up());
+        let (item, handle) = join::joinable(func, home, self.use_up());
         home.push(item);
         Ok(handle)
     }
@@ -170,7 +170,7 @@ impl<'a> Permit<'a> {
             return Ok(join::expired(func));
         };
         let home = queue.here();
-        let (item, handle) = join::joinable_by(start_by, func, &home, self.use_up());
+        let (item, handle) = join::joinable_by(start_by, func, home, self.use_up());
         home.push(item);
         Ok(handle)
     }
@@ -190,7 +190,7 @@ impl<'a> Permit<'a> {
         }
         let home = self.queue.here();
         let inner = self.queue.inner.clone();
-        let (item, handle) = future::task(future, &home, inner, self.use_up());
+        let (item, handle) = future::task(future, home, inner, self.use_up());
         home.push(item);
         Ok(handle)
     }
@@ -303,7 +303,7 @@ impl Workqueue {
             Err(refused) => return Err(refused.with(func)),
         };
         let home = self.here();
-        let (item, handle) = join::joinable(func, &home, has_place);
+        let (item, handle) = join::joinable(func, home, has_place);
         home.push(item);
         Ok(handle)
     }
@@ -360,7 +360,7 @@ impl Workqueue {
             Err(refused) => return Err(refused.with(func)),
         };
         let home = self.here();
-        let (item, handle) = join::joinable_by(start_by, func, &home, has_place);
+        let (item, handle) = join::joinable_by(start_by, func, home, has_place);
         home.push(item);
         Ok(handle)
     }
