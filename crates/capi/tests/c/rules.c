@@ -63,9 +63,9 @@ struct stuck {
 	sem_t started, go;
 };
 
-static void stick(struct stuck *stuck)
+static void stick_in(struct stuck *stuck, struct workqueue_struct *wq)
 {
-	stuck->wq = alloc_ordered_workqueue("stuck", 0);
+	stuck->wq = wq;
 	init(&stuck->plug, run);
 	gate_init(&stuck->started);
 	gate_init(&stuck->go);
@@ -73,6 +73,11 @@ static void stick(struct stuck *stuck)
 	stuck->plug.go = &stuck->go;
 	CHECK(queue_work(stuck->wq, WORK(&stuck->plug)));
 	gate_wait(&stuck->started);
+}
+
+static void stick(struct stuck *stuck)
+{
+	stick_in(stuck, alloc_ordered_workqueue("stuck", 0));
 }
 
 static void let_go(struct stuck *stuck)
@@ -548,22 +553,9 @@ static void new_items_have_the_nice_value_of_new_attributes(void)
 	destroy_workqueue(wq);
 }
 
-/* Makes an item of WQ that does not end before stuck->go is posted. */
-static void stick(struct stuck *stuck, struct workqueue_struct *wq)
-{
-	stuck->wq = wq;
-	init(&stuck->plug, run);
-	gate_init(&stuck->started);
-	gate_init(&stuck->go);
-	stuck->plug.started = &stuck->started;
-	stuck->plug.go = &stuck->go;
-	CHECK(queue_work(wq, WORK(&stuck->plug)));
-	gate_wait(&stuck->started);
-}
-
 static void stick_and_change(struct stuck *stuck, struct workqueue_struct *wq)
 {
-	stick(stuck, wq);
+	stick_in(stuck, wq);
 	apply_to(wq, 19);
 }
 
@@ -651,7 +643,7 @@ static void a_change_of_an_ordered_queue_waits_for_its_items(void)
 	struct stuck stuck;
 	pthread_t thread;
 
-	stick(&stuck, alloc_ordered_workqueue("change", 0));
+	stick_in(&stuck, alloc_ordered_workqueue("change", 0));
 	CHECK(pthread_create(&thread, NULL, change_while_stuck, &stuck) == 0);
 	for (int i = 0; i < 200; i++)
 		sched_yield();

@@ -44,7 +44,7 @@ use super::{
     worker::{Taken, Worker},
 };
 use crate::{
-    params::{Params, WakeMode},
+    params::Params,
     trace,
     wake::{WakeQ, Wakeup},
     workqueue::{
@@ -53,7 +53,6 @@ use crate::{
         item::list::Injector,
         limit::queue_core::QueueCore,
         observe::concurrency::Away,
-        observe::histogram::Times,
     },
 };
 
@@ -92,7 +91,8 @@ pub(crate) struct WorkerPool {
     /// I
     pub(crate) manager: Arc<Manager>,
     pub(crate) counters: Counters,
-    pub(crate) hold: Times,
+    #[cfg(feature = "baselines")]
+    pub(crate) hold: Mutex<crate::workqueue::observe::histogram::Cycles>,
 }
 
 #[derive(Debug, Default)]
@@ -169,7 +169,8 @@ impl WorkerPool {
             params,
             manager,
             counters: Counters::default(),
-            hold: Times::default(),
+            #[cfg(feature = "baselines")]
+            hold: Mutex::default(),
         }
     }
 
@@ -260,12 +261,16 @@ impl WorkerPool {
     #[cold]
     fn kick(self: &Arc<Self>) {
         let mut guard = self.lock_to_act();
+        #[cfg(feature = "baselines")]
         let held_since = self.params.lock_stat.then(time::cycles);
         guard.pick_if_needed();
         guard.wake_under_lock();
         let effects = guard.unlock();
+        #[cfg(feature = "baselines")]
         if let Some(since) = held_since {
-            self.hold.record(time::cycles().saturating_sub(since));
+            self.hold
+                .lock()
+                .add(time::cycles().saturating_sub(since), 1);
         }
         drop(effects);
     }
@@ -600,9 +605,10 @@ impl<'a> PoolGuard<'a> {
         true
     }
 
-    /// Wakes now whom this has picked, where the registry asks for that ([`WakeMode::UnderLock`]).
+    /// Wakes the picked workers now, if the registry is a baseline that wakes under the lock.
     fn wake_under_lock(&mut self) {
-        if self.pool().params.wake == WakeMode::UnderLock {
+        #[cfg(feature = "baselines")]
+        if self.pool().params.wake == crate::params::WakeMode::UnderLock {
             self.effects.wake();
         }
     }
@@ -669,7 +675,7 @@ impl Drop for DeferredEffects<'_> {
             return;
         }
         let pool = self.pool;
-        if pool.params.wake == WakeMode::Deferred && twin::armed("wake queue: forgets to fire") {
+        if twin::armed("wake queue: forgets to fire") {
             mem::forget(mem::take(&mut self.wakeq));
         }
         self.wake();
