@@ -533,7 +533,7 @@ unsafe extern "C" fn aw_apply_workqueue_attrs(
         match inner.set_attrs(&wanted) {
             Ok(()) => 0,
             Err(BuildError::NicePermission(..)) => -EPERM,
-            Err(BuildError::Unsettled) => -EBUSY,
+            Err(BuildError::OwnQueue) => -EBUSY,
             Err(_) => -EINVAL,
         }
     })

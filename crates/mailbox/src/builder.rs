@@ -73,7 +73,9 @@ impl<T> Builder<T> {
         self
     }
 
-    /// Sets the queue in which posts wait. For measurements.
+    /// Sets the queue in which posts wait.
+    #[cfg(feature = "baselines")]
+    #[doc(hidden)]
     pub fn backlog(mut self, backlog: Backlog) -> Self {
         self.backlog = backlog;
         self

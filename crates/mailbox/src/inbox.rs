@@ -33,8 +33,8 @@ pub enum Backlog {
     /// The wait-free queue of blocks: one locked instruction a post.
     #[default]
     Fifo,
-    /// A lock-free list: a compare-exchange loop a post; the owner takes all items at once and reverses them. Kept to
-    /// measure against. Order and guarantees are the same.
+    /// A lock-free list: a compare-exchange loop a post; the owner takes all items at once and reverses them. Order and
+    /// guarantees are the same. A baseline.
     Lifo,
 }
 
@@ -138,6 +138,12 @@ impl<T> Inbox<T> {
         (inbox, reader)
     }
 
+    /// Returns `true` if the ordinary lane is a list.
+    #[inline(always)]
+    fn is_list(&self) -> bool {
+        cfg!(feature = "baselines") && self.backlog == Backlog::Lifo
+    }
+
     /// Returns how many items a block holds.
     #[inline(always)]
     pub(super) fn nr_slots(&self) -> usize {
@@ -168,7 +174,7 @@ impl<T> Inbox<T> {
     /// Appends a block that was [started](Blank::start).
     #[inline(always)]
     pub(super) fn push(&self, lane: Lane, block: NonNull<Block<T>>) {
-        if self.backlog == Backlog::Lifo && lane == Lane::Ordinary {
+        if self.is_list() && lane == Lane::Ordinary {
             // SAFETY: `start` gave up the handle, and nobody else knows the block.
             self.aside.lifo.push(unsafe { Block::from_raw(block) });
             return;
@@ -180,7 +186,7 @@ impl<T> Inbox<T> {
 
     /// Appends the blocks of a chain, in its order.
     pub(super) fn push_chain(&self, lane: Lane, mut blocks: Chain<Block<T>>) {
-        if self.backlog == Backlog::Lifo && lane == Lane::Ordinary {
+        if self.is_list() && lane == Lane::Ordinary {
             blocks.reverse();
             self.aside.lifo.push_chain(blocks);
         } else if let Some((first, last, _)) = blocks.into_raw_parts() {

@@ -114,6 +114,8 @@ pub use crate::panics::join_error::{JoinError, PanicPayload};
 pub use batch::Batch;
 pub use builder::Builder;
 pub use error::{Closed, PostError, TryRecvError};
+#[cfg(feature = "baselines")]
+#[doc(hidden)]
 pub use inbox::Backlog;
 pub use join::JoinHandle;
 pub use local::{LocalSet, spawn_local};

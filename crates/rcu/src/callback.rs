@@ -331,6 +331,7 @@ impl Callbacks {
     }
 
     /// Wakes the threads in [`wait_until`](Self::wait_until). Called by a callback that makes their condition true.
+    #[cfg(feature = "baselines")]
     pub(super) fn notify_waiters(&self) {
         self.swept.notify_all();
     }

@@ -1,18 +1,17 @@
 //! Functions that wait for a grace period, or ask whether one has passed.
 
+#[cfg(feature = "baselines")]
 use sync::{
     atomic::{AtomicBool, Ordering},
     unmodelled::Arc,
 };
 
+#[cfg(feature = "baselines")]
+use super::{batch::in_callback, call::call, callback::callbacks, tunables};
 use super::{
-    batch::in_callback,
-    call::call,
-    callback::callbacks,
     local::{global, mine, outside_of_sections},
     seq::GpCookie,
     slot::Slot,
-    tunables,
 };
 
 /// Waits until every read-side critical section that is open now has ended.
@@ -64,14 +63,15 @@ pub fn synchronize() {
 /// Waits as [`synchronize`] does, for a caller that has checked that it may; `me` is its slot.
 pub(super) fn synchronize_as(me: Option<&'static Slot>) {
     // In a callback a wait for another callback would wait for itself.
-    if tunables::wake_from_gp() || in_callback() {
-        global().synchronize(me);
-    } else {
-        synchronize_by_callback();
+    #[cfg(feature = "baselines")]
+    if !tunables::wake_from_gp() && !in_callback() {
+        return synchronize_by_callback();
     }
+    global().synchronize(me);
 }
 
-/// Waits for a callback, as the kernel does without `normal_wake_from_gp`. Kept to measure the difference.
+/// Waits for a callback, as the kernel does without `normal_wake_from_gp`.
+#[cfg(feature = "baselines")]
 #[cold]
 fn synchronize_by_callback() {
     let passed = Arc::new(AtomicBool::new(false));
@@ -88,7 +88,7 @@ fn synchronize_by_callback() {
     callbacks().wait_until("synchronize", || passed.load(Ordering::Acquire));
 }
 
-/// Waits as [`synchronize`] does, and ignores the tunable `wake_from_gp`.
+/// Waits as [`synchronize`] does.
 ///
 /// Differs from Linux: there this form interrupts CPUs, and the plain form does not. Here both do, if readers do not answer
 /// within a microsecond, so this form is no faster.

@@ -18,6 +18,7 @@ use crate::{
 };
 
 pub(super) static EARLY_QS: Tunable = Tunable::new(1);
+#[cfg(feature = "baselines")]
 static WAKE_FROM_GP: Tunable = Tunable::new(1);
 static FIRST_FQS_MS: Tunable = Tunable::new(0);
 pub(super) static NEXT_FQS_MS: Tunable = Tunable::new(0);
@@ -81,6 +82,7 @@ pub fn set_tunables(tunables: Tunables) {
 
 fn store(tunables: Tunables) {
     EARLY_QS.set(tunables.early_qs.into());
+    #[cfg(feature = "baselines")]
     WAKE_FROM_GP.set(tunables.wake_from_gp.into());
     FIRST_FQS_MS.set(tunables.first_fqs_ms);
     NEXT_FQS_MS.set(tunables.next_fqs_ms);
@@ -94,6 +96,7 @@ pub fn tunables() -> Tunables {
     settle();
     Tunables {
         early_qs: EARLY_QS.get() != 0,
+        #[cfg(feature = "baselines")]
         wake_from_gp: WAKE_FROM_GP.get() != 0,
         first_fqs_ms: FIRST_FQS_MS.get(),
         next_fqs_ms: NEXT_FQS_MS.get(),
@@ -103,15 +106,15 @@ pub fn tunables() -> Tunables {
     }
 }
 
-/// Returns `true` if the grace period itself wakes its waiters. A grace period reads this or [`first_fqs_ms`] before any
-/// other tunable, so these two read the environment.
-#[inline]
+/// Returns `true` if the grace period itself wakes its waiters.
+#[cfg(feature = "baselines")]
 pub(super) fn wake_from_gp() -> bool {
     settle();
     WAKE_FROM_GP.get() != 0
 }
 
-/// Returns how long to wait before the first scan.
+/// Returns how long to wait before the first scan. A grace period reads this before any other tunable, so this reads the
+/// environment.
 #[inline]
 pub(super) fn first_fqs_ms() -> u32 {
     settle();

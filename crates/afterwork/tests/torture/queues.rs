@@ -133,7 +133,13 @@ impl Place {
         let queue = &self.queue;
         let cpus = dice.pick(&[None, Some("0"), Some("1,3")]);
         let cpus = cpus.map(|list| list.parse().unwrap());
-        match dice.below(8) {
+        let (what, is_ordered) = (dice.below(8), self.kind == Kind::Ordered);
+        // A change drains an ordered queue. The order is kept for items that are not queued at the same time.
+        let order = (is_ordered && matches!(what, 1..=3)).then(|| {
+            self.nr_closings.fetch_add(1, Ordering::SeqCst);
+            self.order.0.lock().unwrap()
+        });
+        match what {
             0 if self.kind == Kind::Unbound => queue.set_scope(dice.pick(&SCOPES)).unwrap(),
             1 if self.kind != Kind::Bh => queue.set_strict(dice.below(2) == 0).unwrap(),
             2 if self.kind != Kind::Bh => queue.set_cpus(cpus).unwrap(),
@@ -148,6 +154,9 @@ impl Place {
             _ => registry.set_topology(
                 Topology::synthetic(dice.pick(&["1 core", "2 core", "8 core"])).unwrap(),
             ),
+        }
+        if order.is_some() {
+            self.nr_reopenings.fetch_add(1, Ordering::SeqCst);
         }
     }
 

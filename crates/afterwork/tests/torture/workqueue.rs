@@ -9,8 +9,9 @@
 //! With `--hostile` the items of all queues misbehave as well as they may (`hostile.rs`), and users of other queues do whatever
 //! safe code can (`hostile_workqueue.rs`).
 //!
-//! Bugs that it found, to be put back with `--twin`: `let go: still asleep`, `cancel: overlooks a claim`, `rescue: mixes colours`, and seldom, with
-//! `--config large`, whose queues change their pools, `take: overlooks the plug`. With `--hostile`: `queue: an end unwinds`, and
+//! It finds these twins (`--twin`):
+//! `let go: still asleep`, `cancel: overlooks a claim`, `rescue: mixes colours`.
+//! With `--hostile` it finds `queue: an end unwinds`, and
 //! with `--asan` also `queue: a lease without its queue`.
 
 mod admission;

@@ -1,18 +1,13 @@
 //! Attributes that change while a queue is used, and machines that do.
 
-use std::{
-    future::Future,
-    pin::pin,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::{Context, Wake, Waker},
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
 };
 
 use afterwork::{
     params::Params,
-    workqueue::{AffinityScope, Attrs, BuildError, PoolStats, Registry, Workqueue},
+    workqueue::{AffinityScope, Attrs, BuildError, PoolStats, Registry, TrySpawnError},
 };
 use topology::{CpuSet, Topology};
 
@@ -145,143 +140,35 @@ fn change_something(queue: &afterwork::workqueue::Workqueue, dice: &mut Dice) {
 }
 
 #[test]
-fn an_ordered_queue_loses_and_reorders_nothing_while_its_attributes_change() {
-    const PRODUCERS: usize = 4;
-    const EACH: usize = 2000;
-    let seed = seed();
+fn an_ordered_queue_loses_and_reorders_nothing_over_changes_of_its_attributes() {
+    let mut dice = Dice::new(seed());
     let queue = queue("ordered").ordered();
     let queue = queue.build_in(&registry("64 core")).unwrap();
     let log = Arc::new(Mutex::new(Vec::new()));
     let gauge = Gauge::default();
-    let all_queued = AtomicBool::new(false);
-    threads(2, |role| {
-        if role == 0 {
-            threads(PRODUCERS, |producer| {
-                for i in 0..EACH {
-                    let (log, gauge) = (log.clone(), gauge.clone());
-                    queue.spawn_detached(move || {
-                        gauge.within(|| log.lock().unwrap().push((producer, i)));
-                    });
-                }
-            });
-            all_queued.store(true, Ordering::SeqCst);
-            return;
-        }
-        let mut dice = Dice::new(seed);
-        while !all_queued.load(Ordering::SeqCst) {
+    const NR_ITEMS: usize = 2000;
+    for i in 0..NR_ITEMS {
+        queue.spawn_detached({
+            let (log, gauge) = (log.clone(), gauge.clone());
+            move || gauge.within(|| log.lock().unwrap().push(i))
+        });
+        if dice.below(10) == 0 {
             let attrs = Attrs {
                 nice: dice.below(4) as i8,
                 cpus: [None, Some(set("0-1"))][dice.below(2)].clone(),
                 ..queue.attrs()
             };
             queue.set_attrs(&attrs).unwrap();
+            assert_eq!(log.lock().unwrap().len(), i + 1, "not drained");
         }
-    });
+    }
     queue.drain().unwrap();
     assert_eq!(gauge.most(), 1, "two items ran at once");
-    let log = log.lock().unwrap();
-    assert_eq!(log.len(), PRODUCERS * EACH);
-    for producer in 0..PRODUCERS {
-        let its = log.iter().filter(|(p, _)| *p == producer);
-        assert!(its.map(|(_, i)| *i).eq(0..EACH), "producer {producer}");
-    }
+    assert!(log.lock().unwrap().iter().copied().eq(0..NR_ITEMS));
 }
 
 #[test]
-fn the_first_new_item_of_an_ordered_queue_waits_for_the_last_old_one() {
-    ends(|| {
-        let registry = registry("8 core");
-        let queue = queue("ordered").ordered().build_in(&registry).unwrap();
-        let plug = plug_into(&queue);
-        let log = Arc::new(Mutex::new(Vec::new()));
-        let note = |what| {
-            let log = log.clone();
-            move || log.lock().unwrap().push(what)
-        };
-        queue.spawn_detached(note("old"));
-        queue.set_nice(4).unwrap();
-        let new = queue.spawn(note("new"));
-        eventually("a worker of the new pool has looked", || {
-            registry
-                .pool_stats()
-                .iter()
-                .any(|pool| pool.nice == 4 && pool.nr_idle > 0)
-        });
-        assert!(log.lock().unwrap().is_empty(), "ran beside the old item");
-        plug.release();
-        new.join().unwrap();
-        assert_eq!(*log.lock().unwrap(), ["old", "new"]);
-    });
-}
-
-#[test]
-fn a_future_that_waits_keeps_no_ordered_queue_from_changing() {
-    ends(|| {
-        let queue = queue("ordered").ordered();
-        let queue = queue.build_in(&registry("8 core")).unwrap();
-        let other = alone_on_two(crate::support::queue("other"));
-        other.pause();
-        let wake = other.spawn(|| 7);
-        let (polled, was_polled) = std::sync::mpsc::channel();
-        let future = queue.spawn_async(async move {
-            polled.send(()).unwrap();
-            wake.await.unwrap()
-        });
-        was_polled.recv().unwrap();
-        for nice in [3, 4, 3] {
-            queue.set_nice(nice).unwrap();
-            assert_eq!(queue.spawn(|| 1).join().unwrap(), 1, "waits for the future");
-        }
-        other.resume();
-        assert_eq!(future.join().unwrap(), 7);
-    });
-}
-
-/// Asks for the attributes of a queue, as whoever drains it may from the waker.
-struct Asks {
-    queue: Workqueue,
-    told: std::sync::mpsc::Sender<i8>,
-}
-
-impl Wake for Asks {
-    fn wake(self: Arc<Self>) {
-        self.told.send(self.queue.attrs().nice).unwrap();
-    }
-}
-
-#[test]
-fn a_change_that_ends_a_drain_tells_so_with_no_lock_held() {
-    ends(|| {
-        let queue = queue("ordered").ordered();
-        let queue = queue.build_in(&registry("8 core")).unwrap();
-        let other = alone_on_two(crate::support::queue("other"));
-        other.pause();
-        let wake = other.spawn(|| 7);
-        let (polled, was_polled) = std::sync::mpsc::channel();
-        let future = queue.spawn_async(async move {
-            polled.send(()).unwrap();
-            wake.await.unwrap()
-        });
-        was_polled.recv().unwrap();
-        eventually("the poll has ended", || queue.stats().nr_active == 0);
-        let (told, was_told) = std::sync::mpsc::channel();
-        let waker = Waker::from(Arc::new(Asks {
-            queue: queue.clone(),
-            told,
-        }));
-        let mut drained = pin!(queue.drain_async());
-        let mut context = Context::from_waker(&waker);
-        assert!(drained.as_mut().poll(&mut context).is_pending());
-        // Nothing runs, so that the change itself lets its heir run.
-        queue.set_nice(3).unwrap();
-        assert_eq!(was_told.recv_timeout(PATIENCE), Ok(3));
-        other.resume();
-        assert_eq!(future.join().unwrap(), 7);
-    });
-}
-
-#[test]
-fn a_second_change_of_an_ordered_queue_waits_for_the_first() {
+fn a_change_of_an_ordered_queue_waits_for_its_items_and_refuses_others() {
     ends(|| {
         let queue = queue("ordered").ordered();
         let queue = queue.build_in(&registry("8 core")).unwrap();
@@ -291,35 +178,33 @@ fn a_second_change_of_an_ordered_queue_waits_for_the_first() {
             let changed = changed.clone();
             move || assert!(!changed.load(Ordering::SeqCst))
         });
-        queue.set_nice(4).unwrap();
-        let other = std::thread::spawn({
+        let changer = std::thread::spawn({
             let queue = queue.clone();
             move || {
-                queue.set_nice(5).unwrap();
+                queue.set_nice(4).unwrap();
                 changed.store(true, Ordering::SeqCst);
             }
         });
+        eventually("the change refuses items", || {
+            matches!(queue.try_spawn(|| ()), Err(TrySpawnError::Closed(_)))
+        });
+        assert_eq!(queue.attrs().nice, 0, "changed before it was drained");
         plug.release();
-        other.join().unwrap();
-        assert_eq!(queue.attrs().nice, 5);
-        queue.drain().unwrap();
-        assert_eq!(queue.stats().panicked, 0, "changed while the old item ran");
+        changer.join().unwrap();
+        assert_eq!(queue.spawn(nice_here).join().unwrap(), 4);
+        assert_eq!(queue.stats().panicked, 0, "changed while an old item ran");
     });
 }
 
 #[test]
-fn an_item_that_would_wait_for_itself_to_change_its_queue_is_told() {
+fn an_item_that_changes_its_own_ordered_queue_gets_an_error() {
     ends(|| {
         let queue = queue("ordered").ordered();
         let queue = queue.build_in(&registry("8 core")).unwrap();
         let inside = queue.clone();
-        let second = queue.spawn(move || {
-            inside.set_nice(4).unwrap();
-            inside.set_nice(5)
-        });
-        let error = second.join().unwrap().unwrap_err();
-        assert!(matches!(error, BuildError::Unsettled), "{error}");
-        assert_eq!(queue.attrs().nice, 4);
+        let error = queue.spawn(move || inside.set_nice(4)).join().unwrap();
+        assert!(matches!(error, Err(BuildError::OwnQueue)), "{error:?}");
+        assert_eq!(queue.attrs().nice, 0);
         queue.set_nice(5).unwrap();
     });
 }
@@ -465,26 +350,17 @@ fn queues_follow_cpus_that_go_and_come_back() {
 }
 
 #[test]
-fn an_ordered_queue_follows_a_machine_that_changes_under_it() {
+fn an_ordered_queue_follows_the_machine_when_its_attributes_are_set() {
     ends(|| {
         let machine = Topology::synthetic("8 core").unwrap();
-        let params = Params {
-            machine_look_ms: 1,
-            ..Params::default()
-        };
-        let registry = Registry::new(machine.clone(), params).unwrap();
+        let registry = Registry::new(machine.clone(), Params::default()).unwrap();
         let queue = queue("ordered").ordered().build_in(&registry).unwrap();
-        let plug = plug_into(&queue);
-        // The first it follows at once, the second it cannot before the plug is pulled.
         registry.set_topology(machine.restricted_to(&set("0-3")).unwrap());
-        registry.set_topology(machine.restricted_to(&set("4-5")).unwrap());
-        plug.release();
-        eventually("it has caught up", || {
-            // Work that waits keeps the manager looking.
-            let burst: Vec<_> = (0..100).map(|_| queue.spawn(|| ())).collect();
-            burst.into_iter().for_each(|it| it.join().unwrap());
-            used(&registry).contains(&"4-5".to_owned())
-        });
+        queue.spawn(|| ()).join().unwrap();
+        assert_eq!(used(&registry), ["0-7"]);
+        queue.set_attrs(&queue.attrs()).unwrap();
+        queue.spawn(|| ()).join().unwrap();
+        assert_eq!(used(&registry), ["0-3", "0-7"]);
     });
 }
 

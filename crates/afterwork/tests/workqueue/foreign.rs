@@ -295,7 +295,6 @@ fn what_no_reaper_could_be_had_for_is_dropped_by_the_reserve_one_by_one() {
     eventually("it goes with the registry", || dropped.get() == 2);
 }
 
-/// While an ordered queue's attributes change, nobody is let in, and who is in is waited for.
 #[test]
 fn what_a_queue_refuses_may_change_its_attributes_when_dropped() {
     ends(|| {

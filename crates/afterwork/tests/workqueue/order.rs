@@ -236,46 +236,6 @@ fn an_ordered_queue_stays_ordered_while_items_are_cancelled_as_it_runs() {
     assert_eq!(nr_runs.get(), nr_due.load(Ordering::SeqCst));
 }
 
-/// A cancelled item leaves its link's place in the line for seats behind. Who comes by that place later must not run
-/// what a change of the queue's attributes holds back.
-#[test]
-fn a_cancelled_items_place_in_line_lets_nobody_overtake_after_changes() {
-    ends(|| {
-        let registry = registry("2 core");
-        let queue = queue("ordered").ordered().build_in(&registry).unwrap();
-        // Whoever queues to a pool that lies down has claimed a worker when he is back, and none lies down again before
-        // it has seen to what was queued.
-        let no_seat_is_found = |nice: i8| {
-            eventually("workers have seen that there is no seat", || {
-                let pools = registry.pool_stats();
-                pools.iter().any(|pool| {
-                    let all_idle = pool.nr_workers > 0 && pool.nr_idle == pool.nr_workers;
-                    pool.nice == nice && all_idle && pool.nr_pending == 0
-                })
-            });
-        };
-        let log = Arc::new(Mutex::new(Vec::new()));
-        let note = |what: &'static str| {
-            let log = log.clone();
-            move || log.lock().unwrap().push(what)
-        };
-        queue.pause();
-        let cancelled = Work::new(|| unreachable!("cancelled"));
-        assert!(queue.enqueue(&cancelled));
-        no_seat_is_found(0);
-        assert!(cancelled.cancel());
-        queue.set_nice(5).unwrap();
-        queue.spawn_detached(note("first"));
-        no_seat_is_found(5);
-        queue.set_nice(0).unwrap();
-        queue.spawn_detached(note("second"));
-        no_seat_is_found(0);
-        queue.resume();
-        queue.drain().unwrap();
-        assert_eq!(*log.lock().unwrap(), ["first", "second"]);
-    });
-}
-
 #[test]
 fn closures_cancelled_from_the_back_of_an_ordered_queue_leave_the_others_in_their_order() {
     ends(|| {
@@ -292,8 +252,6 @@ fn closures_cancelled_from_the_back_of_an_ordered_queue_leave_the_others_in_thei
         let mut cancelled = cancelled.filter(|(i, _)| i % 1000 != 7);
         assert!(cancelled.all(|(_, it)| it.cancel()));
         assert_eq!(queue.stats().nr_inactive, 60);
-        // Over to other pools, behind what is left of the line.
-        queue.set_nice(5).unwrap();
         queue.spawn_detached({
             let order = order.clone();
             move || order.lock().unwrap().push(60_000)

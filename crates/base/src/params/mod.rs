@@ -41,12 +41,14 @@ pub use topology::{AffinityScope, CpuSet};
 pub const VARIABLE: &str = "AFTERWORK";
 
 /// When `queue()` wakes the worker that it picked.
+#[cfg(feature = "baselines")]
+#[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum WakeMode {
-    /// After the pool lock is dropped: the lock is held for tens of nanoseconds.
+    /// After the pool lock is dropped.
     #[default]
     Deferred,
-    /// While the pool lock is held, as the kernel did until 7.3. Kept to measure the difference.
+    /// While the pool lock is held, as the kernel did until 7.3.
     UnderLock,
 }
 
@@ -104,12 +106,12 @@ impl fmt::Display for Qpw {
 /// # Examples
 ///
 /// ```
-/// use afterwork::params::{Params, WakeMode};
+/// use afterwork::params::Params;
 ///
-/// let params = Params { wake: WakeMode::UnderLock, ..Params::default() };
+/// let params = Params { max_active: 16, ..Params::default() };
 /// assert_eq!(params.cache_shard_size, 8);
 ///
-/// let params: Params = "workqueue.cache_shard_size=4,workqueue.lock_stat=on".parse()?;
+/// let params: Params = "workqueue.cache_shard_size=4,workqueue.max_active=16".parse()?;
 /// assert_eq!(params.cache_shard_size, 4);
 ///
 /// let error = "workqueue.cache_shart_size=4".parse::<Params>().unwrap_err();
@@ -128,6 +130,8 @@ pub struct Params {
     /// What `max_active` bounds, for queues whose builder does not set it.
     pub max_active_scope: MaxActiveScope,
     /// When a picked worker is woken.
+    #[cfg(feature = "baselines")]
+    #[doc(hidden)]
     pub wake: WakeMode,
     /// The largest number of cores that share a pool in the scope `cache_shard`. The kernel's default.
     pub cache_shard_size: usize,
@@ -170,6 +174,8 @@ pub struct Params {
     /// an empty pool.
     pub wait_sample: u64,
     /// Records how long `queue()` holds the pool lock. Costs two clock readings for each wake-up of a worker.
+    #[cfg(feature = "baselines")]
+    #[doc(hidden)]
     pub lock_stat: bool,
     /// Publishes the process's counters; see `observe::publish`. Read from the environment only: a
     /// registry ignores it.
@@ -198,6 +204,7 @@ impl Default for Params {
             default_affinity_scope: AffinityScope::default(),
             max_active: 256,
             max_active_scope: MaxActiveScope::System,
+            #[cfg(feature = "baselines")]
             wake: WakeMode::Deferred,
             cache_shard_size: 8,
             worker_spin_limit: 64,
@@ -212,6 +219,7 @@ impl Default for Params {
             cpu_quota: true,
             unbound_cpus: None,
             wait_sample: 64,
+            #[cfg(feature = "baselines")]
             lock_stat: false,
             publish: false,
             stack_size: 2 << 20,

@@ -6,7 +6,10 @@ pub struct RcuTunables {
     /// `rcu.early_qs`: the driver's own quiescent state counts at once. If `false`, and with fixed waits, it counts at the
     /// second scan, as in kernels before 7.1. Default: `true`.
     pub early_qs: bool,
-    /// `rcu.normal_wake_from_gp`: the grace period itself wakes waiters. If `false`, a callback does. Default: `true`.
+    /// The grace period itself wakes waiters. If `false`, a callback does, as in the kernel without
+    /// `normal_wake_from_gp`.
+    #[cfg(feature = "baselines")]
+    #[doc(hidden)]
     pub wake_from_gp: bool,
     /// `rcu.jiffies_till_first_fqs`, in milliseconds: how long a grace period waits before its first scan. The kernel waits 3
     /// jiffies. The default, 0, does not wait; other values are for measurements.
@@ -32,6 +35,7 @@ impl Default for RcuTunables {
     fn default() -> Self {
         Self {
             early_qs: true,
+            #[cfg(feature = "baselines")]
             wake_from_gp: true,
             first_fqs_ms: 0,
             next_fqs_ms: 0,

@@ -9,8 +9,6 @@ fn what_is_written_is_read_back() {
     let params = Params {
         default_affinity_scope: AffinityScope::Numa,
         max_active: 3,
-        wake: WakeMode::UnderLock,
-        lock_stat: true,
         idle_timeout_ms: 0,
         unbound_cpus: Some("0-3,8".parse().unwrap()),
         cpu_quota: false,
@@ -29,10 +27,10 @@ fn no_text_changes_nothing() {
 
 #[test]
 fn keys_and_values_may_have_space_around_them() {
-    let params: Params = " workqueue.max_active = 16 , workqueue.wake=under_lock,"
+    let params: Params = " workqueue.max_active = 16 , qpw=on_demand,"
         .parse()
         .unwrap();
-    assert_eq!((params.max_active, params.wake), (16, WakeMode::UnderLock));
+    assert_eq!((params.max_active, params.qpw), (16, Qpw::OnDemand));
 }
 
 #[test]
@@ -86,16 +84,16 @@ fn a_value_out_of_range_is_named_with_the_range() {
         "workqueue.default_affinity_scope=l3: expected one of cpu, smt, cache_shard, cache, numa, system"
     );
     assert_eq!(
-        error("workqueue.wake=\n"),
-        "workqueue.wake=: expected one of deferred, under_lock"
+        error("qpw=\n"),
+        "qpw=: expected one of queue, on_demand, every_op"
     );
 }
 
 #[test]
 fn a_key_without_value_or_named_twice_is_an_error() {
     assert_eq!(
-        error("workqueue.lock_stat"),
-        "\"workqueue.lock_stat\" has no value: expected key=value"
+        error("workqueue.cpu_quota"),
+        "\"workqueue.cpu_quota\" has no value: expected key=value"
     );
     assert_eq!(
         error("workqueue.max_active=1,workqueue.max_active=2"),
@@ -107,7 +105,7 @@ fn a_key_without_value_or_named_twice_is_an_error() {
 fn a_wrong_pair_does_not_affect_the_other_pairs() {
     let mut params = Params::default();
     let mut errors = Vec::new();
-    let text = "workqueue.max_active=7,max_activ=3,workqueue.wake,strict,workqueue.max_active=9,qpw=x,rcu.boost=0";
+    let text = "workqueue.max_active=7,max_activ=3,workqueue.cpu_quota,strict,workqueue.max_active=9,qpw=x,rcu.boost=0";
     let outcome = params.set_all(text, |error| {
         errors.push(error.to_string());
         Ok(())

@@ -2,7 +2,7 @@
 
 use topology::{AffinityScope, CpuSet};
 
-use super::{MaxActiveScope, Qpw, WakeMode};
+use super::{MaxActiveScope, Qpw};
 
 /// A value that a tunable takes, with all its words.
 pub(super) trait Word: Sized {
@@ -48,13 +48,6 @@ impl<T: Named> Word for T {
         let words: Vec<_> = T::WORDS.iter().map(|(word, _)| *word).collect();
         format!("one of {}", words.join(", "))
     }
-}
-
-impl Named for WakeMode {
-    const WORDS: &'static [(&'static str, Self)] = &[
-        ("deferred", Self::Deferred),
-        ("under_lock", Self::UnderLock),
-    ];
 }
 
 impl Named for MaxActiveScope {

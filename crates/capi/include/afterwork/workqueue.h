@@ -429,7 +429,7 @@ static inline int workqueue_set_max_active(struct workqueue_struct *wq, int max_
  *
  * Applies to items that are queued later. Returns 0 on success. Otherwise nothing changes, and the
  * result is -EINVAL for invalid attributes or a queue with WQ_BH, -EPERM for a nice value that the
- * process may not set, or -EBUSY for a second change of an ordered queue from one of its own items.
+ * process may not set, or -EBUSY for an ordered queue, which is drained first, from one of its own items.
  * A system queue is misuse and returns -EINVAL. May sleep.
  */
 static inline int apply_workqueue_attrs(struct workqueue_struct *wq, const struct workqueue_attrs *attrs)

@@ -63,9 +63,9 @@ struct stuck {
 	sem_t started, go;
 };
 
-static void stick(struct stuck *stuck)
+static void stick_in(struct stuck *stuck, struct workqueue_struct *wq)
 {
-	stuck->wq = alloc_ordered_workqueue("stuck", 0);
+	stuck->wq = wq;
 	init(&stuck->plug, run);
 	gate_init(&stuck->started);
 	gate_init(&stuck->go);
@@ -73,6 +73,11 @@ static void stick(struct stuck *stuck)
 	stuck->plug.go = &stuck->go;
 	CHECK(queue_work(stuck->wq, WORK(&stuck->plug)));
 	gate_wait(&stuck->started);
+}
+
+static void stick(struct stuck *stuck)
+{
+	stick_in(stuck, alloc_ordered_workqueue("stuck", 0));
 }
 
 static void let_go(struct stuck *stuck)
@@ -551,14 +556,7 @@ static void new_items_have_the_nice_value_of_new_attributes(void)
 /* Queues an item of WQ that blocks until it is released, and then changes the attributes of WQ. */
 static void stick_and_change(struct stuck *stuck, struct workqueue_struct *wq)
 {
-	stuck->wq = wq;
-	init(&stuck->plug, run);
-	gate_init(&stuck->started);
-	gate_init(&stuck->go);
-	stuck->plug.started = &stuck->started;
-	stuck->plug.go = &stuck->go;
-	CHECK(queue_work(wq, WORK(&stuck->plug)));
-	gate_wait(&stuck->started);
+	stick_in(stuck, wq);
 	apply_to(wq, 19);
 }
 
@@ -588,24 +586,6 @@ static void a_drain_waits_for_items_of_former_attributes(void)
 	drain_workqueue(stuck.wq);
 	CHECK_EQ(stuck.plug.nr_runs, 1);
 	destroy_workqueue(stuck.wq);
-}
-
-static void see_next(struct work_struct *work)
-{
-	counted_of(work)->seen = runs_of(counted_of(work)->next);
-}
-
-static void a_new_item_of_an_ordered_queue_waits_for_the_last_old_one(void)
-{
-	struct stuck stuck;
-	struct counted it;
-
-	stick_and_change(&stuck, alloc_ordered_workqueue("former", 0));
-	init(&it, see_next);
-	it.next = &stuck.plug;
-	CHECK(queue_work(stuck.wq, WORK(&it)));
-	end(&stuck);
-	CHECK_EQ(it.seen, 1);
 }
 
 static void change_attributes(struct workqueue_struct *wq, struct counted *items, int nr)
@@ -659,12 +639,12 @@ static void *change_while_stuck(void *data)
 	return NULL;
 }
 
-static void another_change_of_an_ordered_queue_waits_for_the_first(void)
+static void a_change_of_an_ordered_queue_waits_for_its_items(void)
 {
 	struct stuck stuck;
 	pthread_t thread;
 
-	stick_and_change(&stuck, alloc_ordered_workqueue("twice", 0));
+	stick_in(&stuck, alloc_ordered_workqueue("change", 0));
 	CHECK(pthread_create(&thread, NULL, change_while_stuck, &stuck) == 0);
 	for (int i = 0; i < 200; i++)
 		sched_yield();
@@ -674,26 +654,24 @@ static void another_change_of_an_ordered_queue_waits_for_the_first(void)
 	destroy_workqueue(stuck.wq);
 }
 
-static void change_twice(struct work_struct *work)
+static void change_own_queue(struct work_struct *work)
 {
 	struct workqueue_attrs *attrs = alloc_workqueue_attrs();
 
 	if (!attrs)
 		return;
 	cpumask_setall(attrs->cpumask);
-	attrs->nice = 18;
-	CHECK_EQ(apply_workqueue_attrs(counted_of(work)->on, attrs), 0);
 	attrs->nice = 19;
 	CHECK_EQ(apply_workqueue_attrs(counted_of(work)->on, attrs), -EBUSY);
 	free_workqueue_attrs(attrs);
 }
 
-static void an_item_is_told_that_a_second_change_would_wait_for_it(void)
+static void an_item_that_changes_its_own_ordered_queue_gets_ebusy(void)
 {
 	struct counted it;
 
-	init(&it, change_twice);
-	it.on = alloc_ordered_workqueue("twice", 0);
+	init(&it, change_own_queue);
+	it.on = alloc_ordered_workqueue("own", 0);
 	CHECK(queue_work(it.on, WORK(&it)));
 	destroy_workqueue(it.on);
 }
@@ -1423,11 +1401,10 @@ const struct test rules_tests[] = {
 	T(new_items_have_the_nice_value_of_new_attributes),
 	T(new_items_do_not_wait_for_those_of_former_attributes),
 	T(a_drain_waits_for_items_of_former_attributes),
-	T(a_new_item_of_an_ordered_queue_waits_for_the_last_old_one),
 	T(nothing_is_lost_while_attributes_change),
 	T(an_ordered_queue_keeps_its_order_as_its_attributes_change),
-	T(another_change_of_an_ordered_queue_waits_for_the_first),
-	T(an_item_is_told_that_a_second_change_would_wait_for_it),
+	T(a_change_of_an_ordered_queue_waits_for_its_items),
+	T(an_item_that_changes_its_own_ordered_queue_gets_ebusy),
 	T(a_flush_waits_for_the_run_and_the_one_behind_it),
 	T(a_flush_does_not_wait_for_runs_that_are_queued_later),
 	T(a_stream_of_new_items_holds_up_no_flush_of_the_queue),

@@ -283,7 +283,6 @@ impl ManagerLoop {
     /// Follows a machine that has changed. It rides on the ticks, so that an idle program has none: a worker whose CPUs
     /// have gone is moved by the kernel, and nothing else is the worse for a late look.
     fn look_at_machine(&mut self, machine: &Machine, now_ns: u64) {
-        machine.catch_up();
         if self.params.machine_look_ms > 0 && now_ns >= self.next_look_ns {
             let pause_ns = self.params.machine_look_ms.saturating_mul(1_000_000);
             self.next_look_ns = now_ns.saturating_add(pause_ns);

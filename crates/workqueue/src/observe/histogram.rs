@@ -1,9 +1,6 @@
-//! How often something took how long: a histogram that many threads add to, and what is read of it.
+//! How often something took how long.
 
-use sync::{
-    atomic::{AtomicU64, Ordering},
-    time,
-};
+use sync::time;
 
 /// How often something took how long.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -75,44 +72,6 @@ impl Histogram {
 }
 
 const BUCKETS: usize = 40;
-
-/// Counts how often something took how long.
-#[derive(Debug)]
-pub(crate) struct Times {
-    total: AtomicU64,
-    buckets: [AtomicU64; BUCKETS],
-}
-
-impl Default for Times {
-    fn default() -> Self {
-        Self {
-            total: AtomicU64::new(0),
-            buckets: std::array::from_fn(|_| AtomicU64::new(0)),
-        }
-    }
-}
-
-impl Times {
-    /// Adds one that took so many cycles.
-    pub(crate) fn record(&self, cycles: u64) {
-        let ns = cycles * 1000 / time::cycles_per_us();
-        self.total.fetch_add(ns, Ordering::Relaxed);
-        self.buckets[bucket(ns)].fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn read(&self) -> Histogram {
-        let buckets: Vec<_> = self
-            .buckets
-            .iter()
-            .map(|bucket| bucket.load(Ordering::Relaxed))
-            .collect();
-        Histogram {
-            count: buckets.iter().sum(),
-            total_ns: self.total.load(Ordering::Relaxed),
-            buckets,
-        }
-    }
-}
 
 /// Parts of a power of two, so that what is counted in cycles falls into about the right power of two of nanoseconds.
 const PARTS_LOG2: u32 = 2;
@@ -249,23 +208,6 @@ mod tests {
             (cycles.told().total_ns, twice.total_ns),
             (u64::MAX, u64::MAX)
         );
-    }
-
-    #[test]
-    fn holds_fall_into_the_bucket_of_their_power_of_two() {
-        let stat = Times::default();
-        let per_us = time::cycles_per_us();
-        for us in [1, 1, 1, 100] {
-            stat.record(us * per_us);
-        }
-        let hold = stat.read();
-        assert_eq!(hold.count, 4);
-        assert_eq!(hold.total_ns, 103_000);
-        assert_eq!(hold.quantile_ns(0.5), 1024);
-        assert_eq!(hold.quantile_ns(1.0), 131_072);
-        let mut twice = hold.clone();
-        twice.merge(&hold);
-        assert_eq!(twice.mean_ns(), hold.mean_ns());
     }
 
     #[test]

@@ -62,11 +62,6 @@ impl Anchors {
         &self.nr_others
     }
 
-    /// Returns how many there are.
-    pub(crate) fn count(&self) -> u32 {
-        self.kinds().map(|(_, count)| count).sum()
-    }
-
     /// Returns how many there are of each kind; without a table of those that share a place.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = (Option<&'static VTable>, u32)> {
         let kinds = self.kinds.iter().map(|kind| {
@@ -109,7 +104,6 @@ mod tests {
         );
         assert!(counts[NR_KINDS].0.is_none());
         assert_eq!(counts[NR_KINDS].1, 4);
-        assert_eq!(anchors.count() as usize, 2 * (NR_KINDS + 2));
         for _ in 0..2 {
             tables.iter().rev().for_each(|table| anchors.remove(table));
         }

@@ -134,17 +134,13 @@ impl Dispatch {
         self.links[slot].as_mut().expect("a link in use")
     }
 
-    pub(crate) fn add_link(
-        &mut self,
-        plugged: bool,
-        pwq: impl FnOnce(usize) -> Arc<Pwq>,
-    ) -> Arc<Pwq> {
+    pub(crate) fn add_link(&mut self, pwq: impl FnOnce(usize) -> Arc<Pwq>) -> Arc<Pwq> {
         let slot = self.free_slots.pop().unwrap_or_else(|| {
             self.links.push(None);
             self.links.len() - 1
         });
         let pwq = pwq(slot);
-        let state = PwqState::new(pwq.clone(), plugged);
+        let state = PwqState::new(pwq.clone());
         self.nr_led += 1;
         self.nr_with_lanes += usize::from(state.has_lanes);
         self.links[slot] = Some(state);
@@ -361,8 +357,8 @@ impl Dispatch {
         if !self.is_shared() {
             return self.ready.pop_front();
         }
-        // One of which all was cancelled, or that may not go on, gives its seat up: nobody has to wait until it is its turn.
-        let has_none = |&slot: &usize| !self.link(slot).has_waiting() || self.link(slot).plugged;
+        // A link of which all items were cancelled releases its seat at once, so that no other link waits for its turn.
+        let has_none = |&slot: &usize| !self.link(slot).has_waiting();
         if let Some(at) = self.ready.iter().position(has_none)
             && !twin::armed("shares: an emptied link waits for its turn")
         {
@@ -487,7 +483,7 @@ impl Dispatch {
     /// Lets `add` put items into a link's lists; the link waits for its turn if it did not.
     fn set_aside(&mut self, slot: usize, add: impl FnOnce(&mut PwqState)) {
         let link = self.link_mut(slot);
-        let waits = link.has_waiting() || link.plugged;
+        let waits = link.has_waiting();
         add(link);
         if !waits && !twin::armed("lanes: forgets to line up") {
             self.line_up(slot);

@@ -44,7 +44,7 @@ use super::{
     worker::{Taken, Worker},
 };
 use crate::{
-    params::{Params, WakeMode},
+    params::Params,
     trace,
     wake::{WakeQ, Wakeup},
     workqueue::{
@@ -53,7 +53,6 @@ use crate::{
         item::list::Injector,
         limit::queue_core::QueueCore,
         observe::concurrency::Away,
-        observe::histogram::Times,
     },
 };
 
@@ -92,7 +91,8 @@ pub(crate) struct WorkerPool {
     /// I
     pub(crate) manager: Arc<Manager>,
     pub(crate) counters: Counters,
-    pub(crate) hold: Times,
+    #[cfg(feature = "baselines")]
+    pub(crate) hold: Mutex<crate::workqueue::observe::histogram::Cycles>,
 }
 
 #[derive(Debug, Default)]
@@ -144,8 +144,6 @@ pub(crate) struct DeferredEffects<'a> {
     pub(crate) settled: Vec<Arc<QueueCore>>,
     /// Seats handed to links of other pools.
     pub(crate) seats: Vec<Seeker>,
-    /// Links to unplug: their predecessors have nothing in flight any more.
-    pub(crate) heirs: Vec<Seeker>,
     /// What was done with items.
     pub(crate) traced: trace::Noted,
 }
@@ -171,7 +169,8 @@ impl WorkerPool {
             params,
             manager,
             counters: Counters::default(),
-            hold: Times::default(),
+            #[cfg(feature = "baselines")]
+            hold: Mutex::default(),
         }
     }
 
@@ -195,7 +194,6 @@ impl WorkerPool {
                 watch: false,
                 settled: Vec::new(),
                 seats: Vec::new(),
-                heirs: Vec::new(),
                 traced: Default::default(),
             },
         }
@@ -263,12 +261,16 @@ impl WorkerPool {
     #[cold]
     fn kick(self: &Arc<Self>) {
         let mut guard = self.lock_to_act();
+        #[cfg(feature = "baselines")]
         let held_since = self.params.lock_stat.then(time::cycles);
         guard.pick_if_needed();
         guard.wake_under_lock();
         let effects = guard.unlock();
+        #[cfg(feature = "baselines")]
         if let Some(since) = held_since {
-            self.hold.record(time::cycles().saturating_sub(since));
+            self.hold
+                .lock()
+                .add(time::cycles().saturating_sub(since), 1);
         }
         drop(effects);
     }
@@ -323,8 +325,7 @@ impl WorkerPool {
         let mut dispatch = self.lock();
         dispatch.adopt(&self.injector);
         let link = dispatch.link_mut(slot);
-        // A plug is pulled from elsewhere, so its link must stay for that.
-        link.drain_waits = link.in_flight.nr_in_flight() > 0 || link.plugged;
+        link.drain_waits = link.in_flight.nr_in_flight() > 0;
         (!link.drain_waits).then_some(link.nr_adopted)
     }
 
@@ -604,9 +605,10 @@ impl<'a> PoolGuard<'a> {
         true
     }
 
-    /// Wakes now whom this has picked, where the registry asks for that ([`WakeMode::UnderLock`]).
+    /// Wakes the picked workers now, if the registry is a baseline that wakes under the lock.
     fn wake_under_lock(&mut self) {
-        if self.pool().params.wake == WakeMode::UnderLock {
+        #[cfg(feature = "baselines")]
+        if self.pool().params.wake == crate::params::WakeMode::UnderLock {
             self.effects.wake();
         }
     }
@@ -664,9 +666,6 @@ impl DeferredEffects<'_> {
         for seeker in self.seats.drain(..) {
             seeker.take_seat();
         }
-        for heir in self.heirs.drain(..) {
-            heir.pool.unplug(heir.slot).settled.notify_all();
-        }
     }
 }
 
@@ -676,7 +675,7 @@ impl Drop for DeferredEffects<'_> {
             return;
         }
         let pool = self.pool;
-        if pool.params.wake == WakeMode::Deferred && twin::armed("wake queue: forgets to fire") {
+        if twin::armed("wake queue: forgets to fire") {
             mem::forget(mem::take(&mut self.wakeq));
         }
         self.wake();
@@ -687,7 +686,7 @@ impl Drop for DeferredEffects<'_> {
             pool.manager.watch();
         }
         // Most trips of a worker's are of no consequence to others.
-        if !(self.settled.is_empty() && self.seats.is_empty() && self.heirs.is_empty()) {
+        if !(self.settled.is_empty() && self.seats.is_empty()) {
             self.tell_other_pools();
         }
         mem::take(&mut self.traced).tell();

@@ -82,11 +82,7 @@ pub(crate) struct PwqState {
     pub(crate) missed: bool,
     /// No table of the queue leads here any more, though late items may come.
     pub(crate) retired: bool,
-    /// An ordered queue's former link has items: all that come here wait as inactive.
-    pub(crate) plugged: bool,
     turns: Turns,
-    /// The link to unplug when no item is in flight here.
-    pub(crate) heir: Option<Seeker>,
     /// Items that found no seat, and ordinary ones that urgent ones may overtake, oldest first. While this or `urgent` is not
     /// empty the link stands in line at the gate, or in the pool's `ready` with a seat in hand.
     pub(crate) inactive: List,
@@ -274,7 +270,7 @@ impl Deref for Pwq {
 }
 
 impl PwqState {
-    pub(crate) fn new(pwq: Arc<Pwq>, plugged: bool) -> Self {
+    pub(crate) fn new(pwq: Arc<Pwq>) -> Self {
         Self {
             has_lanes: pwq.core.has_lanes.load(Ordering::Relaxed),
             pwq,
@@ -291,8 +287,6 @@ impl PwqState {
             observed: None,
             missed: false,
             retired: false,
-            plugged,
-            heir: None,
         }
     }
 
@@ -388,12 +382,6 @@ impl PwqState {
     /// As [`times`](Self::times), to add to.
     pub(crate) fn times_mut(&mut self) -> Option<&mut LinkTimes> {
         self.observed.as_mut().map(|it| &mut it.times)
-    }
-
-    /// Returns `true` if no item is in flight. A future that waits is none: it goes where the routes lead when it is woken.
-    pub(crate) fn is_spent(&self) -> bool {
-        self.in_flight.nr_in_flight()
-            == self.anchors.get().map_or(0, |anchors| anchors.count()) as usize
     }
 }
 

@@ -16,17 +16,6 @@ impl PoolGuard<'_> {
             let slot = enlisted.seat.expect("a worker that ran items holds a seat");
             let colour = enlisted.colour;
             self.retire_from(slot, colour, count);
-        } else if let Some(slot) = enlisted.seat {
-            // A future that waits now is no item of the link any more.
-            self.pull_plug(slot);
-        }
-    }
-
-    /// Names the link to unplug, if there is one, once this one has no item in flight.
-    fn pull_plug(&mut self, slot: usize) {
-        let link = self.dispatch.link_mut(slot);
-        if link.heir.is_some() && link.is_spent() {
-            self.effects.heirs.extend(link.heir.take());
         }
     }
 
@@ -39,7 +28,6 @@ impl PoolGuard<'_> {
         if drains || flushes && !twin::armed("flush: the last of a colour tells nobody") {
             self.effects.settled.push(link.core.clone());
         }
-        self.pull_plug(slot);
     }
 }
 

@@ -171,8 +171,8 @@ impl PoolGuard<'_> {
     pub(crate) fn find_seat(&mut self, worker: &Worker, slot: usize) -> bool {
         let pool = self.pool();
         let link = self.link(slot);
-        if !link.inactive.is_empty() || link.plugged {
-            // Older items wait already, of this link or its predecessor.
+        if !link.inactive.is_empty() {
+            // Older items of this link wait already.
             return false;
         }
         let seat = self.enlisted(worker).seat;
@@ -197,11 +197,6 @@ impl PoolGuard<'_> {
     pub(crate) fn take_inactive(&mut self, worker: &Worker, slot: usize, limit: usize) -> usize {
         let limit = self.limit(slot, limit);
         let link = self.link_mut(slot);
-        if link.plugged && !twin::armed("take: overlooks the plug") {
-            // The seat is of a place in line from before the link was left and taken up again, whose items were
-            // cancelled; it goes on, and unplugging gets the link another one.
-            return 0;
-        }
         if !link.gate.may_start() && !twin::armed("take: overlooks a pause") {
             // The seat was handed to the link before that, and goes back.
             self.line_up(slot);
@@ -227,12 +222,6 @@ impl PoolGuard<'_> {
         self.enlisted_mut(worker).colour = colour;
         self.line_up(slot);
         nr_taken
-    }
-
-    /// Lets the items of a link run for which its predecessor's had to end first.
-    pub(crate) fn unplug(&mut self, slot: usize) {
-        self.link_mut(slot).plugged = false;
-        self.line_up(slot);
     }
 
     pub(crate) fn give_up_seat(&mut self, worker: &Worker) {

@@ -143,7 +143,7 @@ impl<'a> Permit<'a> {
             return Err(TrySpawnError::Closed(func));
         }
         let home = self.queue.here();
-        let (item, handle) = join::joinable(func, &home, self.use_up());
+        let (item, handle) = join::joinable(func, home, self.use_up());
         home.push(item);
         Ok(handle)
     }
@@ -171,7 +171,7 @@ impl<'a> Permit<'a> {
             return Ok(join::expired(func));
         };
         let home = queue.here();
-        let (item, handle) = join::joinable_by(start_by, func, &home, self.use_up());
+        let (item, handle) = join::joinable_by(start_by, func, home, self.use_up());
         home.push(item);
         Ok(handle)
     }
@@ -191,7 +191,7 @@ impl<'a> Permit<'a> {
         }
         let home = self.queue.here();
         let inner = self.queue.inner.clone();
-        let (item, handle) = future::task(future, &home, inner, self.use_up());
+        let (item, handle) = future::task(future, home, inner, self.use_up());
         home.push(item);
         Ok(handle)
     }
@@ -296,7 +296,7 @@ impl Workqueue {
             Err(refused) => return Err(refused.with(func)),
         };
         let home = self.here();
-        let (item, handle) = join::joinable(func, &home, has_place);
+        let (item, handle) = join::joinable(func, home, has_place);
         home.push(item);
         Ok(handle)
     }
@@ -353,7 +353,7 @@ impl Workqueue {
             Err(refused) => return Err(refused.with(func)),
         };
         let home = self.here();
-        let (item, handle) = join::joinable_by(start_by, func, &home, has_place);
+        let (item, handle) = join::joinable_by(start_by, func, home, has_place);
         home.push(item);
         Ok(handle)
     }

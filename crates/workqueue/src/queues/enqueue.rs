@@ -20,7 +20,6 @@ use crate::workqueue::{
     item::list::set_fresh_next,
     item::state::Enqueue,
     pools::pwq::Pwq,
-    route::routes::Route,
 };
 
 /// What became of an attempt to queue an item.
@@ -51,7 +50,7 @@ impl Planned {
 #[derive(Debug)]
 #[must_use = "an item that is not pushed never runs"]
 pub(crate) struct Claimed<'a> {
-    home: Route<'a>,
+    home: &'a Pwq,
     work: &'a Work,
     planned: Planned,
     left: Option<LeftCount>,
@@ -61,7 +60,7 @@ impl Claimed<'_> {
     /// Pushes it. Returns what it was counted as elsewhere, to be given back with no lock held.
     #[must_use = "it is waited for until it is given back"]
     pub(crate) fn push(self) -> Option<LeftCount> {
-        self.planned.carry_out(self.work, &self.home);
+        self.planned.carry_out(self.work, self.home);
         self.left
     }
 }
@@ -115,7 +114,7 @@ impl Workqueue {
 
     /// Queues `work` at `home`, a link of this queue.
     #[inline]
-    pub(crate) fn enqueue_at(&self, home: Route<'_>, work: &Work) -> bool {
+    pub(crate) fn enqueue_at(&self, home: &Pwq, work: &Work) -> bool {
         if !self.admits() {
             return false;
         }
@@ -184,11 +183,11 @@ impl Workqueue {
             let cut = |item| {
                 // Somebody may wait for what is in the chain, with what we are about to wait for in his own.
                 if !twin::armed("enqueue all: waits with a chain in hand") {
-                    chain.push_to(&home);
+                    chain.push_to(home);
                 }
                 left.push(run::cut_out(item));
             };
-            let planned = self.inner.plan(work, &home, false, cut);
+            let planned = self.inner.plan(work, home, false, cut);
             nr_queued += usize::from(planned != Planned::Refused);
             if planned == Planned::Push {
                 let item = work.item();
@@ -196,12 +195,10 @@ impl Workqueue {
                 unsafe { home.tell_queued(item) };
                 chain.add(item);
             } else {
-                planned.carry_out(work, &home);
+                planned.carry_out(work, home);
             }
         }
-        chain.push_to(&home);
-        // As of `plan_and_push`.
-        drop(home);
+        chain.push_to(home);
         left.into_iter().for_each(LeftCount::give_back);
         nr_queued
     }
@@ -210,13 +207,11 @@ impl Workqueue {
 impl Inner {
     /// Queues `work` at `home`, with a place of the queue's capacity if the caller `has_place`; returns `true` if it was queued.
     #[inline]
-    pub(crate) fn plan_and_push(&self, work: &Work, home: Route<'_>, has_place: bool) -> bool {
+    pub(crate) fn plan_and_push(&self, work: &Work, home: &Pwq, has_place: bool) -> bool {
         let mut left = None;
         let cut = |item| left = Some(run::cut_out(item));
-        let planned = self.plan(work, &home, has_place, cut);
-        planned.carry_out(work, &home);
-        // A waker, to which this may lead, is users' code, and may change where the queue's items go: not inside the barrier.
-        drop(home);
+        let planned = self.plan(work, home, has_place, cut);
+        planned.carry_out(work, home);
         if let Some(left) = left {
             left.give_back();
         }
@@ -266,7 +261,7 @@ impl Inner {
         let home = home.in_lane(lane);
         let mut left = None;
         let cut = |item| left = Some(run::cut_out(item));
-        let planned = self.plan(work, &home, false, cut);
+        let planned = self.plan(work, home, false, cut);
         let claimed = Claimed {
             home,
             work,

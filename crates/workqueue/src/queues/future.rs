@@ -423,8 +423,6 @@ unsafe fn step(item: NonNull<Head>, plan: impl Fn(State) -> Option<(State, bool)
 
 /// Leaves a future for the workers of the pool to which the queue's routes lead now.
 ///
-/// So an ordered queue that has changed its pool gets nothing more in the former one.
-///
 /// # Safety
 ///
 /// 1. The caller made `item`, which is a future's, pending and linked: until it is pushed it stays, and cannot end.

@@ -3,7 +3,7 @@
 use topology::CpuId;
 
 use super::queue::Workqueue;
-use crate::workqueue::{execute::join::JoinHandle, execute::work::Work, route::routes::Route};
+use crate::workqueue::{execute::join::JoinHandle, execute::work::Work, pools::pwq::Pwq};
 
 impl Workqueue {
     /// Queues `work` on the pool of `cpu`'s pod; false as of [`enqueue`](Self::enqueue).
@@ -82,11 +82,11 @@ impl Workqueue {
 
     /// Returns the link for an item that this thread queues here.
     #[inline]
-    pub(crate) fn here(&self) -> Route<'_> {
+    pub(crate) fn here(&self) -> &Pwq {
         self.inner.route_table.here().in_lane(self.lane)
     }
 
-    fn at_cpu(&self, cpu: CpuId) -> Route<'_> {
+    fn at_cpu(&self, cpu: CpuId) -> &Pwq {
         self.inner.route_table.at_cpu(cpu).in_lane(self.lane)
     }
 }

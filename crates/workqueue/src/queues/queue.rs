@@ -28,7 +28,6 @@ use crate::workqueue::{
     pools::manager::Manager,
     pools::rescuer::Rescuer,
     route::attrs::{BuildError, MAX_ACTIVE},
-    route::machine::Follower,
     route::plan::{Design, Plan},
     route::routes::RouteTable,
     route::stats::QueueStats,
@@ -202,7 +201,7 @@ impl Workqueue {
             visits: Visits::new(),
             ordered,
             for_all: parts.for_all,
-            route_table: RouteTable::new(&routes, ordered),
+            route_table: RouteTable::new(&routes),
             plan: Mutex::new(plan),
             manager: registry.machine().manager.clone(),
             timers: OwnTimers::new(registry.timers()),
@@ -211,7 +210,7 @@ impl Workqueue {
         let follower = Arc::<Inner>::downgrade(&inner);
         registry.machine().add_queue(follower);
         // The machine may have changed since the plan was drawn.
-        inner.follow(registry.machine());
+        inner.reroute(registry.machine(), &|_| ());
         let lease = Arc::new(Lease::new(&inner, registry));
         Self {
             inner,

@@ -10,7 +10,6 @@ use crate::{
     page::{self, Joined},
     params::Params,
     workqueue::{
-        observe::histogram::Histogram,
         observe::report::Report,
         pools::manager::{Manager, ReportHandler},
         route::machine::Machine,
@@ -167,10 +166,12 @@ impl Registry {
     }
 
     /// Returns how long `queue()` held the lock of any pool, if [`Params::lock_stat`] is on.
-    pub fn lock_hold(&self) -> Histogram {
-        let mut all = Histogram::default();
+    #[cfg(feature = "baselines")]
+    #[doc(hidden)]
+    pub fn lock_hold(&self) -> crate::workqueue::observe::histogram::Histogram {
+        let mut all = crate::workqueue::observe::histogram::Histogram::default();
         for pool in self.here().pools() {
-            all.merge(&pool.hold.read());
+            all.merge(&pool.hold.lock().told());
         }
         all
     }

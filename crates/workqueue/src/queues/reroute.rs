@@ -1,90 +1,47 @@
 //! Changing where a queue's items go, while it is used. The protocol stands in `routes.rs`.
 
-use sync::{Patience, twin, unmodelled::Arc};
-
 use super::queue::{Inner, Workqueue};
 use crate::{
     trace,
     workqueue::{
         item::lane::Lane,
-        pools::pwq::Pwq,
         route::attrs::{Attrs, BuildError},
         route::machine::{Follower, Machine},
         route::stats::QueueReport,
     },
 };
-/// What a change of an ordered queue has to wait for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Wait {
-    /// Its former link has items.
-    Plug,
-    /// An enqueuer is between two steps.
-    Enqueuer,
-}
 
 impl Inner {
-    /// Changes the attributes, and where items go from now on.
-    fn reroute(&self, machine: &Machine, change: &dyn Fn(&mut Attrs)) -> Result<(), Wait> {
+    /// Changes the attributes, and where items go from now on. An ordered queue must be drained.
+    pub(super) fn reroute(&self, machine: &Machine, change: &dyn Fn(&mut Attrs)) {
         let mut plan = self.plan.lock();
         if plan.is_dead() {
-            return Ok(());
+            return;
         }
-        let before = self.route_table.routes();
-        if self.ordered && before.links()[0].is_plugged() {
-            return Err(Wait::Plug);
-        }
-        let shut = self.route_table.shut().ok_or(Wait::Enqueuer)?;
         change(plan.attrs_mut());
-        let plug = self.ordered && !twin::armed("reroute: forgets the plug");
-        let routes = plan.draw(&self.core, machine, plug);
-        if std::ptr::eq(before, Arc::as_ptr(&routes)) {
-            return Ok(());
+        let before = self.route_table.routes();
+        let routes = plan.draw(&self.core, machine);
+        if std::ptr::eq(before, &*routes) {
+            return;
         }
-        shut.publish(&routes);
-        drop(shut);
+        self.route_table.publish(&routes);
         for link in before.links() {
             if !routes.has(link.as_home(), Lane::Ordinary) {
                 link.pool.retire_link(link.slot);
             }
         }
-        let mut settled = false;
-        if plug && !routes.has(before.links()[0].as_home(), Lane::Ordinary) {
-            settled = before.links()[0].succeed(&routes.links()[0]);
-        }
-        drop(plan);
-        if settled {
-            self.core.settled.notify_all();
-        }
-        Ok(())
-    }
-
-    fn is_settled(&self) -> bool {
-        !self.ordered || !self.route_table.routes().links()[0].is_plugged()
     }
 }
 
 impl Follower for Inner {
-    fn follow(&self, machine: &Machine) -> bool {
-        self.reroute(machine, &|_| ()).is_ok()
+    fn follow(&self, machine: &Machine) {
+        if !self.ordered {
+            self.reroute(machine, &|_| ());
+        }
     }
 
     fn report(&self) -> Option<QueueReport> {
         self.known()
-    }
-}
-
-impl Pwq {
-    fn is_plugged(&self) -> bool {
-        self.pool.lock().link(self.slot).plugged
-    }
-
-    /// Unplugs `heir` when the last item of this link has ended; returns `true` if it has already.
-    fn succeed(&self, heir: &Arc<Pwq>) -> bool {
-        let is_spent = self.pool.is_spent(self.slot, heir);
-        if is_spent {
-            heir.pool.unplug(heir.slot);
-        }
-        is_spent
     }
 }
 
@@ -98,25 +55,35 @@ impl Workqueue {
 
     /// Changes the attributes of a queue that may be in use.
     ///
-    /// Items that are queued from now on go to the pools of the new attributes; those that are queued already run where
-    /// they are. Nothing is lost. Items of an ordered queue keep their order: the first new one waits until the last
-    /// old one has ended.
+    /// Items that are queued from now on go to the pools of the new attributes. Items that are queued already run where
+    /// they are. No item is lost.
+    ///
+    /// An ordered queue is drained first, as [`drain`](Self::drain) does: while the call waits, items of other threads are
+    /// refused and counted. If another thread queues an item while the call begins, that item may start after items that
+    /// the thread queues later.
+    ///
+    /// Differs from Linux: an ordered queue does not follow a change of the machine, or of
+    /// [`set_unbound_cpus`](crate::workqueue::Registry::set_unbound_cpus), by itself. It follows when its attributes are
+    /// set, also if they are set to the same values.
     ///
     /// # Blocking
     ///
-    /// Takes the locks of the pools concerned for a moment. For an ordered queue of which the last change has not
-    /// taken effect it waits for that: until the items have ended that were queued before.
+    /// Takes the locks of the pools concerned for a moment. For an ordered queue it blocks as [`drain`](Self::drain).
     ///
     /// # Cost
     ///
-    /// A queue keeps what it ever linked to until it goes, so memory grows with the number of *different* attributes.
-    /// Pools that nobody routes to any more let all of their workers go.
+    /// A queue keeps all its former links until it goes, so memory grows with the number of *different* attributes.
+    /// Pools without routes end all their workers.
+    ///
+    /// # Panics
+    ///
+    /// For an ordered queue as [`drain`](Self::drain).
     ///
     /// # Errors
     ///
     /// Those of [`Builder::build`](crate::workqueue::Builder::build) that the attributes can cause;
-    /// [`BuildError::Unsettled`] inside an item of an ordered queue if the call would wait for that
-    /// item, and in a `tracing` subscriber if the call would have to wait; [`BuildError::Bh`] for a
+    /// [`BuildError::OwnQueue`] for an ordered queue inside one of its items, and in a
+    /// `tracing` subscriber; [`BuildError::Bh`] for a
     /// bottom-half queue; [`BuildError::System`] for a process-wide queue. Nothing has changed
     /// then.
     ///
@@ -190,17 +157,18 @@ impl Workqueue {
     }
 
     fn change(&self, change: &dyn Fn(&mut Attrs)) -> Result<(), BuildError> {
-        let inner = &*self.inner;
-        let mut patience = Patience::new();
-        loop {
-            match inner.reroute(self.registry().machine(), change) {
-                Ok(()) => return Ok(()),
-                Err(Wait::Enqueuer) => patience.pause(),
-                Err(Wait::Plug) if inner.runs_here() || trace::is_telling() => {
-                    return Err(BuildError::Unsettled);
-                }
-                Err(Wait::Plug) => inner.core.settled.wait_until(|| inner.is_settled()),
-            }
+        let machine = self.registry().machine();
+        if !self.inner.ordered {
+            self.inner.reroute(machine, change);
+            return Ok(());
         }
+        if trace::is_telling() {
+            return Err(BuildError::OwnQueue);
+        }
+        self.inner.may_wait().map_err(|_| BuildError::OwnQueue)?;
+        let _draining = self.inner.closed.while_draining();
+        self.inner.drain();
+        self.inner.reroute(machine, change);
+        Ok(())
     }
 }

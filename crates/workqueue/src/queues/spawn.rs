@@ -11,7 +11,7 @@ use super::{
 use crate::workqueue::{
     execute::deadline::AsTicket,
     execute::join::{self, JoinHandle},
-    route::routes::Route,
+    pools::pwq::Pwq,
 };
 
 impl Workqueue {
@@ -91,7 +91,7 @@ impl Workqueue {
             return join::refused(func);
         };
         let home = self.here();
-        let (item, handle) = join::joinable_by(start_by, func, &home, has_place);
+        let (item, handle) = join::joinable_by(start_by, func, home, has_place);
         home.push(item);
         handle
     }
@@ -100,15 +100,13 @@ impl Workqueue {
     #[inline]
     pub(crate) fn spawn_at<T: Send + 'static>(
         &self,
-        home: Route<'_>,
+        home: &Pwq,
         func: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
         let Some(has_place) = self.place() else {
-            // Users' code does not run inside the barrier.
-            drop(home);
             return join::refused(func);
         };
-        let (item, handle) = join::joinable(func, &home, has_place);
+        let (item, handle) = join::joinable(func, home, has_place);
         home.push(item);
         handle
     }
@@ -120,7 +118,7 @@ impl Workqueue {
             return join::refused(func);
         }
         let home = self.here();
-        let (item, handle) = join::joinable_by(AsTicket, func, &home, false);
+        let (item, handle) = join::joinable_by(AsTicket, func, home, false);
         home.push(item);
         handle
     }
@@ -160,7 +158,7 @@ impl Workqueue {
     #[cold]
     pub(super) fn spawn_counted_detached(&self, func: impl FnOnce() + Send + 'static) {
         let home = self.here();
-        let (item, handle) = join::joinable(func, &home, true);
+        let (item, handle) = join::joinable(func, home, true);
         drop(handle);
         home.push(item);
     }
@@ -228,7 +226,7 @@ impl Workqueue {
             return (join::refused(|| unreachable!("it is never queued")), None);
         };
         let home = self.here();
-        let (item, handle) = future::task(future, &home, self.inner.clone(), has_place);
+        let (item, handle) = future::task(future, home, self.inner.clone(), has_place);
         // SAFETY: the handle keeps the item, which is a future's.
         let waker = wants_waker.then(|| unsafe { future::counted_waker(item) });
         home.push(item);

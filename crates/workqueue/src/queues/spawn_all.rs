@@ -66,7 +66,7 @@ impl Workqueue {
         };
         for func in funcs {
             match self.place() {
-                // FOREIGN(refused-drop): a closure that is refused, on the caller, outside of any barrier; the caller's.
+                // FOREIGN(refused-drop): a closure that is refused, on the caller; the caller's.
                 None => drop(func),
                 Some(false) => gathered.add(join::detached(func, std::ptr::null_mut())),
                 Some(true) => {
@@ -129,7 +129,7 @@ fn refuse(queue: &Workqueue, items: &[NonNull<Head>]) {
         unsafe { (item.as_ref().vtable().cancel)(item, &mut remains) };
     }
     for func in remains.dropped {
-        // FOREIGN(refused-drop): a closure that is refused, on the caller, outside of any barrier; contained, for there are others.
+        // FOREIGN(refused-drop): a closure that is refused, on the caller; contained, for there are others.
         contain(|| drop(func));
     }
 }

@@ -257,7 +257,7 @@ impl RawDelayed {
                 Some(cpu) => queue.inner.route_table.at_cpu(cpu),
             };
             let rules = home.rules;
-            work.go_home_to(&home);
+            work.go_home_to(home);
             work.end_claim(|state| place(state, &|state| state.fire(rules)));
             drop(heap);
             if is_placed.get() {
@@ -567,7 +567,7 @@ unsafe fn expire(mut heap: MutexGuard<'_, Heap>, item: NonNull<RawDelayed>) -> b
         return false;
     };
     let home = queue.route_table.at_cpu(cpu);
-    work.move_to(&home, |state| state.fire(home.rules));
+    work.move_to(home, |state| state.fire(home.rules));
     // From here on whoever cancels it waits until it is pushed.
     drop(heap);
     // SAFETY: (1).

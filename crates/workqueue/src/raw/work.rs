@@ -351,7 +351,7 @@ impl RawWork {
         let home = queue.here();
         let rules = home.rules;
         let is_queued = Cell::new(false);
-        this.go_home_to(&home);
+        this.go_home_to(home);
         this.end_claim(|state| {
             is_queued.set(state.disable_depth() == 0);
             if is_queued.get() {

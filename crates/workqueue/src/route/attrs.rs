@@ -84,9 +84,9 @@ pub enum BuildError {
     OrderedUrgent,
     /// The set of CPUs is empty.
     NoCpus,
-    /// The last change of an ordered queue's attributes waits for items that were queued before it, and the caller is
-    /// inside an item of that queue.
-    Unsettled,
+    /// A change of an ordered queue's attributes drains the queue first, and the caller is inside one of its items or in
+    /// a `tracing` subscriber.
+    OwnQueue,
     /// A bottom-half queue was also to be ordered, `cpu_intensive` or `mem_reclaim`, or to change its attributes.
     Bh,
     /// The queue is process-wide (see [`system`](crate::workqueue::system)), so none of its users
@@ -124,8 +124,8 @@ impl fmt::Display for BuildError {
             Self::OrderedHelp => f.write_str("an ordered queue cannot let joiners jump the line"),
             Self::OrderedUrgent => f.write_str("an ordered queue has no urgent lane"),
             Self::NoCpus => f.write_str("a queue without any CPU"),
-            Self::Unsettled => f.write_str(
-                "the attributes of an ordered queue cannot change twice inside one of its items",
+            Self::OwnQueue => f.write_str(
+                "an item of an ordered queue cannot change the attributes of its own queue, which drains it first",
             ),
             Self::Bh => f.write_str(
                 "a bottom-half queue cannot be ordered, CPU-intensive, have a rescuer or change its attributes",
@@ -157,7 +157,7 @@ impl From<BuildError> for io::Error {
     fn from(error: BuildError) -> Self {
         let kind = match &error {
             BuildError::NicePermission(_, error) | BuildError::Rescuer(error) => error.kind(),
-            BuildError::Registry(_) | BuildError::Unsettled => io::ErrorKind::Other,
+            BuildError::Registry(_) | BuildError::OwnQueue => io::ErrorKind::Other,
             _ => io::ErrorKind::InvalidInput,
         };
         io::Error::new(kind, error)

@@ -22,8 +22,8 @@ use crate::{
 
 /// What a machine asks of a queue.
 pub(crate) trait Follower: Send + Sync {
-    /// Follows a change of the machine; false when it has to be asked again later.
-    fn follow(&self, machine: &Machine) -> bool;
+    /// Follows a change of the machine.
+    fn follow(&self, machine: &Machine);
 
     /// Returns all that is known of the queue, unless it has gone.
     fn report(&self) -> Option<QueueReport>;
@@ -49,8 +49,6 @@ struct View {
     /// Where workers of unbound queues may run; everywhere without.
     unbound: Option<CpuSet>,
     queues: Queues,
-    /// Ordered queues that could not follow the last change at once.
-    behind: Vec<Weak<dyn Follower>>,
 }
 
 /// Queues in the order in which they came. To find one among very many takes no walk past the others.
@@ -87,7 +85,6 @@ impl Machine {
                 topology: Arc::new(topology),
                 unbound,
                 queues: Queues::default(),
-                behind: Vec::new(),
             }),
             source: Mutex::new(None),
         }
@@ -171,12 +168,6 @@ impl Machine {
         changed
     }
 
-    /// Makes the queues follow that could not at the last change.
-    pub(crate) fn catch_up(&self) {
-        let behind = std::mem::take(&mut self.view.lock().behind);
-        self.lead(behind);
-    }
-
     fn change(&self, change: impl FnOnce(&mut View)) {
         let mut view = self.view.lock();
         change(&mut view);
@@ -187,15 +178,8 @@ impl Machine {
             pool.confine(topology.allowed());
             pool.set_quota(quota);
         }
-        self.lead(queues);
-    }
-
-    fn lead(&self, queues: Vec<Weak<dyn Follower>>) {
-        for queue in queues {
-            let followed = queue.upgrade().is_none_or(|queue| queue.follow(self));
-            if !followed {
-                self.view.lock().behind.push(queue);
-            }
+        for queue in queues.iter().filter_map(Weak::upgrade) {
+            queue.follow(self);
         }
     }
 

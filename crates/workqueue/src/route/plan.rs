@@ -67,7 +67,7 @@ impl Plan {
             links: Vec::new(),
             dead: false,
         };
-        let routes = plan.draw(core, machine, false);
+        let routes = plan.draw(core, machine);
         (plan, routes)
     }
 
@@ -163,14 +163,8 @@ impl Plan {
         gate
     }
 
-    /// Makes the table for the attributes, with links that are made or taken up again; plugged ones, if they are not
-    /// in use now.
-    pub(crate) fn draw(
-        &mut self,
-        core: &Arc<QueueCore>,
-        machine: &Machine,
-        plug: bool,
-    ) -> Arc<Routes> {
+    /// Makes the table for the attributes, with new links and with former ones that are used again.
+    pub(crate) fn draw(&mut self, core: &Arc<QueueCore>, machine: &Machine) -> Arc<Routes> {
         let (topology, pods) = machine.pods(&self.design.attrs);
         let mut cpus_by_node = vec![0; self.nodes.len()];
         for cpu in pods.iter().flat_map(|pod| pod.cpus.iter()) {
@@ -192,7 +186,7 @@ impl Plan {
                     bh: core.bh,
                 };
                 let node = self.node_at(pod.node);
-                self.link(attrs, node, &cpus_by_node, (core, machine, plug))
+                self.link(attrs, node, &cpus_by_node, (core, machine))
             })
             .collect();
         let routes = Routes::new(topology, pods, links);
@@ -216,11 +210,11 @@ impl Plan {
         attrs: PoolAttrs,
         node: usize,
         cpus_by_node: &[u32],
-        (core, machine, plug): (&Arc<QueueCore>, &Machine, bool),
+        (core, machine): (&Arc<QueueCore>, &Machine),
     ) -> Arc<Pwq> {
         // A link has its pool in use, so there is no other pool with these attributes.
         if let Some(link) = self.links.iter().find(|link| link.pool.attrs == attrs) {
-            link.pool.take_up_link(link.slot, plug);
+            link.pool.take_up_link(link.slot);
             return link.clone();
         }
         let pool = machine.pool(attrs);
@@ -231,7 +225,7 @@ impl Plan {
             reclaim: core.reclaim,
         };
         let gate = self.gate(node, pool.attrs.cpus.len(), cpus_by_node);
-        let link = pool.add_link(plug, |slot| {
+        let link = pool.add_link(|slot| {
             Arc::new(Pwq {
                 home: Home {
                     slot,
