@@ -26,6 +26,7 @@ rcu replace-8-busy: replace a value beside 8 busy readers
 rcu updaters-8: replace values from 8 threads
 rcu updaters-64: replace values from 64 threads
 rcu call: free by callback after the readers
+rcu bridge: change a routing table that is being looked up
 percpu alloc-warm: take from a CPU's own list, in cache
 percpu isolation: drain a CPU that is not to be disturbed
 max-active joins: join blocks through a small buffer pool
@@ -101,6 +102,7 @@ rcu reads_per_s: reads/s
 rcu calls_per_s: callbacks/s
 rcu call_to_run_p50: p50 from the call to the run of its callback
 rcu idle_barrier_p50: p50 of a barrier when no callback waits
+rcu bridge_mean: mean time to add, configure and delete a bridge
 percpu cycles_per_alloc: cycles per object
 percpu drain_p50: p50 of a drain
 percpu drain_p99: p99 of a drain

@@ -4,14 +4,16 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use lab_peers::reclaim::{self, Flavor};
+use lab_peers::reclaim::{self, Flavor, Value};
 use sync::time::cycles;
 use top::interrupt::Interrupt;
 
 use super::metrics::{
-    BARRIER, CALL_TO_RUN, CALLBACKS, CALLS, READ, READ_CYCLES, READS, READS_ALONE, REPLACE_LATENCY,
-    REPLACE_MAX, REPLACE_MEAN, REPLACE_MIN, REPLACE_P50, REPLACE_P95, REPLACES, UPDATERS,
+    BARRIER, BRIDGE, BRIDGES, CALL_TO_RUN, CALLBACKS, CALLS, READ, READ_CYCLES, READS, READS_ALONE,
+    REPLACE_LATENCY, REPLACE_MAX, REPLACE_MEAN, REPLACE_MIN, REPLACE_P50, REPLACE_P95, REPLACES,
+    UPDATERS,
 };
+use super::routes::Routes;
 use super::scene::{self, Readers, Scope};
 use super::{claims, ours};
 use crate::bench::settings::{Menu, Settings, count};
@@ -25,6 +27,8 @@ use crate::harness::metric::Metric;
 pub const BENCH: &str = "rcu";
 const READ_CASE: &str = "read";
 const CALL_CASE: &str = "call";
+const BRIDGE_CASE: &str = "bridge";
+/// Not in the kernel's ways, which say nothing here that two readers do not.
 pub(super) const ONE_BUSY: &str = "replace-1-busy";
 pub(super) const TWO_BUSY: &str = "replace-2-busy";
 /// More readers than CPUs: most are preempted in a section.
@@ -42,6 +46,7 @@ pub const MENU: Menu = Menu {
         "updaters-8",
         "updaters-64",
         CALL_CASE,
+        BRIDGE_CASE,
     ],
     peers: &lab_peers::reclaim::NAMES,
 };
@@ -57,11 +62,15 @@ pub struct RcuArgs {
 
 /// The cases of single replacements and the readers beside them.
 const REPLACE_CASES: [(&str, Readers, &str); 5] = [
-    ("replace-idle", readers(0, 0), "no reader"),
-    ("replace-32-idle", readers(32, 0), "32 readers that block"),
-    (ONE_BUSY, readers(0, 1), "one reader without a pause"),
-    (TWO_BUSY, readers(0, 2), "two readers without a pause"),
-    (EIGHT_BUSY, readers(0, 8), "8 readers without a pause"),
+    ("replace-idle", readers(0, 0, 0), "no reader"),
+    (
+        "replace-32-idle",
+        readers(32, 0, 0),
+        "32 readers that block",
+    ),
+    (ONE_BUSY, readers(0, 1, 0), "one reader without a pause"),
+    (TWO_BUSY, readers(0, 2, 0), "two readers without a pause"),
+    (EIGHT_BUSY, readers(0, 8, 0), "8 readers without a pause"),
 ];
 
 const NR_CALLS: usize = 100;
@@ -70,6 +79,8 @@ const NR_CALLS_BUSY: usize = 20_000;
 /// What lies between replacements where readers are to lose their CPU meanwhile: a hundred without it may be over within a
 /// time slice.
 const PAUSE: Duration = Duration::from_micros(200);
+const NR_BRIDGES: usize = 20_000;
+const BESIDE_BRIDGES: Readers = readers(0, 0, 2);
 
 /// Sections of a figure of `read`, and callbacks of one of `call`, enough that the wake-up before the first is no part of it; a tenth
 /// of them with `--quick`.
@@ -86,8 +97,11 @@ const LIMIT: Duration = Duration::from_secs(1);
 /// The same where somebody asked for a number of calls: a thousand that wait 20 ms each.
 const LIMIT_ASKED: Duration = Duration::from_secs(20);
 
-const fn readers(idle: usize, busy: usize) -> Readers {
-    Readers { idle, busy }
+/// Makes a flavor anew for each run.
+type Make<T> = Rc<dyn Fn() -> Box<dyn Flavor<T>>>;
+
+const fn readers(idle: usize, busy: usize, bursts: usize) -> Readers {
+    Readers { idle, busy, bursts }
 }
 
 /// Makes the cases that `args` ask for.
@@ -121,18 +135,19 @@ impl Setting {
         match name {
             READ_CASE => {
                 let count = NR_READS / self.share as usize;
-                let run = move |flavor: &dyn Flavor| read(flavor, count, &interrupt);
+                let run = move |flavor: &dyn Flavor, _: &str| read(flavor, count, &interrupt);
                 let about = "a section with a look at the value, one thread".into();
                 let (metrics, claims) = ((READS_ALONE, READ), claims::read());
-                case((name, about), metrics, run, claims)
+                case((name, about), metrics, &ours::NAMES, NUMBER, run, claims)
             }
             CALL_CASE => {
                 let count = NR_CALLBACKS / self.share as usize;
-                let run = move |flavor: &dyn Flavor| call(flavor, count, &interrupt);
+                let run = move |flavor: &dyn Flavor, _: &str| call(flavor, count, &interrupt);
                 let about = format!("{count} callbacks from one thread; single ones; barriers");
                 let (metrics, claims) = ((CALLBACKS, CALLS), claims::call());
-                case((name, about), metrics, run, claims)
+                case((name, about), metrics, &ours::NAMES, NUMBER, run, claims)
             }
+            BRIDGE_CASE => self.bridge(name),
             "updaters-8" => self.updaters(name, 8),
             "updaters-64" => self.updaters(name, 64),
             _ => self.replace(name),
@@ -147,18 +162,18 @@ impl Setting {
             _ => NR_CALLS,
         };
         let calls = self.calls.unwrap_or(calls);
-        let (limit, interrupt) = (self.limit, self.interrupt.clone());
+        let (limit, interrupt) = (self.limits(), self.interrupt.clone());
         let least = self.least(readers.busy + 1);
         let pause = if name == EIGHT_BUSY {
             PAUSE
         } else {
             Duration::ZERO
         };
-        let run = move |flavor: &dyn Flavor| {
+        let run = move |flavor: &dyn Flavor, name: &str| {
             let scope = Scope {
                 calls,
                 least,
-                limit: limit.max(least),
+                limit: limit(name).max(least),
                 pause,
             };
             let latencies = scene::replace_one_by_one(flavor, readers, scope, &interrupt);
@@ -166,7 +181,40 @@ impl Setting {
         };
         let about = format!("replace until the old is freed, {calls} times or more; {who}");
         let (metrics, claims) = ((REPLACE_LATENCY, REPLACE_P50), claims::replace(name));
-        case((name, about), metrics, run, claims)
+        let mut ours = if name == ONE_BUSY {
+            ours::NAMES.to_vec()
+        } else {
+            ours::with_kernel_ways()
+        };
+        if name == EIGHT_BUSY {
+            ours.push(ours::NOT_BOOSTED);
+        }
+        case((name, about), metrics, &ours, NUMBER, run, claims)
+    }
+
+    fn bridge(&self, name: &'static str) -> Case {
+        let least = self.least(BESIDE_BRIDGES.bursts + 1);
+        let scope = Scope {
+            calls: NR_BRIDGES / self.share as usize,
+            least,
+            limit: (LIMIT / self.share).max(least),
+            pause: Duration::ZERO,
+        };
+        let interrupt = self.interrupt.clone();
+        let run = move |flavor: &dyn Flavor<Routes>, _: &str| bridge(flavor, scope, &interrupt);
+        let about = "add, configure, delete in a routing table that two threads look up".into();
+        let (ours, claims) = (ours::with_kernel_ways(), claims::bridge());
+        let first = Routes::resident;
+        case((name, about), (BRIDGES, BRIDGE), &ours, first, run, claims)
+    }
+
+    /// Returns how long a run lasts at most, by the variant's name: those of the kernel's ways sleep, and sleep alike.
+    fn limits(&self) -> impl Fn(&str) -> Duration + 'static {
+        let (limit, share) = (self.limit, self.share);
+        move |name| {
+            let is_slow = ours::KERNEL_WAYS.iter().any(|way| way.0 == name);
+            if is_slow { limit / share } else { limit }
+        }
     }
 
     /// Returns how long a run has to last so that each of `threads` has its turns.
@@ -189,8 +237,8 @@ impl Setting {
         let least = self.least(updaters + 1).min(most);
         let span = least.max(SPAN / self.share.min(3));
         let interrupt = self.interrupt.clone();
-        let run = move |flavor: &dyn Flavor| {
-            let beside = readers(0, 1);
+        let run = move |flavor: &dyn Flavor, _: &str| {
+            let beside = readers(0, 1, 0);
             let done = scene::replace_together(flavor, beside, (updaters, span), &interrupt);
             Sample::beside(done, |done| {
                 let (replaces_per_s, read) = done?;
@@ -202,32 +250,37 @@ impl Setting {
         };
         let about = format!("{updaters} threads replace, one reads without a pause");
         let (metrics, claims) = ((UPDATERS, REPLACES), claims::updaters());
-        case((name, about), metrics, run, claims)
+        case((name, about), metrics, &ours::NAMES, NUMBER, run, claims)
     }
 }
 
-/// Makes a case of ours and all peers.
-fn case(
+/// What most flavors publish at first.
+const NUMBER: fn() -> u64 = || 0;
+
+/// Makes a case of `ours` and all peers that publish `first`; `run` gets the flavor and its name.
+fn case<T: Value>(
     (name, about): (&'static str, String),
     (metrics, headline): (&'static [Metric], Metric),
-    run: impl Fn(&dyn Flavor) -> Option<Sample> + 'static,
+    ours: &[&'static str],
+    first: fn() -> T,
+    run: impl Fn(&dyn Flavor<T>, &str) -> Option<Sample> + 'static,
     claims: Vec<Claim>,
 ) -> Case {
     let run = Rc::new(run);
-    let once = |make: fn(&str) -> Option<Box<dyn Flavor>>, name: &'static str| {
+    let once = |name: &'static str, make: Make<T>| {
         let run = run.clone();
-        move || Ok(run(&*make(name).expect("it was there before")))
+        move || Ok(run(&*make(), name))
     };
     let mut variants = Vec::new();
-    for name in ours::NAMES {
-        let make = |name: &str| Some(ours::flavor(name, 0));
-        variants.push(Variant::ours(name, once(make, name)));
+    for &name in ours {
+        let make = Rc::new(move || ours::flavor(name, first()));
+        variants.push(Variant::ours(name, once(name, make)));
     }
     for name in reclaim::NAMES {
         // liburcu is skipped with a word, in `about`.
-        let make = |name: &str| reclaim::flavor(name, 0);
-        if make(name).is_some() {
-            variants.push(Variant::peer(name, once(make, name)));
+        if reclaim::flavor(name, first()).is_some() {
+            let make = move || reclaim::flavor(name, first()).expect("it was there a moment ago");
+            variants.push(Variant::peer(name, once(name, Rc::new(make))));
         }
     }
     let without = if reclaim::has_liburcu() {
@@ -279,6 +332,17 @@ fn call(flavor: &dyn Flavor, count: usize, interrupt: &Interrupt) -> Option<Samp
     sample.set_percentiles(scene::call_singly(calls), [(50.0, CALL_TO_RUN)]);
     sample.set_percentiles(scene::barriers(calls), [(50.0, BARRIER)]);
     Some(sample)
+}
+
+fn bridge(flavor: &dyn Flavor<Routes>, scope: Scope, interrupt: &Interrupt) -> Option<Sample> {
+    let done = scene::bridges(flavor, BESIDE_BRIDGES, scope, interrupt);
+    Sample::beside(done, |done| {
+        let (ns, read) = done?;
+        let mut sample = Sample::default();
+        sample.set(BRIDGE, ns);
+        sample.set(READS, read.nr_sections as f64 / read.wall.as_secs_f64());
+        Some(sample)
+    })
 }
 
 #[cfg(test)]

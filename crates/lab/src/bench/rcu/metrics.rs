@@ -26,6 +26,9 @@ pub const CALLS: Metric = higher("calls_per_s", "1/s", ("", "M calls/s"), MILLIO
 pub const CALL_TO_RUN: Metric = lower("call_to_run_p50", "ns", ("", "us to run"), NS_PER_US);
 /// A barrier when no callback waits.
 pub const BARRIER: Metric = lower("idle_barrier_p50", "ns", ("", "us a barrier"), NS_PER_US);
+/// One bridge: add, configure, delete.
+pub const BRIDGE: Metric = lower("bridge_mean", "ns", ("", "us a bridge"), NS_PER_US);
+
 const REPLACE: &str = "replace us";
 
 /// Of the case `read`.
@@ -45,3 +48,6 @@ pub const UPDATERS: &[Metric] = &[REPLACES, READS];
 
 /// Of the case `call`.
 pub const CALLBACKS: &[Metric] = &[CALLS, CALL_TO_RUN, BARRIER];
+
+/// Of the case `bridge`.
+pub const BRIDGES: &[Metric] = &[BRIDGE, READS];

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use afterwork::rcu::{self, Global, Rcu, qsbr, srcu::Domain};
+use afterwork::rcu::{self, Global, Rcu, Tunables, qsbr, srcu::Domain};
 use lab_peers::reclaim::{Calls, Flavor, Reader, Value};
 
 /// Names of our variants.
@@ -14,11 +14,50 @@ pub const SRCU: &str = "srcu";
 /// Readers of the process that report.
 pub const QSBR: &str = "rcu-qsbr";
 
+/// The kernel's fixed waits, as they were before 7.1: the driver's own quiescent state counts late, and who waits is
+/// woken by a callback.
+pub const WAITS: &str = "waits";
+/// [`WAITS`] with the driver's quiescent state reported at once.
+pub const EARLY_QS: &str = "waits early_qs";
+/// [`WAITS`] with who waits woken by the grace period.
+pub const WAKE_FROM_GP: &str = "waits wake_from_gp";
+/// [`WAITS`] with both: the kernel of today.
+pub const BOTH: &str = "waits both";
+
+/// No fixed wait, and who waits is woken by a callback.
+pub const BY_CALLBACK: &str = "by callback";
+
+/// Readers of the process, who are left where they are when others take their CPU.
+pub const NOT_BOOSTED: &str = "rcu not boosted";
+
+/// The kernel's ways: each wait, `early_qs`, `wake_from_gp`.
+pub const KERNEL_WAYS: [(&str, u32, bool, bool); 5] = [
+    (WAITS, FQS_MS, false, false),
+    (EARLY_QS, FQS_MS, true, false),
+    (WAKE_FROM_GP, FQS_MS, false, true),
+    (BOTH, FQS_MS, true, true),
+    (BY_CALLBACK, 0, true, false),
+];
+
+/// Returns [`NAMES`] and the names of [`KERNEL_WAYS`].
+#[must_use]
+pub fn with_kernel_ways() -> Vec<&'static str> {
+    NAMES
+        .into_iter()
+        .chain(KERNEL_WAYS.map(|way| way.0))
+        .collect()
+}
+
+/// Three jiffies at 1000 Hz: what the kernel waits before it looks, and before it looks again.
+const FQS_MS: u32 = 3;
+
 /// A cell of one of our flavors, and that flavor for its callbacks.
 struct Ours<T, F: rcu::Flavor> {
     cell: Rcu<T, F>,
     flavor: F,
     barrier: fn(&F),
+    /// Lives as long as the flavor is measured.
+    _way: Option<Way>,
 }
 
 /// A cell whose readers report.
@@ -30,11 +69,46 @@ struct Loop<'a, T> {
     online: Option<qsbr::Reader>,
 }
 
+/// Grace periods in another way than ours, in this process, until it is dropped.
+struct Way;
+
+impl Way {
+    /// Begins the way of the variant `name`, if it has one.
+    fn of(name: &str) -> Option<Self> {
+        if name == NOT_BOOSTED {
+            rcu::set_tunables(Tunables {
+                boost: false,
+                ..Tunables::default()
+            });
+            return Some(Self);
+        }
+        let way = KERNEL_WAYS.iter().find(|way| way.0 == name);
+        way.map(|&(_, fqs_ms, early_qs, wake)| Self::set(fqs_ms, early_qs, wake))
+    }
+
+    fn set(fqs_ms: u32, early_qs: bool, wake_from_gp: bool) -> Self {
+        rcu::set_tunables(Tunables {
+            early_qs,
+            wake_from_gp,
+            first_fqs_ms: fqs_ms,
+            next_fqs_ms: fqs_ms,
+            ..Tunables::default()
+        });
+        Self
+    }
+}
+
+impl Drop for Way {
+    fn drop(&mut self) {
+        rcu::set_tunables(Tunables::default());
+    }
+}
+
 /// Makes one of our flavors, which publishes `value`.
 ///
 /// # Panics
 ///
-/// If the name is not in [`NAMES`].
+/// For a name that is neither in [`NAMES`] nor in [`KERNEL_WAYS`] nor [`NOT_BOOSTED`].
 #[must_use]
 pub fn flavor<T: Value>(name: &str, value: T) -> Box<dyn Flavor<T>> {
     if name == SRCU {
@@ -43,13 +117,19 @@ pub fn flavor<T: Value>(name: &str, value: T) -> Box<dyn Flavor<T>> {
             cell: Rcu::new_in(value, domain.clone()),
             flavor: domain,
             barrier: Domain::barrier,
+            _way: None,
         });
     }
-    assert!(NAMES.contains(&name), "no flavor of ours is called {name}");
+    let way = Way::of(name);
+    assert!(
+        way.is_some() || NAMES.contains(&name),
+        "no flavor of ours is called {name}"
+    );
     let of_process = Ours {
         cell: Rcu::new(value),
         flavor: Global,
         barrier: |_| rcu::barrier(),
+        _way: way,
     };
     if name == QSBR {
         Box::new(Reporting(of_process))

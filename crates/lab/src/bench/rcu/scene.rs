@@ -9,11 +9,15 @@ use lab_peers::reclaim::{Calls, Flavor, Value};
 use sync::time::cycles;
 use top::interrupt::Interrupt;
 
+use super::routes::{Routes, Step};
 use crate::harness::beside::{Attendant, Beside, beside};
 use crate::harness::latency::Latencies;
 
 /// Sections between two looks at whether it is over, and between two reports where readers report.
 const BATCH: usize = 64;
+
+/// What readers that come in bursts sleep for: the system makes the shortest sleep of it.
+const SHORTEST: Duration = Duration::from_micros(1);
 
 /// Fewer than that say nothing about a distribution.
 const LEAST_CALLS: usize = 3;
@@ -30,6 +34,8 @@ pub struct Readers {
     pub idle: usize,
     /// Threads that read without a pause.
     pub busy: usize,
+    /// Threads that read a batch of batches, and then sleep for as long as the system's shortest sleep.
+    pub bursts: usize,
 }
 
 /// What readers did while it lasted.
@@ -173,6 +179,38 @@ pub fn barriers(calls: &dyn Calls) -> Latencies {
     latencies
 }
 
+/// Sets up bridges: each is added, configured and deleted, and after each step nobody sees the table any more as it was
+/// before. Returns the nanoseconds of one.
+///
+/// # Errors
+///
+/// If a reader was not reading all the while; see [`beside`].
+pub fn bridges(
+    flavor: &dyn Flavor<Routes>,
+    readers: Readers,
+    scope: Scope,
+    interrupt: &Interrupt,
+) -> Beside<Option<(f64, Read)>> {
+    let (nr_done, read) = among(flavor, readers, || {
+        let (begun, mut routes) = (Instant::now(), Routes::resident());
+        let is_enough = |nr_done: usize| {
+            let spent = begun.elapsed();
+            (nr_done >= scope.calls && spent >= scope.least) || spent >= scope.limit
+        };
+        let mut nr_done = 0;
+        while !is_enough(nr_done) && !interrupt.requested() {
+            for step in Step::ALL {
+                routes = routes.after(step, nr_done as u32);
+                flavor.replace(routes.clone());
+            }
+            nr_done += 1;
+        }
+        nr_done
+    })?;
+    let ns = read.wall.as_nanos() as f64 / nr_done.max(1) as f64;
+    Ok((!interrupt.requested()).then_some((ns, read)))
+}
+
 /// Lives as long as the process: a callback may come late.
 fn counter() -> &'static AtomicU64 {
     Box::leak(Box::default())
@@ -184,12 +222,17 @@ fn among<T: Value, R>(
     readers: Readers,
     body: impl FnOnce() -> R,
 ) -> Beside<(R, Read)> {
-    let Readers { idle, busy } = readers;
+    let Readers { idle, busy, bursts } = readers;
     let (have_begun, is_last) = (Barrier::new(idle + 1), Barrier::new(idle + 1));
-    let read_on = |_: usize, attendant: &mut Attendant<'_>| {
-        let mut reader = flavor.reader();
+    let read_on = |index: usize, attendant: &mut Attendant<'_>| {
+        let (mut reader, mut nr_batches) = (flavor.reader(), 0_usize);
         while attendant.goes_on() {
             std::hint::black_box(reader.read(BATCH));
+            nr_batches += 1;
+            if index >= busy && nr_batches.is_multiple_of(BATCH) {
+                reader.rest();
+                thread::sleep(SHORTEST);
+            }
         }
     };
     thread::scope(|scope| {
@@ -203,7 +246,7 @@ fn among<T: Value, R>(
             });
         }
         have_begun.wait();
-        let done = beside(busy, read_on, || {
+        let done = beside(busy + bursts, read_on, || {
             let begun = Instant::now();
             let done = body();
             (done, begun.elapsed())

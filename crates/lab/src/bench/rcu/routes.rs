@@ -1,0 +1,118 @@
+//! A routing table: through which port an address is reached. Replaced as a whole, looked up under RCU.
+
+use lab_peers::reclaim::Value;
+
+/// Addresses that are in the table whatever bridges come and go.
+const NR_RESIDENT: u32 = 256;
+/// Addresses behind one bridge.
+const NR_BRIDGED: u32 = 16;
+/// The port of an address whose bridge has not been configured.
+const DOWN: u32 = 0;
+
+/// One version of the table.
+#[derive(Clone, Debug)]
+pub struct Routes {
+    /// In the order of the addresses.
+    routes: Vec<Route>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Route {
+    address: u32,
+    port: u32,
+}
+
+/// What is done to a bridge, in this order.
+#[derive(Clone, Copy, Debug)]
+pub enum Step {
+    /// Its addresses appear, without a port.
+    Add,
+    /// They get their port.
+    Configure,
+    /// They go.
+    Delete,
+}
+
+impl Step {
+    /// A bridge's life.
+    pub const ALL: [Self; 3] = [Self::Add, Self::Configure, Self::Delete];
+}
+
+impl Routes {
+    /// Makes a table without any bridge.
+    #[must_use]
+    pub fn resident() -> Self {
+        let route = |n| Route {
+            address: spread(n),
+            port: n + 1,
+        };
+        Self::sorted((0..NR_RESIDENT).map(route).collect())
+    }
+
+    /// Returns the version of the table after `step` of `bridge`.
+    #[must_use]
+    pub fn after(&self, step: Step, bridge: u32) -> Self {
+        let first = NR_RESIDENT + bridge % NR_RESIDENT * NR_BRIDGED;
+        let bridged: Vec<u32> = (first..first + NR_BRIDGED).map(spread).collect();
+        let kept = |route: &&Route| !bridged.contains(&route.address);
+        let mut routes: Vec<Route> = self.routes.iter().filter(kept).copied().collect();
+        let port = match step {
+            Step::Add => DOWN,
+            Step::Configure => bridge + 1,
+            Step::Delete => return Self { routes },
+        };
+        routes.extend(bridged.iter().map(|&address| Route { address, port }));
+        Self::sorted(routes)
+    }
+
+    fn sorted(mut routes: Vec<Route>) -> Self {
+        routes.sort_unstable_by_key(|route| route.address);
+        Self { routes }
+    }
+
+    fn port(&self, address: u32) -> Option<u32> {
+        let found = self
+            .routes
+            .binary_search_by_key(&address, |route| route.address);
+        found.ok().map(|at| self.routes[at].port)
+    }
+}
+
+impl Value for Routes {
+    /// Looks up one address that always has a port, and one that may be behind a bridge.
+    fn look(&self, turn: usize) -> u64 {
+        let turn = turn as u32;
+        let resident = self.port(spread(turn % NR_RESIDENT));
+        let bridged = self.port(spread(NR_RESIDENT + turn % (NR_RESIDENT * NR_BRIDGED)));
+        assert!(
+            resident.is_some_and(|port| port != DOWN),
+            "a route is missing"
+        );
+        resident.into_iter().chain(bridged).map(u64::from).sum()
+    }
+}
+
+/// Returns the `n`th address; an odd factor makes all of them different.
+fn spread(n: u32) -> u32 {
+    n.wrapping_mul(0x9e37_79b1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bridge_comes_is_configured_and_goes() {
+        let mut routes = Routes::resident();
+        let nr_resident = routes.routes.len();
+        let bridged = spread(NR_RESIDENT + 7 * NR_BRIDGED);
+        let mut seen = Vec::new();
+        for step in Step::ALL {
+            routes = routes.after(step, 7);
+            seen.push(routes.port(bridged));
+            assert!((0..1000).all(|turn| routes.look(turn) > 0));
+        }
+        assert_eq!(seen, [Some(DOWN), Some(8), None]);
+        assert_eq!(routes.routes.len(), nr_resident);
+    }
+}
