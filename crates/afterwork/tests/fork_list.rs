@@ -64,10 +64,6 @@ const LIST: &[(&str, &str, Over)] = &[
     ("sync/newborn.rs", "POLICY", Word),
     ("sync/newborn.rs", "RECORD", Constant),
     ("sync/newborn.rs", "SLACK_NS", Word),
-    ("sync/simulated.rs", "DROPS", Tests),
-    ("sync/simulated.rs", "MINE", Tests),
-    ("sync/simulated.rs", "PLAIN", Tests),
-    ("sync/simulated.rs", "WORD", Tests),
     // Names the process that ends, and a thread of it.
     ("sync/process.rs", "ENDING", Word),
     ("stacks/capture.rs", "DESK", Reset("DESK.reset()")),

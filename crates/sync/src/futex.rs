@@ -12,227 +12,121 @@
 use std::time::Duration;
 
 use crate::{
-    atomic::{AtomicU32, AtomicU64},
+    atomic::{AtomicU32, AtomicU64, Ordering},
     const_unless_model,
 };
 
 #[cfg(any(loom, shuttle))]
 use model as backend;
-#[cfg(not(any(loom, shuttle, sim)))]
-use real as backend;
-#[cfg(sim)]
-use simulated as backend;
-
-/// A 32-bit word on which threads can sleep.
-#[derive(Debug)]
-pub struct Futex {
-    word: AtomicU32,
-    waiters: backend::Waiters,
-}
-
-/// A 64-bit word on which threads can sleep. Only its low 32 bits are compared.
-#[derive(Debug)]
-pub struct Futex64 {
-    word: AtomicU64,
-    waiters: backend::Waiters,
-}
 
 /// Wakes the sleepers of a word without accessing the word.
 #[derive(Clone, Debug)]
 pub struct Key(backend::Key);
 
-impl Futex {
-    const_unless_model! {
-        /// Creates a word with this value.
-        pub fn new(value: u32) -> Self {
-            Self { word: AtomicU32::new(value), waiters: backend::Waiters::new() }
-        }
-    }
-
-    /// Returns the word itself.
-    #[inline(always)]
-    pub fn word(&self) -> &AtomicU32 {
-        &self.word
-    }
-
-    /// Returns the key that wakes sleepers even after the word is freed.
-    #[inline(always)]
-    pub fn key(&self) -> Key {
-        Key(self.waiters.key((&raw const self.word).cast()))
-    }
-
-    /// Sleeps while the word equals `expected`. May return early.
-    ///
-    /// # Blocking
-    ///
-    /// Blocks until [`wake`](Self::wake), or forever.
-    #[cfg_attr(sim, track_caller)]
-    pub fn wait(&self, expected: u32) {
-        self.waiters.wait(
-            (&raw const self.word).cast(),
-            expected,
-            || load32(&self.word),
-            None,
-        );
-    }
-
-    /// Sleeps like [`wait`](Self::wait), at most for `timeout`. Never times out in a model.
-    ///
-    /// A short timeout is punctual: the thread's timer slack, 50 us by default, is set to 1 ns
-    /// during the sleep. That costs three system calls of some 0.1 us each.
-    #[cfg_attr(sim, track_caller)]
-    pub fn wait_timeout(&self, expected: u32, timeout: Duration) {
-        self.waiters.wait(
-            (&raw const self.word).cast(),
-            expected,
-            || load32(&self.word),
-            Some(timeout),
-        );
-    }
-
-    /// Wakes up to `count` sleepers. Makes a system call even if there is none.
-    pub fn wake(&self, count: u32) {
-        self.key().wake(count);
-    }
-}
-
-impl Futex64 {
-    const_unless_model! {
-        /// Creates a word with this value.
-        pub fn new(value: u64) -> Self {
-            Self { word: AtomicU64::new(value), waiters: backend::Waiters::new() }
-        }
-    }
-
-    /// Returns the word itself.
-    #[inline(always)]
-    pub fn word(&self) -> &AtomicU64 {
-        &self.word
-    }
-
-    /// Returns the key that wakes sleepers even after the word is freed.
-    #[inline(always)]
-    pub fn key(&self) -> Key {
-        Key(self.waiters.key((&raw const self.word).cast()))
-    }
-
-    /// Sleeps while the low half of the word equals the low half of `expected`.
-    ///
-    /// # Blocking
-    ///
-    /// Blocks until the key is woken, or forever. May return early.
-    #[cfg_attr(sim, track_caller)]
-    pub fn wait(&self, expected: u64) {
-        #[cfg(miri)]
-        return self.nap(expected, Duration::MAX);
-        #[cfg(not(miri))]
-        self.waiters.wait(
-            (&raw const self.word).cast(),
-            expected as u32,
-            || load64(&self.word) as u32,
-            None,
-        );
-    }
-
-    /// Like [`wait`](Self::wait), at most for `timeout`; as punctual as [`Futex::wait_timeout`].
-    #[cfg_attr(sim, track_caller)]
-    pub fn wait_timeout(&self, expected: u64, timeout: Duration) {
-        #[cfg(miri)]
-        return self.nap(expected, timeout);
-        #[cfg(not(miri))]
-        self.waiters.wait(
-            (&raw const self.word).cast(),
-            expected as u32,
-            || load64(&self.word) as u32,
-            Some(timeout),
-        );
-    }
-
-    /// Replaces a wait under Miri, which reports a race of mixed sizes for a futex on half of an
-    /// atomic. Miri's clock counts interpreted instructions, so a short sleep costs nothing.
-    #[cfg(miri)]
-    fn nap(&self, expected: u64, timeout: Duration) {
-        if load64(&self.word) as u32 == expected as u32 {
-            std::thread::sleep(timeout.min(Duration::from_micros(100)));
-        }
-    }
-}
-
 impl Key {
-    /// Wakes up to `count` sleepers, without accessing their memory.
+    /// Wakes up to `count` sleepers. Accesses no memory of theirs. Makes a system call even if there is none.
     #[inline]
     pub fn wake(&self, count: u32) {
         self.0.wake(count);
     }
 }
 
-fn load32(word: &AtomicU32) -> u32 {
-    word.load(crate::atomic::Ordering::Relaxed)
+/// Declares a word to sleep on. The kernel compares 32 bits, which are the low ones: this library is for little-endian machines.
+macro_rules! futex {
+    ($(#[$doc:meta])* $name:ident, $value:ty, $atomic:ty) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name {
+            word: $atomic,
+            waiters: backend::Waiters,
+        }
+
+        impl $name {
+            const_unless_model! {
+                /// Makes a word that holds `value`.
+                pub fn new(value: $value) -> Self {
+                    Self { word: <$atomic>::new(value), waiters: backend::Waiters::new() }
+                }
+            }
+
+            /// Returns the word itself.
+            #[inline(always)]
+            pub fn word(&self) -> &$atomic {
+                &self.word
+            }
+
+            /// Returns the key by which sleepers can be woken after the word is freed.
+            #[inline(always)]
+            pub fn key(&self) -> Key {
+                Key(self.waiters.key((&raw const self.word).cast()))
+            }
+
+            /// Sleeps while the low 32 bits of the word equal those of `expected`. May return early.
+            ///
+            /// # Blocking
+            ///
+            /// Until the key is woken, or for ever.
+            #[cfg_attr(sim, track_caller)]
+            pub fn wait(&self, expected: $value) {
+                self.sleep(expected, None);
+            }
+
+            /// Sleeps as [`wait`](Self::wait) does, at most for `timeout`. Never times out in a model.
+            ///
+            /// A short timeout is punctual: the thread's timer slack, 50 us by default, is set to 1 ns while it sleeps. That
+            /// costs three system calls of some 0.1 us each.
+            #[cfg_attr(sim, track_caller)]
+            pub fn wait_timeout(&self, expected: $value, timeout: Duration) {
+                self.sleep(expected, Some(timeout));
+            }
+
+            #[cfg_attr(sim, track_caller)]
+            fn sleep(&self, expected: $value, timeout: Option<Duration>) {
+                let load = || self.word.load(Ordering::Relaxed) as u32;
+                // To Miri a futex that compares half of an atomic is a race of mixed sizes. Its clock counts the interpreted
+                // steps, so a nap costs nothing.
+                if cfg!(miri) && size_of::<$value>() == 8 {
+                    if load() == expected as u32 {
+                        let nap = Duration::from_micros(100);
+                        std::thread::sleep(timeout.map_or(nap, |timeout| timeout.min(nap)));
+                    }
+                    return;
+                }
+                let word = (&raw const self.word).cast();
+                self.waiters.wait(word, expected as u32, load, timeout);
+            }
+        }
+    };
 }
 
-fn load64(word: &AtomicU64) -> u64 {
-    word.load(crate::atomic::Ordering::Relaxed)
+futex! {
+    /// A 32-bit word to sleep on.
+    Futex, u32, AtomicU32
+}
+futex! {
+    /// A 64-bit word to sleep on, of which only the low 32 bits are compared.
+    Futex64, u64, AtomicU64
 }
 
-#[cfg(sim)]
-mod simulated {
+impl Futex {
+    /// Wakes up to `count` sleepers. Makes a system call even if there is none.
+    pub fn wake(&self, count: u32) {
+        self.key().wake(count);
+    }
+}
+
+#[cfg(not(any(loom, shuttle)))]
+mod backend {
     use std::time::Duration;
 
+    /// Nothing: the kernel, or the simulation's engine, keeps the sleepers.
     #[derive(Debug)]
     pub struct Waiters;
 
     #[derive(Clone, Copy, Debug)]
     pub struct Key(*const u32);
 
-    // SAFETY: a key is an address by which the engine finds sleepers.
-    unsafe impl Send for Key {}
-    // SAFETY: as above.
-    unsafe impl Sync for Key {}
-
-    impl Waiters {
-        pub const fn new() -> Self {
-            Self
-        }
-
-        pub fn key(&self, word: *const u32) -> Key {
-            Key(word)
-        }
-
-        #[track_caller]
-        pub fn wait(
-            &self,
-            word: *const u32,
-            expected: u32,
-            _load: impl Fn() -> u32,
-            timeout: Option<Duration>,
-        ) {
-            // SAFETY: 1: the callers of this module borrow the word until they return.
-            unsafe { crate::sim::futex::wait(word, expected, timeout) };
-        }
-    }
-
-    impl Key {
-        pub fn wake(&self, count: u32) {
-            crate::sim::futex::wake(self.0, count);
-        }
-    }
-}
-
-#[cfg(not(any(loom, shuttle, sim)))]
-mod real {
-    use std::time::Duration;
-
-    use crate::fault;
-
-    use crate::punctual::Punctual;
-
-    #[derive(Debug)]
-    pub struct Waiters;
-
-    #[derive(Clone, Copy, Debug)]
-    pub struct Key(*const u32);
-
-    // SAFETY: a key is an address that is passed to the kernel and never dereferenced here.
+    // SAFETY: a key is an address by which the kernel finds sleepers. Nothing is read or written through it.
     unsafe impl Send for Key {}
     // SAFETY: as above.
     unsafe impl Sync for Key {}
@@ -247,6 +141,8 @@ mod real {
             Key(word)
         }
 
+        #[cfg(sim)]
+        #[track_caller]
         pub fn wait(
             &self,
             word: *const u32,
@@ -254,19 +150,28 @@ mod real {
             _load: impl Fn() -> u32,
             timeout: Option<Duration>,
         ) {
-            if fault::fails(fault::Point::Sleep) {
+            // SAFETY: 1: the callers of this module borrow the word until they return.
+            unsafe { crate::sim::futex::wait(word, expected, timeout) };
+        }
+
+        #[cfg(not(sim))]
+        pub fn wait(
+            &self,
+            word: *const u32,
+            expected: u32,
+            _load: impl Fn() -> u32,
+            timeout: Option<Duration>,
+        ) {
+            if crate::fault::fails(crate::fault::Point::Sleep) {
                 return;
             }
-            let _punctual = timeout.and_then(Punctual::for_span);
-            let timeout = timeout.map(|span| libc::timespec {
-                tv_sec: span.as_secs().min(i64::MAX as u64) as _,
-                tv_nsec: span.subsec_nanos() as _,
-            });
+            let _punctual = timeout.and_then(crate::punctual::Punctual::for_span);
+            let timeout = timeout.map(crate::time::timespec);
             let timeout = timeout
                 .as_ref()
-                .map_or(std::ptr::null(), |span| span as *const libc::timespec);
-            // SAFETY: `word` points to a live atomic (the caller borrows it for the whole wait),
-            // and `timeout` is null or points to a timespec on this stack.
+                .map_or(std::ptr::null(), std::ptr::from_ref);
+            // SAFETY: `word` points at a live atomic, which the caller borrows for the whole wait. `timeout` points at a
+            // timespec on this stack, or is null.
             unsafe {
                 libc::syscall(
                     libc::SYS_futex,
@@ -281,7 +186,10 @@ mod real {
 
     impl Key {
         pub fn wake(&self, count: u32) {
-            // SAFETY: FUTEX_WAKE identifies sleepers by the address, which is not accessed.
+            #[cfg(sim)]
+            crate::sim::futex::wake(self.0, count);
+            #[cfg(not(sim))]
+            // SAFETY: FUTEX_WAKE uses the address as a name only; the kernel reads nothing through it.
             unsafe {
                 libc::syscall(
                     libc::SYS_futex,
@@ -376,7 +284,6 @@ mod model {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use crate::atomic::Ordering;
 
     #[test]
     fn a_changed_word_is_not_slept_on() {

@@ -93,6 +93,7 @@ pub mod shared_file;
 #[cfg(sim)]
 pub use simachine as sim;
 #[cfg(all(test, sim))]
+#[path = "simulated_tests.rs"]
 mod simulated;
 #[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]
 mod start;

@@ -308,10 +308,7 @@ impl SharedFile {
     ///
     /// Blocks until a process [rings](Self::ring) there, for at most `timeout`. May return early.
     pub fn wait(&self, offset: usize, expected: u32, timeout: Option<Duration>) -> Rung {
-        let timeout = timeout.map(|span| libc::timespec {
-            tv_sec: span.as_secs().min(i64::MAX as u64) as _,
-            tv_nsec: span.subsec_nanos() as _,
-        });
+        let timeout = timeout.map(crate::time::timespec);
         let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
         // SAFETY: the word is in the mapping, and the kernel itself checks whether it is readable.
         // `timeout` is null or a timespec on this stack.
@@ -376,11 +373,8 @@ fn without_signal<R>(write: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
     }
     let is_too_long = |error: &io::Error| error.raw_os_error() == Some(libc::EFBIG);
     if result.as_ref().is_err_and(is_too_long) {
-        let at_once: libc::timespec = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // SAFETY: as above. Removes the signal that the write raised for this thread, if any.
+        let at_once = crate::time::timespec(Duration::ZERO);
+        // SAFETY: as above; takes the one that was raised for this thread, if it was.
         unsafe { libc::sigtimedwait(&ours, ptr::null_mut(), &at_once) };
     }
     // SAFETY: as above.

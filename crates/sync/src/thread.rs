@@ -24,6 +24,9 @@ pub fn panicking() -> bool {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct ThreadId(pub u32);
 
+/// `false` in a model and under Miri, where a thread has no number in the kernel.
+const IS_REAL: bool = cfg!(not(any(loom, shuttle, miri, sim)));
+
 #[cfg(not(any(loom, shuttle, sim)))]
 use crate::start::{Cpus, Handle};
 #[cfg(any(loom, shuttle))]
@@ -199,18 +202,14 @@ pub const ENDED: ThreadId = ThreadId(1);
 
 /// Returns `true` if this process has the thread, or may have it; in a model, except for `ENDED`.
 pub fn exists(thread: ThreadId) -> bool {
-    #[cfg(not(any(loom, shuttle, miri, sim)))]
-    {
-        // SAFETY: the call takes three numbers. Signal 0 is not delivered.
-        let sent = unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread.0, 0) };
-        sent == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
-    }
     #[cfg(any(loom, shuttle))]
     return thread != ENDED;
-    #[cfg(all(any(miri, sim), not(any(loom, shuttle))))]
+    #[cfg(not(any(loom, shuttle)))]
     {
-        let _ = thread;
-        true
+        // SAFETY: the call takes three numbers. Signal 0 is not delivered.
+        let sent = || unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread.0, 0) };
+        let is_error = |code| io::Error::last_os_error().raw_os_error() == Some(code);
+        !IS_REAL || sent() == 0 || !is_error(libc::ESRCH)
     }
 }
 
@@ -220,10 +219,9 @@ pub fn exists(thread: ThreadId) -> bool {
 ///
 /// `PermissionDenied` for a value below the present one, if the process lacks the permission.
 pub fn set_nice(nice: i8) -> io::Result<()> {
-    #[cfg(not(any(loom, shuttle, miri, sim)))]
-    policy::set_nice(0, nice.into())?;
-    #[cfg(any(loom, shuttle, miri, sim))]
-    let _ = nice;
+    if IS_REAL {
+        policy::set_nice(0, nice.into())?;
+    }
     Ok(())
 }
 
@@ -235,18 +233,9 @@ pub fn set_nice(nice: i8) -> io::Result<()> {
 ///
 /// `PermissionDenied` without the permission; `InvalidInput` for a priority out of range.
 pub fn set_fifo(priority: u8) -> io::Result<()> {
-    #[cfg(not(any(loom, shuttle, miri, sim)))]
-    {
-        // SAFETY: a structure of integers, which has more than one field in some C libraries.
-        let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
-        param.sched_priority = priority.into();
-        // SAFETY: the call reads the structure, which outlives it; 0 is this thread.
-        if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &param) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+    if IS_REAL && !policy::set(0, libc::SCHED_FIFO, priority.into()) {
+        return Err(io::Error::last_os_error());
     }
-    #[cfg(any(loom, shuttle, miri, sim))]
-    let _ = priority;
     Ok(())
 }
 
@@ -258,17 +247,15 @@ pub fn set_fifo(priority: u8) -> io::Result<()> {
 ///
 /// The system's error if it rejects the value.
 pub fn may_set_nice(nice: i8) -> io::Result<()> {
-    #[cfg(not(any(loom, shuttle, sim)))]
-    {
-        let before = policy::nice(0)?;
-        if i32::from(nice) < before {
-            set_nice(nice)?;
-            // Raising the value again needs no permission.
-            policy::set_nice(0, before)?;
-        }
+    if !IS_REAL {
+        return Ok(());
     }
-    #[cfg(any(loom, shuttle, sim))]
-    let _ = nice;
+    let before = policy::nice(0)?;
+    if i32::from(nice) < before {
+        set_nice(nice)?;
+        // The old value needs no right.
+        policy::set_nice(0, before)?;
+    }
     Ok(())
 }
 
@@ -284,14 +271,8 @@ pub fn may_set_nice(nice: i8) -> io::Result<()> {
 ///
 /// Call it inside [`while_named`], so that the thread still exists.
 pub fn boost(thread: ThreadId) -> bool {
-    #[cfg(not(any(loom, shuttle, miri, sim)))]
-    return policy::may_boost(thread.0)
-        && policy::set(thread.0, libc::SCHED_FIFO | policy::RESET_ON_FORK, 1);
-    #[cfg(any(loom, shuttle, miri, sim))]
-    {
-        let _ = thread;
-        false
-    }
+    let policy = libc::SCHED_FIFO | policy::RESET_ON_FORK;
+    IS_REAL && policy::may_boost(thread.0) && policy::set(thread.0, policy, 1)
 }
 
 /// Calls `body`, which passes another thread's number to the kernel.
@@ -316,13 +297,11 @@ pub(crate) fn hold_names() -> crate::MutexGuard<'static, ()> {
 
 /// Undoes a [`boost`]. Preserves `errno`, because a signal handler may end the section.
 pub fn unboost(thread: ThreadId) {
-    #[cfg(not(any(loom, shuttle, miri, sim)))]
-    policy::unboost(thread.0);
-    #[cfg(any(loom, shuttle, miri, sim))]
-    let _ = thread;
+    if IS_REAL {
+        policy::unboost(thread.0);
+    }
 }
 
-#[cfg(not(any(loom, shuttle, sim)))]
 pub(crate) mod policy {
     use std::{
         io,
@@ -404,15 +383,16 @@ pub(crate) mod policy {
 pub fn name(thread: ThreadId) -> Option<String> {
     #[cfg(sim)]
     return backend::described(thread.0).map(|it| it.0);
-    #[cfg(not(any(loom, shuttle, sim)))]
-    return std::fs::read_to_string(format!("/proc/self/task/{}/comm", thread.0))
-        .ok()
-        .map(|name| name.trim_end().to_owned());
-    #[cfg(any(loom, shuttle))]
-    {
-        let _ = thread;
-        None
-    }
+    #[cfg(not(sim))]
+    Some(read_file(thread, "comm")?.trim_end().to_owned())
+}
+
+/// Reads a file of procfs about a thread; nothing in a model.
+#[cfg(not(sim))]
+fn read_file(thread: ThreadId, file: &str) -> Option<String> {
+    let path = format!("/proc/self/task/{}/{file}", thread.0);
+    let is_model = cfg!(any(loom, shuttle));
+    (!is_model).then(|| std::fs::read_to_string(path).ok())?
 }
 
 /// The name of a thread in the kernel's format: at most 15 bytes.
@@ -422,23 +402,20 @@ pub struct ShortName([u8; 16]);
 impl ShortName {
     /// Returns the name of the calling thread; an empty name in a model.
     pub fn own() -> Self {
-        #[cfg_attr(any(loom, shuttle, sim), allow(unused_mut))]
-        let mut name = [0; 16];
-        #[cfg(not(any(loom, shuttle, sim)))]
-        // SAFETY: the kernel writes 16 bytes, which end with a zero.
-        unsafe {
-            libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr())
-        };
+        let mut name = [0_u8; 16];
+        if !cfg!(any(loom, shuttle, sim)) {
+            // SAFETY: the kernel writes 16 bytes, which end with a zero.
+            unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+        }
         Self(name)
     }
 
     /// Sets the name of the calling thread.
     pub fn assume(&self) {
-        #[cfg(not(any(loom, shuttle, sim)))]
-        // SAFETY: the kernel reads up to the final zero.
-        unsafe {
-            libc::prctl(libc::PR_SET_NAME, self.0.as_ptr())
-        };
+        if !cfg!(any(loom, shuttle, sim)) {
+            // SAFETY: the kernel reads up to the zero, which is there.
+            unsafe { libc::prctl(libc::PR_SET_NAME, self.0.as_ptr()) };
+        }
     }
 
     /// Returns this name, a hyphen, and the part of `what` that fits.
@@ -457,35 +434,25 @@ impl ShortName {
 pub fn doing(thread: ThreadId) -> Option<String> {
     #[cfg(sim)]
     return backend::described(thread.0).map(|it| it.1.into());
-    #[cfg(not(any(loom, shuttle, sim)))]
+    #[cfg(not(sim))]
     {
-        let read = |file| std::fs::read_to_string(format!("/proc/self/task/{}/{file}", thread.0));
-        let stat = read("stat").ok()?;
-        // After the name, which may contain any bytes.
-        let state = stat.rsplit_once(") ")?.1.chars().next()?;
-        let wchan = read("wchan").unwrap_or_default();
-        Some(in_words(state, wchan.trim_end()))
-    }
-    #[cfg(any(loom, shuttle))]
-    {
-        let _ = thread;
-        None
-    }
-}
-
-/// Describes the state letter of `/proc/…/stat` and the kernel's function, which is "0" if unknown.
-#[cfg(not(any(loom, shuttle, sim)))]
-fn in_words(state: char, wchan: &str) -> String {
-    let state = match state {
-        'R' => "running",
-        'S' | 'D' | 'I' => "asleep",
-        'T' | 't' => "stopped",
-        _ => "ending",
-    };
-    if state == "running" || matches!(wchan, "" | "0") {
-        state.into()
-    } else {
-        format!("{state} in {wchan}")
+        let stat = read_file(thread, "stat")?;
+        // The state follows the name, which may hold any byte.
+        let state = match stat.rsplit_once(") ")?.1.chars().next()? {
+            'R' => "running",
+            'S' | 'D' | 'I' => "asleep",
+            'T' | 't' => "stopped",
+            _ => "ending",
+        };
+        // The file holds "0" if the function is not known.
+        Some(
+            match read_file(thread, "wchan").unwrap_or_default().trim_end() {
+                wchan if state != "running" && !matches!(wchan, "" | "0") => {
+                    format!("{state} in {wchan}")
+                }
+                _ => state.into(),
+            },
+        )
     }
 }
 

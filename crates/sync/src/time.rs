@@ -28,8 +28,17 @@ pub fn now_ns() -> u64 {
     0
 }
 
-/// Returns the moment `at` on the clock of [`now_ns`]. A past moment becomes the time of the call,
-/// and one beyond the range the last moment. In a model the result is the distance from now.
+/// Returns `span` as the kernel takes a timeout.
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) fn timespec(span: std::time::Duration) -> libc::timespec {
+    libc::timespec {
+        tv_sec: span.as_secs().min(i64::MAX as u64) as _,
+        tv_nsec: span.subsec_nanos() as _,
+    }
+}
+
+/// Returns the moment `at` as [`now_ns`] counts, that of the call if it is over, and the last one if it is further away than that.
+/// In a model it is as far from 0 as from now.
 pub fn ns_of(at: Instant) -> u64 {
     // The distance is read first, so that the result is not too early.
     let left = at.saturating_duration_since(Instant::now());
