@@ -24,7 +24,7 @@
 //! | until no reader can still see the old version | [`rcu`] |
 //! | to the CPU that owns a piece of per-CPU data | [`percpu`] |
 //!
-//! Below them all lies [`wake`]: sleeping, spinning and waking.
+//! Below them all lies [`wake`]: threads that wait for a condition without a lock.
 //!
 //! # Features
 //!
@@ -40,6 +40,7 @@
 
 mod numbered;
 pub mod observe;
+#[doc(hidden)]
 pub mod page;
 mod panics;
 pub mod params;

@@ -70,7 +70,9 @@ mod tally;
 pub use crate::params::Qpw;
 pub use absent::{DrainedWhenAbsent, set_online_cpus};
 pub use builder::{BuildError, Builder};
-pub use choice::{AtStart, Choice, CompiledOut, Escalate};
+pub use choice::Escalate;
+#[doc(hidden)]
+pub use choice::{AtStart, Choice, CompiledOut};
 pub use counter::SloppyCounter;
 pub use owner::{AttachError, Owner, Parked};
 pub use pages::{Page, PageBatches};
