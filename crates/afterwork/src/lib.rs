@@ -24,7 +24,7 @@
 //! | until no reader can still see the old version | [`rcu`] |
 //! | to the CPU that owns a piece of per-CPU data | [`percpu`] |
 //!
-//! Below them all lies [`wake`]: sleeping, spinning and waking.
+//! Below them all lies [`wake`]: threads that wait for a condition without a lock.
 //!
 //! # Features
 //!
@@ -53,5 +53,7 @@ pub use ::rcu;
 #[cfg(feature = "workqueue")]
 #[doc(inline)]
 pub use ::workqueue;
+#[doc(hidden)]
+pub use base::page;
 #[doc(inline)]
-pub use base::{page, params, wake};
+pub use base::{params, wake};

@@ -81,7 +81,7 @@ impl<T> Builder<T> {
         self
     }
 
-    /// Bounds the rounds that a waiting owner spins before it sleeps; see [`SpinBudget`](crate::wake::SpinBudget). 16 by default,
+    /// Bounds the rounds that a waiting owner spins before it sleeps. 16 by default,
     /// about 5 µs; with 0 it sleeps at once.
     ///
     /// This weighs CPU time against latency. Going to sleep and being woken costs the owner and the poster about 5 µs of CPU

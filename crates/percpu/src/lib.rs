@@ -74,7 +74,9 @@ use base::internal::{numbered, page, panics, params, wake};
 pub use crate::params::Qpw;
 pub use absent::{DrainedWhenAbsent, set_online_cpus};
 pub use builder::{BuildError, Builder};
-pub use choice::{AtStart, Choice, CompiledOut, Escalate};
+pub use choice::Escalate;
+#[doc(hidden)]
+pub use choice::{AtStart, Choice, CompiledOut};
 pub use counter::SloppyCounter;
 pub use owner::{AttachError, Owner, Parked};
 pub use pages::{Page, PageBatches};

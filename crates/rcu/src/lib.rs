@@ -56,6 +56,7 @@ mod periods;
 mod polled;
 pub mod qsbr;
 #[cfg(not(any(loom, shuttle)))]
+#[doc(hidden)]
 pub mod raw;
 mod roster;
 mod seq;

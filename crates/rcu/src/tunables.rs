@@ -11,7 +11,7 @@ use sync::{
     fork::{self, Handler},
 };
 
-pub use crate::params::RcuTunables as Tunables;
+pub use crate::params::rcu::Tunables;
 use crate::{
     panics,
     params::{Params, VARIABLE},

@@ -52,6 +52,7 @@ mod manage;
 mod observe;
 mod pools;
 mod queues;
+#[doc(hidden)]
 pub mod raw;
 mod route;
 mod scope;
@@ -106,4 +107,4 @@ pub use time::periodic::Periodic;
 pub use time::rcu_work::{GracePeriod, RcuWork};
 pub use time::sleep::{Sleep, sleep, sleep_until};
 pub use time::timeout::{Elapsed, Timeout, timeout, timeout_at};
-pub use topology::{AffinityScope, CpuId, CpuSet, ShardParams, Topology};
+pub use topology::{AffinityScope, CpuId, CpuSet, Topology};

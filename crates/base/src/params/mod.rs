@@ -25,7 +25,7 @@ mod edits;
 pub(crate) mod environment;
 mod error;
 mod keys;
-mod rcu;
+pub(crate) mod rcu;
 pub(crate) mod threads;
 mod word;
 
@@ -33,7 +33,6 @@ use std::{fmt, str::FromStr};
 
 pub use error::ParamError;
 pub use keys::{Key, keys};
-pub use rcu::RcuTunables;
 pub use threads::ThreadHook;
 pub use topology::{AffinityScope, CpuSet};
 
@@ -136,7 +135,7 @@ pub struct Params {
     /// The largest number of cores that share a pool in the scope `cache_shard`. The kernel's default.
     pub cache_shard_size: usize,
     /// How many rounds an idle worker spins at most before it sleeps. A round takes about 0.3 µs if no other thread wants the
-    /// CPU: see [`SpinBudget`](crate::wake::SpinBudget).
+    /// CPU.
     pub worker_spin_limit: u32,
     /// How many items a worker takes from the list at a time, at most. A larger value makes tiny items cheaper. Items that a
     /// blocked worker has taken and not started are given back after a watch tick.
@@ -195,7 +194,7 @@ pub struct Params {
     /// How remote callers reach per-CPU data whose builder does not set it. The kernel's `qpw=`.
     pub qpw: Qpw,
     /// How grace periods of RCU are run. Read from the environment only, for the whole process: a registry ignores it.
-    pub rcu: RcuTunables,
+    pub rcu: rcu::Tunables,
 }
 
 impl Default for Params {
@@ -227,7 +226,7 @@ impl Default for Params {
             on_thread_start: None,
             on_thread_stop: None,
             qpw: Qpw::Queue,
-            rcu: RcuTunables::default(),
+            rcu: rcu::Tunables::default(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 /// The tunables of grace periods; see `rcu::set_tunables`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RcuTunables {
+pub struct Tunables {
     /// `rcu.early_qs`: the driver's own quiescent state counts at once. If `false`, and with fixed waits, it counts at the
     /// second scan, as in kernels before 7.1. Default: `true`.
     pub early_qs: bool,
@@ -31,7 +31,7 @@ pub struct RcuTunables {
     pub qhimark: u32,
 }
 
-impl Default for RcuTunables {
+impl Default for Tunables {
     fn default() -> Self {
         Self {
             early_qs: true,

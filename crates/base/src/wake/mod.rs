@@ -1,25 +1,8 @@
-//! Sleeping and waking: one waiter, many waiters, and wake-ups that are fired after a lock is dropped.
-//!
-//! ```
-//! use afterwork::wake::{Parker, WakeQ, Wakeup};
-//!
-//! let mut parker = Parker::new();
-//! let mut wakeq = WakeQ::new();
-//! // Under a lock, collect the wake-up. Fire it after the lock is dropped.
-//! wakeq.push(Wakeup::unpark(parker.unparker()));
-//! std::thread::spawn(move || wakeq.fire());
-//! parker.park();
-//! ```
-//!
-//! | type | who sleeps | who wakes |
-//! |---|---|---|
-//! | [`Parker`] | the one thread that owns it | any thread with its [`Unparker`], by a token |
-//! | [`EventCount`] | any number of threads that re-check a condition | the thread that changed the condition |
-//! | [`WakeQ`] | none: it carries wake-ups out of a locked section | the thread that unlocked |
+//! Threads that wait for a condition that no lock protects: [`EventCount`].
 //!
 //! Waking a thread that sleeps on another CPU costs the waker microseconds and the sleeper tens of them. A hand-over
-//! to a spinning thread costs 0.15 µs. So a wait may spin before it sleeps, for as long as spinning has paid off
-//! ([`SpinBudget`]). It never spins on a machine with one CPU.
+//! to a spinning thread costs 0.15 µs. So a wait may spin before it sleeps, for as long as spinning has paid off.
+//! It never spins on a machine with one CPU.
 
 // Two kinds of event happen in one folder of the library and concern another folder that it must not name. Both may
 // name this folder, so the callee implements a trait here and the caller calls it:
@@ -47,6 +30,9 @@ pub(crate) mod spin;
 mod wakeq;
 
 pub use event_count::{EventCount, Prepared};
+#[doc(hidden)]
 pub use parker::{Parker, Unparker};
+#[doc(hidden)]
 pub use spin::{SpinBudget, set_waiter_spin_limit};
+#[doc(hidden)]
 pub use wakeq::{WakeQ, Wakeup};

@@ -43,6 +43,7 @@ impl Registry {
     /// # Errors
     ///
     /// As of [`new`](Self::new).
+    #[doc(hidden)]
     pub fn watching(
         topology: Topology,
         params: Params,

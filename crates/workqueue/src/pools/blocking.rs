@@ -35,7 +35,7 @@ use crate::{
 /// Calls `body`, which may block, having told the pool of the work item around it that another worker must run.
 ///
 /// Use it in a work item around what sleeps or waits: file and network I/O, locks that are held for long, a wait for
-/// another process. The waits of this library (joining, flushing, draining, [`Parker`](crate::wake::Parker),
+/// another process. The waits of this library (joining, flushing, draining, `Parker`,
 /// [`EventCount`](crate::wake::EventCount), mailboxes) report themselves. Who blocks without a word is found all the
 /// same, a millisecond or two later, as long as work waits.
 ///

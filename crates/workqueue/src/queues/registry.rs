@@ -209,6 +209,7 @@ impl Registry {
     /// what was cancelled. So an item that sleeps until
     /// another one of such a pool has run waits for ever if that thread runs it; [`mem_reclaim`](crate::workqueue::Builder::mem_reclaim)
     /// gives a queue a thread of its own.
+    #[doc(hidden)]
     pub fn refuse_threads(&self, refuse: bool) {
         self.inner.machine.manager.refuse_threads(refuse);
     }
