@@ -88,7 +88,6 @@ const ROWS: &[Row] = &[
             ("workqueue::pools::kick_and_cull::", WITHOUT_POINTERS),
             ("workqueue::flushing::rounds::", WITHOUT_POINTERS),
             ("workqueue::item::state::", WITHOUT_POINTERS),
-            ("workqueue::queues::wheel::", WITHOUT_POINTERS),
             ("workqueue::time::interval::", WITHOUT_POINTERS),
         ],
         nr_seeds: 1,
