@@ -169,9 +169,10 @@ const LIST: &[(&str, &str, Over)] = &[
     ("workqueue/limit/room.rs", "TO_WAKE", Thread),
     ("workqueue/pools/manager.rs", "SERVES", Thread),
     ("workqueue/queues/future.rs", "WAKER", Constant),
+    ("workqueue/queues/sleeps.rs", "SLEEP", Constant),
     ("workqueue/queues/system.rs", "QUEUE", PerProcess),
-    ("workqueue/raw/delayed.rs", "STARTING", PerProcess),
-    ("workqueue/raw/delayed.rs", "TIMERS", PerProcess),
+    ("workqueue/queues/timers.rs", "ITEM", Constant),
+    ("workqueue/raw/delayed.rs", "RAW", Constant),
     ("workqueue/raw/runs.rs", "INNERMOST", Thread),
     ("workqueue/raw/runs.rs", "TABLE", PerProcess),
     // In a model.
@@ -306,7 +307,13 @@ fn what_the_list_says_is_done() {
             Settled(call) => near.iter().any(|near| says(near, &format!("{call};"))),
             PerProcess => declares("PerProcess<"),
             Constant => {
-                let kinds = ["Handler", "RawWakerVTable", "Option<Topology>", "extern"];
+                let kinds = [
+                    "Handler",
+                    "RawWakerVTable",
+                    "Option<Topology>",
+                    "Kind",
+                    "extern",
+                ];
                 kinds.iter().any(|kind| declares(kind)) || name == "stand_in"
             }
             Thread => says(file, "thread_local!"),

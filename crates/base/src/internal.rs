@@ -31,6 +31,10 @@ pub mod panics {
 }
 
 pub mod params {
+    pub mod rcu {
+        pub use crate::params::rcu::*;
+    }
+
     pub use crate::params::{environment::ignore, threads::ThreadStyle, *};
 
     pub mod threads {

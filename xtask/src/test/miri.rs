@@ -117,7 +117,6 @@ const ROWS: &[Row] = &[
             ("pools::kick_and_cull::", WITHOUT_POINTERS),
             ("flushing::rounds::", WITHOUT_POINTERS),
             ("item::state::", WITHOUT_POINTERS),
-            ("queues::wheel::", WITHOUT_POINTERS),
             ("time::interval::", WITHOUT_POINTERS),
         ],
         nr_seeds: 1,

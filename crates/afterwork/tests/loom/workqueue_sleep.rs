@@ -1,4 +1,4 @@
-//! Tasks that sleep, and work that comes again: a timer that fires beside a poll, a drop, another sleep, or the end of a run.
+//! Tasks that sleep, and periodic work: a timer fires during a poll, a drop, or the end of a run.
 
 use std::{
     pin::Pin,
@@ -70,35 +70,6 @@ fn a_poll_must_leave_its_own_waker() {
     });
 }
 
-/// The time of one comes while it is polled and dropped, and another begins, which may get its place.
-fn another_sleep_meets_firing() {
-    let machine = Arc::new(machine(1, 1));
-    let (one, mut other) = (Task::new(), Task::new());
-    let mut sleep = machine.registry().sleep(SOON);
-    assert!(one.poll(&mut sleep).is_pending());
-    let firing = firing(&machine);
-    let mut another = machine.registry().sleep(LATER);
-    assert!(other.poll(&mut another).is_pending());
-    let _ = one.poll(&mut sleep);
-    drop(sleep);
-    firing.join().unwrap();
-    assert!(!other.was_woken());
-    machine.fire_timers(2 * LATER);
-    assert!(other.was_woken(), "another sleep's timer was taken");
-}
-
-#[test]
-fn a_sleep_whose_timer_expired_does_not_reach_another_s() {
-    bounded(3, another_sleep_meets_firing);
-}
-
-#[test]
-fn the_name_of_a_timer_must_be_used_once() {
-    must_fail("wheel: a key without a generation", || {
-        bounded(3, another_sleep_meets_firing);
-    });
-}
-
 fn drop_meets_firing() {
     let machine = Arc::new(machine(1, 1));
     let (one, mut other) = (Task::new(), Task::new());
@@ -146,7 +117,7 @@ fn the_manager_is_told_of_the_first_sleep_and_wakes_who_blocks_on_it() {
 
 #[test]
 fn the_manager_must_be_told_of_the_first_sleep() {
-    must_fail("sleep: the first wakes nobody", || {
+    must_fail("sleep: the first wakes no thread", || {
         bounded(3, block_on_meets_the_manager);
     });
 }

@@ -294,22 +294,14 @@ impl Inner {
     fn drain_by(&self, end_ns: Option<u64>) -> bool {
         dependency::before_flushing(&self.core);
         let mut rounds = Rounds::new(self);
-        let mut drained = false;
-        while !drained {
-            let look = || {
-                drained = self.is_drained();
-                drained || rounds.go_on()
-            };
-            match end_ns {
-                None => self.core.settled.wait_until(look),
-                Some(end_ns) if !self.core.settled.wait_until_by(end_ns, look) => return false,
-                Some(_) => {}
-            }
-            if !drained {
-                rounds.tell();
+        let (settled, ended) = (&self.core.settled, || rounds.have_ended());
+        match end_ns {
+            Some(end_ns) => settled.wait_until_by(end_ns, ended),
+            None => {
+                settled.wait_until(ended);
+                true
             }
         }
-        true
     }
 
     /// Names what there is.

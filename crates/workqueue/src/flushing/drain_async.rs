@@ -107,17 +107,12 @@ impl Future for Drain<'_> {
             // What was there before is dropped here, under no lock.
             drop(leave());
         }
-        loop {
-            if inner.is_drained() {
-                this.under_way_is_over();
-                return Poll::Ready(Ok(()));
-            }
-            if !under_way.rounds.go_on() {
-                drop(leave());
-                return Poll::Pending;
-            }
-            under_way.rounds.tell();
+        if under_way.rounds.have_ended() {
+            this.under_way_is_over();
+            return Poll::Ready(Ok(()));
         }
+        drop(leave());
+        Poll::Pending
     }
 }
 

@@ -33,9 +33,20 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Takes note of a look that saw something left; returns `true` if it has come round so often that
-    /// [`tell`](Self::tell) should be called. Otherwise the queue's `settled` will tell when to look again.
-    pub(crate) fn go_on(&mut self) -> bool {
+    /// Returns `true` if the queue is drained. Otherwise the queue's `settled` notifies its waiters
+    /// when to ask again. Call it with no lock held: it may report the drain.
+    pub(crate) fn have_ended(&mut self) -> bool {
+        while !self.inner.is_drained() {
+            if !self.go_on() {
+                return false;
+            }
+            self.tell();
+        }
+        true
+    }
+
+    /// Counts the rounds; returns `true` if they are so many that the drain is to be reported.
+    fn go_on(&mut self) -> bool {
         let before = self.nr_rounds;
         if let Some(round) = &mut self.round {
             if !round.has_ended() {
@@ -49,8 +60,8 @@ impl<'a> Rounds<'a> {
         self.nr_rounds > before && is_worth_telling(self.nr_rounds)
     }
 
-    /// Reports the drain. Call it with no lock held.
-    pub(crate) fn tell(&self) {
+    /// Reports the drain.
+    fn tell(&self) {
         let links = self.inner.plan.lock().links().to_vec();
         let Some(manager) = links.first().map(|link| &link.pool.manager) else {
             return;

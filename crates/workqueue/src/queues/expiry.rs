@@ -7,13 +7,13 @@
 //!
 //! Twin `deadline: the wheel tells no task`.
 
-use std::{cell::Cell, fmt, task::Waker};
+use std::{cell::RefCell, fmt, task::Waker};
 
 use sync::{atomic::Ordering, time, twin, unmodelled::Arc};
 
 use super::{
     queue::{Inner, Workqueue},
-    wheel::TimerKey,
+    sleeps::SleepTimer,
 };
 use crate::workqueue::execute::deadline::StartBy;
 
@@ -23,7 +23,7 @@ pub(crate) struct StartBefore {
     /// Whose wheel it is. It keeps no queue from its end.
     inner: Arc<Inner>,
     /// The handle's, and then of who frees the item: once a task has awaited it.
-    timer: Cell<Option<TimerKey>>,
+    timer: RefCell<Option<SleepTimer>>,
 }
 
 impl StartBefore {
@@ -31,7 +31,7 @@ impl StartBefore {
         Self {
             at_ns,
             inner: queue.inner.clone(),
-            timer: Cell::new(None),
+            timer: RefCell::new(None),
         }
     }
 }
@@ -51,10 +51,8 @@ impl StartBy for StartBefore {
         if twin::armed("deadline: the wheel tells no task") {
             return true;
         }
-        let mut timer = self.timer.get();
-        let waits = self.inner.timers.all.sleep(&mut timer, self.at_ns, waker);
-        self.timer.set(timer);
-        waits
+        let mut timer = self.timer.borrow_mut();
+        self.inner.timers.all.sleep(&mut timer, self.at_ns, waker)
     }
 }
 

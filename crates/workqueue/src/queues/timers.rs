@@ -17,7 +17,8 @@
 //! The item is claimed, pending by that, before the lock is dropped: at no moment it is neither armed nor pending, so
 //! nobody can arm it a second time, or miss it. It is pushed, which may wake a worker, after that.
 //!
-//! The manager never waits for an item's lock, whose holder may wait for a worker: it comes back a tick later.
+//! The manager never waits for an item's lock, whose holder may wait for a worker: it tries again a
+//! moment later.
 //!
 //! With its queue the timer goes: the end takes what is in the wheel for the queue out of it, and drops what that would
 //! have run. An item that somebody keeps is found not armed by whoever looks at it next.
@@ -28,20 +29,26 @@
 //! been taken out before to be fired is a visit, and is waited for (`end.rs`). For a queue that was destroyed nothing is armed, whenever
 //! that was: somebody may arm a timer who has seen the queue open before.
 //!
-//! Tasks that sleep have their wakers in the same wheel: `sleeps.rs`.
+//! A timer is linked into the wheel, and into the ring of its queue, through the memory of its
+//! item. Both are changed under the lock of the wheel. Only a thread that holds the item's lock
+//! puts a timer in, and it has taken it out of any other wheel before.
+//!
+//! Tasks that sleep have their wakers in the same wheel (`sleeps.rs`), and so have C's items
+//! (`raw/delayed.rs`). A [`Kind`] is the function that the manager calls for a timer that has
+//! expired.
 //!
 //! An item may also be armed to wait for a grace period of RCU (`rcu_work.rs`). Then no wheel has it, and a callback fires
 //! it; the rest is the same. What that callback cannot do at once, the manager does.
 
-use std::{task::Waker, time::Duration};
+use std::{cell::UnsafeCell, mem::offset_of, ptr::NonNull, task::Waker, time::Duration};
 
 use sync::{
-    Mutex, MutexGuard, OnceLock,
+    Mutex, MutexGuard,
     atomic::{AtomicU64, Ordering},
     cpu,
     fork::Inherited,
     time, twin,
-    unmodelled::{Arc, Weak},
+    unmodelled::Arc,
 };
 use topology::CpuId;
 
@@ -49,7 +56,7 @@ use super::{
     end::{Visit, WeakQueue},
     enqueue::Claimed,
     queue::{Inner, Workqueue},
-    wheel::{Group, TimerKey, Wheel, rounded_ns},
+    wheel::{self, Link, rounded_ns},
 };
 use crate::{
     panics::Foreign,
@@ -65,14 +72,33 @@ use crate::{
 /// How soon the manager tries again to fire what it could not. A guess: a look of the watch.
 const RETRY_NS: u64 = 1_000_000;
 
-/// What the wheel holds until its time.
+/// The content of a timer that has expired.
 #[derive(Debug)]
-pub(super) enum Expiry {
+pub(crate) enum Expiry {
     /// An item to be queued.
     Item(Due),
     /// A task to be woken.
     Task(Foreign<Waker>),
 }
+
+/// The function that expires a timer of this kind. The manager calls it with the lock of the wheel,
+/// from which it has just taken the timer. It adds the content of the timer to the vector, and
+/// returns the lock. Or it does all by itself, and has unlocked the wheel.
+#[derive(Debug)]
+pub(crate) struct Kind(pub(crate) Expire);
+
+type Expire = for<'a> unsafe fn(NonNull<Node>, Guard<'a>, &mut Vec<Expiry>) -> Option<Guard<'a>>;
+
+/// The lock of a wheel.
+pub(crate) type Guard<'a> = MutexGuard<'a, Wheel>;
+
+/// The place of a timer in the wheel.
+pub(crate) type Node = wheel::Node<&'static Kind>;
+
+pub(crate) type Wheel = wheel::Wheel<&'static Kind>;
+
+/// The kind of an item's timer.
+static ITEM: Kind = Kind(expire_item);
 
 /// What a timer does when it expires.
 #[derive(Debug)]
@@ -85,9 +111,12 @@ pub(crate) struct Due {
 /// The timers of one registry.
 #[derive(Debug)]
 pub(crate) struct Timers {
-    pub(super) wheel: Mutex<Wheel<Expiry>>,
+    pub(crate) wheel: Mutex<Wheel>,
+    /// Items that could not be queued at their time, because their locks were held; and when to try
+    /// again.
+    pub(super) late: Mutex<Vec<(u64, Due)>>,
     /// I: whose thread fires them.
-    pub(super) manager: Arc<Manager>,
+    pub(crate) manager: Arc<Manager>,
 }
 
 /// The timers of one queue.
@@ -95,17 +124,35 @@ pub(crate) struct Timers {
 pub(crate) struct OwnTimers {
     /// I: among which they are.
     pub(crate) all: Arc<Timers>,
-    /// Which of them; none before the first is armed.
-    group: OnceLock<Group>,
+    /// The ring of those that are in the wheel; guarded by its lock.
+    ring: UnsafeCell<Link>,
     /// A, changed under the wheel's lock: how often all were cancelled.
     nr_cancels: AtomicU64,
 }
 
 /// The timer of one item.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Timer {
     pub(crate) state: Mutex<State>,
     owner: Inherited,
+    /// Guarded by the lock of the wheel that the item's lock says, or said last.
+    place: UnsafeCell<Place>,
+}
+
+// SAFETY: the place is used under the lock of one wheel at a time, and everything in it is `Send`.
+unsafe impl Send for Timer {}
+// SAFETY: as above.
+unsafe impl Sync for Timer {}
+
+/// The place of an item's timer in a wheel.
+#[derive(Debug)]
+#[repr(C)]
+struct Place {
+    node: Node,
+    /// In the ring of the queue for which it is armed.
+    own: Link,
+    /// The item, while it is in the wheel. It keeps the timer, and so this.
+    due: Option<Due>,
 }
 
 #[derive(Debug, Default)]
@@ -131,7 +178,7 @@ pub(crate) struct Armed {
 #[derive(Debug)]
 pub(crate) enum Until {
     /// Its time, in the wheel of a registry.
-    Time(TimerKey, Weak<Timers>),
+    Time(Arc<Timers>),
     /// A grace period.
     #[cfg_attr(
         not(feature = "rcu"),
@@ -160,8 +207,22 @@ struct Locked;
 /// What was taken out under an item's lock and may hold last handles of users' things: dropped after it.
 #[derive(Default)]
 pub(crate) struct Dust {
-    expiry: Option<Expiry>,
+    due: Option<Due>,
     queue: Option<Arc<Inner>>,
+}
+
+impl Default for Timer {
+    fn default() -> Self {
+        Self {
+            state: Mutex::default(),
+            owner: Inherited::default(),
+            place: UnsafeCell::new(Place {
+                node: Node::new(&ITEM),
+                own: Link::NONE,
+                due: None,
+            }),
+        }
+    }
 }
 
 impl Timer {
@@ -185,7 +246,7 @@ impl Timer {
             dust.queue = armed.queue.upgrade();
             let is_off = |queue: &Arc<Inner>| queue.has_ended() || armed.is_cancelled(queue);
             if dust.queue.as_ref().is_none_or(is_off) {
-                dust.expiry = state.disarm().flatten();
+                dust.due = state.disarm(self).flatten();
             }
         }
         state
@@ -217,7 +278,7 @@ impl Timer {
         let mut dust = Dust::default();
         let mut state = self.lock(&mut dust);
         if again {
-            disarmed = state.disarm();
+            disarmed = state.disarm(self);
         }
         if state.armed.is_some() {
             return Arming::Armed;
@@ -287,7 +348,7 @@ impl Timer {
         if state.armed.as_ref().is_some_and(is_old)
             && !twin::armed("every: arms what was cancelled")
         {
-            _disarmed = state.disarm();
+            _disarmed = state.disarm(self);
         }
         drop(state);
         // Wakes the manager even if the timer has left the wheel again, because a later timer may
@@ -304,7 +365,7 @@ impl Timer {
         }
         // What is taken out is dropped after the lock.
         let mut dust = Dust::default();
-        let disarmed = self.lock(&mut dust).disarm();
+        let disarmed = self.lock(&mut dust).disarm(self);
         disarmed.is_some()
     }
 
@@ -328,7 +389,7 @@ impl Timer {
         // Should the queue end just now, the next look finds the timer gone.
         let queue = queue.visit()?;
         let claimed = queue.claim_at(armed.cpu, work, armed.queue.lane())?;
-        disarmed = state.disarm();
+        disarmed = state.disarm(self);
         drop(state);
         let left = claimed.push();
         drop((queue, disarmed));
@@ -350,8 +411,8 @@ impl State {
         at_ns: u64,
     ) -> bool {
         let due = self.next_due(timer, work);
-        let (key, is_first, nr_cancels) = inner.timers.insert(at_ns, due);
-        let until = Until::Time(key, Arc::downgrade(&inner.timers.all));
+        let (is_first, nr_cancels) = inner.timers.insert(at_ns, due);
+        let until = Until::Time(inner.timers.all.clone());
         self.armed = Some(Armed {
             until,
             queue,
@@ -394,16 +455,25 @@ impl State {
         matches!(armed.until, Until::GracePeriod).then_some(self.generation)
     }
 
-    /// Returns what was in the wheel, which may hold the last handle of the item; `None` when it was not armed.
-    fn disarm(&mut self) -> Option<Option<Expiry>> {
+    /// Disarms the item of `timer`. Returns the content of the timer, which may hold the last
+    /// handle of the item; `None` if the item was not armed.
+    fn disarm(&mut self, timer: &Timer) -> Option<Option<Due>> {
         let armed = self.armed.take()?;
         self.generation += 1;
         // Whoever has it else, the manager or a callback, will find that it is of another generation.
-        let Until::Time(key, timers) = armed.until else {
+        let Until::Time(timers) = armed.until else {
             return Some(None);
         };
-        let timers = timers.upgrade();
-        Some(timers.and_then(|timers| timers.wheel.lock().remove(key)))
+        let mut wheel = timers.wheel.lock();
+        let place = timer.place.get();
+        // SAFETY: our caller holds the item's lock, so this is the wheel in which the timer is, or
+        // was last; we hold its lock.
+        Some(unsafe {
+            if (*place).node.is_linked() {
+                wheel.remove(Place::node(place));
+            }
+            Place::take(place)
+        })
     }
 }
 
@@ -411,13 +481,16 @@ impl Timers {
     pub(crate) fn new(manager: &Arc<Manager>) -> Self {
         Self {
             wheel: Mutex::default(),
+            late: Mutex::default(),
             manager: manager.clone(),
         }
     }
 
     /// Returns when to call [`fire`](Self::fire) next, without being asked.
     pub(crate) fn next_ns(&self) -> Option<u64> {
-        self.wheel.lock().next_ns()
+        let again_ns = self.late.lock().iter().map(|it| it.0).min();
+        let next_ns = self.wheel.lock().next_ns();
+        again_ns.into_iter().chain(next_ns).min()
     }
 }
 
@@ -426,16 +499,25 @@ impl OwnTimers {
     pub(crate) fn new(all: &Arc<Timers>) -> Self {
         Self {
             all: all.clone(),
-            group: OnceLock::new(),
+            ring: UnsafeCell::new(Link::NONE),
             nr_cancels: AtomicU64::new(0),
         }
     }
 
-    fn insert(&self, at_ns: u64, due: Due) -> (TimerKey, bool, u64) {
+    /// Puts the timer of `due` into the wheel; returns `true` if it is the first, and how often all
+    /// were cancelled before.
+    fn insert(&self, at_ns: u64, due: Due) -> (bool, u64) {
         let mut wheel = self.all.wheel.lock();
-        let group = *self.group.get_or_init(|| wheel.new_group());
-        let (key, is_first) = wheel.insert(at_ns, Some(group), Expiry::Item(due));
-        (key, is_first, self.nr_cancels())
+        let place = due.timer.place.get();
+        // SAFETY: our caller holds the lock of the item, which is not armed, so its timer is in no
+        // wheel. `due` keeps it where it is, and the queue stays where it is until `sweep`. The
+        // wheel's lock is held here, and wherever these are used.
+        let is_first = unsafe {
+            (*place).due = Some(due);
+            Link::push(self.ring.get(), &raw mut (*place).own);
+            wheel.insert(Place::node(place), at_ns)
+        };
+        (is_first, self.nr_cancels())
     }
 
     /// Returns the number of times that everything was cancelled.
@@ -448,22 +530,76 @@ impl OwnTimers {
     pub(crate) fn cancel(&self) -> Vec<Due> {
         let mut wheel = self.all.wheel.lock();
         self.nr_cancels.fetch_add(1, Ordering::Relaxed);
-        let there = self.group.get().map(|group| wheel.empty(*group));
-        let expiries = there.into_iter().flatten();
-        expiries.filter_map(Expiry::into_item).collect()
+        self.take_out(&mut wheel)
     }
 
     /// Takes out what is armed, when nobody can arm anything for the queue any more. Returns the items that go by that.
     pub(crate) fn sweep(&self) -> Vec<Dead> {
-        let group = self
-            .group
-            .get()
-            .filter(|_| !twin::armed("end: leaves its timers"));
-        let armed = group.map(|group| self.all.wheel.lock().disband(*group));
-        let expiries = armed.into_iter().flatten();
-        let items = expiries.filter_map(Expiry::into_item);
-        items.filter_map(Due::leave).collect()
+        if twin::armed("end: leaves its timers") {
+            return Vec::new();
+        }
+        let due = self.take_out(&mut self.all.wheel.lock());
+        due.into_iter().filter_map(Due::leave).collect()
     }
+
+    fn take_out(&self, wheel: &mut Wheel) -> Vec<Due> {
+        let mut all = Vec::new();
+        loop {
+            // SAFETY: our caller holds the lock of `wheel`, which has all timers in the ring.
+            unsafe {
+                let own = Link::first(self.ring.get());
+                if own.is_null() {
+                    return all;
+                }
+                let place = own.byte_sub(offset_of!(Place, own)).cast::<Place>();
+                wheel.remove(Place::node(place));
+                all.extend(Place::take(place));
+            }
+        }
+    }
+}
+
+// SAFETY: the ring is used under the lock of the wheel alone, and its members are `Send`.
+unsafe impl Send for OwnTimers {}
+// SAFETY: as above.
+unsafe impl Sync for OwnTimers {}
+
+impl Place {
+    fn node(this: *mut Self) -> NonNull<Node> {
+        NonNull::new(this.cast()).expect("the address of a timer")
+    }
+
+    /// Takes the item out, if there is one, and the timer out of the ring of its queue.
+    ///
+    /// # Safety
+    ///
+    /// 1. `this` is in no wheel, and the caller holds the lock of the wheel that it was in last.
+    unsafe fn take(this: *mut Self) -> Option<Due> {
+        // SAFETY: (1); it is in the ring as long as it has the item.
+        unsafe {
+            let due = (*this).due.take();
+            if due.is_some() {
+                Link::unlink(&raw mut (*this).own);
+            }
+            due
+        }
+    }
+}
+
+/// Expires the timer of an item.
+///
+/// # Safety
+///
+/// 1. `node` is that of a [`Place`], and was just taken out of `wheel`.
+unsafe fn expire_item<'a>(
+    node: NonNull<Node>,
+    wheel: Guard<'a>,
+    expired: &mut Vec<Expiry>,
+) -> Option<Guard<'a>> {
+    // SAFETY: (1), and the lock of the wheel is held.
+    let due = unsafe { Place::take(node.as_ptr().cast()) };
+    expired.extend(due.map(Expiry::Item));
+    Some(wheel)
 }
 
 impl Armed {
@@ -471,15 +607,6 @@ impl Armed {
         let is_closed =
             queue.closed.is_destroyed() && !twin::armed("destroy: forgets who is arming");
         self.nr_cancels != queue.timers.nr_cancels() || is_closed
-    }
-}
-
-impl Expiry {
-    fn into_item(self) -> Option<Due> {
-        match self {
-            Self::Item(due) => Some(due),
-            Self::Task(_) => None,
-        }
     }
 }
 
@@ -501,12 +628,11 @@ impl Due {
             timers.manager.leave_to_reapers(left);
             return self.work.leave();
         }
-        // Should it be disarmed meanwhile, it is of an old generation when its time comes again.
-        let again_ns = now_ns.saturating_add(RETRY_NS);
-        let (_, is_first) = timers
-            .wheel
-            .lock()
-            .insert(again_ns, None, Expiry::Item(self));
+        // If a thread disarms the timer before the next attempt, this is of an old generation then.
+        let mut late = timers.late.lock();
+        late.push((now_ns.saturating_add(RETRY_NS), self));
+        let is_first = late.len() == 1;
+        drop(late);
         if is_first {
             timers.manager.wake();
         }

@@ -2,22 +2,26 @@
 //!
 //! # The protocol
 //!
-//! One lock guards all timers of the process. An item whose timer is armed is claimed by it, in the item's own word: it is
-//! pending to whoever queues it, and no canceller can claim it. So all that is done to an armed item is done under that lock,
-//! and by whoever took it from its timer there:
+//! All these timers are in the wheel of the process-wide registry, whichever queue they are for, so
+//! one lock guards them. An item whose timer is armed is claimed by it, in the item's own word: it
+//! is pending to a producer, and no canceller can claim it. So all that is done to an armed item is
+//! done under that lock, and by the thread that took it from its timer there:
 //!
 //! ```text
-//! arm:    lock:  step: armed, from idle;  put it in                           then wake the thread, if it is first
-//! disarm: lock:  armed? take it out;  step: not armed
-//! move:   armed, or claimed and cut out of its list;  lock:  take it out;  step: armed or pending;  put it in, or push it
-//! thread: lock:  take out what has expired;  enter its queue;  write its home;  step: pending      then push it
+//! arm:     lock:  step: armed, from idle;  put it in;  unlock;  wake the manager, if it is first
+//! disarm:  lock:  armed? take it out;  step: not armed
+//! move:    armed, or claimed and cut out of its list;
+//!          lock:  take it out;  step: armed or pending;  put it in, or push it
+//! manager: lock:  take an expired one out;  enter its queue;  write its home;  step: pending;
+//!          unlock;  push it
 //! ```
 //!
-//! So at no moment an item is out of the heap and neither claimed, pending nor idle, and one that is moved is never idle. A queue does not end while it is entered
-//! (`queues/end.rs`), and its timers are taken back before it is let go.
+//! So an item that is in no wheel is claimed, pending or idle at every moment, and a thread that
+//! moves it never makes it idle. A queue does not end while it is entered (`queues/end.rs`), and
+//! its owner takes its timers back before that.
 //!
-//! The thread is started with the first timer, and stays. A child of `fork` has a heap and a thread of its own: what its parent
-//! has armed is in neither, and idle as soon as anybody there asks for it.
+//! A child of `fork` has a registry of its own: an item that its parent has armed is in no wheel
+//! there, and idle as soon as any thread there asks for it.
 
 use std::{
     cell::{Cell, UnsafeCell},
@@ -26,21 +30,17 @@ use std::{
     time::Duration,
 };
 
-use sync::{
-    Mutex, MutexGuard, Patience, cpu,
-    fork::{PerProcess, Process},
-    process, thread, time,
-};
+use sync::{Patience, cpu, fork::Process, process, time};
 use topology::CpuId;
 
-use super::{
-    heap::{Heap, Node},
-    work::{Claim, Misuse, RawWork},
-};
-use crate::{
-    panics::or_abort,
-    wake::{Parker, Unparker, report},
-    workqueue::{item::state::State, queues::queue::Workqueue},
+use super::work::{Claim, Misuse, RawWork};
+use crate::workqueue::{
+    item::state::State,
+    queues::{
+        queue::Workqueue,
+        registry::Registry,
+        timers::{Expiry, Guard, Kind, Node, Timers, Wheel},
+    },
 };
 
 /// A work item with a timer, in its user's memory: the kernel's `struct delayed_work`.
@@ -49,7 +49,7 @@ use crate::{
 #[repr(C)]
 pub struct RawDelayed {
     work: RawWork,
-    /// Guarded by the lock of all timers.
+    /// Guarded by the lock of the wheel.
     timer: UnsafeCell<Timer>,
 }
 
@@ -65,20 +65,13 @@ struct Timer {
     /// Where to queue the item, if it is armed.
     queue: *const Workqueue,
     cpu: u32,
-    /// Who armed it last: what a parent has armed is in no heap of its child's.
+    /// The process that armed it last: a timer that a parent has armed is in no wheel of its
+    /// child's.
     process: Process,
 }
 
-/// The timers of a process.
-#[derive(Debug)]
-struct Timers {
-    heap: Mutex<Heap>,
-    thread: Unparker,
-}
-
-static TIMERS: PerProcess<Timers> = PerProcess::new();
-/// Held by who makes those of a process: the process's, for it is made with it.
-static STARTING: PerProcess<Mutex<()>> = PerProcess::new();
+/// The kind of a raw item's timer.
+static RAW: Kind = Kind(expire_node);
 
 /// What became of [`RawDelayed::modify`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,7 +97,7 @@ impl RawDelayed {
             // SAFETY: (1).
             work: unsafe { RawWork::new(func) },
             timer: UnsafeCell::new(Timer {
-                node: Node::NONE,
+                node: Node::new(&RAW),
                 queue: ptr::null(),
                 cpu: 0,
                 process: Process::NONE,
@@ -122,7 +115,7 @@ impl RawDelayed {
     ///
     /// # Blocking
     ///
-    /// For a short lock; may wake a thread. The first one of a process starts that.
+    /// For a short lock; may wake a thread.
     ///
     /// # Errors
     ///
@@ -149,13 +142,13 @@ impl RawDelayed {
             return Ok(false);
         }
         let timers = timers();
-        let mut heap = timers.heap.lock();
+        let mut wheel = timers.wheel.lock();
         let is_armed = work.head().update(State::arm).is_some();
         // SAFETY: armed by our step, so nobody else has its timer; we hold the lock; (2), (3).
-        let is_first = is_armed && unsafe { put_in(&mut heap, this, queue, cpu, delay) };
-        drop(heap);
+        let is_first = is_armed && unsafe { put_in(&mut wheel, this, queue, cpu, delay) };
+        drop(wheel);
         if is_first {
-            timers.thread.unpark();
+            timers.manager.wake();
         }
         Ok(is_armed)
     }
@@ -195,17 +188,17 @@ impl RawDelayed {
         loop {
             match work.claim() {
                 Claim::Ours => {
-                    let heap = (!delay.is_zero()).then(|| timers().heap.lock());
+                    let wheel = (!delay.is_zero()).then(|| timers().wheel.lock());
                     // SAFETY: (1), (2), (3), and claimed above.
-                    return Ok(unsafe { Self::place_anew(heap, this, queue, cpu, delay) });
+                    return Ok(unsafe { Self::place_anew(wheel, this, queue, cpu, delay) });
                 }
                 Claim::Timers => {
-                    let mut heap = timers().heap.lock();
+                    let mut wheel = timers().wheel.lock();
                     // SAFETY: (1), and we hold the lock.
-                    if unsafe { take_out(&mut heap, this) } {
+                    if unsafe { take_out(&mut wheel, this) } {
                         // SAFETY: (1), (2), (3), and taken from its timer above.
                         return Ok(unsafe {
-                            Self::place_anew(Some(heap), this, queue, cpu, delay)
+                            Self::place_anew(Some(wheel), this, queue, cpu, delay)
                         });
                     }
                 }
@@ -224,15 +217,15 @@ impl RawDelayed {
         }
     }
 
-    /// Ends the caller's claim of an item that is in no list and no heap: by what is to become of it, in one step.
+    /// Ends the caller's claim of an item that is in no list and no wheel, in one step.
     ///
     /// # Safety
     ///
     /// 1. And (2), (3): as of [`queue`](Self::queue).
-    /// 4. The item is claimed by the caller, or armed and taken out of `heap`, which is that of all and there unless `delay` is
-    ///    zero.
+    /// 4. The item is claimed by the caller, or armed and taken out of `wheel`, which is that of
+    ///    all and there unless `delay` is zero.
     unsafe fn place_anew(
-        mut heap: Option<MutexGuard<'_, Heap>>,
+        mut wheel: Option<Guard<'_>>,
         this: NonNull<Self>,
         queue: &Workqueue,
         cpu: Option<CpuId>,
@@ -259,21 +252,21 @@ impl RawDelayed {
             let rules = home.rules;
             work.go_home_to(home);
             work.end_claim(|state| place(state, &|state| state.fire(rules)));
-            drop(heap);
+            drop(wheel);
             if is_placed.get() {
                 // SAFETY: (1).
                 home.push(unsafe { RawWork::head_of(Self::work(this)) });
             }
         } else {
             work.end_claim(|state| place(state, &|state| state.rearm().unwrap_or(state)));
-            let is_first = match &mut heap {
+            let is_first = match &mut wheel {
                 // SAFETY: armed by our step, so nobody else has its timer; we hold the lock; (2), (3).
-                Some(heap) if is_placed.get() => unsafe { put_in(heap, this, queue, cpu, delay) },
+                Some(wheel) if is_placed.get() => unsafe { put_in(wheel, this, queue, cpu, delay) },
                 _ => false,
             };
-            drop(heap);
+            drop(wheel);
             if is_first {
-                timers().thread.unpark();
+                timers().manager.wake();
             }
         }
         if is_placed.get() {
@@ -405,9 +398,9 @@ impl RawDelayed {
         let work = unsafe { RawWork::known(Self::work(this)) }?;
         let mut was_armed = work.head().load().is_armed() && !work.name().is_current();
         if was_armed {
-            let heap = timers().heap.lock();
-            // SAFETY: (1), and we hold the lock.
-            was_armed = unsafe { expire(heap, this) };
+            let mut wheel = timers().wheel.lock();
+            // SAFETY: (1), and we hold the lock; and it was armed when we took it out.
+            was_armed = unsafe { take_out(&mut wheel, this) && expire(wheel, this) };
         }
         // SAFETY: (1).
         Ok(unsafe { RawWork::flush(Self::work(this)) }? || was_armed)
@@ -421,80 +414,40 @@ impl RawDelayed {
 ///
 /// For the lock of all timers, as long as it takes to look at each, and until those that have just expired are in the queue.
 pub fn take_back_timers(queue: &Workqueue) -> usize {
-    let Some(timers) = TIMERS.get() else {
+    // A child of `fork` has armed none for a queue of its parent's.
+    if !queue.inner.is_at_home() {
         return 0;
-    };
-    let (mut kept, mut nr_gone) = (Heap::new(), 0);
-    let mut heap = timers.heap.lock();
-    loop {
-        let first = heap.first().cast::<Timer>();
-        if first.is_null() {
-            *heap = kept;
-            drop(heap);
-            // One that has just expired may be on its way into the queue.
-            queue.inner.outlast_visitors();
-            return nr_gone;
-        }
-        // SAFETY: a timer that is in the heap is there, and guarded by the lock; its node is its first part.
-        unsafe {
-            heap.remove(first.cast());
-            if ptr::eq((*first).queue, queue) {
-                nr_gone += 1;
-                let work = item_of(first).cast::<RawWork>();
-                // Under the lock: once it is not armed its user may free it.
-                work.as_ref().end_claim(State::disarm);
-            } else {
-                kept.insert(first.cast(), (*first).node.at_ns);
-            }
-        }
     }
-}
-
-/// Returns the timers of this process, which has a thread for them.
-fn timers() -> &'static Timers {
-    TIMERS.get().unwrap_or_else(start)
-}
-
-#[cold]
-fn start() -> &'static Timers {
-    let _starting = STARTING.get_or_set(Mutex::new(())).lock();
-    if let Some(timers) = TIMERS.get() {
-        return timers;
-    }
-    let parker = Parker::with_spin_limit(0);
-    let timers = TIMERS.get_or_set(Timers {
-        heap: Mutex::new(Heap::new()),
-        thread: parker.unparker(),
+    let mut nr_gone = 0;
+    timers().wheel.lock().for_each(|wheel, node| {
+        // SAFETY: a node that is in the wheel is there, and guarded by its lock, which we hold.
+        if !ptr::eq(unsafe { node.as_ref() }.kind, &RAW) {
+            return;
+        }
+        let timer = node.as_ptr().cast::<Timer>();
+        // SAFETY: as above, and the node of this kind is the first part of a timer.
+        if ptr::eq(unsafe { (*timer).queue }, queue) {
+            nr_gone += 1;
+            // SAFETY: as above.
+            unsafe { wheel.remove(node) };
+            let work = item_of(timer).cast::<RawWork>();
+            // SAFETY: armed until our step, so its user keeps it. The step is made under the lock:
+            // after it the user may free the item.
+            unsafe { work.as_ref() }.end_claim(State::disarm);
+        }
     });
-    let body = move || {
-        or_abort("the thread of raw timers panicked", || {
-            fire_for_ever(timers, parker)
-        })
-    };
-    if thread::spawn("aw/timers", body).is_err() {
-        process::die("queue_delayed_work: no thread can be started for timers");
-    }
-    timers
+    // One that has just expired may be on its way into the queue.
+    queue.inner.outlast_visitors();
+    nr_gone
 }
 
-fn fire_for_ever(timers: &'static Timers, mut parker: Parker) {
-    loop {
-        let heap = timers.heap.lock();
-        let first = heap.first().cast::<Timer>();
-        // SAFETY: a timer that is in the heap is there, and guarded by the lock; its node is its first part.
-        let Some(at_ns) = (unsafe { first.as_ref() }).map(|timer| timer.node.at_ns) else {
-            drop(heap);
-            report::unreported(|| parker.park());
-            continue;
-        };
-        let now_ns = time::now_ns();
-        if at_ns > now_ns {
-            drop(heap);
-            parker.park_timeout(Duration::from_nanos(at_ns - now_ns));
-            continue;
-        }
-        // SAFETY: it is in the heap, whose lock we hold.
-        unsafe { expire(heap, item_of(first)) };
+/// Returns the timers of the process-wide registry, to which all timers of raw items belong.
+fn timers() -> &'static Timers {
+    match Registry::global() {
+        Ok(registry) => registry.timers(),
+        Err(error) => process::die(&format!(
+            "queue_delayed_work: no registry for timers: {error}"
+        )),
     }
 }
 
@@ -502,10 +455,10 @@ fn fire_for_ever(timers: &'static Timers, mut parker: Parker) {
 ///
 /// # Safety
 ///
-/// 1. `item` is there, its word says that it is armed since the caller's step, and `heap` is that of all.
+/// 1. `item` is there, the caller's step has armed it, and `wheel` is that of all.
 /// 2. And it, and `queue`, stay so: as of [`RawDelayed::queue`].
 unsafe fn put_in(
-    heap: &mut Heap,
+    wheel: &mut Wheel,
     item: NonNull<RawDelayed>,
     queue: &Workqueue,
     cpu: Option<CpuId>,
@@ -516,10 +469,13 @@ unsafe fn put_in(
     let timer = timer_of(item);
     // SAFETY: (1): nobody else has it, and what is there may be anything.
     unsafe {
-        (&raw mut (*timer).queue).write(queue);
-        (&raw mut (*timer).cpu).write(cpu.unwrap_or_else(cpu::current).as_u32());
-        (&raw mut (*timer).process).write(Process::now());
-        heap.insert(&raw mut (*timer).node, at_ns)
+        timer.write(Timer {
+            node: Node::new(&RAW),
+            queue,
+            cpu: cpu.unwrap_or_else(cpu::current).as_u32(),
+            process: Process::now(),
+        });
+        wheel.insert(node_of(timer), at_ns)
     }
 }
 
@@ -535,25 +491,36 @@ unsafe fn disarm(item: NonNull<RawDelayed>) -> bool {
     if !work.head().load().is_armed() {
         return false;
     }
-    let mut heap = timers().heap.lock();
+    let mut wheel = timers().wheel.lock();
     // SAFETY: (1), and we hold the lock.
-    let was_armed = unsafe { take_out(&mut heap, item) };
+    let was_armed = unsafe { take_out(&mut wheel, item) };
     if was_armed {
         work.end_claim(State::disarm);
     }
     was_armed
 }
 
-/// Queues an item now whose timer is armed; false when it is not, or its queue has ended.
+/// Queues the item of a timer whose time has come.
 ///
 /// # Safety
 ///
-/// 1. `item` is an item, and `heap` that of all.
-unsafe fn expire(mut heap: MutexGuard<'_, Heap>, item: NonNull<RawDelayed>) -> bool {
-    // SAFETY: (1).
-    if !unsafe { take_out(&mut heap, item) } {
-        return false;
-    }
+/// 1. `node` is that of a [`Timer`], and was just taken out of `wheel`, which is that of all.
+unsafe fn expire_node<'a>(
+    node: NonNull<Node>,
+    wheel: Guard<'a>,
+    _: &mut Vec<Expiry>,
+) -> Option<Guard<'a>> {
+    // SAFETY: (1); it was in the wheel, so its item is there, and armed.
+    unsafe { expire(wheel, item_of(node.as_ptr().cast())) };
+    None
+}
+
+/// Queues an item now whose timer was armed; returns `false` if its queue has ended.
+///
+/// # Safety
+///
+/// 1. `item` is an armed item, was just taken out of `wheel`, and `wheel` is that of all.
+unsafe fn expire(wheel: Guard<'_>, item: NonNull<RawDelayed>) -> bool {
     // SAFETY: (1).
     let work = unsafe { &(*item.as_ptr()).work };
     // SAFETY: it was armed, so its queue is there, and does not go before it has taken its timers back, by our lock.
@@ -568,8 +535,8 @@ unsafe fn expire(mut heap: MutexGuard<'_, Heap>, item: NonNull<RawDelayed>) -> b
     };
     let home = queue.route_table.at_cpu(cpu);
     work.move_to(home, |state| state.fire(home.rules));
-    // From here on whoever cancels it waits until it is pushed.
-    drop(heap);
+    // From here on a canceller waits until it is pushed.
+    drop(wheel);
     // SAFETY: (1).
     home.push(unsafe { RawWork::head_of(RawDelayed::work(item)) });
     true
@@ -579,11 +546,11 @@ unsafe fn expire(mut heap: MutexGuard<'_, Heap>, item: NonNull<RawDelayed>) -> b
 ///
 /// # Safety
 ///
-/// 1. `item` is an item, and `heap` is that of all.
-unsafe fn take_out(heap: &mut Heap, item: NonNull<RawDelayed>) -> bool {
+/// 1. `item` is an item, and `wheel` is that of all.
+unsafe fn take_out(wheel: &mut Wheel, item: NonNull<RawDelayed>) -> bool {
     // SAFETY: (1).
     let work = unsafe { &(*item.as_ptr()).work };
-    // It is changed under the lock of `heap` alone.
+    // It is changed under the lock of `wheel` alone.
     if !work.head().load().is_armed() {
         return false;
     }
@@ -592,7 +559,7 @@ unsafe fn take_out(heap: &mut Heap, item: NonNull<RawDelayed>) -> bool {
     let is_in = unsafe { (&raw const (*timer).process).read() }.is_this();
     if is_in {
         // SAFETY: as above.
-        unsafe { heap.remove(&raw mut (*timer).node) };
+        unsafe { wheel.remove(node_of(timer)) };
     } else {
         work.end_claim(State::disarm);
     }
@@ -603,6 +570,10 @@ fn timer_of(item: NonNull<RawDelayed>) -> *mut Timer {
     item.as_ptr()
         .wrapping_byte_add(mem::offset_of!(RawDelayed, timer))
         .cast()
+}
+
+fn node_of(timer: *mut Timer) -> NonNull<Node> {
+    NonNull::new(timer.cast()).expect("the address of a timer")
 }
 
 /// Returns the item of which `timer`, which is not null, is the timer.

@@ -8,8 +8,7 @@
 //! |---|---|
 //! | `work.rs` | an item: queueing, cancelling, waiting |
 //! | `runs.rs` | which items run, and who waits for them: outside of the items |
-//! | `delayed.rs` | an item with a timer, and the thread that fires them |
-//! | `heap.rs` | which timer is the next |
+//! | `delayed.rs` | an item with a timer |
 //!
 //! # Guarantees
 //!
@@ -25,8 +24,6 @@
 
 #[cfg(not(any(loom, shuttle)))]
 mod delayed;
-#[cfg(not(any(loom, shuttle)))]
-mod heap;
 mod runs;
 mod work;
 

@@ -14,8 +14,8 @@ use sync::{
 
 use crate::workqueue::queues::{
     registry::Registry,
+    sleeps::SleepTimer,
     timers::{Timers, nanos},
-    wheel::TimerKey,
 };
 
 /// Waits until `duration` has passed since this call.
@@ -75,9 +75,9 @@ pub(super) fn global() -> &'static Registry {
 ///
 /// # Cost
 ///
-/// 60 bytes of one table for each that waits. To begin it, to drop it or to poll it again takes a short lock and a constant number
-/// of steps, however many wait; only one that becomes the first to be woken gets the registry's thread up. Memory
-/// goes back when most have ended, up to the last place of the table that is in use. Those that end in the same step are collected under the lock, some 20 ns each.
+/// One allocation of 48 bytes for each that waits, freed at its end. To begin it, to drop it or to
+/// poll it again takes a short lock and a constant number of steps, however many wait; only one
+/// that becomes the first to be woken gets the registry's thread up.
 ///
 /// A waker of a [queue's future](crate::workqueue::Workqueue::spawn_async), of a future of a
 /// dedicated worker, or of [`block_on`](crate::workqueue::block_on) is fired by the registry's own
@@ -92,7 +92,7 @@ pub struct Sleep {
     registry: Registry,
     at_ns: u64,
     /// None before the first poll that waits.
-    timer: Option<TimerKey>,
+    timer: Option<SleepTimer>,
 }
 
 impl Registry {
@@ -169,10 +169,12 @@ impl Future for Sleep {
             self.disarm();
             return Poll::Ready(());
         }
-        let mut timer = self.timer;
-        let waits = self.timers().sleep(&mut timer, self.at_ns, context.waker());
-        self.timer = timer;
-        if waits {
+        let Self {
+            registry,
+            at_ns,
+            timer,
+        } = &mut *self;
+        if registry.timers().sleep(timer, *at_ns, context.waker()) {
             Poll::Pending
         } else {
             Poll::Ready(())
