@@ -108,7 +108,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("rcu/local.rs", "MINE", Thread),
     ("rcu/local.rs", "global", Settled("global().tree()")),
     ("rcu/local.rs", "stand_in", Constant),
-    ("rcu/spares.rs", "spares", Reset("spares().inherit()")),
+    ("rcu/spares.rs", "spares", Word),
     ("rcu/srcu/callback.rs", "RUNS", Thread),
     // Only in a model.
     ("rcu/srcu/runners.rs", "of_this_run", Tests),

@@ -1,10 +1,10 @@
 //! A block: items of one poster, side by side, and one word that says which side may use which part.
 //!
 //! ```text
-//!  ┌──────┬───────┬───────┬────────┬────────┬────────┬───
-//!  │ link │ state │ aside │ slot 0 │ slot 1 │ slot 2 │ …
-//!  └──────┴───────┴───────┴────────┴────────┴────────┴───
-//!  ◄──────────────── two cache lines ───────────────────►
+//!  ┌──────┬───────┬──────────┬────────┬────────┬────────┬───
+//!  │ link │ state │ nr_slots │ slot 0 │ slot 1 │ slot 2 │ …
+//!  └──────┴───────┴──────────┴────────┴────────┴────────┴───
+//!  ◄───────────────── two cache lines ─────────────────────►
 //! ```
 //!
 //! A cache line that goes from CPU to CPU costs more than all the instructions of a post. With a node for each item, a line
@@ -65,8 +65,6 @@ pub(super) struct Block<T> {
     link: Link<Block<T>>,
     /// A: see the top of the file.
     state: AtomicU64,
-    /// The block that the poster left after this one. Used by the poster only.
-    pub(super) aside: Option<NonNull<Block<T>>>,
     /// I: the number of slots.
     nr_slots: usize,
     /// A slot belongs to the poster until the state counts it, then to the owner.
@@ -179,7 +177,6 @@ impl<T> Blank<T> {
         let head = Block {
             link: Link::new(),
             state: AtomicU64::new(0),
-            aside: None,
             nr_slots,
             slots: [],
         };

@@ -15,6 +15,7 @@
 //! remembers [`MAX_LEFT`] blocks that it left, and seals further ones, which belong to the owner then, as full ones do. So
 //! posters that alternate while the owner is busy neither keep all those blocks nor free them all at once.
 
+use std::collections::VecDeque;
 use std::ptr::NonNull;
 
 use mpscq::{Chain, Stack, Taken};
@@ -41,17 +42,9 @@ pub(super) struct Store<T> {
     current: Option<NonNull<Block<T>>>,
     /// How many items are in `current`.
     nr_added: usize,
-    /// The first and the last of the blocks that were left for another one, linked by `aside`.
-    left: Option<Left<T>>,
-    nr_left: usize,
+    /// The blocks that were left for another one, at most [`MAX_LEFT`].
+    left: VecDeque<NonNull<Block<T>>>,
     spare: Taken<Block<T>>,
-}
-
-/// The ends of a list of blocks.
-#[derive(Debug)]
-struct Left<T> {
-    first: NonNull<Block<T>>,
-    last: NonNull<Block<T>>,
 }
 
 /// The stores of one poster.
@@ -88,8 +81,7 @@ impl<T> Store<T> {
         Self {
             current: None,
             nr_added: 0,
-            left: None,
-            nr_left: 0,
+            left: VecDeque::new(),
             spare: Taken::new(),
         }
     }
@@ -187,61 +179,30 @@ impl<T> Store<T> {
         let Some(block) = self.current.take() else {
             return;
         };
-        if self.nr_left >= MAX_LEFT {
+        if self.left.len() >= MAX_LEFT {
             // The owner is behind, so it has hardly ever closed the block already, which would leave it to us to free.
             // SAFETY: we pushed it, and just forgot it.
             drop(unsafe { block::seal(block) });
             return;
         }
-        self.nr_left += 1;
-        match &mut self.left {
-            None => {
-                self.left = Some(Left {
-                    first: block,
-                    last: block,
-                })
-            }
-            Some(left) => {
-                // SAFETY: the poster has not forgotten it, and `aside` is the poster's.
-                unsafe { (*left.last.as_ptr()).aside = Some(block) };
-                left.last = block;
-            }
-        }
+        self.left.push_back(block);
     }
 
     /// Takes the first block that was left, if the owner has closed it. The owner closes them in this order.
     fn take_back(&mut self) -> Option<Blank<T>> {
-        let first = self.left.as_ref()?.first;
-        // SAFETY: we pushed it, and `left` remembers it until `forget_first`.
+        let first = *self.left.front()?;
+        // SAFETY: we pushed it, and `left` remembers it until the next line.
         let blank = unsafe { block::take_back(first) }?;
-        self.forget_first();
+        self.left.pop_front();
         Some(blank)
-    }
-
-    fn forget_first(&mut self) {
-        self.left = self.left.take().and_then(|Left { first, last }| {
-            if first == last {
-                return None;
-            }
-            // SAFETY: the poster's own, or just given back to it.
-            let next = unsafe { (*first.as_ptr()).aside };
-            next.map(|first| Left { first, last })
-        });
-        self.nr_left -= 1;
     }
 }
 
 impl<T> Drop for Store<T> {
     fn drop(&mut self) {
-        if let Some(current) = self.current.take() {
+        for block in self.current.take().into_iter().chain(self.left.drain(..)) {
             // SAFETY: we pushed it, and just forgot it.
-            drop(unsafe { block::seal(current) });
-        }
-        while let Some(left) = &self.left {
-            let first = left.first;
-            self.forget_first();
-            // SAFETY: we pushed it, and just forgot it.
-            drop(unsafe { block::seal(first) });
+            drop(unsafe { block::seal(block) });
         }
     }
 }
@@ -255,7 +216,7 @@ impl<T> Store<T> {
 
     /// Counts the blocks left for others.
     pub(super) fn count_left(&self) -> usize {
-        self.nr_left
+        self.left.len()
     }
 }
 

@@ -28,6 +28,7 @@ use sync::{Mutex, MutexGuard, twin};
 use super::error::PostError;
 use super::poster::Poster;
 use crate::panics;
+use crate::wake::report;
 use crate::wake::sleeper::{self, OnTurn, Sleeper};
 
 /// What both ends share.
@@ -339,7 +340,7 @@ impl<R> Reply<R> {
     }
 
     pub(super) fn wait_within(&mut self, timeout: Option<Duration>) -> Result<R, ReplyError> {
-        sleeper::must_be_free_to_wait();
+        report::must_be_free_to_sleep();
         let mut sleeper = Sleeper::new(timeout);
         let mut in_time = true;
         loop {

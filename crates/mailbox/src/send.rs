@@ -11,6 +11,7 @@ use super::error::PostError;
 use super::poster::Poster;
 use super::shared::Waiting;
 use crate::admission::{Place, Ticket};
+use crate::wake::report;
 use crate::wake::sleeper::{self, OnTurn, Sleeper};
 
 /// The future of [`Poster::send`]: posts an item as soon as there is room for it.
@@ -126,7 +127,7 @@ impl<T> Poster<T> {
     }
 
     fn send_within(&self, item: T, timeout: Option<Duration>) -> Result<(), PostError<T>> {
-        sleeper::must_be_free_to_wait();
+        report::must_be_free_to_sleep();
         match self.post(item) {
             Err(PostError::Full(item)) => self.send(item).wait(Sleeper::new(timeout)),
             posted => posted,

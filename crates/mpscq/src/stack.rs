@@ -145,10 +145,11 @@ impl<T> RawStack<T> {
         }
     }
 
-    /// Returns the word with the address of the newest item, for operations beyond those of this type.
+    /// Returns the word with the address of the newest item, for operations beyond those of this
+    /// type.
     ///
-    /// Any value may be exchanged for another one, and [`push`](Self::push) still publishes items: it is a
-    /// read-modify-write, as each such exchange is.
+    /// Any value may be exchanged for another one, and [`push`](Self::push) still publishes items:
+    /// it is a read-modify-write, as each such exchange is.
     #[inline]
     pub fn top(&self) -> &AtomicPtr<T> {
         &self.top
@@ -156,8 +157,8 @@ impl<T> RawStack<T> {
 
     /// Puts `newest` on top, and returns the item that was there before, or null.
     ///
-    /// Before each attempt `link` is called with the present top, which it writes into the link of the oldest of the
-    /// new items.
+    /// Before each attempt `link` is called with the present top, which it writes into the link of
+    /// the oldest of the new items.
     ///
     /// # Blocking
     ///
@@ -189,9 +190,8 @@ impl<T> RawStack<T> {
     /// Never blocks. Costs one swap.
     #[inline]
     pub fn take_all(&self) -> *mut T {
-        // ORDER(mpscq-stack): the acquire end; see `push`.
-        // If a push comes first, we take its items whole. If our swap comes first, its exchange fails, and it tries again on
-        // the empty list.
+        // ORDER(mpscq-stack): the acquire end; see `push`. If a push comes first, we take its items
+        // whole. If our swap comes first, its exchange fails, and it tries again on the empty list.
         // Test: loom stack_take_needs_acquire
         self.top.swap(ptr::null_mut(), order::stack_take())
     }

@@ -306,28 +306,6 @@ impl Bag {
         }
     }
 
-    /// Notes which spare bag lies below this one, where its first closure will be.
-    ///
-    /// # Safety
-    ///
-    /// 1. The bag is the caller's alone, and holds no closure.
-    pub(super) unsafe fn put_link(&self, below: *mut Self) {
-        // SAFETY: (1).
-        self.words[0].with_mut(|place| unsafe { *place = Word::new(below.cast_const().cast()) });
-    }
-
-    /// Returns the spare bag below this one, or null.
-    ///
-    /// # Safety
-    ///
-    /// 1. `put_link` was called, and the bag has been spare since then.
-    pub(super) unsafe fn link(&self) -> *mut Self {
-        // SAFETY: (1).
-        let word = self.words[0].with(|place| unsafe { *place });
-        // SAFETY: (1).
-        unsafe { word.assume_init() }.cast_mut().cast()
-    }
-
     /// Takes the closure out whose words begin at `at`.
     ///
     /// # Safety

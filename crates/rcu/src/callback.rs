@@ -56,7 +56,6 @@ use super::{
     local::{global, may_wait_for_callbacks, mine, outside_of_sections},
     seq::{self, GpCookie},
     slot::Slot,
-    spares::spares,
     tunables,
 };
 use crate::{panics, wake::EventCount};
@@ -146,7 +145,8 @@ impl Callbacks {
     /// mark, returns the list.
     fn push(&self, head: *mut Head, nr: usize) -> Option<&List> {
         let list = &self.lists[cpu::current().index() % NR_LISTS];
-        // SAFETY: the caller handed `head` over, and no other thread knows it until the push succeeds.
+        // SAFETY: the caller handed `head` over, and no other thread knows it until the push
+        // succeeds.
         let link = |below| unsafe { (*head).set_next(below) };
         let first = list.newest.push(head, link);
         // The sweeper takes whole lists, so one wake-up for each list that was empty is enough.
@@ -234,8 +234,8 @@ impl Callbacks {
     }
 
     fn is_empty(&self) -> bool {
-        // Acquire pairs with the fence in `sweep`. If we read the null that a sweep left, our next load of `sweep_seq`
-        // returns that sweep's odd number or a later one.
+        // Acquire pairs with the fence in `sweep`. If we read the null that a sweep left, our next
+        // load of `sweep_seq` returns that sweep's odd number or a later one.
         let is_empty =
             |list: &CachePadded<List>| list.newest.top().load(Ordering::Acquire).is_null();
         self.lists.iter().all(is_empty)
@@ -380,7 +380,6 @@ impl Callbacks {
         }
         // This thread's bag was on one of the lists.
         bag::leave();
-        spares().inherit();
         self.is_wanted.store(false, Ordering::Relaxed);
         place().inherit();
         self.work.forget();

@@ -395,7 +395,12 @@ fn a_bag_used_again_needs_the_order_of_its_end() {
 
 #[test]
 fn a_bag_given_away_needs_the_order_of_the_gift() {
-    must_fail("stack: relaxed push", || bounded(3, bags));
+    must_fail("rcu: relaxed gift of a bag", || bounded(3, bags));
+}
+
+#[test]
+fn a_bag_that_is_taken_needs_the_order_of_the_take() {
+    must_fail("rcu: relaxed take of a bag", || bounded(3, bags));
 }
 
 /// One takes both and gives the first back; another takes one meanwhile.
@@ -417,28 +422,13 @@ fn spare_bags() {
 }
 
 #[test]
-fn one_at_a_time_takes_a_spare_bag() {
+fn one_thread_takes_a_spare_bag() {
     bounded(3, spare_bags);
 }
 
 #[test]
-fn two_must_not_take_spare_bags_at_once() {
-    must_fail("rcu: two pop a bag", || bounded(3, spare_bags));
-}
-
-#[test]
-fn who_takes_a_spare_bag_needs_the_order_of_the_lock() {
-    must_fail("rcu: a relaxed lock of pops", || bounded(3, spare_bags));
-}
-
-#[test]
-fn who_takes_a_spare_bag_next_needs_the_order_of_the_unlock() {
-    must_fail("rcu: a relaxed unlock of pops", || bounded(3, spare_bags));
-}
-
-#[test]
-fn who_takes_a_spare_bag_needs_the_order_of_its_look() {
-    must_fail("rcu: a relaxed look at spares", || bounded(3, spare_bags));
+fn two_threads_must_not_take_one_spare_bag() {
+    must_fail("rcu: two take a bag", || bounded(3, spare_bags));
 }
 
 /// Two sweep at once; either may get the callback.

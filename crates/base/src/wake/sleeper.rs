@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sync::time;
 
-use super::{Parker, Wakeup, report, spin::spin_as_waiter};
+use super::{Parker, Wakeup, spin::spin_as_waiter};
 use crate::panics::Foreign;
 
 /// Wakes a waiter when its turn has come. Left where the turn is given; dropped, as a task's waker
@@ -62,13 +62,4 @@ impl Sleeper {
         let left_ns = end_ns.saturating_sub(time::now_ns());
         left_ns > 0 && parker.park_timeout(Duration::from_nanos(left_ns))
     }
-}
-
-/// Checks that this thread may wait. Called before the first change.
-///
-/// # Panics
-///
-/// In an item of a bottom-half queue.
-pub fn must_be_free_to_wait() {
-    report::must_be_free_to_sleep();
 }

@@ -229,8 +229,9 @@ impl Injector {
     /// While `item` is the newest, what it was pushed on is still below it: items leave either all at once or, by
     /// this very step, from the top; and a claimed item is not pushed again. So its `next` is right.
     pub(crate) fn take_back(&self, item: NonNull<Head>) -> bool {
-        // ORDER(mpscq-stack): the other end is the push of `item`, which comes after the item could be claimed.
-        // If we find the item, we see the link that its pusher wrote, and not one of an earlier turn.
+        // ORDER(mpscq-stack): the other end is the push of `item`, which comes after the item could
+        // be claimed. If we find the item, we see the link that its pusher wrote, and not one of an
+        // earlier turn.
         // Test: an_item_that_is_taken_back_beside_its_push_tears_no_hole
         let order = sync::twin::order("inject: relaxed look", Ordering::Acquire);
         let top = self.newest.top();
@@ -239,7 +240,8 @@ impl Injector {
                 .compare_exchange(
                     item.as_ptr(),
                     next(item),
-                    // ORDER(mpscq-stack): what lies below was published by its pushers, and stays so.
+                    // ORDER(mpscq-stack): what lies below was published by its pushers, and stays
+                    // so.
                     // Test: injected_items_arrive_whole_and_in_order
                     // ORDER(taken-back): the helper's seat is published too; other end in `Inner::is_drained`.
                     // Test: a_queue_does_not_go_before_its_items_have_run
