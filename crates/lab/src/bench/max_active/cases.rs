@@ -332,7 +332,7 @@ fn mixed() -> Result<Body, Stop> {
     }))
 }
 
-/// Keeps the CPU busy until so much time has passed.
+/// Keeps the CPU busy for `us` microseconds of wall-clock time.
 fn burn(us: u64) {
     let end = cycles() + us * cycles_per_us();
     while cycles() < end {

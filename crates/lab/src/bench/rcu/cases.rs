@@ -206,7 +206,7 @@ impl Setting {
     }
 }
 
-/// Makes a case of ours and all peers.
+/// Makes a case with our flavors and all peers.
 fn case(
     (name, about): (&'static str, String),
     (metrics, headline): (&'static [Metric], Metric),

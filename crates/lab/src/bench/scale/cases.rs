@@ -67,7 +67,7 @@ struct Asked {
     /// The head of its column of times.
     head: &'static str,
     places: &'static [usize],
-    /// `--quick` leaves out so many of the largest places.
+    /// The number of largest places that `--quick` leaves out.
     left_out: usize,
     limit: Limit,
     weighs: bool,
@@ -250,7 +250,7 @@ impl Setting<'_> {
         ]
     }
 
-    /// Measures a pool, started anew at each place.
+    /// Starts a pool at each place, and measures it there.
     fn at_pool<P: OneShotPool>(
         &self,
         axis: Axis,

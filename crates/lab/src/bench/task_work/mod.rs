@@ -5,7 +5,7 @@
 //! | `wake` | one item every 10 µs to an owner that waits for it: what the wake-ups cost whom |
 //! | `wake-burst` | the same items in bursts of 32 |
 //!
-//! Owner and poster are the two ends of a [road]. `docs/bench-method.md` says what is timed. Items by value in a steady
+//! Owner and poster are the two ends of a [road]. `docs/bench-method.md` lists the timed intervals. Items by value in a steady
 //! state, with an owner that does not sleep, are the case `owned` of `bench mpscq`.
 
 mod cases;

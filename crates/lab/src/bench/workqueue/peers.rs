@@ -76,7 +76,7 @@ impl SpawnBlocking {
     /// Its name in tables and options.
     pub const NAME: &str = "spawn_blocking";
 
-    /// Starts it, with at most so many threads.
+    /// Starts a runtime with at most `most` threads for blocking calls.
     pub fn start(most: usize) -> Result<Self, Stop> {
         tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(most)
