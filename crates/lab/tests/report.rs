@@ -213,7 +213,7 @@ fn a_browser_shows_the_run_of_all_benches_that_readme_quotes() {
         .output()
         .expect("the command starts");
     assert_eq!(made.status.code(), Some(0), "{}", text(made.stderr));
-    is_shown_whole(root.path(), [60, 20]);
+    is_shown_whole(root.path(), [50, 12]);
 }
 
 /// Opens `run.html` of a folder in a browser, with all that it folds unfolded: it has so many bars and curves, and no fault.

@@ -1,9 +1,9 @@
 //! The cases: who takes part, and what is claimed.
 
 use super::detect::{Sleep, detect};
-use super::mixed::{ITEMS, Mixed, SpawnBlocking, ours, pool};
+use super::mixed::{ITEMS, Mixed, ours, pool};
 use crate::bench::settings::{Menu, Settings};
-use crate::bench::workqueue::peers::{Crossbeam, Rayon};
+use crate::bench::workqueue::peers::{Crossbeam, Rayon, SpawnBlocking};
 use crate::harness::case::{Case, Sample, Variant};
 use crate::harness::claim::{Bound, Claim};
 use crate::harness::metric::{Metric, NS_PER_MS, NS_PER_US, PERCENT, lower};
@@ -11,7 +11,7 @@ use crate::harness::metric::{Metric, NS_PER_MS, NS_PER_US, PERCENT, lower};
 const BENCH: &str = "blocking";
 const DETECT: &str = "detect";
 const MIXED: &str = "mixed";
-const SPAWN_BLOCKING: &str = "spawn_blocking";
+const SPAWN_BLOCKING: &str = SpawnBlocking::NAME;
 
 /// What there is to measure, and against whom.
 pub const MENU: Menu = Menu {
@@ -113,7 +113,10 @@ fn mixed_case(settings: &Settings) -> Case {
             Variant::ours(SAMPLER, run(|_| ours(Sleep::Untold))),
             Variant::peer(Crossbeam::NAME, run(|n| pool(|| Crossbeam::start(n)))),
             Variant::peer(Rayon::NAME, run(|n| pool(|| Rayon::start(n)))),
-            Variant::peer(SPAWN_BLOCKING, run(|_| pool(SpawnBlocking::start))),
+            Variant::peer(
+                SPAWN_BLOCKING,
+                run(|_| pool(|| SpawnBlocking::start(ITEMS))),
+            ),
         ],
         claims: vec![
             claim(GUARD, MAKESPAN, "all done", Crossbeam::NAME, 0.5),

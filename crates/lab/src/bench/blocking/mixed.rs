@@ -124,26 +124,6 @@ pub fn pool<P: OneShotPool>(start: impl FnOnce() -> Result<P, Stop>) -> Result<M
     Ok(mixed)
 }
 
-/// tokio's threads for blocking calls, as many as there are calls.
-#[derive(Debug)]
-pub struct SpawnBlocking(tokio::runtime::Runtime);
-
-impl SpawnBlocking {
-    /// Starts it.
-    pub fn start() -> Result<Self, Stop> {
-        tokio::runtime::Builder::new_current_thread()
-            .build()
-            .map(Self)
-            .map_err(|error| Stop::because("cannot start tokio", error))
-    }
-}
-
-impl OneShotPool for SpawnBlocking {
-    fn submit(&self, work: impl FnOnce() + Send + 'static) {
-        self.0.spawn_blocking(work);
-    }
-}
-
 /// Waits until the threads of a pool that was dropped are gone, for a second at most: they are not the next one's.
 fn settle(nr_before: usize) {
     let end = Instant::now() + Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! `afterwork-lab bench blocking`: sleeping items, on pools with as many workers as CPUs.
+//! `afterwork-lab bench blocking`: items that sleep, on pools of one worker for each CPU.
 //!
 //! | case | what is done |
 //! |---|---|

@@ -193,9 +193,9 @@ impl Setting {
             Variant::ours(SYSTEM_16, run(drive, open.clone(), system(16))),
             Variant::ours(PER_CPU_8, run(drive, open.clone(), per_cpu(8))),
             Variant::ours(PER_CPU_MANY, run(drive, open.clone(), per_cpu(each))),
-            peer(THREADS_8, || Ok(vec![crew::threads(8)])),
-            peer(THREADS_768, || Ok(vec![crew::threads(MANY)])),
-            peer(BLOCKING_768, || crew::blocking(MANY, 1)),
+            peer(THREADS_8, || Ok(vec![crew::threads(8)?])),
+            peer(THREADS_768, || Ok(vec![crew::threads(MANY)?])),
+            peer(BLOCKING_768, || Ok(vec![crew::blocking(MANY)?])),
         ]
     }
 
@@ -224,10 +224,10 @@ impl Setting {
         let variants = vec![
             Variant::ours(OURS, run(&drive, mixed, ours)),
             peer(THREADS_EACH, || {
-                Ok((0..NR_SUBSYSTEMS).map(|_| crew::threads(LIMIT)).collect())
+                (0..NR_SUBSYSTEMS).map(|_| crew::threads(LIMIT)).collect()
             }),
             peer(BLOCKING, || {
-                crew::blocking(NR_SUBSYSTEMS * LIMIT, NR_SUBSYSTEMS)
+                Ok(vec![crew::blocking(NR_SUBSYSTEMS * LIMIT)?; NR_SUBSYSTEMS])
             }),
             peer(RAYON_EACH, || {
                 (0..NR_SUBSYSTEMS).map(|_| crew::rayon(LIMIT)).collect()
@@ -281,7 +281,7 @@ impl Setting {
             Variant::ours(OURS, run(&drive, compute, ours)),
             Variant::ours(POOL_EACH, run(&drive, compute, pool_each)),
             peer(THREADS_EACH, || {
-                Ok((0..NR_SUBSYSTEMS).map(|_| crew::threads(LIMIT)).collect())
+                (0..NR_SUBSYSTEMS).map(|_| crew::threads(LIMIT)).collect()
             }),
             peer(RAYON_EACH, || {
                 (0..NR_SUBSYSTEMS).map(|_| crew::rayon(LIMIT)).collect()
@@ -332,7 +332,7 @@ fn mixed() -> Result<Body, Stop> {
     }))
 }
 
-/// Keeps the CPU busy until so much time has passed.
+/// Keeps the CPU busy for `us` microseconds of wall-clock time.
 fn burn(us: u64) {
     let end = cycles() + us * cycles_per_us();
     while cycles() < end {

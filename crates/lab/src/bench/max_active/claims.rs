@@ -5,7 +5,7 @@ use super::crew::{THREADS_8, THREADS_768};
 use super::metrics::{ITEMS, LATENCY_P99, MEMORY, SWITCHES, THREADS};
 use crate::harness::claim::{Against, Bound, Claim, Source};
 
-/// The gain of system-wide limits in the kernel, for a contended load of writes.
+/// The factor that the kernel gained by system-wide limits.
 const NEARLY_TWICE: Bound = Bound::AtLeast(1.9);
 
 /// A quarter of the threads, half of the tail, no less done.

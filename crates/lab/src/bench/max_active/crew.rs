@@ -6,6 +6,9 @@ use afterwork::workqueue::{Builder, MaxActiveScope, Registry, Workqueue};
 use top::exit::Stop;
 use topology::AffinityScope;
 
+use crate::bench::workqueue::peers::{Rayon, SpawnBlocking, ThreadPool};
+use crate::bench::workqueue::subject::OneShotPool;
+
 /// As `--peers` and tables spell them: a pool of so many threads, each.
 pub const NAMES: [&str; 6] = [
     THREADS_8,
@@ -41,12 +44,6 @@ pub trait Crew: Send + Sync {
 /// A queue of ours.
 pub struct Queue(Workqueue);
 
-struct Threads(threadpool::ThreadPool);
-
-struct Blocking(Arc<tokio::runtime::Runtime>);
-
-struct Rayon(rayon::ThreadPool);
-
 impl Queue {
     /// Makes a queue of `registry`, all of whose CPUs share one pool.
     pub fn new(
@@ -77,60 +74,29 @@ impl Queue {
     }
 }
 
-impl Crew for Queue {
+impl OneShotPool for Queue {
+    fn submit(&self, work: impl FnOnce() + Send + 'static) {
+        self.0.spawn_detached(work);
+    }
+}
+
+impl<P: OneShotPool + Send> Crew for P {
     fn submit(&self, job: Job) {
-        self.0.spawn_detached(job);
+        OneShotPool::submit(self, job);
     }
 }
 
 /// Makes a pool of the crate threadpool.
-#[must_use]
-pub fn threads(count: usize) -> Arc<dyn Crew> {
-    Arc::new(Threads(threadpool::ThreadPool::new(count)))
+pub fn threads(count: usize) -> Result<Arc<dyn Crew>, Stop> {
+    Ok(Arc::new(ThreadPool::start(count)?))
 }
 
-/// Makes a runtime of tokio whose spawn_blocking has at most `count` threads, for as many crews as `each` says.
-pub fn blocking(count: usize, each: usize) -> Result<Vec<Arc<dyn Crew>>, Stop> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .max_blocking_threads(count)
-        .build()
-        .map_err(|error| Stop::because("cannot start tokio", error))?;
-    let crew: Arc<dyn Crew> = Arc::new(Blocking(Arc::new(runtime)));
-    Ok(vec![crew; each])
+/// Makes a runtime of tokio whose spawn_blocking has at most `count` threads.
+pub fn blocking(count: usize) -> Result<Arc<dyn Crew>, Stop> {
+    Ok(Arc::new(SpawnBlocking::start(count)?))
 }
 
 /// Makes a rayon pool.
 pub fn rayon(count: usize) -> Result<Arc<dyn Crew>, Stop> {
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(count)
-        .build()
-        .map_err(|error| Stop::because("cannot start rayon", error))?;
-    Ok(Arc::new(Rayon(pool)))
-}
-
-impl Crew for Threads {
-    fn submit(&self, job: Job) {
-        self.0.execute(job);
-    }
-}
-
-impl Drop for Threads {
-    fn drop(&mut self) {
-        // The crate leaves its threads to end later, in the next variant's time.
-        self.0.join();
-        self.0.set_num_threads(1);
-    }
-}
-
-impl Crew for Blocking {
-    fn submit(&self, job: Job) {
-        self.0.spawn_blocking(job);
-    }
-}
-
-impl Crew for Rayon {
-    fn submit(&self, job: Job) {
-        self.0.spawn(job);
-    }
+    Ok(Arc::new(Rayon::start(count)?))
 }

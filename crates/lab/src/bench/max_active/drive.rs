@@ -240,13 +240,7 @@ mod tests {
             every: None,
             interrupt: Interrupt::default(),
         };
-        let hire = || {
-            Ok(vec![
-                crew::threads(2),
-                crew::rayon(2)?,
-                crew::blocking(3, 1)?.remove(0),
-            ])
-        };
+        let hire = || Ok(vec![crew::threads(2)?, crew::rayon(2)?, crew::blocking(3)?]);
         let sample = drive.run(hire, &body).unwrap().unwrap();
         assert_eq!(count.load(Ordering::Relaxed), 1500);
         assert!(sample.value(ITEMS.name).unwrap() > 0.0);
@@ -278,7 +272,7 @@ mod tests {
         for (body, told) in [(fails, "no room"), (panics, "an item panicked")] {
             nr_run.store(0, Ordering::Relaxed);
             // Of one thread each: while an item fails no other runs.
-            let hire = || Ok(vec![crew::threads(1), crew::blocking(1, 1)?.remove(0)]);
+            let hire = || Ok(vec![crew::threads(1)?, crew::blocking(1)?]);
             let Err(Stop::CouldNotRun(reason)) = drive.run(hire, &body) else {
                 panic!("it says that {told}");
             };
@@ -296,7 +290,7 @@ mod tests {
             every: Some(Duration::from_millis(1)),
             interrupt: Interrupt::default(),
         };
-        let hire = || Ok(vec![crew::threads(1), crew::threads(1)]);
+        let hire = || Ok(vec![crew::threads(1)?, crew::threads(1)?]);
         let body: Body = Arc::new(|_| Ok(()));
         let sample = drive.run(hire, &body).unwrap().unwrap();
         assert!(sample.value(LATENCY_P99.name).unwrap() > 0.0);

@@ -10,7 +10,7 @@ use super::fifo::Fifo;
 use super::flow::Flow;
 use super::item::{self, Item, Tag};
 use super::metrics::{ALL, FLOWS, HEADLINE, MAX_PRODUCERS};
-use super::ours::{Allocated, BatchedMail, Chained, Drained, Lifo, Mail, Single};
+use super::ours::{Chained, Drained, Lifo, Mail, Single};
 use super::peers::{self, Channel, Cordyceps, Seg};
 use super::stock::{Layout, Stock};
 use crate::bench::settings::{Menu, Settings, count};
@@ -42,12 +42,9 @@ const DRAINED: &str = "mpscq+drain";
 /// See [`SINGLE`].
 pub const CHAINED: &str = "mpscq+chain";
 /// See [`SINGLE`].
-pub const ALLOCATED: &str = "mpscq+box";
-/// See [`SINGLE`].
 pub const LIFO: &str = "lifo";
 /// See [`SINGLE`].
 pub const MAIL: &str = "mailbox";
-const BATCHED_MAIL: &str = "mailbox+batch";
 
 /// Items of a figure: enough turns of the scheduler, where there are more threads than CPUs, for a mean; a quarter
 /// of it for `--quick`.
@@ -109,12 +106,7 @@ impl Setting<'_> {
         let layout = Layout::Contiguous;
         let values = Shared::<Tag>::default();
         let mail = || Mail::for_producers(MAX_PRODUCERS);
-        let batched = || BatchedMail::for_producers(MAX_PRODUCERS);
-        let mut variants = vec![
-            self.queue(MAIL, &values, layout, mail),
-            self.queue(BATCHED_MAIL, &values, layout, batched),
-            self.queue(ALLOCATED, &values, layout, Allocated::default),
-        ];
+        let mut variants = vec![self.queue(MAIL, &values, layout, mail)];
         variants.extend(self.channels(&values, layout));
         let about = "messages of 8 bytes by value".into();
         self.described(OWNED, about, variants, claims::owned())

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use afterwork::task_work::{self, Mailbox, Poster};
+use afterwork::task_work::{Mailbox, Poster};
 use mpscq::{Chain, Consumer, Node, Pop, Queue, Stack};
 
 use super::fifo::{BURST, Fifo, Popper, Pusher, one_by_one};
@@ -28,20 +28,9 @@ pub struct Chained(Queue<Hung>);
 #[derive(Debug, Default)]
 pub struct Lifo(Stack<Hung>);
 
-/// Tags by value, each in a node of its own that is allocated here and freed there.
-#[derive(Debug, Default)]
-pub struct Allocated(Queue<Node<Tag>>);
-
 /// Tags by value through a mailbox, which recycles its nodes.
 #[derive(Debug)]
 pub struct Mail(Mailbox<Tag>);
-
-/// The same, posted in batches of [`BURST`].
-#[derive(Debug)]
-pub struct BatchedMail {
-    mailbox: Mailbox<Tag>,
-    posters: Vec<Poster<Tag>>,
-}
 
 /// Gathers a chain.
 #[derive(Debug)]
@@ -49,10 +38,6 @@ pub struct ChainPusher<'q> {
     queue: &'q Queue<Hung>,
     chain: Chain<Hung>,
 }
-
-/// Gathers a batch.
-#[derive(Debug)]
-pub struct BatchPusher<'q>(task_work::Batch<'q, Tag>);
 
 /// Pops with a drain.
 #[derive(Debug)]
@@ -165,35 +150,11 @@ impl Popper<item::Ours> for LifoPopper<'_> {
     }
 }
 
-impl Fifo for Allocated {
-    type Item = Tag;
-    type Pusher<'q> = &'q Queue<Node<Tag>>;
-    type Popper<'q> = Consumer<'q, Node<Tag>>;
-
-    fn open(&mut self, producers: usize) -> (Vec<Self::Pusher<'_>>, Self::Popper<'_>) {
-        (vec![&self.0; producers], consumer(&self.0))
-    }
-}
-
-impl Pusher<Tag> for &Queue<Node<Tag>> {
-    #[inline(always)]
-    fn push(&mut self, item: Tag) {
-        Queue::push(self, Node::new(item));
-    }
-}
-
-impl Popper<Tag> for Consumer<'_, Node<Tag>> {
-    #[inline(always)]
-    fn pop_up_to(&mut self, max: usize, take: impl FnMut(Tag)) -> usize {
-        one_by_one(max, || found(self.pop()).map(Node::into_inner), take)
-    }
-}
-
 impl Mail {
     /// Makes a mailbox that keeps as many nodes as `producers` can have in flight.
     #[must_use]
     pub fn for_producers(producers: usize) -> Self {
-        Self(mailbox(producers))
+        Self(Mailbox::builder().keep(producers * stock::ITEMS).build())
     }
 }
 
@@ -220,51 +181,6 @@ impl Popper<Tag> for Mailbox<Tag> {
     fn pop_up_to(&mut self, max: usize, take: impl FnMut(Tag)) -> usize {
         handed_out(self.drain(max), take)
     }
-}
-
-impl BatchedMail {
-    /// As [`Mail::for_producers`].
-    #[must_use]
-    pub fn for_producers(producers: usize) -> Self {
-        let mailbox = mailbox(producers);
-        let posters = Vec::new();
-        Self { mailbox, posters }
-    }
-}
-
-impl Fifo for BatchedMail {
-    type Item = Tag;
-    type Pusher<'q> = BatchPusher<'q>;
-    type Popper<'q> = &'q mut Mailbox<Tag>;
-
-    fn open(&mut self, producers: usize) -> (Vec<Self::Pusher<'_>>, Self::Popper<'_>) {
-        let mailbox = &mut self.mailbox;
-        self.posters = (0..producers).map(|_| mailbox.poster()).collect();
-        let batches = self
-            .posters
-            .iter()
-            .map(|poster| BatchPusher(poster.batch()));
-        (batches.collect(), mailbox)
-    }
-}
-
-impl Pusher<Tag> for BatchPusher<'_> {
-    #[inline(always)]
-    fn push(&mut self, item: Tag) {
-        self.0.push(item).expect("there is no bound");
-        if self.0.len() == BURST {
-            self.flush();
-        }
-    }
-
-    #[inline(always)]
-    fn flush(&mut self) {
-        self.0.post().expect("the owner is there");
-    }
-}
-
-fn mailbox(producers: usize) -> Mailbox<Tag> {
-    Mailbox::builder().keep(producers * stock::ITEMS).build()
 }
 
 fn consumer<T: mpscq::Linked>(queue: &Queue<T>) -> Consumer<'_, T> {

@@ -4,10 +4,10 @@
 //! |---|---|
 //! | `wake` | one item every 10 µs to an owner that waits for it: what the wake-ups cost whom |
 //! | `wake-burst` | the same items in bursts of 32 |
-//! | `service-8`, `service-1024` | a TCP service on io_uring whose finished requests come home as task work |
+//! | `service-8`, `service-1024` | a TCP service on io_uring whose finished requests return as task work |
 //!
-//! In the wake cases owner and poster are the two ends of a [road]; [service] is a world of its own. `docs/bench-method.md` tells what is timed. Items by
-//! value in a steady state, without anybody asleep, are the case `owned` of `bench mpscq`.
+//! In the wake cases, owner and poster are the two ends of a [road]; [service] stands alone. `docs/bench-method.md` lists the timed intervals. Items by value in a steady
+//! state, with an owner that does not sleep, are the case `owned` of `bench mpscq`.
 
 mod cases;
 mod claims;

@@ -7,7 +7,7 @@ use topology::{AffinityScope, Topology};
 use super::claims;
 use super::completion::Waiting;
 use super::metrics;
-use super::ours::{Ours, Reusable, Spawned, Way};
+use super::ours::{Ours, Reusable, Way};
 use super::peers::{Crossbeam, Rayon, ThreadPool, Tokio};
 use super::shape::{Shape, Task};
 use super::subject::{Joined, Joins, OneShot, OneShotPool, Subject};
@@ -270,7 +270,7 @@ impl Setting<'_> {
         let (topology, workers) = (self.topology.clone(), self.workers);
         let start = move || Ours::start(&topology, way, workers, false);
         let run = if way.spawn {
-            measured(shape, move || start().map(Spawned))
+            measured(shape, move || start().map(Joined))
         } else {
             measured(shape, move || start().map(Reusable))
         };

@@ -9,7 +9,7 @@ use topology::{AffinityScope, Topology};
 
 use super::batch::Item;
 use super::completion::Completion;
-use super::subject::{Load, Lone, OneShotPool, Subject};
+use super::subject::{Joins, Load, Lone, OneShotPool, Subject};
 
 /// One way to use a workqueue. Its text is the variant's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,13 +186,23 @@ impl OneShotPool for Ours {
     }
 }
 
+impl Joins for Ours {
+    type Handle = JoinHandle<()>;
+
+    #[inline]
+    fn submit_joined(&self) -> Self::Handle {
+        self.queue.spawn(|| ())
+    }
+
+    #[inline]
+    fn join(&self, handle: Self::Handle) {
+        handle.join().expect("an empty closure does not panic");
+    }
+}
+
 /// Measures by items that are made once and queued over and over, and waited for by `flush`.
 #[derive(Debug)]
 pub struct Reusable(pub Ours);
-
-/// Measures by closures that run once, waited for by `join`.
-#[derive(Debug)]
-pub struct Spawned(pub Ours);
 
 /// See [`Reusable`].
 #[derive(Debug)]
@@ -206,19 +216,6 @@ pub struct ReusableLone<'s> {
 pub struct ReusableLoad<'s> {
     queue: &'s Workqueue,
     works: Vec<Work>,
-}
-
-/// See [`Spawned`].
-pub struct SpawnedLone<'s> {
-    queue: &'s Workqueue,
-    handle: Option<JoinHandle<()>>,
-}
-
-/// See [`Spawned`].
-#[derive(Debug)]
-pub struct SpawnedLoad<'s> {
-    queue: &'s Workqueue,
-    items: &'static [Item],
 }
 
 impl Subject for Reusable {
@@ -240,29 +237,6 @@ impl Subject for Reusable {
         ReusableLoad {
             queue: &self.0.queue,
             works,
-        }
-    }
-
-    fn wakeups(&self) -> Option<u64> {
-        self.0.kicks()
-    }
-}
-
-impl Subject for Spawned {
-    type Lone<'s> = SpawnedLone<'s>;
-    type Load<'s> = SpawnedLoad<'s>;
-
-    fn lone(&self, _: &'static Completion) -> SpawnedLone<'_> {
-        SpawnedLone {
-            queue: &self.0.queue,
-            handle: None,
-        }
-    }
-
-    fn load(&self, items: &'static [Item]) -> SpawnedLoad<'_> {
-        SpawnedLoad {
-            queue: &self.0.queue,
-            items,
         }
     }
 
@@ -298,32 +272,10 @@ impl Load for ReusableLoad<'_> {
     }
 }
 
-impl Lone for SpawnedLone<'_> {
-    #[inline]
-    fn queue(&mut self) {
-        self.handle = Some(self.queue.spawn(|| ()));
-    }
-
-    #[inline]
-    fn wait(&mut self) {
-        if let Some(handle) = self.handle.take() {
-            handle.join().expect("an empty closure does not panic");
-        }
-    }
-}
-
-impl Load for SpawnedLoad<'_> {
-    #[inline]
-    fn queue(&mut self, index: usize) {
-        let item = self.items[index];
-        self.queue.spawn_detached(move || item.run());
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::workqueue::subject::runs_lone_items_and_batches;
+    use crate::bench::workqueue::subject::{Joined, runs_lone_items_and_batches};
 
     #[test]
     fn every_way_runs_every_item() {
@@ -334,7 +286,7 @@ mod tests {
                 let ours = Ours::start(&topology, way, 2, false).unwrap();
                 runs_lone_items_and_batches(&Reusable(ours));
                 let ours = Ours::start(&topology, way.spawned(), 2, false).unwrap();
-                runs_lone_items_and_batches(&Spawned(ours));
+                runs_lone_items_and_batches(&Joined(ours));
             }
         }
     }

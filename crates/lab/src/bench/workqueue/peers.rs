@@ -14,6 +14,10 @@ pub const NAMES: [&str; 4] = [Tokio::NAME, Rayon::NAME, ThreadPool::NAME, Crossb
 #[derive(Debug)]
 pub struct Tokio(tokio::runtime::Runtime);
 
+/// tokio's threads for blocking calls; each item is a `spawn_blocking`.
+#[derive(Debug)]
+pub struct SpawnBlocking(tokio::runtime::Runtime);
+
 /// A rayon pool of its own; each item is a `spawn`.
 #[derive(Debug)]
 pub struct Rayon(rayon::ThreadPool);
@@ -68,6 +72,26 @@ impl Joins for Tokio {
     }
 }
 
+impl SpawnBlocking {
+    /// Its name in tables and options.
+    pub const NAME: &str = "spawn_blocking";
+
+    /// Starts a runtime with at most `most` threads for blocking calls.
+    pub fn start(most: usize) -> Result<Self, Stop> {
+        tokio::runtime::Builder::new_current_thread()
+            .max_blocking_threads(most)
+            .build()
+            .map(Self)
+            .map_err(|error| Stop::because("cannot start tokio", error))
+    }
+}
+
+impl OneShotPool for SpawnBlocking {
+    fn submit(&self, work: impl FnOnce() + Send + 'static) {
+        self.0.spawn_blocking(work);
+    }
+}
+
 impl Rayon {
     /// Its name in tables and options.
     pub const NAME: &str = "rayon";
@@ -116,6 +140,14 @@ impl OneShotPool for ThreadPool {
     #[inline]
     fn submit(&self, work: impl FnOnce() + Send + 'static) {
         self.0.execute(work);
+    }
+}
+
+impl Drop for ThreadPool {
+    fn drop(&mut self) {
+        // The crate leaves its threads to end later, in the next variant's time.
+        self.0.join();
+        self.0.set_num_threads(1);
     }
 }
 

@@ -46,7 +46,7 @@ pub trait Load {
     fn queue(&mut self, index: usize);
 }
 
-/// A pool that takes closures and runs each once: what every peer is.
+/// A pool that takes closures and runs each once: every peer, and ours by `spawn`.
 pub trait OneShotPool: Sync {
     /// Hands `work` to the workers and returns.
     fn submit(&self, work: impl FnOnce() + Send + 'static);
@@ -165,6 +165,10 @@ impl<P: Joins> Subject for Joined<P> {
             pool: &self.0,
             items,
         }
+    }
+
+    fn wakeups(&self) -> Option<u64> {
+        self.0.wakeups()
     }
 }
 

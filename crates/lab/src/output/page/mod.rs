@@ -6,7 +6,7 @@
 //! | file | what it makes |
 //! |---|---|
 //! | `one.rs` | the page of one run |
-//! | `bars.rs`, `curves.rs`, `growth.rs` | a plot each; `palette.rs` checks their colours |
+//! | `bars.rs`, `curves.rs`, `growth.rs` | a plot each; `palette_tests.rs` checks their colours |
 //! | `two.rs` | the page of two runs |
 //! | `number.rs` | numbers with their units |
 //!
@@ -22,7 +22,7 @@ mod growth;
 mod number;
 pub mod one;
 #[cfg(test)]
-mod palette;
+mod palette_tests;
 mod two;
 
 pub use args::ReportArgs;
