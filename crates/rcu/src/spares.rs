@@ -1,11 +1,12 @@
 //! Bags whose closures have run, for the next thread that needs one.
 //!
-//! Bags are made by the threads that hand closures over and end on the one that runs them. In a stream of calls either would wait for
-//! the other in the allocator, which has a lock for that.
+//! Bags are allocated by the threads that queue closures and freed by the thread that runs them. In
+//! a stream of calls, the two would contend for the allocator's lock.
 //!
-//! This is a stack to which any thread pushes, and from which one at a time pops. As long as nobody else pops, what lies below the top stays
-//! there, so an exchange that finds the same top takes out that one (a top that went and came back, ABA, needs a second that
-//! pops). Who finds another popping makes a bag instead.
+//! This is a stack to which any thread pushes, and from which one thread at a time pops. While no
+//! other thread pops, the bags below the top stay in place, so an exchange that finds the same top
+//! removes exactly that bag. (The ABA problem needs a second popping thread.) A thread that finds
+//! another one popping creates a bag instead.
 
 use std::{iter, ptr::NonNull};
 
@@ -18,20 +19,21 @@ use sync::{
 
 use super::bag::Bag;
 
-/// How many are kept, about: 128 kilobytes, and what a flood hands over while the sweeper gets up.
+/// Number of spare bags kept, approximately: 128 kilobytes, enough for a flood of closures while
+/// the sweeper wakes.
 const MOST: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
-/// Bags that are nobody's, each linked to the one that was given before it.
+/// Bags without an owner, each linked to the one that was pushed before it.
 #[derive(Debug)]
 pub(super) struct Spares(CachePadded<Stack>);
 
 #[derive(Debug)]
 struct Stack {
-    /// The one given last is on top.
+    /// The bag pushed last is on top.
     all: RawStack<Bag>,
-    /// A: about how many there are; off by one for a moment.
+    /// A: approximate number of bags; off by one for a moment.
     nr: AtomicU32,
-    /// A: whether a thread pops.
+    /// A: `true` while a thread pops.
     is_popped: AtomicBool,
 }
 
@@ -51,11 +53,11 @@ impl Spares {
         }
     }
 
-    /// Gives a bag away; returns `false`, and leaves it to the caller, where there are enough.
+    /// Pushes a spare bag. Returns `false` if there are enough; the caller then keeps the bag.
     ///
     /// # Safety
     ///
-    /// 1. The bag is the caller's alone, holds no closure, and is in no list.
+    /// 1. The caller owns the bag, it holds no closure, and is in no list.
     pub(super) unsafe fn give(&self, bag: NonNull<Bag>) -> bool {
         let Stack { all, nr, .. } = &*self.0;
         if nr.load(Ordering::Relaxed) >= MOST {
@@ -68,27 +70,28 @@ impl Spares {
         true
     }
 
-    /// Takes one out, if there is one and nobody else takes one.
+    /// Pops a bag, if there is one and no other thread pops.
     pub(super) fn take(&self) -> Option<NonNull<Bag>> {
         let Stack { all, nr, is_popped } = &*self.0;
         let top = all.top();
         if top.load(Ordering::Relaxed).is_null() {
             return None;
         }
-        // ORDER(one-pops): a lock that is never waited for. Acquire and Release: who pops later finds each top that an earlier one
-        // has read the link of either gone or given anew.
+        // ORDER(one-pops): a lock that is never waited for. Acquire and Release: a later pop finds
+        // each top whose link an earlier pop has read either removed or pushed again.
         // Test: one_at_a_time_takes_a_spare_bag
         let locked = twin::order("rcu: a relaxed lock of pops", Ordering::Acquire);
         if is_popped.swap(true, locked) && !twin::armed("rcu: two pop a bag") {
             return None;
         }
-        // ORDER(mpscq-stack): the other end of the push in `give`. The load, and an exchange that fails.
-        // If the push comes first, we have the bag as its giver left it. If we come first, we do not find it.
+        // ORDER(mpscq-stack): the other end of the push in `give`. The load, and an exchange that
+        // fails. If the push comes first, we see the bag as the pusher wrote it. If we come first,
+        // we do not find it.
         // Test: one_at_a_time_takes_a_spare_bag
         let seen = twin::order("rcu: a relaxed look at spares", Ordering::Acquire);
         let mut first = NonNull::new(top.load(seen));
         while let Some(bag) = first {
-            // SAFETY: a bag in the stack is alive, and its link stays: we alone pop.
+            // SAFETY: a bag in the stack is alive, and its link does not change: only we pop.
             let below = unsafe { bag.as_ref().link() };
             match top.compare_exchange_weak(bag.as_ptr(), below, Ordering::Relaxed, seen) {
                 Ok(_) => {
@@ -98,20 +101,21 @@ impl Spares {
                 Err(now) => first = NonNull::new(now),
             }
         }
-        // ORDER(one-pops): the other end; see above. A swap and no store: loom lets a plain store slip behind another's swap that
-        // came earlier.
+        // ORDER(one-pops): the other end; see above. A swap instead of a store: loom lets a plain
+        // store slip behind another thread's swap that came earlier.
         // Test: one_at_a_time_takes_a_spare_bag
         let unlocked = twin::order("rcu: a relaxed unlock of pops", Ordering::Release);
         is_popped.swap(false, unlocked);
         first
     }
 
-    /// Takes note that no other thread gives or takes, in a child of `fork`: each of their steps leaves the stack whole, but one may
-    /// have been about to pop, or to count.
+    /// Resets the count and the lock in a child of `fork`, where no other thread pushes or pops.
+    /// Each step of another thread leaves the stack intact, but the thread may have been about to
+    /// pop, or to count.
     pub(super) fn inherit(&self) {
         let Stack { all, nr, is_popped } = &*self.0;
         let first = NonNull::new(all.top().load(Ordering::Relaxed));
-        // SAFETY: bags in the stack are alive, and nobody else is there.
+        // SAFETY: bags in the stack are alive, and the child has no other thread.
         let below = |bag: &NonNull<Bag>| NonNull::new(unsafe { bag.as_ref().link() });
         let count = iter::successors(first, below).count();
         nr.store(count as u32, Ordering::Relaxed);
