@@ -1,4 +1,4 @@
-//! CPUs that go offline: the data in their slots is drained.
+//! Drains the slots of CPUs that go offline.
 
 use std::fmt;
 
@@ -10,19 +10,22 @@ use super::remote::PerCpu;
 use crate::panics;
 use crate::wake::hotplug::{self, Watcher};
 
-/// Keeps the slots of CPUs that go offline drained, until this is dropped. Made by [`PerCpu::drain_when_absent`].
+/// Keeps the slots of CPUs that go offline drained, until this is dropped. Created by
+/// [`PerCpu::drain_when_absent`].
 #[must_use = "slots are drained until this is dropped"]
 pub struct DrainedWhenAbsent {
     _watch: hotplug::Watch,
 }
 
-/// Drains all per-CPU data that asked for it ([`PerCpu::drain_when_absent`]) on the CPUs that are not in `online`.
+/// Runs the drains registered by [`PerCpu::drain_when_absent`] on the CPUs that are not in
+/// `online`.
 ///
-/// For a program that notices by itself that CPUs come and go. Registries of workqueues do this by themselves.
+/// For a program that detects changes of the online CPUs itself. Registries of workqueues call this
+/// automatically.
 ///
 /// # Blocking
 ///
-/// As [`PerCpu::drain_cpus`], for all that is to be drained.
+/// As [`PerCpu::drain_cpus`], for all of these drains.
 pub fn set_online_cpus(online: &CpuSet) {
     hotplug::tell(online);
 }
@@ -42,7 +45,8 @@ where
     fn set_online_cpus(&self, online: &CpuSet) {
         if let Some(slots) = self.slots.upgrade() {
             slots.drain_absent(online, |cpu, data| {
-                // FOREIGN(percpu-absent): the drain, on the thread that holds the slot. A panic ends here, and is counted.
+                // FOREIGN(percpu-absent): the drain, on the thread that holds the slot. A panic is
+                // caught and counted.
                 if panics::contain(|| (self.drain)(cpu, data)) {
                     slots.panics.count(cpu);
                 }
@@ -54,7 +58,7 @@ where
 impl<T: Send, C: Choice> PerCpu<T, C> {
     /// Calls `f` on the data of each CPU that is not in `online`.
     ///
-    /// The owner of such a slot may go on, on another CPU. Then this is a remote call as any other.
+    /// If the owner of such a slot continues on another CPU, this is an ordinary remote call.
     ///
     /// # Blocking
     ///
@@ -69,14 +73,17 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
 }
 
 impl<T: Send + 'static, C: Choice> PerCpu<T, C> {
-    /// Calls `drain` on the data of each CPU that is not online, each time a change of the online CPUs is noticed.
+    /// Calls `drain` on the data of each CPU that is not online, each time a change of the online
+    /// CPUs is detected.
     ///
-    /// A registry of workqueues notices it when it reads the machine again (`Registry::global` does so while work waits), or
-    /// is given another machine by `Registry::set_topology`. It runs the drain on a thread of its own. A program reports a
-    /// change by [`set_online_cpus`]. A CPU may be drained more than once while it is offline, and one that was never online
-    /// is drained, too.
+    /// A registry of workqueues detects it when it reads the topology again (`Registry::global`
+    /// does so while work waits), or receives another topology by `Registry::set_topology`. It runs
+    /// the drain on a separate thread. A program reports a change by [`set_online_cpus`]. A CPU may
+    /// be drained more than once while it is offline, and a CPU that was never online is also
+    /// drained.
     ///
-    /// A panic of `drain` is caught and counted, and handed to [`Builder::on_panic`](super::Builder::on_panic).
+    /// A panic of `drain` is caught, counted, and reported to
+    /// [`Builder::on_panic`](super::Builder::on_panic).
     ///
     /// # Examples
     ///

@@ -1,6 +1,6 @@
-//! One remote call: it takes the slot, or asks for it, or is mailed, and is polled until it has run.
+//! One remote call. It takes the slot, asks for it, or is queued, and is polled until it has run.
 //!
-//! An attempt never waits by itself, so a drain can have one under way for each CPU.
+//! An attempt never waits by itself, so a drain can have an attempt in progress for each CPU.
 
 use std::panic::resume_unwind;
 
@@ -21,13 +21,13 @@ enum Stage<F, R> {
     Ready(F),
     /// The owner has been asked for the slot.
     Asked(F, Wait),
-    /// The owner will run the call, or a thread that takes the slot.
+    /// The owner, or a thread that takes the slot, will run the call.
     Mailed(Arc<Call<F, R>>),
-    /// The call has run, or was taken back.
+    /// The call has run, or was cancelled.
     Over,
 }
 
-/// How long an owner has been asked, and whether that was enough.
+/// The state of the wait for an owner that was asked.
 enum Wait {
     Until(Deadline),
     /// Every thread has passed a fence since we asked.
@@ -44,17 +44,17 @@ pub(super) struct Attempt<'p, T, F, R> {
     turn: Turn,
 }
 
-/// A slot that is held. Releases it when dropped, also by a panic.
+/// A held slot. Dropping it, also by a panic, releases the slot.
 struct Held<'p, T> {
     slot: &'p Slot<T>,
 }
 
 impl<'p, T> Held<'p, T> {
     fn run<R>(self, f: impl FnOnce(&mut T) -> R) -> R {
-        // What was mailed comes first.
+        // Queued calls run first.
         self.slot.run_mail();
-        // FOREIGN(percpu-call): the caller's closure, on the caller, which gets the panic once the slot is released.
-        // SAFETY: whoever made `self` took the slot.
+        // FOREIGN(percpu-call): the caller's closure, on the caller, which gets the panic once the
+        // slot is released. SAFETY: the thread that created `self` holds the slot.
         unsafe { self.slot.touch_as_caller(f) }
     }
 }
@@ -91,7 +91,7 @@ where
         }
     }
 
-    /// Runs the call, if nobody has the slot.
+    /// Runs the call, if the slot is free.
     #[inline]
     pub(super) fn try_now(&mut self) -> Option<R> {
         if !matches!(self.stage, Stage::Ready(_)) {
@@ -105,7 +105,7 @@ where
     /// until it has run or [`withdraw`](Self::withdraw) is called, no other thread takes the slot
     /// before it.
     ///
-    /// Until the next call of one of these functions, the thread must not run foreign code.
+    /// Until the next call of one of these functions, the thread must not run user code.
     pub(super) fn look_as_next(&mut self, due: Due) -> Option<R> {
         if let Some(since) = self.turn.announce() {
             self.slot.announce(since);
@@ -142,12 +142,12 @@ where
                 self.mail();
                 None
             }
-            // A thread is inside, and will be out soon.
+            // A thread is inside, and will leave soon.
             (_, Kind::Queue | Kind::EveryOp) => None,
         }
     }
 
-    /// Takes the call back. Returns `f`, or the call's result if it has begun.
+    /// Cancels the call. Returns `f`, or the call's result if it has begun.
     ///
     /// # Blocking
     ///
@@ -168,14 +168,15 @@ where
         }
     }
 
-    /// Runs the call on the slot, which was just taken.
+    /// Runs the call on the slot, which the caller has just taken.
     fn run_here(&mut self) -> R {
         let held = Held { slot: self.slot };
         self.withdraw();
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Ready(f) => held.run(f),
             Stage::Asked(f, _) => {
-                // Dropped after `held`, so that `want` does not fall to zero while we hold the slot.
+                // Dropped after `held`, so that `want` does not fall to zero while we hold the
+                // slot.
                 let _asking = Asking(self.slot);
                 let held = held;
                 held.run(f)
@@ -191,9 +192,10 @@ where
         let call = Arc::new(Call::new(f));
         self.stage = Stage::Mailed(call.clone());
         let letter: Box<dyn FnOnce(&mut T) + Send + '_> = Box::new(move |data| call.run(data));
-        // SAFETY: `f` may borrow for less than the letter's life. The letter touches `f` and what it yields only
-        // between the step from `PENDING` and `DONE`; `look`, `cancel` and the drop of `self` see to it that this is
-        // over, or will never begin, before the borrow ends, and leave both empty.
+        // SAFETY: `f` may borrow for less than the letter's lifetime. The letter accesses `f` and
+        // its result only between the transition from `PENDING` and `DONE`; `look`, `cancel` and
+        // the drop of `self` ensure that this is over, or will never begin, before the borrow ends,
+        // and leave both empty.
         let letter = unsafe {
             std::mem::transmute::<Box<dyn FnOnce(&mut T) + Send + '_>, Letter<T>>(letter)
         };
@@ -226,8 +228,8 @@ where
     }
 }
 
-/// Takes back the closure of a mailed call. If the call has begun, waits until it has run. Does not unwind: the
-/// closure may borrow from the caller's stack.
+/// Cancels a queued call and returns its closure. If the call has begun, waits until it has run.
+/// Does not unwind: the closure may borrow from the caller's stack.
 fn recall<F, R>(call: &Call<F, R>) -> Result<F, Outcome<R>> {
     call.cancel()
         .ok_or_else(|| patience::wait_out(|| call.outcome()))
@@ -248,7 +250,7 @@ fn pass_heavy_fence(how: Escalate) -> bool {
     }
 }
 
-/// Takes back the request for the slot when dropped.
+/// Withdraws the request for the slot when dropped.
 struct Asking<'p, T>(&'p Slot<T>);
 
 impl<T> Drop for Asking<'_, T> {
@@ -269,8 +271,9 @@ impl<T, F, R> Drop for Attempt<'_, T, F, R> {
             Stage::Ready(_) | Stage::Over => {}
             Stage::Asked(..) => self.slot.unask(),
             Stage::Mailed(call) => {
-                // A drain that panicked elsewhere.
-                // FOREIGN(percpu-drain): a closure or what it yielded is dropped, on the caller; a panic ends here.
+                // Reached if a drain panicked on another slot.
+                // FOREIGN(percpu-drain): the drop of a closure or of its result, on the caller; a
+                // panic is caught.
                 panics::contain(|| drop(recall(&call)));
             }
         }

@@ -1,4 +1,5 @@
-//! The owner's side of a slot: keeping it, giving it up, and how others ask for it or break the bias.
+//! The owner's side of a slot: keeping it, giving it up, and how other threads ask for it or break
+//! the bias.
 //!
 //! `slot.rs` has the states. `want` is zero only while the owner has the bias, or is inside.
 
@@ -9,36 +10,39 @@ use super::choice::Kind;
 use super::patience::{Courtesy, Patience, Turn};
 use super::slot::{FREE, HELD, LOST, OWNED, OwnerWord, Slot, Want, release_order, take_order};
 
-/// How often an owner that was asked checks whether the asker has taken the slot, before it takes the slot again. About a
-/// microsecond: several times what the word takes from one CPU to another. An asker that comes later finds the slot free
-/// between operations.
+/// Number of polls for which an owner that gave up the slot on request waits for the requester to
+/// take it, before it takes the slot back. About a microsecond: several times the transfer time of
+/// a cache line between CPUs. A later requester can take the slot between two operations of the
+/// owner.
 const NR_COURTESY_SPINS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
 impl<T> Slot<T> {
-    /// Becomes the owner; returns `true` if there was none. The slot is given up still.
+    /// Becomes the owner. Returns `true` if there was none. The slot is still given up.
     pub(super) fn claim(&self) -> bool {
         let (none, mine) = (OwnerWord::NONE.0, OwnerWord::mine().0);
-        // Acquire pairs with the store in `disclaim`. If that comes first, we become the owner, and our loads of `want` come
-        // after what the last owner did to it. If our exchange comes first, it fails, and there still is an owner.
+        // Acquire pairs with the store in `disclaim`. If that store comes first, we become the
+        // owner, and our loads of `want` follow the last owner's changes. If our exchange comes
+        // first, it fails, and the slot still has an owner.
         self.far
             .owner
             .compare_exchange(none, mine, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
     }
 
-    /// Ends being the owner. The slot was given up before.
+    /// Stops being the owner. The caller has given up the slot.
     pub(super) fn disclaim(&self) {
         // Release pairs with the exchange in `claim`.
         self.far.owner.store(OwnerWord::NONE.0, Ordering::Release);
     }
 
-    /// Returns `true` if the calling thread has an [`Owner`](super::Owner) of the slot that has not parked.
+    /// Returns `true` if the calling thread has an [`Owner`](super::Owner) of the slot that has not
+    /// parked.
     pub(super) fn is_mine(&self) -> bool {
         let owner = self.owner();
         owner.is_mine() && !owner.is_parked()
     }
 
-    /// Gives the slot up until `take_back`. The owner parks or ends.
+    /// Gives up the slot until `take_back`. The owner parks or is dropped.
     pub(super) fn give_up(&self) {
         let owner = self.owner().parked();
         self.far.owner.store(owner.0, Ordering::Relaxed);
@@ -52,21 +56,21 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Takes the slot back after `give_up`, in the mode in which the owner keeps it between operations.
+    /// Takes the slot back after `give_up`. In `Queue` the owner then keeps it between operations.
     ///
     /// In `OnDemand` the next operation takes it back.
     pub(super) fn take_back(&self) {
         if self.kind() == Kind::Queue {
             self.take();
             self.run_mail();
-            // No release: nobody but us moves the word on from `OWNED`.
+            // Not `release`: only the owner moves the word from `OWNED`.
             self.word.store(OWNED, Ordering::Relaxed);
         }
         let owner = self.owner().unparked();
         self.far.owner.store(owner.0, Ordering::Relaxed);
     }
 
-    /// Takes the slot for its owner. Waits for a thread that is inside.
+    /// Takes the slot for its owner. Waits while another thread is inside.
     #[cold]
     #[inline(never)]
     fn take(&self) {
@@ -92,7 +96,7 @@ impl<T> Slot<T> {
     }
 
     /// Takes the slot for its owner, after the callers that have waited for long, or when the time
-    /// that the owner leaves them is over.
+    /// that the owner leaves them has elapsed.
     #[cold]
     #[inline(never)]
     fn take_in_turn(&self) {
@@ -120,7 +124,8 @@ impl<T> Slot<T> {
         self.take();
     }
 
-    /// Lets others in. The caller is the owner, and not inside.
+    /// Runs queued calls, or hands the slot over if a thread asks. The caller is the owner, and not
+    /// inside.
     #[inline]
     pub(super) fn poll(&self, kind: Kind) {
         match kind {
@@ -133,20 +138,22 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Begins an operation of the owner's; returns `true` if it must end by `exit_asked`.
+    /// Begins an operation of the owner. Returns `true` if it must end by `exit_asked`.
     #[inline(always)]
     pub(super) fn enter(&self, kind: Kind) -> bool {
         match kind {
             Kind::Queue => false,
             Kind::OnDemand => {
-                // Relaxed: while `want` is zero the owner has kept the slot since it last was inside.
+                // Relaxed: while `want` is zero the owner has kept the slot since its last
+                // operation.
                 self.want.load(Ordering::Relaxed) != 0 && self.enter_asked()
             }
             Kind::EveryOp => {
-                // A swap is cheaper than a compare-exchange while stores miss the caches, and storing `HELD` over `HELD`
-                // changes nothing. If the holder's release comes first, we get the slot; if our swap comes first, the
-                // release stores FREE over it later, and `take_after` waits for that. Loom may order that release before
-                // the swap and lose it, so models compare first.
+                // A swap is cheaper than a compare-exchange while stores miss the caches, and
+                // storing `HELD` over `HELD` changes nothing. If the holder's release comes first,
+                // we get the slot. If our swap comes first, the release later stores FREE over it,
+                // and `take_after` waits for that. Loom may order that release before the swap and
+                // lose it, so models compare first.
                 if cfg!(loom) || self.eldest.load(Ordering::Relaxed) != 0 {
                     self.take_in_turn();
                 } else {
@@ -161,8 +168,8 @@ impl<T> Slot<T> {
                 // ORDER(percpu-bias): store buffering, other end in `try_break`.
                 //   here:  busy = 1;    light;  load want
                 //   break: want += 1;   heavy;  load busy
-                // If our barrier comes first, the breaker sees `busy` and does not break. If the breaker's barrier comes
-                // first, we see its `want`, and hand the slot over.
+                // If our barrier comes first, the breaker sees `busy` and does not break. If the
+                // breaker's barrier comes first, we see its `want`, and hand over the slot.
                 // Test: a_broken_bias_never_lets_two_inside, entering_needs_its_light_fence
                 self.busy.store(1, Ordering::Relaxed);
                 if !twin::armed("percpu: no light fence") {
@@ -186,8 +193,8 @@ impl<T> Slot<T> {
                 // ORDER(percpu-busy): publish and consume, other end in `try_break`.
                 //   here:  the data;        busy = 0   Release
                 //   break: busy: 0 Acquire; the data
-                // If our store comes first, the breaker may take the slot, and sees our work. If its load comes first, it
-                // reads 1, and tries again later.
+                // If our store comes first, the breaker may take the slot, and sees our changes. If
+                // its load comes first, it reads 1, and tries again later.
                 // Test: a_broken_bias_never_lets_two_inside, leaving_needs_its_release
                 let order = twin::order("percpu: relaxed exit", Ordering::Release);
                 self.busy.store(0, order);
@@ -202,11 +209,13 @@ impl<T> Slot<T> {
         self.exit(kind, asked);
     }
 
-    /// Hands the slot over to a thread that asks, and takes it back as a remote caller would. Always returns `true`.
+    /// Hands the slot over to a thread that asks, and takes it back as a remote caller does. Always
+    /// returns `true`.
     #[cold]
     #[inline(never)]
     fn enter_asked(&self) -> bool {
-        // Release pairs with the load in `try_break`, as in `exit`: a breaker that reads 0 sees our past operations.
+        // Release pairs with the load in `try_break`, as in `exit`: a breaker that reads 0 sees our
+        // past operations.
         self.busy.store(0, Ordering::Release);
         if !Want(self.want.load(Ordering::Relaxed)).is_away() {
             self.unbias();
@@ -222,12 +231,13 @@ impl<T> Slot<T> {
         true
     }
 
-    /// Ends an operation that began by `enter_asked`. Keeps the slot if no thread asks any more.
+    /// Ends an operation that began by `enter_asked`. Keeps the slot if no thread asks for it.
     #[cold]
     #[inline(never)]
     fn exit_asked(&self) {
-        // `want` changes before the word: while the word is `HELD`, no thread can break the bias. With the word at `OWNED`
-        // first, a breaker could take and release the slot before our exchange, which would then clear its `AWAY`.
+        // `want` changes before the word: while the word is `HELD`, no thread can break the bias.
+        // If the word became `OWNED` first, a breaker could take and release the slot before our
+        // exchange, which would then clear its `AWAY`.
         if twin::armed("percpu: keeps the slot before it says so") {
             self.word.store(OWNED, release_order());
         }
@@ -235,42 +245,44 @@ impl<T> Slot<T> {
             .want
             .compare_exchange(Want::AWAY, 0, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok();
-        // If a thread asks, `AWAY` stays, and the next operation takes the slot as this one did.
+        // If a thread asks, `AWAY` stays set, and the next operation takes the slot in the same
+        // way.
         let next = if nobody_asks { OWNED } else { FREE };
         self.word.store(next, release_order());
     }
 
-    /// Gives the bias up. It may have been broken or given up before.
+    /// Gives up the bias, unless it was broken or given up before.
     fn unbias(&self) {
         // The order of these two does not matter: only this thread reads both words together.
         if !twin::armed("percpu: gives way and does not say so") {
             self.want.fetch_or(Want::AWAY, Ordering::Relaxed);
         }
-        // Against `try_break`, on one word. If the breaker's exchange comes first, ours fails, and the breaker releases the
-        // slot. If ours comes first, the breaker's fails, and it finds the slot free.
+        // Against `try_break`, on one word. If the breaker's exchange comes first, ours fails, and
+        // the breaker releases the slot. If ours comes first, the breaker's fails, and it finds the
+        // slot free.
         let _ = self
             .word
             .compare_exchange(OWNED, FREE, release_order(), Ordering::Relaxed);
     }
 
-    /// Asks for the slot: until `unask`, the owner hands it over at its next operation.
+    /// Asks for the slot: until `unask`, the owner gives it up at its next operation.
     pub(super) fn ask(&self) {
         self.want.fetch_add(Want::ONE, Ordering::Relaxed);
     }
 
-    /// Takes back the request of `ask`.
+    /// Withdraws the request of `ask`.
     pub(super) fn unask(&self) {
         self.want.fetch_sub(Want::ONE, Ordering::Relaxed);
     }
 
-    /// Takes the slot from an owner that has the bias and is not inside; returns `true` if it did.
+    /// Takes the slot from an owner that has the bias and is not inside. Returns `true` on success.
     ///
     /// The caller has asked for the slot, and then made every thread pass a fence.
     pub(super) fn try_break(&self) -> bool {
         // ORDER(percpu-busy): the acquire end; see `exit`.
         // ORDER(percpu-bias): the other end; see `enter`. The barrier is `heavy`, in the caller.
-        // If that barrier comes first, the owner's next `enter` sees our `want`. If the owner's barrier comes first, we read
-        // its `busy` here.
+        // If that barrier comes first, the owner's next `enter` sees our `want`. If the owner's
+        // barrier comes first, we read its `busy` here.
         // Test: a_broken_bias_never_lets_two_inside, breaking_needs_a_look_at_busy
         let inside = self.busy.load(Ordering::Acquire) != 0;
         if inside && !twin::armed("percpu: breaks without a look") {
@@ -281,7 +293,7 @@ impl<T> Slot<T> {
             .compare_exchange(OWNED, HELD, take_order(), Ordering::Relaxed)
             .is_ok();
         if broken && !twin::armed("percpu: breaks and does not say so") {
-            // Set before our request is taken back, so that `want` does not fall to zero.
+            // Set before our request is withdrawn, so that `want` does not fall to zero.
             self.want.fetch_or(Want::AWAY, Ordering::Relaxed);
         }
         broken

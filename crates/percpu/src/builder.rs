@@ -11,7 +11,7 @@ use super::slot::Slot;
 use super::table::Table;
 use crate::params::{ParamError, Params, Qpw};
 
-/// Builds a [`PerCpu`]. Made by [`PerCpu::builder`].
+/// Builds a [`PerCpu`]. Created by [`PerCpu::builder`].
 ///
 /// # Examples
 ///
@@ -25,7 +25,7 @@ use crate::params::{ParamError, Params, Qpw};
 /// ```
 #[must_use = "a builder does nothing until it is built"]
 pub struct Builder {
-    /// From the environment, if `None`.
+    /// The mode; `None` for the environment's.
     qpw: Option<Qpw>,
     topology: Option<Topology>,
     isolated: CpuSet,
@@ -40,15 +40,15 @@ pub struct Builder {
 pub enum BuildError {
     /// The machine's topology could not be read.
     Topology(topology::Error),
-    /// The environment sets a tunable wrongly.
+    /// A tunable has a wrong value in the environment.
     Params(ParamError),
-    /// [`Escalate::Interrupt`] was asked for, and the kernel has no expedited `membarrier`.
+    /// [`Escalate::Interrupt`] was requested, and the kernel has no expedited `membarrier`.
     NoMembarrier,
     /// The name contains a NUL.
     Name,
 }
 
-// Of `()`, so that the call needs no type: `Builder::build` determines what the slots hold.
+// On `()`, so that the call needs no type: `Builder::build` determines the type of the slots.
 impl PerCpu<()> {
     /// Returns a builder.
     pub fn builder() -> Builder {
@@ -73,29 +73,32 @@ impl Builder {
         self
     }
 
-    /// Sets how remote callers reach an owned slot; the tunable `qpw` by default, which is `queue` unless the
-    /// environment says otherwise (`AFTERWORK=qpw=every_op`).
+    /// Sets how remote callers access an owned slot. The default is the tunable `qpw`, which is
+    /// `queue` unless the environment sets it (`AFTERWORK=qpw=every_op`).
     pub fn qpw(mut self, qpw: Qpw) -> Self {
         self.qpw = Some(qpw);
         self
     }
 
-    /// Sets the machine: there will be a slot for each possible CPU of `topology`. This machine by default.
+    /// Sets the machine: the data has a slot for each possible CPU of `topology`. This machine by
+    /// default.
     pub fn topology(mut self, topology: Topology) -> Self {
         self.topology = Some(topology);
         self
     }
 
-    /// Keeps queued work off `cpus`, in addition to the CPUs that are isolated in the topology (`isolcpus=`, `nohz_full=`).
+    /// Keeps queued work off `cpus`, in addition to the CPUs that are isolated in the topology
+    /// (`isolcpus=`, `nohz_full=`).
     ///
-    /// In [`Qpw::Queue`] the slots of these CPUs work as in [`Qpw::EveryOp`]: remote work runs on the caller, and does not
-    /// wait for what runs on that CPU.
+    /// In [`Qpw::Queue`] the slots of these CPUs work as in [`Qpw::EveryOp`]: remote work runs on
+    /// the caller, and does not wait for the threads on that CPU.
     pub fn isolated(mut self, cpus: &CpuSet) -> Self {
         self.isolated = self.isolated.union(cpus);
         self
     }
 
-    /// Sets what a remote caller does in [`Qpw::OnDemand`] if the owner has not handed the slot over within `after`.
+    /// Sets the action of a remote caller in [`Qpw::OnDemand`] if the owner has not handed over the
+    /// slot within `after`.
     ///
     /// Any value but `Never` adds two plain stores to each operation of an owner.
     pub fn escalate(mut self, how: Escalate, after: Duration) -> Self {
@@ -103,16 +106,17 @@ impl Builder {
         self
     }
 
-    /// Sets a handler, which is called after [queued work](PerCpu::queue_percpu_work) has panicked on the slot of a CPU.
+    /// Sets a handler, which is called after [queued work](PerCpu::queue_percpu_work) has panicked
+    /// on the slot of a CPU.
     ///
-    /// The panic is caught and counted with or without a handler. The handler runs on the same thread, inside the slot. A
-    /// panic of the handler is caught.
+    /// The panic is caught and counted with or without a handler. The handler runs on the same
+    /// thread, inside the slot. A panic of the handler is caught.
     pub fn on_panic(mut self, handler: impl Fn(CpuId) + Send + Sync + 'static) -> Self {
         self.on_panic = Some(Box::new(handler));
         self
     }
 
-    /// Makes the data. Each slot holds what `init` returns for its CPU.
+    /// Creates the data. `init` returns the data of each CPU's slot.
     ///
     /// # Blocking
     ///
@@ -125,9 +129,10 @@ impl Builder {
         self.build_as::<T, AtStart>(init)
     }
 
-    /// Makes the data with the mode fixed to [`Qpw::Queue`] at compile time, so that operations test no mode.
+    /// Creates the data with the mode fixed to [`Qpw::Queue`] at compile time, so that operations
+    /// test no mode.
     ///
-    /// The slot of an isolated CPU cannot have an owner then.
+    /// The slot of an isolated CPU then cannot have an owner.
     ///
     /// # Blocking
     ///

@@ -1,7 +1,8 @@
-//! A call that was mailed, and its caller, which waits for it or takes it back.
+//! A queued call, whose caller waits for it or cancels it.
 //!
-//! The closure borrows from the caller's stack, and the letter may outlive the caller. So both sides change one word. The
-//! side that moves it on from `PENDING` gets the closure. If that is the runner, the caller does not return before `DONE`.
+//! The closure borrows from the caller's stack, and the letter may outlive the caller. So both
+//! sides change one word. The side that moves it from `PENDING` gets the closure. If that is the
+//! runner, the caller does not return before `DONE`.
 
 use sync::atomic::{AtomicU32, Ordering};
 use sync::cell::UnsafeCell;
@@ -20,13 +21,13 @@ pub(super) type Outcome<R> = Result<R, Payload>;
 /// The closure, and later its result.
 pub(super) struct Call<F, R> {
     state: AtomicU32,
-    /// Used by the side that moved `state` from `PENDING`; `None` from then on.
+    /// Used by the side that moved `state` from `PENDING`; `None` afterwards.
     f: UnsafeCell<Option<F>>,
     /// Written by the runner before `DONE`, taken by the caller after it.
     outcome: UnsafeCell<Option<Outcome<R>>>,
 }
 
-// SAFETY: `state` hands both cells from one thread to the other, each value as a whole.
+// SAFETY: `state` transfers both cells from one thread to the other, each value as a whole.
 unsafe impl<F: Send, R: Send> Sync for Call<F, R> {}
 // SAFETY: as above.
 unsafe impl<F: Send, R: Send> Send for Call<F, R> {}
@@ -48,10 +49,11 @@ impl<F, R> Call<F, R> {
         if !twin::armed("percpu: runs a call that was taken back") && !self.step(RUNNING) {
             return;
         }
-        // SAFETY: the step from `PENDING` was ours, so the caller waits for `DONE`.
+        // SAFETY: we made the transition from `PENDING`, so the caller waits for `DONE`.
         let f = self.f.with_mut(|f| unsafe { (*f).take() });
         let f = f.expect("one step leads from PENDING");
-        // FOREIGN(percpu-mailed): a remote caller's closure, on the thread that holds the slot. A panic goes back to the caller.
+        // FOREIGN(percpu-mailed): a remote caller's closure, on the thread that holds the slot. The
+        // panic is resumed on the caller.
         let outcome = guarded(|| f(data));
         // SAFETY: as above.
         self.outcome
@@ -59,8 +61,9 @@ impl<F, R> Call<F, R> {
         // ORDER(percpu-call): publish and consume, other end in `outcome`.
         //   here:   outcome, the closure's effects;   state = DONE   Release
         //   caller: state: DONE  Acquire;             takes the outcome, returns
-        // If our store comes first, the caller takes the outcome and may free what the closure borrowed, for we are through
-        // with it. If the caller's load comes first, it goes on waiting.
+        // If our store comes first, the caller takes the outcome and may free the data that the
+        // closure borrowed, because we no longer use it. If the caller's load comes first, it keeps
+        // waiting.
         // Test: a_mailed_call_comes_back, finishing_a_call_needs_its_release
         let order = twin::order("percpu: relaxed finish", Ordering::Release);
         self.state.store(DONE, order);
@@ -73,22 +76,24 @@ impl<F, R> Call<F, R> {
         if self.state.load(Ordering::Acquire) != DONE {
             return None;
         }
-        // SAFETY: the runner is through with it.
+        // SAFETY: the runner no longer uses it.
         self.outcome
             .with_mut(|outcome| unsafe { (*outcome).take() })
     }
 
-    /// Takes the closure back, if its run has not begun. Called by the caller only.
+    /// Cancels the call and returns its closure, if its run has not begun. Called by the caller
+    /// only.
     pub(super) fn cancel(&self) -> Option<F> {
         self.step(CANCELLED).then(|| {
-            // SAFETY: the step from `PENDING` was ours.
+            // SAFETY: we made the transition from `PENDING`.
             let f = self.f.with_mut(|f| unsafe { (*f).take() });
             f.expect("one step leads from PENDING")
         })
     }
 
     fn step(&self, to: u32) -> bool {
-        // Relaxed: the runner got the closure with the letter, and the caller made it. One of the two exchanges succeeds.
+        // Relaxed: the runner got the closure with the letter, and the caller created it. One of
+        // the two exchanges succeeds.
         self.state
             .compare_exchange(PENDING, to, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()

@@ -1,14 +1,14 @@
-//! The choice of the mode, what a mode means for a slot, and how remote callers escalate.
+//! The choice of the mode, its effect on a slot, and how remote callers escalate.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::params::Qpw;
 
-/// How one slot is owned, after mode, escalation and isolation are known.
+/// How one slot is owned, derived from mode, escalation and isolation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// The owner keeps it; remote work is mailed.
+    /// The owner keeps it; remote work is queued.
     Queue,
     /// The owner hands it over when asked.
     OnDemand,
@@ -19,7 +19,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Returns the mode that a slot of this kind is in.
+    /// Returns the mode of a slot of this kind.
     pub(super) fn qpw(self) -> Qpw {
         match self {
             Self::Queue => Qpw::Queue,
@@ -29,20 +29,21 @@ impl Kind {
     }
 }
 
-/// What a remote caller does in [`Qpw::OnDemand`] if the owner does not hand the slot over in time.
+/// The action of a remote caller in [`Qpw::OnDemand`] if the owner does not hand over the slot in
+/// time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum Escalate {
-    /// Goes on waiting.
+    /// Keeps waiting.
     #[default]
     Never,
-    /// Waits some milliseconds for a grace period of the kernel, and breaks the bias. Interrupts no CPU. Goes on waiting if
-    /// the kernel refuses this, as it does with `nohz_full` CPUs.
+    /// Waits some milliseconds for a grace period of the kernel, and breaks the bias. Interrupts no
+    /// CPU. Keeps waiting if the kernel does not support this, as with `nohz_full` CPUs.
     Quietly,
     /// Breaks the bias within microseconds. Interrupts each CPU that runs a thread of this process.
     Interrupt,
 }
 
-/// How remote callers escalate, and after which time.
+/// How remote callers escalate, and after how long.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Escalation {
     pub(super) how: Escalate,
@@ -51,8 +52,8 @@ pub(super) struct Escalation {
 
 /// Decides how a slot is owned.
 ///
-/// Nothing is ever queued onto an isolated CPU, and remote callers should not wait for what runs there. So if the mode would
-/// queue, each operation takes and releases the slot instead.
+/// Nothing is ever queued onto an isolated CPU, and remote callers should not wait for the threads
+/// on it. So if the mode would queue, each operation takes and releases the slot instead.
 pub(super) fn kind_of(qpw: Qpw, escalate: Escalate, isolated: bool) -> Kind {
     match (qpw, escalate) {
         (Qpw::Queue, _) if isolated => Kind::EveryOp,
@@ -63,7 +64,8 @@ pub(super) fn kind_of(qpw: Qpw, escalate: Escalate, isolated: bool) -> Kind {
     }
 }
 
-/// When the mode of a [`PerCpu`](super::PerCpu) is chosen: at run time ([`AtStart`]) or at compile time ([`CompiledOut`]).
+/// When the mode of a [`PerCpu`](super::PerCpu) is chosen: at run time ([`AtStart`]) or at compile
+/// time ([`CompiledOut`]).
 pub trait Choice: private::Choice + fmt::Debug + 'static {}
 
 /// The mode is chosen when the program starts, and each operation tests it.

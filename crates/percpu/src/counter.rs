@@ -8,14 +8,17 @@ use super::absent::DrainedWhenAbsent;
 use super::builder::{BuildError, Builder};
 use super::remote::PerCpu;
 
-/// A counter with a part for each CPU: cheap to add to, quick to read roughly, slower to read exactly.
+/// A counter with a part for each CPU. Adding and reading an approximate value are cheap; reading
+/// the exact value is slower.
 ///
-/// A CPU adds to its own part. When the part reaches a batch, it is moved to the common count. So CPUs contend for the common
-/// count once for each batch, and that count is off by less than a batch for each CPU.
+/// A CPU adds to its own part. When the part reaches a batch, it is moved to the common count. So
+/// CPUs contend for the common count once for each batch, and that count is off by less than a
+/// batch for each CPU.
 ///
 /// # Guarantees
 ///
-/// - [`sum`](Self::sum) includes all that was added before it began. Nothing is lost when CPUs come and go.
+/// - [`sum`](Self::sum) includes everything that was added before it began. Nothing is lost when
+///   CPUs go offline or online.
 /// - [`rough`](Self::rough) differs from the sum by less than [`slop`](Self::slop).
 ///
 /// # Examples
@@ -38,14 +41,14 @@ use super::remote::PerCpu;
 #[doc(alias = "percpu_counter")]
 pub struct SloppyCounter {
     parts: Arc<PerCpu<i64>>,
-    /// A, in two's complement: what was moved here from the parts.
+    /// A: the amount that was moved here from the parts, in two's complement.
     common: Arc<AtomicU64>,
     batch: u64,
     _watch: DrainedWhenAbsent,
 }
 
 impl SloppyCounter {
-    /// Makes a counter of 0, whose parts stay below `batch`. A `batch` of 0 counts as 1.
+    /// Creates a counter with value 0, whose parts stay below `batch`. A `batch` of 0 counts as 1.
     ///
     /// # Blocking
     ///
@@ -53,7 +56,7 @@ impl SloppyCounter {
     ///
     /// # Errors
     ///
-    /// As of [`Builder::build`].
+    /// As [`Builder::build`].
     pub fn new(builder: Builder, batch: u32) -> Result<Self, BuildError> {
         let parts = Arc::new(builder.build(|_| 0)?);
         let common = Arc::new(AtomicU64::new(0));
@@ -111,8 +114,10 @@ impl SloppyCounter {
     }
 }
 
-/// Moves a part to the common count. Called inside its slot, so that a sum finds it in one of the two places.
+/// Moves a part to the common count. Called inside its slot, so that a sum finds it in one of the
+/// two places.
 fn fold(part: &mut i64, common: &AtomicU64) {
-    // Relaxed: a sum enters every slot after the operations that moved a part there, and so sees their additions.
+    // Relaxed: a sum enters every slot after the operations that moved a part there, and so sees
+    // their additions.
     common.fetch_add(std::mem::take(part) as u64, Ordering::Relaxed);
 }

@@ -27,10 +27,10 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         self.drain_slots(self.table.slots.iter(), f);
     }
 
-    /// Calls `f` on the data of each of `cpus`. CPUs without a slot are left out.
+    /// Calls `f` on the data of each of `cpus`. CPUs without a slot are skipped.
     ///
-    /// Calls on different slots may overlap in time. Slots that can be taken at once come first; the others are waited for
-    /// together.
+    /// Calls on different slots may overlap in time. Slots that are free come first; the call waits
+    /// for the others together.
     ///
     /// # Blocking
     ///
@@ -38,14 +38,14 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Panics
     ///
-    /// If the calling thread owns one of the slots and has not parked, or is inside one; then no call has run. Also with the
-    /// panic of a call; then the others may or may not have run.
+    /// If the calling thread owns one of the slots and has not parked, or is inside one; then no
+    /// call has run. If a call panics, with that panic; then the others may or may not have run.
     #[doc(alias = "per_cpu_ptr")]
     pub fn drain_cpus(&self, cpus: &CpuSet, f: impl Fn(CpuId, &mut T) + Sync) {
         self.drain_slots(cpus.iter().filter_map(|cpu| self.table.slot(cpu)), f);
     }
 
-    /// Adds up what `f` returns for each slot, one slot after another.
+    /// Returns the sum of the results of `f` for all slots. Calls `f` for one slot after another.
     ///
     /// # Blocking
     ///
@@ -73,7 +73,8 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
             let drain = move |data: &mut T| f(cpu, data);
             Attempt::new(self.not_mine(slot), self.escalation, drain)
         });
-        // All attempts are made before the first is tried, so that a slot of our own panics before any call has run.
+        // All attempts are created before the first is tried, so that a slot of our own panics
+        // before any call has run.
         let mut attempts: Vec<_> = attempts.collect();
         self.tally[DRAINS].add(1);
         self.tally[DRAINED].add(attempts.len() as u64);

@@ -1,12 +1,12 @@
-//! Per-CPU data in a child of `fork`, which has one thread of its parent's.
+//! Per-CPU data in a child of `fork`, in which only the thread that forked exists.
 //!
 //! | slot | in the child |
 //! |---|---|
-//! | no thread had it | free, without an owner that had parked |
+//! | no thread held it | free; a parked owner of another thread no longer exists |
 //! | the thread that forked is its owner, and had it | unchanged |
 //! | another thread was inside, or was the owner and had it | *lost*: its data may be half changed, and no thread will release it. A call on it panics |
 //! | the thread that forked was inside | lost for others, until that thread leaves it |
-//! | mail | forgotten, with what it holds: the parent runs it |
+//! | queued calls | leaked with their captures: the parent runs them |
 
 use sync::{
     Mutex,
@@ -17,10 +17,10 @@ use sync::{
 use super::{slot::Slot, table::Table};
 use crate::numbered::Numbered;
 
-/// Where slots lie, and how many.
+/// The address of the slots, and their number.
 type Place = (usize, usize);
 
-/// Slots, and how to go through them.
+/// Slots, and the function that resets them.
 type Inheriting = (Place, unsafe fn(Place));
 
 sync::process_wide! {
@@ -32,18 +32,19 @@ static HANDLER: Handler = Handler {
     before: |held| held.lock(places()),
     child: || {
         for &(place, inherit) in places().lock().iter() {
-            // SAFETY: a place is on the list while its slots are there.
+            // SAFETY: a place is on the list as long as its slots exist.
             unsafe { inherit(place) };
         }
     },
     ..Handler::IDLE
 };
 
-/// Keeps the slots of a table registered for `fork` until dropped. Does nothing in a model, which does not fork.
+/// Keeps the slots of a table registered for `fork` until dropped. Does nothing in a model, which
+/// does not fork.
 pub(super) struct Listed(Option<u64>);
 
 impl Listed {
-    /// The slots of `table` stay where they are until the listing is dropped.
+    /// Registers the slots of `table`, which must not move until the result is dropped.
     pub(super) fn new<T>(table: &Table<T>) -> Self {
         let place = (table.slots.as_ptr().expose_provenance(), table.slots.len());
         if cfg!(any(loom, shuttle)) {
@@ -66,7 +67,7 @@ impl Drop for Listed {
 
 /// # Safety
 ///
-/// 1. So many slots of `T` are at `place`.
+/// 1. `len` slots of `T` are at `first`.
 unsafe fn inherit<T>((first, len): Place) {
     let first = std::ptr::with_exposed_provenance::<Slot<T>>(first);
     // SAFETY: (1).

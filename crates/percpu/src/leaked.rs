@@ -1,7 +1,7 @@
 //! Owners that do not answer: leaked owners, and owners that neither operate nor poll nor park.
 //!
 //! An [`Owner`](super::Owner) that is leaked (`mem::forget`) keeps its slot. An owner cannot leave
-//! its thread, so once that thread has ended no code can use it. A remote caller that has waited
+//! its thread, so once that thread has exited no code can use it. A remote caller that has waited
 //! for some time asks the kernel whether the thread exists. If it does not, the caller *takes
 //! over*:
 //!
@@ -14,14 +14,14 @@
 //! - **One thread takes over.** The owner's word identifies its thread by a number that is never
 //!   used again. The exchange therefore fails if another taker came first, whatever has happened to
 //!   the slot since then (twin `percpu: takes over without a claim`).
-//! - **The data is whole.** A thread that has ended is not inside an operation, because a panic
-//!   ends the operation too. A slot whose owner is inside an operation is never taken over: its
-//!   thread was ended in the middle of it. A slot that is lost to a child of `fork` stays lost.
+//! - **The data is whole.** A thread that has exited is not inside an operation, because a panic
+//!   also ends the operation. A slot whose owner is inside an operation is never taken over: its
+//!   thread was killed in the middle of it. A slot that is lost to a child of `fork` stays lost.
 //! - **The taker sees the owner's writes.** The kernel reports a thread as ended after the thread's
 //!   last store.
 //!
-//! While the thread exists, its owner may be in use. After [`REPORT_NS`] the caller writes a line
-//! that names the thread, once per wait, and keeps waiting.
+//! While the thread exists, its owner may be in use. After [`REPORT_NS`] the caller prints a
+//! message that names the thread, once per wait, and keeps waiting.
 
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ impl Checks {
 
 impl<T> Slot<T> {
     /// Does the check that is due while a remote caller waits. If the owner was leaked and its
-    /// thread has ended, releases the slot.
+    /// thread has exited, releases the slot.
     #[inline]
     pub(super) fn check_owner(&self, due: Due) {
         if due != Due::Nothing {
@@ -100,7 +100,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// If the owner's thread has ended, becomes the owner, parked, in place of the leaked one, and
+    /// If the owner's thread has exited, becomes the owner, parked, in place of the leaked one, and
     /// returns `true`.
     #[cold]
     pub(super) fn take_over(&self) -> bool {
@@ -120,7 +120,8 @@ impl<T> Slot<T> {
         if taken.is_err() && !twin::armed("percpu: takes over without a claim") {
             return false;
         }
-        // Set before the word leaves `OWNED`: a thread that asks must not leave `want` at zero.
+        // Set before the word leaves `OWNED`: otherwise a thread that asks could leave `want` at
+        // zero.
         self.want.fetch_or(Want::AWAY, Ordering::Relaxed);
         let is_kept = self
             .word
@@ -134,8 +135,7 @@ impl<T> Slot<T> {
     }
 
     /// Describes the owner that keeps the slot, to report that a remote caller has `waited` this
-    /// long.
-    /// Returns `None` if no owner keeps the slot.
+    /// long. Returns `None` if no owner keeps the slot.
     fn describe_owner(&self, waited: Duration) -> Option<String> {
         let owner = self.owner();
         if self.word.load(Ordering::Relaxed) != OWNED || owner == OwnerWord::NONE {
@@ -155,7 +155,7 @@ impl<T> Slot<T> {
 
 #[cfg(any(loom, shuttle))]
 impl<T, C: super::Choice> super::Owner<'_, T, C> {
-    /// Leaks the owner, as if its thread had ended afterwards.
+    /// Leaks the owner, as if its thread had exited afterwards.
     #[doc(hidden)]
     pub fn leak_by_an_ended_thread(self) {
         let owner = self.slot().owner().of_thread(thread::ENDED);

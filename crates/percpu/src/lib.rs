@@ -1,4 +1,4 @@
-//! Per-CPU data that others can drain without disturbing its owner.
+//! Per-CPU data that other threads can drain without disturbing its owner.
 //!
 //! ```
 //! use afterwork::percpu::{PerCpu, Qpw};
@@ -9,44 +9,47 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A [`PerCpu`] holds one slot of data for each CPU of the machine. A thread that lives on a CPU *owns* its slot
-//! ([`PerCpu::attach`]) and works on it with plain loads and stores ([`Owner::with`]). Now and then another thread must
-//! reach the slot: to flush a cache, to read a sum, because the CPU goes offline. It can queue work to that CPU, which
-//! interrupts what runs there. Or it can do the work itself, on the slot's data. The mode ([`Qpw`]), chosen when the program
-//! starts, selects one of them. The calls are the same in all modes, and mean the same.
+//! A [`PerCpu`] holds one slot of data for each CPU of the machine. A thread that stays on a CPU
+//! *owns* its slot ([`PerCpu::attach`]) and works on it with plain loads and stores
+//! ([`Owner::with`]). Sometimes another thread must access the slot: to flush a cache, to read a
+//! sum, or because the CPU goes offline. It can queue work to that CPU, which interrupts the thread
+//! running there. Or it can do the work itself, on the slot's data. The mode ([`Qpw`]), chosen when
+//! the program starts, selects one of them. The calls are the same in all modes, and have the same
+//! effect.
 //!
-//! | [`Qpw`] | the owner gives its slot up | an operation of the owner costs | a remote call |
+//! | [`Qpw`] | the owner gives up its slot | an operation of the owner costs | a remote call |
 //! |---|---|---|---|
-//! | `Queue` | never | nothing | is mailed; the owner runs it when it [polls](Owner::poll) |
+//! | `Queue` | never | nothing | is queued; the owner runs it when it [polls](Owner::poll) |
 //! | `OnDemand` | when a thread asks, at its next operation or poll | a load | runs on the caller, after that |
 //! | `EveryOp` | after each operation | a locked instruction | runs on the caller, at once |
 //!
-//! A slot whose owner is [parked](Owner::park), or that has none, is free to take in every mode. With [`CompiledOut`] the
-//! mode is `Queue`, and no operation tests it.
+//! A slot without an owner, or whose owner is [parked](Owner::park), is free in every mode. With
+//! [`CompiledOut`] the mode is `Queue`, and no operation tests it.
 //!
 //! # Waiting
 //!
-//! Remote callers wait for the slot. Owners wait only for a remote call that is inside their own slot. A waiter spins, then
-//! yields its CPU, then sleeps for 50 µs at a time. No thread wakes it: a wake-up would cost the owner a system call. An
-//! owner that is preempted inside an operation holds its slot until it runs again; so keep operations short, and see
-//! [`PerCpu::try_run_on`].
+//! Remote callers wait for the slot. Owners wait only for a remote call that is inside their own
+//! slot. A waiter spins, then yields its CPU, then sleeps for 50 µs at a time. No thread wakes it:
+//! a wake-up would cost the owner a system call. An owner that is preempted inside an operation
+//! holds its slot until it runs again, so keep operations short; see [`PerCpu::try_run_on`].
 //!
 //! A busy owner does not starve callers. In `OnDemand` and `EveryOp` a caller that has waited for a
 //! millisecond is next: until it has run, the owner begins no operation, and later callers wait.
 //! Before each operation the owner waits for such callers for at most 10 ms, because they may be
 //! preempted. A caller that keeps its CPU therefore waits for about a millisecond, and then for one
-//! operation and for one call of each caller that has waited longer.
-//! In the same way an owner that has waited for a millisecond is next, so busy callers do not starve
-//! it.
+//! operation and for one call of each caller that has waited longer. In the same way an owner that
+//! has waited for a millisecond is next, so busy callers do not starve it.
 //!
 //! # Escalation
 //!
-//! In `OnDemand` a remote caller waits for ever if the owner neither operates nor polls. [`Builder::escalate`] lets it take
-//! the slot from an owner that is not inside an operation. See [`Escalate`] for the ways and their cost.
+//! In `OnDemand` a remote caller waits forever if the owner neither operates nor polls.
+//! [`Builder::escalate`] allows it to take the slot from an owner that is not inside an operation.
+//! See [`Escalate`] for the ways and their cost.
 //!
-//! Differs from Linux: there a thread owns its CPU's data while preemption is off; here a thread declares that it owns a
-//! slot. `Queue` and `EveryOp` are `qpw=0` and `qpw=1` of the kernel's proposal for remote per-CPU work; the kernel has no
-//! `OnDemand`. The names are those of the proposal's version 3; version 4 calls it PW.
+//! Differs from Linux: there a thread owns its CPU's data while preemption is off; here a thread
+//! declares that it owns a slot. `Queue` and `EveryOp` are `qpw=0` and `qpw=1` of the kernel's
+//! proposal for remote per-CPU work; the kernel has no `OnDemand`. The names are those of the
+//! proposal's version 3; version 4 calls it PW.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 

@@ -1,11 +1,13 @@
-//! The mail of one slot: letters in order, and counts of those that were posted and that are done.
+//! The queued calls (letters) of one slot in order, and counts of those that were posted and those
+//! that have run.
 //!
-//! The thread that holds the slot runs the letters, one after another, oldest first. `nr_posted` rises before a letter is
-//! pushed, and `nr_done` after it ran. A flush reads the first count and waits until the second reaches it.
+//! The thread that holds the slot runs the letters, one after another, oldest first. `nr_posted`
+//! rises before a letter is pushed, and `nr_done` after it ran. A flush reads the first count and
+//! waits until the second reaches it.
 //!
-//! That is enough. Take a letter X whose post ended before the flush began. Letters that are done before X were pushed
-//! before X. So the flush has counted them, and X itself. While X is not done, `nr_done` is less than what the flush waits
-//! for.
+//! This is sufficient. Take a letter X whose post ended before the flush began. Letters that run
+//! before X were pushed before X. So the flush has counted them, and X itself. Until X has run,
+//! `nr_done` is less than the count that the flush waits for.
 
 use mpscq::{Node, Stack};
 use sync::atomic::{AtomicU64, Ordering};
@@ -20,9 +22,9 @@ pub(super) type Letter<T> = Box<dyn FnOnce(&mut T) + Send>;
 /// The letters of one slot.
 pub(super) struct Mail<T> {
     letters: Stack<Node<Letter<T>>>,
-    /// A: how many posts have begun.
+    /// A: number of posts that have begun.
     nr_posted: AtomicU64,
-    /// A: how many letters have run. Written by the thread that holds the slot.
+    /// A: number of letters that have run. Written by the thread that holds the slot.
     nr_done: AtomicU64,
 }
 
@@ -40,14 +42,14 @@ impl<T> Mail<T> {
         self.letters.is_empty()
     }
 
-    /// Adds a letter. The caller then makes sure that a thread will run it.
+    /// Adds a letter. The caller must then ensure that a thread will run it.
     pub(super) fn push(&self, letter: Letter<T>) {
         self.nr_posted.fetch_add(1, Ordering::Relaxed);
         self.letters.push(Node::new(letter));
     }
 
-    /// Hands each letter to `run`. The caller holds the slot. If a letter forks, the child forgets the letters behind it: the
-    /// parent runs them.
+    /// Passes each letter to `run`. The caller holds the slot. If a letter forks, the child leaks
+    /// the letters behind it: the parent runs them.
     pub(super) fn run_all(&self, mut run: impl FnMut(Letter<T>)) {
         let here = Process::now();
         for letter in self.letters.take_all_fifo() {
@@ -61,15 +63,16 @@ impl<T> Mail<T> {
             // ORDER(percpu-done): publish and consume, other end in `is_done`.
             //   here:  the letter's effects;   nr_done += 1     Release
             //   flush: nr_done  Acquire;       the caller relies on the effects
-            // If our addition comes first, the flush counts the letter and sees its effects. If its load comes first, it
-            // goes on waiting.
+            // If our addition comes first, the flush counts the letter and sees its effects. If its
+            // load comes first, it keeps waiting.
             // Test: a_flush_sees_what_was_queued_before, finishing_a_letter_needs_its_release
             let order = twin::order("percpu: relaxed done", Ordering::Release);
             self.nr_done.fetch_add(1, order);
         }
     }
 
-    /// Forgets all letters, in a child of `fork`. `is_idle` is `true` if no thread was running letters.
+    /// Leaks all letters, in a child of `fork`. `is_idle` is `true` if no thread was running
+    /// letters.
     pub(super) fn forget(&self, is_idle: bool) {
         let mut nr_forgotten = 0;
         for letter in self.letters.take_all_fifo() {
@@ -81,7 +84,7 @@ impl<T> Mail<T> {
         self.nr_done.store(nr_done, Ordering::Relaxed);
     }
 
-    /// Returns how many posts a flush that begins now waits for.
+    /// Returns the number of posts that a flush beginning now waits for.
     pub(super) fn nr_posted(&self) -> u64 {
         self.nr_posted.load(Ordering::Relaxed)
     }
@@ -95,11 +98,12 @@ impl<T> Mail<T> {
 }
 
 impl<T> Drop for Mail<T> {
-    /// Letters are left only if an owner was forgotten (`mem::forget`).
+    /// Letters remain only if an owner was leaked (`mem::forget`).
     fn drop(&mut self) {
         if !twin::torn_down() {
             for letter in self.letters.take_all() {
-                // FOREIGN(percpu-unread): work that never ran, on who drops the data; a panic of its drop ends here.
+                // FOREIGN(percpu-unread): work that never ran, on the thread that drops the data; a
+                // panic of its drop is caught.
                 panics::contain(|| drop(letter));
             }
         }

@@ -11,16 +11,17 @@ use super::choice::{AtStart, Choice, Kind};
 use super::slot::Slot;
 use crate::params::Qpw;
 
-/// Owns one CPU's slot of a [`PerCpu`](super::PerCpu), for the thread that made it.
+/// Owns one CPU's slot of a [`PerCpu`](super::PerCpu), for the thread that created it.
 ///
-/// A slot has at most one owner. The owner stays on its thread. That thread should run on the slot's CPU, which is faster but
-/// not required. Dropping the owner gives the slot up.
+/// A slot has at most one owner. The owner stays on its thread. That thread should run on the
+/// slot's CPU, which is faster but not required. Dropping the owner gives up the slot.
 ///
 /// # Guarantees
 ///
-/// - No two operations on a slot overlap. [`with`](Self::with) takes `&mut self`, so an operation cannot begin inside another
-///   one, and remote callers use the data only while the owner is not inside.
-/// - An owner that polls, parks or ends runs its mail. No mail is lost.
+/// - No two operations on a slot overlap. [`with`](Self::with) takes `&mut self`, so an operation
+///   cannot begin inside another one, and remote callers use the data only while the owner is not
+///   inside.
+/// - An owner that polls, parks or is dropped runs its queued calls. No call is lost.
 ///
 /// # Examples
 ///
@@ -48,7 +49,7 @@ use crate::params::Qpw;
 /// owner.with(|_| owner.with(|hits| *hits += 1));
 /// ```
 ///
-/// Nor does taking it to another thread:
+/// Nor does moving it to another thread:
 ///
 /// ```compile_fail
 /// # use afterwork::percpu::PerCpu;
@@ -60,17 +61,17 @@ use crate::params::Qpw;
 /// ```
 pub struct Owner<'p, T, C: Choice = AtStart> {
     slot: &'p Slot<T>,
-    /// The slot's; here so that it can stay in a register.
+    /// The slot's kind; a copy, so that it can stay in a register.
     kind: Kind,
     /// Not `Send`: the owner is a thread.
     _choice: PhantomData<(*mut (), C)>,
 }
 
-/// An owner that has given its slot up, so that any thread may take it. Made by [`Owner::park`].
+/// An owner that has given up its slot, so that any thread may take it. Created by [`Owner::park`].
 ///
 /// Dropping it leaves the slot without an owner.
 pub struct Parked<'p, T, C: Choice = AtStart> {
-    /// `None` once it has been taken back.
+    /// `None` once it has been unparked.
     owner: Option<Owner<'p, T, C>>,
 }
 
@@ -100,14 +101,14 @@ impl<'p, T> Operation<'p, T> {
         Self { slot, kind, asked }
     }
 
-    /// Works on the data, and ends the operation.
+    /// Calls `f` with the data, and ends the operation.
     ///
     /// # Safety
     ///
-    /// 1. The caller is the owner, and not inside but by `self`.
+    /// 1. The caller is the owner, and is inside only by `self`.
     #[inline(always)]
     unsafe fn run<R>(self, f: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: (1), and `enter` said that the slot is ours until `exit`.
+        // SAFETY: (1), and after `enter` the slot is ours until `exit`.
         let result = unsafe { self.slot.touch(f) };
         let Self { slot, kind, asked } = *ManuallyDrop::new(self);
         slot.exit(kind, asked);
@@ -143,8 +144,8 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
         self.slot.cpu()
     }
 
-    /// Returns how remote callers reach this slot: the mode of the data, but on an isolated CPU [`EveryOp`](Qpw::EveryOp)
-    /// instead of `Queue`.
+    /// Returns how remote callers access this slot: the mode of the data, but on an isolated CPU
+    /// [`EveryOp`](Qpw::EveryOp) instead of `Queue`.
     ///
     /// # Examples
     ///
@@ -160,26 +161,28 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
         C::kind(self.kind).qpw()
     }
 
-    /// Works on the data.
+    /// Calls `f` with the data.
     ///
-    /// Keep it short: remote callers wait until it ends, also while this thread is preempted. A panic of `f` ends the
-    /// operation and leaves the data as it is.
+    /// Keep it short: remote callers wait until it ends, also while this thread is preempted. A
+    /// panic of `f` ends the operation and leaves the data as it is.
     ///
-    /// Costs nothing, a load, or a locked instruction, by the mode: see the [module](super). For this cost, keep the `Owner`
-    /// in a local variable of the loop that uses it.
+    /// Costs nothing, a load, or a locked instruction, depending on the mode: see the
+    /// [module](super). For this cost, keep the `Owner` in a local variable of the loop that uses
+    /// it.
     ///
     /// # Blocking
     ///
-    /// In [`OnDemand`](Qpw::OnDemand) and [`EveryOp`](Qpw::EveryOp) as long as a remote caller is
-    /// inside, and up to 10 ms for callers that have waited for a millisecond. Never in `Queue`.
+    /// In [`OnDemand`](Qpw::OnDemand) and [`EveryOp`](Qpw::EveryOp) while a remote caller is
+    /// inside, and up to 10 ms for callers that have waited for a millisecond. Never blocks in
+    /// `Queue`.
     #[inline(always)]
     #[doc(alias("this_cpu_add", "local_lock"))]
     pub fn with<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
         let slot = self.slot;
-        // An arm for each kind, so that no operation asks at its end what it is.
+        // One arm per kind, so that the end of an operation does not test the kind again.
         match C::kind(self.kind) {
-            // SAFETY: we are the one owner; `&mut self` says that we are not inside already, for mail is run by `poll` and
-            // the like, which take `&mut self` too.
+            // SAFETY: we are the only owner. `&mut self` means that we are not inside already,
+            // because functions that run queued calls, like `poll`, also take `&mut self`.
             Kind::Queue => unsafe { Operation::begin(slot, Kind::Queue).run(f) },
             // SAFETY: as above.
             Kind::OnDemand => unsafe { Operation::begin(slot, Kind::OnDemand).run(f) },
@@ -190,30 +193,32 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
         }
     }
 
-    /// Lets others in: runs the mail, or hands the slot over to a thread that asks.
+    /// Runs the queued calls, or hands the slot over to a thread that asks.
     ///
-    /// Call it between pieces of work, and in loops that do not use the slot. Costs a load if there is nothing to do.
+    /// Call it between units of work, and in loops that do not use the slot. Costs a load if there
+    /// is nothing to do.
     ///
     /// # Blocking
     ///
-    /// As [`with`](Self::with), and while the mailed work runs.
+    /// As [`with`](Self::with), and while the queued calls run.
     #[inline]
     pub fn poll(&mut self) {
         self.slot.poll(C::kind(self.kind));
     }
 
-    /// Gives the slot up until [`Parked::unpark`]. Do so before a sleep, and before a loop that must not be disturbed and does
-    /// not use the slot.
+    /// Gives up the slot until [`Parked::unpark`]. Park before a sleep, and before a loop that must
+    /// not be disturbed and does not use the slot.
     ///
     /// # Blocking
     ///
-    /// While it runs the mail.
+    /// While it runs the queued calls.
     pub fn park(self) -> Parked<'p, T, C> {
         self.slot.give_up();
         Parked { owner: Some(self) }
     }
 
-    /// Calls `wait` with the slot given up. `wait` may sleep, and may call this [`PerCpu`](super::PerCpu).
+    /// Calls `wait` with the slot given up. `wait` may sleep, and may call this
+    /// [`PerCpu`](super::PerCpu).
     ///
     /// # Blocking
     ///
@@ -261,7 +266,7 @@ impl<'p, T, C: Choice> Parked<'p, T, C> {
 impl<T, C: Choice> Drop for Owner<'_, T, C> {
     fn drop(&mut self) {
         if !twin::torn_down() {
-            // If it is parked, the slot has been given up before.
+            // If it is parked, the slot has already been given up.
             if self.slot.is_mine() {
                 self.slot.give_up();
             }
@@ -273,7 +278,7 @@ impl<T, C: Choice> Drop for Owner<'_, T, C> {
 impl<T> Drop for Operation<'_, T> {
     fn drop(&mut self) {
         if !twin::torn_down() {
-            // So little is inlined where a panic comes by that the operation can stay in registers until then.
+            // Inlining only this call keeps the operation in registers until a panic.
             self.slot.exit_by_panic(self.kind, self.asked);
         }
     }

@@ -1,4 +1,4 @@
-//! Memory by the page, with some of it on each CPU.
+//! Memory in pages, with some of the pages on each CPU.
 
 use std::fmt;
 
@@ -12,16 +12,16 @@ use super::remote::PerCpu;
 /// A piece of memory of a fixed size.
 pub type Page = Box<[u8]>;
 
-/// Hands out pages, and keeps those that come back: some on each CPU, the others in a common reserve.
+/// Allocates pages, and caches freed pages: some on each CPU, the others in a common reserve.
 ///
-/// A CPU takes pages from the reserve and gives them back by the *batch*, under one short lock for each, so that CPUs that
-/// allocate and free do not meet for every page. A CPU that has more than two batches gives the one up that it has not
-/// used for longest.
+/// A CPU moves pages from and to the reserve in *batches*, under one short lock for each, so that
+/// CPUs that allocate and free do not contend for every page. A CPU with more than two batches
+/// returns the batch that has been unused for longest.
 ///
-/// Pages come as they were given back; new ones are zero. Nothing is returned to the system but by
-/// [`shrink`](Self::shrink).
+/// Allocated pages have the contents that they were freed with; new pages are zero. Memory is
+/// returned to the system only by [`shrink`](Self::shrink).
 ///
-/// Differs from Linux: pages are boxed bytes of any size, and aligned to nothing.
+/// Differs from Linux: pages are boxed bytes of any size, without alignment.
 ///
 /// # Examples
 ///
@@ -44,7 +44,8 @@ pub struct PageBatches {
 }
 
 impl PageBatches {
-    /// Makes a cache of pages of so many `bytes`, which travel by the `batch`, of 1 at least. It has none yet.
+    /// Creates an empty cache of pages of `bytes` bytes, which are moved in batches of `batch`, at
+    /// least 1.
     ///
     /// # Blocking
     ///
@@ -52,7 +53,7 @@ impl PageBatches {
     ///
     /// # Errors
     ///
-    /// As of [`Builder::build`].
+    /// As [`Builder::build`].
     pub fn new(builder: Builder, bytes: usize, batch: usize) -> Result<Self, BuildError> {
         let batch = batch.max(1);
         let lists = Arc::new(builder.build(|_| Vec::with_capacity(2 * batch + 1))?);
@@ -72,11 +73,11 @@ impl PageBatches {
         })
     }
 
-    /// Returns a page: of this CPU, or of the reserve, or a new one.
+    /// Returns a page from this CPU or from the reserve, or a new one.
     ///
     /// # Blocking
     ///
-    /// As [`PerCpu::with_current`], and for a short lock where this CPU has none.
+    /// As [`PerCpu::with_current`], and for a short lock if this CPU has no page.
     #[inline]
     pub fn alloc(&self) -> Page {
         let page = self.lists.with_current(Vec::pop);
@@ -90,20 +91,20 @@ impl PageBatches {
             return vec![0; self.bytes].into();
         };
         let page = batch.pop().expect("no batch is empty");
-        // This may be another CPU by now; one is as good as the other.
+        // The thread may have moved to another CPU, which does no harm.
         self.lists.with_current(move |list| list.append(&mut batch));
         page
     }
 
-    /// Takes a page back.
+    /// Returns a page to the cache.
     ///
     /// # Blocking
     ///
-    /// As [`PerCpu::with_current`], and for a short lock where this CPU has enough.
+    /// As [`PerCpu::with_current`], and for a short lock if this CPU has more than two batches.
     ///
     /// # Panics
     ///
-    /// If it is of another size.
+    /// If the page has another size.
     #[inline]
     pub fn free(&self, page: Page) {
         assert_eq!(page.len(), self.bytes, "a page of another cache");
@@ -117,7 +118,7 @@ impl PageBatches {
         }
     }
 
-    /// Drops all pages that nobody uses; returns how many.
+    /// Drops all cached pages. Returns their number.
     ///
     /// # Blocking
     ///

@@ -7,14 +7,15 @@ use sync::{hint, thread, time};
 use super::leaked::{Checks, Due};
 use crate::wake::{machine_may_spin, report};
 
-/// How often a waiter spins before it yields its CPU: a few microseconds, several short operations.
+/// Number of spins before a waiter yields its CPU: a few microseconds, several short operations.
 const NR_SPINS: u32 = 128;
 
-/// How often an owner spins that waits for a call on its own slot: most of a millisecond. Longer than any call should take,
-/// because an owner should not lose its CPU.
+/// Number of spins of an owner that waits for a call on its own slot: most of a millisecond. Longer
+/// than any call should take, because an owner should not lose its CPU.
 const NR_OWNER_SPINS: u32 = 1 << 14;
 
-/// How often a waiter yields its CPU before it sleeps. A guess: about as many threads as may share a CPU.
+/// Number of times a waiter yields its CPU before it sleeps. A guess: about as many threads as may
+/// share a CPU.
 const NR_YIELDS: u32 = 32;
 
 /// The age at which a waiting call announces itself. A call that competes with short operations
@@ -22,13 +23,14 @@ const NR_YIELDS: u32 = 32;
 #[cfg(not(any(loom, shuttle)))]
 const PATIENT_NS: u64 = 1_000_000;
 
-/// How long an owner leaves its slot to announced callers before one operation: 10 ms, about the
-/// time that a busy machine needs to schedule the caller. With a longer time, a caller that is
-/// preempted would stop the owner.
+/// Time for which an owner leaves its slot to announced callers before one operation: 10 ms, about
+/// the time that a busy machine needs to schedule the caller. With a longer time, a preempted
+/// caller would stop the owner.
 #[cfg(not(any(loom, shuttle)))]
 const COURTESY: Duration = Duration::from_millis(10);
 
-/// How long a waiter sleeps at a time, in microseconds: about a wake-up, which this replaces.
+/// Length of a waiter's short sleep, in microseconds: about as long as a wake-up, which it
+/// replaces.
 const NAP_US: u64 = 50;
 
 /// One wait.
@@ -38,12 +40,12 @@ pub(super) struct Patience {
     nr_spins: u32,
 }
 
-/// When a wait ends without success.
+/// The time at which a wait ends without success.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline {
     #[cfg(not(any(loom, shuttle)))]
     limit_ns: u64,
-    /// In a model, where no time passes: how often it was asked.
+    /// In a model, where no time passes: number of checks.
     #[cfg(any(loom, shuttle))]
     nr_asked: u32,
 }
@@ -93,9 +95,10 @@ pub(super) fn wait_for<R>(mut look: impl FnMut(Due) -> Option<R>) -> R {
     })
 }
 
-/// Looks as [`wait_for`] does, and does not unwind if `look` does not: for a caller whose stack somebody else is at.
+/// Waits as [`wait_for`] does, and unwinds only if `look` does. For a caller whose stack another
+/// thread may be using.
 ///
-/// One that may not sleep here naps without a word.
+/// A thread that must not sleep here sleeps for short times without a report.
 pub(super) fn wait_out<R>(mut look: impl FnMut() -> Option<R>) -> R {
     if report::may_sleep() {
         return wait_for(|_| look());
@@ -130,11 +133,11 @@ impl Patience {
         self.nr_looks < self.nr_spins && machine_may_spin()
     }
 
-    /// Lets a little time pass before the next attempt.
+    /// Waits a short time before the next attempt.
     ///
     /// # Blocking
     ///
-    /// At most 50 µs, and what the system adds.
+    /// At most 50 µs, plus the system's delay.
     pub(super) fn pass_time(&mut self) {
         self.nr_looks = self.nr_looks.saturating_add(1);
         if self.spins() {
@@ -196,8 +199,8 @@ impl Turn {
 }
 
 impl Courtesy {
-    /// Returns `true` if the owner has waited for long enough. Never in a model, where no time
-    /// passes.
+    /// Returns `true` if the owner has waited for long enough. Always `false` in a model, where no
+    /// time passes.
     pub(super) fn is_over(&mut self) -> bool {
         #[cfg(not(any(loom, shuttle)))]
         return self
@@ -210,8 +213,8 @@ impl Courtesy {
 }
 
 impl Deadline {
-    /// Makes a deadline `span` from now. In a model it is over when it is asked for the second time, or at once if `span` is
-    /// zero.
+    /// Creates a deadline `span` from now. In a model it is over at the second check, or at the
+    /// first if `span` is zero.
     pub(super) fn after(span: Duration) -> Self {
         #[cfg(not(any(loom, shuttle)))]
         {

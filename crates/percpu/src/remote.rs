@@ -19,40 +19,43 @@ use super::tally::{MAILED, Tally, WAITED, tally};
 use crate::panics::{self, Foreign};
 use crate::params::Qpw;
 
-/// Is called after queued work has panicked.
+/// The handler that is called after queued work has panicked.
 pub(super) type PanicHandler = Box<dyn Fn(CpuId) + Send + Sync>;
 
 /// Holds one `T` for each CPU that the machine can have.
 ///
-/// See [the module's page](super) for how owners and others share the data.
+/// See [the module page](super) for how owners and other threads share the data.
 ///
 /// # Guarantees
 ///
 /// - Operations on a slot, of the owner and of remote callers, never overlap.
-/// - What an operation did is visible to the next one on that slot, on any thread.
-/// - A remote call runs once, and has run when it returns. Calls of one thread on one slot run in order.
-/// - [Queued work](Self::queue_percpu_work) has run when a [`flush`](Self::flush) that began after it returns.
+/// - The effects of an operation are visible to the next operation on that slot, on any thread.
+/// - A remote call runs once, and has run when it returns. Calls of one thread on one slot run in
+///   order.
+/// - [Queued work](Self::queue_percpu_work) has run when a later [`flush`](Self::flush) returns.
 /// - CPUs that go offline keep their slots. Calls still reach the data, and
 ///   [`drain_when_absent`](Self::drain_when_absent) drains it.
-/// - In a child of `fork`, slots that no thread had are there with their data, and so are those of the thread that forked. A
-///   call on a slot that another thread had panics, because its data may be half changed. The parent runs queued work.
+/// - In a child of `fork`, free slots and slots of the thread that forked keep their data. A call
+///   on a slot that another thread held panics, because its data may be half changed. The parent
+///   runs queued work.
 ///
 /// # Blocking
 ///
-/// A call waits while another thread is inside the slot. A call on an owned slot also waits, in [`Qpw::Queue`](super::Qpw),
-/// until the owner polls or parks; in `OnDemand` until it operates, polls or parks (see [`Escalate`](super::Escalate)); in
-/// `EveryOp` not at all. An owner that operates all the time does not starve callers: see
-/// [Waiting](super#waiting) for the bound. An owner that was leaked (`mem::forget`) keeps its slot
-/// until its thread has ended. After ten seconds, a call that waits for an owner writes a line to
-/// stderr that names the owner's thread. If two owners call each other's slots, both may wait
-/// forever: [park](Owner::while_parked) first.
+/// A call waits while another thread is inside the slot. On an owned slot it also waits, in
+/// [`Qpw::Queue`](super::Qpw), until the owner polls or parks; in `OnDemand`, until it operates,
+/// polls or parks (see [`Escalate`](super::Escalate)); in `EveryOp` there is no such wait. An owner
+/// that operates all the time does not starve callers: see [Waiting](super#waiting) for the bound.
+/// An owner that was leaked (`mem::forget`) keeps its slot until its thread has exited. After ten
+/// seconds, a call that waits for an owner prints a message to stderr that names the owner's
+/// thread. If two owners call each other's slots, both may wait forever:
+/// [park](Owner::while_parked) first.
 #[doc(alias("DEFINE_PER_CPU", "alloc_percpu"))]
 pub struct PerCpu<T, C: Choice = AtStart> {
-    /// Dropped before the slots are.
+    /// Dropped before the slots.
     listed: Listed,
     pub(super) table: Table<T>,
     pub(super) escalation: Escalation,
-    /// Shared with mail.
+    /// Shared with queued calls.
     pub(super) panics: Arc<Panics>,
     pub(super) tally: Tally,
     choice: PhantomData<fn() -> C>,
@@ -68,7 +71,8 @@ impl Panics {
     pub(super) fn count(&self, cpu: CpuId) {
         self.nr.fetch_add(1, Ordering::Relaxed);
         if let Some(handler) = &self.handler {
-            // FOREIGN(percpu-on-panic): the handler, on the thread that holds the slot, inside it. A panic ends here.
+            // FOREIGN(percpu-on-panic): the handler, on the thread that holds the slot, inside it.
+            // A panic is caught.
             panics::contain(|| handler(cpu));
         }
     }
@@ -114,7 +118,8 @@ impl<T, C: Choice> PerCpu<T, C> {
         &self.table.cpus
     }
 
-    /// Returns how many panics of queued work, and of [drains](Self::drain_when_absent), have been caught.
+    /// Returns the number of panics of queued work, and of [drains](Self::drain_when_absent), that
+    /// have been caught.
     pub fn nr_panics(&self) -> u64 {
         self.panics.nr.load(Ordering::Relaxed)
     }
@@ -129,7 +134,7 @@ impl<T, C: Choice> PerCpu<T, C> {
     ///
     /// # Errors
     ///
-    /// See [`AttachError`]. An owner that was leaked on a thread that has ended does not count.
+    /// See [`AttachError`]. An owner that was leaked on a thread that has exited does not count.
     ///
     /// # Panics
     ///
@@ -149,10 +154,10 @@ impl<T, C: Choice> PerCpu<T, C> {
 }
 
 impl<T: Send, C: Choice> PerCpu<T, C> {
-    /// Calls `f` on the data of `cpu`, and returns what it returns.
+    /// Calls `f` on the data of `cpu`, and returns its result.
     ///
-    /// `f` runs on the calling thread, or in [`Qpw::Queue`](super::Qpw) on the owner. A panic of `f` goes to the caller in
-    /// either case.
+    /// `f` runs on the calling thread, or in [`Qpw::Queue`](super::Qpw) on the owner. A panic of
+    /// `f` is resumed on the caller in either case.
     ///
     /// # Blocking
     ///
@@ -160,7 +165,8 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Panics
     ///
-    /// If `cpu` has no slot, or if the calling thread owns the slot and has not parked, or is inside it. Then `f` has not run.
+    /// If `cpu` has no slot, or if the calling thread owns the slot and has not parked, or is
+    /// inside it. Then `f` has not run.
     ///
     /// # Examples
     ///
@@ -178,8 +184,9 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
 
     /// Calls `f` on the data of the CPU on which this thread runs. For threads that own no slot.
     ///
-    /// The thread may have moved to another CPU when `f` runs: the choice of the slot only makes contention rare. Costs one
-    /// locked instruction on a slot without an owner. On an owned slot it is a remote call as any other.
+    /// The thread may have moved to another CPU when `f` runs; the choice of the slot only makes
+    /// contention rare. Costs one locked instruction on a slot without an owner. On an owned slot
+    /// it is an ordinary remote call.
     ///
     /// # Blocking
     ///
@@ -187,7 +194,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Panics
     ///
-    /// As [`run_on`](Self::run_on), of that CPU.
+    /// As [`run_on`](Self::run_on) for that CPU.
     #[inline]
     #[doc(alias("get_cpu_ptr", "put_cpu_ptr"))]
     pub fn with_current<R: Send>(&self, f: impl FnOnce(&mut T) -> R + Send) -> R {
@@ -197,7 +204,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
 
     /// Calls `f` on the data of `cpu`, if `f` can begin within `deadline`.
     ///
-    /// With a deadline of zero it takes the slot only if that is free, and does not ask the owner.
+    /// With a deadline of zero it takes the slot only if it is free, and does not ask the owner.
     ///
     /// # Blocking
     ///
@@ -222,7 +229,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     /// let emptied = lists.try_run_on(cpu, Duration::from_millis(1), |list| list.clear());
     /// assert!(emptied.is_ok());
     ///
-    /// // In the mode `Queue` an owner that does not poll, like this thread, answers nobody.
+    /// In the mode `Queue`, an owner that does not poll, like this thread, runs no calls.
     /// let owner = lists.attach(cpu)?;
     /// std::thread::scope(|scope| {
     ///     let late = scope.spawn(|| lists.try_run_on(cpu, Duration::from_millis(1), |list| list.len()).is_err());
@@ -265,28 +272,32 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
 
     /// Runs `work` on the data of `cpu`, now or later.
     ///
-    /// - In the mode `Queue`, if the slot is owned: `work` is mailed to the owner, and runs when the owner polls, parks or ends.
+    /// - In the mode `Queue`, if the slot is owned: `work` is queued to the owner, and runs when
+    ///   the owner polls, parks or is dropped.
     /// - Inside a call on that slot, or inside its queued work: `work` runs after that.
     /// - Otherwise `work` runs on the calling thread before this returns.
     ///
-    /// A panic of `work` is caught, counted, and reported to [`Builder::on_panic`](super::Builder::on_panic).
+    /// A panic of `work` is caught, counted, and reported to
+    /// [`Builder::on_panic`](super::Builder::on_panic).
     ///
     /// # Blocking
     ///
-    /// Never waits in `Queue`, but may run other mail of a slot that it finds free. In other modes as
-    /// [`run_on`](Self::run_on).
+    /// In `Queue` it never waits, but it may run other queued calls of a slot that it finds free.
+    /// In other modes as [`run_on`](Self::run_on).
     ///
     /// # Panics
     ///
-    /// If `cpu` has no slot, or if the calling thread owns the slot and has not parked. Inside work of that slot it does not
-    /// panic.
+    /// If `cpu` has no slot, or if the calling thread owns the slot and has not parked. It does not
+    /// panic inside work of that slot.
     ///
-    /// Differs from Linux: a work item there is queued once until it runs; here each call is work of its own.
+    /// Differs from Linux: there a work item is queued once until it runs; here each call is a
+    /// separate unit of work.
     pub fn queue_percpu_work(&self, cpu: CpuId, work: impl FnOnce(&mut T) + Send + 'static) {
         let slot = self.slot(cpu);
         let panics = self.panics.clone();
         let contained = move |data: &mut T| {
-            // FOREIGN(percpu-work): queued work, on the thread that holds the slot. A panic ends here, and is counted.
+            // FOREIGN(percpu-work): queued work, on the thread that holds the slot. A panic is
+            // caught and counted.
             if panics::contain(|| work(data)) {
                 panics.count(cpu);
             }
@@ -312,7 +323,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Blocking
     ///
-    /// Until then; as [`run_on`](Self::run_on).
+    /// Until that work has run; otherwise as [`run_on`](Self::run_on).
     ///
     /// # Panics
     ///
@@ -375,7 +386,7 @@ impl<F> NotRun<F> {
     }
 }
 
-// By hand: closures cannot be printed.
+// Written by hand, because closures cannot be printed.
 impl<F> fmt::Debug for NotRun<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

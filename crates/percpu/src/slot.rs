@@ -1,4 +1,5 @@
-//! One slot: the word that says who holds it, the data, and its mail; how any thread takes and releases it.
+//! One slot: the word that records which thread holds it, the data, and its queued calls; how any
+//! thread takes and releases it.
 //!
 //! # One word, three states
 //!
@@ -13,18 +14,20 @@
 //!
 //! - `HELD` is a lock: the thread that moved the word there uses the data, and moves the word on.
 //! - `OWNED` is a lock that the owner keeps between operations. It never occurs in `EveryOp`.
-//! - The data is used in `HELD`, or by the owner in `OWNED`, and at no other time. So a `&mut` to it is exclusive.
+//! - The data is used only in `HELD`, or by the owner in `OWNED`. So a `&mut` to it is exclusive.
 //!
-//! An operation of the owner takes and releases the slot in `EveryOp`, and does nothing in `Queue`. In `OnDemand` it loads
-//! the word `want`, which counts the threads that ask; zero means go on. This is right because **`want` is zero only while
-//! the owner has the bias, or is inside**:
+//! An operation of the owner takes and releases the slot in `EveryOp`, and does nothing in `Queue`.
+//! In `OnDemand` it loads the word `want`, which counts the threads that ask, and continues if it
+//! is zero. This is correct because **`want` is zero only while the owner has the bias, or is
+//! inside**:
 //!
-//! - A thread that moves the word away from `OWNED` sets `AWAY` in `want`, before any other thread can leave it at zero.
+//! - A thread that moves the word away from `OWNED` sets `AWAY` in `want`, before any other thread
+//!   can leave it at zero.
 //! - Only the owner clears `AWAY`, while it is inside and about to move the word back to `OWNED`.
 //!
-//! In a breakable slot the owner also stores in `busy` that it is inside an operation. A remote caller that has waited too
-//! long makes all threads pass a fence by `membarrier`. After that, either the caller sees `busy`, or the owner will see
-//! `want`. `bias.rs` has the steps.
+//! In a breakable slot the owner also stores in `busy` that it is inside an operation. A remote
+//! caller that has waited too long makes all threads pass a fence by `membarrier`. After that,
+//! either the caller sees `busy`, or the owner will see `want`. `bias.rs` has the steps.
 //!
 //! # No caller starves
 //!
@@ -39,8 +42,8 @@
 //!   up also clears it.
 //! - A waiting caller announces itself at each poll, so the caller that has waited longest is next.
 //!   The owner may do one operation between two such callers.
-//! - An owner that waits for its slot announces itself in the same way, so that callers that call
-//!   all the time do not keep it out. It withdraws the announcement when it has the slot.
+//! - An owner that waits for its slot announces itself in the same way, so that frequent callers do
+//!   not starve it. It withdraws the announcement when it has the slot.
 //!
 //! A wait is therefore bounded by the age at which a caller announces itself, plus one poll, one
 //! operation and one call for each caller that has waited longer. `eldest` is a hint: it decides
@@ -48,24 +51,24 @@
 //! reads an old value of `eldest`, it takes the slot once more than it should. `patience.rs` has
 //! the times.
 //!
-//! An announced caller runs no foreign code: a drain of many slots announces itself to one slot at
-//! a time, and not while it is inside another one. Threads therefore never wait for `eldest` in a
+//! An announced caller runs no user code: a drain of many slots announces itself to one slot at a
+//! time, and not while it is inside another one. Threads therefore never wait for `eldest` in a
 //! cycle. The owner waits for a limited time, because the caller may be preempted.
 //!
-//! # Mail
+//! # Queued calls
 //!
-//! In `Queue`, work for an owned slot stays in the slot's mail until its owner polls. A thread that takes or releases a slot
-//! runs its mail, too. So mail never stays in a `FREE` slot:
+//! In `Queue`, a call on an owned slot stays in the slot's queue until its owner polls. A thread
+//! that takes or releases a slot also runs its queue. So a call never stays in a `FREE` slot:
 //!
 //! ```text
-//! release: word = FREE;  fence;  mail?         then take, run it, release again
-//! post:    push mail;    fence;  word FREE?    then take, run it, release
+//! release: word = FREE;  fence;  calls?         then take, run them, release again
+//! post:    push a call;  fence;  word FREE?     then take, run it, release
 //! ```
 //!
-//! If the releaser's fence comes first, the poster finds the word `FREE`. If the poster's fence comes first, the releaser
-//! finds the mail.
+//! If the releaser's fence comes first, the poster finds the word `FREE`. If the poster's fence
+//! comes first, the releaser finds the call.
 //!
-//! Fields carry a letter: I fixed at creation, A atomic, H used by the thread that holds the slot.
+//! Fields have a letter: I fixed at creation, A atomic, H used by the thread that holds the slot.
 
 use std::fmt;
 
@@ -85,7 +88,7 @@ pub(super) const HELD: u32 = 1;
 /// The owner keeps it between operations.
 pub(super) const OWNED: u32 = 2;
 
-/// The thread that had the slot does not exist in this process, a child of `fork`; see `fork.rs`.
+/// The thread that held the slot does not exist in this process, a child of `fork`; see `fork.rs`.
 pub(super) const LOST: u32 = 3;
 
 /// bit 63: the owner has parked | bits 41..63: the kernel's ID of its thread | bits 0..41: the
@@ -94,7 +97,7 @@ pub(super) const LOST: u32 = 3;
 pub(super) struct OwnerWord(pub(super) u64);
 
 impl OwnerWord {
-    /// No owner.
+    /// The word of a slot without an owner.
     pub(super) const NONE: Self = Self(0);
     const PARKED: u64 = 1 << 63;
     /// It takes months to start 2^41 threads. The kernel's thread IDs have at most 22 bits.
@@ -136,7 +139,7 @@ impl OwnerWord {
     }
 }
 
-/// bits 0..31 how many threads ask | bit 31 `AWAY`: the owner does not have the bias
+/// bits 0..31: number of threads that ask | bit 31 `AWAY`: the owner does not have the bias
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Want(pub(super) u32);
 
@@ -152,34 +155,35 @@ impl Want {
     }
 }
 
-/// What an attempt to take the slot found.
+/// The state that an attempt to take the slot found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Found {
-    /// It was free, and the caller holds it now.
+    /// The slot was free, and the caller now holds it.
     Taken,
     /// A thread is inside.
     Held,
     /// The owner has the bias.
     Owned,
-    /// It can never be taken; see [`LOST`].
+    /// The slot can never be taken; see [`LOST`].
     Lost,
 }
 
-/// One CPU's slot. The fields that each operation of the owner uses lie together.
+/// One CPU's slot. The fields that each operation of the owner uses are adjacent.
 #[repr(C, align(128))]
 pub(super) struct Slot<T> {
     /// A: see the top of the file.
     pub(super) word: AtomicU32,
     /// A: a [`Want`].
     pub(super) want: AtomicU32,
-    /// A: 1 while the owner is inside an operation. Written by the owner. Used by breakable slots only.
+    /// A: 1 while the owner is inside an operation. Written by the owner. Used by breakable slots
+    /// only.
     pub(super) busy: AtomicU32,
     /// A: the time at which the next caller or owner began to wait, as
     /// [`Turn`](super::patience::Turn) measures time; 0 if none has waited for long. In slots that
     /// queue, only an owner that takes its slot back announces itself.
     pub(super) eldest: AtomicU32,
-    /// A: the thread that is inside by a call, or runs mail; else 0. Written inside. A thread compares it with itself only,
-    /// to find out whether it would wait for itself.
+    /// A: the thread that is inside by a call, or runs queued calls; otherwise 0. Written inside. A
+    /// thread compares it only with itself, to detect that it would wait for itself.
     caller: unmodelled::AtomicU64,
     /// H: the user's data.
     data: UnsafeCell<T>,
@@ -189,21 +193,21 @@ pub(super) struct Slot<T> {
 /// The fields that operations of the owner do not use.
 #[repr(align(128))]
 pub(super) struct Far<T> {
-    /// I.
+    /// I: the CPU of the slot.
     cpu: CpuId,
-    /// I.
+    /// I: how the slot is owned.
     kind: Kind,
     /// A: an [`OwnerWord`].
     pub(super) owner: AtomicU64,
-    /// A: letters. In slots that do not queue, only those that a call has queued onto its own slot.
+    /// A: queued calls. In slots that do not queue, only calls queued by a call on the same slot.
     mail: Mail<T>,
-    /// Who is inside, to catch a bug of ours.
+    /// The thread that is inside, to detect bugs of this crate.
     #[cfg(debug_assertions)]
     inside: AtomicU64,
 }
 
-// SAFETY: the data is reached by one thread at a time, in the order that `word` makes, so it needs to be `Send`; mail
-// is. The rest is atomic or fixed.
+// SAFETY: one thread at a time accesses the data, in the order of `word`, so the data must be
+// `Send`; queued calls are. The other fields are atomic or fixed.
 unsafe impl<T: Send> Sync for Slot<T> {}
 
 impl<T> Slot<T> {
@@ -246,17 +250,19 @@ impl<T> Slot<T> {
     /// Takes the slot if it is free. Returns what it found.
     #[inline]
     pub(super) fn look_and_take(&self) -> Found {
-        // A load first: an exchange takes the cache line even if it fails. Not in a model, whose loads may stay stale.
+        // A load first: an exchange acquires the cache line even if it fails. Not in a model, whose
+        // loads may stay stale.
         let mut word = FREE;
         if !cfg!(any(loom, shuttle)) {
             word = self.word.load(Ordering::Relaxed);
         }
         if word == FREE {
-            // ORDER(percpu-word): publish and consume, other end in `release_order` and its callers.
+            // ORDER(percpu-word): publish and consume, other end in `release_order` and its
+            // callers.
             //   release: the data;   word = FREE (or OWNED)   Release
             //   take:    word = HELD  Acquire;                the data
-            // If the release comes first, our exchange succeeds, with all that was done to the data before. If our exchange
-            // comes first, it fails, and we find who has the slot.
+            // If the release comes first, our exchange succeeds, and we see all earlier changes of
+            // the data. If our exchange comes first, it fails, and we find the state of the slot.
             // Test: sections_of_owner_and_remotes_never_overlap, taking_needs_its_acquire
             match self
                 .word
@@ -345,7 +351,7 @@ impl<T> Slot<T> {
         self.look_and_take() == Found::Taken
     }
 
-    /// Releases a held slot, and runs mail that came meanwhile.
+    /// Releases a held slot, and runs calls that were queued in the meantime.
     #[inline]
     pub(super) fn release(&self) {
         if self.kind() != Kind::Queue {
@@ -357,8 +363,8 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Runs the letters that calls have queued onto their own slot, and those that the letters queue. The caller holds the
-    /// slot, which does not queue: no other thread mails.
+    /// Runs the letters that calls have queued onto their own slot, and those that the letters
+    /// queue. The caller holds the slot, which does not queue: no other thread posts to it.
     #[inline]
     pub(super) fn run_own_mail(&self) {
         while !self.far.mail.is_empty() && !twin::armed("percpu: leaves its own mail") {
@@ -366,12 +372,13 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Runs what was mailed while the slot was held, or before its owner left. The word was just made `FREE`.
+    /// Runs the calls that were queued while the slot was held, or before its owner left. The
+    /// caller has just stored `FREE`.
     fn look_after_mail(&self) {
         loop {
             // ORDER(percpu-mail): store buffering, other end in `post`; see the top of the file.
-            // If our fence comes first, the poster finds the word FREE and runs its letter. If the poster's fence comes
-            // first, we find the letter here.
+            // If our fence comes first, the poster finds the word FREE and runs its letter. If the
+            // poster's fence comes first, we find the letter here.
             // Test: no_letter_stays_in_a_free_slot, releasing_needs_its_fence
             twin::fence("percpu: no fence when releasing");
             if self.far.mail.is_empty() || !self.try_take() {
@@ -382,13 +389,14 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Adds a letter for the owner. Runs the mail here if the slot is free.
+    /// Adds a letter for the owner. Runs it here if the slot is free.
     pub(super) fn post(&self, letter: Letter<T>) {
         self.must_not_be_lost();
         self.far.mail.push(letter);
-        // ORDER(percpu-mail): the other end; see `look_after_mail`. The push is a read-modify-write.
-        // If our fence comes first, the releaser finds the letter. If the releaser's fence comes first, we find the word
-        // FREE in `help`.
+        // ORDER(percpu-mail): the other end; see `look_after_mail`. The push is a
+        // read-modify-write.
+        // If our fence comes first, the releaser finds the letter. If the releaser's fence comes
+        // first, we find the word FREE in `help`.
         // Test: no_letter_stays_in_a_free_slot, posting_mail_needs_its_fence
         if !twin::armed("percpu: no fence after posting") {
             barrier::after_rmw();
@@ -396,7 +404,7 @@ impl<T> Slot<T> {
         self.help();
     }
 
-    /// Runs the mail, if the slot is free.
+    /// Runs the queued calls, if the slot is free.
     pub(super) fn help(&self) {
         if self.try_take() {
             self.run_mail();
@@ -404,7 +412,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Runs what was mailed. The caller holds the slot, as its owner or by taking it.
+    /// Runs the queued calls. The caller holds the slot, as its owner or by taking it.
     #[inline]
     pub(super) fn run_mail(&self) {
         if !self.far.mail.is_empty() {
@@ -415,7 +423,8 @@ impl<T> Slot<T> {
     #[cold]
     fn run_letters(&self) {
         self.far.mail.run_all(|letter| {
-            // FOREIGN(percpu-letter): queued work or a mailed call, on whoever holds the slot; contained in the letter.
+            // FOREIGN(percpu-letter): queued work or a queued call, on the thread that holds the
+            // slot; contained in the letter.
             // SAFETY: our caller holds the slot.
             unsafe { self.touch_as_caller(letter) }
         });
@@ -425,7 +434,7 @@ impl<T> Slot<T> {
         &self.far.mail
     }
 
-    /// Works on the data, with this thread noted as the one that is inside.
+    /// Calls `f` with the data, with this thread recorded as the one that is inside.
     ///
     /// # Safety
     ///
@@ -436,13 +445,14 @@ impl<T> Slot<T> {
         unsafe { self.touch(f) }
     }
 
-    /// Returns `true` if the calling thread is inside by a call, or runs mail: it would wait for itself.
+    /// Returns `true` if the calling thread is inside by a call, or runs queued calls. It would
+    /// wait for itself.
     #[inline]
     pub(super) fn is_called_here(&self) -> bool {
         self.caller.load(Ordering::Relaxed) == identity::mine().get()
     }
 
-    /// Panics if the calling thread is inside by a call, or runs mail.
+    /// Panics if the calling thread is inside by a call, or runs queued calls.
     #[inline]
     pub(super) fn check_not_called_here(&self) {
         if self.is_called_here() {
@@ -458,17 +468,17 @@ impl<T> Slot<T> {
         );
     }
 
-    /// Works on the data.
+    /// Calls `f` with the data.
     ///
     /// # Safety
     ///
-    /// 1. The caller holds the slot: it moved the word to `HELD`, or it is the owner and has the bias; and it is not
-    ///    inside already.
+    /// 1. The caller holds the slot: it moved the word to `HELD`, or it is the owner and has the
+    ///    bias; and it is not inside already.
     #[inline(always)]
     pub(super) unsafe fn touch<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         #[cfg(debug_assertions)]
         let _inside = Inside::enter(self);
-        // SAFETY: (1): nobody else reaches the data until we are back.
+        // SAFETY: (1): no other thread accesses the data until `f` returns.
         self.data.with_mut(|data| f(unsafe { &mut *data }))
     }
 }
@@ -484,7 +494,7 @@ pub(super) fn release_order() -> Ordering {
     twin::order("percpu: relaxed release", Ordering::Release)
 }
 
-/// The thread that is inside by a call, until dropped.
+/// Records the thread that is inside by a call, until dropped.
 struct Caller<'s>(&'s unmodelled::AtomicU64);
 
 impl<'s> Caller<'s> {
@@ -502,7 +512,7 @@ impl Drop for Caller<'_> {
     }
 }
 
-/// Checks that one thread is inside at a time.
+/// Checks that only one thread is inside at a time.
 #[cfg(debug_assertions)]
 struct Inside<'s>(&'s AtomicU64);
 

@@ -5,7 +5,7 @@ use topology::{CpuId, CpuSet};
 
 use super::slot::Slot;
 
-/// In the table of slots: no such CPU.
+/// Marks a CPU without a slot in the table.
 const NONE: u32 = u32::MAX;
 
 /// The slots, by CPU.
@@ -39,7 +39,8 @@ impl<T> Table<T> {
         self.slots.get(place as usize)
     }
 
-    /// Returns the slot of the CPU on which this thread runs; some slot, if that CPU has none.
+    /// Returns the slot of the CPU on which this thread runs, or some other slot if that CPU has
+    /// none.
     #[inline]
     pub(super) fn current(&self) -> &Slot<T> {
         let cpu = cpu::current();

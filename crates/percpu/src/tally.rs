@@ -1,4 +1,4 @@
-//! The counts of remote calls, for the process's page. Owners count nothing.
+//! Counts of remote calls, for the process's page. Owners count nothing.
 
 use crate::{
     page::{self, Kind},
@@ -13,7 +13,7 @@ pub(super) const DRAINED: usize = 1;
 pub(super) const WAITED: usize = 2;
 pub(super) const MAILED: usize = 3;
 
-/// Makes the counts. `nr_panicked` is called when the page is written.
+/// Creates the counts. `nr_panicked` is called when the page is written.
 pub(super) fn tally(
     name: &str,
     qpw: Qpw,

@@ -32,7 +32,7 @@ const FIRST_NS: u64 = 10_000_000;
 /// thousand callbacks a second for each thread that adds them.
 const LONGEST_NS: u64 = 1_000_000_000;
 
-/// How far a list is above its mark.
+/// The state of a list that is above its mark.
 pub(super) struct Backlog {
     /// A: number of marks at which threads have waited without success.
     nr_passed: AtomicU32,

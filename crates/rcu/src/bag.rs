@@ -1,8 +1,9 @@
-//! Closures that one thread hands over together, without a box for each.
+//! Closures of one thread that are queued together, without a box for each.
 //!
-//! A thread has at most one *open* bag. Its first closure opens a bag and pushes it onto a list of `callback.rs`. Later
-//! closures go into the same bag while it is on the list. A sweep *closes* each bag that it takes, before its grace period
-//! begins. A closure that is in the bag by then is served by this grace period; a later one opens another bag.
+//! A thread has at most one *open* bag. Its first closure opens a bag and pushes it onto a list of
+//! `callback.rs`. Later closures are added to the same bag while it is on the list. A sweep
+//! *closes* each bag that it pops, before its grace period begins. That grace period serves the
+//! closures that are in the bag by then; a later closure opens another bag.
 //!
 //! ```text
 //! bits 0..8 words in use | bit 8 CLOSED | bit 9 DONE | bit 10 LEFT | bit 11 UNSWEPT
@@ -10,16 +11,17 @@
 //!
 //! | bit | set by | means |
 //! |---|---|---|
-//! | `CLOSED` | sweeper | takes no more closures |
-//! | `DONE` | the thread that ran them | all have run; its thread may use the bag again, unless it has left it |
-//! | `LEFT` | thread | its thread has forgotten it: it was full, or closed and not done, or the thread has ended |
-//! | `UNSWEPT` | thread | no sweeper's thread could be started: a closure joins by the slow path, which tries again |
+//! | `CLOSED` | sweeper | the bag accepts no more closures |
+//! | `DONE` | the thread that ran them | all have run; the bag's thread may use the bag again, unless it has left it |
+//! | `LEFT` | thread | the bag's thread has abandoned it: it was full, or closed and not done, or the thread has exited |
+//! | `UNSWEPT` | thread | no sweeper thread could be started: a closure joins by the slow path, which tries again |
 //!
-//! A closure takes a word for its kind, and as many as it captures: what goes from CPU to CPU are its lines.
+//! A closure occupies one word for its kind and one for each captured word, because the cost is in
+//! the cache lines that move from CPU to CPU.
 //!
-//! All changes are read-modify-writes of one word. So a closure is either counted before `CLOSED` or refused. And whoever
-//! sets the second of `DONE` and `LEFT` finds the first: it has the bag to itself, and uses it again, gives it away (`spares.rs`) or
-//! frees it.
+//! All changes are read-modify-writes of one word. So a closure is either counted before `CLOSED`
+//! or rejected. The thread that sets the second of `DONE` and `LEFT` finds the first: it owns the
+//! bag, and reuses it, makes it a spare (`spares.rs`) or frees it.
 
 use std::{
     cell::{self, Cell},
@@ -39,8 +41,9 @@ use super::{
     spares::spares,
 };
 
-/// Words in a bag: room for 63 to 252 closures, and for two in a model. A bag has two kilobytes. A thread that hands over closures keeps
-/// one bag until it ends; what its last destructors hand over goes without (`Alone`).
+/// Words in a bag: enough for 63 to 252 closures, or for two in a model. A bag has two kilobytes. A
+/// thread that queues closures keeps one bag until it exits; closures queued by its last
+/// destructors use no bag (`Alone`).
 const CAPACITY: usize = if cfg!(any(loom, shuttle)) {
     2 * MOST_WORDS
 } else {
@@ -48,17 +51,21 @@ const CAPACITY: usize = if cfg!(any(loom, shuttle)) {
 };
 /// Words of the largest closure and its kind.
 const MOST_WORDS: usize = 1 + NR_HELD;
-/// Words that a closure may capture without a box of its own: a pointer, a length and one more.
+/// Words that a closure may capture without a box of its own: for example a pointer, a length and
+/// one more.
 const NR_HELD: usize = 3;
 
-/// How many bytes ahead memory is fetched: the CPU on which the last closures ran has its lines, and the locked instruction behind each
-/// closure waits for the line in which it was put.
+/// Distance of the prefetch in bytes. The next lines are in the cache of the CPU that ran the last
+/// closures, and the locked instruction after each closure waits for the line that the closure was
+/// written to.
 const AHEAD: usize = 512;
 
-/// How many `spin_loop` hints a thread that ran many closures leaves those that come alone for: some microseconds, in which they share
-/// bags and lines. Else a stream of calls has batches of two or three.
+/// Number of `spin_loop` hints for which a sweeper that ran many closures waits before the next
+/// sweep: a few microseconds, in which callers fill bags. Without this, a stream of calls has
+/// batches of two or three.
 const GATHER_SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 256 };
-/// From so many in one sweep on they are a stream. What comes behind fewer runs as soon as it can.
+/// Number of closures in one sweep from which they count as a stream. After smaller sweeps the next
+/// one starts at once.
 const STREAM: u64 = 32;
 
 const NR: u32 = 0xff;
@@ -67,29 +74,29 @@ const DONE: u32 = 1 << 9;
 const LEFT: u32 = 1 << 10;
 const UNSWEPT: u32 = 1 << 11;
 
-/// Of a closure: any bytes, or none. A pointer, for it may be one.
+/// A word of a closure: any bytes, or uninitialized. A pointer type, because it may hold a pointer.
 type Word = MaybeUninit<*const ()>;
 type Payload = [Word; NR_HELD];
 
-/// A closure whose type is forgotten. Dropping it leaks.
+/// A type-erased closure. Dropping it leaks.
 #[derive(Clone, Copy)]
 pub(super) struct Deferred {
     kind: &'static Kind,
     payload: Payload,
 }
 
-// SAFETY: `new` makes it of a closure that is `Send`.
+// SAFETY: `new` creates it from a closure that is `Send`.
 unsafe impl Send for Deferred {}
 
-/// What is the same for all closures of a type.
+/// The data shared by all closures of a type.
 struct Kind {
-    /// Takes the closure out of the payload and runs it.
+    /// Moves the closure out of the payload and runs it.
     run: unsafe fn(*mut Payload),
-    /// How many words of the payload it takes.
+    /// Number of words of the payload that the closure occupies.
     nr_held: usize,
 }
 
-/// A closure without a bag, of a thread that is too far gone to keep one.
+/// A closure without a bag, queued by a thread whose thread-locals are already destroyed.
 #[repr(C)]
 struct Alone {
     head: Head,
@@ -97,7 +104,7 @@ struct Alone {
 }
 
 impl Alone {
-    /// Returns the head of `closure`, which [`run`](Self::run) gets.
+    /// Returns a head for `closure`, to pass to [`run`](Self::run).
     #[cold]
     fn of(closure: Deferred) -> *mut Head {
         let head = Head::with_function(Function::Rust(Self::run));
@@ -110,29 +117,32 @@ impl Alone {
     unsafe fn run(head: *mut Head) {
         // SAFETY: (1).
         let Self { closure, .. } = *unsafe { Box::from_raw(head.cast::<Self>()) };
-        // SAFETY: (1): no copy of it is left.
+        // SAFETY: (1): the only copy of the closure.
         unsafe { closure.run() }
     }
 }
 
-/// A block of closures that were handed over together.
+/// A block of closures that were queued together.
 #[repr(C)]
 pub(super) struct Bag {
-    /// First, so that lists of heads can hold bags. A cell, for a sweeper links it while the bag's thread adds to the bag.
+    /// First, so that lists of heads can hold bags. A cell, because a sweeper links it while the
+    /// bag's thread adds to the bag.
     head: cell::UnsafeCell<Head>,
     /// A: see the top of the file.
     state: AtomicU32,
-    /// Written by the bag's thread before `state` counts it, read by the thread that runs it.
+    /// Written by the bag's thread before `state` counts it, read by the thread that runs the
+    /// closures.
     words: [UnsafeCell<Word>; CAPACITY],
 }
 
 sync::thread_local! {
-    /// This thread's bag, open or not, or null. Without a destructor, so that it can be reached at any moment.
+    /// This thread's bag, open or not, or null. It has no destructor, so that it can be accessed at
+    /// any time.
     static OPEN: Cell<*mut Bag> = Cell::new(ptr::null_mut())
 }
 
 sync::thread_local! {
-    /// Touched by a thread that keeps a bag.
+    /// Initialized by a thread that keeps a bag, so that its destructor runs.
     static AT_EXIT: AtExit = AtExit
 }
 
@@ -146,10 +156,12 @@ impl Drop for AtExit {
     }
 }
 
-/// Hands `closure` over, in this thread's open bag or in another bag, which `publish` then pushes onto a list.
+/// Adds `closure` to this thread's open bag, or to another bag, which `publish` then pushes onto a
+/// list.
 ///
-/// `publish` gets that bag, and how many callbacks its list is to count for it (see [`nr_behind`]). It
-/// gets `None` if the closure joined a bag that is on a list and has no sweeper yet.
+/// `publish` receives that bag, and the number of callbacks to add to the count of its list (see
+/// [`nr_behind`]). It receives `None` if the closure joined a bag that is on a list and has no
+/// sweeper yet.
 #[inline]
 pub(super) fn add(
     closure: impl FnOnce() + Send + 'static,
@@ -157,16 +169,17 @@ pub(super) fn add(
 ) {
     let deferred = Deferred::new(closure);
     let bag = open();
-    // SAFETY: this thread has not left the bag, so nobody frees it.
+    // SAFETY: this thread has not left the bag, so no thread frees it.
     if !unsafe { bag.as_ref() }.is_some_and(|bag| bag.append(deferred, 0)) {
         publish(slowly(deferred));
     }
 }
 
-/// Puts `deferred` into this thread's bag if that is open and `UNSWEPT`, else into another bag, which it returns.
+/// Adds `deferred` to this thread's bag if the bag is open and `UNSWEPT`, otherwise to another bag,
+/// which it returns.
 ///
-/// It takes no `&Bag` argument: making the other bag may let a sweeper free this one, and an argument must stay valid
-/// until the function returns.
+/// Takes no `&Bag` argument: creating the other bag may let a sweeper free this one, and an
+/// argument must stay valid until the function returns.
 #[cold]
 fn slowly(deferred: Deferred) -> Option<(*mut Head, usize)> {
     // SAFETY: null, or not left by this thread.
@@ -184,10 +197,10 @@ fn slowly(deferred: Deferred) -> Option<(*mut Head, usize)> {
     })
 }
 
-/// Returns about how many callbacks are in a bag that its thread leaves in state `before`, without
-/// the first one. A list counts the first closure when it gets the bag, and the others when the
-/// thread leaves the bag. A bag that a sweeper has taken counts no more. Closures that capture less
-/// take less memory, so all count as if they were of the largest kind.
+/// Returns about how many callbacks, without the first one, are in a bag that its thread leaves in
+/// state `before`. A list counts the first closure when the bag is pushed, and the others when the
+/// thread leaves the bag. A bag that a sweeper has popped is no longer counted. Closures that
+/// capture less use less memory, so all count as if they were of the largest kind.
 fn nr_behind(before: u32) -> usize {
     let nr_words = (before & NR) as usize;
     match before & CLOSED {
@@ -196,7 +209,7 @@ fn nr_behind(before: u32) -> usize {
     }
 }
 
-/// Marks the bag of this thread as one that no sweeper will take yet.
+/// Marks this thread's bag as one that no sweeper will pop yet.
 #[cold]
 pub(super) fn leave_unswept() {
     // SAFETY: null, or not left by this thread.
@@ -205,29 +218,31 @@ pub(super) fn leave_unswept() {
     }
 }
 
-/// Leaves the bag of this thread. What the thread hands over next goes into another bag, further back in the list.
-/// Returns how many callbacks that are in the bag have not been counted.
+/// Leaves this thread's bag. The next closure of the thread is added to another bag, further back
+/// in the list. Returns the number of callbacks in the bag that have not been counted.
 pub(super) fn leave() -> usize {
     let bag = open();
     if bag.is_null() {
         0
     } else {
         set_open(ptr::null_mut());
-        // ORDER(bag): as in `anew`. If DONE comes first, we give the bag away, with the runner's accesses before
-        // ours. If our LEFT comes first, the runner finds it and gives the bag away, with our writes before its own.
+        // ORDER(bag): as in `anew`. If DONE comes first, we make the bag a spare, after the
+        // runner's accesses. If our LEFT comes first, the runner finds it and makes the bag a
+        // spare, after our writes.
         //
         // SAFETY: this thread had not left it.
         let before = unsafe { (*bag).state.fetch_or(LEFT, Ordering::AcqRel) };
         if before & DONE != 0 {
-            // SAFETY: all have run and its thread has left it, so it is ours.
+            // SAFETY: all closures have run and this thread has left the bag, so we own it.
             unsafe { Bag::give_away(bag) };
         }
         nr_behind(before)
     }
 }
 
-/// Puts `deferred` into a bag that is in no list: this thread's old one if that is done, or a new one.
-/// Returns it, and how many callbacks in the old one have not been counted.
+/// Adds `deferred` to a bag that is in no list: this thread's old one if that is done, otherwise an
+/// unused one. Returns the bag, and the number of callbacks in the old one that have not been
+/// counted.
 fn anew(deferred: Deferred) -> (*mut Bag, usize) {
     let old = open();
     // SAFETY: null, or not left by this thread.
@@ -235,8 +250,8 @@ fn anew(deferred: Deferred) -> (*mut Bag, usize) {
     // ORDER(bag): publish and consume both ways, other end in `Bag::run`.
     //   here: closures;  state counts them, or is LEFT  AcqRel
     //   run:  run them;  state |= DONE  AcqRel
-    // If DONE comes first, all closures have been read out, and we use the bag again. If our LEFT comes first, the
-    // runner finds it and gives the bag to whoever needs one, and we take another one.
+    // If DONE comes first, all closures have been read out, and we use the bag again. If our LEFT
+    // comes first, the runner finds it and makes the bag a spare, and we use another one.
     // Test: a_bag_is_used_again
     let before = state.map(|state| state.fetch_or(LEFT, Ordering::AcqRel));
     let bag = if before.is_some_and(|before| before & DONE != 0) {
@@ -245,7 +260,7 @@ fn anew(deferred: Deferred) -> (*mut Bag, usize) {
         Bag::unused()
     };
     set_open(bag);
-    // SAFETY: new, or done and left: ours alone.
+    // SAFETY: unused, or done and left: only we can reach it.
     let fresh = unsafe { &*bag };
     fresh.put(0, deferred);
     // Relaxed: the push onto a list publishes it.
@@ -255,14 +270,14 @@ fn anew(deferred: Deferred) -> (*mut Bag, usize) {
     (bag, before.map_or(0, nr_behind))
 }
 
-/// Fetches memory for the closures that come soon, where the next one will lie at `next`.
+/// Prefetches memory for the next closures; the next one will be written at `next`.
 #[inline]
 pub(super) fn fetch_ahead<T>(next: *const T) {
     hint::prefetch_write(next.cast::<u8>().wrapping_add(AHEAD));
 }
 
-/// Leaves it to callers for a moment to hand closures over, where the last sweep ran so many that they come in a stream.
-/// It ends where somebody `waits`.
+/// Waits a few microseconds for callers to queue closures, if the last sweep ran so many that they
+/// arrive in a stream. Ends early if a thread `waits`.
 pub(super) fn gather(nr_run: u64, waits: impl Fn() -> bool) {
     if nr_run >= STREAM {
         let mut spins = 0..GATHER_SPINS;
@@ -289,7 +304,7 @@ impl Bag {
         }
     }
 
-    /// Returns one that has been used, or a new one. Nobody else has it.
+    /// Returns a spare bag, or a new one. The caller owns it.
     fn unused() -> *mut Self {
         spares()
             .take()
@@ -301,7 +316,7 @@ impl Bag {
         let words = &self.words[at..at + deferred.nr_words()];
         let kind = Word::new(ptr::from_ref(deferred.kind).cast());
         for (place, word) in words.iter().zip([kind].into_iter().chain(deferred.payload)) {
-            // SAFETY: not counted yet, so its thread alone, which is the caller, reaches it.
+            // SAFETY: not counted yet, so only the bag's thread, which is the caller, accesses it.
             place.with_mut(|place| unsafe { *place = word });
         }
     }
@@ -310,11 +325,12 @@ impl Bag {
     ///
     /// # Safety
     ///
-    /// 1. One was put there, and is taken out this once.
+    /// 1. A closure was put there, and is taken only once.
     unsafe fn take(&self, at: usize) -> Deferred {
-        // SAFETY: (1): written before it was counted (ORDER(bag)), and nobody writes it before the bag is done.
+        // SAFETY: (1): written before it was counted (ORDER(bag)), and no thread writes it before
+        // the bag is done.
         let word = |at: usize| self.words[at].with(|place| unsafe { *place });
-        // SAFETY: (1): the first of its words is its kind.
+        // SAFETY: (1): the first of the closure's words is its kind.
         let kind = unsafe { &*word(at).assume_init().cast::<Kind>() };
         let mut payload = [Word::uninit(); NR_HELD];
         for (behind, held) in payload[..kind.nr_held].iter_mut().enumerate() {
@@ -323,20 +339,21 @@ impl Bag {
         Deferred { kind, payload }
     }
 
-    /// Adds `deferred` if `mark` is the only flag that is set (0: no flag). Only the bag's thread calls this.
+    /// Adds `deferred` if `mark` is the only flag that is set (0: no flag). Only the bag's thread
+    /// calls this.
     #[inline]
     fn append(&self, deferred: Deferred, mark: u32) -> bool {
         let state = self.state.load(Ordering::Relaxed);
         let (at, nr_words) = ((state ^ mark) as usize, deferred.nr_words());
-        // No room, or another flag is set: each flag is greater than the capacity.
+        // The bag is full, or another flag is set: each flag is greater than the capacity.
         if at + nr_words > CAPACITY {
             return false;
         }
         fetch_ahead(self.words.as_ptr().wrapping_add(at));
         self.put(at, deferred);
         // ORDER(bag): the other end; see `anew`, and `close`.
-        // If our exchange comes first, `close` acquires a count that includes the closure, and it is run. If CLOSED
-        // comes first, our exchange fails, and the closure goes into another bag.
+        // If our exchange comes first, `close` acquires a count that includes the closure, so it is
+        // run. If CLOSED comes first, our exchange fails, and the closure is added to another bag.
         // Test: a_bag_is_used_again
         self.state
             .compare_exchange(
@@ -348,45 +365,46 @@ impl Bag {
             .is_ok()
     }
 
-    /// Closes the bag: no closure joins it from here on.
+    /// Closes the bag: no closure is added after this.
     pub(super) fn close(&self) {
-        // Acquire pairs with the exchange in `append`. A closure that was counted before is read after this; one that
-        // comes later is refused.
+        // Acquire pairs with the exchange in `append`. A closure that was counted before is read
+        // after this; a later one is rejected.
         self.state.fetch_or(CLOSED, Ordering::AcqRel);
     }
 
-    /// Hands each closure to `run`. Then frees the bag, or leaves it to its thread to use again.
+    /// Passes each closure to `run`. Then frees the bag, or leaves it to its thread for reuse.
     ///
     /// # Safety
     ///
-    /// 1. `bag` was published by [`add`], taken from its list, closed, and is run this once.
+    /// 1. `bag` was published by [`add`], popped from its list, closed, and is run only once.
     pub(super) unsafe fn run(bag: *mut Bag, mut run: impl FnMut(Deferred)) {
         // SAFETY: (1): its thread frees it only when it is done.
         let state = unsafe { &(*bag).state };
         let nr_words = (state.load(Ordering::Acquire) & NR) as usize;
         let mut at = 0;
         while at < nr_words {
-            // SAFETY: as above; counted, and each is taken once.
+            // SAFETY: as above; the word is counted, and each closure is taken once.
             let closure = unsafe { (*bag).take(at) };
             at += closure.nr_words();
             run(closure);
         }
         // ORDER(bag): the other end; see `anew`.
-        // If LEFT comes first, the bag is ours, with its thread's writes before. If our DONE comes first, its thread
-        // finds that and uses the bag, or gives it away, with our reads of the closures before.
+        // If LEFT comes first, we own the bag, after its thread's writes. If our DONE comes first,
+        // its thread finds it and reuses the bag, or makes it a spare, after our reads of the
+        // closures.
         // Test: a_bag_is_used_again
         let order = twin::order("rcu: relaxed end of a bag", Ordering::AcqRel);
         if state.fetch_or(DONE, order) & LEFT != 0 {
-            // SAFETY: its thread has left it and all have run, so it is ours.
+            // SAFETY: its thread has left it and all closures have run, so we own it.
             unsafe { Self::give_away(bag) };
         }
     }
 
-    /// Gives a bag to the next thread that needs one, or frees it.
+    /// Makes the bag a spare for the next thread that needs one, or frees it.
     ///
     /// # Safety
     ///
-    /// 1. It came from [`unused`](Self::unused), is the caller's alone, and holds no closure.
+    /// 1. It came from [`unused`](Self::unused), the caller owns it, and it holds no closure.
     unsafe fn give_away(bag: *mut Bag) {
         // SAFETY: (1): made by `into_raw`.
         let ours = unsafe { NonNull::new_unchecked(bag) };
@@ -402,7 +420,7 @@ const fn fits<F>() -> bool {
     size_of::<F>() <= size_of::<Payload>() && align_of::<F>() <= align_of::<Payload>()
 }
 
-/// Each type of closures that fit has one.
+/// Holds the kind of each type of closures that fit.
 struct KindOf<F>(PhantomData<F>);
 
 impl<F: FnOnce() + Send + 'static> KindOf<F> {
@@ -412,7 +430,7 @@ impl<F: FnOnce() + Send + 'static> KindOf<F> {
             let closure = unsafe { payload.cast::<F>().read() };
             closure();
         },
-        // All have one size in a model.
+        // In a model all closures have the same size.
         nr_held: if cfg!(any(loom, shuttle)) {
             NR_HELD
         } else {
@@ -444,7 +462,7 @@ impl Deferred {
         }
     }
 
-    /// How many words it takes in a bag.
+    /// Returns the number of words that it occupies in a bag.
     #[inline]
     fn nr_words(&self) -> usize {
         1 + self.kind.nr_held
@@ -494,7 +512,7 @@ mod tests {
             }),
         ];
         for deferred in all {
-            // SAFETY: each once.
+            // SAFETY: each runs once.
             unsafe { deferred.run() };
         }
         assert_eq!(sum.load(Ordering::Relaxed), 9);
@@ -524,7 +542,7 @@ mod tests {
             add(note(&TOLD, []), &mut publish);
             add(note(&TOLD, [turn + 1]), &mut publish);
             add(note(&TOLD, [turn + 2; 2]), &mut publish);
-            // Longer than a bag holds one.
+            // Captures more than a bag stores inline.
             add(note(&TOLD, [turn + 3; 3]), &mut publish);
         }
         leave();

@@ -1,19 +1,20 @@
-//! Runs callbacks whose grace period has passed: on the sweeping thread, or where the user's executor says.
+//! Runs callbacks whose grace period has passed: on the sweeping thread, or on the user's executor.
 //!
 //! # Executors
 //!
-//! The executor gets a [`Batch`], and the sweeper waits until it has run. Both share one `Lot`:
+//! The executor receives a [`Batch`], and the sweeper waits until it has run. Both share one `Lot`:
 //!
 //! ```text
 //! first: the callbacks  ──swap──►  null: a thread runs them  ──►  is_done
 //! ```
 //!
-//! Whoever swaps the callbacks out runs them, so each runs once. Usually that is the batch, when it is run or dropped. The
-//! sweeper takes back a batch that has not begun if the executor has been replaced, or if the batch has waited for the
-//! stall timeout. So no callback is lost when a batch is forgotten.
+//! The thread that swaps the callbacks out runs them, so each runs once. Usually the batch does
+//! this when it is run or dropped. If the executor has been replaced, or if the batch has waited
+//! for the stall timeout, the sweeper reclaims a batch that has not begun. So no callback is lost
+//! when a batch is leaked.
 //!
-//! A callback must not wait for callbacks. Nor must an executor that runs, or is dropped, on the sweeping thread. `barrier`
-//! panics in each of them.
+//! A callback must not wait for callbacks, nor must an executor that runs, or is dropped, on the
+//! sweeping thread. `barrier` panics in each of them.
 
 use std::{cell::Cell, ptr};
 
@@ -37,30 +38,33 @@ use crate::{
     wake::{EventCount, report},
 };
 
-/// How many callbacks run before the thread yields the CPU. The kernel's `blimit` is 10, in a context that nothing may
-/// preempt. Here the limit keeps a flood of callbacks from holding a small machine for a whole time slice.
+/// Number of callbacks after which the thread yields the CPU. The kernel's `blimit` is 10, in a
+/// context that cannot be preempted. Here the limit prevents a flood of callbacks from occupying a
+/// small machine for a whole time slice.
 const BLIMIT: u64 = 1024;
 
-/// The user's function that takes batches to where they run.
+/// The user's function that sends batches to the place where they run.
 type Executor = Arc<Foreign<Box<dyn Fn(Batch) + Send + Sync>>>;
 
-/// Callbacks whose grace period has passed, handed to the executor of [`run_callbacks_on`](super::run_callbacks_on).
+/// Callbacks whose grace period has passed, handed to the executor of
+/// [`run_callbacks_on`](super::run_callbacks_on).
 ///
 /// Dropping a batch runs its callbacks at once.
 #[must_use = "dropping a batch runs it at once"]
 pub struct Batch(Arc<Lot>);
 
-/// What a batch and the sweeper share; see the top of the file.
+/// The state that a batch and the sweeper share; see the top of the file.
 struct Lot {
     /// A: the first head of a chain, or null once a thread has taken the chain.
     first: AtomicPtr<Head>,
-    /// A: whether all have run.
+    /// A: `true` if all have run.
     is_done: AtomicBool,
-    /// I: the process whose callbacks they are. A child of `fork` does not run its parent's.
+    /// I: the process that the callbacks belong to. A child of `fork` does not run its parent's
+    /// callbacks.
     process: Process,
 }
 
-/// Where callbacks are run.
+/// The place where callbacks run.
 pub(super) struct Place {
     executor: Mutex<Option<Executor>>,
     /// Notified when a batch has run, and when the executor is replaced.
@@ -72,7 +76,7 @@ pub(super) struct Place {
 }
 
 sync::process_wide! {
-    /// Returns where callbacks of this process are run.
+    /// Returns the place where callbacks of this process run.
     pub(super) fn place() -> Place = Place::new()
 }
 
@@ -82,7 +86,7 @@ sync::thread_local! {
 }
 
 /// Returns `true` if this thread is in a callback of [`call`](super::call) or in an executor, where
-/// a wait for callbacks would wait for itself.
+/// waiting for callbacks would deadlock.
 pub(super) fn in_callback() -> bool {
     RUNS.try_with(Cell::get).unwrap_or(false)
 }
@@ -95,9 +99,9 @@ fn as_callback(body: impl FnOnce()) {
     RUNS.try_with(|runs| runs.set(ran_before)).ok();
 }
 
-/// Runs the callbacks of `chain` on this thread, and returns how many those were.
+/// Runs the callbacks of `chain` on this thread, and returns their number.
 ///
-/// If a callback forks, the child forgets the callbacks behind it: the parent runs them.
+/// If a callback forks, the child skips the callbacks behind it: the parent runs them.
 fn run(chain: Chain) -> u64 {
     let here = Process::now();
     let mut nr_run = 0_u64;
@@ -105,9 +109,9 @@ fn run(chain: Chain) -> u64 {
         if !here.is_this() {
             return;
         }
-        // FOREIGN(rcu-callback): the user's, on the sweeping thread or where an executor runs its batch. Contained, under
-        // no lock, and off all lists.
-        // SAFETY: from `each` below, and the grace period of a chain that is run has passed.
+        // FOREIGN(rcu-callback): the user's, on the sweeping thread or where an executor runs its
+        // batch. Contained, under no lock, and off all lists. SAFETY: from `each` below, and the
+        // grace period of the chain has passed.
         if panics::contain(|| unsafe { callback.run(run_c) }) {
             place().count_panic();
         }
@@ -126,22 +130,23 @@ fn run(chain: Chain) -> u64 {
     nr_run
 }
 
-/// How far a head may lie behind the beginning of what [`free_c`](super::raw::free_c) frees; no function is at so low an address.
+/// Maximum offset of a head in the memory that [`free_c`](super::raw::free_c) frees. No function
+/// has so low an address.
 pub const NR_OFFSETS: usize = 4096;
 
 unsafe extern "C" {
-    /// What a program of C frees with, as far as it is called that.
+    /// The C program's `free`.
     fn free(memory: *mut std::ffi::c_void);
 }
 
-/// Runs a C callback in the same way as [`of_c`].
+/// Runs a C callback through [`of_c`].
 ///
 /// # Safety
 ///
-/// 1. `head` was handed over with `run`, its grace period is over, and this is called once.
+/// 1. `head` was queued with `run`, its grace period is over, and this is called once.
 pub unsafe fn run_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head)) {
     if let Some(offset) = (run as usize).checked_sub(1).filter(|at| *at < NR_OFFSETS) {
-        // SAFETY: by (1) of `raw::free_c`, which alone hands over so low an address.
+        // SAFETY: by (1) of `raw::free_c`: nothing else queues so low an address.
         return unsafe { free(head.wrapping_byte_sub(offset).cast()) };
     }
     // SAFETY: (1).
@@ -150,9 +155,10 @@ pub unsafe fn run_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head)
     });
 }
 
-/// Calls `body`, which calls the C function at `func`. The process ends with a line if an exception
-/// leaves the function or the thread ends in it. It also ends if the function returns in another
-/// section than it was called in, because then no grace period would ever end again.
+/// Calls `body`, which calls the C function at `func`. The process is aborted with a message if an
+/// exception leaves the function or the thread exits in it. It is also aborted if the function
+/// returns at another nesting depth than it was called at, because then no grace period would ever
+/// end again.
 ///
 /// # Blocking
 ///
@@ -187,8 +193,8 @@ impl Place {
     }
 
     pub(super) fn set(&self, executor: Option<Box<dyn Fn(Batch) + Send + Sync>>) {
-        // FOREIGN(rcu-executor-drop): the executor's destructor, on the thread that replaces it or on the sweeper, whoever
-        // drops the last handle. Contained, under no lock.
+        // FOREIGN(rcu-executor-drop): the executor's destructor, on the thread that replaces it or
+        // on the sweeper, depending on which drops the last handle. Contained, under no lock.
         let executor = executor.map(|executor| Arc::new(Foreign::new(executor)));
         let before = std::mem::replace(&mut *self.executor.lock(), executor);
         drop(before);
@@ -199,7 +205,7 @@ impl Place {
         &self.executor
     }
 
-    /// Counts a panic of a callback, or of what runs batches.
+    /// Counts a panic of a callback, or of an executor.
     fn count_panic(&self) {
         self.nr_panicked.fetch_add(1, Ordering::Relaxed);
     }
@@ -208,19 +214,20 @@ impl Place {
         self.nr_panicked.load(Ordering::Relaxed)
     }
 
-    /// Returns how many callbacks have run.
+    /// Returns the number of callbacks that have run.
     pub(super) fn nr_run(&self) -> u64 {
         self.nr_run.read()
     }
 
     /// Forgets the executor, in a child of `fork`.
     pub(super) fn inherit(&self) {
-        // Leaked: what it holds may be in any state.
+        // Leaked: its captures may be in any state.
         std::mem::forget(self.executor.lock().take());
         self.moved.forget();
     }
 
-    /// Runs the callbacks of `chain`, and returns when they have run how many those were that this thread ran.
+    /// Runs the callbacks of `chain` and waits for them. Returns the number that this thread ran
+    /// itself.
     pub(super) fn run(&self, chain: Chain) -> u64 {
         let executor = self.executor.lock().clone();
         let nr_run = match &executor {
@@ -230,7 +237,8 @@ impl Place {
             }
             _ => run(chain),
         };
-        // This may be the last handle of an executor that was replaced. Its destructor must not wait for callbacks either.
+        // This may be the last handle of an executor that was replaced. Its destructor must not
+        // wait for callbacks either.
         as_callback(|| drop(executor));
         nr_run
     }
@@ -243,8 +251,8 @@ impl Place {
         });
         let batch = Batch(lot.clone());
         as_callback(|| {
-            // FOREIGN(rcu-executor): the user's, on the sweeping thread; contained, under no lock. A batch that a panic
-            // drops has run.
+            // FOREIGN(rcu-executor): the user's, on the sweeping thread; contained, under no lock.
+            // If a panic drops the batch, the batch runs.
             if panics::contain(|| executor(batch)) {
                 self.count_panic();
             }
@@ -252,14 +260,16 @@ impl Place {
         self.wait_for(&lot, executor);
     }
 
-    /// Waits until the callbacks of `lot` have run. Woken by the thread that ran them, and by `set`.
+    /// Waits until the callbacks of `lot` have run. Woken by the thread that ran them, and by
+    /// `set`.
     fn wait_for(&self, lot: &Lot, executor: &Executor) {
         let mut span = Span::new(time::now_ns());
         loop {
             let waiting = self.moved.prepare();
-            // Acquire pairs with the Release in `Lot::run`. If that store comes first, we return, and what the callbacks
-            // did is visible. If our load comes first, we have announced our wait, and the notification ends it.
-            // (If the executor forked: in the child the batch is the parent's.)
+            // Acquire pairs with the Release in `Lot::run`. If that store comes first, we return,
+            // and the effects of the callbacks are visible. If our load comes first, we have
+            // announced our wait, and the notification ends it. (If the executor forked, the batch
+            // belongs to the parent and not to the child.)
             if lot.is_done.load(Ordering::Acquire) || !lot.process.is_this() {
                 return;
             }
@@ -306,14 +316,14 @@ impl Lot {
         if !self.process.is_this() {
             return;
         }
-        // Relaxed: of two swaps one gets the chain, and the heads behind it were published with the lot, which the
-        // executor handed on.
+        // Relaxed: only one of two swaps gets the chain, and its heads were published with the lot,
+        // which the executor passed on.
         let first = self.first.swap(ptr::null_mut(), Ordering::Relaxed);
         if !first.is_null() {
-            // SAFETY: from `into_first`, and swapped out here alone.
+            // SAFETY: from `into_first`; only this swap returns it.
             run(unsafe { Chain::from_first(first) });
-            // Release pairs with the Acquire in `wait_for`: what the callbacks did is visible to the sweeper, and by its
-            // own release to barriers.
+            // Release pairs with the Acquire in `wait_for`: the effects of the callbacks are
+            // visible to the sweeper, and through its own release to barriers.
             self.is_done.store(true, Ordering::Release);
             place().moved.notify_all();
         }
@@ -323,7 +333,8 @@ impl Lot {
 impl Batch {
     /// Runs the callbacks.
     ///
-    /// A panic in one is caught and counted (see [`nr_panicked`](super::nr_panicked)), and loses no other.
+    /// A panic in a callback is caught and counted (see [`nr_panicked`](super::nr_panicked)). The
+    /// other callbacks still run.
     pub fn run(self) {
         drop(self);
     }

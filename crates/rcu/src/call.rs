@@ -9,27 +9,30 @@ use super::{
     seq::GpCookie,
 };
 
-/// Runs `callback` after a grace period, on a thread of the library or where [`run_callbacks_on`] says.
+/// Runs `callback` after a grace period, on a library thread or on the executor of
+/// [`run_callbacks_on`].
 ///
 /// # Guarantees
 ///
 /// - Every section that is open now has ended when the callback runs.
 /// - Callbacks of a thread run in order while the thread stays on one CPU.
 /// - A panic in a callback is caught and counted ([`nr_panicked`]); the other callbacks run.
-/// - No timer is involved. If no thread is in a section, the callback runs as soon as the library's thread is awake.
+/// - No timer is involved. If no thread is in a section, the callback runs as soon as the library's
+///   thread is awake.
 ///
-/// A callback that leaves a section open on the library's thread keeps all later callbacks from running.
+/// If a callback leaves a section open on the library's thread, no later callback runs.
 ///
-/// A call costs one locked instruction, and an allocation if the closure captures more than three words. About one call
-/// in sixty may cost an allocation and a system call. So does each that comes from the last destructors of a thread's locals.
+/// A call costs one locked instruction, and an allocation if the closure captures more than three
+/// words. About one call in sixty may also cost an allocation and a system call. So does each call
+/// from the last destructors of a thread's locals.
 ///
 /// # Blocking
 ///
-/// Never, while fewer than `rcu.qhimark` ([`Tunables`](super::Tunables)) callbacks wait on this
-/// CPU. A thread that adds to a longer list waits until the list is taken to be run, for at most 10
+/// Does not block while fewer than `rcu.qhimark` ([`Tunables`](super::Tunables)) callbacks wait on
+/// this CPU. A thread that adds to a longer list waits until a sweep takes the list, for at most 10
 /// ms. If memory keeps growing because a reader or a callback delays callbacks, it waits for up to
-/// a second; this is reported on stderr, once per stall timeout. In an RCU section, in a callback,
-/// in an item of a bottom-half queue, and while the thread is ending, it never waits.
+/// a second; this is reported on stderr, once per stall timeout. It never waits in an RCU section,
+/// in a callback, in an item of a bottom-half queue, or while the thread is exiting.
 ///
 /// May be called in a section, in a work item, in a callback, and under a lock that a callback
 /// takes. The first call starts the thread. If thread creation fails, later calls try again, and
@@ -74,7 +77,8 @@ pub fn call_drop<T: Send + 'static>(value: T) {
     call(move || drop(value));
 }
 
-/// Calls `run` with `head` after a grace period, without an allocation. This is the kernel's `call_rcu`.
+/// Calls `run` with `head` after a grace period, without an allocation, like the kernel's
+/// `call_rcu`.
 ///
 /// # Safety
 ///
@@ -100,11 +104,11 @@ pub(super) unsafe fn call_function(head: *mut Head, function: Function) {
     callbacks().add_head(head);
 }
 
-/// Waits until every callback that was handed over before has run.
+/// Waits until every callback that was queued before has run.
 ///
 /// Returns at once if there is none.
 ///
-/// Differs from Linux: a CPU's list is waited for whether or not that CPU has queued callbacks before.
+/// Differs from Linux: a CPU's list is waited for even if that CPU has never queued callbacks.
 ///
 /// # Blocking
 ///
@@ -112,8 +116,8 @@ pub(super) unsafe fn call_function(head: *mut Head, function: Function) {
 ///
 /// # Panics
 ///
-/// If this thread is in a section, in a callback, in the executor of [`run_callbacks_on`], or in a stall handler: each would
-/// wait for itself. Also in an item of a bottom-half queue.
+/// If this thread is in a section, in a callback, in the executor of [`run_callbacks_on`], or in a
+/// stall handler, where it would wait for itself, or in an item of a bottom-half queue.
 #[doc(alias = "rcu_barrier")]
 pub fn barrier() {
     assert!(!in_callback(), "barrier inside a callback waits for itself");
@@ -121,7 +125,8 @@ pub fn barrier() {
     callbacks().barrier();
 }
 
-/// Returns a cookie as [`get_state`](super::get_state) does, and starts the grace period that it needs.
+/// Returns a cookie as [`get_state`](super::get_state) does, and starts the grace period that it
+/// needs.
 ///
 /// # Blocking
 ///
@@ -133,20 +138,21 @@ pub fn start_poll() -> GpCookie {
     cookie
 }
 
-/// Sets the executor of callbacks; `None` is the library's own thread.
+/// Sets the executor of callbacks; `None` restores the library's own thread.
 ///
-/// `executor` gets one batch at a time and hands it on, say to a workqueue whose item calls [`Batch::run`]. It gets the
-/// next batch when that one has run. The change applies to the whole process, from the next grace period on.
+/// `executor` receives one batch at a time and passes it on, for example to a workqueue whose item
+/// calls [`Batch::run`]. It receives the next batch when that one has run. The change applies to
+/// the whole process, from the next grace period on.
 ///
 /// A panic of `executor` is caught, and counted as one of a callback ([`nr_panicked`]).
 ///
-/// The library takes back a batch that has not begun and runs it on its own thread in two cases: `executor` has been
-/// replaced, or the batch has waited for as long as a reader may stall (`rcu.stall_timeout`). The second case is reported
-/// on stderr.
+/// The library reclaims a batch that has not begun and runs it on its own thread in two cases:
+/// `executor` has been replaced, or the batch has waited for as long as a reader may stall
+/// (`rcu.stall_timeout`). The second case is reported on stderr.
 ///
 /// # Blocking
 ///
-/// Never.
+/// Never blocks.
 ///
 /// # Examples
 ///
@@ -167,7 +173,7 @@ pub fn run_callbacks_on(executor: Option<Box<dyn Fn(Batch) + Send + Sync>>) {
     place().set(executor);
 }
 
-/// Returns how many panics of callbacks and executors have been caught so far.
+/// Returns the number of panics of callbacks and executors that have been caught.
 pub fn nr_panicked() -> u64 {
     place().nr_panicked()
 }

@@ -2,22 +2,25 @@
 //!
 //! # The lists
 //!
-//! [`call`](super::call) adds to the open bag of its thread (`bag.rs`), or pushes a new bag onto the list of its CPU. Either
-//! costs one compare-exchange. A *sweep* takes all lists whole, waits for a grace period that begins after that, and runs
-//! what it took, oldest first. What is pushed meanwhile waits for the next sweep. So under load more callbacks share a
-//! grace period.
+//! [`call`](super::call) adds to the open bag of its thread (`bag.rs`), or pushes a new bag onto
+//! the list of its CPU. Either costs one compare-exchange. A *sweep* takes all lists whole, waits
+//! for a grace period that begins after that, and runs the callbacks, oldest first. Callbacks
+//! pushed in the meantime wait for the next sweep. So under load more callbacks share a grace
+//! period.
 //!
-//! Nothing polls. A push onto an empty list wakes the sweeper if it sleeps; a sweeper that is awake checks the lists before
-//! it sleeps. A closure that joins a bag wakes nobody: the push of the bag did, and the bag accepts closures only until the
-//! sweeper takes it.
+//! Nothing polls. A push onto an empty list wakes the sweeper if it sleeps; a sweeper that is awake
+//! checks the lists before it sleeps. A closure that joins a bag wakes no thread: the push of the
+//! bag did, and the bag accepts closures only until the sweeper takes it.
 //!
-//! Grace periods need no threshold above which callbacks hurry them: no sweep waits for a time, and each takes all there is.
-//! Threads that add callbacks faster than they run are slowed down (`backlog.rs`).
+//! There is no threshold above which callbacks expedite a grace period: sweeps are not delayed, and
+//! each takes all callbacks. Threads that add callbacks faster than they run are slowed down
+//! (`backlog.rs`).
 //!
 //! # Barrier
 //!
-//! `sweep_seq` is odd while a sweep runs, as `gp_seq` is while a grace period runs, and waiters use cookies in the same
-//! way. A sweep that *begins* after [`barrier`](super::barrier) was called finds all that was pushed before.
+//! `sweep_seq` is odd while a sweep runs, as `gp_seq` is while a grace period runs, and waiters use
+//! cookies in the same way. A sweep that *begins* after [`barrier`](super::barrier) was called
+//! finds everything that was pushed before.
 //!
 //! ```text
 //! pusher:  push to a list;                       (a barrier is called after that)
@@ -25,9 +28,10 @@
 //! sweeper: is_wanted = false;  sweep_seq = odd;  fence;  take the lists;  grace period;  run;  sweep_seq = even
 //! ```
 //!
-//! A sweep that already runs may have passed a list before the push, so it does not count (twin `rcu: barrier joins a
-//! running sweep`). If all lists are empty and no sweep runs, there is nothing to wait for. The lists are read before
-//! `sweep_seq`, so a callback that a sweep has just taken shows in `sweep_seq`.
+//! A sweep that is already running may have passed a list before the push, so it does not count
+//! (twin `rcu: barrier joins a running sweep`). If all lists are empty and no sweep runs, there is
+//! nothing to wait for. The lists are read before `sweep_seq`, so a callback that a sweep has just
+//! taken is visible through `sweep_seq`.
 //!
 //! # Without a thread
 //!
@@ -62,7 +66,8 @@ use crate::{panics, wake::EventCount};
 
 /// The number of lists. CPU `n` uses list `n` modulo this. A power of two.
 const NR_LISTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
-/// How long after a refused thread the next attempt may come. An attempt costs the caller some 50 us. A guess.
+/// Time between a failed thread creation and the next attempt. An attempt costs the caller about 50
+/// µs. A guess.
 pub(super) const RETRY_NS: u64 = 10_000_000;
 
 const NONE: u32 = 0;
@@ -74,17 +79,17 @@ pub(super) struct Callbacks {
     lists: [CachePadded<List>; NR_LISTS],
     /// Written by the sweeper.
     sweep_seq: CachePadded<AtomicU64>,
-    /// A: a caller wants a sweep, and a grace period with it, even if the lists are empty.
+    /// A: `true` if a caller requests a sweep with its grace period, even if the lists are empty.
     is_wanted: AtomicBool,
     /// The sweeper waits here for work.
     work: EventCount,
     /// Barriers wait here for the end of sweeps.
     swept: EventCount,
-    /// A: the thread that sweeps now (`sync::identity`), 0 for none.
+    /// A: the thread that is sweeping (`sync::identity`), 0 for none.
     sweeper: AtomicU64,
     /// A: the state of the library's sweeping thread: `NONE`, `STARTING` or `THERE`.
     thread: AtomicU32,
-    /// A: no attempt to start the thread comes before this time, by `time::now_ns`.
+    /// A: the earliest time of the next attempt to start the thread, by `time::now_ns`.
     retry_ns: AtomicU64,
 }
 
@@ -135,7 +140,7 @@ impl Callbacks {
         });
     }
 
-    /// Hands over a user's head, behind what this thread handed over before.
+    /// Queues a user's head, after the closures that this thread queued before.
     pub(super) fn add_head(&self, head: *mut Head) {
         let nr_left = bag::leave();
         self.slow_down(self.push(head, nr_left + 1));
@@ -175,27 +180,30 @@ impl Callbacks {
 
     /// Requests a sweep, and with it a grace period, whether there are callbacks or not.
     pub(super) fn want(&self) {
-        // Release pairs with the Acquire swap in `sweep`. If our swap comes first, that sweep's grace period begins after
-        // any cookie that the caller has. If the sweeper's swap comes first, the request stays for the next sweep.
-        // A swap and no store: loom lets a plain store slip behind a sweeper's swap that came earlier.
+        // Release pairs with the Acquire swap in `sweep`. If our swap comes first, that sweep's
+        // grace period begins after any cookie that the caller has. If the sweeper's swap comes
+        // first, the request remains for the next sweep. A swap instead of a store: loom lets a
+        // plain store slip behind a sweeper's swap that came earlier.
         self.is_wanted.swap(true, Ordering::Release);
         self.wake();
     }
 
     fn wake(&self) {
         self.start();
-        // The fence inside orders the push, or the request, before the check for a sleeping sweeper.
+        // The fence inside orders the push, or the request, before the check for a sleeping
+        // sweeper.
         self.work.notify_all();
     }
 
-    /// Returns `true` if callbacks will run without a further call. Tries again to start a thread that was refused.
+    /// Returns `true` if callbacks will run without a further call. Tries again to start a thread
+    /// whose creation failed.
     pub(super) fn is_served(&self) -> bool {
         self.start();
         self.has_thread()
     }
 
-    /// Starts the sweeper's thread if there is none. If the system refuses it, a later call tries again after
-    /// [`RETRY_NS`], and barriers sweep. A model sweeps by itself.
+    /// Starts the sweeper's thread if there is none. If that fails, a later call tries again after
+    /// [`RETRY_NS`], and barriers sweep. In a model, a thread of the model sweeps.
     fn start(&self) {
         if self.has_no_thread() {
             self.start_now();
@@ -206,7 +214,7 @@ impl Callbacks {
     fn start_now(&self) {
         fork::watch();
         tunables::settle();
-        // Relaxed, here and below: the lists publish what the thread sweeps.
+        // Relaxed, here and below: the lists publish their callbacks to the thread.
         if time::now_ns() < self.retry_ns.load(Ordering::Relaxed) {
             return;
         }
@@ -241,18 +249,21 @@ impl Callbacks {
         self.lists.iter().all(is_empty)
     }
 
-    /// Takes all lists, waits for a grace period and runs what was taken. Returns how many callbacks this thread ran.
+    /// Takes all lists, waits for a grace period and runs the callbacks. Returns the number that
+    /// this thread ran.
     pub(super) fn sweep(&self) -> u64 {
         let me = identity::mine().get();
-        // Woken by whoever has swept.
+        // Woken by the thread that finishes its sweep.
         self.swept.wait_until(|| self.take_turn(me));
-        // Before the sweep begins: a barrier that sees this sweep running requests another one. Acquire: see `want`.
+        // Before the sweep begins: a barrier that sees this sweep running requests another one.
+        // Acquire: see `want`.
         let gp_wanted = self.is_wanted.swap(false, Ordering::Acquire);
         let seq = self.sweep_seq.load(Ordering::Relaxed).wrapping_add(1);
         self.sweep_seq.store(seq, Ordering::Relaxed);
         // ORDER(sweep): store buffering, other end in `barrier`; see the top of the file.
-        // If our fence comes first, the barrier reads the odd number, and its cookie asks for the sweep after this one.
-        // If the barrier's fence comes first, the loads below see everything that was pushed before it.
+        // If our fence comes first, the barrier reads the odd number, and its cookie asks for the
+        // sweep after this one. If the barrier's fence comes first, the loads below see everything
+        // that was pushed before it.
         // Test: barrier_waits_for_every_earlier_callback
         fence(Ordering::SeqCst);
         let mut chain = Chain::new();
@@ -262,7 +273,7 @@ impl Callbacks {
                 let newest = list.newest.take_all();
                 list.nr.store(0, Ordering::Relaxed);
                 are_awaited |= list.backlog.take();
-                // SAFETY: pushed heads were handed over, and the swap made the list ours.
+                // SAFETY: pushed heads were queued, and the swap made us the owner of the list.
                 chain.append(unsafe { Chain::from_newest(newest) });
             }
         }
@@ -283,8 +294,8 @@ impl Callbacks {
         }
         let nr_run = place().run(chain);
         // ORDER(swept): publish and consume, other end in `is_swept`, and in `barrier`.
-        // If this store comes first, the barrier returns and sees what the callbacks did. If the barrier's load comes
-        // first, it waits on `swept`, which is notified below.
+        // If this store comes first, the barrier returns and sees the effects of the callbacks. If
+        // the barrier's load comes first, it waits on `swept`, which is notified below.
         // Test: barrier_waits_for_every_earlier_callback
         self.sweep_seq.store(seq.wrapping_add(1), Ordering::Release);
         // ORDER(sweeper): the other end; see `take_turn`.
@@ -294,28 +305,30 @@ impl Callbacks {
         nr_run
     }
 
-    /// Takes the right to sweep for the thread `me`, if no thread has it.
+    /// Acquires the right to sweep for the thread `me`, if no thread has it.
     fn take_turn(&self, me: u64) -> bool {
         if twin::armed("rcu: sweeps overlap") {
             return true;
         }
         // ORDER(sweeper): publish and consume, other end in `sweep`.
-        // If the sweeper's store of 0 comes first, our exchange succeeds, and we see its `sweep_seq`. If our exchange comes
-        // first, it fails, and the sweeper notifies `swept` after its store.
+        // If the sweeper's store of 0 comes first, our exchange succeeds, and we see its
+        // `sweep_seq`. If our exchange comes first, it fails, and the sweeper notifies `swept`
+        // after its store.
         // Test: two_sweeps_take_turns
         self.sweeper
             .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
     }
 
-    /// Waits until all callbacks that were handed over before have run.
+    /// Waits until all callbacks that were queued before have run.
     pub(super) fn barrier(&self) {
         let cookie = if twin::armed("rcu: barrier joins a running sweep") {
             GpCookie::after(self.sweep_seq.load(Ordering::Relaxed) & !1)
         } else {
             // ORDER(sweep): the other end; see the top of the file.
-            // If our fence comes first, a sweep that begins later finds all that was pushed before. If the sweeper's fence
-            // comes first, we read its odd number and wait for the sweep after it.
+            // If our fence comes first, a sweep that begins later finds everything that was pushed
+            // before. If the sweeper's fence comes first, we read its odd number and wait for the
+            // sweep after it.
             // Test: barrier_waits_for_every_earlier_callback
             fence(Ordering::SeqCst);
             let is_empty = self.is_empty();
@@ -336,11 +349,12 @@ impl Callbacks {
         self.swept.notify_all();
     }
 
-    /// Waits until `is_done` returns `true`, which a callback or the end of a sweep brings about.
+    /// Waits until `is_done` returns `true`. A callback or the end of a sweep makes it true.
     ///
     /// # Panics
     ///
-    /// If this thread has to sweep and a callback has left a section open on it: the sweep would wait for itself.
+    /// If this thread has to sweep and a callback has left a section open on it: the sweep would
+    /// wait for itself.
     pub(super) fn wait_until(&self, what: &str, is_done: impl Fn() -> bool) {
         while !is_done() {
             if self.has_no_thread() {
@@ -385,7 +399,7 @@ impl Callbacks {
         self.work.forget();
         self.swept.forget();
         if self.sweeper.load(Ordering::Relaxed) == identity::mine().get() {
-            // The fork came from a callback: this thread goes on with its sweep.
+            // The fork came from a callback: this thread continues its sweep.
             return;
         }
         self.sweeper.store(0, Ordering::Relaxed);
@@ -429,10 +443,12 @@ fn new_lists() -> [CachePadded<List>; NR_LISTS] {
     std::array::from_fn(|_| CachePadded::new(List::new()))
 }
 
-/// Returns the slot that a grace period driven by this thread may skip: the thread's own, unless it is in a section.
+/// Returns the slot that a grace period driven by this thread may skip: the thread's own, unless it
+/// is in a section.
 ///
-/// A callback or an executor may have left a section open on the sweeping thread. That section protects what it saw, as any
-/// section does. Then the sweep waits for itself, which is reported as a stall, and no grace period of the process ends.
+/// A callback or an executor may have left a section open on the sweeping thread. That section
+/// still protects its references. Then the sweep waits for itself, which is reported as a stall,
+/// and no grace period of the process ends.
 pub(super) fn idle_slot() -> Option<&'static Slot> {
     mine().filter(|slot| {
         !slot.is_in_section() || twin::armed("rcu: a sweep overlooks its own section")
@@ -462,7 +478,7 @@ mod tests {
             let nr_run = nr_run.clone();
             callbacks.add(move || _ = nr_run.fetch_add(1, Ordering::Relaxed));
         };
-        // Another thread has claimed the start, and the system has not answered yet.
+        // Another thread has claimed the start, and its result is not known yet.
         callbacks.thread.store(STARTING, Ordering::Relaxed);
         call();
         callbacks.thread.store(NONE, Ordering::Relaxed);

@@ -1,17 +1,19 @@
 //! A value that readers read without a lock while writers replace it.
 //!
-//! A cell points at a box. A writer swaps the pointer. The old box is freed after a grace period of the cell's
-//! [flavor](Flavor), when every section that could have loaded it has ended.
+//! A cell points at a box. A writer swaps the pointer. The old box is freed after a grace period of
+//! the cell's [flavor](Flavor), when every section that could have loaded it has ended.
 //!
 //! # Why safe code cannot keep a reference too long
 //!
 //! A reference from [`load`](Rcu::load) borrows the cell *and* the guard.
 //!
-//! - The borrow of the guard keeps the section open, and an old box is freed only after that section.
-//! - The borrow of the cell keeps the current box: only the cell's drop frees it.
-//! - A guard of another domain would protect nothing, so domains are compared at each load. The global flavor has one domain.
-//! - A [`qsbr::Reader`] that stands for a guard begins its next section in methods that take `&mut self`, so never while a
-//!   reference borrows it.
+//! - The borrow of the guard keeps the section open, and an old box is freed only after that
+//!   section.
+//! - The borrow of the cell keeps the current box alive: only the cell's drop frees it.
+//! - A guard of another domain would protect nothing, so domains are compared at each load. The
+//!   global flavor has one domain.
+//! - A [`qsbr::Reader`] that serves as a guard begins its next section in methods that take `&mut
+//!   self`, so never while a reference borrows it.
 
 use std::marker::PhantomData;
 
@@ -26,10 +28,10 @@ use super::flavor::{Flavor, Global, Section};
 ///
 /// # Guarantees
 ///
-/// - A reader sees one version whole.
-/// - Each version is dropped once, on any thread, after every section that could have seen it has ended. The current
-///   version is dropped with the cell.
-/// - Replaced versions are dropped even if the cell has been dropped before.
+/// - A reader sees exactly one version, complete.
+/// - Each version is dropped once, on any thread, after every section that could have seen it has
+///   ended. The current version is dropped with the cell.
+/// - Replaced versions are dropped even if the cell was dropped first.
 ///
 /// # Examples
 ///
@@ -88,7 +90,8 @@ pub struct Rcu<T, F: Flavor = Global> {
     owns: PhantomData<T>,
 }
 
-/// The error of [`Rcu::compare_exchange`]: the cell holds another version than expected. Gives the new value back.
+/// The error of [`Rcu::compare_exchange`]: the cell holds another version than expected. Returns
+/// the new value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Replaced<'a, T> {
@@ -98,13 +101,15 @@ pub struct Replaced<'a, T> {
     pub new: T,
 }
 
-// SAFETY: a cell that moves takes its version along (Send), and may leave older versions that others still read (Sync).
+// SAFETY: a cell that moves takes its version along (Send), and older versions that other threads
+// still read stay behind (Sync).
 unsafe impl<T: Send + Sync, F: Flavor + Send> Send for Rcu<T, F> {}
-// SAFETY: threads read a version together (Sync), and a version that one thread stores another may drop (Send).
+// SAFETY: threads read a version together (Sync), and a version stored by one thread may be dropped
+// by another (Send).
 unsafe impl<T: Send + Sync, F: Flavor + Sync> Sync for Rcu<T, F> {}
 
 impl<T> Rcu<T> {
-    /// Makes a cell whose readers are those of the process.
+    /// Creates a cell for the readers of the process.
     ///
     /// # Examples
     ///
@@ -120,7 +125,7 @@ impl<T> Rcu<T> {
 }
 
 impl<T, F: Flavor> Rcu<T, F> {
-    /// Makes a cell whose readers are those of `flavor`.
+    /// Creates a cell for the readers of `flavor`.
     pub fn new_in(value: T, flavor: F) -> Self {
         Self {
             current: AtomicPtr::new(Box::into_raw(Box::new(value))),
@@ -133,7 +138,7 @@ impl<T, F: Flavor> Rcu<T, F> {
     ///
     /// # Blocking
     ///
-    /// Never.
+    /// Never blocks.
     #[doc(alias = "rcu_dereference")]
     #[inline(always)]
     pub fn read(&self) -> F::Guard<'_> {
@@ -146,7 +151,7 @@ impl<T, F: Flavor> Rcu<T, F> {
     ///
     /// # Blocking
     ///
-    /// Never.
+    /// Never blocks.
     ///
     /// # Panics
     ///
@@ -162,28 +167,30 @@ impl<T, F: Flavor> Rcu<T, F> {
         // ORDER(cell): publish and consume, other end in `swap`.
         //   writer: the new value; current = new Release
         //   here:   current Acquire; the value
-        // If the swap comes first, we get the new version with its contents. If our load comes first, we get the old
-        // version, and the writer's grace period waits for our section.
+        // If the swap comes first, we read the new version with its contents. If our load comes
+        // first, we read the old version, and the writer's grace period waits for our section.
         // Test: rcu_cell_needs_release_and_acquire
         let order = twin::order("rcu cell: relaxed load", Ordering::Acquire);
         let current = self.current.load(order);
-        // SAFETY: from `Box::into_raw`; freed by `retire` after the section of `guard`, which `'a` keeps running, or
-        // by `drop`, which the borrow of `self` keeps away.
+        // SAFETY: from `Box::into_raw`; freed by `retire` after the section of `guard`, which `'a`
+        // keeps open, or by `drop`, which the borrow of `self` prevents.
         unsafe { &*current }
     }
 
     /// Returns the value, which no other thread can reach.
     pub fn get_mut(&mut self) -> &mut T {
         let current = self.current.load(Ordering::Relaxed);
-        // SAFETY: from `Box::into_raw`, current, and `&mut self` says that no reader borrows the cell.
+        // SAFETY: from `Box::into_raw`, current, and `&mut self` means that no reader borrows the
+        // cell.
         unsafe { &mut *current }
     }
 
-    /// Stores `value`, waits for all sections that could see the old value, and returns the old value.
+    /// Stores `value`, waits for all sections that could see the old value, and returns the old
+    /// value.
     ///
     /// # Blocking
     ///
-    /// As the flavor's `synchronize`. Never call it in a section of that flavor.
+    /// As the flavor's `synchronize`. Must not be called in a section of that flavor.
     ///
     /// # Panics
     ///
@@ -192,12 +199,14 @@ impl<T, F: Flavor> Rcu<T, F> {
     pub fn replace_sync(&self, value: T) -> T {
         let swap = || self.swap(Box::into_raw(Box::new(value)));
         let old = self.flavor.synchronize_after("replace_sync", swap);
-        // SAFETY: from `Box::into_raw`, taken out by us alone; every section that could have loaded it has ended.
+        // SAFETY: from `Box::into_raw`, removed from the cell by our swap; every section that could
+        // have loaded it has ended.
         *unsafe { Box::from_raw(old) }
     }
 
     fn swap(&self, new: *mut T) -> *mut T {
-        // ORDER(cell): other end in `load`. Acquire: the old version, which another thread may have stored, is ours to drop.
+        // ORDER(cell): other end in `load`. Acquire: we drop the old version, which another thread
+        // may have stored.
         // Test: rcu_cell_needs_release_and_acquire
         let order = twin::order("rcu cell: relaxed swap", Ordering::AcqRel);
         self.current.swap(new, order)
@@ -224,7 +233,8 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
 
     /// Stores `new` if the cell still holds `expected`, a version that was loaded from it.
     ///
-    /// Versions are compared by address. While `expected` is borrowed, no other version can have its address.
+    /// Versions are compared by address. While `expected` is borrowed, no other version can have
+    /// its address.
     ///
     /// # Blocking
     ///
@@ -265,12 +275,13 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
             })
     }
 
-    /// Replaces the value by what `change` makes of it. Calls `change` again if another writer came in between.
+    /// Replaces the value with the result of `change`. Calls `change` again if another writer
+    /// replaced the value in between.
     ///
     /// # Blocking
     ///
-    /// As [`replace`](Self::replace). `change` runs in a section. With many writers a lock around
-    /// [`replace`](Self::replace) makes fewer copies.
+    /// As [`replace`](Self::replace). `change` runs in a section. With many writers, a lock around
+    /// [`replace`](Self::replace) creates fewer copies.
     ///
     /// # Panics
     ///
@@ -290,12 +301,13 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
         let guard = self.read();
         loop {
             let seen = self.load(&guard);
-            // FOREIGN(rcu-update): the caller's, on its own thread, in a section and under no lock; a panic is the
-            // caller's, with nothing changed.
+            // FOREIGN(rcu-update): the caller's, on its own thread, in a section and under no lock.
+            // A panic reaches the caller, with the cell unchanged.
             let new = Box::new(change(seen));
             if let Ok(old) = self.exchange(seen, new, &guard) {
                 drop(guard);
-                // Retired outside of the section, so that a flood of updates can wait.
+                // Retired outside of the section, so that `call` can block during a flood of
+                // updates.
                 return self.retire(old);
             }
         }
@@ -316,36 +328,39 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
         self.flavor.assert_may_call();
         let expected = std::ptr::from_ref(expected).cast_mut();
         let new = Box::into_raw(new);
-        // ORDER(cell): other end in `load`; as in `swap` if the exchange succeeds. If another writer comes first, nothing
-        // is stored, and the caller loads again.
+        // ORDER(cell): other end in `load`; as in `swap` if the exchange succeeds. If another
+        // writer comes first, nothing is stored, and the caller loads again.
         match self
             .current
             .compare_exchange(expected, new, Ordering::AcqRel, Ordering::Relaxed)
         {
             Ok(old) => Ok(old),
-            // SAFETY: from `into_raw` above, and not stored.
+            // SAFETY: from `into_raw` above, and not stored in the cell.
             Err(_) => Err(unsafe { Box::from_raw(new) }),
         }
     }
 
-    /// Drops a replaced version after a grace period. The caller has checked that `call` will not refuse.
+    /// Drops a replaced version after a grace period. The caller has checked that `call` will not
+    /// panic.
     fn retire(&self, old: *mut T) {
         let old = Old(old);
-        // FOREIGN(rcu-old-version): the destructor of a version, in a callback, contained as that is.
+        // FOREIGN(rcu-old-version): the destructor of a version, in a callback, contained like any
+        // callback.
         self.flavor.call(move || drop(old));
     }
 }
 
-/// A replaced version, freed when this is dropped.
+/// A replaced version; dropping this frees it.
 struct Old<T>(*mut T);
 
-// SAFETY: its owner is the only one that will use the pointer, and T may be dropped by another thread.
+// SAFETY: only the owner uses the pointer, and T may be dropped by another thread.
 unsafe impl<T: Send> Send for Old<T> {}
 
 impl<T> Drop for Old<T> {
     fn drop(&mut self) {
-        // SAFETY: from `Box::into_raw`; `retire` alone makes one, for a version that it got out of the cell, and hands it
-        // to a callback, which drops it after every section that could have loaded it or leaks it.
+        // SAFETY: from `Box::into_raw`; only `retire` creates one, for a version that it removed
+        // from the cell. The callback drops it after every section that could have loaded it, or
+        // leaks it.
         drop(unsafe { Box::from_raw(self.0) });
     }
 }
@@ -356,7 +371,8 @@ impl<T, F: Flavor> Drop for Rcu<T, F> {
             return;
         }
         let current = self.current.load(Ordering::Relaxed);
-        // SAFETY: from `Box::into_raw`; no reader borrows the cell any more.
+        // SAFETY: from `Box::into_raw`; no reader borrows the cell, because the drop has exclusive
+        // access.
         drop(unsafe { Box::from_raw(current) });
     }
 }

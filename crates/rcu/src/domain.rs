@@ -1,6 +1,7 @@
 //! The readers of the process, and the threads that wait for their grace periods.
 //!
-//! `periods.rs` numbers the grace periods and makes one of the waiters the driver; `gp.rs` is what the driver does.
+//! `periods.rs` numbers the grace periods and makes one of the waiters the driver; `gp.rs` runs
+//! one.
 
 #[cfg(not(any(loom, shuttle)))]
 use std::ptr;
@@ -24,7 +25,8 @@ use super::{
 };
 use crate::wake::{EventCount, report};
 
-/// Returns `true` if this thread drives. Foreign code that it calls then must not wait for a grace period.
+/// Returns `true` if this thread drives. User code that it calls must then not wait for a grace
+/// period.
 pub(super) fn drives() -> bool {
     report::doubts() & report::DRIVES != 0
 }
@@ -33,9 +35,10 @@ pub(super) fn drives() -> bool {
 #[derive(Debug)]
 pub(super) struct Domain {
     periods: Periods,
-    /// Written by the driver: the word that an outermost section stores. On a line that readers only read.
+    /// Written by the driver: the word that an outermost section stores. On a cache line that
+    /// readers only read.
     first_level: CachePadded<AtomicU64>,
-    /// A: the bits of the latest cookie that a user may poll. They never decrease.
+    /// A: the bits of the latest cookie that a user may poll. The value never decreases.
     latest_cookie: CachePadded<AtomicU64>,
     pub(super) nr_active: NrActive,
     pub(super) roster: Roster,
@@ -67,35 +70,39 @@ impl Domain {
         // ORDER(began-later): publish and consume, other end in `start`.
         //   driver: (removals);  fence;  gp_seq into first_level  Release;  skip readers whose word has this gp_seq
         //   reader: load first_level  Acquire, store it;  load what RCU protects
-        // If the driver's store comes first, the section has its number and sees every removal that this grace period is
-        // for: it may be skipped. If our load comes first, the section has an older number and is waited for.
+        // If the driver's store comes first, the section has its number and sees every removal that
+        // this grace period serves: the driver may skip it. If our load comes first, the section
+        // has an older number, and the driver waits for it.
         // (In a model `lock` has a full fence that hides this; `renew` has none.)
         // Test: a_section_that_begins_later_is_not_waited_for, a_report_needs_acquire
         let order = twin::order("qsbr: relaxed number", Ordering::Acquire);
         self.first_level.load(order)
     }
 
-    /// Returns where that word is.
+    /// Returns the address of that word.
     #[cfg(not(any(loom, shuttle)))]
     pub(super) const fn place_of_first_level(&self) -> *const () {
         ptr::from_ref(&self.first_level).cast()
     }
 
-    /// Reports a holdout's quiescent state on `leaf`, and wakes the driver if it was the last report.
+    /// Reports a holdout's quiescent state on `leaf`, and wakes the driver if it was the last
+    /// report.
     pub(super) fn report(&self, leaf: usize) {
         if self.tree().report(leaf) {
             self.reported.notify_all();
         }
     }
 
-    // ---- for threads that want a grace period ----
+    // ---- for threads that request a grace period ----
 
-    /// Returns `true` if no thread but `me` can be in a section, so that a grace period would have nothing to wait for.
+    /// Returns `true` if no thread but `me` can be in a section, so that a grace period would have
+    /// nothing to wait for.
     pub(super) fn nobody_reads(&self, me: Option<&Slot>) -> bool {
         self.nr_active.is_nobody(me.map(Slot::flags))
     }
 
-    /// Waits until every section that is open now has ended. `me` is this thread's slot, in no section.
+    /// Waits until every section that is open now has ended. `me` is this thread's slot, in no
+    /// section.
     ///
     /// If no other thread reads, no grace period is needed, and none is counted. However, if a user
     /// may hold a cookie whose grace period is not over, this runs a grace period, which ends that
@@ -106,7 +113,7 @@ impl Domain {
         }
     }
 
-    /// Returns the cookie of the first grace period that begins from now on.
+    /// Returns the cookie of the first grace period that begins after this call.
     pub(super) fn state(&self) -> GpCookie {
         self.periods.state()
     }
@@ -116,7 +123,7 @@ impl Domain {
         let cookie = self.state();
         let bits = cookie.bits();
         // Relaxed: a `synchronize` that is ordered after this call reads this cookie or a later
-        // one. Most cookies are taken while the latest one is still open, and cost a load here.
+        // one. Most cookies are created while the latest one is still open, and cost a load here.
         if self.latest_cookie.load(Ordering::Relaxed) < bits {
             self.latest_cookie.fetch_max(bits, Ordering::Relaxed);
         }
@@ -155,7 +162,7 @@ impl Domain {
 
     /// Resets everything to the state of a process that never had another thread.
     pub(super) fn inherit(&self) {
-        // If the fork came from a stall handler, this thread goes on with its grace period.
+        // If the fork came from a stall handler, this thread continues its grace period.
         let (ended, has_changed) = self.periods.inherit(drives());
         if has_changed {
             self.first_level
@@ -184,11 +191,12 @@ impl Domain {
     pub(super) fn tree(&self) -> &Tree {
         self.tree.get_or_init(|| {
             if cfg!(any(loom, shuttle)) {
-                // Two CPUs that share nothing: the threads of a model register on one or the other in turn.
+                // Two CPUs that share nothing: the threads of a model register on one or the other
+                // in turn.
                 return Tree::new(2, Box::new([0, 1]));
             }
             if cfg!(miri) {
-                // The interpreter does not open files of this machine.
+                // The interpreter does not open files of the host.
                 return Tree::new(1, Box::new([]));
             }
             match sync::cpu::topology() {

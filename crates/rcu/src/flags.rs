@@ -1,7 +1,8 @@
-//! What drivers ask of a reader: one word beside its own, and the count of readers that are asked at all.
+//! The requests of drivers to a reader: one word next to the reader's own, and the count of readers
+//! that are not parked.
 //!
-//! Readers of the process have it in their slot (`slot.rs`), those of a sleepable domain in their line (`srcu/slots.rs`).
-//! Every change is a read-modify-write.
+//! Readers of the process have the word in their slot (`slot.rs`), readers of a sleepable domain in
+//! their own cache line (`srcu/slots.rs`). Every change is a read-modify-write.
 //!
 //! | flag | set by | cleared by | means |
 //! |---|---|---|---|
@@ -10,25 +11,27 @@
 //! | `ASK` | driver | reader at its next outermost unlock, or driver | report a quiescent state |
 //! | `COUNTED` | driver, if `ASK` is still set | reader, with `ASK` | the driver waits: count down the tree, too |
 //! | `BOOSTED` | driver, if `COUNTED` is still set | reader, with `COUNTED` | drop the priority after the report (`stall.rs`) |
-//! | `LEAVING` | reader | reader | its thread is ending: give the slot back at the next outermost unlock |
+//! | `LEAVING` | reader | reader | its thread is exiting: release the slot at the next outermost unlock |
 //!
 //! # Parking
 //!
-//! The reader marks the beginning of its section by a plain store, passes a light barrier, and then loads `PARK`. It must not
-//! be tested before that store: a driver could park the reader in between (twin `rcu: park is tested first`).
+//! The reader marks the beginning of its section by a plain store, passes a light barrier, and then
+//! loads `PARK`. It must not be tested before that store: a driver could park the reader in between
+//! (twin `rcu: park is tested first`).
 //!
-//! The driver sets `PARK`, passes the heavy barrier, and sets `OFF` by compare-exchange if `PARK` is still set. The reader
-//! clears both flags in one step. All this happens to one word, so either the reader finds `OFF` and counts itself in, or the
-//! driver finds that `PARK` is gone.
+//! The driver sets `PARK`, passes the heavy barrier, and sets `OFF` by compare-exchange if `PARK`
+//! is still set. The reader clears both flags in one transition. All this happens to one word, so
+//! either the reader finds `OFF` and counts itself in, or the driver finds `PARK` clear.
 //!
-//! A reader that leaves its parking passes a full fence before it reads. A driver that skips it because of `OFF`, or
-//! because `nr_active` is zero, has passed a full fence after the removal and before that load. If the reader's fence comes
-//! first, the driver does not skip it. If the driver's fence comes first, the reader sees what was removed.
+//! A reader that leaves its parking passes a full fence before it reads. A driver that skips it
+//! because of `OFF`, or because `nr_active` is zero, has passed a full fence after the removal and
+//! before that load. If the reader's fence comes first, the driver does not skip it. If the
+//! driver's fence comes first, the reader sees the removal.
 //!
 //! # Answers
 //!
-//! An answer to `ASK` needs no barrier of the driver: the reader's read-modify-write acquires what came before the question
-//! and releases what its sections did.
+//! An answer to `ASK` needs no barrier of the driver. The reader's read-modify-write acquires
+//! everything before the question, and releases everything that its sections did.
 
 use crossbeam_utils::CachePadded;
 use sync::{
@@ -43,12 +46,11 @@ pub(super) const PARK: u32 = 1 << 3;
 pub(super) const OFF: u32 = 1 << 4;
 pub(super) const BOOSTED: u32 = 1 << 5;
 
-/// The word; see above.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(super) struct Flags(AtomicU32);
 
-/// How many readers are not in an extended quiescent state.
+/// Number of readers that are not in an extended quiescent state.
 #[derive(Debug)]
 pub(super) struct NrActive(CachePadded<AtomicU32>);
 
@@ -61,35 +63,39 @@ impl NrActive {
 
     /// Counts a reader that leaves its extended quiescent state.
     fn count_in(&self) {
-        // The fence in `Flags::leave_parking` orders this before the reads of the section: ORDER(parked). As a
-        // read-modify-write it passes on what every `count_out` before it has released.
+        // The fence in `Flags::leave_parking` orders this before the reads of the section:
+        // ORDER(parked). As a read-modify-write it continues the release sequence of every earlier
+        // `count_out`.
         self.0.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Counts a reader that has entered an extended quiescent state. Its flag `OFF` is set before.
+    /// Counts a reader that has entered an extended quiescent state. The caller has set its flag
+    /// `OFF`.
     fn count_out(&self) {
-        // Release pairs with the Acquire in `get`; later read-modify-writes pass it on. If a driver reads our count, our
-        // sections happened before. If it reads an older count, it looks at our flags.
+        // Release pairs with the Acquire in `get`; later read-modify-writes continue the release
+        // sequence. If a driver reads our count, our sections happened before. If it reads an older
+        // count, it checks our flags.
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Returns the count. The caller has passed a full fence since the removal.
     pub(super) fn get(&self) -> u32 {
-        // Acquire pairs with `count_out`: the sections of all who were counted out happened before, or see what was removed
-        // (ORDER(parked)).
+        // Acquire pairs with `count_out`. The sections of every reader that was counted out
+        // happened before, or see the removals (ORDER(parked)).
         self.0.load(Ordering::Acquire)
     }
 
     /// Returns `true` if no reader but `me` is active. Passes a full fence.
     pub(super) fn is_nobody(&self, me: Option<&Flags>) -> bool {
         // ORDER(parked): the other end; see `Flags::leave_parking`.
-        // If our fence comes first, a reader that leaves its parking later sees what was removed before this call. If the
-        // reader's fence comes first, we read it in the count.
+        // If our fence comes first, a reader that leaves its parking later sees what was removed
+        // before this call. If the reader's fence comes first, we read it in the count.
         // Test: a_parked_reader_comes_back, leaving_a_parking_needs_its_fence
         fence(Ordering::SeqCst);
         match self.get() {
             0 => true,
-            // The one may be us. Our flag is read after the count: a driver that counts us out sets OFF before.
+            // The single reader may be us. Our flag is read after the count: a driver that counts
+            // us out sets OFF before.
             1 => me.is_some_and(|flags| !flags.is_off()),
             _ => false,
         }
@@ -103,7 +109,7 @@ impl NrActive {
 
 impl Flags {
     sync::const_unless_model! {
-        /// Makes those of a reader that is parked.
+        /// Creates the flags of a parked reader.
         pub(super) fn new() -> Self {
             Self(AtomicU32::new(PARK | OFF))
         }
@@ -121,14 +127,15 @@ impl Flags {
         self.0.load(Ordering::Relaxed) & which != 0
     }
 
-    /// Has drivers count this reader again, and scan it. Its section has begun.
+    /// Makes drivers count and scan this reader again. Its section has begun.
     #[cold]
     pub(super) fn leave_parking(&self, nr_active: &NrActive) {
-        // Counted first, and perhaps once too often: a signal handler that interrupts this must find the reader counted
-        // as soon as it is not parked.
+        // The count is incremented first, and perhaps once too often: if a signal handler
+        // interrupts this, the reader must be counted as soon as it is not parked.
         nr_active.count_in();
-        // Against `confirm_parked`, on one word. If the driver's OFF comes first, it has counted us out, and our count
-        // stands. If our exchange comes first, the driver finds no PARK and counts nothing out, so we take our count back.
+        // Against `confirm_parked`, on one word. If the driver's OFF comes first, it has counted us
+        // out, and our count remains. If our exchange comes first, the driver finds no PARK and
+        // changes no count, so we undo our count.
         let before = self.0.fetch_and(!(PARK | OFF), Ordering::AcqRel);
         if before & OFF == 0 {
             nr_active.count_out();
@@ -136,32 +143,33 @@ impl Flags {
         // ORDER(parked): store buffering, other end in `Periods::start` and `NrActive::is_nobody`.
         //   reader: nr_active += 1, flags &= !OFF;  fence;  load what RCU protects
         //   driver: (what RCU protects was removed);  fence;  load nr_active, flags
-        // If our fence comes first, the driver reads us as active and looks at our word. If the driver's fence comes first,
-        // we see what was removed.
+        // If our fence comes first, the driver reads us as active and checks our word. If the
+        // driver's fence comes first, we see the removals.
         // Test: a_parked_reader_comes_back, leaving_a_parking_needs_its_fence
         twin::fence("rcu: no fence after parking");
     }
 
-    /// Clears what a driver asked. Returns the flags before.
+    /// Clears the requests of drivers. Returns the flags before.
     pub(super) fn answer(&self) -> u32 {
         // ORDER(ask): publish and consume both ways, other end in `ask` and `has_answered`.
         //   driver: (saw what was removed);  flags |= ASK  Release
         //   reader: a section;  flags &= !ASK  AcqRel;  another section
         //   driver: load flags without ASK  Acquire;  the waiter may free
-        // If the driver's ASK comes first, we clear it: our past sections are released to it, and our next ones see what was
-        // removed. If our exchange comes first, ASK stays for the next unlock.
-        // Likewise COUNTED, against `count_on`: if it comes first, we count down the tree; else the driver does.
+        // If the driver's ASK comes first, we clear it: our past sections are released to it, and
+        // our next ones see the removals. If our exchange comes first, ASK stays for the next
+        // unlock. The same holds for COUNTED against `count_on`: if it comes first, we count down
+        // the tree; otherwise the driver does.
         // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders, a_srcu_answer_needs_both_orders
         let order = twin::order("rcu: relaxed answer", Ordering::AcqRel);
         self.0.fetch_and(!(ASK | COUNTED | BOOSTED), order)
     }
 
-    /// Puts this reader into an extended quiescent state, which also answers a driver, and keeps the flags `keep`. Returns the
-    /// flags before.
+    /// Puts this reader into an extended quiescent state, which also answers a driver, and retains
+    /// the flags `keep`. Returns the flags before.
     pub(super) fn park(&self, keep: u32, nr_active: &NrActive) -> u32 {
-        // Release pairs with the Acquire in `is_off` and, through the count that follows, in `NrActive::get`. A driver that
-        // finds OFF may free what this thread's sections saw; one that does not looks at the reader's word. Acquire: as in
-        // `answer`.
+        // Release pairs with the Acquire in `is_off` and, through the count that follows, in
+        // `NrActive::get`. A driver that finds OFF may free the data that this thread's sections
+        // saw; otherwise the driver checks the reader's word. Acquire: as in `answer`.
         let before = self.0.swap(keep | PARK | OFF, Ordering::AcqRel);
         if before & OFF == 0 {
             nr_active.count_out();
@@ -173,44 +181,46 @@ impl Flags {
 
     /// Returns `true` if the reader is in an extended quiescent state.
     pub(super) fn is_off(&self) -> bool {
-        // Acquire pairs with `park` and `confirm_parked`: a driver that skips the reader has its sections before.
+        // Acquire pairs with `park` and `confirm_parked`: the sections of a skipped reader happened
+        // before the driver's load.
         self.0.load(Ordering::Acquire) & OFF != 0
     }
 
     /// Asks the reader to report.
     pub(super) fn ask(&self) {
         // ORDER(ask): the other end; see `answer`.
-        // If our ASK comes first, the reader's answer acquires what we saw removed. If an answer comes first, it answered
-        // an earlier question, and ASK stands for the next one.
+        // If our ASK comes first, the reader's answer acquires what we saw removed. If an answer
+        // comes first, it answered an earlier question, and ASK stands for the next one.
         // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders, a_srcu_answer_needs_both_orders
         self.0.fetch_or(ASK, Ordering::Release);
     }
 
     /// Returns `true` if the reader has reported since it was asked.
     pub(super) fn has_answered(&self) -> bool {
-        // ORDER(ask): the other end; see `answer`. Without ASK the sections before the answer happened before us; with it
-        // the driver waits.
+        // ORDER(ask): the other end; see `answer`. Without ASK the sections before the answer
+        // happened before us; with it the driver waits.
         // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders, a_srcu_answer_needs_both_orders
         self.0.load(Ordering::Acquire) & ASK == 0
     }
 
-    /// Takes back a question whose answer is known.
+    /// Withdraws a question whose answer is known.
     pub(super) fn withdraw(&self) {
         self.0.fetch_and(!ASK, Ordering::Relaxed);
     }
 
-    /// Has the reader begin its next section by the slow path.
+    /// Makes the reader begin its next section by the slow path.
     pub(super) fn want_parked(&self) {
         self.0.fetch_or(PARK, Ordering::Relaxed);
     }
 
-    /// Parks the reader if `PARK` is still set. The caller has passed the heavy barrier since it set that, and has seen the
-    /// reader's word behind the barrier.
+    /// Parks the reader if `PARK` is still set. The caller has passed the heavy barrier since it
+    /// set `PARK`, and has read the reader's word after the barrier.
     pub(super) fn confirm_parked(&self, nr_active: &NrActive) {
         let still_wanted = |flags| (flags & PARK != 0).then_some(flags | OFF);
-        // Against `leave_parking`, on one word. If ours comes first, the reader finds OFF and counts itself in. If the
-        // reader's comes first, PARK is gone, and we change nothing.
-        // Release pairs with `is_off`: the sections, which the caller acquired, are passed on to later drivers.
+        // Against `leave_parking`, on one word. If ours comes first, the reader finds OFF and
+        // counts itself in. If the reader's comes first, PARK is clear, and we change nothing.
+        // Release pairs with `is_off`: the sections that the caller acquired are released to later
+        // drivers.
         let before = self
             .0
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, still_wanted);

@@ -1,4 +1,4 @@
-//! The two kinds of readers that a cell can have, and what it needs of them.
+//! The two kinds of readers that a cell can have, and the interface that it needs from them.
 
 use sync::twin;
 
@@ -6,9 +6,10 @@ use super::{call, callback::callbacks, local, polled, qsbr, srcu};
 
 /// The readers of a cell: [`Global`], or a [`srcu::Domain`].
 ///
-/// Sealed: a flavor whose guards did not protect would make [`Rcu::load`](super::Rcu::load) unsound.
+/// Sealed: a flavor whose guards did not protect would make [`Rcu::load`](super::Rcu::load)
+/// unsound.
 pub trait Flavor: Sized + sealed::Sealed {
-    /// A section that lasts until this is dropped.
+    /// A section that lasts until the guard is dropped.
     type Guard<'a>: Section<Self>
     where
         Self: 'a;
@@ -28,8 +29,8 @@ pub trait Flavor: Sized + sealed::Sealed {
     #[doc(hidden)]
     fn call_at_once(&self, callback: impl FnOnce() + Send + 'static);
 
-    /// Calls `change`, then waits as [`synchronize`](Self::synchronize) does. If that would panic, this panics before
-    /// `change`, with a message that names `what`.
+    /// Calls `change`, then waits as [`synchronize`](Self::synchronize) does. If that would panic,
+    /// this panics before `change`, with a message that names `what`.
     #[doc(hidden)]
     fn synchronize_after<R>(&self, what: &str, change: impl FnOnce() -> R) -> R;
 
@@ -37,13 +38,13 @@ pub trait Flavor: Sized + sealed::Sealed {
     #[doc(hidden)]
     fn assert_may_call(&self);
 
-    /// Returns `true` if the callbacks of [`call`](Self::call) will run without a further call. Otherwise the system has
-    /// refused a thread, and this has tried again.
+    /// Returns `true` if the callbacks of [`call`](Self::call) will run without a further call.
+    /// Otherwise thread creation has failed, and this call has tried again.
     #[doc(hidden)]
     fn is_served(&self) -> bool;
 }
 
-/// Proof that a section of the flavor `F` runs: a guard, or for [`Global`] a [`qsbr::Reader`].
+/// Proof that a section of the flavor `F` is open: a guard, or for [`Global`] a [`qsbr::Reader`].
 ///
 /// Sealed, as [`Flavor`] is.
 pub trait Section<F>: sealed::Sealed {
@@ -131,7 +132,7 @@ impl Flavor for srcu::Domain {
     }
 
     fn assert_may_call(&self) {
-        // With this twin `call` refuses too late, when the old version is out of its cell.
+        // With this twin `call` panics too late, after the old version has left its cell.
         if !twin::armed("srcu: a refused callback is dropped") {
             self.assert_own_process();
         }

@@ -1,27 +1,29 @@
 //! RCU in a child of `fork`.
 //!
-//! The child has the memory of its parent and one thread, the one that forked. Before anything else runs in the child:
+//! The child has the memory of its parent and one thread, the one that forked. Before anything else
+//! runs in the child:
 //!
 //! | state | becomes |
 //! |---|---|
 //! | slots of other threads | free and parked: the threads do not exist, so their sections have ended |
-//! | the slot of the thread that forked | unchanged, but for questions of a driver, which are removed. An open section stays open, also one that the thread left open as it ends |
-//! | a running grace period | one that has not begun: its number is taken back, and a section that has the number gets an older one. Unless the thread that forked drives it |
-//! | the rights to drive and to sweep | free, unless the thread that forked has one: a user's thread that runs callbacks, or a stall handler, goes on. On a thread of the library the child ends when the callback returns (`sync::fork`) |
-//! | callbacks that have not run | forgotten, with what they hold, also those behind a callback that forks |
+//! | the slot of the thread that forked | unchanged, except that questions of a driver are removed. An open section stays open, also one that the exiting thread left open |
+//! | a running grace period | one that has not begun: its number is revoked, and a section that has the number gets an older one. If the thread that forked drives the grace period, it continues |
+//! | the rights to drive and to sweep | free, unless the thread that forked holds one: a user thread that runs callbacks, or a stall handler, continues. On a thread of the library the child exits when the callback returns (`sync::fork`) |
+//! | callbacks that have not run | leaked with their captures, including those behind a callback that forks |
 //! | the thread that runs them | none: the next callback starts it |
 //! | the executor | none: its threads do not exist |
 //!
-//! Callbacks are forgotten because the parent runs them. In the child they would run a second time, and send a message or
-//! write a file twice. What they would have freed stays allocated in the child.
+//! Callbacks are dropped from the child because the parent runs them. In the child they would run a
+//! second time, and send a message or write a file twice. The memory that they would have freed
+//! stays allocated in the child.
 //!
-//! A number that is taken back is used again. That is safe: the grace period has not ended, so no waiter has passed by it,
-//! and cookies that ask for it still do. One section may carry the number, that of the thread that forked, and
-//! `Slot::inherit` makes it older.
+//! A revoked number is used again. That is safe: the grace period has not ended, so no waiter has
+//! passed because of it, and cookies that ask for it remain valid. Only the section of the forking
+//! thread can carry the number, and `Slot::inherit` makes it older.
 //!
-//! The tree of the machine and the tunables are made before the fork. Otherwise another thread could be making them, and
-//! the child would wait for it for ever. `tunables.rs` and `stall.rs` register handlers of their own. A reader pays nothing
-//! for all of this.
+//! The tree of the machine and the tunables are created before the fork. Otherwise another thread
+//! could be creating them, and the child would wait for it forever. `tunables.rs` and `stall.rs`
+//! register handlers of their own. A reader pays nothing for all of this.
 
 use sync::fork::{self, Handler};
 
@@ -42,10 +44,10 @@ static HANDLER: Handler = Handler {
     },
 };
 
-/// Registers RCU's handler of `fork`, and shows RCU on the page.
+/// Enables RCU's `fork` handler, and adds RCU to the page.
 #[inline]
 pub(super) fn watch() {
-    // First, so that a thread that forks meanwhile waits for `show`.
+    // Registered first, so that a thread that forks at the same time waits for `show`.
     register();
     describe::show();
 }

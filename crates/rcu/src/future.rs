@@ -15,8 +15,9 @@ use super::flavor::{Flavor, Global};
 ///
 /// # Blocking
 ///
-/// Never blocks. The first poll costs a [`call`](super::call). Dropping the future does not wait. While the system refuses the
-/// thread that runs callbacks, the future wakes its task at each poll, so that it is polled again.
+/// Never blocks. The first poll costs a [`call`](super::call). Dropping the future does not wait.
+/// While creation of the thread that runs callbacks fails, the future wakes its task at each poll,
+/// so that it is polled again.
 ///
 /// # Panics
 ///
@@ -47,7 +48,8 @@ pub fn synchronize_async() -> Synchronize {
     Synchronize::of(Global)
 }
 
-/// The future of [`synchronize_async`], and of [`srcu::Domain::synchronize_async`](super::srcu::Domain::synchronize_async).
+/// The future of [`synchronize_async`], and of
+/// [`srcu::Domain::synchronize_async`](super::srcu::Domain::synchronize_async).
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Synchronize<F: Flavor = Global> {
     flavor: F,
@@ -74,13 +76,15 @@ impl<F: Flavor + Unpin> Future for Synchronize<F> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Some(passed) = &self.passed else {
             self.flavor.assert_may_call();
-            // FOREIGN(rcu-future-clone): the waker's clone, on the polling thread, under no lock. A panic is the poller's.
+            // FOREIGN(rcu-future-clone): the waker's clone, on the polling thread, under no lock. A
+            // panic reaches the poller.
             let passed = Arc::new(Mutex::new(Passed::No(cx.waker().clone())));
             self.passed = Some(passed.clone());
             self.flavor.call_at_once(move || {
                 let before = std::mem::replace(&mut *passed.lock(), Passed::Yes);
                 if let Passed::No(waker) = before {
-                    // FOREIGN(rcu-future-wake): the waker's wake, in a callback and contained there, under no lock.
+                    // FOREIGN(rcu-future-wake): the waker's wake, in a callback and contained
+                    // there, under no lock.
                     waker.wake();
                 }
             });
@@ -112,8 +116,9 @@ impl<F: Flavor + Unpin> Future for Synchronize<F> {
 }
 
 impl<F: Flavor> Synchronize<F> {
-    /// Returns `Pending`. If the system has refused the thread that runs callbacks, no other thread may ever wake the task.
-    /// Then this wakes the task, and each poll tries to start the thread again.
+    /// Returns `Pending`. If creation of the thread that runs callbacks has failed, no other thread
+    /// may ever wake the task. Then this wakes the task, and each poll tries to start the thread
+    /// again.
     fn pending(&self, cx: &Context<'_>) -> Poll<()> {
         if !self.flavor.is_served() {
             // FOREIGN(rcu-future-clone): as above.

@@ -10,12 +10,14 @@
 //! end        gp_seq becomes even
 //! ```
 //!
-//! An idle reader looks the same as one whose store has not arrived yet. Only the barrier tells them apart. It interrupts
-//! every CPU of this process and costs 10 to 20 µs. A reader that answers needs no barrier, and a quick one answers in a
-//! tenth of a microsecond. If all readers are parked, neither is needed.
+//! An idle reader looks the same as one whose store is not visible yet. Only the barrier
+//! distinguishes them. It interrupts every CPU of this process and costs 10 to 20 µs. A reader that
+//! answers needs no barrier, and a running reader answers in a tenth of a microsecond. If all
+//! readers are parked, neither is needed.
 //!
-//! The driver is in no section, so it skips its own slot: that it drives is its quiescent state. The kernel's grace-period
-//! thread does the same since 7.1, which halved the wait on an idle machine.
+//! The driver is not in a section, so it skips its own slot; driving the grace period is its
+//! quiescent state. The kernel's grace-period thread has done the same since 7.1, which halved the
+//! wait on an idle machine.
 
 use std::time::Duration;
 
@@ -30,15 +32,17 @@ use super::{
 };
 use crate::trace;
 
-/// How often the driver checks for answers before it pays for the barrier. About a microsecond: a tenth of the barrier.
+/// Number of checks for answers before the driver pays for the barrier. About a microsecond: a
+/// tenth of the barrier.
 pub(super) const ANSWER_SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 60 };
-/// With more readers than this to ask, some are likely not running, and will not answer soon. A guess.
+/// Number of readers above which the driver does not wait for answers, because some of the readers
+/// are likely not running. A guess.
 pub(super) const ANSWERS_AT_ONCE: usize = 16;
 
 impl Domain {
-    /// Runs a grace period. This thread has the right to drive; `me` is its slot, in no section.
+    /// Runs a grace period. The caller has the right to drive; `me` is its slot, in no section.
     pub(super) fn drive(&self, me: Option<&Slot>) {
-        // Before the first barrier that a section relies on.
+        // Must precede the first barrier that a section relies on.
         asym::init();
         fork::watch();
         let gp_seq = self.start();
@@ -67,7 +71,8 @@ fn wait_as_the_kernel(first_fqs_ms: u32) {
     let sleep = |span_ms: u32| thread::sleep(Duration::from_millis(span_ms.into()));
     sleep(first_fqs_ms);
     if tunables::EARLY_QS.get() == 0 {
-        // Without early reports the kernel's driver does not look idle in its own first scan, and waits for the second.
+        // Without early reports the kernel's driver does not report its own quiescent state in its
+        // first scan, and waits for the second.
         sleep(tunables::NEXT_FQS_MS.get());
     }
 }
@@ -80,7 +85,8 @@ struct Candidates<'a> {
 }
 
 impl Candidates<'_> {
-    /// Returns `true` if every candidate was asked and has answered. Spins for a moment, for readers that run.
+    /// Returns `true` if every candidate was asked and has answered. Spins for a moment, for
+    /// readers that run.
     fn have_all_answered(&self) -> bool {
         if !self.quiet.is_empty() || self.asked.len() > ANSWERS_AT_ONCE {
             return false;
@@ -100,7 +106,8 @@ impl Domain {
     fn scan(&self, gp_seq: u64, me: Option<&Slot>) -> Candidates<'_> {
         let mut seen = Candidates::default();
         for slot in self.roster.iter() {
-            // If the slot is OFF, its reader either has not left its parking, or will see what was removed: ORDER(parked).
+            // If the slot is OFF, its reader either stays parked or sees the removals:
+            // ORDER(parked).
             if slot.flags().is_off() || me.is_some_and(|me| std::ptr::eq(me, slot)) {
                 continue;
             }
@@ -122,12 +129,12 @@ impl Domain {
     /// Reads each candidate again behind the heavy barrier, and returns the holdouts.
     fn confirm<'a>(&self, gp_seq: u64, seen: Candidates<'a>) -> Vec<&'a Slot> {
         // ORDER(reader): the other end; see `Slot::lock`.
-        // If our barrier comes first, a section that begins later sees PARK and what was removed. If the reader's barrier
-        // comes first, we see its section in the word that we load below.
+        // If our barrier comes first, a section that begins later sees PARK and what was removed.
+        // If the reader's barrier comes first, we see its section in the word that we load below.
         // Test: a_section_keeps_what_it_sees, locking_needs_its_light_barrier
         // ORDER(holdout): the other end; see `Slot::unlock`.
-        // If our barrier comes first, the reader's unlock sees ASK and answers. If the reader's barrier comes first, we
-        // load its word as not nested and do not wait for it.
+        // If our barrier comes first, the reader's unlock sees ASK and answers. If the reader's
+        // barrier comes first, we load its word as not nested and do not wait for it.
         // Test: a_holdout_ends_the_wait, unlocking_needs_its_light_barrier
         if !twin::armed("rcu: no heavy barrier") {
             asym::heavy();
@@ -137,7 +144,8 @@ impl Domain {
         for slot in quiet {
             let ctr = slot.ctr();
             if seq::holds_up(ctr, gp_seq) {
-                // The section began between our scan and the barrier, with a number that it had loaded before.
+                // The section began between our scan and the barrier, with a number that it had
+                // loaded before.
                 slot.flags().ask();
                 asked.push(slot);
             } else if !seq::is_in_section(ctr) {
@@ -145,7 +153,7 @@ impl Domain {
             }
         }
         if asked.len() > nr_asked {
-            // Those that were asked just now must see ASK at their unlock, too: ORDER(holdout).
+            // The readers asked just now must also see ASK at their unlock: ORDER(holdout).
             asym::heavy();
         }
         asked.retain(|slot| {
@@ -172,8 +180,8 @@ impl Domain {
             let leaf = tree.leaf_of(slot.cpu());
             tree.mark(leaf);
             if !slot.count_on(leaf) {
-                // It has answered before we marked it, so we count down for it. The leaf's bias keeps this from being the
-                // last report.
+                // The reader answered before we marked it, so we count down for it. The leaf's bias
+                // prevents this from being the last report.
                 tree.report(leaf);
             }
         }

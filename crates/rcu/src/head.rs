@@ -1,4 +1,4 @@
-//! Callbacks as their list sees them: a link, and one function or a bag of closures.
+//! Callbacks as stored in their list: a link, and one function or a bag of closures.
 
 use std::{mem, ptr};
 
@@ -6,8 +6,8 @@ use sync::twin;
 
 use super::bag::{Bag, Deferred};
 
-/// The link of a callback, with the function to run. Embed it in what is to be reclaimed; see
-/// [`call_head`](super::call_head).
+/// The list entry of a callback, with the function to run. Embed it in the value to be reclaimed;
+/// see [`call_head`](super::call_head).
 ///
 /// # Examples
 ///
@@ -20,7 +20,7 @@ use super::bag::{Bag, Deferred};
 ///     value: u32,
 /// }
 /// let node = Box::into_raw(Box::new(Node { head: Head::new(), value: 7 }));
-/// // SAFETY: the head is the node's first field, and nobody uses the node any more.
+/// // SAFETY: the head is the node's first field, and the node is not used any more.
 /// unsafe {
 ///     rcu::call_head(node.cast(), |head| drop(Box::from_raw(head.cast::<Node>())));
 /// }
@@ -30,31 +30,32 @@ use super::bag::{Bag, Deferred};
 #[derive(Debug)]
 #[repr(C)]
 pub struct Head {
-    /// The next head of the list. Its lowest bit, [`OF_C`], tells of which kind `function` is.
+    /// The next head of the list. Its lowest bit, [`OF_C`], selects the kind of `function`.
     next: *mut Head,
-    /// A [`Function`] without its kind; null in the first field of a [`Bag`].
+    /// A [`Function`] without its kind; null if this is the head of a [`Bag`].
     function: *const (),
 }
 
-/// In `Head::next`, which is aligned: the function of this head, not of the next one, is of C.
+/// Set in `Head::next`, which is aligned, if the function of this head (not of the next one) is a C
+/// function.
 const OF_C: usize = 1;
 
-// Two words, as the heads of the kernel and of liburcu: what was compiled against those has room for no more.
+// Two words, as in the kernel and liburcu: programs compiled against those reserve no more.
 const _: () = assert!(size_of::<Head>() == 16 && align_of::<Head>() > OF_C);
 
-/// A function of C that is called with a user's head.
+/// A C function that is called with a user's head.
 pub(super) type FunctionOfC = unsafe extern "C-unwind" fn(*mut Head);
 
-/// What is called with a user's head.
+/// A function that is called with a user's head.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Function {
-    /// Of Rust.
+    /// A Rust function.
     Rust(unsafe fn(*mut Head)),
-    /// Of C.
+    /// A C function.
     C(FunctionOfC),
 }
 
-/// One callback, to be run once.
+/// One callback, to run once.
 pub(super) enum Callback {
     /// A closure from a bag.
     Closure(Deferred),
@@ -62,18 +63,18 @@ pub(super) enum Callback {
     Own(*mut Head, Function),
 }
 
-// SAFETY: nothing reads a head until it is handed over, and then the list alone has it.
+// SAFETY: nothing reads a head until it is queued, and then only its list accesses it.
 unsafe impl Send for Head {}
 // SAFETY: no method takes a shared reference.
 unsafe impl Sync for Head {}
 
 impl Head {
-    /// Makes a head that is in no list.
+    /// Creates a head that is in no list.
     pub const fn new() -> Self {
         Self::of(nothing as unsafe fn(*mut Self) as *const ())
     }
 
-    /// Makes the head of a bag.
+    /// Creates the head of a bag.
     pub(super) const fn of_bag() -> Self {
         Self::of(ptr::null())
     }
@@ -85,7 +86,7 @@ impl Head {
         }
     }
 
-    /// Makes a head that is in no list, with the function to call.
+    /// Creates a head that is in no list, with the function to call.
     pub(super) fn with_function(function: Function) -> Self {
         match function {
             Function::Rust(run) => Self::of(run as *const ()),
@@ -111,12 +112,12 @@ impl Head {
             return None;
         }
         Some(if self.next.addr() & OF_C == 0 {
-            // SAFETY: made of one by `new` or `with_function`, which keep the bit clear.
+            // SAFETY: stored by `new` or `with_function`, which keep the bit clear.
             Function::Rust(unsafe {
                 mem::transmute::<*const (), unsafe fn(*mut Head)>(self.function)
             })
         } else {
-            // SAFETY: made of one by `with_function`, which sets the bit.
+            // SAFETY: stored by `with_function`, which sets the bit.
             let run = unsafe {
                 mem::transmute::<*const (), unsafe extern "C-unwind" fn(*mut Head)>(self.function)
             };
@@ -124,11 +125,11 @@ impl Head {
         })
     }
 
-    /// Closes `head` if it is a bag's: no closure joins it from here on.
+    /// Closes `head` if it belongs to a bag: the bag accepts no closure after this.
     ///
     /// # Safety
     ///
-    /// 1. `head` was handed over and taken from its list, and has not been run.
+    /// 1. `head` was queued and popped from its list, and has not been run.
     unsafe fn close(head: *mut Head) {
         // SAFETY: (1): alive until it is run.
         if unsafe { (*head).function() }.is_none() && !twin::armed("rcu: a bag is left open") {
@@ -137,11 +138,12 @@ impl Head {
         }
     }
 
-    /// Hands each callback of `head` to `run`. The last callback may free the head.
+    /// Passes each callback of `head` to `run`. The last callback may free the head.
     ///
     /// # Safety
     ///
-    /// 1. `head` was handed over with what it holds, taken from its list, closed, and this is called once.
+    /// 1. `head` and its callbacks were queued, popped from the list, closed, and this is called
+    ///    once.
     pub(super) unsafe fn each(head: *mut Head, mut run: impl FnMut(Callback)) {
         // SAFETY: (1): alive until it is run.
         match unsafe { (*head).function() } {
@@ -160,9 +162,9 @@ impl Callback {
     /// 1. It came from [`Head::each`], and its grace period has passed.
     pub(super) unsafe fn run(self, of_c: unsafe fn(*mut Head, FunctionOfC)) {
         match self {
-            // SAFETY: (1): each copy that `each` made is run once.
+            // SAFETY: (1): each copy that `each` creates is run once.
             Self::Closure(closure) => unsafe { closure.run() },
-            // SAFETY: (1): handed over with this function.
+            // SAFETY: (1): queued with this function.
             Self::Own(head, Function::Rust(own)) => unsafe { own(head) },
             // SAFETY: as above.
             Self::Own(head, Function::C(own)) => unsafe { of_c(head, own) },
@@ -170,7 +172,7 @@ impl Callback {
     }
 }
 
-/// What a head that was never handed over stands for.
+/// The function of a head that was never queued.
 unsafe fn nothing(_: *mut Head) {}
 
 impl Default for Head {
@@ -179,14 +181,14 @@ impl Default for Head {
     }
 }
 
-/// Heads in the order in which they were handed over. Yields each once.
+/// Heads in queueing order. Yields each once.
 #[derive(Debug)]
 pub(super) struct Chain {
     first: *mut Head,
     last: *mut Head,
 }
 
-// SAFETY: the heads of a chain are the chain's alone, and what they run was `Send`.
+// SAFETY: the chain owns its heads, and their callbacks were `Send`.
 unsafe impl Send for Chain {}
 
 impl Chain {
@@ -197,11 +199,12 @@ impl Chain {
         }
     }
 
-    /// Makes a chain of a list that is linked from its newest head to its oldest, and closes each head.
+    /// Creates a chain from a list that is linked from its newest head to its oldest, and closes
+    /// each head.
     ///
     /// # Safety
     ///
-    /// 1. `newest` is null or starts a list of heads that were handed over and are the caller's alone.
+    /// 1. `newest` is null or starts a list of queued heads that the caller owns.
     pub(super) unsafe fn from_newest(newest: *mut Head) -> Self {
         let mut chain = Self {
             first: ptr::null_mut(),
@@ -221,11 +224,11 @@ impl Chain {
         chain
     }
 
-    /// Makes a chain again of what [`into_first`](Self::into_first) returned.
+    /// Restores a chain from the result of [`into_first`](Self::into_first).
     ///
     /// # Safety
     ///
-    /// 1. `first` came from `into_first` and is used this once.
+    /// 1. `first` came from `into_first` and is used only once.
     pub(super) unsafe fn from_first(first: *mut Head) -> Self {
         // `last` is for `append`, which is not called on this chain.
         Self { first, last: first }
@@ -240,12 +243,12 @@ impl Chain {
         self.first.is_null()
     }
 
-    /// Puts `other` behind this chain.
+    /// Appends `other` to this chain.
     pub(super) fn append(&mut self, other: Chain) {
         if self.is_empty() {
             *self = other;
         } else if !other.is_empty() {
-            // SAFETY: the heads of a chain are its own.
+            // SAFETY: a chain owns its heads.
             unsafe { (*self.last).set_next(other.first) };
             self.last = other.last;
         }
@@ -260,7 +263,7 @@ impl Iterator for Chain {
         if head.is_null() {
             return None;
         }
-        // SAFETY: the heads of a chain are its own until it has yielded them.
+        // SAFETY: a chain owns its heads until it has yielded them.
         self.first = unsafe { (*head).next() };
         Some(head)
     }
@@ -296,11 +299,11 @@ mod tests {
         let list = |places: &[*mut Head]| {
             let mut newest = ptr::null_mut();
             for &place in places {
-                // SAFETY: it points into `heads`, which nobody else uses.
+                // SAFETY: it points into `heads`, which nothing else uses.
                 unsafe { (*place).set_next(newest) };
                 newest = place;
             }
-            // SAFETY: linked just above.
+            // SAFETY: linked above.
             unsafe { Chain::from_newest(newest) }
         };
         let mut chain = Chain::new();

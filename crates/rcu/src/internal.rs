@@ -1,3 +1,3 @@
-//! What the other crates of afterwork use, and no program may: it changes with any version.
+//! Functions for the other crates of afterwork, not for programs: they may change with any version.
 
 pub use crate::{batch::of_c, call::call_at_once};

@@ -1,4 +1,5 @@
-//! Read-copy-update: readers without locks, and old versions that are freed after their last reader.
+//! Read-copy-update: readers without locks, and old versions that are freed after their last
+//! reader.
 //!
 //! ```
 //! use afterwork::rcu::{self, Rcu};
@@ -12,9 +13,10 @@
 //! rcu::barrier(); // the old version has been dropped
 //! ```
 //!
-//! A reader does its reading in a *read-side critical section* ([`read`]), which costs a few plain loads and stores. A
-//! writer unlinks a value, waits for a *grace period* ([`synchronize`]), and frees the value: every section that could have
-//! seen it has ended. [`Rcu`] does this for one value, without unsafe code.
+//! A reader reads in a *read-side critical section* ([`read`]), which costs a few plain loads and
+//! stores. A writer unlinks a value, waits for a *grace period* ([`synchronize`]), and frees the
+//! value: every section that could have seen it has ended. [`Rcu`] does this for one value, without
+//! unsafe code.
 //!
 //! | readers | use | grace periods |
 //! |---|---|---|
@@ -24,12 +26,13 @@
 //!
 //! docs/rcu.md has the pictures, the proofs and the costs.
 
-// A grace period, file by file: `local.rs` finds the thread's slot; `slot.rs` has the reader's words, `flags.rs` what drivers
-// ask of it. `periods.rs` joins the waiters and makes one of them the driver. `gp.rs` scans the readers of `roster.rs` and asks those
-// that may be in a section. Holdouts report on the tree of `node.rs`. The last report wakes the driver, and the driver
-// wakes the waiters. Callbacks are on the lists of `callback.rs`, which one thread sweeps, closures in the bags of `bag.rs`, and run as
-// `batch.rs` says. `backlog.rs` slows down threads that add callbacks faster than they run.
-// `seq.rs` is the arithmetic, as plain functions.
+// The path of a grace period through the files: `local.rs` finds the thread's slot. `slot.rs` has
+// the reader's words, `flags.rs` the requests of drivers. `periods.rs` groups the waiters and makes
+// one of them the driver. `gp.rs` scans the readers of `roster.rs` and asks those that may be in a
+// section. Holdouts report on the tree of `node.rs`. The last report wakes the driver, and the
+// driver wakes the waiters. Callbacks wait on the lists of `callback.rs`, closures in the bags of
+// `bag.rs`. One thread sweeps the lists, and `batch.rs` runs the callbacks. `backlog.rs` slows down
+// threads that add callbacks faster than they run. `seq.rs` is the arithmetic, as plain functions.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 

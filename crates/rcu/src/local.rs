@@ -1,9 +1,10 @@
-//! This thread's slot: taken by its first section, given back at the thread's end.
+//! This thread's slot: claimed by its first section, released when the thread exits.
 //!
-//! A thread begins with a *stand-in* slot. The stand-in is as deeply nested as can be, so the fast path's check of the
-//! depth also sends a thread's first section to the slow path. The thread's destructors give the slot back. A section that
-//! another thread-local holds open then keeps the slot until it ends. A section that begins even later nests in that one, or takes a
-//! slot of its own.
+//! A thread begins with a *stand-in* slot. The stand-in has the maximum depth, so the depth check
+//! of the fast path also sends a thread's first section to the slow path. The thread's destructors
+//! release the slot. If another thread-local still holds a section open, the slot stays in use
+//! until that section ends. A section that begins even later nests in that one, or claims a slot of
+//! its own.
 
 use std::{cell::Cell, marker::PhantomData, ptr};
 
@@ -21,18 +22,18 @@ sync::process_wide! {
 }
 
 sync::process_wide! {
-    /// Returns the slot of threads that have none.
+    /// Returns the slot of threads that have no slot of their own.
     pub(super) fn stand_in() -> Slot = Slot::stand_in()
 }
 
 sync::thread_local! {
-    /// This thread's slot, or the stand-in. Without a destructor, so that it can be reached at any moment. A pointer,
-    /// because a constant cannot hold a reference to an atomic.
+    /// This thread's slot, or the stand-in. It has no destructor, so that it can be accessed at any
+    /// time. A pointer, because a constant cannot hold a reference to an atomic.
     static MINE: Cell<*const Slot> = Cell::new(ptr::from_ref(stand_in()))
 }
 
 sync::thread_local! {
-    /// Touched by a thread that takes a slot.
+    /// Initialized by a thread that claims a slot, so that its destructor runs.
     static AT_EXIT: AtExit = AtExit
 }
 
@@ -51,8 +52,9 @@ impl Drop for AtExit {
     }
 }
 
-/// Keeps what has it on its thread. The compiler names it where that is to be sent, as by a future that holds a guard while
-/// it awaits: a guard of [SRCU](super::srcu) may be.
+/// Keeps a guard on its thread. The compiler prints this name if a guard is sent to another thread,
+/// for example in a future that holds a guard across an await. Guards of [SRCU](super::srcu) may be
+/// sent.
 #[derive(Debug)]
 pub(super) struct OnItsThreadUseSrcuAcrossAwait(#[expect(dead_code)] *mut ());
 
@@ -63,10 +65,11 @@ pub(super) struct OnItsThreadUseSrcuAcrossAwait(#[expect(dead_code)] *mut ());
 /// - What the section reads from an RCU-protected place stays valid until the guard is dropped.
 /// - Guards nest and may be dropped in any order. The section lasts until the last one is dropped.
 ///
-/// A guard stays on its thread, so a future that is sent holds none while it awaits. For a section that lasts over an `.await` there
-/// is [`srcu`](super::srcu): `domain.read()`, or `domain.read_owned()`.
+/// A guard stays on its thread, so a future that is `Send` cannot hold one across an `.await`. For
+/// a section that lasts over an `.await`, use [`srcu`](super::srcu): `domain.read()`, or
+/// `domain.read_owned()`.
 ///
-/// A guard that is forgotten (`mem::forget`) holds up every grace period until the process ends.
+/// A guard that is leaked (`mem::forget`) delays every grace period until the process ends.
 #[derive(Debug)]
 #[must_use = "the section ends when the guard is dropped"]
 #[doc(alias("rcu_read_unlock", "rcu_read_lock_bh", "rcu_read_lock_sched"))]
@@ -99,13 +102,13 @@ impl Drop for Guard {
 ///
 /// # Guarantees
 ///
-/// A [`synchronize`](super::synchronize) that is called while the guard lives returns after the guard is dropped.
-/// Costs a few plain loads and stores, no locked instruction and no fence.
+/// A [`synchronize`](super::synchronize) that is called while the guard lives returns after the
+/// guard is dropped. Costs a few plain loads and stores, no locked instruction and no fence.
 ///
 /// # Blocking
 ///
-/// Never blocks. The first section of a thread allocates. Do not call it in a signal handler, which may interrupt this
-/// function before it protects; use [`read_in_signal_handler`] there.
+/// Never blocks. The first section of a thread allocates. Do not call it in a signal handler, which
+/// may interrupt this function before the section has begun; use [`read_in_signal_handler`] there.
 ///
 /// # Panics
 ///
@@ -125,15 +128,17 @@ pub fn read() -> Guard {
     Guard::on(enter())
 }
 
-/// Begins a read-side critical section in a signal handler. The handler may have interrupted this thread anywhere, also
-/// inside [`read`].
+/// Begins a read-side critical section in a signal handler. The handler may have interrupted this
+/// thread anywhere, also inside [`read`].
 ///
-/// Returns `None` if the thread has had no section before, for the first one allocates, and while the thread is ending. To
-/// avoid that, begin and end a section by `read` when the thread starts.
+/// Returns `None` if the thread has had no section before, because the first one allocates, and
+/// while the thread is exiting. To avoid the first case, begin and end a section by `read` when the
+/// thread starts.
 ///
 /// # Guarantees
 ///
-/// As [`read`]. Costs a full fence. Leaves `errno` alone. The section must end before the handler returns.
+/// As [`read`]. Costs a full fence. Preserves `errno`. The section must end before the handler
+/// returns.
 ///
 /// # Blocking
 ///
@@ -165,10 +170,11 @@ pub(super) fn enter() -> &'static Slot {
     }
 }
 
-/// Puts this thread into an extended quiescent state before it sleeps, if it has a slot and is in no section.
+/// Puts this thread into an extended quiescent state before it sleeps, if it has a slot and is in
+/// no section.
 ///
-/// Without this a sleeping thread looks like one that is about to begin a section, and grace periods have to pass the heavy
-/// barrier until a driver has parked it.
+/// Without this a sleeping thread looks like one that is about to begin a section, and grace
+/// periods pass the heavy barrier until a driver has parked the thread.
 pub(super) fn park_if_idle() {
     if let Some(slot) = mine()
         && !slot.is_in_section()
@@ -178,7 +184,8 @@ pub(super) fn park_if_idle() {
     }
 }
 
-/// Ends the section that this thread began last by [`enter`]; false when it is in none.
+/// Ends the section that this thread began last by [`enter`]. Returns `false` if the thread is in
+/// no section.
 #[cfg(not(any(loom, shuttle)))]
 #[inline(always)]
 pub(super) fn leave() -> bool {
@@ -190,7 +197,7 @@ pub(super) fn leave() -> bool {
     is_in || leave_late()
 }
 
-/// As [`leave`], of a thread that is ending.
+/// Does the same as [`leave`] on a thread that is exiting.
 #[cfg(not(any(loom, shuttle)))]
 #[cold]
 fn leave_late() -> bool {
@@ -199,8 +206,8 @@ fn leave_late() -> bool {
 
 #[inline(always)]
 fn found() -> &'static Slot {
-    // SAFETY: it points at the stand-in or at a slot of `global()`. Both live as long as the process (in a model, as the
-    // run).
+    // SAFETY: it points at the stand-in or at a slot of `global()`. Both live as long as the
+    // process (in a model, as the run).
     MINE.with(|mine| unsafe { &*mine.get() })
 }
 
@@ -212,24 +219,25 @@ pub(super) fn mine() -> Option<&'static Slot> {
     (!ptr::eq(slot, stand_in())).then(|| unsafe { &*slot })
 }
 
-/// Returns how deep the sections of this thread nest.
+/// Returns the nesting depth of this thread's sections.
 #[inline]
 pub(crate) fn nesting() -> u64 {
     mine().map_or(0, Slot::nesting)
 }
 
-/// Returns the slot that this thread, which is ending, has left with a section open.
+/// Returns the slot that this exiting thread has left with a section open.
 pub(super) fn left_open() -> Option<&'static Slot> {
     let is_ending = report::doubts() & report::ENDS != 0;
     let is_open = |slot: &&Slot| slot.is_mine() && slot.is_in_section();
     is_ending.then(|| global().roster.iter().find(is_open))?
 }
 
-/// Checks that this thread may wait for a grace period, and returns its slot. Call it before the first change of `what`.
+/// Checks that this thread may wait for a grace period, and returns its slot. Must be called before
+/// the first change of `what`.
 ///
 /// # Panics
 ///
-/// If `what` would wait for this thread itself, or if the thread may not sleep.
+/// If `what` would wait for this thread itself, or if the thread must not sleep.
 #[inline]
 pub(super) fn outside_of_sections(what: &str) -> Option<&'static Slot> {
     let me = mine();
@@ -240,7 +248,7 @@ pub(super) fn outside_of_sections(what: &str) -> Option<&'static Slot> {
 }
 
 /// Returns `true` if this thread may wait until callbacks run: it is not in an RCU section, a
-/// callback or a stall handler, is not ending, and may sleep.
+/// callback or a stall handler, is not exiting, and may sleep.
 pub(super) fn may_wait_for_callbacks() -> bool {
     let refuses = report::doubts() & (report::DRIVES | report::ENDS) != 0;
     !refuses && report::may_wait_for_users() && !mine().is_some_and(Slot::is_in_section)
@@ -266,7 +274,7 @@ fn enter_slowly(slot: &'static Slot) -> &'static Slot {
         "read-side critical sections nest too deep: more than {}",
         NEST_MAX - 1
     );
-    // Before the first section that relies on it.
+    // Must precede the first section that relies on it.
     sync::asym::init();
     fork::watch();
     if AT_EXIT.try_with(|_| ()).is_err() {
@@ -279,9 +287,10 @@ fn enter_slowly(slot: &'static Slot) -> &'static Slot {
     slot
 }
 
-/// As [`enter`], of a thread that is ending: in the section that it has open, or in a slot that is given back with this one.
+/// Does the same as [`enter`] on an exiting thread. Nests in the section that the thread has open,
+/// or uses a slot that is released with this section.
 ///
-/// A second slot beside one that is open would not tell which of both sections an unlock without a guard ends.
+/// With two slots in use, an unlock without a guard could not determine which section it ends.
 fn enter_late() -> &'static Slot {
     if let Some(slot) = left_open() {
         assert!(

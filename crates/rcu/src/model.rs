@@ -1,4 +1,4 @@
-//! Functions for models, which users do not have: compiled under `--cfg loom` and `--cfg shuttle` only.
+//! Functions for models, not for users: compiled only under `--cfg loom` and `--cfg shuttle`.
 
 use std::ptr::NonNull;
 
@@ -27,8 +27,9 @@ pub fn sweep_when_wanted() {
     callbacks().sweep_when_wanted();
 }
 
-/// Runs a grace period of `domain` if each of its readers is parked or has answered, and none is in a section; returns `true`
-/// if it did. Passes no heavy barrier. Once in a run: if it did not, the grace period never ends.
+/// Runs a grace period of `domain` if each of its readers is parked or has answered, and none is in
+/// a section. Returns `true` if it did. Passes no heavy barrier. May be called once per run: if it
+/// returns `false`, the grace period never ends.
 pub fn passes_unaided(domain: &srcu::Domain) -> bool {
     domain.passes_unaided()
 }
@@ -38,7 +39,7 @@ pub fn passes_unaided(domain: &srcu::Domain) -> bool {
 pub struct Reports(Tree);
 
 impl Reports {
-    /// Makes a tree of `nr_leaves` leaves, two children a node.
+    /// Creates a tree of `nr_leaves` leaves, with two children per node.
     pub fn new(nr_leaves: usize) -> Self {
         Self(Tree::new(nr_leaves, Box::new([])))
     }
@@ -53,12 +54,12 @@ impl Reports {
         self.0.mark(leaf);
     }
 
-    /// Ends the marking; returns `true` if no report is missing.
+    /// Ends the marking. Returns `true` if no report is missing.
     pub fn all_marked(&self) -> bool {
         self.0.all_marked()
     }
 
-    /// Reports; returns `true` if that was the last.
+    /// Reports. Returns `true` if it was the last report.
     pub fn report(&self, leaf: usize) -> bool {
         self.0.report(leaf)
     }
@@ -69,12 +70,12 @@ impl Reports {
     }
 }
 
-/// A slot that threads take, and give back.
+/// A slot that threads claim and release.
 #[derive(Debug)]
 pub struct Seat(Slot);
 
 impl Seat {
-    /// Makes one that this thread has, and gives back at once.
+    /// Creates a slot that this thread has claimed and released.
     pub fn left() -> Self {
         let seat = Self(Slot::new());
         assert!(seat.0.take());
@@ -82,12 +83,12 @@ impl Seat {
         seat
     }
 
-    /// Takes it, if it is free, and begins a section.
+    /// Claims the slot, if it is free, and begins a section.
     pub fn read(&self) -> bool {
         self.0.take() && self.0.lock(global())
     }
 
-    /// Returns `true` if this thread finds that it has a section open here.
+    /// Returns `true` if this thread has a section open in the slot.
     pub fn is_open_of_mine(&self) -> bool {
         self.0.is_mine() && self.0.is_in_section()
     }
@@ -100,13 +101,13 @@ pub struct Stock {
     bags: [NonNull<Bag>; 2],
 }
 
-// SAFETY: bags are touched in `give` and `take` alone.
+// SAFETY: bags are accessed only in `give` and `take`.
 unsafe impl Send for Stock {}
 // SAFETY: as above.
 unsafe impl Sync for Stock {}
 
 impl Stock {
-    /// Makes a stock of two, which leak.
+    /// Creates a stock of two bags, which leak.
     #[expect(clippy::new_without_default, reason = "a stock is not a value")]
     pub fn new() -> Self {
         let bag = |_| NonNull::from(Box::leak(Box::new(Bag::new())));
@@ -119,13 +120,13 @@ impl Stock {
         stock
     }
 
-    /// Gives one back that was taken.
+    /// Returns a bag that was taken.
     pub fn give(&self, which: usize) {
-        // SAFETY: the model's alone: it has taken it, or this is `new`.
+        // SAFETY: the model owns the bag: it has taken it, or this is `new`.
         assert!(unsafe { self.spares.give(self.bags[which]) });
     }
 
-    /// Takes one.
+    /// Takes a bag.
     pub fn take(&self) -> Option<usize> {
         let bag = self.spares.take()?;
         self.bags.iter().position(|&it| it == bag)

@@ -1,18 +1,20 @@
 //! The tree on which holdouts report, shaped like the machine.
 //!
-//! With one counter for all, every reporting CPU would contend for one cache line. So a holdout counts down the *leaf* of
-//! its CPU, which stands for CPUs that share a cache. Whoever brings a node to zero counts down its parent. Whoever brings
-//! the root to zero has made the last report, and wakes the driver.
+//! With a single counter, every reporting CPU would contend for one cache line. So a holdout counts
+//! down the *leaf* of its CPU, which represents the CPUs that share a cache. The thread that brings
+//! a node to zero counts down its parent. The thread that brings the root to zero has made the last
+//! report, and wakes the driver.
 //!
 //! # Report against init
 //!
-//! Holdouts are marked one by one, and one may report before the next is marked. Its leaf must not count as empty then. So
-//! each leaf starts with a count of its own, the *bias*, which the driver takes back when all holdouts are marked. An inner
-//! node starts with one count for each child.
+//! Holdouts are marked one by one, and one may report before the next is marked. Its leaf must not
+//! count as empty then. So each leaf starts with a count of its own, the *bias*, which the driver
+//! removes after it has marked all holdouts. An inner node starts with one count for each child.
 //!
-//! A leaf reaches zero exactly once: not while it has its bias, and after that nothing is added. So each child counts down
-//! its parent exactly once, and the root reaches zero exactly once, after the bias of every leaf and every marked holdout
-//! are gone. Twin: `node: no bias`.
+//! A leaf reaches zero exactly once: it cannot while it has its bias, and after that its count only
+//! falls. So each child counts down its parent exactly once. The root reaches zero exactly once,
+//! when the bias of every leaf is removed and every marked holdout has reported. Twin: `node: no
+//! bias`.
 
 use sync::{
     atomic::{AtomicU32, Ordering},
@@ -22,7 +24,7 @@ use topology::{AffinityScope, CpuId, ShardParams, Topology};
 
 use crossbeam_utils::CachePadded;
 
-/// How many children an inner node has, at most. The kernel's `RCU_FANOUT`.
+/// Maximum number of children of an inner node. The kernel's `RCU_FANOUT`.
 const FAN_OUT: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
 /// Counts missing reports, on a tree of counters.
@@ -37,16 +39,17 @@ pub(super) struct Tree {
 
 #[derive(Debug)]
 struct Node {
-    /// A: missing reports. Set by the driver, counted down by all.
+    /// A: missing reports. Set by the driver, decremented by all.
     nr_pending: AtomicU32,
     /// I: the parent's index in `nodes`; for the root its own.
     parent: usize,
-    /// I: how many nodes have this one as their parent.
+    /// I: the number of nodes that have this one as their parent.
     nr_children: u32,
 }
 
 impl Tree {
-    /// Makes a tree with one leaf for each set of CPUs that share a cache, 8 cores at most.
+    /// Creates a tree with one leaf for each set of CPUs that share a cache, at most 8 cores per
+    /// leaf.
     pub(super) fn for_machine(topology: &Topology) -> Self {
         let pods = topology.pods(AffinityScope::CacheShard, &ShardParams::default());
         let last = topology.possible().last().map_or(0, CpuId::index);
@@ -57,7 +60,7 @@ impl Tree {
         Self::new(pods.len().max(1), leaf_of.collect())
     }
 
-    /// Makes a tree of `nr_leaves` leaves.
+    /// Creates a tree of `nr_leaves` leaves.
     pub(super) fn new(nr_leaves: usize, leaf_of: Box<[u16]>) -> Self {
         let nodes = shape(nr_leaves, FAN_OUT).into_iter();
         let nodes = nodes.map(|(parent, nr_children)| {
@@ -74,15 +77,16 @@ impl Tree {
         }
     }
 
-    /// Returns the leaf that stands for `cpu`.
+    /// Returns the leaf that represents `cpu`.
     pub(super) fn leaf_of(&self, cpu: CpuId) -> usize {
         let leaf = self.leaf_of.get(cpu.index()).copied();
         leaf.map_or(cpu.index() % self.nr_leaves, usize::from)
     }
 
-    /// Begins a count. All reports of the last one must have been made.
+    /// Begins a count. All reports of the previous count must have been made.
     pub(super) fn init(&self) {
-        // Relaxed: a reader reports after it has acquired COUNTED (`Slot::count_on`), which comes after this.
+        // Relaxed: a reader reports after it has acquired COUNTED (`Slot::count_on`), which is set
+        // after this.
         for (place, node) in self.nodes.iter().enumerate() {
             let bias = u32::from(place < self.nr_leaves && !twin::armed("node: no bias"));
             node.nr_pending
@@ -90,18 +94,18 @@ impl Tree {
         }
     }
 
-    /// Counts a holdout on `leaf` that will [`report`](Self::report). Between [`init`](Self::init) and
-    /// [`all_marked`](Self::all_marked).
+    /// Counts a holdout on `leaf` that will [`report`](Self::report). Between [`init`](Self::init)
+    /// and [`all_marked`](Self::all_marked).
     pub(super) fn mark(&self, leaf: usize) {
         self.nodes[leaf].nr_pending.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes the bias back; returns `true` if no report is missing.
+    /// Removes the bias. Returns `true` if no report is missing.
     pub(super) fn all_marked(&self) -> bool {
         if twin::armed("node: no bias") {
             return self.is_empty();
         }
-        // Every leaf is counted down, so no `any`, which would stop at the first.
+        // Every leaf must be counted down; `any` would stop at the first.
         let nr_last = (0..self.nr_leaves)
             .filter(|&leaf| self.report(leaf))
             .count();
@@ -116,8 +120,9 @@ impl Tree {
             // ORDER(report): publish and consume along the way up, other end in `is_empty`.
             //   holdout: end of its section;  nr_pending -= 1  AcqRel, up to the root
             //   driver:  root's nr_pending == 0  Acquire;      the section is over
-            // If another report of this node comes first, ours acquires its sections and passes them on to the parent. If
-            // ours comes first, the other one does. So the driver, which reads zero at the root, has all of them before.
+            // If another report of this node comes first, ours acquires its sections and passes
+            // them on to the parent. If ours comes first, the other report does so. So everything
+            // in those sections happens before the driver reads zero at the root.
             // Test: reports_climb_to_the_root_once, reports_carry_the_section_with_them
             let order = twin::order("node: relaxed report", Ordering::AcqRel);
             if node.nr_pending.fetch_sub(1, order) != 1 {

@@ -1,25 +1,29 @@
-//! Grace periods as numbers: cookies, the right to drive, and the waiters that share a grace period.
+//! Grace periods as numbers: cookies, the right to drive, and the waiters that share a grace
+//! period.
 //!
 //! # One grace period for many
 //!
-//! `gp_seq` is even while no grace period runs. A waiter notes a *cookie*: the value of `gp_seq` at the end of the next
-//! grace period that *begins* from now on. A waiter that finds no driver becomes the driver. The others wait, each on the
-//! bucket of its cookie. One grace period serves all whose cookie it reaches.
+//! `gp_seq` is even while no grace period runs. A waiter records a *cookie*: the value of `gp_seq`
+//! at the end of the next grace period that *begins* after this. A waiter that finds no driver
+//! becomes the driver. The others wait, each on the bucket of its cookie. One grace period serves
+//! all waiters whose cookie it reaches.
 //!
 //! ```text
 //! waiter: (removal);          fence;  load gp_seq → cookie
 //! driver: gp_seq = odd;       fence;  look at the readers ...;  gp_seq = even  Release;  is_driven = false;  wake
 //! ```
 //!
-//! A waiter whose cookie this grace period reaches has loaded `gp_seq` before it became odd. So its fence comes before the
-//! driver's, and a section that the driver passes because it *began later* sees the waiter's removal.
+//! A waiter whose cookie this grace period reaches has loaded `gp_seq` before it became odd. So its
+//! fence comes before the driver's, and a section that the driver passes because it *began later*
+//! sees the waiter's removal.
 //!
 //! # No lost wake-up
 //!
-//! A waiter that is about to sleep announces itself and then reads `gp_seq` and `is_driven` again. A driver stores both and
-//! then checks for waiters (`wake/event_count.rs` has the argument). A driver that stops at `gp_seq = e` wakes all waiters
-//! whose cookie is `e` or earlier. All other waiters have the cookie `e + 2`. The driver wakes one of them: it becomes the
-//! next driver, or finds that another thread is, or that its grace period is over.
+//! A waiter that is about to sleep announces itself and then reads `gp_seq` and `is_driven` again.
+//! A driver stores both and then checks for waiters (`wake/event_count.rs` has the argument). A
+//! driver that stops at `gp_seq = e` wakes all waiters whose cookie is `e` or earlier. All other
+//! waiters have the cookie `e + 2`. The driver wakes one of them: it becomes the next driver, or
+//! finds that another thread is, or that its grace period is over.
 //!
 //! A driver may also stop in the middle of a grace period, at an odd `gp_seq = e + 1`, and leave
 //! the rest to the next driver. Waiters then have the cookie `e + 2` or `e + 4`, and the driver
@@ -35,9 +39,11 @@ use crossbeam_utils::CachePadded;
 use super::seq::GpCookie;
 use crate::wake::{EventCount, spin_as_waiter};
 
-/// The number of buckets of waiters. Two cookies are in use at one time, and waiters that are slow to leave keep a third.
+/// The number of buckets of waiters. Two cookies are in use at a time, and waiters that are slow to
+/// leave occupy a third bucket.
 const NR_WAIT_BUCKETS: usize = 4;
-/// How many waiters are woken at a time. The kernel wakes five from the grace period and leaves the rest to a worker.
+/// Number of waiters woken at a time. The kernel wakes five from the grace period and leaves the
+/// rest to a worker.
 const WAKE_BATCH: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
 /// The grace periods of one set of readers.
@@ -50,7 +56,7 @@ pub(super) struct Periods {
     wait_buckets: [CachePadded<EventCount>; NR_WAIT_BUCKETS],
 }
 
-/// The right to run grace periods. Dropping it gives the right up and wakes waiters.
+/// The right to run grace periods. Dropping it releases the right and wakes waiters.
 #[derive(Debug)]
 pub(super) struct Driver<'a>(&'a Periods);
 
@@ -70,13 +76,14 @@ impl Periods {
         }
     }
 
-    // ---- for threads that want a grace period ----
+    // ---- for threads that request a grace period ----
 
-    /// Returns the cookie of the first grace period that begins from now on.
+    /// Returns the cookie of the first grace period that begins after this call.
     pub(super) fn state(&self) -> GpCookie {
         // ORDER(cookie): store buffering, other end in `start`; see the top of the file.
-        // If our fence comes first, the sections that this grace period skips see what we removed, so it may serve us. If
-        // the driver's fence comes first, we read its odd number and ask for the grace period after it.
+        // If our fence comes first, the sections that this grace period skips see what we removed,
+        // so it may serve us. If the driver's fence comes first, we read its odd number and ask for
+        // the grace period after it.
         // Test: a_grace_period_serves_whoever_came_before_it, a_cookie_needs_its_fence, srcu_cookie_needs_its_fence
         twin::fence("rcu: no fence before the cookie");
         GpCookie::after(self.gp_seq.load(Ordering::Relaxed))
@@ -84,13 +91,15 @@ impl Periods {
 
     /// Returns `true` if the grace period of `cookie` is over.
     pub(super) fn is_over(&self, cookie: GpCookie) -> bool {
-        // ORDER(gp-end): publish and consume, other end in `end`. If the driver's store comes first, all that it
-        // acquired from the sections happened before us. If our load comes first, we read a smaller number and go on waiting.
+        // ORDER(gp-end): publish and consume, other end in `end`. If the driver's store comes
+        // first, everything that it acquired from the sections happened before us. If our load
+        // comes first, we read a smaller number and keep waiting.
         // Test: a_section_keeps_what_it_sees
         cookie.is_over(self.gp_seq.load(Ordering::Acquire))
     }
 
-    /// Waits until the grace period of `cookie` is over, and has `drive` run it if no other thread drives.
+    /// Waits until the grace period of `cookie` is over. Calls `drive` to run it if no other thread
+    /// drives.
     ///
     /// Calls `before_wait` before it waits for another thread.
     pub(super) fn wait_for(&self, cookie: GpCookie, before_wait: impl Fn(), drive: impl Fn()) {
@@ -116,23 +125,26 @@ impl Periods {
         self.is_driven.load(Ordering::Relaxed)
     }
 
-    /// Takes the right to drive, if no thread has it.
+    /// Acquires the right to drive, if no thread has it.
     pub(super) fn try_drive(&self) -> Option<Driver<'_>> {
         // ORDER(drive): publish and consume, other end in `Driver::drop`.
-        // If the last driver's store comes first, our exchange succeeds, and we see all that it wrote. If our exchange
-        // comes first, it fails, and the caller waits: that driver wakes it after its store.
+        // If the last driver's store comes first, our exchange succeeds, and we see all that it
+        // wrote. If our exchange comes first, it fails, and the caller waits: that driver wakes it
+        // after its store.
         // Test: a_grace_period_serves_whoever_came_before_it
         let taken = !self.is_driven()
             && self
                 .is_driven
                 .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok();
-        // Not `then_some`: it would make a `Driver` in any case, and its drop would free the right of another thread.
+        // Not `then_some`: it would always create a `Driver`, and its drop would release the right
+        // of another thread.
         taken.then(|| Driver(self))
     }
 
-    /// Resets everything to the state without other threads, in a child of `fork`; `drives`: this thread goes on with a
-    /// grace period. Returns the number of the last one that ended, or of the one that goes on, and whether it has changed.
+    /// Resets everything to the state without other threads, in a child of `fork`. If `drives`,
+    /// this thread continues a grace period. Returns the number of the last grace period that
+    /// ended, or of the one that continues, and whether the number has changed.
     pub(super) fn inherit(&self, drives: bool) -> (u64, bool) {
         let gp_seq = self.gp_seq();
         let ended = if drives {
@@ -158,12 +170,13 @@ impl Periods {
         let gp_seq = self.gp_seq().wrapping_add(1);
         self.gp_seq.store(gp_seq, Ordering::Relaxed);
         // ORDER(cookie): the other end; see the top of the file.
-        // If our fence comes first, a later cookie is made from the odd number, and we do not serve it. If the waiter's
-        // fence comes first, what it removed is removed for every section that we pass because it begins later.
+        // If our fence comes first, a later cookie is derived from the odd number, and we do not
+        // serve it. If the waiter's fence comes first, its removals are visible to every section
+        // that we pass because it begins later.
         // Test: a_grace_period_serves_whoever_came_before_it, a_cookie_needs_its_fence
         // ORDER(parked): the other end; see `Flags::leave_parking`.
-        // If our fence comes first, a reader that leaves its parking later sees what was removed. If the reader's fence
-        // comes first, the scan finds it not OFF.
+        // If our fence comes first, a reader that leaves its parking later sees the removals. If
+        // the reader's fence comes first, the scan finds it not OFF.
         // Test: a_parked_reader_comes_back, leaving_a_parking_needs_its_fence
         fence(Ordering::SeqCst);
         gp_seq
@@ -172,7 +185,8 @@ impl Periods {
     /// Ends the grace period `gp_seq`.
     pub(super) fn end(&self, gp_seq: u64) {
         // ORDER(gp-end): the other end; see `is_over`.
-        // (Loom cannot tell it from Relaxed: it takes the full fences of the grace period for synchronization.)
+        // (Loom cannot distinguish it from Relaxed: it treats the full fences of the grace period
+        // as synchronization.)
         // Test: a_section_keeps_what_it_sees
         self.gp_seq.store(gp_seq.wrapping_add(1), Ordering::Release);
     }
@@ -191,7 +205,8 @@ impl Drop for Driver<'_> {
         let seq = gp_seq.load(Ordering::Relaxed);
         let reached = GpCookie::reached(seq);
         let stops_midway = seq & 1 == 1 && !twin::armed("rcu: a driver that stops wakes one");
-        // ORDER(drive): the other end; see `try_drive`. Waiters are woken after it, so that one of them can drive.
+        // ORDER(drive): the other end; see `try_drive`. Waiters are woken after it, so that one of
+        // them can drive.
         // Test: a_grace_period_serves_whoever_came_before_it
         is_driven.store(false, Ordering::Release);
         // The next driver is woken first: it has work to do.

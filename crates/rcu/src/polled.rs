@@ -1,4 +1,4 @@
-//! Functions that wait for a grace period, or ask whether one has passed.
+//! Functions that wait for a grace period, or check whether one has passed.
 
 #[cfg(feature = "baselines")]
 use sync::{
@@ -18,20 +18,20 @@ use super::{
 ///
 /// # Guarantees
 ///
-/// - When this returns, no section sees what the caller had unlinked before. All that those sections did happened before.
-/// - Callers share grace periods: one serves all callers that came before it began.
+/// - When this returns, no section sees the data that the caller unlinked before. Everything that
+///   those sections did happened before.
+/// - Callers share grace periods: one serves all callers that arrived before it began.
 /// - If no other thread has been in a section for a while, this costs a fence and returns at once.
-///   If a cookie was made ([`get_state`]) since the last grace period, it costs three more: the
+///   If a cookie was created ([`get_state`]) since the last grace period, it costs three more: the
 ///   cookie's grace period is over when this returns.
-///
 /// # Blocking
 ///
-/// Until the sections have ended. Never call it in a section.
+/// Until the sections have ended. Must not be called in a section.
 ///
 /// # Panics
 ///
-/// If this thread is in a section or in a stall handler: either would wait for itself. Also in an item of a bottom-half
-/// queue.
+/// If this thread is in a section or in a stall handler, where it would wait for itself, or in an
+/// item of a bottom-half queue.
 ///
 /// # Examples
 ///
@@ -60,7 +60,7 @@ pub fn synchronize() {
     synchronize_as(outside_of_sections("synchronize"));
 }
 
-/// Waits as [`synchronize`] does, for a caller that has checked that it may; `me` is its slot.
+/// Waits as [`synchronize`] does. The caller has checked that it may wait; `me` is its slot.
 pub(super) fn synchronize_as(me: Option<&'static Slot>) {
     // In a callback a wait for another callback would wait for itself.
     #[cfg(feature = "baselines")]
@@ -78,8 +78,8 @@ fn synchronize_by_callback() {
     call({
         let passed = passed.clone();
         move || {
-            // If this store comes first, the waiter's Acquire load below ends its wait. If that load comes first, the
-            // waiter has announced itself, and the notification wakes it.
+            // If this store comes first, the waiter's Acquire load below ends its wait. If that
+            // load comes first, the waiter has announced itself, and the notification wakes it.
             passed.store(true, Ordering::Release);
             callbacks().notify_waiters();
         }
@@ -90,8 +90,8 @@ fn synchronize_by_callback() {
 
 /// Waits as [`synchronize`] does.
 ///
-/// Differs from Linux: there this form interrupts CPUs, and the plain form does not. Here both do, if readers do not answer
-/// within a microsecond, so this form is no faster.
+/// Differs from Linux: there this form interrupts CPUs, and the plain form does not. Here both do,
+/// if readers do not answer within a microsecond, so this form is no faster.
 ///
 /// # Blocking
 ///
@@ -105,7 +105,8 @@ pub fn synchronize_expedited() {
     global().synchronize(outside_of_sections("synchronize_expedited"));
 }
 
-/// Returns a cookie, with which [`poll_state`] tells later whether a grace period has passed since this call.
+/// Returns a cookie, with which [`poll_state`] later checks whether a grace period has passed since
+/// this call.
 ///
 /// Starts no grace period: see [`start_poll`](super::start_poll).
 ///
@@ -140,8 +141,8 @@ pub fn get_state() -> GpCookie {
 /// - After such a call of [`synchronize`] this returns `true`, and so does every later call with
 ///   that cookie.
 ///
-/// Differs from Linux: this also returns `true` while no other thread can be in a section, though no grace period has run.
-/// A later call with the same cookie may then return `false`.
+/// Differs from Linux: this also returns `true` while no other thread can be in a section, even if
+/// no grace period has run. A later call with the same cookie may then return `false`.
 ///
 /// # Blocking
 ///

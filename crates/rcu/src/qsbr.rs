@@ -11,14 +11,16 @@
 //! }
 //! ```
 //!
-//! A loop need not mark each read as a section. Its thread is in a section all the time, and *reports* once a round that it
-//! holds no reference. Reading then costs the load of a pointer. The price: each grace period of the process waits for the
-//! round, and for guards ([`read`](super::read)) as before.
+//! A loop need not mark each read as a section. Its thread is in a section all the time, and
+//! *reports* once a round that it holds no reference. Reading then costs the load of a pointer. In
+//! return, each grace period of the process waits for the round, and for guards
+//! ([`read`](super::read)) as before.
 //!
 //! # Work items and mailboxes
 //!
-//! A work item that reads much makes a [`Reader`] and drops it at its end. No worker is online by itself: an item that runs
-//! for long would hold up every grace period, and an item that waits for a grace period would wait for itself.
+//! A work item that reads often creates a [`Reader`] and drops it at its end. Workers are not
+//! online by default: a long-running item would delay every grace period, and an item that waits
+//! for a grace period would wait for itself.
 //!
 //! `Mailbox::serve` is a loop that reports between drains. A thread that sleeps in this
 //! library outside of sections counts as offline at once.
@@ -33,21 +35,22 @@ use super::{
 
 /// Makes this thread an online reader until it is dropped.
 ///
-/// A `&Reader` stands for a guard; see [`Rcu::load`](super::Rcu::load).
+/// A `&Reader` serves as a guard; see [`Rcu::load`](super::Rcu::load).
 ///
 /// # Guarantees
 ///
-/// - What is read under a `&Reader` stays valid until the next [`quiescent`](Self::quiescent) or
+/// - A value read under a `&Reader` stays valid until the next [`quiescent`](Self::quiescent) or
 ///   [`offline`](Self::offline). The compiler rejects either while a reference is in use.
 /// - Reading compiles to the load of the pointer and nothing else.
-/// - Sections and other readers of this thread may be open around this one or inside. Then the thread's quiescent state
-///   comes when the outermost of them reports or ends.
+/// - Other sections and readers of this thread may be open at the same time. The thread is then
+///   quiescent when the outermost of them reports or ends.
 ///
-/// While it is online, every grace period of the process waits for its reports. Report often, and go offline around what
-/// takes long. A reader that is forgotten (`mem::forget`) holds up every grace period until the process ends. Its thread is
-/// not boosted (`rcu.boost`), because its rounds may be long.
+/// While the reader is online, every grace period of the process waits for its reports. Report
+/// often, and go offline around long operations. A reader that is leaked (`mem::forget`) delays
+/// every grace period until the process ends. Its thread is not boosted (`rcu.boost`), because its
+/// rounds may be long.
 ///
-/// Differs from Linux: there the scheduler reports, and knows when a thread sleeps.
+/// Differs from Linux: there the scheduler reports, and detects when a thread sleeps.
 ///
 /// Differs from liburcu: its flavors do not share grace periods.
 ///
@@ -89,7 +92,7 @@ use super::{
 /// assert_eq!(*seen, [1, 2]);
 /// ```
 ///
-/// A reader cannot be read with while it is offline:
+/// A reader cannot be used while it is offline:
 ///
 /// ```compile_fail,E0502
 /// # use afterwork::rcu::{Rcu, qsbr::Reader};
@@ -133,8 +136,9 @@ impl Reader {
 
     /// Reports that this thread holds no reference.
     ///
-    /// Costs three loads, mostly of lines in this CPU's cache, and one store if a grace period has begun or ended since the
-    /// last report. Costs a locked instruction if a grace period waits for this thread, else none, and no fence.
+    /// Costs three loads, mostly from this CPU's cache, and one store if a grace period has begun
+    /// or ended since the last report. Costs a locked instruction only if a grace period waits for
+    /// this thread, and no fence.
     ///
     /// # Blocking
     ///
@@ -146,7 +150,8 @@ impl Reader {
         self.slot.renew(global());
     }
 
-    /// Calls `body`, which may take long or sleep, while no grace period waits for this reader.
+    /// Calls `body`, which may run for long or sleep. No grace period waits for this reader during
+    /// the call.
     ///
     /// Costs four locked instructions and a fence.
     ///
@@ -156,17 +161,19 @@ impl Reader {
     ///
     /// # Panics
     ///
-    /// If `body` does. Aborts the process if `body` leaves so many sections open that this reader cannot come back online.
+    /// If `body` does. Aborts the process if `body` leaves so many sections open that this reader
+    /// cannot go online again.
     #[doc(alias = "urcu_qsbr_thread_offline")]
     #[doc(alias("rcu_thread_offline", "rcu_thread_online"))]
     pub fn offline<R>(&mut self, body: impl FnOnce() -> R) -> R {
         let _online = Offline::go(self);
-        // No effect if another section is open around this reader.
+        // Has no effect if another section is open around this reader.
         park_if_idle();
         body()
     }
 
-    /// Waits as [`synchronize`](super::synchronize) does, with this reader offline. (`synchronize` would wait for it.)
+    /// Waits as [`synchronize`](super::synchronize) does, with this reader offline. (`synchronize`
+    /// would wait for it.)
     ///
     /// # Blocking
     ///
@@ -197,7 +204,7 @@ impl Drop for Reader {
     }
 }
 
-/// A reader that is offline until this is dropped, also by a panic.
+/// Keeps a reader offline until this is dropped, also by a panic.
 struct Offline<'a>(&'a mut Reader);
 
 impl<'a> Offline<'a> {
@@ -211,14 +218,14 @@ impl Drop for Offline<'_> {
     fn drop(&mut self) {
         if !sync::twin::torn_down() {
             let must_succeed = Abort;
-            // The slot may be another one: a thread that is ending gives its slot back with its section.
+            // The slot may have changed: an exiting thread releases its slot with its section.
             self.0.slot = online();
             std::mem::forget(must_succeed);
         }
     }
 }
 
-/// Aborts the process when dropped: a reader that cannot come back online must not be used.
+/// Aborts the process when dropped: a reader that cannot go online again must not be used.
 struct Abort;
 
 impl Drop for Abort {

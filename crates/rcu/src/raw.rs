@@ -1,30 +1,33 @@
 //! Sections without guards, and cookies as numbers, for other languages.
 //!
-//! A [`Guard`](super::Guard) says by its life which section ends, and that it ends on its thread. Here the caller says so.
-//! Callbacks without an allocation are [`call_head`](super::call_head), of a function of C [`call_c`].
+//! The lifetime of a [`Guard`](super::Guard) determines which section ends, and that it ends on its
+//! thread. Here the caller is responsible for both. To queue callbacks without an allocation, use
+//! [`call_head`](super::call_head), or [`call_c`] for a C function.
 //!
 //! # An inlined read side
 //!
-//! What is compiled elsewhere may do by itself what [`read_lock`] and [`read_unlock`] do, as long as nothing rare happens. A
-//! [`Place`] says where. It belongs to one thread, begins as [`Place::STAND_IN`], and comes from [`place`]; `first_level`, of all
-//! threads, is at [`Place::FIRST_LEVEL`]:
+//! Code in other languages may inline [`read_lock`] and [`read_unlock`] for the common case.
+//! [`Place`]s are the addresses that it needs. A thread's place is initially [`Place::STAND_IN`],
+//! and later the result of [`place`]. `first_level`, shared by all threads, is at
+//! [`Place::FIRST_LEVEL`]:
 //!
 //! ```text
 //! lock:   nest = *ctr & NEST
 //!         nest == 0:         *ctr = *first_level (acquire);  compiler barrier;  *flags & PARK?  leave_parking()
 //!         nest < NEST - 1:   *ctr += 1
-//!         else:              read_lock(), and ask for a place
+//!         otherwise:          read_lock(), then call place()
 //! unlock: nest == 1:         *ctr -= 1 (release);  compiler barrier;  *flags & AT_UNLOCK?  report()
 //!         1 < nest < NEST:   *ctr -= 1 (release)
-//!         else:              read_unlock()
+//!         otherwise:          read_unlock()
 //! report: *nr_loops == 1:    *ctr == *first_level (acquire)?  else nest == 1?  *ctr = that (release), else return
 //!                            *flags & ASKED?  answer()
-//!         else:              quiescent()
+//!         otherwise:          quiescent()
 //! ```
 //!
-//! These are the steps of `slot.rs`, and its proofs are theirs. The compiler barrier stands for
-//! [`light`](sync::asym::light): where `membarrier` is missing, and that would be a fence, there is no place to be had. Then, and
-//! before a thread's first section and while it ends, the place is the stand-in, with which every step is a call.
+//! These are the steps of `slot.rs`, with the same proofs. The compiler barrier replaces
+//! [`light`](sync::asym::light). Without `membarrier` that would have to be a fence, so [`place`]
+//! returns `None`. Then, before a thread's first section, and while the thread exits, the place is
+//! the stand-in, with which every step is a call.
 
 use super::{
     Head,
@@ -39,7 +42,7 @@ use super::{
 
 pub use super::batch::{NR_OFFSETS, of_c, run_c};
 
-/// Begins a read-side critical section of this thread, to be ended by [`read_unlock`].
+/// Begins a read-side critical section of this thread. [`read_unlock`] ends it.
 ///
 /// # Blocking
 ///
@@ -47,21 +50,23 @@ pub use super::batch::{NR_OFFSETS, of_c, run_c};
 ///
 /// # Panics
 ///
-/// As of [`read`](super::read).
+/// As [`read`](super::read).
 #[inline(always)]
 pub fn read_lock() {
     enter();
 }
 
-/// Ends the section of this thread that [`read_lock`] began last; false when the thread is in none, and nothing is done.
+/// Ends the section of this thread that [`read_lock`] began last. Returns `false` and does nothing
+/// if the thread is in no section.
 ///
 /// # Blocking
 ///
-/// Never.
+/// Never blocks.
 ///
 /// # Safety
 ///
-/// 1. What is open was begun by [`read_lock`], and what it protected is not looked at any more.
+/// 1. All open sections were begun by [`read_lock`], and the data that they protected is no longer
+///    used.
 #[inline(always)]
 pub unsafe fn read_unlock() -> bool {
     leave()
@@ -71,12 +76,12 @@ pub unsafe fn read_unlock() -> bool {
 ///
 /// # Blocking
 ///
-/// Never.
+/// Never blocks.
 pub fn is_reading() -> bool {
     mine().or_else(left_open).is_some_and(Slot::is_in_section)
 }
 
-/// Has C's `free` called with the address `offset` bytes before `head`, after a grace period.
+/// Calls C's `free` with the address `offset` bytes before `head`, after a grace period.
 ///
 /// # Blocking
 ///
@@ -88,65 +93,69 @@ pub fn is_reading() -> bool {
 ///
 /// # Safety
 ///
-/// 1. As of [`call_head`](super::call_head), and `free` may be called with that address.
+/// 1. As [`call_head`](super::call_head), and `free` may be called with that address.
 pub unsafe fn free_c(head: *mut Head, offset: usize) {
     assert!(
         offset < NR_OFFSETS,
         "so far behind the beginning is no head"
     );
-    // SAFETY: not null. It is never called: `run_c` looks first.
+    // SAFETY: not null. It is never called: `run_c` checks the address first.
     let run =
         unsafe { std::mem::transmute::<usize, unsafe extern "C-unwind" fn(*mut Head)>(offset + 1) };
     // SAFETY: (1).
     unsafe { call_function(head, Function::C(run)) };
 }
 
-/// Where something stands that the inlined read side uses: a pointer, laid out as in C.
+/// The address of data that the inlined read side uses: a pointer, laid out as in C.
 ///
-/// Of a thread: where its sections are noted; `ctr`, of 64 bits, then `flags` and `nr_loops`, of 32 bits each.
+/// The place of a thread records its sections: `ctr`, of 64 bits, then `flags` and `nr_loops`, of
+/// 32 bits each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
 pub struct Place(*const ());
 
-// SAFETY: an address; what stands there is atomic.
+// SAFETY: an address; the data there is atomic.
 unsafe impl Send for Place {}
 // SAFETY: as above.
 unsafe impl Sync for Place {}
 
 impl Place {
-    /// Of a thread that has none. It is as deeply nested as can be, so that whoever checks the depth refuses it.
+    /// The place of a thread without a slot. It has the maximum depth, so a check of the depth
+    /// rejects it.
     pub const STAND_IN: Self = Self(stand_in().promised());
 
-    /// `first_level`, of 64 bits, which change. The same for all threads, for ever.
+    /// The address of `first_level`, of 64 bits, which change. The same for all threads, and
+    /// constant.
     pub const FIRST_LEVEL: Self = Self(global().place_of_first_level());
 }
 
-/// The bits of `ctr` that are the depth of nesting. All of them set: the stand-in.
+/// Mask of the nesting depth in `ctr`. All bits set: the stand-in.
 pub const NEST: u64 = NEST_MAX;
-/// In `flags`: a section that has begun calls [`leave_parking`].
+/// Bit of `flags`: if set, a section that has begun calls [`leave_parking`].
 pub const PARK: u32 = slot::PARK;
-/// In `flags`, each of these: an outermost section that has ended calls [`report`].
+/// Bits of `flags`: if any is set, an outermost section that has ended calls [`report`].
 pub const AT_UNLOCK: u32 = slot::AT_UNLOCK;
-/// In `flags`, each of these: a reader that has reported calls [`answer`].
+/// Bits of `flags`: if any is set, a reader that has reported calls [`answer`].
 pub const ASKED: u32 = slot::ASK | slot::COUNTED;
 
-/// Returns where this thread notes its sections, to be used until it begins to end.
+/// Returns the place that records this thread's sections. It is valid until the thread exits.
 ///
-/// Returns `None` if it has had no section, if it is ending, and where a section costs a fence.
+/// Returns `None` if the thread has had no section, if it is exiting, or if a section costs a
+/// fence.
 ///
 /// # Blocking
 ///
-/// Never.
+/// Never blocks.
 pub fn place() -> Option<Place> {
     let slot = mine()?;
     sync::asym::init().then(|| Place(slot.promised()))
 }
 
-/// Has grace periods wait for this thread again: a step of a read side that is inlined.
+/// Makes grace periods wait for this thread again: a step of an inlined read side.
 ///
 /// # Blocking
 ///
-/// Never.
+/// Never blocks.
 #[cold]
 pub fn leave_parking() {
     if let Some(slot) = mine() {
@@ -154,11 +163,12 @@ pub fn leave_parking() {
     }
 }
 
-/// Answers a grace period that waits for this thread: a step of a read side that is inlined. Does nothing in a section.
+/// Answers a grace period that waits for this thread: a step of an inlined read side. Does nothing
+/// in a section.
 ///
 /// # Blocking
 ///
-/// Never. Makes a system call if it is the last reader that a grace period waits for.
+/// Never blocks. Makes a system call if it is the last reader that a grace period waits for.
 #[cold]
 pub fn report() {
     if let Some(slot) = mine().filter(|slot| !slot.is_in_section()) {
@@ -166,7 +176,8 @@ pub fn report() {
     }
 }
 
-/// Answers a grace period that waits for this thread, which has just reported: a step of a read side that is inlined.
+/// Answers a grace period that waits for this thread, which has just reported: a step of an inlined
+/// read side.
 ///
 /// # Blocking
 ///
@@ -174,7 +185,8 @@ pub fn report() {
 ///
 /// # Safety
 ///
-/// 1. `ctr` was stored, or found to be, as the module's page says, and nothing that was read before is looked at any more.
+/// 1. `ctr` was stored, or had the right value, as the module page describes, and references read
+///    before are no longer used.
 #[cold]
 pub unsafe fn answer() {
     if let Some(slot) = mine().filter(|slot| slot.is_outermost()) {
@@ -195,21 +207,23 @@ pub fn online() {
     qsbr::online();
 }
 
-/// Ends what [`online`] began; false when this thread is no such reader, and nothing is done.
+/// Ends the reader that [`online`] began. Returns `false` and does nothing if this thread has no
+/// such reader.
 ///
 /// # Blocking
 ///
-/// Never.
+/// Never blocks.
 ///
 /// # Safety
 ///
-/// 1. What is online was made so by [`online`], and what was read is not looked at any more.
+/// 1. The reader was begun by [`online`], and references read under it are no longer used.
 pub unsafe fn offline() -> bool {
     let online = mine().filter(|slot| slot.nr_loops() > 0);
     online.map(qsbr::end).is_some()
 }
 
-/// Reports that this thread, which is [`online`], holds nothing that it has read. Does nothing in another section.
+/// Reports that this thread, which is [`online`], holds no reference. Does nothing in another
+/// section.
 ///
 /// # Blocking
 ///
@@ -217,23 +231,23 @@ pub unsafe fn offline() -> bool {
 ///
 /// # Safety
 ///
-/// 1. What is online was made so by [`online`], and what was read is not looked at any more.
+/// 1. The reader was begun by [`online`], and references read under it are no longer used.
 pub unsafe fn quiescent() {
     if let Some(slot) = mine().filter(|slot| slot.nr_loops() > 0) {
         slot.renew(global());
     }
 }
 
-/// Has grace periods overlook this thread until its next section. Does nothing in one.
+/// Makes grace periods skip this thread until its next section. Does nothing in a section.
 ///
 /// # Blocking
 ///
-/// Never.
+/// Never blocks.
 pub fn park() {
     park_if_idle();
 }
 
-/// Calls `run` with `head` after a grace period, as [`call_head`](super::call_head).
+/// Calls `run` with `head` after a grace period, as [`call_head`](super::call_head) does.
 ///
 /// # Blocking
 ///
@@ -241,7 +255,7 @@ pub fn park() {
 ///
 /// # Safety
 ///
-/// 1. As of [`call_head`](super::call_head).
+/// 1. As [`call_head`](super::call_head).
 pub unsafe fn call_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head)) {
     // SAFETY: (1).
     unsafe { call_function(head, Function::C(run)) };
@@ -251,16 +265,17 @@ pub unsafe fn call_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head
 ///
 /// # Blocking
 ///
-/// Never.
+/// Never blocks.
 pub fn cookie_to_bits(cookie: GpCookie) -> u64 {
     cookie.bits()
 }
 
-/// Returns the cookie that was this number. Of any other one it says that it is over, or waits for some grace periods.
+/// Returns the cookie whose bits are `bits`. With any other number, the cookie is over, or waits
+/// for some grace periods.
 ///
 /// # Blocking
 ///
-/// Never.
+/// Never blocks.
 pub fn cookie_from_bits(bits: u64) -> GpCookie {
     GpCookie::of_bits(bits)
 }
@@ -269,26 +284,27 @@ pub fn cookie_from_bits(bits: u64) -> GpCookie {
 ///
 /// # Blocking
 ///
-/// Never.
+/// Never blocks.
 pub fn srcu_cookie_to_bits(cookie: Cookie) -> u64 {
     cookie.bits()
 }
 
-/// Returns the cookie of a domain that was this number. Of any other one the domain says that it is over, or waits for some grace
-/// periods.
+/// Returns the domain's cookie whose bits are `bits`. With any other number, the cookie is over, or
+/// waits for some grace periods.
 ///
 /// # Blocking
 ///
-/// Never.
+/// Never blocks.
 pub fn srcu_cookie_from_bits(bits: u64) -> Cookie {
     Cookie::of_bits(bits)
 }
 
-/// Begins a section of a domain, to be ended by [`srcu_read_unlock`] with what this returns, 0 or 1; on any thread.
+/// Begins a section of a domain. [`srcu_read_unlock`] ends it on any thread; pass it the returned
+/// number, which is 0 or 1.
 ///
 /// # Blocking
 ///
-/// Never.
+/// Never blocks.
 #[inline]
 pub fn srcu_read_lock(domain: &Domain) -> u32 {
     domain.enter_raw()
@@ -298,7 +314,7 @@ pub fn srcu_read_lock(domain: &Domain) -> u32 {
 ///
 /// # Blocking
 ///
-/// Never; a system call when a grace period sleeps for it.
+/// Never blocks. Makes a system call if a grace period sleeps for the section.
 ///
 /// # Safety
 ///
@@ -324,7 +340,7 @@ mod tests {
         // SAFETY: as above.
         assert!(unsafe { read_unlock() } && !is_reading());
         assert_eq!(crate::rcu::local::nesting(), 0);
-        // SAFETY: nothing is open, and that is what is asked.
+        // SAFETY: nothing is open, which is the case under test.
         assert!(!unsafe { read_unlock() });
         rcu::synchronize();
     }
@@ -339,17 +355,18 @@ mod tests {
                 let is_open = |slot: &&Slot| slot.is_mine() && slot.is_in_section();
                 read_lock();
                 read_lock();
-                // The first section protects until the second unlock: it has no slot beside it.
+                // The first section protects until the second unlock: it has no second slot.
                 let mut seen = vec![
                     is_reading(),
                     global().roster.iter().filter(is_open).count() == 1,
                 ];
-                // SAFETY: begun above, and the last time nothing is open, and that is what is asked.
+                // SAFETY: begun above; at the last call nothing is open, which is the case under
+                // test.
                 seen.extend((0..3).flat_map(|_| [unsafe { read_unlock() }, is_reading()]));
                 self.0.take().map(|seen_by| seen_by.send(seen));
             }
         }
-        // Touched before the thread's first section, so destroyed after its slot was given back.
+        // Initialized before the thread's first section, so destroyed after its slot was released.
         sync::thread_local!(static LATE: ReadsAtExit = ReadsAtExit(RefCell::new(None)));
         let (seen_by, seen) = mpsc::channel();
         let reader = std::thread::spawn(move || {
@@ -363,7 +380,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_never_read_has_nothing_to_unlock() {
-        // SAFETY: nothing is open, and that is what is asked.
+        // SAFETY: nothing is open, which is the case under test.
         let ended = std::thread::spawn(|| unsafe { read_unlock() });
         assert!(!ended.join().unwrap());
     }
@@ -384,11 +401,11 @@ mod tests {
     #[test]
     fn a_reader_is_online_until_it_is_not() {
         let readers = std::thread::spawn(|| {
-            // SAFETY: nothing is online, and that is what is asked.
+            // SAFETY: nothing is online, which is the case under test.
             assert!(!unsafe { offline() } && !is_reading());
             online();
             assert!(is_reading());
-            // SAFETY: online, and nothing is looked at.
+            // SAFETY: online, and no reference is used.
             unsafe { quiescent() };
             assert!(is_reading());
             // SAFETY: as above.
@@ -402,7 +419,7 @@ mod tests {
     #[test]
     fn a_report_without_a_reader_ends_no_section() {
         read_lock();
-        // SAFETY: nobody is online, and it does nothing.
+        // SAFETY: no reader is online, so it does nothing.
         unsafe { quiescent() };
         report();
         assert!(is_reading());
@@ -415,12 +432,12 @@ mod tests {
         use std::sync::atomic::{AtomicUsize, Ordering};
         static NR_CALLED: AtomicUsize = AtomicUsize::new(0);
         unsafe extern "C-unwind" fn count(head: *mut Head) {
-            // SAFETY: leaked below, for this.
+            // SAFETY: leaked below for this callback.
             drop(unsafe { Box::from_raw(head) });
             NR_CALLED.fetch_add(1, Ordering::Relaxed);
         }
         for _ in 0..3 {
-            // SAFETY: the head is the callback's alone.
+            // SAFETY: only the callback uses the head.
             unsafe { call_c(Box::into_raw(Box::new(Head::new())), count) };
         }
         rcu::barrier();
@@ -439,7 +456,7 @@ mod tests {
         let domain = Domain::new();
         let index = srcu_read_lock(&domain);
         let there = domain.clone();
-        // SAFETY: begun above, and ended here alone.
+        // SAFETY: begun above, and ended only here.
         let ended = std::thread::spawn(move || unsafe { srcu_read_unlock(&there, index) });
         ended.join().unwrap();
         domain.synchronize();

@@ -1,7 +1,8 @@
 //! The list of all readers' slots, which only grows.
 //!
-//! A slot is pushed once and stays. So a driver walks the list without a lock while threads come and go. A thread that ends
-//! frees its slot for the next one. The list is as long as the largest number of readers at any time.
+//! A slot is pushed once and never removed. So a driver walks the list without a lock while threads
+//! start and exit. An exiting thread frees its slot for the next one. The list is as long as the
+//! largest number of readers at any time.
 
 use std::ptr;
 
@@ -13,14 +14,14 @@ use super::slot::Slot;
 /// All slots of a domain.
 #[derive(Debug)]
 pub(super) struct Roster {
-    /// Never taken: it only grows.
+    /// Entries are never popped.
     entries: RawStack<Entry>,
 }
 
 #[derive(Debug)]
 struct Entry {
     slot: Slot,
-    /// I: constant from the push on.
+    /// I: constant after the push.
     next: *mut Entry,
 }
 
@@ -31,9 +32,9 @@ impl Roster {
         }
     }
 
-    /// Takes a free slot for this thread, or makes one.
+    /// Claims a free slot for this thread, or creates one.
     ///
-    /// Allocates, and walks over all slots that are taken: once in a thread's life.
+    /// Allocates, and walks over all slots in use. Called once per thread.
     pub(super) fn join(&self) -> &Slot {
         if let Some(slot) = self.iter().find(|slot| slot.take()) {
             return slot;
@@ -45,14 +46,15 @@ impl Roster {
         let taken = entry.slot.take();
         debug_assert!(taken, "nobody else knows the slot yet");
         let entry = Box::into_raw(entry);
-        // SAFETY: `entry` came from `into_raw` above and is ours alone until the push succeeds.
+        // SAFETY: `entry` came from `into_raw` above, and no other thread can reach it until the
+        // push succeeds.
         let link = |below| unsafe { (*entry).next = below };
         self.entries.push(entry, link);
-        // SAFETY: pushed entries are freed with the roster alone, which `self` keeps alive.
+        // SAFETY: pushed entries are freed only with the roster, which `self` keeps alive.
         unsafe { &(*entry).slot }
     }
 
-    /// Walks all slots, taken and free.
+    /// Returns all slots, used and free.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Slot> {
         // ORDER(mpscq-stack): the other end of the push in `join`. If the push comes first, we walk
         // over its slot. If our load comes first, we do not know the slot, which is OFF like a
@@ -64,7 +66,8 @@ impl Roster {
             next = unsafe { next.as_ref() }.map_or(next, |entry| entry.next);
         }
         std::iter::from_fn(move || {
-            // SAFETY: null, or an entry that was pushed whole (ORDER above) and is freed with the roster alone.
+            // SAFETY: null, or an entry that was fully initialized before its push (ORDER above)
+            // and is freed only with the roster.
             let entry = unsafe { next.as_ref() }?;
             next = entry.next;
             Some(&entry.slot)
@@ -82,10 +85,11 @@ impl Drop for Roster {
         if twin::torn_down() {
             return;
         }
-        // Every push happened before, for we have the list exclusively. Acquire is more than that needs.
+        // Every push happened before, because we have exclusive access. Acquire is stronger than
+        // needed.
         let mut next = self.entries.top().load(Ordering::Acquire);
         while !next.is_null() {
-            // SAFETY: made by `into_raw` in `join`; nobody walks the list any more, for we have it exclusively.
+            // SAFETY: from `into_raw` in `join`; exclusive access, so no thread walks the list.
             let entry = unsafe { Box::from_raw(next) };
             next = entry.next;
         }

@@ -1,39 +1,43 @@
 //! The arithmetic of grace-period numbers.
 //!
-//! `gp_seq` is even while no grace period runs, and odd while one does. A grace period adds one at its start and one at
-//! its end.
+//! `gp_seq` is even while no grace period runs, and odd while one does. A grace period adds one at
+//! its start and one at its end.
 //!
-//! The word of a reader (`ctr`) holds its depth of nesting and, above, the low 48 bits of the `gp_seq` that it saw when its
-//! outermost section began:
+//! The word of a reader (`ctr`) holds its depth of nesting and, above, the low 48 bits of the
+//! `gp_seq` that it saw when its outermost section began:
 //!
 //! ```text
 //! bits 0..16 nest | bits 16..64 gp_seq modulo 2^48
 //! ```
 //!
-//! At a million grace periods a second 48 bits wrap after four years, 64 bits never. A comparison is right while the two
-//! numbers are less than half of that apart. For an open section they always are: it holds up grace periods, so `gp_seq`
-//! cannot run far ahead of it.
+//! At a million grace periods a second 48 bits wrap after four years, and 64 bits never. A
+//! comparison is correct while the two numbers are less than half of that range apart. For an open
+//! section they always are: it delays grace periods, so `gp_seq` cannot run far ahead of it.
 
-/// The largest depth that `ctr` can hold. No section may reach it.
+/// The largest depth that `ctr` can represent. No section may reach it.
 pub(super) const NEST_MAX: u64 = 0xffff;
 const NEST_BITS: u32 = 16;
 
-/// A thread that has begun no section while `gp_seq` grew by this much (two a grace period) is parked. With two, a reader
-/// that pauses for a moment would be parked and pay a locked instruction. With hundreds, each grace period would pay a
-/// membarrier for idle threads. A guess.
+/// Growth of `gp_seq` (two per grace period) after which a thread that has begun no section is
+/// parked. With 2, a reader that pauses for a moment would be parked and pay a locked instruction.
+/// With hundreds, each grace period would pay a membarrier for idle threads. A guess.
 const PARK_FROM: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 17 };
-/// A thread whose latest section began less far back is likely running, and is asked.
+/// Growth of `gp_seq` since a thread's latest section below which the thread is likely running, and
+/// is asked.
 const ASK_BELOW: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 3 };
 
-/// Marks a moment. A later call of [`poll_state`](super::poll_state) tells whether a full grace period has passed since.
+/// Identifies a moment. A later call of [`poll_state`](super::poll_state) returns whether a full
+/// grace period has passed since.
 ///
-/// Made by [`get_state`](super::get_state). Two cookies are equal if the same grace period satisfies both.
+/// Created by [`get_state`](super::get_state). Two cookies are equal if the same grace period
+/// satisfies both.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[must_use = "a cookie does nothing until it is polled"]
 pub struct GpCookie(u64);
 
 impl GpCookie {
-    /// Returns the cookie of a caller that has just read `gp_seq`. A grace period that already runs does not count.
+    /// Returns the cookie for a caller that has just read `gp_seq`. A grace period that is already
+    /// running does not count.
     pub(super) fn after(gp_seq: u64) -> Self {
         Self(gp_seq.wrapping_add(3) & !1)
     }
@@ -43,8 +47,9 @@ impl GpCookie {
         gp_seq.wrapping_sub(self.0) as i64 >= 0
     }
 
-    /// Returns the bucket of its waiters, out of `nr_buckets`. The cookies in use at one time follow each other, so two
-    /// buckets are enough to keep them apart. More buckets keep them apart from waiters that are slow to leave.
+    /// Returns the bucket of its waiters, out of `nr_buckets`. Two cookies are in use at a time,
+    /// and they are consecutive, so two buckets are enough to separate them. More buckets also
+    /// separate them from waiters that are slow to leave.
     pub(super) fn wait_bucket(self, nr_buckets: usize) -> usize {
         (self.0 / 2) as usize % nr_buckets
     }
@@ -59,7 +64,7 @@ impl GpCookie {
         self.0
     }
 
-    /// Returns the cookie that was this number.
+    /// Returns the cookie whose [`bits`](Self::bits) are `bits`.
     pub(super) fn of_bits(bits: u64) -> Self {
         Self(bits)
     }
@@ -75,12 +80,13 @@ pub(super) fn first_level(gp_seq: u64) -> u64 {
     gp_seq << NEST_BITS | 1
 }
 
-/// Returns `gp_seq` without the grace period that runs, if one does.
+/// Returns `gp_seq`, or the number before it if a grace period is running.
 pub(super) fn before(gp_seq: u64) -> u64 {
     gp_seq & !1
 }
 
-/// Returns `ctr`, or if its section began later than `gp_seq` the same word with `gp_seq` as its beginning.
+/// Returns `ctr` if its section began no later than `gp_seq`, otherwise the same word with `gp_seq`
+/// as its start.
 pub(super) fn no_later(ctr: u64, gp_seq: u64) -> u64 {
     let is_later = age(ctr, gp_seq) >> (u64::BITS - NEST_BITS - 1) != 0;
     if is_later {
@@ -90,18 +96,18 @@ pub(super) fn no_later(ctr: u64, gp_seq: u64) -> u64 {
     }
 }
 
-/// What a driver does about a reader. Decided here, acted on in `gp.rs`.
+/// The driver's decision about a reader. Made here, executed in `gp.rs`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ScanResult {
-    /// In a section, or in one lately: ask it to report.
+    /// In a section, or in one recently: ask it to report.
     Ask,
-    /// Seems idle, which only the barrier can confirm.
+    /// Seems idle; only the barrier can confirm this.
     Quiet,
-    /// Seems idle for long: park it, if the barrier confirms that.
+    /// Seems to have been idle for long: park it, if the barrier confirms this.
     Park,
 }
 
-/// Returns what to do about a reader whose word was `ctr` when the grace period `gp_seq` began.
+/// Returns the decision about a reader whose word was `ctr` when the grace period `gp_seq` began.
 pub(super) fn scan(ctr: u64, gp_seq: u64) -> ScanResult {
     let age = age(ctr, gp_seq);
     if is_in_section(ctr) || age < ASK_BELOW {
@@ -113,7 +119,8 @@ pub(super) fn scan(ctr: u64, gp_seq: u64) -> ScanResult {
     }
 }
 
-/// Returns `true` if a reader with this word is in a section that the grace period `gp_seq` has to wait for.
+/// Returns `true` if a reader with this word is in a section that the grace period `gp_seq` has to
+/// wait for.
 ///
 /// A section that has the number of this grace period has seen all that was removed before it.
 pub(super) fn holds_up(ctr: u64, gp_seq: u64) -> bool {
@@ -134,7 +141,7 @@ fn age(ctr: u64, gp_seq: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Places around which words wrap, the start among them.
+    /// Values around which words wrap, including the start.
     const ROUNDS: [u64; 4] = [0, 1 << 48, u64::MAX - 9, (1 << 48) - 10];
 
     #[test]

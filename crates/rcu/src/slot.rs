@@ -1,27 +1,30 @@
-//! One reader's cache line: the state of its sections, and what drivers ask of it.
+//! One reader's cache line: the state of its sections, and the requests of drivers.
 //!
 //! # The words
 //!
-//! `ctr` is the state of the reader: its depth of nesting, and the `gp_seq` at which its outermost section began
-//! (`seq.rs`). Only the reader stores it, and never by a read-modify-write.
+//! `ctr` is the state of the reader: its depth of nesting, and the `gp_seq` at which its outermost
+//! section began (`seq.rs`). Only the reader stores it, and never by a read-modify-write.
 //!
 //! `flags` are requests between the two sides (`flags.rs`).
 //!
 //! # Why no section is missed
 //!
-//! A reader that begins a section stores `ctr`, passes a light barrier, and then loads `flags`. A driver sets `PARK` or
-//! `ASK`, passes the heavy barrier, and then loads `ctr`.
+//! A reader that begins a section stores `ctr`, passes a light barrier, and then loads `flags`. A
+//! driver sets `PARK` or `ASK`, passes the heavy barrier, and then loads `ctr`.
 //!
 //! - If the reader's barrier comes first, the driver sees the section.
-//! - If the driver's barrier comes first, the section sees all that was removed before the grace period. The reader also
-//!   sees `PARK`, and leaves its extended quiescent state before it reads anything.
+//! - If the driver's barrier comes first, the section sees all that was removed before the grace
+//!   period. The reader also sees `PARK`, and leaves its extended quiescent state before it reads
+//!   anything.
 //!
-//! `PARK` cannot be a bit of `ctr`: a reader that is preempted between its load and its store of `ctr` would overwrite it.
+//! `PARK` cannot be a bit of `ctr`: a reader that is preempted between its load and its store of
+//! `ctr` would overwrite it.
 //!
 //! # Readers that report
 //!
-//! An online [`qsbr::Reader`](super::qsbr::Reader) is a section of its thread that has not ended. To a driver it is the same
-//! as a guard. A report ends that section and begins the next in one store of the present `gp_seq` (`Slot::renew`):
+//! An online [`qsbr::Reader`](super::qsbr::Reader) is a section of its thread that has not ended.
+//! To a driver it is the same as a guard. A report ends that section and begins the next in one
+//! store of the present `gp_seq` (`Slot::renew`):
 //!
 //! ```text
 //! reader: (its accesses);  load gp_seq  Acquire;  ctr = nested, gp_seq  Release;  asked? answer
@@ -30,14 +33,14 @@
 //!
 //! The driver always finds the word nested. So it passes the reader for one of two reasons:
 //!
-//! - *The reader answered.* Its read-modify-write releases what came before the report. It acquires the question, and with
-//!   it what was removed.
-//! - *The word has the driver's own number.* The store of the word released what came before the report. The load of the
-//!   number acquired what was removed.
+//! - *The reader answered.* Its read-modify-write releases the accesses before the report. It
+//!   acquires the question, and with it the removals.
+//! - *The word has the driver's own number.* The store of the word released the accesses before the
+//!   report. The load of the number acquired the removals.
 //!
-//! Each has a twin with the order taken away. No fence hides them, so the models see the difference. A report that comes too
-//! early to see the question costs nothing but time: the driver waits, and the next report answers. A reader that will not
-//! report for long goes offline, by the way that guards end.
+//! Each has a twin without the ordering. No fence hides the difference from the models. A report
+//! that is too early to see the question costs only time: the driver waits, and the next report
+//! answers. A reader that will not report for long goes offline, in the same way as a guard ends.
 
 #[cfg(not(any(loom, shuttle)))]
 use std::{mem::offset_of, ptr};
@@ -63,11 +66,12 @@ use super::{
 /// The flags on which an outermost unlock acts.
 pub(super) const AT_UNLOCK: u32 = ASK | COUNTED | LEAVING;
 
-/// A reader as drivers see it. On a cache line of its own, in a list that only grows (`roster.rs`).
+/// A reader as drivers see it. Has its own cache line, in a list that only grows (`roster.rs`).
 #[derive(Debug)]
 pub(super) struct Slot(CachePadded<Words>);
 
-/// The first three are promised to what inlines the read side in another language (`raw.rs`).
+/// The first three fields have a fixed layout, for code in other languages that inlines the read
+/// side (`raw.rs`).
 #[derive(Debug)]
 #[repr(C)]
 struct Words {
@@ -75,32 +79,33 @@ struct Words {
     ctr: AtomicU64,
     /// A: see `flags.rs`.
     flags: Flags,
-    /// How many `qsbr::Reader`s of the thread are online. Stored by the reader alone.
+    /// Number of online `qsbr::Reader`s of the thread. Stored by the reader alone.
     nr_loops: AtomicU32,
     /// The CPU on which the reader registered. Stored by the reader alone.
     cpu: AtomicU32,
-    /// The leaf of the tree on which the reader reports. Stored by a driver before it sets `COUNTED`.
+    /// The leaf of the tree on which the reader reports. Stored by a driver before it sets
+    /// `COUNTED`.
     leaf: AtomicU32,
-    /// The reader's thread, as the kernel names it. Stored by the reader alone.
+    /// The kernel's thread ID of the reader. Stored by the reader alone.
     thread: AtomicU32,
-    /// Its number in this process (`sync::identity`), in a child of `fork` too; 0 while nobody has the slot. Stored by the
-    /// reader alone.
+    /// The reader's thread index in this process (`sync::identity`), also in a child of `fork`; 0
+    /// if the slot is free. Stored by the reader alone.
     owner: AtomicU64,
-    /// A: `true` while a thread has this slot.
+    /// A: `true` while a thread owns this slot.
     is_taken: AtomicBool,
 }
 
 impl Slot {
     sync::const_unless_model! {
-        /// Makes a slot that no thread has.
+        /// Creates a slot that no thread owns.
         pub(super) fn new() -> Self {
             Self::with_ctr(0)
         }
     }
 
     sync::const_unless_model! {
-        /// Makes the stand-in for threads without a slot. It is as deeply nested as can be, so the fast path, which checks
-        /// the depth in any case, refuses it.
+        /// Creates the stand-in for threads without a slot. It has the maximum depth, so the depth
+        /// check of the fast path rejects it.
         pub(super) fn stand_in() -> Self {
             Self::with_ctr(NEST_MAX)
         }
@@ -125,9 +130,10 @@ impl Slot {
         &self.0.flags
     }
 
-    // ---- the reader's side: only by the thread that has the slot ----
+    // ---- the reader's side: only for the thread that owns the slot ----
 
-    /// Begins a section. Returns `false` if this thread has no slot or can nest no deeper.
+    /// Begins a section. Returns `false` if this thread has no slot or if the depth is at its
+    /// limit.
     #[inline(always)]
     pub(super) fn lock(&self, domain: &Domain) -> bool {
         let words = &*self.0;
@@ -145,11 +151,13 @@ impl Slot {
         }
         let parked_before = twin::armed("rcu: park is tested first") && words.flags.has(PARK);
         words.ctr.store(domain.first_level(), Ordering::Relaxed);
-        // ORDER(reader): store buffering through the asymmetric barrier, other end in `Domain::confirm` (gp.rs).
+        // ORDER(reader): store buffering through the asymmetric barrier, other end in
+        // `Domain::confirm` (gp.rs).
         //   reader: ctr = nested;   light;   load flags, then what RCU protects
         //   driver: flags |= PARK or ASK (what RCU protects was removed before);   heavy;   load ctr
-        // If our barrier comes first, the driver sees the section and waits for it, unless it has the driver's own number.
-        // If the driver's barrier comes first, we see PARK below, and the section sees everything that was removed.
+        // If our barrier comes first, the driver sees the section and waits for it, unless it has
+        // the driver's own number. If the driver's barrier comes first, we see PARK below, and the
+        // section sees everything that was removed.
         // Test: a_section_keeps_what_it_sees, locking_needs_its_light_barrier
         if !twin::armed("rcu: no light barrier at lock") {
             asym::light();
@@ -165,12 +173,12 @@ impl Slot {
         true
     }
 
-    /// Begins a section in a signal handler, which may have interrupted this thread anywhere. Returns `false` if it can nest
-    /// no deeper.
+    /// Begins a section in a signal handler, which may have interrupted this thread anywhere.
+    /// Returns `false` if the depth is at its limit.
     ///
-    /// If it interrupted `lock`, the word may be nested already while the flags still say `OFF`, so that drivers skip the
-    /// slot. So this checks the flags at any depth. Both may then leave the parking, and `leave_parking` counts the reader
-    /// once.
+    /// If the handler interrupted `lock`, the word may be nested already while the flags are still
+    /// `OFF`, so that drivers skip the slot. This therefore checks the flags at any depth. Both may
+    /// then call `leave_parking`, which counts the reader once.
     pub(super) fn lock_in_handler(&self, domain: &Domain) -> bool {
         let words = &*self.0;
         let ctr = words.ctr.load(Ordering::Relaxed);
@@ -184,7 +192,8 @@ impl Slot {
             ctr + 1
         };
         words.ctr.store(next, Ordering::Relaxed);
-        // ORDER(reader): as in `lock`. A full fence, because the handler may have interrupted `leave_parking` before its own.
+        // ORDER(reader): as in `lock`. A full fence, because the handler may have interrupted
+        // `leave_parking` before its own.
         // Test: a_section_in_a_signal_handler_is_waited_for_wherever_it_comes
         fence(Ordering::SeqCst);
         if words.flags.has(PARK) {
@@ -193,7 +202,7 @@ impl Slot {
         true
     }
 
-    /// Ends the section that was begun last.
+    /// Ends the innermost section.
     #[inline(always)]
     pub(super) fn unlock(&self, domain: &Domain) {
         let words = &*self.0;
@@ -201,18 +210,19 @@ impl Slot {
         // ORDER(section): publish and consume, other end in `Slot::ctr`.
         //   reader: the section's accesses;  ctr = not nested  Release
         //   driver: load ctr  Acquire;  the waiter may free
-        // If our store comes first, the driver passes us, with our accesses before. If its load comes first, it finds us
-        // nested and waits.
-        // (Loom cannot tell it from Relaxed: it takes the store and the fence after it as one step, and any two full
-        // fences for synchronization.)
+        // If our store comes first, the driver passes us, with our accesses before. If its load
+        // comes first, it finds us nested and waits.
+        // (Loom cannot distinguish it from Relaxed: it treats the store and the fence after it as
+        // one step, and any two full fences as synchronization.)
         // Test: a_section_keeps_what_it_sees
         words.ctr.store(ctr - 1, Ordering::Release);
         if ctr & NEST_MAX == 1 {
-            // ORDER(holdout): store buffering through the asymmetric barrier, other end in `Domain::confirm` (gp.rs).
+            // ORDER(holdout): store buffering through the asymmetric barrier, other end in
+            // `Domain::confirm` (gp.rs).
             //   reader: ctr = not nested;  light;  load flags
             //   driver: flags |= ASK;      heavy;  load ctr, count it in where it is nested
-            // If our barrier comes first, the driver sees that the section is over. If the driver's barrier comes first, we
-            // see ASK below, and answer.
+            // If our barrier comes first, the driver sees that the section is over. If the driver's
+            // barrier comes first, we see ASK below, and answer.
             // Test: a_holdout_ends_the_wait, unlocking_needs_its_light_barrier
             if !twin::armed("rcu: no light barrier at unlock") {
                 asym::light();
@@ -223,10 +233,11 @@ impl Slot {
         }
     }
 
-    /// Ends the section and begins the next one in a single store. Does nothing if another section is open around it.
+    /// Ends the section and begins the next one in a single store. Does nothing if another section
+    /// is open around it.
     ///
-    /// Needs no barrier; see "Readers that report" above. A question that comes too late to be seen here is answered by the
-    /// next call, or by `unlock`.
+    /// Needs no barrier; see "Readers that report" above. The next call, or `unlock`, answers a
+    /// question that arrives too late to be seen here.
     #[inline(always)]
     pub(super) fn renew(&self, domain: &Domain) {
         let words = &*self.0;
@@ -239,8 +250,9 @@ impl Slot {
             // ORDER(renew): publish and consume, other end in `Slot::ctr`.
             //   reader: the section's accesses;  ctr = the present number  Release
             //   driver: load ctr  Acquire, its own number: passed;  the waiter may free
-            // If our store comes first, the driver finds its own number and passes us, with our accesses before. If its load
-            // comes first, it finds an older number, and waits for an answer.
+            // If our store comes first, the driver finds its own number and passes us, with our
+            // accesses before. If its load comes first, it finds an older number, and waits for an
+            // answer.
             // Test: a_report_ends_a_section, a_report_needs_release
             let order = twin::order("qsbr: relaxed report", Ordering::Release);
             words.ctr.store(next, order);
@@ -251,12 +263,13 @@ impl Slot {
         }
     }
 
-    /// Has drivers count this reader again, and scan it. Its section has begun.
+    /// Makes drivers count and scan this reader again. Its section has begun.
     pub(super) fn leave_parking(&self, domain: &Domain) {
         self.0.flags.leave_parking(&domain.nr_active);
     }
 
-    /// Answers a driver, and gives the slot back if the thread is ending. This thread is in no section.
+    /// Answers a driver, and releases the slot if the thread is exiting. This thread is in no
+    /// section.
     #[cold]
     pub(super) fn report(&self, domain: &Domain) {
         if self.answer(domain) & LEAVING != 0 {
@@ -282,7 +295,8 @@ impl Slot {
         }
     }
 
-    /// Puts this thread, which is in no section, into an extended quiescent state, and answers a driver.
+    /// Puts this thread, which is in no section, into an extended quiescent state, and answers a
+    /// driver.
     pub(super) fn park(&self, domain: &Domain) {
         debug_assert!(!self.is_in_section(), "a section cannot be parked");
         let keep = self.0.flags.word().load(Ordering::Relaxed) & LEAVING;
@@ -290,11 +304,12 @@ impl Slot {
         self.after_report(before, domain);
     }
 
-    /// Takes the slot for this thread, if it is free.
+    /// Claims the slot for this thread, if it is free.
     pub(super) fn take(&self) -> bool {
         // ORDER(slot): publish and consume, other end in `give_back`.
-        // If the last thread's store comes first, our exchange succeeds, and we see its words as it left them. If our load
-        // or exchange comes first, the slot is taken, and the caller tries another one.
+        // If the last owner's store comes first, our exchange succeeds, and we see the words that
+        // it wrote. If our load or exchange comes first, the slot is in use, and the caller tries
+        // another one.
         // Test: threads_come_and_go
         let taken = !self.0.is_taken.load(Ordering::Relaxed)
             && self
@@ -313,21 +328,22 @@ impl Slot {
         taken
     }
 
-    /// Gives the slot back at the end of this thread: now, or with its outermost section if it is in one.
+    /// Releases the slot when this thread exits: now, or with its outermost section if it is in
+    /// one.
     pub(super) fn leave(&self, domain: &Domain) {
         if self.is_in_section() {
             self.0.flags.word().fetch_or(LEAVING, Ordering::Relaxed);
         } else {
             self.give_back(domain);
         }
-        // The thread may end after this, and another thread get its number: see `boost`.
+        // After this, the thread may exit and its number may be reused: see `boost`.
         thread::while_named(|| ());
     }
 
     fn give_back(&self, domain: &Domain) {
         self.park(domain);
         self.0.flags.word().fetch_and(!LEAVING, Ordering::Relaxed);
-        // Ours no longer, before another thread takes it and has not written its own number yet: see `is_mine`.
+        // Cleared before another thread claims the slot and writes its own number: see `is_mine`.
         if !twin::armed("rcu: a slot keeps its owner") {
             self.0.owner.store(0, Ordering::Relaxed);
         }
@@ -344,13 +360,13 @@ impl Slot {
             .store(nr_loops.wrapping_add_signed(by), Ordering::Relaxed);
     }
 
-    /// Returns how many `qsbr::Reader`s of this thread are online.
+    /// Returns the number of online `qsbr::Reader`s of this thread.
     #[cfg(not(any(loom, shuttle)))]
     pub(super) fn nr_loops(&self) -> u32 {
         self.0.nr_loops.load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if the section of this thread has no other inside.
+    /// Returns `true` if exactly one section of this thread is open.
     #[cfg(not(any(loom, shuttle)))]
     pub(super) fn is_outermost(&self) -> bool {
         self.0.ctr.load(Ordering::Relaxed) & NEST_MAX == 1
@@ -363,7 +379,7 @@ impl Slot {
         seq::is_in_section(ctr) && ctr != NEST_MAX
     }
 
-    /// Returns how deep the sections of this thread nest.
+    /// Returns the nesting depth of this thread's sections.
     #[inline]
     pub(super) fn nesting(&self) -> u64 {
         match self.0.ctr.load(Ordering::Relaxed) & NEST_MAX {
@@ -372,7 +388,8 @@ impl Slot {
         }
     }
 
-    /// Returns the words that are promised: `ctr`, 8 bytes on `flags`, 12 bytes on `nr_loops`.
+    /// Returns the address of the words with a fixed layout: `ctr`, `flags` at byte 8, `nr_loops`
+    /// at byte 12.
     #[cfg(not(any(loom, shuttle)))]
     pub(super) const fn promised(&self) -> *const () {
         const {
@@ -382,10 +399,11 @@ impl Slot {
         ptr::from_ref(&self.0).cast()
     }
 
-    /// Returns `true` if this is the slot of this thread, also if the thread has left it with a section open.
+    /// Returns `true` if this is the slot of this thread, even if the thread has left it with a
+    /// section open.
     ///
-    /// The thread itself wrote its number last, or took it out: so what it reads of another's slot is never its own number,
-    /// whatever the other one is at.
+    /// Only the thread itself writes its number, and it clears the number when it releases the
+    /// slot. So this thread never reads its own number from the slot of another thread.
     pub(super) fn is_mine(&self) -> bool {
         self.0.owner.load(Ordering::Relaxed) == identity::mine().get()
     }
@@ -401,8 +419,8 @@ impl Slot {
         self.0.is_taken.store(false, Ordering::Relaxed);
     }
 
-    /// Resets this thread's slot to a time when `gp_seq` was current and no driver had asked. Returns `true` if it is not in
-    /// an extended quiescent state.
+    /// Resets this thread's slot to the time when `gp_seq` was current and no driver had asked.
+    /// Returns `true` if the slot is not in an extended quiescent state.
     pub(super) fn inherit(&self, gp_seq: u64) -> bool {
         self.0.thread.store(thread::current().0, Ordering::Relaxed);
         let ctr = self.0.ctr.load(Ordering::Relaxed);
@@ -428,13 +446,14 @@ impl Slot {
         self.0.ctr.load(Ordering::Acquire)
     }
 
-    /// Has the reader count down `leaf` when it answers. Returns `false` if it has answered already.
+    /// Makes the reader count down `leaf` when it answers. Returns `false` if it has already
+    /// answered.
     pub(super) fn count_on(&self, leaf: usize) -> bool {
         self.0.leaf.store(leaf as u32, Ordering::Relaxed);
         let unanswered = |flags| (flags & ASK != 0).then_some(flags | COUNTED);
-        // Against `answer`, on one word. If our COUNTED comes first, the answer acquires it with the leaf and the tree, and
-        // the reader counts down. If the answer comes first, ASK is gone: we acquire the reader's sections, and the driver
-        // counts down.
+        // Against `answer`, on one word. If our COUNTED comes first, the answer acquires it with
+        // the leaf and the tree, and the reader counts down. If the answer comes first, ASK is
+        // clear: we acquire the reader's sections, and the driver counts down.
         self.0
             .flags
             .word()
@@ -442,21 +461,22 @@ impl Slot {
             .is_ok()
     }
 
-    /// Returns `true` if the driver still waits for the reader's report.
+    /// Returns `true` if the driver still waits for this reader's report.
     pub(super) fn is_counted(&self) -> bool {
         self.0.flags.word().load(Ordering::Relaxed) & COUNTED != 0
     }
 
-    /// Raises the reader's priority for the rest of its section, if it is still waited for and the system allows it.
+    /// Raises the reader's priority for the rest of its section, if a driver still waits for it and
+    /// the system allows it.
     ///
-    /// Does not boost a thread with a `qsbr::Reader`, whose sections may last as long as the program, nor a thread that is
-    /// ending.
+    /// Does not boost a thread with a `qsbr::Reader`, whose sections may last as long as the
+    /// program, nor a thread that is exiting.
     pub(super) fn boost(&self) {
         if self.0.nr_loops.load(Ordering::Relaxed) > 0 {
             return;
         }
-        // A thread that ends sets LEAVING or frees its slot, and then waits for this lock. So the thread that is named
-        // inside still exists.
+        // An exiting thread sets LEAVING or frees its slot, and then waits for this lock. So the
+        // thread named here still exists.
         thread::while_named(|| {
             if self.mark_boosted() {
                 self.boost_marked();
@@ -464,7 +484,8 @@ impl Slot {
         });
     }
 
-    /// Marks the reader as boosted, if it is still waited for and not ending; returns `true` if it did.
+    /// Marks the reader as boosted, if the driver still waits for it and it is not exiting. Returns
+    /// `true` on success.
     fn mark_boosted(&self) -> bool {
         let still_counted =
             |flags| (flags & (COUNTED | LEAVING) == COUNTED).then_some(flags | BOOSTED);
@@ -480,8 +501,9 @@ impl Slot {
         if !thread::boost(thread) {
             self.0.flags.word().fetch_and(!BOOSTED, Ordering::Relaxed);
         } else if self.0.flags.word().load(Ordering::Acquire) & BOOSTED == 0 {
-            // Against `answer`, on one word. If the answer came first, the reader may have dropped its priority before we
-            // raised it, so we drop it. If our load came first, the answer finds BOOSTED, and the reader drops it.
+            // Against `answer`, on one word. If the answer came first, the reader may have dropped
+            // its priority before we raised it, so we drop it. If our load came first, the answer
+            // finds BOOSTED, and the reader drops it.
             thread::unboost(thread);
         }
     }
@@ -506,7 +528,7 @@ mod tests {
         let (domain, slot) = (Domain::new(), Slot::new());
         assert!(slot.take() && slot.is_mine());
         slot.leave(&domain);
-        // What the `take` of another thread begins with.
+        // The first step of `take` in another thread.
         slot.0.is_taken.store(true, Ordering::Relaxed);
         assert!(!slot.is_mine());
     }

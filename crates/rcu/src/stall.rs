@@ -1,14 +1,17 @@
-//! Readers that hold up a grace period: they are boosted, and reported.
+//! Boosts and reports readers that delay a grace period.
 //!
 //! A holdout that does not get its CPU is *boosted* for the rest of its section:
 //!
-//! 1. The driver sets `BOOSTED` if the reader is still counted, raises its priority, and reads the flag again.
-//! 2. The reader clears the flag with its report. It drops its priority *after* that, because it may lose the CPU at once.
-//! 3. If the driver finds the flag cleared, the reader may have dropped its priority too early. Then the driver drops it.
+//! 1. The driver sets `BOOSTED` if the reader is still counted, raises its priority, and reads the
+//!    flag again.
+//! 2. The reader clears the flag with its report. It drops its priority *after* that, because it
+//!    may lose the CPU at once.
+//! 3. If the driver finds the flag cleared, the reader may have dropped its priority too early.
+//!    Then the driver drops it.
 //!
-//! A stall is reported without a backtrace. Only the thread itself can walk its stack. Making it do so takes a signal, which
-//! interrupts its system calls, and signals belong to the program. `/proc` tells a reader that sleeps from one that
-//! computes. A debugger finds the rest by the thread's number.
+//! A stall is reported without a backtrace. Only the thread itself can walk its stack. That would
+//! take a signal, which interrupts its system calls, and signals belong to the program. `/proc`
+//! shows whether a reader sleeps or computes. A debugger finds the rest by the thread's number.
 
 use std::time::Duration;
 
@@ -30,23 +33,23 @@ use crate::{
     wake::spin_as_waiter,
 };
 
-/// How often the driver checks for the last report before it boosts. A holdout that runs on another CPU ends most sections
-/// sooner.
+/// Number of checks for the last report before the driver boosts. A holdout that runs on another
+/// CPU ends most sections sooner.
 const SPINS_BEFORE_BOOST: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 100 };
 
-/// A reader that has held up a grace period for longer than `rcu.stall_timeout`.
+/// A reader that has delayed a grace period for longer than `rcu.stall_timeout`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Stall {
-    /// The kernel's number of the thread.
+    /// The kernel's thread ID.
     pub thread: u32,
     /// The thread's name, if it can be read.
     pub name: Option<String>,
-    /// How long the grace period has waited. A time in which the process was stopped counts as one
-    /// second at most.
+    /// The time that the grace period has waited. A time in which the process was stopped counts as
+    /// at most one second.
     pub waited: Duration,
-    /// What the thread does, if it can be read: "running", which includes waiting for a CPU, or "asleep in" a kernel
-    /// function.
+    /// The state of the thread, if it can be read: "running", which includes waiting for a CPU, or
+    /// "asleep in" a kernel function.
     pub doing: Option<String>,
 }
 
@@ -71,7 +74,7 @@ pub type StallHandler = Box<dyn Fn(&Stall) + Send + Sync>;
 type Shared = Arc<Foreign<StallHandler>>;
 
 sync::process_wide! {
-    /// The handler of stalls. Models never call it: no wait of theirs times out.
+    /// Returns the handler of stalls. Models never call it, because their waits do not time out.
     fn place() -> Mutex<Option<Shared>> = Mutex::new(None)
 }
 
@@ -85,26 +88,27 @@ fn handler() -> &'static Mutex<Option<Shared>> {
     place()
 }
 
-/// Sets the handler of stalls. `None`, the default, writes a line to stderr.
+/// Sets the handler of stalls. With `None`, the default, stalls are printed to stderr.
 ///
-/// The handler is called once for each reader and each `rcu.stall_timeout` that has passed. It runs on the thread that
-/// drives the grace period, so any function that waits for a grace period panics in it. A panic of the handler is caught.
+/// The handler is called once for each reader each time `rcu.stall_timeout` passes. It runs on the
+/// thread that drives the grace period, so any function that waits for a grace period panics in it.
+/// A panic of the handler is caught.
 ///
 /// # Blocking
 ///
 /// Never blocks.
 pub fn on_stall(handler: Option<StallHandler>) {
-    // FOREIGN(rcu-stall-handler-drop): the handler's destructor, on the thread that replaces it or on the driver. Contained,
-    // under no lock.
+    // FOREIGN(rcu-stall-handler-drop): the handler's destructor, on the thread that replaces it or
+    // on the driver. Contained, under no lock.
     let handler = handler.map(|handler| Arc::new(Foreign::new(handler)));
     let before = std::mem::replace(&mut *self::handler().lock(), handler);
     drop(before);
 }
 
-/// How many stalls were reported.
+/// Number of stalls reported.
 static NR_REPORTED: Count = Count::new();
 
-/// Returns how many stalls were reported.
+/// Returns the number of stalls reported.
 pub(super) fn nr_reported() -> u64 {
     NR_REPORTED.read()
 }
@@ -113,15 +117,17 @@ fn report(stall: &Stall) {
     NR_REPORTED.add(1);
     trace::rcu_stall(stall.thread, stall);
     let handler = self::handler().lock().clone();
-    // FOREIGN(rcu-stall-handler): the user's, on the driver, for which others wait and which may be the thread of callbacks.
-    // Contained, under no lock. Writing to a closed stderr panics, too.
+    // FOREIGN(rcu-stall-handler): the user's handler, on the driver, which other threads wait for
+    // and which may be the thread that runs callbacks. Contained, under no lock. Writing to a
+    // closed stderr also panics.
     panics::contain(|| match &handler {
         Some(handler) => handler(stall),
         None => eprintln!("afterwork: {stall}"),
     });
 }
 
-/// Reports that an executor has not begun a batch for `waited`, so that it now runs on the library's thread.
+/// Reports that an executor has not begun a batch for `waited`, and that the batch now runs on the
+/// library's thread.
 #[cold]
 pub(super) fn report_batch(waited: Duration) {
     NR_REPORTED.add(1);
@@ -212,7 +218,8 @@ impl Domain {
                         doing: thread::doing(thread),
                     });
                     if !here.is_this() {
-                        // The handler forked, and this is the child: the holdouts do not exist here.
+                        // The handler forked, and this is the child: the holdouts do not exist
+                        // here.
                         return;
                     }
                 }

@@ -1,4 +1,4 @@
-//! The tunables of grace periods, for the whole process: from the environment variable, or set at run time.
+//! The process-wide tunables of grace periods: from the environment variable, or set at run time.
 //!
 //! The environment variable is read on the first use of a grace period, of a callback or of the
 //! tunables. If it is wrong and contains the word `strict`, it changes nothing and is reported on
@@ -56,14 +56,15 @@ fn settle_now() {
     });
 }
 
-/// Changes how grace periods are run, from the next one on, for the whole process.
+/// Changes the tunables of the whole process, from the next grace period on.
 ///
-/// Until the first call they run as the environment says, by the names in [`Tunables`]:
-/// `AFTERWORK=rcu.boost=off,rcu.stall_timeout=1000`. To change one field and keep the others, begin with [`tunables`].
+/// Before the first call, the environment determines the tunables, by the names in [`Tunables`]:
+/// `AFTERWORK=rcu.boost=off,rcu.stall_timeout=1000`. To change one field and keep the others, begin
+/// with [`tunables`].
 ///
 /// # Blocking
 ///
-/// Never.
+/// Never blocks.
 ///
 /// # Examples
 ///
@@ -91,7 +92,7 @@ fn store(tunables: Tunables) {
     QHIMARK.set(tunables.qhimark);
 }
 
-/// Returns the tunables that are in force.
+/// Returns the current tunables.
 pub fn tunables() -> Tunables {
     settle();
     Tunables {
@@ -121,7 +122,8 @@ pub(super) fn first_fqs_ms() -> u32 {
     FIRST_FQS_MS.get()
 }
 
-/// Returns how long a reader may hold up a grace period before that is reported; `None` is for ever.
+/// Returns the time for which a reader may delay a grace period before that is reported; `None` for
+/// unlimited.
 pub(super) fn stall_timeout() -> Option<Duration> {
     let timeout_ms = STALL_TIMEOUT_MS.get();
     (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms.into()))

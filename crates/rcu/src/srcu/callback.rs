@@ -1,8 +1,9 @@
 //! Callbacks of a domain: a list, and a count for `barrier`. The threads that run callbacks serve
 //! all domains; see `runners.rs`.
 //!
-//! A callback runs after its grace period, or is leaked. It is never dropped without that, because a reader may still see
-//! what it would free. A callback that is refused leaks. So do callbacks that a child of `fork` finds: they are its parent's.
+//! A callback runs after its grace period, or is leaked. It is never dropped without running,
+//! because a reader may still see the memory that it would free. A rejected callback leaks. So do
+//! callbacks that a child of `fork` finds, because they belong to its parent.
 //!
 //! If a callback forks and returns in the child, the child ends if this is a library thread. On a
 //! thread that waits for callbacks, the child does not run the rest of the batch.
@@ -36,7 +37,7 @@ pub(super) struct Callbacks {
     /// A: set while the domain is aside or about to be; see `runners.rs`. A hint: a wrong value
     /// costs one unnecessary check.
     pub(super) is_aside: AtomicBool,
-    /// A: how many callbacks have run. Written by the runner.
+    /// A: number of callbacks that have run. Written by the runner.
     nr_run: AtomicU64,
     /// A: statistics.
     nr_panicked: AtomicU64,
@@ -50,7 +51,7 @@ pub(super) struct Callbacks {
 #[derive(Default)]
 pub(super) struct List {
     pub(super) waiting: Vec<Deferred>,
-    /// How many callbacks have been handed over.
+    /// Number of callbacks that have been queued.
     nr_queued: u64,
     /// `true` if the runners, or a thread that waits for its callbacks, have the domain.
     pub(super) is_served: bool,
@@ -151,7 +152,8 @@ impl Shared {
         }
     }
 
-    /// Returns `true` if callbacks will run without a further call. Tries again to start a thread that was refused.
+    /// Returns `true` if callbacks will run without a further call. Tries again to start a thread
+    /// whose creation failed.
     pub(super) fn is_served(shared: &Arc<Self>) -> bool {
         let mut list = shared.callbacks.lock();
         let (has_any, is_served) = (!list.waiting.is_empty(), list.is_served);
@@ -175,20 +177,21 @@ impl Shared {
         // ORDER(srcu-barrier): publish and consume, other end in `run_batch`.
         //   run_batch: the callbacks; nr_run += n Release
         //   here:      nr_run Acquire; the caller relies on what they did
-        // If the runner's addition comes first, we return, with the callbacks before. If our load comes first, we wait on
-        // `ran`, which the runner notifies after it.
+        // If the runner's addition comes first, we return, after the callbacks. If our load comes
+        // first, we wait on `ran`, which the runner notifies after it.
         // Test: srcu_barrier_waits_for_every_callback
         let is_done = || callbacks.nr_run.load(Ordering::Acquire) >= target;
         while !is_done() {
             if let Some(served) = Self::to_help(shared) {
-                // The system has refused the thread: run them here.
+                // Thread creation failed: run the callbacks here.
                 served.help(is_done);
             } else {
                 callbacks.ran.wait_until(|| {
                     is_done() || !callbacks.lock().is_served || shared.runners.leaves_alone(shared)
                 });
             }
-            // A callback may have forked. In the child the lock may be held by a thread that does not exist.
+            // A callback may have forked. In the child the lock may be held by a thread that does
+            // not exist.
             shared.assert_own_process();
         }
     }
@@ -227,7 +230,7 @@ impl Shared {
                 }
                 // FOREIGN(srcu-callback): the user's, on a thread of the library, or on one that
                 // waits in `barrier` or drops the last handle. Contained, under no lock.
-                // SAFETY: taken out of the batch, which had the only copy.
+                // SAFETY: moved out of the batch, which had the only copy.
                 if panics::contain(|| unsafe { callback.run() }) {
                     self.callbacks.nr_panicked.fetch_add(1, Ordering::Relaxed);
                 }
@@ -235,8 +238,9 @@ impl Shared {
         });
     }
 
-    /// Runs callbacks that are left because the system refused a thread. The last handle is being dropped, and each guard
-    /// holds or borrows a handle. So an open section is one of a forgotten guard, and then the callbacks leak.
+    /// Runs the callbacks that remain because thread creation failed. The last handle is being
+    /// dropped, and each guard holds or borrows a handle. So an open section belongs to a leaked
+    /// guard, and then the callbacks leak.
     pub(super) fn run_the_rest(&mut self) {
         let mut batch = std::mem::take(&mut self.callbacks.lock().waiting);
         if !batch.is_empty() && self.is_drained() {

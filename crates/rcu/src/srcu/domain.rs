@@ -30,15 +30,16 @@ use crate::{
 ///
 /// # Guarantees
 ///
-/// A grace period that begins after a value was unlinked ends after every section that could have reached the value. One
-/// grace period serves all callers that came before it began.
+/// A grace period that begins after a value was unlinked ends after every section that could have
+/// reached the value. One grace period serves all callers that arrived before it began.
 ///
 /// # Panics
 ///
-/// In a child of `fork`, functions that wait for a grace period or hand over a callback panic, if the domain was made in the
-/// parent. Guards move between threads, so it cannot be told which sections belong to threads that the child does not have.
-/// Sections may begin and end there. Make new domains in the child. In an item of a bottom-half queue, functions that wait for a
-/// grace period panic before they change anything.
+/// In a child of `fork`, functions that wait for a grace period or queue a callback panic, if the
+/// domain was created in the parent. Guards move between threads, so it is unknown which sections
+/// belong to threads that the child does not have. Sections may begin and end there. Create new
+/// domains in the child. In an item of a bottom-half queue, functions that wait for a grace period
+/// panic before they change anything.
 ///
 /// # Examples
 ///
@@ -64,12 +65,12 @@ pub struct Domain {
     shared: Arc<Shared>,
 }
 
-/// What the handles of a domain share.
+/// The state that the handles of a domain share.
 #[derive(Debug)]
 pub(super) struct Shared {
     /// Read by every section.
     front: CachePadded<Front>,
-    /// I: the process that made the domain.
+    /// I: the process that created the domain.
     process: Process,
     pub(super) slots: Slots,
     pub(super) periods: Periods,
@@ -90,11 +91,12 @@ struct Front {
 }
 
 impl Domain {
-    /// Makes a domain without readers.
+    /// Creates a domain without readers.
     ///
     /// # Blocking
     ///
-    /// Never blocks. The first domain of a process registers for membarrier, which takes some microseconds.
+    /// Never blocks. The first domain of a process registers for membarrier, which takes some
+    /// microseconds.
     #[doc(alias = "init_srcu_struct")]
     pub fn new() -> Self {
         asym::init();
@@ -119,8 +121,9 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// Never blocks. Costs a plain increment, and another one when the guard is dropped. A thread's first section in a
-    /// domain may allocate. Do not call it in a signal handler, which could interrupt an increment.
+    /// Never blocks. Costs a plain increment, and another one when the guard is dropped. A thread's
+    /// first section in a domain may allocate. Do not call it in a signal handler, which could
+    /// interrupt an increment.
     #[doc(alias = "srcu_read_lock")]
     #[inline(always)]
     pub fn read(&self) -> Guard<'_> {
@@ -153,7 +156,7 @@ impl Domain {
         self.shared.enter().word()
     }
 
-    /// Ends a section of which [`enter_raw`](Self::enter_raw) returned `word`.
+    /// Ends the section for which [`enter_raw`](Self::enter_raw) returned `word`.
     #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn leave_raw(&self, word: u32) {
         self.shared.leave(Parity::of(word));
@@ -169,7 +172,7 @@ impl Domain {
         self.shared.assert_own_process();
     }
 
-    /// Panics where [`synchronize`](Self::synchronize) would.
+    /// Panics if [`synchronize`](Self::synchronize) would.
     pub(crate) fn assert_may_wait(&self) {
         self.shared.must_be_free_to_wait();
     }
@@ -178,8 +181,9 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// As long as the slowest of them; some ten microseconds, a membarrier, if a thread has just stopped reading. Never call
-    /// it while this thread or this task holds a guard of the domain: it would wait for itself.
+    /// Until the slowest section has ended. If a thread has just stopped reading, about ten
+    /// microseconds for a membarrier. Must not be called while this thread or this task holds a
+    /// guard of the domain: it would wait for itself.
     #[doc(alias = "synchronize_srcu")]
     pub fn synchronize(&self) {
         self.shared.synchronize(Patience::Normal);
@@ -191,18 +195,20 @@ impl Domain {
     ///
     /// As [`synchronize`](Self::synchronize). Spins for up to some tens of microseconds.
     ///
-    /// Differs from Linux: here the plain form does not delay grace periods either, so this gains little.
+    /// Differs from Linux: here the plain form does not delay grace periods either, so this gains
+    /// little.
     #[doc(alias = "synchronize_srcu_expedited")]
     pub fn synchronize_expedited(&self) {
         self.shared.synchronize(Patience::Expedited);
     }
 
-    /// Returns a future that is ready when every section that has begun before its first poll has ended.
+    /// Returns a future that is ready when every section that has begun before its first poll has
+    /// ended.
     ///
     /// # Blocking
     ///
-    /// Never blocks. The first poll costs a [`call`](Self::call). A task that holds a guard of this domain would wait for
-    /// itself.
+    /// Never blocks. The first poll costs a [`call`](Self::call). A task that holds a guard of this
+    /// domain would wait for itself.
     ///
     /// # Examples
     ///
@@ -219,7 +225,8 @@ impl Domain {
         Synchronize::of(self.clone())
     }
 
-    /// Returns a cookie for the first grace period that begins from now on. Starts no grace period.
+    /// Returns a cookie for the first grace period that begins after this call. Starts no grace
+    /// period.
     ///
     /// # Blocking
     ///
@@ -229,11 +236,12 @@ impl Domain {
         self.shared.state()
     }
 
-    /// Returns a cookie as [`get_state`](Self::get_state) does, and starts the grace period that it needs.
+    /// Returns a cookie as [`get_state`](Self::get_state) does, and starts the grace period that it
+    /// needs.
     ///
     /// # Blocking
     ///
-    /// Blocks for a short lock at most.
+    /// Blocks at most for a short lock.
     #[doc(alias = "start_poll_synchronize_srcu")]
     pub fn start_poll(&self) -> Cookie {
         let cookie = self.get_state();
@@ -241,7 +249,8 @@ impl Domain {
         cookie
     }
 
-    /// Returns `true` if the grace period of `cookie` is over. Then what its sections did is visible.
+    /// Returns `true` if the grace period of `cookie` is over. The effects of its sections are then
+    /// visible.
     ///
     /// # Blocking
     ///
@@ -251,7 +260,7 @@ impl Domain {
         self.shared.is_over(cookie)
     }
 
-    /// Waits for the grace period of `cookie`, if it is not over yet.
+    /// Waits for the grace period of `cookie`, if it is not over.
     ///
     /// # Blocking
     ///
@@ -263,7 +272,7 @@ impl Domain {
     /// Runs `callback` after a grace period, on a library thread. Callbacks run in the order of the
     /// calls.
     ///
-    /// A few threads run the callbacks of all domains. The first call starts a thread, which ends
+    /// A few threads run the callbacks of all domains. The first call starts a thread, which exits
     /// after a second without callbacks. A callback may block, even to wait for callbacks of other
     /// domains: another thread takes over the other domains within about ten milliseconds. A panic
     /// in a callback is caught and counted ([`nr_panicked`](Self::nr_panicked)), and the other
@@ -280,8 +289,8 @@ impl Domain {
     ///
     /// # Panics
     ///
-    /// In a child of `fork`, if the domain was made in the parent. `callback` is leaked then, because a reader may still see
-    /// what it would free.
+    /// In a child of `fork`, if the domain was created in the parent. `callback` is leaked then,
+    /// because a reader may still see the memory that it would free.
     #[doc(alias = "call_srcu")]
     pub fn call(&self, callback: impl FnOnce() + Send + 'static) {
         let nr = Shared::call(&self.shared, callback);
@@ -293,22 +302,23 @@ impl Domain {
         Shared::call(&self.shared, callback);
     }
 
-    /// Waits until every callback that was handed over before has run.
+    /// Waits until every callback that was queued before has run.
     ///
     /// # Blocking
     ///
-    /// As [`synchronize`](Self::synchronize), and until the callbacks have run. Returns at once if there are none. Never call
-    /// it in a section of this domain.
+    /// As [`synchronize`](Self::synchronize), and until the callbacks have run. Returns at once if
+    /// there are none. Must not be called in a section of this domain.
     ///
     /// # Panics
     ///
-    /// In a callback of this domain, which would wait for itself. In a child of `fork`, if the domain was made in the parent.
+    /// In a callback of this domain, which would wait for itself. In a child of `fork`, if the
+    /// domain was created in the parent.
     #[doc(alias = "srcu_barrier")]
     pub fn barrier(&self) {
         Shared::barrier(&self.shared);
     }
 
-    /// Returns how many panics of callbacks have been caught.
+    /// Returns the number of panics of callbacks that have been caught.
     pub fn nr_panicked(&self) -> u64 {
         self.shared.callbacks.nr_panicked()
     }
@@ -366,8 +376,8 @@ impl Shared {
         // ORDER(srcu-enter): store buffering, other end in `Shared::drive`.
         //   reader:       locks += 1;       light;  load PARK, then the section's reads
         //   grace period: the unlinked value, PARK;  heavy;  sum of locks
-        // If our barrier comes first, the sums have our section. If the heavy barrier comes first, our section sees what
-        // was unlinked, and PARK.
+        // If our barrier comes first, the sums include our section. If the heavy barrier comes
+        // first, our section sees PARK and that the value was unlinked.
         // Test: srcu_section_needs_its_fence
         if !twin::armed("srcu: no fence in enter") {
             asym::light();
@@ -376,7 +386,8 @@ impl Shared {
         parity
     }
 
-    /// Counts the end of a section, answers a driver, and wakes one that sleeps for its parity.
+    /// Counts the end of a section, answers a driver, and wakes a driver that sleeps for its
+    /// parity.
     #[inline(always)]
     pub(super) fn leave(&self, parity: Parity) {
         if twin::torn_down() {
@@ -393,8 +404,9 @@ impl Shared {
                 // ORDER(srcu-leave): store buffering, other end in `drain`.
                 //   reader:       unlocks += 1;  light;  read asked
                 //   grace period: asked = 1 + p; heavy;  sum of unlocks
-                // If our barrier comes first, the driver's sums have our end, and it does not sleep. If the heavy barrier
-                // comes first, we see `asked` below, and wake it.
+                // If our barrier comes first, the driver's sums include our unlock, and it does not
+                // sleep. If the heavy barrier comes first, we see `asked` below, and wake the
+                // driver.
                 // Test: srcu_leaving_needs_its_fence
                 if !twin::armed("srcu: no fence in leave") {
                     asym::light();
@@ -435,7 +447,8 @@ impl Shared {
         self.front.parity.store(parity.word(), Ordering::Relaxed);
     }
 
-    /// Before the first change of anything that waits for sections or callbacks.
+    /// Checks that this thread may wait. Must be called before the first change by a function that
+    /// waits for sections or callbacks.
     ///
     /// # Panics
     ///
@@ -445,7 +458,8 @@ impl Shared {
         report::must_be_free_to_sleep();
     }
 
-    /// Checks that this process made the domain. Call it before anything that waits for sections or callbacks.
+    /// Checks that this process created the domain. Must be called before anything that waits for
+    /// sections or callbacks.
     ///
     /// # Panics
     ///
@@ -456,7 +470,7 @@ impl Shared {
         }
     }
 
-    /// Returns `true` if this process made the domain.
+    /// Returns `true` if this process created the domain.
     pub(super) fn is_own_process(&self) -> bool {
         self.process.is_this()
     }

@@ -1,4 +1,5 @@
-//! One grace period of a domain: has the readers pass a barrier each, and waits until the sums are equal.
+//! One grace period of a domain: makes each reader pass a barrier, and waits until the sums are
+//! equal.
 //!
 //! ```text
 //! start      seq becomes odd; a full fence
@@ -14,8 +15,9 @@
 //! domain, and `seq` stays odd. The next thread that gets the right continues with that phase. The
 //! reader that answers notifies the runners.
 //!
-//! Numbers, the right to drive and waiters are those of `rcu` (`periods.rs`), and so are questions and answers (`flags.rs`).
-//! Here a quiescent state is no end of a wait: it only stands for the barrier, behind which the counters tell who reads.
+//! Numbers, the right to drive and waiters are those of `rcu` (`periods.rs`), and so are questions
+//! and answers (`flags.rs`). Here a quiescent state does not end a wait: it only replaces the
+//! barrier, after which the counters show the open sections.
 
 use sync::{asym, atomic::Ordering, hint, twin};
 
@@ -27,20 +29,21 @@ use crate::{
 
 use super::{domain::Shared, slots::Parity};
 
-/// How many fresh budgets of 16 rounds an expedited grace period spins: some tens of microseconds where no other thread
-/// wants the CPU.
+/// Number of fresh budgets of 16 rounds that an expedited grace period spins: some tens of
+/// microseconds if no other thread needs the CPU.
 const EXPEDITED_SPINS: u32 = 8;
 
-/// Names a grace period of one domain. Made by [`Domain::get_state`](super::Domain::get_state).
+/// Identifies a grace period of one domain. Created by
+/// [`Domain::get_state`](super::Domain::get_state).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Cookie(GpCookie);
 
-/// How to wait for readers.
+/// The way to wait for readers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Patience {
-    /// Spins for as long as has paid off for this thread.
+    /// Spins for as long as was useful for this thread before.
     Normal,
-    /// Spins long in any case.
+    /// Always spins for long.
     Expedited,
 }
 
@@ -84,7 +87,7 @@ impl Shared {
     ///
     /// # Panics
     ///
-    /// As [`must_be_free_to_wait`](Self::must_be_free_to_wait), when it has to wait.
+    /// As [`must_be_free_to_wait`](Self::must_be_free_to_wait), if it has to wait.
     pub(super) fn wait_for(&self, cookie: Cookie, patience: Patience) {
         if !self.is_over(cookie) {
             self.must_be_free_to_wait();
@@ -136,7 +139,7 @@ impl Shared {
         self.is_over(cookie) || !self.periods.is_driven() && is_answered()
     }
 
-    /// Returns `true` if no section is open. The caller has the domain exclusively.
+    /// Returns `true` if no section is open. The caller has exclusive access to the domain.
     pub(super) fn is_drained(&self) -> bool {
         self.slots.all_drained()
     }
@@ -148,10 +151,10 @@ impl Shared {
     fn drive(&self, drain: impl Fn(Parity) -> bool) -> bool {
         let phase = self.phase();
         if phase.load(Ordering::Relaxed) == NONE {
-            // ORDER(srcu-enter): other end in `enter`. The order is kept by the reader's answer if
-            // it was asked, by ORDER(parked) if it is parked, and else by the heavy barrier.
-            // If our barrier comes first, the section sees what was unlinked. If the reader's
-            // comes first, our sums see it.
+            // ORDER(srcu-enter): other end in `enter`. The reader's answer keeps the order if it
+            // was asked, ORDER(parked) if it is parked, and otherwise the heavy barrier. If our
+            // barrier comes first, the section sees the unlinking. If the reader's comes first, our
+            // sums see the section.
             // Test: srcu_section_needs_its_fence
             let seq = self.periods.start();
             trace::gp_start("srcu", seq);
@@ -189,8 +192,9 @@ impl Shared {
         trace::gp_end("srcu", seq);
     }
 
-    /// Runs a grace period if it takes neither the heavy barrier nor a wait; returns `true` if it did. For models, in which the
-    /// light barrier is a full fence and would hide what answers and parking are for.
+    /// Runs a grace period if it takes neither the heavy barrier nor a wait. Returns `true` if it
+    /// did. For models, in which the light barrier is a full fence and would hide the effect of
+    /// answers and parking.
     #[cfg(any(loom, shuttle))]
     pub(crate) fn passes_unaided(&self) -> bool {
         let seq = self.periods.start();
@@ -238,7 +242,7 @@ impl Shared {
         // Release: see `answer`.
         asked.store(parity.word() + 1, Ordering::Release);
         // ORDER(srcu-leave): other end in `leave`. If our barrier comes first, the reader sees
-        // `asked` and answers. If the reader's comes first, our sums below have its unlock.
+        // `asked` and answers. If the reader's comes first, our sums below include its unlock.
         // Test: srcu_leaving_needs_its_fence
         if !twin::armed("srcu: no fence before the sleep") {
             asym::heavy();

@@ -1,4 +1,4 @@
-//! Proof that a section of a domain runs.
+//! Proof that a section of a domain is open.
 
 use super::{domain::Domain, slots::Parity};
 
@@ -6,9 +6,10 @@ use super::{domain::Domain, slots::Parity};
 ///
 /// # Guarantees
 ///
-/// What the section reaches stays valid, if whoever frees it waits for a grace period of the same domain first. A guard may
-/// be held across `.await` and sent to another thread. A guard that is forgotten (`mem::forget`) holds up every grace period
-/// of the domain for good, which is safe.
+/// Data that the section reaches stays valid, if the thread that frees it first waits for a grace
+/// period of the same domain. A guard may be held across `.await` and sent to another thread. A
+/// guard that is leaked (`mem::forget`) delays every grace period of the domain forever, which is
+/// safe.
 #[must_use = "the section ends where the guard is dropped"]
 #[derive(Debug)]
 pub struct Guard<'domain> {

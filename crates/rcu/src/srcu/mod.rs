@@ -1,4 +1,5 @@
-//! Readers that may sleep. Each domain has its own readers, and a slow one delays only the grace periods of its domain.
+//! Readers that may sleep. Each domain has its own readers, and a slow one delays only the grace
+//! periods of its domain.
 //!
 //! ```
 //! use afterwork::rcu::{Rcu, srcu::Domain};
@@ -11,20 +12,22 @@
 //! assert_eq!(routes.replace_sync(vec![3]), [1, 2]);
 //! ```
 //!
-//! A guard may be held across `.await`, moved to another thread and dropped there. In exchange a grace period adds up
-//! counters of all threads, and a reader that sleeps for an hour delays its domain for an hour.
+//! A guard may be held across `.await`, moved to another thread and dropped there. In return, a
+//! grace period adds up counters of all threads, and a reader that sleeps for an hour delays its
+//! domain for an hour.
 //!
 //! # Costs
 //!
 //! | | |
 //! |---|---|
-//! | a section | two increments of the thread's own line, three loads of shared lines that are seldom written |
-//! | a grace period | two sums over a line for each thread; an answer of each thread that reads; a membarrier if one has just stopped reading, and another one if it has to sleep |
+//! | a section | two increments of the thread's own cache line, three loads of shared lines that are rarely written |
+//! | a grace period | two sums over a cache line for each thread; an answer of each thread that reads; a membarrier if one has just stopped reading, and another one if it has to sleep |
 //! | memory of a domain | 128 bytes for each thread, up to the largest number of threads that read at one time |
 //!
-//! Differs from Linux: there every domain has a fast flavor beside the plain one, whose guards stay with their context.
-//! Here all sections are fast, because a thread's own counters need no protection against preemption. A grace period does
-//! not delay its start to gather requests; those that come while it runs share the next one.
+//! Differs from Linux: there every domain has a fast flavor in addition to the plain one, whose
+//! guards stay with their context. Here all sections are fast, because a thread's own counters need
+//! no protection against preemption. A grace period does not delay its start to gather requests;
+//! requests that arrive while it runs share the next one.
 
 mod callback;
 mod domain;

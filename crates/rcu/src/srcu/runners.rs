@@ -4,9 +4,9 @@
 //!
 //! A domain that has callbacks is *served*. It waits in `ready`, in order, until a thread takes it
 //! for a turn. In a turn the thread takes the callbacks that were added, and starts a grace period
-//! for them. If no reader is in the way, it runs the callbacks. Otherwise it moves the domain to
-//! `aside` and continues with the next one. A thread never sleeps for the readers of a domain, so
-//! slow readers do not occupy threads.
+//! for them. If no reader delays it, the thread runs the callbacks. Otherwise it moves the domain
+//! to `aside` and continues with the next one. A thread never sleeps for the readers of a domain,
+//! so slow readers do not occupy threads.
 //!
 //! ```text
 //!             call             a turn                      a reader has left
@@ -31,7 +31,7 @@
 //! watcher is started. A callback can therefore wait for anything that other domains do, including
 //! their barriers. The number of threads exceeds the number of blocking callbacks by at most two.
 //!
-//! A thread ends after [`LINGER`] without a turn. The last thread stays while a domain is served.
+//! A thread exits after [`LINGER`] without a turn. The last thread stays while a domain is served.
 //!
 //! # Without threads
 //!
@@ -65,14 +65,14 @@ use crate::{
 
 use super::gp::{Cookie, Patience};
 
-/// How long a thread waits for more callbacks before it ends. Starting a thread costs about 50 µs,
-/// an idle thread occupies its stack. In a model, where no wait times out, it ends at once.
+/// Time for which a thread waits for more callbacks before it exits. Starting a thread costs about
+/// 50 µs, and an idle thread occupies its stack. In a model, where no wait times out, it exits at
+/// once.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// How long no domain must have been taken before one more thread takes domains. Callbacks that run
-/// for that long in one turn are rare, and callbacks of other domains can wait that long. With a
-/// much shorter time, a machine whose threads wait for a CPU would start threads that it does not
-/// need. A guess.
+/// Time without a turn after which one more thread takes domains. Callbacks that run for that long
+/// in one turn are rare, and callbacks of other domains can wait that long. With a much shorter
+/// time, a machine whose threads wait for a CPU would start unnecessary threads. A guess.
 const STUCK_NS: u64 = 10_000_000;
 
 /// Largest capacity that a list of callbacks keeps while it is served; about 130 kilobytes.
@@ -135,7 +135,7 @@ enum Found {
 }
 
 /// A reference to the runners. A domain keeps one, because a model frees process-wide values before
-/// its last thread has ended.
+/// its last thread has exited.
 #[cfg(not(any(loom, shuttle)))]
 pub(super) type Handle = &'static Runners;
 #[cfg(any(loom, shuttle))]
@@ -167,7 +167,7 @@ pub(crate) fn hold(held: &mut sync::fork::Held) {
 pub(crate) fn inherit() {
     let runners = runners();
     let mut state = runners.state.lock();
-    // The callbacks are the parent's, and the lists of its domains may be in any state.
+    // The callbacks belong to the parent, and the lists of its domains may be in any state.
     mem::forget((mem::take(&mut state.ready), mem::take(&mut state.aside)));
     (state.nr_threads, state.nr_starting) = (0, 0);
     (state.nr_busy, state.nr_watching, state.width) = (0, 0, 1);
@@ -216,13 +216,13 @@ impl Served {
     pub(super) fn help(mut self, is_done: impl Fn() -> bool) {
         loop {
             match self.advance() {
-                // A callback forked, and this is the child: the list's lock may be held for ever.
+                // A callback forked, and this is the child: the list's lock may be held forever.
                 Turn::Ran(_) if !self.domain.is_own_process() => return mem::forget(self),
                 Turn::Ran(_) if is_done() && self.has_more() => return Runners::add(self),
                 Turn::Ran(_) => {}
                 Turn::Waits => self.domain.wait_for(self.cookie, Patience::Normal),
                 Turn::Ended if self.domain.is_own_process() => return,
-                // The callbacks are the parent's.
+                // The callbacks belong to the parent.
                 Turn::Ended => return mem::forget(self),
             }
         }
@@ -272,8 +272,8 @@ impl State {
         is_wanted
     }
 
-    /// Makes those domains ready whose readers have left, or whose grace period was ended by
-    /// another thread.
+    /// Makes domains ready whose readers have left, or whose grace period was ended by another
+    /// thread.
     fn make_ready(&mut self) {
         let ready = self
             .aside
@@ -338,7 +338,8 @@ impl Runners {
         }
         state.ready.push_back(served);
         let starts = state.wants_thread();
-        // A thread that watches, or waits until it may, needs no further notification.
+        // A thread that watches, or that waits until it may take a domain, needs no further
+        // notification.
         let is_first = state.ready.len() == 1;
         drop(state);
         if starts {
@@ -416,7 +417,7 @@ impl Runners {
         state.nr_starting -= 1;
         state.end_thread();
         if state.nr_threads == 0 {
-            // Also those aside: the last thread may have left them to this one.
+            // Also those that are aside: the last thread may have left them to this one.
             let (ready, aside) = (mem::take(&mut state.ready), mem::take(&mut state.aside));
             drop(state);
             ready.into_iter().chain(aside).for_each(Served::give_back);
@@ -429,7 +430,7 @@ impl Runners {
         }
     }
 
-    /// A thread's life.
+    /// The body of a thread.
     fn run(runners: &Handle) {
         runners.state.lock().nr_starting -= 1;
         while let Some(mut served) = Self::next(runners) {
@@ -459,7 +460,7 @@ impl Runners {
         }
     }
 
-    /// Waits for the next turn. Returns `None` if the thread must end.
+    /// Waits for the next turn. Returns `None` if the thread must exit.
     fn next(runners: &Handle) -> Option<Served> {
         let linger_ns = LINGER.as_nanos() as u64;
         let start_ns = time::now_ns();

@@ -1,10 +1,11 @@
-//! Counters of sections that began and that ended: one cache line for each thread.
+//! Counters of sections that began and ended: one cache line for each thread.
 //!
 //! # Counters
 //!
-//! A domain counts the sections that began (`locks`) and that ended (`unlocks`), for each of two *parities*. Every thread
-//! has counters of its own, so both ends of a section are a plain increment. Another thread may count the end than the
-//! beginning: a grace period uses the sums only.
+//! A domain counts the sections that began (`locks`) and that ended (`unlocks`), for each of two
+//! *parities*. Every thread has its own counters, so both ends of a section are a plain increment.
+//! The thread that counts the end may differ from the thread that counted the beginning: a grace
+//! period uses only the sums.
 //!
 //! ```text
 //! reader                                       grace period
@@ -19,52 +20,63 @@
 //!   asked for p? wake
 //! ```
 //!
-//! A thread finds its line by its seat, a small number, in chunks that double in size and never move. Only the thread in
-//! that seat writes the line. The seat's next thread goes on from the counts that it finds. A thread whose thread-locals
-//! have been destroyed has no seat: it counts in a shared line, by read-modify-writes.
+//! A thread finds its line by its thread index, in chunks that double in size and never move. Only
+//! the thread with that index writes the line. The next thread with that index continues from the
+//! existing counts. A thread whose thread-locals have been destroyed has no index: it counts in a
+//! shared line, by read-modify-writes.
 //!
 //! # Why no reader is missed
 //!
-//! H stands for what makes visible to the driver which sections have begun, line by line (`flags.rs`):
+//! H is the event that makes the sections that have begun visible to the driver, for each line
+//! (`flags.rs`):
 //!
-//! - *The line is `OFF`.* Its next section leaves the parking, with a full fence. If the reader's fence comes first, the
-//!   driver does not find `OFF`. If the driver's fence comes first, the section sees what was unlinked.
-//! - *The line has answered* since it was asked. What its thread counted before the answer is visible to the driver; what it
-//!   reads after the answer was unlinked for it. The thread may have sections open: it only says what it has counted.
-//! - *Else* the driver passes the heavy barrier. A line that has counted nothing since the last scan, because its thread
-//!   sleeps, has ended or waits for a CPU, gets `PARK` before the barrier and `OFF` behind it. So the barrier is for the first
-//!   grace period after a reader has stopped, and the next one does without, also while a guard is held.
+//! - *The line is `OFF`.* Its next section leaves the parking, with a full fence. If the reader's
+//!   fence comes first, the driver does not find `OFF`. If the driver's fence comes first, the
+//!   section sees the unlinking.
+//! - *The line has answered* since it was asked. Everything that its thread counted before the
+//!   answer is visible to the driver; everything that it reads after the answer sees the unlinking.
+//!   The thread may have sections open: the answer only publishes its counts.
+//! - *Otherwise* the driver passes the heavy barrier. A line that has counted nothing since the
+//!   last scan, because its thread sleeps, has exited or waits for a CPU, gets `PARK` before the
+//!   barrier and `OFF` after it. So only the first grace period after a reader has stopped needs
+//!   the barrier, even while a guard is held.
 //!
-//! Take a section that must be waited for: it may have read a value that was unlinked before the grace period began. So its
-//! light barrier came before H. By one of the three its increment of `locks[p]` is visible to every sum that is taken after
-//! H. (Threads without a seat count by a read-modify-write and pass a full fence, as lines do that leave their parking.)
+//! Take a section that must be waited for: it may have read a value that was unlinked before the
+//! grace period began. So its light barrier came before H. In each of the three cases its increment
+//! of `locks[p]` is visible to every sum taken after H. (Threads without an index count by a
+//! read-modify-write and pass a full fence, like lines that leave their parking.)
 //!
-//! *If the sum of unlocks has a section's unlock, the sum of locks has its lock.* The unlocks are added up first. An unlock
-//! is stored with release after its lock, and loaded with acquire before the locks are loaded. So each unlock in the first
-//! sum has its lock in the second, and a visible section that has not ended makes the second sum greater by one.
+//! *If the sum of unlocks includes a section's unlock, the sum of locks includes its lock.* The
+//! unlocks are added up first. An unlock is stored with release after its lock, and loaded with
+//! acquire before the locks are loaded. So each unlock in the first sum has its lock in the second,
+//! and a visible section that has not ended makes the second sum greater by one.
 //!
-//! So while our section runs, the sums of its parity are never equal. The grace period has seen equal sums of *both*
-//! parities, each after H. Whichever parity the section was counted under, it is over. The acquire of its unlock orders all
-//! that it did before the end of the grace period.
+//! So while our section runs, the sums of its parity are never equal. The grace period has seen
+//! equal sums of *both* parities, each after H. Regardless of the parity under which the section
+//! was counted, it is over. The acquire of its unlock orders its accesses before the end of the
+//! grace period.
 //!
 //! # Why both parities, and why two
 //!
-//! A reader may count under an old parity: it may sleep between the load of the parity and the increment while any number
-//! of grace periods pass. A grace period that flips the parity and drains only the one that was current misses that reader
-//! (the *single flip*). So the other parity is drained, too, and first.
+//! A reader may count under an old parity: it may sleep between the load of the parity and the
+//! increment while any number of grace periods pass. A grace period that flips the parity and
+//! drains only the one that was current misses that reader (the *single flip*). So the other parity
+//! is drained, too, and first.
 //!
-//! The flip is for progress only. If new readers used the counters that are compared, a stream of overlapping sections could
-//! keep the sums unequal for ever. After the flip new readers count under the other parity, and at most one late reader a
-//! thread can still enter the old one. A domain whose sums are equal at once needs no flip.
+//! The flip is only for progress. If new readers used the counters that are compared, a stream of
+//! overlapping sections could keep the sums unequal forever. After the flip new readers count under
+//! the other parity, and at most one late reader per thread can still enter the old one. A domain
+//! whose sums are equal at once needs no flip.
 //!
 //! Counters have 64 bits and do not wrap: at one section a nanosecond, that takes 584 years.
 //!
 //! # Sleeping
 //!
-//! A grace period that must wait stores the parity that it waits for in `asked`, passes a heavy barrier, adds up once more
-//! and sleeps. A reader counts its end, passes a light barrier and loads `asked` (`ORDER(srcu-leave)`). If the reader's
-//! barrier comes first, the sums have its end. If the heavy barrier comes first, the reader sees `asked` and wakes the
-//! driver. Readers of the other parity wake nobody.
+//! A grace period that must wait stores the parity that it waits for in `asked`, passes a heavy
+//! barrier, adds up once more and sleeps. A reader counts its end, passes a light barrier and loads
+//! `asked` (`ORDER(srcu-leave)`). If the reader's barrier comes first, the sums include its unlock.
+//! If the heavy barrier comes first, the reader sees `asked` and wakes the driver. Readers of the
+//! other parity wake no thread.
 
 use std::ptr;
 
@@ -84,7 +96,7 @@ use crate::{
 
 /// Lines in the first chunk. Each further chunk has twice as many as the one before.
 const FIRST: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
-/// Enough chunks for four million threads, the kernel's largest number of threads.
+/// Number of chunks: enough for four million threads, the kernel's maximum.
 const NR_CHUNKS: usize = if cfg!(any(loom, shuttle)) { 6 } else { 20 };
 
 /// One of the two sets of counters: 0 or 1.
@@ -93,13 +105,13 @@ pub(super) struct Parity(u8);
 
 #[derive(Debug)]
 pub(super) struct Line {
-    /// A: sections that began. Written by the seat's thread.
+    /// A: sections that began. Written by the thread with this index.
     locks: [AtomicU64; 2],
-    /// A: sections that ended. Written by the seat's thread.
+    /// A: sections that ended. Written by the thread with this index.
     unlocks: [AtomicU64; 2],
     /// A: see `flags.rs`.
     flags: Flags,
-    /// How many sections had begun at the last scan. Written by the driver.
+    /// Number of sections that had begun at the last scan. Written by the driver.
     nr_seen: AtomicU64,
 }
 
@@ -108,9 +120,9 @@ pub(super) struct Line {
 pub(super) struct Slots {
     /// A: null, or the first line of the chunk. Set once, freed with the table.
     chunks: [AtomicPtr<CachePadded<Line>>; NR_CHUNKS],
-    /// A: for threads without a seat.
+    /// A: for threads without an index.
     shared: CachePadded<Line>,
-    /// How many lines are not `OFF`.
+    /// Number of lines that are not `OFF`.
     nr_active: NrActive,
 }
 
@@ -135,7 +147,8 @@ impl Parity {
     }
 }
 
-/// Returns the chunk and the place in it of the line for seat `seat`, which counts from 1.
+/// Returns the chunk of the line for thread index `seat`, which counts from 1, and the line's index
+/// in it.
 #[inline(always)]
 fn place(seat: u32) -> (usize, usize) {
     let number = seat - 1 + FIRST;
@@ -156,13 +169,13 @@ impl Slots {
         }
     }
 
-    /// Returns the line of this thread, or `None` if the thread has no seat.
+    /// Returns the line of this thread, or `None` if the thread has no index.
     #[inline(always)]
     pub(super) fn mine(&self) -> Option<&Line> {
         identity::seat().map(|seat| self.line(seat.get()))
     }
 
-    /// Has drivers look at `line` again if it was parked. Its section has been counted.
+    /// Makes drivers scan `line` again if it was parked. Its section has been counted.
     #[inline(always)]
     pub(super) fn leave_parking(&self, line: &Line) {
         if line.flags.has(PARK) {
@@ -170,26 +183,27 @@ impl Slots {
         }
     }
 
-    /// Counts a section of a thread without a seat. Passes a full fence: such a thread is not asked.
+    /// Counts a section of a thread without an index. Passes a full fence, because drivers do not
+    /// ask such a thread.
     #[cold]
     pub(super) fn lock_shared(&self, parity: Parity) {
         self.shared.locks[parity.index()].fetch_add(1, Ordering::Relaxed);
-        // Stands for the light barrier in `Shared::enter`, and for an answer.
+        // Replaces the light barrier in `Shared::enter`, and an answer.
         fence(Ordering::SeqCst);
     }
 
-    /// Counts the end of a section on a thread without a seat. Passes a full fence.
+    /// Counts the end of a section on a thread without an index. Passes a full fence.
     #[cold]
     pub(super) fn unlock_shared(&self, parity: Parity) {
         // Release as in `Line::unlock`.
         self.shared.unlocks[parity.index()].fetch_add(1, Ordering::Release);
-        // Stands for the light barrier in `Shared::leave`.
+        // Replaces the light barrier in `Shared::leave`.
         fence(Ordering::SeqCst);
     }
 
-    // ---- for those who wait ----
+    // ---- for waiters ----
 
-    /// Parks the line of this thread, which waits for another one that drives: it will answer nobody.
+    /// Parks the line of this thread, which waits for another driver and will not answer it.
     pub(super) fn park_mine(&self) {
         if let Some(line) = self.mine_if_made()
             && !line.flags.is_off()
@@ -198,8 +212,9 @@ impl Slots {
         }
     }
 
-    /// Scans the lines, and asks those that may be running. Returns `true` if each of them has passed a barrier since, so
-    /// that the driver needs none. Else the driver passes the heavy barrier, and calls [`confirm`](Self::confirm).
+    /// Scans the lines, and asks those that may be running. Returns `true` if each of them has
+    /// passed a barrier since, so that the driver needs none. Otherwise the driver passes the heavy
+    /// barrier, and calls [`confirm`](Self::confirm).
     ///
     /// The driver has passed a full fence since its grace period began.
     pub(super) fn have_all_answered(&self) -> bool {
@@ -208,7 +223,7 @@ impl Slots {
         }
         let (mut nr_asked, mut nr_quiet) = (0, 0);
         for line in self.others() {
-            // First, so that its cache line comes over once.
+            // Asked first, so that its cache line is transferred once.
             line.flags.ask();
             nr_asked += 1;
             let nr_begun = line.nr_begun();
@@ -231,7 +246,7 @@ impl Slots {
         })
     }
 
-    /// Parks the lines that are to be parked, behind the heavy barrier, and takes questions back.
+    /// Parks the lines that have `PARK`, after the heavy barrier, and withdraws questions.
     pub(super) fn confirm(&self) {
         for line in self.others() {
             if line.flags.has(PARK) {
@@ -246,23 +261,24 @@ impl Slots {
     /// Returns all lines.
     fn lines(&self) -> impl Iterator<Item = &Line> {
         self.chunks.iter().enumerate().flat_map(|(chunk, lines)| {
-            // Acquire pairs with `grow`: a chunk comes with its zeroes. If the reader that made it passed its full fence
-            // before ours, we find the chunk; else its section sees what was unlinked.
+            // Acquire pairs with `grow`, so that a chunk is visible with its zeroes. If the reader
+            // that created it passed its full fence before ours, we find the chunk; otherwise its
+            // section sees the unlinking.
             let first = lines.load(Ordering::Acquire);
             let nr = if first.is_null() { 0 } else { lines_in(chunk) };
-            // SAFETY: `grow` made a chunk of `lines_in` lines, and `drop` alone frees it.
+            // SAFETY: `grow` created a chunk of `lines_in` lines, and only `drop` frees it.
             (0..nr).map(move |at| unsafe { &**first.add(at) })
         })
     }
 
-    /// Returns the lines that are not `OFF`, but this thread's.
+    /// Returns the lines that are not `OFF`, except this thread's.
     fn others(&self) -> impl Iterator<Item = &Line> {
         let mine = self.mine_if_made().map(ptr::from_ref);
         self.lines()
             .filter(move |line| mine != Some(ptr::from_ref(*line)) && !line.flags.is_off())
     }
 
-    /// Returns the line of this thread if it has been made.
+    /// Returns the line of this thread if its chunk exists.
     fn mine_if_made(&self) -> Option<&Line> {
         let (chunk, at) = place(identity::seat()?.get());
         // Acquire as in `lines`.
@@ -282,7 +298,8 @@ impl Slots {
 
     /// Returns `true` if every section that was counted before this call has ended.
     pub(super) fn all_drained(&self) -> bool {
-        // One sum over both parities: an unlock that it has, has its lock in the sum of locks, and so has each of its parity.
+        // One sum over both parities: for each unlock that the first sum includes, the sum of locks
+        // includes its lock.
         self.are_equal(
             |line, order| {
                 line.unlocks[0]
@@ -308,7 +325,8 @@ impl Slots {
             self.lines()
                 .fold(shared, |sum, line| sum.wrapping_add(count(line, order)))
         };
-        // ORDER(srcu-count): other end in `unlock`. The unlocks are summed first: see the top of the file.
+        // ORDER(srcu-count): other end in `unlock`. The unlocks are summed first: see the top of
+        // the file.
         // Test: srcu_unlock_needs_release
         let (nr_locks, nr_unlocks);
         if twin::armed("srcu: locks summed first") {
@@ -319,7 +337,8 @@ impl Slots {
             nr_locks = sum(&beginnings, Ordering::Relaxed);
         }
         let nr_open = nr_locks.wrapping_sub(nr_unlocks);
-        // By the top of the file never in a model; a twin of one would end here instead of where it is looked for.
+        // Never true in a model, by the argument at the top of the file. A model's twin would end
+        // here instead of at its own check.
         if nr_open > u64::MAX / 2 && !cfg!(any(loom, shuttle)) {
             ended_too_often();
         }
@@ -329,14 +348,15 @@ impl Slots {
     #[inline(always)]
     fn line(&self, seat: u32) -> &Line {
         let (chunk, at) = place(seat);
-        // Acquire pairs with `grow`, in which another thread may have made the chunk.
+        // Acquire pairs with `grow`, in which another thread may have created the chunk.
         let first = self.chunks[chunk].load(Ordering::Acquire);
         let first = if first.is_null() {
             self.grow(chunk)
         } else {
             first
         };
-        // SAFETY: `place` stays below `lines_in(chunk)`; the chunk lives as long as the table, see `drop`.
+        // SAFETY: `place` stays below `lines_in(chunk)`; the chunk lives as long as the table, see
+        // `drop`.
         unsafe { &*first.add(at) }
     }
 
@@ -347,8 +367,8 @@ impl Slots {
             .collect();
         let lines = Box::into_raw(lines).cast();
         let empty = ptr::null_mut();
-        // If our exchange comes first, Release publishes our lines. If another thread's comes first, Acquire gives us its
-        // lines, and we free ours.
+        // If our exchange comes first, Release publishes our lines. If another thread's comes
+        // first, Acquire makes its lines visible, and we free ours.
         match self.chunks[chunk].compare_exchange(
             empty,
             lines,
@@ -357,7 +377,7 @@ impl Slots {
         ) {
             Ok(_) => lines,
             Err(theirs) => {
-                // SAFETY: `lines` came from `into_raw` above, and nobody else has seen it.
+                // SAFETY: `lines` came from `into_raw` above, and no other thread has seen it.
                 unsafe { free(lines, chunk) };
                 theirs
             }
@@ -373,7 +393,7 @@ impl Drop for Slots {
         for (chunk, lines) in self.chunks.iter().enumerate() {
             let lines = lines.load(Ordering::Relaxed);
             if !lines.is_null() {
-                // SAFETY: `grow` stored what it made for this chunk, once; we have the table alone.
+                // SAFETY: `grow` stored this chunk once, and we have exclusive access to the table.
                 unsafe { free(lines, chunk) };
             }
         }
@@ -406,19 +426,21 @@ impl Line {
         count(&self.locks[parity.index()], Ordering::Relaxed);
     }
 
-    /// Counts a section that ended, and releases what it did to the driver that reads the count.
+    /// Counts a section that ended, and releases its accesses to the driver that reads the count.
     #[inline(always)]
     pub(super) fn unlock(&self, parity: Parity) {
         // ORDER(srcu-count): publish and consume, other end in `are_equal`.
         //   reader:    the section's lock and reads;  unlocks += 1 Release
         //   are_equal: sum of unlocks Acquire;        sum of locks, then free
-        // If our store comes first, the driver has our lock in its sums and our reads before it frees. If its load comes
-        // first, the sums are unequal, and it waits. Without the pair the sum could have our unlock and miss our lock.
+        // If our store comes first, the driver's sums include our lock, and our reads happen before
+        // it frees. If its load comes first, the sums are unequal, and it waits. Without the pair
+        // the sum could include our unlock and miss our lock.
         // Test: srcu_unlock_needs_release
         let order = twin::order("srcu: relaxed unlock", Ordering::Release);
         count(&self.unlocks[parity.index()], order);
         if twin::armed("srcu: relaxed unlock") {
-            // The fence that follows would hide it: loom lets nobody run between a store and a fence.
+            // The fence that follows would hide the bug: loom runs no other thread between a store
+            // and a fence.
             thread::yield_now();
         }
     }
@@ -426,8 +448,9 @@ impl Line {
     /// Answers a driver that has asked.
     #[inline(always)]
     pub(super) fn answer(&self) {
-        // No bug, but what models of answers need: of the loads of a word loom remembers the last, and that is the driver's own
-        // (`others`). So it would never run a driver between the barrier of `leave` and this load.
+        // The twin is not a bug; models of answers need it. Of the loads of a word loom remembers
+        // only the last, and that is the driver's own (`others`). So it would never run a driver
+        // between the barrier of `leave` and this load.
         if self.flags.has(ASK) || twin::armed("srcu: answers unasked") {
             self.answer_now();
         }
@@ -444,13 +467,14 @@ impl Line {
     }
 }
 
-/// Adds one to a counter that this thread alone writes.
+/// Adds one to a counter that only this thread writes.
 #[inline(always)]
 fn count(counter: &AtomicU64, order: Ordering) {
     counter.store(counter.load(Ordering::Relaxed) + 1, order);
 }
 
-/// Ends the process: no sum of ends and beginnings would be equal again, and no grace period of the domain end.
+/// Aborts the process: the sums of locks and unlocks would never be equal again, so no grace period
+/// of the domain would end.
 #[cold]
 fn ended_too_often() -> ! {
     die("srcu_read_unlock: a domain has more ends of sections than it had sections")
@@ -472,7 +496,7 @@ mod tests {
                 expected = (expected.0 + 1, 0);
             }
         }
-        // As many as the kernel's `PID_MAX_LIMIT`.
+        // The kernel's `PID_MAX_LIMIT`.
         assert!(place(4 << 20).0 < NR_CHUNKS);
     }
 
@@ -507,7 +531,7 @@ mod tests {
             });
             begin.wait();
             for expected in [false, false, true] {
-                // The first asks, the second finds that nothing has begun since, and parks.
+                // The first scan asks. The second finds that no section has begun since, and parks.
                 assert_eq!(slots.have_all_answered(), expected);
                 asym::heavy();
                 slots.confirm();

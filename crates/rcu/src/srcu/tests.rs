@@ -1,4 +1,4 @@
-//! On the real machine: what a domain promises, without a look at the clock.
+//! Tests on the real machine of the guarantees of a domain, independent of the clock.
 
 use std::cell::RefCell;
 use std::sync::{
@@ -63,7 +63,7 @@ fn overlapping_sections_do_not_starve_a_grace_period() {
             scope.spawn(|| {
                 let mut guard = domain.read();
                 while !is_over.load(Ordering::Relaxed) {
-                    // At every moment a section of this thread runs.
+                    // A section of this thread is open at all times.
                     let next = domain.read();
                     drop(std::mem::replace(&mut guard, next));
                 }
@@ -194,7 +194,7 @@ fn a_waker_that_waits_for_callbacks_as_it_is_dropped_is_dropped_under_no_lock() 
         pin::pin,
         task::{Context, Poll, Wake, Waker},
     };
-    /// Waits, when it is dropped, for what was to wake it.
+    /// Waits, when it is dropped, for the callback that would wake it.
     struct Waits(Domain, mpsc::Sender<()>);
     impl Wake for Waits {
         fn wake(self: std::sync::Arc<Self>) {}
@@ -214,7 +214,7 @@ fn a_waker_that_waits_for_callbacks_as_it_is_dropped_is_dropped_under_no_lock() 
     assert_eq!(first, Poll::Pending);
     drop(waker);
     let mut cx = Context::from_waker(Waker::noop());
-    // Drops the one that it kept.
+    // Drops the waker that it stored.
     assert_eq!(waiting.as_mut().poll(&mut cx), Poll::Pending);
     assert_eq!(waiting.as_mut().poll(&mut cx), Poll::Ready(()));
 }
