@@ -66,7 +66,7 @@ pub fn contain(body: impl FnOnce()) -> bool {
 /// How many panics of drops are followed: each may carry what panics when it is dropped, without end. A guess; one is odd.
 const NR_DROPS: u32 = 16;
 
-/// Drops what a panic carried, and what that panics with. What comes after `NR_DROPS` is leaked.
+/// Drops the payload of a panic. If a drop panics, drops its payload as well, at most `NR_DROPS` payloads; the next one leaks.
 #[cold]
 pub fn discard(mut payload: Payload) {
     for _ in 0..NR_DROPS {
