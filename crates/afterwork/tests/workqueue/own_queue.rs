@@ -1,7 +1,9 @@
 //! Items that wait for later items of a queue whose only seat they hold.
 
 use std::{
-    sync::mpsc,
+    pin::pin,
+    sync::{Arc, Mutex, mpsc},
+    task::{Context, Wake, Waker},
     time::{Duration, Instant},
 };
 
@@ -286,4 +288,46 @@ fn raising_the_limit_lets_items_wait_again() {
     assert!(inside(&queue, |own| is_refused(own.spawn(|| ()).join())));
     queue.set_max_active(2).unwrap();
     assert!(inside(&queue, |own| own.spawn(|| ()).join().is_ok()));
+}
+
+/// A waker that waits for an item, and reports how that ended.
+struct Joins {
+    item: Mutex<Option<JoinHandle<()>>>,
+    joined: mpsc::Sender<Result<(), JoinError>>,
+}
+
+impl Wake for Joins {
+    fn wake(self: Arc<Self>) {
+        if let Some(item) = self.item.lock().unwrap().take() {
+            self.joined.send(item.join()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_waker_of_a_drain_may_join_an_item_of_a_queue_with_one_seat() {
+    for queue in queues() {
+        let (joined, receive) = mpsc::channel();
+        let item = Mutex::new(None);
+        let joins = Arc::new(Joins { item, joined });
+        let (plug, hole) = stopper();
+        let (own, waker) = (queue.clone(), joins.clone());
+        queue.spawn_detached(move || {
+            hole.sit();
+            *waker.item.lock().unwrap() = Some(own.spawn(|| ()));
+        });
+        plug.wait_until_stuck();
+        let waker = Waker::from(joins);
+        let mut drain = pin!(queue.drain_async());
+        assert!(
+            drain
+                .as_mut()
+                .poll(&mut Context::from_waker(&waker))
+                .is_pending()
+        );
+        plug.release();
+        // The first item has ended, so the waker fires, while the second item waits.
+        receive.recv_timeout(PATIENCE).expect("hangs").unwrap();
+        block_on(drain).unwrap();
+    }
 }

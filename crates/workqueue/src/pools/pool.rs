@@ -357,6 +357,14 @@ impl WorkerPool {
             guard.take_all_back(worker);
             return Taken::Nothing;
         }
+        guard.retire(worker);
+        if !guard.effects.settled.is_empty() {
+            // The wakers that this fires may wait for an item that needs the worker's seat.
+            guard.take_all_back(worker);
+            guard.effects.watch |= guard.has_work();
+            drop(guard);
+            return self.take(worker);
+        }
         let taken = guard.take(worker);
         if let Taken::Items(count) = taken {
             worker.publish(count);

@@ -20,11 +20,10 @@ use crate::{
 };
 
 impl PoolGuard<'_> {
-    /// Takes the next batch for `worker` into its hand; false when there is nothing to do.
+    /// Takes the next batch for `worker`, whose last one was [retired](Self::retire).
     pub(crate) fn take(&mut self, worker: &Worker) -> Taken {
         let pool = self.pool();
         let max = pool.params.max_batch.min(MAX_HAND);
-        self.retire(worker);
         // Read once a trip.
         let now = time::cycles();
         if self.is_shared() {
