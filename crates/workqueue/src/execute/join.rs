@@ -215,13 +215,12 @@ where
         is_husk: Self::is_husk,
         has_begun: |_| false,
         push: None,
-        task: Some(Self::task),
         is_work: false,
         handle: Some(HandleTable {
             take: Self::take,
             cancel: Self::cancel,
             leave: handles::orphan,
-            slot: Self::slot,
+            slot_at: std::mem::offset_of!(Joinable<F, T, S>, task),
             expiry: if S::IS_LIMITED {
                 Some(Expiry {
                     at_ns: Self::at_ns,
@@ -233,6 +232,11 @@ where
             },
         }),
     };
+
+    fn task(item: NonNull<Head>) -> *mut Option<Arc<TaskSlot>> {
+        // SAFETY: this table belongs to items of this type alone.
+        unsafe { (*item.as_ptr().cast::<Self>()).task.get() }
+    }
 
     fn content(item: NonNull<Head>) -> *mut Content<F, T> {
         // SAFETY: this table belongs to items of this type alone.
@@ -338,20 +342,9 @@ where
         unsafe { *into.cast::<Option<Outcome<T>>>() = outcome.take() };
     }
 
-    unsafe fn slot(item: NonNull<Head>) -> *mut Option<Arc<TaskSlot>> {
-        // SAFETY: this table belongs to items of this type alone.
-        unsafe { (*item.as_ptr().cast::<Self>()).task.get() }
-    }
-
-    unsafe fn task(item: NonNull<Head>) -> Arc<TaskSlot> {
-        // SAFETY: the flag that a task waits was set after the slot was written, and is not written again.
-        let slot = unsafe { &*Self::slot(item) };
-        slot.clone().expect("written before the flag")
-    }
-
     unsafe fn is_husk(item: NonNull<Head>) -> bool {
         // SAFETY: the item has ended, and its handle is gone: the content is an outcome, and all of it is the caller's.
-        let (outcome, slot) = unsafe { (&*(*Self::content(item)).outcome, &*Self::slot(item)) };
+        let (outcome, slot) = unsafe { (&*(*Self::content(item)).outcome, &*Self::task(item)) };
         let is_told = matches!(
             outcome,
             None | Some(Err(JoinError::Cancelled | JoinError::Expired))
@@ -362,7 +355,7 @@ where
     unsafe fn free(item: NonNull<Head>) {
         // SAFETY: the item has ended, its handle is gone, and no list holds it: all of it is ours.
         unsafe {
-            drop((*Self::slot(item)).take());
+            drop((*Self::task(item)).take());
             std::ptr::drop_in_place(&raw mut (*item.as_ptr().cast::<Self>()).start_by);
             // Last of what is a user's: it may unwind, and then the block leaks.
             ManuallyDrop::drop(&mut (*Self::content(item)).outcome);
@@ -581,7 +574,7 @@ impl<T> JoinHandle<T> {
     fn leave_waker(&mut self, waker: &Waker) -> bool {
         must_not_be_lost(self.is_lost());
         // SAFETY: the item is ours to look at; the slot's address is all that is taken.
-        let place = unsafe { (self.table().slot)(self.item) };
+        let place = unsafe { self.table().slot(self.item) };
         // SAFETY: only the handle, which is borrowed by `&mut` here, writes the slot.
         if unsafe { (*place).is_none() } {
             // SAFETY: nobody reads the slot before the flag is set, which comes after this only write.

@@ -70,8 +70,6 @@ pub(crate) struct VTable {
     pub(crate) has_begun: unsafe fn(NonNull<Head>) -> bool,
     /// Pushes a future that was woken while it was polled.
     pub(crate) push: Option<unsafe fn(NonNull<Head>)>,
-    /// Returns where the async task that polled the handle left its waker.
-    pub(crate) task: Option<unsafe fn(NonNull<Head>) -> Arc<TaskSlot>>,
     /// It is a [`Work`](crate::workqueue::Work)'s.
     pub(crate) is_work: bool,
     /// Of an item with a [`JoinHandle`](crate::workqueue::JoinHandle).
@@ -96,7 +94,6 @@ impl VTable {
             is_husk: |_| false,
             has_begun: |_| false,
             push: None,
-            task: None,
             is_work: false,
             handle: None,
         }
@@ -112,10 +109,33 @@ pub(crate) struct HandleTable {
     pub(crate) cancel: unsafe fn(NonNull<Head>) -> bool,
     /// Lets go of the item for its handle.
     pub(crate) leave: unsafe fn(NonNull<Head>),
-    /// Returns the task slot.
-    pub(crate) slot: unsafe fn(NonNull<Head>) -> *mut Option<Arc<TaskSlot>>,
+    /// Where in the item its [`TaskSlot`] is: the offset of an `UnsafeCell<Option<Arc<TaskSlot>>>`, in bytes.
+    pub(crate) slot_at: usize,
     /// Of an item with a deadline.
     pub(crate) expiry: Option<Expiry>,
+}
+
+impl HandleTable {
+    /// Returns the place of the item's task slot. The handle writes it, before it sets the flag that a task waits.
+    ///
+    /// # Safety
+    ///
+    /// 1. The table is the item's, and the item is not freed while the place is used.
+    pub(crate) unsafe fn slot(&self, item: NonNull<Head>) -> *mut Option<Arc<TaskSlot>> {
+        // SAFETY: (1): the offset is that of a field of the item's type.
+        unsafe { item.as_ptr().cast::<u8>().add(self.slot_at).cast() }
+    }
+
+    /// Returns the slot in which the async task that polled the handle left its waker.
+    ///
+    /// # Safety
+    ///
+    /// 1. As [`slot`](Self::slot), and the flag that a task waits is set.
+    pub(crate) unsafe fn awaited_slot(&self, item: NonNull<Head>) -> Arc<TaskSlot> {
+        // SAFETY: (1): the flag was set after the slot was written, and the slot is not written again.
+        let slot = unsafe { &*self.slot(item) };
+        slot.clone().expect("written before the flag")
+    }
 }
 
 /// What a join handle must be able to do with an item that is to start by a deadline.
@@ -337,9 +357,10 @@ impl Head {
         let mut task = None;
         loop {
             let completion = from.complete(ending);
-            if let (true, None, Some(find)) = (completion.wake_task, &task, head.vtable().task) {
-                // SAFETY: (1), and the state says that a task was left.
-                task = Some(unsafe { find(item) });
+            if completion.wake_task && task.is_none() {
+                let table = head.vtable().handle.as_ref();
+                // SAFETY: (1). The item has this table, and its state has the flag.
+                task = table.map(|table| unsafe { table.awaited_slot(item) });
             }
             let home = head.home.load(Ordering::Relaxed);
             let colour = list::colour(item);

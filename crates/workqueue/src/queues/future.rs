@@ -151,13 +151,12 @@ where
         // SAFETY: the item is in a list, with the lock of which the poll that put it there is seen.
         has_begun: |item| unsafe { base(item).held_link() }.is_some(),
         push: Some(push),
-        task: Some(left_by_handle),
         is_work: false,
         handle: Some(HandleTable {
             take: Self::take,
             cancel: Self::cancel,
             leave: Self::leave,
-            slot,
+            slot_at: std::mem::offset_of!(Base, task),
             expiry: None,
         }),
     };
@@ -225,8 +224,9 @@ where
             return unsafe { step(item, State::wake_to_drop) };
         }
         if base.head.load().awaits_task() && !twin::armed("future: a cancel forgets its task") {
-            // SAFETY: the flag that a task waits is set, and our caller keeps the item.
-            let waker = unsafe { left_by_handle(item) }.lock().take();
+            // SAFETY: the slot was written before the flag that a task waits, and is not written again.
+            let slot = unsafe { &*base.task.get() };
+            let waker = slot.as_ref().and_then(|slot| slot.lock().take());
             waker.into_iter().for_each(errands::fire);
         }
         // FOREIGN(cancel-drop): a future that was never polled, on the thread that cancels; it may unwind to there, for
@@ -300,7 +300,7 @@ where
 
     unsafe fn is_husk(item: NonNull<Head>) -> bool {
         // SAFETY: the item has ended, and no handle is left: all of it is the caller's.
-        let (stage, slot) = unsafe { (&*Self::stage(item), &*slot(item)) };
+        let (stage, slot) = unsafe { (&*Self::stage(item), &*base(item).task.get()) };
         let is_taken = matches!(
             stage,
             Stage::Gone | Stage::Outcome(Err(JoinError::Cancelled))
@@ -444,17 +444,6 @@ unsafe fn push(item: NonNull<Head>) {
 unsafe fn base<'a>(item: NonNull<Head>) -> &'a Base {
     // SAFETY: (1): a `Task` begins with its `Base`.
     unsafe { item.cast::<Base>().as_ref() }
-}
-
-unsafe fn slot(item: NonNull<Head>) -> *mut Option<Arc<TaskSlot>> {
-    // SAFETY: the caller has the handle.
-    unsafe { base(item) }.task.get()
-}
-
-unsafe fn left_by_handle(item: NonNull<Head>) -> Arc<TaskSlot> {
-    // SAFETY: the flag that a task waits was set after the slot was written, and is not written again.
-    let slot = unsafe { &*slot(item) };
-    slot.clone().expect("written before the flag")
 }
 
 static WAKER: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, remove);
