@@ -219,19 +219,22 @@ fn one_eager_item_is_enough_even_when_it_came_first() {
     );
 }
 
+/// Few under Miri, which interprets each sleep.
+const NR_SLEEPS: u32 = if cfg!(miri) { 10 } else { 100 };
+
 #[test]
 fn a_sleeping_owner_is_woken_by_the_post_that_makes_the_count_full() {
     let mut mailbox = Mailbox::builder().spin_limit(0).build();
     let poster = mailbox.poster();
     let thread = thread::spawn(move || {
-        for number in 0..100 {
+        for number in 0..NR_SLEEPS {
             for _ in 0..10 {
                 poster.post_lazy(number).unwrap();
             }
         }
         poster
     });
-    for number in 0..100 {
+    for number in 0..NR_SLEEPS {
         mailbox.wait(10).unwrap();
         assert!(mailbox.drain(10).eq([number; 10]));
     }
@@ -240,11 +243,12 @@ fn a_sleeping_owner_is_woken_by_the_post_that_makes_the_count_full() {
 
 #[test]
 fn a_sleeping_owner_is_woken_by_eager_posts_and_by_batches() {
+    const NR_ITEMS: usize = 3 * NR_SLEEPS as usize;
     let mut mailbox = Mailbox::builder().spin_limit(0).build();
     let poster = mailbox.poster();
     let thread = thread::spawn(move || {
         let mut batch = poster.batch();
-        for number in 0..100 {
+        for number in 0..NR_SLEEPS {
             poster.post(number).unwrap();
             batch.push(number).unwrap();
             batch.push(number).unwrap();
@@ -254,9 +258,9 @@ fn a_sleeping_owner_is_woken_by_eager_posts_and_by_batches() {
         poster
     });
     let mut nr_received = 0;
-    while nr_received < 300 {
+    while nr_received < NR_ITEMS {
         // No more than will come.
-        mailbox.wait(2.min(300 - nr_received)).unwrap();
+        mailbox.wait(2.min(NR_ITEMS - nr_received)).unwrap();
         nr_received += mailbox.drain(8).count();
     }
     drop(thread.join().unwrap());

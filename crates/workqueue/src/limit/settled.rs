@@ -154,7 +154,12 @@ mod tests {
 
     #[test]
     fn registering_wakers_repeatedly_takes_linear_memory() {
-        for nr_seats in [1, 100, 1000] {
+        let sizes: &[usize] = if cfg!(miri) {
+            &[1, 30]
+        } else {
+            &[1, 100, 1000]
+        };
+        for &nr_seats in sizes {
             assert!(most_places(0..nr_seats, nr_seats) <= 2 * nr_seats + 2);
             assert!(most_places((0..nr_seats).rev(), nr_seats) <= 2 * nr_seats + 2);
         }

@@ -231,6 +231,7 @@ fn a_flush_that_finds_another_at_work_waits_for_both_phases() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "long, in code without threads and pointers")]
 fn a_divisor_divides_as_far_as_seats_and_cpus_go() {
     // A limit of 512 for each of 1024 CPUs, and twice as many stocks as CPUs.
     let numbers = [
