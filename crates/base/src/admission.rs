@@ -1,39 +1,40 @@
-//! Room for a bounded number of things, and the wait queue of those that find none.
+//! Capacity for a bounded number of entries, and the wait queue of the entries that find none.
 //!
-//! A mailbox counts items, and an item that finds no room waits itself. A workqueue counts the
+//! A mailbox counts items, and an item that finds no capacity waits itself. A workqueue counts the
 //! items that have not started, and the producers wait.
 //!
 //! # The word
 //!
-//! `state` counts what is *inside*: the things that have room. Its top bit, `AWAITED`, is set while
-//! anything waits.
+//! `state` counts the entries *inside*: those that hold capacity. Its top bit, `AWAITED`, is set
+//! while the wait queue is not empty.
 //!
 //! ```text
-//! try to take:  full, or AWAITED?  refused                else state += 1
+//! try to take:  full, or AWAITED?  rejected               otherwise state += 1
 //! wait:         [lock] join the wait queue, AWAITED is set;   then let in
 //! release:      state -= 1;  AWAITED was set?             then let in
-//! let in:       [lock] while there is room: state += 1, and the first that waits is let in;
-//!               the wait queue is empty: AWAITED is cleared
+//! let in:       [lock] while there is capacity: state += 1, and the first waiter is let in;
+//!              the wait queue is empty: AWAITED is cleared
 //! ```
 //!
-//! # What holds, and why
+//! # Properties, and their proofs
 //!
-//! **Nothing waits while there is room.** All changes of the word are read-modify-writes, so they
-//! have one order. A thread that releases room after `AWAITED` was set reads the bit, and lets in
-//! (twin `room: a release overlooks the waiters`). A waiter that sets the bit later than a release
-//! reads the free room, because it lets in after that (twin `room: no check after joining`).
+//! **No entry waits while there is capacity.** All changes of the word are read-modify-writes, so
+//! they have one order. A thread that releases capacity after `AWAITED` was set reads the bit, and
+//! lets in (twin `room: a release overlooks the waiters`). A waiter that sets the bit later than a
+//! release reads the free capacity, because it lets in after that (twin `room: no check after
+//! joining`).
 //!
 //! **First come, first in.** While the bit is set, the word is above every bound, so no taker gets
-//! the room that was just released (twin `room: a taker overtakes a waiter`).
+//! the capacity that was just released (twin `room: a taker overtakes a waiter`).
 //!
-//! **No more is inside than may be.** To be let in takes room (twin `room: lets in without room`).
+//! **The bound holds.** Letting a waiter in takes capacity (twin `room: lets in without room`).
 //!
-//! **A waiter that gives up holds no room.** It leaves the wait queue, and clears the bit if that
-//! is empty then. Otherwise no taker would ever get room again (twin `room: an empty wait queue is
-//! awaited`).
+//! **A waiter that gives up holds no capacity.** It leaves the wait queue, and clears the bit if
+//! the queue is then empty. Otherwise no taker would ever get capacity again (twin `room: an empty
+//! wait queue is awaited`).
 //!
-//! **Closing ends every wait.** It marks the wait queue as closed under its lock, and wakes all.
-//! Each waiter leaves by itself (twin `room: closing leaves the waiters asleep`).
+//! **Closing ends every wait.** It marks the wait queue as closed under its lock, and wakes all
+//! waiters. Each waiter leaves by itself (twin `room: closing leaves the waiters asleep`).
 
 use sync::atomic::{AtomicUsize, Ordering};
 use sync::fork::Process;
@@ -41,16 +42,16 @@ use sync::{Mutex, MutexGuard, twin};
 
 use crate::numbered::Numbered;
 
-/// In `Room::state`: the wait queue is not empty.
+/// Bit of `Room::state`: the wait queue is not empty.
 const AWAITED: usize = 1 << (usize::BITS - 1);
 
-/// The largest bound: below the bit.
+/// The largest bound; it is below the bit.
 pub const MAX_CAPACITY: usize = AWAITED - 1;
 
-/// A bound, the count of the things inside, and the wait queue: each `W` waits until it is let in.
+/// A bound, the count of the entries inside, and the wait queue: each `W` waits until it is let in.
 #[derive(Debug)]
 pub struct Room<W> {
-    /// I
+    /// I: the bound.
     capacity: usize,
     /// I: the process whose threads take the lock. In a child, a thread that does not exist may
     /// hold it.
@@ -67,17 +68,17 @@ struct Line<W> {
     waiting: Numbered<W>,
 }
 
-/// Names a waiter.
+/// Identifies a waiter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Ticket(u64);
 
-/// Where a waiter is.
+/// The place of a waiter.
 #[derive(Debug)]
 pub enum Place<W> {
     InLine,
     /// It was let in.
     Inside,
-    /// It was taken out again, because the room is closed.
+    /// It was removed from the wait queue, because the room is closed.
     Closed(W),
 }
 
@@ -112,7 +113,8 @@ impl<W> Room<W> {
         self.process.is_this()
     }
 
-    /// Takes room for one. Returns `false` if there is none, or if others wait for it.
+    /// Takes capacity for one entry. Returns `false` if there is none, or if another entry waits
+    /// for it.
     #[inline]
     pub fn try_take(&self) -> bool {
         if twin::armed("room: a taker overtakes a waiter") {
@@ -124,7 +126,7 @@ impl<W> Room<W> {
             .is_ok()
     }
 
-    /// Takes room for one, also while others wait.
+    /// Takes capacity for one entry, even if others wait.
     fn take_before_others(&self) -> bool {
         let more = |state| (state & !AWAITED < self.capacity).then_some(state + 1);
         self.state
@@ -132,8 +134,8 @@ impl<W> Room<W> {
             .is_ok()
     }
 
-    /// Releases the room of `count` things. If it returns `true`, the caller must [let
-    /// in](Self::let_in) next.
+    /// Releases the capacity of `count` entries. If it returns `true`, the caller must call
+    /// [`let_in`](Self::let_in) next.
     #[inline]
     #[must_use]
     pub fn release(&self, count: usize) -> bool {
@@ -161,7 +163,7 @@ impl<W> Room<W> {
         Ok(ticket)
     }
 
-    /// Passes the waiters for which there is room to `admit`, under the lock, the first first.
+    /// Passes the waiters for which there is capacity to `admit`, under the lock, in order.
     pub fn let_in(&self, mut admit: impl FnMut(W)) {
         let Some(mut line) = self.line().filter(|line| !line.is_closed) else {
             return;
@@ -170,7 +172,7 @@ impl<W> Room<W> {
             && (self.take_before_others() || twin::armed("room: lets in without room"))
         {
             line.waiting.pop_first().into_iter().for_each(&mut admit);
-            // A taker that found room before the waiter is admitted would overtake it.
+            // Cleared only now: otherwise a taker could overtake a waiter that is not admitted yet.
             self.note_if_empty_locked(&line);
         }
     }
@@ -182,7 +184,7 @@ impl<W> Room<W> {
         }
     }
 
-    /// Returns where the waiter is. If it is in the wait queue, passes it to `visit`, under the
+    /// Returns the place of the waiter. If it is in the wait queue, passes it to `visit`, under the
     /// lock.
     pub fn find(&self, ticket: Ticket, visit: impl FnOnce(&mut W)) -> Place<W> {
         let Some(mut line) = self.line() else {
@@ -198,7 +200,7 @@ impl<W> Room<W> {
         waiter.map_or(Place::Inside, |()| Place::InLine)
     }
 
-    /// Takes the waiter out of the wait queue. `None` if it was let in.
+    /// Removes the waiter from the wait queue. Returns `None` if it was let in.
     pub fn leave(&self, ticket: Ticket) -> Option<W> {
         self.remove(self.line()?, ticket)
     }
@@ -212,7 +214,7 @@ impl<W> Room<W> {
         waiter
     }
 
-    /// Takes out what still waits when no other thread knows the room.
+    /// Removes the remaining waiters when no other thread can reach the room.
     pub fn forgotten(&mut self) -> impl Iterator<Item = W> + use<W> {
         let waiting = self.line().map(|mut line| line.waiting.take_all());
         waiting.into_iter().flatten()
@@ -242,7 +244,7 @@ impl<W> Room<W> {
 mod tests {
     use super::*;
 
-    /// Lets in, and returns the waiters that were let in.
+    /// Lets waiters in, and returns them.
     fn let_in<W>(room: &Room<W>) -> Vec<W> {
         let mut inside = Vec::new();
         room.let_in(|waiter| inside.push(waiter));

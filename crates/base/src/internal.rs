@@ -1,4 +1,4 @@
-//! What the other crates of afterwork use, and no program may: it changes with any version.
+//! Functions for the other crates of afterwork, not for programs: they may change with any version.
 
 pub mod admission {
     pub use crate::admission::*;

@@ -1,6 +1,8 @@
-//! What the subsystems of afterwork share: waiting, calls of users' code, the page of counters, events, tunables.
+//! The parts that the subsystems of afterwork share: waiting, calls of user code, the page of
+//! counters, events, tunables.
 //!
-//! Made for the crates of afterwork. Programs use the crate `afterwork`, which re-exports what they need.
+//! For the crates of afterwork. Programs use the crate `afterwork`, which re-exports the public
+//! parts.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 #[doc(hidden)]

@@ -1,24 +1,24 @@
-//! Things in the order in which they came, each under a number by which it is found and removed. For what is rare: it is small,
-//! where each tree of the standard library is as much code as a subsystem.
+//! Values in the order of their insertion, found and removed by number. For rare operations: the
+//! code is small, while the trees of the standard library are as much code as a subsystem.
 //!
-//! A removed thing leaves a hole. When more than half are holes they are closed, so a removal costs a search by halves, and a
-//! constant more on average.
+//! A removed value leaves a hole. When more than half of the places are holes, the holes are
+//! removed. So a removal costs a binary search and amortized constant time.
 
 use std::mem;
 
-/// Memory for so many places is kept once they are empty. A guess: some hundred bytes.
+/// Number of places whose memory is kept when all are empty. A guess: some hundred bytes.
 const FEW: usize = 16;
 
-/// Things by the number that [`add`](Self::add) gave them.
+/// Values by the number that [`add`](Self::add) returned.
 #[derive(Debug)]
 pub struct Numbered<T> {
-    /// The number of what comes next.
+    /// The number of the next value.
     next: u64,
     /// In ascending order of numbers.
     places: Vec<(u64, Option<T>)>,
-    /// Before it are holes alone.
+    /// All places before this index are holes.
     first: usize,
-    /// How many places are no holes.
+    /// Number of places that are not holes.
     len: usize,
 }
 
@@ -63,7 +63,7 @@ impl<T> Numbered<T> {
         self.empty(at)
     }
 
-    /// Removes what came first.
+    /// Removes the oldest value.
     pub fn pop_first(&mut self) -> Option<T> {
         while self.places.get(self.first)?.1.is_none() {
             self.first += 1;
@@ -81,7 +81,7 @@ impl<T> Numbered<T> {
             .filter_map(|(_, thing)| thing.as_mut())
     }
 
-    /// Takes all out. What comes later has new numbers.
+    /// Removes all values. Later values have new numbers.
     pub fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
         (self.first, self.len) = (0, 0);
         let places = mem::take(&mut self.places);

@@ -1,11 +1,13 @@
-//! Calling foreign code: closures, destructors, wakers, handlers, iterators and `Display` of users.
+//! Calls of user code: closures, destructors, wakers, handlers, iterators and `Display`
+//! implementations of users.
 //!
-//! It may panic, sleep, come back to us, or drop the last handle of anything. So it runs contained, under no lock, and
-//! after the protocol that calls it has made its last change. FOREIGN.md has the table of all places; each carries
-//! its `FOREIGN(…)` *(checked: `foreign`)*, and a debug build asserts that no lock is held there.
+//! User code may panic, sleep, call back into the library, or drop the last handle of anything. So
+//! it runs contained, under no lock, and after the protocol that calls it has made its last change.
+//! FOREIGN.md has the table of all call sites; each carries its `FOREIGN(…)` *(checked:
+//! `foreign`)*, and a debug build asserts that no lock is held there.
 //!
-//! What must not panic, since a protocol is half-way, goes through [`or_abort`]. The panic hook has told of a panic by
-//! the time it gets here.
+//! Code that must not panic, because a protocol is incomplete, is called through [`or_abort`]. The
+//! panic hook has already reported a panic that is caught here.
 
 use std::{
     any::Any,
@@ -19,24 +21,25 @@ use sync::fork::{self, Process};
 
 pub mod join_error;
 
-/// What a panic carries.
+/// The payload of a panic.
 pub type Payload = Box<dyn Any + Send + 'static>;
 
-/// Returns what a panic carries as text, if it is such: what `panic!` with a message carries.
+/// Returns the message of a panic payload, if it is text, as from `panic!` with a message.
 pub fn text_of(payload: &(dyn Any + Send)) -> Option<&str> {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
 }
 
-/// Calls `body` and returns what it panicked with, if it did.
+/// Calls `body`. Returns its result, or the payload of its panic.
 ///
-/// Where `body` forks on a thread of ours and comes back in the child, the child ends (`sync::fork`).
+/// If `body` forks on a thread of the library and returns in the child, the child exits
+/// (`sync::fork`).
 pub fn guarded<R>(body: impl FnOnce() -> R) -> Result<R, Payload> {
     caught(body, fork::end_child_of_ours)
 }
 
-/// Calls `body`, which is an item's, as [`guarded`] does; a child does not come back from it on any thread. It would end
-/// the item, in a queue of which other threads may hold the locks.
+/// Calls `body`, which belongs to an item, as [`guarded`] does. A child of `fork` exits on any
+/// thread: it would otherwise complete the item, in a queue whose locks other threads may hold.
 #[inline]
 pub fn guarded_in_item<R>(body: impl FnOnce() -> R) -> Result<R, Payload> {
     caught(body, || fork::end_child())
@@ -53,7 +56,7 @@ fn caught<R>(body: impl FnOnce() -> R, in_child: fn()) -> Result<R, Payload> {
     outcome
 }
 
-/// Calls `body`; returns `true` if it panicked.
+/// Calls `body`. Returns `true` if it panicked.
 pub fn contain(body: impl FnOnce()) -> bool {
     let outcome = guarded(body);
     let panicked = outcome.is_err();
@@ -63,10 +66,12 @@ pub fn contain(body: impl FnOnce()) -> bool {
     panicked
 }
 
-/// How many panics of drops are followed: each may carry what panics when it is dropped, without end. A guess; one is odd.
+/// Number of payload drops that are attempted: each may panic with another payload that panics when
+/// dropped. A guess; even one is rare.
 const NR_DROPS: u32 = 16;
 
-/// Drops the payload of a panic. If a drop panics, drops its payload as well, at most `NR_DROPS` payloads; the next one leaks.
+/// Drops the payload of a panic, and the payloads of panics in these drops. After `NR_DROPS` drops
+/// the next payload is leaked.
 #[cold]
 pub fn discard(mut payload: Payload) {
     for _ in 0..NR_DROPS {
@@ -78,19 +83,20 @@ pub fn discard(mut payload: Payload) {
     std::mem::forget(payload);
 }
 
-/// A value of a user's whose destructor is foreign code: its drop is contained, and asserts that no lock is held.
+/// A user's value whose destructor is user code: its drop is contained, and asserts that no lock is
+/// held.
 pub struct Foreign<T>(ManuallyDrop<T>);
 
 impl<T> Foreign<T> {
-    /// Keeps `value`.
+    /// Wraps `value`.
     pub const fn new(value: T) -> Self {
         Self(ManuallyDrop::new(value))
     }
 
-    /// Returns the value, to be used up in foreign code that is contained.
+    /// Returns the value, which the caller must consume in contained user code.
     pub fn into_inner(self) -> T {
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: taken once, for `this` is not dropped.
+        // SAFETY: taken once, because `this` is not dropped.
         unsafe { ManuallyDrop::take(&mut this.0) }
     }
 }
@@ -110,7 +116,7 @@ impl<T> DerefMut for Foreign<T> {
 
 impl<T> Drop for Foreign<T> {
     fn drop(&mut self) {
-        // SAFETY: dropped here alone, and once.
+        // SAFETY: dropped only here, and once.
         contain(|| unsafe { ManuallyDrop::drop(&mut self.0) });
     }
 }
@@ -121,7 +127,8 @@ impl<T> fmt::Debug for Foreign<T> {
     }
 }
 
-/// Calls `body`, which is in the middle of a protocol: should it panic, the process ends with the line `what`.
+/// Calls `body` in the middle of a protocol. If it panics, the process is aborted with the message
+/// `what`.
 ///
 /// In a model a panic is the model's way to fail, and unwinds.
 pub fn or_abort<R>(what: &str, body: impl FnOnce() -> R) -> R {
@@ -138,8 +145,9 @@ pub fn or_abort<R>(what: &str, body: impl FnOnce() -> R) -> R {
 }
 
 /// Calls `body`, which calls the C function at `func`. If anything unwinds out of `body`, the
-/// process ends with a line that names the function. Only a C++ exception, or the end of the thread
-/// by `pthread_exit` or a cancellation, can unwind, and `catch_unwind` must not catch those.
+/// process is aborted with a message that names the function. Only a C++ exception, or the exit of
+/// the thread by `pthread_exit` or a cancellation, can unwind, and `catch_unwind` must not catch
+/// those.
 ///
 /// # Blocking
 ///
@@ -170,7 +178,7 @@ pub fn of_c<R>(what: &str, func: usize, body: impl FnOnce() -> R) -> R {
     answer
 }
 
-/// Ends the process with the line `why`. In a model it panics.
+/// Aborts the process with the message `why`. Panics in a model.
 #[cold]
 pub fn die(why: &str) -> ! {
     #[cfg(not(any(loom, shuttle)))]
@@ -204,7 +212,7 @@ mod tests {
     #[test]
     fn what_the_drop_of_a_payload_panics_with_is_dropped_too_and_that_ends() {
         use std::sync::{Arc, atomic::AtomicUsize, atomic::Ordering};
-        /// Panics with another as long as its fuse is.
+        /// Panics with another payload until its fuse is used up.
         struct Fuse(u32, Arc<AtomicUsize>);
         impl Fuse {
             fn new(length: u32, nr_there: &Arc<AtomicUsize>) -> Self {

@@ -1,4 +1,4 @@
-//! Counters that are shown, and on which nothing depends.
+//! Counters for display only. No decision depends on them.
 
 #[cfg(not(any(loom, shuttle)))]
 use sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,8 @@ use super::{
     sources::{Joined, join},
 };
 
-/// Counts something to be shown. Each is read by itself; in a model it counts nothing, so that no model grows by it.
+/// A counter for display. Each is read separately. In a model it counts nothing, so that models do
+/// not grow.
 #[derive(Debug, Default)]
 pub struct Count(#[cfg(not(any(loom, shuttle)))] AtomicU64);
 
@@ -21,7 +22,7 @@ impl Count {
         )
     }
 
-    /// Counts `more`. A locked instruction.
+    /// Adds `more`. Costs a locked instruction.
     #[inline]
     pub fn add(&self, more: u64) {
         #[cfg(not(any(loom, shuttle)))]
@@ -30,7 +31,7 @@ impl Count {
         let _ = more;
     }
 
-    /// Counts one, for the only thread that ever counts here. A plain load and store.
+    /// Adds one, if only one thread ever adds. A plain load and store.
     #[inline]
     pub fn add_alone(&self) {
         #[cfg(not(any(loom, shuttle)))]
@@ -46,7 +47,7 @@ impl Count {
     }
 }
 
-/// The counts of one part, by place, which are shown for as long as the part is there.
+/// The counts of one part, by index, shown for as long as the part exists.
 #[derive(Debug)]
 pub struct Tally<const N: usize> {
     counts: Arc<[Count; N]>,
@@ -54,7 +55,7 @@ pub struct Tally<const N: usize> {
 }
 
 impl<const N: usize> Tally<N> {
-    /// `describe` writes the record, with what the counts are then.
+    /// `describe` writes the record, with the current counts.
     pub fn new(describe: impl Fn([u64; N], &mut Image) + Send + Sync + 'static) -> Self {
         let counts = Arc::new([const { Count::new() }; N]);
         let seen = counts.clone();

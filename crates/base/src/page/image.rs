@@ -1,4 +1,4 @@
-//! The contents of the file, made in the process's memory first.
+//! The contents of the file, created in the process's memory first.
 
 use std::ops::Range;
 
@@ -15,11 +15,11 @@ pub struct Image {
     /// All records of this round.
     pub records: Vec<Record>,
     round: u64,
-    /// Queues and pools have been told otherwise.
+    /// Set if queues and pools must not add records.
     is_for_others: bool,
 }
 
-/// Whose file it is, and when it was written.
+/// The process that the file belongs to, and the time at which it was written.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
     pub pid: u32,
@@ -38,7 +38,7 @@ impl Image {
         }
     }
 
-    /// Starts one that queues and pools add nothing to.
+    /// Starts an image to which queues and pools add no records.
     #[cfg(not(any(loom, shuttle)))]
     pub fn of_others() -> Self {
         Self {
@@ -47,12 +47,12 @@ impl Image {
         }
     }
 
-    /// Returns `true` if queues and pools are to add records.
+    /// Returns `true` if queues and pools must add records.
     pub fn wants_queues(&self) -> bool {
         !self.is_for_others
     }
 
-    /// Adds a record. `figures` are those of the kind, in the order of its table.
+    /// Adds a record. `figures` has the figures of the kind, in the order of its table.
     pub fn add(&mut self, kind: Kind, name: &str, detail: &str, figures: &[u64]) {
         self.push(Record {
             kind,
@@ -69,7 +69,7 @@ impl Image {
         self.records.push(record);
     }
 
-    /// Puts histograms last, so that they are left out first where there is no room for all.
+    /// Moves histograms to the end, so that they are omitted first if the file is full.
     pub(super) fn sort(&mut self) {
         let records = std::mem::take(&mut self.records);
         let (histograms, mut others): (Vec<_>, Vec<_>) =
@@ -78,7 +78,7 @@ impl Image {
         self.records = others;
     }
 
-    /// Returns the bytes of all records for which there is room, which follow the head.
+    /// Returns the bytes of all records that fit, which follow the head.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let records = &self.records[..self.nr_records()];
         records.iter().flat_map(|it| self.bytes_of(it)).collect()
@@ -101,7 +101,7 @@ impl Image {
         bytes
     }
 
-    /// Returns the head of the file while the records are written, or when they are.
+    /// Returns the head of the file, while the records are being written or after that.
     pub(super) fn head(&self, origin: &Origin, is_written: bool) -> [u8; head::END] {
         let mut bytes = [0; head::END];
         let round = if is_written {
@@ -136,7 +136,7 @@ impl Image {
         bytes
     }
 
-    /// Returns how long the file is to be.
+    /// Returns the length of the file.
     pub(super) fn file_bytes(&self) -> usize {
         HEAD_BYTES + self.nr_records() * RECORD_BYTES
     }
@@ -146,7 +146,7 @@ impl Image {
     }
 }
 
-/// Puts text as far as there is room, in the form in which a reader believes it.
+/// Writes as much text as fits, in a form that a reader accepts.
 fn put_text(bytes: &mut [u8], place: Range<usize>, text: &str) {
     let text = text.replace(char::is_control, "?");
     put(bytes, place.start, cut(&text, place.len()).as_bytes());

@@ -1,11 +1,11 @@
 //! The table of kinds of records and their figures, which writers, readers and printers use.
 
-/// What a figure measures.
+/// The meaning of a figure's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Measure {
-    /// The present value, which may fall.
+    /// The current value, which may fall.
     Gauge,
-    /// A count, which only rises. Its difference over a time is a rate.
+    /// A count, which only rises. Its difference over an interval is a rate.
     Counter,
     /// A count of errors.
     Fault,
@@ -16,7 +16,7 @@ pub enum Measure {
 pub struct Field {
     /// Its name; a count is `nr_…`, a time ends in its unit.
     pub name: &'static str,
-    /// What it measures.
+    /// The kind of its value.
     pub measure: Measure,
     /// Its meaning, in one line.
     pub about: &'static str,
@@ -28,17 +28,17 @@ pub struct Field {
 pub enum Kind {
     /// A workqueue. Its detail is the affinity scope.
     Queue = 1,
-    /// A worker pool, named by its CPUs. Its detail has what is not as usual.
+    /// A worker pool, named by its CPUs. Its detail lists unusual properties.
     Pool = 2,
-    /// RCU, of which there is one.
+    /// RCU. There is only one.
     Rcu = 3,
     /// A mailbox that was given a name.
     Mailbox = 4,
     /// Per-CPU data. Its detail is how remote callers reach it.
     PerCpu = 5,
-    /// How long items of a queue waited: a histogram. Its name and detail are the queue's.
+    /// A histogram of the wait times of a queue's items. Its name and detail are the queue's.
     QueueWait = 6,
-    /// How long workers ran items of a queue: a histogram. Its name and detail are the queue's.
+    /// A histogram of the run times of a queue's items. Its name and detail are the queue's.
     QueueRun = 7,
 }
 
@@ -52,12 +52,13 @@ pub struct Record {
     pub name: String,
     /// A detail of its subject; empty for most.
     pub detail: String,
-    /// Those of the kind, in the order of its table; of a reader's, as many as the writer knew.
+    /// The figures of the kind, in the order of its table. A reader's record has as many as the
+    /// writer knew.
     pub(crate) figures: Vec<u64>,
 }
 
 impl Record {
-    /// Makes a record of all figures of `kind`.
+    /// Creates a record of all figures of `kind`.
     #[doc(hidden)]
     pub fn new(kind: Kind, name: String, detail: String, figures: Vec<u64>) -> Self {
         Self {
@@ -68,7 +69,7 @@ impl Record {
         }
     }
 
-    /// Walks its figures.
+    /// Returns its figures.
     pub fn figures(&self) -> impl Iterator<Item = (&'static Field, u64)> {
         self.kind.fields().iter().zip(self.figures.iter().copied())
     }
@@ -107,10 +108,10 @@ const fn fault(name: &'static str, about: &'static str) -> Field {
     }
 }
 
-/// Hands what a queue counts to `$then!`, with whatever else is given before and after it.
+/// Passes the figures of a queue to `$then!`, with the given tokens before and after them.
 ///
-/// Here is the one list: `QueueStats` has these fields with these words, and a record these figures. It lies here because
-/// who reads a page knows no workqueue.
+/// This is the only list: `QueueStats` has these fields with these words, and a record these
+/// figures. It is here because a reader of a page does not know workqueues.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! queue_figures {
@@ -134,7 +135,7 @@ macro_rules! queue_figures {
     } };
 }
 
-/// As [`queue_figures`], what a pool counts: the fields of `PoolStats`.
+/// Does the same as [`queue_figures`] with a pool: the fields of `PoolStats`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! pool_figures {
@@ -210,8 +211,8 @@ const PER_CPU: &[Field] = &[
     fault("panicked", "Pieces of queued work that panicked"),
 ];
 
-/// The powers of two of nanoseconds below which a histogram tells how many there were, from 1 µs to 4.6 minutes: always the same
-/// ones, for a monitor wants them not to change.
+/// The powers of two of nanoseconds below which a histogram counts items, from 1 µs to 4.6 minutes.
+/// The bounds are constant, because monitors require that.
 pub const TIMES_LOG2: [u32; 15] = [10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34, 36, 38];
 
 #[rustfmt::skip]
@@ -236,7 +237,7 @@ const TIMES: &[Field] = &[
 ];
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 7] = [
         Self::Queue,
         Self::Pool,
@@ -272,7 +273,7 @@ impl Kind {
         }
     }
 
-    /// Returns `true` if its records are histograms of another record's times.
+    /// Returns `true` if its records are histograms of the times of another record.
     pub fn is_histogram(self) -> bool {
         matches!(self, Self::QueueWait | Self::QueueRun)
     }

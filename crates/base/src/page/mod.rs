@@ -1,4 +1,4 @@
-//! The page: a file in `/dev/shm` by which a process shows its counters to `afterwork top`.
+//! The page: a file in `/dev/shm` through which a process shows its counters to `afterwork top`.
 //!
 //! ```
 //! use afterwork::{observe, page::{Kind, Page}};
@@ -12,9 +12,10 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! `observe::publish` or `AFTERWORK=observe.publish=on` makes the file and a thread that sleeps. A
-//! reader *asks* for a round, by a number and a futex in the file's head. The thread wakes, has each subsystem write its
-//! records, and sleeps again. So the page costs nothing while no reader asks, and an idle process answers as a busy one does.
+//! `observe::publish` or `AFTERWORK=observe.publish=on` creates the file and a thread that sleeps.
+//! A reader *asks* for a round, by a number and a futex in the file's head. The thread wakes, calls
+//! each subsystem to write its records, and sleeps again. So the page costs nothing while no reader
+//! asks, and an idle process answers as a busy one does.
 //!
 //! docs/top.md has the format and the guarantees.
 
@@ -22,8 +23,8 @@
 // |---|---|
 // | `layout.rs` | the layout of the file, byte by byte |
 // | `kinds.rs` | the figures of each kind of record |
-// | `image.rs` | the file as the process makes it |
-// | `read.rs` | the file as a reader sees it, which trusts none of it |
+// | `image.rs` | the file as the process creates it |
+// | `read.rs` | the file as a reader sees it; nothing in it is trusted |
 // | `count.rs` | counters for the page |
 // | `sources.rs` | the parts that have records |
 // | `publisher.rs` | the thread |
@@ -57,13 +58,14 @@ pub const DIRECTORY: &str = "/dev/shm";
 /// The beginning of a page's name, before the number of its process.
 pub const NAME_PREFIX: &str = "afterwork-";
 
-/// How many processes with one number, each in a container of its own, may have a page in one directory. A guess.
+/// Number of processes with the same PID, each in its own container, that may have a page in one
+/// directory. A guess.
 pub const MAX_NAMES: u32 = 16;
 
 /// Returns the `nth` name, from 0, that the page of a process may have.
 ///
-/// A page has the first name that no living process uses. Processes of several containers may share the directory and have
-/// the same number.
+/// A page has the first name that no living process uses. Processes of several containers may share
+/// the directory and have the same PID.
 ///
 /// # Examples
 ///
@@ -81,13 +83,14 @@ pub fn name_of(pid: u32, nth: u32) -> String {
     }
 }
 
-/// Returns the number of the process whose page has this name. `None` if it is no name of a page.
+/// Returns the PID of the process whose page has this name, or `None` if it is not the name of a
+/// page.
 pub fn pid_of(name: &str) -> Option<u32> {
     let (pid, nth) = match name.strip_prefix(NAME_PREFIX)?.split_once('.') {
         Some((pid, nth)) => (pid, nth.parse().ok()?),
         None => (name.strip_prefix(NAME_PREFIX)?, 0),
     };
     let pid = pid.parse().ok()?;
-    // One way to write it only.
+    // Accepts only the canonical form.
     (nth < MAX_NAMES && name_of(pid, nth) == name).then_some(pid)
 }

@@ -3,37 +3,41 @@
 //! # Asking
 //!
 //! ```text
-//! reader:    note round;  asked = another number;  wake the waiter on asked;  read until there is a later round
-//! publisher: read asked;  write a round;  wait while asked is what was read
+//! reader:    record round;  asked = another number;  wake the waiter on asked;  read until there is a later round
+//! publisher: read asked;  write a round;  wait while asked is unchanged
 //! ```
 //!
-//! The kernel compares the number under its lock of the futex. If the reader's number comes first, the publisher's wait does
-//! not begin. If the wait comes first, the wake-up ends it. Two readers may ask at once, also with the same number. What
-//! counts is that a round *begins* after the question. So a reader that finds a round under way waits for the one after it.
+//! The kernel compares the number under its lock of the futex. If the reader's number comes first,
+//! the publisher's wait does not begin. If the wait comes first, the wake-up ends it. Two readers
+//! may ask at the same time, even with the same number. It is sufficient that a round *begins*
+//! after the question. So a reader that finds a round in progress waits for the next one.
 //!
-//! # What others may do to the file
+//! # Changes of the file by other processes
 //!
-//! The file belongs to the user of the process, who may change it in any way. The process reads only the number from it, and
-//! only compares it. It never accesses the file through memory, so a truncated file causes no signal: the process writes it
-//! anew. A file that was removed does not come back until [`publish`] is called after an [`unpublish`].
+//! The file belongs to the user of the process, who may change it in any way. The process reads
+//! only the number from it, and only compares it. It never maps the file, so a truncated file
+//! causes no signal: the process writes it again. A file that was removed is created again only
+//! when [`publish`] is called after an [`unpublish`].
 //!
 //! # Names
 //!
-//! Containers may share the directory, and processes in them may have the same number. So the file with our name may belong
-//! to a living process. Each process keeps its file locked. A process that needs a name opens the file with that name:
+//! Containers may share the directory, and processes in them may have the same PID. So the file
+//! with our name may belong to a living process. Each process keeps its file locked. A process that
+//! needs a name opens the file with that name:
 //!
 //! ```text
 //! locked              a living process has it: try the next name
-//! not locked          left behind: lock it;  does it still have that name?  remove it while it is locked, and make ours
-//! no such file        make ours;  lock it;  does it still have that name?  it is ours.  Else another process took it for one
-//!                     that was left behind: try again
+//! not locked          stale: lock it;  does it still have that name?  remove it while it is locked, and create ours
+//! no such file        create ours;  lock it;  does it still have that name?  it is ours.  Otherwise another
+//!                    process treated it as stale: try again
 //! ```
 //!
 //! So a file is removed only by a process that has it locked and finds it under its name.
 //!
-//! A process that was killed, or ended by `_exit`, leaves its file behind. The next process that publishes removes it in the
-//! same way: each file of its user whose process does not exist and that is not locked. The process of another container
-//! cannot be seen either, but its file is locked while it lives.
+//! A process that was killed, or exited by `_exit`, leaves its file behind. The next process that
+//! publishes removes it in the same way: each file of its user whose process does not exist and
+//! that is not locked. A process in another container is not visible either, but its file is locked
+//! while it lives.
 
 use std::{
     ffi::OsStr,
@@ -61,31 +65,32 @@ use super::{
     sources::describe_all,
 };
 
-/// How long the thread sleeps after a round, so that readers cannot keep a process busy: at most a thousand rounds a second. A
-/// guess.
+/// Length of the sleep after a round, so that readers cannot keep a process busy: at most a
+/// thousand rounds a second. A guess.
 const REST: Duration = Duration::from_millis(1);
-/// How long it sleeps when the file cannot be waited on.
+/// Length of the sleep when waiting on the file fails.
 const NO_BELL_REST: Duration = Duration::from_secs(1);
 
-/// How often a name is tried that other processes want at the same moment. A guess.
+/// Number of attempts for a name that other processes request at the same time. A guess.
 const NR_TRIES: u32 = 8;
 
-/// The round of a file that has only a head. Later rounds are even, too.
+/// The round of a file that has only a head. Later rounds are also even.
 const FIRST_ROUND: u64 = 2;
 
 static PUBLISHED: Mutex<Option<Published>> = Mutex::new(None);
-/// The process that has the file, or 0. A forked child does not touch its parent's file.
+/// The process that owns the file, or 0. A forked child does not access its parent's file.
 static OWNER: AtomicU32 = AtomicU32::new(0);
-/// Which of its names the file has.
+/// The index of the file's name.
 static NTH_NAME: AtomicU32 = AtomicU32::new(0);
 static AT_EXIT_SET: AtomicBool = AtomicBool::new(false);
 
-/// A child of `fork` has no page, and not its parent's thread. It may publish a page of its own.
+/// A child of `fork` has neither the page nor the thread of its parent. It may publish its own
+/// page.
 static HANDLER: Handler = Handler {
     before: |held| held.lock(&PUBLISHED),
     child: || {
         if let Some(published) = PUBLISHED.lock().take() {
-            // SAFETY: 1: its thread is not there, and it is forgotten below.
+            // SAFETY: 1: its thread does not exist, and the value is forgotten below.
             unsafe { published.file.file.close_in_child() };
             std::mem::forget(published);
         }
@@ -104,7 +109,7 @@ struct Shared {
     quit: AtomicBool,
 }
 
-/// Makes the file and starts the thread, if that has not been done.
+/// Creates the file and starts the thread, unless that has been done.
 pub fn publish() -> io::Result<PathBuf> {
     fork::register(&HANDLER);
     let mut published = PUBLISHED.lock();
@@ -146,7 +151,7 @@ pub fn publish() -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Removes the file and ends the thread. Returns `true` if there was one.
+/// Removes the file and ends the thread. Returns `true` if the process was publishing.
 pub fn unpublish() -> bool {
     fork::register(&HANDLER);
     let Some(published) = PUBLISHED.lock().take() else {
@@ -154,14 +159,14 @@ pub fn unpublish() -> bool {
     };
     OWNER.store(0, Ordering::Relaxed);
     remove(&published.path);
-    // Other end in `serve`. If our store comes first, its load after the wait finds it. If its load comes first, it waits
-    // again, and the ring below ends that wait.
+    // Other end in `serve`. If our store comes first, its load after the wait reads it. If its load
+    // comes first, it waits again, and the wake-up below ends that wait.
     published.file.quit.store(true, Ordering::Release);
     let file = &published.file.file;
-    // A file that was truncated has no bell.
+    // A truncated file has no futex.
     let has_bell = file.len().is_ok_and(|len| len >= HEAD_BYTES as u64);
     let may_ring = has_bell || file.set_len(HEAD_BYTES as u64).is_ok();
-    // A number that the thread has not seen.
+    // A number that the thread has not read.
     if may_ring && file.ring(ASKED_AT, asked(file).wrapping_add(1)).is_ok() {
         published.thread.join().ok();
     }
@@ -172,7 +177,8 @@ fn path_of(pid: u32, nth: u32) -> PathBuf {
     Path::new(DIRECTORY).join(name_of(pid, nth))
 }
 
-/// Makes the file under the first name that no living process uses. Returns the number of the name.
+/// Creates the file under the first name that no living process uses. Returns the index of the
+/// name.
 fn create(pid: u32) -> io::Result<(u32, SharedFile)> {
     for nth in 0..MAX_NAMES {
         if let Some(file) = create_at(&path_of(pid, nth))? {
@@ -183,7 +189,7 @@ fn create(pid: u32) -> io::Result<(u32, SharedFile)> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, all_taken))
 }
 
-/// Makes the file, in place of one that was left behind. `None` if another process uses the name.
+/// Creates the file, and replaces a stale one. Returns `None` if another process uses the name.
 fn create_at(path: &Path) -> io::Result<Option<SharedFile>> {
     for _ in 0..NR_TRIES {
         match SharedFile::create(path) {
@@ -207,7 +213,8 @@ fn create_at(path: &Path) -> io::Result<Option<SharedFile>> {
                         continue;
                     }
                 }
-                // It is no file, or we may not open it. In a sticky directory we could not remove another user's file.
+                // It is not a file, or we may not open it. In a sticky directory we could not
+                // remove another user's file.
                 match SharedFile::remove(path) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => return Ok(None),
                     _ => {}
@@ -219,11 +226,11 @@ fn create_at(path: &Path) -> io::Result<Option<SharedFile>> {
     Ok(None)
 }
 
-/// Removes the pages of this user's processes that have ended.
+/// Removes the pages of this user's processes that have exited.
 fn remove_what_was_left() {
     for there in shared_file::files_in(Path::new(DIRECTORY)) {
         let name = there.file_name().and_then(OsStr::to_str);
-        // A process that exists may be between making its file and locking it.
+        // An existing process may be between the creation of its file and its lock.
         if name
             .and_then(pid_of)
             .is_some_and(|pid| process::start_time(pid).is_none())
@@ -233,7 +240,7 @@ fn remove_what_was_left() {
     }
 }
 
-/// Removes a page that was left behind. A file that cannot be opened or locked stays.
+/// Removes a stale page. A file that cannot be opened or locked stays.
 fn remove_if_left(path: &Path) {
     if let Ok(left) = SharedFile::open(path)
         && matches!(left.owner_and_mode(), Ok((owner, _)) if owner == process::user())
@@ -274,7 +281,7 @@ fn serve(shared: &Shared, origin: &Origin) {
         }
         seen = now;
         round += 2;
-        // A write that fails for want of memory may succeed at the next question.
+        // A write that failed because memory was short may succeed at the next question.
         let written = write_round(&shared.file, origin, round);
         let rest = if written.is_err() && rung == Rung::Gone {
             NO_BELL_REST

@@ -1,7 +1,8 @@
 //! The file as a reader sees it.
 //!
-//! The reader trusts nothing in it: the file may hold anything. A number is used as a length, an offset or an index only after
-//! it was compared with the real length. Text must be UTF-8 without control characters.
+//! The reader trusts nothing in it: the file may contain any bytes. A number is used as a length,
+//! an offset or an index only after it was compared with the actual length. Text must be UTF-8
+//! without control characters.
 
 use std::fmt;
 
@@ -17,25 +18,25 @@ use super::{
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Page {
-    /// The process's number.
+    /// The PID of the process.
     pub pid: u32,
-    /// When the process started, in clock ticks since the machine started.
+    /// The time at which the process started, in clock ticks since the machine started.
     pub start_time: u64,
     /// The process's name.
     pub name: String,
     /// The round: rises by two each time; odd while the page is being written.
     pub round: u64,
-    /// When the page was written, by the machine's monotonic clock, in nanoseconds.
+    /// The time at which the page was written, by the machine's monotonic clock, in nanoseconds.
     pub written_ns: u64,
-    /// How long the process took to write it, in nanoseconds.
+    /// The time that the process needed to write it, in nanoseconds.
     pub took_ns: u64,
     /// The records.
     pub records: Vec<Record>,
-    /// How many records had no room.
+    /// Number of records that did not fit.
     pub nr_left_out: u32,
-    /// How many records are of a kind that this reader does not know.
+    /// Number of records of a kind that this reader does not know.
     pub nr_unknown: usize,
-    /// How many records were being written, or are of another round: read again.
+    /// Number of records that were being written, or are of another round: read again.
     pub nr_torn: usize,
 }
 
@@ -57,7 +58,7 @@ pub enum Refusal {
     NrRecords(u32),
     /// The head does not match its check: it was being written, or is damaged.
     TornHead,
-    /// A record has more figures than there is room for.
+    /// A record claims more figures than fit.
     NrFigures(u16),
     /// A name is not UTF-8, or has control characters.
     Text,
@@ -128,7 +129,7 @@ impl Record {
         if usize::from(nr_figures) > MAX_FIGURES {
             return Err(Refusal::NrFigures(nr_figures));
         }
-        // More than we know were added at the end.
+        // A newer writer adds unknown figures at the end.
         let nr_known = usize::from(nr_figures).min(kind.fields().len());
         Ok(Self {
             kind,
@@ -141,7 +142,7 @@ impl Record {
     }
 }
 
-/// Returns the head, which is believed to be one, and what follows.
+/// Returns the head, which is a plausible one, and the rest.
 fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     if bytes.len() > MAX_BYTES {
         return Err(Refusal::TooLong(bytes.len()));
@@ -152,7 +153,7 @@ fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     if head[head::MAGIC] != MAGIC[..] {
         return Err(Refusal::NoPage);
     }
-    // Before the check, which another version may have elsewhere.
+    // Checked before the check sum, which another version may have elsewhere.
     let version = u32_at(head, head::VERSION);
     if version != VERSION {
         return Err(Refusal::Version(version));
@@ -167,20 +168,20 @@ fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     Ok((head, body))
 }
 
-/// Returns `true` if the check that stands at `at` is that of what stands before it.
+/// Returns `true` if the check sum at `at` matches the bytes before it.
 fn fits(bytes: &[u8], at: usize) -> bool {
-    // What tries bytes at random would never get past it.
+    // A fuzzer would never pass the check.
     cfg!(fuzzing) || check(&bytes[..at]) == u64_at(bytes, at)
 }
 
-/// Returns text that ends with the first zero byte, or with its place.
+/// Returns the text up to the first zero byte, or all of `place`.
 fn text(place: &[u8]) -> Result<String, Refusal> {
     let end = place
         .iter()
         .position(|&byte| byte == 0)
         .unwrap_or(place.len());
     let text = std::str::from_utf8(&place[..end]).map_err(|_| Refusal::Text)?;
-    // An escape sequence would be the terminal's to obey.
+    // A terminal would execute an escape sequence.
     if text.chars().any(char::is_control) {
         return Err(Refusal::Text);
     }

@@ -25,17 +25,18 @@ static HANDLER: Handler = Handler {
         publish_if_told();
     },
     before: |held| held.lock(sources()),
-    // They describe what the parent has, and may wait for locks of threads that are not there. Not dropped: foreign code.
+    // The sources describe the parent's parts, and may wait for locks of threads that do not exist.
+    // Not dropped, because a drop may run user code.
     child: || sources().lock().take_all().for_each(std::mem::forget),
 };
 
-/// Belongs to a part that has records; when it is dropped the part has none any more.
+/// Owned by a part that has records. Dropping it removes the records.
 #[derive(Debug)]
 pub struct Joined(Option<u64>);
 
-/// Has `source` write records for each round, until the returned value is dropped.
+/// Calls `source` to write records in each round, until the returned value is dropped.
 ///
-/// Begins to publish if the environment says so. Does nothing in a model.
+/// Starts publishing if the environment requests it. Does nothing in a model.
 #[cold]
 pub fn join(source: impl Fn(&mut Image) + Send + Sync + 'static) -> Joined {
     if cfg!(any(loom, shuttle)) {
@@ -49,13 +50,13 @@ pub fn join(source: impl Fn(&mut Image) + Send + Sync + 'static) -> Joined {
     Joined(Some(number))
 }
 
-/// Lets everyone who has records write them, with no lock held.
+/// Calls all sources, with no lock held.
 #[cfg(not(any(loom, shuttle)))]
 pub fn describe_all(image: &mut Image) {
     let all: Vec<_> = sources().lock().iter().cloned().collect();
     for source in all {
-        // FOREIGN(page-source): it may drop the last of a registry or another part, on the page's thread; a panic of a
-        // drop ends here.
+        // FOREIGN(page-source): it may drop the last handle of a registry or another part, on the
+        // page's thread; a panic of a drop is caught.
         panics::contain(|| {
             source(image);
             drop(source);
@@ -72,7 +73,8 @@ fn publish_if_told() {
         if crate::params::Params::from_env().is_ok_and(|params| params.publish)
             && let Err(error) = super::publisher::publish()
         {
-            // FOREIGN(page-stderr): none, but stderr may be closed, on who joins first; contained.
+            // FOREIGN(page-stderr): none, but stderr may be closed, on the first thread that joins;
+            // contained.
             panics::contain(|| eprintln!("afterwork: cannot publish: {error}"));
         }
     });
@@ -82,7 +84,8 @@ impl Drop for Joined {
     fn drop(&mut self) {
         if let Some(number) = self.0.take() {
             let source = sources().lock().remove(number);
-            // FOREIGN(page-part): it may own the last of a part, on who drops that; a panic of a drop ends here.
+            // FOREIGN(page-part): it may own the last handle of a part, on the thread that drops
+            // it; a panic of a drop is caught.
             panics::contain(|| drop(source));
         }
     }

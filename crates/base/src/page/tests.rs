@@ -37,7 +37,7 @@ fn sample() -> Vec<u8> {
     bytes(&image, true)
 }
 
-/// Makes the checks fit again after something was changed.
+/// Updates the check sums after a change.
 fn seal(bytes: &mut [u8]) {
     let sum = layout::check(&bytes[..head::CHECK]);
     layout::put(bytes, head::CHECK, &sum.to_le_bytes());
@@ -131,7 +131,7 @@ fn a_page_that_is_being_written_says_so() {
     image.add(Kind::Rcu, "", "", &figures(Kind::Rcu));
     let page = Page::read(&bytes(&image, false)).unwrap();
     assert!(!page.is_whole());
-    // Its records belong to the round that is not over.
+    // Its records belong to the unfinished round.
     assert_eq!((page.records.len(), page.nr_torn), (0, 1));
 }
 
@@ -196,7 +196,7 @@ fn kinds_and_figures_of_a_later_writer_are_passed_over() {
 }
 
 proptest! {
-    /// Nothing that a file can hold makes a reader panic, or believe more than is there.
+    /// No contents of a file make a reader panic, or accept more than the file has.
     #[test]
     fn no_bytes_are_too_strange(
         len in 0_usize..3000,

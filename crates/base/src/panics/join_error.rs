@@ -1,4 +1,4 @@
-//! Why there is nothing to join, and what a work item panicked with.
+//! The error of a join, and the panic payload of a work item.
 
 use std::{any::Any, fmt};
 
@@ -7,18 +7,18 @@ use super::{Payload, text_of};
 /// The error of joining a spawned closure that has no result.
 #[non_exhaustive]
 pub enum JoinError {
-    /// It panicked with this.
+    /// The closure panicked with this payload.
     Panicked(PanicPayload),
-    /// It was cancelled before it started; a future, before it ended.
+    /// The item was cancelled before it started, or a future before it completed.
     Cancelled,
-    /// It tried to join itself.
+    /// The item tried to join itself.
     OwnItem,
     /// The item cannot start before the item that joined it has ended, because that item has the
     /// only seat of their queue.
     OwnQueue,
-    /// It had not started by its deadline, and never will.
+    /// The item had not started by its deadline, and never will.
     Expired,
-    /// Its queue was being drained, had been destroyed, or had no room.
+    /// The queue of the item was being drained, was destroyed, or had no capacity.
     Refused,
     /// The result was already taken: the handle was awaited and was ready.
     Taken,
@@ -30,7 +30,7 @@ impl JoinError {
         Self::Panicked(PanicPayload::new(payload))
     }
 
-    /// Goes on panicking with what the closure panicked with; any other error is a panic of its own.
+    /// Resumes the panic of the closure. Any other error is a new panic.
     pub fn resume_unwind(self) -> ! {
         match self {
             Self::Panicked(payload) => std::panic::resume_unwind(payload.into_inner()),
@@ -68,17 +68,17 @@ impl fmt::Display for JoinError {
 
 impl std::error::Error for JoinError {}
 
-/// What a closure or a future came to.
+/// The result of a closure or a future.
 pub type Outcome<T> = Result<T, JoinError>;
 
-/// What a work item panicked with.
+/// The panic payload of a work item.
 ///
-/// A reference may be shared between threads although what it carries need not allow that: it shows only values of types
-/// that do.
+/// A reference may be shared between threads even if the payload is not `Sync`, because it only
+/// gives access to values of types that are.
 pub struct PanicPayload(Payload);
 
-// SAFETY: a shared reference leads to what is inside by `downcast_ref` alone, which asks the value for its type (that
-// reads nothing of it), and gives a reference of a type that is `Sync`.
+// SAFETY: a shared reference gives access to the payload only by `downcast_ref`, which asks the
+// value for its type (that reads nothing of it), and returns a reference of a type that is `Sync`.
 unsafe impl Sync for PanicPayload {}
 
 impl PanicPayload {
@@ -87,23 +87,24 @@ impl PanicPayload {
         Self(payload)
     }
 
-    /// Returns it as [`std::panic::catch_unwind`] does, and `std::thread`'s `join`.
+    /// Returns the payload in the form of [`std::panic::catch_unwind`] and of `std::thread`'s
+    /// `join`.
     pub fn into_inner(self) -> Box<dyn Any + Send + 'static> {
         self.0
     }
 
-    /// Returns it if it is a `T`.
+    /// Returns the payload if it is a `T`.
     pub fn downcast_ref<T: Any + Sync>(&self) -> Option<&T> {
         self.0.downcast_ref()
     }
 
-    /// Returns what it carries. Exclusive, because not every `Any` may be shared between threads.
+    /// Returns the payload. Exclusive, because not every `Any` may be shared between threads.
     #[doc(hidden)]
     pub fn as_any(&mut self) -> &(dyn Any + Send) {
         &*self.0
     }
 
-    /// Returns it as text, if it is such: what `panic!` with a message carries.
+    /// Returns the message, if the payload is text, as from `panic!` with a message.
     ///
     /// # Examples
     ///

@@ -24,9 +24,9 @@ pub enum ParamError {
         /// The values that it accepts.
         expects: String,
     },
-    /// There is no `=` in it.
+    /// The pair has no `=`.
     NoValue {
-        /// What there is.
+        /// The pair.
         pair: String,
     },
     /// The tunable is named twice.

@@ -16,8 +16,8 @@ pub struct Key {
     value: fn(&Params) -> String,
 }
 
-/// Makes a line of the table: `name => field, about` for a value with words of its own, `name => field in range, about`
-/// for a number.
+/// Creates a line of the table: `name => field, about` for a value with words of its own, `name =>
+/// field in range, about` for a number.
 macro_rules! key {
     ($name:literal => $($field:ident).+ in $range:expr, $about:literal) => {
         Key {
@@ -116,11 +116,12 @@ pub(super) fn find(name: &str) -> Result<&'static Key, ParamError> {
         })
 }
 
-/// Returns the name that is most like `name`, if one is.
+/// Returns the most similar name, if any is similar enough.
 fn nearest(name: &str) -> Option<&'static str> {
     // A guess: with a third of the letters wrong it is another word.
     let limit = name.chars().count() / 3;
-    // Without its family a name is near as well: `max_active` is meant for `workqueue.max_active`.
+    // The name without its family is also compared: `max_active` is meant to be
+    // `workqueue.max_active`.
     let distance = |key: &Key| {
         let bare = key.name.split_once('.').map_or(key.name, |(_, bare)| bare);
         edits(name, key.name).min(edits(name, bare))

@@ -8,8 +8,8 @@
 //! # Ok::<(), afterwork::params::ParamError>(())
 //! ```
 //!
-//! [`Params`] holds the tunables as fields. The environment variable [`VARIABLE`] sets them by name for the whole process, as
-//! the kernel's command line does:
+//! [`Params`] has the tunables as fields. The environment variable [`VARIABLE`] sets them by name
+//! for the whole process, like the kernel's command line:
 //!
 //! ```text
 //! AFTERWORK=workqueue.default_affinity_scope=cache,workqueue.max_active=16 my-program
@@ -39,19 +39,19 @@ pub use topology::{AffinityScope, CpuSet};
 /// The environment variable that sets tunables for the whole process.
 pub const VARIABLE: &str = "AFTERWORK";
 
-/// When `queue()` wakes the worker that it picked.
+/// The time at which `queue()` wakes the worker that it selected.
 #[cfg(feature = "baselines")]
 #[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum WakeMode {
-    /// After the pool lock is dropped.
+    /// After the pool lock is released: the lock is held for tens of nanoseconds.
     #[default]
     Deferred,
-    /// While the pool lock is held, as the kernel did until 7.3.
+    /// While the pool lock is held, as the kernel did until 7.3. Exists to measure the difference.
     UnderLock,
 }
 
-/// What a queue's `max_active` bounds.
+/// The scope that a queue's `max_active` bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum MaxActiveScope {
     /// The whole process: at most `max_active` threads run items of the queue at once.
@@ -59,27 +59,29 @@ pub enum MaxActiveScope {
     System,
     /// Each NUMA node.
     Node,
-    /// Each CPU: a pool of eight CPUs may have eight times as many. The kernel does this for per-CPU queues, and did it
-    /// before 6.9, as far as it could, for unbound ones.
+    /// Each CPU: a pool of eight CPUs may run eight times as many. The kernel does this for per-CPU
+    /// queues, and approximately did so before 6.9 for unbound queues.
     Cpu,
 }
 
-/// How a remote caller reaches per-CPU data that a thread owns; see `afterwork::percpu`.
+/// How a remote caller accesses per-CPU data that a thread owns; see `afterwork::percpu`.
 ///
 /// The kernel's `qpw=`: `Queue` is its 0, `EveryOp` its 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum Qpw {
-    /// Work is mailed to the owner, which runs it when it polls. The owner's own operations cost nothing.
+    /// A call is queued to the owner, which runs it when it polls. The owner's own operations cost
+    /// nothing.
     #[default]
     Queue,
-    /// The owner hands its slot over at its next operation, when a thread has asked for it. An operation costs a load.
+    /// If a thread has asked for the slot, the owner hands it over at its next operation. An
+    /// operation costs a load.
     OnDemand,
     /// The owner holds its slot only during an operation, which costs one locked instruction.
     EveryOp,
 }
 
 impl Qpw {
-    /// All of them.
+    /// All modes.
     pub const ALL: [Self; 3] = [Self::Queue, Self::OnDemand, Self::EveryOp];
 
     /// Returns its word in [`VARIABLE`].
@@ -100,7 +102,8 @@ impl fmt::Display for Qpw {
 
 /// The tunables of one `workqueue::Registry`.
 ///
-/// The process-wide registry takes them from the environment. A registry that a program makes gets them from the program.
+/// The process-wide registry reads them from the environment. A program passes them to a registry
+/// that it creates.
 ///
 /// # Examples
 ///
@@ -124,77 +127,88 @@ impl fmt::Display for Qpw {
 pub struct Params {
     /// The affinity scope of queues whose builder sets none.
     pub default_affinity_scope: AffinityScope,
-    /// The `max_active` of queues whose builder sets none: how many items may run at once. The kernel's `WQ_DFL_ACTIVE`.
+    /// The `max_active` of queues whose builder sets none: the number of items that may run at the
+    /// same time. The kernel's `WQ_DFL_ACTIVE`.
     pub max_active: u32,
-    /// What `max_active` bounds, for queues whose builder does not set it.
+    /// The scope of `max_active`, for queues whose builder does not set it.
     pub max_active_scope: MaxActiveScope,
-    /// When a picked worker is woken.
+    /// The time at which a selected worker is woken.
     #[cfg(feature = "baselines")]
     #[doc(hidden)]
     pub wake: WakeMode,
-    /// The largest number of cores that share a pool in the scope `cache_shard`. The kernel's default.
+    /// The largest number of cores that share a pool in the scope `cache_shard`. The kernel's
+    /// default.
     pub cache_shard_size: usize,
-    /// How many rounds an idle worker spins at most before it sleeps. A round takes about 0.3 µs if no other thread wants the
-    /// CPU.
+    /// Maximum number of rounds that an idle worker spins before it sleeps. A round takes about 0.3
+    /// µs if no other thread needs the CPU.
     pub worker_spin_limit: u32,
-    /// How many items a worker takes from the list at a time, at most. A larger value makes tiny items cheaper. Items that a
-    /// blocked worker has taken and not started are given back after a watch tick.
+    /// Maximum number of items that a worker takes from the list at a time. A larger value makes
+    /// tiny items cheaper. Items that a blocked worker has taken and not started are returned after
+    /// a monitor tick.
     pub max_batch: usize,
-    /// How many workers a pool may own. The kernel's `WQ_MAX_ACTIVE`.
+    /// Maximum number of workers of a pool. The kernel's `WQ_MAX_ACTIVE`.
     pub max_workers: usize,
-    /// How long a worker is idle before it may be culled, in milliseconds. The kernel's `IDLE_WORKER_TIMEOUT`. After as long, and ten
-    /// seconds at most, one that stays gives the memory of its stack back to the system, but for the part that it sleeps on.
+    /// Time in milliseconds after which an idle worker may be culled. The kernel's
+    /// `IDLE_WORKER_TIMEOUT`. After the same time, but at most ten seconds, a worker that stays
+    /// returns the memory of its stack to the system, except for the part in use.
     pub idle_timeout_ms: u64,
-    /// How often a pool with waiting work is checked for workers that sleep, in microseconds. A quarter of this while some
-    /// are found, twice this while all run. A worker that sleeps is replaced.
+    /// Interval in microseconds at which a pool with waiting work is checked for workers that
+    /// sleep. A quarter of this while some sleep, twice this while all run. A worker that sleeps is
+    /// replaced.
     pub watch_tick_us: u64,
-    /// How much CPU time an item may use, in microseconds, before it no longer counts against its pool's running workers. The
-    /// kernel's `workqueue.cpu_intensive_thresh_us`.
+    /// CPU time in microseconds after which an item no longer counts against its pool's running
+    /// workers. The kernel's `workqueue.cpu_intensive_thresh_us`.
     pub cpu_intensive_thresh_us: u64,
-    /// How long items of a pool may wait while none is taken before a stall is reported, in milliseconds; 0 for never. The
-    /// kernel's `workqueue.watchdog_thresh`, there in seconds.
+    /// Time in milliseconds for which items of a pool may wait while none is taken, before a stall
+    /// is reported; 0 for never. The kernel's `workqueue.watchdog_thresh`, which is in seconds.
     pub watchdog_thresh_ms: u64,
-    /// The number of the signal by which the stacks of a stalled pool's workers are taken; 0 for none. 23, `SIGURG`, is one that few
-    /// programs use. Wants the feature `stacks`, and a signal that the program neither handles nor ignores. A call of the system's
-    /// in which a worker is then may end early, with `EINTR`: one with a timeout, as `nanosleep` and `poll`.
+    /// The number of the signal that captures the stacks of a stalled pool's workers; 0 for none.
+    /// Few programs use 23, `SIGURG`. Needs the feature `stacks`, and a signal that the program
+    /// neither handles nor ignores. The signal may end a worker's system call early, with `EINTR`,
+    /// if the call has a timeout, like `nanosleep` and `poll`.
     pub stall_signal: u32,
-    /// How often, at most, the registry checks whether CPUs have come or gone, in milliseconds; 0 for never. It checks while
-    /// work waits. A check reads a few small files.
+    /// Minimum interval in milliseconds at which the registry checks for CPUs that went online or
+    /// offline; 0 for never. It checks while work waits. A check reads a few small files.
     pub machine_look_ms: u64,
-    /// Has each pool run no more workers at once than the CPU quota of the process's cgroup feeds, rounded up, and at least one.
-    /// Changes are seen as those of CPUs. See [`Topology::quota`](topology::Topology::quota).
+    /// Limits the workers that each pool runs at the same time to the CPU quota of the process's
+    /// cgroup, rounded up, and at least one. Changes are detected like those of CPUs. See
+    /// [`Topology::quota`](topology::Topology::quota).
     pub cpu_quota: bool,
-    /// The CPUs that unbound queues may use when the registry is made; all without. The kernel's `workqueue.unbound_cpus=`. As a
-    /// word, a CPU list with `+` for its commas, `0-3+8`, or `all`. See
-    /// `Registry::set_unbound_cpus`.
+    /// The CPUs that unbound queues may use when the registry is created; all if `None`. The
+    /// kernel's `workqueue.unbound_cpus=`. As a word, a CPU list with `+` instead of commas,
+    /// `0-3+8`, or `all`. See `Registry::set_unbound_cpus`.
     pub unbound_cpus: Option<CpuSet>,
-    /// How often, at most, a worker tells how long items of its queue wait and run, in microseconds; 0 for never, and then nothing
-    /// is measured. Costs a reading of the cycle counter for each batch that a worker takes, and one for each item that comes to
-    /// an empty pool.
+    /// Minimum interval in microseconds at which a worker records how long items of its queue wait
+    /// and run; 0 for never, in which case nothing is measured. Costs a read of the cycle counter
+    /// for each batch that a worker takes, and one for each item that is queued to an empty pool.
     pub wait_sample: u64,
-    /// Records how long `queue()` holds the pool lock. Costs two clock readings for each wake-up of a worker.
+    /// Records how long `queue()` holds the pool lock. Costs two clock readings for each wake-up of
+    /// a worker.
     #[cfg(feature = "baselines")]
     #[doc(hidden)]
     pub lock_stat: bool,
     /// Publishes the process's counters; see `observe::publish`. Read from the environment only: a
     /// registry ignores it.
     pub publish: bool,
-    /// How many bytes of stack the threads of a registry have, 64 KiB to 1 GiB. Joins that are nested go on on another stack after
-    /// 16 KiB each. The memory of a stack is used as far as it is touched.
+    /// Stack size of a registry's threads in bytes, 64 KiB to 1 GiB. Nested joins continue on
+    /// another stack after 16 KiB each. The memory of a stack is used as far as it is touched.
     pub stack_size: usize,
-    /// What the names of a registry's threads begin with, of 1 to 10 bytes: `aw` of `aw/u0`. Set by the program only.
+    /// Prefix of the names of a registry's threads, 1 to 10 bytes: `aw` in `aw/u0`. Set by the
+    /// program only.
     pub thread_name: Box<str>,
-    /// Is called by each thread of a registry's that may run users' code before it does: workers, rescuers, and those that end
-    /// queues. It holds up the work that the thread was made for; what it panics with is dropped. Not by those on which very
-    /// deeply nested joins go on. Set by the program only.
+    /// Called by each thread of a registry that may run user code, before it does: workers,
+    /// rescuers, and threads that destroy queues. It delays the work of the thread; its panics are
+    /// caught. Threads on which very deeply nested joins continue do not call it. Set by the
+    /// program only.
     pub on_thread_start: Option<ThreadHook>,
-    /// Is called by each of them when it has done all its work. `Registry::shutdown` waits
-    /// for that. Set by the program only.
+    /// Called by each of these threads after all its work. `Registry::shutdown` waits for that. Set
+    /// by the program only.
     pub on_thread_stop: Option<ThreadHook>,
-    /// How remote callers reach per-CPU data whose builder does not set it. The kernel's `qpw=`.
+    /// How remote callers access per-CPU data whose builder does not set it. The kernel's `qpw=`.
     pub qpw: Qpw,
-    /// How grace periods of RCU are run. Read from the environment only, for the whole process: a registry ignores it.
-    pub rcu: rcu::Tunables,
+    /// The parameters of RCU's grace periods. Read from the environment only, for the whole
+    /// process: a registry ignores them.
+    pub rcu: RcuTunables,
 }
 
 impl Default for Params {
@@ -236,8 +250,8 @@ impl Params {
     ///
     /// # Errors
     ///
-    /// [`ParamError::UnknownKey`] with the most similar name; [`ParamError::BadValue`] with the values that are expected. Then
-    /// nothing has changed.
+    /// [`ParamError::UnknownKey`] with the most similar name; [`ParamError::BadValue`] with the
+    /// expected values. In both cases nothing has changed.
     ///
     /// # Examples
     ///

@@ -11,23 +11,23 @@ pub struct Tunables {
     #[cfg(feature = "baselines")]
     #[doc(hidden)]
     pub wake_from_gp: bool,
-    /// `rcu.jiffies_till_first_fqs`, in milliseconds: how long a grace period waits before its first scan. The kernel waits 3
-    /// jiffies. The default, 0, does not wait; other values are for measurements.
+    /// `rcu.jiffies_till_first_fqs`, in milliseconds: the time before the first scan of a grace
+    /// period. The kernel waits 3 jiffies. The default, 0, does not wait; other values are for
+    /// measurements.
     pub first_fqs_ms: u32,
     /// `rcu.jiffies_till_next_fqs`, in milliseconds: the same for the second scan, if there is one.
     pub next_fqs_ms: u32,
-    /// `rcu.boost`: a reader that holds up a grace period gets a real-time priority (`SCHED_FIFO`) for the rest of its
-    /// section, if the system allows it. Default: `true`.
+    /// `rcu.boost`: a reader that delays a grace period gets a real-time priority (`SCHED_FIFO`)
+    /// for the rest of its section, if the system allows it. Default: `true`.
     pub boost: bool,
     /// `rcu.stall_timeout`, in milliseconds: how long a grace period waits for a reader before it
     /// reports a stall, and the time between reports. 0 disables the reports. While the process is
     /// stopped, at most one second counts. Default: 21,000, as in the kernel.
     pub stall_timeout_ms: u32,
     /// `rcu.qhimark`: the number of callbacks that may wait in one list, of a CPU or of a sleepable
-    /// domain, before threads that add more wait for a moment; see `rcu::call`. A
-    /// bag of closures counts as 63. 0 means that no thread ever waits. With a large value a flood
-    /// of callbacks takes memory, with a small value a burst of calls waits. Default: 10,000, as in
-    /// the kernel.
+    /// domain, before threads that add more wait for a moment; see `rcu::call`. A bag of closures
+    /// counts as 63. 0 means that no thread ever waits. With a large value a flood of callbacks
+    /// takes memory, with a small value a burst of calls waits. Default: 10,000, as in the kernel.
     pub qhimark: u32,
 }
 

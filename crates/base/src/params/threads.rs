@@ -1,4 +1,4 @@
-//! What a registry's threads are like.
+//! The properties of a registry's threads.
 
 use std::{fmt, mem, ptr};
 
@@ -10,14 +10,15 @@ use sync::{
 use super::{ParamError, Params};
 use crate::panics::{Foreign, contain, guarded, of_c};
 
-/// The smallest stack: of that, less than half is the library's and the standard library's. A guess.
+/// The smallest stack. The library and the standard library use less than half of it. A guess.
 const MIN_STACK: usize = 64 << 10;
 const MAX_STACK: usize = 1 << 30;
 
-/// How long a name may be, so that what follows it is still within the 15 bytes that the kernel keeps.
+/// Maximum length of a name prefix, so that the full name fits into the 15 bytes that the kernel
+/// keeps.
 const MAX_NAME: usize = 10;
 
-/// Code of a program's that a registry's threads call.
+/// A function of the program that a registry's threads call.
 ///
 /// # Examples
 ///
@@ -44,19 +45,20 @@ pub struct ThreadHook(Arc<Foreign<Box<Hook>>>);
 type Hook = dyn Fn() + Send + Sync;
 
 impl ThreadHook {
-    /// Makes one that calls `func`.
+    /// Creates a hook that calls `func`.
     pub fn new(func: impl Fn() + Send + Sync + 'static) -> Self {
         // FOREIGN(thread-hook-drop): by `Foreign`.
         Self(Arc::new(Foreign::new(Box::new(func))))
     }
 
     fn call(&self) {
-        // FOREIGN(thread-hook): a program's code, on a thread of a registry's that starts or ends, with no lock held; contained.
+        // FOREIGN(thread-hook): the program's code, on a starting or exiting thread of a registry,
+        // with no lock held; contained.
         contain(|| (self.0)());
     }
 }
 
-/// One is equal to its clones alone.
+/// A hook is equal only to its clones.
 impl PartialEq for ThreadHook {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -86,12 +88,12 @@ pub enum Moment {
 /// The address of the function for each [`Moment`]; 0 for none.
 static HOOKS_OF_C: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// Lets threads of all registries call `hook` from now on, nested inside the hooks of their
+/// Makes threads of all registries call `hook` from now on, nested inside the hooks of their
 /// registry. Returns the previous hook.
 ///
 /// # Blocking
 ///
-/// Never.
+/// Never blocks.
 ///
 /// # Safety
 ///
@@ -109,8 +111,7 @@ pub unsafe fn set_hook_of_c(moment: Moment, hook: Option<HookOfC>) -> Option<Hoo
 }
 
 fn hook_at(address: usize) -> Option<HookOfC> {
-    // SAFETY: 0 is `None`; `set_hook_of_c` stores no other number than the address of such a
-    // function.
+    // SAFETY: 0 is `None`; `set_hook_of_c` stores only the addresses of such functions.
     unsafe { mem::transmute::<*const (), Option<HookOfC>>(ptr::with_exposed_provenance(address)) }
 }
 
@@ -124,12 +125,12 @@ fn call_hook_of_c(moment: Moment) {
         Moment::Start => "function of afterwork_on_worker_start",
         Moment::Stop => "function of afterwork_on_worker_stop",
     };
-    // FOREIGN(thread-hook): as above, of C; what unwinds ends the process.
+    // FOREIGN(thread-hook): as above, a C function; unwinding aborts the process.
     // SAFETY: (1) of `set_hook_of_c`.
     _ = guarded(|| of_c(what, hook as usize, || unsafe { hook() }));
 }
 
-/// What a registry's threads are like.
+/// The properties of a registry's threads.
 #[derive(Clone, Debug)]
 pub struct ThreadStyle {
     /// The bytes of stack of each thread.
@@ -140,7 +141,7 @@ pub struct ThreadStyle {
 }
 
 impl ThreadStyle {
-    /// Returns the name of a thread that is `what`.
+    /// Returns the name of a thread with the role `what`.
     pub fn name(&self, what: &str) -> String {
         format!("{}/{what}", self.name)
     }
@@ -166,7 +167,7 @@ impl Default for ThreadStyle {
 }
 
 impl Params {
-    /// Returns what threads are to be like.
+    /// Returns the properties of threads.
     #[doc(hidden)]
     pub fn thread_style(&self) -> ThreadStyle {
         ThreadStyle {
@@ -177,7 +178,7 @@ impl Params {
         }
     }
 
-    /// Returns what is for pools, which call no hooks, and must not be the last that have them.
+    /// Returns a copy for pools, which call no hooks, and must not own the last handle of a hook.
     #[doc(hidden)]
     pub fn without_hooks(&self) -> Self {
         Self {
@@ -187,7 +188,7 @@ impl Params {
         }
     }
 
-    /// Returns `true` if threads can be so.
+    /// Checks the tunables of threads.
     #[doc(hidden)]
     pub fn check_threads(&self) -> Result<(), ParamError> {
         let bad = |key, value, expects| ParamError::BadValue {

@@ -4,9 +4,9 @@ use topology::{AffinityScope, CpuSet};
 
 use super::{MaxActiveScope, Qpw};
 
-/// A value that a tunable takes, with all its words.
+/// A value of a tunable, with all its words.
 pub(super) trait Word: Sized {
-    /// Reads a value; `None` for a word that is none.
+    /// Reads a value. Returns `None` if the word is not one of the type's.
     fn read(word: &str) -> Option<Self>;
     /// Returns the word for a value.
     fn word(&self) -> String;
@@ -78,7 +78,7 @@ impl Word for AffinityScope {
     }
 }
 
-/// A comma parts tunables, so a plus stands for it.
+/// Lists use `+`, because a comma separates tunables.
 impl Word for Option<CpuSet> {
     fn read(word: &str) -> Option<Self> {
         if word == "all" {

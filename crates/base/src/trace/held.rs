@@ -41,7 +41,7 @@ pub struct Held {
 }
 
 /// Begins a stay. Items that are queued during the stay get the span that this thread is in now.
-/// Call it with no lock held.
+/// Must be called with no lock held.
 #[inline(always)]
 pub fn hold() -> Held {
     hold_if(true)
@@ -142,7 +142,7 @@ pub(super) fn current_span() -> Option<Arc<Span>> {
     (!span.is_none()).then(|| Arc::new(span))
 }
 
-/// Drops a span; if this thread is in a stay, after the stay.
+/// Drops a span. If this thread is in a stay, drops it after the stay.
 pub(super) fn drop_span(mut span: Option<Arc<Span>>) {
     with_kept(|kept| kept.dropped.extend(span.take()));
     if let Some(span) = span {

@@ -1,15 +1,18 @@
-//! Events for the `tracing` crate, behind the feature `tracing`: the kernel's trace points of workqueues and RCU.
+//! Events for the `tracing` crate, behind the feature `tracing`: the kernel's trace points of
+//! workqueues and RCU.
 //!
-//! Without the feature, and in a model, `off.rs` has the same names. They do nothing and do not evaluate their arguments. With
-//! the feature, an event that no subscriber wants costs one relaxed load and a compare.
+//! Without the feature, and in a model, `off.rs` has the same names. They do nothing and do not
+//! evaluate their arguments. With the feature, an event without a subscriber costs one relaxed load
+//! and a compare.
 //!
 //! # A subscriber is user code
 //!
-//! - It is called with no lock of the library held. Events of a step under the pool lock are noted there ([`Noted`]) and
-//!   emitted after the lock is dropped.
-//! - Its panics are caught: an event is emitted in the middle of a worker's loop, which must not end there.
-//! - It is called between the claim of an item and its push, in an item, and in a grace period. There it must not wait for
-//!   the same item or grace period; docs/observing.md says so to users.
+//! - It is called with no lock of the library held. Events that occur under the pool lock are
+//!   recorded there ([`Noted`]) and emitted after the lock is released.
+//! - Its panics are caught: an event is emitted in the middle of a worker's loop, which must not
+//!   end there.
+//! - It is called between the claim of an item and its push, in an item, and in a grace period.
+//!   There it must not wait for the same item or grace period; docs/observing.md documents this.
 //! - It is not called while other threads wait for this one to leave a queue: during a visit
 //!   (`queues/end.rs`), and between the two steps of an enqueue on an ordered queue
 //!   (`route/routes.rs`). Such a stay has a [`Held`], which keeps the events of its thread and the
@@ -18,8 +21,8 @@
 //! - It may drop the last handle of a queue, or change attributes: neither waits there. See
 //!   [`is_telling`].
 //!
-//! The data of an item's event is read while the item is known to exist: before it is pushed, under the lock of the pool from
-//! which it is taken, and during its run.
+//! The data of an item's event is read while the item is known to exist: before it is pushed, under
+//! the lock of the pool from which it is taken, and during its run.
 
 #[cfg(all(feature = "tracing", not(any(loom, shuttle))))]
 mod held;
@@ -39,13 +42,13 @@ pub use on::*;
 #[cfg(all(feature = "tracing", not(any(loom, shuttle))))]
 pub use spans::{enter, forget, remember};
 
-/// What is told of an item.
+/// The data of an item that events report.
 pub struct Item<'a> {
-    /// Its address, which tells it from others that are there at the same time.
+    /// Its address, which distinguishes it from other existing items.
     pub address: usize,
     /// Returns the type of its function.
     pub func: fn() -> &'static str,
     pub queue: &'a str,
-    /// The number of its pool, which the names of workers carry.
+    /// The number of its pool, which is part of the names of workers.
     pub pool: usize,
 }

@@ -1,10 +1,10 @@
-//! No events: each name of `on.rs`, doing nothing.
+//! No events: the names of `on.rs`, which do nothing.
 
 use std::fmt;
 
 use super::Item;
 
-/// Notes nothing.
+/// Records nothing.
 #[derive(Debug, Default)]
 pub struct Noted;
 
@@ -52,7 +52,7 @@ pub fn remember(_item: usize, _begun: impl FnOnce() -> bool) {}
 #[inline(always)]
 pub fn forget(_item: usize) {}
 
-/// Nothing is entered.
+/// Enters no span.
 #[must_use]
 #[derive(Debug)]
 pub struct Within;

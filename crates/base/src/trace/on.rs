@@ -13,7 +13,7 @@ use super::{
 };
 use crate::panics;
 
-/// Returns `true` if any subscriber may want events of `level`.
+/// Returns `true` if any subscriber may accept events of `level`.
 #[inline(always)]
 fn is_on(level: Level) -> bool {
     level <= STATIC_MAX_LEVEL && level <= LevelFilter::current()
@@ -31,18 +31,18 @@ pub fn is_telling() -> bool {
     IS_TELLING.try_with(Cell::get).unwrap_or(false)
 }
 
-/// Hands an event to the subscriber, which is the user's.
+/// Passes an event to the subscriber, which is user code.
 #[inline(always)]
 pub(super) fn contained(event: impl FnOnce()) {
     let before = IS_TELLING.try_with(|is_telling| is_telling.replace(true));
-    // FOREIGN(subscriber): on the thread that the event happens to.
+    // FOREIGN(subscriber): on the thread on which the event occurs.
     panics::contain(event);
     if let Ok(before) = before {
         let _ = IS_TELLING.try_with(|is_telling| is_telling.set(before));
     }
 }
 
-/// Makes a function that tells one step of an item.
+/// Creates a function that reports one step of an item.
 macro_rules! step {
     ($(#[$meta:meta])* $name:ident, $message:literal) => {
         $(#[$meta])*
@@ -76,11 +76,11 @@ macro_rules! step {
 }
 
 step! {
-    /// An item has become pending and is about to be left for its pool.
+    /// An item has become pending and is about to be pushed to its pool.
     queue_work, "a work item is queued"
 }
 step! {
-    /// An item has a seat of its queue, and is in the hand of who will run it.
+    /// An item has a seat of its queue, and is in the local batch of the thread that will run it.
     activate_work, "a work item has a seat of its queue"
 }
 step! {
@@ -88,16 +88,16 @@ step! {
     execute_start, "a work item starts to run"
 }
 step! {
-    /// It has returned, or panicked.
+    /// The item's function has returned, or panicked.
     execute_end, "a work item has run"
 }
 
-/// Steps that were taken under a lock.
+/// Steps that were recorded under a lock.
 #[derive(Debug, Default)]
 pub struct Noted(Vec<Event>);
 
 impl Noted {
-    /// Notes items that a worker has taken.
+    /// Records items that a worker has taken.
     #[inline(always)]
     pub fn activate<'a>(&mut self, items: impl FnOnce() -> Vec<Item<'a>>) {
         if is_on(Level::TRACE) {
@@ -107,7 +107,7 @@ impl Noted {
         }
     }
 
-    /// Tells what was noted. Call it with no lock held.
+    /// Emits the recorded events. Must be called with no lock held.
     pub fn tell(self) {
         self.0.into_iter().for_each(Event::emit);
     }
@@ -129,7 +129,7 @@ pub fn rescue(queue: &str, pool: usize, nr_items: usize) {
     });
 }
 
-/// Something is told that should not be.
+/// Reports a problem.
 #[cold]
 pub fn report(kind: &'static str, queue: &str, text: &dyn fmt::Display) {
     contained(|| {
@@ -147,7 +147,7 @@ pub fn gp_start(flavor: &'static str, gp_seq: u64) {
     }
 }
 
-/// It has ended.
+/// A grace period has ended.
 #[inline(always)]
 pub fn gp_end(flavor: &'static str, gp_seq: u64) {
     if is_on(Level::DEBUG) {
@@ -157,7 +157,7 @@ pub fn gp_end(flavor: &'static str, gp_seq: u64) {
     }
 }
 
-/// A reader holds a grace period up.
+/// A reader delays a grace period.
 #[cold]
 pub fn rcu_stall(thread: u32, text: &dyn fmt::Display) {
     contained(|| {

@@ -1,15 +1,17 @@
-//! The span in which an item was queued, which its run goes on in.
+//! The span in which an item was queued. The item's run continues in it.
 //!
-//! An item has no room for it, and a program without a subscriber shall not pay for any. So spans lie in a table by the items'
-//! addresses, into which nobody looks as long as there is no subscriber, or nothing was queued in a span:
+//! Items have no space for it, and a program without a subscriber must not pay for it. So spans are
+//! stored in a table by the items' addresses. The table is read only if there is a subscriber, and
+//! an item was queued in a span:
 //!
 //! ```text
-//! queue:  a subscriber, and a span?  put it in;  else take out what an earlier run may have left
-//! run:    take it out, enter it, call the item's code, leave it; of a future it stays for the next poll
-//! end:    of a future, and of an item that is cancelled and freed: take it out
+//! queue:  a subscriber, and a span?  insert it;  otherwise remove the span of an earlier run
+//! run:    remove it, enter it, call the item's code, leave it; the span of a future stays for the next poll
+//! end:    of a future, and of an item that is cancelled and freed: remove it
 //! ```
 //!
-//! What is taken out is dropped with the table unlocked, contained: a span tells its subscriber.
+//! A removed span is dropped with the table unlocked, contained, because a span notifies its
+//! subscriber.
 
 use std::{collections::HashMap, mem};
 
@@ -26,11 +28,11 @@ use super::{
     on::contained,
 };
 
-/// By the item's address.
+/// Spans by the item's address.
 type Spans = HashMap<usize, Arc<Span>>;
 
 static SPANS: OnceLock<Mutex<Spans>> = OnceLock::new();
-/// How many there are, so that nobody locks the table for nothing.
+/// Number of spans, so that the table is locked only if it has any.
 static NR_SPANS: AtomicUsize = AtomicUsize::new(0);
 
 fn spans() -> &'static Mutex<Spans> {
@@ -42,14 +44,16 @@ static HANDLER: Handler = Handler {
         spans();
     },
     before: |held| held.lock(spans()),
-    // Those of the parent's items. Not dropped: their subscriber may wait for threads that are not there.
+    // The spans of the parent's items. Not dropped: their subscriber may wait for threads that do
+    // not exist.
     child: || {
         mem::forget(mem::take(&mut *spans().lock()));
         NR_SPANS.store(0, Ordering::Relaxed);
     },
 };
 
-/// Takes note of the span that this thread is in for an item that it queues, unless that has `begun` before.
+/// Records the current span of this thread for an item that it queues, unless the item has `begun`
+/// before.
 #[inline(always)]
 pub fn remember(item: usize, begun: impl FnOnce() -> bool) {
     if LevelFilter::current() != LevelFilter::OFF && !begun() {
@@ -66,7 +70,7 @@ fn remember_now(item: usize) {
     drop_span(change(|spans| spans.insert(item, span)));
 }
 
-/// Forgets the span of an item that will not run in it.
+/// Removes the span of an item that will not run in it.
 #[inline(always)]
 pub fn forget(item: usize) {
     if NR_SPANS.load(Ordering::Relaxed) > 0 {
@@ -86,7 +90,7 @@ fn change<R>(body: impl FnOnce(&mut Spans) -> R) -> R {
     result
 }
 
-/// What is in the span of an item, until it is dropped.
+/// The entered span of an item, until it is dropped.
 #[must_use]
 #[derive(Debug)]
 pub struct Within(Option<Arc<Span>>);

@@ -1,16 +1,17 @@
-//! Any number of threads wait for a condition that no lock protects.
+//! Lets any number of threads wait for a condition that no lock protects.
 //!
-//! A waiter announces itself, checks its condition again, and only then sleeps. A notifier makes the condition true
-//! and then reads the number of waiters:
+//! A waiter announces itself, checks its condition again, and only then sleeps. A notifier makes
+//! the condition true and then reads the number of waiters:
 //!
 //! ```text
 //! waiter:   nr_waiting += 1;  fence;  condition?  no: sleep while epoch is what I saw
 //! notifier: condition = true; fence;  nr_waiting == 0?  no: epoch += 1, wake all
 //! ```
 //!
-//! Each side stores and then loads what the other side stores. With a fence on both sides at least one load sees the
-//! other's store. Either the waiter sees the condition, or the notifier sees the waiter and changes the epoch. The
-//! kernel refuses to let a thread sleep on an epoch that has changed.
+//! Each side stores and then loads the word that the other side stores. With a fence on both sides
+//! at least one load sees the other's store. Either the waiter sees the condition, or the notifier
+//! sees the waiter and changes the epoch. The kernel does not let a thread sleep on an epoch that
+//! has changed.
 
 use std::time::Duration;
 
@@ -26,8 +27,9 @@ use super::report;
 ///
 /// # Guarantees
 ///
-/// A call of [`notify_all`](Self::notify_all) after the condition became true ends every wait that was prepared while
-/// the condition was false. Notifying costs a fence and a load when nobody waits.
+/// A call of [`notify_all`](Self::notify_all) after the condition became true ends every wait that
+/// was prepared while the condition was false. Notifying costs a fence and a load if no thread
+/// waits.
 ///
 /// # Examples
 ///
@@ -45,12 +47,12 @@ use super::report;
 /// ```
 #[derive(Debug)]
 pub struct EventCount {
-    /// Changes with every notification that had somebody to wake.
+    /// Changes with every notification that finds a waiter.
     epoch: Futex,
     nr_waiting: AtomicU32,
 }
 
-/// A wait that has been announced; dropping it takes the announcement back.
+/// A wait that has been announced. Dropping it withdraws the announcement.
 #[derive(Debug)]
 pub struct Prepared<'a> {
     count: &'a EventCount,
@@ -59,19 +61,21 @@ pub struct Prepared<'a> {
 
 impl EventCount {
     sync::const_unless_model! {
-        /// Makes an event count that nobody waits on.
+        /// Creates an event count without waiters.
         pub fn new() -> Self {
             Self { epoch: Futex::new(0), nr_waiting: AtomicU32::new(0) }
         }
     }
 
-    /// Forgets all waiters. For a child of `fork`, which has none of the threads that waited in its parent.
+    /// Resets the waiters to none, in a child of `fork`, in which the parent's waiting threads do
+    /// not exist.
     #[doc(hidden)]
     pub fn forget(&self) {
         self.nr_waiting.store(0, Ordering::Relaxed);
     }
 
-    /// Announces a wait. The caller must check its condition again before it calls [`Prepared::wait`].
+    /// Announces a wait. The caller must check its condition again before it calls
+    /// [`Prepared::wait`].
     #[inline]
     pub fn prepare(&self) -> Prepared<'_> {
         self.nr_waiting.fetch_add(1, Ordering::Relaxed);
@@ -79,8 +83,9 @@ impl EventCount {
         // ORDER(event-count): store buffering, other end in `notify`.
         //   here:   nr_waiting += 1;  fence;  the caller reads its condition
         //   notify: condition = true; fence;  read nr_waiting
-        // If our fence comes first, the notifier reads our announcement and changes the epoch after we read it, so our
-        // sleep ends or is refused. If the notifier's fence comes first, the caller reads its condition as true.
+        // If our fence comes first, the notifier reads our announcement and changes the epoch after
+        // we read it, so our sleep ends or does not begin. If the notifier's fence comes first, the
+        // caller reads its condition as true.
         // Test: event_count_wakes_a_waiter_that_saw_no_condition
         twin::fence("event count: no fence in prepare");
         Prepared { count: self, epoch }
@@ -90,7 +95,8 @@ impl EventCount {
     ///
     /// # Blocking
     ///
-    /// Never blocks. Makes a system call when a thread waits. Do not call it under a lock that the woken threads take.
+    /// Never blocks. Makes a system call if a thread waits. Do not call it under a lock that the
+    /// woken threads take.
     #[inline]
     #[doc(alias = "wake_up_all")]
     pub fn notify_all(&self) {
@@ -100,8 +106,9 @@ impl EventCount {
     #[inline]
     fn notify(&self, wake: impl FnOnce()) {
         // ORDER(event-count): other end in `prepare`.
-        // If our fence comes first, a later waiter reads the condition as true and does not sleep. If the waiter's
-        // fence comes first, we read its announcement here and change the epoch that it sleeps on.
+        // If our fence comes first, a later waiter reads the condition as true and does not sleep.
+        // If the waiter's fence comes first, we read its announcement here and change the epoch
+        // that it sleeps on.
         // Test: event_count_wakes_a_waiter_that_saw_no_condition
         twin::fence("event count: no fence in notify");
         if self.nr_waiting.load(Ordering::Relaxed) != 0 {
@@ -111,14 +118,16 @@ impl EventCount {
 
     #[cold]
     fn change_and(&self, wake: impl FnOnce()) {
-        // The fences above decide all. A waiter whose `prepare` reads the new epoch has its fence after ours.
+        // The fences above are sufficient. A waiter whose `prepare` reads the new epoch has its
+        // fence after ours.
         self.epoch.word().fetch_add(1, Ordering::Release);
         wake();
     }
 
     /// Wakes at least one thread that has prepared a wait.
     ///
-    /// Use it when any one waiter can do what there is to do, and calls this again if it leaves work for the others.
+    /// Use it if any single waiter can handle the event, and calls this again if it leaves work for
+    /// the others.
     ///
     /// # Blocking
     ///
@@ -129,7 +138,8 @@ impl EventCount {
         self.notify(|| self.epoch.wake(1));
     }
 
-    /// Wakes every thread that has prepared a wait, `batch` at a time, and yields the CPU after each batch.
+    /// Wakes every thread that has prepared a wait, `batch` at a time, and yields the CPU after
+    /// each batch.
     ///
     /// # Blocking
     ///
@@ -142,7 +152,8 @@ impl EventCount {
                 self.epoch.wake(batch);
                 thread::yield_now();
             }
-            // All that are left: an earlier batch may have woken new waiters instead of those that were counted.
+            // All remaining waiters: an earlier batch may have woken new waiters instead of those
+            // that were counted.
             self.epoch.wake(u32::MAX);
         });
     }
@@ -154,7 +165,8 @@ impl EventCount {
     /// Until `condition` returns `true`.
     #[doc(alias = "wait_event")]
     pub fn wait_until(&self, mut condition: impl FnMut() -> bool) {
-        // FOREIGN(event-count): the caller's closure, on the caller, who gets the panic; the announcement is taken back.
+        // FOREIGN(event-count): the caller's closure, on the caller, which gets the panic; the
+        // announcement is withdrawn.
         while !condition() {
             let prepared = self.prepare();
             if condition() {
@@ -164,8 +176,8 @@ impl EventCount {
         }
     }
 
-    /// Waits as [`wait_until`](Self::wait_until) does, at most for `timeout`; returns `true` if the condition held. In a model it
-    /// never times out.
+    /// Waits as [`wait_until`](Self::wait_until) does, for at most `timeout`. Returns `true` if the
+    /// condition held. In a model it never times out.
     ///
     /// # Blocking
     ///
@@ -187,8 +199,8 @@ impl EventCount {
         self.wait_until_by(time::now_ns().saturating_add(timeout_ns), condition)
     }
 
-    /// Waits as [`wait_until`](Self::wait_until) does, and no longer than to the time `end_ns`; returns `true` if the
-    /// condition held. In a model it never times out.
+    /// Waits as [`wait_until`](Self::wait_until) does, at most until the time `end_ns`. Returns
+    /// `true` if the condition held. In a model it never times out.
     #[doc(hidden)]
     pub fn wait_until_by(&self, end_ns: u64, mut condition: impl FnMut() -> bool) -> bool {
         while !condition() {
@@ -213,7 +225,7 @@ impl Default for EventCount {
 }
 
 impl Prepared<'_> {
-    /// Sleeps until a notification that came after the preparation. May return early.
+    /// Sleeps until a notification after the preparation. May return early.
     ///
     /// # Blocking
     ///

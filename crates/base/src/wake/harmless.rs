@@ -1,4 +1,4 @@
-//! Wakers that threads may fire on which others depend.
+//! Wakers that may be fired by threads on which others depend.
 
 use std::task::{RawWakerVTable, Waker};
 
@@ -6,11 +6,11 @@ use sync::fork::PerProcess;
 
 use super::parker::is_unparker;
 
-/// The table of dedicated workers' wakers, of which this folder knows no more. Compared by what is in it, for the compiler may make
-/// several of one.
+/// The table of the wakers of dedicated workers, of which this folder knows nothing else. Compared
+/// by value, because the compiler may duplicate it.
 static HARMLESS: PerProcess<RawWakerVTable> = PerProcess::new();
 
-/// Notes that all wakers with the table of this one run no users' code, and wait for nobody.
+/// Records that all wakers with the table of this one run no user code, and never block.
 pub fn note_harmless(waker: &Waker) {
     if HARMLESS.get().is_none() {
         HARMLESS.get_or_set(*waker.vtable());
@@ -19,18 +19,18 @@ pub fn note_harmless(waker: &Waker) {
 
 /// The table of the wakers of futures.
 static FUTURE: PerProcess<RawWakerVTable> = PerProcess::new();
-/// The table of the wakers that task sets leave with their items.
+/// The table of the wakers that task sets store with their items.
 static TASK_SET: PerProcess<RawWakerVTable> = PerProcess::new();
 
-/// The makers of wakers that never block in [`wake_by_ref`](Waker::wake_by_ref). To drop such a
-/// waker may run users' code.
+/// The creators of wakers that never block in [`wake_by_ref`](Waker::wake_by_ref). Dropping such a
+/// waker may run user code.
 #[derive(Clone, Copy, Debug)]
 pub enum Maker {
     Future,
     TaskSet,
 }
 
-/// Notes that all wakers of `maker` have this table.
+/// Records that all wakers of `maker` have this table.
 pub fn note_known(maker: Maker, table: &RawWakerVTable) {
     let known = match maker {
         Maker::Future => &FUTURE,
@@ -49,7 +49,8 @@ pub fn is_known(waker: &Waker) -> bool {
     is_unparker(waker) || is_harmless(waker) || [&FUTURE, &TASK_SET].into_iter().any(is_of)
 }
 
-/// Returns `true` if firing `waker` runs no users' code and waits for nobody. After `false` it may be so all the same.
+/// Returns `true` if firing `waker` runs no user code and never blocks. `false` means that this is
+/// unknown.
 #[inline]
 pub fn is_harmless(waker: &Waker) -> bool {
     HARMLESS.get().is_some_and(|known| known == waker.vtable())

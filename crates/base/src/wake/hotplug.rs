@@ -1,8 +1,9 @@
-//! Passes on which CPUs are online.
+//! Notifies subsystems of changes of the online CPUs.
 //!
-//! A registry of workqueues notices when CPUs come and go, and a program may notice it by itself. Per-CPU data needs to
-//! know. None of them names another, so they meet here: who notices a change calls [`tell`], and every [`Watcher`] is
-//! called. A watcher may wait for slots that other threads own. A caller that must not wait uses [`tell_aside`].
+//! A registry of workqueues detects changes of the online CPUs, and so may a program. Per-CPU data
+//! needs to be notified. None of them names another, so they meet here: the thread that detects a
+//! change calls [`tell`], which calls every [`Watcher`]. A watcher may wait for slots that other
+//! threads own. A caller that must not wait uses [`tell_aside`].
 
 use sync::{
     Mutex,
@@ -14,7 +15,7 @@ use topology::CpuSet;
 
 use crate::{numbered::Numbered, panics};
 
-/// Is called with the CPUs that are online.
+/// Called with the CPUs that are online.
 pub trait Watcher: Send + Sync {
     fn set_online_cpus(&self, online: &CpuSet);
 }
@@ -30,7 +31,7 @@ static HANDLER: Handler = Handler {
 
 /// Keeps a watcher registered until dropped.
 pub struct Watch {
-    /// The number by which the watcher is found again.
+    /// The number of the watcher in the list.
     number: u64,
     _watcher: Arc<dyn Watcher>,
 }
@@ -50,8 +51,8 @@ pub fn tell(online: &CpuSet) {
     fork::register(&HANDLER);
     let all: Vec<_> = watchers().lock().iter().cloned().collect();
     for watcher in all.iter().filter_map(Weak::upgrade) {
-        // FOREIGN(hotplug-watcher): a watcher, and its drop if this is the last pointer to it, on the thread that calls
-        // `tell`. A panic ends here, and the other watchers are called.
+        // FOREIGN(hotplug-watcher): a watcher, and its drop if this is the last pointer to it, on
+        // the thread that calls `tell`. A panic is caught, and the other watchers are called.
         panics::contain(|| {
             watcher.set_online_cpus(online);
             drop(watcher);
@@ -67,7 +68,7 @@ pub fn tell_aside(online: &CpuSet) {
     }
     let theirs = online.clone();
     if thread::spawn("aw/hotplug", move || tell(&theirs)).is_err() {
-        // No thread could be started: the caller waits.
+        // Thread creation failed: the caller waits.
         tell(online);
     }
 }

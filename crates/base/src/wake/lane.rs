@@ -1,7 +1,7 @@
-//! The two lanes of a workqueue or a mailbox, and whose turn it is.
+//! The two lanes of a workqueue or a mailbox, and the order in which they are served.
 //!
-//! A lane has a list of its own, so an item needs no mark. A pool takes the items of a link that has both lanes by [`Turns`]
-//! (`Pwq::in_lane`), and the owner of a mailbox what it receives (`task_work/inbox.rs`).
+//! A lane has its own list, so an item needs no mark. A pool takes the items of a pwq that has both
+//! lanes by [`Turns`] (`Pwq::in_lane`), and so does the owner of a mailbox (`task_work/inbox.rs`).
 
 /// In which of the two lanes an item waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -13,18 +13,19 @@ pub enum Lane {
     Urgent,
 }
 
-/// How many urgent items are taken in a row while an ordinary one waits: so that ordinary ones get a tenth of the turns.
+/// Number of urgent items taken in a row while an ordinary one waits. With this number ordinary
+/// items get a tenth of the turns.
 const URGENT_IN_A_ROW: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 9 };
 
-/// Whose turn it is of the two lanes.
+/// Selects the lane that is served next.
 #[derive(Debug, Default)]
 pub struct Turns {
-    /// Urgent items that were taken since an ordinary one was, or none waited.
+    /// Urgent items taken in a row while an ordinary one waited.
     nr_urgent: u32,
 }
 
 impl Turns {
-    /// Takes the next turn, told in which lanes items wait.
+    /// Returns the lane of the next turn. The arguments are `true` if items wait in the lane.
     #[inline]
     pub fn take(&mut self, urgent_waits: bool, ordinary_waits: bool) -> Lane {
         let passes_over = urgent_waits && ordinary_waits;

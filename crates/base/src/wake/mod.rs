@@ -4,15 +4,17 @@
 //! to a spinning thread costs 0.15 µs. So a wait may spin before it sleeps, for as long as spinning has paid off.
 //! It never spins on a machine with one CPU.
 
-// Two kinds of event happen in one folder of the library and concern another folder that it must not name. Both may
-// name this folder, so the callee implements a trait here and the caller calls it:
+// Two kinds of events occur in one folder of the library and concern another folder that it must
+// not name. Both may name this folder, so the callee implements a trait here and the caller calls
+// it:
 //
 // | file | caller | event | callee |
 // |---|---|---|---|
-// | `report.rs` | every wait of the library | its thread is about to sleep | its worker pool, which lets another worker run; RCU |
-// | `hotplug.rs` | a registry of workqueues, or the program | which CPUs are online | per-CPU data |
+// | `report.rs` | every wait of the library | its thread is about to sleep | its worker pool, which wakes another worker; RCU |
+// | `hotplug.rs` | a registry of workqueues, or the program | the online CPUs have changed | per-CPU data |
 //
-// And two folders have lanes of the same rule: `lane.rs`; and `harmless.rs` tells one folder which wakers another one makes.
+// Two folders share the rule of lanes in `lane.rs`. `harmless.rs` records which wakers another
+// folder creates.
 
 mod event_count;
 #[doc(hidden)]

@@ -1,8 +1,8 @@
-//! One thread sleeps until it is given a token.
+//! One thread sleeps until it receives a token.
 //!
 //! # States
 //!
-//! | word | meaning | who moves it on |
+//! | word | meaning | next transition |
 //! |---|---|---|
 //! | `EMPTY` | no token, the owner is awake | owner → `PARKED`, waker → `TOKEN` |
 //! | `PARKED` | the owner sleeps or is about to | waker → `TOKEN`, and then wakes the futex |
@@ -10,12 +10,15 @@
 //!
 //! All moves are read-modify-writes of one word, so they have one order. That is the whole proof:
 //!
-//! - A waker that finds `EMPTY` leaves a token. The owner's next attempt to park finds it and does not sleep.
-//! - A waker that finds `PARKED` replaces it by `TOKEN` and wakes the futex. If the owner already sleeps, the wake ends
-//!   its sleep. If it does not sleep yet, the kernel refuses the sleep, because the word is no longer `PARKED`.
+//! - A waker that finds `EMPTY` stores a token. The owner's next attempt to park finds it and does
+//!   not sleep.
+//! - A waker that finds `PARKED` replaces it by `TOKEN` and wakes the futex. If the owner already
+//!   sleeps, the wake ends its sleep. If it does not sleep yet, the kernel rejects the sleep,
+//!   because the word is no longer `PARKED`.
 //!
-//! So an early wake-up is never lost, whatever the owner does between deciding to sleep and sleeping. A parker without
-//! the token (set a flag, wake the futex) loses it: the twin `park: no token`.
+//! So an early wake-up is never lost, at any point between the owner's decision to sleep and its
+//! sleep. A parker without the token (set a flag, wake the futex) loses it: the twin `park: no
+//! token`.
 
 use std::{
     mem::ManuallyDrop,
@@ -46,15 +49,15 @@ struct Token {
     word: Futex,
 }
 
-/// Lets the thread that owns it sleep until another thread gives it a token.
+/// Lets the thread that owns it sleep until another thread stores a token.
 ///
 /// # Guarantees
 ///
-/// - A token given at any moment ends the present or the next [`park`](Self::park).
+/// - A token stored at any time ends the current or the next [`park`](Self::park).
 /// - Tokens do not add up: several calls of [`Unparker::unpark`] may leave one token.
-/// - What the giver wrote before `unpark` is visible after `park` returns.
-/// - `park` never returns without a token. The token may be older than what the owner now waits for, so check the
-///   condition again.
+/// - Everything that the waker wrote before `unpark` is visible after `park` returns.
+/// - `park` never returns without a token. The token may be older than the condition that the owner
+///   now waits for, so check the condition again.
 ///
 /// # Examples
 ///
@@ -74,19 +77,20 @@ pub struct Parker {
     spin_limit: u32,
 }
 
-/// Hands the owner of a [`Parker`] its token.
+/// Stores the token for the owner of a [`Parker`].
 #[derive(Clone, Debug)]
 pub struct Unparker {
     token: Arc<Token>,
 }
 
 impl Parker {
-    /// Makes a parker without a token. It spins at most 64 rounds, about 20 µs, before it sleeps.
+    /// Creates a parker without a token. It spins at most 64 rounds, about 20 µs, before it sleeps.
     pub fn new() -> Self {
         Self::with_spin_limit(DEFAULT_SPIN_LIMIT)
     }
 
-    /// Makes a parker without a token that spins at most `spin_limit` rounds before it sleeps; see [`SpinBudget`].
+    /// Creates a parker without a token that spins at most `spin_limit` rounds before it sleeps;
+    /// see [`SpinBudget`].
     pub fn with_spin_limit(spin_limit: u32) -> Self {
         Self {
             token: Arc::new(Token {
@@ -97,7 +101,7 @@ impl Parker {
         }
     }
 
-    /// Returns a handle by which others wake the owner.
+    /// Returns a handle with which other threads wake the owner.
     #[inline]
     pub fn unparker(&self) -> Unparker {
         Unparker {
@@ -105,10 +109,10 @@ impl Parker {
         }
     }
 
-    /// Takes the token if one is there, and returns `true` if it did. Never blocks.
+    /// Takes the token if there is one. Returns `true` on success. Never blocks.
     #[inline]
     pub fn try_park(&mut self) -> bool {
-        // A load first: a compare-exchange that fails would still take the cache line from the waker.
+        // A load first: a failed compare-exchange would still take the cache line from the waker.
         self.token.word.word().load(Ordering::Relaxed) == TOKEN && self.token.take()
     }
 
@@ -116,14 +120,14 @@ impl Parker {
     ///
     /// # Blocking
     ///
-    /// Until [`Unparker::unpark`]. Spins first, if that has paid off.
+    /// Until [`Unparker::unpark`]. Spins first, if that was useful before.
     pub fn park(&mut self) {
         if !self.spin_for_token() {
             report::while_asleep(|| self.sleep(|token| token.word.wait(PARKED)));
         }
     }
 
-    /// Waits for the token for at most `timeout`, and returns `true` if the token came.
+    /// Waits for the token for at most `timeout`. Returns `true` if it took the token.
     ///
     /// # Blocking
     ///
@@ -141,8 +145,9 @@ impl Parker {
         loop {
             let passed_ns = time::now_ns() - start_ns;
             let Some(left_ns) = limit_ns.checked_sub(passed_ns).filter(|&left| left > 0) else {
-                // Time is up. If a waker's swap comes first, we take its token here: Acquire as in `take`. If ours comes
-                // first, the waker finds `EMPTY`, wakes nobody, and its token stays for the next park.
+                // The timeout has expired. If a waker's swap comes first, we take its token here:
+                // Acquire as in `take`. If ours comes first, the waker finds `EMPTY`, wakes no
+                // thread, and its token remains for the next park.
                 return self.token.word.word().swap(EMPTY, Ordering::Acquire) == TOKEN;
             };
             self.token
@@ -181,7 +186,8 @@ impl Default for Parker {
 }
 
 impl Token {
-    /// Announces that the owner is about to sleep. Returns `false` if a token was there, which it has taken.
+    /// Announces that the owner is about to sleep. If there is a token, takes it and returns
+    /// `false`.
     fn announce(&self) -> bool {
         let announced =
             self.word
@@ -200,9 +206,9 @@ impl Token {
         // ORDER(token): publish and consume, other end in `give`.
         //   give: condition = true; swap TOKEN Release
         //   take: TOKEN -> EMPTY Acquire; the owner re-checks the condition
-        // If the swap comes first, we take the token and see all that its giver wrote. If our exchange comes first, it
-        // fails, and the token is found the next time. Without the pair the owner could take the token and still read
-        // the old condition.
+        // If the swap comes first, we take the token and see everything that the waker wrote. If
+        // our exchange comes first, it fails, and the next attempt finds the token. Without the
+        // pair the owner could take the token and still read the old condition.
         // Test: parker_hands_over_what_the_waker_wrote
         let order = twin::order("park: relaxed take", Ordering::Acquire);
         self.word
@@ -211,14 +217,14 @@ impl Token {
             .is_ok()
     }
 
-    /// Leaves a token. Returns the key to wake if the owner is parked.
+    /// Stores a token. Returns the key to wake if the owner is parked.
     #[inline]
     fn give(&self) -> Option<Key> {
-        // The owner may free the word as soon as it has the token, so the key is made before.
+        // The owner may free the word as soon as it has the token, so the key is created first.
         let key = self.word.key();
         // ORDER(token): other end in `take`.
-        // If the owner's `announce` comes first, we find PARKED and wake it. If our swap comes first, `announce` fails
-        // and the owner takes the token without a sleep.
+        // If the owner's `announce` comes first, we find PARKED and wake it. If our swap comes
+        // first, `announce` fails and the owner takes the token without sleeping.
         // Test: parker_hands_over_what_the_waker_wrote
         let before = if twin::armed("park: no token") {
             self.word.word().load(Ordering::Relaxed)
@@ -232,12 +238,13 @@ impl Token {
 }
 
 impl Unparker {
-    /// Gives the owner a token, and wakes it if it sleeps.
+    /// Stores a token for the owner, and wakes it if it sleeps.
     ///
     /// # Blocking
     ///
-    /// Never blocks. Costs one locked instruction, and a system call when the owner sleeps. A work item may call it. Do
-    /// not call it under a lock that the owner takes (see [`WakeQ`](super::WakeQ)).
+    /// Never blocks. Costs one locked instruction, and a system call if the owner sleeps. A work
+    /// item may call it. Do not call it under a lock that the owner takes (see
+    /// [`WakeQ`](super::WakeQ)).
     #[inline]
     pub fn unpark(&self) {
         if let Some(key) = self.token.give() {
@@ -260,15 +267,16 @@ impl Unparker {
 
     /// # Safety
     ///
-    /// 1. `data` is that of a waker of [`WAKER`], which is not used again, or not dropped while the answer is.
+    /// 1. `data` belongs to a waker of [`WAKER`], which is not used again, or which is not dropped
+    ///    before the result.
     unsafe fn of(data: *const ()) -> Self {
-        // SAFETY: (1): it came from `Arc::into_raw`, and the waker's count becomes ours.
+        // SAFETY: (1): it came from `Arc::into_raw`, and we take over the waker's count.
         let token = unsafe { Arc::from_raw(data.cast()) };
         Self { token }
     }
 }
 
-/// A waker that gives the token.
+/// A waker that stores the token.
 impl From<Unparker> for Waker {
     fn from(unparker: Unparker) -> Self {
         // SAFETY: the table's functions keep the contract: each waker has one count of the token.
@@ -280,34 +288,35 @@ fn raw(unparker: Unparker) -> RawWaker {
     RawWaker::new(Arc::into_raw(unparker.token).cast(), &WAKER)
 }
 
-/// Returns `true` if `waker` is that of a parker.
+/// Returns `true` if `waker` belongs to a parker.
 #[inline]
 pub(crate) fn is_unparker(waker: &Waker) -> bool {
     ptr::eq(waker.vtable(), &WAKER)
 }
 
-/// Gives the token of `waker`, if it is that of a parker: then no users' code runs. Else gives the waker back.
+/// If `waker` belongs to a parker, stores its token, which runs no user code. Otherwise returns the
+/// waker.
 #[inline]
 pub fn unpark(waker: Waker) -> Option<Waker> {
     if !is_unparker(&waker) {
         return Some(waker);
     }
-    // SAFETY: the waker is used up.
+    // SAFETY: the waker is consumed.
     unsafe { Unparker::of(ManuallyDrop::new(waker).data()) }.unpark();
     None
 }
 
 static WAKER: RawWakerVTable = RawWakerVTable::new(
     |data| {
-        // SAFETY: lent by a waker, which is there while it is cloned.
+        // SAFETY: borrowed from a waker, which exists while it is cloned.
         let lent = ManuallyDrop::new(unsafe { Unparker::of(data) });
         raw(Unparker::clone(&lent))
     },
-    // SAFETY: the waker is used up.
+    // SAFETY: the waker is consumed.
     |data| unsafe { Unparker::of(data) }.unpark(),
-    // SAFETY: lent by a waker, which is there until it was fired.
+    // SAFETY: borrowed from a waker, which exists until it was fired.
     |data| ManuallyDrop::new(unsafe { Unparker::of(data) }).unpark(),
-    // SAFETY: the waker is used up.
+    // SAFETY: the waker is consumed.
     |data| drop(unsafe { Unparker::of(data) }),
 );
 

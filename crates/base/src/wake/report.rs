@@ -1,16 +1,19 @@
 //! Reports that a thread is about to sleep.
 //!
-//! A worker pool counts the workers that run. When a worker is about to sleep inside an item, another must take its
-//! place. So every wait of the library that may sleep goes through [`while_asleep`], which calls the observer that the
-//! thread has set by [`report_to`]. Most threads have no observer: they pay one read of a thread-local.
+//! A worker pool counts the workers that run. When a worker is about to sleep inside an item,
+//! another one must replace it. So every wait of the library that may sleep calls [`while_asleep`],
+//! which calls the observer that the thread has set by [`report_to`]. Most threads have no
+//! observer: they pay one read of a thread-local.
 //!
-//! Of nested waits only the outermost calls the observer: the thread has one place to give up.
+//! If waits are nested, only the outermost calls the observer, because the thread is replaced only
+//! once.
 //!
-//! RCU registers a function by [`before_sleep`]. It is called before each wait, nested or not, also on workers without an
-//! item: a grace period must not wait for a reader that sleeps.
+//! RCU registers a function by [`before_sleep`]. It is called before each wait, nested or not, also
+//! on workers without an item: a grace period must not wait for a reader that sleeps.
 //!
-//! A function that may have to refuse to wait does so before its first change. It reads one word of the thread,
-//! [`doubts`]. Each bit is a reason why a wait might be wrong, and only a set bit makes it ask further.
+//! A function that may have to reject a wait does so before its first change. It reads one word of
+//! the thread, [`doubts`]. Each bit is a reason why a wait might be wrong, and only a set bit
+//! requires further checks.
 
 use std::cell::{Cell, RefCell};
 
@@ -19,14 +22,14 @@ use sync::{
     unmodelled::Arc,
 };
 
-/// Is called when a thread is about to sleep, and when it runs again.
+/// Called when a thread is about to sleep, and when it runs again.
 pub trait BlockingObserver: Send + Sync {
     /// # Panics
     ///
-    /// If the thread may not sleep.
+    /// If the thread must not sleep.
     fn falls_asleep(&self);
     fn is_back(&self);
-    /// Returns `true` if the thread may sleep in what it now runs.
+    /// Returns `true` if the thread may sleep in the code that it runs.
     fn may_sleep(&self) -> bool {
         true
     }
@@ -36,11 +39,12 @@ sync::thread_local! {
     static OBSERVER: RefCell<Option<Arc<dyn BlockingObserver>>> = RefCell::new(None)
 }
 sync::thread_local! {
-    /// What to call before this thread may sleep. Without a destructor, so that it can be reached at any moment.
+    /// The function to call before this thread may sleep. It has no destructor, so that it can be
+    /// accessed at any time.
     static BEFORE_SLEEP: Cell<Option<fn()>> = Cell::new(None)
 }
 sync::thread_local! {
-    /// See [`doubts`]. Without a destructor, so that it can be reached at any moment.
+    /// See [`doubts`]. It has no destructor, so that it can be accessed at any time.
     static DOUBTS: Cell<u32> = Cell::new(0)
 }
 sync::thread_local! {
@@ -48,13 +52,13 @@ sync::thread_local! {
     static NR_WAITS: Cell<u32> = Cell::new(0)
 }
 
-/// In [`doubts`]: the thread has an observer, which may forbid it to sleep.
+/// Bit of [`doubts`]: the thread has an observer, which may forbid it to sleep.
 const OBSERVED: u32 = 1;
-/// In [`doubts`]: the thread drives a grace period, or has the right to.
+/// Bit of [`doubts`]: the thread drives a grace period, or has the right to.
 pub const DRIVES: u32 = 1 << 1;
-/// In [`doubts`]: the thread is ending, and can no longer be a reader.
+/// Bit of [`doubts`]: the thread is exiting, and can no longer be a reader.
 pub const ENDS: u32 = 1 << 2;
-/// In [`doubts`]: the thread runs a callback of RCU or of a sleepable domain.
+/// Bit of [`doubts`]: the thread runs a callback of RCU or of a sleepable domain.
 const CALLBACK: u32 = 1 << 3;
 
 /// In a child of `fork` the threads behind the observer do not exist, so the child has no observer.
@@ -62,7 +66,7 @@ static HANDLER: Handler = Handler {
     child: || {
         doubt(OBSERVED, false);
         let theirs = OBSERVER.try_with(|place| place.borrow_mut().take());
-        // Leaked: a drop could be that of the last pointer, and would end what belongs to the parent.
+        // Leaked: the drop could be that of the last pointer, and would destroy data of the parent.
         std::mem::forget(theirs);
     },
     ..Handler::IDLE
@@ -75,18 +79,19 @@ pub fn report_to(observer: Option<Arc<dyn BlockingObserver>>) {
     OBSERVER.with(|place| *place.borrow_mut() = observer);
 }
 
-/// Has `call` called before each wait of this thread from now on. `call` must not wait.
+/// Makes each later wait of this thread call `call` first. `call` must not wait.
 pub fn before_sleep(call: fn()) {
     BEFORE_SLEEP.with(|place| place.set(Some(call)));
 }
 
-/// Returns the reasons why this thread might have to refuse to wait; most threads have none. Costs one load.
+/// Returns the reasons why this thread might have to reject a wait; most threads have none. Costs
+/// one load.
 #[inline(always)]
 pub fn doubts() -> u32 {
     DOUBTS.try_with(Cell::get).unwrap_or(ENDS)
 }
 
-/// Adds a reason to [`doubts`] if `stands`, else removes it.
+/// Adds a reason to [`doubts`] if `stands` is `true`, otherwise removes it.
 #[inline]
 pub fn doubt(reason: u32, stands: bool) {
     let change = |doubts: &Cell<u32>| {
@@ -125,17 +130,18 @@ pub fn may_wait_for_users() -> bool {
     doubts() & CALLBACK == 0 && may_sleep()
 }
 
-/// Checks that this thread may sleep. Call it before the first change of a function that may wait.
+/// Checks that this thread may sleep. Must be called before the first change of a function that may
+/// wait.
 ///
 /// # Panics
 ///
-/// If this thread may not sleep in what it now runs.
+/// If this thread must not sleep in the code that it runs.
 #[inline]
 pub fn must_be_free_to_sleep() {
     assert!(may_sleep(), "{ABOUT_TO_SLEEP}");
 }
 
-/// The message of the panic.
+/// The message of that panic.
 pub const ABOUT_TO_SLEEP: &str = "an item of a bottom-half queue is about to sleep";
 
 fn about_to_sleep() {
@@ -150,18 +156,18 @@ pub fn while_asleep<R>(wait: impl FnOnce() -> R) -> R {
     wait()
 }
 
-/// A wait that the thread's observer knows of. The fields are dropped in this order.
+/// A wait that was reported to the thread's observer. The fields are dropped in this order.
 struct Reported {
     _asleep: Option<Asleep>,
     _inner: Option<Inner>,
 }
 
 impl Reported {
-    /// Compiled once, not once for each wait.
+    /// Not inlined, so that it is compiled once.
     #[inline(never)]
     fn begin() -> Self {
         about_to_sleep();
-        // A thread that waits in the destructor of a thread-local has no observer any more.
+        // A thread that waits in the destructor of a thread-local no longer has an observer.
         let observer = OBSERVER.try_with(|place| place.borrow().clone());
         let observer = observer.ok().flatten();
         let inner = observer.is_some().then(Inner::enter);
@@ -202,7 +208,7 @@ impl Drop for Inner {
     }
 }
 
-/// The observer counts the thread as asleep until this is dropped, also by a panic that leaves the wait.
+/// The observer counts the thread as asleep until this is dropped, also by a panic out of the wait.
 struct Asleep(Arc<dyn BlockingObserver>);
 
 impl Asleep {
@@ -238,7 +244,7 @@ mod tests {
         }
     }
 
-    /// Calls `body` on a thread that reports, and returns what was told.
+    /// Calls `body` on a thread with an observer, and returns the reports.
     fn told_by(body: impl FnOnce() + Send + 'static) -> Vec<&'static str> {
         let diary = Arc::new(Diary::default());
         let observer = diary.clone();

@@ -1,4 +1,4 @@
-//! How a producer or a caller waits for its turn: for room, or for a reply.
+//! How a producer or a caller waits for capacity or for a reply.
 
 use std::task::Context;
 use std::time::Duration;
@@ -8,14 +8,15 @@ use sync::time;
 use super::{Parker, Wakeup, spin::spin_as_waiter};
 use crate::panics::Foreign;
 
-/// Wakes a waiter when its turn has come. Left where the turn is given; dropped, as a task's waker
-/// may be, under no lock.
+/// Wakes a waiter when its turn has come. Stored where the turn is granted; dropped, as a task's
+/// waker may be, under no lock.
 pub type OnTurn = Foreign<Wakeup>;
 
-/// Makes what wakes the task of `cx`.
+/// Creates the wake-up of the task of `cx`.
 pub fn on_turn_of_task(cx: &Context<'_>) -> OnTurn {
-    // FOREIGN(turn-waker): the clone of a task's waker, on the poller, which has changed nothing and gets the panic; and the drop
-    // of that clone, on who has it last, where a panic ends.
+    // FOREIGN(turn-waker): the clone of a task's waker, on the poller, which has changed nothing
+    // and gets the panic; and the drop of that clone, on the last thread that has it, where a panic
+    // is caught.
     Foreign::new(Wakeup::waker(cx.waker().clone()))
 }
 
@@ -23,7 +24,7 @@ pub fn on_turn_of_task(cx: &Context<'_>) -> OnTurn {
 #[derive(Debug)]
 pub struct Sleeper {
     parker: Parker,
-    /// When it gives up.
+    /// The time at which it gives up.
     end_ns: Option<u64>,
 }
 
@@ -32,24 +33,25 @@ impl Sleeper {
     pub fn new(timeout: Option<Duration>) -> Self {
         let timeout_ns = |timeout: Duration| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         Self {
-            // It spins by the budget of its thread, which lives longer than one wait.
+            // The thread's own budget is used for spinning, because it outlives this wait.
             parker: Parker::with_spin_limit(0),
-            // More than five hundred years from now is never.
+            // The addition saturates after more than five hundred years.
             end_ns: timeout.map(|timeout| time::now_ns().saturating_add(timeout_ns(timeout))),
         }
     }
 
-    /// Makes what ends a sleep.
+    /// Creates the wake-up of this sleep.
     pub fn on_turn(&self) -> OnTurn {
-        // FOREIGN(turn-waker): a thread's, which runs nothing of a user's.
+        // FOREIGN(turn-waker): a thread's wake-up, which runs no user code.
         Foreign::new(Wakeup::unpark(self.parker.unparker()))
     }
 
-    /// Sleeps until the turn was given; returns `false` if the time ran out.
+    /// Sleeps until the turn was granted. Returns `false` if the timeout expired.
     ///
     /// # Blocking
     ///
-    /// Until then. Woken by whoever fires what [`on_turn`](Self::on_turn) returned. Models never time out.
+    /// Until then. Woken by the thread that fires the result of [`on_turn`](Self::on_turn). Models
+    /// never time out.
     pub fn sleep(&mut self) -> bool {
         let parker = &mut self.parker;
         if spin_as_waiter(|| parker.try_park()) {

@@ -1,4 +1,4 @@
-//! How long a waiter spins before it sleeps. The limit adapts to what has paid off.
+//! How long a waiter spins before it sleeps. The limit adapts to the success of earlier spins.
 
 use sync::{
     Tunable,
@@ -6,51 +6,59 @@ use sync::{
     hint, thread, time,
 };
 
-/// How many `spin_loop` hints a round has before it yields the CPU.
+/// Number of `spin_loop` hints in a round, before it yields the CPU.
 const HINTS_PER_ROUND: u32 = 4;
 
-/// One wait in so many spins although that has not paid off lately, to notice when it would again. A guess: at the
-/// default limit this costs a third of a microsecond a wait.
+/// After spins that failed, one wait in this number still spins, to detect when spinning is useful
+/// again. A guess: at the default limit this costs a third of a microsecond a wait.
 const PROBE_EVERY: u32 = 64;
 
-/// The longest look: an item's way to a worker on another CPU and back takes 0.3 µs, or 2 µs on a machine whose cache lines move
-/// slowly (measured on two CPUs of a virtual machine); to sleep and be woken costs more than twice that.
+/// The longest busy-poll. A round trip of an item to a worker on another CPU takes 0.3 µs, or 2 µs
+/// on a machine whose cache lines move slowly (measured on two CPUs of a virtual machine); sleeping
+/// and being woken costs more than twice that.
 pub(crate) const LONGEST_LOOK_NS: u64 = 4_000;
 
-/// The longest look of a worker to whom the last one brought work. Threads that hand items over take turns on their CPU, and the next one
-/// comes when the kernel has switched to it. Eight threads whose waits look (two CPUs, million items a second, medians of 7 to 9): 4 µs 1.4
-/// to 2.7, 20 µs 1.7 to 4.0, 50 µs 3.8 to 3.9, 100 µs 2.0 to 3.7.
+/// The longest busy-poll of a worker whose last one found work. Threads that hand items over
+/// alternate on their CPU, and the next one arrives after the kernel has switched to it. Eight
+/// threads whose waits busy-poll (two CPUs, million items a second, medians of 7 to 9): 4 µs 1.4 to
+/// 2.7, 20 µs 1.7 to 4.0, 50 µs 3.8 to 3.9, 100 µs 2.0 to 3.7.
 pub const LONGEST_LOOK_AFTER_WORK_NS: u64 = 50_000;
 
-/// So many looks in a row may miss before one is left out.
+/// Number of busy-polls in a row that may fail before one is skipped.
 const FREE_MISSES: u32 = 2;
 
-/// Misses are counted so far: one wait in sixteen looks, to notice when that would pay off again.
+/// Maximum count of failures. At this count one wait in sixteen busy-polls, to detect when that is
+/// useful again.
 const MOST_MISSES: u32 = FREE_MISSES + 4;
 
-/// How many rounds a wait that looks in vain has at least where the one before did not.
+/// Minimum spin budget, in rounds, after a successful busy-poll: if the next busy-poll fails, the
+/// waker is probably close behind.
 const ROUNDS_AFTER_LOOK: u32 = 16;
 
-/// The longest spin. A spin that takes longer has met a thread that keeps the CPU. Four times what sixteen threads that
-/// yield to each other after short runs needed for one round (measured on two CPUs).
+/// The longest spin. A spin that takes longer competes with a thread that keeps the CPU. Four times
+/// the time that sixteen threads that yield to each other after short runs needed for one round
+/// (measured on two CPUs).
 const LONGEST_NS: u64 = 200_000;
 
-/// The default limit. 64 rounds take about 20 µs where no other thread wants the CPU: half of what waking a sleeping
-/// thread on another CPU costs on a virtual machine.
+/// The default limit. 64 rounds take about 20 µs if no other thread needs the CPU: half the cost of
+/// waking a sleeping thread on another CPU of a virtual machine.
 pub(crate) const DEFAULT_SPIN_LIMIT: u32 = 64;
 
 /// Decides how long a waiter spins before it sleeps.
 ///
-/// A *round* is a few `spin_loop` hints, a check, and a `sched_yield`. It takes about 0.3 µs where no other thread
-/// wants the CPU. Where another does, the yield lets it run, and it may be the one that the waiter waits for.
+/// A *round* is a few `spin_loop` hints, a check, and a `sched_yield`. It takes about 0.3 µs if no
+/// other thread needs the CPU. Otherwise the yield runs the other thread, which may be the one that
+/// the waiter waits for.
 ///
-/// Who waits for an item, and a worker that waits for work, *looks* before that: it checks for four microseconds at most (a
-/// worker whose last look found work, fifty) and keeps its CPU meanwhile. That pays off where the thread that it waits for
-/// runs on another CPU. Looks that did not pay off are left out more and more, up to fifteen of sixteen.
+/// A thread that waits for an item, and a worker that waits for work, *busy-polls* before that: it
+/// checks for at most four microseconds (a worker whose last busy-poll found work, fifty) and keeps
+/// its CPU. That is useful if the other thread runs on another CPU. After failures more and more
+/// busy-polls are skipped, up to fifteen of sixteen.
 ///
-/// A wait that ended while it spun allows the next wait twice the rounds that it took. A wait that had to sleep allows
-/// half. Once the allowance is zero, every 64th wait spins again. With one allowed CPU, in a model, and with a limit of
-/// zero a wait checks its condition once and does not spin.
+/// A wait that ended while it spun allows the next wait twice the rounds that it took. A wait that
+/// had to sleep allows half. Once the allowance is zero, every 64th wait spins again. With one
+/// allowed CPU, in a model, and with a limit of zero, a wait checks its condition once and does not
+/// spin.
 ///
 /// A budget belongs to one waiter. Threads may share one; it then adapts to all of them together.
 #[derive(Debug)]
@@ -63,13 +71,13 @@ pub struct SpinBudget {
 
 impl SpinBudget {
     sync::const_unless_model! {
-        /// Makes a budget that starts with 16 rounds, or with the limit if that is less.
+        /// Creates a budget that starts with 16 rounds, or with the limit if that is less.
         pub fn new() -> Self {
             Self { looks: Looks::new(), nr_rounds: AtomicU32::new(16), nr_skipped: AtomicU32::new(0) }
         }
     }
 
-    /// Spins until `done` returns `true`, at most as long as the budget and `spin_limit` allow.
+    /// Spins until `done` returns `true`, for at most as long as the budget and `spin_limit` allow.
     ///
     /// Returns `true` if `done` did.
     ///
@@ -81,9 +89,11 @@ impl SpinBudget {
         done() || self.spin_rounds(spin_limit, done)
     }
 
-    /// Looks, then spins as [`spin`](Self::spin) does: for waits that a thread on another CPU may end at once.
+    /// Busy-polls, then spins as [`spin`](Self::spin) does: for waits that a thread on another CPU
+    /// may end at once.
     ///
-    /// A look takes `after_hit_ns` at most where the last one paid off, else [`LONGEST_LOOK_NS`].
+    /// A busy-poll takes at most `after_hit_ns` if the last one succeeded, otherwise at most
+    /// [`LONGEST_LOOK_NS`].
     #[inline]
     #[doc(hidden)]
     pub fn look_and_spin(
@@ -104,7 +114,7 @@ impl SpinBudget {
     ) -> bool {
         let may_look = spin_limit > 0 && machine_may_spin();
         if may_look && self.looks.look(after_hit_ns, &mut done) {
-            // Who answers a look will not be long if the next one misses it.
+            // If the next busy-poll fails, the thread that ended this one is probably close behind.
             let nr_rounds = self.nr_rounds.load(Ordering::Relaxed);
             if nr_rounds < ROUNDS_AFTER_LOOK {
                 self.nr_rounds.store(ROUNDS_AFTER_LOOK, Ordering::Relaxed);
@@ -143,7 +153,7 @@ impl SpinBudget {
         hit_after.is_some() || done()
     }
 
-    /// Returns how many rounds the next wait may spin; 0 if it should sleep at once.
+    /// Returns the number of rounds that the next wait may spin; 0 if it should sleep at once.
     fn allowance(&self, spin_limit: u32) -> u32 {
         if spin_limit == 0 || !machine_may_spin() {
             return 0;
@@ -162,24 +172,24 @@ impl SpinBudget {
     }
 }
 
-/// Whether a wait looks, by how often that paid off.
+/// Decides whether a wait busy-polls, by the success of earlier busy-polls.
 #[derive(Debug)]
 struct Looks {
-    /// Those in a row that did not.
+    /// Busy-polls in a row that failed.
     nr_misses: AtomicU32,
-    /// Waits that do not look before one does again.
+    /// Number of waits that skip the busy-poll before one does it again.
     nr_left_out: AtomicU32,
 }
 
 impl Looks {
     sync::const_unless_model! {
         fn new() -> Self {
-            // One, for nobody has answered yet.
+            // One, because none has succeeded yet.
             Self { nr_misses: AtomicU32::new(1), nr_left_out: AtomicU32::new(0) }
         }
     }
 
-    /// Checks for as long as a look lasts, unless this wait is to leave it out; returns `true` if `done` did.
+    /// Busy-polls, unless this wait skips it. Returns `true` if `done` did.
     fn look(&self, after_hit_ns: u64, mut done: impl FnMut() -> bool) -> bool {
         let nr_left_out = self.nr_left_out.load(Ordering::Relaxed);
         if nr_left_out > 0 {
@@ -219,7 +229,7 @@ impl Looks {
     }
 }
 
-/// Returns how many waits leave out their look after so many that did not pay off.
+/// Returns the number of waits that skip the busy-poll after `nr_misses` failures in a row.
 const fn left_out_after(nr_misses: u32) -> u32 {
     match nr_misses.checked_sub(FREE_MISSES) {
         Some(further) => (1 << further) - 1,
@@ -233,7 +243,8 @@ impl Default for SpinBudget {
     }
 }
 
-/// Returns the allowance after a wait that was allowed `nr_rounds` and ended after `hit_after` of them, or slept.
+/// Returns the allowance after a wait that was allowed `nr_rounds` and ended after `hit_after` of
+/// them, or slept.
 fn next_allowance(nr_rounds: u32, spin_limit: u32, hit_after: Option<u32>) -> u32 {
     match hit_after {
         Some(nr_run) => nr_run
@@ -244,53 +255,58 @@ fn next_allowance(nr_rounds: u32, spin_limit: u32, hit_after: Option<u32>) -> u3
     }
 }
 
-/// How many rounds a thread spins at most when it joins or flushes.
+/// Maximum number of rounds that a thread spins in a join or a flush.
 static WAITER_SPIN_LIMIT: Tunable = Tunable::new(DEFAULT_SPIN_LIMIT);
 
 sync::thread_local! {
-    /// The budget of this thread when it waits for something that another thread is about to finish.
+    /// The budget of this thread when it waits for something that another thread is about to
+    /// finish.
     static WAITER: SpinBudget = SpinBudget::new()
 }
 
-/// Sets how many rounds a thread spins at most before it sleeps in a join or a flush; 0 turns spinning off.
+/// Sets the maximum number of rounds that a thread spins before it sleeps in a join or a flush; 0
+/// disables spinning.
 ///
-/// Applies to the whole process, from the next wait on. [`SpinBudget`] says what a round is.
+/// Applies to the whole process, from the next wait on. [`SpinBudget`] defines a round.
 pub fn set_waiter_spin_limit(spin_limit: u32) {
     WAITER_SPIN_LIMIT.set(spin_limit);
 }
 
-/// Looks and spins for as long as has paid off on this thread; returns `true` if `done` did.
+/// Busy-polls and spins for as long as that was useful on this thread. Returns `true` if `done`
+/// did.
 pub fn look_as_waiter(done: impl FnMut() -> bool) -> bool {
     WAITER.with(|budget| budget.look_and_spin(WAITER_SPIN_LIMIT.get(), LONGEST_LOOK_NS, done))
 }
 
-/// Spins for as long as has paid off on this thread; returns `true` if `done` did.
+/// Spins for as long as that was useful on this thread. Returns `true` if `done` did.
 pub fn spin_as_waiter(done: impl FnMut() -> bool) -> bool {
     WAITER.with(|budget| budget.spin(WAITER_SPIN_LIMIT.get(), done))
 }
 
-/// How many rounds a waiter spins at most when the thread that it waits for needs the same CPU. There one `sched_yield`
-/// is what counts. The further rounds are for CPUs that more threads share.
+/// Maximum number of rounds that a waiter spins if the thread that it waits for needs the same CPU.
+/// Then one `sched_yield` is usually enough. The further rounds are for CPUs that more threads
+/// share.
 const SAME_CPU_SPIN_LIMIT: u32 = 4;
 
 sync::thread_local! {
-    /// As `WAITER`, for what another thread will finish on this thread's own CPU.
+    /// As `WAITER`, for waits for another thread on this thread's own CPU.
     static SAME_CPU_WAITER: SpinBudget = SpinBudget::new()
 }
 
-/// Yields this CPU to the thread that will finish what the caller waits for; returns `true` if `done` did.
+/// Yields this CPU to the thread that the caller waits for. Returns `true` if `done` did.
 pub fn yield_as_waiter(done: impl FnMut() -> bool) -> bool {
     let spin_limit = WAITER_SPIN_LIMIT.get().min(SAME_CPU_SPIN_LIMIT);
     SAME_CPU_WAITER.with(|budget| budget.spin(spin_limit, done))
 }
 
-/// Returns `true` if this process may use another CPU, whose thread could end a spin.
+/// Returns `true` if this process may use another CPU, on which a thread could end a spin.
 #[inline]
 pub fn machine_may_spin() -> bool {
     if cfg!(any(loom, shuttle)) {
         return false;
     }
-    /// In `MAY`: the answer is known. Two threads may ask at once; a once-lock could be held over a `fork`.
+    /// Bit of `MAY`: the answer is known. Two threads may ask at the same time; a once-lock could
+    /// be held over a `fork`.
     const ASKED: u32 = 1 << 1;
     static MAY: Tunable = Tunable::new(0);
     if MAY.get() == 0 {

@@ -7,7 +7,7 @@ use sync::futex::Key;
 use super::Unparker;
 use crate::panics;
 
-/// How many wake-ups a queue holds without an allocation.
+/// Number of wake-ups that a queue holds without an allocation.
 const INLINE: usize = 4;
 
 /// A wake-up that has been decided and not done yet.
@@ -16,34 +16,34 @@ pub struct Wakeup(Kind);
 
 #[derive(Debug)]
 enum Kind {
-    /// Gives a parked thread its token.
+    /// Stores the token of a parked thread.
     Unpark(Unparker),
-    /// Wakes everybody who sleeps on a word that has already been changed.
+    /// Wakes all threads that sleep on a word that has already been changed.
     WakeAll(Key),
     /// Wakes an async task.
     Waker(std::task::Waker),
 }
 
 impl Wakeup {
-    /// Makes a wake-up that gives the owner of `unparker` its token.
+    /// Creates a wake-up that stores the token of the owner of `unparker`.
     #[inline]
     pub fn unpark(unparker: Unparker) -> Self {
         Self(Kind::Unpark(unparker))
     }
 
-    /// Makes a wake-up of all threads that sleep on the word of `key`. Change the word before.
+    /// Creates a wake-up of all threads that sleep on the word of `key`. Change the word before.
     #[inline]
     pub fn wake_all(key: Key) -> Self {
         Self(Kind::WakeAll(key))
     }
 
-    /// Makes a wake-up of an async task.
+    /// Creates a wake-up of an async task.
     #[inline]
     pub fn waker(waker: std::task::Waker) -> Self {
         Self(Kind::Waker(waker))
     }
 
-    /// Does the wake-up, unless it is a task's. Then returns its waker.
+    /// Does the wake-up, unless it wakes a task. In that case returns the waker.
     #[doc(hidden)]
     pub fn fire_unless_task(self) -> Option<std::task::Waker> {
         match self.0 {
@@ -63,7 +63,8 @@ impl Wakeup {
             Kind::Unpark(unparker) => unparker.unpark(),
             Kind::WakeAll(key) => key.wake(u32::MAX),
             Kind::Waker(waker) => {
-                // FOREIGN(wake-queue): an executor's waker, on the thread that fires; a panic ends here.
+                // FOREIGN(wake-queue): an executor's waker, on the thread that fires; a panic is
+                // caught.
                 panics::contain(|| waker.wake());
             }
         }
@@ -72,15 +73,17 @@ impl Wakeup {
 
 /// Collects wake-ups under a lock, to fire them after it.
 ///
-/// A wake-up costs microseconds. The kernel may run the woken thread at once on the waker's CPU, and what that thread
-/// does first is take the lock. So a locked section only picks whom to wake. The model is the kernel's `wake_q`.
+/// A wake-up costs microseconds. The kernel may run the woken thread at once on the waker's CPU,
+/// and that thread first takes the lock. So a locked section only selects the threads to wake. The
+/// model is the kernel's `wake_q`.
 ///
-/// Differs from Linux: two wake-ups of one thread stay two. A parker's token merges them.
+/// Differs from Linux: two wake-ups of one thread stay separate. A parker's token merges them.
 ///
 /// # Guarantees
 ///
-/// Each wake-up is fired exactly once, by [`fire`](Self::fire) or when the queue is dropped. If a waker panics, the
-/// panic is caught and the remaining wake-ups are fired. Up to four are held without an allocation.
+/// Each wake-up is fired exactly once, by [`fire`](Self::fire) or when the queue is dropped. If a
+/// waker panics, the panic is caught and the remaining wake-ups are fired. Up to four are held
+/// without an allocation.
 ///
 /// # Examples
 ///
@@ -103,14 +106,15 @@ impl Wakeup {
 #[derive(Debug, Default)]
 #[doc(alias = "wake_q_head")]
 pub struct WakeQ {
-    /// All fired before it is dropped, so nobody has to look for what is left: most queues are empty.
+    /// All fired before it is dropped, so the drop need not check for the rest: most queues are
+    /// empty.
     first: ManuallyDrop<[Option<Wakeup>; INLINE]>,
     len: usize,
     rest: Vec<Wakeup>,
 }
 
 impl WakeQ {
-    /// Makes an empty queue.
+    /// Creates an empty queue.
     pub const fn new() -> Self {
         Self {
             first: ManuallyDrop::new([const { None }; INLINE]),
@@ -131,7 +135,7 @@ impl WakeQ {
         self.len += 1;
     }
 
-    /// Returns how many wake-ups are in the queue.
+    /// Returns the number of wake-ups in the queue.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
@@ -143,7 +147,7 @@ impl WakeQ {
         self.len == 0
     }
 
-    /// Fires all wake-ups, in the order in which they were pushed. Call it with no lock held.
+    /// Fires all wake-ups, in the order of their pushes. Must be called with no lock held.
     ///
     /// # Blocking
     ///
