@@ -62,7 +62,7 @@ pub(super) fn tables(run: &str, machine: &str, date: &str, command: &str) -> Str
         one_run,
     } = counts;
     format!(
-        "`{command}` on {machine}, {date}. Of {} claims {held} held and {failed} did not; {close} lie within the noise. {one_run} had time for \
+        "`{command}` on {machine}, {date}. Of {} claims {held} held and {failed} did not; {close} are within the noise. {one_run} had time for \
          one repetition, which says nothing.\n{tables}",
         held + failed + one_run
     )
@@ -138,7 +138,7 @@ mod tests {
     fn every_claim_is_told_with_its_spread_and_its_verdict() {
         let told = tables(RUN, "a machine", "2026-11-23", "afterwork-lab bench");
         for part in [
-            "`afterwork-lab bench` on a machine, 2026-11-23. Of 3 claims 1 held and 1 did not; 1 lie within the noise. 1 had time",
+            "`afterwork-lab bench` on a machine, 2026-11-23. Of 3 claims 1 held and 1 did not; 1 are within the noise. 1 had time",
             "| read a protected value (`read`) | rcu | time of a read | urcu-memb | 0.0012 ±0, n 9 | ≤ 1 | yes | 0.5 |",
             "|  | rcu | callbacks/s | x | 0.93 ±0.10, n 5 | ≥ 1 | **no**, within the noise |  |",
             "### sum\n",

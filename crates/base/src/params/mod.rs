@@ -208,7 +208,7 @@ pub struct Params {
     pub qpw: Qpw,
     /// The parameters of RCU's grace periods. Read from the environment only, for the whole
     /// process: a registry ignores them.
-    pub rcu: RcuTunables,
+    pub rcu: rcu::Tunables,
 }
 
 impl Default for Params {

@@ -16,7 +16,7 @@ const MAIL_BOUND: Bound = Bound::AtMost(0.8);
 #[must_use]
 pub fn push_pop() -> Vec<Claim> {
     let against = |flow: &FlowMetric, other: &'static str, bound: Option<Bound>| {
-        Claim::of(SINGLE, &in_words(flow), flow.metric, other).keeps(bound)
+        Claim::of(SINGLE, in_words(flow), flow.metric, other).keeps(bound)
     };
     let no_slower = |flow| against(flow, CORDYCEPS, Some(NO_SLOWER));
     // The replaced list: shown, not claimed. Its drain walks every item once more.
@@ -29,7 +29,7 @@ pub fn push_pop() -> Vec<Claim> {
 #[must_use]
 pub fn owned() -> Vec<Claim> {
     let claim = |flow: &FlowMetric| {
-        let claim = Claim::of(MAIL, &in_words(flow), flow.metric, Against::BestPeer);
+        let claim = Claim::of(MAIL, in_words(flow), flow.metric, Against::BestPeer);
         claim.keeps(MAIL_BOUND)
     };
     FLOWS.iter().map(claim).collect()
