@@ -24,7 +24,7 @@ use model as backend;
 pub struct Key(backend::Key);
 
 impl Key {
-    /// Wakes up to `count` sleepers. Accesses no memory of theirs. Makes a system call even if there is none.
+    /// Wakes up to `count` sleepers without access to their memory. Makes a system call even if there is none.
     #[inline]
     pub fn wake(&self, count: u32) {
         self.0.wake(count);
