@@ -3,7 +3,8 @@
 //!
 //! `cargo xtask figures` checks; `--write` writes the tables from the run, and `--picture` makes its picture by a browser;
 //! `--run FILE` first keeps the run that `afterwork-lab bench --json` printed into FILE; `--measure`
-//! first makes such a run (minutes, on a machine that does nothing else). The check sees by sums that the picture is of that run, and of the page as it is made now.
+//! first makes such a run (minutes, on a quiet machine). The check compares sums: the picture is of that
+//! run, and of the page as the lab makes it now.
 
 mod claims;
 /// The words of the lab, so that a case and a metric are called alike everywhere. The chore depends on no crate of the lab.
