@@ -132,7 +132,7 @@ mod tests {
 {"bench":"rcu","case":"read","claim":"a read","variant":"rcu","metric":"read_ns","against":"urcu-memb","bound":"<= 1","ratio":{"median":0.00123,"mad":0.0,"n":9},"verdict":"holds","close":false,"source":{"figure":"0.5","from":"elsewhere"}}
 {"bench":"rcu","case":"read","claim":"shown","variant":"rcu","metric":"read_ns","against":"x","bound":null,"ratio":{"median":1.0,"mad":0.0,"n":9},"verdict":"shown","close":false,"source":null}
 {"bench":"rcu","case":"read","claim":"calls/s","variant":"rcu","metric":"calls_per_s","against":"x","bound":">= 1","ratio":{"median":0.931,"mad":0.1,"n":5},"verdict":"fails","close":true,"source":null}
-{"bench":"sum","case":"tree","claim":"bytes/s","variant":"plain","metric":"rate","against":"rayon","bound":">= 1","ratio":{"median":4.56,"mad":0.0,"n":1},"verdict":"one-run","close":false,"source":null}"#;
+{"bench":"blocking","case":"mixed","claim":"bytes/s","variant":"plain","metric":"rate","against":"rayon","bound":">= 1","ratio":{"median":4.56,"mad":0.0,"n":1},"verdict":"one-run","close":false,"source":null}"#;
 
     #[test]
     fn every_claim_is_told_with_its_spread_and_its_verdict() {
@@ -141,8 +141,8 @@ mod tests {
             "`afterwork-lab bench` on a machine, 2026-11-23. Of 3 claims 1 held and 1 did not; 1 are within the noise. 1 had time",
             "| read a protected value (`read`) | rcu | time of a read | urcu-memb | 0.0012 ±0, n 9 | ≤ 1 | yes | 0.5 |",
             "|  | rcu | callbacks/s | x | 0.93 ±0.10, n 5 | ≥ 1 | **no**, within the noise |  |",
-            "### sum\n",
-            "| hash a tree of cached files (`tree`) | plain | rate | rayon | 4.6 | ≥ 1 | one run: no verdict |  |",
+            "### blocking\n",
+            "| run items that compute and sleep (`mixed`) | plain | rate | rayon | 4.6 | ≥ 1 | one run: no verdict |  |",
         ] {
             assert!(told.contains(part), "{part}\n{told}");
         }

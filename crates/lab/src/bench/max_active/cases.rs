@@ -15,7 +15,7 @@ use topology::Topology;
 
 use super::claims;
 use super::crew::{
-    self, BLOCKING, BLOCKING_768, Crew, Queue, RAYON_EACH, THREADS_8, THREADS_768, THREADS_EACH,
+    self, BLOCKING, BLOCKING_768, Crew, RAYON_EACH, THREADS_8, THREADS_768, THREADS_EACH,
 };
 use super::drive::{Body, Drive};
 use super::joins::{self, BufferPool, NR_INNER, NR_OUTER, Table};
@@ -182,7 +182,11 @@ impl Setting {
     {
         let queue = |max: usize, meant_for: MaxActiveScope| {
             let registry = self.registry();
-            move || -> Crews { Ok(vec![Arc::new(Queue::new(&registry()?, max, meant_for)?)]) }
+            move || -> Crews {
+                Ok(vec![crew::queue(&registry()?, max, |it| {
+                    it.max_active_scope(meant_for)
+                })?])
+            }
         };
         let system = |max: usize| queue(max, MaxActiveScope::System);
         let per_cpu = |max: usize| queue(max, MaxActiveScope::Cpu);
@@ -210,14 +214,9 @@ impl Setting {
         let registry = self.registry();
         let ours = move || -> Crews {
             let registry = registry()?;
-            let queue = |_| -> Result<Arc<dyn Crew>, Stop> {
-                Ok(Arc::new(Queue::new(
-                    &registry,
-                    LIMIT,
-                    MaxActiveScope::System,
-                )?))
-            };
-            (0..NR_SUBSYSTEMS).map(queue).collect()
+            (0..NR_SUBSYSTEMS)
+                .map(|_| crew::queue(&registry, LIMIT, |it| it))
+                .collect()
         };
         let all = NR_SUBSYSTEMS * LIMIT;
         let peer = |name, hire: fn() -> Crews| Variant::peer(name, run(&drive, mixed, hire));
@@ -255,17 +254,13 @@ impl Setting {
                 Ok(())
             }))
         };
-        let plain = |registry: &Registry| -> Result<Arc<dyn Crew>, Stop> {
-            let queue = Queue::new(registry, LIMIT, MaxActiveScope::System)?;
-            Ok(Arc::new(queue))
-        };
+        let plain = |registry: &Registry| crew::queue(registry, LIMIT, |it| it);
         let registry = self.registry();
         let sharing = move || -> Crews {
             let registry = registry()?;
-            let queue = |_| -> Result<Arc<dyn Crew>, Stop> {
-                Ok(Arc::new(Queue::sharing(&registry, LIMIT, 100)?))
-            };
-            (0..NR_SUBSYSTEMS).map(queue).collect()
+            (0..NR_SUBSYSTEMS)
+                .map(|_| crew::queue(&registry, LIMIT, |it| it.shares(100)))
+                .collect()
         };
         let registry = self.registry();
         let ours = move || -> Crews {

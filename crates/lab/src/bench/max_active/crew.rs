@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use afterwork::workqueue::{Builder, MaxActiveScope, Registry, Workqueue};
+use afterwork::workqueue::{Builder, Registry, Workqueue};
 use top::exit::Stop;
 use topology::AffinityScope;
 
@@ -41,45 +41,6 @@ pub trait Crew: Send + Sync {
     fn submit(&self, job: Job);
 }
 
-/// A queue of ours.
-pub struct Queue(Workqueue);
-
-impl Queue {
-    /// Makes a queue of `registry`, all of whose CPUs share one pool.
-    pub fn new(
-        registry: &Registry,
-        max_active: usize,
-        meant_for: MaxActiveScope,
-    ) -> Result<Self, Stop> {
-        Self::build(registry, max_active, |it| it.max_active_scope(meant_for))
-    }
-
-    /// Makes a queue that has as many shares of its pool's time.
-    pub fn sharing(registry: &Registry, max_active: usize, shares: u32) -> Result<Self, Stop> {
-        Self::build(registry, max_active, |it| it.shares(shares))
-    }
-
-    fn build(
-        registry: &Registry,
-        max_active: usize,
-        describe: impl FnOnce(Builder) -> Builder,
-    ) -> Result<Self, Stop> {
-        let builder = Workqueue::builder("max-active")
-            .scope(AffinityScope::System)
-            .max_active(max_active as u32);
-        describe(builder)
-            .build_in(registry)
-            .map(Self)
-            .map_err(|error| Stop::because("cannot make a queue", error))
-    }
-}
-
-impl OneShotPool for Queue {
-    fn submit(&self, work: impl FnOnce() + Send + 'static) {
-        self.0.spawn_detached(work);
-    }
-}
-
 impl<P: OneShotPool + Send> Crew for P {
     fn submit(&self, job: Job) {
         OneShotPool::submit(self, job);
@@ -99,4 +60,19 @@ pub fn blocking(count: usize) -> Result<Arc<dyn Crew>, Stop> {
 /// Makes a rayon pool.
 pub fn rayon(count: usize) -> Result<Arc<dyn Crew>, Stop> {
     Ok(Arc::new(Rayon::start(count)?))
+}
+
+/// Makes a queue of `registry`, all of whose CPUs share one pool.
+pub fn queue(
+    registry: &Registry,
+    max_active: usize,
+    describe: impl FnOnce(Builder) -> Builder,
+) -> Result<Arc<dyn Crew>, Stop> {
+    let builder = Workqueue::builder("max-active")
+        .scope(AffinityScope::System)
+        .max_active(max_active as u32);
+    let queue = describe(builder).build_in(registry);
+    Ok(Arc::new(queue.map_err(|error| {
+        Stop::because("cannot make a queue", error)
+    })?))
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use afterwork::workqueue::{Registry, Workqueue};
 use lab_peers::reclaim;
 use top::exit::Stop;
 use topology::{AffinityScope, Topology};
@@ -277,15 +278,14 @@ impl Setting<'_> {
         let (items, topology) = (self.items(), self.topology.clone());
         let ours = move |count| {
             let params = afterwork::params::Params::default();
-            let registry = afterwork::workqueue::Registry::new(topology.clone(), params)
+            let registry = Registry::new(topology.clone(), params)
                 .map_err(|error| Stop::because("cannot start our pools", error))?;
             let before = Size::now()?;
             let build = |_| {
-                let builder = afterwork::workqueue::Workqueue::builder("lab");
-                let queue = builder.scope(AffinityScope::System).build_in(&registry);
-                queue.map(Queue)
+                let builder = Workqueue::builder("lab");
+                builder.scope(AffinityScope::System).build_in(&registry)
             };
-            let queues: Result<Vec<Queue>, _> = (0..count).map(build).collect();
+            let queues: Result<Vec<Workqueue>, _> = (0..count).map(build).collect();
             let queues = queues.map_err(|error| Stop::because("cannot build a queue", error))?;
             let grown = Size::now()?.resident.saturating_sub(before.resident);
             let cost = pools::spread(&queues, grown, items);
@@ -358,16 +358,6 @@ impl Setting<'_> {
             Variant::peer(Tokio::NAME, self.along(axis, tokio)),
             Variant::peer(ASYNC_IO, self.along(axis, async_io)),
         ]
-    }
-}
-
-/// A queue of pools that many share.
-struct Queue(afterwork::workqueue::Workqueue);
-
-impl OneShotPool for Queue {
-    #[inline]
-    fn submit(&self, work: impl FnOnce() + Send + 'static) {
-        self.0.spawn_detached(work);
     }
 }
 

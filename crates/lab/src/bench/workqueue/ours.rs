@@ -174,7 +174,13 @@ impl Ours {
     }
 }
 
-/// As any other pool: closures that nobody joins.
+impl OneShotPool for Workqueue {
+    #[inline]
+    fn submit(&self, work: impl FnOnce() + Send + 'static) {
+        self.spawn_detached(work);
+    }
+}
+
 impl OneShotPool for Ours {
     #[inline]
     fn submit(&self, work: impl FnOnce() + Send + 'static) {
