@@ -57,6 +57,9 @@ struct Sleeper {
     waker: Option<Foreign<Waker>>,
 }
 
+// As `Sleep` says.
+const _: () = assert!(size_of::<Sleeper>() <= 48);
+
 /// The kind of a sleep's timer.
 static SLEEP: Kind = Kind(expire_sleep);
 
