@@ -1,4 +1,4 @@
-//! Posting several items at once.
+//! Posts several items at once.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,21 +11,22 @@ use super::error::PostError;
 use super::poster::Poster;
 use crate::panics;
 
-/// Items that one thread gathers and posts with one swap. Made by [`Poster::batch`].
+/// Items that one thread gathers and posts with one swap. Created by [`Poster::batch`].
 ///
-/// Items that were not posted are dropped with the batch; a panic of such a drop is caught. As an iterator a batch gives its
-/// items back.
+/// Items that were not posted are dropped with the batch; a panic of such a drop is caught. As an
+/// iterator a batch returns its items.
 pub struct Batch<'p, T> {
     poster: &'p Poster<T>,
     /// Sealed blocks, older than `open`.
     full: Chain<Block<T>>,
-    /// The block that is being filled; ours alone.
+    /// The block that is being filled. Only the batch accesses it.
     open: Option<NonNull<Block<T>>>,
-    /// How many items are in it.
+    /// Number of items in `open`.
     nr_open: usize,
-    /// How many items are in all blocks.
+    /// Number of items in all blocks.
     nr_packed: usize,
-    /// Items that were taken out of the blocks again, for the iterator. While there are any, the batch has no block.
+    /// Items that were taken out of the blocks again, for the iterator. While this is not empty,
+    /// the batch has no block.
     back: VecDeque<T>,
 }
 
@@ -41,12 +42,12 @@ impl<'p, T> Batch<'p, T> {
         }
     }
 
-    /// Adds an item, for which it reserves room.
+    /// Adds an item, for which it reserves capacity.
     ///
     /// # Errors
     ///
-    /// [`PostError::Full`] with the item, also while others wait for room. A closed mailbox is reported by
-    /// [`post`](Self::post).
+    /// [`PostError::Full`] with the item, also while other items wait for capacity.
+    /// [`post`](Self::post) reports a closed mailbox.
     #[inline]
     pub fn push(&mut self, item: T) -> Result<(), PostError<T>> {
         if !self.poster.shared.take_room() {
@@ -59,7 +60,7 @@ impl<'p, T> Batch<'p, T> {
         Ok(())
     }
 
-    /// Returns how many items wait to be posted.
+    /// Returns the number of items that are not posted yet.
     pub fn len(&self) -> usize {
         self.nr_packed + self.back.len()
     }
@@ -69,11 +70,12 @@ impl<'p, T> Batch<'p, T> {
         self.len() == 0
     }
 
-    /// Posts the items, and wakes the owner if it sleeps. The batch is empty then, and may be filled again.
+    /// Posts the items, and wakes the owner if it sleeps. The batch is then empty, and may be
+    /// filled again.
     ///
     /// # Blocking
     ///
-    /// Never blocks. One swap, and a system call if it wakes the owner.
+    /// Never blocks. Costs one swap, and a system call if it wakes the owner.
     ///
     /// # Errors
     ///
@@ -115,14 +117,14 @@ impl<'p, T> Batch<'p, T> {
         Ok(())
     }
 
-    /// Puts an item into the open block.
+    /// Adds an item to the open block.
     #[inline]
     fn pack(&mut self, item: T) {
         let block = match self.open {
             Some(block) => block,
             None => *self.open.insert(self.fetch_block().into_raw()),
         };
-        // SAFETY: the open block is ours, and is sealed when it is full.
+        // SAFETY: we own the open block, which is sealed when it is full.
         unsafe { block::fill(block, self.nr_open, item) };
         self.nr_open += 1;
         self.nr_packed += 1;
@@ -134,10 +136,10 @@ impl<'p, T> Batch<'p, T> {
     /// Moves the open block to the full ones.
     fn seal(&mut self) {
         if let Some(block) = self.open.take() {
-            // SAFETY: ours, with so many items.
+            // SAFETY: we own the open block, and `pack` filled its first `nr_open` slots.
             unsafe { block::seal_filled(block, self.nr_open) };
             self.nr_open = 0;
-            // SAFETY: it came from `into_raw`, in `pack`, and hangs nowhere.
+            // SAFETY: it came from `into_raw`, in `pack`, and is in no list.
             unsafe { self.full.push_back_raw(block) };
         }
     }
@@ -163,10 +165,10 @@ impl<'p, T> Batch<'p, T> {
             let nr_items = blank.state().nr_items();
             let block = blank.into_raw();
             for at in 0..nr_items {
-                // SAFETY: ours, and its state counts the slot.
+                // SAFETY: we own the block, and its state counts the slot.
                 self.back.push_back(unsafe { block::take(block, at) });
             }
-            // SAFETY: ours, and its items were taken.
+            // SAFETY: we own the block, and its items were taken.
             drop(unsafe { Blank::from_raw(block) });
         }
         self.nr_packed = 0;
@@ -180,7 +182,7 @@ impl<'p, T> Batch<'p, T> {
     }
 }
 
-/// Takes the items back, oldest first.
+/// Returns the items, oldest first.
 impl<T> Iterator for Batch<'_, T> {
     type Item = T;
 
@@ -197,13 +199,13 @@ impl<T> Iterator for Batch<'_, T> {
 impl<T> Drop for Batch<'_, T> {
     fn drop(&mut self) {
         self.for_each(|item| {
-            // FOREIGN(batch-item): an item's drop, on the poster. A panic ends here.
+            // FOREIGN(batch-item): an item's drop, on the poster. A panic is caught.
             panics::contain(|| drop(item));
         });
     }
 }
 
-// SAFETY: a batch is its items, and a reference to a poster, which may be shared.
+// SAFETY: a batch consists of its items, and of a reference to a poster, which may be shared.
 unsafe impl<T: Send> Send for Batch<'_, T> {}
 
 impl<T> fmt::Debug for Batch<'_, T> {

@@ -1,4 +1,4 @@
-//! The bell: wakes the owner in the way in which it sleeps.
+//! The owner waker: wakes the owner in the way in which it sleeps.
 
 use std::task::Waker;
 
@@ -12,7 +12,7 @@ use crate::wake::Unparker;
 #[cfg(not(any(loom, shuttle)))]
 use sync::{OnceLock, eventfd::EventFd, process};
 
-/// The report of a wake-up that does not reach an owner.
+/// The report of a wake-up that cannot reach the owner.
 #[cfg(not(any(loom, shuttle)))]
 const LOST: &str =
     "the program has closed the eventfd of a mailbox, so a post does not wake its owner";
@@ -29,27 +29,27 @@ pub(super) enum Sleep<'a> {
     EventFd,
 }
 
-// `Sleep` as a byte.
+// The values of [`Sleep`] as a byte.
 const THREAD: u8 = 0;
 const TASK: u8 = 1;
 #[cfg(not(any(loom, shuttle)))]
 const EVENTFD: u8 = 2;
 
-/// Wakes the owner. Rung by the poster that has claimed the wake-up.
+/// Wakes the owner. Fired by the poster that has claimed the wake-up.
 ///
-/// Each way of waking leaves a token, so a ring that comes before the sleep ends the sleep.
+/// Each way of waking leaves a token, so a wake-up before the sleep ends the sleep.
 #[derive(Debug)]
 pub(super) struct Bell {
     /// A: how the owner sleeps. Written before it arms, read by the poster that claimed.
     kind: AtomicU8,
     /// I: wakes the owner's thread.
     thread: Unparker,
-    /// The task to wake. Taken out by the poster that wakes it.
+    /// The task to wake. Removed by the poster that wakes it.
     task: Mutex<Option<Waker>>,
     /// I: the process whose threads take the lock of `task`. In a child of `fork`, a thread that
     /// does not exist there may hold the lock.
     process: Process,
-    /// Made when the owner first asks for it.
+    /// Created when the owner first requests it.
     #[cfg(not(any(loom, shuttle)))]
     eventfd: OnceLock<EventFd>,
 }
@@ -77,16 +77,19 @@ impl Bell {
             #[cfg(not(any(loom, shuttle)))]
             Sleep::EventFd => EVENTFD,
         };
-        // ORDER(bell): published by the arming that follows; see `Wait::arm`, which has both outcomes.
+        // ORDER(bell): published by the arming that follows; see `Wait::arm`, which has both
+        // outcomes.
         self.kind.store(kind, Ordering::Relaxed);
     }
 
-    /// Leaves the waker of the task that is about to sleep.
+    /// Stores the waker of the task that is about to sleep.
     fn set_task(&self, waker: &Waker) {
-        // FOREIGN(bell-clone): an executor's waker, on the owner, which has changed nothing yet and gets the panic.
+        // FOREIGN(bell-clone): an executor's waker, on the owner, which has changed nothing yet and
+        // gets the panic.
         let ours = waker.clone();
         let Some(mut task) = self.task() else {
-            // FOREIGN(bell-clone): the executor's waker, as above. It makes the executor poll the owner again.
+            // FOREIGN(bell-clone): the executor's waker, as above. It makes the executor poll the
+            // owner again.
             return ours.wake();
         };
         let is_known = task.as_ref().is_some_and(|known| known.will_wake(&ours));
@@ -108,11 +111,11 @@ impl Bell {
         self.task.try_lock()
     }
 
-    /// Makes the eventfd, if the owner has none yet.
+    /// Creates the eventfd, if the owner has none yet.
     #[cfg(not(any(loom, shuttle)))]
     pub(super) fn eventfd(&self) -> std::io::Result<&EventFd> {
         if self.eventfd.get().is_none() {
-            // Only the owner gets here, so no other thread sets it in between.
+            // Only the owner reaches this, so no other thread sets it in between.
             let _ = self.eventfd.set(EventFd::new()?);
         }
         Ok(self.eventfd.get().expect("set just now"))
@@ -120,8 +123,8 @@ impl Bell {
 
     /// Wakes the owner.
     ///
-    /// The caller has claimed the wake-up of an arming. If the owner has given that arming up meanwhile, the ring has no
-    /// effect but a token.
+    /// The caller has claimed the wake-up of an arming. If the owner has disarmed in the meantime,
+    /// this only leaves a token.
     #[cold]
     pub(super) fn ring(&self) {
         // ORDER(bell): acquired by the claim that came before; see `Wait::claim`.
@@ -139,7 +142,8 @@ impl Bell {
         }
         let waker = self.task().and_then(|mut task| task.take());
         if let Some(waker) = waker {
-            // FOREIGN(bell-wake): an executor's waker, on the poster, whose item is inside. A panic ends here.
+            // FOREIGN(bell-wake): an executor's waker, on the poster, after its push. A panic is
+            // caught.
             panics::contain(|| waker.wake());
         }
     }
@@ -156,7 +160,8 @@ impl Drop for Bell {
 
 fn drop_contained(waker: Option<Waker>) {
     if waker.is_some() {
-        // FOREIGN(bell-drop): an executor's waker, on the owner or on the last poster. A panic ends here.
+        // FOREIGN(bell-drop): an executor's waker, on the owner or on the last poster. A panic is
+        // caught.
         panics::contain(|| drop(waker));
     }
 }

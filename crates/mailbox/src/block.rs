@@ -1,4 +1,5 @@
-//! A block: items of one poster, side by side, and one word that says which side may use which part.
+//! A block: adjacent items of one poster, and one word that determines which side may use which
+//! part.
 //!
 //! ```text
 //!  ┌──────┬───────┬──────────┬────────┬────────┬────────┬───
@@ -7,35 +8,40 @@
 //!  ◄───────────────── two cache lines ─────────────────────►
 //! ```
 //!
-//! A cache line that goes from CPU to CPU costs more than all the instructions of a post. With a node for each item, a line
-//! would travel for each item. A block's lines carry several items.
+//! Moving a cache line from CPU to CPU costs more than all the instructions of a post. With a node
+//! for each item, a line would move for each item. A block's lines hold several items.
 //!
 //! # The life of a block
 //!
-//! A poster puts its first item in and pushes the block onto the queue. While the block is the newest in the queue, the same
-//! poster adds items to it. Once another block is behind it, the poster leaves it, so that items keep the order in which
-//! they were posted. The owner reads the block at the head. When it has read all items of a block that is not the newest, it
-//! closes the block.
+//! A poster stores its first item and pushes the block onto the queue. While the block is the
+//! newest in the queue, the same poster adds items to it. Once another block is behind it, the
+//! poster leaves it, so that items keep the order in which they were posted. The owner reads the
+//! block at the head. When it has read all items of a block that is not the newest, it closes the
+//! block.
 //!
 //! | `state` | set by | how | means |
 //! |---|---|---|---|
-//! | number of items | poster | addition | so many slots hold an item, or held one |
-//! | `SEALED` | poster | with its last addition, or when it forgets the block | no more items; the poster has forgotten the block |
-//! | `CLOSED` | owner | compare-exchange from the state of which it has read all items | no more items; the owner has forgotten the block |
+//! | number of items | poster | addition | that number of slots hold an item, or held one |
+//! | `SEALED` | poster | with its last addition, or when it abandons the block | no more items; the poster no longer uses the block |
+//! | `CLOSED` | owner | compare-exchange from the state of which it has read all items | no more items; the owner no longer uses the block |
 //!
-//! Both flags are set by read-modify-writes of one word, so one of them comes second. Whoever sets the second has the block
-//! to itself: the owner finds `SEALED` and gives the block to the free list; the poster finds `CLOSED` and uses it again.
+//! Both flags are set by read-modify-writes of one word, so one of them comes second. The side that
+//! sets the second flag owns the block: the owner finds `SEALED` and moves the block to the free
+//! list; the poster finds `CLOSED` and uses the block again.
 //!
 //! # What must never happen
 //!
-//! - *An item is lost*, because the poster adds to a block that the owner has forgotten. Adding and closing change the same
-//!   word. If the addition comes first, the closing fails, for the owner has not read that item. If the closing comes first,
-//!   the poster finds `CLOSED`, takes its item back out of the slot, which nobody else has used, and starts another block.
+//! - *An item is lost*, because the poster adds to a block that the owner no longer reads. Adding
+//!   and closing change the same word. If the addition comes first, the closing fails, because the
+//!   owner has not read that item. If the closing comes first, the poster finds `CLOSED`, takes its
+//!   item out of the slot, which no other thread has used, and starts another block.
 //! - *A block has two owners*: see above.
-//! - *Items of one poster, or of two posts of which one ended before the other began, change their order.* A poster adds only
-//!   to a block that is the newest after its post began. A block that is pushed behind it later overlaps this post.
-//! - *The owner spins.* Another block is behind the one that it closes, and an addition begins with a check that its block is
-//!   the newest. So the compare-exchange fails at most once for an addition under way, and once for the poster's sealing.
+//! - *Items of one poster, or of two posts of which one ended before the other began, change their
+//!   order.* A poster adds only to a block that is the newest after its post began. A block that is
+//!   pushed behind it later overlaps this post.
+//! - *The owner spins.* Another block is behind the one that it closes, and an addition begins with
+//!   a check that its block is the newest. So the compare-exchange fails at most once for an
+//!   addition in progress, and once for the poster's sealing.
 
 use std::alloc::{self, Layout};
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -46,19 +52,22 @@ use sync::atomic::{AtomicU64, Ordering};
 use sync::cell::UnsafeCell;
 use sync::{hint, twin};
 
-/// Bytes of a block: two cache lines, which most machines fetch together. Measured: one line holds too few items to pay
-/// for its head; four are no faster, and cost memory when several posters alternate.
+/// Bytes of a block: two cache lines, which most machines fetch together. Measured: one line holds
+/// too few items for the size of its head; four are no faster, and use memory when several posters
+/// alternate.
 const BLOCK_BYTES: usize = 128;
 
-/// The alignment of a block, so that no two share a line. In a model it does not matter.
+/// The alignment of a block, so that no two share a line. Irrelevant in a model.
 const BLOCK_ALIGN: usize = 64;
 
-/// Slots of a block in a model: the second item is added to the first one's block, the third is not.
+/// Slots of a block in a model: the second item is added to the first one's block, the third is
+/// not.
 const MODEL_SLOTS: usize = 2;
 
 type Cell<T> = UnsafeCell<MaybeUninit<T>>;
 
-/// A block. Reached by raw pointers only, because poster and owner use different parts of it at once.
+/// A block. Reached by raw pointers only, because poster and owner use different parts of it at
+/// once.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Block<T> {
@@ -89,19 +98,19 @@ impl State {
     /// The number of eager bits.
     const MAX_SLOTS: usize = 55;
 
-    /// Returns what the item in slot `at` adds to the state.
+    /// Returns the addend to the state for the item in slot `at`.
     fn item(at: usize, eager: bool, last: bool) -> u64 {
         let seal = if last { Self::SEALED } else { 0 };
         Self::ONE | seal | (u64::from(eager) << (Self::EAGER_SHIFT as usize + at))
     }
 
-    /// Returns how many items were put in.
+    /// Returns the number of items that were added.
     #[inline(always)]
     pub(super) fn nr_items(self) -> usize {
         (self.0 & Self::NR) as usize
     }
 
-    /// Returns `true` if the poster has forgotten the block.
+    /// Returns `true` if the poster no longer uses the block.
     #[inline(always)]
     pub(super) fn is_sealed(self) -> bool {
         self.0 & Self::SEALED != 0
@@ -117,7 +126,7 @@ impl State {
         self.0 & Self::CLOSED != 0
     }
 
-    /// Returns `true` if slot `at` or one after it holds an eager item.
+    /// Returns `true` if slot `at` or a later one holds an eager item.
     #[inline(always)]
     pub(super) fn has_eager_from(self, at: usize) -> bool {
         (self.0 >> Self::EAGER_SHIFT) >> at != 0
@@ -127,7 +136,7 @@ impl State {
 /// The kind of the items in a block. All items of one poster are of the same kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// Mail, which counts toward the capacity of a bounded mailbox.
+    /// Posted items, which count toward the capacity of a bounded mailbox.
     Mail,
     /// Wake-ups of local futures, which do not count toward the capacity.
     WakeUps,
@@ -143,7 +152,7 @@ impl Kind {
     }
 }
 
-/// Returns how many items a block holds.
+/// Returns the number of slots of a block.
 pub(super) const fn nr_slots<T>() -> usize {
     if cfg!(any(loom, shuttle)) {
         return MODEL_SLOTS;
@@ -161,7 +170,7 @@ pub(super) const fn nr_slots<T>() -> usize {
     }
 }
 
-/// A block without items that one side has to itself. Owns the memory.
+/// A block without items that one side owns. Owns the memory.
 #[derive(Debug)]
 pub(super) struct Blank<T>(NonNull<Block<T>>);
 
@@ -169,7 +178,7 @@ impl<T> Blank<T> {
     /// Allocates a block of `nr_slots` slots.
     pub(super) fn new(nr_slots: usize) -> Self {
         let layout = layout::<T>(nr_slots);
-        // SAFETY: the size is not zero, for a block has a head.
+        // SAFETY: the size is not zero, because a block has a head.
         let block = unsafe { alloc::alloc(layout) }.cast::<Block<T>>();
         let Some(block) = NonNull::new(block) else {
             alloc::handle_alloc_error(layout);
@@ -185,17 +194,18 @@ impl<T> Blank<T> {
         for at in 0..nr_slots {
             // SAFETY: `at` is below the number of slots allocated.
             let slot = unsafe { slot(block, at) };
-            // SAFETY: as above, and nobody else knows the block.
+            // SAFETY: as above, and no other thread can reach the block.
             unsafe { slot.write(UnsafeCell::new(MaybeUninit::uninit())) };
         }
         Self(block)
     }
 
-    /// Puts `item` into the first slot. `last` means that no other item will be added.
+    /// Stores `item` in the first slot. `last` means that no other item will be added.
     #[inline(always)]
     pub(super) fn start(self, item: T, kind: Kind, eager: bool, last: bool) -> NonNull<Block<T>> {
         let block = Self::into_raw(self);
-        // SAFETY: the handle owned the block, so nobody else uses it, and every block has a slot.
+        // SAFETY: the handle owned the block, so no other thread uses it, and every block has a
+        // slot.
         unsafe { put(block, 0, item) };
         // SAFETY: as above. Relaxed: the push publishes it.
         unsafe { state(block) }.store(kind.bits() | State::item(0, eager, last), Ordering::Relaxed);
@@ -204,7 +214,8 @@ impl<T> Blank<T> {
 
     /// Reads the state.
     pub(super) fn state(&self) -> State {
-        // SAFETY: the handle owns the block. The side that handed it over published the state with it.
+        // SAFETY: the handle owns the block. The side that passed it on published the state with
+        // it.
         unsafe { load(self.0) }
     }
 
@@ -218,17 +229,17 @@ impl<T> Blank<T> {
         state.fetch_or(1 << (State::EAGER_SHIFT as usize + last), Ordering::Relaxed);
     }
 
-    /// Gives up the handle.
+    /// Consumes the handle.
     #[inline(always)]
     pub(super) fn into_raw(self) -> NonNull<Block<T>> {
         ManuallyDrop::new(self).0
     }
 
-    /// Makes the pointer a handle again.
+    /// Restores a handle from the pointer.
     ///
     /// # Safety
     ///
-    /// 1. Nobody else will use the block, and every item in it has been taken.
+    /// 1. No other code will use the block, and every item in it has been taken.
     #[inline(always)]
     pub(super) unsafe fn from_raw(block: NonNull<Block<T>>) -> Self {
         Self(block)
@@ -243,35 +254,35 @@ pub(super) fn prefetch<T>(block: *const Block<T>) {
     }
 }
 
-/// Adds an item to a block that nobody else knows.
+/// Adds an item to a block that no other thread can reach.
 ///
 /// # Safety
 ///
-/// 1. The caller owns `block`, in which `at` items are, fewer than there are slots.
+/// 1. The caller owns `block`, which has `at` items and more than `at` slots.
 #[inline(always)]
 pub(super) unsafe fn fill<T>(block: NonNull<Block<T>>, at: usize, item: T) {
     // SAFETY: (1).
     unsafe { put(block, at, item) };
 }
 
-/// Counts the items of a block that nobody else knows, and seals it.
+/// Counts the items of a block that no other thread can reach, and seals it.
 ///
 /// # Safety
 ///
-/// 1. The caller owns `block`, in which so many items are.
+/// 1. The caller owns `block`, and has filled its first `nr_items` slots.
 pub(super) unsafe fn seal_filled<T>(block: NonNull<Block<T>>, nr_items: usize) {
     let filled = (nr_items as u64 * State::ONE) | State::SEALED;
     // SAFETY: (1). Relaxed: the push publishes it.
     unsafe { state(block) }.store(filled, Ordering::Relaxed);
 }
 
-/// Adds an item to a block that was pushed. If the owner has closed the block, gives the item back, and the block, which
-/// belongs to the caller then.
+/// Adds an item to a block that was pushed. If the owner has closed the block, returns the item,
+/// and the block, which the caller then owns.
 ///
 /// # Safety
 ///
-/// 1. The caller is the poster that pushed `block`, has not forgotten it, and knows of `at` items in it, fewer than
-///    there are slots.
+/// 1. The caller is the poster that pushed `block`, has not abandoned it, and has added `at` items,
+///    fewer than there are slots.
 #[inline(always)]
 pub(super) unsafe fn add<T>(
     block: NonNull<Block<T>>,
@@ -280,18 +291,19 @@ pub(super) unsafe fn add<T>(
     eager: bool,
     last: bool,
 ) -> Result<(), (T, Blank<T>)> {
-    // SAFETY: (1): the state does not count the slot yet, so it is ours.
+    // SAFETY: (1): the state does not count the slot yet, so it belongs to the poster.
     unsafe { put(block, at, item) };
     // ORDER(block-add): message passing from poster to owner, other end in `load`.
     //   add:  the item in its slot;     state += 1   Release
     //   load: state   Acquire;          takes items out of the slots
-    // If our addition comes first, the owner's load counts the item and finds it whole. If the load comes first, the owner
-    // does not know of the slot.
+    // If our addition comes first, the owner's load counts the item and finds it complete. If the
+    // load comes first, the owner does not read the slot.
     // Test: an_added_item_is_whole, adding_needs_its_release
     //
     // ORDER(block-close): the acquire end; see `close`.
-    // If our addition comes first, the owner's closing fails, for the state has changed. If the closing comes first, we find
-    // CLOSED below, and the owner's reads of the block are before our next writes.
+    // If our addition comes first, the owner's closing fails, because the state has changed. If the
+    // closing comes first, we find CLOSED below, and the owner's reads of the block precede our
+    // next writes.
     // Test: a_block_goes_round, reuse_after_adding_needs_its_acquire
     let order = if twin::armed("block: add without release") {
         Ordering::Acquire
@@ -300,48 +312,50 @@ pub(super) unsafe fn add<T>(
     } else {
         Ordering::AcqRel
     };
-    // SAFETY: (1): the block exists until both sides have forgotten it.
+    // SAFETY: (1): the block exists until neither side uses it.
     let before = unsafe { state(block) }.fetch_add(State::item(at, eager, last), order);
     if !State(before).is_closed() || twin::armed("block: add to what is closed") {
         return Ok(());
     }
-    // SAFETY: the owner closed the block before the state counted this slot, so it is still ours.
+    // SAFETY: the owner closed the block before the state counted this slot, so it still belongs to
+    // the poster.
     let item = unsafe { take(block, at) };
-    // SAFETY: the owner has forgotten the block with all its items read, and we do not remember it.
+    // SAFETY: the owner has read all items and no longer uses the block, and neither do we.
     Err((item, unsafe { Blank::from_raw(block) }))
 }
 
-/// Takes a block back if the owner has closed it.
+/// Returns a block to its poster if the owner has closed it.
 ///
 /// # Safety
 ///
-/// 1. As [`add`] (1), without the items. After `Some` the caller has forgotten the block.
+/// 1. As [`add`] (1), without the items. After `Some` the caller no longer uses the block by its
+///    old pointer.
 pub(super) unsafe fn take_back<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> {
     // ORDER(block-close): the acquire end; see `close`.
-    // If the closing comes first, the block is ours, with the owner's reads before. If our load comes first, the poster keeps
-    // the block in its list and tries again later.
+    // If the closing comes first, the block is ours, after the owner's reads. If our load comes
+    // first, the poster keeps the block in its list and tries again later.
     // Test: a_block_goes_round, reuse_needs_its_acquire
     let order = twin::order("block: relaxed take back", Ordering::Acquire);
-    // SAFETY: (1): the block exists until both sides have forgotten it.
+    // SAFETY: (1): the block exists until neither side uses it.
     let state = State(unsafe { state(block) }.load(order));
-    // SAFETY: the owner has forgotten it.
+    // SAFETY: the owner no longer uses it.
     state.is_closed().then(|| unsafe { Blank::from_raw(block) })
 }
 
-/// Forgets a block for good. Returns it if the owner has forgotten it before.
+/// Abandons a block. Returns it if the owner no longer uses it either.
 ///
 /// # Safety
 ///
 /// 1. As [`take_back`].
 pub(super) unsafe fn seal<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> {
     // ORDER(block-close): the acquire end; see `close`. The release end towards `load`.
-    // If the owner's CLOSED comes first, we find it, and the block is ours to free. If our SEALED comes first, the owner finds
-    // that, and gives the block to its next user, with all that we did to it before.
+    // If the owner's CLOSED comes first, we find it, and we own the block. If our SEALED comes
+    // first, the owner finds it, and passes the block to its next user, after our accesses.
     // Test: a_block_goes_round
     //
-    // SAFETY: (1): the block exists until both sides have forgotten it.
+    // SAFETY: (1): the block exists until neither side uses it.
     let before = unsafe { state(block) }.fetch_or(State::SEALED, Ordering::AcqRel);
-    // SAFETY: the owner has forgotten it.
+    // SAFETY: the owner no longer uses it.
     State(before)
         .is_closed()
         .then(|| unsafe { Blank::from_raw(block) })
@@ -351,28 +365,31 @@ pub(super) unsafe fn seal<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> {
 ///
 /// # Safety
 ///
-/// 1. The caller is the owner, and has not forgotten `block`.
+/// 1. The caller is the owner, and has not closed or freed `block`.
 #[inline(always)]
 pub(super) unsafe fn load<T>(block: NonNull<Block<T>>) -> State {
-    // ORDER(block-add): the acquire end; see `add`. It also acquires the poster's SEALED; see `seal`.
+    // ORDER(block-add): the acquire end; see `add`. It also acquires the poster's SEALED; see
+    // `seal`.
     // Test: an_added_item_is_whole, looking_needs_its_acquire
     let order = twin::order("block: relaxed look", Ordering::Acquire);
-    // SAFETY: (1): the block exists until both sides have forgotten it.
+    // SAFETY: (1): the block exists until neither side uses it.
     State(unsafe { state(block) }.load(order))
 }
 
-/// Forgets a block that is no longer the newest. Returns `false` if its state is no longer `seen`.
+/// Closes a block that is no longer the newest. Returns `false` if its state is no longer `seen`.
 ///
 /// # Safety
 ///
-/// 1. As [`load`]. After `true` the caller has forgotten the block.
+/// 1. As [`load`]. After `true` the caller must not use the block.
 /// 2. Every item of `seen` was taken, and the block was popped from the queue.
 pub(super) unsafe fn close<T>(block: NonNull<Block<T>>, seen: State) -> bool {
-    // ORDER(block-close): message passing from owner to poster, other ends in `add`, `take_back` and `seal`.
-    //   close: takes items, reads the link;    state |= CLOSED   Release
-    //   next:  state   Acquire;                writes items and link anew
-    // If our exchange comes first, the poster finds CLOSED, and its next writes come after our reads. If an addition or
-    // SEALED comes first, our exchange fails, and the owner loads the state again.
+    // ORDER(block-close): message passing from owner to poster, other ends in `add`, `take_back`
+    // and `seal`.
+    //  close: takes items, reads the link;    state |= CLOSED   Release
+    //  next:  state   Acquire;                writes items and link again
+    // If our exchange comes first, the poster finds CLOSED, and its next writes follow our reads.
+    // If an addition or SEALED comes first, our exchange fails, and the owner loads the state
+    // again.
     // Test: a_block_goes_round, closing_needs_its_release
     let order = twin::order("block: relaxed close", Ordering::Release);
     let seen = seen.0;
@@ -390,7 +407,7 @@ pub(super) unsafe fn close<T>(block: NonNull<Block<T>>, seen: State) -> bool {
 /// 1. The slot belongs to the caller, and holds an item that was not taken before.
 #[inline(always)]
 pub(super) unsafe fn take<T>(block: NonNull<Block<T>>, at: usize) -> T {
-    // SAFETY: (1): there is such a slot.
+    // SAFETY: (1): the slot exists.
     let slot = unsafe { slot(block, at) };
     // SAFETY: (1).
     let item = unsafe { (*slot).with(|slot| slot.read()) };
@@ -416,7 +433,7 @@ unsafe fn put<T>(block: NonNull<Block<T>>, at: usize, item: T) {
 unsafe fn slot<T>(block: NonNull<Block<T>>, at: usize) -> *mut Cell<T> {
     // SAFETY: (1): inside of the block.
     let slots = unsafe { &raw mut (*block.as_ptr()).slots };
-    // SAFETY: (1): `layout` leaves room for them behind the head.
+    // SAFETY: (1): `layout` reserves space for them after the head.
     unsafe { slots.cast::<Cell<T>>().add(at) }
 }
 
@@ -425,7 +442,7 @@ unsafe fn slot<T>(block: NonNull<Block<T>>, at: usize) -> *mut Cell<T> {
 /// 1. The block exists as long as the borrow.
 #[inline(always)]
 unsafe fn state<'a, T>(block: NonNull<Block<T>>) -> &'a AtomicU64 {
-    // SAFETY: (1): it is reached by shared reference only.
+    // SAFETY: (1): accessed only by shared reference.
     unsafe { &(*block.as_ptr()).state }
 }
 
@@ -442,8 +459,9 @@ fn layout<T>(nr_slots: usize) -> Layout {
         .pad_to_align()
 }
 
-// SAFETY: 1: the handle owns an allocation that stays where it is. 2: there is one handle. 3: the link is a field,
-// reached by pointer arithmetic. 4: it is private and used nowhere else. 5: nothing here panics.
+// SAFETY: 1: the handle owns an allocation that does not move. 2: there is one handle. 3: the link
+// is a field, accessed by pointer arithmetic. 4: it is private and used only here. 5: nothing here
+// panics.
 unsafe impl<T> Linked for Block<T> {
     type Handle = Blank<T>;
 
@@ -464,7 +482,7 @@ unsafe impl<T> Linked for Block<T> {
     }
 }
 
-// SAFETY: a handle owns its block alone, as a box would.
+// SAFETY: a handle owns its block exclusively, like a box.
 unsafe impl<T: Send> Send for Blank<T> {}
 
 impl<T> Drop for Blank<T> {
@@ -475,10 +493,10 @@ impl<T> Drop for Blank<T> {
         for at in 0..nr_slots {
             // SAFETY: as above.
             let slot = unsafe { slot(self.0, at) };
-            // SAFETY: `new` made it. An item in it, if any, is not dropped.
+            // SAFETY: `new` initialized it. An item in it, if any, is not dropped.
             unsafe { slot.drop_in_place() };
         }
-        // SAFETY: `new` made it, and this is the one owner.
+        // SAFETY: `new` initialized it, and this is the only owner.
         unsafe { block.drop_in_place() };
         // SAFETY: `new` allocated it with this layout.
         unsafe { alloc::dealloc(block.cast(), layout::<T>(nr_slots)) };

@@ -7,16 +7,18 @@ use super::mailbox::Mailbox;
 use crate::admission::MAX_CAPACITY;
 use crate::wake::Parker;
 
-/// The default of [`Builder::keep`]. A guess: with small items this is as much memory as a thread's stack touches. With a
-/// smaller value bursts allocate; a larger one keeps memory that one burst needed once.
+/// The default of [`Builder::keep`]. A guess: with small items this is about the memory that a
+/// thread's stack touches. With a smaller value bursts allocate; a larger one keeps memory that a
+/// single burst needed.
 const DEFAULT_KEEP: usize = if cfg!(any(loom, shuttle)) { 1 } else { 1024 };
 
-/// The default of [`Builder::spin_limit`]. About what the owner's sleep and its wake-up cost both threads in CPU time (measured on
-/// two CPUs: 2 µs and 3.5 µs; a round takes 0.3 µs). With a larger value an owner whose items come every 10 µs spins a whole
-/// CPU away to save a few µs an item; with a smaller one items that come every few µs cost a sleep each.
+/// The default of [`Builder::spin_limit`]. About the CPU time that the owner's sleep and its
+/// wake-up cost both threads (measured on two CPUs: 2 µs and 3.5 µs; a round takes 0.3 µs). With a
+/// larger value, an owner whose items arrive every 10 µs spins on a whole CPU to save a few µs an
+/// item. With a smaller one, items that arrive every few µs cost a sleep each.
 const DEFAULT_SPIN_LIMIT: u32 = 16;
 
-/// Builds a [`Mailbox`]. Made by [`Mailbox::builder`].
+/// Builds a [`Mailbox`]. Created by [`Mailbox::builder`].
 ///
 /// # Examples
 ///
@@ -52,22 +54,26 @@ impl<T> Builder<T> {
         }
     }
 
-    /// Bounds the mailbox: while `items` items are inside, posts are refused, and sends wait. Unbounded by default.
+    /// Bounds the mailbox: while `items` items are inside, posts are rejected, and sends wait.
+    /// Unbounded by default.
     ///
     /// Wake-ups of a [`LocalSet`](super::LocalSet) do not count toward the capacity: the mailbox
     /// holds at most one for each future.
     ///
-    /// Costs one locked instruction for each post and one for each receipt; where others wait for room, a receipt also takes a
-    /// lock, moves an item in, and wakes its sender. [`Poster`](super::Poster) says who gets the room.
+    /// Costs one locked instruction for each post and one for each receipt. If senders wait for
+    /// capacity, a receipt also takes a lock, moves an item in, and wakes its sender.
+    /// [`Poster`](super::Poster) documents the order of senders.
     pub fn capacity(mut self, items: usize) -> Self {
         self.capacity = Some(items);
         self
     }
 
-    /// Keeps emptied blocks for up to `items` later posts. 1024 by default; 0 frees each block at once.
+    /// Keeps emptied blocks for up to `items` later posts. 1024 by default; 0 frees each block at
+    /// once.
     ///
-    /// Each poster may keep as many in addition, and up to 64 blocks of 128 bytes that it can add no more items to. Further
-    /// blocks are freed as the owner empties them, a few at a time.
+    /// Each poster may keep the same number in addition, and up to 64 blocks of 128 bytes to which
+    /// it can add no more items. Further blocks are freed as the owner empties them, a few at a
+    /// time.
     pub fn keep(mut self, items: usize) -> Self {
         self.keep = items;
         self
@@ -84,17 +90,18 @@ impl<T> Builder<T> {
     /// Bounds the rounds that a waiting owner spins before it sleeps. 16 by default,
     /// about 5 µs; with 0 it sleeps at once.
     ///
-    /// This weighs CPU time against latency. Going to sleep and being woken costs the owner and the poster about 5 µs of CPU
-    /// time together, and delays the item by the time of a wake-up. By default no wait spins away more than the sleep would
-    /// cost. With a larger limit, an owner whose items come that much further apart has them at once, for a CPU that it keeps
-    /// busy. Once no wait has paid off, one in 64 spins up to the limit, and the others not at all.
+    /// This trades CPU time for latency. Sleeping and being woken costs the owner and the poster
+    /// together about 5 µs of CPU time, and delays the item by the time of a wake-up. By default no
+    /// wait spins for longer than the sleep would cost. With a larger limit, an owner whose items
+    /// are further apart receives them at once, but keeps a CPU busy. After a spin without success,
+    /// one wait in 64 spins up to the limit, and the others do not spin.
     pub fn spin_limit(mut self, spin_limit: u32) -> Self {
         self.spin_limit = spin_limit;
         self
     }
 
-    /// Gives the mailbox a name. `afterwork top` then shows how many items it has received, and how often its owner has slept
-    /// and was woken.
+    /// Names the mailbox. `afterwork top` then shows how many items it has received, and how often
+    /// its owner has slept and was woken.
     ///
     /// Costs the owner a plain store for each item, and a poster one addition for each wake-up.
     pub fn name(mut self, name: impl Into<String>) -> Self {
@@ -102,7 +109,7 @@ impl<T> Builder<T> {
         self
     }
 
-    /// Makes the mailbox.
+    /// Creates the mailbox.
     ///
     /// # Panics
     ///

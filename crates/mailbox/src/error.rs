@@ -3,13 +3,13 @@
 use std::error::Error;
 use std::fmt;
 
-/// The error of a post that was refused. Holds the item.
+/// The error of a post that was rejected. Returns the item.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PostError<T> {
     /// The owner has closed the mailbox, or dropped it.
     Closed(T),
-    /// The mailbox holds as many items as it may.
+    /// The mailbox is full.
     Full(T),
 }
 
@@ -30,7 +30,7 @@ impl<T> PostError<T> {
     }
 }
 
-// By hand: items need not be `Debug`.
+// Written by hand, because items need not be `Debug`.
 impl<T> fmt::Debug for PostError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -52,7 +52,7 @@ impl<T> fmt::Display for PostError<T> {
 impl<T> Error for PostError<T> {}
 
 /// The mailbox is empty, and no item will arrive: the owner has closed it, or the last poster was
-/// dropped. In a child of `fork` also a mailbox whose items are behind an unfinished post of
+/// dropped. In a child of `fork`, also a mailbox whose items are behind an unfinished post of
 /// another thread of the parent, because that post never ends in the child.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Closed;
@@ -73,7 +73,7 @@ pub enum TryRecvError {
     Empty,
     /// A poster is in the middle of its post. Try again in a moment.
     MidPush,
-    /// The mailbox is empty, and nothing will come; see [`Closed`].
+    /// The mailbox is empty, and no item will arrive; see [`Closed`].
     Closed,
 }
 

@@ -1,4 +1,5 @@
-//! Owners that sleep in an event loop of their own: epoll, io_uring or any other that can wait for an eventfd.
+//! Owners that sleep in their own event loop: epoll, io_uring or any other that can wait for an
+//! eventfd.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,14 +8,15 @@ use super::bell::Sleep;
 use super::mailbox::{Mailbox, PrepareSleep};
 
 impl<T> Mailbox<T> {
-    /// Returns the eventfd that wakes the owner. The first call makes it.
+    /// Returns the eventfd that wakes the owner. The first call creates it.
     ///
     /// A program that closes descriptors it does not know, as some daemons do, must do so before it
-    /// calls this. Once the program has closed the eventfd, posts do not touch the file that then
-    /// has the same number. They write a line to stderr and wake no owner.
+    /// calls this. Once the program has closed the eventfd, posts do not access the file that then
+    /// has the same number. They print a message to stderr and wake no owner.
     ///
-    /// Register it once, for reading, edge-triggered if the loop offers that. Each call of [`arm`](Self::arm) causes at most
-    /// one ring. While the owner is not armed, nothing rings.
+    /// Register it once, for reading, edge-triggered if the loop supports that. Each call of
+    /// [`arm`](Self::arm) causes at most one signal on the eventfd. While the owner is not armed,
+    /// there is none.
     ///
     /// # Errors
     ///
@@ -29,11 +31,13 @@ impl<T> Mailbox<T> {
         Ok(eventfd.as_fd())
     }
 
-    /// Prepares a sleep until `count` items are inside, or an eager one. A `count` of 0 counts as 1.
+    /// Prepares a sleep until `count` items are inside, or an eager one. A `count` of 0 counts as
+    /// 1.
     ///
-    /// Returns `true` if the loop may sleep: the eventfd will be rung. Returns `false` if it must not sleep: there is
-    /// something to receive, or nothing will come any more, or a poster is in the middle of its post. Then receive, and arm
-    /// again. Where there is no poster nothing will come: a loop that waits for other things, too, keeps one, or it never sleeps.
+    /// Returns `true` if the loop may sleep: the eventfd will be signalled. Returns `false` if it
+    /// must not sleep, because there is an item to receive, no item will arrive, or a poster is in
+    /// the middle of its post. Then receive, and arm again. Without a poster no item will arrive: a
+    /// loop that also waits for other events keeps a poster, otherwise it never sleeps.
     ///
     /// When the loop wakes, for any reason, call [`disarm`](Self::disarm) first.
     ///
@@ -49,9 +53,11 @@ impl<T> Mailbox<T> {
         Ok(self.prepare_sleep(count, Sleep::EventFd) == PrepareSleep::Sleep)
     }
 
-    /// Ends what [`arm`](Self::arm) began. Returns `true` if a poster has claimed the wake-up.
+    /// Ends the preparation of [`arm`](Self::arm). Returns `true` if a poster has claimed the
+    /// wake-up.
     ///
-    /// Does not read the eventfd. An edge-triggered loop needs no read; any other calls [`clear`](Self::clear).
+    /// Does not read the eventfd. An edge-triggered loop needs no read; other loops call
+    /// [`clear`](Self::clear).
     ///
     /// # Blocking
     ///
@@ -62,7 +68,8 @@ impl<T> Mailbox<T> {
 
     /// Makes the eventfd unreadable again. For a level-triggered loop.
     ///
-    /// A poster that has claimed the wake-up may ring after this. Then the loop wakes once more, with nothing to receive.
+    /// A poster that has claimed the wake-up may signal the eventfd after this. Then the loop wakes
+    /// once more, with nothing to receive.
     ///
     /// # Blocking
     ///

@@ -1,4 +1,4 @@
-//! What the code of users that we call may do: panic, and come back.
+//! User code that the mailbox calls may panic, or call back into the mailbox.
 
 use std::future::Future;
 use std::panic::panic_any;
@@ -10,7 +10,7 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 
 use super::*;
 
-/// Counts its drop, and panics in it if it is told to.
+/// Counts its drop, and panics in it if `panics` is set.
 struct Item {
     dropped: Arc<AtomicUsize>,
     panics: bool,
@@ -64,7 +64,7 @@ fn a_batch_of_items_whose_drops_panic_gives_all_its_room_back() {
     items.for_each(|item| poster.post(item).unwrap());
 }
 
-/// A waker that panics when it is to wake.
+/// A waker that panics when it wakes.
 struct Broken;
 
 impl Wake for Broken {
@@ -105,7 +105,7 @@ fn a_waker_whose_drop_panics_takes_nobody_along() {
     let poll = |mailbox: &mut Mailbox<u8>, waker: Waker| {
         let polled = pin!(mailbox.recv()).poll(&mut Context::from_waker(&waker));
         assert_eq!(polled, Poll::Pending);
-        // The mailbox has the last of it.
+        // The mailbox has the last handle.
         drop(waker);
     };
     poll(&mut mailbox, Arc::new(Bomb).into());
@@ -124,12 +124,12 @@ fn a_waker_is_cloned_and_dropped_with_no_lock_held() {
     fn touch(_: *const ()) {
         sync::lock::assert_none_held();
     }
-    /// Another one than `VTABLE`, so that the one does not stand for the other.
+    /// A table that differs from `VTABLE`, so that the two wakers are not equal.
     const OTHER: RawWakerVTable = RawWakerVTable::new(clone, touch, touch, |_| ());
     let mut mailbox = Mailbox::<u8>::new();
     let poster = mailbox.poster();
     for vtable in [&VTABLE, &OTHER, &VTABLE] {
-        // SAFETY: neither table does anything with the pointer, and both are good for any thread.
+        // SAFETY: neither table uses the pointer, and both may be used on any thread.
         let waker = unsafe { Waker::from_raw(RawWaker::new(ptr::null(), vtable)) };
         assert!(
             mailbox

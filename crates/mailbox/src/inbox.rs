@@ -1,20 +1,25 @@
-//! The queue of a mailbox: a FIFO, or for comparison the LIFO list that it replaces; and another FIFO beside it for urgent items.
+//! The queue of a mailbox: a FIFO, or for comparison the LIFO list that it replaces; and another
+//! FIFO for urgent items.
 //!
 //! All hold blocks of items (`block.rs`). In the LIFO list each block holds one item.
 //!
 //! # Lanes
 //!
-//! The *ordinary* lane is the FIFO or the list. The *urgent* one is a FIFO by itself, so that nobody walks over what is to be
-//! overtaken. A poster posts in one lane all its life. The first urgent poster opens the lane: it sets `LANES`, before it posts.
-//! From then on the owner looks at both lanes for each receipt, and takes the item of the lane whose turn it is (`wake/lane.rs`).
+//! The *ordinary* lane is the FIFO or the list. The *urgent* one is a separate FIFO, so that the
+//! owner need not walk over the items that are overtaken. A poster always posts in the same lane.
+//! The first urgent poster opens the lane: it sets `LANES`, before it posts. From then on the owner
+//! checks both lanes for each receipt, and takes the item of the lane whose turn it is
+//! (`wake/lane.rs`).
 //!
 //! What must never happen:
 //!
-//! - *An urgent item is slept through.* The owner counts both lanes after it has armed. A poster that its count missed sees the
-//!   arming, as in `wait.rs`. The mark is no exception: it is set before the push, and read after the owner's fence (twins `lanes:
-//!   opened after the post`, `lanes: one is counted`).
-//! - *One lane hides the other.* A poster in mid-push holds up its own lane: the owner goes on in the other one. It says *empty*
-//!   only of both, and sleeps only if no poster is in mid-push in either (twin `lanes: a mid-push is passed over`).
+//! - *The owner sleeps while an urgent item waits.* The owner counts both lanes after it has armed.
+//!   A poster that its count missed sees the arming, as in `wait.rs`. The same holds for the mark:
+//!   it is set before the push, and read after the owner's fence (twins `lanes: opened after the
+//!   post`, `lanes: one is counted`).
+//! - *One lane hides the other.* A poster in mid-push blocks only its own lane: the owner continues
+//!   with the other one. It reports *empty* only if both are, and sleeps only if no poster is in
+//!   mid-push in either (twin `lanes: a mid-push is passed over`).
 
 use std::ptr::NonNull;
 
@@ -43,20 +48,21 @@ pub enum Backlog {
 pub(super) struct Inbox<T> {
     /// I: which of the two queues is in use.
     backlog: Backlog,
-    /// A: what the owner has to look at: 0 where that is one FIFO, else [`LIST`] and [`LANES`].
+    /// A: the queues that the owner must check: 0 for a single FIFO, otherwise [`LIST`] and
+    /// [`LANES`].
     looks: AtomicU8,
-    /// I: how many items a block holds.
+    /// I: number of items that a block holds.
     nr_slots: usize,
     fifo: CachePadded<RawQueue<Block<T>>>,
     aside: CachePadded<Aside<T>>,
 }
 
-/// In `Inbox::looks`: the ordinary lane is a list.
+/// Bit of `Inbox::looks`: the ordinary lane is a list.
 const LIST: u8 = 1;
-/// In `Inbox::looks`: there is, or was, an urgent poster.
+/// Bit of `Inbox::looks`: there is, or was, an urgent poster.
 const LANES: u8 = 2;
 
-/// What most mailboxes do without.
+/// The queues that most mailboxes do not use.
 #[derive(Debug)]
 struct Aside<T> {
     lifo: Stack<Block<T>>,
@@ -68,17 +74,17 @@ struct Aside<T> {
 pub(super) struct Reader<T> {
     fifo: Place<T>,
     urgent: Place<T>,
-    /// Whose turn it is of the lanes.
+    /// Selects the lane whose turn it is.
     turns: Turns,
     /// Blocks that were taken from the LIFO list and reversed.
     reversed: Chain<Block<T>>,
     /// Blocks that [`Inbox::count`] has counted; older than `reversed`.
     counted: Chain<Block<T>>,
-    /// How many of `counted` are eager.
+    /// Number of eager blocks in `counted`.
     nr_eager: usize,
 }
 
-/// Where the owner is in a FIFO.
+/// The owner's position in a FIFO.
 #[derive(Debug)]
 struct Place<T> {
     cursor: RawCursor<Block<T>>,
@@ -86,32 +92,32 @@ struct Place<T> {
     block: Option<NonNull<Block<T>>>,
     /// `true` once `block` is no longer in the queue.
     popped: bool,
-    /// How many items of `block` were taken.
+    /// Number of items of `block` that were taken.
     at: usize,
     /// The state of `block` when it was last loaded.
     seen: State,
 }
 
-/// Why a read found no item.
+/// The reason why a read found no item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Nothing {
     Empty,
     MidPush,
 }
 
-/// What a count found.
+/// The result of a count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Count {
-    /// As many items as wanted, or an eager one.
+    /// The wanted number of items, or an eager one.
     Enough,
-    /// So many items, and no more are inside.
+    /// This number of items, and no more are inside.
     Only(usize),
-    /// Too few, and a producer in mid-push hides how many more there are.
+    /// Too few, and a producer in mid-push hides the number of further items.
     MidPush,
 }
 
 impl<T> Inbox<T> {
-    /// Makes both sides.
+    /// Creates both sides.
     pub(super) fn new(backlog: Backlog) -> (Self, Reader<T>) {
         let (nr_slots, looks) = match backlog {
             Backlog::Fifo => (block::nr_slots::<T>(), 0),
@@ -150,9 +156,10 @@ impl<T> Inbox<T> {
         self.nr_slots
     }
 
-    /// Has the owner look at both lanes from now on. A poster calls this before it posts in the urgent one.
+    /// Makes the owner check both lanes from now on. A poster calls this before it posts in the
+    /// urgent lane.
     pub(super) fn open_lanes(&self) {
-        // Relaxed: the pushes that follow tell of it; see the top of the file.
+        // Relaxed: the pushes that follow publish it; see the top of the file.
         self.looks.fetch_or(LANES, Ordering::Relaxed);
     }
 
@@ -179,8 +186,8 @@ impl<T> Inbox<T> {
             self.aside.lifo.push(unsafe { Block::from_raw(block) });
             return;
         }
-        // SAFETY: 1, 2: as above. 3: `self` lives in the allocation that owner and posters share, and is freed after the
-        // last of them.
+        // SAFETY: 1, 2: as above. 3: `self` is in the allocation that owner and posters share, and
+        // is freed after the last of them.
         unsafe { self.queue(lane).push(block) };
     }
 
@@ -190,18 +197,18 @@ impl<T> Inbox<T> {
             blocks.reverse();
             self.aside.lifo.push_chain(blocks);
         } else if let Some((first, last, _)) = blocks.into_raw_parts() {
-            // SAFETY: 1: a chain's links lead from its first item to its last. 2: it gave up owning them; the rest as in
-            // `push`.
+            // SAFETY: 1: a chain's links lead from its first item to its last. 2: the chain no
+            // longer owns them; the rest as in `push`.
             unsafe { self.queue(lane).push_chain(first, last) };
         }
     }
 
-    /// Takes the item whose turn it is: the oldest, or the oldest of its lane. Returns the item,
-    /// and whether it counts toward the capacity. Empty blocks are added to `emptied`.
+    /// Takes the next item: the oldest, or the oldest of the lane whose turn it is. Returns the
+    /// item, and whether it counts toward the capacity. Passes empty blocks to `emptied`.
     ///
     /// # Safety
     ///
-    /// 1. `reader` was made with this inbox.
+    /// 1. `reader` was created with this inbox.
     #[inline(always)]
     pub(super) unsafe fn read(
         &self,
@@ -217,7 +224,7 @@ impl<T> Inbox<T> {
         Ok(reader.fifo.take())
     }
 
-    /// Reads where there is more to look at than one FIFO.
+    /// Reads from a mailbox that does not consist of a single FIFO.
     ///
     /// # Safety
     ///
@@ -256,7 +263,7 @@ impl<T> Inbox<T> {
         self.looks.load(Ordering::Relaxed) & LANES != 0
     }
 
-    /// Finds out whether there is a block of the list to take.
+    /// Checks whether the list has a block to take.
     fn find_in_list(&self, reader: &mut Reader<T>) -> Result<(), Nothing> {
         if reader.counted.is_empty() && !self.reverse(reader) {
             return Err(Nothing::Empty);
@@ -272,14 +279,14 @@ impl<T> Inbox<T> {
         let blank = blank.expect("one was found");
         let takes_room = blank.state().takes_room();
         let block = blank.into_raw();
-        // SAFETY: a block of the list holds one item, by `push`, and comes out of it once.
+        // SAFETY: a block of the list holds one item, by `push`, and is popped once.
         let item = unsafe { block::take(block, 0) };
         // SAFETY: it was sealed before it was pushed.
         emptied(unsafe { Blank::from_raw(block) });
         (item, takes_room)
     }
 
-    /// Takes the list if nothing of it is left. Returns `true` if anything is.
+    /// Takes the list if the previous one is used up. Returns `true` if there is a block.
     #[inline]
     fn reverse(&self, reader: &mut Reader<T>) -> bool {
         if reader.reversed.is_empty() {
@@ -300,7 +307,7 @@ impl<T> Inbox<T> {
         unsafe { self.walk(reader, is_enough) }
     }
 
-    /// Returns how many items are inside, without those behind a producer in mid-push.
+    /// Returns the number of items inside, without those behind a producer in mid-push.
     ///
     /// # Safety
     ///
@@ -316,8 +323,8 @@ impl<T> Inbox<T> {
         len
     }
 
-    /// Counts the items of both lanes, block by block, until `is_enough`. That is asked with the number so far, and whether there
-    /// is an eager one in the block.
+    /// Counts the items of both lanes, block by block, until `is_enough`. Its arguments are the
+    /// number so far, and whether the block has an eager item.
     ///
     /// # Safety
     ///
@@ -391,16 +398,16 @@ impl<T> Inbox<T> {
     }
 }
 
-/// How a walk over a lane ended.
+/// The end of a walk over a lane.
 enum Walk {
-    /// When there were enough.
+    /// There were enough items.
     Enough,
     /// At the end, or at a producer in mid-push.
     Ended { nr_items: usize, mid_push: bool },
 }
 
 impl Nothing {
-    /// Returns why two lanes have no item.
+    /// Returns the reason why two lanes have no item.
     fn or(self, other: Self) -> Self {
         match self {
             Self::Empty => other,
@@ -420,11 +427,11 @@ impl<T> Place<T> {
         }
     }
 
-    /// Finds the oldest item. It is [taken](Self::take) next.
+    /// Finds the oldest item. [`take`](Self::take) is called next.
     ///
     /// # Safety
     ///
-    /// 1. `self` was made with `queue`, and is in a reader.
+    /// 1. `self` was created with `queue`, and is in a reader.
     #[inline(always)]
     unsafe fn find(
         &mut self,
@@ -443,14 +450,14 @@ impl<T> Place<T> {
     fn take(&mut self) -> (T, bool) {
         assert!(self.at < self.seen.nr_items(), "one was found");
         let block = self.block.expect("something was seen in it");
-        // SAFETY: the state that was seen counts the slot, and `at` passes each once.
+        // SAFETY: the state that was seen counts the slot, and `at` passes each slot once.
         let item = unsafe { block::take(block, self.at) };
         self.at += 1;
         (item, self.seen.takes_room())
     }
 
-    /// Loads the reader's block again, and goes on to the next block if all of its items were taken. Fails if the reader has
-    /// made no progress.
+    /// Loads the reader's block again, and continues with the next block if all of its items were
+    /// taken. Fails if the reader has made no progress.
     ///
     /// # Safety
     ///
@@ -463,22 +470,22 @@ impl<T> Place<T> {
     ) -> Result<(), Nothing> {
         let block = match self.block {
             Some(block) => block,
-            // SAFETY: 1: (1). 2: there is one reader, borrowed by `&mut`, and it moves between threads by what
-            // orders their use of it.
+            // SAFETY: 1: (1). 2: there is one reader, borrowed by `&mut`, and threads that pass it
+            // on synchronize its use.
             None => match unsafe { queue.peek(&mut self.cursor) } {
                 Pop::Item(block) => *self.block.insert(block),
                 Pop::Empty => return Err(Nothing::Empty),
                 Pop::MidPush => return Err(Nothing::MidPush),
             },
         };
-        // SAFETY: the owner forgets a block when it sets `self.block` to `None`.
+        // SAFETY: the owner uses a block until it sets `self.block` to `None`.
         let state = unsafe { block::load(block) };
         if state.nr_items() > self.at {
             self.seen = state;
             return Ok(());
         }
         if !self.popped {
-            // Its poster may add to it while it is the newest.
+            // The block's poster may add to it while it is the newest.
             if !state.is_sealed() {
                 // SAFETY: `peek` returned it.
                 match unsafe { queue.after(block) } {
@@ -495,11 +502,12 @@ impl<T> Place<T> {
         }
         let mut blank = None;
         if state.is_sealed() {
-            // SAFETY: both sides forget it here; its items were taken.
+            // SAFETY: neither side uses it after this; its items were taken.
             blank = Some(unsafe { Blank::from_raw(block) });
-        // SAFETY: 1: forgotten below. 2: `at` items were taken, which is all of `state`, and it was popped.
+        // SAFETY: 1: not used below. 2: `at` items were taken, which is all of `state`, and it was
+        // popped.
         } else if !unsafe { block::close(block, state) } {
-            // Its poster has added an item, or sealed the block: load it again.
+            // The block's poster has added an item, or sealed the block: load it again.
             return Ok(());
         }
         (self.block, self.popped) = (None, false);
@@ -532,7 +540,7 @@ impl<T> Place<T> {
                 let mid_push = next == Pop::MidPush;
                 return Walk::Ended { nr_items, mid_push };
             };
-            // SAFETY: the reader stands at it, or it is in the queue, behind that.
+            // SAFETY: it is the reader's block, or is in the queue behind it.
             let state = unsafe { block::load(block) };
             nr_items += state.nr_items() - at;
             if is_enough(nr_items, state.has_eager_from(at)) {
@@ -564,9 +572,9 @@ impl<T> Drop for Reader<T> {
     }
 }
 
-// SAFETY: items move from poster to owner, and nothing else crosses.
+// SAFETY: only items move from poster to owner.
 unsafe impl<T: Send> Send for Inbox<T> {}
-// SAFETY: as above: to share the inbox is to be able to push, which moves values.
+// SAFETY: as above: sharing the inbox only permits pushes, which move values.
 unsafe impl<T: Send> Sync for Inbox<T> {}
-// SAFETY: the reader stands for the items that it can reach.
+// SAFETY: the reader only gives access to items, which are `Send`.
 unsafe impl<T: Send> Send for Reader<T> {}

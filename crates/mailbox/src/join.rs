@@ -1,4 +1,4 @@
-//! Waiting for what a worker's closure or a local future comes to.
+//! Waits for the result of a worker's closure or a local future.
 
 use std::fmt;
 use std::future::Future;
@@ -15,10 +15,11 @@ use super::target::Wakes;
 use crate::panics;
 use crate::panics::join_error::{JoinError, Outcome};
 
-/// Waits for what a local future or a worker's closure returns.
+/// Waits for the result of a local future or a worker's closure.
 ///
-/// A future, for tasks of any thread; threads call [`join`](Self::join). Dropping the handle lets the work go on, and its result
-/// go. It may be sent to other threads if the result may be; [`cancel`](Self::cancel) works from there, too.
+/// A future, for tasks of any thread; threads call [`join`](Self::join). If the handle is dropped,
+/// the work continues, and its result is dropped. The handle may be sent to other threads if the
+/// result may be; [`cancel`](Self::cancel) also works there.
 ///
 /// # Examples
 ///
@@ -33,25 +34,27 @@ use crate::panics::join_error::{JoinError, Outcome};
 #[must_use = "dropping the handle gives up the result"]
 pub struct JoinHandle<R> {
     reply: Reply<Outcome<R>>,
-    /// `None` if it was refused.
+    /// `None` if the work was rejected.
     target: Option<Arc<dyn Wakes>>,
     cancels: bool,
 }
 
-// Whoever has a handle cannot reach what a panic may have left half-way: that has gone by the time that it is told.
+// A handle gives no access to data that a panic may have left inconsistent: that data was dropped
+// before the outcome was reported.
 impl<R> UnwindSafe for JoinHandle<R> {}
 impl<R> RefUnwindSafe for JoinHandle<R> {}
 
-/// Tells an outcome to the handle, or drops it if there is none any more.
+/// Reports an outcome to the handle, or drops it if there is no handle.
 pub(super) fn tell<R>(to: ReplyTo<Outcome<R>>, outcome: Outcome<R>) {
     if let Err(unread) = to.reply(outcome) {
-        // FOREIGN(future-outcome): the drop of what nobody joins, on the set's thread. A panic ends here.
+        // FOREIGN(future-outcome): the drop of an outcome without a joiner, on the set's thread. A
+        // panic is caught.
         panics::contain(|| drop(unread));
     }
 }
 
 fn outcome<R>(answer: Result<Outcome<R>, ReplyError>) -> Outcome<R> {
-    // Lost: it was dropped with its mailbox.
+    // Lost: the work was dropped with its mailbox.
     answer.unwrap_or(Err(JoinError::Cancelled))
 }
 
@@ -64,28 +67,28 @@ impl<R> JoinHandle<R> {
         }
     }
 
-    /// Makes the handle of what was not taken.
+    /// Creates the handle of work that was rejected.
     pub(super) fn refused() -> Self {
         let (to, reply) = reply();
         tell(to, Err(JoinError::Refused));
         Self::new(reply, None)
     }
 
-    /// Waits for the end, and returns what the future or closure returned.
+    /// Waits for the end, and returns the result of the future or closure.
     ///
     /// # Blocking
     ///
-    /// Until the end. A future that has not ended ends when its [`LocalSet`](super::LocalSet) is
-    /// dropped. If the mailbox is dropped first, the future is not polled any more, and this waits
-    /// until the set is dropped. A closure or future that was spawned on a
+    /// Until the end. A future that has not ended is dropped with its
+    /// [`LocalSet`](super::LocalSet). If the mailbox is dropped first, the future is no longer
+    /// polled, and this waits until the set is dropped. A closure or future that was spawned on a
     /// [`Worker`](super::Worker) ends with the worker's thread at the latest.
     ///
     /// # Errors
     ///
     /// [`JoinError::Panicked`] if the future or closure, or the drop of the future, panicked.
     /// [`JoinError::Cancelled`] if it was cancelled, if the set was dropped or the worker was shut
-    /// down in the background before it ended, and in a child of `fork`.
-    /// [`JoinError::Refused`] if it was not taken. [`JoinError::OwnItem`] on the very thread that would have to bring it to its end.
+    /// down in the background before it ended, and in a child of `fork`. [`JoinError::Refused`] if
+    /// it was rejected. [`JoinError::OwnItem`] on the thread that would have to run it.
     ///
     /// # Panics
     ///
@@ -101,11 +104,11 @@ impl<R> JoinHandle<R> {
     ///
     /// # Blocking
     ///
-    /// At most `timeout`, and what the system adds to it. In a model it never times out.
+    /// At most `timeout`, plus the system's delay. In a model it never times out.
     ///
     /// # Errors
     ///
-    /// The handle itself, if the time ran out; inside, those of [`join`](Self::join).
+    /// The handle itself, if the timeout expired; inside, those of [`join`](Self::join).
     ///
     /// # Panics
     ///
@@ -120,11 +123,11 @@ impl<R> JoinHandle<R> {
         }
     }
 
-    /// Returns the result if it has ended, else the handle.
+    /// Returns the result if the work has ended, otherwise the handle.
     ///
     /// # Errors
     ///
-    /// The handle itself, while it has not ended; inside, those of [`join`](Self::join).
+    /// The handle itself, if the work has not ended; inside, those of [`join`](Self::join).
     pub fn try_join(mut self) -> Result<Result<R, JoinError>, Self> {
         if self.is_finished() {
             // Never waits.
@@ -134,19 +137,21 @@ impl<R> JoinHandle<R> {
         }
     }
 
-    /// Returns `true` if it has ended, or has gone with its set.
+    /// Returns `true` if the work has ended, or was dropped with its set.
     pub fn is_finished(&self) -> bool {
         self.reply.is_ready()
     }
 
-    /// Keeps a closure from starting, or a future from being polled again. Returns `true` if that had not started or ended.
+    /// Prevents a closure from starting, or a future from being polled again. Returns `true` if it
+    /// had not started or ended.
     ///
-    /// What is cancelled is dropped on the set's thread, when that comes to it; then [`join`](Self::join) returns
-    /// [`JoinError::Cancelled`]. A poll that is under way may still bring the future to its end.
+    /// Cancelled work is dropped on the set's thread, when that thread receives it; then
+    /// [`join`](Self::join) returns [`JoinError::Cancelled`]. A poll in progress may still complete
+    /// the future.
     ///
     /// # Blocking
     ///
-    /// Never: it posts an item. In a child of `fork` it does nothing and returns `false`.
+    /// Never blocks: it posts an item. In a child of `fork` it does nothing and returns `false`.
     #[doc(alias("abort", "kthread_cancel_work_sync"))]
     pub fn cancel(&self) -> bool {
         let target = self.target.as_ref().filter(|_| !self.is_finished());
@@ -161,7 +166,7 @@ impl<R> JoinHandle<R> {
         self
     }
 
-    /// Returns `true` if a wait on this thread would be one for itself.
+    /// Returns `true` if a wait on this thread would wait for itself.
     fn is_own(&self) -> bool {
         let is_here = || self.target.as_ref().is_some_and(|target| target.is_here());
         !self.is_finished() && is_here()
@@ -171,7 +176,7 @@ impl<R> JoinHandle<R> {
 impl<R> Future for JoinHandle<R> {
     type Output = Result<R, JoinError>;
 
-    /// After it was ready it is `Cancelled`.
+    /// Returns `Cancelled` if polled after completion.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.reply).poll(cx).map(outcome)
     }

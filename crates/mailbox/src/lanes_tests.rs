@@ -1,4 +1,5 @@
-//! Urgent items: they overtake, keep their order, starve nobody, and share all else with ordinary ones.
+//! Urgent items: they overtake, keep their order, starve no ordinary item, and otherwise behave
+//! like ordinary ones.
 
 use std::future::Future;
 use std::pin::pin;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// Long enough that a wait which is not woken would be noticed, and never waited for by a good one.
+/// Long enough to notice a wait that is not woken; a correct wait never takes this long.
 const FOR_EVER: Duration = Duration::from_secs(100);
 
 /// Mailboxes of all kinds.
@@ -124,7 +125,7 @@ fn a_capacity_counts_both_lanes_and_its_line_is_one() {
         assert!(pin!(send).poll(cx).is_pending());
     }
     assert_eq!(mailbox.try_recv(), Ok(10));
-    // The first in line is in; it is an ordinary one.
+    // The first waiter was let in; it is an ordinary one.
     assert!(matches!(pin!(&mut sends[0]).poll(cx), Poll::Ready(Ok(()))));
     assert!(pin!(&mut sends[1]).poll(cx).is_pending());
     assert_eq!(mailbox.try_recv(), Ok(0));

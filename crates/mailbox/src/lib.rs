@@ -1,4 +1,4 @@
-//! Task work: work for *one thread that owns something*, such as an event loop or a ring.
+//! Task work: work for *one thread that owns a resource*, such as an event loop or a ring.
 //!
 //! ```
 //! use afterwork::task_work::Mailbox;
@@ -14,8 +14,9 @@
 //! assert_eq!(mailbox.drain(32).sum::<i32>(), 496);
 //! ```
 //!
-//! Any thread posts items to the owner's [`Mailbox`]. The owner receives them in order, a bounded batch at a time, and
-//! sleeps in between. Posters wake it once for as many items as it asked for, and never while it is awake.
+//! Any thread posts items to the owner's [`Mailbox`]. The owner receives them in order, a bounded
+//! batch at a time, and sleeps in between. Posters wake it once for the number of items that it
+//! requested, and never while it is awake.
 //!
 //! # Eager and lazy posts
 //!
@@ -24,24 +25,28 @@
 //! | [`Poster::post`] | wakes it | costs no more than a lazy one |
 //! | [`Poster::post_lazy`] | counts; the `n`th wakes it | no wake-up |
 //!
-//! A wake-up costs its poster microseconds and the owner tens of them. An owner that waits for 32 items, or for those that
-//! come within a millisecond of the first ([`Mailbox::wait_linger`]), pays for one or two wake-ups in 32 items, and for none while
-//! there are no items.
+//! A wake-up costs its poster microseconds and the owner tens of them. An owner that waits for 32
+//! items, or for the items that arrive within a millisecond of the first
+//! ([`Mailbox::wait_linger`]), pays for one or two wake-ups in 32 items, and for none while there
+//! are no items.
 //!
 //! # Urgent items
 //!
-//! Items of a [`Poster::urgent`] go before those that wait. Ordinary ones keep a tenth of the receipts.
+//! Items of a [`Poster::urgent`] are received before waiting ordinary items. Ordinary ones keep a
+//! tenth of the receipts.
 //!
 //! # Bounds and calls
 //!
-//! A mailbox with a [capacity](Builder::capacity) gives an item back for which there is no room ([`Poster::post`]), or lets its
-//! sender wait, first come, first in ([`Poster::send`], [`Poster::send_wait`]). [`Poster::call`] posts an item to be answered, and
-//! returns where the answer arrives.
+//! If a mailbox with a [capacity](Builder::capacity) is full, it returns an item to its poster
+//! ([`Poster::post`]), or makes its sender wait, first come, first in ([`Poster::send`],
+//! [`Poster::send_wait`]). [`Poster::call`] posts an item to be answered, and returns a handle for
+//! the answer.
 //!
 //! # Local futures and dedicated workers
 //!
-//! A [`LocalSet`] runs futures that need not be `Send` on the owner's thread: to the owner, a wake-up is one more item. A [`Worker`] is
-//! a thread of the library's with such a mailbox, for closures and for such futures: the kernel's `kthread_worker`.
+//! A [`LocalSet`] runs futures that need not be `Send` on the owner's thread: to the owner, a
+//! wake-up is one more item. A [`Worker`] is a library thread with such a mailbox, for closures and
+//! for such futures: the kernel's `kthread_worker`.
 //!
 //! # Kinds of owners
 //!
@@ -52,17 +57,19 @@
 //! | waits in io_uring for posts and completions | the ring, which polls the eventfd (feature `io-uring`: the module `uring`) | a completion |
 //! | is an async task | [`Mailbox::recv`], [`Mailbox::poll_recv`], [`Mailbox::ready`] | its waker |
 //!
-//! Differs from Linux: there task work belongs to a kernel task and runs when the task returns to user space; here the owner
-//! asks for it. `post` and `post_lazy` are io_uring's forced and lazy wake-ups.
+//! Differs from Linux: there task work belongs to a kernel task and runs when the task returns to
+//! user space; here the owner receives it. `post` and `post_lazy` are io_uring's forced and lazy
+//! wake-ups.
 
-// A post, file by file: in `poster.rs` the item is added to the poster's block (`block.rs`), or
-// starts another block, an emptied one if there is any (`recycle.rs`), which is pushed onto the
-// queue of its lane (`inbox.rs`, over the crate `mpscq`). In `wait.rs` the post counts against what
-// the owner armed; at most one poster claims the wake-up, and rings (`bell.rs`). In `mailbox.rs`
-// the owner drains a bounded batch. `shared.rs` has the end of either side. An item that finds no
-// room waits in `admission.rs`, by `send.rs`; `reply.rs` is apart from all that, and has both ends
-// of a call. Both sleep by `wake/sleeper.rs`. A local future (`local.rs`) is woken by its target
-// (`target.rs`), and reports to its handle (`join.rs`) by a reply. `worker.rs` is an owner.
+// The path of a post through the files: in `poster.rs` the item is added to the poster's block
+// (`block.rs`), or starts another block, an emptied one if there is any (`recycle.rs`), which is
+// pushed onto the queue of its lane (`inbox.rs`, over the crate `mpscq`). In `wait.rs` the post
+// counts against the owner's armed count; at most one poster claims the wake-up, and fires the
+// owner waker (`bell.rs`). In `mailbox.rs` the owner drains a bounded batch. `shared.rs` has the
+// end of either side. An item that finds no free capacity waits in `admission.rs`, through
+// `send.rs`; `reply.rs` is separate from that, and has both ends of a call. Both sleep by
+// `wake/sleeper.rs`. A local future (`local.rs`) is woken by its target (`target.rs`), and reports
+// to its handle (`join.rs`) by a reply. `worker.rs` is an owner.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 

@@ -1,14 +1,17 @@
-//! Futures that stay on the thread of a mailbox's owner, and are polled when it receives their wake-ups.
+//! Futures that stay on the thread of a mailbox's owner, and are polled when it receives their
+//! wake-ups.
 //!
-//! `target.rs` has the protocol between wakers and owner. The set is the owner's alone:
+//! `target.rs` has the protocol between wakers and owner. Only the owner accesses the set:
 //!
-//! - **Foreign code runs under no borrow.** A future is taken out of its place, polled or dropped, and put back. So it may spawn
-//!   others, cancel itself or others, and come back to the very set. A wake-up of a future that is being polled further up this
-//!   stack is noted at its place, and posted again after that poll.
-//! - **A wake-up that is late finds nothing.** It names the future by its target, which the place knows. The place may have another
-//!   future by then, or none.
-//! - **Futures that wait keep the mailbox open**, by one counted poster, which the set has as long as there is a future in it. So an
-//!   owner that receives until nothing will come does not end while a future of its set waits.
+//! - **User code runs under no borrow.** A future is moved out of its place, polled or dropped, and
+//!   moved back. So it may spawn other futures, cancel itself or others, and call the same set. A
+//!   wake-up of a future that is being polled further up this stack is recorded at its place, and
+//!   posted again after that poll.
+//! - **A late wake-up finds nothing.** It identifies the future by its target, which the place
+//!   records. The place may have another future by then, or none.
+//! - **Waiting futures keep the mailbox open**, by one counted poster, which the set owns while it
+//!   has a future. So an owner that receives until no item will arrive does not end while a future
+//!   of its set waits.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -30,32 +33,37 @@ use super::target::{Post, Target, Wakes, Woken};
 use crate::panics;
 use crate::panics::join_error::{JoinError, Outcome};
 
-/// How many places a set keeps that has no future: some 50 KiB. More are the memory of a burst, and go back.
+/// Number of places without a future that a set keeps: about 50 KiB. The memory of further places,
+/// from a burst, is returned.
 const KEPT_PLACES: usize = 1024;
 
 sync::thread_local! {
-    /// The set of which this thread runs something.
+    /// The set whose work this thread is running.
     static CURRENT: RefCell<Option<Rc<dyn Spawn>>> = RefCell::new(None)
 }
 
 /// Futures that need not be `Send`, run by the owner of a mailbox among its other items.
 ///
-/// A wake-up of such a future is an item of the mailbox: `T` has a variant for it, and `From<Woken>` makes it. The owner passes what
-/// it receives on to [`poll`](Self::poll), which polls that future once. So the owner sleeps in any of the ways of a
-/// [mailbox](super::Mailbox), serves its items and its futures in one order, and is woken as for other items.
+/// A wake-up of such a future is an item of the mailbox: `T` has a variant for it, and
+/// `From<Woken>` creates it. The owner passes received wake-ups to [`poll`](Self::poll), which
+/// polls that future once. So the owner sleeps in any of the ways of a [mailbox](super::Mailbox),
+/// serves its items and its futures in one order, and is woken as for other items.
 ///
 /// # Guarantees
 ///
-/// - A future is polled, and dropped, on the thread of the set: that where the set was made, which it cannot leave.
+/// - A future is polled, and dropped, on the thread of the set: the thread that created the set,
+///   which the set cannot leave.
 /// - A future has at most one wake-up in the mailbox, however often it is woken before the wake-up
 ///   is received. Wake-ups do not count toward the [capacity](super::Builder::capacity), so a waker
 ///   neither blocks nor fails, and no number of futures keeps other items out.
-/// - Wakers may be kept and called by any thread, also after the future, the set and the mailbox are gone.
-/// - A panic of a poll, or of the future's drop, ends there: its handle says so.
-/// - As long as a future has not ended the mailbox counts as having a poster. [`Mailbox::close`] ends it all the same.
-/// - Dropping the set drops its futures; their handles say [`Cancelled`](JoinError::Cancelled).
-///   Dropping only the mailbox ends no future: the futures are not polled any more, and end with
-///   the set.
+/// - Wakers may be kept and called by any thread, even after the future, the set and the mailbox
+///   were dropped.
+/// - A panic of a poll, or of the future's drop, is caught, and reported to its handle.
+/// - While a future has not ended, the mailbox counts as having a poster. [`Mailbox::close`] still
+///   closes it.
+/// - Dropping the set drops its futures; their handles return [`Cancelled`](JoinError::Cancelled).
+///   Dropping only the mailbox ends no future: the futures are no longer polled, and are dropped
+///   with the set.
 ///
 /// # Cost
 ///
@@ -88,7 +96,7 @@ sync::thread_local! {
 /// let owner = std::thread::spawn(move || {
 ///     let futures = LocalSet::new(&mailbox);
 ///     let nr_served = Rc::new(Cell::new(0));
-///     // Ends when all posters are gone, and all futures have ended.
+/// Ends when all posters were dropped, and all futures have ended.
 ///     while mailbox.wait(1).is_ok() {
 ///         for mail in mailbox.drain(32) {
 ///             match mail {
@@ -125,7 +133,7 @@ struct Inner<T> {
 struct Tasks<T> {
     places: Vec<Option<Entry<T>>>,
     unused: Vec<usize>,
-    /// Counted, as long as there is a future.
+    /// Counted, and present while there is a future.
     keeps_open: Option<Poster<T>>,
     is_closed: bool,
     /// Rejected futures that have not been dropped yet.
@@ -136,9 +144,9 @@ struct Tasks<T> {
 
 struct Entry<T> {
     target: Arc<Target<T>>,
-    /// `None` while it is polled.
+    /// `None` while the future is polled.
     body: Option<Body>,
-    /// A wake-up came meanwhile.
+    /// Set if a wake-up arrived in the meantime.
     is_woken: bool,
 }
 
@@ -147,9 +155,9 @@ struct Body {
     waker: Waker,
 }
 
-/// A future, and whom to tell what it comes to.
+/// A future, and the handle to which its outcome is reported.
 pub(super) trait Task {
-    /// Polls it; returns `true` if it has ended.
+    /// Polls the future. Returns `true` if it has ended.
     fn poll(&mut self, cx: &mut Context<'_>) -> bool;
     /// Drops the future instead.
     fn end(&mut self, why: JoinError);
@@ -162,19 +170,20 @@ struct Local<F: Future> {
     to: Option<ReplyTo<Outcome<F::Output>>>,
 }
 
-/// A set, whatever the items of its mailbox are.
+/// A set, independent of the item type of its mailbox.
 trait Spawn {
-    /// Returns `None` if it was refused.
+    /// Returns `None` if the task was rejected.
     fn spawn(&self, task: Box<dyn Task>) -> Option<Arc<dyn Wakes>>;
 }
 
-/// Adds a future to the set of which this thread runs something: a future, or a closure of a [`Worker`](super::Worker)'s.
+/// Adds a future to the set whose work this thread is running: a future, or a closure of a
+/// [`Worker`](super::Worker).
 ///
 /// It is [`LocalSet::spawn_local`] for code inside.
 ///
 /// # Panics
 ///
-/// Elsewhere; the future is dropped then.
+/// If called elsewhere. The future is then dropped.
 ///
 /// # Examples
 ///
@@ -204,7 +213,7 @@ fn spawn_in<F: Future + 'static>(set: &dyn Spawn, future: F) -> JoinHandle<F::Ou
     JoinHandle::new(reply, set.spawn(task(future, to)))
 }
 
-/// Makes a task that tells `to` what `future` comes to.
+/// Creates a task that reports the outcome of `future` to `to`.
 pub(super) fn task<F>(future: F, to: ReplyTo<Outcome<F::Output>>) -> Box<dyn Task>
 where
     F: Future + 'static,
@@ -220,7 +229,8 @@ impl<F: Future> Task for Local<F> {
         let Some(future) = &mut self.future else {
             return true;
         };
-        // FOREIGN(local-poll): the future's poll, on the set's thread, under no borrow; a panic is its outcome.
+        // FOREIGN(local-poll): the future's poll, on the set's thread, under no borrow; a panic is
+        // its outcome.
         let outcome = match panics::guarded(|| future.as_mut().poll(cx)) {
             Ok(Poll::Pending) => return false,
             Ok(Poll::Ready(value)) => Ok(value),
@@ -242,34 +252,37 @@ impl<F: Future> Task for Local<F> {
 }
 
 impl<F: Future> Local<F> {
-    /// Drops the future, and tells what it came to, or that the drop panicked.
+    /// Drops the future, and reports its outcome, or that the drop panicked.
     fn settle(&mut self, mut outcome: Outcome<F::Output>) {
         let future = self.future.take();
-        // FOREIGN(local-drop): the future's drop, on the set's thread, under no borrow; a panic is its outcome.
+        // FOREIGN(local-drop): the future's drop, on the set's thread, under no borrow; a panic is
+        // its outcome.
         if let Err(payload) = panics::guarded(|| drop(future)) {
             let before = mem::replace(&mut outcome, Err(JoinError::panicked(payload)));
-            // FOREIGN(future-outcome): what it returned, or panicked with, likewise. A panic ends here.
+            // FOREIGN(future-outcome): the drop of its result, or of its panic payload, likewise. A
+            // panic is caught.
             panics::contain(|| drop(before));
         }
         match self.to.take() {
             Some(to) => tell(to, outcome),
-            // FOREIGN(future-outcome): the panic payload of the drop of a rejected future, likewise.
+            // FOREIGN(future-outcome): the panic payload of the drop of a rejected future,
+            // likewise.
             None => _ = panics::contain(|| drop(outcome)),
         }
     }
 }
 
 impl<T: From<Woken> + Send + 'static> LocalSet<T> {
-    /// Makes an empty set on this thread. Its futures are woken by items of `mailbox`.
+    /// Creates an empty set on this thread. Items of `mailbox` wake its futures.
     ///
-    /// A mailbox may have several sets, if its items tell them apart.
+    /// A mailbox may have several sets, if its items distinguish them.
     pub fn new(mailbox: &Mailbox<T>) -> Self {
         let post = Arc::new(Post::new(mailbox));
         post.settle();
         Self::with(post)
     }
 
-    /// Makes one that posts by `post`, which is settled here.
+    /// Creates a set that posts by `post`, which is bound to this thread.
     pub(super) fn with(post: Arc<Post<T>>) -> Self {
         Self {
             inner: Rc::new(Inner {
@@ -288,8 +301,8 @@ impl<T: From<Woken> + Send + 'static> LocalSet<T> {
 
     /// Adds a future. It is polled first when its wake-up, which this posts, is received.
     ///
-    /// In a mailbox that is closed, and in a child of `fork`, it is dropped, and its handle says
-    /// [`Refused`](JoinError::Refused).
+    /// If the mailbox is closed, and in a child of `fork`, the future is dropped, and its handle
+    /// returns [`Refused`](JoinError::Refused).
     ///
     /// # Blocking
     ///
@@ -298,7 +311,8 @@ impl<T: From<Woken> + Send + 'static> LocalSet<T> {
         spawn_in(&*self.inner, future)
     }
 
-    /// Polls the future that was woken, once. Returns `false` if it has ended, or is none of this set.
+    /// Polls the woken future once. Returns `false` if it has ended, or does not belong to this
+    /// set.
     ///
     /// # Blocking
     ///
@@ -328,7 +342,7 @@ impl<T: From<Woken> + Send + 'static> LocalSet<T> {
         true
     }
 
-    /// Takes in a task of which the wake-up counts as posted, and polls it.
+    /// Adds a task whose wake-up counts as posted, and polls it.
     pub(super) fn start(&self, target: Arc<Target<T>>, task: Box<dyn Task>) {
         if self.inner.insert(&target, task) {
             self.poll(Woken(target));
@@ -346,7 +360,7 @@ impl<T: From<Woken> + Send + 'static> LocalSet<T> {
         result
     }
 
-    /// Cancels all futures: each is dropped when its wake-up is received, which this posts.
+    /// Cancels all futures. Each is dropped when its wake-up, which this posts, is received.
     ///
     /// # Blocking
     ///
@@ -364,7 +378,7 @@ impl<T: From<Woken> + Send + 'static> LocalSet<T> {
 }
 
 impl<T> LocalSet<T> {
-    /// Returns how many futures have not ended.
+    /// Returns the number of futures that have not ended.
     pub fn len(&self) -> usize {
         self.inner.tasks.borrow().len()
     }
@@ -389,7 +403,7 @@ impl<T> Tasks<T> {
 }
 
 impl<T: From<Woken> + Send + 'static> Inner<T> {
-    /// Takes a task in. Returns `false` if it is refused.
+    /// Adds a task. Returns `false` if it is rejected.
     fn insert(&self, target: &Arc<Target<T>>, task: Box<dyn Task>) -> bool {
         let is_open = self.post.is_at_home() && !self.post.poster.is_closed();
         if !is_open || self.tasks.borrow().is_closed {
@@ -436,7 +450,7 @@ impl<T: From<Woken> + Send + 'static> Inner<T> {
         tasks.drops_refused = false;
     }
 
-    /// Takes a future out, to be polled.
+    /// Moves a future out of its place, to poll it.
     fn take(&self, woken: &Woken) -> Option<(usize, Body)> {
         let place = woken.0.mark().place.load(Ordering::Relaxed);
         let mut tasks = self.tasks.borrow_mut();
@@ -450,7 +464,7 @@ impl<T: From<Woken> + Send + 'static> Inner<T> {
         Some((place, body?))
     }
 
-    /// Puts a future back that waits.
+    /// Moves a waiting future back to its place.
     fn put_back(&self, place: usize, body: Body) {
         let mut tasks = self.tasks.borrow_mut();
         let entry = tasks.places[place].as_mut();
@@ -473,7 +487,7 @@ impl<T: From<Woken> + Send + 'static> Inner<T> {
         let burst = is_last && tasks.places.len() > KEPT_PLACES;
         let burst = burst.then(|| (mem::take(&mut tasks.places), mem::take(&mut tasks.unused)));
         drop(tasks);
-        // The last poster rings a bell.
+        // Dropping the last poster wakes the owner.
         drop((entry, poster, burst));
     }
 }
@@ -500,7 +514,7 @@ impl<T> Drop for LocalSet<T> {
         let entries = mem::take(&mut tasks.places);
         let poster = tasks.keeps_open.take();
         drop(tasks);
-        // None of them is woken by the drop of another.
+        // Marked first, so that the drop of one does not wake another.
         for entry in entries.iter().flatten() {
             entry.target.mark.end();
         }

@@ -1,4 +1,4 @@
-//! Local futures: who polls and drops them, and what those may do that are called meanwhile.
+//! Local futures: which thread polls and drops them, and which calls are allowed during that.
 
 use std::cell::{Cell, RefCell};
 use std::future::{pending, poll_fn};
@@ -47,7 +47,7 @@ fn made() -> (Mailbox<Mail>, LocalSet<Mail>) {
     (mailbox, set)
 }
 
-/// Serves what is inside, and returns how many wake-ups were of a future that waited.
+/// Serves the items inside, and returns how many wake-ups were for a waiting future.
 fn serve(mailbox: &mut Mailbox<Mail>, set: &LocalSet<Mail>) -> u32 {
     let mut nr_polled = 0;
     while let Ok(mail) = mailbox.try_recv() {
@@ -58,14 +58,14 @@ fn serve(mailbox: &mut Mailbox<Mail>, set: &LocalSet<Mail>) -> u32 {
     nr_polled
 }
 
-/// Serves until nothing will come.
+/// Serves until no item will arrive.
 fn serve_all(mailbox: &mut Mailbox<Mail>, set: &LocalSet<Mail>) {
     while mailbox.wait(1).is_ok() {
         serve(mailbox, set);
     }
 }
 
-/// A future that leaves its waker, and how often it was polled.
+/// A future that stores its waker, and counts its polls.
 #[derive(Clone, Default)]
 struct Probe {
     waker: Rc<RefCell<Option<Waker>>>,
@@ -146,7 +146,7 @@ fn a_waker_outlives_its_future_its_set_and_its_mailbox() {
         let woken = thread::spawn(move || wakers.iter().for_each(Waker::wake_by_ref));
         woken.join().unwrap();
     };
-    // The first has ended.
+    // The first future has ended.
     wake(wakers.clone());
     assert_eq!(mailbox.len(), 1);
     let Ok(Mail::Woken(late)) = mailbox.try_recv() else {
@@ -374,7 +374,7 @@ fn futures_that_wait_keep_the_mailbox_open_and_no_others() {
     assert_eq!(mailbox.try_recv().unwrap_err(), TryRecvError::Closed);
     late.wake();
     assert_eq!(mailbox.try_recv().unwrap_err(), TryRecvError::Closed);
-    // It opens with the next.
+    // The mailbox opens with the next future.
     let handle = set.spawn_local(async {});
     serve_all(&mut mailbox, &set);
     assert!(handle.is_finished());
@@ -541,7 +541,7 @@ fn a_set_that_goes_tells_all_handles_though_destructors_come_back() {
     impl Drop for Spawns {
         fn drop(&mut self) {
             self.0.borrow().iter().for_each(Waker::wake_by_ref);
-            // Outside of what the set runs: a panic, which is contained.
+            // Outside of the set's work: a panic, which is contained.
             drop(spawn_local(async {}));
         }
     }
@@ -579,7 +579,7 @@ fn the_places_of_a_burst_go_with_it() {
     }
 }
 
-/// Cannot be made of every second wake-up.
+/// A conversion that fails for every second wake-up.
 struct Fussy(Woken);
 
 static NR_MADE: AtomicU32 = AtomicU32::new(0);

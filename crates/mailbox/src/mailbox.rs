@@ -18,34 +18,37 @@ use super::tally::{RECEIVED, SLEEPS, tally};
 use crate::wake::Parker;
 use crate::wake::lane::Lane;
 
-/// How often a wait yields its CPU to a poster in mid-push before it sleeps between checks. A guess: the poster needs two
-/// instructions, so it was preempted if this many yields did not let it go on.
+/// Number of times a wait yields its CPU to a poster in mid-push before it sleeps between checks. A
+/// guess: the poster needs two instructions, so after this number of yields it was preempted and
+/// has not run.
 const NR_YIELDS: u32 = 32;
 
-/// How long that sleep is, in microseconds: about a wake-up. Longer delays the items behind that poster; shorter burns the
-/// CPU that it may need.
+/// Length of that sleep in microseconds: about a wake-up. A longer sleep delays the items behind
+/// that poster; a shorter one uses the CPU that the poster may need.
 const MID_PUSH_NAP_US: u64 = 50;
 
-/// The least distance of two polls that find nothing, in nanoseconds: a few transfers of a cache line. An owner that polls
-/// faster takes the line that posters are writing, and slows all of them down. Measured: less brings that back, more delays
-/// items without a gain. 0 in a model, whose clock stands still.
+/// Minimum time between two polls that find nothing, in nanoseconds: a few transfers of a cache
+/// line. An owner that polls faster takes the line that posters are writing, and slows all of them
+/// down. Measured: a smaller value has this effect again, a larger one delays items without a gain.
+/// 0 in a model, whose clock does not advance.
 const POLL_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
 
-/// A queue of items that one owner receives, and that wakes the owner once there is enough to do.
+/// A queue of items that one owner receives, and that wakes the owner once there are enough items.
 ///
-/// Any thread posts through a [`Poster`]. The owner receives with [`try_recv`](Self::try_recv) or [`drain`](Self::drain), and
-/// sleeps in one of the ways on [the module's page](super).
+/// Any thread posts through a [`Poster`]. The owner receives with [`try_recv`](Self::try_recv) or
+/// [`drain`](Self::drain), and sleeps in one of the ways on [the module page](super).
 ///
 /// # Guarantees
 ///
-/// - First in, first out: for each poster, and for posts of which one ended before the other began. [Urgent](Poster::urgent)
-///   items overtake ordinary ones.
+/// - First in, first out: for each poster, and for posts of which one ended before the other began.
+///   [Urgent](Poster::urgent) items overtake ordinary ones.
 /// - At most one wake-up for each time the owner goes to sleep; none while it is awake.
-/// - Dropping the mailbox drops the items inside; a panic of such a drop is caught. Later posts are refused, with the item in
-///   the error.
+/// - Dropping the mailbox drops the items inside; a panic of such a drop is caught. Later posts are
+///   rejected, with the item in the error.
 ///
-/// A mailbox grows with what is posted, unless it is built with a [capacity](Builder::capacity): then posts are refused, or
-/// wait for room. Emptied blocks are kept for later posts, up to a [limit](Builder::keep).
+/// A mailbox grows with the posted items, unless it is built with a [capacity](Builder::capacity):
+/// then posts are rejected, or wait for free capacity. Emptied blocks are kept for later posts, up
+/// to a [limit](Builder::keep).
 ///
 /// # Examples
 ///
@@ -61,7 +64,7 @@ const POLL_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
 /// });
 ///
 /// let mut sum = 0;
-/// // Ends when the worker's poster is gone and everything is received.
+/// Ends when the worker's poster was dropped and every item was received.
 /// while mailbox.wait(1).is_ok() {
 ///     sum += mailbox.drain(16).sum::<i32>();
 /// }
@@ -71,56 +74,57 @@ const POLL_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
 #[doc(alias = "kfifo")]
 pub struct Mailbox<T> {
     shared: Arc<Shared<T>>,
-    /// `None` once the owner has ended.
+    /// `None` once the mailbox is being dropped.
     reader: Option<Reader<T>>,
     spent: Spent<T>,
-    /// When a poll last found nothing.
+    /// The time at which a poll last found nothing.
     last_empty_ns: u64,
     parker: Parker,
 }
 
-/// Receives items up to a bound. Made by [`Mailbox::drain`].
+/// Receives items up to a bound. Created by [`Mailbox::drain`].
 #[derive(Debug)]
 pub struct Drain<'m, T> {
     mailbox: &'m mut Mailbox<T>,
     left: usize,
 }
 
-/// Receives items while a budget lasts. Made by [`Mailbox::drain_while`].
+/// Receives items while a budget lasts. Created by [`Mailbox::drain_while`].
 #[must_use = "an iterator does nothing until it is asked"]
 pub struct DrainWhile<'m, T, B> {
     drain: Drain<'m, T>,
     budget: B,
 }
 
-/// What is inside, compared to the wanted count.
+/// The items inside, compared to the requested count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Inside {
-    /// As many items as wanted, or an eager one, or the last ones before the end, or any while others wait for room.
+    /// The requested number of items, or an eager one, or the last ones before the end, or any
+    /// while senders wait for capacity.
     Enough,
-    /// So many items, fewer than wanted.
+    /// This number of items, fewer than requested.
     Short(usize),
-    /// Too few, and a producer in mid-push hides how many more there are.
+    /// Too few, and a producer in mid-push hides the number of further items.
     MidPush,
-    /// Nothing is inside, and nothing will come.
+    /// No item is inside, and none will arrive.
     Over,
 }
 
-/// What the owner does after it has prepared a sleep.
+/// The owner's action after it has prepared a sleep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PrepareSleep {
-    /// Sleep: the bell will ring.
+    /// Sleep: a wake-up will follow.
     Sleep,
     /// Receive: enough is inside.
     Ready,
     /// Try again in a moment: a poster is in mid-push.
     Retry,
-    /// End: nothing will come.
+    /// End: no item will arrive.
     Closed,
 }
 
 impl<T> Mailbox<T> {
-    /// Makes an unbounded mailbox.
+    /// Creates an unbounded mailbox.
     pub fn new() -> Self {
         Self::builder().build()
     }
@@ -145,17 +149,17 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Makes a poster. Clone it for more.
+    /// Creates a poster. Clone it for more.
     pub fn poster(&self) -> Poster<T> {
         Poster::new(self.shared.clone(), Lane::Ordinary)
     }
 
-    /// Makes a poster of wake-ups, which does not keep the mailbox open.
+    /// Creates a poster of wake-ups, which does not keep the mailbox open.
     pub(super) fn poster_of_wake_ups(&self) -> Poster<T> {
         Poster::of_wake_ups(self.shared.clone())
     }
 
-    /// Returns how many items may be inside; `None` if that is unbounded.
+    /// Returns the maximum number of items inside, or `None` if the mailbox is unbounded.
     pub fn capacity(&self) -> Option<usize> {
         self.shared.capacity()
     }
@@ -164,8 +168,9 @@ impl<T> Mailbox<T> {
     ///
     /// # Blocking
     ///
-    /// Never sleeps. A call that finds nothing, less than half a microsecond after another one, spins for the rest of that
-    /// time. So an owner that polls in a tight loop leaves the cache line to its posters.
+    /// Never sleeps. A call that finds nothing, less than half a microsecond after another such
+    /// call, spins for the rest of that time. So an owner that polls in a tight loop leaves the
+    /// cache line to its posters.
     ///
     /// # Errors
     ///
@@ -180,8 +185,8 @@ impl<T> Mailbox<T> {
 
     /// Returns an iterator that receives at most `max` items. The rest stays inside, in order.
     ///
-    /// The iterator ends when it finds nothing to receive. The bound lets an owner do other things while posters keep
-    /// posting.
+    /// The iterator ends when it finds nothing to receive. With the bound, an owner can do other
+    /// work while posters keep posting.
     ///
     /// # Blocking
     ///
@@ -195,9 +200,11 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Returns an iterator that receives items as long as `budget` returns `true`. The rest stays inside, in order.
+    /// Returns an iterator that receives items as long as `budget` returns `true`. The rest stays
+    /// inside, in order.
     ///
-    /// `budget` is asked before each receipt. The iterator ends when it returns `false`, or when there is nothing to receive.
+    /// `budget` is called before each receipt. The iterator ends when it returns `false`, or when
+    /// there is nothing to receive.
     ///
     /// # Blocking
     ///
@@ -205,11 +212,11 @@ impl<T> Mailbox<T> {
     ///
     /// # Panics
     ///
-    /// If `budget` does. All that was not received stays inside.
+    /// If `budget` does. All items that were not received stay inside.
     ///
     /// # Examples
     ///
-    /// As many as a millisecond allows:
+    /// As many as fit into a millisecond:
     ///
     /// ```
     /// use afterwork::task_work::Mailbox;
@@ -229,40 +236,42 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Returns how many items are inside. By the time it returns, posters may have added others.
+    /// Returns the number of items inside. Posters may have added others before it returns.
     ///
-    /// Does not count what lies behind a poster in the middle of its post, what is in a [`Batch`](super::Batch), and what
-    /// waits for room.
+    /// Does not count items behind a poster in the middle of its post, items in a
+    /// [`Batch`](super::Batch), and items that wait for capacity.
     ///
     /// # Blocking
     ///
-    /// Never blocks. Walks over all blocks: a load for each dozen small items. Of a bounded mailbox a poster knows more cheaply
-    /// how much room is taken: [`Poster::nr_inside`].
+    /// Never blocks. Walks over all blocks: a load for each dozen small items. For a bounded
+    /// mailbox, [`Poster::nr_inside`] is a cheaper way to read the used capacity.
     pub fn len(&mut self) -> usize {
         let reader = self.reader.as_mut().expect("taken by the drop alone");
         // SAFETY: the reader was made with this inbox, in `from_builder`.
         unsafe { self.shared.inbox.len(reader) }
     }
 
-    /// Returns `true` if nothing is inside and no post is under way.
+    /// Returns `true` if no item is inside and no post is in progress.
     pub fn is_empty(&mut self) -> bool {
         matches!(self.count_inside(1), Inside::Short(_) | Inside::Over)
     }
 
     /// Sleeps until `count` items are inside, or an eager one. A `count` of 0 counts as 1.
     ///
-    /// Items that were left inside before count. Lazy posts alone may never reach the count; with those, use
-    /// [`wait_timeout`](Self::wait_timeout) or [`wait_linger`](Self::wait_linger). In a bounded mailbox a count above the
-    /// capacity stands for the capacity, and while anybody waits for room any item is enough.
+    /// Items that were left inside before are included. Lazy posts alone may never reach the count;
+    /// with those, use [`wait_timeout`](Self::wait_timeout) or [`wait_linger`](Self::wait_linger).
+    /// In a bounded mailbox a count above the capacity is reduced to the capacity, and while a
+    /// sender waits for capacity any item is enough.
     ///
     /// # Blocking
     ///
-    /// Until then. Spins first, if that has paid off. Woken by the post that completes the count, by an eager post, or by the
-    /// drop of the last poster. While a poster is in the middle of its post, this yields the CPU instead of sleeping.
+    /// Until then. Spins first, if that was useful before. Woken by the post that completes the
+    /// count, by an eager post, or by the drop of the last poster. While a poster is in the middle
+    /// of its post, this yields the CPU instead of sleeping.
     ///
     /// # Errors
     ///
-    /// [`Closed`] if nothing is inside and nothing will come.
+    /// [`Closed`] if no item is inside and none will arrive.
     pub fn wait(&mut self, count: usize) -> Result<(), Closed> {
         let mut nr_held = 0;
         loop {
@@ -275,13 +284,14 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Waits as [`wait`](Self::wait) does, for at most `timeout`. Returns `false` if the time ran out.
+    /// Waits as [`wait`](Self::wait) does, for at most `timeout`. Returns `false` if the timeout
+    /// expired.
     ///
     /// The items inside may be received in either case.
     ///
     /// # Blocking
     ///
-    /// At most `timeout`, and what the system adds to it. In a model it never times out.
+    /// At most `timeout`, plus the system's delay. In a model it never times out.
     ///
     /// # Errors
     ///
@@ -289,8 +299,9 @@ impl<T> Mailbox<T> {
     ///
     /// # Examples
     ///
-    /// Up to 32 items at once, or what there is after a millisecond. For an owner that has other things to do then; one that
-    /// has not uses [`wait_linger`](Self::wait_linger), which does not wake it for nothing.
+    /// Up to 32 items at once, or the available ones after a millisecond. For an owner that then
+    /// has other work; other owners use [`wait_linger`](Self::wait_linger), which does not wake
+    /// them without an item.
     ///
     /// ```
     /// use afterwork::task_work::Mailbox;
@@ -305,7 +316,7 @@ impl<T> Mailbox<T> {
     /// assert_eq!(mailbox.drain(32).count(), 1);
     /// ```
     pub fn wait_timeout(&mut self, count: usize, timeout: Duration) -> Result<bool, Closed> {
-        // The clock is read only if there is too little inside.
+        // The clock is read only if there are too few items inside.
         let mut start_ns = None;
         let limit_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let mut nr_held = 0;
@@ -331,18 +342,20 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Sleeps until `min` items are inside, or an eager one; then gathers until `up_to` are, for at most `within`. Returns
-    /// `false` if that time ran out.
+    /// Sleeps until `min` items are inside, or an eager one; then gathers until `up_to` are inside,
+    /// for at most `within`. Returns `false` if that time expired.
     ///
-    /// The first sleep has no timer: an owner without items is not woken, however long that lasts. The second one is that of
-    /// [`wait_timeout`](Self::wait_timeout), so an eager item ends it at once. Post lazily what may wait for company.
+    /// The first sleep has no timer: an owner without items is not woken, however long that lasts.
+    /// The second one is that of [`wait_timeout`](Self::wait_timeout), so an eager item ends it at
+    /// once. Post items lazily if they may wait for others.
     ///
-    /// The time counts from when the owner finds the first `min`. A `min` of 0 counts as 1; an `up_to` that is no larger than
-    /// `min` makes this [`wait`](Self::wait).
+    /// The time starts when the owner finds the first `min` items. A `min` of 0 counts as 1; an
+    /// `up_to` that is no larger than `min` makes this equivalent to [`wait`](Self::wait).
     ///
     /// # Blocking
     ///
-    /// Until then. Two wake-ups at most for what it gathers: one when it begins, one when it is complete or late.
+    /// Until then. At most two wake-ups for the gathered items: one for the first, one when the
+    /// count is complete or the time has expired.
     ///
     /// # Errors
     ///
@@ -378,11 +391,13 @@ impl<T> Mailbox<T> {
         self.wait_timeout(up_to, within)
     }
 
-    /// Refuses new posts from here on. The items inside may still be received. Who waits for room gets its item back.
+    /// Rejects new posts from now on. The items inside may still be received. Senders that wait for
+    /// capacity get their items back.
     ///
-    /// A post that overlaps this call may be refused or accepted. If it is accepted, its item may arrive after the owner has
-    /// got [`Closed`]; it is received by a later call, or dropped with the mailbox. An owner that must receive every accepted
-    /// item does not close: it receives until the last poster is gone.
+    /// A post that overlaps this call may be rejected or accepted. If it is accepted, its item may
+    /// arrive after the owner has got [`Closed`]; it is received by a later call, or dropped with
+    /// the mailbox. An owner that must receive every accepted item does not close: it receives
+    /// until the last poster is dropped.
     pub fn close(&self) {
         self.shared.close();
     }
@@ -405,7 +420,8 @@ impl<T> Mailbox<T> {
             if twin::armed("wait: no look after arming") {
                 return PrepareSleep::Sleep;
             }
-            // An item that is found only now may or may not have been counted by its poster, so we arm again.
+            // An item that is found only now may or may not have been counted by its poster, so we
+            // arm again.
             if self.count_inside(count) == Inside::Short(nr_inside) {
                 if let Some(tally) = &self.shared.owner.tally {
                     tally[SLEEPS].add_alone();
@@ -416,7 +432,7 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Takes back the request to be woken. Returns `true` if no poster has claimed it.
+    /// Withdraws the request to be woken. Returns `true` if no poster has claimed it.
     pub(super) fn cancel_sleep(&self) -> bool {
         self.shared.owner.wait.disarm()
     }
@@ -428,7 +444,7 @@ impl<T> Mailbox<T> {
 
     /// Counts the items inside, up to `count`.
     fn count_inside(&mut self, count: usize) -> Inside {
-        // Read before the count: if no more posts can come, the count is final.
+        // Read before the count: if no more posts can arrive, the count is final.
         let over = self.is_over();
         let reader = self.reader.as_mut().expect("taken by the drop alone");
         // SAFETY: the reader was made with this inbox, in `from_builder`.
@@ -446,11 +462,11 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Returns `true` if every post that will ever come has been pushed.
+    /// Returns `true` if all posts have been pushed, and no more can arrive.
     fn is_over(&self) -> bool {
         // ORDER(posters): the acquire end; see the drop of a `Poster`.
-        // If the last poster's decrement comes first, the count that follows sees its pushes. If our load comes first, there
-        // still is a poster, which wakes us when it is dropped.
+        // If the last poster's decrement comes first, the count that follows sees its pushes. If
+        // our load comes first, there is still a poster, which wakes us when it is dropped.
         // Test: the_last_poster_tells_the_owner, the_owners_look_at_the_posters_needs_its_acquire
         let order = twin::order("posters: relaxed look", Ordering::Acquire);
         !self.shared.is_open() || self.shared.nr_posters.load(order) == 0
@@ -483,7 +499,7 @@ impl<T> Mailbox<T> {
             self.space_polls();
             return Err(TryRecvError::Empty);
         }
-        // A last post may have come after the read above and before the end.
+        // A last post may have arrived between the read above and the end.
         match self.read() {
             Ok(item) => Ok(item),
             Err(Nothing::Empty) => Err(TryRecvError::Closed),
@@ -560,7 +576,8 @@ impl<T, B: FnMut() -> bool> Iterator for DrainWhile<'_, T, B> {
 
     #[inline]
     fn next(&mut self) -> Option<T> {
-        // FOREIGN(drain-budget): the owner's closure, on the owner, which gets the panic. All items stay inside.
+        // FOREIGN(drain-budget): the owner's closure, on the owner, which gets the panic. All items
+        // stay inside.
         if self.drain.left > 0 && !(self.budget)() {
             self.drain.left = 0;
         }

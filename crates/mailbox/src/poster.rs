@@ -1,4 +1,4 @@
-//! The poster's side: posting, and ending.
+//! The poster's side: posting, and dropping a poster.
 
 use std::fmt;
 
@@ -16,35 +16,37 @@ use crate::wake::lane::Lane;
 
 /// Posts items to a [`Mailbox`](super::Mailbox).
 ///
-/// Clone it for each thread that posts: each clone keeps blocks of its own. Threads may share a poster, but a thread that
-/// finds it in use by another one allocates.
+/// Clone it for each thread that posts: each clone keeps its own blocks. Threads may share a
+/// poster, but a thread that finds it in use by another thread allocates.
 ///
 /// # Guarantees
 ///
-/// - Items of one thread are received in the order in which it posted them, by whichever function.
-/// - An item that was posted is received by the owner, or dropped when the mailbox is dropped. An item that was refused is
-///   in the error.
+/// - Items of one thread are received in the order in which it posted them, with any function.
+/// - A posted item is received by the owner, or dropped when the mailbox is dropped. A rejected
+///   item is in the error.
 ///
 /// # A full mailbox
 ///
-/// | what is to be done | function |
+/// | action | function |
 /// |---|---|
-/// | give the item back, and shed it or try later | [`post`](Self::post), [`post_lazy`](Self::post_lazy), [`batch`](Self::batch) |
-/// | wait for room, as a task | [`send`](Self::send) |
-/// | wait for room, as a thread | [`send_wait`](Self::send_wait), [`send_timeout`](Self::send_timeout) |
+/// | return the item, and shed it or try later | [`post`](Self::post), [`post_lazy`](Self::post_lazy), [`batch`](Self::batch) |
+/// | wait for capacity, as a task | [`send`](Self::send) |
+/// | wait for capacity, as a thread | [`send_wait`](Self::send_wait), [`send_timeout`](Self::send_timeout) |
 ///
-/// Room goes first to those who wait, in the order in which they came. While anybody waits, posts are refused.
+/// Free capacity goes first to waiting senders, in the order in which they arrived. While a sender
+/// waits, posts are rejected.
 ///
 /// # Blocking
 ///
-/// Posting never blocks. It may be done in a work item, under a lock, and by the owner itself. It allocates if no emptied
-/// block is at hand, and makes a system call if it wakes the owner, so it is not for signal handlers. Where there is a
-/// [capacity](super::Builder::capacity), it may take a lock for a few instructions.
+/// Posting never blocks. It is allowed in a work item, under a lock, and on the owner itself. It
+/// allocates if no emptied block is available, and makes a system call if it wakes the owner, so it
+/// must not be used in signal handlers. If there is a [capacity](super::Builder::capacity), it may
+/// take a lock for a few instructions.
 pub struct Poster<T> {
-    /// Dropped first: what it has pushed is sealed before `shared` frees the queue.
+    /// Dropped first, because its pushed blocks must be sealed before `shared` frees the queue.
     pub(super) cache: Cache<T>,
     pub(super) shared: Arc<Shared<T>>,
-    /// I: where its items wait.
+    /// I: the lane of its items.
     pub(super) lane: Lane,
     /// I: the kind of the posted items. Posters of wake-ups are not counted: the mailbox may end
     /// while they exist.
@@ -52,10 +54,10 @@ pub struct Poster<T> {
 }
 
 impl<T> Poster<T> {
-    /// Makes a poster and counts it.
+    /// Creates a poster and counts it.
     pub(super) fn new(shared: Arc<Shared<T>>, lane: Lane) -> Self {
-        // Relaxed: the caller has another poster or is the owner, so the count never rises from a zero on which the owner
-        // acts.
+        // Relaxed: the caller has another poster or is the owner, so the count never rises from a
+        // zero on which the owner acts.
         shared.nr_posters.fetch_add(1, Ordering::Relaxed);
         Self {
             shared,
@@ -65,7 +67,7 @@ impl<T> Poster<T> {
         }
     }
 
-    /// Makes a poster of wake-ups, which is not counted. An item that it posts after the drop of
+    /// Creates a poster of wake-ups, which is not counted. An item that it posts after the drop of
     /// the last counted poster may or may not be received.
     pub(super) fn of_wake_ups(shared: Arc<Shared<T>>) -> Self {
         Self {
@@ -76,11 +78,13 @@ impl<T> Poster<T> {
         }
     }
 
-    /// Posts an item, and wakes the owner if it sleeps. Never waits: a full mailbox gives the item back.
+    /// Posts an item, and wakes the owner if it sleeps. Never waits: a full mailbox returns the
+    /// item.
     ///
     /// # Errors
     ///
-    /// [`PostError`] with the item: `Closed`, or `Full` if as many are inside as may be, or if others wait for room.
+    /// [`PostError`] with the item: `Closed`, or `Full` if the capacity is used up, or if senders
+    /// wait for capacity.
     ///
     /// # Examples
     ///
@@ -105,7 +109,7 @@ impl<T> Poster<T> {
 
     /// Posts an item, and wakes the owner only if the item completes the count for which it sleeps.
     ///
-    /// For work that may wait a little. The owner bounds the time by
+    /// For work that may wait a short time. The owner bounds the time by
     /// [`Mailbox::wait_timeout`](super::Mailbox::wait_timeout).
     ///
     /// # Errors
@@ -117,36 +121,38 @@ impl<T> Poster<T> {
         self.post_as(item, false)
     }
 
-    /// Makes a batch, whose items are posted together with one swap.
+    /// Creates a batch, whose items are posted together with one swap.
     pub fn batch(&self) -> Batch<'_, T> {
         Batch::new(self)
     }
 
-    /// Returns a poster of the same mailbox whose items go before those that wait: what is posted by it, in whatever way, is
-    /// *urgent*.
+    /// Returns a poster of the same mailbox whose items overtake waiting ordinary items: all items
+    /// posted by it, with any function, are *urgent*.
     ///
-    /// For the few among many: a cancel among requests, a heartbeat among data.
+    /// For few items among many: a cancel among requests, a heartbeat among data.
     ///
     /// # Guarantees
     ///
-    /// - An urgent item is received before all ordinary ones that are inside, and after older urgent ones.
-    /// - Ordinary items are not starved: while both are inside, every tenth receipt is an ordinary one.
-    /// - Items of one lane are received in the order of the [mailbox](super::Mailbox); of two posters of one thread, one urgent
-    ///   and one not, the lane decides.
+    /// - An urgent item is received before all ordinary ones that are inside, and after older
+    ///   urgent ones.
+    /// - Ordinary items are not starved: while both are inside, every tenth receipt is an ordinary
+    ///   one.
+    /// - Items of one lane are received in the order of the [mailbox](super::Mailbox); of two
+    ///   posters of one thread, one urgent and one not, the lane decides.
     ///
     /// | | |
     /// |---|---|
-    /// | the owner's sleep | is ended as by other posts: at once by [`post`](Self::post), by [`post_lazy`](Self::post_lazy) if the count is complete |
-    /// | a [batch](Self::batch), a [call](Self::call) | are urgent as a whole |
-    /// | a capacity | counts both, and refuses both; those who wait for room get it in their order, and go to their lane then |
-    /// | a poster in the middle of its post | holds up its own lane; the owner goes on in the other one |
-    /// | [`Mailbox::close`](super::Mailbox::close), [`len`](super::Mailbox::len), the drop of the mailbox | are about both |
-    /// | a clone | is urgent, too |
+    /// | the owner's sleep | ends as with other posts: at once by [`post`](Self::post), by [`post_lazy`](Self::post_lazy) if the count is complete |
+    /// | a [batch](Self::batch), a [call](Self::call) | is urgent as a whole |
+    /// | a capacity | counts both lanes, and rejects items of both; waiting senders are let in in their order, each to its lane |
+    /// | a poster in the middle of its post | blocks its own lane; the owner continues with the other one |
+    /// | [`Mailbox::close`](super::Mailbox::close), [`len`](super::Mailbox::len), the drop of the mailbox | apply to both lanes |
+    /// | a clone | is also urgent |
     ///
     /// # Cost
     ///
-    /// From the first call on the owner looks at two queues for each receipt: a few nanoseconds. A mailbox without a call pays
-    /// less than a nanosecond for each post.
+    /// After the first call the owner checks two queues for each receipt: a few nanoseconds. A
+    /// mailbox without such a call pays less than a nanosecond for each post.
     ///
     /// # Blocking
     ///
@@ -173,28 +179,27 @@ impl<T> Poster<T> {
         Self::new(self.shared.clone(), Lane::Urgent)
     }
 
-    /// Returns `true` if what is posted by this poster is [urgent](Self::urgent).
+    /// Returns `true` if the items posted by this poster are [urgent](Self::urgent).
     pub fn is_urgent(&self) -> bool {
         self.lane == Lane::Urgent
     }
 
-    /// Returns how many items may be inside; `None` if that is unbounded.
+    /// Returns the maximum number of items inside, or `None` if the mailbox is unbounded.
     pub fn capacity(&self) -> Option<usize> {
         self.shared.capacity()
     }
 
     /// Returns the number of items that count toward the capacity of a bounded mailbox: the items
-    /// in
-    /// the mailbox and in batches, without wake-ups of local futures. Returns `None` if the mailbox
-    /// is unbounded; see [`Mailbox::len`](super::Mailbox::len).
+    /// in the mailbox and in batches, without wake-ups of local futures. Returns `None` if the
+    /// mailbox is unbounded; see [`Mailbox::len`](super::Mailbox::len).
     ///
-    /// A number to look at: by the time it is returned it may be another.
+    /// The number may change before this returns.
     #[doc(alias = "len")]
     pub fn nr_inside(&self) -> Option<usize> {
         self.shared.room.as_ref().map(Room::nr_inside)
     }
 
-    /// Returns `true` if the mailbox refuses posts. After `false` it may be closed at any moment.
+    /// Returns `true` if the mailbox rejects posts. After `false` it may be closed at any time.
     pub fn is_closed(&self) -> bool {
         !self.shared.is_open()
     }
@@ -229,7 +234,7 @@ impl<T> Poster<T> {
         debug_assert_eq!(kind, self.kind, "a block has items of one kind");
         let shared = &*self.shared;
         let lane = self.lane;
-        // By value: captured by reference, what is in registers would go through memory.
+        // Passed by value: captured by reference, values in registers would be stored to memory.
         let posted = self.cache.with(item, move |store, item| {
             store.post(&shared.inbox, lane, &shared.free, item, kind, eager)
         });
@@ -267,10 +272,10 @@ impl<T> Drop for Poster<T> {
         // ORDER(posters): publish and consume, other end in `Mailbox::is_over`.
         //   here:  last push;                        nr_posters -= 1   Release
         //   owner: nr_posters == 0   Acquire;        the last count of the queue
-        // If our decrement comes first, the owner finds every post that we made before it says *closed*. If its load comes
-        // first, it finds a poster and may sleep; then the claim below wakes it.
-        // In a model the fence of the last post does the work of the release. On a machine where that fence is left out,
-        // this does.
+        // If our decrement comes first, the owner finds every post that we made before it reports
+        // *closed*. If its load comes first, it finds a poster and may sleep; then the claim below
+        // wakes it. In a model the fence of the last post already has the effect of the release. On
+        // a machine where that fence is omitted, the release is needed.
         // Test: the_last_poster_tells_the_owner
         if self.shared.nr_posters.fetch_sub(1, Ordering::Release) == 1 {
             self.last_one_gone();
@@ -279,10 +284,10 @@ impl<T> Drop for Poster<T> {
 }
 
 impl<T> Poster<T> {
-    /// Wakes the owner, which may wait for posts that will not come.
+    /// Wakes the owner, which may wait for posts that will never arrive.
     #[cold]
     fn last_one_gone(&self) {
-        // As an eager post does: our decrement takes the place of the push, and the owner reads it after arming.
+        // Like an eager post: our decrement replaces the push, and the owner reads it after arming.
         if self.shared.owner.wait.claim(1, true) {
             self.shared.owner.ring();
         }

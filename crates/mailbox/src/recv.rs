@@ -24,7 +24,8 @@ pub struct Ready<'m, T> {
 impl<T> Mailbox<T> {
     /// Is ready if `count` items are inside, or an eager one. A `count` of 0 counts as 1.
     ///
-    /// Otherwise the task of `cx` is woken once when they are. Each poll asks anew for the wake-up, so extra polls do no harm.
+    /// Otherwise the task of `cx` is woken once when `count` items, or an eager one, are inside.
+    /// Each poll registers the waker again, so extra polls are harmless.
     ///
     /// # Blocking
     ///
@@ -32,7 +33,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] if nothing is inside and nothing will come.
+    /// [`Closed`] if no item is inside and none will arrive.
     pub fn poll_ready(&mut self, cx: &mut Context<'_>, count: usize) -> Poll<Result<(), Closed>> {
         match self.prepare_sleep(count, Sleep::Task(cx.waker())) {
             PrepareSleep::Ready => Poll::Ready(Ok(())),
@@ -40,14 +41,15 @@ impl<T> Mailbox<T> {
             PrepareSleep::Sleep => Poll::Pending,
             PrepareSleep::Retry => {
                 // A poster is in mid-push: let other tasks run, and poll again.
-                // FOREIGN(recv-wake): the executor's waker, on the owner, which gets the panic. Nothing was changed.
+                // FOREIGN(recv-wake): the executor's waker, on the owner, which gets the panic.
+                // Nothing was changed.
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }
         }
     }
 
-    /// Receives the oldest item, or has the task of `cx` woken when there is one.
+    /// Receives the oldest item, or wakes the task of `cx` when there is one.
     ///
     /// # Blocking
     ///
@@ -73,12 +75,13 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] if nothing is inside and nothing will come.
+    /// [`Closed`] if no item is inside and none will arrive.
     pub fn recv(&mut self) -> Recv<'_, T> {
         Recv(self)
     }
 
-    /// Returns a future that is ready when `count` items are inside; see [`poll_ready`](Self::poll_ready).
+    /// Returns a future that is ready when `count` items are inside; see
+    /// [`poll_ready`](Self::poll_ready).
     ///
     /// # Errors
     ///

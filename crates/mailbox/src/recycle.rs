@@ -1,19 +1,21 @@
-//! The way of emptied blocks back to posters, so that steady posting does not allocate.
+//! The path of emptied blocks back to posters, so that steady posting does not allocate.
 //!
 //! ```text
-//! poster's store ──► block with items ──► inbox ──► owner ──► spent (a chain of the owner's)
-//!      ▲   ▲                                │                    │ a chain at a time
-//!      │   └──── closed: left, and read ◄───┘                    ▼
-//!      └───────────────── all at once ◄──────────────────── free list, up to a limit
+//! poster's store ──► block with items ──► inbox ──► owner ──► spent (a chain of the owner)
+//!     ▲   ▲                                │                    │ a chain at a time
+//!     │   └──── closed: left, and read ◄───┘                    ▼
+//!     └───────────────── all at once ◄──────────────────── free list, up to a limit
 //! ```
 //!
-//! For an allocator it is expensive to free memory on another thread than the one that allocated it. Here full blocks return
-//! in chains: the owner puts a chain onto the free list with one compare-exchange, and a poster takes the whole list with
-//! one swap. A block that its poster left before it was full stays where that poster finds it (`block.rs`).
+//! For an allocator it is expensive to free memory on a thread other than the one that allocated
+//! it. Here full blocks return in chains: the owner pushes a chain onto the free list with one
+//! compare-exchange, and a poster takes the whole list with one swap. A block that its poster left
+//! before it was full stays on the poster's list (`block.rs`).
 //!
-//! Blocks beyond the limits are freed a few at a time: a receipt frees at most one chain, a post at most one block. A poster
-//! remembers [`MAX_LEFT`] blocks that it left, and seals further ones, which belong to the owner then, as full ones do. So
-//! posters that alternate while the owner is busy neither keep all those blocks nor free them all at once.
+//! Blocks beyond the limits are freed a few at a time: a receipt frees at most one chain, a post at
+//! most one block. A poster remembers [`MAX_LEFT`] blocks that it left, and seals further ones,
+//! which then belong to the owner, as full ones do. So posters that alternate while the owner is
+//! busy neither keep all those blocks nor free them all at once.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -27,20 +29,22 @@ use super::block::{self, Blank, Block, Kind};
 use super::inbox::Inbox;
 use crate::wake::lane::Lane;
 
-/// How many items' blocks the owner gathers before it gives them back. Measured: 32 is the knee. Fewer touch the shared line
-/// more often; with more, posters run out of blocks and allocate. Small in a model, so that it happens often.
+/// Number of items whose blocks the owner gathers before it returns them. Measured: 32 is the knee.
+/// Smaller chains access the shared line more often; with larger ones, posters run out of blocks
+/// and allocate. Small in a model, so that it happens often.
 const CHAIN: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
-/// How many blocks that it left a poster remembers. Further ones go to the owner. A guess: with fewer, posters that alternate
-/// use the free list as soon as the owner is a little behind; with more, each idle poster keeps more than 8 KiB.
+/// Number of left blocks that a poster remembers. Further ones belong to the owner. A guess: with
+/// fewer, posters that alternate use the free list as soon as the owner is slightly behind; with
+/// more, each idle poster keeps more than 8 KiB.
 const MAX_LEFT: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
-/// The blocks of a poster: the one that it adds to, those that it left, and blocks without items.
+/// The blocks of a poster: the current one, the ones that it left, and blocks without items.
 #[derive(Debug)]
 pub(super) struct Store<T> {
     /// The block that was pushed last. Not sealed, and perhaps still the newest.
     current: Option<NonNull<Block<T>>>,
-    /// How many items are in `current`.
+    /// Number of items in `current`.
     nr_added: usize,
     /// The blocks that were left for another one, at most [`MAX_LEFT`].
     left: VecDeque<NonNull<Block<T>>>,
@@ -49,12 +53,12 @@ pub(super) struct Store<T> {
 
 /// The stores of one poster.
 ///
-/// There are two, to save a locked instruction: it would wait until the writes of the last post are out, and those wait for a
-/// cache line that the owner had. The first thread that posts has a store of its own. All others share one under a flag, and
-/// allocate while the flag is set.
+/// There are two, to save a locked instruction: it would wait until the writes of the last post are
+/// visible, and those wait for a cache line that the owner had. The first thread that posts has its
+/// own store. All others share one under a flag, and allocate while the flag is set.
 #[derive(Debug)]
 pub(super) struct Cache<T> {
-    /// A: the [`identity`] of the thread that has `own`, or 0. Set once.
+    /// A: the [`identity`] of the thread that owns `own`, or 0. Set once.
     owner: AtomicU64,
     /// Used by the thread in `owner`.
     own: UnsafeCell<Store<T>>,
@@ -68,11 +72,11 @@ pub(super) struct Cache<T> {
 #[derive(Debug)]
 pub(super) struct Spent<T> {
     blocks: Chain<Block<T>>,
-    /// How many blocks were given back since the free list was last seen empty.
+    /// Number of blocks returned since the free list was last seen empty.
     nr_free: usize,
-    /// How many blocks the free list may hold. Further ones are freed.
+    /// Maximum number of blocks on the free list. Further ones are freed.
     keep: usize,
-    /// How many blocks make a chain.
+    /// Number of blocks in a chain.
     chain: usize,
 }
 
@@ -105,8 +109,8 @@ impl<T> Store<T> {
             return self.post_in_another(inbox, lane, free, item, kind, eager);
         }
         let last = self.nr_added + 1 == inbox.nr_slots();
-        // SAFETY: we pushed it, and it is in `current` until we forget it; `nr_added` says how many items are in it,
-        // and it was sealed with its last.
+        // SAFETY: we pushed it, and it is in `current` until we abandon it; `nr_added` is its
+        // number of items, and it was sealed with its last.
         let added = unsafe { block::add(current, self.nr_added, item, eager, last) };
         match added {
             Ok(()) => self.added(last),
@@ -160,7 +164,8 @@ impl<T> Store<T> {
         inbox.push(lane, block);
     }
 
-    /// Takes a block without items: one that was left and is closed, a spare one, or one of the free list.
+    /// Returns a block without items: one that was left and is closed, a spare one, or one of the
+    /// free list.
     #[inline]
     pub(super) fn blank(&mut self, free: &Stack<Block<T>>) -> Option<Blank<T>> {
         let blank = self.take_back().or_else(|| {
@@ -169,12 +174,13 @@ impl<T> Store<T> {
                 self.spare.next()
             })
         });
-        // Fetching the lines of a block from the owner's CPU is most of the cost of a post, so the next one is prefetched.
+        // Fetching the lines of a block from the owner's CPU is most of the cost of a post, so the
+        // next one is prefetched.
         block::prefetch(self.spare.peek());
         blank
     }
 
-    /// Adds the current block to the ones that were left, or seals it if these are too many.
+    /// Adds the current block to the list of left ones, or seals it if the list is full.
     fn leave(&mut self) {
         let Some(block) = self.current.take() else {
             return;
@@ -188,7 +194,8 @@ impl<T> Store<T> {
         self.left.push_back(block);
     }
 
-    /// Takes the first block that was left, if the owner has closed it. The owner closes them in this order.
+    /// Returns the first left block, if the owner has closed it. The owner closes them in this
+    /// order.
     fn take_back(&mut self) -> Option<Blank<T>> {
         let first = *self.left.front()?;
         // SAFETY: we pushed it, and `left` remembers it until the next line.
@@ -209,12 +216,12 @@ impl<T> Drop for Store<T> {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 impl<T> Store<T> {
-    /// Counts the blocks at hand; loses them.
+    /// Counts the available blocks, and drops them.
     pub(super) fn count_spare(&mut self) -> usize {
         std::mem::take(&mut self.spare).count() + usize::from(self.current.is_some())
     }
 
-    /// Counts the blocks left for others.
+    /// Counts the blocks that were left.
     pub(super) fn count_left(&self) -> usize {
         self.left.len()
     }
@@ -230,7 +237,7 @@ impl<T> Cache<T> {
         }
     }
 
-    /// Runs `body` on a store, or gives `arg` back if another thread uses the common one.
+    /// Calls `body` with a store, or returns `arg` if another thread uses the common one.
     ///
     /// `body` must not call this again.
     #[inline(always)]
@@ -241,10 +248,11 @@ impl<T> Cache<T> {
     ) -> Result<R, A> {
         let me = identity::mine().get();
         let owner = self.owner.load(Ordering::Relaxed);
-        // Relaxed: a thread that reads its own number has written it, and no other thread ever has that number.
+        // Relaxed: a thread that reads its own number has written it, and no other thread ever has
+        // that number.
         let is_mine = owner == me || (owner == 0 && self.adopt(me));
         if is_mine {
-            // SAFETY: this thread alone gets here, and not from within `body`.
+            // SAFETY: only this thread reaches this, and not from within `body`.
             return Ok(self.own.with_mut(|store| body(unsafe { &mut *store }, arg)));
         }
         self.with_common(arg, body)
@@ -261,18 +269,20 @@ impl<T> Cache<T> {
         // ORDER(cache): hand-over of the store from thread to thread, other end below.
         //   one:  last use of `common`;           busy = false   Release
         //   next: busy: false → true   Acquire;   first use of `common`
-        // If the last user's store comes first, the swap returns `false`, and its use is before ours. If our swap comes
-        // first, it returns `true`, and we do without the store.
+        // If the last user's store comes first, the swap returns `false`, and its use precedes
+        // ours. If our swap comes first, it returns `true`, and we do not use the store.
         // Test: two_threads_may_share_a_poster, cache_needs_its_acquire
         let order = twin::order("cache: relaxed take", Ordering::Acquire);
         if self.busy.swap(true, order) {
             return Err(arg);
         }
-        // SAFETY: `busy` was false and is true by us, so nobody else reaches the store until it is false again.
+        // SAFETY: `busy` was false and we set it, so no other thread accesses the store until it is
+        // false again.
         let result = self
             .common
             .with_mut(|store| body(unsafe { &mut *store }, arg));
-        // ORDER(cache): the release end. A panic in `body` would leave `busy` set, and the store unused but whole.
+        // ORDER(cache): the release end. A panic in `body` would leave `busy` set, and the store
+        // unused but intact.
         // Test: two_threads_may_share_a_poster, cache_needs_its_release
         let order = twin::order("cache: relaxed leave", Ordering::Release);
         self.busy.store(false, order);
@@ -280,13 +290,14 @@ impl<T> Cache<T> {
     }
 }
 
-// SAFETY: a store stands for blocks, which belong to no thread, and for items that move to the owner.
+// SAFETY: a store only holds blocks, which belong to no thread, and items that move to the owner.
 unsafe impl<T: Send> Send for Store<T> {}
-// SAFETY: `own` is reached by one thread, `common` under `busy`.
+// SAFETY: `own` is accessed by one thread, `common` under `busy`.
 unsafe impl<T: Send> Sync for Cache<T> {}
 
 impl<T> Spent<T> {
-    /// Makes an end that keeps blocks of `nr_slots` slots on the free list, for up to `keep` items.
+    /// Creates an end that keeps blocks of `nr_slots` slots on the free list, for up to `keep`
+    /// items.
     pub(super) fn new(keep: usize, nr_slots: usize) -> Self {
         Self {
             blocks: Chain::new(),
@@ -296,7 +307,7 @@ impl<T> Spent<T> {
         }
     }
 
-    /// Takes a block whose items were taken.
+    /// Adds a block whose items were taken.
     #[inline]
     pub(super) fn push(&mut self, block: Blank<T>, free: &Stack<Block<T>>) {
         if self.keep == 0 {
@@ -308,7 +319,7 @@ impl<T> Spent<T> {
         }
     }
 
-    /// Puts the gathered blocks onto the free list.
+    /// Pushes the gathered blocks onto the free list.
     #[inline]
     pub(super) fn give_back(&mut self, free: &Stack<Block<T>>) {
         let blocks = core::mem::take(&mut self.blocks);

@@ -1,17 +1,18 @@
-//! Calls: an item that carries whom its owner answers.
+//! Calls: an item that carries a handle for its owner's answer.
 //!
 //! # States
 //!
-//! | state | means | left by |
+//! | state | means | ended by |
 //! |---|---|---|
-//! | `Asked` | no answer yet; perhaps what wakes the caller | the owner's end → `Given`, `Lost`; the caller's → `Gone` |
+//! | `Asked` | no answer yet; perhaps the wake-up of the caller | the owner's end → `Given`, `Lost`; the caller's → `Gone` |
 //! | `Given` | the answer waits | the caller → `Gone` |
 //! | `Lost` | the owner's end was dropped without an answer | the caller → `Gone` |
-//! | `Gone` | the caller has the answer, or does not want one | nobody |
+//! | `Gone` | the caller has the answer, or has dropped its end | never |
 //!
-//! One lock guards the state and what wakes the caller. So a caller that finds `Asked` has left what wakes it before the owner's
-//! end can change the state, and whoever changes `Asked` finds it. It is fired after the lock is dropped; values are dropped
-//! under no lock.
+//! One lock guards the state and the wake-up of the caller. So a caller that finds `Asked` has
+//! stored its wake-up before the owner's end can change the state, and the thread that changes
+//! `Asked` finds it. The wake-up is fired after the lock is released; values are dropped under no
+//! lock.
 
 use std::error::Error;
 use std::fmt;
@@ -31,11 +32,12 @@ use crate::panics;
 use crate::wake::report;
 use crate::wake::sleeper::{self, OnTurn, Sleeper};
 
-/// What both ends share.
+/// The state that both ends share.
 #[derive(Debug)]
 struct Slot<R> {
     state: Mutex<State<R>>,
-    /// The process of both ends. In a child of `fork` a thread that does not exist may hold the lock.
+    /// The process of both ends. In a child of `fork` a thread that does not exist may hold the
+    /// lock.
     process: Process,
 }
 
@@ -47,20 +49,21 @@ enum State<R> {
     Gone,
 }
 
-/// The owner's end of a call: whom to answer. Comes in the item that [`Poster::call`] posts.
+/// The owner's end of a call, which sends the answer. Part of the item that [`Poster::call`] posts.
 ///
-/// Dropped without an answer, it tells the caller so: as the item of a mailbox that is dropped, too, or of a post that was
-/// refused. The owner may send it on, to be answered by any thread.
+/// If it is dropped without an answer, the caller gets an error, even if the item is dropped with
+/// its mailbox or because the post was rejected. The owner may pass it on, so that any thread can
+/// answer.
 #[must_use = "a caller waits for the answer"]
 pub struct ReplyTo<R> {
     /// `None` once it has answered.
     slot: Option<Arc<Slot<R>>>,
 }
 
-/// The caller's end of a call: the answer, once there is one.
+/// The caller's end of a call, which receives the answer.
 ///
-/// A future, for tasks; threads call [`wait`](Self::wait). Dropping it does not take the item back: the owner learns from
-/// [`ReplyTo::reply`] that nobody wants the answer.
+/// A future, for tasks; threads call [`wait`](Self::wait). Dropping it does not cancel the item:
+/// [`ReplyTo::reply`] then returns an error to the owner.
 #[must_use = "an answer that nobody waits for is dropped"]
 pub struct Reply<R> {
     slot: Arc<Slot<R>>,
@@ -70,9 +73,10 @@ pub struct Reply<R> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ReplyError {
-    /// The owner dropped the call without an answer, or ended with it inside; or the answer was taken before.
+    /// The owner dropped the call without an answer, or the mailbox was dropped with the call
+    /// inside; or the answer was already taken.
     Lost,
-    /// The time ran out. The answer may still come.
+    /// The timeout expired. The answer may still arrive.
     TimedOut,
 }
 
@@ -88,14 +92,14 @@ impl fmt::Display for ReplyError {
 impl Error for ReplyError {}
 
 impl<T> Poster<T> {
-    /// Posts the item that `make` returns, and returns the end at which the owner's answer arrives.
+    /// Posts the item that `make` returns, and returns the handle for the owner's answer.
     ///
-    /// Wakes the owner if it sleeps, as [`post`](Self::post) does. A full mailbox is an error: [`call_async`](Self::call_async) and
-    /// [`call_wait`](Self::call_wait) wait for room first.
+    /// Wakes the owner if it sleeps, as [`post`](Self::post) does. A full mailbox is an error:
+    /// [`call_async`](Self::call_async) and [`call_wait`](Self::call_wait) wait for capacity first.
     ///
     /// # Blocking
     ///
-    /// Never blocks, but allocates. [`Reply`] is what waits.
+    /// Never blocks, but allocates. Only [`Reply`] waits.
     ///
     /// # Errors
     ///
@@ -103,7 +107,7 @@ impl<T> Poster<T> {
     ///
     /// # Panics
     ///
-    /// If `make` does. Nothing was posted then.
+    /// If `make` does. Then nothing was posted.
     ///
     /// # Examples
     ///
@@ -134,14 +138,17 @@ impl<T> Poster<T> {
     /// ```
     pub fn call<R>(&self, make: impl FnOnce(ReplyTo<R>) -> T) -> Result<Reply<R>, PostError<T>> {
         let (to, reply) = reply();
-        // FOREIGN(call): the caller's closure, on the caller, which gets the panic. Nothing was posted.
+        // FOREIGN(call): the caller's closure, on the caller, which gets the panic. Nothing was
+        // posted.
         self.post(make(to)).map(|()| reply)
     }
 
-    /// Sends the item that `make` returns as soon as there is room, and waits for the owner's answer.
+    /// Sends the item that `make` returns as soon as there is capacity, and waits for the owner's
+    /// answer.
     ///
-    /// It is [`send`](Self::send), and then [`Reply`]. Dropped while it stands in line, it takes its item out of that; later, the
-    /// owner learns that nobody wants the answer.
+    /// Equivalent to [`send`](Self::send) followed by [`Reply`]. If the future is dropped while the
+    /// item waits for capacity, the item is removed. Later, [`ReplyTo::reply`] returns an error to
+    /// the owner.
     ///
     /// # Blocking
     ///
@@ -153,7 +160,7 @@ impl<T> Poster<T> {
     ///
     /// # Panics
     ///
-    /// If `make` does, in the first poll. Nothing was sent then.
+    /// If `make` does, in the first poll. Then nothing was sent.
     ///
     /// # Examples
     ///
@@ -186,11 +193,13 @@ impl<T> Poster<T> {
         Ok(reply.await)
     }
 
-    /// Sends the item that `make` returns as [`send_wait`](Self::send_wait) does, and waits for the owner's answer.
+    /// Sends the item that `make` returns as [`send_wait`](Self::send_wait) does, and waits for the
+    /// owner's answer.
     ///
     /// # Blocking
     ///
-    /// While the mailbox is full, and until the owner answers. An owner that calls itself waits for ever.
+    /// While the mailbox is full, and until the owner answers. An owner that calls itself waits
+    /// forever.
     ///
     /// # Errors
     ///
@@ -198,7 +207,7 @@ impl<T> Poster<T> {
     ///
     /// # Panics
     ///
-    /// If `make` does, and as `send_wait`. Nothing was sent then.
+    /// If `make` does, and as `send_wait`. Then nothing was sent.
     pub fn call_wait<R>(
         &self,
         make: impl FnOnce(ReplyTo<R>) -> T,
@@ -210,7 +219,7 @@ impl<T> Poster<T> {
     }
 }
 
-/// Makes both ends of a call, for an item that is posted otherwise than by [`Poster::call`].
+/// Creates both ends of a call, for an item that is not posted by [`Poster::call`].
 ///
 /// # Examples
 ///
@@ -237,12 +246,13 @@ pub fn reply<R>() -> (ReplyTo<R>, Reply<R>) {
 }
 
 impl<R> Slot<R> {
-    /// Locks the state. `None` in a child of `fork`, to which the answer is lost.
+    /// Locks the state. Returns `None` in a child of `fork`, in which the answer is lost.
     fn lock(&self) -> Option<MutexGuard<'_, State<R>>> {
         self.process.is_this().then(|| self.state.lock())
     }
 
-    /// Ends the call, and wakes the caller if it waits. Gives `outcome` back if the caller has gone.
+    /// Ends the call, and wakes the caller if it waits. Returns `outcome` if the caller has dropped
+    /// its end.
     fn end(&self, outcome: State<R>) -> Result<(), State<R>> {
         let Some(mut state) = self.lock() else {
             return Err(outcome);
@@ -260,14 +270,14 @@ impl<R> Slot<R> {
         Ok(())
     }
 
-    /// Takes the answer, or leaves what wakes the caller when there is one.
+    /// Takes the answer. If there is none yet, stores the wake-up of the caller.
     fn take(&self, on_turn: OnTurn) -> Poll<Result<R, ReplyError>> {
         let mut on_turn = Some(on_turn);
         let Some(mut state) = self.lock() else {
             return Poll::Ready(Err(ReplyError::Lost));
         };
         if let State::Asked(place) = &mut *state {
-            // The former one is dropped after the lock: it was declared before.
+            // The previous wake-up is dropped after the lock, because it was declared before.
             mem::swap(place, &mut on_turn);
             return Poll::Pending;
         }
@@ -279,15 +289,16 @@ impl<R> Slot<R> {
 }
 
 impl<R> ReplyTo<R> {
-    /// Answers, and wakes the caller if it waits.
+    /// Sends the answer, and wakes the caller if it waits.
     ///
     /// # Blocking
     ///
-    /// Never sleeps; takes a lock for a few instructions. A system call if it wakes a thread.
+    /// Never sleeps; takes a lock for a few instructions. Makes a system call if it wakes a thread.
     ///
     /// # Errors
     ///
-    /// The value, if the caller has dropped its end. In a child of `fork`, if the call is its parent's.
+    /// The value, if the caller has dropped its end, or in a child of `fork` if the call belongs to
+    /// the parent.
     #[doc(alias = "complete")]
     pub fn reply(mut self, value: R) -> Result<(), R> {
         let slot = self.slot.take().expect("it answers once");
@@ -297,7 +308,7 @@ impl<R> ReplyTo<R> {
         })
     }
 
-    /// Returns `true` if the caller has dropped its end. After `false` it may do so at any moment.
+    /// Returns `true` if the caller has dropped its end. After `false` it may do so at any time.
     pub fn is_abandoned(&self) -> bool {
         let state = self.slot.as_ref().and_then(|slot| slot.lock());
         state.is_none_or(|state| matches!(*state, State::Gone))
@@ -309,11 +320,12 @@ impl<R> Reply<R> {
     ///
     /// # Blocking
     ///
-    /// Until the owner answers, or drops its end. An owner that waits for its own answer waits for ever.
+    /// Until the owner answers, or drops its end. An owner that waits for its own answer waits
+    /// forever.
     ///
     /// # Errors
     ///
-    /// [`ReplyError::Lost`]. At once in a child of `fork`, if the call is its parent's.
+    /// [`ReplyError::Lost`]. In a child of `fork`, at once if the call belongs to the parent.
     ///
     /// # Panics
     ///
@@ -326,7 +338,7 @@ impl<R> Reply<R> {
     ///
     /// # Blocking
     ///
-    /// At most `timeout`, and what the system adds to it. In a model it never times out.
+    /// At most `timeout`, plus the system's delay. In a model it never times out.
     ///
     /// # Errors
     ///
@@ -375,7 +387,7 @@ impl<R> Reply<R> {
 impl<R> Future for Reply<R> {
     type Output = Result<R, ReplyError>;
 
-    /// After it was ready it is `Lost`.
+    /// Returns `Lost` if polled after completion.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.slot.take(sleeper::on_turn_of_task(cx))
     }
@@ -399,7 +411,8 @@ impl<R> Drop for Reply<R> {
         }
         let state = self.slot.lock();
         if let Some(unread) = state.map(|mut state| mem::replace(&mut *state, State::Gone)) {
-            // FOREIGN(reply-unread): the drop of an answer that nobody took, on the caller. A panic ends here.
+            // FOREIGN(reply-unread): the drop of an answer that was not taken, on the caller. A
+            // panic is caught.
             panics::contain(|| drop(unread));
         }
     }

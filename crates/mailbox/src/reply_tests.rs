@@ -1,4 +1,4 @@
-//! Calls: an answer comes, or the word that none will.
+//! Calls: an answer arrives, or an error.
 
 use std::future::Future;
 use std::panic::panic_any;
@@ -192,7 +192,7 @@ fn a_task_whose_call_finds_no_room_waits_for_it_and_then_for_the_answer() {
     let (number, to) = mailbox.try_recv().unwrap();
     to.reply(10 * number).unwrap();
     assert!(matches!(second.as_mut().poll(cx), Poll::Ready(Ok(Ok(20)))));
-    // Dropped in line: its item goes with it.
+    // Dropped while waiting: its item is dropped with it.
     let held = poster.call(|to| (3, to)).unwrap();
     {
         let mut dropped = pin!(poster.call_async(|to| (4, to)));

@@ -1,4 +1,4 @@
-//! Posting with a wait for room.
+//! Posts that wait for capacity.
 
 use std::fmt;
 use std::future::Future;
@@ -14,21 +14,21 @@ use crate::admission::{Place, Ticket};
 use crate::wake::report;
 use crate::wake::sleeper::{self, OnTurn, Sleeper};
 
-/// The future of [`Poster::send`]: posts an item as soon as there is room for it.
+/// The future of [`Poster::send`]: posts an item as soon as there is capacity for it.
 ///
 /// # Guarantees
 ///
-/// - Sends that wait are let in first come, first in, each from its first poll on. The item itself stands in line: a task that
-///   is slow to poll again holds up no other.
-/// - Dropping the future takes its item out of the line and drops it, if it is not inside yet. [`take_back`](Self::take_back)
-///   returns it instead. Either way those behind it move up.
+/// - Waiting sends are let in first come, first in, each from its first poll on. The item itself
+///   waits, not its task: a task that is slow to poll again delays no other.
+/// - Dropping the future removes its item from the wait queue and drops it, if it is not inside
+///   yet. [`take_back`](Self::take_back) returns it instead. In both cases later items move up.
 #[must_use = "a future does nothing until it is polled"]
 pub struct Sending<'p, T> {
     poster: &'p Poster<T>,
     at: At<T>,
 }
 
-/// How far a send is.
+/// The progress of a send.
 enum At<T> {
     Outside(T),
     InLine(Ticket),
@@ -36,18 +36,20 @@ enum At<T> {
 }
 
 impl<T> Poster<T> {
-    /// Posts an item, and waits for room if the mailbox is full. Wakes the owner if it sleeps.
+    /// Posts an item, and waits for capacity if the mailbox is full. Wakes the owner if it sleeps.
     ///
-    /// An owner that waits for more items than there is room for is woken, too. An unbounded mailbox always has room.
+    /// An owner that waits for more items than fit is also woken. An unbounded mailbox always has
+    /// capacity.
     ///
     /// # Blocking
     ///
-    /// Never blocks: a future that is ready when the item is inside. The owner's receipts wake the task.
+    /// Never blocks: a future that is ready when the item is inside. The owner's receipts wake the
+    /// task.
     ///
     /// # Errors
     ///
-    /// [`PostError::Closed`] with the item, if the mailbox is closed before there is room. In a child of `fork`, a full mailbox
-    /// of its parent's counts as closed.
+    /// [`PostError::Closed`] with the item, if the mailbox is closed before there is capacity. In a
+    /// child of `fork`, a full mailbox of the parent counts as closed.
     ///
     /// # Panics
     ///
@@ -82,8 +84,9 @@ impl<T> Poster<T> {
     ///
     /// # Blocking
     ///
-    /// While the mailbox is full. Woken by the owner's receipts, and by the end of the mailbox. Threads and tasks that wait
-    /// are let in first come, first in. An owner that sends to its own full mailbox waits for itself.
+    /// While the mailbox is full. Woken by the owner's receipts, and when the mailbox is closed or
+    /// dropped. Waiting threads and tasks are let in first come, first in. An owner that sends to
+    /// its own full mailbox waits for itself.
     ///
     /// # Errors
     ///
@@ -91,7 +94,8 @@ impl<T> Poster<T> {
     ///
     /// # Panics
     ///
-    /// In an item of a bottom-half queue, full or not; the item is dropped then.
+    /// In an item of a bottom-half queue, even if the mailbox is not full. The item is then
+    /// dropped.
     pub fn send_wait(&self, item: T) -> Result<(), PostError<T>> {
         self.send_within(item, None)
     }
@@ -100,11 +104,11 @@ impl<T> Poster<T> {
     ///
     /// # Blocking
     ///
-    /// At most `timeout`, and what the system adds to it. In a model it never times out.
+    /// At most `timeout`, plus the system's delay. In a model it never times out.
     ///
     /// # Errors
     ///
-    /// As `send_wait`, and [`PostError::Full`] with the item if the time ran out.
+    /// As `send_wait`, and [`PostError::Full`] with the item if the timeout expired.
     ///
     /// # Panics
     ///
@@ -136,7 +140,8 @@ impl<T> Poster<T> {
 }
 
 impl<T> Sending<'_, T> {
-    /// Gives up, and returns the item. `None` if it is inside, or was returned before. The future has ended then.
+    /// Gives up, and returns the item, or `None` if it is inside or was returned before. The future
+    /// has then ended.
     ///
     /// # Blocking
     ///
@@ -152,13 +157,14 @@ impl<T> Sending<'_, T> {
         }
     }
 
-    /// Goes on as far as that is possible. If it has to wait, `on_turn` is called, and fired when it can go on.
+    /// Advances as far as possible. If it has to wait, calls `on_turn`, whose result is fired when
+    /// it can continue.
     fn advance(&mut self, on_turn: impl FnOnce() -> OnTurn) -> Poll<Result<(), PostError<T>>> {
         let shared = &*self.poster.shared;
         match mem::replace(&mut self.at, At::Ended) {
             At::Outside(item) => match self.poster.post(item) {
                 Err(PostError::Full(item)) => {
-                    // A waker that panics finds the item where it was.
+                    // If the clone of the waker panics, the item is still here.
                     self.at = At::Outside(item);
                     let on_turn = on_turn();
                     let At::Outside(item) = mem::replace(&mut self.at, At::Ended) else {
@@ -221,7 +227,7 @@ impl<T> Future for Sending<'_, T> {
 
 impl<T> Drop for Sending<'_, T> {
     fn drop(&mut self) {
-        // An item's drop panics to the caller, as that of any item which was not posted.
+        // The caller gets a panic of the item's drop, as with any item that was not posted.
         if !sync::twin::torn_down() {
             drop(self.take_back());
         }

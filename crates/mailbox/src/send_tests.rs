@@ -1,4 +1,4 @@
-//! Who waits for room: gets it in turn, gives up without a trace, and is never forgotten.
+//! Waiting senders: they are let in in turn, give up without effect, and are never forgotten.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// Long enough that a wait which is not woken would be noticed, and never waited for by a good one.
+/// Long enough to notice a wait that is not woken; a correct wait never takes this long.
 const FOR_EVER: Duration = Duration::from_secs(100);
 
 /// Counts its wake-ups.
@@ -25,7 +25,7 @@ impl Wake for Bells {
     }
 }
 
-/// Counts itself out when dropped.
+/// Decrements a count when dropped.
 #[derive(PartialEq)]
 struct Counted<'a>(u32, Count<'a>);
 
@@ -47,7 +47,7 @@ fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Mailboxes with room for so many, of both kinds.
+/// Returns mailboxes of this capacity, of both kinds.
 fn bounded<T>(capacity: usize) -> [Mailbox<T>; 2] {
     [Backlog::Fifo, Backlog::Lifo].map(|backlog| {
         let builder = Mailbox::builder().capacity(capacity);
@@ -125,7 +125,7 @@ fn a_send_that_gives_up_leaves_the_line_and_loses_nothing() {
         assert!(third.take_back().is_none(), "received");
         assert!(mailbox.try_recv().is_err());
         assert_eq!(nr_dropped.load(Ordering::Relaxed), 4);
-        // And one that was never polled.
+        // A send that was never polled.
         let mut fresh = poster.send(item(4));
         assert!(fresh.take_back().is_some() && fresh.take_back().is_none());
         drop(fresh);
@@ -251,7 +251,7 @@ fn an_owner_that_waits_for_more_than_there_is_room_for_gets_what_there_is() {
 fn an_owner_does_not_sleep_on_who_waits_for_room() {
     for mut mailbox in bounded(2) {
         let poster = mailbox.poster();
-        // Room that is reserved and not posted.
+        // Capacity that is reserved by an item that is not posted.
         let mut held = poster.batch();
         held.push(9).unwrap();
         poster.post_lazy(0).unwrap();
@@ -333,7 +333,7 @@ fn a_waker_that_panics_as_it_is_cloned_leaves_the_item_where_it_was() {
     let mailbox = Mailbox::builder().capacity(1).build();
     let poster = mailbox.poster();
     poster.post(0).unwrap();
-    // SAFETY: the table does nothing with the pointer, and is good for any thread.
+    // SAFETY: the table does not use the pointer, and may be used on any thread.
     let broken = unsafe { Waker::from_raw(RawWaker::new(ptr::null(), &VTABLE)) };
     let cx = &mut Context::from_waker(&broken);
     let mut send = poster.send(1);
@@ -346,7 +346,7 @@ fn a_waker_that_panics_as_it_is_cloned_leaves_the_item_where_it_was() {
     assert_eq!(send.take_back(), Some(1));
 }
 
-/// Panics when it wakes and when its last handle goes.
+/// Panics when it wakes and when its last handle is dropped.
 struct Bomb;
 
 impl Wake for Bomb {
@@ -370,7 +370,7 @@ fn wakers_that_panic_take_nobody_along() {
     poster.post(0).unwrap();
     let [mut first, mut second] = [1, 2].map(|number| poster.send(number));
     for send in [&mut first, &mut second] {
-        // The second poll replaces the waker of the first, which then goes.
+        // The second poll replaces the waker of the first, which is then dropped.
         for _ in 0..2 {
             let waker = std::mem::ManuallyDrop::new(Waker::from(Arc::new(Bomb)));
             assert!(
@@ -378,7 +378,7 @@ fn wakers_that_panic_take_nobody_along() {
                     .poll(&mut Context::from_waker(&waker))
                     .is_pending()
             );
-            // The room has the last of it.
+            // The room has the last handle.
             // SAFETY: dropped once, and not used again; the count is two.
             unsafe { Arc::decrement_strong_count(waker.data().cast::<Bomb>()) };
         }

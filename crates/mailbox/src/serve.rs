@@ -1,15 +1,15 @@
-//! A loop for owners that only serve their mailbox, as a reader of RCU.
+//! A loop for owners that only serve their mailbox, as readers of RCU.
 
 use rcu::qsbr::Reader;
 
 use super::mailbox::Mailbox;
 
 impl<T> Mailbox<T> {
-    /// Calls `serve` for each item, until nothing is inside and nothing will come.
+    /// Calls `serve` for each item, until no item is inside and none will arrive.
     ///
-    /// `serve` also gets an online [`Reader`], with which reading what RCU protects costs nothing. The owner reports after at
-    /// most `max` items, and is offline while it sleeps. So a grace period waits for at most `max` calls of `serve`. A `max`
-    /// of 0 counts as 1.
+    /// `serve` also receives an online [`Reader`], with which reading RCU-protected data costs
+    /// nothing. The owner reports after at most `max` items, and is offline while it sleeps. So a
+    /// grace period waits for at most `max` calls of `serve`. A `max` of 0 counts as 1.
     ///
     /// # Blocking
     ///
@@ -47,7 +47,8 @@ impl<T> Mailbox<T> {
         loop {
             let mut nr_served = 0;
             for item in self.drain(max.max(1)) {
-                // FOREIGN(serve): the owner's closure, on the owner, which gets the panic. The other items stay inside.
+                // FOREIGN(serve): the owner's closure, on the owner, which gets the panic. The
+                // other items stay inside.
                 serve(item, &reader);
                 nr_served += 1;
             }

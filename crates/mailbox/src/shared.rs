@@ -5,20 +5,22 @@
 //! | `life` | meaning |
 //! |---|---|
 //! | `OPEN` | posts are accepted |
-//! | `CLOSED` | new posts are refused; the owner still receives what is inside |
+//! | `CLOSED` | new posts are rejected; the owner still receives the items inside |
 //! | `DEAD` | the mailbox was dropped |
 //!
-//! A post reads `life`, pushes, and reads `life` again. The first read refuses posts that come later than `close`. A post
-//! that overlaps the owner's end may still push onto a dead queue. There its item would stay until the last poster is gone,
-//! too long for a thread that waits for an answer, or for the item's drop. Hence the second read:
+//! A post reads `life`, pushes, and reads `life` again. The first read rejects posts after `close`.
+//! A post that overlaps the owner's end may still push onto a dead queue. There its item would stay
+//! until the last poster is dropped, too long for a thread that waits for an answer, or for the
+//! item's drop. Hence the second read:
 //!
 //! ```text
-//! owner:  life = DEAD;  fence;  drop what is inside
-//! poster: push;         fence;  life = DEAD?  then drop what is inside
+//! owner:  life = DEAD;  fence;  drop the items inside
+//! poster: push;         fence;  life = DEAD?  then drop the items inside
 //! ```
 //!
-//! If the poster's fence comes first, the owner finds its item and drops it. If the owner's fence comes first, the poster
-//! reads `DEAD` and drops the item. Both may do so at once, and several posters may: a lock guards the reader that they use.
+//! If the poster's fence comes first, the owner finds its item and drops it. If the owner's fence
+//! comes first, the poster reads `DEAD` and drops the item. Several threads may do so at the same
+//! time: a lock guards the reader that they use.
 //!
 //! # Drops that post
 //!
@@ -32,8 +34,8 @@
 //! # In a child of `fork`
 //!
 //! A push that another thread of the parent had begun never ends in the child. The owner in the
-//! child therefore does not wait for a poster in mid-push. The items behind that push stay in
-//! memory, like everything that the parent's other threads own.
+//! child therefore does not wait for a poster in mid-push. The items behind that push leak, like
+//! everything that the parent's other threads own.
 
 use std::mem;
 
@@ -58,32 +60,33 @@ pub(super) const OPEN: u8 = 0;
 pub(super) const CLOSED: u8 = 1;
 const DEAD: u8 = 2;
 
-/// The allocation that owner and posters hold together.
+/// The allocation that owner and posters share.
 #[derive(Debug)]
 pub(super) struct Shared<T> {
     /// Written by every post.
     pub(super) inbox: Inbox<T>,
-    /// Read by every post. Written when the owner is about to sleep or ends, and by posts while it sleeps.
+    /// Read by every post. Written when the owner is about to sleep or ends, and by posts while it
+    /// sleeps.
     pub(super) owner: CachePadded<Owner>,
     /// Written by either side, once in many posts.
     pub(super) free: CachePadded<Stack<Block<T>>>,
     /// Written by every post and receipt of a bounded mailbox; `None` in others.
     pub(super) room: CachePadded<Option<Room<Waiting<T>>>>,
-    /// A: how many [`Poster`](super::Poster)s there are.
+    /// A: number of [`Poster`](super::Poster)s.
     pub(super) nr_posters: CachePadded<AtomicUsize>,
-    /// The state that the owner leaves when it ends.
+    /// The state that the owner leaves behind when it ends.
     dead: Mutex<Dead<T>>,
     /// I: the process whose threads post. In a child, a post that was in progress never ends.
     process: Process,
 }
 
-/// An item that waits for room, instead of its thread. The owner moves it into the queue, so it
+/// An item that waits for capacity, instead of its thread. The owner moves it into the queue, so it
 /// does not wait for its sender to be scheduled. It is pushed under the lock of the wait queue: a
 /// sender that learns of it posts its next item behind.
 #[derive(Debug)]
 pub(super) struct Waiting<T> {
     item: T,
-    /// The queue to which it goes once there is room.
+    /// The queue to which it moves once there is capacity.
     lane: Lane,
     /// Wakes its sender. `None` once the mailbox is closed.
     pub(super) on_turn: Option<OnTurn>,
@@ -98,7 +101,7 @@ struct Dead<T> {
     dropping: Vec<u64>,
 }
 
-/// What posters need to know of the owner.
+/// The state of the owner that posters need.
 #[derive(Debug)]
 pub(super) struct Owner {
     pub(super) wait: Wait,
@@ -165,7 +168,8 @@ impl<T> Shared<T> {
         self.owner.life.load(Ordering::Relaxed) == OPEN
     }
 
-    /// Ends a post whose `nr_items` items were just pushed: counts them, and wakes the owner if they complete its count.
+    /// Ends a post that has just pushed `nr_items` items: counts them, and wakes the owner if they
+    /// complete its count.
     #[inline(always)]
     pub(super) fn posted(&self, nr_items: usize, eager: bool) {
         // The fence in `armed` also orders the push before the load of `life` below.
@@ -173,18 +177,18 @@ impl<T> Shared<T> {
             self.count(armed, nr_items, eager);
         }
         // ORDER(life): store buffering, other end in `orphan`; see the top of the file.
-        // If our fence comes first, the owner finds our items and drops them. If the owner's fence comes first, we read
-        // DEAD, and drop them.
+        // If our fence comes first, the owner finds our items and drops them. If the owner's fence
+        // comes first, we read DEAD, and drop them.
         // Test: a_post_that_overlaps_the_owners_end_is_dropped
         if self.owner.life.load(Ordering::Relaxed) == DEAD {
             self.drop_items();
         }
     }
 
-    /// Counts a post against the sleep of the owner, and wakes it if that is complete.
+    /// Counts a post against the owner's armed count, and wakes the owner if the count is complete.
     #[cold]
     fn count(&self, armed: i32, nr_items: usize, eager: bool) {
-        // While items stand in line, nobody else can post what the owner waits for.
+        // While items wait, no thread can post the items that the owner waits for.
         let is_awaited =
             || self.is_awaited() && !twin::armed("room: a lazy post sees nobody in line");
         let eager = eager || is_awaited();
@@ -193,13 +197,14 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Takes room for one item. Returns `false` if there is none, or if others wait for it.
+    /// Takes capacity for one item. Returns `false` if there is none, or if other items wait for
+    /// it.
     #[inline]
     pub(super) fn take_room(&self) -> bool {
         self.room.as_ref().is_none_or(Room::try_take)
     }
 
-    /// Returns `true` if items wait for room.
+    /// Returns `true` if items wait for capacity.
     pub(super) fn is_awaited(&self) -> bool {
         self.room.as_ref().is_some_and(Room::is_awaited)
     }
@@ -209,7 +214,7 @@ impl<T> Shared<T> {
         self.room.as_ref().map(Room::capacity)
     }
 
-    /// Releases the room of `nr_items` items that were received.
+    /// Releases the capacity of `nr_items` items that were received.
     #[inline(always)]
     pub(super) fn release(&self, nr_items: usize) {
         if let Some(room) = &*self.room
@@ -219,7 +224,7 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Lets in items that wait, as long as there is room.
+    /// Lets waiting items in, as long as there is capacity.
     #[cold]
     fn let_in(&self, room: &Room<Waiting<T>>) {
         let mut wakeq = WakeQ::new();
@@ -236,12 +241,11 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Makes an item wait for room. Returns the item if the mailbox is closed.
+    /// Makes an item wait for capacity. Returns the item if the mailbox is closed.
     ///
-    /// **No owner sleeps on a waiter.** An owner that waits for more items than there is room for,
-    /// or for lazy ones, would sleep for ever, because items that wait cannot be posted. So joining
-    /// wakes the owner as an eager post does, and an owner that finds `AWAITED` and any item does
-    /// not sleep.
+    /// **No owner sleeps while an item waits.** An owner that waits for more items than fit, or for
+    /// lazy ones, would sleep forever, because waiting items cannot be posted. So joining wakes the
+    /// owner as an eager post does, and an owner that finds `AWAITED` and any item does not sleep.
     #[cold]
     pub(super) fn wait_for_room(&self, item: T, lane: Lane, on_turn: OnTurn) -> Result<Ticket, T> {
         let Some(room) = &*self.room else {
@@ -256,14 +260,15 @@ impl<T> Shared<T> {
         let ticket = room
             .join(waiting, || self.let_in(room))
             .map_err(Waiting::into_item)?;
-        // As an eager post does: AWAITED takes the place of the push, and the owner's count looks at it after arming.
+        // Like an eager post: AWAITED replaces the push, and the owner's count checks it after
+        // arming.
         if !twin::armed("room: waiting wakes nobody") && self.owner.wait.claim(1, true) {
             self.owner.ring();
         }
         Ok(ticket)
     }
 
-    /// Refuses new posts from here on.
+    /// Rejects new posts from now on.
     pub(super) fn close(&self) {
         self.owner.life.store(CLOSED, Ordering::Relaxed);
         let mut wakeq = WakeQ::new();
@@ -278,19 +283,19 @@ impl<T> Shared<T> {
         wakeq.fire();
     }
 
-    /// Ends the owner: drops what is inside, and leaves the reader to posts that overlap.
+    /// Ends the owner: drops the items inside, and leaves the reader to overlapping posts.
     pub(super) fn orphan(&self, reader: Reader<T>) {
-        // Who is told that the mailbox is closed finds it closed.
+        // First, so that callers that get the error find the mailbox closed.
         self.close();
         self.dead.lock().reader = Some(reader);
         // ORDER(life): the other end; see `posted`.
-        // If our fence comes first, a poster that pushes later reads DEAD and drops its items. If the poster's fence comes
-        // first, its items are found below.
+        // If our fence comes first, a poster that pushes later reads DEAD and drops its items. If
+        // the poster's fence comes first, its items are found below.
         // Test: a_post_that_overlaps_the_owners_end_is_dropped, orphaning_needs_its_fence
         self.owner.life.store(DEAD, Ordering::Relaxed);
         twin::fence("life: no fence in orphan");
-        // A poster in mid-push has a place in the queue, but its link is not visible yet. We wait for it here, because
-        // completed posts may be behind it.
+        // A poster in mid-push has a position in the queue, but its link is not visible yet. We
+        // wait for it here, because completed posts may be behind it.
         let mut patience = Patience::new();
         while self.drop_items() && self.is_at_home() {
             patience.pause();
@@ -323,7 +328,8 @@ impl<T> Shared<T> {
                 found
             };
             match found {
-                // FOREIGN(dead-item): an item's drop, on the owner or on a poster that overlaps its end. A panic ends here.
+                // FOREIGN(dead-item): an item's drop, on the owner or on a poster that overlaps its
+                // end. A panic is caught.
                 Ok((item, _)) => {
                     panics::contain(|| drop(item));
                 }
@@ -337,10 +343,11 @@ impl<T> Shared<T> {
 
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
-        // Every poster is gone and has sealed its blocks, so this frees the last blocks, too.
+        // Every poster was dropped and has sealed its blocks, so this also frees the last blocks.
         self.drop_items();
         for waiting in self.room.iter_mut().flat_map(Room::forgotten) {
-            // FOREIGN(dead-item): the drop of an item whose send was leaked in line, on who is last. A panic ends here.
+            // FOREIGN(dead-item): the drop of an item whose waiting send was leaked, on the last
+            // thread. A panic is caught.
             panics::contain(|| drop(waiting.item));
         }
     }

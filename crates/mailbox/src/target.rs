@@ -1,36 +1,39 @@
-//! What a local future's wakers, its wake-up in the mailbox and its handle share.
+//! The state that a local future's wakers, its wake-up in the mailbox and its handle share.
 //!
 //! # The word
 //!
 //! | bit | means | set by | cleared by |
 //! |---|---|---|---|
-//! | `POSTED` | the wake-up is in the mailbox, or about to be | who wakes, or cancels | the owner, before it polls |
-//! | `CANCELLED` | it is dropped instead of polled | who cancels | nobody |
-//! | `ENDED` | it has ended; of a closure: it has started | the owner | nobody |
+//! | `POSTED` | the wake-up is in the mailbox, or about to be | a waker, or a canceller | the owner, before it polls |
+//! | `CANCELLED` | the future is dropped instead of polled | a canceller | never |
+//! | `ENDED` | the future has ended; a closure has started | the owner | never |
 //!
 //! ```text
-//! wake:  what the future waits for;   set POSTED;   neither POSTED nor ENDED was set?  then post the wake-up
-//! owner: receives the wake-up;        clear POSTED;  CANCELLED?  then drop the future, else poll it
+//! wake:  the future's condition;       set POSTED;   neither POSTED nor ENDED was set?  then post the wake-up
+//! owner: receives the wake-up;         clear POSTED;  CANCELLED?  then drop the future, otherwise poll it
 //! ```
 //!
-//! # What holds, and why
+//! # Properties, and their proofs
 //!
-//! **No wake is lost.** All steps are read-modify-writes of one word, so they have one order. A wake that finds `POSTED` clear
-//! posts. One that finds it set comes before the owner's next clear, so the poll after that clear sees what was written before
-//! the wake (twins `local: relaxed wake`, `local: relaxed clear`). If the owner cleared the bit after the poll, a wake in
-//! between would post nothing, and the poll would not have seen it (twin `local: cleared after the poll`).
+//! **No wake is lost.** All transitions are read-modify-writes of one word, so they have one order.
+//! A wake that finds `POSTED` clear posts. A wake that finds it set precedes the owner's next
+//! clear, so the poll after that clear sees everything written before the wake (twins `local:
+//! relaxed wake`, `local: relaxed clear`). If the owner cleared the bit after the poll, a wake in
+//! between would post nothing, and the poll would not have seen it (twin `local: cleared after the
+//! poll`).
 //!
 //! **The mailbox holds at most one wake-up for each future**, because only the owner's clear
 //! permits the next one. Wake-ups therefore do not count toward the capacity (`block::Kind`): a
-//! wake neither waits nor fails, no number of futures keeps mail out, and the mailbox holds at most
-//! its capacity and one item for each future.
+//! wake neither waits nor fails, no number of futures keeps other items out, and the mailbox holds
+//! at most its capacity and one item for each future.
 //!
-//! **Cancelling is a wake.** A closure that others may cancel before it starts sets `ENDED` when it starts, and looks at
-//! `CANCELLED` in that very step: either its owner sees the cancel, or the canceller sees that it came too late (twin `local: a
-//! start overlooks the cancel`).
+//! **Cancelling is a wake.** A closure that may be cancelled before it starts sets `ENDED` when it
+//! starts, and checks `CANCELLED` in the same transition: either its owner sees the cancel, or the
+//! canceller sees that it was too late (twin `local: a start overlooks the cancel`).
 //!
-//! **Wakers keep nothing open.** They post by a poster that is not counted, so the mailbox may end; what they post then is
-//! dropped, as the items of posters that overlap its end. In a child of `fork` they do nothing.
+//! **Wakers do not keep the mailbox open.** They post by a poster that is not counted, so the
+//! mailbox may end. Wake-ups posted after that are dropped, like the items of posters that overlap
+//! its end. In a child of `fork` wakers do nothing.
 
 use std::fmt;
 use std::task::{Wake, Waker};
@@ -49,43 +52,45 @@ pub(super) const POSTED: u32 = 1;
 const CANCELLED: u32 = 1 << 1;
 const ENDED: u32 = 1 << 2;
 
-/// The wake-up of a future of a [`LocalSet`](super::LocalSet), on its way to the set.
+/// The wake-up of a future of a [`LocalSet`](super::LocalSet), to be passed to the set.
 ///
-/// The owner passes it to [`LocalSet::poll`](super::LocalSet::poll). Dropped instead, it takes the future's wake-ups with it: that
-/// is never polled again, and goes with its set.
+/// The owner passes it to [`LocalSet::poll`](super::LocalSet::poll). If it is dropped instead, the
+/// future gets no more wake-ups: it is never polled again, and is dropped with its set.
 #[must_use = "the future that it is for waits"]
 pub struct Woken(pub(super) Arc<dyn Wakes>);
 
-/// A [`Target`], whatever the items of its mailbox are.
+/// A [`Target`], independent of the item type of its mailbox.
 pub(super) trait Wakes: Send + Sync {
     fn mark(&self) -> &Mark;
-    /// Returns `true` if it had not ended.
+    /// Returns `true` if the future had not ended.
     fn cancel(self: Arc<Self>) -> bool;
-    /// Returns `true` on the thread that alone can bring it to its end.
+    /// Returns `true` on the only thread that can run it.
     fn is_here(&self) -> bool;
 }
 
-/// How far a future is, and where.
+/// The state of a future, and its place.
 #[derive(Debug)]
 pub(super) struct Mark {
     /// A: see the top of the file.
     word: AtomicU32,
-    /// Its place in the set, whose thread alone uses it.
+    /// Its place in the set. Used only by the set's thread.
     pub(super) place: AtomicUsize,
 }
 
-/// What all futures of one set post by.
+/// The state shared by all futures of one set, with the poster of their wake-ups.
 pub(super) struct Post<T> {
     /// A poster of wake-ups.
     pub(super) poster: Poster<T>,
-    /// A: the kernel's number of the set's thread; 0 as long as there is none. Relaxed: it is compared with one's own.
+    /// A: the kernel's ID of the set's thread; 0 until it is known. Relaxed: a thread compares it
+    /// with its own ID.
     owner: AtomicU32,
     process: Process,
-    /// I: makes wakers. All of one worker's have the same table, in whichever crate its methods are compiled.
+    /// I: creates wakers. All wakers of one worker have the same table, independent of the crate in
+    /// which its methods are compiled.
     pub(super) waker: fn(Arc<Target<T>>) -> Waker,
 }
 
-/// What the wakers of one future are.
+/// The data of the wakers of one future.
 pub(super) struct Target<T> {
     pub(super) mark: Mark,
     post: Arc<Post<T>>,
@@ -99,28 +104,30 @@ impl Mark {
         }
     }
 
-    /// Takes note that the wake-up was received. Returns `true` if the future is to be dropped.
+    /// Records that the wake-up was received. Returns `true` if the future must be dropped.
     pub(super) fn receive(&self) -> bool {
         // ORDER(local): the other end; see `Target::wake_with`.
-        // If a wake comes first, the poll that follows sees what was written before it. If we come first, that wake posts again.
+        // If a wake comes first, the poll that follows sees everything written before it. If we
+        // come first, that wake posts again.
         // Test: a_wake_that_finds_another_is_seen_by_its_poll, receiving_a_wake_up_needs_its_acquire
         let order = twin::order("local: relaxed clear", Ordering::Acquire);
         self.word.fetch_and(!POSTED, order) & CANCELLED != 0
     }
 
-    /// Returns `true` if it was cancelled. After `false` it may be at any moment.
+    /// Returns `true` if it was cancelled. After `false` it may be cancelled at any time.
     pub(super) fn is_cancelled(&self) -> bool {
         self.word.load(Ordering::Relaxed) & CANCELLED != 0
     }
 
-    /// Takes note that it has ended, or as a closure starts. Returns `true` if it was cancelled before.
+    /// Records that a future has ended, or that a closure starts. Returns `true` if it was
+    /// cancelled before.
     pub(super) fn end(&self) -> bool {
         if twin::armed("local: a start overlooks the cancel") {
             let before = self.word.load(Ordering::Relaxed);
             self.word.fetch_or(ENDED, Ordering::Relaxed);
             return before & CANCELLED != 0;
         }
-        // Relaxed: the step decides, and guards no memory.
+        // Relaxed: the transition itself decides, and guards no memory.
         self.word.fetch_or(ENDED, Ordering::Relaxed) & CANCELLED != 0
     }
 }
@@ -137,12 +144,12 @@ impl<T: From<Woken> + Send + 'static> Post<T> {
 }
 
 impl<T> Post<T> {
-    /// Notes that the set is on this thread.
+    /// Records that the set is on this thread.
     pub(super) fn settle(&self) {
         self.owner.store(thread::current().0, Ordering::Relaxed);
     }
 
-    /// Returns `true` on the set's thread; never in a model, where threads have no numbers.
+    /// Returns `true` on the set's thread. Always `false` in a model, where threads have no IDs.
     pub(super) fn is_owner(&self) -> bool {
         let owner = ThreadId(self.owner.load(Ordering::Relaxed));
         owner != ThreadId(0) && owner == thread::current()
@@ -155,7 +162,7 @@ impl<T> Post<T> {
 }
 
 impl<T> Target<T> {
-    /// Makes one of which the wake-up is `POSTED`, or not.
+    /// Creates a target with this initial word: `POSTED` or 0.
     pub(super) fn new(post: &Arc<Post<T>>, word: u32) -> Arc<Self> {
         Arc::new(Self {
             mark: Mark::new(word),
@@ -165,7 +172,7 @@ impl<T> Target<T> {
 }
 
 impl<T: From<Woken> + Send + 'static> Target<T> {
-    /// Sets `bits`, and posts the wake-up if there is none inside. Returns the word as it was.
+    /// Sets `bits`, and posts the wake-up if there is none inside. Returns the previous word.
     pub(super) fn wake_with(self: &Arc<Self>, bits: u32) -> u32 {
         if !self.post.is_at_home() {
             return ENDED;
@@ -173,8 +180,9 @@ impl<T: From<Woken> + Send + 'static> Target<T> {
         // ORDER(local): publish and consume, other end in `Mark::receive`.
         //   here:  what the future waits for;  word |= POSTED  Release
         //   owner: word &= !POSTED  Acquire;   polls
-        // If our step comes first and finds POSTED, the owner's next step reads ours or a later one, and its poll sees what we
-        // wrote. If the owner's step comes first, we find POSTED clear, and post.
+        // If our transition comes first and finds POSTED, the owner's next transition reads ours or
+        // a later one, and its poll sees our writes. If the owner's transition comes first, we find
+        // POSTED clear, and post.
         // Test: a_wake_that_finds_another_is_seen_by_its_poll, a_wake_needs_its_release
         let order = twin::order("local: relaxed wake", Ordering::Release);
         let before = self.mark.word.fetch_or(bits | POSTED, order);
@@ -187,7 +195,8 @@ impl<T: From<Woken> + Send + 'static> Target<T> {
     /// Posts the wake-up.
     pub(super) fn post(self: &Arc<Self>) {
         let woken = Woken(self.clone());
-        // FOREIGN(woken-into): a user's conversion, on the thread that wakes, which has changed the word alone. A panic ends here.
+        // FOREIGN(woken-into): a user's conversion, on the waking thread, which has only changed
+        // the word. A panic is caught.
         match panics::guarded(|| T::from(woken)) {
             Ok(item) => self.post.poster.post_wake_up(item),
             Err(payload) => {

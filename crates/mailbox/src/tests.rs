@@ -1,4 +1,4 @@
-//! What a mailbox does, on one thread and on several.
+//! The behavior of a mailbox, on one thread and on several.
 
 use std::future::Future;
 use std::pin::pin;
@@ -10,10 +10,10 @@ use std::{sync::Barrier, thread};
 
 use super::*;
 
-/// Long enough that a wait which is not woken would be noticed, and never waited for by a good one.
+/// Long enough to notice a wait that is not woken; a correct wait never takes this long.
 const FOR_EVER: Duration = Duration::from_secs(100);
 
-/// Counts itself out when dropped.
+/// Decrements a count when dropped.
 #[derive(Debug)]
 struct Counted(Arc<AtomicUsize>);
 
@@ -138,7 +138,7 @@ fn whatever_is_inside_is_dropped_with_the_owner() {
         let mut mailbox = Mailbox::builder().backlog(backlog).build();
         let poster = mailbox.poster();
         (0..5).for_each(|_| poster.post(Counted(dropped.clone())).unwrap());
-        // Two are counted as ready, one of them is received.
+        // Two are counted as ready, and one of them is received.
         mailbox.wait(2).unwrap();
         drop(mailbox.try_recv());
         assert_eq!(dropped.load(Ordering::Relaxed), 1);
@@ -163,7 +163,7 @@ fn the_last_poster_ends_the_wait() {
         drop(poster);
         other.post_lazy(1).unwrap();
     });
-    // The item, then the end: both are waited for without a count that could be reached.
+    // Waits for the item, and then for the end, with a count that is not reached.
     mailbox.wait(1).unwrap();
     assert_eq!(mailbox.try_recv(), Ok(1));
     assert_eq!(mailbox.wait(2), Err(Closed));
@@ -362,7 +362,7 @@ fn items_are_dropped_once_when_the_owner_ends_in_the_middle() {
             let (poster, dropped, start) = (mailbox.poster(), dropped.clone(), start.clone());
             thread::spawn(move || {
                 start.wait();
-                // Refused ones come back and are dropped here.
+                // Rejected items are returned and dropped here.
                 let made = (0..)
                     .take_while(|_| poster.post(Counted(dropped.clone())).is_ok())
                     .count();
@@ -381,20 +381,20 @@ fn items_are_dropped_once_when_the_owner_ends_in_the_middle() {
     }
 }
 
-/// Items of a block.
+/// Number of items in a block.
 const SLOTS: usize = super::block::nr_slots::<usize>();
 
 #[test]
 fn a_steady_flow_goes_round_in_the_same_blocks() {
-    // Block by block: what comes home was at the poster's before.
+    // Block by block: every block that returns was the poster's before.
     let mut mailbox = Mailbox::new();
     let poster = mailbox.poster();
     for _ in 0..if cfg!(miri) { 10 } else { 100 } {
         (0..64).for_each(|number: usize| poster.post(number).unwrap());
         assert_eq!(mailbox.drain(64).count(), 64);
     }
-    // Every block that exists is at hand or on the free list by now; had any post of the later rounds allocated,
-    // there would be more of them than two rounds hold.
+    // Every block that exists is available or on the free list. If a post of the later rounds had
+    // allocated, there would be more blocks than two rounds fill.
     let nr_free = mailbox.shared().free.take_all().count();
     assert!(nr_free + poster.count_spare() <= 2 * 64_usize.div_ceil(SLOTS) + 1);
 }
@@ -427,7 +427,7 @@ fn posters_that_took_turns_while_the_owner_was_away_keep_few_blocks() {
         assert!(poster.count_left() <= 64, "{}", poster.count_left());
     }
     assert!(mailbox.shared().free.take_all().count() <= 100_usize.div_ceil(SLOTS));
-    // And go on as before.
+    // The flow continues as before.
     for number in 0..nr_items {
         posters[number % 2].post(number).unwrap();
         assert_eq!(mailbox.try_recv(), Ok(number));
@@ -532,7 +532,7 @@ fn the_kind_of_sleep_may_change_from_one_to_the_next() {
         poster.post(1).unwrap();
         poster
     });
-    // Whether the post rings the task or the thread, this ends.
+    // The wait ends whether the post wakes the task or the thread.
     mailbox.wait(1).unwrap();
     assert_eq!(mailbox.try_recv(), Ok(1));
     drop(thread.join().unwrap());

@@ -1,22 +1,26 @@
 //! Owners that sleep in an io_uring ring: one wait for completions and posts together.
 //!
-//! The ring polls the mailbox's eventfd by one *multishot* request, so going to sleep costs no entry:
+//! The ring polls the mailbox's eventfd by one *multishot* request, so going to sleep costs no
+//! entry:
 //!
 //! ```text
 //! once:      submit poll_entry(&mailbox, BELL)
 //! each turn: reap completions; receive posts
-//!            if mailbox.arm(n)?  { submit_and_wait(1) }  else  { submit }
-//!            mailbox.disarm()
-//!            a completion of BELL without `more`: submit poll_entry again
+//!           if mailbox.arm(n)?  { submit_and_wait(1) }  otherwise  { submit }
+//!           mailbox.disarm()
+//!           a completion of BELL without `more`: submit poll_entry again
 //! ```
 //!
-//! `arm` returns `false` while there is something to receive. Once the mailbox is closed, or the last poster was dropped, it
-//! always returns `false`, and `try_recv` returns `Closed`. A loop that goes on for its other completions then stops arming.
+//! `arm` returns `false` while there is an item to receive. Once the mailbox is closed, or the last
+//! poster was dropped, it always returns `false`, and `try_recv` returns `Closed`. A loop that
+//! continues for its other completions then stops arming.
 //!
-//! The eventfd is rung at most once an arming and never read: a multishot poll completes for each ring.
+//! The eventfd is signalled at most once an arming and never read: a multishot poll completes for
+//! each signal.
 //!
-//! There are two other ways to wake a sleeping ring. A message from the poster's own ring costs the poster more, and needs a
-//! ring for each poster. A futex wait costs an entry for each sleep. The latency of all three is the same.
+//! There are two other ways to wake a sleeping ring. A message from the poster's own ring costs the
+//! poster more, and needs a ring for each poster. A futex wait costs an entry for each sleep. The
+//! latency of all three is the same.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -28,7 +32,7 @@ use super::Mailbox;
 /// `POLLIN` of poll(2): readable.
 const POLLIN: u32 = 0x001;
 
-/// Makes the request that completes with `user_data` whenever the mailbox's eventfd is rung.
+/// Creates the request that completes with `user_data` whenever the mailbox's eventfd is signalled.
 ///
 /// Submit it to the owner's ring once, and again when it has [`ended`].
 ///
@@ -45,7 +49,8 @@ pub fn poll_entry<T>(mailbox: &Mailbox<T>, user_data: u64) -> io::Result<squeue:
 
 /// Returns `true` if the request of this completion is over and must be submitted again.
 ///
-/// The kernel ends a multishot request if it has no room for a completion, or if the eventfd is closed.
+/// The kernel ends a multishot request if the completion queue is full, or if the eventfd is
+/// closed.
 pub fn ended(completion: &cqueue::Entry) -> bool {
     !cqueue::more(completion.flags())
 }
@@ -78,7 +83,8 @@ mod tests {
         let poster = mailbox.poster();
         let mut ring: IoUring = IoUring::new(8).unwrap();
         let entry = poll_entry(&mailbox, BELL).unwrap();
-        // SAFETY: the entry names an eventfd and no memory; the ring is dropped before the mailbox that owns it.
+        // SAFETY: the entry refers to an eventfd and no memory; the ring is dropped before the
+        // mailbox that owns it.
         unsafe { ring.submission().push(&entry).unwrap() };
         ring.submit().unwrap();
         for round in 0..3 {

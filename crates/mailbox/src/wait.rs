@@ -1,50 +1,58 @@
-//! Arm, count, claim: the owner sleeps until there is enough to do, and is woken once.
+//! Arm, count, claim: the owner sleeps until there are enough items, and is woken once.
 //!
 //! # The word
 //!
-//! `nr` is the number of posts that the sleeping owner still wants. Positive: *armed*. Zero or below: the owner is awake, or
-//! a poster has claimed its wake-up.
+//! `nr` is the number of posts that the sleeping owner still waits for. Positive: *armed*. Zero or
+//! below: the owner is awake, or a poster has claimed its wake-up.
 //!
 //! ```text
-//! owner:  nr = n (swap);      fence;  count the queue:  too few?  sleep      more than before?  nr = 0 (swap), go on
+//! owner:  nr = n (swap);      fence;  count the queue:  too few?  sleep      more than before?  nr = 0 (swap), continue
 //! poster: push;               fence;  nr > 0?  count: nr -= k   or, if eager, claim: nr = 0 (both by
-//!                                              read-modify-write)
+//!                                             read-modify-write)
 //! ```
 //!
-//! The poster whose read-modify-write takes `nr` from positive to zero or below must wake the owner. No other poster does.
+//! The poster whose read-modify-write takes `nr` from positive to zero or below must wake the
+//! owner. No other poster does.
 //!
-//! # What holds, and why
+//! # Properties, and their proofs
 //!
-//! **One wake-up an arming.** Only the owner makes `nr` positive. All changes are read-modify-writes of one word, so they
-//! have one order. After each arming exactly one change takes the word from positive to zero or below: that of a poster,
-//! which wakes the owner, or the owner's own disarming. A claim by compare-exchange would break this: a count in between
-//! would make it fail, and the eager poster would wake nobody (twin `wait: claim by compare-exchange`).
+//! **One wake-up an arming.** Only the owner makes `nr` positive. All changes are
+//! read-modify-writes of one word, so they have one order. After each arming exactly one change
+//! takes the word from positive to zero or below: that of a poster, which wakes the owner, or the
+//! owner's own disarming. A claim by compare-exchange would break this: a count in between would
+//! make it fail, and the eager poster would not wake the owner (twin `wait: claim by
+//! compare-exchange`).
 //!
-//! **No post is slept through.** If the owner's fence comes first, the poster's load sees the arming, and the post counts. If
-//! the poster's fence comes first, the owner's count of the queue, after its fence, sees the push. The queue cannot seem
-//! empty then: *empty* means that every completed push was popped (see `mpscq`). So the owner does not sleep. Twins: either
-//! fence left out; the second count left out; an *empty* that goes by a missing link, and misses completed pushes behind one
-//! that is under way.
+//! **The owner never sleeps after it missed a post.** If the owner's fence comes first, the
+//! poster's load sees the arming, and the post counts. If the poster's fence comes first, the
+//! owner's count of the queue, after its fence, sees the push. The queue cannot appear empty then:
+//! *empty* means that every completed push was popped (see `mpscq`). So the owner does not sleep.
+//! Twins: either fence omitted; the second count omitted; an *empty* that relies on a missing link,
+//! and misses completed pushes behind a push in progress.
 //!
-//! **The owner sleeps only if no producer is in mid-push.** Behind such a producer completed posts may wait, uncounted. So
-//! the owner tries again. The producer needs a few more instructions, unless it was preempted; so the owner yields its CPU.
+//! **The owner sleeps only if no producer is in mid-push.** Behind such a producer completed posts
+//! may wait, uncounted. So the owner tries again. The producer needs a few more instructions,
+//! unless it was preempted; so the owner yields its CPU.
 //!
-//! **The count may run ahead, never behind.** Every post that the owner's count missed is counted by its poster, by the
-//! above. A poster whose item was found, or even received before the arming, may count it, too, if its load comes late. Then
-//! the owner wakes early, finds fewer items than it wanted, and arms again for the rest.
+//! **The count may be too high, never too low.** Every post that the owner's count missed is
+//! counted by its poster, by the argument above. A poster whose item was found, or even received
+//! before the arming, may also count it, if its load is late. Then the owner wakes early, finds
+//! fewer items than it waits for, and arms again for the rest.
 //!
-//! **An early wake-up is not lost.** Such a late poster may claim between arming and sleeping. It leaves a *token* (of the
-//! parker, the eventfd, the task's waker), which ends the sleep that has not begun. A wake-up that reaches only threads that
-//! already sleep would be lost, and nobody would ring again for this arming (twin `park: no token`).
+//! **An early wake-up is not lost.** Such a late poster may claim between arming and sleeping. It
+//! leaves a *token* (of the parker, the eventfd, the task's waker), which ends a sleep that has not
+//! begun. A wake-up that reaches only sleeping threads would be lost, and no poster would wake
+//! again for this arming (twin `park: no token`).
 //!
-//! **An item that waits for room counts as an eager post** (`admission.rs`): setting `AWAITED`
-//! takes the place of the push, and the owner's count looks at it, too.
+//! **An item that waits for capacity counts as an eager post** (`admission.rs`): setting `AWAITED`
+//! replaces the push, and the owner's count also checks it.
 
 use sync::atomic::{AtomicI32, Ordering};
 use sync::{barrier, twin};
 
-/// The largest count of one arming, and of one poster's subtraction. Small, so that posters that count late cannot wrap the
-/// word to a positive value: that would take more than 30,000 of them at once. A waiter that wants more arms again.
+/// The largest count of one arming, and of one poster's subtraction. Small, so that posters that
+/// count late cannot wrap the word to a positive value: that would take more than 30,000 of them at
+/// once. A waiter that waits for more arms again.
 pub(super) const MAX_COUNT: usize = 1 << 16;
 
 /// The word that owner and posters share.
@@ -61,45 +69,50 @@ impl Wait {
         }
     }
 
-    /// Asks for a wake-up once `count` more items are posted, or an eager one. The owner counts the queue next.
+    /// Requests a wake-up once `count` more items are posted, or an eager one. The owner counts the
+    /// queue next.
     pub(super) fn arm(&self, count: usize) {
         debug_assert!(count > 0, "nobody would ever claim this");
-        // ORDER(bell): publish and consume, other end in `claim_armed`: the way in which the owner sleeps.
+        // ORDER(bell): publish and consume, other end in `claim_armed`: the way in which the owner
+        // sleeps.
         //   owner: kind of sleep = mine;   nr = n  Release
         //   claim: nr: positive → not  Acquire;    reads the kind of sleep
-        // If our swap comes first, the claim takes our arming, and rings as we sleep. If the claim comes first, it was one of
-        // an earlier arming, and leaves a token.
+        // If our swap comes first, the claim takes our arming, and wakes us in the way in which we
+        // sleep. If the claim comes first, it belongs to an earlier arming, and leaves a token.
         // Test: a_claim_rings_the_bell_of_the_arming_that_it_claims
         self.nr.swap(count.min(MAX_COUNT) as i32, Ordering::Release);
         // ORDER(arm): store buffering, other end in `claim`.
         //   owner:  nr = n;  fence;  count the queue
         //   poster: push;    fence;  load nr
-        // If our fence comes first, the poster loads our `nr` and counts its items. If the poster's fence comes first, our
-        // next count of the queue finds them. A swap and a full fence cost little beside the sleep that follows.
+        // If our fence comes first, the poster loads our `nr` and counts its items. If the poster's
+        // fence comes first, our next count of the queue finds them. A swap and a full fence cost
+        // little compared with the sleep that follows.
         // Test: no_post_is_slept_through, arming_needs_its_fence
         twin::fence("wait: no fence when arming");
     }
 
-    /// Takes the request back. Returns `true` if no poster has claimed it, so that no wake-up is under way.
+    /// Withdraws the request. Returns `true` if no poster has claimed it, so that no wake-up is in
+    /// progress.
     pub(super) fn disarm(&self) -> bool {
         self.nr.swap(0, Ordering::Relaxed) > 0
     }
 
-    /// Counts `nr_items` items that were just pushed. Returns `true` if the caller must wake the owner.
+    /// Counts `nr_items` items that were just pushed. Returns `true` if the caller must wake the
+    /// owner.
     #[inline(always)]
     pub(super) fn claim(&self, nr_items: usize, eager: bool) -> bool {
         let armed = self.armed();
         armed.is_some_and(|seen| self.claim_armed(seen, nr_items, eager))
     }
 
-    /// Reads the word after a push; `None` if the owner is awake.
+    /// Reads the word after a push. Returns `None` if the owner is awake.
     #[inline(always)]
     pub(super) fn armed(&self) -> Option<i32> {
         // ORDER(arm): the other end; see `arm`.
-        // If our fence comes first, the owner's count after its own fence finds our push. If the owner's fence comes first,
-        // we load its `nr` and count.
-        // The push is a read-modify-write, so on x86-64 it is the fence. Its link store may become visible after this load:
-        // that is why an owner does not sleep on a missing link.
+        // If our fence comes first, the owner's count after its own fence finds our push. If the
+        // owner's fence comes first, we load its `nr` and count. The push is a read-modify-write,
+        // so on x86-64 it is the fence. Its link store may become visible after this load;
+        // therefore an owner does not sleep on a missing link.
         // Test: no_post_is_slept_through, posting_needs_its_fence
         if !twin::armed("wait: no fence after posting") {
             barrier::after_rmw();
@@ -108,11 +121,13 @@ impl Wait {
         (nr > 0).then_some(nr)
     }
 
-    /// Counts against the word that was [`armed`](Self::armed): the owner sleeps, or is about to.
+    /// Counts against the word that [`armed`](Self::armed) returned: the owner sleeps, or is about
+    /// to.
     #[cold]
     pub(super) fn claim_armed(&self, seen: i32, nr_items: usize, eager: bool) -> bool {
-        // ORDER(bell): the other end; see `arm`. If we take the word from positive, we see how the owner sleeps. If another
-        // change came first, the word is not positive, and we ring nothing.
+        // ORDER(bell): the other end; see `arm`. If we take the word from positive, we see how the
+        // owner sleeps. If another change came first, the word is not positive, and we wake no
+        // owner.
         // Test: a_claim_rings_the_bell_of_the_arming_that_it_claims, a_claim_needs_its_acquire
         let order = twin::order("wait: relaxed claim", Ordering::Acquire);
         if eager {

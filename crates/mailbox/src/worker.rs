@@ -1,9 +1,10 @@
-//! A thread of its own for what is bound to one: a mailbox of closures, and a local set.
+//! A thread for work that must stay on one thread: a mailbox of closures, and a local set.
 //!
-//! There is no protocol here. The thread receives until nothing will come: until the worker, which has the one poster, has
-//! been dropped, and all local futures have ended (`local.rs`). A cancel of all overtakes as an urgent item, and ends the
-//! thread's loop. The thread drops the set, and receives and drops what is left. By then nobody can post closures, so all of them
-//! are dropped there; and what comes later is wake-ups alone, so a waker runs no users' code, wherever it is fired.
+//! There is no protocol here. The thread receives until no item will arrive: until the worker,
+//! which has the only poster, has been dropped, and all local futures have ended (`local.rs`).
+//! Cancelling all is an urgent item, which ends the thread's loop. The thread drops the set, and
+//! receives and drops the rest. By then no thread can post closures, so all of them are dropped
+//! there. Later items are only wake-ups, so a waker runs no user code, wherever it is fired.
 
 use std::error::Error;
 use std::fmt;
@@ -26,37 +27,40 @@ use crate::panics::{self, or_abort};
 use crate::params::{CpuSet, ParamError, Params, ThreadStyle};
 use crate::wake::{note_harmless, report};
 
-/// How many items the thread receives before it looks whether it may sleep. Not a bound on anything: what is inside is served
-/// in order.
+/// Number of items that the thread receives before it checks whether it may sleep. Bounds nothing
+/// else: items are served in order.
 const BATCH: usize = 32;
 
 /// One thread that runs closures in order, and futures that stay on it.
 ///
-/// For what is bound to a thread: a library with thread-local state (OpenGL, Python, SQLite in single-thread mode, COM-like
-/// apartments), values that are not `Send`, work with a real-time priority of its own. All else is better off on a
-/// workqueue, which shares threads.
+/// For work that is bound to a thread: a library with thread-local state (OpenGL, Python, SQLite in
+/// single-thread mode, COM-like apartments), values that are not `Send`, work with its own
+/// real-time priority. For other work a workqueue is better, because it shares threads.
 ///
 /// # Guarantees
 ///
-/// - Closures run one after the other, in the order in which they were spawned: for each thread, and for spawns of which one
-///   ended before the other began. What runs is never moved to another thread.
+/// - Closures run one after the other, in the order in which they were spawned: for each thread,
+///   and for spawns of which one ended before the other began. A running closure or future is never
+///   moved to another thread.
 /// - Futures are polled between closures, each when it is woken.
-/// - Dropping the worker lets all spawned closures and futures end, and waits for them. If the wait
-///   would be for itself or is not allowed (on the worker's own thread, in an item of a bottom-half
+/// - Dropping the worker waits until all spawned closures and futures have ended. If the wait would
+///   be for itself or is not allowed (on the worker's own thread, in an item of a bottom-half
 ///   queue, in a callback of RCU or of a sleepable domain), the thread ends on its own, as after
 ///   [`close_in_background`](Self::close_in_background).
-/// - A panic ends with its closure or future. The panic hook tells it, and the handle, if there is one.
+/// - A panic ends only its closure or future. It is reported by the panic hook, and to the handle,
+///   if there is one.
 ///
 /// # Cost
 ///
-/// A thread, which sleeps while there is nothing to do. An allocation for a [`spawn_detached`](Self::spawn_detached), three for a
-/// [`spawn`](Self::spawn), five for a future.
+/// A thread, which sleeps while there is no work. An allocation for a
+/// [`spawn_detached`](Self::spawn_detached), three for a [`spawn`](Self::spawn), five for a future.
 ///
-/// Differs from Linux: it takes closures and futures, not `kthread_work`s, which may be queued again and again.
+/// Differs from Linux: a worker takes closures and futures, not `kthread_work`s, which may be
+/// queued again and again.
 ///
 /// # Examples
 ///
-/// State that only one thread may touch, made there and used from everywhere:
+/// State that only one thread may access, created there and used from every thread:
 ///
 /// ```
 /// use std::{cell::RefCell, rc::Rc};
@@ -84,13 +88,13 @@ pub struct Worker {
     is_in_background: bool,
 }
 
-/// What a worker's thread is sent to do.
+/// A closure for the worker's thread.
 type Run = Box<dyn FnOnce(&LocalSet<Mail>) + Send>;
 
 enum Mail {
     Run(Run),
     Woken(Woken),
-    /// Ends the thread, and drops what has not started or not ended.
+    /// Ends the thread, and drops closures that have not started and futures that have not ended.
     Quit,
 }
 
@@ -100,7 +104,7 @@ impl From<Woken> for Mail {
     }
 }
 
-/// Builds a [`Worker`]. Made by [`Worker::builder`].
+/// Builds a [`Worker`]. Created by [`Worker::builder`].
 ///
 /// # Examples
 ///
@@ -125,7 +129,7 @@ pub struct WorkerBuilder {
     params: Params,
 }
 
-/// The error of making a [`Worker`].
+/// The error of [`WorkerBuilder::build`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WorkerError {
@@ -133,11 +137,11 @@ pub enum WorkerError {
     Params(ParamError),
     /// The name has a NUL.
     Name,
-    /// The system refused the thread.
+    /// Thread creation failed.
     Thread(io::Error),
-    /// The system refused the CPUs: there are none, or none is online.
+    /// The CPUs could not be set: the set is empty, or none is online.
     Cpus(io::Error),
-    /// The system refused the real-time priority: out of range, or without the right to it.
+    /// The real-time priority could not be set: it is out of range, or the process lacks the right.
     Fifo(io::Error),
 }
 
@@ -168,31 +172,33 @@ impl Error for WorkerError {
 }
 
 impl WorkerBuilder {
-    /// Binds the thread to these CPUs. By default it has those of the process's first thread.
+    /// Binds the thread to these CPUs. By default it has the CPUs of the process's first thread.
     #[doc(alias = "kthread_create_worker_on_cpu")]
     pub fn cpus(mut self, cpus: CpuSet) -> Self {
         self.cpus = Some(cpus);
         self
     }
 
-    /// Makes the thread a real-time one: `SCHED_FIFO`, priorities 1 to 99. Without the right to it there is no worker.
+    /// Gives the thread a real-time priority: `SCHED_FIFO`, 1 to 99. Without the right to it,
+    /// building fails.
     ///
-    /// It then runs before every ordinary thread of its CPUs, without a time limit: a closure that computes for long keeps all
-    /// of them off.
+    /// The thread then runs before every ordinary thread of its CPUs, without a time limit: a long
+    /// computation in a closure keeps all of them from running.
     #[doc(alias("sched_set_fifo", "SCHED_FIFO"))]
     pub fn fifo(mut self, priority: u8) -> Self {
         (self.fifo, self.must_be_fifo) = (Some(priority), true);
         self
     }
 
-    /// Does as [`fifo`](Self::fifo) says where the system permits it, else nothing. A priority out of range is refused all the same.
+    /// Does the same as [`fifo`](Self::fifo) if the system permits it, otherwise nothing. A
+    /// priority out of range is an error in both cases.
     pub fn fifo_if_permitted(mut self, priority: u8) -> Self {
         (self.fifo, self.must_be_fifo) = (Some(priority), false);
         self
     }
 
-    /// Gives the thread the stack size, the prefix of the name and the hooks that these say, as the threads of a registry have
-    /// them. Other tunables are of no effect.
+    /// Sets the stack size, the name prefix and the hooks of the thread, as for the threads of a
+    /// registry. Other tunables have no effect.
     pub fn params(mut self, params: Params) -> Self {
         self.params = params;
         self
@@ -202,11 +208,11 @@ impl WorkerBuilder {
     ///
     /// # Blocking
     ///
-    /// Until it has its CPUs and its priority.
+    /// Until the thread has its CPUs and its priority.
     ///
     /// # Errors
     ///
-    /// [`WorkerError`], which says what was refused. There is no thread then.
+    /// [`WorkerError`], with the reason. There is then no thread.
     ///
     /// # Panics
     ///
@@ -229,7 +235,7 @@ impl WorkerBuilder {
             let settled = self.settle();
             theirs.settle();
             let is_fit = settled.is_ok();
-            // The builder waits for it.
+            // The builder waits for this answer.
             _ = started.reply(settled);
             if is_fit {
                 or_abort("a dedicated worker panicked", || {
@@ -244,7 +250,7 @@ impl WorkerBuilder {
             thread: Some(thread),
             is_in_background: false,
         };
-        // Dropped on an error: the thread ends, and is waited for.
+        // Dropped on an error: the thread exits, and the drop waits for it.
         let settled = is_started.wait().expect("the thread answers first of all");
         settled.map(|()| worker)
     }
@@ -263,7 +269,7 @@ impl WorkerBuilder {
     }
 }
 
-/// The life of the thread.
+/// The body of the thread.
 fn run(mailbox: Mailbox<Mail>, post: Arc<Post<Mail>>, style: &ThreadStyle) {
     style.within(|| serve(mailbox, post));
 }
@@ -298,15 +304,17 @@ fn call<R>(func: impl FnOnce() -> R) -> Outcome<R> {
     panics::guarded(func).map_err(JoinError::panicked)
 }
 
-/// Drops a closure that was cancelled, and tells so.
+/// Drops a closure that was cancelled, and reports this.
 fn skip<R>(func: impl Sized, to: ReplyTo<Outcome<R>>) {
-    // FOREIGN(worker-skip): a user's closure that is dropped, on the worker's thread. A panic ends here.
+    // FOREIGN(worker-skip): the drop of a user's closure, on the worker's thread. A panic is
+    // caught.
     panics::contain(|| drop(func));
     tell(to, Err(JoinError::Cancelled));
 }
 
 impl Worker {
-    /// Returns a builder of a worker with this name, of which the kernel shows the first 12 bytes after `aw/`.
+    /// Returns a builder of a worker with this name. The kernel shows its first 12 bytes after
+    /// `aw/`.
     #[doc(alias = "kthread_create_worker")]
     pub fn builder(name: impl Into<String>) -> WorkerBuilder {
         WorkerBuilder {
@@ -318,11 +326,11 @@ impl Worker {
         }
     }
 
-    /// Runs `func` on the thread, and returns a handle to wait for what it returns.
+    /// Runs `func` on the thread, and returns a handle for its result.
     ///
     /// # Blocking
     ///
-    /// Never blocks. In a child of `fork` the handle says [`Refused`](JoinError::Refused).
+    /// Never blocks. In a child of `fork` the handle returns [`Refused`](JoinError::Refused).
     pub fn spawn<R: Send + 'static>(
         &self,
         func: impl FnOnce() -> R + Send + 'static,
@@ -336,7 +344,7 @@ impl Worker {
         })
     }
 
-    /// Runs `func` on the thread, of which nobody waits for the end.
+    /// Runs `func` on the thread, without a handle.
     ///
     /// # Blocking
     ///
@@ -345,19 +353,21 @@ impl Worker {
     pub fn spawn_detached(&self, func: impl FnOnce() + Send + 'static) {
         self.enqueue(Box::new(move |_| {
             if let Err(error) = call(func) {
-                // FOREIGN(worker-item): what it panicked with, on the worker's thread. A panic ends here.
+                // FOREIGN(worker-item): the drop of its panic payload, on the worker's thread. A
+                // panic is caught.
                 panics::contain(|| drop(error));
             }
         }));
     }
 
-    /// Calls `make` on the thread, and runs the future that it returns there.
+    /// Calls `make` on the thread, and runs the returned future there.
     ///
-    /// Neither the future nor what it holds need be `Send`. In it, [`spawn_local`](super::spawn_local) adds others.
+    /// Neither the future nor its captures need be `Send`. Inside it,
+    /// [`spawn_local`](super::spawn_local) adds others.
     ///
     /// # Blocking
     ///
-    /// Never blocks. In a child of `fork` the handle says [`Refused`](JoinError::Refused).
+    /// Never blocks. In a child of `fork` the handle returns [`Refused`](JoinError::Refused).
     ///
     /// # Examples
     ///
@@ -385,14 +395,15 @@ impl Worker {
                 return skip(make, to);
             }
             match call(make) {
-                // A cancel that comes by now is seen before the poll.
+                // A cancel before this point is seen before the poll.
                 Ok(future) => set.start(target, task(future, to)),
                 Err(error) => tell(to, Err(error)),
             }
         })
     }
 
-    /// Waits until all closures that were spawned before have ended, and the futures have been polled once.
+    /// Waits until all closures that were spawned before have ended, and the futures have been
+    /// polled once.
     ///
     /// # Blocking
     ///
@@ -416,32 +427,33 @@ impl Worker {
         self.post.is_owner()
     }
 
-    /// Lets all that was spawned end, and waits for that. Dropping the worker does the same.
+    /// Waits until everything that was spawned has ended. Dropping the worker does the same.
     ///
     /// # Blocking
     ///
-    /// Until then: for ever beside a future that nobody wakes. Inside a work item the pool gets another worker meanwhile. On the
-    /// worker's own thread it does not wait.
+    /// Until then: forever if a future is never woken. Inside a work item the pool gets another
+    /// worker for the time of the wait. On the worker's own thread it does not wait.
     #[doc(alias = "kthread_destroy_worker")]
     pub fn shutdown(self) {}
 
-    /// Lets all that was spawned end, and waits for nothing.
+    /// Lets everything that was spawned end, and does not wait for it.
     ///
     /// # Blocking
     ///
-    /// Never.
+    /// Never blocks.
     pub fn close_in_background(mut self) {
         self.is_in_background = true;
     }
 
-    /// Cancels all that has not started and all futures, and waits for nothing. What runs goes on to its end.
+    /// Cancels all closures that have not started and all futures, and does not wait. A running
+    /// closure continues to its end.
     ///
-    /// What is cancelled is dropped on the worker's thread, and its handles say [`Cancelled`](JoinError::Cancelled). Up to one closure
-    /// more may start.
+    /// Cancelled work is dropped on the worker's thread, and its handles return
+    /// [`Cancelled`](JoinError::Cancelled). Up to one more closure may start.
     ///
     /// # Blocking
     ///
-    /// Never.
+    /// Never blocks.
     ///
     /// # Examples
     ///
@@ -459,7 +471,8 @@ impl Worker {
         if self.post.is_at_home()
             && let Some(poster) = &self.poster
         {
-            // Not refused: the mailbox is unbounded, and its thread receives as long as there is this poster.
+            // Never rejected: the mailbox is unbounded, and its thread receives as long as this
+            // poster exists.
             _ = poster.urgent().post(Mail::Quit);
         }
     }
@@ -482,7 +495,8 @@ impl Worker {
     fn enqueue(&self, run: Run) -> bool {
         let poster = self.poster.as_ref().filter(|_| self.post.is_at_home());
         let Some(poster) = poster else {
-            // FOREIGN(worker-refused): a user's closure that is dropped, on the thread that spawns in a child. A panic ends here.
+            // FOREIGN(worker-refused): the drop of a user's closure, on the thread that spawns in a
+            // child. A panic is caught.
             panics::contain(|| drop(run));
             return false;
         };
@@ -497,7 +511,7 @@ impl Drop for Worker {
         }
         let thread = self.thread.take();
         if !self.post.is_at_home() {
-            // The thread is the parent's, and so is its mailbox.
+            // The thread belongs to the parent, and so does its mailbox.
             return mem::forget((self.poster.take(), thread));
         }
         self.poster = None;

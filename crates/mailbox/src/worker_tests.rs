@@ -1,4 +1,4 @@
-//! Dedicated workers: what runs on their thread, in which order, and how they end.
+//! Dedicated workers: the work on their thread, its order, and how they end.
 
 use std::cell::RefCell;
 use std::future::{pending, poll_fn};
@@ -18,7 +18,7 @@ fn worker() -> Worker {
     Worker::builder("test").build().unwrap()
 }
 
-/// A worker whose thread waits in a closure, and what lets it go on.
+/// Returns a worker whose thread waits in a closure, and a sender that releases it.
 fn held() -> (Worker, mpsc::Sender<()>) {
     let worker = worker();
     let (open, gate) = mpsc::channel();
@@ -139,7 +139,7 @@ fn a_worker_that_is_dropped_waits_for_closures_and_futures() {
     let theirs = send.clone();
     worker.spawn_detached(move || theirs.send(1).unwrap());
     let future = worker.spawn_local(move || async move {
-        // Spawned when the worker may be gone already.
+        // Spawned when the worker may already have been dropped.
         spawn_local(async move { send.send(2).unwrap() })
             .await
             .unwrap();
@@ -245,7 +245,8 @@ fn a_worker_that_cannot_be_as_it_is_told_is_refused_with_the_reason() {
     assert!(matches!(error, WorkerError::Params(_)), "{error}");
     let error = refused(Worker::builder("nowhere").cpus(CpuSet::new()));
     assert!(matches!(error, WorkerError::Cpus(_)), "{error}");
-    // The machine decides whether the right is there; the priority is wrong in any case.
+    // The result depends on the machine if the right is missing; the priority is invalid in any
+    // case.
     if !cfg!(any(miri, sim)) {
         let urgent = || Worker::builder("urgent");
         for builder in [urgent().fifo(200), urgent().fifo_if_permitted(0)] {

@@ -15,25 +15,26 @@ use crate::{
     walk::Walker,
 };
 
-/// The most threads that one call asks. A guess.
+/// Maximum number of threads that one call asks. A guess.
 const NR_ASKED: usize = 16;
 
-/// How much of a stack is copied, in bytes. A guess; a frame has about a hundred.
+/// Number of bytes of a stack that are copied. A guess; a frame has about a hundred.
 const NR_BYTES: usize = 128 << 10;
 
-/// How long a call waits for an answer, and the time between two reads of the desk. Copying takes 20 µs. A thread that gets no CPU
-/// for a tenth of a second does not answer.
+/// Time for which a call waits for an answer, and the time between two reads of the desk. Copying
+/// takes 20 µs. A thread that gets no CPU for a tenth of a second does not answer.
 const PATIENCE_NS: u64 = 100_000_000;
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// How long no thread is asked after one that did not answer, in nanoseconds. If a program blocks all signals before it starts
-/// threads, no thread answers, and the caller has other duties. It loses a hundredth of its time, in the worst case.
+/// Time in nanoseconds for which no thread is asked after one that did not answer. If a program
+/// blocks all signals before it starts threads, no thread answers, and the caller has other duties.
+/// It loses at most a hundredth of its time.
 const SILENCE_NS: u64 = 100 * PATIENCE_NS;
 
-/// Until when no thread is asked, by the clock.
+/// The time until which no thread is asked, by `time::now_ns`.
 static SILENT_UNTIL: AtomicU64 = AtomicU64::new(0);
 
-/// What the asked thread copies.
+/// The data that the asked thread copies.
 pub(crate) struct Seen {
     pub(crate) registers: Registers,
     nr_bytes: usize,
@@ -65,11 +66,11 @@ static HANDLER: Handler = Handler {
     ..Handler::IDLE
 };
 
-/// Prepares [`capture`] by `signal`, which it needs once in a process; 0 does nothing.
+/// Prepares [`capture`] by `signal`, once per process; 0 does nothing.
 ///
 /// # Errors
 ///
-/// If the signal cannot be used: what it must be instead. Nothing has changed.
+/// The requirement that the signal does not meet. Nothing has changed.
 pub fn enable(signal: u32) -> Result<(), &'static str> {
     if signal == 0 {
         return Ok(());
@@ -82,14 +83,15 @@ pub fn enable(signal: u32) -> Result<(), &'static str> {
     })
 }
 
-/// Returns the stacks of at most 16 `threads`, by their numbers in the kernel. The result ends early after a thread that did not
-/// answer, and is empty where `signal` is 0.
+/// Returns the stacks of at most 16 `threads`, by their kernel thread IDs. The result ends early
+/// after a thread that did not answer, and is empty if `signal` is 0.
 ///
 /// A stack is displayed up to the first function whose path begins with `root`.
 ///
 /// # Blocking
 ///
-/// The call waits at most a tenth of a second for a thread. After one that does not answer, it asks none for ten seconds.
+/// Waits at most a tenth of a second for a thread. After a thread that does not answer, it asks
+/// none for ten seconds.
 pub fn capture(
     threads: impl IntoIterator<Item = u32>,
     signal: u32,
@@ -127,7 +129,7 @@ fn take(
     signal: i32,
     mut walk: impl FnMut(&Seen) -> Stack,
 ) -> Result<Stack, &'static str> {
-    // Otherwise the signal might end the process.
+    // Otherwise the signal might kill the process.
     if !signal::is_handled(signal) {
         return Err("the program handles the signal by now");
     }
@@ -158,7 +160,8 @@ fn take(
     })
 }
 
-/// Walks. A table that misleads the walk must not end the caller, and the desk must become free.
+/// Calls `walk`. A table that misleads the walk must not end the caller, and the desk must become
+/// free.
 fn contained(walk: impl FnOnce() -> Stack) -> Result<Stack, &'static str> {
     catch_unwind(AssertUnwindSafe(walk)).map_err(|_| "the walk up the stack panicked")
 }
@@ -215,7 +218,7 @@ mod tests {
         let mut walker = Walker::new();
         let mut nr_whole = 0;
         for _ in 0..3000 {
-            // On a busy machine one may come late, and the next is asked all the same.
+            // On a busy machine an answer may be late; the next request is sent anyway.
             SILENT_UNTIL.store(0, Ordering::Relaxed);
             let taken = take(thread, SIGURG as i32, |seen| walker.walk(seen, ""));
             nr_whole += u32::from(taken.is_ok_and(|it| it.end == End::Whole));
@@ -223,7 +226,7 @@ mod tests {
         assert!(nr_whole > 2000, "{nr_whole}");
         ended.store(true, Ordering::Relaxed);
         asked.join().unwrap();
-        // For a moment it takes a signal, and does not answer.
+        // For a moment the thread accepts a signal, and does not answer.
         let mut ask = || take(thread, SIGURG as i32, |seen| walker.walk(seen, ""));
         while ask() != Err("the thread has ended") {
             SILENT_UNTIL.store(0, Ordering::Relaxed);
@@ -241,7 +244,7 @@ mod tests {
             _ = stop.recv();
         });
         let thread = receive.recv().unwrap();
-        // On a busy machine it may answer late.
+        // On a busy machine the answer may be late.
         let ask = |walk: fn(&Seen) -> Stack| loop {
             SILENT_UNTIL.store(0, Ordering::Relaxed);
             match take(thread, SIGURG as i32, walk) {

@@ -10,11 +10,12 @@
 //! # thread.thread().unpark();
 //! ```
 //!
-//! The asked thread may be anywhere, and so in the allocator or in the loader, under their locks. A walk up a stack needs both.
-//! So the asked thread only copies: a signal interrupts it, and the handler leaves its registers and the top of its stack on a
-//! desk (`desk.rs`). The caller walks up the copy (`walk.rs`). Names are looked up when a stack is displayed.
+//! The asked thread may be anywhere, including the allocator or the loader, under their locks. A
+//! walk up a stack needs both. So the asked thread only copies: a signal interrupts it, and the
+//! handler stores its registers and the top of its stack on a desk (`desk.rs`). The caller walks up
+//! the copy (`walk.rs`). Names are resolved when a stack is displayed.
 //!
-//! Sampling profilers do it so; seastar's stall detector walks in the handler.
+//! Sampling profilers work in this way; seastar's stall detector walks in the handler.
 
 #[cfg(not(any(loom, shuttle, sim)))]
 mod capture;

@@ -1,8 +1,8 @@
-//! Interrupts another thread of this process by a signal, reads memory that may be unmapped, and copies the tables of the
-//! loaded files by which a stack is walked up.
+//! Interrupts another thread of this process by a signal, reads memory that may be unmapped, and
+//! copies the unwind tables of the loaded files.
 //!
-//! The interrupted thread may be anywhere: in the allocator, in the loader, under any lock. So the handler takes no lock and
-//! does not allocate.
+//! The interrupted thread may be anywhere: in the allocator, in the loader, under any lock. So the
+//! handler takes no lock and does not allocate.
 
 use std::{
     ffi::{CStr, c_int, c_void},
@@ -16,26 +16,26 @@ use crate::capture::answer;
 /// The registers with which the walk up a stack begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Registers {
-    /// The instruction that is next.
+    /// The next instruction.
     pub pc: u64,
     /// The top of the stack.
     pub sp: u64,
-    /// The frame pointer, where code keeps one.
+    /// The frame pointer, in code that has one.
     pub fp: u64,
-    /// Where the function returns to, on machines that keep that in a register.
+    /// The return address, on machines that keep it in a register.
     pub lr: u64,
 }
 
-/// Why a signal cannot be used.
+/// The reason why a signal cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refused {
-    /// No signal, or one that the machine or the C library needs for itself.
+    /// Not a signal, or one that the machine or the C library uses itself.
     Unfit,
     /// The process handles or ignores it.
     Taken,
 }
 
-/// Installs the handler of `signal`, unless the program has any use for it.
+/// Installs the handler of `signal`, unless the program uses the signal.
 pub(crate) fn handle(signal: i32) -> Result<(), Refused> {
     const OWN: [c_int; 9] = [
         libc::SIGKILL,
@@ -57,36 +57,38 @@ pub(crate) fn handle(signal: i32) -> Result<(), Refused> {
     if action(signal, None).ok_or(Refused::Unfit)?.sa_sigaction != libc::SIG_DFL {
         return Err(Refused::Taken);
     }
-    // SAFETY: all zeroes is an action: the default one, with an empty mask.
+    // SAFETY: all zeroes is a valid action: the default one, with an empty mask.
     let mut ours: libc::sigaction = unsafe { mem::zeroed() };
     ours.sa_sigaction = handler_address();
-    // On the other stack where the thread has one: its own may be nearly used up.
+    // Runs on the alternate stack if the thread has one, because its own may be nearly used up.
     ours.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
     action(signal, Some(&ours)).ok_or(Refused::Unfit)?;
     Ok(())
 }
 
-/// Returns `true` while the process handles `signal` by the handler of [`handle`].
+/// Returns `true` while the handler of [`handle`] is installed for `signal`.
 pub(crate) fn is_handled(signal: i32) -> bool {
     action(signal, None).is_some_and(|it| it.sa_sigaction == handler_address())
 }
 
-/// Sends `signal` to a thread of this process, and returns `true` if that exists. Call it only while the signal
-/// [is handled](is_handled): otherwise it may end the process.
+/// Sends `signal` to a thread of this process. Returns `true` if the thread exists. Must be called
+/// only while the signal [is handled](is_handled): otherwise it may kill the process.
 ///
-/// A system call of the thread may end early, with `EINTR`: one with a timeout, and those that the system never restarts.
+/// A system call of the thread may end early, with `EINTR`, if it has a timeout, or if the system
+/// never restarts it.
 pub(crate) fn interrupt(thread: u32, signal: i32) -> bool {
     // SAFETY: a call with three numbers.
     unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread, signal) == 0 }
 }
 
-/// Copies memory of this process from the address `from` on, and returns how many bytes of it are there. Never faults.
+/// Copies memory of this process, starting at address `from`. Returns the number of bytes that
+/// exist. Never faults.
 ///
-/// One system call; as a signal handler may make it.
+/// Makes one system call, which a signal handler may make.
 pub(crate) fn read_memory(from: u64, into: &mut [u8]) -> usize {
     const PAGE: u64 = 4096;
     const NR_PIECES: usize = 64;
-    // A piece for each page, because a piece is copied whole or not at all.
+    // One piece per page, because a piece is copied completely or not at all.
     let mut pieces = [libc::iovec {
         iov_base: ptr::null_mut(),
         iov_len: 0,
@@ -107,7 +109,7 @@ pub(crate) fn read_memory(from: u64, into: &mut [u8]) -> usize {
         iov_base: into.as_mut_ptr().cast(),
         iov_len: into.len(),
     };
-    // SAFETY: the call writes into `into` alone, and answers with an error where the pieces are no memory.
+    // SAFETY: the call writes only into `into`, and returns an error if the pieces are not memory.
     let nr_read = unsafe {
         let process = libc::getpid();
         libc::process_vm_readv(process, &place, 1, pieces.as_ptr(), nr_pieces as _, 0)
@@ -115,34 +117,34 @@ pub(crate) fn read_memory(from: u64, into: &mut [u8]) -> usize {
     nr_read.try_into().unwrap_or(0)
 }
 
-/// A loaded file: the program, or a library of it.
+/// A loaded file: the program, or one of its libraries.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     /// Its path; empty for the program itself.
     pub name: String,
-    /// What is added to an address in the file.
+    /// The offset that is added to an address in the file.
     pub base: u64,
-    /// Where it lies in memory.
+    /// Its addresses in memory.
     pub range: Range<u64>,
-    /// `.eh_frame_hdr`: where in the file's addresses, and a copy.
+    /// `.eh_frame_hdr`: its range in the file's addresses, and a copy.
     pub index: (Range<u64>, Vec<u8>),
-    /// `.eh_frame`, perhaps with what follows it.
+    /// `.eh_frame`, perhaps with data after it.
     pub frames: (Range<u64>, Vec<u8>),
 }
 
-/// Returns the files that are loaded and say how their stacks are walked up. Waits for the loader's lock, and allocates.
+/// Returns the loaded files that have unwind tables. Waits for the loader's lock, and allocates.
 pub(crate) fn loaded() -> Vec<Loaded> {
     let mut all: Vec<Loaded> = Vec::new();
     let place: *mut Vec<Loaded> = &mut all;
-    // SAFETY: `note` is called with `place` before this call returns, by this thread.
+    // SAFETY: `note` is called with `place` only before this call returns, on this thread.
     unsafe { libc::dl_iterate_phdr(Some(note), place.cast()) };
     all
 }
 
 unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, all: *mut c_void) -> c_int {
-    // SAFETY: the loader's, for the time of this call; and ours, from `loaded`.
+    // SAFETY: `info` belongs to the loader and is valid during this call; `all` came from `loaded`.
     let (info, all) = unsafe { (&*info, &mut *all.cast::<Vec<Loaded>>()) };
-    // An unwinding out of a callback of the C library's would end the process anyway.
+    // Unwinding out of a callback of the C library would abort the process anyway.
     if let Some(one) = tables(info) {
         all.push(one);
     }
@@ -153,7 +155,7 @@ fn tables(info: &libc::dl_phdr_info) -> Option<Loaded> {
     if info.dlpi_phdr.is_null() {
         return None;
     }
-    // SAFETY: the loader's table, of so many entries.
+    // SAFETY: the loader's table, of `dlpi_phnum` entries.
     let headers = unsafe { slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let base: u64 = info.dlpi_addr;
     let span = |it: &libc::Elf64_Phdr| it.p_vaddr..it.p_vaddr + it.p_memsz;
@@ -165,11 +167,13 @@ fn tables(info: &libc::dl_phdr_info) -> Option<Loaded> {
     );
     let bytes = |range: &Range<u64>| {
         let length = (range.end - range.start) as usize;
-        // SAFETY: part of a loaded segment that can be read, and stays while the loader's lock is held.
+        // SAFETY: part of a loaded, readable segment, which stays mapped while the loader's lock is
+        // held.
         unsafe { slice::from_raw_parts((base + range.start) as *const u8, length) }.to_vec()
     };
     let head = bytes(&index);
-    // Version 1, with the address of `.eh_frame` as a signed distance of 32 bits: what all linkers write.
+    // Version 1, with the address of `.eh_frame` as a signed distance of 32 bits: the format that
+    // all linkers write.
     let [1, 0x1b, _, _, a, b, c, d, ..] = head[..] else {
         return None;
     };
@@ -183,7 +187,7 @@ fn tables(info: &libc::dl_phdr_info) -> Option<Loaded> {
     );
     let name = match info.dlpi_name.is_null() {
         true => String::new(),
-        // SAFETY: the loader's, for the time of this call.
+        // SAFETY: it belongs to the loader and is valid during this call.
         false => unsafe { CStr::from_ptr(info.dlpi_name) }
             .to_string_lossy()
             .into_owned(),
@@ -201,10 +205,10 @@ fn handler_address() -> usize {
     on_signal as *const () as usize
 }
 
-/// Changes what the process does about a signal, and returns what it did before.
+/// Sets the process's action for a signal. Returns the previous action.
 fn action(signal: i32, new: Option<&libc::sigaction>) -> Option<libc::sigaction> {
     let new = new.map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: all zeroes is an action; `new` is one, or null for no change.
+    // SAFETY: all zeroes is a valid action; `new` is an action, or null for no change.
     unsafe {
         let mut old: libc::sigaction = mem::zeroed();
         (libc::sigaction(signal, new, &mut old) == 0).then_some(old)
@@ -212,7 +216,7 @@ fn action(signal: i32, new: Option<&libc::sigaction>) -> Option<libc::sigaction>
 }
 
 extern "C" fn on_signal(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: this thread's; the interrupted code must find it as it was.
+    // SAFETY: it belongs to this thread. Restored below, because the interrupted code may need it.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let before = unsafe { *errno };
@@ -246,7 +250,7 @@ fn registers(context: &libc::ucontext_t) -> Registers {
     }
 }
 
-/// Of other machines nothing is known: the walk ends where it begins.
+/// The registers of other machines are unknown: the walk ends where it begins.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn registers(_: &libc::ucontext_t) -> Registers {
     Registers::default()
@@ -263,7 +267,7 @@ mod tests {
         assert_eq!(read_memory(text.as_ptr() as u64, &mut copy), 14);
         assert_eq!(copy, text);
         assert_eq!(read_memory(8, &mut copy), 0);
-        // SAFETY: a new mapping of two pages, of which the second is given back at once.
+        // SAFETY: a new mapping of two pages, of which the second is unmapped at once.
         let page = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             let page = libc::mmap(ptr::null_mut(), 8192, libc::PROT_READ, flags, -1, 0);

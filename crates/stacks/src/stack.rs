@@ -1,4 +1,4 @@
-//! A captured stack, and how it is displayed.
+//! A captured stack, and its display.
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use crate::walk::write_place;
 
 /// The functions that a thread was in when [`capture`](crate::capture) asked it.
 ///
-/// Displayed, it is a line for each function up to the root, the innermost first, and one for its place in the source where
-/// that is known. The names are looked up then: the first time may take long, because it reads the debugging information of the
-/// program.
+/// The display has a line for each function up to the root, the innermost first, and one for its
+/// place in the source if that is known. The names are resolved then. The first time may take long,
+/// because it reads the debugging information of the program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stack {
     pub(crate) addresses: Vec<usize>,
@@ -16,10 +16,10 @@ pub struct Stack {
     pub(crate) root: &'static str,
 }
 
-/// How a stack ends.
+/// The way in which a stack ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
-    /// At the begin of the thread.
+    /// At the beginning of the thread.
     Whole,
     /// Before that: the stack is too deep, or the caller of a function is not known.
     Cut,
@@ -28,13 +28,13 @@ pub(crate) enum End {
 }
 
 impl Stack {
-    /// Returns an address within each function, the innermost first: the instruction that was next, then those of the calls. Empty
-    /// if the stack could not be taken.
+    /// Returns an address within each function, the innermost first: the next instruction, then the
+    /// addresses of the calls. Empty if the stack could not be captured.
     pub fn addresses(&self) -> &[usize] {
         &self.addresses
     }
 
-    /// Returns why the stack could not be taken, if it could not.
+    /// Returns the reason if the stack could not be captured.
     pub fn missing(&self) -> Option<&'static str> {
         match self.end {
             End::Missing(why) => Some(why),

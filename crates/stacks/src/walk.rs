@@ -1,4 +1,4 @@
-//! Walking up the copy of a stack, and the names of what is found there.
+//! Walks up the copy of a stack, and resolves the names of its functions.
 
 use std::fmt::{Error, Formatter};
 
@@ -13,10 +13,10 @@ use crate::{
     stack::{End, Stack},
 };
 
-/// How many functions are told. A guess; a stack that runs away has no end.
+/// Maximum number of functions. A guess; a corrupt stack may have no end.
 const NR_FRAMES: usize = 128;
 
-/// What is known of the loaded files.
+/// The unwind data of the loaded files.
 pub(crate) struct Walker {
     unwinder: UnwinderNative<Vec<u8>, MayAllocateDuringUnwind>,
     cache: CacheNative<MayAllocateDuringUnwind>,
@@ -79,7 +79,8 @@ fn module(file: Loaded) -> Module<Vec<u8>> {
     Module::new(file.name, file.range, file.base, sections)
 }
 
-/// Writes the names of the functions at an address. Returns `true` if the path of one begins with `root`.
+/// Writes the names of the functions at an address. Returns `true` if the path of one of them
+/// begins with `root`.
 pub(crate) fn write_place(
     f: &mut Formatter<'_>,
     nth: usize,
@@ -87,8 +88,9 @@ pub(crate) fn write_place(
     root: &str,
 ) -> Result<bool, Error> {
     let (mut text, mut is_root) = (String::new(), false);
-    // An address has several functions where these are inlined. `resolve` subtracts one, as for the address that a call
-    // returns to. The closure writes to no formatter, which is a user's, because it runs under a lock of the process.
+    // An address has several functions if they are inlined. `resolve` subtracts one, as for a
+    // return address. The closure does not write to the user's formatter, because it runs under a
+    // lock of the process.
     backtrace::resolve((address + 1) as *mut _, |symbol| {
         let Some(name) = symbol.name() else { return };
         let name = format!("{name:#}");

@@ -85,14 +85,14 @@ impl Cli {
 ///
 /// # Errors
 ///
-/// As clap reports them; [`Answer::of`] makes an answer of them.
+/// As clap reports them; [`Answer::of`] converts them to an answer.
 pub fn parse<C: CommandFactory + FromArgMatches, T: Into<OsString> + Clone>(
     line: impl IntoIterator<Item = T>,
 ) -> Result<C, clap::Error> {
     C::from_arg_matches(&with_numbers(C::command()).try_get_matches_from(line)?)
 }
 
-/// Lets a number below zero be a value, so that the option refuses it by name.
+/// Accepts a negative number as a value, so that the option rejects it by name.
 fn with_numbers(command: clap::Command) -> clap::Command {
     let command = command.mut_args(|arg| match arg.get_action().takes_values() {
         true => arg.allow_negative_numbers(true),
@@ -101,7 +101,7 @@ fn with_numbers(command: clap::Command) -> clap::Command {
     command.mut_subcommands(with_numbers)
 }
 
-/// Returns what completes the command in `shell`.
+/// Returns the completion script of the command for `shell`.
 #[must_use]
 pub fn completions(shell: clap_complete::Shell) -> Vec<u8> {
     let mut text = Vec::new();
@@ -113,7 +113,7 @@ pub fn completions(shell: clap_complete::Shell) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// None that writing into memory has.
+/// None, because the text is written into memory.
 pub fn man() -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let man = clap_mangen::Man::new(Cli::command());
@@ -158,7 +158,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Makes the answer of command `C` to an error; `name` is the word for its subcommands.
+    /// Converts an error of command `C` to an answer; `name` is the word for its subcommands.
     #[must_use]
     pub fn of<C: CommandFactory>(error: &clap::Error, name: &str) -> Self {
         let text = error.render().to_string();
@@ -189,7 +189,7 @@ impl Answer {
     }
 }
 
-/// Returns the command that was asked for, as its usage spells it.
+/// Returns the requested command, as spelled in its usage.
 fn asked(text: &str) -> String {
     let usage = text.lines().find_map(|line| line.strip_prefix("Usage: "));
     let words = usage.unwrap_or_default().split_whitespace();
@@ -197,7 +197,7 @@ fn asked(text: &str) -> String {
     names.collect::<Vec<_>>().join(" ")
 }
 
-/// Joins what clap says in paragraphs, without the ones that say the same every time.
+/// Joins clap's paragraphs into one line, without those that are always the same.
 fn one_line(text: &str) -> String {
     let paragraphs = text.split("\n\n").filter(|paragraph| {
         let start = paragraph.trim_start();
@@ -235,7 +235,7 @@ mod tests {
             man.contains(".TH afterwork") && man.contains("demo"),
             "{man}"
         );
-        // Its examples are command lines, one each.
+        // The manual's examples are command lines, one each.
         let (_, examples) = man.split_once(".SH EXAMPLES").unwrap();
         let heads = examples.split("\\fB").skip(1);
         let lines = heads.map(|it| it.split("\\fR").next().unwrap().replace("\\-", "-"));
@@ -294,7 +294,7 @@ mod tests {
                 "{said}"
             );
         }
-        // The command refuses a process when it looks for the page.
+        // The command rejects a process only when it opens the page.
         assert!(Cli::read(["afterwork", "top", "-5"]).is_ok());
     }
 

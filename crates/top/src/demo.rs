@@ -1,4 +1,4 @@
-//! `afterwork demo`: a load worth watching in `afterwork top`, of every kind that there is.
+//! `afterwork demo`: a load worth watching in `afterwork top`, of every kind.
 
 use std::io::{self, Write};
 use std::thread;
@@ -14,8 +14,9 @@ use clap::Args;
 use crate::exit::{Exit, Stop};
 use crate::interrupt::Interrupt;
 
-/// Runs a load worth watching: a queue at its limit with items that wait, one that blocks, delayed items, one in order, a mailbox
-/// whose owner now and then falls behind, RCU callbacks, per-CPU data that is drained.
+/// Runs a load worth watching: a queue at its limit with items that wait, one that blocks, delayed
+/// items, one in order, a mailbox whose owner now and then falls behind, RCU callbacks, per-CPU
+/// data that is drained.
 #[derive(Args, Clone, Debug)]
 pub struct DemoArgs {
     /// End after so many seconds; without it Ctrl-C does
@@ -23,20 +24,20 @@ pub struct DemoArgs {
     pub seconds: Option<u64>,
 }
 
-/// Parses a time, and says to who gives anything else what one is.
+/// Parses a time. The error describes a valid time.
 fn seconds(text: &str) -> Result<u64, String> {
     let number = text.parse().ok().filter(|it| (1..=86_400).contains(it));
     number.ok_or_else(|| "not a whole number from 1 to 86400".to_owned())
 }
 
-/// Between two rounds of the load; also how long Ctrl-C may wait.
+/// Time between two rounds of the load; also the longest delay of Ctrl-C.
 const ROUND: Duration = Duration::from_millis(20);
-/// For how long the mailbox's owner is away, and delayed items wait.
+/// Time for which the mailbox's owner is away, and for which delayed items wait.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Of the queue that is always at its limit.
+/// Number of items in the queue that is always at its limit.
 const BACKLOG: usize = 100;
 
-/// Runs the load until it is to end.
+/// Runs the load until it must end.
 pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
     let interrupt =
         Interrupt::install().map_err(|error| Stop::because("cannot catch SIGINT", error))?;
@@ -61,7 +62,7 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
     let owner = thread::spawn(move || {
         let mut round = 0_u64;
         while mailbox.wait_timeout(8, ROUND).is_ok() {
-            // Away now and then, so that a backlog comes and goes.
+            // Away now and then, so that a backlog grows and shrinks.
             if round % 100 == 99 {
                 thread::sleep(PAUSE);
             }
@@ -87,7 +88,7 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
             // The owner lives as long as this poster.
             let _ = poster.post_lazy(round);
         }
-        // Nobody waits for these: two run at a time, and the others stay in the queue.
+        // No thread waits for these: two run at a time, and the others stay in the queue.
         for _ in thumbnails.len()..BACKLOG {
             thumbnails.spawn_detached(|| {
                 burn(Duration::from_millis(1));
@@ -113,7 +114,7 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
     })
 }
 
-/// Uses a CPU for so long.
+/// Uses a CPU for `time`.
 fn burn(time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time {

@@ -1,18 +1,18 @@
-//! How the command ends.
+//! The ways in which the command ends.
 
 use std::io;
 use std::process::ExitCode;
 
-/// What the exit status of the command says.
+/// The meaning of the command's exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// It did what was asked.
+    /// The command did its task.
     Good,
     /// With `--check`: a claim was measured and does not hold.
     ClaimNotMet,
-    /// It could not run: bad input, or a machine that refuses.
+    /// The command could not run: bad input, or an error of the machine.
     CouldNotRun,
-    /// SIGINT ended it; what had been measured by then was printed.
+    /// SIGINT ended it; the results so far were printed.
     Interrupted,
 }
 
@@ -29,7 +29,7 @@ impl Exit {
     }
 }
 
-/// 128 + SIGINT, as shells report a program that a signal ended.
+/// 128 + SIGINT, as shells report a program that was killed by that signal.
 pub const INTERRUPTED_CODE: u8 = 130;
 
 impl From<Exit> for ExitCode {
@@ -38,25 +38,25 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why the command stopped before its end.
+/// The reason why the command stopped early.
 ///
-/// Whatever returns one says in it, in a line for the user, what could not be done; no function of the lab repeats that.
+/// Its creator describes in one line, for the user, which operation failed; no caller repeats that.
 #[derive(Debug)]
 pub enum Stop {
-    /// Whoever read standard output has enough: no error.
+    /// The reader closed standard output: not an error.
     ClosedPipe,
-    /// It cannot go on; the text is one line for the user.
+    /// The command cannot continue; the text is one line for the user.
     CouldNotRun(String),
 }
 
 impl Stop {
-    /// Makes a [`Stop::CouldNotRun`] of what was tried and what came of it.
+    /// Creates a [`Stop::CouldNotRun`] from the attempted operation and the reason of its failure.
     pub fn because(tried: &str, reason: impl std::fmt::Display) -> Self {
         Self::CouldNotRun(format!("{tried}: {reason}"))
     }
 }
 
-/// Of a write to standard output.
+/// For an error while writing to standard output.
 impl From<io::Error> for Stop {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {

@@ -1,4 +1,4 @@
-//! SIGINT as a flag, so that what was measured by then can be printed.
+//! SIGINT as a flag, so that the results so far can be printed.
 
 use std::io;
 use std::sync::Arc;
@@ -9,21 +9,22 @@ use signal_hook::flag;
 
 use crate::exit::INTERRUPTED_CODE;
 
-/// Returns `true` if the user has asked to stop.
+/// A flag that is set when the user asks to stop.
 ///
-/// A run asks at least once in a hundred milliseconds, so that the command answers within a second.
+/// A run checks it at least once in a hundred milliseconds, so that the command stops within a
+/// second.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Takes SIGINT over: the first one sets the flag, a second one ends the process at once.
+    /// Handles SIGINT: the first one sets the flag, a second one ends the process at once.
     ///
     /// # Errors
     ///
-    /// What the system says when it refuses the handler.
+    /// The system's error if the handler cannot be installed.
     pub fn install() -> io::Result<Self> {
         let interrupt = Self::default();
-        // In this order: at the first signal the flag is still down when the shutdown looks at it.
+        // In this order: at the first signal, the flag is not yet set when the shutdown checks it.
         flag::register_conditional_shutdown(
             SIGINT,
             i32::from(INTERRUPTED_CODE),
@@ -33,14 +34,14 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Returns whether to stop; costs a load.
+    /// Returns `true` if the user has asked to stop. Costs a load.
     #[inline]
     #[must_use]
     pub fn requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Asks to stop, as SIGINT does.
+    /// Sets the flag, as SIGINT does.
     pub fn request(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -1,6 +1,7 @@
 //! The command `afterwork`, which shows what a process defers and what the machine offers.
 //!
-//! - [`top`] shows a process, [`topology`](mod@topology) the machine, [`demo`] is a process to watch.
+//! - [`top`] shows a process, [`topology`](mod@topology) the machine, [`demo`] is a process to
+//!   watch.
 //! - [`cli`] has the grammar of the command line, [`exit`] the exit status, [`talk`] the lines for
 //!   standard error.
 //!
@@ -30,7 +31,7 @@ pub fn main() -> ExitCode {
     end(Cli::read(std::env::args_os()), run)
 }
 
-/// Runs a command, if its line could be read, and reports on standard error why it stopped.
+/// Runs a command, if its line could be parsed, and reports on standard error why it stopped.
 pub fn end<C>(read: Result<C, Answer>, run: fn(C) -> Result<Exit, Stop>) -> ExitCode {
     let done = match read {
         Ok(cli) => run(cli),
@@ -75,7 +76,7 @@ fn run(cli: Cli) -> Result<Exit, Stop> {
 ///
 /// # Errors
 ///
-/// If the stream is closed, or the system refuses the write.
+/// If the stream is closed, or the write fails.
 pub fn print(bytes: &[u8]) -> Result<Exit, Stop> {
     let mut out = std::io::stdout();
     out.write_all(bytes)?;

@@ -1,14 +1,15 @@
-//! What goes to standard error: talk, never data.
+//! Messages for standard error, never data.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
-/// Writes a line to standard error; nobody listening is no error.
+/// Writes a line to standard error. A closed stream is not an error.
 pub fn say(line: impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Returns `true` if a stream may be coloured: a terminal, and the user did not set `NO_COLOR`.
+/// Returns `true` if output to a stream may be colored: it is a terminal, and the user did not set
+/// `NO_COLOR`.
 #[must_use]
 pub fn may_colour(stream: &impl IsTerminal) -> bool {
     colour_allowed(
@@ -17,7 +18,7 @@ pub fn may_colour(stream: &impl IsTerminal) -> bool {
     )
 }
 
-/// `NO_COLOR` counts when it is set and not empty, as <https://no-color.org> asks.
+/// `NO_COLOR` counts if it is set and not empty, as <https://no-color.org> specifies.
 fn colour_allowed(terminal: bool, no_color: Option<&std::ffi::OsStr>) -> bool {
     terminal && no_color.is_none_or(std::ffi::OsStr::is_empty)
 }

@@ -278,7 +278,7 @@ fn a_terminal_that_vanishes_ends_the_full_screen() {
         let mut top = OnTerminal::start(tie);
         top.vanish();
         let status = top.ends();
-        // It ends by the signal, or by the write that failed first.
+        // The command is killed by the signal, or exits because of a failed write.
         let is_hang_up = status.signal() == Some(Signal::SIGHUP as i32);
         assert!(is_hang_up || status.code() == Some(2), "{status}");
     }

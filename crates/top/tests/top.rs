@@ -23,7 +23,7 @@ mod prometheus;
 /// Set for the child.
 const CHILD: &str = "AFTERWORK_TEST_CHILD";
 
-/// Not a test of its own: what the child runs, until its input ends.
+/// Not a test: the code of the child, which runs until its input ends.
 #[test]
 fn child() {
     if std::env::var_os(CHILD).is_none() {
@@ -60,7 +60,7 @@ fn child() {
     std::process::exit(0);
 }
 
-/// A child that works, ended when dropped.
+/// A child that works, killed when dropped.
 struct Busy(Child);
 
 impl Busy {
@@ -90,7 +90,7 @@ impl Busy {
         Path::new(DIRECTORY).join(format!("afterwork-{}", self.0.id()))
     }
 
-    /// Its page, with what is on it: it shrinks when nobody has asked for a while.
+    /// Returns its page with contents: the page shrinks when no reader has asked for a while.
     fn written(&self) -> Vec<u8> {
         loop {
             good(&[&self.pid(), "--once"]);
@@ -105,7 +105,7 @@ impl Busy {
         kill(Pid::from_raw(self.0.id() as i32), signal).unwrap();
     }
 
-    /// Lets it end by itself.
+    /// Lets the child end by itself.
     fn end(mut self) -> PathBuf {
         let page = self.page();
         drop(self.0.stdin.take());
@@ -146,7 +146,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("the command speaks UTF-8")
 }
 
-/// Looks until everybody who is asked has answered in time: on a busy machine that may take several looks.
+/// Repeats until every process has answered in time: on a busy machine that may take several looks.
 fn answered(args: &[&str]) -> String {
     let mut looks = (0..100).map(|_| good(args));
     let look = looks.find(|it| !it.contains("does not answer"));
@@ -159,7 +159,7 @@ fn good(args: &[&str]) -> String {
     text(&output.stdout).to_owned()
 }
 
-/// Returns the one line in which it says why it does not run.
+/// Returns the line in which the command reports why it does not run.
 fn wrong(args: &[&str]) -> String {
     let output = top(args);
     let line = text(&output.stderr).to_owned();
@@ -210,7 +210,7 @@ fn load(look: &Value) -> Option<&Value> {
 #[test]
 fn each_look_is_a_line_of_json_with_rates_from_the_second_on() {
     let busy = Busy::start();
-    // On a busy machine the process may answer late: then all of them are taken anew.
+    // On a busy machine the process may answer late: then all of them are read again.
     let live =
         |look: &Value| look["state"] == "live" && look["whole"] == true && load(look).is_some();
     let mut tries = (0..100).map(|_| four_looks(&busy));
@@ -306,7 +306,7 @@ fn a_process_that_ends_takes_its_page_along_and_one_that_is_killed_leaves_it_sta
     assert!(!page.exists());
     let mut busy = Busy::start();
     let pid = busy.pid();
-    // Elsewhere: what is left behind in the common place is removed by whoever publishes next.
+    // In another directory: the next process that publishes removes stale pages in the common one.
     let folder = tempfile::tempdir().unwrap();
     let left = folder.path().join(busy.page().file_name().unwrap());
     fs::copy(busy.page(), &left).unwrap();
@@ -321,7 +321,7 @@ fn a_process_that_ends_takes_its_page_along_and_one_that_is_killed_leaves_it_sta
     let mut list = list.as_array().unwrap().iter();
     let found = list.find(|it| it["pid"] == busy.0.id()).unwrap();
     assert_eq!(found["state"], "stale");
-    // What is locked is nothing that was left behind: its process lives where numbers are others.
+    // A locked page is not stale: its process is in another container.
     let file = SharedFile::open(&left).unwrap();
     assert!(file.lock().unwrap());
     let line = wrong(&once);
@@ -350,7 +350,7 @@ fn a_page_cut_short_while_it_is_looked_at_is_refused_and_the_process_lives_on() 
     let busy = Busy::start();
     good(&[&busy.pid(), "--once"]);
     let file = File::options().write(true).open(busy.page()).unwrap();
-    // The process may still answer an earlier look, and its page is whole again.
+    // The process may still answer an earlier look, which completes its page again.
     let refused = (0..100).find_map(|_| {
         file.set_len(100).unwrap();
         let output = top(&[&busy.pid(), "--once"]);
@@ -381,7 +381,7 @@ fn a_page_that_is_not_what_it_should_be_is_refused_with_the_reason() {
         bytes[at] = byte;
         bytes
     };
-    // An honest copy is as good as the page itself, but for the answer.
+    // A valid copy works like the page itself, except for the answer.
     let copy = good(&[&make("copy", &honest, 0o600), "--once"]);
     assert!(
         copy.contains("load") && copy.contains("does not answer"),
@@ -429,7 +429,7 @@ fn a_page_that_is_not_what_it_should_be_is_refused_with_the_reason() {
 const HEAD: usize = 256;
 const RECORD: usize = 320;
 
-/// Makes the checks of a page fit again; see docs/top.md.
+/// Updates the checks of a page; see docs/top.md.
 fn seal(page: &mut [u8]) {
     fn put_check(bytes: &mut [u8], at: usize) {
         let sum = bytes[..at]
@@ -466,7 +466,7 @@ fn a_hostile_page_of_a_living_process_ends_in_an_answer() {
         fs::write(&path, &page).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         ["--once", "--json", "--prometheus"].map(|how| {
-            // One look of each kind: JSON ends by itself when it is told to look once.
+            // One look of each kind; JSON needs `--once` to end by itself.
             let args = [path.to_str().unwrap(), how, "--once"];
             let shown = good(&args[..2 + usize::from(how == "--json")]);
             assert!(
@@ -478,13 +478,13 @@ fn a_hostile_page_of_a_living_process_ends_in_an_answer() {
             shown
         })
     };
-    // Written for ever, or in its last round.
+    // A round that never ends, and the last rounds.
     for round in [7, u64::MAX, u64::MAX - 1] {
         let mut page = honest.clone();
         set_round(&mut page, round);
         shows(&mut page);
     }
-    // Every record of another round, or the largest page that there is.
+    // Every record of another round, and the largest page.
     let mut page = honest.clone();
     page[32] ^= 2;
     shows(&mut page);
@@ -493,7 +493,7 @@ fn a_hostile_page_of_a_living_process_ends_in_an_answer() {
     page.extend(std::iter::repeat_n(record, 2048).flatten());
     page[20..24].copy_from_slice(&2048_u32.to_le_bytes());
     shows(&mut page);
-    // Figures as large as they can be, and names that turn the line round or are somebody's syntax.
+    // The largest figures, and names that reverse the line or contain syntax.
     let mut page = honest.clone();
     for record in page[HEAD..].chunks_exact_mut(RECORD) {
         record[120..312].fill(0xff);
@@ -502,7 +502,7 @@ fn a_hostile_page_of_a_living_process_ends_in_an_answer() {
             record[at..at + name.len()].copy_from_slice(name.as_bytes());
         }
     }
-    // Among them histograms that fall.
+    // Also histograms with falling counts.
     for (nth, record) in page[HEAD..].chunks_exact_mut(RECORD).enumerate() {
         if record[0] >= 6 {
             let small = (100 + nth as u64).to_le_bytes();
@@ -520,7 +520,7 @@ fn a_directory_full_of_strange_pages_is_listed_all_the_same() {
     let busy = Busy::start();
     let honest = busy.written();
     let place = tempfile::tempdir().unwrap();
-    // Of processes that are long gone, of numbers that no other has.
+    // Of processes that have exited, with PIDs that no process has.
     for pid in 5_000_000..5_000_200_u32 {
         let mut page = honest.clone();
         page[16..20].copy_from_slice(&pid.to_le_bytes());
@@ -538,7 +538,7 @@ fn a_directory_full_of_strange_pages_is_listed_all_the_same() {
     assert_eq!(nr_stale, 200, "{list:?}");
     assert!(good(&["--directory", directory]).contains("5000199"));
     good(&["--directory", directory, "--prometheus"]);
-    // One that lives stays, whatever else goes.
+    // The page of a living process stays when the others are removed.
     let live = place.path().join(format!("afterwork-{}", busy.pid()));
     fs::write(&live, &honest).unwrap();
     fs::set_permissions(&live, fs::Permissions::from_mode(0o600)).unwrap();
@@ -629,7 +629,7 @@ fn figures_are_explained_and_a_pipe_gets_no_full_screen() {
     assert!(wrong(&[&busy.pid(), "--tui"]).contains("needs a terminal"));
 }
 
-/// A terminal of tmux's that runs `afterwork top --tui`; nothing where there is no tmux.
+/// A tmux terminal that runs `afterwork top --tui`; `None` without tmux.
 struct Terminal(PathBuf);
 
 impl Terminal {
@@ -649,7 +649,7 @@ impl Terminal {
     fn tmux(&self, args: &[&str]) -> Option<String> {
         let mut command = Command::new("tmux");
         command.arg("-S").arg(&self.0).args(["-f", "/dev/null"]);
-        // Wide letters are shown where the terminal speaks UTF-8.
+        // The terminal shows wide letters only in a UTF-8 locale.
         command.env("LC_ALL", "C.UTF-8").env("TERM", "screen");
         let output = command.args(args).output().ok()?;
         assert!(
@@ -723,7 +723,7 @@ fn three_processes_are_shown_in_a_terminal_of_any_size() {
             );
         };
         fits(terminal.shows(&["3 processes", first, second, third]));
-        // Each is picked from the list, and left for it again.
+        // Each is selected from the list, which the user then returns to.
         for pid in [first, second, third] {
             terminal.press("Enter");
             fits(terminal.shows(&[&format!("process {pid}"), "queue", "active"]));

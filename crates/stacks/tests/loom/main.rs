@@ -14,7 +14,7 @@ use sync::twin::must_fail;
 const FIRST: u32 = 1;
 const SECOND: u32 = 2;
 
-/// Looks twice for an answer of `thread`, then gives up.
+/// Checks twice for an answer of `thread`, then gives up.
 fn ask(desk: &Desk<u32>, thread: u32) -> bool {
     if !desk.ask(thread) {
         return false;
@@ -33,7 +33,7 @@ fn asked_by_turns() {
     ask(&desk, SECOND);
 }
 
-/// Two who want to know ask at once.
+/// Two threads ask at the same time.
 fn asked_by_two() {
     let desk = Arc::new(Desk::new(0));
     for (me, of) in [(FIRST, SECOND), (SECOND, FIRST)] {

@@ -56,7 +56,7 @@ pub struct TopArgs {
     pub directory: PathBuf,
 }
 
-/// Parses a pause, and says what one is to a user who gives anything else.
+/// Parses a pause. The error describes a valid pause.
 fn pause(text: &str) -> Result<u64, String> {
     let number = text.parse().ok().filter(|it| (10..=3_600_000).contains(it));
     number.ok_or_else(|| "not a whole number from 10 to 3600000".to_owned())

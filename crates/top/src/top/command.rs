@@ -1,4 +1,4 @@
-//! The command: which process, how often, for whom.
+//! The command: selects processes, interval and output format.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -16,9 +16,9 @@ use crate::exit::Stop;
 use crate::interrupt::Interrupt;
 use crate::talk;
 
-/// Clears the screen and goes to its upper left corner.
+/// Clears the screen and moves the cursor to its upper left corner.
 const CLEAR: &str = "\x1b[2J\x1b[H";
-/// How long a pause may keep the user waiting who asked to stop.
+/// Maximum delay of a request to stop during a pause.
 const NAP: Duration = Duration::from_millis(50);
 
 /// Runs the command.
@@ -78,7 +78,7 @@ fn cannot_look(path: &Path, no_look: &NoLook) -> Stop {
     Stop::because(&format!("cannot look at {}", plain(&path)), reason)
 }
 
-/// Looks again and again until the process ends or the user has seen enough.
+/// Reads the page again and again until the process ends or the user quits.
 fn watch(watched: &mut Watched, first: Look, args: &TopArgs) -> Result<(), Stop> {
     let stdout = io::stdout();
     let (colour, clear) = (
@@ -115,7 +115,7 @@ fn watch(watched: &mut Watched, first: Look, args: &TopArgs) -> Result<(), Stop>
     }
 }
 
-/// Waits; returns `true` if to go on.
+/// Waits. Returns `true` if the command must continue.
 fn rest(pause: Duration, interrupt: &Interrupt) -> bool {
     let start = Instant::now();
     while !interrupt.requested() {
@@ -128,7 +128,7 @@ fn rest(pause: Duration, interrupt: &Interrupt) -> bool {
     false
 }
 
-/// Looks at every process once.
+/// Reads the page of every process once.
 fn all(args: &TopArgs) -> Result<(), Stop> {
     let directory = &args.directory;
     let found = processes::find(directory)
@@ -171,7 +171,7 @@ fn prune(directory: &Path) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Says what each figure means.
+/// Returns the meaning of each figure.
 fn fields() -> String {
     let mut text = String::new();
     for kind in Kind::ALL {

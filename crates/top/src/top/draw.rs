@@ -1,4 +1,4 @@
-//! The full screen as it is drawn: head, problems, tabs, the table with its header, the foot.
+//! Draws the full screen: head, problems, tabs, the table with its header, the foot.
 
 use afterwork::page::{Kind, Measure};
 use ratatui::Frame;
@@ -31,9 +31,9 @@ const HELP: &[&str] = &[
     "The plot is what the table counts, a minute back.",
 ];
 
-/// The narrowest column of names, however little room there is.
+/// Minimum width of the column of names, even on a narrow screen.
 const NAME: usize = 12;
-/// Of a small plot in the table.
+/// Width of a small plot in the table.
 const PLOT: usize = 12;
 const GAP: usize = 2;
 
@@ -120,7 +120,8 @@ fn alarm(colour: bool) -> Style {
     if colour { bold.fg(Color::Red) } else { bold }
 }
 
-/// Names what is wrong, the worst first; where not all of it fits, also how much there is.
+/// Returns the problems, the worst first. If the line is too narrow for all of them, also their
+/// number.
 fn problem_line(view: &View, width: usize) -> Paragraph<'static> {
     let found = problems(view);
     if found.is_empty() {
@@ -195,7 +196,7 @@ fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
     view.selected = view.selected.min(table.rows.len().saturating_sub(2));
     // The header takes a line.
     let shown = height.saturating_sub(1).max(1);
-    // Where the screen has grown, no line stays empty.
+    // After the screen has grown, no line stays empty.
     view.top = view
         .top
         .min((table.rows.len() - 1).saturating_sub(shown))
@@ -203,7 +204,7 @@ fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
         .max((view.selected + 1).saturating_sub(shown));
     let columns = fitting(&table, view.shift, width);
     let used = columns.iter().map(|(_, width)| width + GAP).sum::<usize>() - GAP;
-    // The whole minute where there is room for it.
+    // The whole minute if it fits.
     let plot = width.saturating_sub(used + GAP).min(REMEMBERED);
     let mut lines = Vec::new();
     for (at, row) in table.rows.iter().enumerate() {
@@ -260,7 +261,8 @@ fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
     frame.render_widget(Paragraph::new(lines), area);
 }
 
-/// Chooses columns with their widths: names first, then figures from the `shift`th on, the less important left out.
+/// Chooses columns with their widths: names first, then figures from the `shift`th on. The less
+/// important ones are omitted.
 fn fitting(table: &Table, shift: usize, room: usize) -> Vec<(usize, usize)> {
     let nr_columns = table.rows[0].len();
     // One more for the arrow of a sorted column.
@@ -285,7 +287,7 @@ fn fitting(table: &Table, shift: usize, room: usize) -> Vec<(usize, usize)> {
             .sum::<usize>()
             .saturating_sub(GAP)
     };
-    // Names give way first, down to a size at which they still tell things apart.
+    // Names shrink first, down to a width at which they are still distinguishable.
     let shrink = |columns: &mut Vec<(usize, usize)>| {
         for at in [1, 0] {
             let over = total(columns).saturating_sub(room);
@@ -309,7 +311,8 @@ fn fitting(table: &Table, shift: usize, room: usize) -> Vec<(usize, usize)> {
         });
         match next {
             Some(at) => drop(columns.remove(at)),
-            // Those without a rank go from the right; details before the last figure.
+            // Columns without a rank are removed from the right, and details before the last
+            // figure.
             None if droppable.len() > 0 => {}
             None if columns.len() > 2 => drop(columns.pop()),
             None => {
@@ -323,8 +326,8 @@ fn fitting(table: &Table, shift: usize, room: usize) -> Vec<(usize, usize)> {
     }
 }
 
-/// All figures of the selected row, with what each means.
-/// Names the row of the details, so that it is in sight wherever their lines have been moved to.
+/// Returns a title that names the row of the details, so that it stays visible when their lines
+/// scroll.
 fn detail_title(view: &View) -> String {
     let row = view.row().unwrap_or_default();
     match view.record(&row) {
@@ -333,6 +336,7 @@ fn detail_title(view: &View) -> String {
     }
 }
 
+/// Returns all figures of the selected row, each with its meaning.
 fn detail(view: &View) -> Vec<String> {
     let row = view.row().unwrap_or_default();
     let Some((record, past)) = view.record(&row) else {
@@ -377,7 +381,8 @@ fn detail(view: &View) -> Vec<String> {
     lines
 }
 
-/// Draws lines in a box over the table, from the line `top` on, or as far down as there is something to see.
+/// Draws lines in a box over the table, starting at line `top`, or at the last line from which the
+/// box is full.
 fn over(frame: &mut Frame<'_>, title: &str, lines: &[String], top: &mut usize) {
     let area = frame.area();
     let room = usize::from(area.height).saturating_sub(2);
@@ -421,7 +426,7 @@ fn wrapped(lines: &[String], width: usize) -> Vec<String> {
         while wide(rest) > width {
             let fits = rest.char_indices().map(|(at, _)| at);
             let fits = fits.take_while(|&at| wide(&rest[..at]) <= width);
-            // Not within the figures at its front.
+            // Not within the figures at the front.
             let at = fits.filter(|&at| rest[at..].starts_with(' ')).last();
             let Some(at) = at.filter(|&at| !rest[..at].trim().is_empty()) else {
                 break;
@@ -434,7 +439,7 @@ fn wrapped(lines: &[String], width: usize) -> Vec<String> {
     broken
 }
 
-/// A bar for each of the last `most` values, as high as the greatest of them allows.
+/// Returns a bar for each of the last `most` values, scaled to the greatest of them.
 fn sparks(values: &[f64], most: usize) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let last = &values[values.len().saturating_sub(most)..];
@@ -446,7 +451,7 @@ fn sparks(values: &[f64], most: usize) -> String {
     last.iter().copied().map(bar).collect()
 }
 
-/// Cuts a text that is too wide, and says so by its last character.
+/// Cuts a text that is too wide, and marks this by its last character.
 fn cut(text: &str, width: usize) -> String {
     if wide(text) <= width {
         return text.to_owned();
@@ -478,7 +483,7 @@ mod tests {
         drawn(size, |frame| draw(frame, view))
     }
 
-    /// What stands on a screen of this size, and what of it is red.
+    /// Returns the text on a screen of this size, and the red part of it.
     fn drawn((width, height): (u16, u16), draw: impl FnOnce(&mut Frame<'_>)) -> (String, String) {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(draw).unwrap();
@@ -489,7 +494,7 @@ mod tests {
             let mut cells = line.iter();
             while let Some(cell) = cells.next() {
                 told.push_str(cell.symbol());
-                // A wide letter lies over the next cell, too.
+                // A wide letter also covers the next cell.
                 cells
                     .by_ref()
                     .take(wide(cell.symbol()).saturating_sub(1))
@@ -501,7 +506,7 @@ mod tests {
         (lines.collect(), red.map(|cell| cell.symbol()).collect())
     }
 
-    /// Captured screens; `AFTERWORK_CAPTURE=1` writes them anew.
+    /// Captured screens; `AFTERWORK_CAPTURE=1` writes them again.
     #[test]
     fn screens_of_three_sizes_are_as_captured() {
         for size in [(80, 24), (40, 10), (200, 50)] {
@@ -541,7 +546,8 @@ mod tests {
         }
     }
 
-    /// Three processes: one by a long name, one by a hostile one that was made plain, one that has ended.
+    /// Three processes: one with a long name, one with a hostile name that was made plain, one that
+    /// has exited.
     #[test]
     fn lists_of_three_processes_with_long_and_hostile_names_are_as_captured() {
         let named = |pid, name: &str| {
@@ -572,7 +578,7 @@ mod tests {
                 "{shown}"
             );
             assert!(red.contains("4194303"), "{red}");
-            // The one that is picked, by its last queue.
+            // The selected one, by its last queue.
             let mut view = View::new(found[1].look.clone().unwrap(), true);
             view.press(Key::End);
             is_as_captured("hostile-", size, &screen(&mut view, size).0);
@@ -601,7 +607,7 @@ mod tests {
             tiny.contains("mail-in") && tiny.contains("active") && tiny.contains("stalled"),
             "{tiny}"
         );
-        // However small, it is drawn.
+        // It is drawn at any size.
         for size in [(1, 1), (3, 2), (10, 5), (12, 6)] {
             screen(&mut view(), size);
         }
@@ -641,7 +647,7 @@ mod tests {
         assert!(screen(&mut view, (80, 24)).0.contains("filter: w"));
     }
 
-    /// The names of figures on a screen: words with an underscore.
+    /// Returns the names of figures on a screen: words with an underscore.
     fn view_fields(shown: &str) -> Vec<String> {
         let words = shown.split_whitespace();
         let named = words.filter(|it| {
@@ -684,7 +690,7 @@ mod tests {
         let (whole, _) = screen(&mut view, (120, 60));
         assert!(!whole.contains("more"), "{whole}");
         assert!(named(&whole).is_subset(&seen), "{whole}\n{seen:?}");
-        // Past the end is the end.
+        // The view does not scroll past the end.
         view.press(Key::End);
         view.press(Key::Down);
         assert_eq!(screen(&mut view, (40, 10)).0, shown);

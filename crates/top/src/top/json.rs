@@ -1,7 +1,8 @@
-//! What was seen, for programs.
+//! Output as JSON.
 //!
-//! A look is one object in one line; a list of processes is an array of them. `records` has an array for each kind, and a
-//! record has its name, its detail, its figures by their names, and `per_s`, how much counters rose in a second.
+//! A look is one object in one line; a list of processes is an array of them. `records` has an
+//! array for each kind. A record has its name, its detail, its figures by their names, and `per_s`,
+//! the increase of counters per second.
 
 use afterwork::page::{Kind, Measure, VERSION};
 use serde_json::{Map, Value, json};
@@ -54,7 +55,7 @@ fn records(kind: Kind, now: &Look, before: Option<&Look>) -> Value {
     Value::Array(records.collect())
 }
 
-/// Returns what a figure measures, in a word.
+/// Returns the measure of a figure, in a word.
 pub fn measure(measure: Measure) -> &'static str {
     match measure {
         Measure::Gauge => "now",
@@ -63,7 +64,7 @@ pub fn measure(measure: Measure) -> &'static str {
     }
 }
 
-/// Returns what each figure means: an object with an array for each kind.
+/// Returns the meaning of each figure: an object with an array for each kind.
 #[must_use]
 pub fn fields() -> Value {
     let kinds = Kind::ALL.map(|kind| {

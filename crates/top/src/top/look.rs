@@ -1,6 +1,6 @@
-//! Looking at one process: opening its page, making sure whose it is, asking, reading.
+//! Reads one process: opens its page, verifies whose it is, asks, and reads.
 //!
-//! Nothing here trusts the page. A reason not to believe it is one line for the user.
+//! The page is not trusted. The reason for rejecting it is one line for the user.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use sync::{process, shared_file::SharedFile, time};
 
 use super::plain::plain;
 
-/// How long a process has to answer. One that runs takes tens of microseconds; one that is short of CPU some time
-/// slices. A guess.
+/// Time within which a process must answer. A running process takes tens of microseconds; one that
+/// is short of CPU takes some time slices. A guess.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(250);
-/// The first pause between two looks whether it has answered, and the longest.
+/// The first pause between two checks for an answer, and the longest.
 const PAUSE: Duration = Duration::from_micros(50);
 const PAUSE_MAX: Duration = Duration::from_millis(5);
-/// How often a page that is being written is read again.
+/// Number of times a page that is being written is read again.
 const NR_TRIES: u32 = 20;
 
 /// A process whose page is open.
@@ -26,41 +26,42 @@ const NR_TRIES: u32 = 20;
 pub struct Watched {
     path: PathBuf,
     file: SharedFile,
-    /// What the name of the file says, if it does.
+    /// The PID in the name of the file, if it has one.
     pid: Option<u32>,
     buffer: Vec<u8>,
 }
 
-/// A question that a process has been asked.
+/// A request that was sent to a process.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
-    /// The round that answers it; nothing where the process cannot be asked.
+    /// The round that answers it; `None` if the process cannot be asked.
     wanted: Option<u64>,
     until: Instant,
 }
 
-/// What was seen of a process.
+/// The result of reading a process.
 #[derive(Clone, Debug)]
 pub struct Look {
-    /// What it shows.
+    /// The page of the process.
     pub page: Page,
-    /// Whether it was written for this look. If not, the process did not answer, or cannot be asked.
+    /// `true` if the page was written for this look. Otherwise the process did not answer, or
+    /// cannot be asked.
     pub answered: bool,
-    /// How old it is.
+    /// The age of the page.
     pub age: Duration,
 }
 
-/// Why there is nothing to see.
+/// The reason why there is no look.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NoLook {
-    /// The process has ended; this is what it left.
+    /// The process has exited and left this page behind.
     Stale(String),
-    /// The page is not believed.
+    /// The page is rejected.
     Refused(String),
 }
 
 impl NoLook {
-    /// Returns the reason in a line.
+    /// Returns the reason in one line.
     #[must_use]
     pub fn reason(&self) -> &str {
         match self {
@@ -78,7 +79,8 @@ impl Watched {
     ///
     /// # Errors
     ///
-    /// Why it is not believed: it is a link, no file, somebody else's, or open to others.
+    /// The reason why it is rejected: it is a link, not a file, owned by another user, or
+    /// accessible to others.
     pub fn open(path: &Path) -> Result<Self, NoLook> {
         let file = SharedFile::open(path).map_err(refused)?;
         let (owner, mode) = file.owner_and_mode().map_err(refused)?;
@@ -94,35 +96,36 @@ impl Watched {
             path: path.to_owned(),
             file,
             pid: name.and_then(pid_of),
-            // One more than a page may have, so that too long is seen.
+            // One byte more than the largest page, so that a longer file is detected.
             buffer: vec![0; MAX_BYTES + 1],
         })
     }
 
-    /// Returns `true` if it is the page of a process that lives, by the numbers that are known here.
+    /// Returns `true` if it is the page of a process that exists under its PID here.
     pub fn is_live(mut self) -> bool {
         self.read().is_ok_and(|page| self.check(&page).is_ok())
     }
 
-    /// Asks the process to write, and returns what it wrote; or what is there, if it does not answer in time.
+    /// Asks the process to write, and returns the new page; or the existing one, if the process
+    /// does not answer in time.
     ///
     /// # Errors
     ///
-    /// Why the page is not believed, or that its process has ended.
+    /// The reason why the page is rejected, or that its process has exited.
     pub fn look(&mut self) -> Result<Look, NoLook> {
         let asked = self.ask()?;
         self.answer(&asked)
     }
 
-    /// Asks for a round that begins from now on, and does not wait for it.
+    /// Asks for a round that begins after this call, and does not wait for it.
     ///
     /// # Errors
     ///
-    /// As of [`look`](Self::look).
+    /// As [`look`](Self::look).
     pub fn ask(&mut self) -> Result<Asked, NoLook> {
         let before = self.read()?;
         self.check(&before)?;
-        // The end of the next round, or, while one is under way, of the one after it.
+        // The end of the next round, or, if one is in progress, of the one after it.
         let wanted = before.round.wrapping_add(3) & !1;
         let is_asked =
             self.file.is_writable() && self.file.ring(ASKED_AT, fastrand::u32(..)).is_ok();
@@ -132,11 +135,12 @@ impl Watched {
         })
     }
 
-    /// Returns what the process wrote when it was asked, or what is there if it has not answered in time.
+    /// Returns the page that the process wrote for the request, or the existing one if it has not
+    /// answered in time.
     ///
     /// # Errors
     ///
-    /// As of [`look`](Self::look).
+    /// As [`look`](Self::look).
     pub fn answer(&mut self, asked: &Asked) -> Result<Look, NoLook> {
         let (page, answered) = match self.wait(asked) {
             Some(page) => (page, true),
@@ -150,11 +154,11 @@ impl Watched {
         })
     }
 
-    /// Waits for the round that was asked for; nothing if none comes in time.
+    /// Waits for the requested round. Returns `None` if it is not written in time.
     fn wait(&mut self, asked: &Asked) -> Option<Page> {
         let wanted = asked.wanted?;
         let mut pause = PAUSE;
-        // One that had its time while others were waited for is looked at once.
+        // If the time was used up while other processes were read, the page is still checked once.
         let mut is_first = true;
         while is_first || Instant::now() < asked.until {
             is_first = false;
@@ -168,7 +172,7 @@ impl Watched {
         None
     }
 
-    /// Reads until nothing was written meanwhile, but not for ever.
+    /// Reads until the page was not written at the same time, but at most `NR_TRIES` times.
     fn read(&mut self) -> Result<Page, NoLook> {
         let mut seen = self.read_once();
         for _ in 1..NR_TRIES {
@@ -184,7 +188,7 @@ impl Watched {
     fn read_once(&mut self) -> Result<Page, NoLook> {
         let nr_read = self.file.read_at(&mut self.buffer, 0).map_err(refused)?;
         let mut page = Page::read(&self.buffer[..nr_read]).map_err(refused)?;
-        // Nobody below here has to think of what a name may hold.
+        // Made plain here, so that no caller has to handle the contents of a name.
         let texts = page
             .records
             .iter_mut()
@@ -197,7 +201,7 @@ impl Watched {
         Ok(page)
     }
 
-    /// Makes sure that the page is that of a process which lives.
+    /// Checks that the page belongs to a process that exists.
     fn check(&self, page: &Page) -> Result<(), NoLook> {
         let pid = page.pid;
         if self.pid.is_some_and(|named| named != pid) {
@@ -231,7 +235,7 @@ impl Watched {
     }
 }
 
-/// Returns a look at a process with one queue and a pool whose work does not move.
+/// Returns a look at a process with one queue, and a pool whose work makes no progress.
 #[cfg(test)]
 pub(super) fn stalled_sample() -> Look {
     let page = Page::read(include_bytes!("stalled.page")).expect("the saved page is one");

@@ -1,17 +1,17 @@
-//! `afterwork top`: what a process that uses the library is at, seen from outside.
+//! `afterwork top`: shows the activity of a process that uses the library, from outside.
 //!
 //! ```text
-//! processes.rs   which pages there are
-//! plain.rs       names of strangers, as a terminal may have them
-//! look.rs        opens one, checks whose it is, asks, reads        ──► a Look, or why there is none
-//! rows.rs        what is worth a column, and how fast it changes   ──► rows of cells, alarms marked
-//! view.rs       what is on the full screen and what keys change   ──► draw.rs, shown by tui.rs
-//! text.rs, tui.rs, json.rs, prometheus.rs                          ──► a terminal, a program
+//! processes.rs   finds the pages
+//! plain.rs       makes untrusted names safe for a terminal
+//! look.rs        opens a page, checks whose it is, asks, reads      ──► a Look, or why there is none
+//! rows.rs        chooses columns, and computes rates                ──► rows of cells, alarms marked
+//! view.rs        the state of the full screen, and the keys         ──► draw.rs, shown by tui.rs
+//! text.rs, tui.rs, json.rs, prometheus.rs                           ──► a terminal, a program
 //! screen.rs      acquires the terminal for tui.rs, and restores it when a signal ends or stops the
-//! command
+//!               command
 //! ```
 //!
-//! The format of the page and what is believed of it: docs/top.md.
+//! docs/top.md describes the format of the page, and the checks of its contents.
 
 mod args;
 mod command;

@@ -1,4 +1,4 @@
-//! Which processes may be looked at.
+//! Finds the processes that can be shown.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,26 +7,26 @@ use afterwork::page::{MAX_NAMES, name_of, pid_of};
 
 use super::look::{Look, NoLook, Watched};
 
-/// A page that was found, and what became of looking at it.
+/// A page that was found, and the result of reading it.
 #[derive(Debug)]
 pub struct Found {
-    /// The number in its name.
+    /// The PID in its name.
     pub pid: u32,
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
-    /// What it shows, or why not.
+    /// Its contents, or the reason why there are none.
     pub look: Result<Look, NoLook>,
 }
 
-/// So many pages are open at a time.
+/// Maximum number of pages that are open at the same time.
 const AT_ONCE: usize = 256;
 
-/// Looks at every page in `directory`, by number. All are asked before any is waited for, so that those which do not answer
-/// cost the time of one.
+/// Reads every page in `directory`, by number. All processes are asked before the first wait, so
+/// that those that do not answer cost the time of one.
 ///
 /// # Errors
 ///
-/// When the directory cannot be read.
+/// If the directory cannot be read.
 pub fn find(directory: &Path) -> io::Result<Vec<Found>> {
     let mut pages = Vec::new();
     for entry in std::fs::read_dir(directory)? {
@@ -53,14 +53,14 @@ pub fn find(directory: &Path) -> io::Result<Vec<Found>> {
     Ok(found)
 }
 
-/// Removes the pages of processes that have ended, and returns their paths.
+/// Removes the pages of processes that have exited, and returns their paths.
 ///
-/// A page goes when its name is one of ours, it is this user's, no process here has its number with its start time, and
-/// nobody holds it locked: one of another container's is never removed.
+/// A page is removed if it has the name of a page and belongs to this user, no process here has its
+/// PID with its start time, and it is not locked. So a page of another container is never removed.
 ///
 /// # Errors
 ///
-/// When the directory cannot be read.
+/// If the directory cannot be read.
 pub fn prune(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let stale = find(directory)?
         .into_iter()
@@ -68,7 +68,8 @@ pub fn prune(directory: &Path) -> io::Result<Vec<PathBuf>> {
             Err(NoLook::Stale(_)) => Some(found.path),
             _ => None,
         });
-    // Between the look and now another process of that number may have replaced it: look at each once more.
+    // In the meantime another process with that PID may have replaced it, so each page is read once
+    // more.
     let is_stale = |path: &PathBuf| {
         let look = Watched::open(path).and_then(|mut watched| watched.look());
         matches!(look, Err(NoLook::Stale(_)))
@@ -79,7 +80,8 @@ pub fn prune(directory: &Path) -> io::Result<Vec<PathBuf>> {
         .collect())
 }
 
-/// Returns where the page of a process lies: by the first of its names by which it shows itself, if it does.
+/// Returns the path of a process's page: the first of its names that has a live page, otherwise its
+/// first name.
 pub fn page_of(directory: &Path, pid: u32) -> PathBuf {
     let mut paths = (0..MAX_NAMES).map(|nth| directory.join(name_of(pid, nth)));
     let is_its_own = |path: &PathBuf| Watched::open(path).is_ok_and(|watched| watched.is_live());

@@ -1,4 +1,4 @@
-//! What is worth a column, and how fast it changes. Plain functions over pages.
+//! Chooses the columns, and computes how fast figures change. Plain functions over pages.
 
 use afterwork::page::{Field, Kind, Measure, Record};
 
@@ -7,16 +7,17 @@ use super::look::Look;
 /// A cell of a table.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cell {
-    /// What it says.
+    /// Its text.
     pub text: String,
-    /// Whether it is about something that went wrong.
+    /// `true` if it reports a problem.
     pub is_alarm: bool,
-    /// What it is sorted by; less than all numbers where it is none. Of a name: which record of its kind the row shows.
+    /// The sort key; less than all numbers if the cell is not a number. For a name: the index of
+    /// the row's record in its kind.
     pub value: f64,
 }
 
 impl Cell {
-    /// Makes one of words.
+    /// Creates a cell of text.
     pub fn plain(text: &str, is_alarm: bool) -> Self {
         Self {
             text: text.to_owned(),
@@ -29,7 +30,7 @@ impl Cell {
 /// A table of all records of a kind: the first row is the header, the first column the names.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Table {
-    /// What it is about.
+    /// The kind of its records.
     pub kind: Kind,
     /// Its rows.
     pub rows: Vec<Vec<Cell>>,
@@ -40,17 +41,17 @@ pub fn kinds() -> impl Iterator<Item = Kind> {
     Kind::ALL.into_iter().filter(|it| !it.is_histogram())
 }
 
-/// What a column shows of a figure.
+/// The way in which a column shows a figure.
 #[derive(Clone, Copy)]
 enum Shows {
     Figure,
-    /// How much it rose in a second.
+    /// Its increase per second.
     Rate,
 }
 
 type Column = (&'static str, &'static str, Shows);
 
-/// Header, figure, what is shown of it.
+/// Returns the columns of a kind: header, figure, and how it is shown.
 fn columns(kind: Kind) -> &'static [Column] {
     use Shows::{Figure, Rate};
     match kind {
@@ -113,10 +114,10 @@ fn columns(kind: Kind) -> &'static [Column] {
     }
 }
 
-/// The column that has no header: a queue's scope, a pool's CPUs.
+/// The header, empty, of the detail column: a queue's scope, a pool's CPUs.
 const DETAIL: &str = "";
 
-/// Returns the headers of columns that a narrow screen does without, the least important first.
+/// Returns the headers of the columns that a narrow screen omits, the least important first.
 #[must_use]
 pub fn dropped_first(kind: Kind) -> &'static [&'static str] {
     match kind {
@@ -134,7 +135,7 @@ pub fn dropped_first(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// Returns the counter that tells how busy something of this kind is.
+/// Returns the counter that shows how busy a record of this kind is.
 #[must_use]
 pub fn main_counter(kind: Kind) -> &'static str {
     match kind {
@@ -146,7 +147,7 @@ pub fn main_counter(kind: Kind) -> &'static str {
     }
 }
 
-/// Returns the header under which a table shows how fast that counter grows.
+/// Returns the header under which a table shows the rate of that counter.
 #[must_use]
 pub fn main_rate(kind: Kind) -> &'static str {
     let is_it =
@@ -199,7 +200,8 @@ fn rows(kind: Kind, now: &Look, before: Option<&Look>) -> Vec<Vec<Cell>> {
     rows
 }
 
-/// Pairs each record of a kind with what it was before: the one of the same name, and of those the same in order.
+/// Pairs each record of a kind with its earlier state: the record of the same name and detail, in
+/// order.
 pub fn pairs<'l>(
     kind: Kind,
     now: &'l Look,
@@ -214,25 +216,28 @@ pub fn pairs<'l>(
     })
 }
 
-/// Returns the seconds between two looks, by when the process gathered its figures.
+/// Returns the seconds between two looks, by the times at which the process gathered its figures.
 #[must_use]
 pub fn span_s(now: &Look, before: Option<&Look>) -> f64 {
     let since_ns = before.map_or(0, |before| before.page.written_ns);
     now.page.written_ns.saturating_sub(since_ns) as f64 / 1e9
 }
 
-/// Returns how much a counter rose in a second; nothing without a past, or if it fell because another took its name.
+/// Returns the increase of a counter per second. `None` without an earlier state, or if the counter
+/// fell because another record took its name.
 #[must_use]
 pub fn rate(record: &Record, past: Option<&Record>, name: &str, span_s: f64) -> Option<f64> {
     let risen = record.figure(name)?.checked_sub(past?.figure(name)?)?;
     (span_s > 0.0).then(|| risen as f64 / span_s)
 }
 
-/// Work that has not moved for less than this, in milliseconds, waits its turn: a busy machine is no stall. A guess between the
-/// milliseconds that a worker may wait for a CPU and the 30 s of the watchdog.
+/// Milliseconds without progress below which work is only waiting its turn: a busy machine is not a
+/// stall. A guess between the milliseconds that a worker may wait for a CPU and the 30 s of the
+/// watchdog.
 const STALLED_MS: u64 = 1000;
 
-/// Returns for how many seconds the work of a pool has stood still; nothing while it moves.
+/// Returns the seconds for which the work of a pool has made no progress; `None` if it makes
+/// progress.
 #[must_use]
 pub fn stalled_s(record: &Record) -> Option<u64> {
     stall_s(record.figure("stalled_ms")?)
@@ -242,7 +247,7 @@ fn stall_s(stalled_ms: u64) -> Option<u64> {
     (stalled_ms >= STALLED_MS).then_some(stalled_ms / 1000)
 }
 
-/// Returns `true` if a figure tells that something is wrong.
+/// Returns `true` if a figure reports a problem.
 fn is_alarm(record: &Record, name: &str) -> bool {
     if name == "stalled_ms" {
         return stalled_s(record).is_some();
@@ -261,7 +266,7 @@ fn figure_text(name: &str, figure: u64) -> String {
     }
 }
 
-/// Returns a time in the unit that suits it.
+/// Returns a time in a suitable unit.
 #[must_use]
 pub fn duration_text(ns: u64) -> String {
     match ns {

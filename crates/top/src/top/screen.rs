@@ -1,4 +1,4 @@
-//! The full screen: acquires the terminal, and restores it whatever ends or stops the command.
+//! The full screen: acquires the terminal, and restores it however the command ends or stops.
 //!
 //! The drawing thread may be inside a write that never returns, or inside a crossterm read that
 //! spins because the terminal has vanished. A separate thread, the *keeper*, therefore waits for
@@ -9,7 +9,7 @@
 //! | SIGINT, SIGTERM, SIGHUP, SIGQUIT | restores the terminal, and ends the process by the same signal |
 //! | the terminal has vanished | the same, by SIGHUP |
 //! | SIGTSTP | restores the terminal, and stops the process; ignored if no shell could continue it |
-//! | SIGCONT | acquires the terminal again, and has all of it redrawn |
+//! | SIGCONT | acquires the terminal again, and requests a complete redraw |
 //!
 //! One lock guards the terminal: the drawing thread holds it while it draws, and the keeper while
 //! it acquires or restores the terminal. A signal that ends the process waits for the lock for at
@@ -39,8 +39,8 @@ use signal_hook::low_level::{self, emulate_default_handler, raise};
 
 const SIGNALS: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGCONT];
 
-/// How long the keeper waits for the drawing thread before it ends the process. A guess: a terminal
-/// that accepts nothing for a second was stopped by its user, or has vanished.
+/// Time for which the keeper waits for the drawing thread before it ends the process. A guess: a
+/// terminal that accepts nothing for a second was stopped by its user, or has vanished.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
 const LOCK_RETRY: Duration = Duration::from_millis(10);
 
@@ -171,7 +171,7 @@ fn keep(state: &State, pipes: &[(i32, UnixStream)], terminals: &[OwnedFd], end: 
     loop {
         let mut fds = vec![PollFd::new(end, PollFlags::IN)];
         fds.extend(pipes.iter().map(|it| PollFd::new(&it.1, PollFlags::IN)));
-        // poll reports a hang-up of these without being asked.
+        // poll always reports a hang-up of these.
         fds.extend(
             terminals
                 .iter()
@@ -221,12 +221,12 @@ fn end_by(state: &State, signal: i32) {
 
 /// Returns `true` if a shell watches the process group, and can continue it after a stop.
 ///
-/// Otherwise the group is orphaned (a terminal that runs this command alone, as `xterm -e` and
-/// `ssh -t` make it), and the kernel ignores SIGTSTP by default. The first ancestor of another group
-/// decides, because the group's other members are its ancestors' other children.
+/// Otherwise the group is orphaned, and the kernel ignores SIGTSTP by default. This happens if a
+/// terminal runs this command alone, as with `xterm -e` and `ssh -t`. The first ancestor of another
+/// group decides, because the group's other members are its ancestors' other children.
 ///
-/// In a namespace of process IDs, the session and the group may have been made outside. Their ID is
-/// then 0, which `rustix` cannot represent.
+/// In a namespace of process IDs, the session and the group may have been created outside. Their ID
+/// is then 0, which `rustix` cannot represent.
 fn may_stop() -> bool {
     let Ok(session) = getsid(None) else {
         return false;

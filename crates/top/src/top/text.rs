@@ -10,10 +10,10 @@ use super::look::Look;
 use super::processes::Found;
 use super::rows::{Cell, stalled_s, tables};
 
-/// Between two columns.
+/// The space between two columns.
 const GAP: &str = "  ";
 
-/// Writes what was seen of a process; alarms in red if `colour`.
+/// Returns the text for a look at a process; alarms in red if `colour`.
 #[must_use]
 pub fn look(now: &Look, before: Option<&Look>, colour: bool) -> String {
     let mut text = headline(now) + "\n";
@@ -24,7 +24,7 @@ pub fn look(now: &Look, before: Option<&Look>, colour: bool) -> String {
     text
 }
 
-/// Says in a line whose figures they are, and what is wrong with them.
+/// Returns a line that names the process, and the problems of its page.
 #[must_use]
 pub fn headline(look: &Look) -> String {
     let page = &look.page;
@@ -51,7 +51,7 @@ pub fn headline(look: &Look) -> String {
     line
 }
 
-/// How many cells of a terminal a text takes.
+/// Returns the number of terminal cells of a text.
 pub(super) fn wide(text: &str) -> usize {
     Span::raw(text).width()
 }
@@ -67,7 +67,7 @@ fn widths(rows: &[Vec<Cell>]) -> Vec<usize> {
     (0..nr_columns).map(width).collect()
 }
 
-/// Names and details stand left, figures right.
+/// Pads a cell: names and details are aligned left, figures right.
 fn padded(column: usize, cell: &Cell, width: usize) -> String {
     let (text, room) = (&cell.text, " ".repeat(width - wide(&cell.text).min(width)));
     match column {
@@ -97,7 +97,7 @@ fn write_table(rows: &[Vec<Cell>], colour: bool) -> String {
     text
 }
 
-/// Writes which processes there are.
+/// Returns a table of the processes that were found.
 #[must_use]
 pub fn processes(found: &[Found], colour: bool) -> String {
     let cell = Cell::plain;
@@ -115,10 +115,10 @@ pub fn processes(found: &[Found], colour: bool) -> String {
     write_table(&rows, colour)
 }
 
-/// Says in a line what a process has.
+/// Returns a one-line summary of a process.
 #[must_use]
 pub fn summary(look: &Look) -> String {
-    // What is wrong comes first: names may be longer than the screen is wide.
+    // Problems come first, because names may be longer than the screen is wide.
     let mut line = String::new();
     if is_stalled(look) {
         line += "STALLED, ";
@@ -138,7 +138,7 @@ pub fn summary(look: &Look) -> String {
     line
 }
 
-/// Returns `true` if work of a pool does not move.
+/// Returns `true` if the work of a pool makes no progress.
 #[must_use]
 pub fn is_stalled(look: &Look) -> bool {
     look.page.records.iter().any(|it| stalled_s(it).is_some())

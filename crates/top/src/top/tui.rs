@@ -1,4 +1,4 @@
-//! Full screen: the terminal, the keys, when to look again. What is shown is made by `view.rs` and `draw.rs`.
+//! Full screen: the terminal, the keys, the interval. `view.rs` and `draw.rs` produce the contents.
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -18,18 +18,18 @@ use crate::talk;
 /// How the full screen ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Left {
-    /// The user has seen enough.
+    /// The user quits the command.
     Quit,
-    /// The user wants the list of processes.
+    /// The user returns to the list of processes.
     Back,
 }
 
-/// Shows the process until the user has seen enough.
+/// Shows the process until the user quits.
 pub fn run(watched: &mut Watched, first: Look, pause: Duration) -> Result<Left, Stop> {
     on_terminal(|screen| watch(screen, watched, first, pause))
 }
 
-/// Lets the user pick a process, again and again.
+/// Lets the user select a process, again and again.
 pub fn pick(directory: &Path, pause: Duration) -> Result<(), Stop> {
     on_terminal(|screen| {
         let mut selected = 0;
@@ -42,7 +42,7 @@ pub fn pick(directory: &Path, pause: Duration) -> Result<(), Stop> {
                 continue;
             };
             let opened = Watched::open(&found.path).and_then(|mut it| Ok((it.look()?, it)));
-            // One that has ended since is shown as such by the next list.
+            // A process that has exited in the meantime is shown as such by the next list.
             if let Ok((first, mut watched)) = opened
                 && watch(screen, &mut watched, first, pause)? == Left::Quit
             {
@@ -52,7 +52,8 @@ pub fn pick(directory: &Path, pause: Duration) -> Result<(), Stop> {
     })
 }
 
-/// Lets the user pick one of these; nothing when there is to be none. A pause without a key brings `found.len()`, for a new list.
+/// Lets the user select one of these. Returns `None` if the user quits. After a pause without a key
+/// it returns `found.len()`, so that the caller reads a new list.
 fn pick_one(
     screen: &mut Screen,
     found: &[Found],
@@ -108,15 +109,15 @@ fn watch(
     }
 }
 
-/// Waits for a key that is known; a new size of the screen comes as [`Key::Other`].
+/// Waits for a known key. A new size of the screen is reported as [`Key::Other`].
 fn key(wait: Duration) -> io::Result<Option<Key>> {
     if !event::poll(wait)? {
         return Ok(None);
     }
     Ok(match event::read()? {
         Event::Key(key) if is_stop(key) => {
-            // Does what the terminal does outside of the full screen: the shell waits until the
-            // whole group has stopped.
+            // Acts like the terminal outside of the full screen: the shell waits until the whole
+            // group has stopped.
             kill_current_process_group(Signal::TSTP)?;
             None
         }

@@ -1,4 +1,4 @@
-//! What is on the full screen, and what each key changes about it. No terminal in here.
+//! The state of the full screen, and the effect of each key on it. Does not access the terminal.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,10 +7,10 @@ use afterwork::page::{Kind, Record};
 use super::look::{Look, NoLook};
 use super::rows::{Cell, Table, kinds, main_counter, pairs, rate, span_s, tables};
 
-/// Looks that a small plot remembers: a minute, at one a second.
+/// Number of looks in a small plot: a minute, at one a second.
 pub(super) const REMEMBERED: usize = 60;
 
-/// What a page key moves by.
+/// Number of rows that a page key moves.
 const PAGE: usize = 10;
 
 /// A key.
@@ -31,69 +31,70 @@ pub enum Key {
     Home,
     End,
     Interrupt,
-    /// Nothing but a reason to draw again.
+    /// Only a reason to draw again.
     Other,
 }
 
-/// What a key asks of the loop around.
+/// The request of a key to the main loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wish {
-    /// To end.
+    /// End the command.
     Quit,
-    /// To go back to the list of processes.
+    /// Return to the list of processes.
     Back,
-    /// To draw again.
+    /// Draw again.
     Stay,
 }
 
-/// What lies over the table, or takes its place.
+/// The box over the table, or the view that replaces it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Over {
-    /// Nothing.
+    /// No box.
     Table,
-    /// A name is being typed.
+    /// A filter is being typed.
     Filter,
-    /// The keys.
+    /// The list of keys.
     Help,
     /// All figures of one row.
     Detail,
 }
 
-/// What is on the screen.
+/// The contents of the screen.
 #[derive(Debug)]
 pub struct View {
-    /// What was seen last.
+    /// The latest look.
     pub now: Look,
-    /// What was seen before that.
+    /// The look before that.
     pub before: Option<Look>,
-    /// Why there is nothing newer to see.
+    /// The reason why there is no newer look.
     pub ended: Option<NoLook>,
-    /// Which of the tables, by its kind.
+    /// The kind of the selected table.
     pub tab: Kind,
-    /// Which row, below the header.
+    /// The index of the selected row, below the header.
     pub selected: usize,
     /// The first row on the screen.
     pub top: usize,
-    /// Columns of figures left out from the left.
+    /// Number of columns of figures omitted from the left.
     pub shift: usize,
-    /// The column that rows are sorted by, and whether from the greatest.
+    /// The column that rows are sorted by, and `true` if the greatest is first.
     pub sort: Option<(usize, bool)>,
-    /// What names must hold.
+    /// Text that names must contain.
     pub filter: String,
-    /// What lies over it.
+    /// The box over the table.
     pub over: Over,
-    /// The first line on the screen of what lies over it.
+    /// The first visible line of the box.
     pub over_top: usize,
-    /// Whether it stands still.
+    /// `true` if the display is paused.
     pub paused: bool,
-    /// Whether alarms are red.
+    /// `true` if alarms are red.
     pub colour: bool,
-    /// By name, detail, and how many of the same name and detail come before.
+    /// Rates by kind, name, detail, and the number of earlier records with the same name and
+    /// detail.
     rates: HashMap<(Kind, String, String, usize), VecDeque<f64>>,
 }
 
 impl View {
-    /// Begins with the first table that has rows.
+    /// Starts with the first table that has rows.
     pub fn new(now: Look, colour: bool) -> Self {
         let tab = tables(&now, None)
             .first()
@@ -116,7 +117,7 @@ impl View {
         }
     }
 
-    /// Takes in another look.
+    /// Updates the view with another look.
     pub fn seen(&mut self, look: Result<Look, NoLook>) {
         let look = match look {
             Ok(look) => look,
@@ -127,7 +128,7 @@ impl View {
         };
         self.before = Some(std::mem::replace(&mut self.now, look));
         self.ended = None;
-        // Rows that have gone take their past along.
+        // The history of removed rows is dropped.
         let mut rates = HashMap::new();
         let span_s = span_s(&self.now, self.before.as_ref());
         for kind in kinds() {
@@ -163,7 +164,7 @@ impl View {
         known.map_or_else(Vec::new, |rates| rates.iter().copied().collect())
     }
 
-    /// Returns the kinds that have rows, in order, with how many.
+    /// Returns the kinds that have rows, in order, with their numbers of rows.
     pub fn tabs(&self) -> Vec<(Kind, usize)> {
         let tables = tables(&self.now, None).into_iter();
         tables
@@ -197,18 +198,18 @@ impl View {
         Some(table)
     }
 
-    /// Returns the row that is selected.
+    /// Returns the selected row.
     pub fn row(&self) -> Option<Vec<Cell>> {
         let mut rows = self.table()?.rows;
         (self.selected + 1 < rows.len()).then(|| rows.swap_remove(self.selected + 1))
     }
 
-    /// Returns what a row shows, as it is in the page, and as it was before.
+    /// Returns the record of a row, as it is in the page, and as it was before.
     pub fn record(&self, row: &[Cell]) -> Option<(&Record, Option<&Record>)> {
         pairs(self.tab, &self.now, self.before.as_ref()).nth(record_of(row)?)
     }
 
-    /// Does what a key asks for.
+    /// Handles a key.
     pub fn press(&mut self, key: Key) -> Wish {
         if key == Key::Interrupt {
             return Wish::Quit;
@@ -221,7 +222,7 @@ impl View {
         Wish::Stay
     }
 
-    /// Moves what lies over the table; drawing it keeps it from going past its end.
+    /// Scrolls the box over the table; drawing it limits the position to its end.
     fn press_over(&mut self, key: Key) -> Wish {
         let move_by = |by| self.over_top.saturating_add_signed(by);
         match key {
@@ -285,7 +286,7 @@ impl View {
         Wish::Stay
     }
 
-    /// The next column, then no sorting at all.
+    /// Sorts by the next column, and after the last one not at all.
     fn sort_by_next(&mut self) {
         let next = self.sort.map_or(0, |(column, _)| column + 1);
         self.sort = (next < self.nr_columns()).then_some((next, true));
@@ -319,7 +320,7 @@ impl View {
     }
 }
 
-/// Returns which record of its kind a row shows.
+/// Returns the index of a row's record in its kind.
 fn record_of(row: &[Cell]) -> Option<usize> {
     let at = row.first()?.value;
     (at >= 0.0).then_some(at as usize)
@@ -413,7 +414,7 @@ pub(super) mod tests {
     fn rows_of_one_name_have_their_own_figures_and_past() {
         let mut look = stalled_sample();
         let queue = look.page.of(Kind::Queue).next().unwrap().clone();
-        // Of another kind, so that its figures differ.
+        // A copy of another kind's record, so that its figures differ.
         let mut twin = look.page.of(Kind::Pool).next().unwrap().clone();
         (twin.kind, twin.name, twin.detail) =
             (Kind::Queue, queue.name.clone(), queue.detail.clone());

@@ -1,4 +1,4 @@
-//! The command: its arguments and what it does with them.
+//! The command: its arguments and its actions.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -31,8 +31,8 @@ pub struct TopologyArgs {
     #[arg(long, value_name = "CORES", default_value_t = ShardParams::DEFAULT_CACHE_SHARD_SIZE)]
     pub cache_shard_size: usize,
 
-    /// Save what is read of the machine into a new or empty directory, to be sent to somebody; shows
-    /// nothing
+    /// Save what is read of the machine into a new or empty directory, to be sent to somebody;
+    /// shows nothing
     #[arg(long, value_name = "DIR", conflicts_with_all = ["synthetic", "json"])]
     pub save: Option<PathBuf>,
 }
@@ -41,7 +41,8 @@ pub struct TopologyArgs {
 pub fn run(args: &TopologyArgs) -> Result<(), Stop> {
     args.sysfs.as_deref().map_or(Ok(()), must_be_sysfs)?;
     if let Some(dir) = &args.save {
-        // Before the machine is understood: one that is not is the one most worth sending.
+        // Saved before the machine is parsed, because a machine that cannot be parsed is the most
+        // useful to send.
         return save(args.sysfs.as_deref(), dir);
     }
     let topology = machine(args).map_err(could_not_run)?;
@@ -67,7 +68,8 @@ fn machine(args: &TopologyArgs) -> Result<Topology, topology::Error> {
     }
 }
 
-/// Says of a directory that is nothing like `/sys` what it is to be, before any file in it is missed.
+/// Rejects a directory that is not laid out like `/sys`, before a file in it is reported as
+/// missing.
 fn must_be_sysfs(dir: &Path) -> Result<(), Stop> {
     const CPUS: &str = "devices/system/cpu";
     let what = if !dir.is_dir() {
@@ -84,7 +86,8 @@ fn must_be_sysfs(dir: &Path) -> Result<(), Stop> {
 }
 
 fn save(sysfs: Option<&Path>, dir: &Path) -> Result<(), Stop> {
-    // What may be used of a machine is in its saved tree; of this one only the process knows.
+    // The allowed CPUs of a saved machine are in its tree; those of this machine are only known to
+    // the process.
     let allowed = match sysfs {
         Some(_) => None,
         None => current_bounds().map_err(could_not_run)?,

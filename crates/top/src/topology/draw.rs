@@ -7,14 +7,14 @@ use topology::{AffinityScope, CpuSet, Llc, LlcSource, Pod, ShardParams, Topology
 
 use super::tree::{self, Branch};
 
-/// Where a line of CPU sets is broken, in columns.
+/// Maximum width of a line of CPU sets, in columns.
 const WIDTH: usize = 100;
 
-/// So many sets are printed where there are more: enough for the caches of any machine, and for the
-/// cores of a small one.
+/// Maximum number of sets that are printed: enough for the caches of any machine, and for the cores
+/// of a small one.
 const MAX_SETS: usize = 64;
 
-/// Draws a machine: what there is, who shares it, and the pods of each scope.
+/// Draws a machine: its CPUs, the parts that they share, and the pods of each scope.
 #[must_use]
 pub fn draw(topology: &Topology, params: &ShardParams) -> String {
     let mut drawing = head(topology);
@@ -59,8 +59,8 @@ fn head(topology: &Topology) -> String {
     head
 }
 
-/// Builds the tree, package by package. What spans several nodes or packages shows up in each of
-/// them, with its part.
+/// Builds the tree, package by package. A part that spans several nodes or packages appears in each
+/// of them, with its share.
 fn packages(topology: &Topology) -> Vec<Branch> {
     let mut roots: Vec<Branch> = topology
         .packages()
@@ -143,7 +143,7 @@ fn cache(llc: &Llc) -> String {
         .map_or(name.clone(), |bytes| format!("{name}, {}", size(bytes)))
 }
 
-/// Puts neighbouring cores with as many siblings on one line.
+/// Puts adjacent cores with the same number of siblings on one line.
 fn cores(topology: &Topology, around: &CpuSet) -> Vec<Branch> {
     by_core(topology, around)
         .chunk_by(|one, next| one.len() == next.len())
@@ -164,7 +164,7 @@ fn cores(topology: &Topology, around: &CpuSet) -> Vec<Branch> {
         .collect()
 }
 
-/// Parts CPUs by their cores, in the order of the cores.
+/// Groups CPUs by their cores, in the order of the cores.
 fn by_core(topology: &Topology, cpus: &CpuSet) -> Vec<CpuSet> {
     let mut parts: BTreeMap<Option<usize>, CpuSet> = BTreeMap::new();
     for cpu in cpus {
@@ -174,7 +174,7 @@ fn by_core(topology: &Topology, cpus: &CpuSet) -> Vec<CpuSet> {
     parts.into_values().collect()
 }
 
-/// Prints the first few sets of a run; the rest go on in the same way.
+/// Prints the first few sets of a run, and the number of the others.
 fn some_of(run: &[CpuSet]) -> String {
     const SHOWN: usize = 8;
     let shown: Vec<String> = run.iter().take(SHOWN).map(CpuSet::to_string).collect();
@@ -198,7 +198,7 @@ fn pods(topology: &Topology, params: &ShardParams) -> String {
             ""
         };
         let _ = writeln!(text, "{scope:<11}  {}{mark}", shapes(topology, &pods));
-        // A list of all CPUs one by one would tell nothing.
+        // A list of all CPUs one by one would not help.
         if scope != AffinityScope::Cpu {
             let sets: Vec<String> = pods.iter().map(|pod| pod.cpus.to_string()).collect();
             text += &wrapped(&sets);
@@ -207,7 +207,7 @@ fn pods(topology: &Topology, params: &ShardParams) -> String {
     text
 }
 
-/// Says how many pods of which size there are: `3 pods: 2 of 8 cores (16 CPUs), 1 of 4 cores`.
+/// Returns the number of pods by size: `3 pods: 2 of 8 cores (16 CPUs), 1 of 4 cores`.
 fn shapes(topology: &Topology, pods: &[Pod]) -> String {
     let mut shapes: Vec<((usize, usize), usize)> = Vec::new();
     for pod in pods {
@@ -227,7 +227,7 @@ fn shapes(topology: &Topology, pods: &[Pod]) -> String {
         ),
     };
     match shapes.as_slice() {
-        // Every pod of scope cpu is a part of a core, which is no help to say.
+        // Every pod of scope cpu is a part of a core, which need not be printed.
         _ if pods.iter().all(|pod| pod.cpus.len() == 1) => {
             format!("{} of 1 CPU", counted(pods.len(), "pod"))
         }
@@ -242,7 +242,7 @@ fn shapes(topology: &Topology, pods: &[Pod]) -> String {
     }
 }
 
-/// Prints sets side by side, indented, in lines that fit.
+/// Prints sets next to each other, indented, in lines that fit.
 fn wrapped(sets: &[String]) -> String {
     const INDENT: &str = "             ";
     const GAP: &str = "  ";
@@ -273,7 +273,7 @@ fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Prints a size in the largest unit that leaves it whole, as the sizes of caches are.
+/// Prints a size in the largest unit in which it is a whole number.
 fn size(bytes: u64) -> String {
     const UNITS: [(&str, u32); 3] = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
     let whole = UNITS

@@ -1,8 +1,8 @@
 //! The machine, for programs.
 //!
-//! One object. Sets of CPUs are strings in the kernel's list format. `core`, `llc` and `package` of a
-//! CPU are indices into the arrays of that name, `node` is the kernel's number; what is not known is
-//! `null`.
+//! One object. Sets of CPUs are strings in the kernel's list format. `core`, `llc` and `package` of
+//! a CPU are indices into the arrays of that name, `node` is the kernel's number; unknown values
+//! are `null`.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ struct Cpu {
 #[derive(Serialize)]
 struct Llc {
     cpus: String,
-    /// `null` where the machine is silent about its caches; then `presumed` says what stands in.
+    /// `null` if the machine does not describe its caches; `presumed` then names the substitute.
     level: Option<u32>,
     presumed: Option<&'static str>,
     size_bytes: Option<u64>,
@@ -65,7 +65,7 @@ struct Pod {
 ///
 /// # Errors
 ///
-/// Whatever the serialiser says; nothing in the object gives it a reason to.
+/// Those of the serializer; none occur for this object.
 pub fn json(topology: &Topology, params: &ShardParams) -> serde_json::Result<String> {
     serde_json::to_string_pretty(&machine(topology, params))
 }

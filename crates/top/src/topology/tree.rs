@@ -1,17 +1,17 @@
-//! A tree of lines with a column beside it.
+//! A tree of lines with a column next to it.
 
-/// A line of a tree and what hangs below it.
+/// A line of a tree and the lines below it.
 pub(super) struct Branch {
     pub(super) label: String,
-    /// Stands in the column beside the tree.
+    /// Text of the column next to the tree.
     pub(super) beside: String,
     pub(super) below: Vec<Branch>,
 }
 
-/// So many branches are drawn where more hang from one.
+/// Maximum number of branches that are drawn below one.
 const MAX_BRANCHES: usize = 16;
 
-/// Draws trees one below the other, the column aligned over all of them.
+/// Draws trees below each other, with the column aligned over all of them.
 pub(super) fn draw(roots: &[Branch]) -> String {
     let mut lines = Vec::new();
     for root in roots {
