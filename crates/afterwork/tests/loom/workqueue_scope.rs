@@ -258,39 +258,32 @@ fn an_item_must_wait_for_the_one_before_it() {
     });
 }
 
-/// Two participants in three units, of which both may want the same: each is worked at once.
-fn shares_are_cut_by_two() {
-    let range = OpenRange::new(2, 3);
+/// Two participants work at three elements: each element is worked at once.
+fn two_work_at_a_range() {
+    let range = OpenRange::new(3);
     let words: Arc<[Plain; 3]> = Arc::default();
-    let work = |words: &[Plain; 3], unit: u32| {
-        let word = &words[unit as usize];
+    let work = |words: &[Plain; 3], at: usize| {
+        let word = &words[at];
         word.set(word.get() + 1);
     };
     let guest = spawn({
         let (range, words) = (range.clone(), words.clone());
-        move || range.serve(1, |unit| work(&words, unit))
+        move || range.serve(|at| work(&words, at))
     });
-    range.serve(0, |unit| work(&words, unit));
+    range.serve(|at| work(&words, at));
     guest.join().unwrap();
     assert!(words.iter().all(|word| word.get() == 1));
 }
 
 #[test]
-fn each_unit_of_a_range_is_one_participants() {
-    exhaustive(shares_are_cut_by_two);
+fn each_element_of_a_range_is_one_participants() {
+    exhaustive(two_work_at_a_range);
 }
 
 #[test]
-fn who_takes_a_share_must_start_some_of_it() {
-    must_fail("pieces: what is taken can be taken away", || {
-        exhaustive(shares_are_cut_by_two);
-    });
-}
-
-#[test]
-fn who_cuts_a_share_must_look_whether_it_is_still_so() {
-    must_fail("pieces: a share is cut without looking", || {
-        exhaustive(shares_are_cut_by_two);
+fn a_participant_that_takes_a_piece_must_look_whether_it_is_still_there() {
+    must_fail("pieces: a piece is taken without looking", || {
+        exhaustive(two_work_at_a_range);
     });
 }
 

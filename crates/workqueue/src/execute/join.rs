@@ -233,11 +233,6 @@ where
         }),
     };
 
-    fn task(item: NonNull<Head>) -> *mut Option<Arc<TaskSlot>> {
-        // SAFETY: this table belongs to items of this type alone.
-        unsafe { (*item.as_ptr().cast::<Self>()).task.get() }
-    }
-
     fn content(item: NonNull<Head>) -> *mut Content<F, T> {
         // SAFETY: this table belongs to items of this type alone.
         unsafe { (*item.as_ptr().cast::<Self>()).content.get() }
@@ -344,7 +339,9 @@ where
 
     unsafe fn is_husk(item: NonNull<Head>) -> bool {
         // SAFETY: the item has ended, and its handle is gone: the content is an outcome, and all of it is the caller's.
-        let (outcome, slot) = unsafe { (&*(*Self::content(item)).outcome, &*Self::task(item)) };
+        let outcome = unsafe { &*(*Self::content(item)).outcome };
+        // SAFETY: as above.
+        let slot = unsafe { &*(*item.as_ptr().cast::<Self>()).task.get() };
         let is_told = matches!(
             outcome,
             None | Some(Err(JoinError::Cancelled | JoinError::Expired))
@@ -355,7 +352,7 @@ where
     unsafe fn free(item: NonNull<Head>) {
         // SAFETY: the item has ended, its handle is gone, and no list holds it: all of it is ours.
         unsafe {
-            drop((*Self::task(item)).take());
+            std::ptr::drop_in_place(&raw mut (*item.as_ptr().cast::<Self>()).task);
             std::ptr::drop_in_place(&raw mut (*item.as_ptr().cast::<Self>()).start_by);
             // Last of what is a user's: it may unwind, and then the block leaks.
             ManuallyDrop::drop(&mut (*Self::content(item)).outcome);

@@ -7,7 +7,7 @@ use sync::unmodelled::Arc;
 use super::{
     crew::{Crew, Ticket},
     line,
-    pieces::Shares,
+    pieces::Untaken,
     stand::Stand,
 };
 use crate::{panics::guarded_in_item, workqueue::limit::queue_core::QueueCore};
@@ -155,21 +155,21 @@ impl fmt::Debug for OpenPair {
     }
 }
 
-/// The shares of a range, of which the first participant has all.
+/// A range that participants work at, one element a piece.
 #[derive(Clone)]
-pub struct OpenRange(Arc<Shares>);
+pub struct OpenRange(Arc<Untaken>);
 
 impl OpenRange {
-    /// Makes one of `nr_units` for `nr_seats` participants.
-    pub fn new(nr_seats: usize, nr_units: u32) -> Self {
-        Self(Arc::new(Shares::new(nr_seats, nr_units)))
+    /// Makes one of `len` elements.
+    pub fn new(len: usize) -> Self {
+        Self(Arc::new(Untaken::new(len, 1)))
     }
 
-    /// Works at it as the participant `seat`, until nothing is left to take: `work` is called with each unit.
-    pub fn serve(&self, seat: usize, mut work: impl FnMut(u32)) {
-        while let Some(piece) = self.0.next(seat, 1).or_else(|| self.0.steal(seat, 1)) {
-            (piece.start()..piece.end()).for_each(&mut work);
-        }
+    /// Calls `work` with elements until none is left.
+    pub fn serve(&self, work: impl FnMut(usize)) {
+        std::iter::from_fn(|| self.0.take(1))
+            .flatten()
+            .for_each(work);
     }
 }
 

@@ -1,23 +1,22 @@
 //! Work on a range that is cut into pieces while it is worked at.
 //!
-//! Each participant has a *share* of the range, in one word. It takes pieces from the front of its share; one whose share is
-//! used up takes the back half of somebody else's. So nothing is split before somebody is there to take it, and a piece
-//! that has been taken is done by who took it.
-//!
-//! The owner has all at first. It sends one ticket; a guest that finds a share to halve sends the next, up to the number of
-//! workers. Guests that find nothing to take go, and do not come back: what is left then has been started.
+//! A participant takes the next piece from the front of the untaken elements, by one step of a counter. So each element is
+//! in one piece, and the participant that has taken a piece works at it. The owner sends one ticket. Each guest that finds
+//! untaken elements sends the next ticket, up to the number of workers. A guest that finds none returns to its pool,
+//! because all pieces have been started.
 //!
 //! # How large a piece is
 //!
-//! What one element takes is not known, and may be anything. So a participant begins with one, and doubles or halves the next
-//! piece as the last one took less or more than [`PIECE_US`]. Half of a share at most, so that there is something to take.
+//! The time that one element takes is not known, and can be anything. So a participant begins with one element, and
+//! doubles or halves the next piece if the last one took less or more than [`PIECE_US`]. A piece has at most half of an
+//! equal part of the untaken elements, so that participants end at about the same time.
 
 use std::ops::Range;
 
-use crossbeam_utils::CachePadded;
 use sync::{
-    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
     time, twin,
+    unmodelled::Arc,
 };
 
 use super::{
@@ -30,101 +29,47 @@ use crate::{panics::guarded_in_item, workqueue::queues::queue::Workqueue};
 /// at the end participants wait for each other for as long as one piece takes.
 const PIECE_US: u64 = 20;
 
-/// A share of the range, in units.
-///
-/// bits 0..32 its start | bits 32..64 its end
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Share(u64);
-
-impl Share {
-    fn new(start: u32, end: u32) -> Self {
-        Self(u64::from(end) << 32 | u64::from(start))
-    }
-    pub(super) fn start(self) -> u32 {
-        self.0 as u32
-    }
-    pub(super) fn end(self) -> u32 {
-        (self.0 >> 32) as u32
-    }
-    fn len(self) -> u32 {
-        self.end().saturating_sub(self.start())
-    }
-
-    /// Returns a piece of `most` at most from the front, and what is left.
-    fn front(self, most: u32) -> Option<(Share, Share)> {
-        let len = most.min((self.len() / 2).max(1));
-        let cut = self.start().checked_add(len)?;
-        (self.len() > 0).then(|| (Self::new(self.start(), cut), Self::new(cut, self.end())))
-    }
-
-    /// Returns the back half, or all if it is but one, and what is left.
-    fn back(self) -> Option<(Share, Share)> {
-        let cut = self.start() + self.len() / 2;
-        (self.len() > 0).then(|| (Self::new(cut, self.end()), Self::new(self.start(), cut)))
-    }
+/// The elements that no participant has taken: those from `nr_taken` on.
+pub(super) struct Untaken {
+    /// A
+    nr_taken: AtomicUsize,
+    /// I
+    len: usize,
+    /// I: how many participants there can be.
+    nr_seats: usize,
 }
 
-/// The shares of all participants.
-pub(super) struct Shares(Box<[CachePadded<AtomicU64>]>);
-
-impl Shares {
-    /// Gives all of `nr_units` to the first of `nr_seats` participants.
-    pub(super) fn new(nr_seats: usize, nr_units: u32) -> Self {
-        let seats = 0..nr_seats.max(1);
-        let share = |seat| {
-            let len = if seat == 0 { nr_units } else { 0 };
-            CachePadded::new(AtomicU64::new(Share::new(0, len).0))
-        };
-        Self(seats.map(share).collect())
-    }
-
-    /// Takes a part of the share at `seat`: `cut` says which, and what is left.
-    ///
-    /// Nothing is handed over by this word but what it says: Relaxed.
-    fn cut(&self, seat: usize, cut: impl Fn(Share) -> Option<(Share, Share)>) -> Option<Share> {
-        let word = &self.0[seat];
-        let mut from = Share(word.load(Ordering::Relaxed));
-        loop {
-            let (part, left) = cut(from)?;
-            if twin::armed("pieces: a share is cut without looking") {
-                word.store(left.0, Ordering::Relaxed);
-                return Some(part);
-            }
-            let relaxed = Ordering::Relaxed;
-            match word.compare_exchange_weak(from.0, left.0, relaxed, relaxed) {
-                Ok(_) => return Some(part),
-                Err(now) => from = Share(now),
-            }
+impl Untaken {
+    pub(super) fn new(len: usize, nr_seats: usize) -> Self {
+        Self {
+            nr_taken: AtomicUsize::new(0),
+            len,
+            nr_seats,
         }
     }
 
-    /// Returns the next piece of the share at `seat`, which is the caller's.
-    pub(super) fn next(&self, seat: usize, most: u32) -> Option<Share> {
-        self.cut(seat, |share| share.front(most))
-    }
-
-    /// Takes half of somebody else's share, for that at `seat`, which is the caller's and used up. Returns the first piece of it.
+    /// Takes a piece of at most `most` elements from the front; `None` if no element is left.
     ///
-    /// That piece is never in the share: two participants could take the last unit from each other for ever.
-    pub(super) fn steal(&self, seat: usize, most: u32) -> Option<Share> {
-        let nr_seats = self.0.len();
-        let others = (1..nr_seats).map(|ahead| (seat + ahead) % nr_seats);
-        let stolen = others
-            .filter_map(|other| self.cut(other, Share::back))
-            .next()?;
-        let (piece, left) = if twin::armed("pieces: what is taken can be taken away") {
-            (Share::new(0, 0), stolen)
-        } else {
-            stolen.front(most)?
+    /// Relaxed: the counter hands over nothing but its value.
+    pub(super) fn take(&self, most: usize) -> Option<Range<usize>> {
+        let end = |start: usize| {
+            let left = self.len - start;
+            let len = most.min(left / (2 * self.nr_seats)).max(1);
+            (left > 0).then(|| start + len)
         };
-        // An empty share is nobody's to cut, so a store will do.
-        self.0[seat].store(left.0, Ordering::Relaxed);
-        Some(piece)
+        let relaxed = Ordering::Relaxed;
+        let start = if twin::armed("pieces: a piece is taken without looking") {
+            let start = self.nr_taken.load(relaxed);
+            self.nr_taken.store(end(start)?, relaxed);
+            start
+        } else {
+            self.nr_taken.fetch_update(relaxed, relaxed, end).ok()?
+        };
+        Some(start..end(start)?)
     }
 
-    /// Returns `true` if there is something to take from the share at `seat`.
-    fn has_any(&self, seat: usize) -> bool {
-        Share(self.0[seat].load(Ordering::Relaxed)).len() > 0
+    fn is_empty(&self) -> bool {
+        self.nr_taken.load(Ordering::Relaxed) == self.len
     }
 }
 
@@ -132,12 +77,9 @@ impl Shares {
 struct Pieces<'a, F> {
     queue: &'a Workqueue,
     func: &'a F,
-    range: Range<usize>,
-    /// How many elements make a unit: one, if all can be counted in 32 bits.
-    unit: usize,
-    shares: Shares,
-    /// A: how many participants there have been.
-    nr_seated: AtomicU32,
+    /// The first element.
+    start: usize,
+    untaken: Untaken,
     /// A: a piece has panicked.
     stopped: AtomicBool,
     first_panic: FirstPanic,
@@ -151,51 +93,37 @@ impl<F: Fn(Range<usize>) + Sync> Pieces<'_, F> {
     unsafe fn visit(work: *const (), ticket: &mut Ticket) {
         // SAFETY: (1).
         let this = unsafe { &*work.cast::<Self>() };
-        let seat = this.nr_seated.fetch_add(1, Ordering::Relaxed) as usize;
-        if seat >= this.shares.0.len() {
-            return;
-        }
-        if let Some(piece) = this.shares.steal(seat, 1) {
-            if this.shares.has_any(seat) && seat + 1 < this.shares.0.len() {
-                this.tickets.send(this.queue, &ticket.crew);
-            }
-            this.serve(seat, Some(piece));
+        this.call_next(&ticket.crew);
+        this.serve();
+    }
+
+    /// Sends a ticket if something is left for another guest.
+    fn call_next(&self, crew: &Arc<Crew>) {
+        if !self.untaken.is_empty() {
+            self.tickets.send(self.queue, crew);
         }
     }
 
-    /// Works at `piece`, and at all that nobody has started.
-    fn serve(&self, seat: usize, mut piece: Option<Share>) {
+    /// Works at pieces until no element is left, or one has panicked.
+    fn serve(&self) {
         let mut most = 1;
-        loop {
-            let next = piece.take().or_else(|| self.shares.next(seat, most));
-            let Some(next) = next.or_else(|| self.shares.steal(seat, most)) else {
-                return;
-            };
-            if self.stopped.load(Ordering::Relaxed) {
-                return;
-            }
+        while !self.stopped.load(Ordering::Relaxed)
+            && let Some(piece) = self.untaken.take(most)
+        {
             let start = time::cycles();
+            let piece = self.start + piece.start..self.start + piece.end;
             // FOREIGN(scope-run): the closure on a piece, on a guest or the owner; contained.
-            if let Err(payload) = guarded_in_item(|| (self.func)(self.elements(next))) {
+            if let Err(payload) = guarded_in_item(|| (self.func)(piece)) {
                 self.stopped.store(true, Ordering::Relaxed);
-                self.first_panic.note(&self.queue.inner.core, payload);
-                return;
+                return self.first_panic.note(&self.queue.inner.core, payload);
             }
             most = next_most(most, time::cycles().saturating_sub(start));
         }
     }
-
-    fn elements(&self, piece: Share) -> Range<usize> {
-        let at = |unit: u32| {
-            let offset = (unit as usize).saturating_mul(self.unit);
-            self.range.start + offset.min(self.range.len())
-        };
-        at(piece.start())..at(piece.end())
-    }
 }
 
 /// Returns how large the next piece may be, after one of `most` took `cycles`.
-fn next_most(most: u32, cycles: u64) -> u32 {
+fn next_most(most: usize, cycles: u64) -> usize {
     let wanted = PIECE_US * time::cycles_per_us();
     if cycles < wanted / 2 {
         most.saturating_mul(2)
@@ -249,25 +177,22 @@ impl Workqueue {
             return;
         }
         let reach = self.reach();
-        let unit = range.len().div_ceil(u32::MAX as usize);
-        let nr_units = range.len().div_ceil(unit) as u32;
-        let nr_guests = reach.max_active.min(reach.nr_workers).min(nr_units - 1);
+        let nr_guests = reach.max_active.min(reach.nr_workers);
+        let nr_guests = nr_guests.min(u32::try_from(range.len() - 1).unwrap_or(u32::MAX));
         let pieces = Pieces {
             queue: self,
             func: &func,
-            range,
-            unit,
-            shares: Shares::new(nr_guests as usize + 1, nr_units),
-            nr_seated: AtomicU32::new(1),
+            start: range.start,
+            untaken: Untaken::new(range.len(), nr_guests as usize + 1),
             stopped: AtomicBool::new(false),
             first_panic: FirstPanic::default(),
             tickets: Tickets::new(nr_guests),
         };
         // SAFETY: the pieces stay where they are until the crew has been closed below.
         let crew = unsafe { Crew::new((&raw const pieces).cast(), Pieces::<F>::visit) };
-        pieces.tickets.send(self, &crew);
+        pieces.call_next(&crew);
         whole(|| {
-            pieces.serve(0, None);
+            pieces.serve();
             crew.close(reach.on_one_cpu);
         });
         pieces.tickets.take_back();
@@ -377,46 +302,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_cut_at_the_front_by_its_owner_and_halved_at_the_back_by_others() {
-        let share = Share::new(10, 20);
-        assert_eq!(
-            share.front(3),
-            Some((Share::new(10, 13), Share::new(13, 20)))
-        );
-        assert_eq!(
-            share.front(100),
-            Some((Share::new(10, 15), Share::new(15, 20)))
-        );
-        assert_eq!(share.back(), Some((Share::new(15, 20), Share::new(10, 15))));
-        let one = Share::new(7, 8);
-        assert_eq!(one.front(5), Some((one, Share::new(8, 8))));
-        assert_eq!(one.back(), Some((one, Share::new(7, 7))));
-        assert_eq!(Share::new(0, 0).front(1), None);
-        assert_eq!(Share::new(9, 9).back(), None);
-        let last = Share::new(u32::MAX - 1, u32::MAX);
-        assert_eq!(last.front(1), Some((last, Share::new(u32::MAX, u32::MAX))));
-    }
-
-    #[test]
-    fn shares_give_each_unit_once() {
-        let shares = Shares::new(3, 100);
-        let mut given = [0; 100];
-        let mut give = |piece: Share| {
-            (piece.start()..piece.end()).for_each(|unit| given[unit as usize] += 1);
-        };
-        assert_eq!(shares.next(1, 1), None);
-        give(shares.next(0, 4).unwrap());
-        assert_eq!(shares.steal(1, 1), Some(Share::new(52, 53)));
-        give(Share::new(52, 53));
-        assert_eq!(shares.steal(2, 5), Some(Share::new(28, 33)));
-        give(Share::new(28, 33));
-        for seat in [2, 1, 0] {
-            while let Some(piece) = shares.next(seat, 5) {
-                give(piece);
-            }
-        }
-        assert!((0..3).all(|seat| shares.steal(seat, 1).is_none()));
-        assert!(given.iter().all(|&times| times == 1), "{given:?}");
+    fn pieces_follow_each_other_to_the_end_and_leave_some_for_others() {
+        let untaken = Untaken::new(100, 2);
+        assert_eq!(untaken.take(1), Some(0..1));
+        assert_eq!(untaken.take(usize::MAX), Some(1..25));
+        assert!(!untaken.is_empty());
+        let rest: Vec<_> = std::iter::from_fn(|| untaken.take(5)).collect();
+        let ends = rest.iter().map(|it| it.end);
+        assert!(ends.eq(rest.iter().skip(1).map(|it| it.start).chain([100])));
+        assert!(untaken.is_empty() && untaken.take(1).is_none());
+        let all = Untaken::new(usize::MAX, 1);
+        assert_eq!(all.take(usize::MAX), Some(0..usize::MAX / 2));
     }
 
     #[test]
@@ -426,6 +322,6 @@ mod tests {
         assert_eq!(next_most(4, PIECE_US * us), 4);
         assert_eq!(next_most(4, 100 * PIECE_US * us), 2);
         assert_eq!(next_most(1, u64::MAX), 1);
-        assert_eq!(next_most(u32::MAX, 0), u32::MAX);
+        assert_eq!(next_most(usize::MAX, 0), usize::MAX);
     }
 }
