@@ -208,7 +208,9 @@ fn a_loop_without_end_is_told_with_its_line() {
         while word.load(Ordering::Relaxed) == 0 {}
     });
     match failure {
-        Err(Failure::Spin(text)) => assert!(text.contains("sync/src/simulated.rs:"), "{text}"),
+        Err(Failure::Spin(text)) => {
+            assert!(text.contains("sync/src/simulated_tests.rs:"), "{text}")
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -25,7 +25,7 @@ pub fn panicking() -> bool {
 pub struct ThreadId(pub u32);
 
 /// `false` in a model and under Miri, where a thread has no number in the kernel.
-const IS_REAL: bool = cfg!(not(any(loom, shuttle, miri, sim)));
+pub(crate) const IS_REAL: bool = cfg!(not(any(loom, shuttle, miri, sim)));
 
 #[cfg(not(any(loom, shuttle, sim)))]
 use crate::start::{Cpus, Handle};
