@@ -95,10 +95,7 @@ pub fn is_reading() -> bool {
 ///
 /// 1. As [`call_head`](super::call_head), and `free` may be called with that address.
 pub unsafe fn free_c(head: *mut Head, offset: usize) {
-    assert!(
-        offset < NR_OFFSETS,
-        "so far behind the beginning is no head"
-    );
+    assert!(offset < NR_OFFSETS, "the offset of the head is too large");
     // SAFETY: not null. It is never called: `run_c` checks the address first.
     let run =
         unsafe { std::mem::transmute::<usize, unsafe extern "C-unwind" fn(*mut Head)>(offset + 1) };
