@@ -399,7 +399,7 @@ impl<F> fmt::Debug for NotRun<F> {
 impl<F> fmt::Display for NotRun<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Busy(_) => "the slot could not be had in time",
+            Self::Busy(_) => "the slot did not become free in time",
             Self::NoSuchCpu(_) => "the CPU has no slot",
         })
     }

@@ -463,7 +463,7 @@ impl<T> Slot<T> {
     #[cold]
     fn refuse_inside(&self) -> ! {
         panic!(
-            "a section of CPU {}'s slot asks for that slot: it would wait for itself",
+            "a call on CPU {}'s slot calls the same slot: it would wait for itself",
             self.cpu()
         );
     }
@@ -523,7 +523,12 @@ impl<'s> Inside<'s> {
             .far
             .inside
             .swap(identity::mine().get(), Ordering::Relaxed);
-        assert_eq!(before, 0, "two are inside the slot of CPU {}", slot.cpu());
+        assert_eq!(
+            before,
+            0,
+            "two threads are inside the slot of CPU {}",
+            slot.cpu()
+        );
         Self(&slot.far.inside)
     }
 }
