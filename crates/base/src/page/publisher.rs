@@ -185,7 +185,7 @@ fn create(pid: u32) -> io::Result<(u32, SharedFile)> {
             return Ok((nth, file));
         }
     }
-    let all_taken = "others have every name that this process may have";
+    let all_taken = "other processes use all names that the page of this process may have";
     Err(io::Error::new(io::ErrorKind::AlreadyExists, all_taken))
 }
 
@@ -306,7 +306,7 @@ fn give_up(shared: &Shared) {
     remove(&lost.path);
     drop(published);
     process::write_line(
-        "the program has closed the descriptor of its page, which is published no more",
+        "the program has closed the descriptor of its page; the page is no longer published",
     );
 }
 
