@@ -204,7 +204,7 @@ trait Spawn {
 /// ```
 pub fn spawn_local<F: Future + 'static>(future: F) -> JoinHandle<F::Output> {
     let current = CURRENT.try_with(|set| set.borrow().clone()).ok().flatten();
-    let set = current.expect("`spawn_local` outside of what a local set or a worker runs");
+    let set = current.expect("`spawn_local` was called outside of a local set or a worker");
     spawn_in(&*set, future)
 }
 

@@ -56,7 +56,7 @@ const ENDED: u32 = 1 << 2;
 ///
 /// The owner passes it to [`LocalSet::poll`](super::LocalSet::poll). If it is dropped instead, the
 /// future gets no more wake-ups: it is never polled again, and is dropped with its set.
-#[must_use = "the future that it is for waits"]
+#[must_use = "its future waits for it"]
 pub struct Woken(pub(super) Arc<dyn Wakes>);
 
 /// A [`Target`], independent of the item type of its mailbox.
