@@ -96,7 +96,7 @@ sync::thread_local! {
 /// let owner = std::thread::spawn(move || {
 ///     let futures = LocalSet::new(&mailbox);
 ///     let nr_served = Rc::new(Cell::new(0));
-/// Ends when all posters were dropped, and all futures have ended.
+///     // Ends when all posters were dropped, and all futures have ended.
 ///     while mailbox.wait(1).is_ok() {
 ///         for mail in mailbox.drain(32) {
 ///             match mail {

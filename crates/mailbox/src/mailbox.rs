@@ -64,7 +64,7 @@ const POLL_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
 /// });
 ///
 /// let mut sum = 0;
-/// Ends when the worker's poster was dropped and every item was received.
+/// // Ends when the worker's poster was dropped and every item was received.
 /// while mailbox.wait(1).is_ok() {
 ///     sum += mailbox.drain(16).sum::<i32>();
 /// }

@@ -178,7 +178,7 @@ impl<T: From<Woken> + Send + 'static> Target<T> {
             return ENDED;
         }
         // ORDER(local): publish and consume, other end in `Mark::receive`.
-        //   here:  what the future waits for;  word |= POSTED  Release
+        //   here:  the future's condition;      word |= POSTED  Release
         //   owner: word &= !POSTED  Acquire;   polls
         // If our transition comes first and finds POSTED, the owner's next transition reads ours or
         // a later one, and its poll sees our writes. If the owner's transition comes first, we find

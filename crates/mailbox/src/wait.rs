@@ -8,7 +8,7 @@
 //! ```text
 //! owner:  nr = n (swap);      fence;  count the queue:  too few?  sleep      more than before?  nr = 0 (swap), continue
 //! poster: push;               fence;  nr > 0?  count: nr -= k   or, if eager, claim: nr = 0 (both by
-//!                                             read-modify-write)
+//!                                              read-modify-write)
 //! ```
 //!
 //! The poster whose read-modify-write takes `nr` from positive to zero or below must wake the

@@ -229,7 +229,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     /// let emptied = lists.try_run_on(cpu, Duration::from_millis(1), |list| list.clear());
     /// assert!(emptied.is_ok());
     ///
-    /// In the mode `Queue`, an owner that does not poll, like this thread, runs no calls.
+    /// // In the mode `Queue`, an owner that does not poll, like this thread, runs no calls.
     /// let owner = lists.attach(cpu)?;
     /// std::thread::scope(|scope| {
     ///     let late = scope.spawn(|| lists.try_run_on(cpu, Duration::from_millis(1), |list| list.len()).is_err());

@@ -247,7 +247,7 @@ impl<T> Slot<T> {
         self.data.into_inner()
     }
 
-    /// Takes the slot if it is free. Returns what it found.
+    /// Takes the slot if it is free. Returns the state that it found.
     #[inline]
     pub(super) fn look_and_take(&self) -> Found {
         // A load first: an exchange acquires the cache line even if it fails. Not in a model, whose

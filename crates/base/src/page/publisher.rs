@@ -29,7 +29,7 @@
 //! locked              a living process has it: try the next name
 //! not locked          stale: lock it;  does it still have that name?  remove it while it is locked, and create ours
 //! no such file        create ours;  lock it;  does it still have that name?  it is ours.  Otherwise another
-//!                    process treated it as stale: try again
+//!                     process treated it as stale: try again
 //! ```
 //!
 //! So a file is removed only by a process that has it locked and finds it under its name.
