@@ -13,7 +13,7 @@
 //! wait:         [lock] join the wait queue, AWAITED is set;   then let in
 //! release:      state -= 1;  AWAITED was set?             then let in
 //! let in:       [lock] while there is capacity: state += 1, and the first waiter is let in;
-//!              the wait queue is empty: AWAITED is cleared
+//!               the wait queue is empty: AWAITED is cleared
 //! ```
 //!
 //! # Properties, and their proofs

@@ -385,8 +385,8 @@ pub(super) unsafe fn load<T>(block: NonNull<Block<T>>) -> State {
 pub(super) unsafe fn close<T>(block: NonNull<Block<T>>, seen: State) -> bool {
     // ORDER(block-close): message passing from owner to poster, other ends in `add`, `take_back`
     // and `seal`.
-    //  close: takes items, reads the link;    state |= CLOSED   Release
-    //  next:  state   Acquire;                writes items and link again
+    //   close: takes items, reads the link;    state |= CLOSED   Release
+    //   next:  state   Acquire;                writes items and link again
     // If our exchange comes first, the poster finds CLOSED, and its next writes follow our reads.
     // If an addition or SEALED comes first, our exchange fails, and the owner loads the state
     // again.

@@ -449,7 +449,7 @@ impl<T> Place<T> {
     #[inline(always)]
     fn take(&mut self) -> (T, bool) {
         assert!(self.at < self.seen.nr_items(), "one was found");
-        let block = self.block.expect("something was seen in it");
+        let block = self.block.expect("an item was seen in it");
         // SAFETY: the state that was seen counts the slot, and `at` passes each slot once.
         let item = unsafe { block::take(block, self.at) };
         self.at += 1;
@@ -567,7 +567,7 @@ impl<T> Drop for Reader<T> {
     fn drop(&mut self) {
         debug_assert!(
             self.reversed.is_empty() && self.counted.is_empty(),
-            "the items would be forgotten"
+            "the items would leak"
         );
     }
 }

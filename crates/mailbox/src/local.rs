@@ -96,7 +96,7 @@ sync::thread_local! {
 /// let owner = std::thread::spawn(move || {
 ///     let futures = LocalSet::new(&mailbox);
 ///     let nr_served = Rc::new(Cell::new(0));
-/// Ends when all posters were dropped, and all futures have ended.
+///     // Ends when all posters were dropped, and all futures have ended.
 ///     while mailbox.wait(1).is_ok() {
 ///         for mail in mailbox.drain(32) {
 ///             match mail {
@@ -204,7 +204,7 @@ trait Spawn {
 /// ```
 pub fn spawn_local<F: Future + 'static>(future: F) -> JoinHandle<F::Output> {
     let current = CURRENT.try_with(|set| set.borrow().clone()).ok().flatten();
-    let set = current.expect("`spawn_local` outside of what a local set or a worker runs");
+    let set = current.expect("`spawn_local` was called outside of a local set or a worker");
     spawn_in(&*set, future)
 }
 

@@ -64,7 +64,7 @@ const POLL_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
 /// });
 ///
 /// let mut sum = 0;
-/// Ends when the worker's poster was dropped and every item was received.
+/// // Ends when the worker's poster was dropped and every item was received.
 /// while mailbox.wait(1).is_ok() {
 ///     sum += mailbox.drain(16).sum::<i32>();
 /// }
@@ -246,7 +246,7 @@ impl<T> Mailbox<T> {
     /// Never blocks. Walks over all blocks: a load for each dozen small items. For a bounded
     /// mailbox, [`Poster::nr_inside`] is a cheaper way to read the used capacity.
     pub fn len(&mut self) -> usize {
-        let reader = self.reader.as_mut().expect("taken by the drop alone");
+        let reader = self.reader.as_mut().expect("only the drop takes it");
         // SAFETY: the reader was made with this inbox, in `from_builder`.
         unsafe { self.shared.inbox.len(reader) }
     }
@@ -446,7 +446,7 @@ impl<T> Mailbox<T> {
     fn count_inside(&mut self, count: usize) -> Inside {
         // Read before the count: if no more posts can arrive, the count is final.
         let over = self.is_over();
-        let reader = self.reader.as_mut().expect("taken by the drop alone");
+        let reader = self.reader.as_mut().expect("only the drop takes it");
         // SAFETY: the reader was made with this inbox, in `from_builder`.
         match unsafe { self.shared.inbox.count(reader, count) } {
             Count::Enough => Inside::Enough,
@@ -475,7 +475,7 @@ impl<T> Mailbox<T> {
     #[inline(always)]
     fn read(&mut self) -> Result<T, Nothing> {
         let (shared, spent) = (&*self.shared, &mut self.spent);
-        let reader = self.reader.as_mut().expect("taken by the drop alone");
+        let reader = self.reader.as_mut().expect("only the drop takes it");
         let emptied = |block| spent.push(block, &shared.free);
         // SAFETY: the reader was made with this inbox, in `from_builder`.
         let found = unsafe { shared.inbox.read(reader, emptied) };

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! poster's store ──► block with items ──► inbox ──► owner ──► spent (a chain of the owner)
-//!     ▲   ▲                                │                    │ a chain at a time
-//!     │   └──── closed: left, and read ◄───┘                    ▼
-//!     └───────────────── all at once ◄──────────────────── free list, up to a limit
+//!      ▲   ▲                                │                    │ a chain at a time
+//!      │   └──── closed: left, and read ◄───┘                    ▼
+//!      └───────────────── all at once ◄──────────────────── free list, up to a limit
 //! ```
 //!
 //! For an allocator it is expensive to free memory on a thread other than the one that allocated

@@ -64,7 +64,7 @@ pub struct ReplyTo<R> {
 ///
 /// A future, for tasks; threads call [`wait`](Self::wait). Dropping it does not cancel the item:
 /// [`ReplyTo::reply`] then returns an error to the owner.
-#[must_use = "an answer that nobody waits for is dropped"]
+#[must_use = "an answer without a waiter is dropped"]
 pub struct Reply<R> {
     slot: Arc<Slot<R>>,
 }
@@ -84,7 +84,7 @@ impl fmt::Display for ReplyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Lost => "the call was dropped without an answer",
-            Self::TimedOut => "no answer came in time",
+            Self::TimedOut => "no answer arrived in time",
         })
     }
 }
@@ -304,7 +304,7 @@ impl<R> ReplyTo<R> {
         let slot = self.slot.take().expect("it answers once");
         slot.end(State::Given(value)).map_err(|back| match back {
             State::Given(value) => value,
-            _ => unreachable!("what was handed over comes back"),
+            _ => unreachable!("the same value is returned"),
         })
     }
 

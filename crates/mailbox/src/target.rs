@@ -56,7 +56,7 @@ const ENDED: u32 = 1 << 2;
 ///
 /// The owner passes it to [`LocalSet::poll`](super::LocalSet::poll). If it is dropped instead, the
 /// future gets no more wake-ups: it is never polled again, and is dropped with its set.
-#[must_use = "the future that it is for waits"]
+#[must_use = "its future waits for it"]
 pub struct Woken(pub(super) Arc<dyn Wakes>);
 
 /// A [`Target`], independent of the item type of its mailbox.
@@ -178,7 +178,7 @@ impl<T: From<Woken> + Send + 'static> Target<T> {
             return ENDED;
         }
         // ORDER(local): publish and consume, other end in `Mark::receive`.
-        //   here:  what the future waits for;  word |= POSTED  Release
+        //   here:  the future's condition;      word |= POSTED  Release
         //   owner: word &= !POSTED  Acquire;   polls
         // If our transition comes first and finds POSTED, the owner's next transition reads ours or
         // a later one, and its poll sees our writes. If the owner's transition comes first, we find

@@ -6,9 +6,9 @@
 //! ```text
 //! once:      submit poll_entry(&mailbox, BELL)
 //! each turn: reap completions; receive posts
-//!           if mailbox.arm(n)?  { submit_and_wait(1) }  otherwise  { submit }
-//!           mailbox.disarm()
-//!           a completion of BELL without `more`: submit poll_entry again
+//!            if mailbox.arm(n)?  { submit_and_wait(1) }  otherwise  { submit }
+//!            mailbox.disarm()
+//!            a completion of BELL without `more`: submit poll_entry again
 //! ```
 //!
 //! `arm` returns `false` while there is an item to receive. Once the mailbox is closed, or the last

@@ -8,7 +8,7 @@
 //! ```text
 //! owner:  nr = n (swap);      fence;  count the queue:  too few?  sleep      more than before?  nr = 0 (swap), continue
 //! poster: push;               fence;  nr > 0?  count: nr -= k   or, if eager, claim: nr = 0 (both by
-//!                                             read-modify-write)
+//!                                              read-modify-write)
 //! ```
 //!
 //! The poster whose read-modify-write takes `nr` from positive to zero or below must wake the
@@ -72,7 +72,7 @@ impl Wait {
     /// Requests a wake-up once `count` more items are posted, or an eager one. The owner counts the
     /// queue next.
     pub(super) fn arm(&self, count: usize) {
-        debug_assert!(count > 0, "nobody would ever claim this");
+        debug_assert!(count > 0, "no poster would ever claim this");
         // ORDER(bell): publish and consume, other end in `claim_armed`: the way in which the owner
         // sleeps.
         //   owner: kind of sleep = mine;   nr = n  Release
@@ -165,7 +165,7 @@ mod tests {
         assert!(!wait.claim(1, false));
         assert!(wait.claim(1, false));
         assert!(!wait.claim(1, false));
-        assert!(!wait.claim(1, true), "somebody has woken it already");
+        assert!(!wait.claim(1, true), "a poster has woken it already");
     }
 
     #[test]

@@ -149,9 +149,9 @@ impl fmt::Display for WorkerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Params(error) => error.fmt(f),
-            Self::Name => f.write_str("the name of a worker must have no NUL"),
-            Self::Thread(error) => write!(f, "the worker's thread was refused: {error}"),
-            Self::Cpus(error) => write!(f, "the worker's CPUs were refused: {error}"),
+            Self::Name => f.write_str("the name of a worker must not contain a NUL"),
+            Self::Thread(error) => write!(f, "cannot create the worker's thread: {error}"),
+            Self::Cpus(error) => write!(f, "cannot set the worker's CPUs: {error}"),
             Self::Fifo(error) => write!(
                 f,
                 "the worker's real-time priority was refused: {error} (SCHED_FIFO takes 1 to 99, and wants CAP_SYS_NICE or \

@@ -164,7 +164,7 @@ where
                 Ok(f) => Ok(f),
                 Err(outcome) => Err(outcome.unwrap_or_else(|payload| resume_unwind(payload))),
             },
-            Stage::Over => unreachable!("a call that is over is not looked at"),
+            Stage::Over => unreachable!("a call that is over is not polled"),
         }
     }
 
@@ -205,7 +205,7 @@ where
     fn ask_or_break(&mut self) -> Option<R> {
         if let Stage::Ready(_) = self.stage {
             let Stage::Ready(f) = std::mem::replace(&mut self.stage, Stage::Over) else {
-                unreachable!("just looked");
+                unreachable!("matched above");
             };
             self.slot.ask();
             let wait = match self.slot.kind() {
@@ -215,7 +215,7 @@ where
             self.stage = Stage::Asked(f, wait);
         }
         let Stage::Asked(_, wait) = &mut self.stage else {
-            unreachable!("slots that are asked for have no mail");
+            unreachable!("slots that are asked for have no queued calls");
         };
         if let Wait::Until(deadline) = wait
             && deadline.is_over()

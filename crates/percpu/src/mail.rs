@@ -56,7 +56,7 @@ impl<T> Mail<T> {
             let letter = letter.into_inner();
             if here.is_this() {
                 // An unwinding panic would lose the letters behind it.
-                panics::or_abort("a letter of per-CPU mail panicked", || run(letter));
+                panics::or_abort("a queued call of per-CPU data panicked", || run(letter));
             } else {
                 std::mem::forget(letter);
             }

@@ -229,7 +229,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     /// let emptied = lists.try_run_on(cpu, Duration::from_millis(1), |list| list.clear());
     /// assert!(emptied.is_ok());
     ///
-    /// In the mode `Queue`, an owner that does not poll, like this thread, runs no calls.
+    /// // In the mode `Queue`, an owner that does not poll, like this thread, runs no calls.
     /// let owner = lists.attach(cpu)?;
     /// std::thread::scope(|scope| {
     ///     let late = scope.spawn(|| lists.try_run_on(cpu, Duration::from_millis(1), |list| list.len()).is_err());
@@ -399,7 +399,7 @@ impl<F> fmt::Debug for NotRun<F> {
 impl<F> fmt::Display for NotRun<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Busy(_) => "the slot could not be had in time",
+            Self::Busy(_) => "the slot did not become free in time",
             Self::NoSuchCpu(_) => "the CPU has no slot",
         })
     }

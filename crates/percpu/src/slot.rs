@@ -247,7 +247,7 @@ impl<T> Slot<T> {
         self.data.into_inner()
     }
 
-    /// Takes the slot if it is free. Returns what it found.
+    /// Takes the slot if it is free. Returns the state that it found.
     #[inline]
     pub(super) fn look_and_take(&self) -> Found {
         // A load first: an exchange acquires the cache line even if it fails. Not in a model, whose
@@ -463,7 +463,7 @@ impl<T> Slot<T> {
     #[cold]
     fn refuse_inside(&self) -> ! {
         panic!(
-            "a section of CPU {}'s slot asks for that slot: it would wait for itself",
+            "a call on CPU {}'s slot calls the same slot: it would wait for itself",
             self.cpu()
         );
     }
@@ -523,7 +523,12 @@ impl<'s> Inside<'s> {
             .far
             .inside
             .swap(identity::mine().get(), Ordering::Relaxed);
-        assert_eq!(before, 0, "two are inside the slot of CPU {}", slot.cpu());
+        assert_eq!(
+            before,
+            0,
+            "two threads are inside the slot of CPU {}",
+            slot.cpu()
+        );
         Self(&slot.far.inside)
     }
 }

@@ -162,7 +162,7 @@ impl<T, F: Flavor> Rcu<T, F> {
     pub fn load<'a>(&'a self, guard: &'a impl Section<F>) -> &'a T {
         assert!(
             guard.is_of(&self.flavor),
-            "the guard is one of another domain than the cell's"
+            "the guard belongs to another domain than the cell"
         );
         // ORDER(cell): publish and consume, other end in `swap`.
         //   writer: the new value; current = new Release
@@ -323,7 +323,7 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     ) -> Result<*mut T, Box<T>> {
         assert!(
             guard.is_of(&self.flavor),
-            "the guard is one of another domain than the cell's"
+            "the guard belongs to another domain than the cell"
         );
         self.flavor.assert_may_call();
         let expected = std::ptr::from_ref(expected).cast_mut();

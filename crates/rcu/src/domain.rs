@@ -69,7 +69,7 @@ impl Domain {
     pub(super) fn first_level(&self) -> u64 {
         // ORDER(began-later): publish and consume, other end in `start`.
         //   driver: (removals);  fence;  gp_seq into first_level  Release;  skip readers whose word has this gp_seq
-        //   reader: load first_level  Acquire, store it;  load what RCU protects
+        //   reader: load first_level  Acquire, store it;  load the protected data
         // If the driver's store comes first, the section has its number and sees every removal that
         // this grace period serves: the driver may skip it. If our load comes first, the section
         // has an older number, and the driver waits for it.

@@ -88,7 +88,7 @@ impl NrActive {
     /// Returns `true` if no reader but `me` is active. Passes a full fence.
     pub(super) fn is_nobody(&self, me: Option<&Flags>) -> bool {
         // ORDER(parked): the other end; see `Flags::leave_parking`.
-        // If our fence comes first, a reader that leaves its parking later sees what was removed
+        // If our fence comes first, a reader that leaves its parking later sees the removals made
         // before this call. If the reader's fence comes first, we read it in the count.
         // Test: a_parked_reader_comes_back, leaving_a_parking_needs_its_fence
         fence(Ordering::SeqCst);
@@ -141,8 +141,8 @@ impl Flags {
             nr_active.count_out();
         }
         // ORDER(parked): store buffering, other end in `Periods::start` and `NrActive::is_nobody`.
-        //   reader: nr_active += 1, flags &= !OFF;  fence;  load what RCU protects
-        //   driver: (what RCU protects was removed);  fence;  load nr_active, flags
+        //   reader: nr_active += 1, flags &= !OFF;  fence;  load the protected data
+        //   driver: (the data was removed);  fence;  load nr_active, flags
         // If our fence comes first, the driver reads us as active and checks our word. If the
         // driver's fence comes first, we see the removals.
         // Test: a_parked_reader_comes_back, leaving_a_parking_needs_its_fence
@@ -152,7 +152,7 @@ impl Flags {
     /// Clears the requests of drivers. Returns the flags before.
     pub(super) fn answer(&self) -> u32 {
         // ORDER(ask): publish and consume both ways, other end in `ask` and `has_answered`.
-        //   driver: (saw what was removed);  flags |= ASK  Release
+        //   driver: (saw the removal);  flags |= ASK  Release
         //   reader: a section;  flags &= !ASK  AcqRel;  another section
         //   driver: load flags without ASK  Acquire;  the waiter may free
         // If the driver's ASK comes first, we clear it: our past sections are released to it, and
@@ -189,8 +189,8 @@ impl Flags {
     /// Asks the reader to report.
     pub(super) fn ask(&self) {
         // ORDER(ask): the other end; see `answer`.
-        // If our ASK comes first, the reader's answer acquires what we saw removed. If an answer
-        // comes first, it answered an earlier question, and ASK stands for the next one.
+        // If our ASK comes first, the reader's answer acquires the removals that we saw. If an
+        // answer comes first, it answered an earlier question, and ASK stays for the next one.
         // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders, a_srcu_answer_needs_both_orders
         self.0.fetch_or(ASK, Ordering::Release);
     }

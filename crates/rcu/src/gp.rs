@@ -129,7 +129,7 @@ impl Domain {
     /// Reads each candidate again behind the heavy barrier, and returns the holdouts.
     fn confirm<'a>(&self, gp_seq: u64, seen: Candidates<'a>) -> Vec<&'a Slot> {
         // ORDER(reader): the other end; see `Slot::lock`.
-        // If our barrier comes first, a section that begins later sees PARK and what was removed.
+        // If our barrier comes first, a section that begins later sees PARK and the removals.
         // If the reader's barrier comes first, we see its section in the word that we load below.
         // Test: a_section_keeps_what_it_sees, locking_needs_its_light_barrier
         // ORDER(holdout): the other end; see `Slot::unlock`.

@@ -15,13 +15,13 @@
 //! lock:   nest = *ctr & NEST
 //!         nest == 0:         *ctr = *first_level (acquire);  compiler barrier;  *flags & PARK?  leave_parking()
 //!         nest < NEST - 1:   *ctr += 1
-//!         otherwise:          read_lock(), then call place()
+//!         otherwise:         read_lock(), then call place()
 //! unlock: nest == 1:         *ctr -= 1 (release);  compiler barrier;  *flags & AT_UNLOCK?  report()
 //!         1 < nest < NEST:   *ctr -= 1 (release)
-//!         otherwise:          read_unlock()
+//!         otherwise:         read_unlock()
 //! report: *nr_loops == 1:    *ctr == *first_level (acquire)?  else nest == 1?  *ctr = that (release), else return
 //!                            *flags & ASKED?  answer()
-//!         otherwise:          quiescent()
+//!         otherwise:         quiescent()
 //! ```
 //!
 //! These are the steps of `slot.rs`, with the same proofs. The compiler barrier replaces
@@ -95,10 +95,7 @@ pub fn is_reading() -> bool {
 ///
 /// 1. As [`call_head`](super::call_head), and `free` may be called with that address.
 pub unsafe fn free_c(head: *mut Head, offset: usize) {
-    assert!(
-        offset < NR_OFFSETS,
-        "so far behind the beginning is no head"
-    );
+    assert!(offset < NR_OFFSETS, "the offset of the head is too large");
     // SAFETY: not null. It is never called: `run_c` checks the address first.
     let run =
         unsafe { std::mem::transmute::<usize, unsafe extern "C-unwind" fn(*mut Head)>(offset + 1) };

@@ -44,7 +44,7 @@ impl Roster {
             next: ptr::null_mut(),
         });
         let taken = entry.slot.take();
-        debug_assert!(taken, "nobody else knows the slot yet");
+        debug_assert!(taken, "no other thread can reach the slot yet");
         let entry = Box::into_raw(entry);
         // SAFETY: `entry` came from `into_raw` above, and no other thread can reach it until the
         // push succeeds.

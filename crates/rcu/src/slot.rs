@@ -153,8 +153,8 @@ impl Slot {
         words.ctr.store(domain.first_level(), Ordering::Relaxed);
         // ORDER(reader): store buffering through the asymmetric barrier, other end in
         // `Domain::confirm` (gp.rs).
-        //   reader: ctr = nested;   light;   load flags, then what RCU protects
-        //   driver: flags |= PARK or ASK (what RCU protects was removed before);   heavy;   load ctr
+        //   reader: ctr = nested;   light;   load flags, then the protected data
+        //   driver: flags |= PARK or ASK (the data was removed before);   heavy;   load ctr
         // If our barrier comes first, the driver sees the section and waits for it, unless it has
         // the driver's own number. If the driver's barrier comes first, we see PARK below, and the
         // section sees everything that was removed.

@@ -59,7 +59,7 @@ impl std::fmt::Display for Stall {
         let (thread, waited) = (self.thread, self.waited);
         write!(
             f,
-            "thread {thread} ({name}) has held up an RCU grace period for {waited:.1?} in a read-side critical section"
+            "thread {thread} ({name}) has delayed an RCU grace period for {waited:.1?} in a read-side critical section"
         )?;
         match &self.doing {
             Some(doing) => write!(f, ", {doing}"),
@@ -134,7 +134,7 @@ pub(super) fn report_batch(waited: Duration) {
     // FOREIGN(rcu-stderr): none, but stderr may be closed; contained.
     panics::contain(|| {
         eprintln!(
-            "afterwork: a batch of RCU callbacks has not begun where it was to run for {waited:.1?}; it runs here now"
+            "afterwork: the executor has not begun a batch of RCU callbacks for {waited:.1?}; the batch runs on a library thread now"
         );
     });
 }
@@ -167,8 +167,8 @@ pub(super) fn report_flood(nr: usize) {
     // FOREIGN(rcu-stderr): none, but stderr may be closed; contained.
     panics::contain(|| {
         eprintln!(
-            "afterwork: {nr} RCU callbacks wait in one list, to which thread {thread} ({name}) adds: more are handed over than \
-             run, or a reader or a callback holds them up"
+            "afterwork: {nr} RCU callbacks wait in one list, to which thread {thread} ({name}) adds: callbacks are queued faster \
+             than they run, or a reader or a callback delays them"
         );
     });
 }

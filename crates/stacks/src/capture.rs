@@ -131,14 +131,14 @@ fn take(
 ) -> Result<Stack, &'static str> {
     // Otherwise the signal might kill the process.
     if !signal::is_handled(signal) {
-        return Err("the program handles the signal by now");
+        return Err("the program now handles the signal itself");
     }
     let start_ns = time::now_ns();
     if start_ns < SILENT_UNTIL.load(Ordering::Relaxed) {
-        return Err("no thread is asked for ten seconds after one that did not answer");
+        return Err("stack capture is paused for ten seconds: a thread did not answer the signal");
     }
     if !DESK.ask(thread) {
-        return Err("another caller takes one");
+        return Err("another caller is capturing a stack");
     }
     let mut read = || DESK.read(|seen| contained(|| walk(seen)));
     let is_asked = signal::interrupt(thread, signal);
@@ -156,7 +156,7 @@ fn take(
         }
         let now_ns = time::now_ns();
         SILENT_UNTIL.store(now_ns + SILENCE_NS, Ordering::Relaxed);
-        Err("the thread did not answer the signal: it blocks it, or gets no CPU")
+        Err("the thread did not answer the signal: it blocks the signal, or gets no CPU")
     })
 }
 

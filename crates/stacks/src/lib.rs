@@ -1,4 +1,4 @@
-//! The stacks of other threads of this process, for reports about threads that are stuck.
+//! The stacks of other threads of this process, for reports about stuck threads.
 //!
 //! ```
 //! afterwork_stacks::enable(23).unwrap(); // SIGURG

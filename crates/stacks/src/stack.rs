@@ -53,7 +53,7 @@ impl fmt::Display for Stack {
         match self.end {
             End::Whole => Ok(()),
             End::Cut => f.write_str("\n      ... and more"),
-            End::Missing(why) => write!(f, "\n      not taken: {why}"),
+            End::Missing(why) => write!(f, "\n      not captured: {why}"),
         }
     }
 }

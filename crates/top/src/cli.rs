@@ -29,7 +29,7 @@ Try:
 Results go to standard output, warnings to standard error.
 
 Exit status: 0 good, 2 could not run, 130 interrupted.
-`afterwork help` and `afterwork help top` print the rest. `afterwork-lab`, a command of its own,
+`afterwork help` and `afterwork help top` print the rest. `afterwork-lab`, a separate command,
 measures deferred work on this machine.
 ";
 
@@ -37,12 +37,12 @@ measures deferred work on this machine.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "afterwork", bin_name = "afterwork", version, styles = Styles::plain())]
 pub struct Cli {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Option<Command>,
 }
 
-/// What the command can do.
+/// The subcommands.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Command {
     /// Show the machine: its CPUs, caches and nodes, and which CPUs share a worker pool
@@ -51,18 +51,18 @@ pub enum Command {
     /// Show what a running process does: its queues, pools, RCU, mailboxes, per-CPU data
     Top(TopArgs),
 
-    /// Run a load worth watching, to be looked at by top
+    /// Run a load worth watching with top
     Demo(DemoArgs),
 
-    /// Print what completes this command in a shell
+    /// Print the completion script for a shell
     Completions {
-        /// Which shell
+        /// The shell
         shell: clap_complete::Shell,
     },
 
-    /// Print the manual page, or write it and those of all subcommands to a folder
+    /// Print the manual page, or write the pages of all subcommands to a folder
     Man {
-        /// Where to put them
+        /// The folder
         #[arg(value_name = "DIR")]
         directory: Option<PathBuf>,
     },
@@ -126,10 +126,10 @@ pub fn man() -> io::Result<Vec<u8>> {
 const MAN_END: &str = r#".SH "EXIT STATUS"
 .TP
 0
-The command did what the line asks for.
+The command did its task.
 .TP
 2
-The command line is wrong, or what it asks for cannot be done; one line on standard error says why.
+The command line is wrong, or the task failed; one line on standard error has the reason.
 .TP
 130
 Ctrl\-C ended the command.
@@ -177,13 +177,9 @@ impl Answer {
                 let names: Vec<_> = names.collect();
                 Self::Wrong(format!("{}; {name}: {}", one_line(&text), names.join(", ")))
             }
-            ErrorKind::UnknownArgument | ErrorKind::MissingRequiredArgument => {
-                Self::Wrong(format!(
-                    "{}; `{} --help` tells what there is",
-                    one_line(&text),
-                    asked(&text)
-                ))
-            }
+            ErrorKind::UnknownArgument | ErrorKind::MissingRequiredArgument => Self::Wrong(
+                format!("{}; see `{} --help`", one_line(&text), asked(&text)),
+            ),
             _ => Self::Wrong(one_line(&text)),
         }
     }
@@ -263,11 +259,11 @@ mod tests {
             ),
             (
                 "afterwork --nosuch",
-                "'--nosuch' found; `afterwork --help` tells",
+                "'--nosuch' found; see `afterwork --help`",
             ),
             (
                 "afterwork demo extra",
-                "'extra' found; `afterwork demo --help` tells",
+                "'extra' found; see `afterwork demo --help`",
             ),
             (
                 "afterwork demo --seconds -1",

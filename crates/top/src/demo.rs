@@ -14,12 +14,12 @@ use clap::Args;
 use crate::exit::{Exit, Stop};
 use crate::interrupt::Interrupt;
 
-/// Runs a load worth watching: a queue at its limit with items that wait, one that blocks, delayed
-/// items, one in order, a mailbox whose owner now and then falls behind, RCU callbacks, per-CPU
-/// data that is drained.
+/// Runs a load worth watching: a queue at its limit with waiting items, a queue with blocking items,
+/// delayed items, an ordered queue, a mailbox whose owner sometimes falls behind, RCU callbacks, and
+/// per-CPU data that is drained.
 #[derive(Args, Clone, Debug)]
 pub struct DemoArgs {
-    /// End after so many seconds; without it Ctrl-C does
+    /// End after this number of seconds; by default on Ctrl-C
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub seconds: Option<u64>,
 }
@@ -42,7 +42,7 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
     let interrupt =
         Interrupt::install().map_err(|error| Stop::because("cannot catch SIGINT", error))?;
     observe::publish().map_err(|error| Stop::because("cannot show this process", error))?;
-    let failed = |error: &dyn std::fmt::Display| Stop::because("cannot make a queue", error);
+    let failed = |error: &dyn std::fmt::Display| Stop::because("cannot create a queue", error);
     let queue = |name: &str, limit| Workqueue::builder(name).max_active(limit).build();
     let thumbnails = queue("thumbnails", 2).map_err(|error| failed(&error))?;
     let fetch = queue("fetch", 16).map_err(|error| failed(&error))?;
@@ -71,7 +71,7 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
         }
     });
     say(&format!(
-        "process {0} has something to do; watch it from another terminal:\n  afterwork top {0} --tui\nCtrl-C ends it\n",
+        "process {0} runs the load; watch it from another terminal:\n  afterwork top {0} --tui\nCtrl-C ends it\n",
         std::process::id()
     ))?;
 

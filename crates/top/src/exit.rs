@@ -12,7 +12,7 @@ pub enum Exit {
     ClaimNotMet,
     /// The command could not run: bad input, or an error of the machine.
     CouldNotRun,
-    /// SIGINT ended it; the results so far were printed.
+    /// SIGINT ended it; the results up to then were printed.
     Interrupted,
 }
 
@@ -29,7 +29,7 @@ impl Exit {
     }
 }
 
-/// 128 + SIGINT, as shells report a program that was killed by that signal.
+/// 128 + SIGINT, as shells report a program that this signal killed.
 pub const INTERRUPTED_CODE: u8 = 130;
 
 impl From<Exit> for ExitCode {
@@ -40,7 +40,7 @@ impl From<Exit> for ExitCode {
 
 /// The reason why the command stopped early.
 ///
-/// Its creator describes in one line, for the user, which operation failed; no caller repeats that.
+/// Its creator describes the failed operation in one line for the user. No caller repeats that.
 #[derive(Debug)]
 pub enum Stop {
     /// The reader closed standard output: not an error.

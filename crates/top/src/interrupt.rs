@@ -1,4 +1,4 @@
-//! SIGINT as a flag, so that the results so far can be printed.
+//! SIGINT as a flag, so that the results up to then can be printed.
 
 use std::io;
 use std::sync::Arc;

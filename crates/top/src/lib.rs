@@ -1,4 +1,4 @@
-//! The command `afterwork`, which shows what a process defers and what the machine offers.
+//! The command `afterwork`, which shows the deferred work of a process, and the machine.
 //!
 //! - [`top`] shows a process, [`topology`](mod@topology) the machine, [`demo`] is a process to
 //!   watch.

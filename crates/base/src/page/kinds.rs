@@ -120,15 +120,15 @@ macro_rules! queue_figures {
         gauge nr_inactive: usize, "Items that wait, for a worker or for a seat of the queue";
         gauge max_active: u32, "Threads that may run its items";
         counter started: u64, "Items that workers started; a future counts with each poll";
-        counter completed: u64, "Items that workers ran to their end, told when their worker next has the pool lock";
+        counter completed: u64, "Items that workers completed, counted when their worker next has the pool lock";
         counter helped: u64, "Items that their joiner ran";
         counter rescued: u64, "Items that its rescuer took";
-        counter refused: u64, "Attempts to queue that were refused, for want of room, in a drain or when it had ended";
+        counter refused: u64, "Attempts to queue that were rejected: queue full, draining or destroyed";
         fault panicked: u64, "Items that panicked";
-        counter cpu_time_us: u64, "CPU time of its items, microseconds, sampled: less than a millisecond of a worker is not told yet";
-        counter cpu_intensive: u64, "Items that had the CPU for `cpu_intensive_thresh_us` while work waited";
-        counter cm_wakeups: u64, "Workers got up, or asked for, because one of its items slept while work waited";
-        counter repatriated: u64, "Items whose worker had been brought home from outside its pod just before";
+        counter cpu_time_us: u64, "CPU time of its items, microseconds, sampled: up to a millisecond of a worker is not counted yet";
+        counter cpu_intensive: u64, "Items that used the CPU for `cpu_intensive_thresh_us` while work waited";
+        counter cm_wakeups: u64, "Workers woken, or requested, because one of its items slept while work waited";
+        counter repatriated: u64, "Items whose worker had just been moved back to its pod";
         counter maydays: u64, "Calls of its rescuer";
         counter expired: u64, "Items that had not started by their deadline";
         $($after)*
@@ -140,25 +140,25 @@ macro_rules! queue_figures {
 #[macro_export]
 macro_rules! pool_figures {
     ($then:ident! { $($before:tt)* } { $($after:tt)* }) => { $then! { $($before)*
-        gauge nr_workers: usize, "Workers there are";
+        gauge nr_workers: usize, "Workers of the pool";
         gauge nr_idle: usize, "Workers that are parked";
-        gauge nr_blocked: usize, "Workers that have said, or were seen, to sleep inside an item";
-        gauge nr_pending: usize, "Items that no worker has taken; without those that producers have just left";
-        counter kicks: u64, "Workers got up, or asked for, because work waited";
-        counter created: u64, "Workers made";
-        counter culled: u64, "Workers sent away after idling for too long";
-        counter started: u64, "Items that workers started, of all queues that use it or did";
-        counter completed: u64, "Items that workers ran to their end";
-        counter cpu_time_us: u64, "CPU time that workers used for them, microseconds, sampled";
-        counter cm_wakeups: u64, "Workers got up, or asked for, because another slept inside an item while work waited";
-        counter repatriated: u64, "Workers brought home that had been let run outside their pod, when they next took an item";
-        counter seen_asleep: u64, "Workers that a look found asleep inside an item while work waited, without a word to the pool";
-        counter cpu_intensive: u64, "Items that a look found to have had the CPU for `cpu_intensive_thresh_us` while work waited";
-        counter maydays: u64, "Calls of rescuers, because work had wanted for a worker for long";
+        gauge nr_blocked: usize, "Workers that sleep inside an item, by their report or by a sample";
+        gauge nr_pending: usize, "Items that no worker has taken, without those that producers have just pushed";
+        counter kicks: u64, "Workers woken, or requested, because work waited";
+        counter created: u64, "Workers created";
+        counter culled: u64, "Workers ended after idling for too long";
+        counter started: u64, "Items that workers started, of all queues that use or used the pool";
+        counter completed: u64, "Items that workers completed";
+        counter cpu_time_us: u64, "CPU time of these items, microseconds, sampled";
+        counter cm_wakeups: u64, "Workers woken, or requested, because another slept inside an item while work waited";
+        counter repatriated: u64, "Workers that had run outside their pod, and were moved back when they next took an item";
+        counter seen_asleep: u64, "Workers that a sample found asleep inside an item while work waited, without a report to the pool";
+        counter cpu_intensive: u64, "Items that a sample found to have used the CPU for `cpu_intensive_thresh_us` while work waited";
+        counter maydays: u64, "Calls of rescuers, because work had waited for a worker for too long";
         counter rescued: u64, "Items that rescuers took";
-        fault spawn_failed: u64, "Workers that the system refused to give";
-        fault stalls: u64, "Times that its work was told not to move";
-        gauge stalled_ms: u64, "For how long its work had not moved at the last look, milliseconds; 0 once it has";
+        fault spawn_failed: u64, "Workers whose thread could not be created";
+        fault stalls: u64, "Times that a stall of its work was reported";
+        gauge stalled_ms: u64, "Milliseconds without progress of its work at the last sample; 0 after progress";
         $($after)*
     } };
 }
@@ -173,13 +173,13 @@ const QUEUE: &[Field] = queue_figures!(fields! {} {
     counter waits: u64, "Items whose wait was measured";
     gauge wait_p50_ns: u64, "Median wait since the start, nanoseconds; within its power of two";
     gauge wait_p99_ns: u64, "99th percentile of the waits since the start, nanoseconds; within its power of two";
-    gauge oldest_ns: u64, "For how long the oldest item waits that no worker has taken, nanoseconds; 0 if none waits";
+    gauge oldest_ns: u64, "Time that the oldest item not yet taken by a worker has waited, nanoseconds; 0 if none waits";
     gauge run_p50_ns: u64, "Median time for which workers ran an item since the start, nanoseconds; within its power of two";
     gauge run_p99_ns: u64, "99th percentile of the times for which workers ran an item since the start, nanoseconds; within its power of two";
 });
 
 const POOL: &[Field] = pool_figures!(fields! {} {
-    gauge nr_running: usize, "Workers that run, or look for work";
+    gauge nr_running: usize, "Workers that run, or search for work";
 });
 
 #[rustfmt::skip]
@@ -191,13 +191,13 @@ const RCU: &[Field] = &[
     counter("callbacks", "Callbacks that ran"),
     gauge("callbacks_wait", "1 while callbacks wait or run"),
     fault("panicked", "Callbacks that panicked"),
-    fault("stalls", "Times that a reader was told to hold up a grace period"),
+    fault("stalls", "Times that a reader was reported to delay a grace period"),
 ];
 
 #[rustfmt::skip]
 const MAILBOX: &[Field] = &[
     counter("received", "Items received"),
-    counter("sleeps", "Times that the owner got ready to sleep"),
+    counter("sleeps", "Times that the owner prepared to sleep"),
     counter("wake_ups", "Times that a poster woke the owner"),
 ];
 
@@ -205,10 +205,10 @@ const MAILBOX: &[Field] = &[
 const PER_CPU: &[Field] = &[
     gauge("nr_slots", "CPUs that have a slot"),
     counter("drains", "Drains of several slots"),
-    counter("drained", "Slots that drains went through"),
+    counter("drained", "Slots that were drained"),
     counter("waited", "Remote calls that did not get their slot at once"),
-    counter("mailed", "Pieces of work mailed to an owner"),
-    fault("panicked", "Pieces of queued work that panicked"),
+    counter("mailed", "Calls queued to an owner"),
+    fault("panicked", "Queued calls that panicked"),
 ];
 
 /// The powers of two of nanoseconds below which a histogram counts items, from 1 µs to 4.6 minutes.

@@ -29,7 +29,7 @@
 //! locked              a living process has it: try the next name
 //! not locked          stale: lock it;  does it still have that name?  remove it while it is locked, and create ours
 //! no such file        create ours;  lock it;  does it still have that name?  it is ours.  Otherwise another
-//!                    process treated it as stale: try again
+//!                     process treated it as stale: try again
 //! ```
 //!
 //! So a file is removed only by a process that has it locked and finds it under its name.
@@ -185,7 +185,7 @@ fn create(pid: u32) -> io::Result<(u32, SharedFile)> {
             return Ok((nth, file));
         }
     }
-    let all_taken = "others have every name that this process may have";
+    let all_taken = "other processes use all names that the page of this process may have";
     Err(io::Error::new(io::ErrorKind::AlreadyExists, all_taken))
 }
 
@@ -306,7 +306,7 @@ fn give_up(shared: &Shared) {
     remove(&lost.path);
     drop(published);
     process::write_line(
-        "the program has closed the descriptor of its page, which is published no more",
+        "the program has closed the descriptor of its page; the page is no longer published",
     );
 }
 

@@ -191,13 +191,13 @@ fn text(place: &[u8]) -> Result<String, Refusal> {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooShort(bytes) => write!(f, "{bytes} bytes are too short for a page"),
-            Self::TooLong(bytes) => write!(f, "{bytes} bytes are longer than any page"),
-            Self::NoPage => f.write_str("it does not begin as a page does"),
+            Self::TooShort(bytes) => write!(f, "the file is too short for a page: {bytes} bytes"),
+            Self::TooLong(bytes) => write!(f, "the file is longer than any page: {bytes} bytes"),
+            Self::NoPage => f.write_str("it does not begin like a page"),
             Self::Version(version) => {
                 write!(
                     f,
-                    "it is of version {version}, this reads version {VERSION}"
+                    "it has version {version}; this program reads version {VERSION}"
                 )
             }
             Self::RecordBytes(bytes) => {
@@ -207,14 +207,11 @@ impl fmt::Display for Refusal {
                 )
             }
             Self::NrRecords(count) => {
-                write!(f, "it has no room for the {count} records it promises")
+                write!(f, "it is too short for the {count} records in its head")
             }
             Self::TornHead => f.write_str("its head does not fit its check"),
-            Self::NrFigures(count) => write!(
-                f,
-                "a record has no room for the {count} figures it promises"
-            ),
-            Self::Text => f.write_str("a name in it is no text"),
+            Self::NrFigures(count) => write!(f, "a record is too short for its {count} figures"),
+            Self::Text => f.write_str("a name in it is not text"),
         }
     }
 }

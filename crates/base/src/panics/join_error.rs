@@ -59,7 +59,7 @@ impl fmt::Display for JoinError {
             ),
             Self::Expired => f.write_str("the work item had not started by its deadline"),
             Self::Refused => f.write_str(
-                "the queue was full, drained or destroyed, and did not take the work item",
+                "the queue rejected the work item: it was full, draining or destroyed",
             ),
             Self::Taken => f.write_str("the result of the work item was already taken"),
         }

@@ -4,7 +4,7 @@
 //! the condition true and then reads the number of waiters:
 //!
 //! ```text
-//! waiter:   nr_waiting += 1;  fence;  condition?  no: sleep while epoch is what I saw
+//! waiter:   nr_waiting += 1;  fence;  condition?  no: sleep while epoch is unchanged
 //! notifier: condition = true; fence;  nr_waiting == 0?  no: epoch += 1, wake all
 //! ```
 //!

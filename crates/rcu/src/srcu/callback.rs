@@ -176,7 +176,7 @@ impl Shared {
         let target = callbacks.lock().nr_queued;
         // ORDER(srcu-barrier): publish and consume, other end in `run_batch`.
         //   run_batch: the callbacks; nr_run += n Release
-        //   here:      nr_run Acquire; the caller relies on what they did
+        //   here:      nr_run Acquire; the caller relies on their effects
         // If the runner's addition comes first, we return, after the callbacks. If our load comes
         // first, we wait on `ran`, which the runner notifies after it.
         // Test: srcu_barrier_waits_for_every_callback

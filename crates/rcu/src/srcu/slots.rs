@@ -518,7 +518,7 @@ mod tests {
     #[test]
     fn a_reader_that_has_stopped_takes_one_barrier_and_no_more() {
         let slots = Slots::new();
-        assert!(slots.have_all_answered(), "nobody has read");
+        assert!(slots.have_all_answered(), "no thread has read");
         let (begin, ended) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
         std::thread::scope(|scope| {
             scope.spawn(|| {

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use clap::Args;
 
-/// Shows what a process that uses the library does: queues, pools, RCU, mailboxes, per-CPU data.
+/// Shows the activity of a process that uses the library: queues, pools, RCU, mailboxes, per-CPU data.
 ///
-/// The process must have said that it may be looked at: started with AFTERWORK=observe.publish=on, or by
-/// a call of observe::publish(). Without PID this lists the processes that have. Looking stops nothing and
-/// costs the process a few microseconds a look.
+/// The process must allow it: started with AFTERWORK=observe.publish=on, or by a call of
+/// observe::publish(). Without PID this lists the processes that allow it. Each look costs the process
+/// a few microseconds, and stops no thread.
 ///
 ///   AFTERWORK=observe.publish=on my-program &
-///   afterwork top            which processes there are
+///   afterwork top            the list of processes
 ///   afterwork top 4711       one of them, every second
 ///   afterwork top 4711 --tui the same, full screen
 ///   afterwork demo           a load worth watching
@@ -23,27 +23,27 @@ pub struct TopArgs {
     #[arg(value_name = "PID")]
     pub process: Option<String>,
 
-    /// Look once, and end
+    /// Show one look, and exit
     #[arg(long)]
     pub once: bool,
 
-    /// Full screen: ? tells the keys; without PID one is picked from a list
+    /// Full screen: ? shows the keys; without PID, select a process from a list
     #[arg(long, conflicts_with_all = ["once", "json", "prometheus"])]
     pub tui: bool,
 
-    /// Print one JSON object a look, or an array of processes
+    /// Print one JSON object per look, or an array of processes
     #[arg(long, conflicts_with = "prometheus")]
     pub json: bool,
 
-    /// Look once and print text for Prometheus; without PID, of all processes
+    /// Print one look as text for Prometheus; without PID, of all processes
     #[arg(long)]
     pub prometheus: bool,
 
-    /// Say what each figure means, as JSON with --json, and end
+    /// Print the meaning of each figure, as JSON with --json, and exit
     #[arg(long, conflicts_with_all = ["process", "tui", "once", "prometheus", "prune"])]
     pub fields: bool,
 
-    /// Remove the pages that processes of this user left when they were killed, and end
+    /// Remove the pages of killed processes of this user, and exit
     #[arg(long, conflicts_with_all = ["process", "tui", "once", "json", "prometheus"])]
     pub prune: bool,
 
@@ -51,7 +51,7 @@ pub struct TopArgs {
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = pause)]
     pub every: u64,
 
-    /// Where pages lie
+    /// The directory of the pages
     #[arg(long, value_name = "DIR", default_value = afterwork::page::DIRECTORY)]
     pub directory: PathBuf,
 }

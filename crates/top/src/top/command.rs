@@ -69,13 +69,13 @@ fn path_of(directory: &Path, process: &str) -> Result<PathBuf, Stop> {
 fn cannot_look(path: &Path, no_look: &NoLook) -> Stop {
     let hint = match no_look {
         NoLook::Refused(_) if !path.exists() => {
-            "; `afterwork top` lists the processes that show themselves; AFTERWORK=observe.publish=on makes one do so"
+            "; `afterwork top` lists the processes that can be shown; start one with AFTERWORK=observe.publish=on"
         }
         _ => "",
     };
     let reason = format!("{}{hint}", no_look.reason());
     let path = path.display().to_string();
-    Stop::because(&format!("cannot look at {}", plain(&path)), reason)
+    Stop::because(&format!("cannot read {}", plain(&path)), reason)
 }
 
 /// Reads the page again and again until the process ends or the user quits.
@@ -86,7 +86,7 @@ fn watch(watched: &mut Watched, first: Look, args: &TopArgs) -> Result<(), Stop>
         stdout.is_terminal() && !args.once,
     );
     let interrupt =
-        Interrupt::install().map_err(|error| Stop::because("cannot take signals", error))?;
+        Interrupt::install().map_err(|error| Stop::because("cannot handle signals", error))?;
     let (mut before, mut now) = (None, first);
     loop {
         let shown = if args.json {
@@ -152,7 +152,7 @@ fn all(args: &TopArgs) -> Result<(), Stop> {
         .iter()
         .any(|Found { look, .. }| matches!(look, Err(NoLook::Stale(_))))
     {
-        talk::say("what ended processes left may be removed: afterwork top --prune");
+        talk::say("exited processes left pages behind; remove them with: afterwork top --prune");
     }
     Ok(())
 }
@@ -166,7 +166,7 @@ fn prune(directory: &Path) -> Result<(), Stop> {
     });
     print(&lines.collect::<String>())?;
     if gone.is_empty() {
-        talk::say("no ended process left anything");
+        talk::say("no exited process left a page behind");
     }
     Ok(())
 }

@@ -226,7 +226,7 @@ impl Watched {
                 let (owner, _) = self.file.owner_and_mode().map_err(refused)?;
                 if process::owner(pid).is_some_and(|runs_as| runs_as != owner) {
                     return Err(refused(format!(
-                        "process {pid} is not of its owner, user {owner}"
+                        "process {pid} does not belong to the owner of the page, user {owner}"
                     )));
                 }
                 Ok(())

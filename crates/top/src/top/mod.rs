@@ -8,7 +8,7 @@
 //! view.rs        the state of the full screen, and the keys         ──► draw.rs, shown by tui.rs
 //! text.rs, tui.rs, json.rs, prometheus.rs                           ──► a terminal, a program
 //! screen.rs      acquires the terminal for tui.rs, and restores it when a signal ends or stops the
-//!               command
+//!                command
 //! ```
 //!
 //! docs/top.md describes the format of the page, and the checks of its contents.

@@ -37,16 +37,16 @@ pub fn headline(look: &Look) -> String {
         (page.nr_torn, "records torn"),
         (
             page.nr_left_out as usize,
-            "records left out for want of room",
+            "records omitted because the page is full",
         ),
-        (page.nr_unknown, "records of kinds that are not known here"),
+        (page.nr_unknown, "records of unknown kinds"),
     ] {
         if count > 0 {
             let _ = write!(line, ", {count} {what}");
         }
     }
     if page.records.is_empty() && page.nr_torn == 0 {
-        line += ": nothing to show at this moment";
+        line += ": nothing to show now";
     }
     line
 }
@@ -171,6 +171,6 @@ mod tests {
         let mut look = stalled_sample();
         assert!(!headline(&look).contains("nothing to show"));
         look.page.records.clear();
-        assert!(headline(&look).ends_with("nothing to show at this moment"));
+        assert!(headline(&look).ends_with("nothing to show now"));
     }
 }

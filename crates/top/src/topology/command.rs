@@ -12,7 +12,7 @@ use crate::talk;
 
 const SYSFS: &str = "/sys";
 
-/// Shows the machine as the library sees it: who shares what, and the pods of each scope.
+/// Shows the machine as the library sees it: the CPUs, the caches that they share, and the pods of each scope.
 #[derive(Args, Clone, Debug)]
 pub struct TopologyArgs {
     /// Print one JSON object instead of a drawing
@@ -23,7 +23,7 @@ pub struct TopologyArgs {
     #[arg(long, value_name = "LEVELS", conflicts_with = "sysfs")]
     pub synthetic: Option<String>,
 
-    /// Show a saved machine: a directory laid out as /sys, such as --save makes
+    /// Show a saved machine: a directory laid out as /sys, as created by --save
     #[arg(long, value_name = "DIR")]
     pub sysfs: Option<PathBuf>,
 
@@ -31,8 +31,8 @@ pub struct TopologyArgs {
     #[arg(long, value_name = "CORES", default_value_t = ShardParams::DEFAULT_CACHE_SHARD_SIZE)]
     pub cache_shard_size: usize,
 
-    /// Save what is read of the machine into a new or empty directory, to be sent to somebody;
-    /// shows nothing
+    /// Save the files that describe the machine to a new or empty directory, for a report; shows
+    /// nothing
     #[arg(long, value_name = "DIR", conflicts_with_all = ["synthetic", "json"])]
     pub save: Option<PathBuf>,
 }
@@ -80,7 +80,7 @@ fn must_be_sysfs(dir: &Path) -> Result<(), Stop> {
         return Ok(());
     };
     Err(Stop::CouldNotRun(format!(
-        "--sysfs {}: {what}; give {SYSFS} or what `afterwork topology --save DIR` made",
+        "--sysfs {}: {what}; give {SYSFS} or a directory created by `afterwork topology --save DIR`",
         dir.display().to_string().escape_debug()
     )))
 }
