@@ -41,6 +41,7 @@ pages! {
     scaling "scaling.md",
     srcu "srcu.md",
     task_work "task_work.md",
+    testing "testing.md",
     top "top.md",
     topology "topology.md",
     wake "wake.md",
