@@ -550,7 +550,7 @@ mod tests {
         let (ready, is_ready) = std::sync::mpsc::channel();
         thread::while_named(|| {
             std::thread::spawn(move || {
-                drop(crate::rcu::read());
+                drop(crate::read());
                 ready.send(thread::current()).unwrap();
             });
             let reader = is_ready.recv().unwrap();

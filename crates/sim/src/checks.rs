@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use afterwork::mailbox::Mailbox;
 use afterwork::params::{AffinityScope, Qpw};
 use afterwork::percpu::PerCpu;
 use afterwork::rcu::{self, Flavor, Rcu, srcu::Domain};
-use afterwork::task_work::Mailbox;
 use afterwork::workqueue::{Builder, DelayedWork, Registry, Work, Workqueue, current_work};
 use sync::{cpu, thread, time};
 use topology::CpuSet;

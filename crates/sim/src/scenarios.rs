@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 // The scenarios count with the standard library's atomics, which cost nothing in the simulation.
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use afterwork::mailbox::Mailbox;
 use afterwork::params::{AffinityScope, Params, Qpw};
 use afterwork::percpu::PerCpu;
 use afterwork::rcu::{self, Rcu};
-use afterwork::task_work::Mailbox;
 use afterwork::workqueue::{Builder, Registry, Work, Workqueue};
 use sync::{futex::Futex, thread, time};
 use topology::{CpuId, CpuSet, Topology};
