@@ -294,10 +294,10 @@ mod tests {
 
     #[test]
     fn a_cost_is_found_whose_measurement_is_the_real_one() {
-        // A fixed part of 7, and three times the cost.
+        // The result is 7 plus three times the cost.
         let found = fitted(100.0, 500.0, |ns| Ok(7.0 + 3.0 * ns)).unwrap();
         assert!((found - 31.0).abs() < 0.5, "{found}");
-        // If the cost cannot reach the result, it is the closest possible.
+        // If no cost gives the result, the closest one is returned.
         let found = fitted(5.0, 10.0, |ns| Ok(7.0 + ns)).unwrap();
         assert!(found < 0.2, "{found}");
     }
