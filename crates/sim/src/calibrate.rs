@@ -18,7 +18,7 @@ use crate::options::Options;
 use crate::sweep::run_one;
 
 const FITTED: &str = "fitted: micro-measurements on this machine";
-/// Several passes, because fitting a cost changes the results of the previous ones.
+/// Fitting a cost changes the results of the previous ones, so several passes are needed.
 const NR_PASSES: usize = 3;
 const NR_SEEDS: u64 = 5;
 /// The valid range of a regime's median ratio of simulated to real rate.

@@ -49,7 +49,7 @@ fn equal_seeds_give_equal_bytes_and_others_do_not() {
     }
 }
 
-/// Without deadlock, endless loop or panic, on few CPUs and on several nodes.
+/// No scenario deadlocks, loops endlessly or panics, on few CPUs and on several nodes.
 #[test]
 fn every_scenario_comes_to_its_end() {
     for scenario in [
