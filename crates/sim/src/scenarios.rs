@@ -242,7 +242,7 @@ fn queue_of(
                     .for_each(|work| _ = work.flush().expect("another thread's"));
             }
         };
-        // So large that the allocation has its own pages and does not move others.
+        // A large allocation has its own pages, so it does not move other allocations.
         let mut queued_ns = Vec::with_capacity(nr_items.max(4096));
         rounds((nr_items / 10 / batch).max(1), &mut queued_ns);
         queued_ns.clear();
