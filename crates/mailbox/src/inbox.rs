@@ -163,7 +163,6 @@ impl<T> Inbox<T> {
         self.looks.fetch_or(LANES, Ordering::Relaxed);
     }
 
-    /// Returns the FIFO of a lane.
     #[inline(always)]
     fn queue(&self, lane: Lane) -> &RawQueue<Block<T>> {
         match lane {

@@ -209,7 +209,6 @@ impl<T> Shared<T> {
         self.room.as_ref().is_some_and(Room::is_awaited)
     }
 
-    /// Returns the bound.
     pub(super) fn capacity(&self) -> Option<usize> {
         self.room.as_ref().map(Room::capacity)
     }

@@ -192,7 +192,6 @@ impl<T: From<Woken> + Send + 'static> Target<T> {
         before
     }
 
-    /// Posts the wake-up.
     pub(super) fn post(self: &Arc<Self>) {
         let woken = Woken(self.clone());
         // FOREIGN(woken-into): a user's conversion, on the waking thread, which has only changed

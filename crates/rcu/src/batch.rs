@@ -71,7 +71,6 @@ pub(super) struct Place {
     moved: EventCount,
     /// A: statistics.
     nr_panicked: AtomicU64,
-    /// Statistics.
     nr_run: Count,
 }
 

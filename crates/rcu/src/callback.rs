@@ -103,7 +103,6 @@ struct List {
 }
 
 sync::process_wide! {
-    /// Returns the callbacks of this process.
     pub(super) fn callbacks() -> Callbacks = Callbacks::new()
 }
 

@@ -212,7 +212,6 @@ fn found() -> &'static Slot {
     MINE.with(|mine| unsafe { &*mine.get() })
 }
 
-/// Returns this thread's slot, if it has one.
 #[inline]
 pub(super) fn mine() -> Option<&'static Slot> {
     let slot = MINE.try_with(Cell::get).ok()?;

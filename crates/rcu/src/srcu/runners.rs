@@ -86,7 +86,6 @@ pub(super) struct Served {
     cookie: Cookie,
 }
 
-/// The result of a turn.
 enum Turn {
     /// A batch has run. There may be more callbacks.
     Ran(u64),

@@ -256,7 +256,6 @@ impl Slots {
         }
     }
 
-    /// Returns all lines.
     fn lines(&self) -> impl Iterator<Item = &Line> {
         self.chunks.iter().enumerate().flat_map(|(chunk, lines)| {
             // Acquire pairs with `grow`, so that a chunk is visible with its zeroes. If the reader
