@@ -18,7 +18,7 @@
 use std::{collections::BTreeMap, error::Error, future::pending, time::Duration};
 
 use afterwork::{
-    task_work::{Mailbox, Poster, ReplyTo, reply},
+    mailbox::{Mailbox, Poster, ReplyTo, reply},
     workqueue::{JoinError, TaskSet, Workqueue, block_on, interval, sleep, timeout},
 };
 

@@ -21,7 +21,7 @@ use std::{
 };
 
 use afterwork::{
-    task_work::{JoinError, Worker},
+    mailbox::{JoinError, Worker},
     workqueue::Workqueue,
 };
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-use afterwork::task_work::Mailbox;
+use afterwork::mailbox::Mailbox;
 
 const NR_THREADS: usize = 3;
 const NR_LINES: usize = 1000;

@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::unix::net::UnixStream;
 use std::thread;
 
-use afterwork::task_work::Mailbox;
+use afterwork::mailbox::Mailbox;
 use rustix::event::epoll::{self, EventData, EventFlags};
 
 const SOCKET: u64 = 1;

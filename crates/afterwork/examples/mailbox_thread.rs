@@ -8,7 +8,7 @@ use std::error::Error;
 use std::thread;
 use std::time::Duration;
 
-use afterwork::task_work::Mailbox;
+use afterwork::mailbox::Mailbox;
 
 /// How many changes the owner makes before it would look at its other duties.
 const BATCH: usize = 32;

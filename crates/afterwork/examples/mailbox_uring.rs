@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::thread;
 
-use afterwork::task_work::{Mailbox, uring};
+use afterwork::mailbox::{Mailbox, uring};
 use io_uring::{IoUring, opcode, types};
 
 const QUESTION: u64 = 1;

@@ -16,7 +16,7 @@ use std::{
 };
 
 use afterwork::{
-    task_work::{Mailbox, Poster},
+    mailbox::{Mailbox, Poster},
     workqueue::Workqueue,
 };
 use mio::{

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use afterwork::task_work::{Mailbox, uring};
+use afterwork::mailbox::{Mailbox, uring};
 use io_uring::{IoUring, opcode, types};
 use rustix::thread::{CpuSet, futex, sched_setaffinity};
 

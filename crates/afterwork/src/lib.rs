@@ -20,7 +20,7 @@
 //! | to defer | subsystem |
 //! |---|---|
 //! | to a shared pool of worker threads | [`workqueue`] |
-//! | to one thread that owns something | [`task_work`] |
+//! | to one thread that owns something | [`mailbox`] |
 //! | until no reader can still see the old version | [`rcu`] |
 //! | to the CPU that owns a piece of per-CPU data | [`percpu`] |
 //!
@@ -32,8 +32,8 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `workqueue`, `mailbox`, `rcu`, `percpu` | the subsystem; [`task_work`] is `mailbox` |
-//! | `io-uring` | mailboxes whose owner sleeps in an io_uring ring: `task_work::uring` |
+//! | `workqueue`, `mailbox`, `rcu`, `percpu` | the subsystem |
+//! | `io-uring` | mailboxes whose owner sleeps in an io_uring ring: `mailbox::uring` |
 //! | `stacks` | a stall is told with the stacks of its workers: `Params::stall_signal` |
 //! | `tokio` | futures that use tokio's timers and I/O and are polled by our queues: `workqueue::in_tokio` |
 //! | `tracing` | events of workqueues and grace periods for subscribers of the `tracing` crate; docs/observing.md lists them |
@@ -43,7 +43,7 @@ pub mod observe;
 
 #[cfg(feature = "mailbox")]
 #[doc(inline)]
-pub use ::mailbox as task_work;
+pub use ::mailbox;
 #[cfg(feature = "percpu")]
 #[doc(inline)]
 pub use ::percpu;

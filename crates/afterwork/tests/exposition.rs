@@ -6,10 +6,10 @@
 mod prometheus;
 
 use afterwork::{
+    mailbox::Mailbox,
     observe::{Exposition, snapshot_of},
     percpu::PerCpu,
     rcu,
-    task_work::Mailbox,
     workqueue::{Histogram, Registry, Workqueue},
 };
 use prometheus::{Sample, metrics};

@@ -20,11 +20,11 @@ use std::{
 };
 
 use afterwork::{
+    mailbox::{self, Mailbox, PostError, ReplyError, TryRecvError},
     observe,
     params::Params,
     percpu::{PerCpu, Qpw},
     rcu::{self, Rcu, qsbr, srcu::Domain},
-    task_work::{self, Mailbox, PostError, ReplyError, TryRecvError},
     workqueue::{self, DelayedWork, Registry, TaskSet, Work, Workqueue},
 };
 use children::{LIMIT_S, alone, spawn};
@@ -931,8 +931,8 @@ fn a_child_does_not_wait_for_room_or_answers_of_its_parents() {
     let cx = &mut Context::from_waker(Waker::noop());
     let mut send = poster.send(2);
     assert!(Pin::new(&mut send).poll(cx).is_pending());
-    let (to, answer) = task_work::reply::<u32>();
-    let (other, late) = task_work::reply();
+    let (to, answer) = mailbox::reply::<u32>();
+    let (other, late) = mailbox::reply();
     let other_poster = poster.clone();
     let bodies = AssertUnwindSafe((&mut mailbox, &mut send));
     in_child(move || {

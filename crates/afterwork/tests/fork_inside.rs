@@ -22,10 +22,10 @@ use std::{
 };
 
 use afterwork::{
+    mailbox::Worker,
     params::Params,
     percpu::{PerCpu, Qpw},
     rcu::{self, srcu::Domain},
-    task_work::Worker,
     workqueue::{Registry, Work, Workqueue},
 };
 use sync::fork::CAME_BACK;

@@ -1,4 +1,4 @@
-//! What whoever comes from a channel takes for granted, on a mailbox. `src/task_work/tests.rs` has what is its own.
+//! What whoever comes from a channel takes for granted, on a mailbox. `mailbox/tests.rs` has what is its own.
 
 #![cfg(not(any(loom, shuttle)))]
 
@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use afterwork::task_work::{Backlog, Closed, Mailbox, PostError, Poster, TryRecvError};
+use afterwork::mailbox::{Backlog, Closed, Mailbox, PostError, Poster, TryRecvError};
 
 /// Counts itself out when it is dropped.
 struct Counted<'a>(&'a AtomicUsize);

@@ -8,8 +8,8 @@ mod children;
 use std::{io, os::unix::process::CommandExt, panic::resume_unwind, process::Command, sync::mpsc};
 
 use afterwork::{
+    mailbox::Worker,
     rcu::{self, srcu::Domain},
-    task_work::Worker,
     workqueue::{Workqueue, block_on, sleep},
 };
 use children::{LIMIT_S, alone, in_child, spawn};

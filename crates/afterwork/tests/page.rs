@@ -11,11 +11,11 @@ use std::{
 };
 
 use afterwork::{
+    mailbox::Mailbox,
     observe,
     page::{self, ASKED_AT, Kind, Page},
     percpu::PerCpu,
     rcu,
-    task_work::Mailbox,
     workqueue::Workqueue,
 };
 use sync::shared_file::SharedFile;

@@ -11,10 +11,10 @@ mod children;
 use std::{ffi::CString, fs, io, path::Path, ptr, time::Duration};
 
 use afterwork::{
+    mailbox::Worker,
     observe,
     percpu::{PerCpu, SloppyCounter},
     rcu,
-    task_work::Worker,
     workqueue::{Registry, Topology, Workqueue, block_on, interval, sleep, system, timeout},
 };
 use children::{alone, in_child};

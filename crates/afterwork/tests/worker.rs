@@ -20,10 +20,10 @@ use std::{
 };
 
 use afterwork::{
+    mailbox::{JoinError, LocalSet, Mailbox, Woken, Worker, WorkerError, spawn_local},
     params::{Params, Qpw, ThreadHook},
     percpu::PerCpu,
     rcu::Rcu,
-    task_work::{JoinError, LocalSet, Mailbox, Woken, Worker, WorkerError, spawn_local},
     workqueue::{Registry, Topology},
 };
 use children::{alone, in_child, spawn};

@@ -40,7 +40,7 @@ pages! {
     rcu "rcu.md",
     scaling "scaling.md",
     srcu "srcu.md",
-    task_work "task_work.md",
+    mailbox "mailbox.md",
     testing "testing.md",
     top "top.md",
     topology "topology.md",

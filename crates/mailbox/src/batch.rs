@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::ptr::NonNull;
 
+use base::internal::panics;
 use mpscq::Chain;
 
 use super::block::{self, Blank, Block};
 use super::error::PostError;
 use super::poster::Poster;
-use crate::panics;
 
 /// Items that one thread gathers and posts with one swap. Created by [`Poster::batch`].
 ///

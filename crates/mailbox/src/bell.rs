@@ -2,12 +2,11 @@
 
 use std::task::Waker;
 
+use base::internal::panics;
+use base::internal::wake::Unparker;
 use sync::atomic::{AtomicU8, Ordering};
 use sync::fork::Process;
 use sync::{Mutex, MutexGuard};
-
-use crate::panics;
-use crate::wake::Unparker;
 
 #[cfg(not(any(loom, shuttle)))]
 use sync::{OnceLock, eventfd::EventFd, process};
@@ -20,7 +19,7 @@ const LOST: &str =
 /// The ways to sleep.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Sleep<'a> {
-    /// In [`Parker::park`](crate::wake::Parker::park).
+    /// In [`Parker::park`](base::wake::Parker::park).
     Thread,
     /// As an async task with this waker.
     Task(&'a Waker),

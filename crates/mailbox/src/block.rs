@@ -212,7 +212,6 @@ impl<T> Blank<T> {
         block
     }
 
-    /// Reads the state.
     pub(super) fn state(&self) -> State {
         // SAFETY: the handle owns the block. The side that passed it on published the state with
         // it.

@@ -2,10 +2,11 @@
 
 use std::marker::PhantomData;
 
+use base::internal::admission::MAX_CAPACITY;
+use base::internal::wake::Parker;
+
 use super::inbox::Backlog;
 use super::mailbox::Mailbox;
-use crate::admission::MAX_CAPACITY;
-use crate::wake::Parker;
 
 /// The default of [`Builder::keep`]. A guess: with small items this is about the memory that a
 /// thread's stack touches. With a smaller value bursts allocate; a larger one keeps memory that a
@@ -23,7 +24,7 @@ const DEFAULT_SPIN_LIMIT: u32 = 16;
 /// # Examples
 ///
 /// ```
-/// use afterwork::task_work::{Mailbox, PostError};
+/// use afterwork::mailbox::{Mailbox, PostError};
 ///
 /// let mut mailbox = Mailbox::builder().capacity(1).build();
 /// let poster = mailbox.poster();

@@ -2,10 +2,10 @@
 
 use std::mem::ManuallyDrop;
 
+use base::internal::wake::lane::Lane;
 use sync::fork;
 
 use super::*;
-use crate::wake::lane::Lane;
 
 #[test]
 #[cfg_attr(miri, ignore = "no fork")]

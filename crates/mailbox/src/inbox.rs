@@ -23,13 +23,13 @@
 
 use std::ptr::NonNull;
 
+use base::internal::wake::lane::{Lane, Turns};
 use crossbeam_utils::CachePadded;
 use mpscq::{Chain, Linked, Pop, RawCursor, RawQueue, Stack};
 use sync::atomic::{AtomicU8, Ordering};
 use sync::twin;
 
 use super::block::{self, Blank, Block, State};
-use crate::wake::lane::{Lane, Turns};
 
 /// The queue in which posts wait for the owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -163,7 +163,6 @@ impl<T> Inbox<T> {
         self.looks.fetch_or(LANES, Ordering::Relaxed);
     }
 
-    /// Returns the FIFO of a lane.
     #[inline(always)]
     fn queue(&self, lane: Lane) -> &RawQueue<Block<T>> {
         match lane {

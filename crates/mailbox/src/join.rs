@@ -7,13 +7,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use base::internal::panics;
+use base::internal::panics::join_error::{JoinError, Outcome};
 use sync::twin;
 use sync::unmodelled::Arc;
 
 use super::reply::{Reply, ReplyError, ReplyTo, reply};
 use super::target::Wakes;
-use crate::panics;
-use crate::panics::join_error::{JoinError, Outcome};
 
 /// Waits for the result of a local future or a worker's closure.
 ///
@@ -24,7 +24,7 @@ use crate::panics::join_error::{JoinError, Outcome};
 /// # Examples
 ///
 /// ```
-/// use afterwork::task_work::Worker;
+/// use afterwork::mailbox::Worker;
 ///
 /// let worker = Worker::builder("example").build()?;
 /// let handle = worker.spawn(|| 6 * 7);

@@ -1,7 +1,7 @@
 //! Task work: work for *one thread that owns a resource*, such as an event loop or a ring.
 //!
 //! ```
-//! use afterwork::task_work::Mailbox;
+//! use afterwork::mailbox::Mailbox;
 //!
 //! let mut mailbox = Mailbox::new();
 //! let poster = mailbox.poster();
@@ -115,9 +115,7 @@ mod worker;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod worker_tests;
 
-use base::internal::{admission, page, panics, params, wake};
-
-pub use crate::panics::join_error::{JoinError, PanicPayload};
+pub use base::internal::panics::join_error::{JoinError, PanicPayload};
 pub use batch::Batch;
 pub use builder::Builder;
 pub use error::{Closed, PostError, TryRecvError};

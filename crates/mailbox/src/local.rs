@@ -21,6 +21,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use base::internal::panics;
+use base::internal::panics::join_error::{JoinError, Outcome};
 use sync::atomic::Ordering;
 use sync::twin;
 use sync::unmodelled::Arc;
@@ -30,8 +32,6 @@ use super::mailbox::Mailbox;
 use super::poster::Poster;
 use super::reply::{ReplyTo, reply};
 use super::target::{Post, Target, Wakes, Woken};
-use crate::panics;
-use crate::panics::join_error::{JoinError, Outcome};
 
 /// Number of places without a future that a set keeps: about 50 KiB. The memory of further places,
 /// from a burst, is returned.
@@ -77,7 +77,7 @@ sync::thread_local! {
 ///
 /// ```
 /// use std::{cell::Cell, rc::Rc, time::Duration};
-/// use afterwork::task_work::{LocalSet, Mailbox, ReplyTo, Woken};
+/// use afterwork::mailbox::{LocalSet, Mailbox, ReplyTo, Woken};
 /// use afterwork::workqueue::sleep;
 ///
 /// enum Mail {
@@ -188,7 +188,7 @@ trait Spawn {
 /// # Examples
 ///
 /// ```
-/// use afterwork::task_work::{Worker, spawn_local};
+/// use afterwork::mailbox::{Worker, spawn_local};
 ///
 /// let worker = Worker::builder("example").build()?;
 /// let sum = worker.spawn_local(|| async {

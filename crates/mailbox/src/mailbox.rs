@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use base::internal::wake::Parker;
+use base::internal::wake::lane::Lane;
 use sync::Arc;
 use sync::atomic::Ordering;
 use sync::{hint, thread, time, twin};
@@ -15,8 +17,6 @@ use super::poster::Poster;
 use super::recycle::Spent;
 use super::shared::Shared;
 use super::tally::{RECEIVED, SLEEPS, tally};
-use crate::wake::Parker;
-use crate::wake::lane::Lane;
 
 /// Number of times a wait yields its CPU to a poster in mid-push before it sleeps between checks. A
 /// guess: the poster needs two instructions, so after this number of yields it was preempted and
@@ -53,7 +53,7 @@ const POLL_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
 /// # Examples
 ///
 /// ```
-/// use afterwork::task_work::Mailbox;
+/// use afterwork::mailbox::Mailbox;
 ///
 /// let mut mailbox = Mailbox::new();
 /// let poster = mailbox.poster();
@@ -72,6 +72,7 @@ const POLL_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
 /// worker.join().unwrap();
 /// ```
 #[doc(alias = "kfifo")]
+#[doc(alias = "task_work")]
 pub struct Mailbox<T> {
     shared: Arc<Shared<T>>,
     /// `None` once the mailbox is being dropped.
@@ -219,7 +220,7 @@ impl<T> Mailbox<T> {
     /// As many as fit into a millisecond:
     ///
     /// ```
-    /// use afterwork::task_work::Mailbox;
+    /// use afterwork::mailbox::Mailbox;
     /// use std::time::{Duration, Instant};
     ///
     /// let mut mailbox = Mailbox::new();
@@ -304,7 +305,7 @@ impl<T> Mailbox<T> {
     /// them without an item.
     ///
     /// ```
-    /// use afterwork::task_work::Mailbox;
+    /// use afterwork::mailbox::Mailbox;
     /// use std::time::Duration;
     ///
     /// let mut mailbox = Mailbox::new();
@@ -366,7 +367,7 @@ impl<T> Mailbox<T> {
     /// Up to 32 items at once, none later than a millisecond, and no wake-up while there are none:
     ///
     /// ```
-    /// use afterwork::task_work::Mailbox;
+    /// use afterwork::mailbox::Mailbox;
     /// use std::time::Duration;
     ///
     /// let mut mailbox = Mailbox::new();

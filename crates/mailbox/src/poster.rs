@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use base::internal::admission::Room;
+use base::internal::wake::lane::Lane;
 use sync::Arc;
 use sync::atomic::Ordering;
 use sync::twin;
@@ -11,8 +13,6 @@ use super::block::{Blank, Kind};
 use super::error::PostError;
 use super::recycle::Cache;
 use super::shared::Shared;
-use crate::admission::Room;
-use crate::wake::lane::Lane;
 
 /// Posts items to a [`Mailbox`](super::Mailbox).
 ///
@@ -89,7 +89,7 @@ impl<T> Poster<T> {
     /// # Examples
     ///
     /// ```
-    /// use afterwork::task_work::{Mailbox, PostError};
+    /// use afterwork::mailbox::{Mailbox, PostError};
     ///
     /// let mut mailbox = Mailbox::new();
     /// let poster = mailbox.poster();
@@ -161,7 +161,7 @@ impl<T> Poster<T> {
     /// # Examples
     ///
     /// ```
-    /// use afterwork::task_work::Mailbox;
+    /// use afterwork::mailbox::Mailbox;
     ///
     /// let mut mailbox = Mailbox::new();
     /// let poster = mailbox.poster();

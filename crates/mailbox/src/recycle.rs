@@ -20,6 +20,7 @@
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 
+use base::internal::wake::lane::Lane;
 use mpscq::{Chain, Stack, Taken};
 use sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use sync::cell::UnsafeCell;
@@ -27,7 +28,6 @@ use sync::{identity, twin};
 
 use super::block::{self, Blank, Block, Kind};
 use super::inbox::Inbox;
-use crate::wake::lane::Lane;
 
 /// Number of items whose blocks the owner gathers before it returns them. Measured: 32 is the knee.
 /// Smaller chains access the shared line more often; with larger ones, posters run out of blocks

@@ -22,15 +22,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use base::internal::panics;
+use base::internal::wake::report;
+use base::internal::wake::sleeper::{self, OnTurn, Sleeper};
 use sync::fork::Process;
 use sync::unmodelled::Arc;
 use sync::{Mutex, MutexGuard, twin};
 
 use super::error::PostError;
 use super::poster::Poster;
-use crate::panics;
-use crate::wake::report;
-use crate::wake::sleeper::{self, OnTurn, Sleeper};
 
 /// The state that both ends share.
 #[derive(Debug)]
@@ -112,7 +112,7 @@ impl<T> Poster<T> {
     /// # Examples
     ///
     /// ```
-    /// use afterwork::task_work::{Mailbox, ReplyError, ReplyTo};
+    /// use afterwork::mailbox::{Mailbox, ReplyError, ReplyTo};
     ///
     /// enum Request {
     ///     Double(u32, ReplyTo<u32>),
@@ -165,7 +165,7 @@ impl<T> Poster<T> {
     /// # Examples
     ///
     /// ```
-    /// use afterwork::task_work::{Mailbox, PostError, ReplyTo};
+    /// use afterwork::mailbox::{Mailbox, PostError, ReplyTo};
     /// use afterwork::workqueue::block_on;
     ///
     /// let mut mailbox = Mailbox::builder().capacity(1).build();
@@ -224,7 +224,7 @@ impl<T> Poster<T> {
 /// # Examples
 ///
 /// ```
-/// use afterwork::task_work::{Mailbox, reply};
+/// use afterwork::mailbox::{Mailbox, reply};
 ///
 /// let mut mailbox = Mailbox::builder().capacity(1).build();
 /// let (to, answer) = reply();

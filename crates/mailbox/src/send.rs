@@ -7,12 +7,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use base::internal::admission::{Place, Ticket};
+use base::internal::wake::report;
+use base::internal::wake::sleeper::{self, OnTurn, Sleeper};
+
 use super::error::PostError;
 use super::poster::Poster;
 use super::shared::Waiting;
-use crate::admission::{Place, Ticket};
-use crate::wake::report;
-use crate::wake::sleeper::{self, OnTurn, Sleeper};
 
 /// The future of [`Poster::send`]: posts an item as soon as there is capacity for it.
 ///
@@ -58,7 +59,7 @@ impl<T> Poster<T> {
     /// # Examples
     ///
     /// ```
-    /// use afterwork::task_work::{Mailbox, PostError};
+    /// use afterwork::mailbox::{Mailbox, PostError};
     /// use std::{future::Future, pin::pin, task::{Context, Poll, Waker}};
     ///
     /// let mut mailbox = Mailbox::builder().capacity(1).build();
@@ -117,7 +118,7 @@ impl<T> Poster<T> {
     /// # Examples
     ///
     /// ```
-    /// use afterwork::task_work::{Mailbox, PostError};
+    /// use afterwork::mailbox::{Mailbox, PostError};
     /// use std::time::Duration;
     ///
     /// let mailbox = Mailbox::builder().capacity(1).build();

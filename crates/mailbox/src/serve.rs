@@ -22,7 +22,7 @@ impl<T> Mailbox<T> {
     /// # Examples
     ///
     /// ```
-    /// use afterwork::{rcu::Rcu, task_work::Mailbox};
+    /// use afterwork::{rcu::Rcu, mailbox::Mailbox};
     /// use std::sync::Arc;
     ///
     /// let routes = Arc::new(Rcu::new(vec![1, 2]));

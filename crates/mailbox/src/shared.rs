@@ -39,6 +39,11 @@
 
 use std::mem;
 
+use base::internal::admission::{Room, Ticket};
+use base::internal::panics;
+use base::internal::wake::lane::Lane;
+use base::internal::wake::sleeper::OnTurn;
+use base::internal::wake::{Unparker, WakeQ};
 use crossbeam_utils::CachePadded;
 use mpscq::Stack;
 use sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -50,11 +55,6 @@ use super::block::{Blank, Block, Kind};
 use super::inbox::{Backlog, Inbox, Nothing, Reader};
 use super::tally::{Tally, WAKE_UPS};
 use super::wait::Wait;
-use crate::admission::{Room, Ticket};
-use crate::panics;
-use crate::wake::lane::Lane;
-use crate::wake::sleeper::OnTurn;
-use crate::wake::{Unparker, WakeQ};
 
 pub(super) const OPEN: u8 = 0;
 pub(super) const CLOSED: u8 = 1;
@@ -209,7 +209,6 @@ impl<T> Shared<T> {
         self.room.as_ref().is_some_and(Room::is_awaited)
     }
 
-    /// Returns the bound.
     pub(super) fn capacity(&self) -> Option<usize> {
         self.room.as_ref().map(Room::capacity)
     }

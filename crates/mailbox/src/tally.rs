@@ -1,6 +1,6 @@
 //! The counts of a mailbox that has a name, for the process's page.
 
-use crate::page::{self, Kind};
+use base::internal::page::{self, Kind};
 
 /// Counts of one mailbox; see [`Kind::Mailbox`].
 pub(super) type Tally = page::Tally<3>;

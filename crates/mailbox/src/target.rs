@@ -38,6 +38,7 @@
 use std::fmt;
 use std::task::{Wake, Waker};
 
+use base::internal::panics;
 use sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use sync::fork::Process;
 use sync::thread::{self, ThreadId};
@@ -46,7 +47,6 @@ use sync::unmodelled::Arc;
 
 use super::mailbox::Mailbox;
 use super::poster::Poster;
-use crate::panics;
 
 pub(super) const POSTED: u32 = 1;
 const CANCELLED: u32 = 1 << 1;
@@ -192,7 +192,6 @@ impl<T: From<Woken> + Send + 'static> Target<T> {
         before
     }
 
-    /// Posts the wake-up.
     pub(super) fn post(self: &Arc<Self>) {
         let woken = Woken(self.clone());
         // FOREIGN(woken-into): a user's conversion, on the waking thread, which has only changed

@@ -12,6 +12,10 @@ use std::future::Future;
 use std::io::{self, ErrorKind::InvalidInput};
 use std::mem;
 
+use base::internal::panics::join_error::{JoinError, Outcome};
+use base::internal::panics::{self, or_abort};
+use base::internal::params::{CpuSet, ParamError, Params, ThreadStyle};
+use base::internal::wake::{note_harmless, report};
 use sync::unmodelled::Arc;
 use sync::{cpu, thread};
 
@@ -22,10 +26,6 @@ use super::mailbox::Mailbox;
 use super::poster::Poster;
 use super::reply::{ReplyTo, reply};
 use super::target::{POSTED, Post, Target, Woken};
-use crate::panics::join_error::{JoinError, Outcome};
-use crate::panics::{self, or_abort};
-use crate::params::{CpuSet, ParamError, Params, ThreadStyle};
-use crate::wake::{note_harmless, report};
 
 /// Number of items that the thread receives before it checks whether it may sleep. Bounds nothing
 /// else: items are served in order.
@@ -64,7 +64,7 @@ const BATCH: usize = 32;
 ///
 /// ```
 /// use std::{cell::RefCell, rc::Rc};
-/// use afterwork::task_work::Worker;
+/// use afterwork::mailbox::Worker;
 ///
 /// thread_local!(static DOCUMENT: Rc<RefCell<String>> = Rc::default());
 ///
@@ -109,7 +109,7 @@ impl From<Woken> for Mail {
 /// # Examples
 ///
 /// ```
-/// use afterwork::{params::Params, task_work::Worker};
+/// use afterwork::{params::Params, mailbox::Worker};
 ///
 /// let worker = Worker::builder("audio")
 ///     .fifo_if_permitted(10)
@@ -373,7 +373,7 @@ impl Worker {
     ///
     /// ```
     /// use std::{rc::Rc, time::Duration};
-    /// use afterwork::{task_work::Worker, workqueue::sleep};
+    /// use afterwork::{mailbox::Worker, workqueue::sleep};
     ///
     /// let worker = Worker::builder("example").build()?;
     /// let handle = worker.spawn_local(|| async {
@@ -458,7 +458,7 @@ impl Worker {
     /// # Examples
     ///
     /// ```
-    /// use afterwork::{task_work::Worker, workqueue::JoinError};
+    /// use afterwork::{mailbox::Worker, workqueue::JoinError};
     ///
     /// let worker = Worker::builder("example").build()?;
     /// let handle = worker.spawn_local(|| std::future::pending::<()>());

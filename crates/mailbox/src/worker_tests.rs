@@ -10,9 +10,10 @@ use std::task::Poll;
 use std::time::Duration;
 use std::{sync::mpsc, thread};
 
+use base::internal::params::{CpuSet, Params, ThreadHook};
+use base::internal::wake::is_harmless;
+
 use super::*;
-use crate::params::{CpuSet, Params, ThreadHook};
-use crate::wake::is_harmless;
 
 fn worker() -> Worker {
     Worker::builder("test").build().unwrap()

@@ -23,7 +23,7 @@
 //! # Writers
 //!
 //! - `tail`: a producer, by swap. The consumer, by compare-exchange from its last item to null.
-//! - An item's link: its producer before the swap, to null. Then the next producer, once.
+//! - An item's link: its producer before the swap, to null. After that the next producer, once.
 //! - `first`: the producer whose swap returned null, once. The consumer resets it to null, after it
 //!   has read the item there and before it clears `tail`.
 //! - The cursor: the consumer.

@@ -290,7 +290,7 @@ struct Embedded {
     link: Link<Embedded>,
 }
 
-// SAFETY: 1, 2: an endless exclusive borrow. 3, 4: a field that only this uses. 5: nothing panics.
+// SAFETY: 1, 2: a borrow that never ends. 3, 4: a private field. 5: no function panics.
 unsafe impl Linked for Embedded {
     type Handle = &'static mut Embedded;
 

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
+use base::internal::panics;
+use base::internal::wake::hotplug::{self, Watcher};
 use sync::unmodelled::{Arc, Weak};
 use topology::{CpuId, CpuSet};
 
 use super::choice::Choice;
 use super::remote::PerCpu;
-use crate::panics;
-use crate::wake::hotplug::{self, Watcher};
 
 /// Keeps the slots of CPUs that go offline drained, until this is dropped. Created by
 /// [`PerCpu::drain_when_absent`].

@@ -4,6 +4,7 @@
 
 use std::panic::resume_unwind;
 
+use base::internal::panics;
 use sync::unmodelled::Arc;
 use sync::{asym, twin};
 
@@ -13,7 +14,6 @@ use super::leaked::Due;
 use super::mail::Letter;
 use super::patience::{self, Deadline, Turn};
 use super::slot::{Found, Slot};
-use crate::panics;
 
 /// The state of an attempt.
 enum Stage<F, R> {

@@ -202,7 +202,6 @@ impl<T> Slot<T> {
         }
     }
 
-    /// As `exit`.
     #[cold]
     #[inline(never)]
     pub(super) fn exit_by_panic(&self, kind: Kind, asked: bool) {

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
+use base::internal::params::{ParamError, Params, Qpw};
 use topology::{CpuId, CpuSet, Topology};
 
 use super::choice::{AtStart, Choice, CompiledOut, Escalate, Escalation, kind_of};
 use super::remote::{PanicHandler, PerCpu};
 use super::slot::Slot;
 use super::table::Table;
-use crate::params::{ParamError, Params, Qpw};
 
 /// Builds a [`PerCpu`]. Created by [`PerCpu::builder`].
 ///
@@ -203,7 +203,7 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Topology(error) => error.fmt(f),
-            Self::Params(error) => write!(f, "{}: {error}", crate::params::VARIABLE),
+            Self::Params(error) => write!(f, "{}: {error}", base::internal::params::VARIABLE),
             Self::NoMembarrier => f.write_str("the kernel has no expedited membarrier"),
             Self::Name => f.write_str("the name of per-CPU data must not contain a NUL"),
         }

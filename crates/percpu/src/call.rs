@@ -4,11 +4,10 @@
 //! sides change one word. The side that moves it from `PENDING` gets the closure. If that is the
 //! runner, the caller does not return before `DONE`.
 
+use base::internal::panics::{Payload, guarded};
 use sync::atomic::{AtomicU32, Ordering};
 use sync::cell::UnsafeCell;
 use sync::twin;
-
-use crate::panics::{Payload, guarded};
 
 const PENDING: u32 = 0;
 const RUNNING: u32 = 1;

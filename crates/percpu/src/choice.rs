@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::params::Qpw;
+use base::internal::params::Qpw;
 
 /// How one slot is owned, derived from mode, escalation and isolation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

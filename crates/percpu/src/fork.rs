@@ -8,6 +8,7 @@
 //! | the thread that forked was inside | lost for others, until that thread leaves it |
 //! | queued calls | leaked with their captures: the parent runs them |
 
+use base::internal::numbered::Numbered;
 use sync::{
     Mutex,
     fork::{self, Handler},
@@ -15,7 +16,6 @@ use sync::{
 };
 
 use super::{slot::Slot, table::Table};
-use crate::numbered::Numbered;
 
 /// The address of the slots, and their number.
 type Place = (usize, usize);

@@ -72,10 +72,8 @@ mod slot;
 mod table;
 mod tally;
 
-use base::internal::{numbered, page, panics, params, wake};
-
-pub use crate::params::Qpw;
 pub use absent::{DrainedWhenAbsent, set_online_cpus};
+pub use base::internal::params::Qpw;
 pub use builder::{BuildError, Builder};
 pub use choice::Escalate;
 #[doc(hidden)]

@@ -9,12 +9,11 @@
 //! before X were pushed before X. So the flush has counted them, and X itself. Until X has run,
 //! `nr_done` is less than the count that the flush waits for.
 
+use base::internal::panics;
 use mpscq::{Node, Stack};
 use sync::atomic::{AtomicU64, Ordering};
 use sync::fork::Process;
 use sync::twin;
-
-use crate::panics;
 
 /// Work for a slot. Never panics.
 pub(super) type Letter<T> = Box<dyn FnOnce(&mut T) + Send>;

@@ -4,12 +4,12 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 
+use base::internal::params::Qpw;
 use sync::twin;
 use topology::CpuId;
 
 use super::choice::{AtStart, Choice, Kind};
 use super::slot::Slot;
-use crate::params::Qpw;
 
 /// Owns one CPU's slot of a [`PerCpu`](super::PerCpu), for the thread that created it.
 ///

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use base::internal::wake::{machine_may_spin, report};
 use sync::{hint, thread, time};
 
 use super::leaked::{Checks, Due};
-use crate::wake::{machine_may_spin, report};
 
 /// Number of spins before a waiter yields its CPU: a few microseconds, several short operations.
 const NR_SPINS: u32 = 128;

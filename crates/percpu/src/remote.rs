@@ -4,6 +4,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use base::internal::panics::{self, Foreign};
+use base::internal::params::Qpw;
 use sync::atomic::{AtomicU64, Ordering};
 use sync::unmodelled::Arc;
 use topology::{CpuId, CpuSet};
@@ -16,8 +18,6 @@ use super::patience::{self, Deadline};
 use super::slot::Slot;
 use super::table::Table;
 use super::tally::{MAILED, Tally, WAITED, tally};
-use crate::panics::{self, Foreign};
-use crate::params::Qpw;
 
 /// The handler that is called after queued work has panicked.
 pub(super) type PanicHandler = Box<dyn Fn(CpuId) + Send + Sync>;

@@ -32,7 +32,6 @@ impl<T> Table<T> {
         }
     }
 
-    /// Returns the slot of a CPU, if it has one.
     #[inline]
     pub(super) fn slot(&self, cpu: CpuId) -> Option<&Slot<T>> {
         let place = *self.places.get(cpu.index())?;

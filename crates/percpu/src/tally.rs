@@ -1,6 +1,6 @@
 //! Counts of remote calls, for the process's page. Owners count nothing.
 
-use crate::{
+use base::internal::{
     page::{self, Kind},
     params::Qpw,
 };

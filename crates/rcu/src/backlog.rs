@@ -17,13 +17,13 @@
 //! All numbers here are hints. If an update is lost, a thread waits for a moment too long, or not
 //! at all.
 
+use base::internal::wake::EventCount;
 use sync::{
     atomic::{AtomicU32, AtomicU64, Ordering},
     time,
 };
 
 use super::{stall, tunables};
-use crate::wake::EventCount;
 
 /// Length of a wait above the first mark. If no reader is in its way, a sweep takes a list within a
 /// few milliseconds.

@@ -487,7 +487,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::rcu::head::Callback;
+    use crate::head::Callback;
 
     #[test]
     fn closures_of_every_size_run_with_what_they_hold() {

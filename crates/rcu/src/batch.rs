@@ -18,6 +18,11 @@
 
 use std::{cell::Cell, ptr};
 
+use base::internal::{
+    page::Count,
+    panics::{self, Foreign, die},
+    wake::{EventCount, report},
+};
 use sync::{
     Mutex,
     atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering},
@@ -31,11 +36,6 @@ use super::{
     head::{Callback, Chain, Head},
     local::nesting,
     stall, tunables,
-};
-use crate::{
-    page::Count,
-    panics::{self, Foreign, die},
-    wake::{EventCount, report},
 };
 
 /// Number of callbacks after which the thread yields the CPU. The kernel's `blimit` is 10, in a
@@ -71,7 +71,6 @@ pub(super) struct Place {
     moved: EventCount,
     /// A: statistics.
     nr_panicked: AtomicU64,
-    /// Statistics.
     nr_run: Count,
 }
 

@@ -43,6 +43,7 @@
 
 use std::ptr;
 
+use base::internal::{panics, wake::EventCount};
 use mpscq::RawStack;
 use sync::{
     atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
@@ -62,7 +63,6 @@ use super::{
     slot::Slot,
     tunables,
 };
-use crate::{panics, wake::EventCount};
 
 /// The number of lists. CPU `n` uses list `n` modulo this. A power of two.
 const NR_LISTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
@@ -103,7 +103,6 @@ struct List {
 }
 
 sync::process_wide! {
-    /// Returns the callbacks of this process.
     pub(super) fn callbacks() -> Callbacks = Callbacks::new()
 }
 

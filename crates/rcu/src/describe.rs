@@ -1,9 +1,9 @@
 //! The record of RCU on the process's page.
 
+use base::internal::page::{self, Image, Joined, Kind};
 use sync::fork::PerProcess;
 
 use super::{batch::place, callback::callbacks, local::global, stall};
-use crate::page::{self, Image, Joined, Kind};
 
 /// Adds RCU's record to the page, once, on the first use of RCU.
 #[cold]

@@ -6,6 +6,7 @@
 #[cfg(not(any(loom, shuttle)))]
 use std::ptr;
 
+use base::internal::wake::{EventCount, report};
 use sync::{
     OnceLock,
     atomic::{AtomicU64, Ordering},
@@ -23,7 +24,6 @@ use super::{
     slot::Slot,
     tunables,
 };
-use crate::wake::{EventCount, report};
 
 /// Returns `true` if this thread drives. User code that it calls must then not wait for a grace
 /// period.

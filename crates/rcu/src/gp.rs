@@ -21,6 +21,7 @@
 
 use std::time::Duration;
 
+use base::internal::trace;
 use sync::{asym, hint, thread, twin};
 
 use super::{
@@ -30,7 +31,6 @@ use super::{
     slot::Slot,
     tunables,
 };
-use crate::trace;
 
 /// Number of checks for answers before the driver pays for the barrier. About a microsecond: a
 /// tenth of the barrier.

@@ -74,7 +74,6 @@ impl Head {
         Self::of(nothing as unsafe fn(*mut Self) as *const ())
     }
 
-    /// Creates the head of a bag.
     pub(super) const fn of_bag() -> Self {
         Self::of(ptr::null())
     }
@@ -243,7 +242,6 @@ impl Chain {
         self.first.is_null()
     }
 
-    /// Appends `other` to this chain.
     pub(super) fn append(&mut self, other: Chain) {
         if self.is_empty() {
             *self = other;

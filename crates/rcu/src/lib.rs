@@ -73,9 +73,6 @@ mod tunables;
 #[doc(hidden)]
 pub mod model;
 
-use crate as rcu;
-use base::internal::{page, panics, params, trace, wake};
-
 pub use batch::Batch;
 
 pub use call::{barrier, call, call_drop, call_head, nr_panicked, run_callbacks_on, start_poll};

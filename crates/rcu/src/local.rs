@@ -8,13 +8,14 @@
 
 use std::{cell::Cell, marker::PhantomData, ptr};
 
+use base::internal::wake::report;
+
 use super::{
     domain::{self, Domain},
     fork,
     seq::NEST_MAX,
     slot::Slot,
 };
-use crate::wake::report;
 
 sync::process_wide! {
     /// Returns the readers of this process and their grace periods.
@@ -211,7 +212,6 @@ fn found() -> &'static Slot {
     MINE.with(|mine| unsafe { &*mine.get() })
 }
 
-/// Returns this thread's slot, if it has one.
 #[inline]
 pub(super) fn mine() -> Option<&'static Slot> {
     let slot = MINE.try_with(Cell::get).ok()?;
@@ -310,7 +310,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::wake::Parker;
+    use base::internal::wake::Parker;
 
     #[test]
     fn a_thread_that_sleeps_in_the_library_is_in_an_extended_quiescent_state() {

@@ -60,7 +60,6 @@ impl Tree {
         Self::new(pods.len().max(1), leaf_of.collect())
     }
 
-    /// Creates a tree of `nr_leaves` leaves.
     pub(super) fn new(nr_leaves: usize, leaf_of: Box<[u16]>) -> Self {
         let nodes = shape(nr_leaves, FAN_OUT).into_iter();
         let nodes = nodes.map(|(parent, nr_children)| {

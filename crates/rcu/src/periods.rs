@@ -29,6 +29,7 @@
 //! the rest to the next driver. Waiters then have the cookie `e + 2` or `e + 4`, and the driver
 //! wakes one waiter of each: neither group may stay asleep without a driver.
 
+use base::internal::wake::{EventCount, spin_as_waiter};
 use sync::{
     atomic::{AtomicBool, AtomicU64, Ordering, fence},
     twin,
@@ -37,7 +38,6 @@ use sync::{
 use crossbeam_utils::CachePadded;
 
 use super::seq::GpCookie;
-use crate::wake::{EventCount, spin_as_waiter};
 
 /// The number of buckets of waiters. Two cookies are in use at a time, and waiters that are slow to
 /// leave occupy a third bucket.

@@ -324,19 +324,19 @@ pub unsafe fn srcu_read_unlock(domain: &Domain, index: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rcu;
+    use crate as rcu;
 
     #[test]
     fn a_section_ends_with_its_last_unlock() {
         assert!(!is_reading());
         read_lock();
         read_lock();
-        assert_eq!(crate::rcu::local::nesting(), 2);
+        assert_eq!(crate::local::nesting(), 2);
         // SAFETY: begun above.
         assert!(unsafe { read_unlock() } && is_reading());
         // SAFETY: as above.
         assert!(unsafe { read_unlock() } && !is_reading());
-        assert_eq!(crate::rcu::local::nesting(), 0);
+        assert_eq!(crate::local::nesting(), 0);
         // SAFETY: nothing is open, which is the case under test.
         assert!(!unsafe { read_unlock() });
         rcu::synchronize();

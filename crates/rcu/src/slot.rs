@@ -372,7 +372,6 @@ impl Slot {
         self.0.ctr.load(Ordering::Relaxed) & NEST_MAX == 1
     }
 
-    /// Returns `true` if this thread is in a section.
     #[inline]
     pub(super) fn is_in_section(&self) -> bool {
         let ctr = self.0.ctr.load(Ordering::Relaxed);
@@ -508,7 +507,6 @@ impl Slot {
         }
     }
 
-    /// Returns the reader's thread.
     pub(super) fn thread(&self) -> ThreadId {
         ThreadId(self.0.thread.load(Ordering::Relaxed))
     }
@@ -550,7 +548,7 @@ mod tests {
         let (ready, is_ready) = std::sync::mpsc::channel();
         thread::while_named(|| {
             std::thread::spawn(move || {
-                drop(crate::rcu::read());
+                drop(crate::read());
                 ready.send(thread::current()).unwrap();
             });
             let reader = is_ready.recv().unwrap();

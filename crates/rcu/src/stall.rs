@@ -15,6 +15,12 @@
 
 use std::time::Duration;
 
+use base::internal::{
+    page::Count,
+    panics::{self, Foreign},
+    trace,
+    wake::spin_as_waiter,
+};
 use sync::{
     Mutex,
     atomic::{AtomicU64, Ordering},
@@ -26,12 +32,6 @@ use sync::{
 };
 
 use super::{domain::Domain, slot::Slot, tunables};
-use crate::{
-    page::Count,
-    panics::{self, Foreign},
-    trace,
-    wake::spin_as_waiter,
-};
 
 /// Number of checks for the last report before the driver boosts. A holdout that runs on another
 /// CPU ends most sections sooner.

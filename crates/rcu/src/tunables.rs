@@ -6,16 +6,16 @@
 
 use std::time::Duration;
 
+use base::internal::{
+    panics,
+    params::{Params, VARIABLE},
+};
 use sync::{
     OnceLock, Tunable,
     fork::{self, Handler},
 };
 
-pub use crate::params::rcu::Tunables;
-use crate::{
-    panics,
-    params::{Params, VARIABLE},
-};
+pub use base::internal::params::rcu::Tunables;
 
 pub(super) static EARLY_QS: Tunable = Tunable::new(1);
 #[cfg(feature = "baselines")]

@@ -18,7 +18,7 @@ use crate::options::Options;
 use crate::sweep::run_one;
 
 const FITTED: &str = "fitted: micro-measurements on this machine";
-/// Several passes, because fitting a cost changes the results of the previous ones.
+/// Fitting a cost changes the results of the previous ones, so several passes are needed.
 const NR_PASSES: usize = 3;
 const NR_SEEDS: u64 = 5;
 /// The valid range of a regime's median ratio of simulated to real rate.
@@ -294,10 +294,10 @@ mod tests {
 
     #[test]
     fn a_cost_is_found_whose_measurement_is_the_real_one() {
-        // A fixed part of 7, and three times the cost.
+        // The result is 7 plus three times the cost.
         let found = fitted(100.0, 500.0, |ns| Ok(7.0 + 3.0 * ns)).unwrap();
         assert!((found - 31.0).abs() < 0.5, "{found}");
-        // If the cost cannot reach the result, it is the closest possible.
+        // If no cost gives the result, the closest one is returned.
         let found = fitted(5.0, 10.0, |ns| Ok(7.0 + ns)).unwrap();
         assert!(found < 0.2, "{found}");
     }

@@ -1,4 +1,4 @@
-//! Held-out scenarios, which run really and simulated. No costs are fitted to them.
+//! Held-out scenarios, to which no costs are fitted. They run on the real and a simulated machine.
 
 /// A scenario with its scope.
 pub struct Case {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use afterwork::mailbox::Mailbox;
 use afterwork::params::{AffinityScope, Qpw};
 use afterwork::percpu::PerCpu;
 use afterwork::rcu::{self, Flavor, Rcu, srcu::Domain};
-use afterwork::task_work::Mailbox;
 use afterwork::workqueue::{Builder, DelayedWork, Registry, Work, Workqueue, current_work};
 use sync::{cpu, thread, time};
 use topology::CpuSet;
@@ -445,7 +445,7 @@ fn grace_periods_hold(job: &Job, flavor: impl Flavor + Send + Sync + 'static) {
         while nr_done.load(Relaxed) == 0 {
             let guard = cell.read();
             let version = cell.load(&guard);
-            // Longer than a grace period that waits for no reader.
+            // This takes longer than a grace period without readers.
             for _ in 0..8 {
                 assert!(!version.load(Relaxed), "retired while it is read");
                 work_ns(500);

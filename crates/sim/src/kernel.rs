@@ -81,7 +81,8 @@ struct Node {
     next: AtomicU32,
 }
 
-/// A queued spin lock without preemption. The first waiter polls the word, others their own lines.
+/// A queued spin lock without preemption. The first waiter polls the word, and others their own
+/// lines.
 #[derive(Default)]
 struct SpinLock {
     /// Whether the lock is held; and the last waiter, as its CPU number plus 1.
@@ -228,7 +229,7 @@ impl Pool {
         self.guarded.lock().expect("nothing panics under it")
     }
 
-    /// Chooses a worker for the listed items, or returns the one to wake after unlocking.
+    /// Chooses a worker for the listed items. Returns it if it must be woken after unlocking.
     fn kick(&self) -> Option<Arc<Worker>> {
         let worker = {
             let guarded = self.guarded();

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 // The scenarios count with the standard library's atomics, which cost nothing in the simulation.
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use afterwork::mailbox::Mailbox;
 use afterwork::params::{AffinityScope, Params, Qpw};
 use afterwork::percpu::PerCpu;
 use afterwork::rcu::{self, Rcu};
-use afterwork::task_work::Mailbox;
 use afterwork::workqueue::{Builder, Registry, Work, Workqueue};
 use sync::{futex::Futex, thread, time};
 use topology::{CpuId, CpuSet, Topology};
@@ -242,7 +242,7 @@ fn queue_of(
                     .for_each(|work| _ = work.flush().expect("another thread's"));
             }
         };
-        // So large that the allocation has its own pages and does not move others.
+        // A large allocation has its own pages, so it does not move other allocations.
         let mut queued_ns = Vec::with_capacity(nr_items.max(4096));
         rounds((nr_items / 10 / batch).max(1), &mut queued_ns);
         queued_ns.clear();

@@ -1,4 +1,4 @@
-//! A sweep: runs over scopes, CPUs, seeds and guesses, one process each, one per CPU at a time.
+//! A sweep runs a process for each combination of scope, CPUs, seed and guess, one on each CPU.
 
 use std::process::{Command, Stdio};
 use std::sync::Mutex;

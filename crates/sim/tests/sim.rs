@@ -49,7 +49,7 @@ fn equal_seeds_give_equal_bytes_and_others_do_not() {
     }
 }
 
-/// Without deadlock, endless loop or panic, on few CPUs and on several nodes.
+/// No scenario deadlocks, loops endlessly or panics, on few CPUs and on several nodes.
 #[test]
 fn every_scenario_comes_to_its_end() {
     for scenario in [
@@ -187,7 +187,8 @@ fn a_check_fails_where_a_bug_is_put_back() {
     }
 }
 
-/// Runs a check with a bug reintroduced, which must fail with `told`. The check itself must hold.
+/// Runs a check with a bug reintroduced, which must fail with the given text. Otherwise it must
+/// hold.
 fn must_fail(check: &str, bug: &str, told: &str) {
     let args = format!("check-{check} --cpus 8 --scope cache --items 40 --seed 2 --budget 60");
     let run = |twin: &[&str]| {

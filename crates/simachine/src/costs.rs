@@ -112,8 +112,8 @@ costs! {
     membarrier_irq = 800.0;
     /// From the interrupt of a timer to the wake-up.
     timer_irq = 1500.0;
-    /// In the model of the kernel's workqueue: an item's path outside of the lock, without lines.
+    /// In the model of the kernel's workqueue: the code per item outside of the lock.
     wq_path = 100.0;
-    /// In the same model: each section under the pool's lock, without the lines.
+    /// In the same model: the code of each section under the pool's lock.
     wq_locked = 60.0;
 }

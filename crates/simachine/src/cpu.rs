@@ -130,7 +130,7 @@ impl Engine {
         self.pick_next();
     }
 
-    /// Wakes a sleeping task. The CPU `waker` pays for it, or it happens at the time `at`.
+    /// Wakes a sleeping task, at the cost of the CPU `waker`, or without one at the time `at`.
     pub fn wake(&mut self, task: usize, waker: Option<usize>, at: u64) {
         if self.tasks[task].state != State::Asleep {
             return;

@@ -38,7 +38,7 @@ pub fn enable_preemption() {
     }
 }
 
-/// Returns the CPU where the search of a wake-up of this thread starts: the last or the set one.
+/// Returns the CPU at which a wake-up of this thread starts: the last one, or the one set since.
 pub fn wake_cpu(thread: u32) -> Option<CpuId> {
     let task = super::thread::task_of(thread)?;
     with(|e| CpuId::new(e.tasks[task].cpu as u32))

@@ -49,9 +49,9 @@ pub struct Counts {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LockStat {
-    /// How many times one was acquired.
+    /// The number of acquisitions.
     pub nr_taken: u64,
-    /// How many times it was not free.
+    /// The number of acquisitions that had to wait.
     pub nr_contended: u64,
     /// The time spent waiting for it, including the fetch of its word.
     pub waited_ps: u64,
@@ -63,7 +63,7 @@ pub struct LockStat {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HotLine {
-    /// How many times it was transferred.
+    /// The number of its transfers.
     pub nr_moves: u64,
     /// The time that all CPUs waited for it, including transfers.
     pub waited_ns: u64,
@@ -188,7 +188,7 @@ impl Outcome {
         let hot = places.into_iter().filter(|&(waited, _)| waited > 0);
         let hot: Vec<_> = hot
             .map(|(waited_ps, place)| {
-                // Equal places may be at more than one address.
+                // One source location may have several addresses.
                 let mut sites: BTreeMap<String, (u64, u64)> = BTreeMap::new();
                 for at in &e.lines.at(place).sites {
                     let sum = sites.entry(super::seen::told(at.site)).or_default();

@@ -24,7 +24,8 @@
 //! A back end is chosen by `--cfg` and never by a Cargo feature. Cargo unites features across a
 //! build, and a model's clock must not get into a release.
 //!
-//! Without the `std` feature only [`atomic`], [`cell`], [`hint`] and [`twin`] remain, in `no_std`.
+//! Without the feature `std` the crate is `no_std`, with [`atomic`], [`cell`], [`hint`] and
+//! [`twin`].
 //!
 //! # Limits of models
 //!

@@ -33,7 +33,7 @@ pub unsafe fn discard(start: NonNull<u8>, len: usize) -> bool {
 #[cfg(not(any(loom, shuttle, sim)))]
 const IN_USE: usize = 16 << 10;
 
-/// Returns the unused pages of this thread's stack to the system. Not for the growing first stack.
+/// Returns the unused pages of this thread's stack to the system. Not for the first thread.
 #[cfg(not(any(loom, shuttle, sim)))]
 #[inline(never)]
 pub(crate) fn discard_stack() {

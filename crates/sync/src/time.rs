@@ -48,7 +48,8 @@ pub fn ns_of(at: Instant) -> u64 {
 
 /// Returns the CPU's cycle counter (TSC on x86-64, the virtual counter on aarch64); 0 in a model.
 ///
-/// It ticks at a constant rate, not ordered with other instructions. Its unit: [`cycles_per_us`].
+/// It ticks at a constant rate, and is not ordered with other instructions. [`cycles_per_us`] is
+/// its rate.
 #[inline(always)]
 pub fn cycles() -> u64 {
     #[cfg(sim)]

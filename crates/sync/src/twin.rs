@@ -118,7 +118,7 @@ mod model {
     ///
     /// # Panics
     ///
-    /// If the model passes, because it would not have found the bug.
+    /// If the model passes, which means that it does not find the bug.
     pub fn must_fail(name: &'static str, model: impl FnOnce()) -> String {
         let contained = || std::panic::catch_unwind(std::panic::AssertUnwindSafe(model));
         let outcome = run(name, contained);

@@ -4,10 +4,10 @@ use std::io::{self, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use afterwork::mailbox::Mailbox;
 use afterwork::observe;
 use afterwork::percpu::PerCpu;
 use afterwork::rcu::{self, Rcu};
-use afterwork::task_work::Mailbox;
 use afterwork::workqueue::{self, DelayedWork, Workqueue};
 use clap::Args;
 

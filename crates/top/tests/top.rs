@@ -6,10 +6,10 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use afterwork::mailbox::Mailbox;
 use afterwork::page::DIRECTORY;
 use afterwork::percpu::PerCpu;
 use afterwork::rcu;
-use afterwork::task_work::Mailbox;
 use afterwork::workqueue::Workqueue;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

@@ -34,12 +34,11 @@ use std::{
     task::Waker,
 };
 
-use sync::{Mutex, fork::Process, time};
-
-use crate::{
+use base::internal::{
     panics::{Foreign, contain},
     wake::is_known,
 };
+use sync::{Mutex, fork::Process, time};
 
 /// How long no errand is taken before one more reaper is started. A guess: what takes longer waits for something.
 const STUCK_NS: u64 = 10_000_000;

@@ -63,13 +63,8 @@ mod time;
 #[doc(hidden)]
 pub mod model;
 
-use crate as workqueue;
-#[cfg(feature = "rcu")]
-use ::rcu;
-use base::internal::{admission, numbered, page, panics, params, trace, wake};
-
-pub use crate::panics::join_error::{JoinError, PanicPayload};
-pub use crate::params::MaxActiveScope;
+pub use base::internal::panics::join_error::{JoinError, PanicPayload};
+pub use base::internal::params::MaxActiveScope;
 pub use execute::block_on::block_on;
 pub use execute::cancel_on_drop::CancelOnDrop;
 pub use execute::join::JoinHandle;

@@ -22,7 +22,7 @@ const PARTS: &[&str] = &[
     "docs/workqueue.md",
     "docs/mpscq.md",
     "docs/topology.md",
-    "docs/task_work.md",
+    "docs/mailbox.md",
     "docs/rcu.md",
     "docs/srcu.md",
     "docs/percpu.md",

@@ -17,7 +17,7 @@ use base::internal::page;
 /// # Examples
 ///
 /// ```
-/// use afterwork::{observe, task_work::Mailbox, workqueue};
+/// use afterwork::{observe, mailbox::Mailbox, workqueue};
 ///
 /// let letters = Mailbox::<u32>::builder().name("letters").build();
 /// workqueue::system()?.spawn(|| ()).join()?;

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use afterwork::task_work::{Mailbox, Poster};
+use afterwork::mailbox::{Mailbox, Poster};
 use sync::twin::must_fail;
 
 use crate::support::{Plain, bounded, exhaustive, spawn};

@@ -1,6 +1,6 @@
 //! Urgent posts beside ordinary ones: none is slept through, neither lane hides the other, and each keeps its order.
 
-use afterwork::task_work::{Mailbox, Poster};
+use afterwork::mailbox::{Mailbox, Poster};
 use sync::twin::must_fail;
 
 use crate::support::{Careful, bounded, spawn};

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use afterwork::task_work::{JoinError, LocalSet, Mailbox, Woken, Worker};
+use afterwork::mailbox::{JoinError, LocalSet, Mailbox, Woken, Worker};
 use sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use sync::twin::must_fail;
 

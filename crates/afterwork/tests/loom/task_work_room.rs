@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use afterwork::task_work::{Mailbox, PostError, Poster, ReplyError, ReplyTo};
+use afterwork::mailbox::{Mailbox, PostError, Poster, ReplyError, ReplyTo};
 use sync::twin::must_fail;
 
 use crate::support::{Careful, bounded, spawn};
@@ -276,7 +276,7 @@ fn a_call_that_is_dropped_must_tell_its_caller() {
 #[test]
 fn an_answer_is_taken_back_or_dropped_with_its_caller() {
     bounded(3, || {
-        let (to, reply) = afterwork::task_work::reply();
+        let (to, reply) = afterwork::mailbox::reply();
         let token = std::sync::Arc::new(());
         let theirs = token.clone();
         let owner = spawn(move || drop(to.reply(theirs)));

@@ -3,8 +3,8 @@
 use std::{sync::mpsc, thread, time::Duration};
 
 use afterwork::{
+    mailbox::Worker,
     rcu::{self, Batch, Head, Rcu, srcu::Domain},
-    task_work::Worker,
     workqueue::Workqueue,
 };
 

@@ -8,8 +8,8 @@ use std::sync::{
 use std::{panic, thread};
 
 use afterwork::{
+    mailbox::Mailbox,
     rcu::{self, Rcu, qsbr::Reader},
-    task_work::Mailbox,
     wake::Parker,
     workqueue::Workqueue,
 };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
 
-use afterwork::task_work::{Backlog, Closed, Mailbox};
+use afterwork::mailbox::{Backlog, Closed, Mailbox};
 use afterwork::wake::{Parker, Unparker};
 use shuttle::thread;
 

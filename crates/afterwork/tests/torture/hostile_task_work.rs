@@ -13,8 +13,8 @@ use std::{
 };
 
 use afterwork::{
+    mailbox::{Mailbox, Poster, ReplyTo},
     rcu::qsbr::Reader,
-    task_work::{Mailbox, Poster, ReplyTo},
 };
 
 use crate::support::{

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use afterwork::task_work::{JoinError, JoinHandle, LocalSet, Mailbox, Woken, Worker, spawn_local};
+use afterwork::mailbox::{JoinError, JoinHandle, LocalSet, Mailbox, Woken, Worker, spawn_local};
 
 use crate::support::{
     Dice, Life, Lives, Planned,

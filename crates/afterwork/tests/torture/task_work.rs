@@ -27,7 +27,7 @@ use std::{
     time::Duration,
 };
 
-use afterwork::task_work::{
+use afterwork::mailbox::{
     Backlog, Closed, Mailbox, PostError, Poster, Reply, ReplyError, ReplyTo, TryRecvError,
 };
 use support::{Dice, Life, Lives, Planned, Round, hostile, watched};

@@ -6,7 +6,7 @@ use std::{
 };
 
 use afterwork::{
-    task_work,
+    mailbox,
     wake::{EventCount, Parker},
     workqueue::{self, Workqueue},
 };
@@ -93,7 +93,7 @@ fn a_wait_of_a_mailbox_inside_an_item_reports_itself() {
         let queue = queue.build_in(&unwatched("1 core")).unwrap();
         let (send, receive) = mpsc::channel();
         let waits = queue.spawn(move || {
-            let mut mailbox = task_work::Mailbox::<u32>::new();
+            let mut mailbox = mailbox::Mailbox::<u32>::new();
             let poster = mailbox.poster();
             send.send(poster).unwrap();
             mailbox.wait(1).unwrap();
@@ -109,11 +109,11 @@ fn waits_for_room_and_for_an_answer_inside_an_item_report_themselves() {
     ends(|| {
         let queue = queue("calls").help(false);
         let queue = queue.build_in(&unwatched("1 core")).unwrap();
-        let mut mailbox = task_work::Mailbox::builder().capacity(1).build();
+        let mut mailbox = mailbox::Mailbox::builder().capacity(1).build();
         let poster = mailbox.poster();
         let waits = queue.spawn(move || {
             let first = poster.call(|to| to).unwrap();
-            let (to, second) = task_work::reply();
+            let (to, second) = mailbox::reply();
             poster.send_wait(to).unwrap();
             (first.wait(), second.wait())
         });

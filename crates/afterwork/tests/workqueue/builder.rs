@@ -1,9 +1,9 @@
 //! What a builder refuses, and how it says so.
 
 use afterwork::{
+    mailbox::{Mailbox, Worker, WorkerError},
     params::Params,
     percpu::{self, PerCpu},
-    task_work::{Mailbox, Worker, WorkerError},
     workqueue::{AffinityScope, BuildError, Builder, Registry},
 };
 use topology::Topology;

@@ -6,9 +6,9 @@ use std::{
 };
 
 use afterwork::{
+    mailbox::{self, Mailbox},
     params::Params,
     rcu::{self, Rcu, srcu::Domain},
-    task_work::{self, Mailbox},
     workqueue::{self, AffinityScope, BuildError, DelayedWork, JoinError, Registry, Work},
 };
 use topology::{CpuId, Topology};
@@ -145,7 +145,7 @@ fn a_bottom_half_that_would_wait_for_room_or_an_answer_has_posted_and_taken_noth
         });
         assert!(waited.join().is_err());
         assert_eq!((mailbox.len(), poster.nr_inside()), (0, Some(0)));
-        let (to, answer) = task_work::reply();
+        let (to, answer) = mailbox::reply();
         to.reply(7).unwrap();
         let answer = Arc::new(Mutex::new(answer));
         let waited = queue.spawn({

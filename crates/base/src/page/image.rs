@@ -136,7 +136,6 @@ impl Image {
         bytes
     }
 
-    /// Returns the length of the file.
     pub(super) fn file_bytes(&self) -> usize {
         HEAD_BYTES + self.nr_records() * RECORD_BYTES
     }

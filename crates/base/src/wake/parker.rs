@@ -288,7 +288,6 @@ fn raw(unparker: Unparker) -> RawWaker {
     RawWaker::new(Arc::into_raw(unparker.token).cast(), &WAKER)
 }
 
-/// Returns `true` if `waker` belongs to a parker.
 #[inline]
 pub(crate) fn is_unparker(waker: &Waker) -> bool {
     ptr::eq(waker.vtable(), &WAKER)

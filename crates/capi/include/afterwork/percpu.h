@@ -120,7 +120,8 @@ static inline void *aw_per_cpu(const void *base, const void *ptr, unsigned int c
 #define this_cpu_ptr(ptr) raw_cpu_ptr(ptr)
 
 /*
- * this_cpu_read, _write, _add, _sub, _inc, _dec, _and, _or, _add_return, _xchg - of this CPU's part
+ * this_cpu_read, _write, _add, _sub, _inc, _dec, _and, _or, _add_return, _xchg - operations on a
+ * word of this CPU's part
  *
  * PTR is the pointer from alloc_percpu of an integer type. Each operation is one relaxed atomic
  * access to one part, so no update is lost if the thread is migrated. Differs from Linux: they take

@@ -81,7 +81,7 @@ void aw_qsbr_report_slowly(struct afterwork_reader *reader, unsigned int layout)
  */
 #define AFTERWORK_LIGHT_BARRIER() __asm__ __volatile__("" : : : "memory")
 
-/* Whether any of these flags, in the lowest byte, is set. Atomic loads would be dearer. */
+/* Whether any of these flags, in the lowest byte, is set. An atomic load takes longer. */
 #if defined(__x86_64__) && defined(__GCC_ASM_FLAG_OUTPUTS__)
 #define AFTERWORK_HAS_FLAG(slot, mask)                                           \
 	__extension__({                                                          \

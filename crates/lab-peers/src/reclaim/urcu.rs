@@ -164,7 +164,7 @@ impl<T: Value> Reader for Registered<'_, T> {
             // and points to a number that `replace` frees only after a grace period.
             return unsafe { (self.urcu.functions.read)(self.place, count) };
         }
-        // SAFETY: as above, for a `T`, which the shim passes to `look` within a section.
+        // SAFETY: as above. The shim passes the `T` to `look` within a section.
         unsafe { (self.urcu.functions.look)(self.place, count, look::<T>) }
     }
 

@@ -10,6 +10,10 @@
 
 use std::{cell::Cell, ptr};
 
+use base::internal::{
+    panics,
+    wake::{EventCount, report},
+};
 use sync::{
     Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU64, Ordering},
@@ -18,13 +22,9 @@ use sync::{
 };
 
 use crate::{
-    panics,
-    rcu::{
-        backlog::Backlog,
-        bag::{self, Deferred},
-        local::may_wait_for_callbacks,
-    },
-    wake::{EventCount, report},
+    backlog::Backlog,
+    bag::{self, Deferred},
+    local::may_wait_for_callbacks,
 };
 
 use super::{

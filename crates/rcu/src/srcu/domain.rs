@@ -1,5 +1,6 @@
 //! A domain: its handles, and the two ends of a section.
 
+use base::internal::wake::report;
 use crossbeam_utils::CachePadded;
 use sync::{
     asym,
@@ -19,10 +20,7 @@ use super::{
 };
 
 pub use super::gp::Cookie;
-use crate::{
-    rcu::{future::Synchronize, periods::Periods},
-    wake::report,
-};
+use crate::{future::Synchronize, periods::Periods};
 
 /// Readers that may sleep, and grace periods that wait for these readers only.
 ///
@@ -162,7 +160,7 @@ impl Domain {
         self.shared.leave(Parity::of(word));
     }
 
-    /// See [`Flavor`](crate::rcu::Flavor).
+    /// See [`Flavor`](crate::Flavor).
     pub(crate) fn is_served(&self) -> bool {
         Shared::is_served(&self.shared)
     }
@@ -282,7 +280,7 @@ impl Domain {
     /// # Blocking
     ///
     /// Blocks for a short lock. If more than `rcu.qhimark` callbacks of this domain wait for their
-    /// turn, it waits as [`rcu::call`](crate::rcu::call) does. Allocates if the closure captures
+    /// turn, it waits as [`rcu::call`](crate::call) does. Allocates if the closure captures
     /// more than three words. May be called in a section. If thread creation fails, the next `call`
     /// tries again, and [`barrier`](Self::barrier) and the drop of the last handle run the callback
     /// themselves.
@@ -328,7 +326,7 @@ impl Domain {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
-    /// See [`model`](crate::rcu::model).
+    /// See [`model`](crate::model).
     #[cfg(any(loom, shuttle))]
     pub(crate) fn passes_unaided(&self) -> bool {
         self.shared.passes_unaided()

@@ -19,13 +19,13 @@
 //! and answers (`flags.rs`). Here a quiescent state does not end a wait: it only replaces the
 //! barrier, after which the counters show the open sections.
 
-use sync::{asym, atomic::Ordering, hint, twin};
-
-use crate::{
-    rcu::{gp::ANSWER_SPINS, seq::GpCookie},
+use base::internal::{
     trace,
     wake::{SpinBudget, spin_as_waiter},
 };
+use sync::{asym, atomic::Ordering, hint, twin};
+
+use crate::{gp::ANSWER_SPINS, seq::GpCookie};
 
 use super::{domain::Shared, slots::Parity};
 

@@ -45,6 +45,7 @@
 
 use std::{collections::VecDeque, mem, time::Duration};
 
+use base::internal::{panics, wake::EventCount};
 use sync::{
     Mutex,
     atomic::{AtomicU64, Ordering},
@@ -54,13 +55,9 @@ use sync::{
 
 use super::domain::Shared;
 use crate::{
-    panics,
-    rcu::{
-        bag::{self, Deferred},
-        callback::RETRY_NS,
-        fork, tunables,
-    },
-    wake::EventCount,
+    bag::{self, Deferred},
+    callback::RETRY_NS,
+    fork, tunables,
 };
 
 use super::gp::{Cookie, Patience};
@@ -89,7 +86,6 @@ pub(super) struct Served {
     cookie: Cookie,
 }
 
-/// The result of a turn.
 enum Turn {
     /// A batch has run. There may be more callbacks.
     Ran(u64),

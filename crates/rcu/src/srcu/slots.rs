@@ -80,6 +80,7 @@
 
 use std::ptr;
 
+use base::internal::panics::die;
 use crossbeam_utils::CachePadded;
 use sync::{
     atomic::{AtomicPtr, AtomicU64, Ordering, fence},
@@ -87,11 +88,8 @@ use sync::{
 };
 
 use crate::{
-    panics::die,
-    rcu::{
-        flags::{ASK, Flags, NrActive, PARK},
-        gp::{ANSWER_SPINS, ANSWERS_AT_ONCE},
-    },
+    flags::{ASK, Flags, NrActive, PARK},
+    gp::{ANSWER_SPINS, ANSWERS_AT_ONCE},
 };
 
 /// Lines in the first chunk. Each further chunk has twice as many as the one before.
@@ -258,7 +256,6 @@ impl Slots {
         }
     }
 
-    /// Returns all lines.
     fn lines(&self) -> impl Iterator<Item = &Line> {
         self.chunks.iter().enumerate().flat_map(|(chunk, lines)| {
             // Acquire pairs with `grow`, so that a chunk is visible with its zeroes. If the reader

@@ -5,8 +5,9 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use base::internal::wake::{Parker, report};
+
 use super::current::while_blocking;
-use crate::wake::{Parker, report};
 
 /// Polls `future` on this thread until it is ready, and returns what it yields.
 ///
@@ -17,10 +18,10 @@ use crate::wake::{Parker, report};
 ///
 /// Until the future is ready. A future that waits for the item in which this is called never
 /// becomes ready. Neither does a future that waits for an item which needs this item's seat.
-/// [`JoinHandle::join`](crate::workqueue::JoinHandle::join) and
-/// [`Workqueue::scope`](crate::workqueue::Workqueue::scope) can help in that case. If this item has
+/// [`JoinHandle::join`](crate::JoinHandle::join) and
+/// [`Workqueue::scope`](crate::Workqueue::scope) can help in that case. If this item has
 /// the only seat of a queue, a handle of such an item is ready at once, with
-/// [`JoinError::OwnQueue`](crate::workqueue::JoinError::OwnQueue).
+/// [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
 ///
 /// # Panics
 ///

@@ -20,25 +20,23 @@
 
 use std::{ptr::NonNull, task::Waker};
 
+use base::internal::panics::Foreign;
 use sync::unmodelled::Arc;
 
 use super::run;
 use crate::{
-    panics::Foreign,
-    workqueue::{
-        errands::{self, Errand},
-        item::{
-            colour::{Colour, NR_COLOURS},
-            handles::Dead,
-            head::Head,
-            list,
-            remains::{Remains, buried},
-            revival::Revivable,
-            slab,
-            state::Ending,
-        },
-        pools::{cut::Cut, pool::WorkerPool, pwq::Pwq},
+    errands::{self, Errand},
+    item::{
+        colour::{Colour, NR_COLOURS},
+        handles::Dead,
+        head::Head,
+        list,
+        remains::{Remains, buried},
+        revival::Revivable,
+        slab,
+        state::Ending,
     },
+    pools::{cut::Cut, pool::WorkerPool, pwq::Pwq},
 };
 
 /// Items whose runs were begun in order to cancel them. They still count as in flight.

@@ -6,8 +6,9 @@ use std::{
     task::{Context, Poll},
 };
 
+use base::internal::panics::{contain, join_error::JoinError};
+
 use super::join::JoinHandle;
-use crate::panics::{contain, join_error::JoinError};
 
 /// Waits for an item as a [`JoinHandle`] does, and cancels it when dropped; made by
 /// [`cancel_on_drop`](JoinHandle::cancel_on_drop).

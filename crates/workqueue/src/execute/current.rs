@@ -7,7 +7,7 @@ use std::{
 
 use sync::unmodelled::Arc;
 
-use crate::workqueue::{item::head::Head, limit::queue_core::QueueCore, pools::pwq::Pwq};
+use crate::{item::head::Head, limit::queue_core::QueueCore, pools::pwq::Pwq};
 
 /// A run that this thread is in.
 #[derive(Clone, Copy)]

@@ -6,10 +6,11 @@
 
 use std::ptr::NonNull;
 
+use base::internal::{panics::or_abort, wake::EventCount};
 use sync::{Mutex, thread, unmodelled::Arc};
 
 use super::current::{Runs, depth, is_bottom_half};
-use crate::{panics::or_abort, wake::EventCount, workqueue::item::head::Head};
+use crate::item::head::Head;
 
 /// How many runs there may be on one stack. A guess: of 2 MiB, what a thread has if nobody says otherwise, each may use
 /// 16 KiB. The more, the sooner a stack overflows; the fewer, the more often a chain pays for a thread.

@@ -35,6 +35,7 @@ use std::{
     time::Duration,
 };
 
+use base::internal::trace;
 use sync::atomic::Ordering;
 
 use super::{
@@ -42,14 +43,13 @@ use super::{
     run, wait,
 };
 use crate::{
-    trace,
-    workqueue::{
-        item::head::Head,
-        limit::queue_core::QueueCore,
-        observe::report::Report,
-        pools::dispatch::{Dispatch, home_slot},
-        pools::manager::Manager,
-        pools::pwq::Pwq,
+    item::head::Head,
+    limit::queue_core::QueueCore,
+    observe::report::Report,
+    pools::{
+        dispatch::{Dispatch, home_slot},
+        manager::Manager,
+        pwq::Pwq,
     },
 };
 

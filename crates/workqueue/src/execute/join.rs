@@ -12,6 +12,13 @@ use std::{
     time::Duration,
 };
 
+use base::internal::{
+    panics::{
+        Foreign, contain, discard, guarded_in_item,
+        join_error::{JoinError, Outcome},
+    },
+    trace,
+};
 use sync::{
     Mutex,
     fork::{self, Process},
@@ -28,19 +35,14 @@ use super::{
     wait::{self, must_not_be_lost},
 };
 use crate::{
-    panics::{
-        Foreign, contain, discard, guarded_in_item,
-        join_error::{JoinError, Outcome},
+    item::{
+        handles,
+        head::{Expiry, HandleTable, Head, Home, Popped, TaskSlot, VTable},
+        remains::Remains,
+        slab,
+        state::{Ending, Rules, State},
     },
-    trace,
-    workqueue::{
-        item::handles,
-        item::head::{Expiry, HandleTable, Head, Home, Popped, TaskSlot, VTable},
-        item::remains::Remains,
-        item::slab,
-        item::state::{Ending, Rules, State},
-        pools::pwq::Pwq,
-    },
+    pools::pwq::Pwq,
 };
 
 /// Waits for what a spawned closure, or future, returns.

@@ -5,6 +5,10 @@ use std::{
     task::Waker,
 };
 
+use base::internal::{
+    panics::{Foreign, contain},
+    trace,
+};
 use sync::{Patience, atomic::Ordering, unmodelled::Arc};
 
 use super::{
@@ -14,21 +18,18 @@ use super::{
     wait::must_have_workers,
 };
 use crate::{
-    panics::{Foreign, contain},
-    trace,
-    workqueue::{
-        errands,
-        item::colour::Colour,
-        item::handles::Dead,
-        item::head::{Head, Popped},
-        item::list,
-        item::remains::Remains,
-        item::revival::Revivable,
-        item::state::{Ending, Pop, State},
-        limit::{active::Gate, queue_core::Unseen},
-        pools::pool::WorkerPool,
-        pools::pwq::Pwq,
+    errands,
+    item::{
+        colour::Colour,
+        handles::Dead,
+        head::{Head, Popped},
+        list,
+        remains::Remains,
+        revival::Revivable,
+        state::{Ending, Pop, State},
     },
+    limit::{active::Gate, queue_core::Unseen},
+    pools::{pool::WorkerPool, pwq::Pwq},
 };
 
 /// Takes an item that the caller just took off a list, and runs it if it is to be run.

@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
+use base::internal::wake::{look_as_waiter, report, yield_as_waiter};
 use sync::{
     fork::{self, PerProcess},
     time,
 };
 
-use crate::{
-    wake::{look_as_waiter, report, yield_as_waiter},
-    workqueue::{item::head::Head, item::state::State},
-};
+use crate::item::{head::Head, state::State};
 
 /// Whether there was ever a registry, and with it a worker, in this process.
 static HAS_ANY: PerProcess<()> = PerProcess::new();

@@ -7,6 +7,10 @@ use std::{
     ptr::{self, NonNull},
 };
 
+use base::internal::{
+    panics::{discard, guarded_in_item, join_error::PanicPayload},
+    wake::report,
+};
 use sync::Patience;
 
 use super::{
@@ -15,16 +19,12 @@ use super::{
     run::{self, note_panic},
     wait::{self, must_have_workers, must_not_be_lost},
 };
-use crate::{
-    panics::{discard, guarded_in_item, join_error::PanicPayload},
-    wake::report,
-    workqueue::{
-        item::handles::{Dead, Handles},
-        item::head::{Head, VTable},
-        item::panicked,
-        item::revival::Revivable,
-        item::state::{Ending, State},
-    },
+use crate::item::{
+    handles::{Dead, Handles},
+    head::{Head, VTable},
+    panicked,
+    revival::Revivable,
+    state::{Ending, State},
 };
 
 /// Defers the same piece of work as often as it is queued, and never runs it twice at once.
@@ -35,7 +35,7 @@ use crate::{
 ///
 /// # Guarantees
 ///
-/// - What the enqueuer wrote before [`enqueue`](crate::workqueue::Workqueue::enqueue) is visible to the run; what a run
+/// - What the enqueuer wrote before [`enqueue`](crate::Workqueue::enqueue) is visible to the run; what a run
 ///   wrote is visible to the next run and to whoever flushed it.
 /// - Each call of `enqueue` that returned true is followed by exactly one run, unless the item is cancelled
 ///   before it starts. An item whose handles are all gone still runs.

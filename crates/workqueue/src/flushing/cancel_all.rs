@@ -6,7 +6,7 @@
 
 use sync::twin;
 
-use crate::workqueue::{
+use crate::{
     execute::cancel_cut::Cancelled,
     queues::queue::{Inner, Workqueue},
 };
@@ -15,8 +15,8 @@ impl Workqueue {
     /// Cancels all items that are queued and have not started, and all delayed items. Returns the
     /// number of cancelled items.
     ///
-    /// Joiners get [`JoinError::Cancelled`](crate::workqueue::JoinError::Cancelled), and flushes
-    /// end. A spawned closure is dropped here. A [`Work`](crate::workqueue::Work) stays, and can be
+    /// Joiners get [`JoinError::Cancelled`](crate::JoinError::Cancelled), and flushes
+    /// end. A spawned closure is dropped here. A [`Work`](crate::Work) stays, and can be
     /// queued again, also by its own run. A running item continues to its end; if it was queued
     /// again in the meantime, that enqueue is cancelled. Periodic work of [`every`](Self::every)
     /// ends for good: if it is running, this run is its last.
@@ -33,12 +33,12 @@ impl Workqueue {
     ///   return is not touched; what is queued meanwhile is either.
     /// - It works on a queue that is paused, ordered, full, or being drained; drains see what is left.
     /// - A future that has been polled has started, and goes on; cancel it by its handle. One that has not is dropped here.
-    /// - All items end and release their [capacity](crate::workqueue::Builder::capacity) first.
+    /// - All items end and release their [capacity](crate::Builder::capacity) first.
     ///   Then the wakers of tasks are called, and the closures are dropped last. A waker or a
     ///   destructor may therefore wait for any of the items, for free capacity, and for a flush or
     ///   a drain of the queue.
     ///
-    /// On a process-wide queue, such as [`system`](crate::workqueue::system), this cancels nothing
+    /// On a process-wide queue, such as [`system`](crate::system), this cancels nothing
     /// and returns 0, because the items belong to all users of the queue.
     ///
     /// A queue takes items after it as before. To have it take no more, [`destroy`](Self::destroy) it or
@@ -117,7 +117,7 @@ impl Workqueue {
     /// It is [`destroy`](Self::destroy) and [`cancel_all`](Self::cancel_all) and [`close_in_background`](Self::close_in_background)
     /// in one, of which nothing waits. When this returns, all items that had not started have
     /// ended, and their joiners get
-    /// [`JoinError::Cancelled`](crate::workqueue::JoinError::Cancelled). Threads of the registry
+    /// [`JoinError::Cancelled`](crate::JoinError::Cancelled). Threads of the registry
     /// then call the wakers of tasks and drop the closures, in the order described at
     /// [`cancel_all`](Self::cancel_all). A running item continues to its end. Other handles reject
     /// new items.
@@ -126,7 +126,7 @@ impl Workqueue {
     /// single thread calls all destructors, one after the other. A destructor that waits for a
     /// later one then waits until a thread can be started again.
     ///
-    /// A process-wide queue, such as [`system`](crate::workqueue::system), is not shut down: this
+    /// A process-wide queue, such as [`system`](crate::system), is not shut down: this
     /// only drops the handle.
     ///
     /// # Blocking

@@ -8,7 +8,7 @@ use sync::{
 };
 
 use super::{flush::OwnQueueError, rounds::Rounds};
-use crate::workqueue::{
+use crate::{
     execute::dependency,
     observe::left::{Doing, LeftItems, StillBusy},
     queues::{
@@ -61,7 +61,7 @@ impl Workqueue {
     /// Waits until nothing of this queue is queued or running and no future of it waits, and meanwhile takes items from its own items alone.
     ///
     /// What others queue while a drain is under way is refused and counted (`refused` of
-    /// [`QueueStats`](crate::workqueue::QueueStats)); an enqueue that races with the beginning of the drain may still come in.
+    /// [`QueueStats`](crate::QueueStats)); an enqueue that races with the beginning of the drain may still come in.
     /// [`flush`](Self::flush) waits without refusing anybody.
     ///
     /// # Blocking
@@ -70,7 +70,7 @@ impl Workqueue {
     /// waits that nobody wakes: [`drain_timeout`](Self::drain_timeout) names it. [`drain_async`](Self::drain_async) is for
     /// threads that must not block. See also [`pause`](Self::pause).
     ///
-    /// [`Report::LongDrain`]: crate::workqueue::Report::LongDrain
+    /// [`Report::LongDrain`]: crate::Report::LongDrain
     ///
     /// # Panics
     ///
@@ -79,7 +79,7 @@ impl Workqueue {
     /// # Errors
     ///
     /// [`OwnQueueError`] from inside an item of this queue, because the drain would wait for
-    /// itself, and for a process-wide queue, such as [`system`](crate::workqueue::system). Nothing
+    /// itself, and for a process-wide queue, such as [`system`](crate::system). Nothing
     /// has changed then.
     #[doc(alias = "drain_workqueue")]
     pub fn drain(&self) -> Result<(), OwnQueueError> {
@@ -188,7 +188,7 @@ impl Workqueue {
     /// Items may be queued meanwhile. Those that run go on, and workers finish what they have in hand; to wait for
     /// that, look at `nr_active` of [`stats`](Self::stats). An item of the queue may still run one that it waits for.
     ///
-    /// A process-wide queue, such as [`system`](crate::workqueue::system), is never paused: this
+    /// A process-wide queue, such as [`system`](crate::system), is never paused: this
     /// does nothing and returns `false`.
     ///
     /// # Blocking

@@ -6,15 +6,13 @@ use std::{
     task::{Context, Poll},
 };
 
+use base::internal::panics::Foreign;
 use sync::twin;
 
 use super::{flush::OwnQueueError, rounds::Rounds};
 use crate::{
-    panics::Foreign,
-    workqueue::{
-        limit::settled::TaskSeat,
-        queues::queue::{Draining, Workqueue},
-    },
+    limit::settled::TaskSeat,
+    queues::queue::{Draining, Workqueue},
 };
 
 /// A drain that is awaited; made by [`Workqueue::drain_async`].

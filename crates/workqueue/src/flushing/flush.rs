@@ -28,20 +28,18 @@
 
 use std::fmt;
 
+use base::internal::wake::report;
 use sync::{
     atomic::{Ordering, fence},
     unmodelled::Arc,
 };
 
 use crate::{
-    wake::report,
-    workqueue::{
-        execute::dependency::{self, reported},
-        item::colour::UpTo,
-        limit::active::{Closed, Gate, Phase},
-        pools::pwq::{Pwq, Seeker},
-        queues::queue::{Inner, Workqueue},
-    },
+    execute::dependency::{self, reported},
+    item::colour::UpTo,
+    limit::active::{Closed, Gate, Phase},
+    pools::pwq::{Pwq, Seeker},
+    queues::queue::{Inner, Workqueue},
 };
 
 /// The error of an item that was about to wait for its own queue, and so for itself. Also the error

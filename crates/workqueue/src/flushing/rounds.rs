@@ -5,7 +5,7 @@
 //! rounds (`drain.rs`); they are counted beside it, so that somebody is told.
 
 use super::flush::Flush;
-use crate::workqueue::{
+use crate::{
     observe::report::{ItemName, Report},
     queues::queue::Inner,
 };

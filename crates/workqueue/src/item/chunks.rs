@@ -30,6 +30,7 @@ use std::{
     ptr::NonNull,
 };
 
+use base::internal::wake::Unparker;
 use mpscq::{Chain, Taken};
 use sync::{
     Mutex, asym,
@@ -41,7 +42,6 @@ use super::{
     cache::{Cache, Free},
     slab::SIZES,
 };
-use crate::wake::Unparker;
 
 /// Chunks are as large as they are aligned, so that a block's chunk is found by masking. No smaller than a page, or its
 /// pages do not go back.

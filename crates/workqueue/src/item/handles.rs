@@ -7,6 +7,7 @@
 
 use std::ptr::NonNull;
 
+use base::internal::{panics::contain, trace};
 use sync::{
     Patience,
     atomic::{AtomicUsize, Ordering},
@@ -16,7 +17,7 @@ use super::{
     head::{Head, VTable},
     state::State,
 };
-use crate::{panics::contain, trace, workqueue::errands::Errand};
+use crate::errands::Errand;
 
 /// How many handles an item has.
 #[derive(Debug)]

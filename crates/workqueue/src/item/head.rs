@@ -5,6 +5,7 @@ use std::{
     task::Waker,
 };
 
+use base::internal::panics::Foreign;
 use sync::{
     Mutex,
     atomic::{AtomicPtr, Ordering},
@@ -21,7 +22,6 @@ use super::{
     revival::Revivable,
     state::{Completion, Ending, Enqueue, Pop, Rules, State},
 };
-use crate::panics::Foreign;
 
 /// What an item knows of the link by which it is queued, and the first part of that link: see `Pwq::of`.
 #[derive(Clone, Copy, Debug)]
@@ -70,9 +70,9 @@ pub(crate) struct VTable {
     pub(crate) has_begun: unsafe fn(NonNull<Head>) -> bool,
     /// Pushes a future that was woken while it was polled.
     pub(crate) push: Option<unsafe fn(NonNull<Head>)>,
-    /// It is a [`Work`](crate::workqueue::Work)'s.
+    /// It is a [`Work`](crate::Work)'s.
     pub(crate) is_work: bool,
-    /// Of an item with a [`JoinHandle`](crate::workqueue::JoinHandle).
+    /// Of an item with a [`JoinHandle`](crate::JoinHandle).
     pub(crate) handle: Option<HandleTable>,
 }
 

@@ -24,4 +24,4 @@ pub(crate) mod revival;
 pub(crate) mod slab;
 pub(crate) mod state;
 
-pub(crate) use crate::wake::lane;
+pub(crate) use base::internal::wake::lane;

@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 
+use base::internal::panics::{Payload, discard};
 use sync::{Mutex, atomic::Ordering, fork::PerProcess, unmodelled::AtomicUsize};
-
-use crate::panics::{Payload, discard};
 
 /// What items last panicked with, by address, until somebody asks or the item goes. An item has no room for it: each byte of it
 /// costs who makes many.

@@ -2,11 +2,10 @@
 
 use std::ptr::NonNull;
 
+use base::internal::panics::{discard, guarded_in_item};
+
 use super::{handles::Dead, head::Head};
-use crate::{
-    panics::{discard, guarded_in_item},
-    workqueue::errands::Errand,
-};
+use crate::errands::Errand;
 
 /// The items of a bulk cancel in progress, and the user values that they held.
 ///

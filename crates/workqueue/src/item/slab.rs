@@ -9,7 +9,7 @@
 //! A cache outlives its thread: the next new thread inherits it, with all its blocks (`cache.rs`). A chunk of which every block
 //! lies unused goes back to the system after a second or two, which a manager sees to (`chunks.rs`).
 //!
-//! The lists are those of `mpscq`, where they are modelled. So are those of `task_work/recycle.rs`, which has the other
+//! The lists are those of `mpscq`, where they are modelled. So are those of `mailbox/recycle.rs`, which has the other
 //! answer to the same price: there all blocks of a mailbox are emptied by one thread, and home is one list of which any
 //! poster takes all. Here anybody frees what anybody made, so home is the thread, and the block's address tells it.
 //!
@@ -38,7 +38,7 @@ const ALIGN: usize = 64;
 #[cfg(any(loom, shuttle, miri))]
 mod general {
     use super::*;
-    use crate::wake::Unparker;
+    use base::internal::wake::Unparker;
 
     fn layout(class: usize) -> Layout {
         Layout::from_size_align(SIZES[class], ALIGN).expect("a constant layout")
@@ -130,7 +130,7 @@ mod tests {
     #[cfg(not(miri))]
     #[test]
     fn a_fork_waits_for_whoever_takes_a_cache() {
-        use crate::workqueue::item::cache::ORPHANS;
+        use crate::item::cache::ORPHANS;
         use sync::atomic::Ordering;
         // With the first cache there is somebody to see to it; and a fork sleeps for this, the first time.
         alloc(0);

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 
+use base::internal::panics::{Foreign, discard, guarded_in_item};
 use sync::{
     Mutex,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
@@ -9,10 +10,7 @@ use sync::{
 };
 
 use super::{room::Room, settled::Settled};
-use crate::{
-    panics::{Foreign, discard, guarded_in_item},
-    workqueue::observe::item_panic::ItemPanic,
-};
+use crate::observe::item_panic::ItemPanic;
 
 /// A queue's handler of panics. Its drop is foreign code.
 pub(crate) type Handler = Arc<Foreign<PanicHandler>>;

@@ -8,14 +8,14 @@
 
 use std::{cell::RefCell, collections::VecDeque, mem, task::Waker, time::Duration};
 
-use sync::twin;
-
-use crate::{
+use base::internal::{
     admission::{self, Place, Ticket},
     panics::Foreign,
     wake::sleeper::{OnTurn, Sleeper},
-    workqueue::errands,
 };
+use sync::twin;
+
+use crate::errands;
 
 /// The places of one queue.
 pub(crate) struct Room(admission::Room<OnTurn>);

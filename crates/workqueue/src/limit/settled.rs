@@ -13,13 +13,14 @@
 
 use std::{fmt, task::Waker};
 
+use base::internal::{numbered::Numbered, panics::Foreign, wake::EventCount};
 use sync::{
     Mutex,
     atomic::{AtomicUsize, Ordering},
     twin,
 };
 
-use crate::{numbered::Numbered, panics::Foreign, wake::EventCount, workqueue::errands};
+use crate::errands;
 
 /// Told when something has ended that is waited for.
 #[derive(Default)]

@@ -17,6 +17,7 @@
 
 use std::{mem, time::Duration};
 
+use base::internal::{panics::or_abort, params::Params, wake::Parker};
 use sync::{
     Mutex,
     atomic::{Ordering, fence},
@@ -25,21 +26,12 @@ use sync::{
 };
 
 use crate::{
-    panics::or_abort,
-    params::Params,
-    wake::Parker,
-    workqueue::{
-        errands::{self, Errand},
-        item::slab,
-        observe::concurrency::{ScanResult, pause_ns},
-        pools::manager::Manager,
-        pools::mayday::MaydayQueue,
-        pools::pool::WorkerPool,
-        pools::rescuer::Rescuer,
-        pools::serve,
-        queues::timers::Timers,
-        route::machine::Machine,
-    },
+    errands::{self, Errand},
+    item::slab,
+    observe::concurrency::{ScanResult, pause_ns},
+    pools::{manager::Manager, mayday::MaydayQueue, pool::WorkerPool, rescuer::Rescuer, serve},
+    queues::timers::Timers,
+    route::machine::Machine,
 };
 
 /// How many looks without waiting work end the watch. A guess: re-arming costs a wake-up of the manager.
@@ -325,7 +317,7 @@ mod tests {
     use topology::Topology;
 
     use super::*;
-    use crate::workqueue::queues::registry::Registry;
+    use crate::queues::registry::Registry;
 
     /// An errand that waits for the next one, and whose drop ends the one before.
     struct Waits {

@@ -1,16 +1,14 @@
 //! Making registries, and starting what looks after their pools.
 
+use base::internal::params::{self, ParamError, Params};
 use sync::{fork::PerProcess, unmodelled::AtomicU32};
 use topology::Topology;
 
 use super::manager_loop;
 use crate::{
-    params::{self, ParamError, Params},
-    workqueue::{
-        execute::wait,
-        queues::registry::Registry,
-        route::registry_error::{RegistryError, TopologyInUse},
-    },
+    execute::wait,
+    queues::registry::Registry,
+    route::registry_error::{RegistryError, TopologyInUse},
 };
 
 impl Registry {
@@ -37,7 +35,7 @@ impl Registry {
     ///
     /// `source` returns what the machine looks like if that is not what it returned last. It is asked by the thread that
     /// looks after the pools, while work waits, every
-    /// [`machine_look_ms`](crate::params::Params::machine_look_ms), and by [`refresh_topology`](Self::refresh_topology).
+    /// [`machine_look_ms`](base::params::Params::machine_look_ms), and by [`refresh_topology`](Self::refresh_topology).
     /// Where it panics nothing was seen, and it is asked again. It must not wait for queues of this registry.
     ///
     /// # Errors
@@ -62,9 +60,9 @@ impl Registry {
     }
 
     /// Returns the registry of the whole process, made at the first call for the CPUs that it may use then,
-    /// with the tunables that the environment says ([`VARIABLE`](crate::params::VARIABLE)). A child of `fork` makes its own.
+    /// with the tunables that the environment says ([`VARIABLE`](base::params::VARIABLE)). A child of `fork` makes its own.
     ///
-    /// It stays until the process ends: references to it, and to the [system queues](crate::workqueue::system), cannot be taken back.
+    /// It stays until the process ends: references to it, and to the [system queues](crate::system), cannot be taken back.
     /// Threads that can be ended at some moment are those of a registry of one's own ([`shutdown`](Self::shutdown)).
     ///
     /// CPUs that the machine was told to isolate get no workers, unless the process may use no others. A thread

@@ -9,6 +9,7 @@ mod parts;
 pub use super::scope::model::{OpenPair, OpenRange, OpenScope};
 pub use parts::{AtHand, Gates, Injected, Places, Pushed, Turn};
 
+use base::internal::{params::Params, wake::Parker};
 use sync::{atomic::Ordering, unmodelled::Arc};
 use topology::Topology;
 
@@ -17,7 +18,6 @@ use super::{
     manage::manager_loop::ManagerLoop, pools::manager::Manager, pools::policy::Census,
     pools::pool::WorkerPool, queues::expiry::StartBefore,
 };
-use crate::{params::Params, wake::Parker};
 
 /// A registry whose manager is the model itself.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 use std::{ptr::NonNull, task::Context};
 
+use base::internal::{admission::Ticket, wake::sleeper::on_turn_of_task};
 use mpscq::{Node, Stack};
 use sync::{asym, cell::UnsafeCell, twin, unmodelled::Arc};
 
@@ -15,7 +16,6 @@ use super::super::{
     limit::queue_core::QueueCore,
     limit::room::Room,
 };
-use crate::{admission::Ticket, wake::sleeper::on_turn_of_task};
 
 /// Items that are numbered, in an injector.
 #[derive(Debug)]

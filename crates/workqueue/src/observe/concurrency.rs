@@ -1,7 +1,7 @@
 //! Who counts as running, and what a look at a worker says about it: plain functions over numbers.
 //!
 //! The kernel's scheduler tells a pool when one of its workers goes to sleep. Nobody tells us, so three things stand
-//! in: waits of ours and [`blocking`](crate::workqueue::blocking) report themselves; a look at the workers of a pool in which work
+//! in: waits of ours and [`blocking`](crate::blocking) report themselves; a look at the workers of a pool in which work
 //! waits finds those that sleep without a word; and an item that has the CPU for too long no longer counts.
 
 /// What a worker is at. Two that are alike, with items in hand, come from a worker that has not moved, or chance.

@@ -2,10 +2,10 @@
 
 use std::{any::Any, fmt};
 
-use crate::panics::text_of;
+use base::internal::panics::text_of;
 
 /// A panic of an item of which no joiner will hear, as a queue's handler is told of it:
-/// [`Builder::on_panic`](crate::workqueue::Builder::on_panic).
+/// [`Builder::on_panic`](crate::Builder::on_panic).
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct ItemPanic<'a> {

@@ -4,13 +4,13 @@ use std::{fmt, time::Duration};
 
 use topology::CpuSet;
 
-/// What a registry tells the handler given to [`Registry::on_report`](crate::workqueue::Registry::on_report).
+/// What a registry tells the handler given to [`Registry::on_report`](crate::Registry::on_report).
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Report {
     /// Work of a pool does not move.
     Stall(Stall),
-    /// An item has had the CPU for [`cpu_intensive_thresh_us`](crate::params::Params) while others waited.
+    /// An item has had the CPU for [`cpu_intensive_thresh_us`](base::params::Params) while others waited.
     CpuIntensive {
         /// What it is and whose.
         item: ItemName,
@@ -30,7 +30,7 @@ pub enum Report {
     /// An item of a queue with a rescuer waits for one of a queue that has none, or flushes such a queue: when no thread
     /// can be had, it waits for ever. Told once for each pair.
     FlushDependency {
-        /// The queue with a rescuer ([`mem_reclaim`](crate::workqueue::Builder::mem_reclaim)).
+        /// The queue with a rescuer ([`mem_reclaim`](crate::Builder::mem_reclaim)).
         waiter: String,
         /// The queue that is waited for; nothing when the item is not found, because it has just ended, is run by whoever
         /// joined it, or belongs to another registry.
@@ -92,7 +92,7 @@ pub struct BusyWorker {
     pub item: ItemName,
     /// Whether it has said that it may sleep, or was seen asleep.
     pub sleeps: bool,
-    /// The functions that the thread is in, if the build has the feature `stacks` and the signal is set: [`Params::stall_signal`](crate::params::Params::stall_signal).
+    /// The functions that the thread is in, if the build has the feature `stacks` and the signal is set: [`Params::stall_signal`](base::params::Params::stall_signal).
     #[cfg(feature = "stacks")]
     pub stack: Option<stacks::Stack>,
 }

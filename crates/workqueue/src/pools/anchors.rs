@@ -8,7 +8,7 @@ use std::ptr;
 
 use sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use crate::workqueue::item::head::VTable;
+use crate::item::head::VTable;
 
 /// How many kinds are told apart. A guess: few programs have as many futures in one queue.
 const NR_KINDS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
@@ -77,7 +77,7 @@ impl Anchors {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use crate::workqueue::item::head::VTable;
+    use crate::item::head::VTable;
 
     fn table() -> &'static VTable {
         Box::leak(Box::new(VTable::plain(

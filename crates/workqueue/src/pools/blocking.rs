@@ -15,6 +15,7 @@
 //! how many are too many, `policy::has_surplus` says.
 //! The census falls under the pool lock alone, where that worker decides too, so two cannot leave for one too many.
 
+use base::internal::wake::report::{self, BlockingObserver};
 use sync::{
     atomic::{Ordering, fence},
     twin,
@@ -27,16 +28,13 @@ use super::{
     pool::{PoolGuard, WorkerPool},
     worker::Worker,
 };
-use crate::{
-    wake::report::{self, BlockingObserver},
-    workqueue::observe::concurrency::Away,
-};
+use crate::observe::concurrency::Away;
 
 /// Calls `body`, which may block, having told the pool of the work item around it that another worker must run.
 ///
 /// Use it in a work item around what sleeps or waits: file and network I/O, locks that are held for long, a wait for
 /// another process. The waits of this library (joining, flushing, draining, `Parker`,
-/// [`EventCount`](crate::wake::EventCount), mailboxes) report themselves. Who blocks without a word is found all the
+/// [`EventCount`](base::wake::EventCount), mailboxes) report themselves. Who blocks without a word is found all the
 /// same, a millisecond or two later, as long as work waits.
 ///
 /// # Guarantees

@@ -37,7 +37,7 @@ use super::{
     pool::{PoolGuard, WorkerPool},
     pwq::Pwq,
 };
-use crate::workqueue::item::{
+use crate::item::{
     head::Head,
     lane::Lane,
     list::{self, List},

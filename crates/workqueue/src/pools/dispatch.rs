@@ -7,6 +7,7 @@ use std::{
     ptr::{self, NonNull},
 };
 
+use base::internal::wake::Unparker;
 use sync::{atomic::Ordering, time, twin, unmodelled::Arc};
 
 use super::{
@@ -15,18 +16,23 @@ use super::{
     pwq::{Counts, Pwq, PwqState, Seeker},
     worker::Worker,
 };
-use crate::wake::Unparker;
-use crate::workqueue::{
-    item::colour::Colour,
-    item::head::{Head, Home},
-    item::lane::Lane,
-    item::list::{Injector, List},
-    item::state::State,
-    limit::account::{Clock, VirtualTime, next_by_use},
-    limit::queue_core::QueueCore,
-    observe::concurrency::{Away, Seen},
-    observe::stall::StallDetector,
-    observe::tally::{Rest, Sampling},
+use crate::{
+    item::{
+        colour::Colour,
+        head::{Head, Home},
+        lane::Lane,
+        list::{Injector, List},
+        state::State,
+    },
+    limit::{
+        account::{Clock, VirtualTime, next_by_use},
+        queue_core::QueueCore,
+    },
+    observe::{
+        concurrency::{Away, Seen},
+        stall::StallDetector,
+        tally::{Rest, Sampling},
+    },
 };
 
 /// A worker that is parked or about to be, and since when.

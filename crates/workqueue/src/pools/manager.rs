@@ -2,6 +2,12 @@
 
 use std::{cell::Cell, ptr};
 
+use base::internal::{
+    panics::{Foreign, contain, or_abort},
+    params::ThreadStyle,
+    trace,
+    wake::{Parker, Unparker},
+};
 use sync::{
     Mutex, OnceLock,
     atomic::{AtomicBool, AtomicU32, Ordering},
@@ -11,14 +17,8 @@ use sync::{
 
 use super::pool::WorkerPool;
 use crate::{
-    panics::{Foreign, contain, or_abort},
-    params::ThreadStyle,
-    trace,
-    wake::{Parker, Unparker},
-    workqueue::{
-        errands::{self, Errand, Errands},
-        observe::report::Report,
-    },
+    errands::{self, Errand, Errands},
+    observe::report::Report,
 };
 
 /// What is asked of the manager, and the pools that it looks after.

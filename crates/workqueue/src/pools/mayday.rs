@@ -7,10 +7,10 @@
 
 use std::collections::VecDeque;
 
+use base::internal::wake::Unparker;
 use sync::{Mutex, twin, unmodelled::Arc};
 
 use super::{manager::Manager, pool::WorkerPool};
-use crate::wake::Unparker;
 
 /// How long work wants for a worker before the first call, and between two. The kernel's
 /// `MAYDAY_INITIAL_TIMEOUT` and `MAYDAY_INTERVAL`.

@@ -21,6 +21,11 @@
 //! culling looks at the idle list alone. docs/workqueue.md compares the rules under which that claim is
 //! needed; twin `kick: no claim`.
 
+use base::internal::{
+    params::Params,
+    trace,
+    wake::{WakeQ, Wakeup},
+};
 use crossbeam_utils::CachePadded;
 use std::{
     mem,
@@ -44,16 +49,13 @@ use super::{
     worker::{Taken, Worker},
 };
 use crate::{
-    params::Params,
-    trace,
-    wake::{WakeQ, Wakeup},
-    workqueue::{
-        item::colour::{Colour, UpTo},
-        item::head::Head,
-        item::list::Injector,
-        limit::queue_core::QueueCore,
-        observe::concurrency::Away,
+    item::{
+        colour::{Colour, UpTo},
+        head::Head,
+        list::Injector,
     },
+    limit::queue_core::QueueCore,
+    observe::concurrency::Away,
 };
 
 /// What makes two pools the same.
@@ -92,7 +94,7 @@ pub(crate) struct WorkerPool {
     pub(crate) manager: Arc<Manager>,
     pub(crate) counters: Counters,
     #[cfg(feature = "baselines")]
-    pub(crate) hold: Mutex<crate::workqueue::observe::histogram::Cycles>,
+    pub(crate) hold: Mutex<crate::observe::histogram::Cycles>,
 }
 
 #[derive(Debug, Default)]
@@ -616,7 +618,7 @@ impl<'a> PoolGuard<'a> {
     /// Wakes the picked workers now, if the registry is a baseline that wakes under the lock.
     fn wake_under_lock(&mut self) {
         #[cfg(feature = "baselines")]
-        if self.pool().params.wake == crate::params::WakeMode::UnderLock {
+        if self.pool().params.wake == base::internal::params::WakeMode::UnderLock {
             self.effects.wake();
         }
     }

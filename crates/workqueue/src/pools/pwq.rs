@@ -6,6 +6,7 @@ use std::{
     ptr::{self, NonNull},
 };
 
+use base::internal::trace;
 use sync::{
     Mutex, OnceLock,
     atomic::{AtomicU32, Ordering},
@@ -14,18 +15,17 @@ use sync::{
 
 use super::{anchors::Anchors, mayday::MaydayQueue, pool::WorkerPool};
 use crate::{
-    trace,
-    workqueue::{
-        item::colour::Colours,
-        item::head::{Head, Home, VTable},
-        item::lane::{Lane, Turns},
-        item::list::List,
-        limit::account::Account,
-        limit::active::Gate,
-        limit::queue_core::QueueCore,
-        observe::arrivals::Arrivals,
-        observe::histogram::Cycles,
-        observe::tally::{Ran, Rest},
+    item::{
+        colour::Colours,
+        head::{Head, Home, VTable},
+        lane::{Lane, Turns},
+        list::List,
+    },
+    limit::{account::Account, active::Gate, queue_core::QueueCore},
+    observe::{
+        arrivals::Arrivals,
+        histogram::Cycles,
+        tally::{Ran, Rest},
     },
 };
 

@@ -8,7 +8,7 @@ use super::{
     dispatch::Enlisted,
     pool::{PoolGuard, WorkerPool},
 };
-use crate::workqueue::item::head::Head;
+use crate::item::head::Head;
 
 impl WorkerPool {
     /// Has whoever has `item`, which is only compared, in hand put all that he has not started back into the list.

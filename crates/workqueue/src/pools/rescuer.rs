@@ -1,6 +1,6 @@
 //! A thread set aside for work that must go on although no worker can be had.
 //!
-//! A queue built with [`mem_reclaim`](crate::workqueue::Builder::mem_reclaim) has one of its own. When work of a pool has wanted
+//! A queue built with [`mem_reclaim`](crate::Builder::mem_reclaim) has one of its own. When work of a pool has wanted
 //! for a worker for 10 ms, the manager calls *mayday* for each such queue with items there, and again every 100 ms.
 //! The rescuer enters the pool, goes to its CPUs, runs that queue's items in batches of 16, and goes back to sleep. It is no worker of
 //! the pool's: it does not count as awake, so the pool goes on asking for one.
@@ -20,6 +20,7 @@
 
 use std::io;
 
+use base::internal::{panics::or_abort, params::ThreadStyle, trace, wake::Parker};
 use sync::{thread, time, twin, unmodelled::Arc};
 
 use super::{
@@ -30,13 +31,7 @@ use super::{
     serve,
     worker::{Taken, Worker},
 };
-use crate::{
-    panics::or_abort,
-    params::ThreadStyle,
-    trace,
-    wake::Parker,
-    workqueue::{errands, item::list},
-};
+use crate::{errands, item::list};
 
 /// How many items a rescuer takes at once. The kernel's `RESCUER_BATCH`.
 pub(crate) const BATCH: usize = 16;
@@ -243,7 +238,8 @@ mod tests {
     use topology::CpuSet;
 
     use super::*;
-    use crate::{params::Params, workqueue::pools::pool::PoolAttrs};
+    use crate::pools::pool::PoolAttrs;
+    use base::internal::params::Params;
 
     #[test]
     fn no_rescuer_enters_a_pool_of_bottom_halves_that_gets_its_worker() {

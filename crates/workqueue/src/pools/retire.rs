@@ -3,7 +3,7 @@
 use sync::{atomic::Ordering, thread::ThreadId, twin};
 
 use super::{dispatch::Dispatch, pool::PoolGuard, worker::Worker};
-use crate::workqueue::item::colour::Colour;
+use crate::item::colour::Colour;
 
 impl PoolGuard<'_> {
     /// Gives back the in-flight counts of all that `worker` has run.

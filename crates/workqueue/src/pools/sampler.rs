@@ -15,7 +15,7 @@ use super::{
     pool::{PoolGuard, WorkerPool},
     worker::Worker,
 };
-use crate::workqueue::observe::concurrency::{Sample, ScanResult, Seen, Verdict, judge};
+use crate::observe::concurrency::{Sample, ScanResult, Seen, Verdict, judge};
 
 impl WorkerPool {
     /// Looks at the workers if work waits, and gets others up for those that sleep or hog.
@@ -119,8 +119,8 @@ impl WorkerPool {
 
 /// Adds the stacks of the workers that `reports` name.
 #[cfg(feature = "stacks")]
-fn add_stacks(reports: &mut [crate::workqueue::Report], signal: u32) {
-    use crate::workqueue::Report;
+fn add_stacks(reports: &mut [crate::Report], signal: u32) {
+    use crate::Report;
     let workers = reports.iter_mut().flat_map(|it| match it {
         Report::Stall(stall) => &mut stall.workers[..],
         _ => &mut [],

@@ -5,6 +5,7 @@
 //! a kick claims it: it is off the idle list, and counted as awake, before its wake-up is even sent. So a worker
 //! never is kicked twice, never culled while it is kicked, and never leaves by itself.
 
+use base::internal::wake::{LONGEST_LOOK_AFTER_WORK_NS, Parker, SpinBudget, report};
 use sync::{thread, time, unmodelled::Arc};
 
 use super::{
@@ -14,7 +15,6 @@ use super::{
     pool::{ParkDecision, WorkerPool},
     worker::{Taken, Worker},
 };
-use crate::wake::{LONGEST_LOOK_AFTER_WORK_NS, Parker, SpinBudget, report};
 
 /// The path of this module: a stack of a worker ends here, because what is below says nothing of an item.
 #[cfg(feature = "stacks")]

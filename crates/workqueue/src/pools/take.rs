@@ -2,6 +2,7 @@
 //!
 //! The seats themselves are counted in `active.rs`.
 
+use base::internal::trace;
 use sync::{time, twin, unmodelled::Arc};
 
 use super::{
@@ -12,11 +13,8 @@ use super::{
     worker::{MAX_HAND, Taken, Worker},
 };
 use crate::{
-    trace,
-    workqueue::{
-        item::{head::Head, lane::Lane, list},
-        limit::active::{Gate, Holds},
-    },
+    item::{head::Head, lane::Lane, list},
+    limit::active::{Gate, Holds},
 };
 
 impl PoolGuard<'_> {

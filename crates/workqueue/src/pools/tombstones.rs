@@ -24,6 +24,7 @@
 
 use std::{mem, ptr::NonNull, task::Waker};
 
+use base::internal::panics::Foreign;
 use sync::{atomic::Ordering, unmodelled::Arc};
 
 use super::{
@@ -32,14 +33,13 @@ use super::{
     pwq::Pwq,
 };
 use crate::{
-    panics::Foreign,
-    workqueue::{
-        errands,
-        item::handles::Dead,
-        item::head::{Head, Home},
-        item::lane::Lane,
-        item::list,
-        item::state::State,
+    errands,
+    item::{
+        handles::Dead,
+        head::{Head, Home},
+        lane::Lane,
+        list,
+        state::State,
     },
 };
 

@@ -4,6 +4,7 @@
 //! A worker that idles gives it back itself, for its stack is in use whenever it runs, were it for a signal. So it is claimed as by a
 //! kick, finds no work, and parks again: once, until it has run something.
 
+use base::internal::wake::Wakeup;
 use sync::{atomic::Ordering, unmodelled::Arc};
 
 use super::{
@@ -12,7 +13,6 @@ use super::{
     pool::{PoolGuard, WorkerPool},
     worker::Worker,
 };
-use crate::wake::Wakeup;
 
 /// How soon the manager looks again whether workers that are up have lain down for too long, at the earliest: a
 /// timeout of zero must not keep it busy while they work.

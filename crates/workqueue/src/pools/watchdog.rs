@@ -12,11 +12,13 @@ use super::{
     dispatch::{Dispatch, Enlisted, home_slot},
     worker::Worker,
 };
-use crate::workqueue::{
+use crate::{
     item::head::{Head, VTable},
-    observe::left::{Doing, LeftItems},
-    observe::report::{BusyWorker, ItemName, Report, Stall},
-    observe::stall::worth_telling,
+    observe::{
+        left::{Doing, LeftItems},
+        report::{BusyWorker, ItemName, Report, Stall},
+        stall::worth_telling,
+    },
 };
 
 impl Dispatch {

@@ -5,6 +5,7 @@
 
 use std::ptr::{self, NonNull};
 
+use base::internal::wake::Unparker;
 use crossbeam_utils::CachePadded;
 use sync::{
     atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering},
@@ -12,13 +13,11 @@ use sync::{
 };
 
 use crate::{
-    wake::Unparker,
-    workqueue::{
-        item::head::{Head, VTable},
-        item::slab,
-        observe::concurrency::Activity,
-        observe::tally::Tally,
+    item::{
+        head::{Head, VTable},
+        slab,
     },
+    observe::{concurrency::Activity, tally::Tally},
 };
 
 /// The most items that a worker ever has in hand; `Params::max_batch` may ask for less.

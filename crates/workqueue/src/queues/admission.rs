@@ -12,6 +12,10 @@ use std::{
     time::Duration,
 };
 
+use base::internal::{
+    admission::Ticket,
+    wake::{report, sleeper::on_turn_of_task},
+};
 use sync::time;
 
 use super::{
@@ -19,16 +23,12 @@ use super::{
     queue::{Admission, Workqueue},
 };
 use crate::{
-    admission::Ticket,
-    wake::{report, sleeper::on_turn_of_task},
-    workqueue::{
-        execute::{
-            join::{self, JoinHandle},
-            wait::must_not_be_lost,
-            work::Work,
-        },
-        limit::room::Room,
+    execute::{
+        join::{self, JoinHandle},
+        wait::must_not_be_lost,
+        work::Work,
     },
+    limit::room::Room,
 };
 
 /// The error of queueing what a queue does not take. Gives it back.
@@ -52,7 +52,7 @@ use crate::{
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TrySpawnError<F> {
-    /// As many items wait as the queue's [`capacity`](crate::workqueue::Builder::capacity) lets.
+    /// As many items wait as the queue's [`capacity`](crate::Builder::capacity) lets.
     Full(F),
     /// The queue is being drained by somebody else, or was destroyed.
     Closed(F),
@@ -283,9 +283,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// With `func`: [`TrySpawnError::Full`] if the queue has a [capacity](crate::workqueue::Builder::capacity) and no room;
+    /// With `func`: [`TrySpawnError::Full`] if the queue has a [capacity](crate::Builder::capacity) and no room;
     /// [`TrySpawnError::Closed`] while it is being drained by somebody else, and after it was destroyed. Both are counted
-    /// (`refused` of [`QueueStats`](crate::workqueue::QueueStats)).
+    /// (`refused` of [`QueueStats`](crate::QueueStats)).
     pub fn try_spawn<T, F>(&self, func: F) -> Result<JoinHandle<T>, TrySpawnError<F>>
     where
         T: Send + 'static,
@@ -413,7 +413,7 @@ impl Workqueue {
     /// Queues `func` as [`spawn`](Self::spawn) does, once there is room.
     ///
     /// Who waits for room gets it in the order of coming, threads and tasks alike. Without a
-    /// [capacity](crate::workqueue::Builder::capacity) there always is.
+    /// [capacity](crate::Builder::capacity) there always is.
     ///
     /// # Blocking
     ///
@@ -546,12 +546,12 @@ impl Workqueue {
         has_place.then(|| Permit { queue: self, room })
     }
 
-    /// Returns how many items may wait; `None` without a [capacity](crate::workqueue::Builder::capacity).
+    /// Returns how many items may wait; `None` without a [capacity](crate::Builder::capacity).
     pub fn capacity(&self) -> Option<usize> {
         self.inner.core.room.as_ref().map(Room::capacity)
     }
 
-    /// Returns for how many more items there is room now; `None` without a [capacity](crate::workqueue::Builder::capacity).
+    /// Returns for how many more items there is room now; `None` without a [capacity](crate::Builder::capacity).
     ///
     /// # Blocking
     ///
@@ -562,7 +562,7 @@ impl Workqueue {
 
     /// Returns how many items wait, for a worker or for `max_active`.
     ///
-    /// All that wait are counted, also those beside the [capacity](crate::workqueue::Builder::capacity): not those that a
+    /// All that wait are counted, also those beside the [capacity](crate::Builder::capacity): not those that a
     /// worker has taken to run next, nor futures that wait for their wakers. One that its joiner runs counts until a worker has
     /// seen that.
     ///

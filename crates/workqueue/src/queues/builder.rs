@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use base::internal::params::MaxActiveScope;
 use topology::{AffinityScope, CpuSet};
 
 use super::{
@@ -10,14 +11,13 @@ use super::{
     registry::Registry,
 };
 use crate::{
-    params::MaxActiveScope,
-    workqueue::{
-        limit::queue_core::PanicHandler,
-        observe::item_panic::ItemPanic,
-        pools::rescuer::Rescuer,
-        route::attrs::{Attrs, BuildError, MAX_ACTIVE, MAX_CAPACITY, check_shares},
-        route::plan::Design,
-        route::registry_error::RegistryError,
+    limit::queue_core::PanicHandler,
+    observe::item_panic::ItemPanic,
+    pools::rescuer::Rescuer,
+    route::{
+        attrs::{Attrs, BuildError, MAX_ACTIVE, MAX_CAPACITY, check_shares},
+        plan::Design,
+        registry_error::RegistryError,
     },
 };
 
@@ -87,7 +87,7 @@ impl Builder {
     }
 
     /// Sets which CPUs share a worker pool; by default the registry's
-    /// [`default_affinity_scope`](crate::params::Params::default_affinity_scope).
+    /// [`default_affinity_scope`](base::params::Params::default_affinity_scope).
     pub fn scope(mut self, scope: AffinityScope) -> Self {
         self.scope = Some(scope);
         self
@@ -112,14 +112,14 @@ impl Builder {
     }
 
     /// Sets how many threads run items of this queue at once, in the whole process; at most 512, by default the
-    /// registry's [`max_active`](crate::params::Params::max_active).
+    /// registry's [`max_active`](base::params::Params::max_active).
     ///
     /// An item that waits for another item of its own queue keeps its seat while it waits. If
     /// joiners may help, it lends the seat to the item that it waits for, even if that item was
     /// queued on another node or CPU, for which [`max_active_scope`](Self::max_active_scope)
     /// provides separate seats. If joiners may not help, a chain of `max_active` such waits leaves
     /// no seat for the last one and never ends, as in the kernel; if `max_active` is 1, the wait is
-    /// an error instead: [`JoinError::OwnQueue`](crate::workqueue::JoinError::OwnQueue). A chain
+    /// an error instead: [`JoinError::OwnQueue`](crate::JoinError::OwnQueue). A chain
     /// that returns to this queue through items of another queue may also never end, because a run
     /// lends its seat on its own thread only, and a worker may start an item of the chain before
     /// the joiner does. A destructor that runs outside of an item, such as that of a cancelled
@@ -136,9 +136,9 @@ impl Builder {
     ///
     /// | beyond the capacity | |
     /// |---|---|
-    /// | [`try_spawn`](Workqueue::try_spawn), [`try_enqueue`](Workqueue::try_enqueue) | give the work back, as [`Full`](crate::workqueue::TrySpawnError::Full) |
+    /// | [`try_spawn`](Workqueue::try_spawn), [`try_enqueue`](Workqueue::try_enqueue) | give the work back, as [`Full`](crate::TrySpawnError::Full) |
     /// | [`spawn_wait`](Workqueue::spawn_wait), [`reserve`](Workqueue::reserve) | wait for room, first come first served |
-    /// | [`spawn`](Workqueue::spawn), all else that returns a handle, [`TaskSet::spawn`](crate::workqueue::TaskSet::spawn) | drop the work, and their handle says [`Refused`](crate::workqueue::JoinError::Refused) |
+    /// | [`spawn`](Workqueue::spawn), all else that returns a handle, [`TaskSet::spawn`](crate::TaskSet::spawn) | drop the work, and their handle says [`Refused`](crate::JoinError::Refused) |
     /// | [`spawn_detached`](Workqueue::spawn_detached), `spawn_detached_all` | drop the work; counted as `refused` |
     /// | [`enqueue`](Workqueue::enqueue) and its like, delayed and RCU work, wakes of futures, scopes | go beside it: there are never more of them than items, futures and scopes that their users keep |
     ///
@@ -156,7 +156,7 @@ impl Builder {
     }
 
     /// Sets what the queue gets of the CPU time of its pools when other queues want it too, from 1 to
-    /// [`MAX_SHARES`](crate::workqueue::MAX_SHARES); may be [changed](Workqueue::set_shares) while it is used.
+    /// [`MAX_SHARES`](crate::MAX_SHARES); may be [changed](Workqueue::set_shares) while it is used.
     ///
     /// Without it a pool takes items in the order in which they were queued, of whatever queue: one that floods it has the others
     /// wait behind all that it queued. A `max_active` does not help against that, for it holds while others have nothing to
@@ -201,7 +201,7 @@ impl Builder {
     }
 
     /// Sets what `max_active` is meant for: the whole process, each NUMA node, or each CPU; by default the registry's
-    /// [`max_active_scope`](crate::params::Params::max_active_scope). An ordered queue's is always the process.
+    /// [`max_active_scope`](base::params::Params::max_active_scope). An ordered queue's is always the process.
     pub fn max_active_scope(mut self, scope: MaxActiveScope) -> Self {
         self.max_active_scope = Some(scope);
         self
@@ -228,7 +228,7 @@ impl Builder {
     ///
     /// Implies `max_active(1)`, one pool for the whole machine, and no help. An item that is queued here while it
     /// still runs from another queue loses its place. An item that waits for a later item of the
-    /// queue gets an error, such as [`JoinError::OwnQueue`](crate::workqueue::JoinError::OwnQueue).
+    /// queue gets an error, such as [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
     #[doc(alias("alloc_ordered_workqueue", "create_singlethread_workqueue"))]
     pub fn ordered(mut self) -> Self {
         self.ordered = true;

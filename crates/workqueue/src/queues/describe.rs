@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use base::internal::page::Image;
 use sync::{
     atomic::{AtomicU64, Ordering},
     time,
@@ -10,17 +11,18 @@ use sync::{
 
 use super::queue::Inner;
 use crate::{
-    page::Image,
-    workqueue::{
-        item::lane::Lane,
-        observe::histogram::Histogram,
-        pools::dispatch::Enlisted,
-        pools::pool::WorkerPool,
-        pools::pwq::{Counts, LinkTimes, Pwq, PwqState},
-        pools::tombstones::Reaped,
-        route::machine::Machine,
-        route::plan::Plan,
-        route::stats::{PoolStats, QueueReport, QueueStats},
+    item::lane::Lane,
+    observe::histogram::Histogram,
+    pools::{
+        dispatch::Enlisted,
+        pool::WorkerPool,
+        pwq::{Counts, LinkTimes, Pwq, PwqState},
+        tombstones::Reaped,
+    },
+    route::{
+        machine::Machine,
+        plan::Plan,
+        stats::{PoolStats, QueueReport, QueueStats},
     },
 };
 

@@ -38,6 +38,7 @@
 
 use std::{fmt, mem, ops::Deref};
 
+use base::internal::{panics::or_abort, trace, wake::report};
 use sync::{
     atomic::{AtomicU32, Ordering},
     twin,
@@ -49,16 +50,10 @@ use super::{
     registry::Registry,
 };
 use crate::{
-    panics::or_abort,
-    trace,
-    wake::report,
-    workqueue::{
-        errands::{self, Errand},
-        execute::current::depth,
-        item::handles::Dead,
-        item::lane::Lane,
-        limit::queue_core::Handler,
-    },
+    errands::{self, Errand},
+    execute::current::depth,
+    item::{handles::Dead, lane::Lane},
+    limit::queue_core::Handler,
 };
 
 /// What the handles of a queue share; its drop is the end of the queue.

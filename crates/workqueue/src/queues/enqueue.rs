@@ -9,16 +9,13 @@ use sync::{atomic::Ordering, twin};
 use topology::CpuId;
 
 use super::queue::{Inner, Workqueue};
-use crate::workqueue::{
+use crate::{
     execute::{
         run::{self, LeftCount},
         wait::must_not_be_lost,
         work::Work,
     },
-    item::head::Head,
-    item::lane::Lane,
-    item::list::set_fresh_next,
-    item::state::Enqueue,
+    item::{head::Head, lane::Lane, list::set_fresh_next, state::Enqueue},
     pools::pwq::Pwq,
 };
 

@@ -15,7 +15,7 @@ use super::{
     queue::{Inner, Workqueue},
     sleeps::SleepTimer,
 };
-use crate::workqueue::execute::deadline::StartBy;
+use crate::execute::deadline::StartBy;
 
 /// By when an item must have started, and its timer.
 pub(crate) struct StartBefore {

@@ -35,29 +35,33 @@ use std::{
     task::{Context, Poll, RawWaker, RawWakerVTable, Waker},
 };
 
-use sync::{atomic::Ordering, fork, twin, unmodelled::Arc};
-
-use super::queue::Inner;
-use crate::{
+use base::internal::{
     panics::{
         contain, guarded,
         join_error::{JoinError, Outcome},
     },
     wake::{Maker, note_known},
-    workqueue::{
-        errands,
-        execute::current::with_freed,
-        execute::join::JoinHandle,
-        execute::run::{self, note_panic},
-        item::colour::Colour,
-        item::handles::{Dead, Handles},
-        item::head::{HandleTable, Head, TaskSlot, VTable},
-        item::list,
-        item::remains::Remains,
-        item::slab,
-        item::state::{Ending, Rules, State},
-        pools::pwq::Pwq,
+};
+use sync::{atomic::Ordering, fork, twin, unmodelled::Arc};
+
+use super::queue::Inner;
+use crate::{
+    errands,
+    execute::{
+        current::with_freed,
+        join::JoinHandle,
+        run::{self, note_panic},
     },
+    item::{
+        colour::Colour,
+        handles::{Dead, Handles},
+        head::{HandleTable, Head, TaskSlot, VTable},
+        list,
+        remains::Remains,
+        slab,
+        state::{Ending, Rules, State},
+    },
+    pools::pwq::Pwq,
 };
 
 /// What every future's item begins with.

@@ -1,9 +1,10 @@
 //! Kinds of queues, by the kernel's names: what a [`Builder`] may be told beside numbers.
 
+use base::internal::params::MaxActiveScope;
 use topology::AffinityScope;
 
 use super::builder::Builder;
-use crate::{params::MaxActiveScope, workqueue::route::attrs::BuildError};
+use crate::route::attrs::BuildError;
 
 /// What `highpri` queues run at. The kernel's `HIGHPRI_NICE_LEVEL`.
 const HIGHPRI_NICE: i8 = -20;
@@ -13,7 +14,7 @@ impl Builder {
     /// `WQ_PERCPU`.
     ///
     /// The same as the scope `Cpu`, `strict(true)` and a `max_active` that is meant for each CPU: each CPU's pool runs one worker at a time; when that blocks (see
-    /// [`blocking`](crate::workqueue::blocking)) or hogs the CPU, another runs.
+    /// [`blocking`](crate::blocking)) or hogs the CPU, another runs.
     #[doc(alias = "WQ_PERCPU")]
     pub fn per_cpu(self) -> Self {
         self.scope(AffinityScope::Cpu)
@@ -31,7 +32,7 @@ impl Builder {
     }
 
     /// Makes workers go before all others where this process may have that, as [`highpri`](Self::highpri) does; else they are
-    /// ordinary ones. The queue's [`attrs`](crate::workqueue::Workqueue::attrs) tell: their nice value is -20, or 0.
+    /// ordinary ones. The queue's [`attrs`](crate::Workqueue::attrs) tell: their nice value is -20, or 0.
     ///
     /// # Examples
     ///
@@ -55,7 +56,7 @@ impl Builder {
     ///
     /// Other items of the pool run beside them, and the scheduler shares the CPU out; `max_active` bounds how many do.
     /// An item of any queue that has had the CPU for 10 ms while others wait is treated so from then on (see
-    /// [`Params::cpu_intensive_thresh_us`](crate::params::Params)).
+    /// [`Params::cpu_intensive_thresh_us`](base::params::Params)).
     ///
     /// Differs from Linux: there it says nothing to unbound queues, whose items never count.
     #[doc(alias = "WQ_CPU_INTENSIVE")]
@@ -91,11 +92,11 @@ impl Builder {
     ///
     /// # Panics
     ///
-    /// A wait of this library inside such an item panics instead of sleeping, as does [`blocking`](crate::workqueue::blocking).
+    /// A wait of this library inside such an item panics instead of sleeping, as does [`blocking`](crate::blocking).
     /// What blocks otherwise holds up the other such items of its CPU: nobody takes its place. Dropping the last handle of
     /// a queue does not wait in such an item.
     ///
-    /// The parts of a [`scope`](crate::workqueue::Workqueue::scope), a join or a range on this
+    /// The parts of a [`scope`](crate::Workqueue::scope), a join or a range on this
     /// queue may block if their owner may, because the owner runs all of them itself, one after
     /// another.
     ///

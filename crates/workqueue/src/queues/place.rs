@@ -3,13 +3,16 @@
 use topology::CpuId;
 
 use super::queue::Workqueue;
-use crate::workqueue::{execute::join::JoinHandle, execute::work::Work, pools::pwq::Pwq};
+use crate::{
+    execute::{join::JoinHandle, work::Work},
+    pools::pwq::Pwq,
+};
 
 impl Workqueue {
     /// Queues `work` on the pool of `cpu`'s pod; false as of [`enqueue`](Self::enqueue).
     ///
     /// A CPU that the queue may not use stands for the first pod. Only in the scope `cpu` does the item run on that very
-    /// CPU; only with [`strict`](crate::workqueue::Builder::strict) always.
+    /// CPU; only with [`strict`](crate::Builder::strict) always.
     ///
     /// Differs from Linux: an unbound queue there ignores the CPU within its node.
     ///

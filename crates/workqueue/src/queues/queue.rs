@@ -19,18 +19,21 @@ use super::{
     registry::Registry,
     timers::OwnTimers,
 };
-use crate::workqueue::{
+use crate::{
     execute::current::is_inside,
     item::lane::Lane,
-    limit::queue_core::{PanicHandler, QueueCore},
-    limit::room::Room,
+    limit::{
+        queue_core::{PanicHandler, QueueCore},
+        room::Room,
+    },
     observe::histogram::Histogram,
-    pools::manager::Manager,
-    pools::rescuer::Rescuer,
-    route::attrs::{BuildError, MAX_ACTIVE},
-    route::plan::{Design, Plan},
-    route::routes::RouteTable,
-    route::stats::QueueStats,
+    pools::{manager::Manager, rescuer::Rescuer},
+    route::{
+        attrs::{BuildError, MAX_ACTIVE},
+        plan::{Design, Plan},
+        routes::RouteTable,
+        stats::QueueStats,
+    },
 };
 
 /// Runs work items on worker pools that it shares with other queues.
@@ -225,9 +228,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`BuildError::MaxActive`](crate::workqueue::BuildError::MaxActive) outside of 1 to 512;
-    /// [`BuildError::OrderedMaxActive`](crate::workqueue::BuildError::OrderedMaxActive) for an
-    /// ordered queue; [`BuildError::System`](crate::workqueue::BuildError::System) for a
+    /// [`BuildError::MaxActive`](crate::BuildError::MaxActive) outside of 1 to 512;
+    /// [`BuildError::OrderedMaxActive`](crate::BuildError::OrderedMaxActive) for an
+    /// ordered queue; [`BuildError::System`](crate::BuildError::System) for a
     /// process-wide queue.
     #[doc(alias = "workqueue_set_max_active")]
     pub fn set_max_active(&self, max_active: u32) -> Result<(), BuildError> {
@@ -273,7 +276,7 @@ impl Workqueue {
     /// Returns how long items waited from being queued until a worker took them.
     ///
     /// Each item that a worker took has its share, but for those at the very end that the worker has not told of yet: see
-    /// [`Params::wait_sample`](crate::params::Params::wait_sample). Those that a joiner ran are not among them. A wait is known
+    /// [`Params::wait_sample`](base::params::Params::wait_sample). Those that a joiner ran are not among them. A wait is known
     /// to within a factor of two, and to within less if the queue is short.
     ///
     /// # Examples
@@ -320,7 +323,7 @@ impl Workqueue {
     ///
     /// Computed when it is asked, by what is noted when items come: exact for an item that came to an empty pool, else to within
     /// the time for which it lay where producers leave items. After cancels of items in the middle of the line it is an
-    /// estimate. With [`Params::wait_sample`](crate::params::Params::wait_sample) of 0 nothing is noted.
+    /// estimate. With [`Params::wait_sample`](base::params::Params::wait_sample) of 0 nothing is noted.
     ///
     /// # Blocking
     ///

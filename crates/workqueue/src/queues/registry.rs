@@ -2,24 +2,26 @@
 
 use std::fmt;
 
+use base::internal::{
+    page::{self, Joined},
+    params::Params,
+};
 use sync::{fork::Process, unmodelled::Arc};
 use topology::{CpuSet, Topology};
 
 use super::timers::Timers;
 use crate::{
-    page::{self, Joined},
-    params::Params,
-    workqueue::{
-        observe::report::Report,
-        pools::manager::{Manager, ReportHandler},
-        route::machine::Machine,
-        route::stats::{PoolStats, QueueReport},
+    observe::report::Report,
+    pools::manager::{Manager, ReportHandler},
+    route::{
+        machine::Machine,
+        stats::{PoolStats, QueueReport},
     },
 };
 
 /// Holds worker pools that all queues built on it share, with tunables of its own.
 ///
-/// Most programs never name one: [`Builder::build`](crate::workqueue::Builder::build) uses the registry of the whole process.
+/// Most programs never name one: [`Builder::build`](crate::Builder::build) uses the registry of the whole process.
 /// One of its own is for measuring two sets of tunables side by side, and for tests.
 ///
 /// Queues whose pods and attributes are alike share pools: eight subsystems with eight queues have the threads
@@ -84,7 +86,7 @@ impl Registry {
 
     /// Gives the registry the present `topology`, after CPUs have come or gone, or the allowed CPUs have changed.
     ///
-    /// Every queue changes its pools, as with [`Workqueue::set_attrs`](crate::workqueue::Workqueue::set_attrs). Items that are
+    /// Every queue changes its pools, as with [`Workqueue::set_attrs`](crate::Workqueue::set_attrs). Items that are
     /// already queued run where they are; new items go to pools of the present CPUs. An ordered queue whose last change has not
     /// taken effect follows later.
     ///
@@ -130,7 +132,7 @@ impl Registry {
     /// `/sys/devices/virtual/workqueue/cpumask`.
     ///
     /// It takes effect as [`set_topology`](Self::set_topology) does. A queue that by its own
-    /// [`cpus`](crate::workqueue::Attrs::cpus) would be left with none uses these; a set without any CPU that may be used
+    /// [`cpus`](crate::Attrs::cpus) would be left with none uses these; a set without any CPU that may be used
     /// bounds nothing.
     #[doc(alias = "workqueue_set_unbound_cpumask")]
     pub fn set_unbound_cpus(&self, cpus: Option<CpuSet>) {
@@ -168,8 +170,8 @@ impl Registry {
     /// Returns how long `queue()` held the lock of any pool, if [`Params::lock_stat`] is on.
     #[cfg(feature = "baselines")]
     #[doc(hidden)]
-    pub fn lock_hold(&self) -> crate::workqueue::observe::histogram::Histogram {
-        let mut all = crate::workqueue::observe::histogram::Histogram::default();
+    pub fn lock_hold(&self) -> crate::observe::histogram::Histogram {
+        let mut all = crate::observe::histogram::Histogram::default();
         for pool in self.here().pools() {
             all.merge(&pool.hold.lock().told());
         }
@@ -207,7 +209,7 @@ impl Registry {
     /// Work still gets done, and queues still end: the workers there are do it, and where all of a pool's sleep or hog the
     /// CPU, a thread that is set aside for all pools of the registry, an item at a time; another one fires other executors' wakers and drops
     /// what was cancelled. So an item that sleeps until
-    /// another one of such a pool has run waits for ever if that thread runs it; [`mem_reclaim`](crate::workqueue::Builder::mem_reclaim)
+    /// another one of such a pool has run waits for ever if that thread runs it; [`mem_reclaim`](crate::Builder::mem_reclaim)
     /// gives a queue a thread of its own.
     #[doc(hidden)]
     pub fn refuse_threads(&self, refuse: bool) {

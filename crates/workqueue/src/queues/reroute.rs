@@ -1,13 +1,14 @@
 //! Changing where a queue's items go, while it is used. The protocol stands in `routes.rs`.
 
+use base::internal::trace;
+
 use super::queue::{Inner, Workqueue};
 use crate::{
-    trace,
-    workqueue::{
-        item::lane::Lane,
-        route::attrs::{Attrs, BuildError},
-        route::machine::{Follower, Machine},
-        route::stats::QueueReport,
+    item::lane::Lane,
+    route::{
+        attrs::{Attrs, BuildError},
+        machine::{Follower, Machine},
+        stats::QueueReport,
     },
 };
 
@@ -63,7 +64,7 @@ impl Workqueue {
     /// the thread queues later.
     ///
     /// Differs from Linux: an ordered queue does not follow a change of the machine, or of
-    /// [`set_unbound_cpus`](crate::workqueue::Registry::set_unbound_cpus), by itself. It follows when its attributes are
+    /// [`set_unbound_cpus`](crate::Registry::set_unbound_cpus), by itself. It follows when its attributes are
     /// set, also if they are set to the same values.
     ///
     /// # Blocking
@@ -81,7 +82,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// Those of [`Builder::build`](crate::workqueue::Builder::build) that the attributes can cause;
+    /// Those of [`Builder::build`](crate::Builder::build) that the attributes can cause;
     /// [`BuildError::OwnQueue`] for an ordered queue inside one of its items, and in a
     /// `tracing` subscriber; [`BuildError::Bh`] for a
     /// bottom-half queue; [`BuildError::System`] for a process-wide queue. Nothing has changed

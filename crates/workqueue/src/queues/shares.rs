@@ -3,11 +3,11 @@
 use sync::atomic::Ordering;
 
 use super::queue::Workqueue;
-use crate::workqueue::route::attrs::{BuildError, check_shares};
+use crate::route::attrs::{BuildError, check_shares};
 
 impl Workqueue {
     /// Sets what the queue gets of its pools' CPU time when others want it too; see
-    /// [`Builder::shares`](crate::workqueue::Builder::shares).
+    /// [`Builder::shares`](crate::Builder::shares).
     ///
     /// It holds for what waits already.
     ///
@@ -17,7 +17,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`BuildError::Shares`] outside of 1 to [`MAX_SHARES`](crate::workqueue::MAX_SHARES);
+    /// [`BuildError::Shares`] outside of 1 to [`MAX_SHARES`](crate::MAX_SHARES);
     /// [`BuildError::System`] for a process-wide queue. Nothing has changed then.
     ///
     /// # Examples

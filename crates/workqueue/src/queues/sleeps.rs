@@ -25,6 +25,10 @@
 
 use std::{mem, ptr::NonNull, task::Waker};
 
+use base::internal::{
+    panics::{Foreign, contain},
+    wake::{is_harmless, unpark},
+};
 use sync::twin;
 
 use super::{
@@ -32,12 +36,8 @@ use super::{
     timers::{Expiry, Guard, Kind, Node, Timers},
 };
 use crate::{
-    panics::{Foreign, contain},
-    wake::{is_harmless, unpark},
-    workqueue::{
-        errands::{self, Errand},
-        item::handles::Dead,
-    },
+    errands::{self, Errand},
+    item::handles::Dead,
 };
 
 /// The timer of a sleep, which owns it until [`end_sleep`](Timers::end_sleep).

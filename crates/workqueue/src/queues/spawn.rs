@@ -8,9 +8,11 @@ use super::{
     future,
     queue::{Admission, Workqueue},
 };
-use crate::workqueue::{
-    execute::deadline::AsTicket,
-    execute::join::{self, JoinHandle},
+use crate::{
+    execute::{
+        deadline::AsTicket,
+        join::{self, JoinHandle},
+    },
     pools::pwq::Pwq,
 };
 
@@ -44,7 +46,7 @@ impl Workqueue {
     }
 
     /// Queues `func` to run once, unless it has not started by `deadline`: then it never starts, and its handle says
-    /// [`JoinError::Expired`](crate::workqueue::JoinError::Expired).
+    /// [`JoinError::Expired`](crate::JoinError::Expired).
     ///
     /// For work that nobody wants any more when it comes late: a request whose client has given up. A queue that has fallen
     /// behind catches up by that, for it passes over what has expired.
@@ -56,7 +58,7 @@ impl Workqueue {
     /// - Who waits in [`join`](JoinHandle::join), and a task that awaits the handle, is told when the deadline comes, also if no
     ///   worker does. Where nobody waits, it is counted (`expired`) when a worker comes to the item.
     /// - `func` is dropped by who finds it expired: the caller, a worker or the joiner. What its drop panics with is lost. Until
-    ///   then the item waits: it counts in [`len`](Self::len), and has its place of the [capacity](crate::workqueue::Builder::capacity).
+    ///   then the item waits: it counts in [`len`](Self::len), and has its place of the [capacity](crate::Builder::capacity).
     ///
     /// # Cost
     ///

@@ -2,15 +2,13 @@
 
 use std::ptr::NonNull;
 
+use base::internal::panics::contain;
 use sync::atomic::Ordering;
 
 use super::queue::{Admission, Workqueue};
 use crate::{
-    panics::contain,
-    workqueue::{
-        execute::join,
-        item::{head::Head, list::set_fresh_next, remains::Remains},
-    },
+    execute::join,
+    item::{head::Head, list::set_fresh_next, remains::Remains},
 };
 
 /// How many closures a chain has at most, as many as a worker takes at once. A guess: with longer ones the workers begin later.
@@ -34,7 +32,7 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// As [`spawn`](Self::spawn). On a queue with a [capacity](crate::workqueue::Builder::capacity) they go one by one.
+    /// As [`spawn`](Self::spawn). On a queue with a [capacity](crate::Builder::capacity) they go one by one.
     ///
     /// # Panics
     ///

@@ -1,15 +1,13 @@
 //! Queues that are there for all, by the kernel's names.
 
+use base::internal::panics::{contain, join_error::JoinError};
 use sync::{fork::PerProcess, unmodelled::Arc};
 use topology::CpuId;
 
 use super::{builder::Builder, queue::Workqueue};
 use crate::{
-    panics::{contain, join_error::JoinError},
-    workqueue::{
-        execute::join::JoinHandle,
-        route::attrs::{BuildError, MAX_ACTIVE},
-    },
+    execute::join::JoinHandle,
+    route::attrs::{BuildError, MAX_ACTIVE},
 };
 
 /// Returns the queue for short items of anybody's; the kernel's `system_wq`.
@@ -32,7 +30,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// Those of [`Builder::build`](crate::workqueue::Builder::build) on the process-wide registry. The next call tries again.
+/// Those of [`Builder::build`](crate::Builder::build) on the process-wide registry. The next call tries again.
 ///
 /// # Examples
 ///
@@ -122,7 +120,7 @@ pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
 ///
 /// # Panics
 ///
-/// As [`JoinHandle::join`](crate::workqueue::JoinHandle::join).
+/// As [`JoinHandle::join`](crate::JoinHandle::join).
 ///
 /// # Examples
 ///

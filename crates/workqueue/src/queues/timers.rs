@@ -42,6 +42,7 @@
 
 use std::{cell::UnsafeCell, mem::offset_of, ptr::NonNull, task::Waker, time::Duration};
 
+use base::internal::{panics::Foreign, trace};
 use sync::{
     Mutex, MutexGuard,
     atomic::{AtomicU64, Ordering},
@@ -59,14 +60,10 @@ use super::{
     wheel::{self, Link, rounded_ns},
 };
 use crate::{
-    panics::Foreign,
-    trace,
-    workqueue::{
-        errands::Errand,
-        execute::{run::LeftCount, wait::must_not_be_lost, work::Work},
-        item::handles::Dead,
-        pools::manager::Manager,
-    },
+    errands::Errand,
+    execute::{run::LeftCount, wait::must_not_be_lost, work::Work},
+    item::handles::Dead,
+    pools::manager::Manager,
 };
 
 /// How soon the manager tries again to fire what it could not. A guess: a look of the watch.
@@ -701,7 +698,8 @@ mod tests {
     use topology::Topology;
 
     use super::*;
-    use crate::{params::Params, workqueue::queues::registry::Registry};
+    use crate::queues::registry::Registry;
+    use base::internal::params::Params;
 
     #[test]
     fn what_an_item_was_counted_as_elsewhere_is_given_back_where_threads_are_refused() {

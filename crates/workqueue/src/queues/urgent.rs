@@ -3,7 +3,7 @@
 use sync::atomic::Ordering;
 
 use super::queue::{Inner, Workqueue};
-use crate::workqueue::{item::lane::Lane, route::attrs::BuildError};
+use crate::{item::lane::Lane, route::attrs::BuildError};
 
 impl Workqueue {
     /// Returns a handle of this queue by which items go before those that wait: what is queued by it, in whatever way, is *urgent*.

@@ -8,7 +8,7 @@ use super::{
     end::Lease,
     queue::{Inner, Workqueue},
 };
-use crate::workqueue::item::lane::Lane;
+use crate::item::lane::Lane;
 
 /// A handle of a queue that does not keep it; made by [`Workqueue::downgrade`].
 ///

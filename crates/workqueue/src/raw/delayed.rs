@@ -34,7 +34,7 @@ use sync::{Patience, cpu, fork::Process, process, time};
 use topology::CpuId;
 
 use super::work::{Claim, Misuse, RawWork};
-use crate::workqueue::{
+use crate::{
     item::state::State,
     queues::{
         queue::Workqueue,

@@ -46,6 +46,7 @@ use std::{
     ptr::{self, NonNull},
 };
 
+use base::internal::wake::{EventCount, look_as_waiter};
 use crossbeam_utils::CachePadded;
 #[cfg(not(any(loom, shuttle)))]
 use sync::fork::PerProcess;
@@ -56,12 +57,9 @@ use sync::{
 };
 
 use super::work::{RawWork, WorkFn};
-use crate::{
-    wake::{EventCount, look_as_waiter},
-    workqueue::item::{
-        head::Head,
-        state::{State, raw::Start},
-    },
+use crate::item::{
+    head::Head,
+    state::{State, raw::Start},
 };
 
 /// What a shard's word says while its lists count.

@@ -9,11 +9,10 @@ use std::{
 
 use std::sync::mpsc;
 
+use base::internal::params::Params;
+
 use super::*;
-use crate::{
-    params::Params,
-    workqueue::queues::{builder::Builder, queue::Workqueue, registry::Registry},
-};
+use crate::queues::{builder::Builder, queue::Workqueue, registry::Registry};
 
 /// An item with something around it, as users have it.
 #[repr(C)]

@@ -7,33 +7,37 @@ use std::{
     ptr::{self, NonNull},
 };
 
+use base::internal::{
+    panics::{die, guarded_in_item},
+    trace,
+    wake::report,
+};
 use sync::{Patience, atomic::Ordering};
 use topology::CpuId;
 
 use super::runs::{Name, Run, Shard};
 #[cfg(not(feature = "rcu"))]
-use crate::panics::of_c;
+use base::internal::panics::of_c;
 // Also checks that the function leaves the section in which it was called.
-#[cfg(feature = "rcu")]
-use crate::rcu::internal::of_c;
 use crate::{
-    panics::{die, guarded_in_item},
-    trace,
-    wake::report,
-    workqueue::{
-        execute::cancel_cut::put_back,
-        execute::current::{depth, forget_home, is_seated, with_current},
-        execute::dependency,
-        execute::wait::must_have_workers,
-        execute::work::Busy,
-        item::head::{Head, Popped, VTable},
-        item::list,
-        item::state::{Ending, Enqueue, State, raw::Start},
-        limit::active::{Gate, Left},
-        pools::pwq::{Pwq, Seeker},
-        queues::queue::Workqueue,
+    execute::{
+        cancel_cut::put_back,
+        current::{depth, forget_home, is_seated, with_current},
+        dependency,
+        wait::must_have_workers,
+        work::Busy,
     },
+    item::{
+        head::{Head, Popped, VTable},
+        list,
+        state::{Ending, Enqueue, State, raw::Start},
+    },
+    limit::active::{Gate, Left},
+    pools::pwq::{Pwq, Seeker},
+    queues::queue::Workqueue,
 };
+#[cfg(feature = "rcu")]
+use rcu::internal::of_c;
 
 /// What an item calls: with its own address, on a worker. It may free the item, and must not unwind.
 pub type WorkFn = unsafe extern "C-unwind" fn(*mut RawWork);
@@ -226,7 +230,7 @@ impl RawWork {
     ///
     /// # Blocking
     ///
-    /// As [`Workqueue::enqueue`](crate::workqueue::Workqueue::enqueue). No memory is allocated.
+    /// As [`Workqueue::enqueue`](crate::Workqueue::enqueue). No memory is allocated.
     ///
     /// # Errors
     ///
@@ -252,7 +256,7 @@ impl RawWork {
     }
 
     /// Queues the item as [`queue`](Self::queue), on a pool of a NUMA node; see
-    /// [`Workqueue::enqueue_node`](crate::workqueue::Workqueue::enqueue_node).
+    /// [`Workqueue::enqueue_node`](crate::Workqueue::enqueue_node).
     ///
     /// # Blocking
     ///

@@ -24,7 +24,7 @@ pub(crate) fn check_shares(shares: u32) -> Result<(), BuildError> {
 
 /// Where the workers of a queue run, and their priority. May be changed while the queue is used.
 ///
-/// See [`Workqueue::set_attrs`](crate::workqueue::Workqueue::set_attrs).
+/// See [`Workqueue::set_attrs`](crate::Workqueue::set_attrs).
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[doc(alias("WQ_SYSFS", "alloc_workqueue_attrs"))]
 pub struct Attrs {
@@ -33,7 +33,7 @@ pub struct Attrs {
     /// Whether workers never leave their pods.
     pub strict: bool,
     /// The CPUs to which workers keep; all without. One that the process may not use, or the
-    /// [registry's bound](crate::workqueue::Registry::set_unbound_cpus) excludes, is passed over, and where none is left the set counts
+    /// [registry's bound](crate::Registry::set_unbound_cpus) excludes, is passed over, and where none is left the set counts
     /// for nothing.
     pub cpus: Option<CpuSet>,
     /// The nice value of the workers, -20 (first) to 19 (last).
@@ -89,7 +89,7 @@ pub enum BuildError {
     OwnQueue,
     /// A bottom-half queue was also to be ordered, `cpu_intensive` or `mem_reclaim`, or to change its attributes.
     Bh,
-    /// The queue is process-wide (see [`system`](crate::workqueue::system)), so none of its users
+    /// The queue is process-wide (see [`system`](crate::system)), so none of its users
     /// may change it.
     System(Box<str>),
     /// The system refused the thread of a `mem_reclaim` queue's rescuer.

@@ -2,6 +2,12 @@
 
 use std::{collections::HashMap, fmt};
 
+use base::internal::{
+    numbered::Numbered,
+    panics::{Foreign, discard, guarded},
+    params::Params,
+    wake::hotplug,
+};
 use sync::{
     Mutex,
     unmodelled::{Arc, Weak},
@@ -9,15 +15,9 @@ use sync::{
 use topology::{AffinityScope, CpuQuota, CpuSet, Pods, ShardParams, Topology};
 
 use super::{attrs::Attrs, stats::QueueReport};
-use crate::{
-    numbered::Numbered,
-    panics::{Foreign, discard, guarded},
-    params::Params,
-    wake::hotplug,
-    workqueue::{
-        pools::manager::Manager,
-        pools::pool::{PoolAttrs, WorkerPool},
-    },
+use crate::pools::{
+    manager::Manager,
+    pool::{PoolAttrs, WorkerPool},
 };
 
 /// What a machine asks of a queue.

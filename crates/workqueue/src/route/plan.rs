@@ -1,19 +1,16 @@
 //! What the routes of a queue are drawn from, and all links, tables and gates that they ever led by.
 
+use base::internal::params::MaxActiveScope;
 use sync::{OnceLock, atomic::AtomicU32, unmodelled::Arc};
 
 use super::{attrs::Attrs, machine::Machine, routes::Routes};
 use crate::{
-    params::MaxActiveScope,
-    workqueue::{
-        item::head::Home,
-        item::lane::Lane,
-        item::state::Rules,
-        limit::active::Gate,
-        limit::queue_core::QueueCore,
-        pools::mayday::MaydayQueue,
-        pools::pool::PoolAttrs,
-        pools::pwq::{Pwq, Seeker},
+    item::{head::Home, lane::Lane, state::Rules},
+    limit::{active::Gate, queue_core::QueueCore},
+    pools::{
+        mayday::MaydayQueue,
+        pool::PoolAttrs,
+        pwq::{Pwq, Seeker},
     },
 };
 

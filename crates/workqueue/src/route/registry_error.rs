@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::params::{ParamError, VARIABLE};
+use base::internal::params::{ParamError, VARIABLE};
 
 /// The error of making a registry.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub enum RegistryError {
     /// The system refused the thread that looks after the pools.
     Thread(std::io::Error),
     /// A tunable is out of range, or the environment variable
-    /// [`AFTERWORK`](crate::params::VARIABLE) is wrong and contains the word `strict`.
+    /// [`AFTERWORK`](base::params::VARIABLE) is wrong and contains the word `strict`.
     Params(ParamError),
     /// It is the registry of a process that this one was forked from, and its threads are not here.
     Forked,

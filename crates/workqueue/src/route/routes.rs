@@ -19,7 +19,7 @@
 //! # Ordered queues
 //!
 //! An item that arrives late on the former link of an ordered queue may start after items that its thread queues on the
-//! new link. So [`set_attrs`](crate::workqueue::Workqueue::set_attrs) drains such a queue before it publishes, and an
+//! new link. So [`set_attrs`](crate::Workqueue::set_attrs) drains such a queue before it publishes, and an
 //! ordered queue does not follow a change of the machine. All links of an ordered queue share one gate with one seat,
 //! so two of its items never run at the same time.
 
@@ -33,7 +33,10 @@ use sync::{
 };
 use topology::{CpuId, Pods, Topology};
 
-use crate::workqueue::{item::head::Home, item::lane::Lane, pools::pwq::Pwq};
+use crate::{
+    item::{head::Home, lane::Lane},
+    pools::pwq::Pwq,
+};
 
 /// Which link an item that is queued on some CPU goes to.
 #[derive(Debug)]

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
+use base::internal::page::{Kind, Record, TIMES_LOG2, pool_figures, queue_figures};
 use topology::CpuSet;
 
 use super::attrs::Attrs;
-use crate::{
-    page::{Kind, Record, TIMES_LOG2, pool_figures, queue_figures},
-    workqueue::observe::histogram::Histogram,
-};
+use crate::observe::histogram::Histogram;
 
 /// Makes the struct of a list of figures, with other fields before them.
 macro_rules! counted {
@@ -117,10 +115,10 @@ pub struct QueueReport {
     pub attrs: Attrs,
     /// What it has counted.
     pub stats: QueueStats,
-    /// How long items waited for a worker: see [`Workqueue::wait_times`](crate::workqueue::Workqueue::wait_times).
+    /// How long items waited for a worker: see [`Workqueue::wait_times`](crate::Workqueue::wait_times).
     pub wait: Histogram,
-    /// How long workers ran items: see [`Workqueue::run_times`](crate::workqueue::Workqueue::run_times).
+    /// How long workers ran items: see [`Workqueue::run_times`](crate::Workqueue::run_times).
     pub run: Histogram,
-    /// For how long the oldest item waits: see [`Workqueue::oldest_wait`](crate::workqueue::Workqueue::oldest_wait).
+    /// For how long the oldest item waits: see [`Workqueue::oldest_wait`](crate::Workqueue::oldest_wait).
     pub oldest: Option<Duration>,
 }

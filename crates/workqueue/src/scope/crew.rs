@@ -29,6 +29,10 @@
 
 use std::fmt;
 
+use base::internal::{
+    panics::or_abort,
+    wake::{report, spin_as_waiter, yield_as_waiter},
+};
 use sync::{
     Mutex,
     atomic::{AtomicU32, Ordering},
@@ -37,11 +41,7 @@ use sync::{
     unmodelled::Arc,
 };
 
-use crate::{
-    panics::or_abort,
-    wake::{report, spin_as_waiter, yield_as_waiter},
-    workqueue::{execute::join::JoinHandle, queues::queue::Workqueue},
-};
+use crate::{execute::join::JoinHandle, queues::queue::Workqueue};
 
 /// bits 0..29 guests | bit 29 there was one | bit 30 the owner sleeps | bit 31 closed
 #[derive(Clone, Copy)]

@@ -2,12 +2,10 @@
 
 use std::panic::resume_unwind;
 
+use base::internal::panics::{Payload, contain, discard};
 use sync::Mutex;
 
-use crate::{
-    panics::{Payload, contain, discard},
-    workqueue::limit::queue_core::QueueCore,
-};
+use crate::limit::queue_core::QueueCore;
 
 /// Keeps the first of many panics, to go on with it when all have ended.
 #[derive(Debug, Default)]

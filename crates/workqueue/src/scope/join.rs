@@ -19,18 +19,14 @@ use std::{
     ptr,
 };
 
+use base::internal::panics::{contain, guarded_in_item};
 use sync::{cell::UnsafeCell, unmodelled::Arc};
 
 use super::{
     crew::{self, Crew, Ticket, Visit, whole},
     first_panic::FirstPanic,
 };
-use crate::{
-    panics::{contain, guarded_in_item},
-    workqueue::{
-        execute::join::JoinHandle, limit::queue_core::QueueCore, queues::queue::Workqueue,
-    },
-};
+use crate::{execute::join::JoinHandle, limit::queue_core::QueueCore, queues::queue::Workqueue};
 
 /// The second closure, and what it returned.
 struct Pair<'a, B, R> {

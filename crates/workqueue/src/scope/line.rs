@@ -8,6 +8,7 @@
 
 use std::ptr::{self, NonNull};
 
+use base::internal::panics::{Payload, guarded_in_item};
 use mpscq::RawStack;
 use sync::{
     Mutex,
@@ -15,10 +16,7 @@ use sync::{
     twin,
 };
 
-use crate::{
-    panics::{Payload, guarded_in_item},
-    workqueue::item::slab,
-};
+use crate::item::slab;
 
 /// Stands first in every item.
 #[repr(C)]

@@ -2,6 +2,7 @@
 
 use std::{fmt, ptr::NonNull};
 
+use base::internal::panics::guarded_in_item;
 use sync::unmodelled::Arc;
 
 use super::{
@@ -10,7 +11,7 @@ use super::{
     pieces::Untaken,
     stand::Stand,
 };
-use crate::{panics::guarded_in_item, workqueue::limit::queue_core::QueueCore};
+use crate::limit::queue_core::QueueCore;
 
 /// A scope that is there as long as anybody has it, also when its end overlooks somebody.
 #[derive(Clone)]
@@ -52,14 +53,14 @@ impl OpenScope {
         }
     }
 
-    /// Brings an item, as [`Scope::spawn`](crate::workqueue::Scope::spawn) does.
+    /// Brings an item, as [`Scope::spawn`](crate::Scope::spawn) does.
     pub fn bring(&self, func: impl FnOnce() + Send + 'static) {
         if self.stand().line.push(line::item(func)) {
             self.crew.rouse();
         }
     }
 
-    /// Returns `true` if [`Scope::spawn`](crate::workqueue::Scope::spawn) would send a ticket now, where one is enough.
+    /// Returns `true` if [`Scope::spawn`](crate::Scope::spawn) would send a ticket now, where one is enough.
     pub fn wants_ticket(&self) -> bool {
         self.crew.wants_ticket(1)
     }

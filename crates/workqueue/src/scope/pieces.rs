@@ -13,6 +13,7 @@
 
 use std::ops::Range;
 
+use base::internal::panics::guarded_in_item;
 use sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
     time, twin,
@@ -23,7 +24,7 @@ use super::{
     crew::{Crew, Ticket, Tickets, whole},
     first_panic::FirstPanic,
 };
-use crate::{panics::guarded_in_item, workqueue::queues::queue::Workqueue};
+use crate::queues::queue::Workqueue;
 
 /// What a piece is to take, within a factor of two. To take one costs some 50 ns, which are then a fraction of a per cent;
 /// at the end participants wait for each other for as long as one piece takes.

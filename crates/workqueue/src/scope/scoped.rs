@@ -2,6 +2,7 @@
 
 use std::{fmt, marker::PhantomData, ptr::NonNull};
 
+use base::internal::{panics::guarded_in_item, wake::report};
 use sync::unmodelled::Arc;
 
 use super::{
@@ -9,7 +10,7 @@ use super::{
     line,
     stand::Stand,
 };
-use crate::{panics::guarded_in_item, wake::report, workqueue::queues::queue::Workqueue};
+use crate::queues::queue::Workqueue;
 
 /// Takes items that may borrow what outlives the scope; made by [`Workqueue::scope`].
 ///

@@ -1,5 +1,6 @@
 //! What the owner of a scope and its guests work at together.
 
+use base::internal::panics::Payload;
 use sync::unmodelled::Arc;
 
 use super::{
@@ -7,7 +8,7 @@ use super::{
     first_panic::FirstPanic,
     line::{Line, Rest, Started},
 };
-use crate::{panics::Payload, workqueue::limit::queue_core::QueueCore};
+use crate::limit::queue_core::QueueCore;
 
 /// Items that wait to be started, and what they panicked with.
 #[derive(Debug)]

@@ -6,7 +6,7 @@
 
 use std::{fmt, task::Waker};
 
-use crate::workqueue::{
+use crate::{
     execute::join::JoinHandle,
     queues::{future, queue::Workqueue},
 };

@@ -25,19 +25,19 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
+use base::internal::{
+    panics::{Foreign, contain, join_error::JoinError},
+    wake::{Maker, note_known},
+};
 use sync::{Mutex, fork::Process, twin, unmodelled::Arc};
 
 use crate::{
-    panics::{Foreign, contain, join_error::JoinError},
-    wake::{Maker, note_known},
-    workqueue::{
-        errands,
-        execute::{
-            block_on::block_on, current::is_blocking, dependency::reported, join::JoinHandle,
-            wait::must_not_be_lost,
-        },
-        queues::queue::Workqueue,
+    errands,
+    execute::{
+        block_on::block_on, current::is_blocking, dependency::reported, join::JoinHandle,
+        wait::must_not_be_lost,
     },
+    queues::queue::Workqueue,
 };
 
 /// Closures and futures of a queue, whose results are taken in the order in which they end.
@@ -217,7 +217,7 @@ impl<T> TaskSet<T> {
     /// # Errors
     ///
     /// Those of [`JoinHandle::join`]. [`JoinError::OwnItem`] and [`JoinError::OwnQueue`] occur only
-    /// inside [`block_on`](crate::workqueue::block_on), and only if every other item has left the
+    /// inside [`block_on`](crate::block_on), and only if every other item has left the
     /// set. The item that caused the error is removed from the set and stays queued.
     pub async fn join_next(&mut self) -> Option<Result<T, JoinError>> {
         poll_fn(|context| self.poll_join_next(context)).await
@@ -296,7 +296,7 @@ impl<T> TaskSet<T> {
     ///
     /// # Blocking
     ///
-    /// Until then, as [`block_on`](crate::workqueue::block_on): it runs none of the items itself.
+    /// Until then, as [`block_on`](crate::block_on): it runs none of the items itself.
     ///
     /// # Errors
     ///

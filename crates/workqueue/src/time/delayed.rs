@@ -8,20 +8,22 @@ use std::{fmt, marker::PhantomData, time::Duration};
 use sync::{Patience, twin, unmodelled::Arc};
 use topology::CpuId;
 
-use crate::workqueue::{
+use crate::{
     execute::{
         wait::must_not_be_lost,
         work::{Busy, FlushError, Work},
     },
-    queues::queue::Workqueue,
-    queues::timers::{Arming, Dust, Timer},
+    queues::{
+        queue::Workqueue,
+        timers::{Arming, Dust, Timer},
+    },
 };
 
 /// Defers a piece of work until something is over: a delay ([`DelayedWork`]), or a grace period of RCU ([`RcuWork`]).
 ///
 /// A handle; clones are handles of the same item. The item is pending while it waits for that, as it is in a queue.
 ///
-/// [`RcuWork`]: crate::workqueue::RcuWork
+/// [`RcuWork`]: crate::RcuWork
 #[derive(Clone)]
 pub struct Deferred<U> {
     pub(super) work: Work,
@@ -212,7 +214,7 @@ impl<U: 'static> Deferred<U> {
         let mut patience = Patience::new();
         while pending.is_some() && awaits() == pending {
             #[cfg(feature = "rcu")]
-            crate::rcu::barrier();
+            rcu::barrier();
             if twin::armed("rcu_work: flush asks once") {
                 break;
             }

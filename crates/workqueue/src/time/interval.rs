@@ -11,7 +11,7 @@ use std::{
 use sync::time;
 
 use super::sleep::{Sleep, global};
-use crate::workqueue::queues::{registry::Registry, timers::nanos};
+use crate::queues::{registry::Registry, timers::nanos};
 
 /// What comes after a tick that was missed: one that is so late that the next one is due already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -59,7 +59,7 @@ pub(super) fn period_ns(period: Duration) -> Result<u64, ZeroPeriod> {
 ///
 /// Ticks that are missed come in a [`Burst`](MissedTickBehavior::Burst), unless something else is
 /// [set](Interval::set_missed_tick_behavior). For work that needs no task,
-/// [`Workqueue::every`](crate::workqueue::Workqueue::every).
+/// [`Workqueue::every`](crate::Workqueue::every).
 ///
 /// # Errors
 ///
@@ -67,7 +67,7 @@ pub(super) fn period_ns(period: Duration) -> Result<u64, ZeroPeriod> {
 ///
 /// # Panics
 ///
-/// As [`sleep`](crate::workqueue::sleep).
+/// As [`sleep`](crate::sleep).
 ///
 /// # Examples
 ///

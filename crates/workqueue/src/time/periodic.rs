@@ -17,7 +17,7 @@ use super::{
     delayed::DelayedWork,
     interval::{MissedTickBehavior, ZeroPeriod, period_ns},
 };
-use crate::workqueue::queues::{
+use crate::queues::{
     end::WeakQueue,
     queue::{Inner, Workqueue},
 };
@@ -31,14 +31,14 @@ use crate::workqueue::queues::{
 /// - A tick that comes when the next one is due already was missed, for instance because a run took longer than a period.
 ///   What comes then is [skipped](MissedTickBehavior::Skip), unless something else is [chosen](Self::with_missed_ticks).
 /// - To drop it is to cancel it: what has not started does not start any more. A run that has started goes on to its end, as with
-///   [`CancelOnDrop`](crate::workqueue::CancelOnDrop); [`cancel_sync`](Self::cancel_sync) waits for that.
+///   [`CancelOnDrop`](crate::CancelOnDrop); [`cancel_sync`](Self::cancel_sync) waits for that.
 /// - It does not keep its queue: when the last handle of that is dropped, the runs end. The closure must not hold such a handle, for
 ///   then it would keep the queue. A drain does not wait for it, and a paused queue runs it when it goes on.
 /// - [`cancel_all`](Workqueue::cancel_all) of its queue ends it for good, whether the work is
 ///   delayed, queued or running. A run that has started continues to its end and is the last one.
 ///   [`every`](Workqueue::every) starts the work again.
 /// - A run that panics is caught, counted and reported to the queue's
-///   [`on_panic`](crate::workqueue::Builder::on_panic) as other items' panics are; the next run comes at its time.
+///   [`on_panic`](crate::Builder::on_panic) as other items' panics are; the next run comes at its time.
 ///
 /// # Cost
 ///
@@ -180,7 +180,7 @@ impl Periodic {
     ///
     /// # Panics
     ///
-    /// As [`DelayedWork::disable_sync`](crate::workqueue::Deferred::disable_sync).
+    /// As [`DelayedWork::disable_sync`](crate::Deferred::disable_sync).
     #[doc(alias = "cancel_delayed_work_sync")]
     pub fn cancel_sync(mut self) {
         self.work.disable_sync();

@@ -10,12 +10,11 @@ use sync::{cpu, time, unmodelled::Arc};
 
 use super::delayed::Deferred;
 use crate::{
-    rcu,
-    workqueue::{
-        execute::{wait::must_not_be_lost, work::Work},
-        queues::end::WeakQueue,
-        queues::queue::Workqueue,
-        queues::timers::{Due, Dust, Timer},
+    execute::{wait::must_not_be_lost, work::Work},
+    queues::{
+        end::WeakQueue,
+        queue::Workqueue,
+        timers::{Due, Dust, Timer},
     },
 };
 

@@ -12,7 +12,7 @@ use sync::{
     twin,
 };
 
-use crate::workqueue::queues::{
+use crate::queues::{
     registry::Registry,
     sleeps::SleepTimer,
     timers::{Timers, nanos},
@@ -79,8 +79,8 @@ pub(super) fn global() -> &'static Registry {
 /// poll it again takes a short lock and a constant number of steps, however many wait; only one
 /// that becomes the first to be woken gets the registry's thread up.
 ///
-/// A waker of a [queue's future](crate::workqueue::Workqueue::spawn_async), of a future of a
-/// dedicated worker, or of [`block_on`](crate::workqueue::block_on) is fired by the registry's own
+/// A waker of a [queue's future](crate::Workqueue::spawn_async), of a future of a
+/// dedicated worker, or of [`block_on`](crate::block_on) is fired by the registry's own
 /// thread. One of another executor is users' code, which that thread runs none of: it is fired by a thread of a few
 /// moments, so tens of microseconds later, and where threads are refused by the one that is set aside for that.
 ///

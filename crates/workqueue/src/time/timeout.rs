@@ -10,13 +10,13 @@ use std::{
 use sync::time::Instant;
 
 use super::sleep::{Sleep, global};
-use crate::workqueue::queues::registry::Registry;
+use crate::queues::registry::Registry;
 
 /// Waits for `future`, at most for `duration` from this call on.
 ///
 /// # Panics
 ///
-/// As [`sleep`](crate::workqueue::sleep).
+/// As [`sleep`](crate::sleep).
 ///
 /// # Examples
 ///
@@ -41,7 +41,7 @@ pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoF
 ///
 /// # Panics
 ///
-/// As [`sleep`](crate::workqueue::sleep).
+/// As [`sleep`](crate::sleep).
 pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::IntoFuture> {
     Timeout::of(global().sleep_until(deadline), future)
 }

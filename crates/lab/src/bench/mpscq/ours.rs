@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use afterwork::task_work::{Mailbox, Poster};
+use afterwork::mailbox::{Mailbox, Poster};
 use mpscq::{Chain, Consumer, Node, Pop, Queue, Stack};
 
 use super::fifo::{BURST, Fifo, Popper, Pusher, one_by_one};

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use afterwork::task_work::Mailbox;
+use afterwork::mailbox::Mailbox;
 use lab_peers::reclaim::Flavor;
 use top::exit::Stop;
 
@@ -88,7 +88,7 @@ pub trait Letterbox {
 }
 
 /// A mailbox with a poster.
-pub type Ours = (Mailbox<u64>, afterwork::task_work::Poster<u64>);
+pub type Ours = (Mailbox<u64>, afterwork::mailbox::Poster<u64>);
 /// The standard library's channel.
 pub type Std = (std::sync::mpsc::Receiver<u64>, std::sync::mpsc::Sender<u64>);
 /// crossbeam's unbounded channel.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use afterwork::task_work::Backlog;
+use afterwork::mailbox::Backlog;
 use clap::Args;
 use sync::time::cycles_per_us;
 use top::talk::say;

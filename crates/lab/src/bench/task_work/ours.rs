@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use afterwork::task_work::{Mailbox, Poster};
+use afterwork::mailbox::{Mailbox, Poster};
 
 use super::road::{Post, Receive};
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::TcpStream;
 
-use afterwork::task_work::{Mailbox, Poster};
+use afterwork::mailbox::{Mailbox, Poster};
 use sync::atomic::{AtomicU8, Ordering};
 use sync::time::now_ns;
 

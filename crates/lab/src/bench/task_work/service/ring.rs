@@ -13,7 +13,7 @@ use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 
-use afterwork::task_work::{Mailbox, uring};
+use afterwork::mailbox::{Mailbox, uring};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
 /// `user_data` of the mailbox's bell; requests have their connection's number there.

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use afterwork::task_work::{Backlog, Mailbox};
+use afterwork::mailbox::{Backlog, Mailbox};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sync::atomic::{AtomicU8, Ordering};
 use top::exit::Stop;

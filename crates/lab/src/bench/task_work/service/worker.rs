@@ -1,6 +1,6 @@
 //! The threads that do the work on requests, and post what they finished home to the owner.
 
-use afterwork::task_work::{Mailbox, Poster};
+use afterwork::mailbox::{Mailbox, Poster};
 
 use super::meter::Meter;
 use super::ring::Buffer;
