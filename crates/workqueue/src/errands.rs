@@ -9,14 +9,14 @@
 //! add:      push;  wake the manager if the list was empty
 //! reaper:   pop, or exit (one transition);  run the popped cleanup
 //! manager:  cleanups wait, and there is no reaper, or none has popped for 10 ms?  start one
-//!           cannot start one?  finish the cleanups that need not wait;  call the fallback reaper for the others
+//!           cannot start one?  finish cleanups that need not wait;  call the fallback reaper
 //! ```
 //!
 //! Twin `errands: the first tells nobody`.
 //!
 //! A cleanup must never wait for another one to be popped: a destructor that blocks may wait for
-//! the effect of the next cleanup. If a reaper does not return within 10 ms, the manager therefore
-//! starts another one.
+//! the effect of the next cleanup. If no reaper pops a cleanup for 10 ms while some wait, the
+//! manager therefore starts another reaper.
 //!
 //! If no thread can be started, the manager tries again with growing pauses. In between it runs the
 //! cleanups that neither block nor run user code. A dedicated thread, the *fallback reaper*, runs
@@ -121,8 +121,8 @@ pub(crate) fn fire(waker: Foreign<Waker>) {
     }
 }
 
-/// Fires wakers. If a waker forks and returns in the child, the remaining wakers are the parent's, and
-/// the child gets `false`.
+/// Fires wakers. If a waker forks and returns in the child, the remaining wakers belong to the
+/// parent, and the child gets `false`.
 ///
 /// Wakers that never block are fired first: those of threads in `block_on`, of futures and of task
 /// sets. A waker that blocks may therefore wait for one of these. They are dropped last, because a
@@ -229,7 +229,7 @@ impl Errands {
         wants
     }
 
-    /// Returns when the next reaper must be started.
+    /// Returns when the next reaper must be started, if any.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.0.lock().due_ns()
     }

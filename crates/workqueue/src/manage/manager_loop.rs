@@ -258,7 +258,7 @@ impl ManagerLoop {
             return;
         };
         self.look_at_machine(&machine, now_ns);
-        // ORDER(watch): store buffering, other end in `WorkerPool::look_for_worker`, whose fence it shares.
+        // ORDER(watch): store buffering, other end and its fence in `WorkerPool::look_for_worker`.
         //   here: armed = false;   fence;  sample every pool
         //   push: injector = item; fence;  read armed
         // If our fence comes first, the producer reads `armed` as false and arms the monitor again.
@@ -377,7 +377,7 @@ mod tests {
             }
             manager.refuse_threads(false);
         }
-        // The channel is closed when the first errand is dropped.
+        // The channel closes when the first cleanup is dropped.
         let ended = all_done.recv_timeout(PATIENCE);
         assert_eq!(ended, Err(mpsc::RecvTimeoutError::Disconnected));
         manager.wait_for_departures();
