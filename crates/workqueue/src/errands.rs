@@ -47,8 +47,8 @@ use crate::{
 /// Time without a pop after which the manager starts one more reaper. A guess: a cleanup that takes
 /// longer is probably blocked.
 const STUCK_NS: u64 = 10_000_000;
-/// The first and the longest pause before another attempt to start a thread. The same as the
-/// manager's for workers.
+/// The first and the longest pause before another attempt to start a thread. The manager uses the
+/// same pauses for workers.
 const RETRY_NS: u64 = 10_000_000;
 const RETRY_MAX_NS: u64 = 1_000_000_000;
 /// Maximum number of reapers: the same as the workers of a pool, because all of them may be
@@ -71,8 +71,8 @@ sync::thread_local! {
     static PUT_ASIDE: RefCell<Option<Vec<Foreign<Waker>>>> = RefCell::new(None)
 }
 
-/// Sets whether this thread must not run user code, so that [`fire`] sets wakers aside. Returns the
-/// wakers that were aside.
+/// Sets whether [`fire`] sets wakers aside on this thread, which then runs no user code. Returns
+/// the wakers that were set aside before.
 pub(crate) fn put_wakers_aside(puts: bool) -> Vec<Foreign<Waker>> {
     let aside = PUT_ASIDE.with(|place| place.replace(puts.then(Vec::new)));
     aside.unwrap_or_default()
