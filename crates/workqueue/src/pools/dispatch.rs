@@ -29,7 +29,7 @@ use crate::workqueue::{
     observe::tally::{Rest, Sampling},
 };
 
-/// A worker that is parked or about to park, with the time since which it is idle.
+/// A worker that is parked or about to park, with the start of its idle time.
 #[derive(Debug)]
 pub(crate) struct IdleWorker {
     pub(crate) worker: Arc<Worker>,
@@ -80,9 +80,9 @@ pub(crate) struct Dispatch {
     /// Set when the pool is being destroyed: workers exit.
     pub(crate) dying: bool,
 
-    /// By slot.
+    /// Indexed by slot.
     links: Vec<Option<PwqState>>,
-    /// By number; includes rescuers.
+    /// Indexed by worker number. Rescuers are included.
     workers: Vec<Option<Enlisted>>,
     /// Number of pwqs that have shares and are not retired. If there are any, all items wait in the
     /// lists of their pwqs, and pwqs are served in the order of what they have used.
@@ -479,7 +479,7 @@ impl Dispatch {
         }
     }
 
-    /// Makes the items of a pwq wait in its own lists from now on, where urgent ones may overtake
+    /// From now on, the items of a pwq wait in its own lists, where urgent ones may overtake
     /// ordinary ones.
     pub(crate) fn open_lanes(&mut self, slot: usize) {
         self.link_mut(slot).has_lanes = true;

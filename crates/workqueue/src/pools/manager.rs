@@ -171,7 +171,8 @@ impl Manager {
         }
     }
 
-    /// Joins the manager's other threads. Called when the registry has ended and no cleanup waits.
+    /// Joins the manager's workers and reapers. Called when the registry has ended and no cleanup
+    /// waits.
     pub(crate) fn end(&self) {
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {

@@ -7,8 +7,8 @@
 //! other's:
 //!
 //! ```text
-//! producer: push the item;                    fence;  read census: a searching worker? at target?
-//! worker:   leave census (or the searching);  fence;  read injector
+//! producer: push the item;                     fence;  read census: a searcher? at target?
+//! worker:   leave census (or stop searching);  fence;  read injector
 //! ```
 //!
 //! Only a push to an empty injector reads the census. If the injector is not empty, an earlier push
@@ -74,7 +74,7 @@ pub(crate) struct PoolAttrs {
 pub(crate) struct WorkerPool {
     /// A: items that producers have pushed and no thread has adopted.
     pub(crate) injector: CachePadded<Injector>,
-    /// A, increased under the pool lock only: the [`Census`].
+    /// A: the [`Census`]. Its awake count changes under the pool lock only.
     pub(crate) census: CachePadded<AtomicU32>,
     dispatch: CachePadded<Mutex<Dispatch>>,
     /// I
@@ -85,7 +85,7 @@ pub(crate) struct WorkerPool {
     target: unmodelled::AtomicU32,
     /// A, rarely written: how workers wait, a [`Wait`].
     wait: unmodelled::AtomicU32,
-    /// A: set if `attrs.cpus` is less than the CPUs that the process may use.
+    /// A: set if the process may use CPUs that are not in `attrs.cpus`.
     pub(crate) confined: AtomicBool,
     /// I
     pub(crate) params: Params,
@@ -482,7 +482,7 @@ impl WorkerPool {
         }
     }
 
-    /// Returns how often a worker busy-polls before it parks.
+    /// Returns how many busy-poll rounds a worker makes before it parks.
     pub(crate) fn worker_spin_limit(&self) -> u32 {
         self.params.worker_spin_limit
     }
@@ -520,7 +520,7 @@ impl WorkerPool {
     }
 
     /// Registers a worker. `asked_for` is `true` if a kick has already counted it. Otherwise
-    /// returns `None` if the pool has bottom halves and has its one worker or has requested it,
+    /// returns `None` if this is a bottom-half pool that has its one worker or has requested it,
     /// because two workers would run its items at the same time.
     pub(crate) fn enlist(
         &self,

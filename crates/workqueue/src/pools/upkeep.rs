@@ -2,8 +2,8 @@
 //! memory, handles failed thread creation, and kills the pool.
 //!
 //! A worker returns its stack's memory itself, because its stack is in use whenever it runs, even
-//! for a signal. It is claimed as by a kick, finds no work, and parks again. This happens once
-//! until it has run an item.
+//! for a signal. It is claimed as by a kick, finds no work, and parks again. It does so once, and
+//! again only after it has run an item.
 
 use sync::{atomic::Ordering, unmodelled::Arc};
 

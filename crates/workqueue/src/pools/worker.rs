@@ -157,8 +157,8 @@ impl Worker {
         self.slims.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the memory of this thread's stack, if requested. Called by the owner before it
-    /// searches.
+    /// Returns this thread's stack memory to the system, if requested. Called by the owner before
+    /// it searches.
     pub(crate) fn slim_if_asked(&self) {
         let slims = self.slims.load(Ordering::Relaxed);
         if slims {
