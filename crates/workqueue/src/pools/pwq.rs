@@ -117,7 +117,7 @@ pub(crate) struct LinkTimes {
 }
 
 impl LinkTimes {
-    /// Adds the items that a worker has taken since its last sample.
+    /// Adds the wait and run times that a worker has not recorded yet.
     pub(crate) fn add_rest(&mut self, rest: Rest) {
         // `None` if times are not measured.
         let Some(waited) = rest.waited else { return };
@@ -214,7 +214,7 @@ impl Pwq {
         self.pool.push(item);
     }
 
-    /// Traces that an item is queued here.
+    /// Traces the queueing of an item.
     ///
     /// # Safety
     ///
@@ -367,7 +367,7 @@ impl PwqState {
         self.nr_listed[lane as usize] -= count;
     }
 
-    /// Records that `count` items were removed from other positions than the front.
+    /// Records that `count` items were removed from positions other than the front.
     pub(crate) fn leave_line(&mut self, lane: Lane, count: usize) {
         let nr_listed = &mut self.nr_listed[lane as usize];
         if let Some(observed) = &mut self.observed {

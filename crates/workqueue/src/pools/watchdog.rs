@@ -78,7 +78,7 @@ impl Dispatch {
         self.pending.first().or_else(ready)
     }
 
-    /// Counts a hog by the worker's item. Returns a report if one is due.
+    /// Records that the worker's item hogs a CPU. Returns a report if one is due.
     pub(crate) fn note_hog(&mut self, worker: &Worker) -> Option<Report> {
         let item = self.name_of(self.enlisted(worker))?;
         let kind = ptr::from_ref(worker.running()?).addr();
@@ -139,7 +139,7 @@ impl Dispatch {
         }
     }
 
-    /// Names the item that a worker runs.
+    /// Returns the name of the item that a worker runs.
     fn name_of(&self, enlisted: &Enlisted) -> Option<ItemName> {
         Some(ItemName {
             queue: self.link(enlisted.seat?).core.name.to_string(),
