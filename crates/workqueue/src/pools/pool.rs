@@ -19,7 +19,7 @@
 //!
 //! A kick removes a worker from the idle list and counts it as awake and searching, under the pool
 //! lock. The worker may get its token much later. Until then it cannot be kicked again or culled,
-//! because both only consider workers on the idle list. docs/workqueue.md compares the rules under
+//! because both only consider workers on the idle list. docs/deferral.md compares the rules under
 //! which this claim is needed; twin `kick: no claim`.
 
 use crossbeam_utils::CachePadded;
