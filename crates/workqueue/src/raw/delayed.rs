@@ -46,8 +46,7 @@ use crate::workqueue::{
 
 /// A work item with a timer, in the caller's memory: the kernel's `struct delayed_work`.
 ///
-/// While the timer is not armed, its [`work`](Self::work) can be queued and waited for like any
-/// other item.
+/// While the timer is not armed, [`work`](Self::work) can be used like any other item.
 #[repr(C)]
 pub struct RawDelayed {
     work: RawWork,
@@ -67,8 +66,7 @@ struct Timer {
     /// The queue that an armed item is pushed to.
     queue: *const Workqueue,
     cpu: u32,
-    /// The process that armed the timer last. A timer that the parent process armed is in no wheel
-    /// of the child.
+    /// The process that armed the timer last. A child has no wheel with the timers of its parent.
     process: Process,
 }
 
@@ -93,8 +91,7 @@ impl RawDelayed {
     ///
     /// # Safety
     ///
-    /// 1. `func` may be called with the item's address, on any thread, each time the item was
-    ///    queued.
+    /// 1. `func` may be called with the item's address on any thread, whenever the item was queued.
     pub const unsafe fn new(func: super::WorkFn) -> Self {
         Self {
             // SAFETY: (1).
@@ -128,8 +125,7 @@ impl RawDelayed {
     /// # Safety
     ///
     /// 1. `this` points at memory of an item's size that may be read and written.
-    /// 2. The item stays in place until its function is called, or the item is cancelled or
-    ///    flushed.
+    /// 2. The item stays in place until its function is called, or it is cancelled or flushed.
     /// 3. `queue` stays in place while the timer is armed, or until [`take_back_timers`].
     pub unsafe fn queue(
         this: NonNull<Self>,
@@ -149,8 +145,7 @@ impl RawDelayed {
         let timers = timers();
         let mut wheel = timers.wheel.lock();
         let is_armed = work.head().update(State::arm).is_some();
-        // SAFETY: our transition armed the item, so no other thread accesses its timer; we hold the
-        // lock; (2), (3).
+        // SAFETY: our transition armed the item, so its timer is ours; we hold the lock; (2), (3).
         let is_first = is_armed && unsafe { put_in(&mut wheel, this, queue, cpu, delay) };
         drop(wheel);
         if is_first {
@@ -242,8 +237,7 @@ impl RawDelayed {
         let work = unsafe { &(*this.as_ptr()).work };
         let is_placed = Cell::new(false);
         let place = |state: State, to: &dyn Fn(State) -> State| {
-            // Checked in the same transition: a thread that disables the item later finds it in its
-            // new place.
+            // Checked in the same transition, so a later disable finds the item in its new place.
             let is_enabled = state.disable_depth() == 0;
             is_placed.set(is_enabled);
             if is_enabled {
@@ -268,8 +262,8 @@ impl RawDelayed {
         } else {
             work.end_claim(|state| place(state, &|state| state.rearm().unwrap_or(state)));
             let is_first = match &mut wheel {
-                // SAFETY: our transition armed the item, so no other thread accesses its timer; we
-                // hold the lock; (2), (3).
+                // SAFETY: our transition armed the item, so its timer is ours; we hold the lock;
+                // (2), (3).
                 Some(wheel) if is_placed.get() => unsafe { put_in(wheel, this, queue, cpu, delay) },
                 _ => false,
             };
@@ -285,8 +279,7 @@ impl RawDelayed {
         }
     }
 
-    /// Removes the item from its timer or its queue if it has not started. Returns `true` if it was
-    /// removed.
+    /// Removes the item from its timer or queue if it has not started; returns `true` if it did.
     ///
     /// # Blocking
     ///
@@ -388,8 +381,7 @@ impl RawDelayed {
         Ok(was_pending)
     }
 
-    /// If the timer is armed, queues the item at once. Waits for the item as [`RawWork::flush`]
-    /// does.
+    /// Queues the item at once if its timer is armed, and waits as [`RawWork::flush`] does.
     ///
     /// # Blocking
     ///
@@ -420,9 +412,8 @@ impl RawDelayed {
     }
 }
 
-/// Disarms all timers that are armed for `queue`, whose items are then idle. Returns the number of
-/// these timers. Call this before the queue is destroyed, and after its last item that can arm a
-/// timer has ended.
+/// Disarms all timers that are armed for `queue`, whose items are then idle. Returns their number.
+/// Call this before the queue is destroyed, after its last item that can arm a timer has ended.
 ///
 /// # Blocking
 ///

@@ -4,8 +4,7 @@
 //! A [`RawWork`] is the kernel's `struct work_struct`: a member of a larger structure, with a
 //! function that receives its address. The item must stay in place until it has started, was
 //! cancelled or was flushed. Its own function may free the item, because the library does not
-//! access the item after that function has been called. `crates/capi` offers these items under the
-//! kernel's names.
+//! access the item after that call. `crates/capi` offers these items under the kernel's names.
 //!
 //! | file | what is in it |
 //! |---|---|

@@ -25,8 +25,7 @@
 //! run accesses an item only while the item is handed to it, and a canceller takes the item back
 //! from the run before it ends its claim. A waiter is released by the last access to its node.
 //!
-//! A producer does not acquire this lock: a waiter does not wait for an item that becomes pending
-//! after its check.
+//! A producer does not acquire this lock: a waiter ignores an enqueue that follows its check.
 //!
 //! # A single run
 //!
@@ -78,8 +77,7 @@ use crate::{
 /// The value of a shard's state word while its lists are valid.
 const BUSY: *mut Run = ptr::without_provenance_mut(1);
 
-/// The number of shards. A guess: several times the number of workers that a large machine runs at
-/// once.
+/// The number of shards. A guess: several times the workers that a large machine runs at once.
 const NR_SHARDS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
 type Table = [CachePadded<Shard>; NR_SHARDS];
@@ -205,8 +203,7 @@ impl Name {
     }
 }
 
-/// Returns the raw item that this thread is executing, or null if there is none. The item may have
-/// been freed.
+/// Returns the raw item that this thread is executing, or null. The item may have been freed.
 ///
 /// # Blocking
 ///
@@ -224,8 +221,7 @@ pub fn current() -> *const RawWork {
 ///
 /// Never.
 pub fn describe(what: &[u8]) {
-    // SAFETY: a run stays on this thread's stack until it is over, and only this thread uses the
-    // field.
+    // SAFETY: a run stays on this thread's stack until it is over; the field is this thread's own.
     let place = unsafe {
         let run = INNERMOST.with(Cell::get).as_ref();
         run.map(|run| &run.undescribed)
@@ -283,8 +279,8 @@ impl Shard {
             // the writes before the previous one.
             // Test: a_run_must_be_noted_before_its_start
             let run = self.alone.swap(BUSY, Ordering::AcqRel);
-            // The word shows that the lists are empty. The run, if there is one, cannot end without
-            // the lock.
+            // The word shows that the lists are empty. A run found there cannot end without the
+            // lock.
             lists.runs = run;
         }
         Locked { shard: self, lists }
@@ -306,8 +302,7 @@ impl Shard {
             .is_ok()
     }
 
-    /// Removes `run` without the lock; returns `true` on success, if no other thread has locked the
-    /// shard.
+    /// Removes `run` without the lock; returns `false` if another thread has locked the shard.
     #[inline]
     fn strike_alone(&self, run: *mut Run) -> bool {
         // ORDER(raw-alone): other end in `note_alone`.
@@ -392,8 +387,7 @@ impl Shard {
                 drop(lists);
                 INNERMOST.with(|innermost| innermost.set(run));
             }
-            // SAFETY: a run in the list is alive, and its `left` is accessed under the lock, which
-            // we hold.
+            // SAFETY: a run in the list is alive; its `left` is guarded by the lock, which we hold.
             Start::Behind => unsafe { (*under_way).left = Some(item) },
             Start::Claimed => {}
         }
@@ -473,8 +467,7 @@ impl Shard {
         let lists = self.lock();
         let run = lists.run_of(name);
         if !run.is_null() {
-            // SAFETY: a run in the list is alive, and its `left` is accessed under the lock, which
-            // we hold.
+            // SAFETY: a run in the list is alive; its `left` is guarded by the lock, which we hold.
             unsafe { (*run).left = None };
         }
         head.update(|state| Some(plan(state)));
@@ -559,8 +552,7 @@ impl Lists {
     /// Returns the run of an item, or null if there is none.
     fn run_of(&self, name: Name) -> *mut Run {
         let mut at = self.runs;
-        // SAFETY: nodes in the list are alive, and change only under the lock, which the caller
-        // holds.
+        // SAFETY: nodes in the list are alive, and guarded by the lock, which the caller holds.
         while !at.is_null() && unsafe { (*at).name } != name {
             // SAFETY: as above.
             at = unsafe { (*at).next };
@@ -593,11 +585,10 @@ impl Lists {
 
     fn strike(&mut self, run: *mut Run) {
         let mut place: *mut *mut Run = &raw mut self.runs;
-        // SAFETY: `place` points into this value or into a node of the list, which is alive; we
-        // hold the lock.
+        // SAFETY: `place` points into this value or a node in the list, which is alive; we hold the
+        // lock.
         while unsafe { *place } != run {
-            // SAFETY: as above; `run` is in the list, so the walk does not reach the end of the
-            // list.
+            // SAFETY: as above; `run` is in the list, so the walk does not reach its end.
             place = unsafe { &raw mut (**place).next };
         }
         // SAFETY: as above.
@@ -613,8 +604,7 @@ impl Lists {
         }
     }
 
-    /// Removes the waiters that are `chosen` and marks them as done; returns `true` if there were
-    /// any.
+    /// Removes the `chosen` waiters and marks them as done; returns `true` if there were any.
     fn settle(&self, chosen: impl Fn(&Waiter) -> bool) -> bool {
         let mut place = &self.waiters;
         let mut any = false;
@@ -627,7 +617,7 @@ impl Lists {
             place.set(waiter.next.get());
             any = true;
             // ORDER(raw-done): other end in `wait`. The last access to the node: the waiter may
-            // return after it.
+            // then return.
             // Test: a_flush_sees_what_the_function_wrote
             waiter.is_done.store(true, Ordering::Release);
         }
@@ -681,8 +671,7 @@ mod tests {
             let (mut this, mut next) = (Run::new(name()), Run::new(name()));
             let (this, next) = (&raw mut this, &raw mut next);
             assert!(shard.note_alone(this));
-            // Here a transition completes sequence number 0 of the item, and the item is queued
-            // again.
+            // Here a transition completes sequence number 0, and the item is queued again.
             let waiter = scope.spawn(|| shard.wait(name(), || Some(1)));
             while shard.lock().waiters.get().is_null() {
                 thread::yield_now();

@@ -35,22 +35,20 @@ use crate::{
     },
 };
 
-/// The function of an item. A worker calls it with the item's address. It may free the item, and
-/// must not unwind.
+/// The function of an item, called with the item's address. It may free the item and must not
+/// unwind.
 pub type WorkFn = unsafe extern "C-unwind" fn(*mut RawWork);
 
 /// Distinguishes an initialized item from other memory: "work" in the low half, and never an
 /// address in user space.
 const MAGIC: u64 = 0xf770_726b_776f_726b;
 
-/// The maximum number of runs that a thread may be in when it helps, because each of them is on its
-/// stack. A guess.
+/// The maximum number of nested runs of a thread that helps; each of them uses its stack. A guess.
 const MAX_HELP: u32 = 4;
 
 /// A work item in the caller's memory: the kernel's `struct work_struct`.
 ///
-/// All functions take the item's address. Any thread may call them at any time while the item
-/// exists.
+/// All functions take the item's address. Any thread may call them while the item exists.
 ///
 /// The function has the same offset as in the kernel's structure, because C structures overlay an
 /// item and rely on that offset. `Head`, which would otherwise have fields on both sides of that
@@ -138,8 +136,7 @@ impl RawWork {
     ///
     /// # Safety
     ///
-    /// 1. `func` may be called with the item's address, on any thread, each time the item was
-    ///    queued.
+    /// 1. `func` may be called with the item's address on any thread, whenever the item was queued.
     #[cfg(not(any(loom, shuttle)))]
     pub const unsafe fn new(func: WorkFn) -> Self {
         Self {
@@ -150,8 +147,7 @@ impl RawWork {
         }
     }
 
-    /// Creates an item in a model, where atomics cannot be created in constants; otherwise as
-    /// above.
+    /// As above, in a model, where constants cannot contain atomics.
     ///
     /// # Safety
     ///
@@ -243,8 +239,7 @@ impl RawWork {
     /// # Safety
     ///
     /// 1. `this` points at memory of an item's size that may be read.
-    /// 2. The item stays in place until its function is called, or the item is cancelled or
-    ///    flushed.
+    /// 2. The item stays in place until its function is called, or it is cancelled or flushed.
     #[inline]
     pub unsafe fn queue(
         this: NonNull<Self>,
@@ -385,8 +380,8 @@ impl RawWork {
         self.head.home.store(place, Ordering::Relaxed);
     }
 
-    /// Waits until everything that was queued before this call has run. Returns `true` if there was
-    /// a run to wait for.
+    /// Waits until the item's enqueues before this call have run or were cancelled. Returns `true`
+    /// if there was one to wait for.
     ///
     /// # Blocking
     ///
@@ -472,8 +467,7 @@ impl RawWork {
         claimed
     }
 
-    /// Claims the item if it is pending, and removes it from its list, from a local batch or from a
-    /// run.
+    /// Claims the item if it is pending, and removes it from its list, local batch or run.
     pub(super) fn claim(&self) -> Claim {
         let mut patience = Patience::new();
         loop {
@@ -508,8 +502,7 @@ impl RawWork {
         // SAFETY: the item was claimed while linked. Its in-flight count is not released before the
         // claim ends, and keeps the home pwq alive.
         let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
-        // A reference of our own: once the item is unlinked, the queue can be destroyed, and the
-        // pool with it.
+        // Our own reference: once the item is unlinked, queue and pool can be destroyed.
         let (pool, slot) = (home.pool.clone(), home.slot);
         let mut patience = Patience::new();
         loop {
@@ -805,8 +798,7 @@ fn help(this: NonNull<RawWork>, shard: &Shard) -> bool {
     let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
     // An outer run of the same queue on this thread lends its seat.
     let lent = is_seated(&home.core);
-    // Raw pointers, because a reference would require the queue to stay alive until the run is
-    // over.
+    // Raw pointers, because the queue may be destroyed before the run is over.
     let (gate, core, node) = (&raw const home.gate, &raw const home.core, home.node);
     // The item is claimed, so no further run can begin. The seat is acquired before the item is
     // unlinked: see `take_back`.
@@ -825,8 +817,7 @@ fn help(this: NonNull<RawWork>, shard: &Shard) -> bool {
     let holds = match holds {
         Some(holds) if home.pool.injector.take_back(item) => holds,
         others => {
-            // A reference of our own: once the claim is released, the queue can be destroyed, and
-            // the pool with it.
+            // Our own reference: once the claim is released, queue and pool can be destroyed.
             let pool = home.pool.clone();
             if let Some(holds) = others {
                 tell(leave(holds));
