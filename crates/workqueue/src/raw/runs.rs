@@ -143,7 +143,7 @@ struct Waiter {
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     lists: Mutex<Lists>,
-    /// A: the only run, or null, or `BUSY`: see the page.
+    /// A: the only run, or null, or `BUSY`: see the module page.
     alone: AtomicPtr<Run>,
     /// Notified when waiters are done.
     done: EventCount,

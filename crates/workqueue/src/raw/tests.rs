@@ -368,11 +368,11 @@ fn memory_that_is_no_item_is_told_from_one() {
     let queue = ordered();
     let mut zeroes = [0u128; 8];
     let work = NonNull::from(&mut zeroes).cast::<RawWork>();
-    // SAFETY: memory of an item's size.
+    // SAFETY: `work` points at memory of an item's size.
     let queued = unsafe { RawWork::queue(work, &queue, None) };
     assert_eq!(queued, Err(Misuse::Uninitialised));
     let between = work.map_addr(|address| address | 4);
-    // SAFETY: memory of an item's size.
+    // SAFETY: `between` points at memory of an item's size.
     let queued = unsafe { RawWork::queue(between, &queue, None) };
     assert_eq!(queued, Err(Misuse::Misaligned));
 }
