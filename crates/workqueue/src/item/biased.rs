@@ -43,7 +43,7 @@ pub(crate) struct Biased<T> {
     ask: CachePadded<AtomicU32>,
     /// A: set while the owner uses the value. Written by the owner.
     is_busy: AtomicBool,
-    /// Used by the owner while `is_busy`, and by the looker while `TAKEN`.
+    /// Used by the owner while `is_busy`, and by the scanner while `TAKEN`.
     value: UnsafeCell<T>,
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct Colours {
 /// The newest colour that a flush waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct UpTo {
-    /// One more than that colour.
+    /// The sequence number after that of this colour.
     end_seq: u64,
 }
 

@@ -6,8 +6,8 @@
 //!
 //! ```text
 //!                 enqueue                      start
-//!   idle ───────────────────► PENDING+LINKED ─────────► idle, and it runs
-//!     │   arm            fire    ▲    │ start, while it runs already
+//!   idle ───────────────────► PENDING+LINKED ─────────► idle, and the item runs
+//!     │   arm            fire    ▲    │ start, during an earlier run
 //!     └──────► ARMED ────────────┘    ▼
 //!          ◄──                PENDING+HANDOFF ──► PENDING+LINKED, when that run has ended
 //!        disarm

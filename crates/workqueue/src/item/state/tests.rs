@@ -253,7 +253,7 @@ impl World {
     }
 
     /// Makes the next transition of the claiming thread; a helper may give up.
-    // A guard that changes the item would hide a step of it.
+    // A guard that changes the item would hide one of its transitions.
     #[expect(clippy::collapsible_match)]
     fn go_on_with_claim(&mut self, gives_up: bool) {
         match self.claim {
