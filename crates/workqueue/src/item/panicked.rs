@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use base::internal::panics::{Payload, discard};
 use sync::{Mutex, atomic::Ordering, fork::PerProcess, unmodelled::AtomicUsize};
 
-/// What items last panicked with, by address, until somebody asks or the item goes. An item has no room for it: each byte of it
-/// costs who makes many.
+/// The last panic payload of each item, by address, until it is requested or the item is freed. It
+/// is not stored in the item, because each byte of an item costs programs with many items.
 static KEPT: PerProcess<Mutex<HashMap<usize, Payload>>> = PerProcess::new();
 /// The number of payloads, so that the table is locked only if needed. A child of `fork` has its
 /// parent's count and an empty table.

@@ -18,7 +18,7 @@ use topology::CpuId;
 use super::runs::{Name, Run, Shard};
 #[cfg(not(feature = "rcu"))]
 use base::internal::panics::of_c;
-// Also checks that the function leaves the section in which it was called.
+// Also checks that the function leaves every read-side critical section that it entered.
 use crate::{
     execute::{
         cancel_cut::put_back,
