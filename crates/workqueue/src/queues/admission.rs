@@ -120,7 +120,7 @@ impl<F> From<TrySpawnError<F>> for io::Error {
     }
 }
 
-/// A capacity permit of a queue, from [`Workqueue::reserve`], for one item. Its drop releases it.
+/// A capacity permit for one item; see [`Workqueue::reserve`]. Dropping it releases the capacity.
 ///
 /// A permit counts as a waiting item. On a queue without a capacity it reserves nothing.
 #[must_use = "dropping a permit gives its place back"]

@@ -105,7 +105,7 @@ impl Builder {
         self
     }
 
-    /// Keeps workers on these CPUs; see [`Attrs::cpus`]. By default the process's CPUs.
+    /// Keeps workers on these CPUs; see [`Attrs::cpus`]. By default, on all CPUs of the process.
     pub fn cpus(mut self, cpus: CpuSet) -> Self {
         self.cpus = Some(cpus);
         self

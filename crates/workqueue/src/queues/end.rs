@@ -34,7 +34,8 @@
 //!
 //! Items held by timers are dropped once there are no visitors. The thread that destroys the queue
 //! drops them. If that thread is a reaper, another reaper drops them, so that a destructor that
-//! blocks does not delay the end. A paused queue is resumed first, as they may wait for an item.
+//! blocks does not delay the end. A paused queue is resumed first, because a destructor may wait
+//! for an item.
 //!
 //! The end does not unwind, because a partly destroyed queue would be freed while its items still
 //! use it. Twin `queue: an end unwinds`.

@@ -8,7 +8,8 @@
 //! - **No wake is lost.** The wake and the end of the poll update one word. A wake that finds the
 //!   future pending updates the word, too, so that the next poll sees the waker's earlier writes.
 //! - **Cancelling** a future that was polled is a wake with a flag: the next run drops the future
-//!   instead of polling it. A worker thus drops it, once, within the queue's limits, between polls.
+//!   instead of polling it. A worker thus drops it, once, within the queue's limits, never during a
+//!   poll.
 //! - **Cancelling before the first poll.** Such a future is not pinned, and is cancelled like a
 //!   closure: the canceller claims it, ends it, and drops it. No worker is needed, so neither its
 //!   memory nor its capacity permit waits for one. Unlike a closure, a future may be cancelled by

@@ -10,7 +10,8 @@ impl Workqueue {
     /// [`enqueue`](Self::enqueue).
     ///
     /// If the queue may not use the CPU, the item goes to the first pod. In the scope `Cpu` the
-    /// item runs on that CPU, and in a [`strict`](crate::workqueue::Builder::strict) queue always.
+    /// item runs on that very CPU; only a [`strict`](crate::workqueue::Builder::strict) queue
+    /// guarantees this.
     ///
     /// Differs from Linux: there an unbound queue ignores the CPU within its node.
     ///

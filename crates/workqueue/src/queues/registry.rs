@@ -20,7 +20,7 @@ use crate::{
 /// A set of worker pools with its own tunables, shared by all queues built on it.
 ///
 /// Most programs never name one: [`Builder::build`](crate::workqueue::Builder::build) uses the
-/// registry of the whole process. Other registries are for tests and comparisons.
+/// registry of the whole process. Other registries are for tests, and for comparing tunables.
 ///
 /// Queues with equal pods and attributes share pools, so eight queues need the threads of one.
 #[derive(Clone, Debug)]

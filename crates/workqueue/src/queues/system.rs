@@ -147,7 +147,7 @@ pub fn work_on_cpu<T: Send + 'static>(
     Ok(queue.spawn_on(cpu, func).join())
 }
 
-/// Runs `func` on each CPU that this process may use, and waits for all of them.
+/// Runs `func` once on each CPU that this process may use, and waits for all runs.
 ///
 /// After all runs have ended, it returns the first error: [`JoinError::Panicked`].
 ///

@@ -56,7 +56,7 @@ pub(crate) struct Wheel<K> {
     kinds: PhantomData<K>,
 }
 
-// SAFETY: exclusive access to the wheel is access to its nodes, by (1) of `insert`.
+// SAFETY: by (1) of `insert`, only a thread with exclusive access to the wheel uses its nodes.
 unsafe impl<K: Send> Send for Wheel<K> {}
 
 /// Returns the roundest time in `from_ns ..= from_ns + slack_ns`, so that timers coincide.
@@ -84,8 +84,10 @@ impl Link {
     ///
     /// # Safety
     ///
-    /// 1. The caller has exclusive access to the ring and its members. Linked, they stay in place.
-    /// 2. The caller has exclusive access to `new`. It is in no ring, and stays in place.
+    /// 1. The caller has exclusive access to the ring and its members, which do not move until they
+    ///    are unlinked.
+    /// 2. The caller has exclusive access to `new`. It is in no ring, and does not move until it is
+    ///    unlinked.
     pub(crate) unsafe fn push(ring: *mut Self, new: *mut Self) {
         // SAFETY: (1), (2).
         unsafe {
@@ -170,7 +172,8 @@ impl<K> Default for Wheel<K> {
 }
 
 impl<K> Wheel<K> {
-    /// Inserts a timer that expires at `at_ns` or less than a tick later. Returns `true` if first.
+    /// Inserts a timer that expires at `at_ns` or less than a tick later. Returns `true` if it is
+    /// the first to expire.
     ///
     /// # Safety
     ///
@@ -237,7 +240,7 @@ impl<K> Wheel<K> {
     pub(crate) fn for_each(&mut self, mut each: impl FnMut(&mut Self, NonNull<Node<K>>)) {
         for index in 0..self.slots.len() {
             let ring = self.ring(index / NR_SLOTS, index % NR_SLOTS);
-            // SAFETY: as in `first_tick`; an empty ring ends at once.
+            // SAFETY: rings and nodes are ours, by (1) of `insert`; an empty ring ends at once.
             let mut at = unsafe { Link::first(ring) };
             while let Some(node) = NonNull::new(at.cast()) {
                 // SAFETY: as above, and `each` has not been called with this node yet.
