@@ -85,9 +85,10 @@ pub enum BuildError {
     /// A change of an ordered queue's attributes drains the queue first, and the caller is inside
     /// one of its items or in a `tracing` subscriber.
     OwnQueue,
-    /// A bottom-half queue cannot be ordered, `cpu_intensive`, `mem_reclaim` or changed.
+    /// A bottom-half queue cannot be ordered, `cpu_intensive` or `mem_reclaim`, and cannot change
+    /// its attributes.
     Bh,
-    /// The queue is process-wide (see [`system`](crate::workqueue::system)) and immutable.
+    /// The queue is process-wide (see [`system`](crate::workqueue::system)) and cannot be changed.
     System(Box<str>),
     /// The rescuer thread of a `mem_reclaim` queue could not be created.
     Rescuer(io::Error),

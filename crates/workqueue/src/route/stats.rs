@@ -33,7 +33,7 @@ macro_rules! counted {
 }
 
 pool_figures!(counted! {
-    /// The counters of a worker pool since its creation. They may not add up.
+    /// The counters of a worker pool since its creation. They are not all read at one moment.
     #[derive(Clone, PartialEq, Eq, Debug)]
     PoolStats {
         /// The CPUs on which its workers run.
