@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! enqueuer: table = current;  pwq = table[cpu];  push to the pwq's pool
-//! changer:  create the pwqs of the new table;  current = new table;  retire pwqs that are not in it
+//! changer:  create the pwqs of the new table;  current = new table;  retire pwqs not in it
 //! ```
 //!
 //! An enqueuer may therefore push to a retired pwq, at any later time. This is harmless: the pool
