@@ -81,7 +81,8 @@ impl Cancelled {
         let mut nr_ended = [0; NR_COLOURS];
         while let Some(item) = cut.items.pop_front() {
             let colour = list::colour(item);
-            // SAFETY: the item is linked as far as its state says, or has none, so it is alive; we alone have its link.
+            // SAFETY: the item has no state, or its state has it linked, so it is alive. Only we
+            // hold its list link.
             let popped = unsafe { (item.as_ref().vtable().cancel)(item, &mut remains) };
             nr_ended[usize::from(colour.0)] += usize::from(popped.counts());
             self.nr_items += usize::from(popped.ran());
@@ -111,7 +112,7 @@ impl Cancelled {
             for part in &mut parts {
                 rest.dropped.append(&mut part.remains.dropped);
                 for item in std::mem::take(&mut part.remains.taken) {
-                    // SAFETY: it was taken as by a run, which is ours.
+                    // SAFETY: `add` began the item's run, which is ours to end.
                     rest.add(unsafe { run::end(item, Ending::Returned) });
                 }
             }
@@ -136,7 +137,7 @@ impl Part {
         }
     }
 
-    /// Releases the counts. The queue may end with the last one.
+    /// Releases the counts. The queue may be destroyed after the last one.
     fn retire(self) {
         let link = &self.link;
         let mut guard = link.pool.lock_to_act();
@@ -178,8 +179,9 @@ impl std::fmt::Debug for Aftermath {
     }
 }
 
-/// Puts an item that is counted in flight back at the front of its link's line, or cancels it where all was that is as old. One
-/// that was `revived` is younger than it looks. Call it with no lock held.
+/// Puts an item that is counted in flight back at the front of its pwq's pending list. Cancels it
+/// instead if all items of its age were cancelled. A `revived` item is younger than its list
+/// position. Call it with no lock held.
 pub(crate) fn put_back(
     pool: &Arc<WorkerPool>,
     item: NonNull<Head>,
