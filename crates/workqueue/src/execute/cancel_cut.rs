@@ -68,8 +68,7 @@ pub(crate) struct Aftermath {
 }
 
 impl Cancelled {
-    /// Counts a delayed item that was removed from the timer wheel. If the item is `dead`, it is
-    /// freed later.
+    /// Counts a delayed item that was removed from the timer wheel. A `dead` item is freed later.
     pub(crate) fn add_due(&mut self, dead: Option<Dead>) {
         self.nr_items += 1;
         self.rest.dropped.extend(dead.map(buried));
@@ -81,8 +80,7 @@ impl Cancelled {
         let mut nr_ended = [0; NR_COLOURS];
         while let Some(item) = cut.items.pop_front() {
             let colour = list::colour(item);
-            // SAFETY: the item has no state, or its state has it linked, so it is alive. Only we
-            // hold its list link.
+            // SAFETY: the item is linked, or has no state, so it is alive. Only we hold its link.
             let popped = unsafe { (item.as_ref().vtable().cancel)(item, &mut remains) };
             nr_ended[usize::from(colour.0)] += usize::from(popped.counts());
             self.nr_items += usize::from(popped.ran());

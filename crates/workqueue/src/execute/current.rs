@@ -12,18 +12,15 @@ use crate::workqueue::{item::head::Head, limit::queue_core::QueueCore, pools::pw
 /// A run that this thread is in.
 #[derive(Clone, Copy)]
 struct Frame {
-    /// Null for an item without handles, and after the item has ended, because it may be freed
-    /// then.
+    /// Null for an item without handles, and after the item's end, when it may be freed.
     item: *const Head,
     /// The pwq from which it runs; null once the run does not keep the pwq alive any more.
     home: *const Pwq,
-    /// The enclosing run, on the stack of this thread or of a thread that waits for this one; null
-    /// if there is none.
+    /// The enclosing run, on this stack or on that of a thread that waits for us; null if none.
     outer: *const Frame,
     /// The number of runs on this thread's stack, including this one.
     depth: u32,
-    /// `true` if the thread has a seat of the home's queue until this frame ends or forgets its
-    /// home.
+    /// `true` if the thread has a seat of the home's queue, until `forget_home`.
     has_seat: bool,
     /// Set if the run is in [`block_on`](super::block_on::block_on): a future polled there delays
     /// the run.
@@ -162,8 +159,7 @@ pub(crate) fn is_bottom_half() -> bool {
     })
 }
 
-/// Calls `body` with the pwq of the innermost run of this thread whose pwq is `chosen`, if there is
-/// one.
+/// Calls `body` with the pwq of this thread's innermost run whose pwq is `chosen`, if any.
 pub(crate) fn innermost_home(chosen: impl Fn(&Pwq) -> bool, body: impl FnOnce(&Pwq)) {
     let mut body = Some(body);
     inside(|frame| {

@@ -35,9 +35,8 @@ pub(crate) trait StartBy: Send + 'static {
         false
     }
 
-    /// Registers `waker`, in place of an earlier one, to be fired at the deadline. Returns `false`
-    /// if an earlier one was already fired, because the deadline has passed. Called only by the
-    /// handle's poll.
+    /// Registers `waker` to be fired at the deadline, in place of an earlier one. Returns `false`
+    /// if an earlier one was already fired. Called only by the handle's poll.
     fn wake_then(&self, _waker: &Waker) -> bool {
         true
     }

@@ -17,8 +17,7 @@ use crate::{panics::or_abort, wake::EventCount, workqueue::item::head::Head};
 const MAX_DEPTH: u32 = if cfg!(miri) { 2 } else { 128 };
 const RUN_BYTES: usize = (2 << 20) / 128;
 
-/// Number of runs that fit even on the smallest stack, so that most joins need not query the stack
-/// size.
+/// Number of runs that fit even on the smallest stack, so that most joins skip the size query.
 const FEW: u32 = if cfg!(miri) { 2 } else { 4 };
 
 /// An item that another thread runs.

@@ -102,8 +102,7 @@ pub(crate) fn help_or_refuse(item: NonNull<Head>) -> Result<bool, NeedsOurSeat> 
     }
 }
 
-/// Returns `true` if an item that has not ended cannot start on another thread before this thread
-/// releases a seat.
+/// Returns `true` if an unfinished item cannot start elsewhere before this thread releases a seat.
 ///
 /// The answer `true` holds only as long as this thread stays in its current run.
 pub(crate) fn needs_our_seat(head: &Head) -> bool {
@@ -114,8 +113,7 @@ pub(crate) fn needs_our_seat(head: &Head) -> bool {
             Some(_) => !state.is_running() && !state.has_ended(),
             None => state.is_pending() && !state.is_claimed(),
         };
-        // If the item is queued elsewhere between these loads, its completion sequence number
-        // changes.
+        // If the item is queued elsewhere between the loads, its sequence number changes.
         let home = head.home.load(Ordering::Relaxed).addr();
         has_to_start
             && link.gate.is_only_seat_for(home)
@@ -148,8 +146,7 @@ pub(crate) fn before_flushing(core: &QueueCore) {
     });
 }
 
-/// Calls `body` with the pwq from which this thread runs an item of a queue with a rescuer, if
-/// there is one.
+/// Calls `body` with the pwq from which this thread runs an item with a rescuer, if any.
 fn reclaiming(body: impl FnOnce(&Pwq)) {
     innermost_home(|home| home.core.reclaim, body);
 }
@@ -164,8 +161,7 @@ fn tell(home: &Pwq, queue: Option<String>, func: Option<&'static str>) {
 }
 
 impl Manager {
-    /// Returns the name of an item's queue, if the item is in a pool of this manager. Compares only
-    /// the item's address.
+    /// Returns the name of an item's queue if this manager has it. Compares only addresses.
     fn queue_of(&self, item: *const Head) -> Option<String> {
         let pools = self.pools();
         let mut names = pools.iter().filter_map(|pool| {

@@ -153,8 +153,7 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    // FOREIGN(refused-drop): a closure that a queue rejects, on the spawning thread; it may unwind
-    // into the caller.
+    // FOREIGN(refused-drop): a rejected closure, on the spawning thread; may unwind to the caller.
     drop(func);
     ended::<F, T>(JoinError::Refused)
 }
@@ -306,8 +305,7 @@ where
         if !run::cancel(item) {
             return false;
         }
-        // SAFETY: the caller, the only handle, has cancelled the item, so no other thread accesses
-        // the content.
+        // SAFETY: the only handle has cancelled the item, so no other thread accesses the content.
         let func = unsafe { Self::set_failed(item, JoinError::Cancelled) };
         // FOREIGN(cancel-drop): the closure, on the cancelling thread; it may unwind into the
         // caller, because the content is already an outcome.
@@ -321,8 +319,7 @@ where
     }
 
     unsafe fn wake_then(item: NonNull<Head>, waker: &Waker) -> bool {
-        // SAFETY: as in `at_ns`; the caller is the handle, which alone writes the parts of the
-        // field.
+        // SAFETY: as in `at_ns`; the caller is the handle, the only writer of its mutable parts.
         unsafe { (*item.as_ptr().cast::<Self>()).start_by.wake_then(waker) }
     }
 
@@ -339,8 +336,7 @@ where
     }
 
     unsafe fn take(item: NonNull<Head>, into: *mut ()) {
-        // SAFETY: the run has ended, so the content is an outcome, and the caller is the only
-        // handle.
+        // SAFETY: the run has ended, so the content is an outcome. The caller is the only handle.
         let outcome = unsafe { &mut (*Self::content(item)).outcome };
         // SAFETY: the caller passes a pointer to an `Option<Outcome<T>>`.
         unsafe { *into.cast::<Option<Outcome<T>>>() = outcome.take() };
@@ -360,8 +356,7 @@ where
     }
 
     unsafe fn free(item: NonNull<Head>) {
-        // SAFETY: the item has ended, its handle is dropped, and no list holds it, so only we
-        // access it.
+        // SAFETY: the item has ended, and no handle or list refers to it, so only we access it.
         unsafe {
             std::ptr::drop_in_place(&raw mut (*item.as_ptr().cast::<Self>()).task);
             std::ptr::drop_in_place(&raw mut (*item.as_ptr().cast::<Self>()).start_by);
@@ -407,8 +402,8 @@ impl<T> JoinHandle<T> {
     ///
     /// # Panics
     ///
-    /// In an item of a bottom-half queue if it would wait, and in a child of `fork` for an item
-    /// that its parent spawned.
+    /// In an item of a bottom-half queue if it would wait, and in a child of `fork` for an item of
+    /// its parent.
     pub fn join(self) -> Result<T, JoinError> {
         let is_finished = self.is_finished();
         must_not_be_lost(!is_finished && self.is_lost());
@@ -420,8 +415,7 @@ impl<T> JoinHandle<T> {
         self.take()
     }
 
-    /// Waits for the closure to end, for at most `timeout`. Returns its result, or the handle if
-    /// the time is over.
+    /// Waits at most `timeout` for the closure to end. Returns its result, or else the handle.
     ///
     /// It never runs the closure on this thread, because that could exceed `timeout`.
     ///
@@ -431,8 +425,7 @@ impl<T> JoinHandle<T> {
     ///
     /// # Errors
     ///
-    /// The outer error is the handle, if the time is over. The inner errors are those of
-    /// [`join`](Self::join).
+    /// The handle if the time is over. Inside, the errors of [`join`](Self::join).
     ///
     /// # Panics
     ///
@@ -512,8 +505,8 @@ impl<T> JoinHandle<T> {
         CancelOnDrop::new(self)
     }
 
-    /// Returns the closure's result if it has ended. If its deadline has passed and it has not
-    /// started, it expires here.
+    /// Returns the closure's result if it has ended. An item that is past its deadline and has not
+    /// started expires here.
     ///
     /// # Errors
     ///
@@ -543,8 +536,7 @@ impl<T> JoinHandle<T> {
     ///
     /// # Blocking
     ///
-    /// Only briefly: from time to time, cancelled items are removed from their lists under the pool
-    /// lock.
+    /// Only briefly: from time to time, it removes cancelled items from a list under the pool lock.
     pub fn cancel(&mut self) -> bool {
         if self.is_lost() {
             return false;
@@ -553,8 +545,7 @@ impl<T> JoinHandle<T> {
         unsafe { (self.table().cancel)(self.item) }
     }
 
-    /// Returns `true` if the item has ended. If its deadline has passed and it has not started, it
-    /// expires here.
+    /// Returns `true` if the item has ended. Expires it if it has not started by its deadline.
     fn has_ended(&mut self) -> bool {
         let expiry = self.table().expiry.as_ref();
         // SAFETY: the table is the item's, and we are its only handle.
@@ -573,8 +564,7 @@ impl<T> JoinHandle<T> {
     /// at its deadline. Returns `false` if the item has ended.
     pub(crate) fn await_end(&mut self, waker: &Waker) -> bool {
         let expiry = self.table().expiry.as_ref();
-        // If the deadline has passed, the item has started or has ended, and needs no wake-up at
-        // the deadline.
+        // After the deadline, the item has started or ended, and needs no wake-up at the deadline.
         let expiry = expiry.filter(|it| !self.is_over(it));
         if self.has_ended() || !self.leave_waker(waker) {
             return false;
@@ -582,8 +572,7 @@ impl<T> JoinHandle<T> {
         let Some(expiry) = expiry else { return true };
         // SAFETY: the table is the item's, and we are its only handle, borrowed by `&mut`.
         let is_told = unsafe { (expiry.wake_then)(self.item, waker) };
-        // SAFETY: as above. If `is_told` is `false`, the deadline has just passed and the earlier
-        // waker was fired.
+        // SAFETY: as above. If not `is_told`, the deadline has just passed.
         is_told || !unsafe { (expiry.expire)(self.item) }
     }
 
@@ -595,8 +584,7 @@ impl<T> JoinHandle<T> {
         let place = unsafe { self.table().slot(self.item) };
         // SAFETY: only the handle, which is borrowed by `&mut` here, writes the slot.
         if unsafe { (*place).is_none() } {
-            // SAFETY: no thread reads the slot before the flag is set, which happens after this
-            // only write.
+            // SAFETY: no thread reads the slot before the flag is set, after this only write.
             unsafe { place.write(Some(Arc::new(Mutex::new(None)))) };
         }
         // SAFETY: from here on the slot is only read.
@@ -626,14 +614,13 @@ impl<T> JoinHandle<T> {
         let at_ns = unsafe { (expiry.at_ns)(self.item) };
         let left = Duration::from_nanos(at_ns.min(end_ns).saturating_sub(time::now_ns()));
         if !wait::until_turn_within(self.head(), 1, left) && time::now_ns() >= at_ns {
-            // SAFETY: as above, and we are its only handle. If the item has started, the caller
-            // waits for its end.
+            // SAFETY: as above; we are its only handle. If the item runs, our caller waits.
             unsafe { (expiry.expire)(self.item) };
         }
     }
 
-    /// Expires an item with a deadline, as its joiner does after the deadline. Returns `true` if
-    /// the item had not started.
+    /// Expires an item, as its joiner does after the deadline. Returns `true` if it had not
+    /// started.
     #[cfg(any(loom, shuttle))]
     pub fn expire_now(&mut self) -> bool {
         let expiry = self.table().expiry.as_ref().expect("it has a deadline");
@@ -648,8 +635,7 @@ impl<T> JoinHandle<T> {
         outcome.unwrap_or(Err(JoinError::Taken))
     }
 
-    /// Returns `true` in a child of `fork` for an item that its parent spawned, because no worker
-    /// runs it here.
+    /// Returns `true` in a child of `fork` for an item of its parent, which no worker runs here.
     fn is_lost(&self) -> bool {
         fork::is_child() && !self.process.is_this()
     }
@@ -725,8 +711,7 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
             .home
             .load(sync::atomic::Ordering::Relaxed);
         let home = Pwq::of(home);
-        // SAFETY: our caller releases the in-flight count, which keeps `home` alive, after this
-        // returns.
+        // SAFETY: our caller keeps the in-flight count, and with it `home`.
         let told = || unsafe { &*home }.trace(item.as_ptr(), Self::VTABLE);
         let body = || {
             let within = trace::enter(item.as_ptr().addr(), false);
@@ -736,15 +721,14 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
             trace::execute_end(told);
             drop(within);
         };
-        // SAFETY: as above: our caller keeps `home` alive.
+        // SAFETY: as above.
         unsafe { with_current(std::ptr::null(), home, body) };
         Popped::Ran
     }
 
     unsafe fn cancel(item: NonNull<Head>, remains: &mut Remains) -> Popped {
         let this = item.as_ptr().cast::<Self>();
-        // SAFETY: the caller holds the item's only list link, so only we access the item; the
-        // closure is moved out once.
+        // SAFETY: only we access the item, and the closure is moved out once.
         let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*this).func) });
         trace::forget(item.as_ptr().addr());
         // SAFETY: the closure has been moved out, and no other thread has the item.
@@ -773,8 +757,7 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
     }
 
     unsafe fn free(item: NonNull<Head>) {
-        // SAFETY: the caller ensures that no other thread has the item, and that its closure has
-        // been moved out.
+        // SAFETY: no other thread has the item, and its closure has been moved out.
         unsafe {
             std::ptr::drop_in_place(item.as_ptr());
             slab::give_back(item.cast::<Self>());

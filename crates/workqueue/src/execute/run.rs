@@ -31,8 +31,7 @@ use crate::{
     },
 };
 
-/// Handles an item that the caller has just popped from a list. Runs the item if its state asks for
-/// it.
+/// Handles an item that the caller has just popped from a list, and runs it if it is pending.
 ///
 /// # Safety
 ///
@@ -40,19 +39,16 @@ use crate::{
 pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
     // SAFETY: (1): a linked item is alive.
     let head = unsafe { item.as_ref() };
-    // Read before the transition, after which the item may be queued elsewhere and have another
-    // home.
+    // Read before the transition, because the item may get another home after it.
     let home = Pwq::of(head.home.load(Ordering::Relaxed));
     let (from, pop) = head.pop();
     match pop {
         Pop::Run(_) => {
             if from.is_counted() && !sync::twin::armed("room: a start keeps its place") {
-                // SAFETY: our caller keeps the in-flight count, and with it the pwq, until we
-                // return.
+                // SAFETY: our caller keeps the in-flight count, and with it the pwq.
                 unsafe { give_place_back(item.as_ptr(), home) };
             }
-            // SAFETY: our transition began the run, and our caller keeps the in-flight count until
-            // we return.
+            // SAFETY: our transition began the run, and our caller keeps the in-flight count.
             let ending = unsafe { run(item, home, false, || ()) };
             match ending {
                 Ending::Suspended { keeps_count: true } => Popped::Kept,
@@ -64,8 +60,7 @@ pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
             if state.frees() {
                 // As in a run, because the closure may own the last handle of its queue, whose
                 // count we still hold.
-                // SAFETY: no handle, list or running thread refers to the item. Our caller releases
-                // the in-flight count after we return.
+                // SAFETY: no handle, list or running thread refers to the item; `home` as above.
                 unsafe {
                     let dead = Dead::new(item, head.vtable());
                     with_current(ptr::null(), home, || drop(dead));
@@ -142,8 +137,7 @@ pub(crate) struct Rest {
     pub(super) waker: Option<Foreign<Waker>>,
     /// The item, if it is to be freed.
     pub(super) dead: Option<Dead>,
-    /// The rest of a bulk cancel: the item was queued again during its run, and then cancelled with
-    /// all others.
+    /// The rest of a bulk cancel of this item, which was queued again during its run.
     pub(super) cancelled: Option<Box<Aftermath>>,
 }
 
@@ -151,8 +145,8 @@ impl Rest {
     /// Calls the remaining user code. Call it with no lock held.
     fn finish(self) {
         if let Some(waker) = self.waker {
-            // FOREIGN(task-wake): the waker of a task that awaits the item, on the thread that ran
-            // the item; contained.
+            // FOREIGN(task-wake): the waker of a task that awaits the item, on the runner;
+            // contained.
             contain(|| waker.into_inner().wake());
         }
         if let Some(cancelled) = self.cancelled {
@@ -162,8 +156,7 @@ impl Rest {
     }
 }
 
-/// Ends a run and acts on its completion. It calls no user code except the wakers of drains, which
-/// the caller can put aside.
+/// Ends a run. The only user code it calls is wakers of drains, which the caller can put aside.
 ///
 /// # Safety
 ///
@@ -217,8 +210,7 @@ unsafe fn end_else(item: NonNull<Head>, ending: Ending, is_current: bool) -> Res
         forget_item();
     }
     if done.relink || done.retire_handoff {
-        // SAFETY: the entry that was popped during the run is still counted in flight, so its home
-        // is alive.
+        // SAFETY: the entry popped during the run is still counted in flight, which keeps its home.
         let home = unsafe { &*Pwq::of(ended.home) };
         // Clone, because the queue and its pool may be destroyed once the count is released.
         let (pool, slot) = (home.pool.clone(), home.slot);
@@ -246,9 +238,9 @@ unsafe fn end_else(item: NonNull<Head>, ending: Ending, is_current: bool) -> Res
     rest
 }
 
-/// Handles an item that the caller has just popped from a list. If the item is pending, cancels it:
-/// begins its run, whose [`end`] is deferred to `remains`. `skip` moves out the values that the run
-/// would use.
+/// Handles an item that the caller has just popped from a list. If it is pending, begins its run
+/// without calling it. Its [`end`] is deferred to `remains`, to which `skip` moves the user's
+/// values.
 ///
 /// # Safety
 ///
@@ -260,8 +252,7 @@ pub(crate) unsafe fn pop_and_cancel(
 ) -> Popped {
     // SAFETY: (1): a linked item is alive.
     let head = unsafe { item.as_ref() };
-    // Read before the transition, after which the item may be queued elsewhere and have another
-    // home.
+    // Read before the transition, because the item may get another home after it.
     let home = Pwq::of(head.home.load(Ordering::Relaxed));
     let vtable = head.vtable();
     let (from, pop) = head.pop_to_cancel();
@@ -295,8 +286,8 @@ pub(crate) unsafe fn pop_and_cancel(
     Popped::Dropped
 }
 
-/// Runs a pending item on this thread, if its queue lets joiners help and a seat is free. Returns
-/// `true` if it did.
+/// Runs a pending item on this thread, if helping is allowed and a seat is free. Returns `true` if
+/// it did.
 ///
 /// The caller must be waiting for this item. Running an unrelated item inside a wait can deadlock
 /// on a resource that the caller holds.
@@ -311,8 +302,8 @@ fn help_here(item: NonNull<Head>) -> bool {
     let Some((_, claimed)) = head.update(State::claim) else {
         return false;
     };
-    // SAFETY: the item is claimed while linked. The queue stays until we unlink the item, and then
-    // our seat keeps it.
+    // SAFETY: the item is claimed while linked. It keeps the queue until we unlink it, then our
+    // seat.
     let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
     let core = &home.core;
     // An outer run of the same queue on this thread lends its seat. Seats count threads, so waiting
@@ -324,8 +315,7 @@ fn help_here(item: NonNull<Head>) -> bool {
             && from.unclaim().1
         {
             let pool = home.pool.clone();
-            // If the item has a handle, the flag means that a task may wait for it; such an item is
-            // queued once.
+            // With a handle, the flag means that a task may wait; such an item is queued once.
             let is_revived = from.is_revived() && head.vtable().handle.is_none();
             // SAFETY: as in `end_else`.
             let revived = is_revived.then(|| unsafe { item.cast::<Revivable>().as_ref() });
@@ -370,8 +360,7 @@ fn help_here(item: NonNull<Head>) -> bool {
     true
 }
 
-/// The in-flight count of an item that was cut out of its list. Until it is released, its pwq stays
-/// and drains wait.
+/// The in-flight count of an item that was cut out of its list. Drains wait until it is released.
 #[derive(Debug)]
 #[must_use = "it is waited for until it is given back"]
 pub(crate) struct LeftCount {
@@ -397,8 +386,7 @@ impl LeftCount {
 pub(crate) fn cut_out(item: NonNull<Head>) -> LeftCount {
     // SAFETY: the caller holds a handle and a claim, each of which keeps the item alive.
     let head = unsafe { item.as_ref() };
-    // SAFETY: claimed while linked. The in-flight count is not released before the claim ends, so
-    // the home is alive.
+    // SAFETY: claimed while linked, so the in-flight count keeps the home until the claim ends.
     let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
     // Clone, because the queue and its pool may be destroyed once the item is unlinked.
     let (pool, slot) = (home.pool.clone(), home.slot);
@@ -422,8 +410,7 @@ pub(crate) fn cut_out(item: NonNull<Head>) -> LeftCount {
     }
 }
 
-/// Expires and counts an item whose deadline has passed, if it has not started. Returns `true` if
-/// it did.
+/// Expires and counts an item that has not started. Returns `true` if it did.
 pub(crate) fn expire(item: NonNull<Head>) -> bool {
     cancel_and(item, State::claim_pending, |home| {
         home.core.nr_expired.fetch_add(1, Ordering::Relaxed);
@@ -450,8 +437,7 @@ pub(crate) fn cancel_and(
     };
     // Forget it while no other thread can queue it.
     trace::forget(item.as_ptr().addr());
-    // SAFETY: claimed while linked. The in-flight count is not released before the claim ends, so
-    // the home is alive.
+    // SAFETY: claimed while linked, so the in-flight count keeps the home until the claim ends.
     let home = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
     note(home);
     // Clone, because the queue may be destroyed when the claim has ended. The count and the
@@ -500,9 +486,8 @@ pub(crate) fn cancel_and(
     true
 }
 
-/// Releases the capacity permit of `item`, which was queued at `home`. This is part of the item's
-/// run, because a waker may drop the last handle of the queue. That drop must not wait for the
-/// caller's item.
+/// Releases the capacity permit of `item`, which was queued at `home`, as part of its run: a waker
+/// may drop the last handle of the queue, and that drop must not wait for this item.
 ///
 /// # Safety
 ///
@@ -529,8 +514,7 @@ pub(crate) unsafe fn note_expired() {
     home.core.nr_expired.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts a panic of the item that this thread runs. `unseen` describes a panic that no joiner
-/// receives.
+/// Counts a panic of the item that this thread runs. `unseen` is one that no joiner receives.
 ///
 /// # Safety
 ///

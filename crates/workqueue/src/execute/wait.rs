@@ -51,17 +51,15 @@ pub(crate) fn must_not_be_lost(is_lost: bool) {
 ///
 /// # Blocking
 ///
-/// Until then. Woken by the thread that ends or cancels the item's run: `run.rs` and
-/// `Work::cancel`.
+/// Until `run.rs` or `Work::cancel` ends the run.
 pub(crate) fn until_turn(head: &Head, turn: u64) {
     if looks_pay_off(head, turn) {
         return;
     }
     must_have_workers();
     report::while_asleep(|| {
-        // The flag and the end of the run are transitions of one word. Either the end finds the
-        // flag, or this transition fails because the run has ended. Twin `item: completion forgets
-        // its sleepers`.
+        // The flag and the end of the run are transitions of one word: either the end finds the
+        // flag, or this one finds the end. Twin `item: completion forgets its sleepers`.
         while let Some((_, state)) =
             head.update(|state| (!state.has_reached(turn)).then(|| State::wait(state)))
         {

@@ -42,8 +42,7 @@ use crate::{
 ///
 /// # Cost
 ///
-/// Queueing a tiny item and running it on another CPU takes some tens of nanoseconds; see
-/// docs/workqueue.md.
+/// Some tens of nanoseconds to queue a tiny item and run it on another CPU: see docs/workqueue.md.
 ///
 /// # Examples
 ///
@@ -69,8 +68,7 @@ pub struct Work {
     item: NonNull<Head>,
 }
 
-// SAFETY: the item's closure is `Send`, its runs never overlap, and all its other fields are
-// atomic.
+// SAFETY: the closure is `Send` and its runs never overlap. All other fields are atomic.
 unsafe impl Send for Work {}
 // SAFETY: as above; a shared handle gives no access to the closure.
 unsafe impl Sync for Work {}
@@ -91,8 +89,8 @@ pub struct Busy {
 pub enum FlushError {
     /// The item flushed itself, and would wait for its own end.
     OwnItem,
-    /// The item cannot start before the item that flushed it has ended, because that item has the
-    /// only seat of their queue.
+    /// The item cannot start before the item that flushed it ends, which has their queue's only
+    /// seat.
     OwnQueue,
     /// The last run that ended panicked.
     Panicked,
@@ -114,9 +112,9 @@ impl std::error::Error for FlushError {}
 
 /// The item behind the handles.
 ///
-/// The item has its own box and is not in the slab. Adjacent items that are queued on one CPU and
-/// run on another would share cache lines. Batches of `afterwork-lab bench workqueue` in the system
-/// scope are a third slower then.
+/// The item has its own box, outside of the slab. Adjacent items that are queued on one CPU and run
+/// on another would share cache lines, and batches of `afterwork-lab bench workqueue` in the system
+/// scope would be a third slower.
 #[repr(C)]
 struct Reusable<F> {
     queued: Revivable,
@@ -131,8 +129,7 @@ impl Work {
         Self::with_handle(move |_| func())
     }
 
-    /// Creates an item that calls `func` with a handle of itself, so that it can queue itself
-    /// again.
+    /// Creates an item that passes its own handle to `func`, so that it can queue itself again.
     ///
     /// # Examples
     ///
@@ -205,8 +202,7 @@ impl Work {
     ///
     /// # Blocking
     ///
-    /// Until these runs have ended. If another work item calls this, its pool may start another
-    /// worker.
+    /// Until these runs have ended. If another work item calls this, its pool may start a worker.
     ///
     /// # Errors
     ///
@@ -218,8 +214,8 @@ impl Work {
     ///
     /// # Panics
     ///
-    /// In an item of a bottom-half queue if it would wait, and in a child of `fork` for an item
-    /// that its parent queued.
+    /// In an item of a bottom-half queue if it would wait, and in a child of `fork` for an item of
+    /// its parent.
     #[doc(alias = "flush_work")]
     pub fn flush(&self) -> Result<bool, FlushError> {
         let head = self.head();
@@ -287,8 +283,7 @@ impl Work {
             if run::cancel(self.item) {
                 return true;
             }
-            // The item was claimed, so other threads found it pending. The claim may have ended
-            // since.
+            // Other threads found the item pending while it was claimed. The claim may have ended.
             let state = self.head().load();
             let missed = state.is_claimed() || state.is_pending();
             if !missed || sync::twin::armed("cancel: overlooks a claim") {
@@ -309,8 +304,8 @@ impl Work {
     ///
     /// # Panics
     ///
-    /// As [`disable`](Self::disable), and inside another item of a bottom-half queue. The item is
-    /// then unchanged.
+    /// As [`disable`](Self::disable), and inside another item of a bottom-half queue, before any
+    /// change.
     #[doc(alias = "cancel_work_sync")]
     pub fn cancel_sync(&self) -> bool {
         let was_pending = self.disable_sync();
@@ -321,8 +316,7 @@ impl Work {
     /// Cancels the item, and rejects enqueues until [`enable`](Self::enable) has been called for
     /// each `disable`. Returns `true` if the item was pending.
     ///
-    /// On return the item is not pending, and cannot be queued. It may be running. An item may
-    /// disable itself.
+    /// On return the item cannot be pending, but may be running. An item may disable itself.
     ///
     /// # Blocking
     ///
@@ -362,8 +356,8 @@ impl Work {
     ///
     /// # Panics
     ///
-    /// As [`disable`](Self::disable), and inside another item of a bottom-half queue. The item is
-    /// then unchanged.
+    /// As [`disable`](Self::disable), and inside another item of a bottom-half queue, before any
+    /// change.
     #[doc(alias = "disable_work_sync")]
     pub fn disable_sync(&self) -> bool {
         self.must_be_free_to_wait();
@@ -377,8 +371,8 @@ impl Work {
     ///
     /// # Panics
     ///
-    /// Inside another item of a bottom-half queue, and in a child of `fork` in which the item would
-    /// run forever.
+    /// Inside another item of a bottom-half queue, and in a child of `fork` if the item runs
+    /// forever.
     pub(crate) fn must_be_free_to_wait(&self) {
         if !is_current(self.item) {
             report::must_be_free_to_sleep();
@@ -422,8 +416,8 @@ impl Work {
 
     #[inline]
     pub(crate) fn revivable(&self) -> &Revivable {
-        // SAFETY: every item behind a `Work` is a `Reusable`, whose first field this is; the handle
-        // keeps it alive.
+        // SAFETY: a `Work` refers to a `Reusable`, which begins with this field, and keeps it
+        // alive.
         unsafe { self.item.cast().as_ref() }
     }
 
@@ -482,8 +476,7 @@ impl Work {
 /// ```
 pub fn current_work() -> Option<Work> {
     let item = current_item()?;
-    // SAFETY: the item of a run is alive until the run has ended, and is forgotten before it may be
-    // freed.
+    // SAFETY: the item of a run is alive until the run ends, and is forgotten before it is freed.
     let is_work = unsafe { item.as_ref() }.vtable().is_work;
     // The run lends this handle, which is not counted.
     is_work.then(|| Work::clone(&ManuallyDrop::new(Work { item })))
@@ -505,8 +498,7 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
     unsafe fn call(item: NonNull<Head>) -> Ending {
         let this = item.as_ptr().cast::<Self>();
         let handle = ManuallyDrop::new(Work { item });
-        // FOREIGN(item-run): a closure, on a worker, a rescuer or a flusher, inside its run;
-        // contained.
+        // FOREIGN(item-run): a closure, on a worker, rescuer or flusher, inside its run; contained.
         let outcome = guarded_in_item(|| {
             // SAFETY: the caller runs the item, and runs never overlap, so this is the only
             // reference.
@@ -529,8 +521,7 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
             // FOREIGN(item-free): the payload of a panic that was not taken; contained.
             discard(payload);
         }
-        // SAFETY: `with_handle` leaked the item from a box, and the caller ensures that it is not
-        // used any more.
+        // SAFETY: `with_handle` leaked the item from a box, and no other thread uses it.
         drop(unsafe { Box::from_raw(item.as_ptr().cast::<Self>()) });
     }
 }

@@ -93,7 +93,7 @@ impl Workqueue {
         nr_items
     }
 
-    /// Drops this handle without blocking. If it is the last handle, the queue is destroyed in the
+    /// Drops this handle without blocking. If it is the last, the queue is destroyed in the
     /// background.
     ///
     /// Dropping the last handle blocks the thread until all items have run, which in an async task
@@ -139,8 +139,7 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// Never waits for an item. It may wait as [`cancel_all`](Self::cancel_all) does, but does not
-    /// run the drops.
+    /// Never for an item: as [`cancel_all`](Self::cancel_all), without the drops.
     ///
     /// # Panics
     ///
@@ -166,8 +165,7 @@ impl Workqueue {
         self.inner.closed.destroy();
         let rest = self.inner.take_all().end();
         self.resume();
-        // Each destructor is a deferred cleanup of its own, so that one that blocks does not delay
-        // the others.
+        // One deferred cleanup for each destructor, so that none that blocks delays the others.
         self.inner.timers.all.leave_wakers(rest.wakers);
         self.inner.manager.leave_boxed_to_reapers(rest.dropped);
         self.end_in_background();

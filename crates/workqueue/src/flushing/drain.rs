@@ -76,8 +76,7 @@ impl Workqueue {
     ///
     /// # Panics
     ///
-    /// Inside an item of a bottom-half queue, because such an item must not wait. The queue is then
-    /// unchanged.
+    /// Inside an item of a bottom-half queue, which must not wait. Nothing has changed then.
     ///
     /// # Errors
     ///
@@ -102,8 +101,7 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// As [`drain`](Self::drain), for at most `timeout`. If `timeout` is zero, the queue is checked
-    /// once.
+    /// As [`drain`](Self::drain), for at most `timeout`. With zero, the queue is checked once.
     ///
     /// # Panics
     ///
@@ -191,8 +189,7 @@ impl Workqueue {
         Ok(())
     }
 
-    /// Stops starting items until [`resume`](Self::resume). Returns `true` if the queue was not
-    /// paused already.
+    /// Starts no items until [`resume`](Self::resume). Returns `true` if the queue was not paused.
     ///
     /// Items can still be queued. Running items continue, and workers finish their local batches;
     /// to wait for that, poll `nr_active` of [`stats`](Self::stats). An item of the queue may still
@@ -304,8 +301,7 @@ impl Inner {
         self.drain_by(None);
     }
 
-    /// Waits until the queue is drained, or until the time `end_ns`. Returns `true` if it is
-    /// drained.
+    /// Waits until the queue is drained, at most until `end_ns`. Returns `true` if it is.
     fn drain_by(&self, end_ns: Option<u64>) -> bool {
         dependency::before_flushing(&self.core);
         let mut rounds = Rounds::new(self);

@@ -32,8 +32,7 @@ struct UnderWay<'a> {
 }
 
 impl Workqueue {
-    /// Returns a future that drains the queue as [`drain`](Self::drain) does, without blocking the
-    /// thread.
+    /// Returns a future that drains the queue as [`drain`](Self::drain) does, for async tasks.
     ///
     /// From the first poll on, the queue rejects enqueues from outside.
     ///

@@ -162,8 +162,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Checks that a task may wait for the queue, which does not block its thread. Called before
-    /// any change.
+    /// Checks that a task may wait for the queue without blocking. Called before any change.
     ///
     /// # Panics
     ///
@@ -212,15 +211,14 @@ impl<'a> Flush<'a> {
         let is_left = |(link, up_to): &(Arc<Pwq>, UpTo)| !link.pool.has_flushed(link.slot, *up_to);
         self.links.retain(is_left);
         let none_left = self.links.is_empty();
-        // Relaxed: written before the count was released under the pool lock, under which we read a
-        // count of zero.
+        // Relaxed: written before the release, under the pool lock, of a count that we saw as zero.
         if none_left
             && let Some(before) = self.nr_cut.take()
             && self.inner.core.nr_cut.load(Ordering::Relaxed) != before
             && !sync::twin::armed("flush: looks for helpers once")
         {
-            // Current helpers may have started before the flush. Any later helper waits for those
-            // of the previous phase.
+            // Current helpers may be older than the flush. Later ones wait for the phase before
+            // them.
             self.phases = None;
         }
         let phases = self.phases.get_or_insert_with(|| {

@@ -4,7 +4,7 @@
 //!
 //! Each pool workqueue has an account in *virtual time*: the time that
 //! its items took, divided by its queue's shares. The waiting pwq with the lowest account is
-//! served next. Links that always have work therefore get time in proportion to their shares, and
+//! served next. Pwqs that always have work therefore get time in proportion to their shares, and
 //! the pool never waits for a pwq without work.
 //!
 //! - *Time is paid in advance*, based on the average time of the pwq's items, and settled when the
@@ -44,8 +44,7 @@
 
 use sync::twin;
 
-/// The default shares of a queue in a pool where another queue has shares. The default of
-/// `cpu.weight`.
+/// The shares of a queue that has set none, if another queue has. The default of `cpu.weight`.
 const DEFAULT_SHARES: u32 = 100;
 
 /// How far the service clock may be ahead of the average of the pwqs that have work, as a multiple
@@ -75,7 +74,7 @@ pub(crate) struct Account {
 /// The accounts at which the pwqs of one pool start.
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
-    /// The account of the pwq that was picked last. Links that were idle start here.
+    /// The account of the pwq that was picked last. Pwqs that were idle start here.
     picked: VirtualTime,
     /// The service clock, see the top of the file. New pwqs start here.
     service: VirtualTime,
@@ -111,8 +110,7 @@ impl Clock {
         }
     }
 
-    /// Advances both clocks to the highest account of any pwq, because the pool has run out of
-    /// work.
+    /// Advances both clocks to the highest account, because the pool has run out of work.
     pub(crate) fn rest(&mut self, used: impl Iterator<Item = VirtualTime>) {
         self.picked = used.fold(self.picked, VirtualTime::max);
         self.service = self.picked;
@@ -132,8 +130,7 @@ impl Wanting<'_> {
         }
     }
 
-    /// Advances the service clock by `took_ns`, the time of a service, divided by the sum of the
-    /// weights that were counted.
+    /// Advances the clock by `took_ns`, the time of a service, divided by the counted weights.
     pub(crate) fn serve(self, took_ns: u64) {
         let Self {
             clock,
@@ -233,15 +230,13 @@ impl Account {
     }
 }
 
-/// Returns the price of `took_ns` at a weight. The time counts as at least a nanosecond, even if
-/// the machine's clock did not advance, because a pwq that pays nothing would always be served
-/// next.
+/// Returns the price of `took_ns` at a weight. The time counts as at least a nanosecond, even on a
+/// coarse clock, because a pwq that pays nothing would always be served next.
 fn price(ns: u64, weight: u128) -> VirtualTime {
     VirtualTime(((u128::from(ns.max(1)) << 32) / weight).max(1))
 }
 
-/// Returns the position of the waiting pwq with the lowest account; the first one if several are
-/// equal.
+/// Returns the position of the first waiting pwq with the lowest account.
 pub(crate) fn next_by_use(used: impl Iterator<Item = VirtualTime>) -> Option<usize> {
     let (at, _) = used.enumerate().min_by_key(|&(_, used)| used)?;
     Some(at)

@@ -18,8 +18,7 @@
 //! A queue has one gate for all of its pwqs. With a [`MaxActiveScope`] other than the default, it
 //! has one gate for each node or for each pool.
 //!
-//! If a queue has many CPUs, they cache seats between runs while the limit is far away: see
-//! `stock.rs`.
+//! If a queue has many CPUs, they cache seats while the limit is far away: see `stock.rs`.
 //!
 //! Differs from Linux: there an item counts as active from the moment it is put on a worklist. Here
 //! it counts while a thread runs it.
@@ -145,8 +144,7 @@ impl Word {
     fn without(self, flag: u64) -> Word {
         Word(self.0 & !flag)
     }
-    /// Acquires a seat if one is free. The wait queue forms only when all seats are in use, so it
-    /// need not be checked.
+    /// Acquires a seat if one is free. A wait queue exists only while all seats are in use.
     fn admit(self, max: u32) -> Option<Word> {
         (self.nr_active() < max).then_some(Word(self.0 + ACTIVE_ONE))
     }
@@ -385,9 +383,8 @@ impl<S> Gate<S> {
     /// Returns `true` if the items of the pwq at `home` need a seat here, the gate has a single
     /// seat, and no second thread has a seat.
     ///
-    /// Called by the thread that has the only seat: no other thread starts such an item before that
-    /// thread releases it.
-    /// thread releases it.
+    /// Called by the thread that has the only seat: no other thread starts such an item before its
+    /// release.
     pub(crate) fn is_only_seat_for(&self, home: usize) -> bool {
         self.max() == 1 && self.nr_active() <= 1 && self.line.lock().homes.contains(&home)
     }
@@ -480,8 +477,7 @@ impl<S> Gate<S> {
             .fetch_sub(u64::from(nr_kept) * ACTIVE_ONE, Ordering::AcqRel);
     }
 
-    /// Closes the stocks until the result is dropped. Helpers that start from now on are counted in
-    /// a phase.
+    /// Closes the stocks until the result is dropped. Later helpers are counted in a phase.
     pub(crate) fn closed(gate: Arc<Self>) -> Closed<S> {
         if !gate.stocks.is_empty() {
             let mut line = gate.line.lock();
@@ -607,8 +603,7 @@ impl<S> Gate<S> {
             + of_stocks.sum::<usize>()
     }
 
-    /// Returns the current phase. Each current helper is counted in it, in the previous one or in a
-    /// stock.
+    /// Returns the current phase. A helper is counted in it, in the previous one or in a stock.
     pub(crate) fn phase(&self) -> Phase {
         self.load().phase()
     }
@@ -629,8 +624,7 @@ impl<S> Gate<S> {
             {
                 return true;
             } else if present == phase && is_empty {
-                // Advance even if only a stock counts helpers. Otherwise later helpers would be
-                // counted in the same phase.
+                // Advance even if only a stock has helpers. Otherwise later ones join this phase.
                 from.next_phase()
             } else if present != phase && (present != phase.next() || is_empty) {
                 return !of_stocks;
@@ -676,8 +670,7 @@ impl<S> Gate<S> {
                     self.seat_in(node);
                     return true;
                 }
-                // All seats are in use. A later release sees `IN_LINE`, takes the lock and
-                // transfers its seat.
+                // All seats are in use. A later release sees `IN_LINE` and transfers its seat.
                 Ok(()) => break,
                 // Another thread changed the word.
                 Err(now) => from = now,
@@ -771,8 +764,7 @@ impl<S> Gate<S> {
                 settled = Some(core.clone());
             }
             match Self::step(&gate.word, from, left) {
-                // The wait queue was empty. Any thread can acquire the seat, also one that is about
-                // to join the wait queue.
+                // The wait queue was empty, so any thread can acquire the seat.
                 Ok(()) => {
                     return Left {
                         seeker: None,
@@ -799,8 +791,7 @@ impl<S> Gate<S> {
         // comes first, it reads a seat in use, and we wait.
         // Test: a_queue_does_not_go_before_its_items_have_run
         let order = twin::order("drain: relaxed look at the seats", Ordering::Acquire);
-        // Held until `IDLE_WAITS` is set. Otherwise another thread could open the stocks before
-        // that.
+        // Held until `IDLE_WAITS` is set, so that the stocks are not opened before that.
         let _line = (!self.stocks.is_empty()).then(|| {
             let mut line = self.line.lock();
             if !twin::armed("stock: a drain leaves it open") {
@@ -852,8 +843,8 @@ impl<S> Gate<S> {
         admitted
     }
 
-    /// Releases `holds` at the word. Returns `true` if waiters must be notified. The caller keeps
-    /// the gate alive.
+    /// Releases `holds` while the caller keeps the gate. Returns `true` if waiters must be
+    /// notified.
     fn give_up(&self, holds: Holds) -> bool {
         let mut from = self.load();
         loop {
@@ -908,8 +899,7 @@ impl<S> Gate<S> {
     }
 
     fn load(&self) -> Word {
-        // Acquire pairs with `step`: a thread that finds no seat in use sees all writes of the last
-        // holder.
+        // Acquire pairs with `step`: if no seat is in use, we see all writes of the last holder.
         Word(self.word.load(Ordering::Acquire))
     }
 

@@ -35,8 +35,7 @@ pub(crate) struct QueueCore {
     pub(crate) nr_expired: AtomicU64,
     /// A: statistics.
     pub(crate) nr_refused: AtomicU64,
-    /// The value of `nr_helped` at the last query for the number of waiting items. Under the plan's
-    /// lock.
+    /// Under the plan's lock: `nr_helped` at the last query for the number of waiting items.
     pub(crate) nr_helped_seen: AtomicU64,
     /// A: the highest number of started items that was ever reported, so that it never decreases.
     pub(crate) nr_shown_started: AtomicU64,
@@ -108,8 +107,8 @@ impl QueueCore {
         };
         let handler = self.on_panic.lock().clone();
         if let Some(handler) = handler {
-            // FOREIGN(on-panic): a queue's handler, on the thread that ran the item, inside its
-            // run; contained.
+            // FOREIGN(on-panic): a queue's handler, on the runner, inside the item's run;
+            // contained.
             let queue = &*self.name;
             let panic = ItemPanic {
                 queue,

@@ -1,5 +1,4 @@
-//! The capacity of a queue: the limit on waiting items, and the producers that wait for free
-//! capacity.
+//! The capacity of a queue: the limit on waiting items, and the producers that wait for it.
 //!
 //! A counted item holds a *capacity permit* from before it is queued until it starts or is
 //! cancelled. `admission.rs` has the protocol. An admitted producer holds a permit from its

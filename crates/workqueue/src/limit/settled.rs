@@ -37,7 +37,8 @@ pub(crate) struct Settled {
 pub(crate) struct TaskSeat(Option<u64>);
 
 impl Settled {
-    /// Wakes all waiting threads, and the tasks with [`errands::fire_all`]. Call it with no lock
+    /// Wakes all waiting threads and tasks, tasks by [`errands::fire_all`]. Call it with no lock
+    /// held.
     /// held.
     pub(crate) fn notify_all(&self) {
         self.threads.notify_all();

@@ -9,8 +9,7 @@
 /// Minimum share of a node: `WQ_DFL_MIN_ACTIVE` of the kernel.
 const MIN_ACTIVE: u32 = 8;
 
-/// Returns the share of each node in `max` seats, in proportion to the number of its CPUs that the
-/// queue uses.
+/// Returns each node's share in `max` seats, in proportion to the CPUs that the queue uses.
 pub(crate) fn shares(max: u32, nr_cpus: &[u32]) -> Vec<u32> {
     let all: u64 = nr_cpus.iter().map(|&nr| u64::from(nr)).sum();
     nr_cpus
@@ -22,8 +21,7 @@ pub(crate) fn shares(max: u32, nr_cpus: &[u32]) -> Vec<u32> {
         .collect()
 }
 
-/// Returns the position of the waiter to serve next. The argument says for each waiter whether its
-/// node is below its share.
+/// Returns the waiter to serve next, given for each waiter whether its node is below its share.
 pub(crate) fn next_in_line(below_share: impl Iterator<Item = bool>) -> Option<usize> {
     let mut first = None;
     for (at, below) in below_share.enumerate() {
