@@ -28,7 +28,6 @@ struct Frame {
 }
 
 sync::thread_local! {
-    /// The innermost run.
     static INNERMOST: Cell<Frame> = Cell::new(Frame {
         item: ptr::null(),
         home: ptr::null(),
@@ -64,7 +63,6 @@ impl Runs {
     }
 }
 
-/// Returns `true` if this thread is inside a run for which `test` holds.
 fn inside(mut test: impl FnMut(Frame) -> bool) -> bool {
     let mut frame = INNERMOST.with(Cell::get);
     loop {
@@ -80,7 +78,6 @@ fn inside(mut test: impl FnMut(Frame) -> bool) -> bool {
     }
 }
 
-/// Returns `true` if this thread is inside a run of `item`.
 pub(crate) fn is_current(item: NonNull<Head>) -> bool {
     inside(|frame| ptr::eq(frame.item, item.as_ptr()))
 }
@@ -113,7 +110,6 @@ pub(crate) fn has_seat_of(test: impl Fn(&Pwq) -> bool) -> bool {
     })
 }
 
-/// Returns `true` if this thread's innermost run is in [`block_on`](super::block_on::block_on).
 pub(crate) fn is_blocking() -> bool {
     INNERMOST.with(Cell::get).blocks
 }
@@ -150,7 +146,6 @@ pub(crate) fn depth() -> u32 {
     INNERMOST.with(|innermost| innermost.get().depth)
 }
 
-/// Returns `true` if this thread is inside a run of a bottom-half item.
 pub(crate) fn is_bottom_half() -> bool {
     inside(|frame| {
         // SAFETY: as in `is_of`.
@@ -175,12 +170,10 @@ pub(crate) fn innermost_home(chosen: impl Fn(&Pwq) -> bool, body: impl FnOnce(&P
     });
 }
 
-/// Returns the pwq of this thread's innermost run.
 pub(crate) fn current_home() -> *const Pwq {
     INNERMOST.with(Cell::get).home
 }
 
-/// Returns the item of this thread's innermost run.
 pub(crate) fn current_item() -> Option<NonNull<Head>> {
     NonNull::new(INNERMOST.with(Cell::get).item.cast_mut())
 }

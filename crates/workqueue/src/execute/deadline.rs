@@ -29,7 +29,6 @@ pub(crate) trait StartBy: Send + 'static {
         u64::MAX
     }
 
-    /// Returns `true` if the deadline has passed.
     #[inline(always)]
     fn is_over(&self) -> bool {
         false
@@ -42,7 +41,6 @@ pub(crate) trait StartBy: Send + 'static {
     }
 }
 
-/// No deadline.
 #[derive(Debug)]
 pub(crate) struct AnyTime;
 

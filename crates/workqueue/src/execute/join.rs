@@ -554,7 +554,6 @@ impl<T> JoinHandle<T> {
             || !self.is_lost() && expiry.is_some_and(|it| self.is_over(it) && expire(it))
     }
 
-    /// Returns `true` if the item's deadline has passed.
     fn is_over(&self, expiry: &Expiry) -> bool {
         // SAFETY: the table is the item's.
         time::now_ns() >= unsafe { (expiry.at_ns)(self.item) }

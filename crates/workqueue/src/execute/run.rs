@@ -133,7 +133,6 @@ unsafe fn run_current(item: NonNull<Head>, home: *const Pwq, before_end: impl Fn
 #[derive(Debug, Default)]
 #[must_use = "a task may wait for it"]
 pub(crate) struct Rest {
-    /// The waker of the task that awaits the item.
     pub(super) waker: Option<Foreign<Waker>>,
     /// The item, if it is to be freed.
     pub(super) dead: Option<Dead>,

@@ -83,7 +83,6 @@ impl fmt::Display for OwnQueueError {
 
 impl std::error::Error for OwnQueueError {}
 
-/// A flush in progress.
 pub(crate) struct Flush<'a> {
     /// The pwqs whose items the flush waits for. They exist until the queue is destroyed.
     links: Vec<(Arc<Pwq>, UpTo)>,

@@ -14,7 +14,6 @@ use crate::workqueue::{
 /// A drain that has not found the queue empty yet.
 pub(crate) struct Rounds<'a> {
     inner: &'a Inner,
-    /// The current round.
     round: Option<Flush<'a>>,
     nr_rounds: u64,
 }
@@ -61,7 +60,6 @@ impl<'a> Rounds<'a> {
         self.nr_rounds > before && is_worth_telling(self.nr_rounds)
     }
 
-    /// Reports the drain.
     fn tell(&self) {
         let links = self.inner.plan.lock().links().to_vec();
         let Some(manager) = links.first().map(|link| &link.pool.manager) else {

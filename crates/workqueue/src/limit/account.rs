@@ -57,7 +57,6 @@ const SLACK: u64 = 8;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct VirtualTime(u128);
 
-/// The CPU time that one pwq has used.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     /// The queue's shares; 0 if not set.
@@ -173,7 +172,6 @@ impl Account {
         self.counted_at = 0;
     }
 
-    /// Returns `true` if shares were set.
     pub(crate) fn has_shares(&self) -> bool {
         self.shares > 0
     }

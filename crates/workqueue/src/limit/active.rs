@@ -172,7 +172,6 @@ impl Word {
             idle || flushed && !twin::armed("flush: the last helper tells nobody"),
         )
     }
-    /// Advances the phase.
     fn next_phase(self) -> Word {
         let next = u64::from(self.phase().next().0) << PHASE_SHIFT;
         Word(self.0 & !PHASE_MASK | next)
@@ -207,14 +206,12 @@ pub(crate) struct Gate<S> {
     line: Mutex<Line<S>>,
 }
 
-/// The wait queue for seats, and the state of the stocks.
 #[derive(Debug)]
 struct Line<S> {
     places: VecDeque<Place<S>>,
     /// The addresses of all pwqs whose items need a seat here, so that an item's home can be
     /// compared without dereferencing it.
     homes: Vec<usize>,
-    /// `true` if the stocks are open.
     is_open: bool,
     /// The number of [`Closed`] values; `STAY_CLOSED` is set while there are any.
     nr_closers: u32,
@@ -268,7 +265,6 @@ impl Divisor {
 /// Set in `Gate::max` while the queue is paused.
 const PAUSED: u32 = 1 << 31;
 
-/// The seats of one NUMA node.
 #[derive(Debug)]
 struct Node {
     /// A: the number of seats that the node holds.
@@ -279,18 +275,15 @@ struct Node {
     nr_cpus: AtomicU32,
 }
 
-/// A waiter for a seat.
 #[derive(Debug)]
 struct Place<S> {
     seeker: S,
-    /// The waiter's NUMA node.
     node: usize,
 }
 
 /// The effects of a release. The releasing thread applies them with no pool locked.
 #[derive(Debug)]
 pub(crate) struct Left<S> {
-    /// The waiter to which the seat is transferred.
     pub(crate) seeker: Option<S>,
     /// The queue, if its `settled` must be notified.
     pub(crate) settled: Option<Arc<QueueCore>>,
@@ -522,7 +515,6 @@ impl<S> Gate<S> {
         }
     }
 
-    /// Acquires a seat from the word.
     #[inline]
     fn try_enter_here(&self, node: usize) -> bool {
         let mut from = self.load();
@@ -560,7 +552,6 @@ impl<S> Gate<S> {
         }
     }
 
-    /// Admits a helper at the word.
     #[inline]
     fn try_help_here(&self, node: usize, lent: bool) -> Option<Holds> {
         let mut from = self.load();
@@ -578,7 +569,6 @@ impl<S> Gate<S> {
         None
     }
 
-    /// Counts an item that a helper runs.
     #[inline]
     pub(crate) fn note_helped(&self, core: &QueueCore, holds: Holds) {
         let count = match holds {
@@ -594,7 +584,6 @@ impl<S> Gate<S> {
         self.stocks.iter().map(nr_helped).sum()
     }
 
-    /// Returns the current number of helpers.
     pub(crate) fn nr_helpers(&self) -> usize {
         let word = self.load();
         let phase = word.phase();

@@ -61,7 +61,6 @@ pub(crate) struct QueueCore {
 /// Called after an item panicked.
 pub(crate) type PanicHandler = Box<dyn Fn(&ItemPanic<'_>) + Send + Sync>;
 
-/// A panic that no joiner receives: the item's function, and the payload.
 pub(crate) type Unseen<'a> = (&'static str, &'a (dyn Any + Send));
 
 impl QueueCore {

@@ -16,7 +16,6 @@ use crate::{
     workqueue::errands,
 };
 
-/// The capacity permits of one queue.
 pub(crate) struct Room(admission::Room<OnTurn>);
 
 sync::thread_local! {
@@ -35,12 +34,10 @@ impl Room {
         self.0.capacity()
     }
 
-    /// Returns the number of free permits.
     pub(crate) fn nr_free(&self) -> usize {
         self.capacity().saturating_sub(self.0.nr_inside())
     }
 
-    /// Acquires a permit if one is free.
     pub(crate) fn try_take(&self) -> bool {
         self.0.try_take()
     }
