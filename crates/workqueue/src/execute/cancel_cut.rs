@@ -98,8 +98,8 @@ impl Cancelled {
         self.nr_items
     }
 
-    /// Ends the items and releases their capacity and counts. Runs no user code. Call it with no
-    /// lock held.
+    /// Ends the items and releases capacity and counts, without user code. Call it with no lock
+    /// held.
     pub(crate) fn end(self) -> Aftermath {
         let Self {
             mut parts,

@@ -22,8 +22,7 @@ struct Frame {
     depth: u32,
     /// `true` if the thread has a seat of the home's queue, until `forget_home`.
     has_seat: bool,
-    /// Set if the run is in [`block_on`](super::block_on::block_on): a future polled there delays
-    /// the run.
+    /// Set in [`block_on`](super::block_on::block_on), where a polled future delays the run.
     blocks: bool,
 }
 
@@ -100,8 +99,7 @@ fn is_of(frame: Frame, core: &Arc<QueueCore>) -> bool {
     home.is_some_and(|home| Arc::ptr_eq(&home.core, core))
 }
 
-/// Returns `true` if this thread is inside a run from a pwq for which `test` holds, and has a seat
-/// for that run.
+/// Returns `true` if this thread is in a run whose pwq passes `test`, and has a seat for it.
 pub(crate) fn has_seat_of(test: impl Fn(&Pwq) -> bool) -> bool {
     inside(|frame| {
         // SAFETY: as in `is_of`.

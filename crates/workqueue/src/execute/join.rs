@@ -255,8 +255,7 @@ where
             contain(|| drop(func));
             Err(JoinError::Expired)
         } else {
-            // FOREIGN(item-run): a spawned closure, on a worker, a rescuer or its joiner, inside
-            // its run; contained.
+            // FOREIGN(item-run): a closure, on a worker, rescuer or joiner, in its run; contained.
             guarded_in_item(func).map_err(JoinError::panicked)
         };
         let mut panicked = false;
@@ -476,8 +475,7 @@ impl<T> JoinHandle<T> {
         dependency::help_or_refuse(self.item).map_err(|NeedsOurSeat| reported(JoinError::OwnQueue))
     }
 
-    /// If waiting for the item without helping would never end, returns the reason. The item must
-    /// not have ended.
+    /// Returns the reason if waiting for this unfinished item without helping would never end.
     fn refusal(&self) -> Option<JoinError> {
         if is_current(self.item) {
             return Some(JoinError::OwnItem);
@@ -618,8 +616,7 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// Expires an item, as its joiner does after the deadline. Returns `true` if it had not
-    /// started.
+    /// Expires an item, as its joiner does at the deadline. Returns `true` if it had not started.
     #[cfg(any(loom, shuttle))]
     pub fn expire_now(&mut self) -> bool {
         let expiry = self.table().expiry.as_ref().expect("it has a deadline");

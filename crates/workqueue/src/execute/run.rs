@@ -144,8 +144,8 @@ impl Rest {
     /// Calls the remaining user code. Call it with no lock held.
     fn finish(self) {
         if let Some(waker) = self.waker {
-            // FOREIGN(task-wake): the waker of a task that awaits the item, on the runner;
-            // contained.
+            // FOREIGN(task-wake): the waker of a task that awaits the item, on the thread that ran
+            // the item; contained.
             contain(|| waker.into_inner().wake());
         }
         if let Some(cancelled) = self.cancelled {
@@ -237,9 +237,8 @@ unsafe fn end_else(item: NonNull<Head>, ending: Ending, is_current: bool) -> Res
     rest
 }
 
-/// Handles an item that the caller has just popped from a list. If it is pending, begins its run
-/// without calling it. Its [`end`] is deferred to `remains`, to which `skip` moves the user's
-/// values.
+/// Cancels a pending item that the caller has just popped from a list: begins its run, whose
+/// [`end`] is deferred to `remains`. `skip` moves the user's values to `remains`.
 ///
 /// # Safety
 ///
@@ -285,8 +284,7 @@ pub(crate) unsafe fn pop_and_cancel(
     Popped::Dropped
 }
 
-/// Runs a pending item on this thread, if helping is allowed and a seat is free. Returns `true` if
-/// it did.
+/// Runs a pending item here, if helping is allowed and a seat is free. Returns `true` if it did.
 ///
 /// The caller must be waiting for this item. Running an unrelated item inside a wait can deadlock
 /// on a resource that the caller holds.
@@ -301,8 +299,7 @@ fn help_here(item: NonNull<Head>) -> bool {
     let Some((_, claimed)) = head.update(State::claim) else {
         return false;
     };
-    // SAFETY: the item is claimed while linked. It keeps the queue until we unlink it, then our
-    // seat.
+    // SAFETY: the claimed link keeps the queue until we unlink it, and our seat does after that.
     let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
     let core = &home.core;
     // An outer run of the same queue on this thread lends its seat. Seats count threads, so waiting

@@ -89,8 +89,7 @@ pub struct Busy {
 pub enum FlushError {
     /// The item flushed itself, and would wait for its own end.
     OwnItem,
-    /// The item cannot start before the item that flushed it ends, which has their queue's only
-    /// seat.
+    /// The item needs the only seat of its queue, which the item that flushed it holds.
     OwnQueue,
     /// The last run that ended panicked.
     Panicked,
@@ -416,8 +415,7 @@ impl Work {
 
     #[inline]
     pub(crate) fn revivable(&self) -> &Revivable {
-        // SAFETY: a `Work` refers to a `Reusable`, which begins with this field, and keeps it
-        // alive.
+        // SAFETY: a `Work` keeps its `Reusable` alive, which begins with this field.
         unsafe { self.item.cast().as_ref() }
     }
 
@@ -500,8 +498,7 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
         let handle = ManuallyDrop::new(Work { item });
         // FOREIGN(item-run): a closure, on a worker, rescuer or flusher, inside its run; contained.
         let outcome = guarded_in_item(|| {
-            // SAFETY: the caller runs the item, and runs never overlap, so this is the only
-            // reference.
+            // SAFETY: the caller runs the item, and runs never overlap: no other reference exists.
             let func = unsafe { &mut *(*this).func.get() };
             func(&handle);
         });

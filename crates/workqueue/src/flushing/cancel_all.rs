@@ -12,8 +12,7 @@ use crate::workqueue::{
 };
 
 impl Workqueue {
-    /// Cancels all items that are queued and have not started, and all delayed items. Returns the
-    /// number of cancelled items.
+    /// Cancels all pending and delayed items. Returns the number of cancelled items.
     ///
     /// Joiners get [`JoinError::Cancelled`](crate::workqueue::JoinError::Cancelled), and flushes
     /// end. A spawned closure is dropped here. A [`Work`](crate::workqueue::Work) stays, and can be
@@ -93,8 +92,7 @@ impl Workqueue {
         nr_items
     }
 
-    /// Drops this handle without blocking. If it is the last, the queue is destroyed in the
-    /// background.
+    /// Drops this handle without blocking. The last handle's queue is destroyed in the background.
     ///
     /// Dropping the last handle blocks the thread until all items have run, which in an async task
     /// delays the other tasks of the thread. This method hands that wait over to a thread of the

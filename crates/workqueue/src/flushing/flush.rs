@@ -2,8 +2,7 @@
 //!
 //! # The protocol
 //!
-//! An item that was queued before the flush is in one of three places. Each place distinguishes it
-//! from later items:
+//! Items queued before the flush are in three places. Each place separates them from later items:
 //!
 //! 1. *Counted in flight by a pwq*: in a list, in a worker's local batch, running, or popped while
 //!    it ran. Such an item has a colour (`colour.rs`). The flush closes the current colour of each
@@ -14,8 +13,7 @@
 //!    gate before that, in the current phase (`active.rs`). After adopting all injectors, the flush
 //!    reads the phase, and waits until no helper of that phase is left.
 //!
-//! A future keeps the count and the colour of its first poll until it ends, so a flush waits for it
-//! as for a running item.
+//! A future keeps the count and the colour of its first poll until it ends, like a running item.
 //!
 //! If a helper takes an item that was adopted, the item keeps its count until the helper's run
 //! ends: a worker that pops it transfers the count to the run. However, if a producer queues that
@@ -100,8 +98,7 @@ impl Workqueue {
     ///
     /// A future counts as one item, from its first poll to its end.
     ///
-    /// The flush does not wait for items that are queued later, even by its own items, with three
-    /// exceptions:
+    /// The flush does not wait for later items, even those of its own items, with three exceptions:
     ///
     /// - An item that is queued again into the list position of a cancelled one may be waited for,
     ///   once.
@@ -216,8 +213,7 @@ impl<'a> Flush<'a> {
             && self.inner.core.nr_cut.load(Ordering::Relaxed) != before
             && !sync::twin::armed("flush: looks for helpers once")
         {
-            // Current helpers may be older than the flush. Later ones wait for the phase before
-            // them.
+            // Current helpers may predate the flush. Later ones wait for the previous phase.
             self.phases = None;
         }
         let phases = self.phases.get_or_insert_with(|| {

@@ -376,8 +376,7 @@ impl<S> Gate<S> {
     /// Returns `true` if the items of the pwq at `home` need a seat here, the gate has a single
     /// seat, and no second thread has a seat.
     ///
-    /// Called by the thread that has the only seat: no other thread starts such an item before its
-    /// release.
+    /// Called by the holder of the only seat: such an item starts only after the seat's release.
     pub(crate) fn is_only_seat_for(&self, home: usize) -> bool {
         self.max() == 1 && self.nr_active() <= 1 && self.line.lock().homes.contains(&home)
     }
@@ -832,8 +831,7 @@ impl<S> Gate<S> {
         admitted
     }
 
-    /// Releases `holds` while the caller keeps the gate. Returns `true` if waiters must be
-    /// notified.
+    /// Releases `holds`; the caller keeps the gate. Returns `true` if waiters must be notified.
     fn give_up(&self, holds: Holds) -> bool {
         let mut from = self.load();
         loop {

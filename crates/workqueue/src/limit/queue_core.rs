@@ -17,8 +17,7 @@ use crate::{
 /// The panic handler of a queue. Its drop is foreign code.
 pub(crate) type Handler = Arc<Foreign<PanicHandler>>;
 
-/// State that all pwqs of one queue share. It outlives the queue's handle until the last worker
-/// drops its reference.
+/// State that all pwqs of one queue share. The last worker may drop it after the queue's handle.
 pub(crate) struct QueueCore {
     /// I
     pub(crate) name: Box<str>,
@@ -106,8 +105,8 @@ impl QueueCore {
         };
         let handler = self.on_panic.lock().clone();
         if let Some(handler) = handler {
-            // FOREIGN(on-panic): a queue's handler, on the runner, inside the item's run;
-            // contained.
+            // FOREIGN(on-panic): a queue's handler, on the thread that ran the item, inside its
+            // run; contained.
             let queue = &*self.name;
             let panic = ItemPanic {
                 queue,

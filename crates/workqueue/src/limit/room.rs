@@ -67,8 +67,7 @@ impl Room {
         has_place
     }
 
-    /// Acquires a permit, or sleeps until it gets one, for at most `timeout`. Returns `true` if the
-    /// caller has a permit.
+    /// Acquires a permit, or sleeps for one, at most `timeout`. Returns `true` if it has one.
     ///
     /// # Blocking
     ///

@@ -1,5 +1,4 @@
-//! Seats that groups of CPUs cache between runs, so that they do not access the gate's word while
-//! its limit is far away.
+//! Seats that groups of CPUs cache between runs, so that they rarely access the gate's word.
 //!
 //! A released seat goes to the *stock* of the current CPU, and the next thread there takes it from
 //! the stock. The gate counts it as in use all the time, so at most `max_active` seats are used.

@@ -23,8 +23,7 @@ struct Link {
     due_ns: f64,
 }
 
-/// A pool. Each entry of `running` is a worker that runs an item of a link, with the payment in
-/// advance.
+/// A pool. Each entry of `running` is a worker's link, with the payment in advance.
 #[derive(Default)]
 struct World {
     links: Vec<Link>,
