@@ -153,7 +153,8 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    // FOREIGN(refused-drop): a rejected closure, on the spawning thread; may unwind to the caller.
+    // FOREIGN(refused-drop): a rejected closure, on the spawning thread; it may unwind to the
+    // caller.
     drop(func);
     ended::<F, T>(JoinError::Refused)
 }
@@ -707,7 +708,7 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
             .home
             .load(sync::atomic::Ordering::Relaxed);
         let home = Pwq::of(home);
-        // SAFETY: our caller keeps the in-flight count, and with it `home`.
+        // SAFETY: our caller holds the in-flight count, which keeps `home` alive.
         let told = || unsafe { &*home }.trace(item.as_ptr(), Self::VTABLE);
         let body = || {
             let within = trace::enter(item.as_ptr().addr(), false);

@@ -45,7 +45,7 @@ pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
     match pop {
         Pop::Run(_) => {
             if from.is_counted() && !sync::twin::armed("room: a start keeps its place") {
-                // SAFETY: our caller keeps the in-flight count, and with it the pwq.
+                // SAFETY: our caller holds the in-flight count, which keeps the pwq alive.
                 unsafe { give_place_back(item.as_ptr(), home) };
             }
             // SAFETY: our transition began the run, and our caller keeps the in-flight count.
@@ -209,7 +209,7 @@ unsafe fn end_else(item: NonNull<Head>, ending: Ending, is_current: bool) -> Res
         forget_item();
     }
     if done.relink || done.retire_handoff {
-        // SAFETY: the entry popped during the run is still counted in flight, which keeps its home.
+        // SAFETY: the entry popped during the run is still counted, which keeps its home alive.
         let home = unsafe { &*Pwq::of(ended.home) };
         // Clone, because the queue and its pool may be destroyed once the count is released.
         let (pool, slot) = (home.pool.clone(), home.slot);
@@ -299,7 +299,7 @@ fn help_here(item: NonNull<Head>) -> bool {
     let Some((_, claimed)) = head.update(State::claim) else {
         return false;
     };
-    // SAFETY: the claimed link keeps the queue until we unlink it, and our seat does after that.
+    // SAFETY: until we unlink it, the claimed item keeps the queue alive; then our seat does.
     let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
     let core = &home.core;
     // An outer run of the same queue on this thread lends its seat. Seats count threads, so waiting
@@ -382,7 +382,7 @@ impl LeftCount {
 pub(crate) fn cut_out(item: NonNull<Head>) -> LeftCount {
     // SAFETY: the caller holds a handle and a claim, each of which keeps the item alive.
     let head = unsafe { item.as_ref() };
-    // SAFETY: claimed while linked, so the in-flight count keeps the home until the claim ends.
+    // SAFETY: until the claim ends, the in-flight count of the item keeps the home alive.
     let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
     // Clone, because the queue and its pool may be destroyed once the item is unlinked.
     let (pool, slot) = (home.pool.clone(), home.slot);
@@ -433,7 +433,7 @@ pub(crate) fn cancel_and(
     };
     // Forget it while no other thread can queue it.
     trace::forget(item.as_ptr().addr());
-    // SAFETY: claimed while linked, so the in-flight count keeps the home until the claim ends.
+    // SAFETY: until the claim ends, the in-flight count of the item keeps the home alive.
     let home = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
     note(home);
     // Clone, because the queue may be destroyed when the claim has ended. The count and the

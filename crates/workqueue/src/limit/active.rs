@@ -831,7 +831,8 @@ impl<S> Gate<S> {
         admitted
     }
 
-    /// Releases `holds`; the caller keeps the gate. Returns `true` if waiters must be notified.
+    /// Releases `holds`. Returns `true` if waiters must be notified. The caller keeps the gate
+    /// alive.
     fn give_up(&self, holds: Holds) -> bool {
         let mut from = self.load();
         loop {
