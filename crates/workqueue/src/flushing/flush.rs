@@ -118,7 +118,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`OwnQueueError`] from inside an item of this queue, because the flush would wait for itself.
+    /// [`OwnQueueError`] from inside an item of this queue, which would wait for itself.
     ///
     /// # Examples
     ///
