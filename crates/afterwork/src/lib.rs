@@ -1,5 +1,5 @@
-//! Deferred work in user space: the Linux kernel's mechanisms for work that must run later or on
-//! another thread.
+//! Deferred work in user space: the Linux kernel's mechanisms for work that runs later or
+//! elsewhere.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -16,8 +16,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A program can defer work in four ways. Each has a subsystem, and all share one view of the
-//! machine:
+//! A program can defer work in four ways, each of which is a subsystem:
 //!
 //! | to defer | subsystem |
 //! |---|---|

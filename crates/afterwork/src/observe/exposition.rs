@@ -59,8 +59,7 @@ impl Exposition {
         self.sample(name, about, labels, ("gauge", value));
     }
 
-    /// Adds a sample of your own metric that only rises; its name must end in `_total`. Otherwise
-    /// as [`gauge`](Self::gauge).
+    /// Adds a sample of a metric that only rises. Its name must end in `_total`.
     pub fn counter(&mut self, name: &str, about: &str, labels: &[Label<'_>], value: f64) {
         self.sample(name, about, labels, ("counter", value));
     }

@@ -9,8 +9,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`snapshot`] returns the counters of all subsystems, [`publish`] shows them to other processes
-//! of the same user.
+//! [`snapshot`] returns the counters of all subsystems, [`publish`] shows them to other processes.
 
 mod exposition;
 #[cfg(not(any(loom, shuttle)))]

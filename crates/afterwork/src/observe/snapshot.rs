@@ -36,8 +36,7 @@ pub struct Snapshot {
     pub queues: Vec<QueueReport>,
     /// The pools.
     pub pools: Vec<PoolStats>,
-    /// The records of RCU, of named mailboxes and of per-CPU data of the whole process, if it has
-    /// used them.
+    /// The process's records of RCU, named mailboxes and per-CPU data, if it has used them.
     pub others: Vec<Record>,
 }
 
@@ -153,8 +152,8 @@ impl Snapshot {
         ]
     }
 
-    /// Writes the snapshot as JSON: an object with the arrays `queues`, `pools`, `rcu`, `mailboxes`
-    /// and `percpu`.
+    /// Writes the snapshot as JSON: an object of arrays `queues`, `pools`, `rcu`, `mailboxes`,
+    /// `percpu`.
     ///
     /// Figures have the names of the fields of `QueueStats` and `PoolStats` and of `afterwork top
     /// --fields`. Their unit is the suffix of the name. `wait` and `run` of a queue are histograms

@@ -61,11 +61,9 @@ fn make(from: usize, number: usize) -> NonNull<Head> {
 }
 
 impl Pushed {
-    /// Frees an item that was taken, and that no thread tries to take back; returns its producer
-    /// and its number.
+    /// Frees an item that was taken for good; returns its producer and its number.
     pub fn open(self) -> (usize, usize) {
-        // SAFETY: created by `make`, and taken out of the injector, which gives each item to one
-        // taker.
+        // SAFETY: created by `make`, and taken from the injector, which gives it to one thread.
         let item = unsafe { Box::from_raw(self.0.as_ptr().cast::<Numbered>()) };
         // SAFETY: this thread owns the item; loom checks that.
         let number = item.number.with(|place| unsafe { *place });
@@ -129,7 +127,7 @@ pub struct Gates {
     node: usize,
 }
 
-/// The hold of a helper.
+/// The count that a helper holds at the gate.
 #[derive(Debug)]
 pub struct Helps(Holds);
 

@@ -1,8 +1,7 @@
 //! The arrival times of the pending items, without a timestamp in each item.
 //!
 //! An item has no space for a timestamp, and reading the clock for each would cost more than to
-//! queue it. The pending list is first in, first out, so it is enough to know the time at which the
-//! nth item arrived:
+//! queue it. The pending list is first in, first out, so the arrival time of the nth item suffices:
 //!
 //! ```text
 //! producer: finds the injector empty: records the time     it owns that cache line at this moment
@@ -12,15 +11,13 @@
 //!
 //! Items of one span count as if they had arrived evenly. The error is therefore at most the span,
 //! during which all its items waited in the injector: a wait is accurate to within a factor of two,
-//! and mostly much better. It is never attributed to the wrong item, because *every* item has a
-//! time.
+//! and mostly much better. It is never attributed to the wrong item, because *every* item has one.
 //!
 //! A pwq keeps a few spans. If it needs more, the two neighbors that are shortest together are
 //! merged. Items that leave the middle of the list because they were cancelled shorten all spans
 //! alike, because their spans are not known.
 
-/// Number of spans that a pwq keeps. A guess: the last one that has passed, and enough for a list
-/// of many adoptions.
+/// Number of spans that a pwq keeps. A guess: enough for a list of many adoptions.
 const NR_SPANS: usize = 12;
 
 /// Items that arrived in one interval of time, in cycles.
@@ -70,8 +67,7 @@ impl Arrivals {
         self.nr_spans += 1;
     }
 
-    /// Removes all spans that have passed except the last one, because items of a local batch may
-    /// be returned.
+    /// Removes all passed spans but the last, because items of a local batch may be returned.
     fn forget(&mut self, nr_listed: usize) {
         let front = self.front(nr_listed);
         let passed = self.spans[..self.nr_spans].partition_point(|span| span.end <= front);
@@ -123,8 +119,7 @@ impl Arrivals {
 }
 
 /// Returns `whole * part / of`, if that is not larger than a `u64`. A 128-bit division costs as
-/// much as the rest of a start, so it is used only for products that need it, as for a million
-/// items over two hours.
+/// much as the rest of a start, so it is used only for products that need it.
 #[inline]
 fn share(whole: u64, part: u64, of: u64) -> u64 {
     if part == 0 {

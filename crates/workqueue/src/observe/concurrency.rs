@@ -1,5 +1,4 @@
-//! Decides which workers count as running, and judges samples of workers: plain functions of
-//! numbers.
+//! Plain functions that judge samples of workers, and decide which workers count as running.
 //!
 //! The kernel's scheduler notifies a pool when one of its workers goes to sleep. In user space,
 //! three mechanisms replace that. Waits in this library and [`blocking`](crate::blocking) report
@@ -16,8 +15,7 @@ pub(crate) struct Activity {
     pub(crate) nr_done: u32,
 }
 
-/// The reasons for which a worker that is executing does not count as awake. If none is set, it
-/// does.
+/// The reasons for which an executing worker does not count as awake. Without any, it does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Away {
     /// Set if it has reported that it may block.
@@ -79,8 +77,7 @@ pub(crate) enum Verdict {
 /// Time after which a thread that does not run counts as asleep, if the kernel does not report its
 /// state. A guess: longer than the time slice of a busy CPU.
 const STILL_NS: u64 = 5_000_000;
-/// Time for which a runnable thread may wait for its CPU before it may move to another: some time
-/// slices of 3 to 4 ms.
+/// Time for which a runnable thread may wait for its CPU before it may move: some slices of 4 ms.
 const STARVED_NS: u64 = 12_000_000;
 
 /// Judges a worker by the earlier samples `known` and the sample `now`. `runnable` is called only
@@ -143,8 +140,7 @@ pub(crate) enum ScanResult {
     Found,
 }
 
-/// Returns the pause until the next sample, after a pause of `before_ns`; `tick_ns` is the middle
-/// value.
+/// Returns the pause until the next sample, after a pause of `before_ns`; `tick_ns` is the middle.
 ///
 /// The pause is short while sleepers are found, because more are likely. It grows while all workers
 /// run. An undecided result asks for one early sample, but not for a second one right after it.

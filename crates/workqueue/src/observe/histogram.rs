@@ -40,8 +40,7 @@ impl Histogram {
 
     /// Returns an estimate of the quantile `q` (0 to 1) in nanoseconds, as if the durations of a
     /// bucket were spread evenly over it. The error is less than a factor of two.
-    /// [`quantile_ns`](Self::quantile_ns) is never below the exact value, except in the last
-    /// bucket.
+    /// [`quantile_ns`](Self::quantile_ns) is never too low, except in the last bucket.
     pub fn about_ns(&self, q: f64) -> u64 {
         let rank = (q * self.count as f64).ceil().max(1.0);
         let mut seen = 0.0;
@@ -140,7 +139,6 @@ impl Cycles {
         self.total = self.total.saturating_sub(total);
     }
 
-    /// Adds the counts of another histogram.
     pub(crate) fn add_all(&mut self, other: &Cycles) {
         self.total += other.total;
         for (sum, more) in self.counts.iter_mut().zip(&other.counts) {
@@ -148,7 +146,6 @@ impl Cycles {
         }
     }
 
-    /// Returns the histogram in nanoseconds.
     pub(crate) fn told(&self) -> Histogram {
         let mut buckets = vec![0; BUCKETS];
         for (place, &count) in self.counts.iter().enumerate() {
@@ -163,7 +160,6 @@ impl Cycles {
     }
 }
 
-/// Returns the bucket for `ns`.
 fn bucket(ns: u64) -> usize {
     (ns.max(1).ilog2() as usize).min(BUCKETS - 1)
 }

@@ -11,11 +11,10 @@ use base::internal::panics::text_of;
 pub struct ItemPanic<'a> {
     /// The name of the queue.
     pub queue: &'a str,
-    /// The type of the item's function or future, as the compiler names it. It contains the path of
-    /// its definition.
+    /// The type of the item's function or future, as the compiler names it, with its path.
     pub func: &'static str,
-    /// The payload of the panic. It is dropped after the handler has returned, unless a joiner can
-    /// still receive it.
+    /// The payload of the panic. It is dropped after the handler has returned, unless it can
+    /// still be received from the item.
     pub payload: &'a (dyn Any + Send),
 }
 

@@ -36,8 +36,7 @@ pub struct LeftItems {
 pub enum Doing {
     /// A thread is executing it.
     Runs,
-    /// It is a future that was polled and is not being polled: it has not been woken, or waits to
-    /// be polled again.
+    /// It is a future that was polled and is not being polled: it sleeps, or waits for a poll.
     Waits,
     /// It is queued and has not started.
     IsQueued,

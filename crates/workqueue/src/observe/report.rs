@@ -10,17 +10,15 @@ use topology::CpuSet;
 pub enum Report {
     /// A pool takes no items although some wait.
     Stall(Stall),
-    /// An item used a CPU for [`cpu_intensive_thresh_us`](base::params::Params) while others
+    /// An item hogged a CPU for [`cpu_intensive_thresh_us`](base::params::Params) while others
     /// waited.
     CpuIntensive {
         /// The name of the item and its queue.
         item: ItemName,
-        /// Number of times that this kind of item was detected; reported the 1st, 2nd, 4th, 8th, …
-        /// time.
+        /// Number of detections of this kind of item; the 1st, 2nd, 4th, 8th, … is reported.
         count: u64,
     },
-    /// A drain or the destruction of a queue does not complete, because items keep queueing
-    /// themselves or others.
+    /// A drain or the destruction of a queue does not complete, because items keep queueing items.
     LongDrain {
         /// The queue.
         queue: String,
@@ -31,8 +29,7 @@ pub enum Report {
         item: Option<ItemName>,
     },
     /// An item of a queue with a rescuer waits for an item of a queue without one, or flushes such
-    /// a queue. If no thread can be created, it waits forever. Reported once for each pair of
-    /// queues.
+    /// a queue. If no thread can be created, it waits forever. Reported once per pair.
     FlushDependency {
         /// The queue with a rescuer ([`mem_reclaim`](crate::Builder::mem_reclaim)).
         waiter: String,

@@ -5,7 +5,7 @@
 //! because they wait by design. The manager checks this when it samples pools in which work waits,
 //! so an idle program runs no watchdog.
 //!
-//! A pause of the machine is not a stall: of the time between two samples, at most a second counts
+//! A pause of the machine is not a stall: at most a second between two samples counts
 //! (`sync::span`).
 
 use sync::span;
@@ -25,8 +25,8 @@ pub(crate) struct StallDetector {
 
 impl StallDetector {
     /// Records a sample of a pool in which items wait, or not. Returns the age of the stall if a
-    /// report is due: after `thresh_ns`, twice that, four times that, … If the threshold is 0, no
-    /// report is due.
+    /// report is due: after `thresh_ns`, twice that, four times that, … A threshold of 0 disables
+    /// reports.
     pub(crate) fn look(
         &mut self,
         waits: bool,
@@ -73,8 +73,7 @@ mod tests {
     const MS: u64 = 1_000_000;
     const THRESH_NS: u64 = 30_000 * MS;
 
-    /// Samples a pool in which items wait, once a second; returns the seconds at which a report is
-    /// due.
+    /// Samples a pool in which items wait, once a second; returns the seconds with a report.
     fn told(
         stall_detector: &mut StallDetector,
         nr_taken: u64,

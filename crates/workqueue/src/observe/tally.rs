@@ -14,8 +14,7 @@ use sync::{
     time, usage,
 };
 
-/// Time in batches after which the CPU clock is read. A guess: reading it then costs 0.03 % of the
-/// time.
+/// Time in batches after which the CPU clock is read. A guess: reading it costs 0.03 % of that.
 const TICK_US: u64 = 1_000;
 
 /// The items that a worker has taken and run since it last recorded their times at a pwq.
@@ -58,7 +57,6 @@ pub(crate) struct Rest {
 }
 
 impl Sampling {
-    /// Returns the slot of the pwq.
     pub(crate) fn slot(&self) -> usize {
         self.slot
     }
@@ -88,8 +86,7 @@ impl Sampling {
         self.tells
     }
 
-    /// Notes that the wait of the batch that was taken `now` is recorded; returns the number of
-    /// items to record it for.
+    /// Notes that the wait of the batch taken `now` is recorded; returns the number of its items.
     pub(crate) fn tells(&mut self, waited: u64, now: u64) -> u64 {
         (self.at, self.waited, self.is_told) = (now, Some(waited), true);
         std::mem::take(&mut self.nr_taken)
@@ -109,8 +106,7 @@ impl Sampling {
         self.told()
     }
 
-    /// Adds the reported counts for pwq `slot`; returns all runs since the last record, if they
-    /// must be recorded now.
+    /// Adds the counts for pwq `slot`; returns all runs since the last record, if that is due.
     pub(crate) fn ran(&mut self, slot: usize, told: &Told) -> Option<Ran> {
         if self.slot != slot || told.nr_run == 0 {
             return None;
@@ -121,7 +117,7 @@ impl Sampling {
     }
 }
 
-/// A worker's counts, written by the worker only.
+/// A worker's counts. Only the worker calls the methods that change them.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     nr_taken: AtomicU32,
@@ -140,19 +136,15 @@ pub(crate) struct Tally {
 pub(crate) struct Told {
     /// Number of items that have run to their end.
     pub(crate) nr_run: u32,
-    /// Number of items that were taken and not run.
     pub(crate) nr_not_run: u32,
     /// CPU time; 0 if the CPU clock was not read.
     pub(crate) cpu_ns: u64,
-    /// Total duration of the items.
     pub(crate) cycles: u64,
-    /// Duration of the first item.
     pub(crate) first_cycles: u64,
 }
 
 impl Told {
-    /// Returns the time that is charged to a queue with shares. Time asleep in a long batch is not
-    /// charged.
+    /// Returns the time charged to a queue with shares, without the sleep in a long batch.
     pub(crate) fn used_ns(&self) -> u64 {
         let ns = self.cycles.saturating_mul(1000) / time::cycles_per_us();
         if self.cpu_ns > 0 {
@@ -164,8 +156,7 @@ impl Told {
 }
 
 impl Tally {
-    /// Adds a batch that took `cycles`, whose first item took `first_cycles`. Called by the worker
-    /// only.
+    /// Adds a batch that took `cycles`, whose first item took `first_cycles`.
     pub(crate) fn add(&self, nr_taken: u32, cycles: u64, first_cycles: u64) {
         let nr_taken = self.nr_taken.load(Ordering::Relaxed) + nr_taken;
         self.nr_taken.store(nr_taken, Ordering::Relaxed);
@@ -176,7 +167,7 @@ impl Tally {
         self.busy_cycles.store(busy, Ordering::Relaxed);
     }
 
-    /// Adds an item of the batch that is not run. Called by the worker only.
+    /// Adds an item of the batch that is not run.
     #[cold]
     pub(crate) fn add_not_run(&self) {
         let nr_not_run = self.nr_not_run() + 1;
@@ -188,7 +179,7 @@ impl Tally {
         self.nr_not_run.load(Ordering::Relaxed)
     }
 
-    /// Takes the counts; `thread` is the worker's. Called by the worker only.
+    /// Takes the counts; `thread` is the worker's.
     pub(crate) fn take(&self, thread: ThreadId) -> Told {
         let take = |count: &AtomicU32| {
             let value = count.load(Ordering::Relaxed);

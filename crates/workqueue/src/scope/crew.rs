@@ -1,5 +1,4 @@
-//! Lets workers run work on another thread's stack, and revokes their access before the owner
-//! returns.
+//! Lets workers run work on a thread's stack, and revokes their access before that thread returns.
 //!
 //! # The protocol
 //!
@@ -16,13 +15,13 @@
 //! guest: the owner does not wait for it, and it finds the crew closed if it runs later. The owner
 //! cancels such tickets when it continues, but correctness does not depend on that. A leaked
 //! handle, a paused queue or a worker that never arrives therefore cannot break the protocol. A
-//! guest's panic is caught inside `Visit`. Twins `crew: the end overlooks guests` and `crew: a
-//! guest comes in after the end`.
+//! guest's panic is caught inside `Visit`. The twins are `crew: the end overlooks guests` and
+//! `crew: a guest comes in after the end`.
 //!
 //! The number of tickets is limited to about the number of workers that can run at once. At that
 //! limit, a thread that adds work sends no ticket. A guest that is about to leave still holds a
-//! ticket but will take no more work. It therefore decrements the ticket count first and then
-//! checks for work once more:
+//! ticket, but takes no more work. It therefore releases the ticket first, and then checks for work
+//! once more:
 //!
 //! ```text
 //! guest:  no work left;  tickets -= 1;  any work now?
@@ -67,7 +66,7 @@ impl Word {
     }
 }
 
-/// Admits workers to work on its owner's stack.
+/// Admits workers to work on its owner's stack. Only the owner dozes, closes and reopens it.
 pub(crate) struct Crew {
     /// A: a `Word`.
     word: Futex,
@@ -102,8 +101,7 @@ impl Crew {
         })
     }
 
-    /// Returns `true` if there are fewer than `limit` tickets for the work that the caller has just
-    /// added.
+    /// Returns `true` if there are fewer than `limit` tickets for work that the caller has added.
     #[inline]
     pub(crate) fn wants_ticket(&self, limit: u32) -> bool {
         let tickets = &self.nr_tickets;
@@ -125,8 +123,7 @@ impl Crew {
             let closed = word & CLOSED != 0 && !twin::armed("crew: a guest comes in after the end");
             (!closed).then_some((word | VISITED) + GUEST_ONE)
         };
-        // Relaxed: the ticket published the earlier work; later work is published by the pending
-        // list.
+        // Relaxed: the ticket published the earlier work, and later work has its own ordering.
         let word = self.word.word();
         word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter)
             .is_ok()
@@ -136,8 +133,7 @@ impl Crew {
         // ORDER(crew): publish and consume, other end in `load`.
         //   guest: the work;  guests -= 1, Release
         //   owner: guests = 0, Acquire;  drop the work
-        // If the guest's decrement comes first, the owner sees all its writes. Otherwise the owner
-        // waits.
+        // If the guest's decrement comes first, the owner sees all its writes. Otherwise it waits.
         // Test: a_closure_runs_once_whether_its_owner_or_a_worker_is_first
         let order = twin::order("crew: relaxed leave", Ordering::Release);
         let before = Word(self.word.word().fetch_sub(GUEST_ONE, order));
@@ -163,7 +159,6 @@ impl Crew {
         }
     }
 
-    /// Returns `true` if there ever was a guest.
     pub(crate) fn was_visited(&self) -> bool {
         Word(self.word.word().load(Ordering::Relaxed)).has(VISITED)
     }
@@ -174,8 +169,7 @@ impl Crew {
         Word(self.word.word().load(Ordering::Acquire))
     }
 
-    /// Waits until there is no guest, or `is_called` reports a call of [`rouse`](Self::rouse).
-    /// Called by the owner only.
+    /// Waits until no guest is left, or `is_called` reports a [`rouse`](Self::rouse).
     ///
     /// # Blocking
     ///
@@ -208,8 +202,7 @@ impl Crew {
         self.load();
     }
 
-    /// Closes the crew to new guests, and waits until all guests have left. Called by the owner
-    /// only.
+    /// Closes the crew to new guests, and waits until all guests have left.
     ///
     /// # Blocking
     ///
@@ -221,8 +214,7 @@ impl Crew {
         }
     }
 
-    /// Closes the crew to new guests if there are none now; returns `true` if so. Called by the
-    /// owner only.
+    /// Closes the crew to new guests if there are none now; returns `true` if so.
     pub(crate) fn try_close(&self) -> bool {
         let overlooks = twin::armed("crew: the end overlooks guests");
         let close = |word: u32| (Word(word).nr_guests() == 0 || overlooks).then_some(word | CLOSED);
@@ -233,7 +225,7 @@ impl Crew {
             .is_ok()
     }
 
-    /// Opens the crew to guests again. Called by the owner only.
+    /// Opens the crew to guests again.
     pub(crate) fn reopen(&self) {
         self.word.word().fetch_and(!CLOSED, Ordering::Relaxed);
     }
@@ -268,8 +260,7 @@ impl Ticket {
     /// Runs the work as a guest, if the crew is open.
     pub(crate) fn use_up(mut self) {
         if self.crew.enter() {
-            // SAFETY: (1) of `Crew::new`: we are a guest, so the crew is not closed for good before
-            // `leave`.
+            // SAFETY: (1) of `Crew::new`: a guest keeps the crew from being closed for good.
             unsafe { (self.crew.visit)(self.crew.work, &mut self) };
             self.crew.leave();
         }
@@ -302,8 +293,7 @@ pub(super) fn may_have_guests(queue: &Workqueue) -> bool {
     !queue.inner.core.bh && queue.inner.is_at_home()
 }
 
-/// Sends a ticket to the workers of `queue`. Returns `None` if the queue accepts no items or its
-/// workers may not be guests.
+/// Sends a ticket. Returns `None` if `queue` rejects items or its workers may not be guests.
 pub(super) fn send(queue: &Workqueue, crew: &Arc<Crew>) -> Option<JoinHandle<()>> {
     if queue.inner.core.bh || !queue.admits() {
         return None;

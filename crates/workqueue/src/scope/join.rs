@@ -100,8 +100,7 @@ impl<B: FnOnce() -> R + Send, R: Send> Pair<'_, B, R> {
 }
 
 impl Chain {
-    /// Offers the outermost join that was not offered, if a worker has used the ticket of the last
-    /// offer.
+    /// Offers the outermost unoffered join, if a worker has used the ticket of the last offer.
     #[inline]
     fn offer(mut self) {
         // SAFETY: nodes of a chain are on this thread's stack, in outer frames.
@@ -126,16 +125,13 @@ impl Chain {
 impl Node {
     #[cold]
     fn send(&self) {
-        // SAFETY: the queue is borrowed by the caller of the join, in an outer frame of this
-        // thread.
+        // SAFETY: the caller of the join, in an outer frame, borrows the queue.
         let queue = unsafe { &*self.queue };
-        // A child that was forked inside a join runs all parts itself. A panic here would skip
-        // `leave`.
+        // A child that was forked inside a join runs all parts itself. A panic would skip `leave`.
         if !crew::may_have_guests(queue) {
             return;
         }
-        // SAFETY: the pair is valid until its owner has closed the crew; one ticket makes one
-        // guest.
+        // SAFETY: the pair outlives the open crew; one ticket makes one guest.
         let crew = unsafe { Crew::new(self.pair, self.visit) };
         let ticket = crew::send(queue, &crew);
         *self.offer.borrow_mut() = ticket.map(|ticket| (crew, ticket));
@@ -143,27 +139,25 @@ impl Node {
 }
 
 impl Workqueue {
-    /// Calls `a` on this thread, and `b` on this thread or on a worker of this queue; returns both
-    /// results.
+    /// Calls `a` on this thread, and `b` here or on a worker of this queue; returns both results.
     ///
     /// # Guarantees
     ///
     /// - When this returns or panics, neither closure is running, and neither will run.
     /// - A thread that waits for a worker to complete `b` runs nothing else. It needs no worker and
     ///   no seat: see [`scope`](Self::scope).
-    /// - If `a` panics, `b` is dropped unless a worker has taken it. If both panic, the panic of
-    ///   `a` is resumed here.
+    /// - If `a` panics, `b` is dropped unless a worker has taken it. If both panic, `a`'s is
+    ///   resumed.
     ///
     /// # Cost
     ///
     /// A nested join costs a few nanoseconds while no worker has taken this thread's last offer.
-    /// Afterwards the outermost join that was not offered is offered, which costs an allocation and
-    /// an item.
+    /// Afterwards the outermost unoffered join is offered, at the cost of an allocation and an
+    /// item.
     ///
     /// # Blocking
     ///
-    /// Blocks until both closures have ended. In a work item, the pool can start another worker
-    /// while this blocks.
+    /// Blocks until both have ended. The pool of a calling item can start another worker.
     ///
     /// # Panics
     ///
@@ -218,8 +212,8 @@ impl Workqueue {
             offer: RefCell::new(None),
         };
         node.enter(core, around);
-        // FOREIGN(scope-run): the first part of a join, on the owner; contained, and resumed when
-        // the second has ended.
+        // FOREIGN(scope-run): the first part of a join, on the owner; contained, and resumed after
+        // the second.
         let first = guarded_in_item(a);
         node.leave(is_first, around);
         if let Some((crew, ticket)) = node.offer.take() {

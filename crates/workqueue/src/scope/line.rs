@@ -21,8 +21,7 @@ use crate::item::slab;
 /// The first field of every item.
 #[repr(C)]
 pub(super) struct Link {
-    /// The item that was pushed before, while this one is on the stack; the next item, while this
-    /// one is in the list.
+    /// The previously pushed item, while this one is on the stack; in the list, the next item.
     next: AtomicPtr<Link>,
     /// I
     run: unsafe fn(NonNull<Link>) -> Result<(), Payload>,
@@ -136,8 +135,7 @@ impl Line {
             list.first = self.take_stack();
         }
         let item = NonNull::new(list.first)?;
-        // SAFETY: an item in the list is valid until it is taken, which only the holder of the lock
-        // does.
+        // SAFETY: an item is valid until it is taken from the list, which needs the lock.
         list.first = unsafe { item.as_ref() }.next.load(Ordering::Relaxed);
         list.is_busy = true;
         Some(Started(item))
@@ -197,7 +195,6 @@ impl Line {
         newest.is_null() || newest == mark()
     }
 
-    /// Returns `true` if the mark is set.
     pub(super) fn is_marked(&self) -> bool {
         self.newest.top().load(Ordering::Relaxed) == mark()
     }

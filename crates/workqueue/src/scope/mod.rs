@@ -1,5 +1,4 @@
-//! Borrowed data: several threads work on data on one thread's stack, and stop before that thread
-//! continues.
+//! Borrowed data: several threads work on one thread's stack, and stop before it continues.
 //!
 //! `crew.rs` has the protocol: a ticket, which is an item of the queue, brings a worker to the
 //! owner's work, and no worker is inside any more when the owner continues. `scoped.rs` is a scope,

@@ -60,8 +60,7 @@ impl OpenScope {
         }
     }
 
-    /// Returns `true` if [`Scope::spawn`](crate::Scope::spawn) would send a ticket now, with a
-    /// limit of one.
+    /// Returns `true` if [`Scope::spawn`](crate::Scope::spawn) would send a first ticket.
     pub fn wants_ticket(&self) -> bool {
         self.crew.wants_ticket(1)
     }
@@ -99,8 +98,7 @@ impl fmt::Debug for OpenScope {
     }
 }
 
-/// A crew whose work is one closure, as in a join: a guest runs it, or the owner if there was no
-/// guest.
+/// A crew whose work is one closure, as in a join: a guest or the owner runs it.
 #[derive(Clone)]
 pub struct OpenPair {
     crew: Arc<Crew>,

@@ -3,8 +3,7 @@
 //! A participant takes the next piece from the front of the untaken elements, by one atomic update
 //! of a counter. Each element is therefore in one piece, and the participant that took a piece
 //! works on it. The owner sends one ticket. Each guest that finds untaken elements sends the next
-//! ticket, up to the number of workers. A guest that finds none returns to its pool, because all
-//! pieces have been started.
+//! ticket, up to the number of workers. A guest that finds none returns to its pool.
 //!
 //! # The size of a piece
 //!
@@ -29,8 +28,7 @@ use super::{
 use crate::queues::queue::Workqueue;
 
 /// Target duration of a piece, within a factor of two. Taking a piece costs about 50 ns, which is a
-/// fraction of a percent of it. At the end, participants wait for each other for at most about this
-/// long.
+/// fraction of a percent of it. At the end, participants wait about this long for each other.
 const PIECE_US: u64 = 20;
 
 /// The elements that no participant has taken: those at index `nr_taken` and above.
@@ -126,8 +124,7 @@ impl<F: Fn(Range<usize>) + Sync> Pieces<'_, F> {
     }
 }
 
-/// Returns the maximum length of the next piece, after a piece of at most `most` elements took
-/// `cycles`.
+/// Returns the maximum length of the next piece, after one of `most` took `cycles`.
 fn next_most(most: usize, cycles: u64) -> usize {
     let wanted = PIECE_US * time::cycles_per_us();
     if cycles < wanted / 2 {
@@ -143,8 +140,8 @@ impl Workqueue {
     /// Calls `func` on pieces that together cover `range`, on this thread and this queue's workers.
     ///
     /// The size of a piece depends on the time that earlier pieces took. A piece takes about 20
-    /// microseconds, and has at least one element. Pieces can therefore have any size and start at
-    /// any element.
+    /// microseconds, and has at least one element. Pieces therefore have any size and start
+    /// anywhere.
     ///
     /// # Guarantees
     ///
@@ -152,13 +149,12 @@ impl Workqueue {
     /// - The caller runs only pieces of this range while it waits. It needs no worker and no seat:
     ///   see [`scope`](Self::scope). The number of helping workers is bounded by `max_active`, and
     ///   by the number of workers that run at once on one pod.
-    /// - If `func` panics, no further piece starts. The first panic is resumed here when the
-    ///   started pieces have ended.
+    /// - If `func` panics, no further piece starts. The first panic is resumed here after the
+    ///   started ones end.
     ///
     /// # Blocking
     ///
-    /// Blocks until all started pieces have ended. In a work item, the pool can start another
-    /// worker while this blocks.
+    /// Blocks until all pieces have ended. The pool of a calling item can start another worker.
     ///
     /// # Panics
     ///
@@ -242,7 +238,7 @@ impl Workqueue {
         self.for_each_range(0..slice.len(), |range| func(&slice[range]));
     }
 
-    /// Calls `func` on mutable pieces that together cover `slice`, on this thread and this queue's
+    /// Calls `func` on mutable pieces that together cover `slice`, here and on this queue's
     /// workers.
     ///
     /// The pieces have arbitrary sizes, start at arbitrary elements and are called in any order,
@@ -293,16 +289,15 @@ impl Workqueue {
         impl<T> Start<T> {
             /// # Safety
             ///
-            /// 1. `range` is in the slice, which is borrowed for `'a`, and does not overlap the
-            ///    range of another call.
+            /// 1. `range` is in the slice, borrowed for `'a`, and overlaps no range of another
+            ///    call.
             unsafe fn part<'a>(&self, range: Range<usize>) -> &'a mut [T] {
                 // SAFETY: (1).
                 unsafe { std::slice::from_raw_parts_mut(self.0.add(range.start), range.len()) }
             }
         }
         let (len, start) = (slice.len(), Start(slice.as_mut_ptr()));
-        // SAFETY: (1): `for_each_range` passes each element to one call, and returns before the
-        // borrow ends.
+        // SAFETY: (1): `for_each_range` passes each element to one call, within the borrow.
         self.for_each_range(0..len, |range| func(unsafe { start.part(range) }));
     }
 }

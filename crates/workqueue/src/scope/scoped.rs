@@ -73,8 +73,7 @@ pub(super) struct Reach {
 }
 
 impl Workqueue {
-    /// Calls `body` with a scope whose items may borrow from the caller, and waits until all items
-    /// have ended.
+    /// Calls `body` with a scope whose items may borrow from the caller, and waits for all items.
     ///
     /// Items run on this queue's workers. After `body` has returned, the calling thread also runs
     /// the items that no worker has started.
@@ -87,11 +86,10 @@ impl Workqueue {
     /// - The caller needs no worker and no seat. It also runs the remaining items if the queue is
     ///   full, paused, drained or destroyed, if the queue has no threads, or if the caller is
     ///   inside an item of the queue. Such runs count neither against `max_active` nor in the
-    ///   queue's statistics. The caller runs all items of a bottom-half queue's scope, so that they
-    ///   may block.
+    ///   queue's statistics. The caller runs all items of a bottom-half queue's scope, so they may
+    ///   block.
     /// - Items start in the order in which they were spawned. On an ordered queue, each item also
-    ///   ends before the next one starts. An item that the caller runs may overlap with other items
-    ///   of that queue.
+    ///   ends before the next one starts. An item that the caller runs may overlap with others.
     /// - If an item panics, the others still run. Afterwards the first panic is resumed here. Each
     ///   other panic is reported to the queue's panic handler and dropped. A panic of `body` takes
     ///   precedence over those of items.
@@ -104,15 +102,13 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// Blocks until all items have ended. In a work item, the pool can start another worker while
-    /// this blocks.
+    /// Blocks until all have ended. The pool of a calling item can start another worker.
     ///
     /// # Panics
     ///
     /// Resumes the panic of `body` or of an item. Panics before it calls `body` if it is called in
     /// a child of `fork` (see [`Workqueue`]), or inside an item of a bottom-half queue unless this
-    /// is a bottom-half queue as well. A child that was forked inside `body` exits when it returns
-    /// from it.
+    /// is a bottom-half queue as well. A child forked inside `body` exits when that returns.
     ///
     /// # Examples
     ///
@@ -148,8 +144,7 @@ impl Workqueue {
             tickets: Tickets::new(reach.max_active),
             lifetimes: PhantomData,
         };
-        // FOREIGN(scope-run): the body, on the owner; contained, and resumed when all items have
-        // ended.
+        // FOREIGN(scope-run): the body, on the owner; contained, and resumed after all items.
         let own = guarded_in_item(|| body(&scope));
         stand.finish(&scope.crew);
         scope.tickets.take_back();
@@ -183,8 +178,7 @@ impl Workqueue {
 impl<'scope> Scope<'scope, '_> {
     /// Spawns `func`, which a worker or the owner of the scope runs once before the scope ends.
     ///
-    /// The item cannot be awaited or cancelled. It returns its result through the data that it
-    /// borrows.
+    /// It cannot be awaited or cancelled, and returns its result through the data that it borrows.
     ///
     /// # Blocking
     ///

@@ -55,8 +55,7 @@ impl Stand {
         }
     }
 
-    /// Runs the pending items, waits for the items that guests run, and closes the crew for good.
-    /// Called by the owner only.
+    /// As the owner, runs pending items, waits for those of guests, and closes the crew for good.
     pub(super) fn finish(&self, crew: &Crew) {
         whole(|| {
             loop {

@@ -2,8 +2,7 @@
 //!
 //! It is a waker underneath: a future counts its wakers, so an additional one costs the others
 //! nothing. The item of a closure has a single, uncounted handle, and the canceller writes the
-//! outcome without synchronization. A closure with an abort handle is therefore run as a future
-//! with a single poll.
+//! outcome without synchronization. An abortable closure is therefore a future with a single poll.
 
 use std::{fmt, task::Waker};
 
@@ -16,8 +15,7 @@ use crate::{
 /// [`spawn_abortable`](Workqueue::spawn_abortable) and
 /// [`spawn_async_abortable`](Workqueue::spawn_async_abortable).
 ///
-/// Dropping it does not cancel the item. It keeps a future alive, even if no other waker of the
-/// future is left.
+/// Dropping it does not cancel the item. It keeps a future alive, even without other wakers.
 #[derive(Clone)]
 #[must_use = "it does nothing by itself"]
 pub struct AbortHandle {
@@ -31,12 +29,12 @@ impl AbortHandle {
     /// A closure that has not started, or a future that was never polled, is dropped here; the
     /// caller gets a panic of the drop. A worker of the queue drops a future that was polled. An
     /// item that is executing continues to its end, or to its next `.await`; [`JoinHandle::join`]
-    /// returns the outcome.
+    /// returns which.
     ///
     /// # Blocking
     ///
-    /// As [`JoinHandle::cancel`]. In a child of `fork` it does not affect an item of the parent,
-    /// and returns `false`.
+    /// As [`JoinHandle::cancel`]. For a parent's item in a child of `fork`, it only returns
+    /// `false`.
     pub fn abort(&self) -> bool {
         self.waker.as_ref().is_some_and(future::cancel_by)
     }

@@ -13,8 +13,7 @@ use tokio::runtime::{Handle, TryCurrentError};
 /// and `tokio::spawn` work inside it on any executor.
 ///
 /// The threads of the runtime drive its timers and its I/O, as for its own tasks, and wake the
-/// future through its waker. A current-thread runtime drives them only while a thread is in its
-/// `block_on`.
+/// future through its waker. A current-thread runtime drives them only inside its `block_on`.
 ///
 /// # Cost
 ///
@@ -58,16 +57,14 @@ impl<F: Future> Future for InTokio<F> {
         // SAFETY: nothing is moved out of `this` below.
         let this = unsafe { self.get_unchecked_mut() };
         let _inside = this.runtime.enter();
-        // SAFETY: the future stays pinned until it is dropped in place, and `Self` is `Unpin` only
-        // if the future is.
+        // SAFETY: the future is dropped in place, and `Self` is `Unpin` only if the future is.
         unsafe { Pin::new_unchecked(&mut *this.future) }.poll(context)
     }
 }
 
 impl<F> Drop for InTokio<F> {
     fn drop(&mut self) {
-        // If the thread is exiting, tokio's thread-local may be destroyed. The future is then
-        // dropped without a context.
+        // If the thread is exiting, tokio's thread-local may be destroyed: drop without a context.
         let is_gone = |error: TryCurrentError| error.is_thread_local_destroyed();
         let is_gone = Handle::try_current().err().is_some_and(is_gone);
         let _inside = (!is_gone).then(|| self.runtime.enter());

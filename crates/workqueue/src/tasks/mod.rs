@@ -1,5 +1,5 @@
-//! Tools for async programs, in addition to futures that are items (`future.rs` of the queues):
-//! sets of items (`set.rs`), handles that can only cancel (`abort.rs`), and tokio's timers and I/O
+//! Tools for async programs, besides futures as items (`future.rs` of the queues): sets of items
+//! (`set.rs`), handles that can only cancel (`abort.rs`), and tokio's timers and I/O
 //! (`in_tokio.rs`).
 
 pub(crate) mod abort;

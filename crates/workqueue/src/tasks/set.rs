@@ -11,8 +11,8 @@
 //! ```
 //!
 //! If the end comes first, `join_next` finds the index. Otherwise the ending thread finds the
-//! waiter. The ending thread must never check for a waiter before the index is in the list. Twin
-//! `task set: looks for a waiter first`.
+//! waiter. The ending thread must never check for a waiter before the index is in the list. Its
+//! twin is `task set: looks for a waiter first`.
 //!
 //! A wake-up therefore examines only one handle. The list has capacity for all items before they
 //! are spawned, so that the ending thread does not allocate under the lock. An index may be in the
@@ -227,8 +227,7 @@ impl<T> TaskSet<T> {
         poll_fn(|context| self.poll_join_next(context)).await
     }
 
-    /// Polls for the next result as [`join_next`](Self::join_next) does, for use in a hand-written
-    /// future.
+    /// Polls [`join_next`](Self::join_next), as a hand-written future needs it.
     pub fn poll_join_next(
         &mut self,
         context: &mut Context<'_>,
@@ -249,8 +248,7 @@ impl<T> TaskSet<T> {
         }
     }
 
-    /// If no item of the set can end while this thread waits, removes one of them and returns the
-    /// reason.
+    /// If no item can end while this thread waits, removes one of them and returns the reason.
     fn refuse_one(&mut self) -> Option<JoinError> {
         if !is_blocking() {
             return None;
@@ -290,8 +288,8 @@ impl<T> TaskSet<T> {
                     self.unused.push(place);
                     return Some(result);
                 }
-                // The result of this index was already taken, or the item's deadline passed after
-                // it had started.
+                // A second entry of an earlier item with this index, or the entry of an item whose
+                // deadline passed after it had started.
                 Some(Err(handle)) => self.handles[place] = Some(handle),
                 None => {}
             }
@@ -344,8 +342,7 @@ impl<T> TaskSet<T> {
         self.must_be_here();
         for (place, handle) in self.handles.iter_mut().enumerate() {
             let Some(handle) = handle else { continue };
-            // The waker of an ended item reports it, now or earlier; a second call of `abort_all`
-            // must not add it again.
+            // The waker of an ended item reports it, now or earlier; a second `abort_all` must not.
             if handle.is_finished() {
                 continue;
             }
@@ -365,10 +362,9 @@ impl<T> TaskSet<T> {
     /// Removes all items from the set. They continue independently.
     pub fn detach_all(&mut self) {
         self.unused.clear();
-        // The wakers of these items keep the old list, so their ends are not reported to the new
-        // one.
-        // FOREIGN(task-set-drop): the drop of a registered waker, on the detaching thread;
-        // contained by `Foreign`.
+        // The wakers of these items keep the old list, so they report their ends there.
+        // FOREIGN(task-set-drop): the drop of a registered waker, on this thread; contained by
+        // `Foreign`.
         self.ended = Arc::default();
         drop(mem::take(&mut self.handles));
     }

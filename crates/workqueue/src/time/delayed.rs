@@ -1,5 +1,4 @@
-//! Items that are queued when a wait has ended: a delay here, a grace period of RCU in
-//! `rcu_work.rs`.
+//! Items that are queued after a wait: a delay here, a grace period of RCU in `rcu_work.rs`.
 //!
 //! The timer of such an item knows the wait (`timers.rs` of the queues has the protocol and its
 //! models). Everything else is the same for both, and is defined here.
@@ -20,11 +19,9 @@ use crate::{
     },
 };
 
-/// A work item that is queued after a delay ([`DelayedWork`]) or after a grace period of RCU
-/// ([`RcuWork`]).
+/// A work item that is queued after a delay ([`DelayedWork`]) or a grace period ([`RcuWork`]).
 ///
-/// This is a handle; clones are handles of the same item. The item is pending while it waits, as it
-/// is while it is queued.
+/// This is a handle; clones are handles of the same item. The item is pending while it waits.
 ///
 /// [`RcuWork`]: crate::RcuWork
 #[derive(Clone)]
@@ -36,8 +33,8 @@ pub struct Deferred<U> {
 
 /// A work item that is queued after a delay, any number of times. Its runs never overlap.
 ///
-/// While its timer is armed, the item is pending. An attempt to queue it then does nothing and
-/// returns `false`.
+/// While its timer is armed, the item is pending. Queueing it then does nothing and returns
+/// `false`.
 ///
 /// # Guarantees
 ///
@@ -84,8 +81,7 @@ impl<U: 'static> Deferred<U> {
         Self::with_handle(move |_| func())
     }
 
-    /// Creates an item that runs `func` with a handle of the item itself, so that it can queue
-    /// itself again.
+    /// Creates an item that runs `func` with a handle of the item, so that it can queue itself.
     pub fn with_handle(mut func: impl FnMut(&Self) + Send + 'static) -> Self {
         let timer = Arc::new(Timer::default());
         let own = timer.clone();
@@ -242,7 +238,7 @@ impl DelayedWork {
     /// Lets the item be queued up to `slack` late, so that it shares a wake-up with others; by
     /// default, there is no slack.
     ///
-    /// Differs from Linux: a deferrable timer there waits for any other wake-up of its CPU, however
+    /// Differs from Linux: a deferrable timer there waits for another wake-up of its CPU, however
     /// late.
     #[doc(alias = "INIT_DEFERRABLE_WORK")]
     pub fn with_slack(self, slack: Duration) -> Self {
@@ -299,8 +295,7 @@ impl Workqueue {
         self.mod_delayed_at(Some(cpu), work, delay)
     }
 
-    /// Queues `work` here after `delay` from now, whether or not it is pending; returns `true` if
-    /// it was pending.
+    /// Queues `work` here after `delay` from now, pending or not; returns `true` if it was pending.
     ///
     /// A disabled item is left unchanged, and is not pending.
     ///

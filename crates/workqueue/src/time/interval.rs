@@ -27,8 +27,7 @@ pub enum MissedTickBehavior {
 }
 
 impl MissedTickBehavior {
-    /// Returns the time at which the next tick is due, after one that was due at `due_ns` and fired
-    /// at `now_ns`.
+    /// Returns when the next tick is due, after one that was due at `due_ns` and fired at `now_ns`.
     pub(super) fn next_ns(self, due_ns: u64, now_ns: u64, period_ns: u64) -> u64 {
         let next_ns = due_ns.saturating_add(period_ns);
         let late_ns = now_ns.saturating_sub(due_ns);
@@ -48,7 +47,6 @@ impl MissedTickBehavior {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ZeroPeriod;
 
-/// Returns a period in nanoseconds.
 pub(super) fn period_ns(period: Duration) -> Result<u64, ZeroPeriod> {
     match nanos(period) {
         0 => Err(ZeroPeriod),
@@ -135,12 +133,12 @@ impl Interval {
         poll_fn(|context| self.poll_tick(context)).await;
     }
 
-    /// Polls for the next tick as [`tick`](Self::tick) does, for use in a hand-written future.
+    /// Polls [`tick`](Self::tick), as a hand-written future needs it.
     pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.nr_at_once == MAX_AT_ONCE {
             self.nr_at_once = 0;
-            // FOREIGN(tick-wake): `wake_by_ref` of a user's waker, on the polling thread, under no lock; it
-            // may unwind to the caller.
+            // FOREIGN(tick-wake): `wake_by_ref` of a user's waker, on the polling thread, under no
+            // lock; it may unwind to the caller.
             context.waker().wake_by_ref();
             return Poll::Pending;
         }

@@ -24,8 +24,7 @@ use crate::queues::{
     queue::{Inner, Workqueue},
 };
 
-/// Runs a closure periodically, at equal distances, until this is dropped; created by
-/// [`Workqueue::every`].
+/// Runs a closure at equal distances until this is dropped; created by [`Workqueue::every`].
 ///
 /// # Guarantees
 ///
@@ -35,8 +34,7 @@ use crate::queues::{
 ///   longer than a period. Missed ticks are [skipped](MissedTickBehavior::Skip), unless another
 ///   behavior is [chosen](Self::with_missed_ticks).
 /// - Dropping it cancels the work: no further run starts. A run that has started continues to its
-///   end, as with [`CancelOnDrop`](crate::CancelOnDrop); [`cancel_sync`](Self::cancel_sync) waits
-///   for it.
+///   end, as with [`CancelOnDrop`](crate::CancelOnDrop); [`cancel_sync`](Self::cancel_sync) waits.
 /// - It does not keep its queue alive: if the last handle of the queue is dropped, the runs end.
 ///   The closure must not own such a handle, because that would keep the queue alive. A drain does
 ///   not wait for the work, and a paused queue runs it after it has resumed.
@@ -61,7 +59,7 @@ pub struct Periodic {
 /// The schedule of the item, and its queue.
 struct Ticks {
     queue: WeakQueue,
-    /// The number of times that the queue had cancelled everything when the item was made.
+    /// Number of times that the queue had cancelled everything when the item was created.
     nr_cancels: u64,
     due_ns: u64,
     period_ns: u64,
@@ -73,8 +71,7 @@ struct Ticks {
 struct Again<'a>(&'a mut Ticks, &'a DelayedWork);
 
 impl Workqueue {
-    /// Runs `func` here every `period` until the result is dropped. The first run is after one
-    /// period.
+    /// Runs `func` here every `period`, first after one period, until the result is dropped.
     ///
     /// On a queue that was destroyed, it never runs.
     ///
@@ -136,8 +133,8 @@ impl Workqueue {
 }
 
 impl Inner {
-    /// Arms `work` to be queued here at `due_ns`, unless the queue was destroyed, or has cancelled
-    /// everything more than `nr_cancels` times.
+    /// Arms `work` to be queued here at `due_ns`, unless the queue lost its last handle, was
+    /// destroyed, or has cancelled everything more than `nr_cancels` times.
     fn arm_at(&self, work: &DelayedWork, due_ns: u64, weak: WeakQueue, nr_cancels: u64) {
         let visit = self.visit().filter(|_| !self.is_destroyed());
         if let Some(visit) = visit {
@@ -195,7 +192,7 @@ impl Periodic {
         self.cancels = false;
     }
 
-    /// Keeps the work running until its queue is destroyed, without a handle to cancel it.
+    /// Keeps the work running until its queue ends, without a handle to cancel it.
     pub fn detach(mut self) {
         self.cancels = false;
     }

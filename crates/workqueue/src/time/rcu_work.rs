@@ -33,9 +33,9 @@ use crate::{
 ///   pending, that may be for an earlier grace period.
 /// - The item is pending from the call until it starts. It is queued on the pool of the pod from
 ///   which `enqueue_rcu` was called.
-/// - If all handles of the item are dropped, it is still queued. If its queue was destroyed by
-///   then, nothing runs. A drain does not wait for grace periods, and items whose grace periods end
-///   during a drain are queued.
+/// - If all handles of the item are dropped, it is still queued. If the last handle of its queue
+///   is dropped, nothing runs. A drain does not wait for grace periods, and items whose grace
+///   periods end during a drain are queued.
 ///
 /// Differs from Linux: it can be cancelled and disabled while it waits for the grace period.
 ///
@@ -70,8 +70,7 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// Blocks for a short lock at most, never for the grace period. May be called in a read-side
-    /// section.
+    /// Blocks for a short lock at most, never for the grace period. Allowed in a read-side section.
     #[doc(alias = "queue_rcu_work")]
     pub fn enqueue_rcu(&self, work: &RcuWork) -> bool {
         let Some(due) = work.timer.arm_for_grace_period(&work.work, self) else {
@@ -85,7 +84,7 @@ impl Workqueue {
 fn fire_after_grace_period(due: Due, queue: WeakQueue) {
     // An item waits for one grace period at a time, so the items bound the callbacks.
     rcu::internal::call_at_once(move || {
-        // If the queue was destroyed, the item is not armed any more.
+        // If the queue lost its last handle, the item is no longer armed.
         if let Some(queue) = queue.upgrade() {
             let dead = due.fire(&queue.timers.all, time::now_ns());
             queue.manager.leave_to_reapers(dead);

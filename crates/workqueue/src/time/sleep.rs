@@ -1,5 +1,4 @@
-//! Futures that wait for a point in time; `sleeps.rs` of the queues has the protocol and its
-//! models.
+//! Futures that wait for a point in time; `sleeps.rs` has the protocol and its models.
 
 use std::{
     fmt,
@@ -101,8 +100,7 @@ pub struct Sleep {
 }
 
 impl Registry {
-    /// Waits until `duration` has passed since this call, as [`sleep()`] does; this registry's
-    /// thread wakes it.
+    /// Waits for `duration` from this call, as [`sleep()`] does; this registry's thread wakes it.
     ///
     /// # Examples
     ///
