@@ -23,8 +23,7 @@ use base::internal::page::publisher;
 ///
 /// # Blocking
 ///
-/// Takes each queue's configuration lock and each pool's lock for a short time. Not from a signal
-/// handler.
+/// Takes each queue's configuration lock and each pool's lock briefly. Not from a signal handler.
 ///
 /// # Errors
 ///

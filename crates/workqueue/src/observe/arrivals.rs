@@ -20,7 +20,6 @@
 /// Number of spans that a pwq keeps. A guess: enough for a list of many adoptions.
 const NR_SPANS: usize = 12;
 
-/// Items that arrived in one interval of time, in cycles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Span {
     /// Item numbers, in the order of arrival.
@@ -76,7 +75,6 @@ impl Arrivals {
         self.nr_spans -= nr_gone;
     }
 
-    /// Merges the two neighbors that are shortest together.
     fn join_two(&mut self) {
         let span_of = |i: &usize| self.spans[i + 1].to.saturating_sub(self.spans[*i].from);
         let at = (0..self.nr_spans - 1).min_by_key(span_of).unwrap_or(0);

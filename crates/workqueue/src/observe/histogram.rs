@@ -119,7 +119,6 @@ fn most(place: usize) -> u64 {
 }
 
 impl Cycles {
-    /// Adds `count` durations of `cycles` each.
     pub(crate) fn add(&mut self, cycles: u64, count: u64) {
         self.counts[place(cycles)] += count;
         self.total += u128::from(cycles) * u128::from(count);

@@ -27,7 +27,6 @@ const TICK_US: u64 = 1_000;
 /// statistics are read, are recorded with the last wait.
 #[derive(Debug, Default)]
 pub(crate) struct Sampling {
-    /// The slot of the pwq.
     slot: usize,
     /// Time at which a wait was last recorded, in cycles.
     at: u64,
@@ -134,7 +133,6 @@ pub(crate) struct Tally {
 /// The counts that a worker reports to a pwq.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Told {
-    /// Number of items that have run to their end.
     pub(crate) nr_run: u32,
     pub(crate) nr_not_run: u32,
     /// CPU time; 0 if the CPU clock was not read.
@@ -167,7 +165,6 @@ impl Tally {
         self.busy_cycles.store(busy, Ordering::Relaxed);
     }
 
-    /// Adds an item of the batch that is not run.
     #[cold]
     pub(crate) fn add_not_run(&self) {
         let nr_not_run = self.nr_not_run() + 1;
