@@ -10,7 +10,8 @@ use topology::CpuSet;
 pub enum Report {
     /// A pool takes no items although some wait.
     Stall(Stall),
-    /// An item used a CPU for [`cpu_intensive_thresh_us`](base::params::Params) as others waited.
+    /// An item used a CPU for [`cpu_intensive_thresh_us`](base::params::Params) while others
+    /// waited.
     CpuIntensive {
         /// The name of the item and its queue.
         item: ItemName,

@@ -5,7 +5,7 @@
 //! because they wait by design. The manager checks this when it samples pools in which work waits,
 //! so an idle program runs no watchdog.
 //!
-//! A pause of the machine is no stall: a second at most counts between samples (`sync::span`).
+//! A pause of the machine is no stall: between two samples, at most 1 s counts (`sync::span`).
 
 use sync::span;
 
@@ -22,8 +22,9 @@ pub(crate) struct StallDetector {
 }
 
 impl StallDetector {
-    /// Records a sample of a pool in which items wait, or not. Returns the age of the stall if a
-    /// one is due: after `thresh_ns`, twice that, four times that, … Never if that is 0.
+    /// Records a sample of a pool in which items wait, or not. Returns the age of the stall if it
+    /// must be reported: after `thresh_ns`, twice that, four times that, … A threshold of 0
+    /// disables reports.
     pub(crate) fn look(
         &mut self,
         waits: bool,

@@ -29,7 +29,7 @@ impl AbortHandle {
     /// A closure that has not started, or a future that was never polled, is dropped here; the
     /// caller gets a panic of the drop. A worker of the queue drops a future that was polled. An
     /// item that is executing continues to its end, or to its next `.await`; [`JoinHandle::join`]
-    /// reports it.
+    /// reports which.
     ///
     /// # Blocking
     ///
