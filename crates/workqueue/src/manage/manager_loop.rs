@@ -33,7 +33,7 @@ use crate::{
     errands::{self, Errand},
     item::slab,
     observe::concurrency::{ScanResult, pause_ns},
-    pools::{manager::Manager, mayday::MaydayQueue, pool::WorkerPool, rescuer::Rescuer, serve},
+    pools::{manager::Manager, mayday::MaydayQueue, pool::WorkerPool, rescuer::Rescuer, worker},
     queues::timers::Timers,
     route::machine::Machine,
 };
@@ -121,7 +121,7 @@ impl Errand for Look {
 impl Manager {
     fn spawn_worker(self: &Arc<Self>, pool: &Arc<WorkerPool>) -> bool {
         let body = pool.clone();
-        self.start_thread(&pool.thread_name(), move |_| serve::run(&body))
+        self.start_thread(&pool.thread_name(), move |_| worker::run(&body))
     }
 
     /// Creates all requested workers. Returns the pools whose thread could not be started.

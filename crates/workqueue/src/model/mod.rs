@@ -166,14 +166,14 @@ impl Machine {
     /// Runs all that waits on this thread, as the manager does when no thread can be had.
     pub fn help_out(&self) {
         for pool in self.registry.machine().pools() {
-            super::pools::serve::help_out(&pool, || true);
+            super::pools::worker::help_out(&pool, || true);
         }
     }
 
     /// Does that for the pool that was made last first.
     pub fn help_out_last_first(&self) {
         for pool in self.registry.machine().pools().iter().rev() {
-            super::pools::serve::help_out(pool, || true);
+            super::pools::worker::help_out(pool, || true);
         }
     }
 
