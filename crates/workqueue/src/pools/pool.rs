@@ -95,7 +95,7 @@ pub(crate) struct WorkerPool {
     pub(crate) manager: Arc<Manager>,
     pub(crate) counters: Counters,
     #[cfg(feature = "baselines")]
-    pub(crate) hold: Mutex<crate::observe::histogram::Cycles>,
+    pub(crate) hold: Mutex<crate::observe::tally::Cycles>,
 }
 
 #[derive(Debug, Default)]

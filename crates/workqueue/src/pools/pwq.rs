@@ -23,11 +23,7 @@ use crate::{
         list::List,
     },
     limit::{account::Account, active::Gate, queue_core::QueueCore},
-    observe::{
-        arrivals::Arrivals,
-        histogram::Cycles,
-        tally::{Ran, Rest},
-    },
+    observe::tally::{Arrivals, Cycles, Ran, Rest},
 };
 
 /// Connects a queue to one of its pools.

@@ -26,7 +26,7 @@ use crate::{
         queue_core::{PanicHandler, QueueCore},
         room::Room,
     },
-    observe::histogram::Histogram,
+    observe::tally::Histogram,
     pools::{manager::Manager, rescuer::Rescuer},
     route::{
         attrs::{BuildError, MAX_ACTIVE},
