@@ -154,7 +154,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("workqueue/errands.rs", "WAITS_FOR_NOBODY", Thread),
     ("workqueue/errands.rs", "SERVES", Thread),
     ("workqueue/errands.rs", "PUT_ASIDE", Thread),
-    ("workqueue/execute/current.rs", "INNERMOST", Thread),
+    ("workqueue/execute/run.rs", "INNERMOST", Thread),
     ("workqueue/execute/wait.rs", "HAS_ANY", PerProcess),
     ("workqueue/item/cache.rs", "HANDLER", Constant),
     ("workqueue/item/cache.rs", "LOCAL", Thread),

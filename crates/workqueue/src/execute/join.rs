@@ -28,11 +28,9 @@ use sync::{
 
 use super::{
     cancel_on_drop::CancelOnDrop,
-    current::{is_blocking, is_current, with_current},
     deadline::{AnyTime, StartBy},
-    dependency::{self, NeedsOurSeat, reported},
-    run::{self, note_panic},
-    wait::{self, must_not_be_lost},
+    run::{self, is_blocking, is_current, note_panic, with_current},
+    wait::{self, NeedsOurSeat, must_not_be_lost, reported},
 };
 use crate::{
     item::{
@@ -410,7 +408,7 @@ impl<T> JoinHandle<T> {
         let is_finished = self.is_finished();
         must_not_be_lost(!is_finished && self.is_lost());
         if !is_finished && !self.help_or_refuse()? {
-            dependency::before_waiting_for(self.head());
+            wait::before_waiting_for(self.head());
             self.wait_until_expired(u64::MAX);
             wait::until_turn(self.head(), 1);
         }
@@ -455,7 +453,7 @@ impl<T> JoinHandle<T> {
             if let Some(error) = self.refusal() {
                 return Ok(Err(reported(error)));
             }
-            dependency::before_waiting_for(self.head());
+            wait::before_waiting_for(self.head());
             let end_ns = time::now_ns().saturating_add(nanos(timeout));
             self.wait_until_expired(end_ns);
             let left = Duration::from_nanos(end_ns.saturating_sub(time::now_ns()));
@@ -475,7 +473,7 @@ impl<T> JoinHandle<T> {
         if self.table().expiry.is_some() {
             return Ok(run::help(self.item));
         }
-        dependency::help_or_refuse(self.item).map_err(|NeedsOurSeat| reported(JoinError::OwnQueue))
+        wait::help_or_refuse(self.item).map_err(|NeedsOurSeat| reported(JoinError::OwnQueue))
     }
 
     /// Returns the reason if waiting for this unfinished item without helping would never end.
@@ -485,7 +483,7 @@ impl<T> JoinHandle<T> {
         }
         // An item with a deadline ends at the deadline.
         let ends = self.table().expiry.is_some() || self.head().load().lets_help();
-        (!ends && dependency::needs_our_seat(self.head())).then_some(JoinError::OwnQueue)
+        (!ends && wait::needs_our_seat(self.head())).then_some(JoinError::OwnQueue)
     }
 
     /// If a task that polls for the item's end would never see it, because the polling thread stays
@@ -498,7 +496,7 @@ impl<T> JoinHandle<T> {
             return Some(JoinError::OwnItem);
         }
         let ends = self.table().expiry.is_some();
-        (!ends && dependency::needs_our_seat(self.head())).then_some(JoinError::OwnQueue)
+        (!ends && wait::needs_our_seat(self.head())).then_some(JoinError::OwnQueue)
     }
 
     /// Returns a handle that cancels the item when it is dropped, and otherwise works as this one.

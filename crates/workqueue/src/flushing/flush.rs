@@ -38,7 +38,7 @@ use sync::{
 };
 
 use crate::{
-    execute::dependency::{self, reported},
+    execute::wait::{self, reported},
     item::colour::UpTo,
     limit::active::{Closed, Gate, Phase},
     pools::pwq::{Pwq, Seeker},
@@ -136,7 +136,7 @@ impl Workqueue {
     #[doc(alias = "async_synchronize_full")]
     pub fn flush(&self) -> Result<(), OwnQueueError> {
         self.inner.may_wait()?;
-        dependency::before_flushing(&self.inner.core);
+        wait::before_flushing(&self.inner.core);
         let mut flush = Flush::new(&self.inner);
         let settled = &self.inner.core.settled;
         settled.wait_until(|| flush.has_ended());

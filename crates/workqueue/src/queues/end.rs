@@ -55,7 +55,7 @@ use super::{
 };
 use crate::{
     errands::{self, Errand},
-    execute::current::depth,
+    execute::run::depth,
     item::{handles::Dead, lane::Lane},
     limit::queue_core::Handler,
 };

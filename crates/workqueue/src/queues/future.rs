@@ -51,9 +51,8 @@ use super::queue::Inner;
 use crate::{
     errands,
     execute::{
-        current::with_freed,
         join::JoinHandle,
-        run::{self, note_panic},
+        run::{self, note_panic, with_freed},
     },
     item::{
         colour::Colour,

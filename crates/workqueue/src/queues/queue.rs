@@ -20,7 +20,7 @@ use super::{
     timers::OwnTimers,
 };
 use crate::{
-    execute::current::is_inside,
+    execute::run::is_inside,
     item::lane::Lane,
     limit::{
         queue_core::{PanicHandler, QueueCore},

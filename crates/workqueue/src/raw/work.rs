@@ -22,9 +22,8 @@ use base::internal::panics::of_c;
 use crate::{
     execute::{
         cancel_cut::put_back,
-        current::{depth, forget_home, is_seated, with_current},
-        dependency,
-        wait::must_have_workers,
+        run::{depth, forget_home, is_seated, with_current},
+        wait::{self, must_have_workers},
         work::Busy,
     },
     item::{
@@ -427,10 +426,10 @@ impl RawWork {
             if depth() < MAX_HELP && help(work, shard) {
                 return Ok(true);
             }
-            if dependency::needs_our_seat(&this.head) {
+            if wait::needs_our_seat(&this.head) {
                 return Err(Misuse::OwnQueue);
             }
-            dependency::before_waiting_for(&this.head);
+            wait::before_waiting_for(&this.head);
         }
         Ok(shard.wait(name, || {
             let state = if sync::twin::armed("raw: a waiter makes no step") {
