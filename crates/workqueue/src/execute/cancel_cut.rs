@@ -30,10 +30,9 @@ use crate::{
         colour::{Colour, NR_COLOURS},
         handles::Dead,
         head::Head,
-        list,
+        list, memory,
         remains::{Remains, buried},
         revival::Revivable,
-        slab,
         state::Ending,
     },
     pools::{cut::Cut, pool::WorkerPool, pwq::Pwq},
@@ -115,7 +114,7 @@ impl Cancelled {
             for part in &mut parts {
                 part.release_capacity();
             }
-            slab::flush();
+            memory::flush();
             for part in parts {
                 part.retire();
             }
@@ -159,7 +158,7 @@ impl Aftermath {
     pub(crate) fn run(self) {
         if errands::fire_all(self.wakers) {
             self.dropped.into_iter().for_each(|what| what.run());
-            slab::flush();
+            memory::flush();
         } else {
             std::mem::forget(self.dropped);
         }

@@ -36,8 +36,8 @@ use crate::{
     item::{
         handles,
         head::{Expiry, HandleTable, Head, Home, Popped, TaskSlot, VTable},
+        memory,
         remains::Remains,
-        slab,
         state::{Ending, Rules, State},
     },
     pools::pwq::Pwq,
@@ -129,7 +129,7 @@ where
         ordered: false,
         ..home.rules
     };
-    let item = slab::place(Joinable::<F, T, S> {
+    let item = memory::place(Joinable::<F, T, S> {
         head: Head::new(
             Joinable::<F, T, S>::VTABLE,
             State::queued(rules).counted(has_place),
@@ -177,7 +177,7 @@ where
     T: Send + 'static,
 {
     let vtable = Joinable::<F, T, AnyTime>::VTABLE;
-    let item = slab::place(Joinable::<F, T, AnyTime> {
+    let item = memory::place(Joinable::<F, T, AnyTime> {
         head: Head::new(vtable, State::ended(), std::ptr::null_mut()),
         start_by: AnyTime,
         task: UnsafeCell::new(None),
@@ -195,7 +195,7 @@ where
 /// Creates an item that runs `func` and has no handle. Its home must stay valid until it has run.
 #[inline]
 pub(crate) fn detached<F: FnOnce() + Send + 'static>(func: F, home: *mut Home) -> NonNull<Head> {
-    slab::place(Detached {
+    memory::place(Detached {
         head: Head::new(Detached::<F>::VTABLE, State::IDLE, home),
         func: ManuallyDrop::new(func),
     })
@@ -363,7 +363,7 @@ where
             // The last drop of user data: if it unwinds, the block leaks.
             ManuallyDrop::drop(&mut (*Self::content(item)).outcome);
             std::ptr::drop_in_place(item.as_ptr());
-            slab::give_back(item.cast::<Self>());
+            memory::give_back(item.cast::<Self>());
         }
     }
 }
@@ -757,7 +757,7 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
         // SAFETY: no other thread has the item, and its closure has been moved out.
         unsafe {
             std::ptr::drop_in_place(item.as_ptr());
-            slab::give_back(item.cast::<Self>());
+            memory::give_back(item.cast::<Self>());
         }
     }
 }

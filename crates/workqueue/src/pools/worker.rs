@@ -29,7 +29,7 @@ use super::{
 use crate::{
     item::{
         head::{Head, VTable},
-        slab,
+        memory,
     },
     observe::{concurrency::Activity, tally::Tally},
 };
@@ -324,7 +324,7 @@ impl Worker {
             }
             nr_taken += 1;
         }
-        slab::flush();
+        memory::flush();
         // The counter of another CPU may be behind.
         let end = time::cycles();
         let cycles = end.saturating_sub(start);

@@ -58,9 +58,8 @@ use crate::{
         colour::Colour,
         handles::{Dead, Handles},
         head::{HandleTable, Head, TaskSlot, VTable},
-        list,
+        list, memory,
         remains::Remains,
-        slab,
         state::{Ending, Rules, State},
     },
     pools::pwq::Pwq,
@@ -120,7 +119,7 @@ where
         ordered: false,
         ..home.rules
     };
-    let item = slab::place(Task {
+    let item = memory::place(Task {
         base: Base {
             head: Head::new(
                 Task::<F>::VTABLE,
@@ -339,7 +338,7 @@ where
         // SAFETY: no other thread has the item, and only the base is not dropped yet.
         contain(|| unsafe { ptr::drop_in_place(item.as_ptr().cast::<Base>()) });
         // SAFETY: no other thread has the item, and all of it is dropped.
-        unsafe { slab::give_back(item.cast::<Self>()) };
+        unsafe { memory::give_back(item.cast::<Self>()) };
         if let Some((pool, slot, colour)) = left {
             pool.retire_one(slot, colour);
         }
