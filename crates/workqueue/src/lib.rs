@@ -36,24 +36,23 @@
 // | `scope` | work that borrows from the thread that waits for it |
 // | `time` | what comes after a delay or a grace period, or again and again: items that are queued, tasks that sleep |
 // | `tasks` | for async programs: sets of items, handles that cancel, tokio's context |
-// | `raw` | items in their users' memory, for other languages |
 // | `manage` | the manager's thread, and making a registry |
 //
-// `errands.rs` is what only a thread that may wait for anything does. ARCHITECTURE.md follows an item from file to file.
+// `internal.rs` is the interface for the other crates of afterwork. `errands.rs` is what only a thread that may wait for anything does. ARCHITECTURE.md follows an item from file to file.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 mod errands;
 mod execute;
 mod flushing;
+#[doc(hidden)]
+pub mod internal;
 mod item;
 mod limit;
 mod manage;
 mod observe;
 mod pools;
 mod queues;
-#[doc(hidden)]
-pub mod raw;
 mod route;
 mod scope;
 mod tasks;

@@ -146,7 +146,7 @@ fn set_blocking(blocks: bool) {
 
 /// Returns how many runs there are on this thread's own stack.
 #[inline]
-pub(crate) fn depth() -> u32 {
+pub fn depth() -> u32 {
     INNERMOST.with(|innermost| innermost.get().depth)
 }
 

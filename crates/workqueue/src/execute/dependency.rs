@@ -102,7 +102,7 @@ pub(crate) fn help_or_refuse(item: NonNull<Head>) -> Result<bool, NeedsOurSeat> 
 /// releases a seat.
 ///
 /// The answer `true` holds only as long as this thread stays in its current run.
-pub(crate) fn needs_our_seat(head: &Head) -> bool {
+pub fn needs_our_seat(head: &Head) -> bool {
     has_seat_of(|link| {
         let state = head.load();
         let has_to_start = match head.vtable().push {
@@ -120,7 +120,7 @@ pub(crate) fn needs_our_seat(head: &Head) -> bool {
 }
 
 /// Asks for who is about to wait for the end of an item.
-pub(crate) fn before_waiting_for(head: &Head) {
+pub fn before_waiting_for(head: &Head) {
     reclaiming(|home| {
         // Not before: a model would try every moment of this load.
         let state = head.load();

@@ -24,7 +24,7 @@ pub(crate) fn note_workers() {
 ///
 /// In a child of `fork` that has no worker to run one.
 #[inline]
-pub(crate) fn must_have_workers() {
+pub fn must_have_workers() {
     assert!(
         !fork::is_child() || HAS_ANY.get().is_some(),
         "the item was queued before the process was forked: no worker will run it here"

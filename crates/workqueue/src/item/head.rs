@@ -39,7 +39,7 @@ pub(crate) struct Home {
 /// A step of the state may let another thread free the item, so all fields are cells.
 #[repr(C, align(8))]
 #[derive(Debug)]
-pub(crate) struct Head {
+pub struct Head {
     /// The next item of the list that holds this one, and this one's colour; belongs to that list.
     pub(crate) next: AtomicPtr<Head>,
     /// Where it is queued, or was last; written by the enqueuer that claimed it while it was unlinked.
@@ -52,7 +52,7 @@ pub(crate) struct Head {
 
 /// What an item does.
 #[derive(Debug)]
-pub(crate) struct VTable {
+pub struct VTable {
     /// Takes the item, which the caller just took off a list, and runs it if it is to be run.
     pub(crate) run: unsafe fn(NonNull<Head>) -> Popped,
     /// Takes the item, which the caller just took off a list, and cancels it if it is pending: it has `Ran` then. What is still to
@@ -78,7 +78,7 @@ pub(crate) struct VTable {
 
 impl VTable {
     /// Makes the table of an item without a handle, that is no future.
-    pub(crate) const fn plain(
+    pub const fn plain(
         run: unsafe fn(NonNull<Head>) -> Popped,
         cancel: unsafe fn(NonNull<Head>, &mut Remains) -> Popped,
         call: unsafe fn(NonNull<Head>) -> Ending,
@@ -151,7 +151,7 @@ pub(crate) struct Expiry {
 
 /// What became of an item that a worker took off its list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Popped {
+pub enum Popped {
     /// It was run.
     Ran,
     /// It was run, is a future, and keeps its in-flight count.
@@ -199,7 +199,7 @@ impl Head {
 
     sync::const_unless_model! {
         /// Makes one that was never queued.
-        pub(crate) fn unqueued(vtable: &'static VTable) -> Self {
+        pub fn unqueued(vtable: &'static VTable) -> Self {
             Self {
                 next: AtomicPtr::new(ptr::null_mut()),
                 home: AtomicPtr::new(ptr::null_mut()),
@@ -215,7 +215,7 @@ impl Head {
     ///
     /// 1. `head` is alive, and where its table is, there is null or `vtable`.
     #[cfg(not(any(loom, shuttle)))]
-    pub(crate) unsafe fn adopt(head: *const Head, vtable: &'static VTable) {
+    pub unsafe fn adopt(head: *const Head, vtable: &'static VTable) {
         let (null, ours) = (ptr::null_mut(), ptr::from_ref(vtable).cast_mut());
         // SAFETY: (1); a cell, so it may be written, and whoever finds it written only reads it.
         let table = unsafe { &*(&raw const (*head).vtable).cast::<AtomicPtr<VTable>>() };
@@ -231,8 +231,9 @@ impl Head {
         self.vtable.get()
     }
 
+    /// Returns the state.
     #[inline]
-    pub(crate) fn load(&self) -> State {
+    pub fn load(&self) -> State {
         // Acquire pairs with `step`: the loader sees all that came before the step that made this state.
         State(self.state.word().load(Ordering::Acquire))
     }
@@ -246,7 +247,7 @@ impl Head {
     /// Every step is an acquire and a release: a run sees all that the enqueuer wrote, a second run all of the
     /// first, and a flusher all of the run that it waited for.
     #[inline]
-    pub(crate) fn step(&self, from: State, to: State) -> bool {
+    pub fn step(&self, from: State, to: State) -> bool {
         // ORDER(item): publish and consume; both ends are steps of this word.
         //   enqueue: data = x;  step to pending (release)
         //   pop:     step to running (acquire);  read data
@@ -267,7 +268,7 @@ impl Head {
 
     /// Applies steps until one holds, or `plan` gives none; returns the state before and after.
     #[inline]
-    pub(crate) fn update(&self, plan: impl Fn(State) -> Option<State>) -> Option<(State, State)> {
+    pub fn update(&self, plan: impl Fn(State) -> Option<State>) -> Option<(State, State)> {
         let mut from = self.load();
         loop {
             let to = plan(from)?;

@@ -30,7 +30,7 @@
 /// The low half, on which flushers sleep, thus holds seventeen bits of the turn as well: a run that ends between a
 /// flusher's look and its sleep changes what it sleeps on.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct State(pub(crate) u64);
+pub struct State(pub(crate) u64);
 
 const PENDING: u64 = 1 << 0;
 const LINKED: u64 = 1 << 1;
@@ -117,8 +117,10 @@ pub(crate) enum Pop {
 
 /// How a run of an item's own code ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ending {
+pub enum Ending {
+    /// It returned.
     Returned,
+    /// It panicked.
     Panicked,
     /// It is a future that waits for its waker.
     Suspended {
@@ -160,20 +162,26 @@ impl State {
         State::IDLE.next_turn()
     }
 
+    #[inline]
     fn has(self, flags: u64) -> bool {
         self.0 & flags != 0
     }
+    #[inline]
     fn with(self, flags: u64) -> State {
         State(self.0 | flags)
     }
+    #[inline]
     fn without(self, flags: u64) -> State {
         State(self.0 & !flags)
     }
+    #[inline]
     fn next_turn(self) -> State {
         State((self.0 & !TURN_MASK) | (self.0.wrapping_add(TURN_ONE) & TURN_MASK))
     }
 
-    pub(crate) fn is_pending(self) -> bool {
+    /// Returns `true` if the item is queued, or its timer is armed.
+    #[inline]
+    pub fn is_pending(self) -> bool {
         self.has(PENDING)
     }
     pub(crate) fn is_running(self) -> bool {
@@ -183,7 +191,9 @@ impl State {
     pub(crate) fn is_ordered(self) -> bool {
         self.has(ORDERED)
     }
-    pub(crate) fn is_claimed(self) -> bool {
+    /// Returns `true` if a thread or a timer has claimed the item.
+    #[inline]
+    pub fn is_claimed(self) -> bool {
         self.has(CLAIMED)
     }
     /// Its link is older than what was queued last.
@@ -226,11 +236,14 @@ impl State {
     pub(crate) fn is_idle(self) -> bool {
         !self.has(PENDING | RUNNING | CLAIMED)
     }
-    pub(crate) fn disable_depth(self) -> u16 {
+    /// Returns how often the item was disabled and not enabled again.
+    #[inline]
+    pub fn disable_depth(self) -> u16 {
         (self.0 >> DISABLE_SHIFT) as u16
     }
     /// How many runs have ended, or were cancelled; wraps.
-    pub(crate) fn completion_seq(self) -> u64 {
+    #[inline]
+    pub fn completion_seq(self) -> u64 {
         (self.0 & TURN_MASK) >> TURN_SHIFT
     }
     /// The turn after which everything that is queued or running now has ended.
@@ -402,7 +415,8 @@ impl State {
     }
 
     /// Claims a pending item, to cancel it.
-    pub(crate) fn claim_pending(self) -> Option<State> {
+    #[inline]
+    pub fn claim_pending(self) -> Option<State> {
         let cancels = self.has(PENDING) && !self.has(CLAIMED);
         cancels.then(|| self.with(CLAIMED))
     }
@@ -447,12 +461,12 @@ impl State {
     }
 
     /// Refuses enqueueing once more; `None` when the depth would overflow.
-    pub(crate) fn disable(self) -> Option<State> {
+    pub fn disable(self) -> Option<State> {
         (self.disable_depth() < u16::MAX).then(|| State(self.0 + DISABLE_ONE))
     }
 
     /// Takes one refusal back; `None` when there is none.
-    pub(crate) fn enable(self) -> Option<State> {
+    pub fn enable(self) -> Option<State> {
         (self.disable_depth() > 0).then(|| State(self.0 - DISABLE_ONE))
     }
 

@@ -34,7 +34,7 @@
 //! puts a timer in, and it has taken it out of any other wheel before.
 //!
 //! Tasks that sleep have their wakers in the same wheel (`sleeps.rs`), and so have C's items
-//! (`raw/delayed.rs`). A [`Kind`] is the function that the manager calls for a timer that has
+//! (`crates/raw`). A [`Kind`] is the function that the manager calls for a timer that has
 //! expired.
 //!
 //! An item may also be armed to wait for a grace period of RCU (`rcu_work.rs`). Then no wheel has it, and a callback fires
@@ -71,7 +71,7 @@ const RETRY_NS: u64 = 1_000_000;
 
 /// The content of a timer that has expired.
 #[derive(Debug)]
-pub(crate) enum Expiry {
+pub enum Expiry {
     /// An item to be queued.
     Item(Due),
     /// A task to be woken.
@@ -82,24 +82,27 @@ pub(crate) enum Expiry {
 /// from which it has just taken the timer. It adds the content of the timer to the vector, and
 /// returns the lock. Or it does all by itself, and has unlocked the wheel.
 #[derive(Debug)]
-pub(crate) struct Kind(pub(crate) Expire);
+pub struct Kind(pub Expire);
 
-type Expire = for<'a> unsafe fn(NonNull<Node>, Guard<'a>, &mut Vec<Expiry>) -> Option<Guard<'a>>;
+/// The function of a [`Kind`].
+pub type Expire =
+    for<'a> unsafe fn(NonNull<Node>, Guard<'a>, &mut Vec<Expiry>) -> Option<Guard<'a>>;
 
 /// The lock of a wheel.
-pub(crate) type Guard<'a> = MutexGuard<'a, Wheel>;
+pub type Guard<'a> = MutexGuard<'a, Wheel>;
 
 /// The place of a timer in the wheel.
-pub(crate) type Node = wheel::Node<&'static Kind>;
+pub type Node = wheel::Node<&'static Kind>;
 
-pub(crate) type Wheel = wheel::Wheel<&'static Kind>;
+/// The timers by their times.
+pub type Wheel = wheel::Wheel<&'static Kind>;
 
 /// The kind of an item's timer.
 static ITEM: Kind = Kind(expire_item);
 
 /// What a timer does when it expires.
 #[derive(Debug)]
-pub(crate) struct Due {
+pub struct Due {
     timer: Arc<Timer>,
     work: Work,
     generation: u64,
@@ -107,7 +110,7 @@ pub(crate) struct Due {
 
 /// The timers of one registry.
 #[derive(Debug)]
-pub(crate) struct Timers {
+pub struct Timers {
     pub(crate) wheel: Mutex<Wheel>,
     /// Items that could not be queued at their time, because their locks were held; and when to try
     /// again.

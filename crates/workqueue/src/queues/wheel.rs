@@ -34,16 +34,16 @@ pub(crate) struct Link {
 /// The place of a timer in a wheel, with the kind of the timer.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Node<K> {
+pub struct Node<K> {
     /// In the ring of its slot.
     link: Link,
     tick: u64,
-    pub(crate) kind: K,
+    pub kind: K,
 }
 
 /// Finds the timers that expire. Its time begins at 0.
 #[derive(Debug)]
-pub(crate) struct Wheel<K> {
+pub struct Wheel<K> {
     /// The tick up to which all has expired.
     now_tick: u64,
     /// The rings of all slots, by level. They stay where they are.
@@ -146,7 +146,7 @@ impl Link {
 
 impl<K> Node<K> {
     /// A node in no wheel.
-    pub(crate) const fn new(kind: K) -> Self {
+    pub const fn new(kind: K) -> Self {
         Self {
             link: Link::NONE,
             tick: 0,
@@ -180,7 +180,7 @@ impl<K> Wheel<K> {
     ///
     /// 1. `node` is in no wheel. Until it is taken out or has expired, it stays where it is, and
     ///    only a thread that has the wheel alone uses it.
-    pub(crate) unsafe fn insert(&mut self, node: NonNull<Node<K>>, at_ns: u64) -> bool {
+    pub unsafe fn insert(&mut self, node: NonNull<Node<K>>, at_ns: u64) -> bool {
         // Never early; and not in a tick that has expired already.
         let rounded = at_ns.div_ceil(1 << TICK_SHIFT).min(LAST_TICK);
         let tick = rounded.max(self.now_tick + 1);
@@ -201,7 +201,7 @@ impl<K> Wheel<K> {
     /// # Safety
     ///
     /// 1. `node` is in this wheel.
-    pub(crate) unsafe fn remove(&mut self, node: NonNull<Node<K>>) {
+    pub unsafe fn remove(&mut self, node: NonNull<Node<K>>) {
         // SAFETY: (1), and the ring is ours by (1) of `insert`.
         unsafe { Link::unlink(node.as_ptr().cast()) };
     }
@@ -238,7 +238,7 @@ impl<K> Wheel<K> {
 
     /// Calls `each` with every timer in the wheel; `each` may take that one out.
     #[cfg(not(any(loom, shuttle)))]
-    pub(crate) fn for_each(&mut self, mut each: impl FnMut(&mut Self, NonNull<Node<K>>)) {
+    pub fn for_each(&mut self, mut each: impl FnMut(&mut Self, NonNull<Node<K>>)) {
         for index in 0..self.slots.len() {
             let ring = self.ring(index / NR_SLOTS, index % NR_SLOTS);
             // SAFETY: rings and nodes are ours, by (1) of `insert`; a ring without members ends at

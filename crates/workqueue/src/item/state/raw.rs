@@ -1,6 +1,6 @@
 //! The steps of an item that lies in its user's memory.
 //!
-//! Its user may free it inside its own run, so the word never says that it runs (`raw/runs.rs` does), and nobody steps it
+//! Its user may free it inside its own run, so the word never says that it runs (`runs.rs` of `crates/raw` does), and nobody steps it
 //! after its start. Nor does a link of it stay behind in a list: whoever cancels it cuts it out.
 //!
 //! ```text
@@ -26,7 +26,7 @@ const ARMED: u64 = WAKER;
 
 /// What a worker has to do that took the item off its list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Start {
+pub enum Start {
     /// Run it.
     Run,
     /// Leave it to the run that is under way.
@@ -37,7 +37,8 @@ pub(crate) enum Start {
 
 impl State {
     /// Takes it off its list; `runs` when a run of it is under way.
-    pub(crate) fn start(self, runs: bool) -> (State, Start) {
+    #[inline]
+    pub fn start(self, runs: bool) -> (State, Start) {
         if self.has(CLAIMED) {
             (self.without(LINKED).with(HANDOFF), Start::Claimed)
         } else if runs {
@@ -48,24 +49,27 @@ impl State {
     }
 
     /// Takes it off its list, of which the caller, who claimed it, has cut it out, to be run by him.
-    pub(crate) fn start_claimed(self) -> State {
+    #[inline]
+    pub fn start_claimed(self) -> State {
         self.without(PENDING | LINKED | CLAIMED).next_turn()
     }
 
     /// Takes it back from the run that it was left to, to be put into its list again; `None` when somebody claims it, who
     /// sees to that.
-    pub(crate) fn relink(self) -> Option<State> {
+    pub fn relink(self) -> Option<State> {
         let is_left = self.has(HANDOFF) && !self.has(CLAIMED);
         is_left.then(|| self.without(HANDOFF).with(LINKED))
     }
 
     /// Gives it to its timer; `None` when it is pending, or disabled.
-    pub(crate) fn arm(self) -> Option<State> {
+    pub fn arm(self) -> Option<State> {
         let is_free = self.disable_depth() == 0 && !self.has(PENDING | CLAIMED);
         is_free.then(|| self.with(PENDING | CLAIMED | ARMED))
     }
 
-    pub(crate) fn is_armed(self) -> bool {
+    /// Returns `true` if the timer of the item is armed.
+    #[inline]
+    pub fn is_armed(self) -> bool {
         self.has(ARMED)
     }
 
@@ -76,12 +80,12 @@ impl State {
     }
 
     /// Ends a claim of its timer's, or of one who has cut it out of its list: it is idle.
-    pub(crate) fn disarm(self) -> State {
+    pub fn disarm(self) -> State {
         self.without(PENDING | CLAIMED | ARMED).next_turn()
     }
 
     /// Gives it to its timer, from the claim of its timer's or of one who has cut it out; `None` when it is disabled.
-    pub(crate) fn rearm(self) -> Option<State> {
+    pub fn rearm(self) -> Option<State> {
         let next = self.with(PENDING | CLAIMED | ARMED);
         (self.disable_depth() == 0).then_some(next)
     }

@@ -12,15 +12,17 @@
 //!
 //! # Guarantees
 //!
-//! Those of [`Work`](crate::Work): never twice at once, not even through two queues; a call that answers `true`
+//! Those of [`Work`](workqueue::Work): never twice at once, not even through two queues; a call that answers `true`
 //! is followed by exactly one run, unless the item is cancelled; what was written before it is seen by the run. And one
 //! more: after a cancel or a flush, as long as nobody queues the item again, its memory is its user's.
 //!
 //! As in the kernel an item is known by its address *and* its function: one that is laid out anew with another function,
 //! inside its own run, is another item.
 //!
-//! Differs from [`Work`](crate::Work): a flush runs an item itself only while nobody has come for it, and to cancel
+//! Differs from [`Work`](workqueue::Work): a flush runs an item itself only while nobody has come for it, and to cancel
 //! one walks through the list that it is in.
+
+#![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 #[cfg(not(any(loom, shuttle)))]
 mod delayed;

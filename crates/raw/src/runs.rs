@@ -56,11 +56,9 @@ use sync::{
     thread::ShortName,
 };
 
-use super::work::{RawWork, WorkFn};
-use crate::item::{
-    head::Head,
-    state::{State, raw::Start},
-};
+use workqueue::internal::{Head, Start, State};
+
+use crate::work::{RawWork, WorkFn};
 
 /// What a shard's word says while its lists count.
 const BUSY: *mut Run = ptr::without_provenance_mut(1);

@@ -33,15 +33,12 @@ use std::{
 use sync::{Patience, cpu, fork::Process, process, time};
 use topology::CpuId;
 
-use super::work::{Claim, Misuse, RawWork};
-use crate::{
-    item::state::State,
-    queues::{
-        queue::Workqueue,
-        registry::Registry,
-        timers::{Expiry, Guard, Kind, Node, Timers, Wheel},
-    },
+use workqueue::{
+    Workqueue,
+    internal::{self, Expiry, Guard, Held, Kind, Node, Place, State, Timers, Wheel},
 };
+
+use crate::work::{Claim, Misuse, RawWork};
 
 /// A work item with a timer, in its user's memory: the kernel's `struct delayed_work`.
 ///
@@ -92,7 +89,7 @@ impl RawDelayed {
     /// # Safety
     ///
     /// 1. `func` may be called with the item's address on any thread, whenever the item was queued.
-    pub const unsafe fn new(func: super::WorkFn) -> Self {
+    pub const unsafe fn new(func: crate::WorkFn) -> Self {
         Self {
             // SAFETY: (1).
             work: unsafe { RawWork::new(func) },
@@ -138,17 +135,17 @@ impl RawDelayed {
         }
         // SAFETY: (1).
         let work = unsafe { RawWork::known(Self::work(this)) }?;
-        if !queue.admits() {
+        if !internal::admits(queue) {
             return Ok(false);
         }
         let timers = timers();
-        let mut wheel = timers.wheel.lock();
+        let mut wheel = timers.lock();
         let is_armed = work.head().update(State::arm).is_some();
         // SAFETY: armed by our step, so nobody else has its timer; we hold the lock; (2), (3).
         let is_first = is_armed && unsafe { put_in(&mut wheel, this, queue, cpu, delay) };
         drop(wheel);
         if is_first {
-            timers.manager.wake();
+            timers.wake_manager();
         }
         Ok(is_armed)
     }
@@ -175,7 +172,7 @@ impl RawDelayed {
     ) -> Result<Modified, Misuse> {
         // SAFETY: (1).
         let work = unsafe { RawWork::known(Self::work(this)) }?;
-        if !queue.admits() {
+        if !internal::admits(queue) {
             // SAFETY: (1), and it is an item.
             let was_pending = unsafe { Self::take_back(this) };
             return Ok(if was_pending {
@@ -188,12 +185,12 @@ impl RawDelayed {
         loop {
             match work.claim() {
                 Claim::Ours => {
-                    let wheel = (!delay.is_zero()).then(|| timers().wheel.lock());
+                    let wheel = (!delay.is_zero()).then(|| timers().lock());
                     // SAFETY: (1), (2), (3), and claimed above.
                     return Ok(unsafe { Self::place_anew(wheel, this, queue, cpu, delay) });
                 }
                 Claim::Timers => {
-                    let mut wheel = timers().wheel.lock();
+                    let mut wheel = timers().lock();
                     // SAFETY: (1), and we hold the lock.
                     if unsafe { take_out(&mut wheel, this) } {
                         // SAFETY: (1), (2), (3), and taken from its timer above.
@@ -246,12 +243,11 @@ impl RawDelayed {
         };
         if delay.is_zero() {
             let home = match cpu {
-                None => queue.here(),
-                Some(cpu) => queue.inner.route_table.at_cpu(cpu),
+                None => Place::here(queue),
+                Some(cpu) => Place::at_cpu(queue, cpu),
             };
-            let rules = home.rules;
-            work.go_home_to(home);
-            work.end_claim(|state| place(state, &|state| state.fire(rules)));
+            home.set_home(work.head());
+            work.end_claim(|state| place(state, &|state| home.fire(state)));
             drop(wheel);
             if is_placed.get() {
                 // SAFETY: (1).
@@ -266,7 +262,7 @@ impl RawDelayed {
             };
             drop(wheel);
             if is_first {
-                timers().manager.wake();
+                timers().wake_manager();
             }
         }
         if is_placed.get() {
@@ -398,7 +394,7 @@ impl RawDelayed {
         let work = unsafe { RawWork::known(Self::work(this)) }?;
         let mut was_armed = work.head().load().is_armed() && !work.name().is_current();
         if was_armed {
-            let mut wheel = timers().wheel.lock();
+            let mut wheel = timers().lock();
             // SAFETY: (1), and we hold the lock; and it was armed when we took it out.
             was_armed = unsafe { take_out(&mut wheel, this) && expire(wheel, this) };
         }
@@ -415,11 +411,11 @@ impl RawDelayed {
 /// For the lock of all timers, as long as it takes to look at each, and until those that have just expired are in the queue.
 pub fn take_back_timers(queue: &Workqueue) -> usize {
     // A child of `fork` has armed none for a queue of its parent's.
-    if !queue.inner.is_at_home() {
+    if !internal::is_at_home(queue) {
         return 0;
     }
     let mut nr_gone = 0;
-    timers().wheel.lock().for_each(|wheel, node| {
+    timers().lock().for_each(|wheel, node| {
         // SAFETY: a node that is in the wheel is there, and guarded by its lock, which we hold.
         if !ptr::eq(unsafe { node.as_ref() }.kind, &RAW) {
             return;
@@ -437,14 +433,14 @@ pub fn take_back_timers(queue: &Workqueue) -> usize {
         }
     });
     // One that has just expired may be on its way into the queue.
-    queue.inner.outlast_visitors();
+    internal::outlast_visitors(queue);
     nr_gone
 }
 
 /// Returns the timers of the process-wide registry, to which all timers of raw items belong.
 fn timers() -> &'static Timers {
-    match Registry::global() {
-        Ok(registry) => registry.timers(),
+    match internal::timers() {
+        Ok(timers) => timers,
         Err(error) => process::die(&format!(
             "queue_delayed_work: no registry for timers: {error}"
         )),
@@ -491,7 +487,7 @@ unsafe fn disarm(item: NonNull<RawDelayed>) -> bool {
     if !work.head().load().is_armed() {
         return false;
     }
-    let mut wheel = timers().wheel.lock();
+    let mut wheel = timers().lock();
     // SAFETY: (1), and we hold the lock.
     let was_armed = unsafe { take_out(&mut wheel, item) };
     if was_armed {
@@ -524,22 +520,24 @@ unsafe fn expire(wheel: Guard<'_>, item: NonNull<RawDelayed>) -> bool {
     // SAFETY: (1).
     let work = unsafe { &(*item.as_ptr()).work };
     // SAFETY: it was armed, so its queue is there, and does not go before it has taken its timers back, by our lock.
-    let (inner, cpu) = unsafe {
+    let (queue, cpu) = unsafe {
         let timer = timer_of(item);
-        ((*(*timer).queue).inner.clone(), CpuId::new((*timer).cpu))
+        (Held::of(&*(*timer).queue), CpuId::new((*timer).cpu))
     };
     // An end that comes now waits for us.
-    let Some(queue) = inner.visit().filter(|queue| !queue.is_destroyed()) else {
-        work.end_claim(State::disarm);
-        return false;
-    };
-    let home = queue.route_table.at_cpu(cpu);
-    work.move_to(home, |state| state.fire(home.rules));
-    // From here on a canceller waits until it is pushed.
-    drop(wheel);
-    // SAFETY: (1).
-    home.push(unsafe { RawWork::head_of(RawDelayed::work(item)) });
-    true
+    queue.visit(cpu, |home| {
+        let Some(home) = home else {
+            work.end_claim(State::disarm);
+            return false;
+        };
+        home.set_home(work.head());
+        work.head().update(|state| Some(home.fire(state)));
+        // From here on a canceller waits until it is pushed.
+        drop(wheel);
+        // SAFETY: (1).
+        home.push(unsafe { RawWork::head_of(RawDelayed::work(item)) });
+        true
+    })
 }
 
 /// Takes a timer out; returns `true` if it was in. One that a parent of this process has armed is idle then, and was not.

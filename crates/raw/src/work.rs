@@ -3,8 +3,7 @@
 use std::{
     cell::{Cell, UnsafeCell},
     fmt, mem,
-    ops::Deref,
-    ptr::{self, NonNull},
+    ptr::NonNull,
 };
 
 use base::internal::{
@@ -12,32 +11,18 @@ use base::internal::{
     trace,
     wake::report,
 };
-use sync::{Patience, atomic::Ordering};
+use sync::Patience;
 use topology::CpuId;
 
-use super::runs::{Name, Run, Shard};
-#[cfg(not(feature = "rcu"))]
-use base::internal::panics::of_c;
-// Also checks that the function leaves the section in which it was called.
-use crate::{
-    execute::{
-        cancel_cut::put_back,
-        current::{depth, forget_home, is_seated, with_current},
-        dependency,
-        wait::must_have_workers,
-        work::Busy,
-    },
-    item::{
-        head::{Head, Popped, VTable},
-        list,
-        state::{Ending, Enqueue, State, raw::Start},
-    },
-    limit::active::{Gate, Left},
-    pools::pwq::{Pwq, Seeker},
-    queues::queue::Workqueue,
+use workqueue::{
+    Busy, Workqueue,
+    internal::{self, Ending, Head, Origin, Place, Popped, Start, State, VTable},
 };
-#[cfg(feature = "rcu")]
+
+// Also checks that the function leaves the section in which it was called.
 use rcu::internal::of_c;
+
+use crate::runs::{Name, Run, Shard};
 
 /// What an item calls: with its own address, on a worker. It may free the item, and must not unwind.
 pub type WorkFn = unsafe extern "C-unwind" fn(*mut RawWork);
@@ -230,7 +215,7 @@ impl RawWork {
     ///
     /// # Blocking
     ///
-    /// As [`Workqueue::enqueue`](crate::Workqueue::enqueue). No memory is allocated.
+    /// As [`Workqueue::enqueue`](workqueue::Workqueue::enqueue). No memory is allocated.
     ///
     /// # Errors
     ///
@@ -249,14 +234,14 @@ impl RawWork {
         // SAFETY: (1), (2).
         unsafe {
             Self::queue_by(this, queue, || match cpu {
-                None => queue.here(),
-                Some(cpu) => queue.inner.route_table.at_cpu(cpu),
+                None => Place::here(queue),
+                Some(cpu) => Place::at_cpu(queue, cpu),
             })
         }
     }
 
     /// Queues the item as [`queue`](Self::queue), on a pool of a NUMA node; see
-    /// [`Workqueue::enqueue_node`](crate::Workqueue::enqueue_node).
+    /// [`Workqueue::enqueue_node`](workqueue::Workqueue::enqueue_node).
     ///
     /// # Blocking
     ///
@@ -275,43 +260,32 @@ impl RawWork {
         node: u32,
     ) -> Result<bool, Misuse> {
         // SAFETY: (1), (2).
-        unsafe { Self::queue_by(this, queue, || queue.inner.route_table.at_node(node)) }
+        unsafe { Self::queue_by(this, queue, || Place::at_node(queue, node)) }
     }
 
     /// # Safety
     ///
     /// 1. And (2): as of [`queue`](Self::queue).
     #[inline]
-    unsafe fn queue_by<H: Deref<Target = Pwq>>(
+    unsafe fn queue_by<'a>(
         this: NonNull<Self>,
-        queue: &Workqueue,
-        home: impl FnOnce() -> H,
+        queue: &'a Workqueue,
+        home: impl FnOnce() -> Place<'a>,
     ) -> Result<bool, Misuse> {
         // What its function gets: it leads on to what is around the item, where a reference does not.
         // SAFETY: (1).
         let item = unsafe { Self::head_of(this) };
         // SAFETY: (1).
         let this = unsafe { Self::known(this) }?;
-        if !queue.admits() {
+        if !internal::admits(queue) {
             return Ok(false);
         }
         let home = home();
-        match this.head.enqueue(&home, |_| false, false, None) {
-            Enqueue::Push(_) => {}
-            Enqueue::Claim(_) => this.move_to(&home, State::publish),
-            Enqueue::Pending | Enqueue::Disabled => return Ok(false),
-            Enqueue::Revive(_) | Enqueue::Elsewhere(_) => {
-                unreachable!("whoever cancels it cuts its link out")
-            }
+        let is_ours = home.enqueue(&this.head);
+        if is_ours {
+            home.push(item);
         }
-        home.push(item);
-        Ok(true)
-    }
-
-    /// Writes the home of the item, which the caller has claimed, and ends the claim by `step`: it is to be pushed there.
-    pub(super) fn move_to(&self, home: &Pwq, step: impl Fn(State) -> State) {
-        self.go_home_to(home);
-        self.head.update(|state| Some(step(state)));
+        Ok(is_ours)
     }
 
     /// Makes the item pending, to be queued by [`queue_held`](Self::queue_held) when something has come; false when it is pending
@@ -333,7 +307,7 @@ impl RawWork {
     pub unsafe fn hold(this: NonNull<Self>, queue: &Workqueue) -> Result<bool, Misuse> {
         // SAFETY: (1).
         let this = unsafe { Self::known(this) }?;
-        Ok(queue.admits() && this.head.update(State::arm).is_some())
+        Ok(internal::admits(queue) && this.head.update(State::arm).is_some())
     }
 
     /// Queues an item that is held, unless it was disabled meanwhile.
@@ -352,14 +326,13 @@ impl RawWork {
         let item = unsafe { Self::head_of(this) };
         // SAFETY: (1).
         let this = unsafe { this.as_ref() };
-        let home = queue.here();
-        let rules = home.rules;
+        let home = Place::here(queue);
         let is_queued = Cell::new(false);
-        this.go_home_to(home);
+        home.set_home(&this.head);
         this.end_claim(|state| {
             is_queued.set(state.disable_depth() == 0);
             if is_queued.get() {
-                state.fire(rules)
+                home.fire(state)
             } else {
                 state.disarm()
             }
@@ -368,12 +341,6 @@ impl RawWork {
             home.push(item);
         }
         is_queued.get()
-    }
-
-    /// Writes the home of the item, which the caller has claimed.
-    pub(super) fn go_home_to(&self, home: &Pwq) {
-        let place = home.as_home();
-        self.head.home.store(place, Ordering::Relaxed);
     }
 
     /// Waits until the item is idle as far as it was queued when this was called; returns `true` if there was anything to
@@ -414,15 +381,15 @@ impl RawWork {
             return Err(Misuse::OwnItem);
         }
         report::must_be_free_to_sleep();
-        must_have_workers();
+        internal::must_have_workers();
         if is_queued {
-            if depth() < MAX_HELP && help(work, shard) {
+            if internal::depth() < MAX_HELP && help(work, shard) {
                 return Ok(true);
             }
-            if dependency::needs_our_seat(&this.head) {
+            if internal::needs_our_seat(&this.head) {
                 return Err(Misuse::OwnQueue);
             }
-            dependency::before_waiting_for(&this.head);
+            internal::before_waiting_for(&this.head);
         }
         Ok(shard.wait(name, || {
             let state = if sync::twin::armed("raw: a waiter makes no step") {
@@ -468,7 +435,8 @@ impl RawWork {
             if self.head.update(State::claim_pending).is_some() {
                 // While nobody else can queue it.
                 trace::forget(self.item().as_ptr().addr());
-                self.cut_out();
+                // SAFETY: claimed above, and the caller keeps the item.
+                unsafe { internal::cut_out(self.item()) };
                 return Claim::Ours;
             }
             let state = self.head.load();
@@ -487,30 +455,6 @@ impl RawWork {
     pub(super) fn end_claim(&self, plan: impl Fn(State) -> State) {
         let name = self.name();
         name.shard().release(&self.head, name, plan);
-    }
-
-    /// Gets the link of the item, which the caller has claimed, out of its list, out of a worker's hand, or from a run.
-    fn cut_out(&self) {
-        let (head, item) = (&self.head, self.item());
-        // SAFETY: claimed while linked: the link's count is not given back before the claim ends, so its home stays.
-        let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
-        // Of its own: once the item is unlinked the queue may go, and the pool with it.
-        let (pool, slot) = (home.pool.clone(), home.slot);
-        let mut patience = Patience::new();
-        loop {
-            // The newest of all has not been counted, and needs no walk.
-            if pool.injector.take_back(item) {
-                head.update(|state| Some(state.unlink()));
-                return;
-            }
-            if pool.unlink(slot, item) || head.update(State::take_handoff).is_some() {
-                pool.retire_one(slot, list::colour(item));
-                return;
-            }
-            // In a hand, perhaps behind a run that waits for us.
-            pool.recall(head);
-            patience.pause();
-        }
     }
 
     /// Takes the item out of the queue, and waits until it does not run; returns `true` if it was pending. Queueing is
@@ -597,7 +541,7 @@ impl RawWork {
         if !name.is_current() {
             report::must_be_free_to_sleep();
             if name.shard().runs(name) {
-                must_have_workers();
+                internal::must_have_workers();
             }
         }
     }
@@ -653,8 +597,10 @@ impl RawWork {
             let now = this.head.load();
             // Else it may have been pending before the one look and have run before the other, or the other way round.
             if now == state {
-                let pending = state.is_pending() || state.is_claimed();
-                return Ok(Busy { pending, executing });
+                let mut busy = Busy::default();
+                busy.pending = state.is_pending() || state.is_claimed();
+                busy.executing = executing;
+                return Ok(busy);
             }
             state = now;
         }
@@ -681,7 +627,7 @@ unsafe fn pop_and(item: NonNull<Head>, calls: bool) -> Popped {
     // SAFETY: (1): a linked item is alive, and one with our table is a `RawWork`.
     let (func, home) = unsafe {
         // Before the step: after it the item may be queued elsewhere, and has another home.
-        let home = Pwq::of((*work).head.home.load(Ordering::Relaxed));
+        let home = Origin::of(&(*work).head);
         ((*work).func.get(), home)
     };
     let name = Name::of(work, func);
@@ -709,20 +655,13 @@ unsafe fn pop_and(item: NonNull<Head>, calls: bool) -> Popped {
 unsafe fn carry_out(
     item: NonNull<Head>,
     func: Option<WorkFn>,
-    home: *const Pwq,
+    home: Origin,
     (shard, run): (&Shard, *mut Run),
     helps: bool,
     before_end: impl FnOnce(),
 ) {
     // From here on the item may be gone: it is named and not looked at.
     let call = || {
-        // SAFETY: (2).
-        let told = || unsafe { &*home }.trace(item.as_ptr(), VTABLE);
-        if helps {
-            trace::activate_work(told);
-        }
-        let within = trace::enter(item.as_ptr().addr(), false);
-        trace::execute_start(told);
         // FOREIGN(raw-item-run): a function of C's, on a worker, a rescuer or a joiner; what unwinds ends the process.
         let outcome = guarded_in_item(|| {
             if let Some(func) = func {
@@ -737,12 +676,9 @@ unsafe fn carry_out(
             // Reached only in a model, where panics unwind.
             die("the function of a work item unwound");
         }
-        trace::execute_end(told);
-        drop(within);
-        before_end();
     };
-    // SAFETY: (2), and `before_end` forgets it where it goes. The item, which its function may free, is not told.
-    unsafe { with_current(ptr::null(), home, call) };
+    // SAFETY: (2), and `before_end` forgets it where it goes.
+    unsafe { home.run(item, VTABLE, helps, call, before_end) };
     // SAFETY: (1).
     put_back_left(unsafe { shard.end(run) });
 }
@@ -750,81 +686,30 @@ unsafe fn carry_out(
 /// Puts an item back that was left to a run, and is linked again.
 fn put_back_left(left: Option<NonNull<Head>>) {
     if let Some(left) = left {
-        // SAFETY: linked again and counted in flight, so it and its home are there until it is in a list.
-        let home: &Pwq = unsafe { &*Pwq::of(left.as_ref().home.load(Ordering::Relaxed)) };
-        let pool = home.pool.clone();
-        if let Some(cancelled) = put_back(&pool, left, None) {
-            cancelled.run();
-        }
+        // SAFETY: linked again and counted in flight.
+        unsafe { internal::put_back(left) };
     }
 }
 
 /// Runs a pending item on the spot, if its queue lets joiners help and has a seat, and nobody has come for it; returns `true`
-/// if it did. As `execute/run.rs` does it, but for what no worker may be left to find: the link.
+/// if it did.
 ///
 /// The caller keeps the item at `this` alive; `shard` is the item's shard.
 fn help(this: NonNull<RawWork>, shard: &Shard) -> bool {
     // SAFETY: an item.
     let item = unsafe { RawWork::head_of(this) };
     // SAFETY: our caller keeps it.
-    let work = unsafe { this.as_ref() };
-    let head = &work.head;
-    if head.update(State::claim).is_none() {
-        return false;
-    }
-    let (name, func) = (work.name(), work.func.get());
-    // SAFETY: claimed while linked: until we unlink it the queue cannot go, and then our seat keeps it.
-    let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
-    // A run from the same queue, further out on this thread, lends its seat.
-    let lent = is_seated(&home.core);
-    // Not references, which would claim that the queue stays until the run is over.
-    let (gate, core, node) = (&raw const home.gate, &raw const home.core, home.node);
-    // Claimed, so none begins that is not under way now. The seat comes before the link is taken back: see `take_back`.
-    let is_free = !shard.runs(name);
-    let holds = is_free.then(|| home.gate.try_help(node, lent)).flatten();
-    // SAFETY: the queue is kept by our claim, or by the seat until it is left.
-    let leave = |holds| unsafe { Gate::leave_last(gate, core, node, holds) };
-    let tell = |left: Left<Seeker>| {
-        if let Some(core) = left.settled {
-            core.settled.notify_all();
-        }
-        if let Some(seeker) = left.seeker {
-            seeker.take_seat();
+    let (name, func) = unsafe { (this.as_ref().name(), this.as_ref().func.get()) };
+    let run = |home: Origin, before_end: &mut dyn FnMut()| {
+        let mut run = Run::new(name);
+        let run = &raw mut run;
+        // SAFETY: claimed and cut out by `internal::help`, so it is there until its function is called. `run` is on this
+        // stack, and ended by `carry_out`; the home is kept until `before_end` is called.
+        unsafe {
+            shard.begin_claimed(item.as_ref(), run);
+            carry_out(item, func, home, (shard, run), true, before_end);
         }
     };
-    let holds = match holds {
-        Some(holds) if home.pool.injector.take_back(item) => holds,
-        others => {
-            // Of its own: once the claim is given up the queue may go, and the pool with it.
-            let pool = home.pool.clone();
-            if let Some(holds) = others {
-                tell(leave(holds));
-            }
-            let unclaimed = head.update(|state| Some(state.unclaim().0));
-            if unclaimed.is_some_and(|(from, _)| from.unclaim().1)
-                && let Some(cancelled) = put_back(&pool, item, None)
-            {
-                cancelled.run();
-            }
-            return false;
-        }
-    };
-    home.gate.note_helped(&home.core, holds);
-    let mut run = Run::new(name);
-    let run = &raw mut run;
-    let mut left = None;
-    // SAFETY: `run` is on this stack, and ended by `carry_out`; the seat keeps the home until it is left.
-    unsafe {
-        shard.begin_claimed(head, run);
-        carry_out(item, func, home, (shard, run), true, || {
-            left = Some(leave(holds));
-            if !lent {
-                forget_home();
-            }
-        });
-    }
-    if let Some(left) = left {
-        tell(left);
-    }
-    true
+    // SAFETY: our caller keeps the item, and `run` starts and ends a run of it.
+    unsafe { internal::help(item, || !shard.runs(name), run) }
 }
