@@ -41,6 +41,7 @@ pages! {
     scaling "scaling.md",
     srcu "srcu.md",
     mailbox "mailbox.md",
+    testing "testing.md",
     top "top.md",
     topology "topology.md",
     wake "wake.md",

@@ -174,15 +174,15 @@ mod tests {
     #[test]
     fn what_is_unknown_or_missing_is_told_with_the_help_that_names_it() {
         for (line, told) in [
-            ("--nosuch", "'--nosuch' found; `afterwork-lab --help` tells"),
-            ("bench -q", "'-q' found; `afterwork-lab bench --help` tells"),
+            ("--nosuch", "'--nosuch' found; see `afterwork-lab --help`"),
+            ("bench -q", "'-q' found; see `afterwork-lab bench --help`"),
             (
                 "bench rcu --nosuch",
-                "found; `afterwork-lab bench rcu --help` tells",
+                "found; see `afterwork-lab bench rcu --help`",
             ),
             (
                 "report",
-                "provided: <RUN>; `afterwork-lab report --help` tells",
+                "provided: <RUN>; see `afterwork-lab report --help`",
             ),
         ] {
             let line = std::iter::once("afterwork-lab").chain(line.split(' '));

@@ -2,26 +2,27 @@
 //!
 //! # The protocol
 //!
-//! All these timers are in the wheel of the process-wide registry, whichever queue they are for, so
-//! one lock guards them. An item whose timer is armed is claimed by it, in the item's own word: it
-//! is pending to a producer, and no canceller can claim it. So all that is done to an armed item is
-//! done under that lock, and by the thread that took it from its timer there:
+//! All these timers are in the wheel of the process-wide registry, whichever queue they belong to,
+//! so one lock guards them. An armed timer holds the claim of its item, in the item's state word:
+//! the item is pending to a producer, and no canceller can claim it. An armed item is therefore
+//! changed only under that lock, by the thread that removed its timer from the wheel:
 //!
 //! ```text
-//! arm:     lock:  step: armed, from idle;  put it in;  unlock;  wake the manager, if it is first
-//! disarm:  lock:  armed? take it out;  step: not armed
-//! move:    armed, or claimed and cut out of its list;
-//!          lock:  take it out;  step: armed or pending;  put it in, or push it
-//! manager: lock:  take an expired one out;  enter its queue;  write its home;  step: pending;
-//!          unlock;  push it
+//! arm:     lock:  transition from idle to armed;  insert the timer;  unlock;  wake the manager if
+//!          the timer is the first
+//! disarm:  lock:  armed?  remove the timer;  transition to not armed
+//! move:    armed, or claimed and removed from its list;
+//!          lock:  remove the timer;  transition to armed or pending;  insert the timer, or push
+//! manager: lock:  remove an expired timer;  enter the queue;  write the home pwq;
+//!          transition to pending;  unlock;  push the item
 //! ```
 //!
-//! So an item that is in no wheel is claimed, pending or idle at every moment, and a thread that
-//! moves it never makes it idle. A queue does not end while it is entered (`queues/end.rs`), and
-//! its owner takes its timers back before that.
+//! An item that is in no wheel is therefore always claimed, pending or idle, and a thread that
+//! moves an item never makes it idle. A queue is not destroyed while a thread has entered it
+//! (`queues/end.rs` of `crates/workqueue`), and its owner disarms its timers before that.
 //!
-//! A child of `fork` has a registry of its own: an item that its parent has armed is in no wheel
-//! there, and idle as soon as any thread there asks for it.
+//! A child of `fork` has its own registry. An item that the parent armed is in no wheel there, and
+//! becomes idle as soon as a thread of the child accesses it.
 
 use std::{
     cell::{Cell, UnsafeCell},
@@ -40,9 +41,9 @@ use workqueue::{
 
 use crate::work::{Claim, Misuse, RawWork};
 
-/// A work item with a timer, in its user's memory: the kernel's `struct delayed_work`.
+/// A work item with a timer, in the caller's memory: the kernel's `struct delayed_work`.
 ///
-/// Its [`work`](Self::work) may be queued and waited for as any other, while the timer is not armed.
+/// While the timer is not armed, [`work`](Self::work) can be used like any other item.
 #[repr(C)]
 pub struct RawDelayed {
     work: RawWork,
@@ -59,32 +60,31 @@ unsafe impl Sync for RawDelayed {}
 #[repr(C)]
 struct Timer {
     node: Node,
-    /// Where to queue the item, if it is armed.
+    /// The queue that an armed item is pushed to.
     queue: *const Workqueue,
     cpu: u32,
-    /// The process that armed it last: a timer that a parent has armed is in no wheel of its
-    /// child's.
+    /// The process that armed the timer last. A child has no wheel with the timers of its parent.
     process: Process,
 }
 
 /// The kind of a raw item's timer.
 static RAW: Kind = Kind(expire_node);
 
-/// What became of [`RawDelayed::modify`].
+/// The result of [`RawDelayed::modify`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Modified {
-    /// It was pending, and is.
+    /// The item was pending, and still is.
     WasPending,
-    /// It was not pending, and is.
+    /// The item was not pending, and now is.
     WasIdle,
-    /// It was pending, and was cancelled: it is disabled, or the queue refuses it.
+    /// The item was pending, and was cancelled, because it is disabled or the queue rejects it.
     Cancelled,
-    /// It was not pending, and is not: as above.
+    /// The item was not pending, and still is not, because it is disabled or the queue rejects it.
     Refused,
 }
 
 impl RawDelayed {
-    /// Makes an item that calls `func`, which is to be put where it stays.
+    /// Creates an item that calls `func`. Move it to its final place before the first use.
     ///
     /// # Safety
     ///
@@ -107,12 +107,13 @@ impl RawDelayed {
         this.cast()
     }
 
-    /// Queues the item after `delay`, at once if that is zero; false when it is pending, its timer included, or disabled, or
-    /// the queue is being drained by somebody else.
+    /// Queues the item after `delay`, or at once if `delay` is zero. Returns `false` if the item is
+    /// already pending, which includes an armed timer, or is disabled, or if the queue is being
+    /// drained or was destroyed and the caller is not one of its own items.
     ///
     /// # Blocking
     ///
-    /// For a short lock; may wake a thread.
+    /// Acquires a lock for a short time, and may wake a thread.
     ///
     /// # Errors
     ///
@@ -121,8 +122,8 @@ impl RawDelayed {
     /// # Safety
     ///
     /// 1. `this` points at memory of an item's size that may be read and written.
-    /// 2. The item stays where it is until its function is called, or it is cancelled, or flushed.
-    /// 3. `queue` stays where it is as long as the timer is armed, or until [`take_back_timers`].
+    /// 2. The item stays in place until its function is called, or it is cancelled or flushed.
+    /// 3. `queue` stays in place while the timer is armed, or until [`take_back_timers`].
     pub unsafe fn queue(
         this: NonNull<Self>,
         queue: &Workqueue,
@@ -141,7 +142,7 @@ impl RawDelayed {
         let timers = timers();
         let mut wheel = timers.lock();
         let is_armed = work.head().update(State::arm).is_some();
-        // SAFETY: armed by our step, so nobody else has its timer; we hold the lock; (2), (3).
+        // SAFETY: our transition armed the item, so its timer is ours; we hold the lock; (2), (3).
         let is_first = is_armed && unsafe { put_in(&mut wheel, this, queue, cpu, delay) };
         drop(wheel);
         if is_first {
@@ -150,12 +151,13 @@ impl RawDelayed {
         Ok(is_armed)
     }
 
-    /// Makes the item, pending or not, be queued after `delay` from now. One that is pending is so throughout: whoever queues it
-    /// meanwhile is told so.
+    /// Changes the time of the item, pending or not, to `delay` from now. An item that is pending
+    /// stays pending throughout, so a thread that tries to queue it in the meantime receives
+    /// `false`.
     ///
     /// # Blocking
     ///
-    /// As [`queue`](Self::queue), and as [`RawWork::cancel`].
+    /// As [`queue`](Self::queue) and [`RawWork::cancel`].
     ///
     /// # Errors
     ///
@@ -163,7 +165,7 @@ impl RawDelayed {
     ///
     /// # Safety
     ///
-    /// 1. And (2), (3): as of [`queue`](Self::queue).
+    /// 1. And (2), (3): as [`queue`](Self::queue).
     pub unsafe fn modify(
         this: NonNull<Self>,
         queue: &Workqueue,
@@ -207,20 +209,20 @@ impl RawDelayed {
                     if work.head().load().disable_depth() > 0 {
                         return Ok(Modified::Refused);
                     }
-                    // Somebody else was faster.
+                    // Another thread queued the item first.
                     patience.pause();
                 }
             }
         }
     }
 
-    /// Ends the caller's claim of an item that is in no list and no wheel, in one step.
+    /// Ends the caller's claim of an item that is in no list and in no wheel, in one transition.
     ///
     /// # Safety
     ///
-    /// 1. And (2), (3): as of [`queue`](Self::queue).
-    /// 4. The item is claimed by the caller, or armed and taken out of `wheel`, which is that of
-    ///    all and there unless `delay` is zero.
+    /// 1. And (2), (3): as [`queue`](Self::queue).
+    /// 4. The item is claimed by the caller, or armed and removed from `wheel`, which is the wheel
+    ///    of the process-wide registry and is given unless `delay` is zero.
     unsafe fn place_anew(
         mut wheel: Option<Guard<'_>>,
         this: NonNull<Self>,
@@ -232,7 +234,7 @@ impl RawDelayed {
         let work = unsafe { &(*this.as_ptr()).work };
         let is_placed = Cell::new(false);
         let place = |state: State, to: &dyn Fn(State) -> State| {
-            // A step with the look: whoever disables it later finds it where it is put.
+            // Checked in the same transition, so a later disable finds the item in its new place.
             let is_enabled = state.disable_depth() == 0;
             is_placed.set(is_enabled);
             if is_enabled {
@@ -256,7 +258,8 @@ impl RawDelayed {
         } else {
             work.end_claim(|state| place(state, &|state| state.rearm().unwrap_or(state)));
             let is_first = match &mut wheel {
-                // SAFETY: armed by our step, so nobody else has its timer; we hold the lock; (2), (3).
+                // SAFETY: our transition armed the item, so its timer is ours; we hold the lock;
+                // (2), (3).
                 Some(wheel) if is_placed.get() => unsafe { put_in(wheel, this, queue, cpu, delay) },
                 _ => false,
             };
@@ -272,7 +275,7 @@ impl RawDelayed {
         }
     }
 
-    /// Takes the item out of the timer or the queue if it has not started; returns `true` if it did.
+    /// Removes the item from its timer or queue if it has not started; returns `true` if it did.
     ///
     /// # Blocking
     ///
@@ -307,13 +310,14 @@ impl RawDelayed {
                 }
                 // SAFETY: (1).
                 Claim::Timers if unsafe { disarm(this) } => return true,
-                // It has just expired, or is being moved.
+                // The timer has just expired, or another thread is moving the item.
                 Claim::Timers => {}
             }
         }
     }
 
-    /// Cancels, and waits until the item does not run; returns `true` if it was pending. Queueing is refused meanwhile.
+    /// Cancels the item and waits until it is not running. Returns `true` if it was pending. The
+    /// item is disabled until this returns.
     ///
     /// # Blocking
     ///
@@ -321,15 +325,15 @@ impl RawDelayed {
     ///
     /// # Errors
     ///
-    /// As of [`RawWork::cancel_sync`].
+    /// As [`RawWork::cancel_sync`].
     ///
     /// # Panics
     ///
-    /// As of [`RawWork::flush`].
+    /// As [`RawWork::flush`].
     ///
     /// # Safety
     ///
-    /// 1. As of [`cancel`](Self::cancel).
+    /// 1. As [`cancel`](Self::cancel).
     pub unsafe fn cancel_sync(this: NonNull<Self>) -> Result<bool, Misuse> {
         // SAFETY: (1).
         let was_pending = unsafe { Self::disable(this, true) }?;
@@ -338,8 +342,9 @@ impl RawDelayed {
         Ok(was_pending)
     }
 
-    /// Refuses queueing until as many [`RawWork::enable`]s have come, and cancels; returns `true` if it was pending. If it
-    /// `waits`, the item does not run either when this returns.
+    /// Cancels the item, and disables it until [`RawWork::enable`] has been called as often as
+    /// this. Returns `true` if the item was pending. If `waits` is set, the item is also not
+    /// running when this returns.
     ///
     /// # Blocking
     ///
@@ -347,15 +352,15 @@ impl RawDelayed {
     ///
     /// # Errors
     ///
-    /// As of [`RawWork::disable`].
+    /// As [`RawWork::disable`].
     ///
     /// # Panics
     ///
-    /// As of [`RawWork::flush`], if it waits.
+    /// As [`RawWork::flush`], if `waits` is set.
     ///
     /// # Safety
     ///
-    /// 1. As of [`cancel`](Self::cancel).
+    /// 1. As [`cancel`](Self::cancel).
     pub unsafe fn disable(this: NonNull<Self>, waits: bool) -> Result<bool, Misuse> {
         // SAFETY: (1).
         let work = unsafe { RawWork::known(Self::work(this)) }?;
@@ -363,7 +368,7 @@ impl RawDelayed {
             work.must_be_free_to_wait();
         }
         work.refuse()?;
-        // Whoever arms it from now on sees that it is disabled.
+        // A thread that arms the item from now on sees that it is disabled.
         // SAFETY: (1), and it is an item.
         let was_pending = unsafe { Self::take_back(this) };
         if waits {
@@ -372,30 +377,30 @@ impl RawDelayed {
         Ok(was_pending)
     }
 
-    /// Queues the item at once if its timer is armed, and waits for it as [`RawWork::flush`] does.
+    /// Queues the item at once if its timer is armed, and waits as [`RawWork::flush`] does.
     ///
     /// # Blocking
     ///
-    /// Until the run has ended.
+    /// Blocks until the run has ended.
     ///
     /// # Errors
     ///
-    /// As of [`RawWork::flush`].
+    /// As [`RawWork::flush`].
     ///
     /// # Panics
     ///
-    /// As of [`RawWork::flush`].
+    /// As [`RawWork::flush`].
     ///
     /// # Safety
     ///
-    /// 1. As of [`cancel`](Self::cancel).
+    /// 1. As [`cancel`](Self::cancel).
     pub unsafe fn flush(this: NonNull<Self>) -> Result<bool, Misuse> {
         // SAFETY: (1).
         let work = unsafe { RawWork::known(Self::work(this)) }?;
         let mut was_armed = work.head().load().is_armed() && !work.name().is_current();
         if was_armed {
             let mut wheel = timers().lock();
-            // SAFETY: (1), and we hold the lock; and it was armed when we took it out.
+            // SAFETY: (1), and we hold the lock; the item was armed when it was removed.
             was_armed = unsafe { take_out(&mut wheel, this) && expire(wheel, this) };
         }
         // SAFETY: (1).
@@ -403,41 +408,42 @@ impl RawDelayed {
     }
 }
 
-/// Takes all timers back that are armed for `queue`, whose items are then idle; returns how many there were. Before the queue
-/// goes, and after the last of its items that may arm one has ended.
+/// Disarms all timers that are armed for `queue`, whose items are then idle. Returns their number.
+/// Call this before the queue is destroyed, after its last item that can arm a timer has ended.
 ///
 /// # Blocking
 ///
-/// For the lock of all timers, as long as it takes to look at each, and until those that have just expired are in the queue.
+/// Holds the lock of all timers while it checks each of them, and waits until the timers that have
+/// just expired are in the queue.
 pub fn take_back_timers(queue: &Workqueue) -> usize {
-    // A child of `fork` has armed none for a queue of its parent's.
+    // A child of `fork` cannot have armed a timer for a queue of its parent.
     if !internal::is_at_home(queue) {
         return 0;
     }
     let mut nr_gone = 0;
     timers().lock().for_each(|wheel, node| {
-        // SAFETY: a node that is in the wheel is there, and guarded by its lock, which we hold.
+        // SAFETY: a node in the wheel is alive, and the lock that guards it is held.
         if !ptr::eq(unsafe { node.as_ref() }.kind, &RAW) {
             return;
         }
         let timer = node.as_ptr().cast::<Timer>();
-        // SAFETY: as above, and the node of this kind is the first part of a timer.
+        // SAFETY: as above, and a node of this kind is the first field of a timer.
         if ptr::eq(unsafe { (*timer).queue }, queue) {
             nr_gone += 1;
             // SAFETY: as above.
             unsafe { wheel.remove(node) };
             let work = item_of(timer).cast::<RawWork>();
-            // SAFETY: armed until our step, so its user keeps it. The step is made under the lock:
-            // after it the user may free the item.
+            // SAFETY: the item is armed until our transition, so it is alive. The transition is
+            // made under the lock, because the item may be freed after it.
             unsafe { work.as_ref() }.end_claim(State::disarm);
         }
     });
-    // One that has just expired may be on its way into the queue.
+    // Waits for items whose timers have just expired and that are not in the queue yet.
     internal::outlast_visitors(queue);
     nr_gone
 }
 
-/// Returns the timers of the process-wide registry, to which all timers of raw items belong.
+/// Returns the timers of the process-wide registry, which contain all timers of raw items.
 fn timers() -> &'static Timers {
     match internal::timers() {
         Ok(timers) => timers,
@@ -447,12 +453,13 @@ fn timers() -> &'static Timers {
     }
 }
 
-/// Puts a timer in; returns `true` if it is the first to expire.
+/// Inserts a timer; returns `true` if it is the first to expire.
 ///
 /// # Safety
 ///
-/// 1. `item` is there, the caller's step has armed it, and `wheel` is that of all.
-/// 2. And it, and `queue`, stay so: as of [`RawDelayed::queue`].
+/// 1. `item` is alive, the caller's transition armed it, and `wheel` is the wheel of the
+///    process-wide registry.
+/// 2. It and `queue` stay in place: as [`RawDelayed::queue`].
 unsafe fn put_in(
     wheel: &mut Wheel,
     item: NonNull<RawDelayed>,
@@ -463,7 +470,8 @@ unsafe fn put_in(
     let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
     let at_ns = time::now_ns().saturating_add(nanos);
     let timer = timer_of(item);
-    // SAFETY: (1): nobody else has it, and what is there may be anything.
+    // SAFETY: (1): no other thread accesses the timer. It is written without being read, because it
+    // may be uninitialized.
     unsafe {
         timer.write(Timer {
             node: Node::new(&RAW),
@@ -475,7 +483,7 @@ unsafe fn put_in(
     }
 }
 
-/// Takes the timer back; returns `true` if it was armed.
+/// Disarms the timer; returns `true` if it was armed.
 ///
 /// # Safety
 ///
@@ -483,7 +491,7 @@ unsafe fn put_in(
 unsafe fn disarm(item: NonNull<RawDelayed>) -> bool {
     // SAFETY: (1).
     let work = unsafe { &(*item.as_ptr()).work };
-    // Whoever arms it later comes after us.
+    // A thread that arms the item after this read is ordered after the disarm.
     if !work.head().load().is_armed() {
         return false;
     }
@@ -496,35 +504,37 @@ unsafe fn disarm(item: NonNull<RawDelayed>) -> bool {
     was_armed
 }
 
-/// Queues the item of a timer whose time has come.
+/// Queues the item of an expired timer.
 ///
 /// # Safety
 ///
-/// 1. `node` is that of a [`Timer`], and was just taken out of `wheel`, which is that of all.
+/// 1. `node` is the node of a [`Timer`], and was just removed from `wheel`, the wheel of the
+///    process-wide registry.
 unsafe fn expire_node<'a>(
     node: NonNull<Node>,
     wheel: Guard<'a>,
     _: &mut Vec<Expiry>,
 ) -> Option<Guard<'a>> {
-    // SAFETY: (1); it was in the wheel, so its item is there, and armed.
+    // SAFETY: (1); it was in the wheel, so its item is alive and armed.
     unsafe { expire(wheel, item_of(node.as_ptr().cast())) };
     None
 }
 
-/// Queues an item now whose timer was armed; returns `false` if its queue has ended.
+/// Queues an item whose timer was armed. Returns `false` if its queue was destroyed.
 ///
 /// # Safety
 ///
-/// 1. `item` is an armed item, was just taken out of `wheel`, and `wheel` is that of all.
+/// 1. `item` is armed, and was just removed from `wheel`, the wheel of the process-wide registry.
 unsafe fn expire(wheel: Guard<'_>, item: NonNull<RawDelayed>) -> bool {
     // SAFETY: (1).
     let work = unsafe { &(*item.as_ptr()).work };
-    // SAFETY: it was armed, so its queue is there, and does not go before it has taken its timers back, by our lock.
+    // SAFETY: the item was armed, so its queue is alive. The owner disarms its timers, under our
+    // lock, before it destroys the queue.
     let (queue, cpu) = unsafe {
         let timer = timer_of(item);
         (Held::of(&*(*timer).queue), CpuId::new((*timer).cpu))
     };
-    // An end that comes now waits for us.
+    // From here on, the destruction of the queue waits for us.
     queue.visit(cpu, |home| {
         let Some(home) = home else {
             work.end_claim(State::disarm);
@@ -532,7 +542,7 @@ unsafe fn expire(wheel: Guard<'_>, item: NonNull<RawDelayed>) -> bool {
         };
         home.set_home(work.head());
         work.head().update(|state| Some(home.fire(state)));
-        // From here on a canceller waits until it is pushed.
+        // From here on, a canceller waits until the item is pushed.
         drop(wheel);
         // SAFETY: (1).
         home.push(unsafe { RawWork::head_of(RawDelayed::work(item)) });
@@ -540,20 +550,22 @@ unsafe fn expire(wheel: Guard<'_>, item: NonNull<RawDelayed>) -> bool {
     })
 }
 
-/// Takes a timer out; returns `true` if it was in. One that a parent of this process has armed is idle then, and was not.
+/// Removes a timer from the wheel; returns `true` if it was there. An item that the parent process
+/// armed is not there, and becomes idle.
 ///
 /// # Safety
 ///
-/// 1. `item` is an item, and `wheel` is that of all.
+/// 1. `item` is an item, and `wheel` is the wheel of the process-wide registry.
 unsafe fn take_out(wheel: &mut Wheel, item: NonNull<RawDelayed>) -> bool {
     // SAFETY: (1).
     let work = unsafe { &(*item.as_ptr()).work };
-    // It is changed under the lock of `wheel` alone.
+    // The armed flag changes only under the lock of `wheel`.
     if !work.head().load().is_armed() {
         return false;
     }
     let timer = timer_of(item);
-    // SAFETY: (1). If this process has armed it, that was with what is read here, and put it in.
+    // SAFETY: (1). If this process armed the timer, it wrote the field that is read here and
+    // inserted the timer.
     let is_in = unsafe { (&raw const (*timer).process).read() }.is_this();
     if is_in {
         // SAFETY: as above.

@@ -1,26 +1,29 @@
-//! Work items in memory of their users', for other languages: fixed in size, nothing to destroy, no allocation.
+//! Work items in the caller's memory, for other languages: fixed in size, without a destructor, and
+//! queued without allocation.
 //!
-//! A [`RawWork`] is the kernel's `struct work_struct`: part of a larger structure, with a function that gets its address.
-//! Whoever queues it keeps it where it is until it has started, been cancelled, or been flushed. Its own function may free
-//! it, for nothing of it is looked at once that has been called. `crates/capi` makes the kernel's names of this.
+//! A [`RawWork`] is the kernel's `struct work_struct`: a member of a larger structure, with a
+//! function that receives its address. The item must stay in place until it has started, was
+//! cancelled or was flushed. Its own function may free the item, because the library does not
+//! access the item after that call. `crates/capi` offers these items under the kernel's names.
 //!
 //! | file | what is in it |
 //! |---|---|
 //! | `work.rs` | an item: queueing, cancelling, waiting |
-//! | `runs.rs` | which items run, and who waits for them: outside of the items |
+//! | `runs.rs` | the executing items and their waiters, stored outside the items |
 //! | `delayed.rs` | an item with a timer |
 //!
 //! # Guarantees
 //!
-//! Those of [`Work`](workqueue::Work): never twice at once, not even through two queues; a call that answers `true`
-//! is followed by exactly one run, unless the item is cancelled; what was written before it is seen by the run. And one
-//! more: after a cancel or a flush, as long as nobody queues the item again, its memory is its user's.
+//! Those of [`Work`](workqueue::Work): runs of an item never overlap, not even through two
+//! queues. Each call that returns `true` is followed by exactly one run, unless the item is
+//! cancelled. The run sees everything that was written before that call. In addition, after a
+//! cancel or a flush the library does not access the item's memory until the item is queued again.
 //!
-//! As in the kernel an item is known by its address *and* its function: one that is laid out anew with another function,
-//! inside its own run, is another item.
+//! As in the kernel, an item is identified by its address *and* its function: an item that is
+//! initialized again with another function, inside its own run, is another item.
 //!
-//! Differs from [`Work`](workqueue::Work): a flush runs an item itself only while nobody has come for it, and to cancel
-//! one walks through the list that it is in.
+//! Differs from [`Work`](workqueue::Work): a flush can run an item itself only until a
+//! worker has taken the item, and a cancel walks through the list that contains the item.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 

@@ -1,44 +1,54 @@
-//! Which raw items run, and who waits for them.
+//! The raw items that are executing, and the threads that wait for them.
 //!
-//! An item's function may free the item, so nothing of a run can be noted in it. A run is noted here instead: in a list of
-//! the shard that the item's address falls into, by a link on the stack of the worker. Who waits has such a link too.
+//! An item's function may free the item, so a run cannot be recorded in the item. A run is instead
+//! recorded in a list of the *shard* that the item's address is hashed to. The list node is on the
+//! worker's stack. A waiter has such a node too.
 //!
 //! # The protocol
 //!
 //! ```text
-//! worker:   shard's lock: is a run of this item here?  then step: left to it, and it notes that it has the link
-//!                         else note the run;  step: started;  waiters for this start now wait for this run
-//!           call the function
-//!           shard's lock: strike the run;  its waiters are done;  has it a link?  step: linked     then put it back
-//! canceller: claim;  get the link, from a list or from a run
-//!           shard's lock: runs forget the link;  step: not pending;  waiters for the start wait for the run, or are done
-//! waiter:   shard's lock: pending? wait for its start, and with that for the run; else for the run that is here
+//! worker:    shard lock: is a run of this item in the list?
+//!              yes: hand the item to that run
+//!              no:  insert the run;  transition to started;
+//!                   waiters for this start wait for this run
+//!            call the function
+//!            shard lock: remove the run;  its waiters are done;  does it have the item?
+//!              yes: transition to linked, and put the item back
+//! canceller: claim;  remove the item from a list, or take it back from a run
+//!            shard lock: runs forget the item;  transition to not pending;
+//!              waiters for the start wait for the current run, or are done
+//! waiter:    shard lock: pending?  wait for the start and its run;  otherwise for the current run
 //! ```
 //!
-//! All of that is said under the shard's lock, so a waiter never sleeps for a start that has been, or will not be. What
-//! must never happen is a look at an item, or at a waiter's link, that has gone: a run looks at the item only while it is
-//! told of a link, which whoever cancels takes back from it before he ends his claim; and a waiter is done by the last step
-//! that is taken on its link.
+//! Every step is made under the shard lock, so a waiter never sleeps for a start that is past or
+//! that will not happen. No thread may access an item, or a waiter's node, after it was freed. A
+//! run accesses an item only while the item is handed to it, and a canceller takes the item back
+//! from the run before it ends its claim. A waiter is released by the last access to its node.
 //!
-//! Queueing takes no lock of these: what is pending after a waiter's look is not waited for.
+//! A producer does not acquire this lock: a waiter ignores an enqueue that follows its check.
 //!
-//! # A run alone
+//! # A single run
 //!
-//! A run that is the only one of its shard, with nobody waiting there, takes no lock either. The shard's word says what there is:
+//! A run that is the only one of its shard, without waiters in that shard, needs no lock either.
+//! The shard's state word is one of:
 //!
-//! | word | what there is | moved by |
+//! | word | meaning | transitions |
 //! |---|---|---|
-//! | null | nothing, and nobody has the lock | a worker → its run; whoever takes the lock → `BUSY` |
-//! | a run | this run, and nobody has the lock | its worker, at its end → null; whoever takes the lock → `BUSY`, the run is in the list now |
-//! | `BUSY` | lists under the lock | who gives the lock back, if the lists are empty → null |
+//! | null | no run, the lock is free | starting worker → its run; locking thread → `BUSY` |
+//! | a run | only this run, the lock is free | ending worker → null; locking thread → `BUSY` |
+//! | `BUSY` | the lists are valid | unlocking thread → null, if the lists are empty |
 //!
-//! Such a run is noted before its item's step and not together with it. Three things follow from the moment between the two:
+//! A thread that locks moves the run into the list. Such a run is published before the item's
+//! transition, and not together with it. This has three consequences:
 //!
-//! - Whoever finds the step done finds the run: the question whether an item runs needs no lock where the word is null.
-//! - A waiter may have come for this very start. It makes a step of its own on the item, which changes nothing: if that is the first
-//!   of the two steps, the worker finds `BUSY` behind its own, and gives its run to the waiter. It does so for who saw the turn that it
-//!   ended: who waits for what was queued since waits for the next start.
-//! - The item may turn out to be claimed. The run is struck off as one that ended, with what has been left to it meanwhile.
+//! - A thread that sees the transition finds the run. To check whether an item is executing, no
+//!   lock is needed if the word is null.
+//! - A waiter may already wait for this start. It makes a transition of its own on the item, which
+//!   changes nothing. If that transition comes first, the worker finds `BUSY` after its own, and
+//!   assigns its run to the waiter. It does so only for waiters that saw the sequence number that
+//!   this start completed: a waiter for a later enqueue waits for the next start.
+//! - The item may turn out to be claimed. The run is then removed like a run that ended, together
+//!   with the item that was handed to it in the meantime.
 
 use std::{
     cell::Cell,
@@ -60,15 +70,15 @@ use workqueue::internal::{Head, Start, State};
 
 use crate::work::{RawWork, WorkFn};
 
-/// What a shard's word says while its lists count.
+/// The value of a shard's state word while its lists are valid.
 const BUSY: *mut Run = ptr::without_provenance_mut(1);
 
-/// How many lists there are. A guess: some times the workers that a large machine runs at once.
+/// The number of shards. A guess: several times the workers that a large machine runs at once.
 const NR_SHARDS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
 type Table = [CachePadded<Shard>; NR_SHARDS];
 
-/// The shards of this process: in a child of `fork` nothing runs.
+/// The shards of this process. In a child of `fork`, nothing is executing.
 #[cfg(not(any(loom, shuttle)))]
 static TABLE: PerProcess<Table> = PerProcess::new();
 
@@ -89,53 +99,53 @@ sync::thread_local! {
     static INNERMOST: Cell<*const Run> = Cell::new(ptr::null())
 }
 
-/// An item as a run knows it, which may have been freed: its address and its function's.
+/// The identity of an item, which may have been freed: its address and the address of its function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Name {
     item: *const RawWork,
     func: usize,
 }
 
-/// A run, on the stack of whoever carries it out.
+/// A run, on the stack of the thread that executes it.
 #[derive(Debug)]
 pub(super) struct Run {
     name: Name,
-    /// Shard's lock: the link of the item, which was queued and popped during this run.
+    /// Shard lock: the item, if it was queued and popped again during this run.
     left: Option<NonNull<Head>>,
-    /// Shard's lock.
+    /// Shard lock.
     next: *mut Run,
-    /// I: the run around it, on the same thread.
+    /// I: the enclosing run on the same thread.
     outer: *const Run,
-    /// Own thread only: the thread's name before the item described itself.
+    /// Own thread only: the name of the thread before the item called [`describe`].
     undescribed: Cell<Option<ShortName>>,
 }
 
-/// Somebody who waits, on his own stack.
+/// A waiter, on the stack of its thread.
 #[derive(Debug)]
 struct Waiter {
     /// I
     name: Name,
-    /// Shard's lock: the run whose end is waited for; null: the start of one is.
+    /// Shard lock: the run to wait for, or null to wait for a start.
     run: Cell<*const Run>,
-    /// I: the item's turn that the start will end.
+    /// I: the completion sequence number that the awaited start completes.
     turn: Cell<u64>,
-    /// Shard's lock.
+    /// Shard lock.
     next: Cell<*const Waiter>,
-    /// A: the last step on this.
+    /// A: set by the last access to this node.
     is_done: AtomicBool,
 }
 
-/// The runs of some items, and who waits for those.
+/// The runs of the items of one shard, and their waiters.
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     lists: Mutex<Lists>,
-    /// A: the only run, or null, or `BUSY`: see the page.
+    /// A: the only run, or null, or `BUSY`: see the module page.
     alone: AtomicPtr<Run>,
-    /// Told when waiters are done.
+    /// Notified when waiters are done.
     done: EventCount,
 }
 
-/// The lists of a shard whose word says `BUSY`.
+/// The lists of a shard whose state word is `BUSY`.
 #[derive(Debug)]
 struct Locked<'a> {
     shard: &'a Shard,
@@ -148,8 +158,8 @@ struct Lists {
     waiters: Cell<*const Waiter>,
 }
 
-// SAFETY: links stay where they are until they are struck off, by their owner or under the lock, and are only looked at
-// under it.
+// SAFETY: nodes stay in place until they are removed, by their owner or under the lock, and are
+// only accessed under the lock.
 unsafe impl Send for Lists {}
 
 impl Default for Lists {
@@ -167,10 +177,10 @@ impl Name {
         Self { item, func }
     }
 
-    /// Returns the shard that the item falls into.
+    /// Returns the shard of the item.
     #[inline]
     pub(super) fn shard(self) -> &'static Shard {
-        // Items are some dozen bytes apart at least; a multiplication mixes what is above.
+        // Items are at least a few dozen bytes apart; the multiplication mixes the higher bits.
         let mixed = (self.item.addr() as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         &table()[((mixed >> 58) as usize).rem_euclid(NR_SHARDS)]
     }
@@ -178,7 +188,7 @@ impl Name {
     /// Returns `true` if this thread is inside a run of the item.
     pub(super) fn is_current(self) -> bool {
         let mut at = INNERMOST.with(Cell::get);
-        // SAFETY: a run is on the stack below, until it is over.
+        // SAFETY: a run stays on this thread's stack until it is over.
         while let Some(run) = unsafe { at.as_ref() } {
             if run.name == self {
                 return true;
@@ -189,26 +199,25 @@ impl Name {
     }
 }
 
-/// Returns the raw item that this thread runs; null where it runs none. It may have been freed.
+/// Returns the raw item that this thread is executing, or null. The item may have been freed.
 ///
 /// # Blocking
 ///
 /// Never.
 pub fn current() -> *const RawWork {
-    // SAFETY: a run is on the stack below, until it is over.
+    // SAFETY: a run stays on this thread's stack until it is over.
     let run = unsafe { INNERMOST.with(Cell::get).as_ref() };
     run.map_or(ptr::null(), |run| run.name.item)
 }
 
-/// Describes the raw item that this thread runs, in the thread's name, until the run has ended.
-/// Does nothing outside of a run.
+/// Describes the raw item that this thread is executing, in the thread's name, until the run has
+/// ended. Does nothing outside a run.
 ///
 /// # Blocking
 ///
 /// Never.
 pub fn describe(what: &[u8]) {
-    // SAFETY: a run stays on the stack below us until it is over, and only this thread uses the
-    // field.
+    // SAFETY: a run stays on this thread's stack until it is over; the field is this thread's own.
     let place = unsafe {
         let run = INNERMOST.with(Cell::get).as_ref();
         run.map(|run| &run.undescribed)
@@ -260,32 +269,36 @@ impl Shard {
     #[inline]
     fn lock(&self) -> Locked<'_> {
         let mut lists = self.lists.lock();
-        // While we hold the lock nobody else changes `BUSY`.
+        // While we hold the lock, no other thread changes `BUSY`.
         if self.alone.load(Ordering::Relaxed) != BUSY {
-            // ORDER(raw-alone): other end in `note_alone`; both on this line, too: a swap finds what the last one left.
+            // ORDER(raw-alone): other end in `note_alone`; both ends on this line, too: a swap sees
+            // the writes before the previous one.
             // Test: a_run_must_be_noted_before_its_start
             let run = self.alone.swap(BUSY, Ordering::AcqRel);
-            // It said that the lists are empty. The run, if there is one, will not end without the lock.
+            // The word shows that the lists are empty. A run found there cannot end without the
+            // lock.
             lists.runs = run;
         }
         Locked { shard: self, lists }
     }
 
-    /// Notes `run` without the lock; returns `true` if it could.
+    /// Publishes `run` without the lock; returns `true` on success.
     #[inline]
     fn note_alone(&self, run: *mut Run) -> bool {
-        // ORDER(raw-alone): publish and consume, other end in `lock`, `strike_alone` and the drop of `Locked`.
-        //   end:    what the function did;  word = null  Release;   here: null → run  Acquire;  step;  call the next
-        //   here:   run.name;  null → run  Release;                 lock: run → BUSY  Acquire;  read run.name
-        // If the exchange of the other end comes first, ours fails and we take the lock. If ours comes first, the other end finds
-        // the run.
+        // ORDER(raw-alone): publish and consume, other end in `lock`, `strike_alone` and the drop
+        // of `Locked`.
+        //   end:  writes of the function;  run → null  Release
+        //   here: run.name;  null → run  AcqRel;  next run
+        //   lock: run → BUSY  Acquire;  read run.name
+        // If the exchange of the other end comes first, ours fails and we acquire the lock. If ours
+        // comes first, the other end finds the run.
         // Test: a_raw_item_runs_once_for_each_enqueue_and_never_twice_at_once
         self.alone
             .compare_exchange(ptr::null_mut(), run, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
     }
 
-    /// Strikes off `run` without the lock; returns `true` if it could: nobody has come for it.
+    /// Removes `run` without the lock; returns `false` if another thread has locked the shard.
     #[inline]
     fn strike_alone(&self, run: *mut Run) -> bool {
         // ORDER(raw-alone): other end in `note_alone`.
@@ -295,30 +308,32 @@ impl Shard {
             .is_ok()
     }
 
-    /// Has those wait for `run`, which has been noted alone, who came for its start before the step `from` which took place, and
-    /// to whom it was no run yet.
+    /// Assigns `run`, which was published without the lock, to the waiters that arrived before the
+    /// transition `from` which the item started, when the run was not in the list yet.
     #[inline]
     fn adopt(&self, run: *mut Run, from: State) {
         // ORDER(raw-alone): other end in `lock`.
-        //   waiter: run → BUSY;  its step on the item: pending
-        //   here:   the start's step on the item;  load the word
-        // If the waiter's step comes first, ours acquires it, and the load finds `BUSY`. If ours comes first, the waiter's finds
-        // the item started, and the run in the list.
+        //   waiter: run → BUSY;  its transition on the item: pending
+        //   here:   the start's transition on the item;  load the word
+        // If the waiter's transition comes first, ours acquires it, and the load finds `BUSY`. If
+        // ours comes first, the waiter finds the item started and the run in the list.
         // Test: a_waiter_must_make_a_step
         if self.alone.load(Ordering::Relaxed) != run {
-            // SAFETY: the caller's.
+            // SAFETY: the run is the caller's.
             let name = unsafe { (*run).name };
             self.lock().adopt(name, from.completion_seq(), run);
         }
     }
 
-    /// Decides about an item that the caller took off its list, and notes `run` if that is to be. The answer has been
-    /// applied. What else has been left to the run, which then was not to be, is returned linked again: put it back.
+    /// Starts an item that the caller took off its list, or hands it over, and records `run` if the
+    /// item is to run. Returns the decision, which has been applied. If the item is not to run,
+    /// also returns an item that was handed to `run` in the meantime; it is linked again, and the
+    /// caller puts it back.
     ///
     /// # Safety
     ///
     /// 1. `item` is linked, and the caller alone holds its link.
-    /// 2. If it is to be run, `run` stays there until [`end`](Self::end).
+    /// 2. If the item is to run, `run` stays in place until [`end`](Self::end).
     #[inline]
     pub(super) unsafe fn begin(
         &self,
@@ -338,15 +353,15 @@ impl Shard {
             self.adopt(run, from);
             return (start, None);
         }
-        // SAFETY: noted above.
+        // SAFETY: recorded above.
         (start, unsafe { self.end(run) })
     }
 
-    /// As [`begin`](Self::begin), where others run or are waited for.
+    /// Does the same as [`begin`](Self::begin) if the shard has other runs or waiters.
     ///
     /// # Safety
     ///
-    /// 1. And (2): as there.
+    /// 1. And (2): as [`begin`](Self::begin).
     #[cold]
     unsafe fn begin_among(&self, item: NonNull<Head>, run: *mut Run, is_late: bool) -> Start {
         // SAFETY: (1): a linked item is alive.
@@ -362,24 +377,24 @@ impl Shard {
         let (from, start) = early.unwrap_or_else(|| step_to_start(head, !under_way.is_null()));
         match start {
             Start::Run => {
-                // SAFETY: (2), and nobody else knows it yet.
+                // SAFETY: (2), and no other thread knows the run yet.
                 unsafe { lists.note(run) };
                 lists.adopt(name, from.completion_seq(), run);
                 drop(lists);
                 INNERMOST.with(|innermost| innermost.set(run));
             }
-            // SAFETY: a run that is in the list is there; its link is looked at under the lock, which we hold.
+            // SAFETY: a run in the list is alive; its `left` is guarded by the lock, which we hold.
             Start::Behind => unsafe { (*under_way).left = Some(item) },
             Start::Claimed => {}
         }
         start
     }
 
-    /// Notes `run`, of an item that the caller has claimed and cut out of its list, by which it is started.
+    /// Records `run` and starts its item, which the caller has claimed and removed from its list.
     ///
     /// # Safety
     ///
-    /// 1. `run`, which nobody knows yet, stays there until [`end`](Self::end).
+    /// 1. `run`, which no other thread knows yet, stays in place until [`end`](Self::end).
     #[inline]
     pub(super) unsafe fn begin_claimed(&self, head: &Head, run: *mut Run) {
         INNERMOST.with(|innermost| innermost.set(run));
@@ -396,13 +411,14 @@ impl Shard {
         }
     }
 
-    /// Strikes off `run`, which is over; returns the link that it was left, linked again: put it back.
+    /// Removes `run`, which is over. Returns the item that was handed to it, linked again; the
+    /// caller puts it back.
     ///
     /// # Safety
     ///
-    /// 1. `run` was noted here by [`begin`](Self::begin), on this thread.
+    /// 1. `run` was recorded here by [`begin`](Self::begin), on this thread.
     pub(super) unsafe fn end(&self, run: *mut Run) -> Option<NonNull<Head>> {
-        // SAFETY: (1): it is on our stack; fixed when it was made.
+        // SAFETY: (1): the run is on our stack, and these fields are written by this thread only.
         let (outer, undescribed) = unsafe { ((*run).outer, (*run).undescribed.get()) };
         INNERMOST.with(|innermost| innermost.set(outer));
         if let Some(name) = undescribed {
@@ -415,21 +431,22 @@ impl Shard {
         unsafe { self.end_among(run) }
     }
 
-    /// As [`end`](Self::end), where others run or are waited for.
+    /// Does the same as [`end`](Self::end) if the shard has other runs or waiters.
     ///
     /// # Safety
     ///
-    /// 1. As there.
+    /// 1. As [`end`](Self::end).
     #[cold]
     unsafe fn end_among(&self, run: *mut Run) -> Option<NonNull<Head>> {
         let mut lists = self.lock();
         lists.strike(run);
         let done = lists.settle(|waiter| ptr::eq(waiter.run.get(), run));
-        // SAFETY: (1); nobody else reaches it any more.
+        // SAFETY: (1); no other thread can reach the run any more.
         let left = unsafe { (*run).left };
         let left = left.filter(|_| !sync::twin::armed("raw: an end forgets what was left"));
         let left = left.filter(|item| {
-            // SAFETY: whoever cancels an item takes its link back from us, under this lock, before he lets it be freed.
+            // SAFETY: a canceller takes the item back from this run, under this lock, before the
+            // item can be freed.
             let head = unsafe { item.as_ref() };
             head.update(State::relink).is_some()
         });
@@ -440,12 +457,13 @@ impl Shard {
         left
     }
 
-    /// Ends a claim of the item, which is not pending any more, by the step `plan`; its link is the caller's.
+    /// Ends a claim of the item with the transition `plan`, which leaves the item not pending. The
+    /// caller holds its list link.
     pub(super) fn release(&self, head: &Head, name: Name, plan: impl Fn(State) -> State) {
         let lists = self.lock();
         let run = lists.run_of(name);
         if !run.is_null() {
-            // SAFETY: a run that is in the list is there; its link is looked at under the lock, which we hold.
+            // SAFETY: a run in the list is alive; its `left` is guarded by the lock, which we hold.
             unsafe { (*run).left = None };
         }
         head.update(|state| Some(plan(state)));
@@ -467,27 +485,30 @@ impl Shard {
         }
     }
 
-    /// Returns `true` if the item runs. Asked after a step or a load of the item that may come after a start of it.
+    /// Returns `true` if the item is executing. Call it after a transition or a load of the item
+    /// that may come after a start of the item.
     #[inline]
     pub(super) fn runs(&self, name: Name) -> bool {
         // ORDER(raw-alone): other end in `note_alone`, `strike_alone`.
-        //   begin: word = run;  step: started  AcqRel
-        //   asker: a step, or a load, behind that of the start;  load the word  Acquire
-        // The load cannot come before the run's note, which the asker's own step acquired. If it comes before the end's exchange,
-        // it finds the run, or `BUSY`. If it comes after that, it sees what the function did.
+        //   begin: word = run;  transition to started  AcqRel
+        //   asker: a transition or load after that of the start;  load the word  Acquire
+        // The load cannot come before the run is published, which the asker's own transition
+        // acquired. If the load comes before the exchange of the end, it finds the run, or `BUSY`.
+        // If it comes after, it sees the writes of the function.
         // Test: a_raw_item_is_not_helped_beside_its_run, a_run_must_be_noted_before_its_start
         let word = self.alone.load(Ordering::Acquire);
         !word.is_null() && !self.lock().run_of(name).is_null()
     }
 
-    /// Waits for the end of the run that is under way; if `pending` says so by the item's turn, of the one that is to start
-    /// instead. Returns `true` if there was anything to wait for. The item is not looked at once this waits.
+    /// Waits for the end of the current run. If `pending` returns the item's sequence number, waits
+    /// for the next start and its run instead. Returns `true` if there was a run to wait for. The
+    /// item is not accessed once this function waits.
     ///
-    /// `pending` makes a step on the item, which may change nothing.
+    /// `pending` makes a transition on the item, which may change nothing.
     ///
     /// # Blocking
     ///
-    /// Until then. Woken by whoever ends the run, or cancels the item.
+    /// Blocks until then. Woken by the thread that ends the run or cancels the item.
     pub(super) fn wait(&self, name: Name, pending: impl FnOnce() -> Option<u64>) -> bool {
         let waiter = Waiter {
             name,
@@ -510,8 +531,10 @@ impl Shard {
         lists.waiters.set(&raw const waiter);
         drop(lists);
         // ORDER(raw-done): publish and consume, other end in `settle`.
-        //   run:  what the function did;  done = true  Release
-        //   here: done  Acquire;  what the function did
+        //   run:  the function's writes;  done = true  Release
+        //   here: done  Acquire;  read those writes
+        // If the store comes first, the load that reads it sees these writes. If the load comes
+        // first, it reads `false`, and we wait.
         // Test: a_flush_sees_what_the_function_wrote
         let is_done = || waiter.is_done.load(Ordering::Acquire);
         if !look_as_waiter(is_done) {
@@ -522,10 +545,10 @@ impl Shard {
 }
 
 impl Lists {
-    /// Returns the run of an item; null for none.
+    /// Returns the run of an item, or null if there is none.
     fn run_of(&self, name: Name) -> *mut Run {
         let mut at = self.runs;
-        // SAFETY: what is in the list is there, and changed under the lock alone, which our caller holds.
+        // SAFETY: nodes in the list are alive, and guarded by the lock, which the caller holds.
         while !at.is_null() && unsafe { (*at).name } != name {
             // SAFETY: as above.
             at = unsafe { (*at).next };
@@ -537,14 +560,14 @@ impl Lists {
     ///
     /// # Safety
     ///
-    /// 1. `run` is known to nobody, and stays until it is struck off.
+    /// 1. No other thread knows `run`, and it stays in place until it is removed.
     unsafe fn note(&mut self, run: *mut Run) {
         // SAFETY: (1).
         unsafe { (*run).next = self.runs };
         self.runs = run;
     }
 
-    /// Has those wait for `run` who wait for the start that ended the turn `turn`.
+    /// Assigns `run` to the waiters whose awaited start completes the sequence number `turn`.
     fn adopt(&self, name: Name, turn: u64, run: *const Run) {
         if sync::twin::armed("raw: a start forgets its waiters") {
             return;
@@ -558,9 +581,10 @@ impl Lists {
 
     fn strike(&mut self, run: *mut Run) {
         let mut place: *mut *mut Run = &raw mut self.runs;
-        // SAFETY: places are in this value or in links of the list, which are there; we hold the lock.
+        // SAFETY: `place` points into this value or a node in the list, which is alive; we hold the
+        // lock.
         while unsafe { *place } != run {
-            // SAFETY: as above; `run` is in the list, so its end is not met.
+            // SAFETY: as above; `run` is in the list, so the walk does not reach its end.
             place = unsafe { &raw mut (**place).next };
         }
         // SAFETY: as above.
@@ -569,18 +593,18 @@ impl Lists {
 
     fn each_waiter(&self, change: impl Fn(&Waiter)) {
         let mut at = self.waiters.get();
-        // SAFETY: what is in the list is there, and our caller holds the lock.
+        // SAFETY: nodes in the list are alive, and the caller holds the lock.
         while let Some(waiter) = unsafe { at.as_ref() } {
             change(waiter);
             at = waiter.next.get();
         }
     }
 
-    /// Strikes off the waiters that are `chosen`, who are done; returns `true` if there were any.
+    /// Removes the `chosen` waiters and marks them as done; returns `true` if there were any.
     fn settle(&self, chosen: impl Fn(&Waiter) -> bool) -> bool {
         let mut place = &self.waiters;
         let mut any = false;
-        // SAFETY: what is in the list is there, and our caller holds the lock.
+        // SAFETY: nodes in the list are alive, and the caller holds the lock.
         while let Some(waiter) = unsafe { place.get().as_ref() } {
             if !chosen(waiter) {
                 place = &waiter.next;
@@ -588,7 +612,8 @@ impl Lists {
             }
             place.set(waiter.next.get());
             any = true;
-            // ORDER(raw-done): other end in `wait`. The last step: the waiter may go by it.
+            // ORDER(raw-done): other end in `wait`. The last access to the node: the waiter may
+            // then return.
             // Test: a_flush_sees_what_the_function_wrote
             waiter.is_done.store(true, Ordering::Release);
         }
@@ -596,7 +621,8 @@ impl Lists {
     }
 }
 
-/// Takes an item off its list, which the caller holds alone; `runs` when a run of it is under way. Returns its state before.
+/// Starts an item that the caller took off its list; `runs` is set if a run of it is under way.
+/// Returns the state before.
 fn step_to_start(head: &Head, runs: bool) -> (State, Start) {
     loop {
         let from = head.load();
@@ -607,7 +633,7 @@ fn step_to_start(head: &Head, runs: bool) -> (State, Start) {
     }
 }
 
-/// Starts an item that the caller has claimed; returns its state before.
+/// Starts an item that the caller has claimed; returns the state before.
 fn step_claimed(head: &Head) -> State {
     loop {
         let from = head.load();
@@ -641,21 +667,21 @@ mod tests {
             let (mut this, mut next) = (Run::new(name()), Run::new(name()));
             let (this, next) = (&raw mut this, &raw mut next);
             assert!(shard.note_alone(this));
-            // Here the item's turn 0 is ended by a step, and it is queued again.
+            // Here a transition completes sequence number 0, and the item is queued again.
             let waiter = scope.spawn(|| shard.wait(name(), || Some(1)));
             while shard.lock().waiters.get().is_null() {
                 thread::yield_now();
             }
             shard.lock().adopt(name(), 0, this);
-            // SAFETY: noted above.
+            // SAFETY: recorded above.
             assert!(unsafe { shard.end(this) }.is_none());
             assert!(!shard.lock().waiters.get().is_null());
             let mut lists = shard.lock();
-            // SAFETY: it stays until it is ended below.
+            // SAFETY: it stays in place until it is ended below.
             unsafe { lists.note(next) };
             lists.adopt(name(), 1, next);
             drop(lists);
-            // SAFETY: noted above.
+            // SAFETY: recorded above.
             assert!(unsafe { shard.end(next) }.is_none());
             assert!(waiter.join().unwrap());
         });

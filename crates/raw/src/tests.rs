@@ -15,7 +15,7 @@ use workqueue::{Builder, Registry, Workqueue};
 
 use super::*;
 
-/// An item with something around it, as users have it.
+/// An item inside a larger structure, as users have it.
 #[repr(C)]
 struct Job {
     work: RawDelayed,
@@ -24,8 +24,8 @@ struct Job {
 
 unsafe extern "C-unwind" fn run(work: *mut RawWork) {
     let job = NonNull::new(work.cast::<Job>()).unwrap();
-    // Of its own: it may free the job.
-    // SAFETY: all items of these tests are the first part of a `Job`.
+    // A clone, because the function may free the job.
+    // SAFETY: all items of these tests are the first field of a `Job`.
     let run = unsafe { job.as_ref() }.run.clone();
     run(job);
 }
@@ -45,7 +45,7 @@ fn free(job: NonNull<Job>) {
     drop(unsafe { Box::from_raw(job.as_ptr()) });
 }
 
-/// Has others stop, also where this test fails.
+/// Stops the other threads, also if the test fails.
 struct Ended<'a>(&'a AtomicBool);
 
 impl Drop for Ended<'_> {
@@ -54,15 +54,15 @@ impl Drop for Ended<'_> {
     }
 }
 
-/// Calls functions of items, of which each is there and stays.
+/// Calls a function of an item that stays alive.
 macro_rules! on {
     ($type:ident::$call:ident($job:expr $(, $arg:expr)*)) => {{
-        // SAFETY: the job is there, and freed at the end of a test, when it is idle.
+        // SAFETY: the job is alive until the end of the test, when it is idle and freed.
         unsafe { $type::$call($job.cast() $(, $arg)*) }.unwrap()
     }};
 }
 
-/// A queue that is kept busy until the answer is sent to.
+/// Returns a sender that unblocks a blocker item on `queue`.
 fn plugged(queue: &Workqueue) -> mpsc::Sender<()> {
     let (unplug, plug) = mpsc::channel::<()>();
     let (inside, started) = mpsc::channel();
@@ -74,7 +74,7 @@ fn plugged(queue: &Workqueue) -> mpsc::Sender<()> {
     unplug
 }
 
-/// Builds it where no file has to be read, for Miri.
+/// Builds a queue without reading files, for Miri.
 fn build(builder: Builder) -> Workqueue {
     let machine = topology::Topology::synthetic("2 core").unwrap();
     let params = Params {
@@ -265,7 +265,7 @@ fn an_item_that_was_left_to_its_run_can_be_cancelled() {
         assert!(on!(RawWork::queue(job, &queue, None)));
         started.recv().unwrap();
         assert!(on!(RawWork::queue(job, &queue, None)));
-        // Behind it: once this has run a worker has met the item, and left it.
+        // Queued after the job: once this has run, a worker has popped the job and handed it over.
         queue.spawn(|| ()).join().unwrap();
         assert!(on!(RawWork::cancel(job)));
         assert!(!on!(RawWork::cancel(job)));
@@ -301,7 +301,7 @@ fn an_item_does_not_wait_for_itself() {
     let queue = wide();
     let (send, receive) = mpsc::channel();
     let job = job(move |job| {
-        // SAFETY: the item is there.
+        // SAFETY: the item is alive.
         let flushed = unsafe { RawWork::flush(job.cast()) };
         let is_current = current().addr() == job.as_ptr().addr();
         send.send((flushed, is_current, on!(RawWork::cancel_sync(job))))
@@ -325,7 +325,7 @@ fn a_raw_item_that_needs_its_flushers_seat_is_refused() {
     let waiter = job(move |_| {
         let later = NonNull::new(std::ptr::with_exposed_provenance_mut(address)).unwrap();
         assert!(on!(RawWork::queue(later, &own, None)));
-        // SAFETY: the item is there.
+        // SAFETY: the item is alive.
         send.send(unsafe { RawWork::flush(later) }).unwrap();
     });
     later.as_ptr().expose_provenance();
@@ -353,7 +353,7 @@ fn a_disabled_raw_item_is_not_queued() {
     assert_eq!(modified, Modified::Refused);
     assert!(!on!(RawWork::enable(job)));
     assert!(on!(RawWork::enable(job)));
-    // SAFETY: the job is there.
+    // SAFETY: the job is alive.
     let enabled = unsafe { RawWork::enable(job.cast()) };
     assert_eq!(enabled, Err(Misuse::NotDisabled));
     assert!(on!(RawWork::queue(job, &queue, None)));
@@ -368,11 +368,11 @@ fn memory_that_is_no_item_is_told_from_one() {
     let queue = ordered();
     let mut zeroes = [0u128; 8];
     let work = NonNull::from(&mut zeroes).cast::<RawWork>();
-    // SAFETY: memory of an item's size.
+    // SAFETY: `work` points at memory of an item's size.
     let queued = unsafe { RawWork::queue(work, &queue, None) };
     assert_eq!(queued, Err(Misuse::Uninitialised));
     let between = work.map_addr(|address| address | 4);
-    // SAFETY: memory of an item's size.
+    // SAFETY: `between` points at memory of an item's size.
     let queued = unsafe { RawWork::queue(between, &queue, None) };
     assert_eq!(queued, Err(Misuse::Misaligned));
 }
@@ -537,7 +537,7 @@ fn all_at_once_every_item_that_was_queued_runs_or_is_cancelled_once() {
                             on!(RawDelayed::flush(job));
                         }
                     }
-                    // The balance wraps below zero where a canceller is counted first.
+                    // The balance wraps below zero if a canceller is counted first.
                     balance[nth].fetch_add(u64::from(queued), Ordering::Relaxed);
                     balance[nth].fetch_sub(u64::from(cancelled), Ordering::Relaxed);
                 }
@@ -566,7 +566,7 @@ fn after_cancel_sync_an_item_is_idle_whatever_others_do_that_do_not_queue_it() {
     let flag = is_inside.clone();
     let job = job(move |_| {
         assert!(!flag.swap(true, Ordering::Relaxed), "twice at once");
-        // Long enough for others to come in between.
+        // Long enough for other threads to run in between.
         (0..20).for_each(|_| std::thread::yield_now());
         flag.store(false, Ordering::Relaxed);
     });

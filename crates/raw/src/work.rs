@@ -1,4 +1,4 @@
-//! A work item that is part of its user's structure.
+//! A work item that is a member of the caller's structure.
 
 use std::{
     cell::{Cell, UnsafeCell},
@@ -24,18 +24,20 @@ use rcu::internal::of_c;
 
 use crate::runs::{Name, Run, Shard};
 
-/// What an item calls: with its own address, on a worker. It may free the item, and must not unwind.
+/// The function of an item, called with the item's address. It may free the item and must not
+/// unwind.
 pub type WorkFn = unsafe extern "C-unwind" fn(*mut RawWork);
 
-/// Tells an item that was laid out from any other memory: "work" four times over, and never an address of user space.
+/// Distinguishes an initialized item from other memory: "work" in the low half, and never an
+/// address in user space.
 const MAGIC: u64 = 0xf770_726b_776f_726b;
 
-/// How many runs a thread may be in that helps: each of them is on its stack. A guess.
+/// The maximum number of nested runs of a thread that helps; each of them uses its stack. A guess.
 const MAX_HELP: u32 = 4;
 
-/// A work item in its user's memory: the kernel's `struct work_struct`.
+/// A work item in the caller's memory: the kernel's `struct work_struct`.
 ///
-/// All functions take its address. Each of them may be called by any thread at any time, as long as the item is there.
+/// All functions take the item's address. Any thread may call them while the item exists.
 ///
 /// The function has the same offset as in the kernel's structure, because C structures overlay an
 /// item and rely on that offset. `Head`, which would otherwise have fields on both sides of that
@@ -51,40 +53,41 @@ pub struct RawWork {
     head: Head,
 }
 
-// SAFETY: what it calls is told to be called on any thread, by (1) of `init`; else it is atomics, and cells that are fixed.
+// SAFETY: `func` may be called on any thread, by (1) of `new`; the other fields are atomics, or
+// cells that are not written after initialization.
 unsafe impl Send for RawWork {}
 // SAFETY: as above.
 unsafe impl Sync for RawWork {}
 
-/// Who has an item that is to be taken back.
+/// The result of an attempt to claim an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Claim {
-    /// The caller, who ends the claim; it is in no list.
+    /// The caller claimed the item and ends the claim; the item is in no list.
     Ours,
-    /// Its timer.
+    /// The item's timer holds the claim.
     Timers,
-    /// Nobody: it is not pending.
+    /// The item is not pending.
     Idle,
 }
 
-/// What a caller of a raw item did that he must not.
+/// The ways in which a caller can misuse a raw item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Misuse {
-    /// The item was never laid out, or its memory has been written over.
+    /// The item was never initialized, or its memory was overwritten.
     Uninitialised,
-    /// The item's address is not one that an item may have.
+    /// The address is not aligned as an item's must be.
     Misaligned,
     /// The item has no function to call.
     NoFunction,
-    /// The item waits for its own end.
+    /// The item waits for its own run to end.
     OwnItem,
-    /// The item cannot start before the item that waits for it has ended, because that item has the
-    /// only seat of their queue.
+    /// The item cannot start until the item that waits for it has ended, because that item holds
+    /// the only seat of their queue.
     OwnQueue,
-    /// It was disabled 65535 times already.
+    /// The item is already disabled 65535 times.
     DisabledTooOften,
-    /// It was enabled and is not disabled.
+    /// The item is not disabled.
     NotDisabled,
 }
 
@@ -106,11 +109,11 @@ impl fmt::Display for Misuse {
 
 impl std::error::Error for Misuse {}
 
-/// What follows the first is for items with handles, which these never have.
+/// The fields after the first two apply to items with handles, which raw items never have.
 const VTABLE: &VTable = &VTable::plain(
-    // SAFETY: as of `pop_and`.
+    // SAFETY: by `pop_and`.
     |item| unsafe { pop_and(item, true) },
-    // SAFETY: as above. Behind a run it is left to that, whose end finds it cancelled.
+    // SAFETY: as above. An item that waits for a run to end is handed to that run.
     |item, _| unsafe { pop_and(item, false) },
     |_| Ending::Returned,
     || "raw work item",
@@ -118,7 +121,7 @@ const VTABLE: &VTable = &VTable::plain(
 );
 
 impl RawWork {
-    /// Makes an item that calls `func`, which is to be put where it stays.
+    /// Creates an item that calls `func`. Move it to its final place before the first use.
     ///
     /// # Safety
     ///
@@ -133,7 +136,7 @@ impl RawWork {
         }
     }
 
-    /// As above, in a model, whose atomics are not made by constants.
+    /// As above, in a model, where constants cannot contain atomics.
     ///
     /// # Safety
     ///
@@ -148,13 +151,13 @@ impl RawWork {
         }
     }
 
-    /// Returns what `this` points at, once it is known to be an item.
+    /// Checks that `this` points at an initialized item, and returns the item.
     ///
     /// # Safety
     ///
     /// 1. `this` points at memory of an item's size that may be read.
     pub(super) unsafe fn known<'a>(this: NonNull<Self>) -> Result<&'a Self, Misuse> {
-        // What an address has below that is a link's own.
+        // The low bits of an item's address are used by list links.
         if !this.is_aligned() {
             return Err(Misuse::Misaligned);
         }
@@ -163,17 +166,17 @@ impl RawWork {
         if magic != MAGIC {
             return Err(Misuse::Uninitialised);
         }
-        // SAFETY: as above, and it was laid out.
+        // SAFETY: as above, and the item was initialized.
         if unsafe { (*this.as_ptr()).func.get() }.is_none() {
             return Err(Misuse::NoFunction);
         }
-        // In a model by `new`.
+        // In a model, `new` has done this.
         #[cfg(not(any(loom, shuttle)))]
-        // SAFETY: it was laid out: by `new`, or with zeroes in the place of its table.
+        // SAFETY: the item was initialized, by `new` or with zeros instead of its vtable.
         unsafe {
             Head::adopt(&raw const (*this.as_ptr()).head, VTABLE)
         };
-        // SAFETY: as above, and now all of it is what it has to be.
+        // SAFETY: as above, and all fields are now valid.
         Ok(unsafe { this.as_ref() })
     }
 
@@ -197,7 +200,7 @@ impl RawWork {
     }
 
     fn item(&self) -> NonNull<Head> {
-        // SAFETY: an item.
+        // SAFETY: `self` is an item.
         unsafe { Self::head_of(NonNull::from(self)) }
     }
 
@@ -210,12 +213,13 @@ impl RawWork {
         Name::of(self, self.func.get())
     }
 
-    /// Queues the item on the pool of this CPU's pod, or of `cpu`'s; false when it is pending already, or is disabled, or
-    /// the queue is being drained by somebody else.
+    /// Queues the item on the worker pool of the current CPU's pod, or of `cpu`'s pod. Returns
+    /// `false` if the item is already pending or is disabled, or if the queue is being drained or
+    /// was destroyed and the caller is not one of its own items.
     ///
     /// # Blocking
     ///
-    /// As [`Workqueue::enqueue`](workqueue::Workqueue::enqueue). No memory is allocated.
+    /// As [`Workqueue::enqueue`](workqueue::Workqueue::enqueue). Allocates no memory.
     ///
     /// # Errors
     ///
@@ -224,7 +228,7 @@ impl RawWork {
     /// # Safety
     ///
     /// 1. `this` points at memory of an item's size that may be read.
-    /// 2. The item stays where it is until its function is called, or it is cancelled, or flushed.
+    /// 2. The item stays in place until its function is called, or it is cancelled or flushed.
     #[inline]
     pub unsafe fn queue(
         this: NonNull<Self>,
@@ -240,7 +244,7 @@ impl RawWork {
         }
     }
 
-    /// Queues the item as [`queue`](Self::queue), on a pool of a NUMA node; see
+    /// Queues the item as [`queue`](Self::queue) does, on a pool of a NUMA node; see
     /// [`Workqueue::enqueue_node`](workqueue::Workqueue::enqueue_node).
     ///
     /// # Blocking
@@ -249,11 +253,11 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// As of [`queue`](Self::queue).
+    /// As [`queue`](Self::queue).
     ///
     /// # Safety
     ///
-    /// 1. And (2): as of [`queue`](Self::queue).
+    /// 1. And (2): as [`queue`](Self::queue).
     pub unsafe fn queue_node(
         this: NonNull<Self>,
         queue: &Workqueue,
@@ -265,14 +269,15 @@ impl RawWork {
 
     /// # Safety
     ///
-    /// 1. And (2): as of [`queue`](Self::queue).
+    /// 1. And (2): as [`queue`](Self::queue).
     #[inline]
     unsafe fn queue_by<'a>(
         this: NonNull<Self>,
         queue: &'a Workqueue,
         home: impl FnOnce() -> Place<'a>,
     ) -> Result<bool, Misuse> {
-        // What its function gets: it leads on to what is around the item, where a reference does not.
+        // The function receives a pointer with the provenance of `this`, which covers the
+        // surrounding structure; a reference would not.
         // SAFETY: (1).
         let item = unsafe { Self::head_of(this) };
         // SAFETY: (1).
@@ -288,8 +293,9 @@ impl RawWork {
         Ok(is_ours)
     }
 
-    /// Makes the item pending, to be queued by [`queue_held`](Self::queue_held) when something has come; false when it is pending
-    /// already, or disabled, or `queue` refuses it. Until then no cancel gets it, and no flush waits for it.
+    /// Makes the item pending, so that [`queue_held`](Self::queue_held) can queue it after an
+    /// event. Returns `false` if the item is already pending or is disabled, or if `queue` rejects
+    /// it. Until it is queued, the item cannot be cancelled, and a flush does not wait for it.
     ///
     /// # Blocking
     ///
@@ -297,12 +303,12 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// As of [`queue`](Self::queue).
+    /// As [`queue`](Self::queue).
     ///
     /// # Safety
     ///
-    /// 1. `this` points at memory of an item's size that may be read, and stays until [`queue_held`](Self::queue_held) is called,
-    ///    once.
+    /// 1. `this` points at memory of an item's size that may be read, and that stays in place until
+    ///    [`queue_held`](Self::queue_held) is called, once.
     #[cfg(not(any(loom, shuttle)))]
     pub unsafe fn hold(this: NonNull<Self>, queue: &Workqueue) -> Result<bool, Misuse> {
         // SAFETY: (1).
@@ -310,7 +316,8 @@ impl RawWork {
         Ok(internal::admits(queue) && this.head.update(State::arm).is_some())
     }
 
-    /// Queues an item that is held, unless it was disabled meanwhile.
+    /// Queues an item that [`hold`](Self::hold) made pending, unless it was disabled in the
+    /// meantime. Returns `true` if it was queued.
     ///
     /// # Blocking
     ///
@@ -318,8 +325,8 @@ impl RawWork {
     ///
     /// # Safety
     ///
-    /// 1. [`hold`](Self::hold) said true, and this is called once for that.
-    /// 2. As of [`queue`](Self::queue).
+    /// 1. [`hold`](Self::hold) returned `true`, and this function is called once for that call.
+    /// 2. As [`queue`](Self::queue).
     #[cfg(not(any(loom, shuttle)))]
     pub unsafe fn queue_held(this: NonNull<Self>, queue: &Workqueue) -> bool {
         // SAFETY: (1).
@@ -343,13 +350,13 @@ impl RawWork {
         is_queued.get()
     }
 
-    /// Waits until the item is idle as far as it was queued when this was called; returns `true` if there was anything to
-    /// wait for.
+    /// Waits until the item's enqueues before this call have run or were cancelled. Returns `true`
+    /// if there was one to wait for.
     ///
     /// # Blocking
     ///
-    /// Until then. If nobody has come for the item yet, and its queue lets joiners help, it is run here and now. An armed
-    /// timer is not waited for.
+    /// Blocks until then. If no worker has taken the item yet, and its queue allows helping, the
+    /// caller runs the item itself. Does not wait for an armed timer.
     ///
     /// # Errors
     ///
@@ -360,7 +367,7 @@ impl RawWork {
     ///
     /// # Panics
     ///
-    /// Inside an item of a bottom-half queue, and in a child of `fork` without workers.
+    /// If called inside an item of a bottom-half queue, or in a child of `fork` without workers.
     ///
     /// # Safety
     ///
@@ -395,18 +402,20 @@ impl RawWork {
             let state = if sync::twin::armed("raw: a waiter makes no step") {
                 this.head.load()
             } else {
-                // Which changes nothing, and tells a start that comes after it.
+                // Changes nothing, but a later start acquires it and then finds this waiter.
                 this.head.update(Some)?.0
             };
             is_pending(state).then(|| state.completion_seq())
         }))
     }
 
-    /// Takes the item out of the queue if it has not started; returns `true` if it did. One whose timer is armed stays so.
+    /// Removes the item from the queue if it has not started. Returns `true` if it was removed. An
+    /// armed timer stays armed.
     ///
     /// # Blocking
     ///
-    /// Never for long: the item is cut out of its list under the pool lock, looking at all items before it.
+    /// Does not block for long: the item is removed from its list under the pool lock, after a walk
+    /// over the items before it.
     ///
     /// # Errors
     ///
@@ -428,12 +437,12 @@ impl RawWork {
         claimed
     }
 
-    /// Claims the item, if it is pending, and gets its link out of wherever that is.
+    /// Claims the item if it is pending, and removes it from its list, local batch or run.
     pub(super) fn claim(&self) -> Claim {
         let mut patience = Patience::new();
         loop {
             if self.head.update(State::claim_pending).is_some() {
-                // While nobody else can queue it.
+                // At this point no other thread can queue the item.
                 trace::forget(self.item().as_ptr().addr());
                 // SAFETY: claimed above, and the caller keeps the item.
                 unsafe { internal::cut_out(self.item()) };
@@ -446,31 +455,32 @@ impl RawWork {
             if !state.is_pending() && !state.is_claimed() {
                 return Claim::Idle;
             }
-            // Somebody is in the middle of a step.
+            // Another thread is between two transitions of the item.
             patience.pause();
         }
     }
 
-    /// Ends a claim by the step `plan`, after which the item is not pending.
+    /// Ends a claim with the transition `plan`, which leaves the item not pending.
     pub(super) fn end_claim(&self, plan: impl Fn(State) -> State) {
         let name = self.name();
         name.shard().release(&self.head, name, plan);
     }
 
-    /// Takes the item out of the queue, and waits until it does not run; returns `true` if it was pending. Queueing is
-    /// refused meanwhile.
+    /// Removes the item from the queue and waits until it is not running. Returns `true` if it was
+    /// pending. The item is disabled until this returns.
     ///
     /// # Blocking
     ///
-    /// Until a run that has started has ended. From inside the item's own run it does not wait.
+    /// Blocks until a run that has started ends. Inside the item's own run, it does not wait.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], [`Misuse::NoFunction`], and [`Misuse::DisabledTooOften`].
+    /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], [`Misuse::NoFunction`], and
+    /// [`Misuse::DisabledTooOften`].
     ///
     /// # Panics
     ///
-    /// As of [`flush`](Self::flush).
+    /// As [`flush`](Self::flush).
     ///
     /// # Safety
     ///
@@ -483,7 +493,8 @@ impl RawWork {
         Ok(was_pending)
     }
 
-    /// Refuses queueing until as many [`enable`](Self::enable)s have come, and cancels; returns `true` if it was pending.
+    /// Cancels the item, and disables it until [`enable`](Self::enable) has been called as often as
+    /// this. Returns `true` if the item was pending.
     ///
     /// # Blocking
     ///
@@ -491,7 +502,7 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// As of [`cancel_sync`](Self::cancel_sync).
+    /// As [`cancel_sync`](Self::cancel_sync).
     ///
     /// # Safety
     ///
@@ -508,7 +519,7 @@ impl RawWork {
         disabled.map(|_| ()).ok_or(Misuse::DisabledTooOften)
     }
 
-    /// As [`disable`](Self::disable), and waits until the item does not run.
+    /// Disables the item as [`disable`](Self::disable) does, and waits until it is not running.
     ///
     /// # Blocking
     ///
@@ -516,11 +527,11 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// As of [`cancel_sync`](Self::cancel_sync).
+    /// As [`cancel_sync`](Self::cancel_sync).
     ///
     /// # Panics
     ///
-    /// As of [`flush`](Self::flush).
+    /// As [`flush`](Self::flush).
     ///
     /// # Safety
     ///
@@ -535,7 +546,8 @@ impl RawWork {
         Ok(was_pending)
     }
 
-    /// Before the item is disabled to be waited for: what panics later would leave it so.
+    /// Panics if the caller must not wait. Called before the item is disabled, because a later
+    /// panic would leave it disabled.
     pub(super) fn must_be_free_to_wait(&self) {
         let name = self.name();
         if !name.is_current() {
@@ -546,7 +558,7 @@ impl RawWork {
         }
     }
 
-    /// Waits until the item, which is disabled, does not run.
+    /// Waits until the item, which is disabled, is not running.
     pub(super) fn wait_for_run(&self) {
         let name = self.name();
         if !name.is_current() {
@@ -554,7 +566,7 @@ impl RawWork {
         }
     }
 
-    /// Takes one [`disable`](Self::disable) back; returns `true` if the item may be queued again.
+    /// Undoes one [`disable`](Self::disable). Returns `true` if the item can be queued again.
     ///
     /// # Blocking
     ///
@@ -562,7 +574,8 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], [`Misuse::NoFunction`], and [`Misuse::NotDisabled`].
+    /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], [`Misuse::NoFunction`], and
+    /// [`Misuse::NotDisabled`].
     ///
     /// # Safety
     ///
@@ -574,11 +587,12 @@ impl RawWork {
         Ok(enabled.1.disable_depth() == 0)
     }
 
-    /// Returns whether the item is pending, its timer included, and whether it executes: neither only of one that was idle.
+    /// Returns whether the item is pending, which includes an armed timer, and whether it is
+    /// executing. Both are `false` only if the item was idle at one moment.
     ///
     /// # Blocking
     ///
-    /// For a short lock. The answer may be old when it arrives.
+    /// Acquires a lock for a short time. The result may be outdated when it is returned.
     ///
     /// # Errors
     ///
@@ -595,7 +609,8 @@ impl RawWork {
         loop {
             let executing = name.shard().runs(name);
             let now = this.head.load();
-            // Else it may have been pending before the one look and have run before the other, or the other way round.
+            // If the state has changed, the item may have moved from pending to executing, or back,
+            // between the two reads.
             if now == state {
                 let mut busy = Busy::default();
                 busy.pending = state.is_pending() || state.is_claimed();
@@ -616,17 +631,18 @@ impl fmt::Debug for RawWork {
 #[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(mem::offset_of!(RawWork, func) == 24 && size_of::<RawWork>() == 64);
 
-/// Takes an item that the caller just took off a list, and runs it if it is to be run; without its function, it is cancelled
-/// by that.
+/// Starts an item that the caller just took off a list, and runs it if it is to run and `calls` is
+/// set. If `calls` is not set, the run does not call the function, which cancels the item.
 ///
 /// # Safety
 ///
 /// 1. `item` is linked, and the caller alone holds its link.
 unsafe fn pop_and(item: NonNull<Head>, calls: bool) -> Popped {
     let work = RawWork::of_head(item);
-    // SAFETY: (1): a linked item is alive, and one with our table is a `RawWork`.
+    // SAFETY: (1): a linked item is alive, and an item with this vtable is a `RawWork`.
     let (func, home) = unsafe {
-        // Before the step: after it the item may be queued elsewhere, and has another home.
+        // Read before the transition: after it, another thread can queue the item elsewhere and
+        // write another home pwq.
         let home = Origin::of(&(*work).head);
         ((*work).func.get(), home)
     };
@@ -634,24 +650,25 @@ unsafe fn pop_and(item: NonNull<Head>, calls: bool) -> Popped {
     let shard = name.shard();
     let mut run = Run::new(name);
     let run = &raw mut run;
-    // SAFETY: (1); `run` is on this stack, and ended below.
+    // SAFETY: (1); `run` is on this stack, and is ended below.
     let (start, left) = unsafe { shard.begin(item, run) };
     if start != Start::Run {
         put_back_left(left);
         return Popped::Left;
     }
     let func = func.filter(|_| calls);
-    // SAFETY: begun above; our caller keeps the link's count until we are back.
+    // SAFETY: begun above; the caller holds the item's in-flight count until this function returns.
     unsafe { carry_out(item, func, home, (shard, run), false, || ()) };
     Popped::Ran
 }
 
-/// Calls an item's function, which may free it; `before_end` is called after it and before anybody can see that it ended.
+/// Calls the item's function, which may free the item. Calls `before_end` afterwards, before any
+/// other thread can see that the run has ended.
 ///
 /// # Safety
 ///
-/// 1. `run` has been begun on this thread, in `shard`, for `item`, whose function is `func`.
-/// 2. `home` stays until `before_end` is called.
+/// 1. `run` has begun on this thread, in `shard`, for `item`, whose function is `func`.
+/// 2. `home` stays alive until `before_end` is called.
 unsafe fn carry_out(
     item: NonNull<Head>,
     func: Option<WorkFn>,
@@ -660,9 +677,10 @@ unsafe fn carry_out(
     helps: bool,
     before_end: impl FnOnce(),
 ) {
-    // From here on the item may be gone: it is named and not looked at.
+    // From here on the item may be freed: its address is used, and its memory is not accessed.
     let call = || {
-        // FOREIGN(raw-item-run): a function of C's, on a worker, a rescuer or a joiner; what unwinds ends the process.
+        // FOREIGN(raw-item-run): a C function, on a worker, a rescuer or a joiner; unwinding out of
+        // it ends the process.
         let outcome = guarded_in_item(|| {
             if let Some(func) = func {
                 let run = || {
@@ -677,39 +695,40 @@ unsafe fn carry_out(
             die("the function of a work item unwound");
         }
     };
-    // SAFETY: (2), and `before_end` forgets it where it goes.
+    // SAFETY: (2), and `before_end` clears the home pwq before it is released.
     unsafe { home.run(item, VTABLE, helps, call, before_end) };
     // SAFETY: (1).
     put_back_left(unsafe { shard.end(run) });
 }
 
-/// Puts an item back that was left to a run, and is linked again.
+/// Puts an item back on its list that was handed to a run and is linked again.
 fn put_back_left(left: Option<NonNull<Head>>) {
     if let Some(left) = left {
-        // SAFETY: linked again and counted in flight.
+        // SAFETY: the item is linked again and counted in flight.
         unsafe { internal::put_back(left) };
     }
 }
 
-/// Runs a pending item on the spot, if its queue lets joiners help and has a seat, and nobody has come for it; returns `true`
-/// if it did.
+/// Runs a pending item on this thread, if its queue allows helping and has a free seat, and no
+/// worker has taken the item. Returns `true` if it ran.
 ///
 /// The caller keeps the item at `this` alive; `shard` is the item's shard.
 fn help(this: NonNull<RawWork>, shard: &Shard) -> bool {
-    // SAFETY: an item.
+    // SAFETY: `this` is an item.
     let item = unsafe { RawWork::head_of(this) };
-    // SAFETY: our caller keeps it.
+    // SAFETY: the caller keeps it alive.
     let (name, func) = unsafe { (this.as_ref().name(), this.as_ref().func.get()) };
     let run = |home: Origin, before_end: &mut dyn FnMut()| {
         let mut run = Run::new(name);
         let run = &raw mut run;
-        // SAFETY: claimed and cut out by `internal::help`, so it is there until its function is called. `run` is on this
-        // stack, and ended by `carry_out`; the home is kept until `before_end` is called.
+        // SAFETY: `internal::help` has claimed and unlinked the item, so it stays until its
+        // function is called. `run` is on this stack, and `carry_out` ends it. The home pwq stays
+        // until `before_end` is called.
         unsafe {
             shard.begin_claimed(item.as_ref(), run);
             carry_out(item, func, home, (shard, run), true, before_end);
         }
     };
-    // SAFETY: our caller keeps the item, and `run` starts and ends a run of it.
+    // SAFETY: the caller keeps the item alive, and `run` starts and ends a run of it.
     unsafe { internal::help(item, || !shard.runs(name), run) }
 }

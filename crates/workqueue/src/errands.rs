@@ -1,31 +1,34 @@
-//! What only a thread that may wait for anything does: it ends queues, and drops what is users'.
+//! Deferred cleanup: destroys queues and drops user values on threads that may block.
 //!
-//! Whoever must not wait leaves such an *errand* here: the manager, a rescuer, an item of the very queue that ends, one
-//! who cancels and finds what others have cancelled. *Reapers*, threads of a few moments, take errands one at a time and
-//! leave when there is none. The manager starts them:
+//! Threads that must not block queue *deferred cleanup* here: the manager, a rescuer, an item of
+//! the queue being destroyed, a canceller that finds items cancelled by other threads. Short-lived
+//! *reaper* threads run the cleanups one at a time and exit when none is left. The manager starts
+//! them:
 //!
 //! ```text
-//! add:      push;  wake the manager, if it is the first
-//! reaper:   pop, or leave (one step);  run what was popped
-//! manager:  errands wait, and no reaper is there, or none has popped for 10 ms?  start one
-//!           none to be had?  end what queues need not wait for;  call the reserve for the rest that waits for no item
+//! add:      push;  wake the manager if the list was empty
+//! reaper:   pop, or exit (one transition);  run the popped cleanup
+//! manager:  cleanups wait, and there is no reaper, or none has popped for 10 ms?  start one
+//!           cannot start one?  finish cleanups that need not wait;  call the fallback reaper
 //! ```
 //!
 //! Twin `errands: the first tells nobody`.
 //!
-//! What must never happen is that an errand waits for another one: the destructor that stands still may wait for the
-//! very thing that the next one does. So a reaper that does not come back is given up for lost, and another started.
+//! A cleanup must never wait for another one to be popped: a destructor that blocks may wait for
+//! the effect of the next cleanup. If no reaper pops a cleanup for 10 ms while some wait, the
+//! manager therefore starts another reaper.
 //!
-//! Where no thread can be had the manager asks again with growing pauses. Meanwhile it does what neither waits nor runs users' code,
-//! and a thread that is set aside for it, the *reserve*, the rest, but for the ends of queues that wait for items: behind these the
-//! others would wait as well. It is not the rescuer, to which a destructor that waits would be the end of all rescues.
+//! If no thread can be started, the manager tries again with growing pauses. In between it runs the
+//! cleanups that neither block nor run user code. A dedicated thread, the *fallback reaper*, runs
+//! the others, except those that wait for items: they would delay all cleanups behind them. The
+//! rescuer does not do this, because a destructor that blocks would then end all rescues.
 //!
-//! When the manager's registry has ended, the manager continues until no errand waits, and then
-//! exits. The registry has no pools any more, so while thread creation keeps failing, the rescuer
-//! runs errands too, and the manager runs the last one. A chain of three errands, each of which
+//! When the manager's registry has ended, the manager continues until no cleanup waits, and then
+//! exits. The registry has no pools at this point. While thread creation keeps failing, the rescuer
+//! runs cleanups too, and the manager runs the last one. A chain of three cleanups, each of which
 //! waits for the next one, therefore ends without another thread. A longer chain ends once a thread
-//! can be started. A thread that adds an errand after that (an RCU callback that reaches a queue
-//! which ended long ago) runs the errand itself.
+//! can be started. A thread that adds a cleanup after that (an RCU callback that reaches a queue
+//! which ended long ago) runs the cleanup itself.
 
 use std::{
     cell::{Cell, RefCell},
@@ -40,36 +43,41 @@ use base::internal::{
 };
 use sync::{Mutex, fork::Process, time};
 
-/// How long no errand is taken before one more reaper is started. A guess: what takes longer waits for something.
+/// Time without a pop after which the manager starts one more reaper. A guess: a cleanup that takes
+/// longer is probably blocked.
 const STUCK_NS: u64 = 10_000_000;
-/// The first and the longest pause before a thread is asked for again. Those of the manager for its workers.
+/// The first and the longest pause before another attempt to start a thread. The manager uses the
+/// same pauses for workers.
 const RETRY_NS: u64 = 10_000_000;
 const RETRY_MAX_NS: u64 = 1_000_000_000;
-/// How many reapers there are at once: as many as a pool has workers, who may be stuck as well.
+/// Maximum number of reapers: the same as the workers of a pool, because all of them may be
+/// blocked.
 const MAX_REAPERS: usize = 512;
 
 sync::thread_local! {
-    /// Whether others depend on this thread.
+    /// `true` if other threads depend on this thread.
     static WAITS_FOR_NOBODY: Cell<bool> = Cell::new(false)
 }
 
 sync::thread_local! {
-    /// Whether others depend on this thread while it is in no item: it may have items in hand.
+    /// `true` if other threads depend on this thread while it runs no item: its local batch may
+    /// contain items.
     static SERVES: Cell<bool> = Cell::new(false)
 }
 
 sync::thread_local! {
-    /// Wakers that this thread does not fire, if it is one that runs no code of users'.
+    /// Wakers that this thread has set aside, if it is one that must not run user code.
     static PUT_ASIDE: RefCell<Option<Vec<Foreign<Waker>>>> = RefCell::new(None)
 }
 
-/// Notes whether this thread runs no code of users', so that [`fire`] puts wakers aside; returns those that it had.
+/// Sets whether [`fire`] sets wakers aside on this thread, which then runs no user code. Returns
+/// the wakers that were set aside before.
 pub(crate) fn put_wakers_aside(puts: bool) -> Vec<Foreign<Waker>> {
     let aside = PUT_ASIDE.with(|place| place.replace(puts.then(Vec::new)));
     aside.unwrap_or_default()
 }
 
-/// Takes the wakers that this thread has put aside.
+/// Returns the wakers that this thread has set aside, and removes them.
 pub(crate) fn wakers_put_aside() -> Vec<Foreign<Waker>> {
     PUT_ASIDE.with(|place| {
         place
@@ -90,27 +98,30 @@ pub(crate) fn with_wakers_aside<R>(body: impl FnOnce() -> R) -> (R, Vec<Foreign<
     (result, aside.ok().flatten().unwrap_or_default())
 }
 
-/// Fires the waker of a task that waits for what this thread has ended, or puts it aside.
+/// Fires the waker of a task that waited for a result of this thread, or sets it aside.
 pub(crate) fn fire(waker: Foreign<Waker>) {
     let mut waker = Some(waker);
-    // A thread whose locals have gone is none of those that put aside.
+    // A thread whose thread-locals are destroyed sets no wakers aside.
     let _ = PUT_ASIDE.try_with(|place| {
         if let Some(aside) = &mut *place.borrow_mut() {
             aside.extend(waker.take());
         }
     });
     if let Some(waker) = waker {
-        // FOREIGN(drain-wake): the waker of a task that awaits a drain, on the thread that ended what it waits for; contained.
+        // FOREIGN(drain-wake): the waker of a task that awaits a drain, on the thread that ends the
+        // drain; contained.
         // FOREIGN(room-wake): the waker of a task that waits for capacity, on the thread that
         // releases it, or waits; contained.
-        // FOREIGN(task-wake): the waker of a task that awaits an item, on the thread that cancels it; contained.
-        // FOREIGN(task-set-wake): the waker of a task that awaits a set, on the thread that ended an item; contained.
+        // FOREIGN(task-wake): the waker of a task that awaits an item, on the thread that cancels
+        // it; contained.
+        // FOREIGN(task-set-wake): the waker of a task that awaits a set, on the thread that ended
+        // an item; contained.
         contain(|| waker.into_inner().wake());
     }
 }
 
-/// Fires wakers. If a waker forks and returns in the child, the remaining wakers are the parent's, and
-/// the child gets `false`.
+/// Fires wakers. If a waker forks and returns in the child, the remaining wakers belong to the
+/// parent, and the child gets `false`.
 ///
 /// Wakers that never block are fired first: those of threads in `block_on`, of futures and of task
 /// sets. A waker that blocks may therefore wait for one of these. They are dropped last, because a
@@ -133,39 +144,42 @@ pub(crate) fn fire_all(wakers: Vec<Foreign<Waker>>) -> bool {
     true
 }
 
-/// Notes whether others depend on this thread while it is in no item, as on a worker.
+/// Sets whether other threads depend on this thread while it runs no item, as on a worker.
 pub(crate) fn note_serving(serves: bool) {
     SERVES.with(|place| place.set(serves));
 }
 
-/// Notes that others depend on this thread, so that it must wait for no queue's end.
+/// Records that other threads depend on this thread, so that it must never wait for the end of a
+/// queue.
 pub(crate) fn waits_for_nobody() {
     WAITS_FOR_NOBODY.with(|place| place.set(true));
 }
 
-/// Returns `true` if others depend on this thread, which is in an item or not.
+/// Returns `true` if other threads depend on this thread. `in_item` is `true` if it runs an item.
 pub(crate) fn others_depend(in_item: bool) -> bool {
     let serves = || !in_item && SERVES.try_with(Cell::get).unwrap_or(false);
     WAITS_FOR_NOBODY.try_with(Cell::get).unwrap_or(false) || serves()
 }
 
-/// What is to be done by a thread that may wait. To some, being dropped is all.
+/// A deferred cleanup, run on a thread that may block. Some implementations only need to be
+/// dropped.
 pub(crate) trait Errand: Send {
-    /// Does it, which may wait and run users' code.
+    /// Runs the cleanup, which may block and run user code.
     fn run(self: Box<Self>) {}
 
-    /// Does it, one that waits for items, if by now that neither waits nor runs users' code; returns `true` if it did.
+    /// Runs a cleanup that waits for items, if it can now run without blocking and without user
+    /// code. Returns `true` if it did.
     fn try_run(&mut self) -> bool {
         false
     }
 
-    /// Whether it may wait for items.
+    /// Returns `true` if the cleanup may wait for items.
     fn waits(&self) -> bool {
         false
     }
 }
 
-/// The errands of one registry.
+/// The deferred cleanups of a registry.
 #[derive(Default)]
 pub(crate) struct Errands(Mutex<List>);
 
@@ -173,16 +187,16 @@ pub(crate) struct Errands(Mutex<List>);
 struct List {
     waiting: VecDeque<Box<dyn Errand>>,
     nr_reapers: usize,
-    /// When to start one more reaper, should none pop before.
+    /// When to start one more reaper if none pops before.
     next_ns: u64,
-    /// How long not to ask for a thread after a refusal; 0: none was refused.
+    /// Pause after a failed attempt to start a thread; 0 if the last one succeeded.
     pause_ns: u64,
-    /// Whether the manager has ended.
+    /// `true` once the manager has ended.
     closed: bool,
 }
 
 impl Errands {
-    /// Adds what is to be done; returns `true` if the manager is to look.
+    /// Adds cleanups. Returns `true` if the caller must wake the manager.
     #[must_use]
     pub(crate) fn add(&self, errands: impl IntoIterator<Item = Box<dyn Errand>>) -> bool {
         self.add_all(&mut errands.into_iter())
@@ -201,7 +215,8 @@ impl Errands {
         is_first
     }
 
-    /// Returns `true` if a reaper is to be started now, and counts it: it [`serve`](Self::serve)s, or was
+    /// Returns `true` if a reaper must be started now, and counts it. The caller then starts a
+    /// thread that calls [`serve`](Self::serve), or reports the failure with
     /// [`refused`](Self::refused).
     pub(crate) fn wants_reaper(&self, now_ns: u64) -> bool {
         let mut list = self.0.lock();
@@ -213,12 +228,12 @@ impl Errands {
         wants
     }
 
-    /// Returns when to start a reaper, as things are.
+    /// Returns when the next reaper must be started, if any.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.0.lock().due_ns()
     }
 
-    /// Does errands, as a reaper that was counted, until there is none.
+    /// Runs cleanups until none is left. Called by a reaper that was counted.
     pub(crate) fn serve(&self) {
         while let Some(errand) = self.take() {
             errand.run();
@@ -236,7 +251,7 @@ impl Errands {
         errand
     }
 
-    /// Takes note that a reaper could not be had, and does what the manager may.
+    /// Records that a reaper could not be started, and runs the cleanups that the manager may run.
     pub(crate) fn refused(&self, now_ns: u64) {
         let mut list = self.0.lock();
         list.nr_reapers -= 1;
@@ -244,18 +259,20 @@ impl Errands {
         list.next_ns = now_ns.saturating_add(list.pause_ns);
         let mut waiting = mem::take(&mut list.waiting);
         drop(list);
-        // With no lock held: one that is done may add another.
+        // With no lock held, because a cleanup may add another one.
         waiting.retain_mut(|errand| !errand.try_run());
         self.0.lock().waiting.append(&mut waiting);
     }
 
-    /// Returns `true` if no reaper is to be had for what [`stand_in`](Self::stand_in) would do.
+    /// Returns `true` if no reaper can be started and a cleanup waits that
+    /// [`stand_in`](Self::stand_in) could run.
     pub(crate) fn wants_stand_in(&self) -> bool {
         let list = self.0.lock();
         list.pause_ns > 0 && list.stand_in_errand().is_some()
     }
 
-    /// Does the first errand that waits for no item, on a thread that is no reaper; returns `true` if there was one.
+    /// Runs the first cleanup that waits for no item. The calling thread is not a reaper. Returns
+    /// `true` if there was such a cleanup.
     pub(crate) fn stand_in(&self) -> bool {
         let mut list = self.0.lock();
         let at = list.stand_in_errand();
@@ -264,8 +281,8 @@ impl Errands {
         errand.map(Errand::run).is_some()
     }
 
-    /// Runs the only waiting errand, if that errand waits for no item. The calling thread is not a
-    /// reaper. Returns `true` if there was such an errand.
+    /// Runs the only waiting cleanup, if it waits for no item. The calling thread is not a reaper.
+    /// Returns `true` if there was such a cleanup.
     pub(crate) fn stand_in_for_last(&self) -> bool {
         let mut list = self.0.lock();
         let is_last = list.waiting.len() == 1 && list.stand_in_errand().is_some();
@@ -274,12 +291,14 @@ impl Errands {
         errand.map(Errand::run).is_some()
     }
 
-    /// Returns `true` if reapers have been refused for so long that the pauses have stopped to grow.
+    /// Returns `true` if thread creation has failed for so long that the pause has reached its
+    /// maximum.
     pub(crate) fn are_refused(&self) -> bool {
         self.0.lock().pause_ns == RETRY_MAX_NS
     }
 
-    /// Ends it if nothing waits, and returns `true` if it did. Errands that come later are done by whoever adds them.
+    /// Closes the list if it is empty, and returns `true` if it did. A thread that adds a cleanup
+    /// later runs it itself.
     #[must_use]
     pub(crate) fn close(&self) -> bool {
         let mut list = self.0.lock();
@@ -320,7 +339,7 @@ mod tests {
 
     impl Errand for Nothing {}
 
-    /// Done at the second try.
+    /// A cleanup that succeeds at the second try.
     struct Second(bool);
 
     impl Errand for Second {

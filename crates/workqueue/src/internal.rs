@@ -115,7 +115,7 @@ impl<'a> Place<'a> {
         state.fire(self.0.rules)
     }
 
-    /// Leaves an item, which the caller has made pending here, for the workers.
+    /// Pushes an item, which the caller has made pending here, to the pool.
     #[inline]
     pub fn push(self, item: NonNull<Head>) {
         self.0.push(item);
@@ -130,8 +130,8 @@ impl Origin {
     }
 
     /// Calls `func` as the run of an item from here, and then `before_end`. If a joiner `helps`,
-    /// the run takes the item out of the queue as well. The item may be freed meanwhile: it is
-    /// named, and not accessed.
+    /// the run removes the item from the queue too. `func` may free the item: the address is used,
+    /// and the memory is not accessed.
     ///
     /// # Safety
     ///
@@ -179,8 +179,7 @@ impl Held {
     }
 }
 
-/// Cuts an item out of its list, or out of the local batch of a worker. If a run was to leave the
-/// link to the claimer, takes it over.
+/// Removes an item from its list, or takes it back from the local batch of a worker or from a run.
 ///
 /// # Safety
 ///
@@ -188,13 +187,14 @@ impl Held {
 pub unsafe fn cut_out(item: NonNull<Head>) {
     // SAFETY: (1).
     let head = unsafe { item.as_ref() };
-    // SAFETY: (1): the link's count is not given back before the claim ends, so its home stays.
+    // SAFETY: (1), while linked. Its in-flight count is not released before the claim ends, and
+    // keeps the home pwq alive.
     let home: &Pwq = unsafe { &*Origin::of(head).0 };
-    // Of its own: once the item is unlinked the queue may end, and the pool with it.
+    // Our own reference: once the item is unlinked, queue and pool can be destroyed.
     let (pool, slot) = (home.pool.clone(), home.slot);
     let mut patience = Patience::new();
     loop {
-        // The newest of all has not been counted, and needs no walk.
+        // The newest item of the injector is not counted yet, and is removed without a walk.
         if pool.injector.take_back(item) {
             head.update(|state| Some(state.unlink()));
             return;
@@ -203,7 +203,7 @@ pub unsafe fn cut_out(item: NonNull<Head>) {
             pool.retire_one(slot, list::colour(item));
             return;
         }
-        // In a local batch, perhaps behind a run that waits for us.
+        // The item is in a local batch, perhaps of a worker whose current run waits for us.
         pool.recall(head);
         patience.pause();
     }
@@ -215,7 +215,7 @@ pub unsafe fn cut_out(item: NonNull<Head>) {
 ///
 /// 1. The item is linked, is in no list, and is counted in flight.
 pub unsafe fn put_back(item: NonNull<Head>) {
-    // SAFETY: (1): it and its home stay until it is in a list.
+    // SAFETY: (1): the item and its home pwq stay alive until it is in a list.
     let home: &Pwq = unsafe { &*Origin::of(item.as_ref()).0 };
     let pool = home.pool.clone();
     if let Some(cancelled) = cancel_cut::put_back(&pool, item, None) {
@@ -223,11 +223,11 @@ pub unsafe fn put_back(item: NonNull<Head>) {
     }
 }
 
-/// Calls `run` to run a pending item on this thread, if its queue lets joiners help and has a seat,
-/// if no worker has taken the item, and if `is_free`. Returns `true` if it did. `run` gets the
+/// Calls `run` to run a pending item on this thread, if its queue allows helping and has a free
+/// seat, if no worker has taken the item, and if `is_free`. Returns `true` if it did. `run` gets the
 /// place from which the item runs, and a function that it calls before the end of the run.
 ///
-/// `execute/run.rs` does the same for items with handles. This one leaves no link in a list.
+/// `execute/run.rs` does the same for items with handles. This function leaves no tombstone.
 ///
 /// # Safety
 ///
@@ -243,16 +243,17 @@ pub unsafe fn help(
         return false;
     }
     let origin = Origin::of(head);
-    // SAFETY: claimed while linked: until we unlink it the queue stays, and then our seat keeps it.
+    // SAFETY: the item was claimed while linked. The queue cannot be destroyed until we unlink the
+    // item, and our seat keeps it alive afterwards.
     let home: &Pwq = unsafe { &*origin.0 };
-    // A run from the same queue, further out on this thread, lends its seat.
+    // An outer run of the same queue on this thread lends its seat.
     let lent = is_seated(&home.core);
-    // Not references, which would claim that the queue stays until the run is over.
+    // Raw pointers, because the queue may be destroyed before the run is over.
     let (gate, core, node) = (&raw const home.gate, &raw const home.core, home.node);
-    // Claimed, so no run begins that is not under way now. The seat comes before the link is taken
-    // back: see `take_back`.
+    // The item is claimed, so no further run can begin. The seat is acquired before the item is
+    // unlinked: see `take_back`.
     let holds = is_free().then(|| home.gate.try_help(node, lent)).flatten();
-    // SAFETY: the queue is kept by our claim, or by the seat until it is left.
+    // SAFETY: our claim keeps the queue alive, and later the seat, until it is released.
     let leave = |holds| unsafe { Gate::leave_last(gate, core, node, holds) };
     let tell = |left: Left<Seeker>| {
         if let Some(core) = left.settled {
@@ -265,7 +266,7 @@ pub unsafe fn help(
     let holds = match holds {
         Some(holds) if home.pool.injector.take_back(item) => holds,
         others => {
-            // Of its own: once the claim is given up the queue may end, and the pool with it.
+            // Our own reference: once the claim is released, queue and pool can be destroyed.
             let pool = home.pool.clone();
             if let Some(holds) = others {
                 tell(leave(holds));

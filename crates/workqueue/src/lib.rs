@@ -38,7 +38,8 @@
 // | `tasks` | for async programs: sets of items, handles that cancel, tokio's context |
 // | `manage` | the manager's thread, and making a registry |
 //
-// `internal.rs` is the interface for the other crates of afterwork. `errands.rs` is what only a thread that may wait for anything does. ARCHITECTURE.md follows an item from file to file.
+// `errands.rs` is what only a thread that may wait for anything does. `internal.rs` is the interface for `crates/raw`.
+// ARCHITECTURE.md follows an item from file to file.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 

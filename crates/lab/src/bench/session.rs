@@ -477,7 +477,7 @@ mod tests {
             // The others have a number in their names.
             let named = case.metrics.iter().filter(|it| !it.name.contains('@'));
             for metric in named.map(|it| it.name) {
-                let places = [narrow.as_str(), case.bench, ""];
+                let places = [narrow.as_str(), case.bench, "*"];
                 let mut named = places.into_iter().map(|place| (place, metric));
                 let found = named.find(|it| known.contains(it));
                 let (place, _) = found.unwrap_or_else(|| panic!("{narrow}: {metric}"));

@@ -1,4 +1,4 @@
-//! Each thread's blocks; `slab.rs` says what for.
+//! The block caches of threads; see `slab.rs`.
 
 use std::{
     cell::{Cell, RefCell},
@@ -20,21 +20,22 @@ use super::{
     slab::SIZES,
 };
 
-/// How many blocks are gathered for another thread before they go home.
+/// The number of blocks that a thread collects for another thread's cache before it returns them.
 const OUTBOX: usize = 32;
 
-/// A free block. It hangs in lists by its first word.
+/// A free block. Its first word is its list link.
 #[repr(transparent)]
 pub(super) struct Free(Link<Free>);
 
-/// The right to a free block. The memory stays when it is dropped.
+/// Ownership of a free block. Dropping it does not free the memory.
 pub(super) struct Block(pub(super) NonNull<Free>);
 
-// SAFETY: a free block belongs to no thread.
+// SAFETY: a free block is not tied to a thread.
 unsafe impl Send for Block {}
 
-// SAFETY: 1: blocks neither move nor are freed. 2: whoever makes a handle says that nobody uses the block, and a list
-// makes another of it for one taker. 3: the link is all of it. 4: its user has gone. 5: they are casts.
+// SAFETY: 1: blocks neither move nor are freed. 2: a handle is created only for a block that is not
+// used, and a list creates another handle for one receiver. 3: the link is the whole block. 4: its
+// user has finished with it. 5: they are casts.
 unsafe impl Linked for Free {
     type Handle = Block;
 
@@ -49,35 +50,36 @@ unsafe impl Linked for Free {
     }
 }
 
-/// One thread's blocks.
+/// The block cache of one thread.
 pub(super) struct Cache {
-    /// A: blocks that other threads gave back, per class.
+    /// A: blocks that other threads returned, per class.
     returned: [CachePadded<Stack<Free>>; SIZES.len()],
-    /// What only the thread that has the cache touches, and who looks for what it does not use.
+    /// Used by the owning thread, and by the scanner while that thread does not use it.
     own: Biased<[Own; SIZES.len()]>,
-    /// A: whether blocks at hand have run out since the last look, so that all are in use.
+    /// A: set if the local blocks have run out since the last scan, so that all are in use.
     has_run_out: AtomicBool,
 }
 
 struct Own {
     free: Taken<Free>,
-    /// The part of the newest chunk that was never handed out.
+    /// The part of the newest chunk that was never allocated.
     fresh: *mut u8,
     nr_fresh: usize,
 }
 
-// SAFETY: memory that belongs to no thread.
+// SAFETY: memory is not tied to a thread.
 unsafe impl Send for Own {}
 
-/// Blocks on their way home, the last one first. Taken in the order in which they went they cost their thread a third
-/// more: 4.0 ns instead of 3.0 for each, measured with blocks of 128 bytes in rounds of a thousand.
+/// Blocks to return to another thread's cache, last one first. In the order in which they were
+/// freed, each costs that thread a third more: 4.0 ns instead of 3.0, measured with blocks of 128
+/// bytes in rounds of a thousand.
 struct Outbox {
     owner: &'static Cache,
     class: usize,
     blocks: Chain<Free>,
 }
 
-/// This thread's cache; given up when the thread ends.
+/// This thread's cache, which is released when the thread exits.
 struct Local {
     cache: Cell<Option<&'static Cache>>,
     outbox: RefCell<Option<Outbox>>,
@@ -87,10 +89,10 @@ sync::thread_local! {
     static LOCAL: Local = Local { cache: Cell::new(None), outbox: RefCell::new(None) }
 }
 
-/// Caches whose threads have ended.
+/// Caches of exited threads.
 pub(crate) static ORPHANS: Mutex<Vec<&'static Cache>> = Mutex::new(Vec::new());
 
-/// Caches of threads that are not in a child stay with them.
+/// In a child of `fork`, the caches of threads that do not exist there are not reused.
 static HANDLER: Handler = Handler {
     settle: || (),
     before: |held| held.lock(&ORPHANS),
@@ -106,12 +108,12 @@ impl Drop for Local {
     }
 }
 
-/// Returns an unused block.
+/// Allocates a block.
 #[inline]
 pub(crate) fn alloc(class: usize) -> NonNull<u8> {
     LOCAL
         .try_with(|local| local.cache().alloc(class))
-        // This thread's locals are gone: it borrows a cache for this one block.
+        // This thread's locals were destroyed: borrow a cache for this one block.
         .unwrap_or_else(|_| {
             let cache = inherit();
             let block = cache.alloc(class);
@@ -120,11 +122,11 @@ pub(crate) fn alloc(class: usize) -> NonNull<u8> {
         })
 }
 
-/// Gives a block back, perhaps after a while: see [`flush`].
+/// Frees a block. A block of another thread may be returned later: see [`flush`].
 ///
 /// # Safety
 ///
-/// 1. `block` came from [`alloc`] with this `class`, and nobody uses it any more.
+/// 1. `block` came from [`alloc`] with this `class`, and is not used any more.
 #[inline]
 pub(crate) unsafe fn free(block: NonNull<u8>, class: usize) {
     let block = block.cast::<Free>();
@@ -141,7 +143,7 @@ pub(crate) unsafe fn free(block: NonNull<u8>, class: usize) {
     }
 }
 
-/// Of a thread whose locals are gone.
+/// Returns a block from a thread whose locals were destroyed.
 #[cold]
 #[inline(never)]
 fn send_alone(owner: &'static Cache, class: usize, block: Block) {
@@ -150,7 +152,7 @@ fn send_alone(owner: &'static Cache, class: usize, block: Block) {
     owner.take_home(class, alone);
 }
 
-/// Sends home what this thread still gathers. Workers call it after each batch.
+/// Returns the collected blocks to their caches. Workers call it after each batch.
 #[inline]
 pub(crate) fn flush() {
     let _ = LOCAL.try_with(Local::send_home);
@@ -227,7 +229,7 @@ fn inherit() -> &'static Cache {
 }
 
 impl Cache {
-    /// Takes a block. Only for the thread that has the cache.
+    /// Allocates a block. Only for the thread that owns the cache.
     #[inline]
     fn alloc(&'static self, class: usize) -> NonNull<u8> {
         self.with(|own| {
@@ -239,7 +241,8 @@ impl Cache {
         })
     }
 
-    /// Returns a block where none is at hand. Apart, so that the common case is a few instructions in its caller.
+    /// Allocates a block if no local block is left. Separate, so that the common case is a few
+    /// instructions in its caller.
     #[inline(never)]
     fn refill(&'static self, own: &mut Own, class: usize) -> NonNull<u8> {
         own.free = self.take_returned(class);
@@ -249,15 +252,16 @@ impl Cache {
         }
     }
 
-    /// Uses what is this thread's own. Only for the thread that has the cache.
+    /// Uses the thread's own blocks. Only for the thread that owns the cache.
     #[inline(always)]
     fn with<R>(&'static self, body: impl FnOnce(&mut [Own; SIZES.len()]) -> R) -> R {
-        // SAFETY: 1: this thread alone has the cache: it passes from thread to thread through the lock of `ORPHANS`. The
-        // functions given here do not come back. 2: nor do they panic; what lacks memory ends the process.
+        // SAFETY: 1: only this thread owns the cache, which passes between threads through the lock
+        // of `ORPHANS`. The functions passed here do not call this function again. 2: they do not
+        // panic; if memory runs out, the process ends.
         unsafe { self.own.with(|own| self.answer(own), body) }
     }
 
-    /// Gives up what is at hand, but not needed.
+    /// Gives up the local blocks if they are not needed.
     #[cold]
     fn answer(&self, own: &mut [Own; SIZES.len()]) {
         let lists = own.iter_mut().map(|own| mem::take(&mut own.free));
@@ -271,7 +275,7 @@ impl Cache {
         self.returned[class].take_all()
     }
 
-    /// Takes blocks that another thread gives back.
+    /// Receives blocks that another thread returns.
     #[inline]
     pub(super) fn take_home(&self, class: usize, blocks: Chain<Free>) {
         self.returned[class].push_chain(blocks);
@@ -280,12 +284,12 @@ impl Cache {
         }
     }
 
-    /// Puts blocks back that are wanted nowhere else.
+    /// Puts blocks back after a scan that did not need them.
     pub(super) fn put_back(&self, class: usize, blocks: Chain<Free>) {
         self.returned[class].push_chain(blocks);
     }
 
-    /// Asks for what is not used; returns `false` if all is. For the looker.
+    /// Requests unused blocks; returns `false` if all blocks are in use. For the scanner.
     pub(super) fn ask(&self) -> bool {
         let asks = !self.has_run_out.swap(false, Ordering::Relaxed);
         if asks {
@@ -294,7 +298,7 @@ impl Cache {
         asks
     }
 
-    /// Takes what is not used. For the looker, after [`ask`](Self::ask) and a barrier.
+    /// Takes the unused blocks. For the scanner, after [`ask`](Self::ask) and a barrier.
     pub(super) fn take_unused(&self, lists: &mut Vec<Taken<Free>>) {
         lists.extend(self.returned.iter().map(|returned| returned.take_all()));
         self.own.try_take(|own| {
@@ -305,13 +309,13 @@ impl Cache {
     fn fresh(&'static self, own: &mut Own, class: usize) -> NonNull<u8> {
         if own.nr_fresh == 0 {
             let chunk = chunks::take(self, class);
-            // SAFETY: the header's place is one block, and a chunk has many.
+            // SAFETY: the header occupies the first block, and a chunk has many blocks.
             own.fresh = unsafe { chunk.as_ptr().add(SIZES[class]) };
             own.nr_fresh = Chunk::nr_blocks(class);
         }
         own.nr_fresh -= 1;
         let block = own.fresh;
-        // SAFETY: there is room for `nr_fresh` blocks from `fresh` on.
+        // SAFETY: `nr_fresh` blocks are left from `fresh` on.
         own.fresh = unsafe { block.add(SIZES[class]) };
         NonNull::new(block).expect("inside a chunk")
     }

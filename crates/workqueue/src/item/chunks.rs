@@ -1,28 +1,31 @@
-//! Where blocks are cut from, and how the memory of a burst goes back to the system.
+//! Allocates chunks, from which blocks are cut, and returns the memory of a burst to the system.
 //!
-//! A chunk that has been cut up counts nothing: what is done for each item stays as cheap as it is. Instead a *look* now and
-//! then gathers all blocks that lie unused in caches, counts them chunk by chunk, gives the pages of those chunks back of which
-//! it has every block, and puts the other blocks where they were. The address range stays, for the next that needs a chunk.
+//! A chunk in use has no counters, so allocating and freeing a block stays cheap. Instead, an
+//! occasional *scan* collects all unused blocks of the caches and counts them per chunk. It returns
+//! the pages of each chunk of which it has every block to the system, and puts the other blocks
+//! back. The address range of such a chunk is kept and reused.
 //!
 //! ```text
-//! look:   ask each cache that has not run out of blocks since the last look
-//!         a barrier, for which the looker sleeps
-//!         take what came back to the cache, and what its thread has at hand, if that thread is elsewhere
+//! scan:   request the unused blocks of each cache that has not run out since the last scan
+//!         a barrier, during which the scanner sleeps
+//!         take the blocks returned to the cache, and its local blocks unless its thread uses it
 //!         count, discard, put the rest back
-//! thread: uses its cache, finds that it is asked: gives what it has at hand (`biased.rs`), and tells the looker
+//! thread: uses its cache and finds the request: gives up its local blocks (`biased.rs`), and
+//!         notifies the scanner
 //! ```
 //!
-//! | state | left when |
+//! | state | transitions |
 //! |---|---|
-//! | no look is due | a chunk is taken, a cache that is asked is used, or gets blocks back → due after a pause |
-//! | due | the manager of a registry comes to it → a look |
-//! | a look | done → none is due, or the next one, if a cache was in use |
+//! | no scan is due | chunk taken, or requested cache used or refilled → due after a pause |
+//! | due | the manager of a registry reaches the due time → scanning |
+//! | scanning | done → not due, or due again if a cache was in use |
 //!
-//! A cache stays asked when the look is over, so the first who uses it afterwards has the next look made, and a program that
-//! does nothing has none. Looks begin with the seventeenth chunk: below that there is nothing to be won.
+//! The request to a cache stays pending after the scan, so the next use of the cache schedules
+//! another scan, and an idle program makes no scans. Scans start with the seventeenth chunk,
+//! because there is little to gain below that.
 //!
-//! Looks that find little grow rare, up to one in 64 s, until a chunk is taken: each costs 10 to 20 ns for each block that lies
-//! unused. They are made by a reaper, for a manager waits for nobody.
+//! Scans that find little become rarer, down to one in 64 s, until a chunk is taken: a scan costs
+//! 10 to 20 ns per unused block. A reaper makes the scans, because a manager must not block.
 
 use std::{
     alloc::{self, Layout},
@@ -43,49 +46,49 @@ use super::{
     slab::SIZES,
 };
 
-/// Chunks are as large as they are aligned, so that a block's chunk is found by masking. No smaller than a page, or its
-/// pages do not go back.
+/// Size and alignment of a chunk, so that masking a block's address finds its chunk. At least a
+/// page, because only whole pages can be returned.
 const CHUNK: usize = if cfg!(miri) { 4 * 1024 } else { 32 * 1024 };
-/// How many chunks are asked of the allocator at once, so that little is lost to their alignment.
+/// The number of chunks allocated at once, so that their alignment wastes little memory.
 const NR_AT_ONCE: usize = if cfg!(miri) { 2 } else { 32 };
-/// How many chunks are in use before looks begin: half a megabyte.
+/// The number of chunks in use up to which there are no scans: half a megabyte.
 const NR_KEPT: usize = if cfg!(miri) { 1 } else { 16 };
-/// From a use to a look; doubled as long as looks find less than an eighth of what they count. With a second what came back
-/// is gone after two. A guess.
+/// The pause between a use and a scan. It doubles while scans return less than an eighth of the
+/// unused memory. With one second, memory is returned two seconds after its last use. A guess.
 const PAUSE_NS: u64 = 1_000_000_000;
 const MAX_PAUSE_NS: u64 = 64 * PAUSE_NS;
 
-/// What stands at the start of each chunk, in the place of a first block.
+/// The header of a chunk, in the space of its first block.
 #[repr(C)]
 pub(super) struct Chunk {
-    /// I: whose blocks they are.
+    /// I: the cache that the blocks belong to.
     pub(super) owner: &'static Cache,
-    /// I: which class they are of.
+    /// I: the size class of the blocks.
     class: usize,
-    /// Those that the looker has found. Its own.
+    /// The blocks that the current scan has found. Scanner only.
     found: Chain<Free>,
-    /// By which look. Its own.
+    /// The number of that scan. Scanner only.
     found_by: u64,
 }
 
 impl Chunk {
-    /// Returns the chunk of a block, which is there as long as the block.
+    /// Returns the chunk of a block, which stays in place as long as the block.
     #[inline(always)]
     pub(super) fn of(block: NonNull<Free>) -> *mut Self {
         let block = block.as_ptr().cast::<u8>();
         block.map_addr(|addr| addr & !(CHUNK - 1)).cast()
     }
 
-    /// Returns how many blocks there are in a chunk.
+    /// Returns the number of blocks in a chunk.
     pub(super) const fn nr_blocks(class: usize) -> usize {
         CHUNK / SIZES[class] - 1
     }
 }
 
-/// Memory that nobody uses.
+/// The memory of an unused chunk.
 struct Spare(NonNull<u8>);
 
-// SAFETY: it belongs to no thread.
+// SAFETY: memory is not tied to a thread.
 unsafe impl Send for Spare {}
 
 static HOME: Mutex<Home> = Mutex::new(Home {
@@ -102,26 +105,27 @@ static HOME: Mutex<Home> = Mutex::new(Home {
 });
 
 struct Home {
-    /// Chunks without content, most of them without pages.
+    /// Unused chunks, most of them without pages.
     spare: Vec<Spare>,
     nr_in_use: usize,
-    /// Every cache that there is.
+    /// All caches.
     caches: Vec<&'static Cache>,
-    /// What threads gave up that were asked by the look that goes on.
+    /// Blocks that threads gave up on request of the current scan.
     given: Vec<Taken<Free>>,
-    /// When to look, if ever.
+    /// The time of the next scan, if one is due.
     due_ns: Option<u64>,
     is_looking: bool,
-    /// How many were begun, which names each.
+    /// The number of scans that were started; identifies each scan.
     nr_looks: u64,
-    /// Whether a cache was used during the look.
+    /// Set if a cache was used during the scan.
     is_told: bool,
     pause_ns: u64,
-    /// Who has looks made: the managers of all registries.
+    /// The managers of all registries, which start the scans.
     lookers: Vec<Unparker>,
 }
 
-/// No look is under way in a child: none has taken hold of a cache while the lock is held, and what it had in hand is lost.
+/// No scan is under way in a child of `fork`. While this lock is held, no scan uses a cache. The
+/// blocks that a scan of the parent held are lost in the child.
 static HANDLER: Handler = Handler {
     settle: || (),
     before: |held| held.lock(&HOME),
@@ -133,7 +137,7 @@ static HANDLER: Handler = Handler {
     },
 };
 
-/// Notes a new cache.
+/// Registers a new cache.
 pub(super) fn add(cache: &'static Cache) {
     fork::register(&HANDLER);
     asym::init();
@@ -151,7 +155,7 @@ pub(super) fn take(owner: &'static Cache, class: usize) -> NonNull<u8> {
         found: Chain::new(),
         found_by: 0,
     };
-    // SAFETY: the chunk is ours, large enough and aligned for its header.
+    // SAFETY: the chunk is unused, and large enough and aligned for its header.
     unsafe { chunk.cast::<Chunk>().write(header) };
     let mut home = HOME.lock();
     home.nr_in_use += 1;
@@ -160,7 +164,7 @@ pub(super) fn take(owner: &'static Cache, class: usize) -> NonNull<u8> {
     chunk
 }
 
-/// Asks for memory; keeps what is not needed yet.
+/// Allocates chunks; returns one and stores the others as spare chunks.
 fn allocate() -> Spare {
     let layout = Layout::from_size_align(NR_AT_ONCE * CHUNK, CHUNK).expect("a constant layout");
     // SAFETY: the layout is not of size zero.
@@ -168,7 +172,7 @@ fn allocate() -> Spare {
     let Some(first) = NonNull::new(memory) else {
         alloc::handle_alloc_error(layout);
     };
-    // SAFETY: (all of them) inside of what was just allocated.
+    // SAFETY: (all of them) inside the memory that was just allocated.
     let others = (1..NR_AT_ONCE)
         .rev()
         .map(|i| unsafe { first.add(i * CHUNK) });
@@ -176,7 +180,8 @@ fn allocate() -> Spare {
     Spare(first)
 }
 
-/// Notes that a cache that was asked has been used, or got blocks back, and takes what its thread gives up.
+/// Records that a requested cache was used or refilled, and takes the blocks that its thread gives
+/// up.
 #[cold]
 pub(super) fn used(lists: Option<impl IntoIterator<Item = Taken<Free>>>) {
     let mut home = HOME.lock();
@@ -202,7 +207,7 @@ impl Home {
         begins
     }
 
-    /// Returns whom to tell that a look is due.
+    /// Returns the managers to notify that a scan is due.
     fn use_now(&mut self) -> Vec<Unparker> {
         self.is_told = true;
         if self.is_looking || self.due_ns.is_some() || self.nr_in_use <= NR_KEPT {
@@ -213,7 +218,7 @@ impl Home {
     }
 }
 
-/// Has `looker` told when a look is due, or no longer.
+/// Starts or stops notifying `looker` when a scan is due.
 pub(crate) fn attend(looker: &Unparker, attends: bool) {
     let mut home = HOME.lock();
     home.lookers.retain(|other| !other.same_as(looker));
@@ -222,19 +227,20 @@ pub(crate) fn attend(looker: &Unparker, attends: bool) {
     }
 }
 
-/// Returns when to look.
+/// Returns the time of the next scan.
 pub(crate) fn due_ns() -> Option<u64> {
     HOME.lock().due_ns
 }
 
-/// Returns `true` if the caller is to have a [`look`] made, as nobody else will.
+/// Returns `true` if a scan is due; the caller must then arrange for a call of [`look`], because no
+/// other thread will.
 pub(crate) fn begin_look(now_ns: u64) -> bool {
     let mut home = HOME.lock();
     let is_due = home.due_ns.is_some_and(|due_ns| due_ns <= now_ns);
     home.begins(is_due)
 }
 
-/// Looks without a need.
+/// Scans even if no scan is due.
 #[cfg(test)]
 pub(super) fn look_now() {
     while !HOME.lock().begins(true) {
@@ -243,11 +249,11 @@ pub(super) fn look_now() {
     look();
 }
 
-/// Gives the pages of chunks back that nobody uses. After [`begin_look`].
+/// Returns the pages of unused chunks to the system. Call it after [`begin_look`] returned `true`.
 ///
 /// # Blocking
 ///
-/// For a barrier, which takes milliseconds, and for what it counts.
+/// Blocks for a barrier, which takes milliseconds, and while it counts the blocks.
 pub(crate) fn look() {
     let (caches, number) = {
         let home = HOME.lock();
@@ -256,14 +262,15 @@ pub(crate) fn look() {
     let nr_caches = caches.len();
     let asked: Vec<_> = caches.into_iter().filter(|cache| cache.ask()).collect();
     let mut lists = Vec::new();
-    // ORDER(biased): the looker's heavy end; see `Biased::with`. Quietly: it interrupts nobody, and a sandbox may refuse it.
-    // Where no barrier is to be had that is free on the other end, that end is a full fence.
+    // ORDER(biased): the scanner's heavy end; see `Biased::with`. This barrier interrupts no other
+    // thread, and a sandbox may forbid it. If no barrier is available that costs the other end
+    // nothing, that end is a full fence.
     //
-    // ORDER(biased-bring): the looker's heavy end; see `Biased::note_brought`.
+    // ORDER(biased-bring): the scanner's heavy end; see `Biased::note_brought`.
     let may_take = asym::heavy_quiet() || !asym::init();
     if may_take {
         for cache in &asked {
-            // No fork while it is taken.
+            // No fork while a cache is taken.
             let _home = HOME.lock();
             cache.take_unused(&mut lists);
         }
@@ -272,13 +279,14 @@ pub(crate) fn look() {
     let (nr_blocks, unused) = sort(lists, number);
     let found_little = !may_take || unused.len() * CHUNK * 8 < nr_blocks * SIZES[0];
     for Spare(chunk) in &unused {
-        // SAFETY: every block of the chunk is ours, and with them the chunk.
+        // SAFETY: we hold every block of the chunk, and therefore the chunk.
         unsafe { pages::discard(*chunk, CHUNK) };
     }
     end_look(unused, found_little, asked.len() < nr_caches);
 }
 
-/// Ends a look that gave the pages of `unused` back; has the next one made if it is `again` needed.
+/// Ends a scan that returned the pages of `unused`. Schedules another one if `again` is set or a
+/// cache was used during the scan.
 fn end_look(unused: Vec<Spare>, found_little: bool, again: bool) {
     let mut home = HOME.lock();
     home.nr_in_use -= unused.len();
@@ -293,30 +301,34 @@ fn end_look(unused: Vec<Spare>, found_little: bool, again: bool) {
     }
     let late = mem::take(&mut home.given);
     drop(home);
-    // Not kept for the next look, of which there may be none.
+    // Not kept for the next scan, because there may be none.
     for given in late {
-        // All of one cache's, and of one class.
+        // All blocks of a list have one cache and one class.
         if let Some(first) = NonNull::new(given.peek().cast_mut()) {
             let chunk = Chunk::of(first);
-            // SAFETY: (both) the chunk is there as long as the block, and these do not change meanwhile.
+            // SAFETY: (both) the chunk stays in place as long as the block, and these fields do not
+            // change while it is in use.
             let (owner, class) = unsafe { ((*chunk).owner, (*chunk).class) };
             owner.put_back(class, given.collect());
         }
     }
 }
 
-/// Counts blocks, keeps the chunks of which it gets all, and puts the other blocks back. It takes no memory for each block: that
-/// would be of the very size that is to go back.
+/// Counts the blocks per chunk. Returns the number of blocks and the chunks that are complete, and
+/// puts the other blocks back. Allocates no memory per block, because that would use up the memory
+/// that the scan frees.
 ///
-/// What an earlier look found in a chunk was in hand in a parent of this process, and is lost with the thread that had it.
+/// In a child of `fork`, blocks that an earlier scan found in a chunk were held by a thread of the
+/// parent, and are lost.
 fn sort(lists: Vec<Taken<Free>>, number: u64) -> (usize, Vec<Spare>) {
     let (mut nr_blocks, mut seen) = (0, Vec::new());
     for block in lists.into_iter().flatten() {
         let chunk = Chunk::of(block.0);
-        // SAFETY: (both) the chunk is there as long as the block, and these are the looker's: one looks at a time.
+        // SAFETY: (both) the chunk stays in place as long as the block, and only the scanner uses
+        // these fields; one scan runs at a time.
         let (found, found_by) = unsafe { (&mut (*chunk).found, &mut (*chunk).found_by) };
         if mem::replace(found_by, number) != number {
-            // Perhaps it was in the middle of a change.
+            // The list may have been in the middle of a change when the process forked.
             mem::forget(mem::take(found));
             seen.push(chunk);
         }
@@ -325,12 +337,12 @@ fn sort(lists: Vec<Taken<Free>>, number: u64) -> (usize, Vec<Spare>) {
     }
     let mut unused = Vec::new();
     for chunk in seen {
-        // SAFETY: as above; only here chunks go.
+        // SAFETY: as above; chunks become unused only here.
         let found = mem::take(unsafe { &mut (*chunk).found });
-        // SAFETY: (both) these do not change while the chunk is in use.
+        // SAFETY: (both) these fields do not change while the chunk is in use.
         let (owner, class) = unsafe { ((*chunk).owner, (*chunk).class) };
         if found.len() == Chunk::nr_blocks(class) {
-            // Its blocks go with it.
+            // The blocks become unused together with their chunk.
             mem::forget(found);
             unused.extend(NonNull::new(chunk.cast()).map(Spare));
         } else {
@@ -346,7 +358,7 @@ mod tests {
 
     use super::{super::cache, *};
 
-    /// More than some caches have at hand that others left.
+    /// More blocks than the caches of exited threads hold.
     const MANY: usize = if cfg!(miri) { 300 } else { 100_000 };
 
     fn blocks(nr: usize) -> Vec<NonNull<Free>> {
@@ -355,12 +367,13 @@ mod tests {
 
     fn free(blocks: impl IntoIterator<Item = NonNull<Free>>) {
         for block in blocks {
-            // SAFETY: of `blocks`, and used no more.
+            // SAFETY: allocated by `blocks`, and not used any more.
             unsafe { cache::free(block.cast(), 2) };
         }
     }
 
-    /// Waits until this thread can have all of `wanted`, which other tests' looks may have in hand; never `other`.
+    /// Waits until this thread can allocate all of `wanted`, which scans of other tests may hold,
+    /// and asserts that it never gets `other`.
     fn has(wanted: &[NonNull<Free>], other: Option<NonNull<Free>>) -> bool {
         let end_ns = time::now_ns() + 20_000_000_000;
         let mut wanted = wanted.to_vec();
@@ -368,7 +381,7 @@ mod tests {
         loop {
             let had = blocks(MANY);
             assert!(other.is_none_or(|it| !had.contains(&it)), "given twice");
-            // Few are sorted, and many looked for among them: Miri runs this, too.
+            // Only the few wanted blocks are sorted, so that this is fast enough under Miri.
             let is_wanted = |it: &&NonNull<Free>| wanted.binary_search(it).is_ok();
             let all = had.iter().filter(is_wanted).count() == wanted.len();
             free(had);
@@ -390,8 +403,8 @@ mod tests {
             let mut all = blocks(2 * Chunk::nr_blocks(2));
             let (lost, chunk) = (all[0], Chunk::of(all[0]));
             begin();
-            // As a looker leaves it that is not there in the child.
-            // SAFETY: nobody else looks, and the one block that is put there is ours.
+            // The state that a scan of the parent leaves in the child.
+            // SAFETY: no other scan runs, and the block that is added is ours.
             unsafe { (*chunk).found.push_back(cache::Block(lost)) };
             end_look(Vec::new(), true, false);
             all.retain(|&block| block != lost);
@@ -399,7 +412,7 @@ mod tests {
             let beside: Vec<_> = all.iter().copied().filter(is_beside).collect();
             assert!(!beside.is_empty());
             free(all);
-            // The first finds that blocks ran out, the second takes.
+            // The first scan finds that blocks ran out; the second takes them.
             look_now();
             look_now();
             assert!(has(&beside, Some(lost)), "lost, too");

@@ -1,15 +1,18 @@
-//! Which of a link's items a flush waits for: counts by colour.
+//! Counts the items of a pwq by colour, so that a flush knows which items it waits for.
 //!
-//! A link gives every item that it adopts its present *colour*, and counts the items of each. A flush closes the
-//! present colour: what comes later gets the next one, and the flush has ended when nothing of its colour, or of an
-//! older one, is in flight. So items that are queued after a flush do not hold it up, in whatever order items end.
+//! A pwq gives every item that it adopts its current *colour*, and counts the items of each colour.
+//! A flush closes the current colour, so that later items get the next one. The flush has ended
+//! when no item of its colour, or of an older one, is in flight. Items that are queued after a
+//! flush therefore do not delay it, in whatever order items end.
 //!
-//! Colours are taken round a ring. When all are in use the present one stays open until the oldest is free, and what is
-//! adopted meanwhile belongs to every flush that would have closed it. Whichever flush looks first then closes it for all
-//! of them: a flush waits for the items of one ring at most, however many others begin. The kernel's overflow list.
+//! Colours are used in turn, as a ring. If all are in use, the current colour stays open until the
+//! oldest is free. Items adopted until then belong to every flush that would have closed the
+//! current colour. The first of these flushes to check again closes it for all of them, so a flush
+//! waits for the items of at most one ring, whatever other flushes begin. This is the kernel's
+//! overflow list.
 //!
-//! An item's colour is kept beside its link (`list.rs`) from its adoption until its count is given back. Nothing
-//! here is shared: the pool lock guards it.
+//! An item's colour is stored in its list link (`list.rs`) from its adoption until its in-flight
+//! count is released. Nothing here is shared: the pool lock guards it.
 
 /// The number of colours of a pwq. A colour fits into the bits of a list link that are free because
 /// items are aligned to 8 bytes, as the kernel's items are.
@@ -18,29 +21,29 @@
 /// share a colour.
 pub(crate) const NR_COLOURS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
 
-/// A place in the ring.
+/// An index in the ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Colour(pub(crate) u8);
 
-/// Counts the items of one link that are in flight.
+/// The in-flight items of one pwq, counted by colour.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Colours {
     nr_all: usize,
-    /// The colour that is given out now, and the oldest that may have items in flight. They only grow, the colours
-    /// in between are closed, and there are never more than the ring has places.
+    /// The current colour, and the oldest colour that may have items in flight. Both only grow, and
+    /// differ by less than the size of the ring. The colours before the current one are closed.
     present_seq: u64,
     oldest_seq: u64,
-    /// What is of a colour before this one was cancelled.
+    /// Items of a colour before this one are cancelled.
     cancelled_seq: u64,
-    /// The first is in the line of what stands before; without flushes no other is used.
+    /// The first count is on the cache line of the fields above; without flushes, no other is used.
     nr_in_flight: [usize; NR_COLOURS],
 }
 
-/// The last of the colours that a flush waits for.
+/// The newest colour that a flush waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct UpTo {
-    /// One more than that colour.
+    /// The sequence number after that of this colour.
     end_seq: u64,
 }
 
@@ -49,23 +52,23 @@ impl Colours {
         (seq % NR_COLOURS as u64) as usize
     }
 
-    /// Returns the colour of what is adopted now.
+    /// Returns the colour for items that are adopted now.
     pub(crate) fn present(&self) -> Colour {
         Colour(Self::place(self.present_seq) as u8)
     }
 
-    /// Returns how many items of all colours are in flight.
+    /// Returns the number of items in flight, of all colours.
     pub(crate) fn nr_in_flight(&self) -> usize {
         self.nr_all
     }
 
-    /// Counts `count` items of the present colour.
+    /// Counts `count` items of the current colour.
     pub(crate) fn adopt(&mut self, count: usize) {
         self.nr_in_flight[Self::place(self.present_seq)] += count;
         self.nr_all += count;
     }
 
-    /// Gives back the counts of `count` items; returns `true` if a closed colour has nothing in flight any more.
+    /// Releases the counts of `count` items; returns `true` if a closed colour became empty.
     pub(crate) fn retire(&mut self, colour: Colour, count: usize) -> bool {
         let nr_left = &mut self.nr_in_flight[usize::from(colour.0)];
         debug_assert!(*nr_left >= count, "retired more than was adopted");
@@ -74,7 +77,8 @@ impl Colours {
         *nr_left == 0 && self.advance()
     }
 
-    /// Closes the present colour, unless nothing of it is in flight: now, or when another is free.
+    /// Closes the current colour, unless it has no item in flight. If no other colour is free, the
+    /// current one is closed later.
     pub(crate) fn close(&mut self) -> UpTo {
         let is_used = self.nr_in_flight[Self::place(self.present_seq)] > 0;
         let up_to = UpTo {
@@ -84,32 +88,32 @@ impl Colours {
         up_to
     }
 
-    /// Closes the present colour, and takes note that all of it, and of the older ones, was cancelled. While all colours are
-    /// in use it stays open, and nothing of it counts as cancelled.
+    /// Closes the current colour, and marks its items and those of older colours as cancelled. If
+    /// all colours are in use, the current one stays open, and its items are not marked.
     pub(crate) fn cancel(&mut self) {
         self.close();
         self.cancelled_seq = self.present_seq;
     }
 
-    /// Returns `true` if `colour`, of which something is in flight, was cancelled.
+    /// Returns `true` if `colour`, which has an item in flight, was cancelled.
     pub(crate) fn is_cancelled(&self, colour: Colour) -> bool {
         let ring = NR_COLOURS as u64;
         let nr_behind = (self.present_seq + ring - u64::from(colour.0)) % ring;
         self.present_seq < self.cancelled_seq + nr_behind
     }
 
-    /// Returns `true` if nothing is in flight that a flush waits for.
+    /// Returns `true` if no item is in flight that the flush waits for.
     pub(crate) fn has_reached(&mut self, up_to: UpTo) -> bool {
         self.close_for(up_to);
         self.oldest_seq >= up_to.end_seq || self.nr_all == 0
     }
 
-    /// Closes the present colour if that is still to be done, and another is free.
+    /// Closes the current colour if that is still to be done and another colour is free.
     fn close_for(&mut self, up_to: UpTo) {
         let nr_used = self.present_seq - self.oldest_seq + 1;
         if self.present_seq < up_to.end_seq && nr_used < NR_COLOURS as u64 {
             self.present_seq += 1;
-            // Nothing may be in flight of what was closed, and nobody comes back to tell of that.
+            // If the closed colours are empty, no later `retire` would advance past them.
             self.advance();
         }
     }
@@ -170,7 +174,7 @@ mod tests {
         let (mut colours, used) = full_ring();
         let up_to = colours.close();
         assert_eq!(Some(&colours.present()), used.last(), "closed nothing");
-        // Not the oldest: that frees no place.
+        // Not the oldest colour, so no colour becomes free.
         assert!(!colours.retire(used[1], 1));
         assert!(!colours.has_reached(up_to));
         assert_eq!(Some(&colours.present()), used.last(), "closed nothing");
@@ -184,7 +188,7 @@ mod tests {
         let (mut colours, used) = full_ring();
         let first = colours.close();
         assert!(colours.retire(used[0], 1));
-        // This one takes the place that has come free.
+        // This flush uses the colour that became free.
         let second = colours.close();
         colours.adopt(1);
         for &colour in &used[1..] {
@@ -221,7 +225,7 @@ mod tests {
             assert!(!colours.is_cancelled(after));
             colours.retire(after, 1);
         }
-        // Where all colours are in use the present one cannot be told from what comes.
+        // If all colours are in use, the current one is shared with later items.
         let (mut colours, used) = full_ring();
         colours.cancel();
         let [older @ .., present] = &used[..] else {
@@ -232,8 +236,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a model that remembers for each item which flushes wait for it: those that came later, and those whose
-        /// colour was still open.
+        /// Compares with a model that records for each item which flushes wait for it: the flushes
+        /// after it, and the flushes whose colour was still open.
         #[test]
         fn a_flush_waits_for_just_what_was_adopted_before_it(
             steps in prop::collection::vec((0u8..3, any::<prop::sample::Index>()), 1..300),

@@ -1,9 +1,10 @@
-//! Counting the handles of an item that may get new ones while it runs.
+//! Counts the handles of an item that can get new ones while it runs.
 //!
-//! The count decides who is last; the item's state decides who frees. Whoever drops the last handle says so in the
-//! state (`ORPHAN`), and the item is freed by the step after which it is an orphan and nobody has it in hand.
-//! A run lends its item a handle that is not counted. A clone of that, when all others have gone, brings the
-//! item back: the count rises from zero, and the clone waits until the state says what the count said.
+//! The count determines which handle is the last; the item's state determines which thread frees
+//! the item. The thread that drops the last handle sets `ORPHAN` in the state. The item is freed
+//! after the transition that leaves it an item without handles that no list and no thread holds. A
+//! run lends its item a handle that is not counted. If it is cloned after all others were dropped,
+//! the count rises from zero, and the clone waits until the state agrees with the count.
 
 use std::ptr::NonNull;
 
@@ -19,7 +20,7 @@ use super::{
 };
 use crate::errands::Errand;
 
-/// How many handles an item has.
+/// The number of handles of an item.
 #[derive(Debug)]
 pub(crate) struct Handles(AtomicUsize);
 
@@ -28,11 +29,12 @@ impl Handles {
         Self(AtomicUsize::new(1))
     }
 
-    /// Counts one more; the caller has one, or is in the item's run, which lends one.
+    /// Adds a handle; the caller has a handle, or is inside the item's run, which lends one.
     pub(crate) fn add(&self, head: &Head) {
         if self.0.fetch_add(1, Ordering::Relaxed) == 0 {
-            // The last handle had gone, and the run that we are in lends its own. Whoever dropped the last one may
-            // not have said so yet: then we wait for that, else it would come after us and the item be freed.
+            // The last handle was dropped, and the run that we are in lends its own. The thread
+            // that dropped the last handle may not have updated the state yet. We wait for that
+            // update: after ours, it would cause the item to be freed.
             let mut patience = Patience::new();
             while head.update(State::adopt).is_none() {
                 if sync::twin::armed("item: a clone does not wait") {
@@ -43,25 +45,26 @@ impl Handles {
         }
     }
 
-    /// Counts one less; frees the item if that was the last and nobody has it in hand.
+    /// Removes a handle; frees the item if it was the last one and no list or thread holds the
+    /// item.
     ///
     /// # Safety
     ///
-    /// 1. `item` has these handles, and the caller one of them, which it does not use again.
+    /// 1. `item` has these handles, and the caller owns one of them, which it does not use again.
     pub(crate) unsafe fn remove(&self, item: NonNull<Head>) {
         // SAFETY: (1).
         drop(unsafe { self.leave(item) });
     }
 
-    /// Counts one less, as [`remove`](Self::remove) does, but returns the item that is to be freed by that: for threads
-    /// that must not run users' code.
+    /// Removes a handle like [`remove`](Self::remove), but returns the item if it is to be freed:
+    /// for threads that must not run user code.
     ///
     /// # Safety
     ///
-    /// 1. As of [`remove`](Self::remove).
+    /// 1. As [`remove`](Self::remove).
     pub(crate) unsafe fn leave(&self, item: NonNull<Head>) -> Option<Dead> {
-        // If another handle's decrement comes last, its Acquire below sees our uses of the item. If ours comes last, we see
-        // those of the others, and the item is ours to free.
+        // If the decrement of another handle comes last, its Acquire below sees our uses of the
+        // item. If ours comes last, we see the uses of all others, and the item is ours to free.
         if self.0.fetch_sub(1, Ordering::Release) != 1 {
             return None;
         }
@@ -70,38 +73,39 @@ impl Handles {
         //   other drops: uses of the item;  nr_handles -= 1 Release
         // ORDER(handles): the decrement above is the other end.
         // Test: a_dropped_item_is_freed_once
-        // Not a fence, of which ThreadSanitizer knows nothing.
+        // Not a fence, because ThreadSanitizer does not model fences.
         self.0.load(Ordering::Acquire);
-        // SAFETY: (1): the last handle keeps the item until the step below.
+        // SAFETY: (1): the last handle keeps the item alive until the transition below.
         unsafe { orphaned(item) }
     }
 }
 
-/// Notes that an item's last handle goes; frees it if nobody has it in hand.
+/// Records that an item's last handle is dropped; frees the item if no list or thread holds it.
 ///
 /// # Safety
 ///
-/// 1. The caller has the last handle of `item`, which it does not use again.
+/// 1. The caller owns the last handle of `item`, which it does not use again.
 pub(crate) unsafe fn orphan(item: NonNull<Head>) {
     // SAFETY: (1).
     drop(unsafe { orphaned(item) });
 }
 
-/// Notes that an item's last handle goes; returns it if nobody has it in hand.
+/// Records that an item's last handle is dropped; returns the item if no list or thread holds it.
 ///
 /// # Safety
 ///
-/// 1. As of [`orphan`].
+/// 1. As [`orphan`].
 unsafe fn orphaned(item: NonNull<Head>) -> Option<Dead> {
     // SAFETY: (1).
     let head = unsafe { item.as_ref() };
     let vtable = head.vtable();
     let (_, state) = head.update(|state| Some(state.orphan()))?;
-    // SAFETY: no handle, no link, no runner is left.
+    // SAFETY: no handle and no list link is left, and no thread runs the item.
     state.frees().then(|| unsafe { Dead::new(item, vtable) })
 }
 
-/// An item that nobody has any more; dropping this frees it, and drops its closure, future or result by that.
+/// An item that is not reachable any more. Dropping this frees the item, and drops its closure,
+/// future or result.
 #[derive(Debug)]
 #[must_use = "dropping it runs users' code"]
 pub(crate) struct Dead {
@@ -109,20 +113,20 @@ pub(crate) struct Dead {
     vtable: &'static VTable,
 }
 
-// SAFETY: what items hold is `Send`, and nobody else has this one.
+// SAFETY: the contents of items are `Send`, and no other thread can reach this one.
 unsafe impl Send for Dead {}
 
 impl Dead {
     /// # Safety
     ///
-    /// 1. No handle, no link, no runner of `item` is left, and `vtable` is its table.
+    /// 1. `item` has no handle and no list link, no thread runs it, and `vtable` is its vtable.
     pub(crate) unsafe fn new(item: NonNull<Head>, vtable: &'static VTable) -> Self {
         Self { item, vtable }
     }
 
-    /// Returns `true` if to free it drops nothing of users'.
+    /// Returns `true` if freeing the item drops no user data.
     pub(crate) fn is_husk(&self) -> bool {
-        // SAFETY: nobody has the item, by `new`.
+        // SAFETY: no other thread can reach the item, by `new`.
         unsafe { (self.vtable.is_husk)(self.item) }
     }
 }
@@ -135,9 +139,10 @@ impl Drop for Dead {
             return;
         }
         trace::forget(self.item.as_ptr().addr());
-        // FOREIGN(item-free): the drop of a closure, future or result, on the thread that had the item last: a worker, whoever
-        // dropped the last handle, or a reaper; contained, what panics leaks the item's memory.
-        // SAFETY: nobody has the item, by `new`.
+        // FOREIGN(item-free): the drop of a closure, future or result, on the thread that held the
+        // item last: a worker, the thread that dropped the last handle, or a reaper; a panic is
+        // contained, and leaks the item's memory.
+        // SAFETY: no other thread can reach the item, by `new`.
         contain(|| unsafe { (self.vtable.free)(self.item) });
     }
 }

@@ -1,4 +1,4 @@
-//! The part that every work item has: its link, its home, its state and what to call.
+//! The first part of every work item: its list link, its home pwq, its state and its vtable.
 
 use std::{
     ptr::{self, NonNull},
@@ -23,26 +23,27 @@ use super::{
     state::{Completion, Ending, Enqueue, Pop, Rules, State},
 };
 
-/// What an item knows of the link by which it is queued, and the first part of that link: see `Pwq::of`.
+/// The first part of a pwq, with the fields that items use: see `Pwq::of`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Home {
-    /// I: the link's place in the pool's table.
+    /// I: the index of the pwq in the pool's table.
     pub(crate) slot: usize,
-    /// I: in which lane of the queue they wait.
+    /// I: the lane of the queue.
     pub(crate) lane: Lane,
-    /// I: what the items are told to let happen to them.
+    /// I: the rules that the queue sets for its items.
     pub(crate) rules: Rules,
 }
 
-/// The first part of every item, except a raw one, whose layout is prescribed by C.
+/// The first part of every item, except a raw one, whose layout C prescribes.
 ///
-/// A step of the state may let another thread free the item, so all fields are cells.
+/// After a transition of the state, another thread may free the item, so all fields are cells.
 #[repr(C, align(8))]
 #[derive(Debug)]
 pub struct Head {
-    /// The next item of the list that holds this one, and this one's colour; belongs to that list.
+    /// The next item of this item's list, and this item's colour; guarded like that list.
     pub(crate) next: AtomicPtr<Head>,
-    /// Where it is queued, or was last; written by the enqueuer that claimed it while it was unlinked.
+    /// The pwq on which the item is, or was last, queued; written by the enqueuer that claimed the
+    /// item while it was unlinked.
     pub(crate) home: AtomicPtr<Home>,
     /// I
     vtable: Fixed<&'static VTable>,
@@ -50,34 +51,34 @@ pub struct Head {
     pub(crate) state: Futex64,
 }
 
-/// What an item does.
+/// The functions of an item's type.
 #[derive(Debug)]
 pub struct VTable {
-    /// Takes the item, which the caller just took off a list, and runs it if it is to be run.
+    /// Pops the item, which the caller just took off a list, and runs it if it is to run.
     pub(crate) run: unsafe fn(NonNull<Head>) -> Popped,
-    /// Takes the item, which the caller just took off a list, and cancels it if it is pending: it has `Ran` then. What is still to
-    /// be done goes to the remains.
+    /// Pops the item, which the caller just took off a list, and cancels it if it is pending;
+    /// returns `Ran` in that case. The remaining work is added to the remains.
     pub(crate) cancel: unsafe fn(NonNull<Head>, &mut Remains) -> Popped,
-    /// Runs an item whose state says that the caller runs it.
+    /// Runs an item that the caller has moved to the running state.
     pub(crate) call: unsafe fn(NonNull<Head>) -> Ending,
-    /// Returns the type of its function.
+    /// Returns the type name of the item's function.
     pub(crate) name: fn() -> &'static str,
     /// Frees the item.
     pub(crate) free: unsafe fn(NonNull<Head>),
-    /// Returns `true` if freeing the item, which nobody has any more, drops nothing of users'.
+    /// Returns `true` if freeing the item, which is not reachable any more, drops no user data.
     pub(crate) is_husk: unsafe fn(NonNull<Head>) -> bool,
-    /// Returns `true` if the item, which waits in a list, has begun: it is a future that was polled before.
+    /// Returns `true` if the item, which is in a list, is a future that was polled before.
     pub(crate) has_begun: unsafe fn(NonNull<Head>) -> bool,
     /// Pushes a future that was woken while it was polled.
     pub(crate) push: Option<unsafe fn(NonNull<Head>)>,
-    /// It is a [`Work`](crate::Work)'s.
+    /// Set for an item of a [`Work`](crate::workqueue::Work).
     pub(crate) is_work: bool,
-    /// Of an item with a [`JoinHandle`](crate::JoinHandle).
+    /// Set for an item with a [`JoinHandle`](crate::workqueue::JoinHandle).
     pub(crate) handle: Option<HandleTable>,
 }
 
 impl VTable {
-    /// Makes the table of an item without a handle, that is no future.
+    /// Creates the vtable of an item that has no handle and is not a future.
     pub const fn plain(
         run: unsafe fn(NonNull<Head>) -> Popped,
         cancel: unsafe fn(NonNull<Head>, &mut Remains) -> Popped,
@@ -100,70 +101,74 @@ impl VTable {
     }
 }
 
-/// What a join handle must be able to do without knowing the closure's type.
+/// The functions that a join handle needs without knowing the closure's type.
 #[derive(Debug)]
 pub(crate) struct HandleTable {
-    /// Moves the outcome into the `Option<Outcome<T>>` that it points at.
+    /// Moves the outcome into the `Option<Outcome<T>>` that the pointer refers to.
     pub(crate) take: unsafe fn(NonNull<Head>, *mut ()),
-    /// Keeps the item's code from running. Returns `true` if it will not run any more.
+    /// Prevents the item's code from running. Returns `true` if it will not run any more.
     pub(crate) cancel: unsafe fn(NonNull<Head>) -> bool,
-    /// Lets go of the item for its handle.
+    /// Releases the handle's reference to the item.
     pub(crate) leave: unsafe fn(NonNull<Head>),
-    /// Where in the item its [`TaskSlot`] is: the offset of an `UnsafeCell<Option<Arc<TaskSlot>>>`, in bytes.
+    /// The offset in bytes of the item's [`TaskSlot`], an `UnsafeCell<Option<Arc<TaskSlot>>>`.
     pub(crate) slot_at: usize,
-    /// Of an item with a deadline.
+    /// Set for an item with a deadline.
     pub(crate) expiry: Option<Expiry>,
 }
 
 impl HandleTable {
-    /// Returns the place of the item's task slot. The handle writes it, before it sets the flag that a task waits.
+    /// Returns the location of the item's task slot. The handle writes it before it sets the flag
+    /// that a task waits.
     ///
     /// # Safety
     ///
-    /// 1. The table is the item's, and the item is not freed while the place is used.
+    /// 1. The table is the item's, and the item is not freed while the location is used.
     pub(crate) unsafe fn slot(&self, item: NonNull<Head>) -> *mut Option<Arc<TaskSlot>> {
         // SAFETY: (1): the offset is that of a field of the item's type.
         unsafe { item.as_ptr().cast::<u8>().add(self.slot_at).cast() }
     }
 
-    /// Returns the slot in which the async task that polled the handle left its waker.
+    /// Returns the slot in which the async task that polled the handle stored its waker.
     ///
     /// # Safety
     ///
     /// 1. As [`slot`](Self::slot), and the flag that a task waits is set.
     pub(crate) unsafe fn awaited_slot(&self, item: NonNull<Head>) -> Arc<TaskSlot> {
-        // SAFETY: (1): the flag was set after the slot was written, and the slot is not written again.
+        // SAFETY: (1): the flag was set after the slot was written, and the slot is not written
+        // again.
         let slot = unsafe { &*self.slot(item) };
         slot.clone().expect("written before the flag")
     }
 }
 
-/// What a join handle must be able to do with an item that is to start by a deadline.
+/// The functions that a join handle needs for an item that is to start by a deadline.
 #[derive(Debug)]
 pub(crate) struct Expiry {
-    /// Returns the deadline by the clock.
+    /// Returns the deadline as a clock time.
     pub(crate) at_ns: unsafe fn(NonNull<Head>) -> u64,
-    /// Lets the item, whose deadline is over, expire. Returns `true` if it had not started, and will not.
+    /// Expires the item, whose deadline has passed. Returns `true` if it has not started, and never
+    /// will.
     pub(crate) expire: unsafe fn(NonNull<Head>) -> bool,
-    /// Has the waker, and no earlier one, fired at the deadline; false where that is over. The handle alone.
+    /// Registers the waker to be woken at the deadline, in place of an earlier one; returns `false`
+    /// if the deadline has passed. Only for the handle.
     pub(crate) wake_then: unsafe fn(NonNull<Head>, &Waker) -> bool,
 }
 
-/// What became of an item that a worker took off its list.
+/// The result of popping an item from a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Popped {
-    /// It was run.
+    /// The item ran.
     Ran,
-    /// It was run, is a future, and keeps its in-flight count.
+    /// The item ran, is a future, and keeps its in-flight count.
     Kept,
-    /// It runs elsewhere; whoever runs it inherits the in-flight count.
+    /// Another thread is running or has claimed the item, and inherits the in-flight count.
     Left,
-    /// Nobody wants it run.
+    /// The item was not pending, and was discarded.
     Dropped,
 }
 
 impl Popped {
-    /// Returns `true` if the in-flight count is the worker's to give back.
+    /// Returns `true` if the worker must release the in-flight count.
     pub(crate) fn counts(self) -> bool {
         matches!(self, Self::Ran | Self::Dropped)
     }
@@ -173,17 +178,17 @@ impl Popped {
     }
 }
 
-/// Where an async task that waits for an item leaves its waker.
+/// The place where an async task that waits for an item stores its waker.
 pub(crate) type TaskSlot = Mutex<Option<Foreign<Waker>>>;
 
-/// What the end of a run leaves to be done.
+/// The work that is left after a run has ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) completion: Completion,
-    /// Where the item was queued, and in which colour it is counted there.
+    /// The home pwq of the item, and the colour in which the item is counted there.
     pub(crate) home: *mut Home,
     pub(crate) colour: Colour,
-    /// Who polled the handle.
+    /// The slot of the task that polled the handle.
     pub(crate) task: Option<Arc<TaskSlot>>,
 }
 
@@ -198,7 +203,7 @@ impl Head {
     }
 
     sync::const_unless_model! {
-        /// Makes one that was never queued.
+        /// Creates the head of an item that was never queued.
         pub fn unqueued(vtable: &'static VTable) -> Self {
             Self {
                 next: AtomicPtr::new(ptr::null_mut()),
@@ -209,23 +214,23 @@ impl Head {
         }
     }
 
-    /// Sees to it that an item which may have been laid out by others does what `vtable` says.
+    /// Sets the vtable of an item that C code may have initialized.
     ///
     /// # Safety
     ///
-    /// 1. `head` is alive, and where its table is, there is null or `vtable`.
+    /// 1. `head` is alive, and its vtable field contains null or `vtable`.
     #[cfg(not(any(loom, shuttle)))]
     pub unsafe fn adopt(head: *const Head, vtable: &'static VTable) {
         let (null, ours) = (ptr::null_mut(), ptr::from_ref(vtable).cast_mut());
-        // SAFETY: (1); a cell, so it may be written, and whoever finds it written only reads it.
+        // SAFETY: (1); the field is a cell, so it may be written; it is not written again once set.
         let table = unsafe { &*(&raw const (*head).vtable).cast::<AtomicPtr<VTable>>() };
         if table.load(Ordering::Relaxed).is_null() {
-            // A thread that comes second writes nothing: others may be reading it by then.
+            // Only the first thread writes, because others may already be reading the field.
             let _ = table.compare_exchange(null, ours, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// Returns what it does.
+    /// Returns the item's vtable.
     #[inline]
     pub(crate) fn vtable(&self) -> &'static VTable {
         self.vtable.get()
@@ -234,7 +239,8 @@ impl Head {
     /// Returns the state.
     #[inline]
     pub fn load(&self) -> State {
-        // Acquire pairs with `step`: the loader sees all that came before the step that made this state.
+        // Acquire pairs with `step`: the loader sees everything before the transition that wrote
+        // this state.
         State(self.state.word().load(Ordering::Acquire))
     }
 
@@ -242,18 +248,18 @@ impl Head {
         self.state.key()
     }
 
-    /// Applies one step. Returns `false` if the word has changed since `from` was read.
+    /// Applies one transition. Returns `false` if the word has changed since `from` was read.
     ///
-    /// Every step is an acquire and a release: a run sees all that the enqueuer wrote, a second run all of the
-    /// first, and a flusher all of the run that it waited for.
+    /// Every transition acquires and releases: a run sees all writes of the enqueuer, a second run
+    /// those of the first, and a flusher those of the run that it waited for.
     #[inline]
     pub fn step(&self, from: State, to: State) -> bool {
-        // ORDER(item): publish and consume; both ends are steps of this word.
-        //   enqueue: data = x;  step to pending (release)
-        //   pop:     step to running (acquire);  read data
-        //   complete: result = y;  step to idle (release)
-        //   flush:   read of idle (acquire, `load`);  read result
-        // ORDER(item): the other end of each of these is the next step.
+        // ORDER(item): publish and consume; both ends are transitions of this word.
+        //   enqueue:  data = x;  transition to pending (release)
+        //   pop:      transition to running (acquire);  read data
+        //   complete: result = y;  transition to idle (release)
+        //   flush:    read of idle (acquire, `load`);  read result
+        // ORDER(item): the other end of each of these is the next transition.
         // Test: flush_sees_what_the_run_wrote
         let order = if sync::twin::armed("item: relaxed steps") {
             Ordering::Relaxed
@@ -266,7 +272,8 @@ impl Head {
             .is_ok()
     }
 
-    /// Applies steps until one holds, or `plan` gives none; returns the state before and after.
+    /// Retries until a transition succeeds or `plan` returns `None`; returns the state before and
+    /// after.
     #[inline]
     pub fn update(&self, plan: impl Fn(State) -> Option<State>) -> Option<(State, State)> {
         let mut from = self.load();
@@ -279,7 +286,7 @@ impl Head {
         }
     }
 
-    /// Takes the item off its list; returns the state before, and the answer, which has been applied.
+    /// Pops the item; returns the state before and the decision, which has been applied.
     #[inline]
     pub(crate) fn pop(&self) -> (State, Pop) {
         let mut from = self.load();
@@ -293,7 +300,7 @@ impl Head {
         }
     }
 
-    /// Takes the item off its list to cancel it; the answer has been applied. Returns the state before it, too.
+    /// Pops the item to cancel it; otherwise like [`pop`](Self::pop).
     pub(crate) fn pop_to_cancel(&self) -> (State, Pop) {
         let mut from = self.load();
         loop {
@@ -306,10 +313,11 @@ impl Head {
         }
     }
 
-    /// Plans an enqueue at `home`; `is_ours` says whether a link, which is only compared, is one of the same queue's.
-    /// It may say no to such as is: then the item is moved. A plan that has a state has been applied, and then the item has
-    /// the place of the queue's capacity that the caller `has_place` for. An item that keeps its place in a list when it is cancelled
-    /// is `revivable`.
+    /// Decides how to enqueue at `home`. `is_ours` returns `true` if a pwq, which is only compared,
+    /// belongs to the same queue; if it returns `false` for such a pwq, the item is moved. A
+    /// returned plan with a state has been applied. If `has_place` is set, the item then owns the
+    /// caller's capacity permit. `revivable` is given for an item whose link may stay in its list
+    /// after a cancel.
     #[inline]
     pub(crate) fn enqueue(
         &self,
@@ -327,9 +335,9 @@ impl Head {
             let (to, keeps_place) = match plan {
                 Enqueue::Revive(to) => (to, true),
                 Enqueue::Push(to) | Enqueue::Claim(to) | Enqueue::Elsewhere(to) => (to, false),
-                // Where all was cancelled meanwhile, this is what queues it.
+                // If a bulk cancel came in between, this transition queues the item.
                 Enqueue::Pending if from.is_left() && revivable.is_some() => (from.revived(), true),
-                // A step as well: the run that is to come must see what was written before this call.
+                // Also a transition, so that the coming run sees all writes before this call.
                 Enqueue::Pending if !sync::twin::armed("item: pending is no step") => (from, false),
                 Enqueue::Pending | Enqueue::Disabled => return plan,
             };
@@ -345,14 +353,15 @@ impl Head {
         }
     }
 
-    /// Ends a run and returns what is still to be done; the state has been set, so the item may be gone.
+    /// Ends a run and returns the remaining work; the state is set, so the item may already be
+    /// freed.
     ///
     /// # Safety
     ///
     /// 1. `item` is running, and the caller runs it.
     #[inline]
     pub(crate) unsafe fn complete(item: NonNull<Head>, ending: Ending) -> Ended {
-        // SAFETY: (1): a running item is alive; it is not looked at after the step that ends the run.
+        // SAFETY: (1): a running item is alive. It is not accessed after the final transition.
         let head = unsafe { item.as_ref() };
         let mut from = head.load();
         let mut task = None;

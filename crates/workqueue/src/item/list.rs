@@ -1,10 +1,11 @@
 //! Lists of work items, linked through the items themselves.
 //!
-//! A link belongs to the list that holds the item (`LINKED` in its state), and a list to the lock of its pool, so
-//! nothing here synchronizes. The injector is the exception and says how.
+//! The link of an item is guarded like the list that holds the item (`LINKED` in its state), and a
+//! list is guarded by the lock of its pool, so nothing here synchronizes. The injector is the
+//! exception and documents its synchronization.
 //!
-//! The low bits of a link, which an item's alignment leaves free, hold the item's colour: written when the item is
-//! adopted, and kept by every list until it is queued anew.
+//! The low bits of a link, which are free because of an item's alignment, hold the item's colour.
+//! The colour is written at the adoption, and kept until the item is queued again.
 
 use std::ptr::{self, NonNull};
 
@@ -23,7 +24,7 @@ use super::{
 const COLOUR_MASK: usize = align_of::<Head>() - 1;
 const _: () = assert!(NR_COLOURS <= align_of::<Head>());
 
-/// A first-in first-out list of items that nobody else can reach.
+/// A first-in first-out list of items that is not shared between threads.
 #[derive(Debug)]
 pub(crate) struct List {
     first: *mut Head,
@@ -31,7 +32,7 @@ pub(crate) struct List {
     len: usize,
 }
 
-// SAFETY: the items are `Send`, and whoever holds the list alone holds their links.
+// SAFETY: the items are `Send`, and the thread that owns the list owns their links.
 unsafe impl Send for List {}
 
 impl List {
@@ -69,7 +70,7 @@ impl List {
         self.push_front_in(item, colour(item));
     }
 
-    /// Puts an item first, and gives it a colour.
+    /// Inserts an item at the front and sets its colour.
     fn push_front_in(&mut self, item: NonNull<Head>, colour: Colour) {
         set_link(item, self.first, usize::from(colour.0));
         if self.first.is_null() {
@@ -89,7 +90,8 @@ impl List {
         Some(item)
     }
 
-    /// Cuts the first item for which `chosen` holds out, looking at every item before it.
+    /// Removes the first item for which `chosen` returns `true`, after a walk over the items before
+    /// it.
     pub(crate) fn pop_first(
         &mut self,
         mut chosen: impl FnMut(NonNull<Head>) -> bool,
@@ -101,7 +103,7 @@ impl List {
         at.filter(|&item| self.remove(item))
     }
 
-    /// Moves all of `other` behind the last item.
+    /// Moves all items of `other` to the end of this list.
     pub(crate) fn append(&mut self, other: &mut List) {
         if let Some(first) = NonNull::new(other.first) {
             match NonNull::new(self.last) {
@@ -119,7 +121,7 @@ impl List {
         std::iter::successors(self.first(), |item| NonNull::new(next(*item)))
     }
 
-    /// Returns `item`, which is only compared, if it is in this list, looking at every item before it.
+    /// Returns `item`, which is only compared, if it is in this list, after a walk up to it.
     pub(crate) fn find(&self, item: *const Head) -> Option<NonNull<Head>> {
         let mut at = self.first();
         while let Some(here) = at.filter(|here| !ptr::eq(here.as_ptr(), item)) {
@@ -128,7 +130,7 @@ impl List {
         at
     }
 
-    /// Cuts out the items for which `keep` does not hold, which it may give to another list at once.
+    /// Removes the items for which `keep` returns `false`; `keep` may add these to another list.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(NonNull<Head>) -> bool) {
         let mut kept: Option<NonNull<Head>> = None;
         let mut at = self.first();
@@ -148,7 +150,7 @@ impl List {
         self.last = kept.map_or(ptr::null_mut(), NonNull::as_ptr);
     }
 
-    /// Cuts `item` out, looking at every item before it; false when it is not in this list.
+    /// Removes `item` after a walk up to it; returns `false` if it is not in this list.
     pub(crate) fn remove(&mut self, item: NonNull<Head>) -> bool {
         let mut before: Option<NonNull<Head>> = None;
         let mut at = self.first();
@@ -172,17 +174,17 @@ impl List {
     }
 }
 
-/// Where producers leave items without a lock: a stack that is taken whole.
+/// A stack to which producers push items without a lock, and which is always taken as a whole.
 ///
-/// Pushing is one compare-exchange. Taking swaps the stack for an empty one and turns it round, so items come
-/// out in the order of their pushes. Nothing is ever popped singly, so a head that went and came back (ABA) does
-/// no harm: a push only needs the old head as its next.
+/// A push is one compare-exchange. Taking swaps the stack for an empty one and reverses it, so
+/// items are returned in push order. Items are not popped one by one, so a top that changes and
+/// changes back (ABA) is harmless: a push only needs the old top as its next.
 #[derive(Debug)]
 pub(crate) struct Injector {
     newest: RawStack<Head>,
-    /// When the last push that found nothing was about to be made, in cycles. Shown, and nothing depends on it.
+    /// The time of the last push to an empty injector, in cycles. For statistics only.
     since: AtomicU64,
-    /// I: whether that is noted.
+    /// I: set if that time is recorded.
     is_timed: bool,
 }
 
@@ -195,8 +197,9 @@ impl Injector {
         }
     }
 
-    /// Returns about when the first of the items came that the caller has just taken, in cycles; nothing where that is not
-    /// noted. A push beside the taking may already have noted its own time, which is later by as much as it takes.
+    /// Returns approximately when the first of the items that the caller has just taken was pushed,
+    /// in cycles, or `None` if that is not recorded. A push at the same time as the taking may
+    /// already have overwritten the time with its own, slightly later one.
     pub(crate) fn since(&self) -> Option<u64> {
         self.is_timed.then(|| self.since.load(Ordering::Relaxed))
     }
@@ -211,12 +214,12 @@ impl Injector {
         self.push_chain(item, item)
     }
 
-    /// Pushes a chain that runs from its `newest` item down to its `oldest`, linked by `next`.
+    /// Pushes a chain that is linked by `next` from its `newest` item to its `oldest`.
     #[inline]
     pub(crate) fn push_chain(&self, newest: NonNull<Head>, oldest: NonNull<Head>) -> bool {
         let before = self.newest.push(newest.as_ptr(), |before| {
             if before.is_null() && self.is_timed {
-                // Before the push, which publishes it; on the cache line that the push writes.
+                // The push publishes it, and writes the same cache line.
                 self.since.store(time::cycles(), Ordering::Relaxed);
             }
             set_fresh_next(oldest, before);
@@ -224,14 +227,16 @@ impl Injector {
         before.is_null()
     }
 
-    /// Takes `item` back if nothing was pushed after it and nobody has taken it. Only for who has claimed it.
+    /// Removes `item` if nothing was pushed after it and it was not taken. Only for the thread that
+    /// has claimed the item.
     ///
-    /// While `item` is the newest, what it was pushed on is still below it: items leave either all at once or, by
-    /// this very step, from the top; and a claimed item is not pushed again. So its `next` is right.
+    /// While `item` is on top, the item below it is still the same: items leave the stack all at
+    /// once or, through this function, from the top, and a claimed item is not pushed again. Its
+    /// `next` is therefore valid.
     pub(crate) fn take_back(&self, item: NonNull<Head>) -> bool {
         // ORDER(mpscq-stack): the other end is the push of `item`, which comes after the item could
-        // be claimed. If we find the item, we see the link that its pusher wrote, and not one of an
-        // earlier turn.
+        // be claimed. If we find the item on top, we see the link that this push wrote, and not one
+        // of an earlier push.
         // Test: an_item_that_is_taken_back_beside_its_push_tears_no_hole
         let order = sync::twin::order("inject: relaxed look", Ordering::Acquire);
         let top = self.newest.top();
@@ -240,10 +245,10 @@ impl Injector {
                 .compare_exchange(
                     item.as_ptr(),
                     next(item),
-                    // ORDER(mpscq-stack): what lies below was published by its pushers, and stays
-                    // so.
+                    // ORDER(mpscq-stack): the items below stay published by their pushes.
                     // Test: injected_items_arrive_whole_and_in_order
-                    // ORDER(taken-back): the helper's seat is published too; other end in `Inner::is_drained`.
+                    // ORDER(taken-back): the helper's seat is published too; other end in
+                    // `Inner::is_drained`.
                     // Test: a_queue_does_not_go_before_its_items_have_run
                     Ordering::AcqRel,
                     Ordering::Relaxed,
@@ -251,11 +256,12 @@ impl Injector {
                 .is_ok()
     }
 
-    /// Takes all items, oldest first, calling `meet` for each, newest first, which names its colour.
+    /// Takes all items, oldest first. Calls `meet` for each, newest first, which returns its
+    /// colour.
     #[inline]
     pub(crate) fn take(&self, mut meet: impl FnMut(NonNull<Head>) -> Colour) -> List {
-        // Acquire, like the swap: who finds the stack empty because a helper took the last item back must see
-        // the seat that the helper had taken before.
+        // Acquire, like the swap: if the stack is empty because a helper removed the last item, we
+        // must see the seat that the helper acquired before.
         if self.newest.top().load(Ordering::Acquire).is_null() {
             return List::new();
         }
@@ -269,7 +275,7 @@ impl Injector {
     }
 }
 
-/// Returns the colour of an item that has been adopted and is counted in flight.
+/// Returns the colour of an item that was adopted and is counted in flight.
 pub(crate) fn colour(item: NonNull<Head>) -> Colour {
     Colour((link(item).load(Ordering::Relaxed).addr() & COLOUR_MASK) as u8)
 }
@@ -288,12 +294,13 @@ fn set_link(item: NonNull<Head>, next: *mut Head, colour: usize) {
     link(item).store(next.map_addr(|addr| addr | colour), Ordering::Relaxed);
 }
 
-/// Links an item that is queued anew, and has no colour.
+/// Links an item that is queued again and has no colour.
 pub(crate) fn set_fresh_next(item: NonNull<Head>, next: *mut Head) {
     link(item).store(next, Ordering::Relaxed);
 }
 
 fn link<'a>(item: NonNull<Head>) -> &'a AtomicPtr<Head> {
-    // SAFETY: an item in a list is alive: `LINKED` keeps it from being freed; who asks for its colour holds its count.
+    // SAFETY: an item in a list is alive, because `LINKED` keeps it from being freed; a caller that
+    // reads the colour holds the item's count.
     unsafe { &(*item.as_ptr()).next }
 }

@@ -1,10 +1,12 @@
-//! A work item by itself: its state, its link in a list, its memory. Names no pool and no queue.
+//! A work item by itself: its state, its list link and its memory. Names no pool and no queue.
 //!
-//! `state.rs` has the protocol: every step that an item can take, as plain functions of one word. `head.rs` is what every
-//! item begins with, and takes those steps; `handles.rs` counts who has one, and says who frees it, in `slab.rs` where
-//! its memory comes from (`cache.rs` and `chunks.rs` on the real machine, on `biased.rs`). `list.rs` links items through
-//! themselves, with a colour (`colour.rs`) that tells a flush which of them it waits for. `remains.rs` is what is left of those
-//! that are cancelled many at a time. Whether an item goes before others says its lane, of `wake/lane.rs`.
+//! `state.rs` has the protocol: all transitions of an item, as functions of one state word.
+//! `head.rs` is the first part of every item and applies the transitions. `handles.rs` counts
+//! handles and decides which thread frees the item. `slab.rs` allocates its memory (on the real
+//! machine from `cache.rs` and `chunks.rs`, which use `biased.rs`). `list.rs` links items through
+//! themselves, together with a colour (`colour.rs`) by which a flush recognizes the items that it
+//! waits for. `remains.rs` collects the deferred work of a bulk cancel. The lane of an item
+//! (`wake/lane.rs`) decides whether it is run before others.
 
 #[cfg_attr(any(shuttle, miri), allow(dead_code))]
 pub(crate) mod biased;

@@ -1,20 +1,21 @@
-//! What work items panicked with, kept until somebody asks.
+//! Panic payloads of work items, kept until they are requested.
 
 use std::collections::HashMap;
 
 use base::internal::panics::{Payload, discard};
 use sync::{Mutex, atomic::Ordering, fork::PerProcess, unmodelled::AtomicUsize};
 
-/// What items last panicked with, by address, until somebody asks or the item goes. An item has no room for it: each byte of it
-/// costs who makes many.
+/// The last panic payload of each item, by address, until it is requested or the item is freed. It
+/// is not stored in the item, because each byte of an item costs programs with many items.
 static KEPT: PerProcess<Mutex<HashMap<usize, Payload>>> = PerProcess::new();
-/// How many there are, so that nobody locks the table for nothing. A child has its parent's count and none of those.
+/// The number of payloads, so that the table is locked only if needed. A child of `fork` has its
+/// parent's count and an empty table.
 static NR_KEPT: AtomicUsize = AtomicUsize::new(0);
 
-/// Keeps what the item at this address panicked with, and drops what was kept before, contained.
+/// Stores the panic payload of the item at this address, and drops an earlier one, contained.
 pub(crate) fn keep(item: usize, payload: Payload) {
     if cfg!(any(loom, shuttle)) {
-        // No model asks.
+        // Models do not request payloads.
         return discard(payload);
     }
     let before = KEPT
@@ -27,10 +28,10 @@ pub(crate) fn keep(item: usize, payload: Payload) {
     }
 }
 
-/// Returns what is kept of the item at this address, to the first who asks.
+/// Takes the payload of the item at this address; only the first request gets it.
 #[inline]
 pub(crate) fn take(item: usize) -> Option<Payload> {
-    // Whoever comes after `keep` sees it counted.
+    // A request that comes after `keep` sees the count.
     if NR_KEPT.load(Ordering::Relaxed) == 0 {
         return None;
     }

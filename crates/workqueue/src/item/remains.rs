@@ -1,4 +1,4 @@
-//! What is left of items that are cancelled many at a time.
+//! The remaining work of a bulk cancel.
 
 use std::ptr::NonNull;
 
@@ -14,36 +14,37 @@ use crate::errands::Errand;
 /// therefore finds that this item has ended.
 #[derive(Default)]
 pub struct Remains {
-    /// Their runs are to be ended.
+    /// The items whose runs are to be ended.
     pub(crate) taken: Vec<NonNull<Head>>,
-    /// How many had a place of their queue's capacity, which is to be given back.
+    /// The number of capacity permits that are to be released.
     pub(crate) nr_places: usize,
     /// The number of scope tickets among them; users do not count these.
     pub(crate) nr_tickets: usize,
-    /// To be dropped.
+    /// User values to drop.
     pub(crate) dropped: Vec<Box<dyn Errand>>,
 }
 
-// SAFETY: whoever takes an item as by a run keeps it, and what items hold is `Send`.
+// SAFETY: items in the running state stay alive, and the contents of items are `Send`.
 unsafe impl Send for Remains {}
 
-/// A user's value, which is dropped when the errand runs.
+/// A user value, dropped when the deferred cleanup runs.
 struct Buried<T>(T);
 
 impl<T: Send> Errand for Buried<T> {
     fn run(self: Box<Self>) {
-        // FOREIGN(cancel-drop): a closure or future, on the thread that cancels all, or a reaper, with no lock held; contained.
+        // FOREIGN(cancel-drop): a closure or future, on the thread of the bulk cancel or a reaper,
+        // with no lock held; contained.
         guarded_in_item(|| drop(self)).unwrap_or_else(discard);
     }
 }
 
-/// Makes an errand that drops the user value `what`.
+/// Creates a deferred cleanup that drops the user value `what`.
 pub(crate) fn buried(what: impl Send + 'static) -> Box<dyn Errand> {
     Box::new(Buried(what))
 }
 
 impl Remains {
-    /// Adds what is left of an item.
+    /// Defers the drop of a user value.
     pub(crate) fn bury(&mut self, what: impl Send + 'static) {
         self.dropped.push(buried(what));
     }

@@ -1,21 +1,28 @@
-//! Telling what was queued before all was cancelled from what came later, where an item's place in a list does not tell.
+//! Distinguishes items queued before a bulk cancel from later ones, if an item's position in a list
+//! does not show it.
 //!
-//! A place has the colour of when it was adopted (`colour.rs`). An item that is queued into the place of a cancelled one, or
-//! again while it is left to a run, is younger than that. Each cancel of all has a number, and such an item notes which was the
-//! last when it was queued:
+//! A position has the colour of its adoption (`colour.rs`). An item that is queued into the
+//! position of a cancelled item, or that is queued again while its link is handed to a run, is
+//! younger than its position. Each bulk cancel has a number, and such an item records the number of
+//! the latest bulk cancel when it is queued:
 //!
 //! ```text
-//! queueing:  n = the last number, Acquire;  the item's state: as it was;  noted = max(noted, n);  the step that queues it
-//! canceller: pool lock: the last number += 1, Release; the link keeps that number
-//! put back:  pool lock: noted < the number that the link keeps?  cancelled
+//! enqueue:   n = latest number, Acquire;  is the item's state unchanged?  noted = max(noted, n);
+//!            the transition that queues the item
+//! canceller: pool lock:  latest number += 1, Release;  the pwq stores that number
+//! put back:  pool lock:  noted < the number stored in the pwq?  cancelled
 //! ```
 //!
-//! A canceller that comes after the step leaves a larger number than any that was noted by then. One that comes before a
-//! call to queue is read by that. A thread that loses the step to another has read its number before it saw the state
-//! from which the other went; so its number, which may be the larger, is no larger than one of a cancel before that step.
+//! - A cancel after the transition gets a larger number than any recorded before, so the item is
+//!   cancelled.
+//! - If a cancel comes before the call that queues the item, that call reads its number, so the
+//!   item is not cancelled.
+//! - A thread that loses the transition to another thread may have recorded the larger number. It
+//!   read that number before it saw the state that the other transition replaced, so the number is
+//!   not larger than that of a cancel before that transition.
 //!
-//! No model goes red without the Acquire and the Release: that takes a run, a canceller, and two threads that queue. Models check
-//! that what was noted is heeded.
+//! No model fails without the Acquire and the Release, because that takes a run, a canceller, and
+//! two enqueuers. Models check that the recorded number is compared.
 
 use sync::{
     atomic::{AtomicU32, AtomicU64, Ordering},
@@ -26,29 +33,31 @@ use sync::{
 use super::{handles::Handles, head::Head};
 
 sync::process_wide! {
-    /// How often all of a link was cancelled, in the whole process: items go from queue to queue.
+    /// The number of bulk cancels in the whole process, because items move between queues.
     fn nr_cancels() -> AtomicU64 = AtomicU64::new(0)
 }
 
-/// Numbers a cancel of all that a link has. Call it with the pool locked.
+/// Returns the number of a new bulk cancel of a pwq. Call it with the pool locked.
 pub(crate) fn next_cancel() -> u64 {
     // ORDER(revival): publish and consume, other end in `note`.
-    //   here: what was queued before;  the number += 1, Release
+    //   here: earlier enqueues;  the number += 1, Release
     //   note: read the number, Acquire;  read the item's state
-    // If the note reads our number, it reads a state that is no older than those that we came after.
+    // If `note` reads our number, it reads a state at least as new as the one that we acted on. If
+    // it reads an older number, we cancel the item.
     // Test: what_is_queued_anew_behind_a_run_is_cancelled
     nr_cancels().fetch_add(1, Ordering::Release) + 1
 }
 
-/// The first part of an item that may be queued into an older place: all but its closure, so that a small one fits beside it
-/// into a cache line's length. A line and a quarter makes the fan-out of a million 6 % slower.
+/// The first part of an item that can be queued into an older position. It contains everything but
+/// the closure, so that an item with a small closure fits into a cache line. With a line and a
+/// quarter, the fan-out of a million items is 6 % slower.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Revivable {
     pub(crate) head: Head,
-    /// A: the number of the last cancel before it was queued so, its low half.
+    /// A: the low half of the recorded number.
     noted: AtomicU32,
-    /// A: which process has it.
+    /// A: the process that owns the item.
     pub(crate) owner: Inherited,
     pub(crate) handles: Handles,
 }
@@ -56,7 +65,7 @@ pub(crate) struct Revivable {
 #[cfg(not(any(loom, shuttle, sim)))]
 const _: () = assert!(size_of::<Revivable>() == 48);
 
-/// Compares the low halves of two numbers, of which one is less than 2^31 cancels older than the other.
+/// Compares the low halves of two numbers that differ by less than 2^31.
 fn is_before(one: u32, other: u32) -> bool {
     (one.wrapping_sub(other) as i32) < 0
 }
@@ -71,14 +80,15 @@ impl Revivable {
         }
     }
 
-    /// Notes that the item is about to be queued into an older place, if `is_as_it_was`, which is returned.
+    /// If `is_as_it_was` returns `true`, records that the item is about to be queued into an older
+    /// position. Returns its result.
     #[cold]
     pub(crate) fn note(&self, is_as_it_was: impl FnOnce() -> bool) -> bool {
         // ORDER(revival): other end in `next_cancel`.
         let number = nr_cancels().load(Ordering::Acquire);
         let is_as_it_was = is_as_it_was();
         if is_as_it_was {
-            // Relaxed: whoever reads it does so after the step that follows.
+            // Relaxed: it is read only after the transition that follows.
             let _ = self
                 .noted
                 .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |noted| {
@@ -88,7 +98,8 @@ impl Revivable {
         is_as_it_was
     }
 
-    /// Returns `true` if the item, which was queued into an older place, was so before the cancel of this number.
+    /// Returns `true` if the item, which was queued into an older position, was queued before the
+    /// cancel with this number.
     pub(crate) fn is_older(&self, cancel: u64) -> bool {
         let noted = self.noted.load(Ordering::Relaxed);
         is_before(noted, cancel as u32) && !twin::armed("revival: is always younger")

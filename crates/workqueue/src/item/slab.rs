@@ -1,24 +1,27 @@
-//! Memory for one-shot items: cheap to get here and to give back on another thread.
+//! Memory for one-shot items: cheap to allocate on one thread and to free on another.
 //!
-//! A general allocator takes 160 to 540 ns for a block that is allocated on one thread and freed on another,
-//! which is what every one-shot item does. Here each thread has a *cache*: blocks of three sizes, cut from chunks
-//! that know whose they are. A block freed by its own thread goes back to a plain list. One freed elsewhere is
-//! gathered with others for the same cache, and a whole chain goes home by one compare-exchange onto the cache's
-//! `returned` list, which its thread takes whole when it runs dry.
+//! A general allocator takes 160 to 540 ns for a block that one thread allocates and another frees,
+//! as happens for every one-shot item. Here each thread has a *cache*: blocks of three sizes, cut
+//! from chunks that record their owner. A block freed by its own thread goes to a plain list. A
+//! block freed by another thread is collected with others of the same cache. The whole chain is
+//! then returned by one compare-exchange on the cache's `returned` list, which the owner takes as a
+//! whole when it runs out of blocks.
 //!
-//! A cache outlives its thread: the next new thread inherits it, with all its blocks (`cache.rs`). A chunk of which every block
-//! lies unused goes back to the system after a second or two, which a manager sees to (`chunks.rs`).
+//! A cache outlives its thread: the next new thread inherits it with all its blocks (`cache.rs`). A
+//! chunk whose blocks are all unused is returned to the system after one or two seconds, on the
+//! initiative of a manager (`chunks.rs`).
 //!
-//! The lists are those of `mpscq`, where they are modelled. So are those of `mailbox/recycle.rs`, which has the other
-//! answer to the same price: there all blocks of a mailbox are emptied by one thread, and home is one list of which any
-//! poster takes all. Here anybody frees what anybody made, so home is the thread, and the block's address tells it.
+//! The lists are those of `mpscq`, where they are modeled. `task_work/recycle.rs` uses them to
+//! solve the same problem in another way: one thread empties all blocks of a mailbox, so the free
+//! blocks are one list from which any poster takes all. Here any thread may free a block of any
+//! other, so the block's address identifies its owner.
 //!
-//! In a model every block comes from the general allocator. So it does under Miri, which then sees an item that is used
-//! after it was freed; the tests below use the caches there, too.
+//! In a model and under Miri, every block comes from the general allocator, so that Miri detects an
+//! item that is used after it was freed. The tests below use the caches under Miri, too.
 
 use std::{alloc::Layout, mem::MaybeUninit, ptr::NonNull};
 
-/// Returns the class of blocks that `layout` fits into, if any.
+/// Returns the smallest class of blocks that `layout` fits into, if any.
 const fn class_of(layout: Layout) -> Option<usize> {
     let mut class = 0;
     while class < SIZES.len() {
@@ -32,7 +35,7 @@ const fn class_of(layout: Layout) -> Option<usize> {
 
 /// Block sizes. The first is a cache line: it holds a header and a closure of two words.
 pub(super) const SIZES: [usize; 3] = [64, 128, 256];
-/// Every block is aligned to this.
+/// The alignment of every block.
 const ALIGN: usize = 64;
 
 #[cfg(any(loom, shuttle, miri))]
@@ -52,7 +55,7 @@ mod general {
 
     /// # Safety
     ///
-    /// 1. As of the real one.
+    /// 1. As the `free` of `cache.rs`.
     pub(crate) unsafe fn free(block: NonNull<u8>, class: usize) {
         // SAFETY: (1): it came from `alloc` with the same class.
         unsafe { std::alloc::dealloc(block.as_ptr(), layout(class)) };
@@ -85,7 +88,7 @@ use backend::{alloc, free};
 #[cfg(any(loom, shuttle, miri))]
 pub(crate) use general::{attend, begin_look, due_ns, look};
 
-/// Moves a value to where it stays until it is given back.
+/// Moves a value to memory where it stays until [`give_back`].
 #[inline]
 pub(crate) fn place<T>(value: T) -> NonNull<T> {
     let layout = Layout::new::<T>();
@@ -93,21 +96,21 @@ pub(crate) fn place<T>(value: T) -> NonNull<T> {
         Some(class) => alloc(class).cast(),
         None => NonNull::from(Box::leak(Box::<T>::new_uninit())).cast(),
     };
-    // SAFETY: the place is new, large enough and aligned.
+    // SAFETY: the memory is new, large enough and aligned.
     unsafe { place.write(value) };
     place
 }
 
-/// Gives the memory of a value back whose content has been dropped or moved out.
+/// Frees the memory of a value that was dropped or moved out.
 ///
 /// # Safety
 ///
-/// 1. `place` made it, and nobody uses it any more.
+/// 1. `place` returned `value`, which is not used any more.
 pub(crate) unsafe fn give_back<T>(value: NonNull<T>) {
     match class_of(Layout::new::<T>()) {
         // SAFETY: (1): `place` chose the same class.
         Some(class) => unsafe { free(value.cast(), class) },
-        // SAFETY: (1): `place` leaked it from such a box; what is in it is not dropped again.
+        // SAFETY: (1): `place` leaked it from such a box; its content is not dropped again.
         None => drop(unsafe { Box::from_raw(value.cast::<MaybeUninit<T>>().as_ptr()) }),
     }
 }
@@ -132,7 +135,7 @@ mod tests {
     fn a_fork_waits_for_whoever_takes_a_cache() {
         use crate::item::cache::ORPHANS;
         use sync::atomic::Ordering;
-        // With the first cache there is somebody to see to it; and a fork sleeps for this, the first time.
+        // The first cache registers the fork handler, and the first fork sleeps for this.
         alloc(0);
         sync::asym::init();
         static IS_HELD: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
@@ -140,7 +143,7 @@ mod tests {
         let holder = std::thread::spawn(move || {
             let orphans = ORPHANS.lock();
             IS_HELD.store(true, Ordering::Relaxed);
-            // Until it waits: for the lock, or else for its child.
+            // Wait until the fork sleeps: for the lock, or for its child if the test fails.
             while sync::thread::doing(forks).is_some_and(|doing| !doing.starts_with("asleep")) {
                 std::thread::yield_now();
             }
@@ -149,7 +152,7 @@ mod tests {
         while !IS_HELD.load(Ordering::Relaxed) {
             std::hint::spin_loop();
         }
-        // SAFETY: the child looks at a lock.
+        // SAFETY: the child only tries to acquire a lock.
         let code = unsafe { sync::fork::in_child(|| ORPHANS.try_lock().is_none().into()) };
         assert_eq!(code, Some(0), "held by a thread that is not there");
         holder.join().unwrap();
@@ -157,12 +160,13 @@ mod tests {
 
     #[test]
     fn blocks_freed_elsewhere_come_home_and_never_overlap() {
-        /// Few of one class under Miri, which takes a thousand times as long, but more than a chunk has.
+        /// Few blocks of one class under Miri, which is a thousand times slower, but more than a
+        /// chunk.
         const NR_BLOCKS: usize = if cfg!(miri) { 150 } else { 3000 };
         const NR_CLASSES: usize = if cfg!(miri) { 1 } else { 3 };
 
         struct Block(NonNull<u8>);
-        // SAFETY: a block is its holder's alone.
+        // SAFETY: only the holder of a block uses it.
         unsafe impl Send for Block {}
 
         for _ in 0..2 {
@@ -182,7 +186,7 @@ mod tests {
             assert!(sorted.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0));
             std::thread::spawn(move || {
                 for (i, block) in blocks.into_iter().enumerate() {
-                    // SAFETY: allocated above with this class, and used no more.
+                    // SAFETY: allocated above with this class, and not used any more.
                     unsafe {
                         assert_eq!(*block.0.as_ptr(), i as u8);
                         cache::free(block.0, i % NR_CLASSES);
@@ -199,7 +203,7 @@ mod tests {
     fn a_look_takes_whole_chunks_and_leaves_what_is_in_use() {
         use super::super::chunks::look_now;
         const NR_BLOCKS: usize = if cfg!(miri) { 200 } else { 30_000 };
-        // A thread of its own, which nobody's blocks belong to.
+        // A new thread, so that its cache holds no blocks of other tests.
         let thread = std::thread::spawn(|| {
             let fill = || {
                 let blocks: Vec<_> = (0..NR_BLOCKS).map(|_| cache::alloc(0)).collect();
@@ -209,23 +213,23 @@ mod tests {
                 }
                 blocks
             };
-            // Others' chunks come and go meanwhile: this says what becomes of the blocks alone.
+            // Other tests take and free chunks at the same time, so this checks the blocks only.
             for round in 0..if cfg!(miri) { 2 } else { 3 } {
                 let blocks = fill();
-                // What is kept keeps few of the chunks, and more in each round.
+                // The kept blocks are in few of the chunks, and in more of them in each round.
                 let is_kept = |i: usize| i % 1000 < round;
                 let (kept, unused): (Vec<_>, Vec<_>) = (0..NR_BLOCKS).partition(|&i| is_kept(i));
                 let free = |i: usize| {
-                    // SAFETY: allocated above, with this class, and used no more.
+                    // SAFETY: allocated above with this class, and not used any more.
                     unsafe { cache::free(blocks[i], 0) }
                 };
                 unused.into_iter().for_each(free);
-                // The first finds that blocks ran out, the second takes.
+                // The first scan finds that blocks ran out; the second takes them.
                 look_now();
                 look_now();
                 let again = fill();
                 for &i in &kept {
-                    // SAFETY: not given back.
+                    // SAFETY: the block is not freed.
                     assert_eq!(unsafe { *blocks[i].cast::<[usize; 8]>().as_ref() }, [i; 8]);
                     assert!(!again.contains(&blocks[i]), "given twice");
                 }

@@ -1,7 +1,7 @@
-//! What one work item is up to: a word of flags, and every step it can take.
+//! The state of a work item: a word of flags, and all its transitions.
 //!
-//! Each step is a plain function from one value of the word to the next; `work.rs` applies them by
-//! compare-exchange. The steps are the item's whole protocol:
+//! Each transition is a function from one value of the word to the next; `head.rs` applies them by
+//! compare-exchange. The transitions are the whole protocol of an item:
 //!
 //! ```text
 //!            enqueue                    pop                     complete
@@ -11,24 +11,30 @@
 //!                         LINKED ─┘ (a tombstone)     └───┘ (runs again after this run)
 //! ```
 //!
-//! - **Never twice at once.** `RUNNING` is set by one step only when it was clear. A pop that meets a running
-//!   item leaves `HANDOFF` to the runner, who queues the item again when its run ends.
-//! - **Lazy removal.** Cancelling and helping take an item by clearing `PENDING`; its link stays in whatever list
-//!   holds it (a *tombstone*) until a worker pops it, or it is reaped (`tombstones.rs`). Enqueueing a tombstone only sets
-//!   `PENDING` again. Whoever cancels claims the item first: the claim keeps the link, and so its home.
-//! - **In-flight counts** are taken when a worker adopts the link and given back by whoever unlinks it, or inherits
-//!   it with `HANDOFF`: the end of the run that was under way when the link was popped. A helper whose item was
-//!   never adopted counts at the gate.
-//! - **Turns** count the runs that have ended and the enqueues that were cancelled, in the order of their enqueues: a
-//!   cancelled enqueue that was to run after the present run is `OWED` until that run has ended, for its turn must
-//!   not be taken for the run's.
-//! - **Freeing.** An item without handles (`ORPHAN`) is freed by the step after which it is neither linked, nor
-//!   running, nor claimed.
+//! - **Runs never overlap.** `RUNNING` is set only by a transition that finds it clear. A worker
+//!   that pops a running item sets `HANDOFF`; the running thread puts the item back on the list
+//!   when its run ends, if the item is still pending.
+//! - **Lazy removal.** Cancelling and helping take an item by clearing `PENDING`. Its link stays in
+//!   its list (a *tombstone*) until a worker pops it or it is reaped (`tombstones.rs`). Enqueueing
+//!   a tombstone only sets `PENDING` again. A canceller claims the item first: the claim keeps the
+//!   link in place, which keeps the home pwq alive.
+//! - **In-flight counts** are incremented when a worker adopts the item. They are decremented by
+//!   the thread that unlinks the item or, after `HANDOFF`, at the end of the run that was executing
+//!   when the item was popped. A helper that takes an item before its adoption is counted at the
+//!   gate.
+//! - The **completion sequence number** counts completed runs and cancelled enqueues, in enqueue
+//!   order. If an enqueue is cancelled while an earlier run is executing, the item is marked `OWED`
+//!   and the cancel is counted when that run ends. Counted immediately, it would be mistaken for
+//!   the end of that run.
+//! - **Freeing.** An item without handles (`ORPHAN`) is freed after the transition that leaves it
+//!   neither linked, nor running, nor claimed.
 
-/// bits 0..15 flags | bits 15..48 turns | bits 48..64 disable depth, or what only a future has: see `state/task.rs`
+/// The state word: bits 0..15 flags | bits 15..48 completion sequence number | bits 48..64 disable
+/// depth, or the flags of a future: see `state/task.rs`
 ///
-/// The low half, on which flushers sleep, thus holds seventeen bits of the turn as well: a run that ends between a
-/// flusher's look and its sleep changes what it sleeps on.
+/// The low half, on which flushers sleep, contains seventeen bits of the sequence number. A run
+/// that ends between a flusher's check and its sleep therefore changes the futex word, and the
+/// flusher does not sleep.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct State(pub(crate) u64);
 
@@ -46,14 +52,15 @@ const HELP: u64 = 1 << 10;
 const ORDERED: u64 = 1 << 11;
 const ONE_CPU: u64 = 1 << 12;
 const RECLAIM: u64 = 1 << 13;
-/// It has a place of its queue's capacity until it starts or is cancelled; see `limit/room.rs`.
+/// Set while the item owns a capacity permit of its queue, until it starts or is cancelled; see
+/// `limit/room.rs`.
 const COUNTED: u64 = 1 << 14;
 
-/// Queued into a place that it had before, in which it may look older than it is. Of items that can be queued again, which no
-/// task waits for.
+/// Set if the item was queued into its old position, where it may look older than it is. Only for
+/// items that can be queued again; no task waits for these.
 const REVIVED: u64 = WAKER;
 
-/// What [`Rules`] are.
+/// All flags of [`Rules`].
 const RULES: u64 = HELP | ORDERED | ONE_CPU | RECLAIM;
 
 const TURN_SHIFT: u32 = 15;
@@ -63,16 +70,17 @@ const TURN_MASK: u64 = ((1 << TURN_BITS) - 1) << TURN_SHIFT;
 const DISABLE_SHIFT: u32 = 48;
 const DISABLE_ONE: u64 = 1 << DISABLE_SHIFT;
 
-/// What a queue lets happen to its items; part of the word while the item is queued there.
+/// The rules of a queue for its items; part of the state word while an item is queued there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Rules {
-    /// A joiner may run it.
+    /// A joiner may run the item.
     pub(crate) help: bool,
-    /// Its place in the line matters, for it may be queued again: cancelled, it is cut out instead of leaving a tombstone.
+    /// The item's position in its list matters because it can be queued again. A cancel removes it
+    /// from the list instead of leaving a tombstone.
     pub(crate) ordered: bool,
-    /// Its workers share one CPU: a waiter there must not keep them off it.
+    /// The queue's workers share one CPU, so a waiter yields instead of busy-polling.
     pub(crate) one_cpu: bool,
-    /// Its queue has a rescuer.
+    /// The queue has a rescuer.
     pub(crate) reclaim: bool,
 }
 
@@ -86,62 +94,62 @@ impl Rules {
     }
 }
 
-/// What an enqueuer has to do.
+/// The action of an enqueuer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Enqueue {
-    /// Nothing: it is pending already.
+    /// Nothing: the item is already pending.
     Pending,
-    /// Nothing: it is disabled.
+    /// Nothing: the item is disabled.
     Disabled,
-    /// Set the state; the link is still in a list of this queue, where it will be found.
+    /// Set the state; the link is still in a list of this queue, where a worker will find it.
     Revive(State),
-    /// Set the state and push the link.
+    /// Set the state and push the item.
     Push(State),
-    /// Set the state, write the new home, publish, push.
+    /// Set the state, write the new home pwq, publish, push.
     Claim(State),
-    /// Set the state, get the link out of another queue's list or back from the run that was left it, and go on as for
-    /// `Claim`.
+    /// Set the state, remove the link from another queue's list or take it back from the run that
+    /// it was handed to, and continue as for `Claim`.
     Elsewhere(State),
 }
 
-/// What a worker that unlinked an item has to do.
+/// The action of a worker that unlinked an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pop {
-    /// Set the state and run it.
+    /// Set the state and run the item.
     Run(State),
-    /// Set the state; whoever runs or claims it inherits the link with its in-flight count.
+    /// Set the state; the thread that runs or claims the item inherits link and in-flight count.
     Leave(State),
-    /// Set the state and give the in-flight count back: nobody wants it run.
+    /// Set the state and release the in-flight count: the item is not pending.
     Discard(State),
 }
 
-/// How a run of an item's own code ended.
+/// The result of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// It returned.
+    /// The code returned.
     Returned,
-    /// It panicked.
+    /// The code panicked.
     Panicked,
-    /// It is a future that waits for its waker.
+    /// The item is a future that waits for its waker.
     Suspended {
-        /// The link with which it was run stays counted in flight, until the future has ended.
+        /// The item stays counted in flight on the pwq on which it ran, until the future has ended.
         keeps_count: bool,
     },
 }
 
-/// What a runner has to do after its run.
+/// The state after a run, and the remaining work of the thread that ran the item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Completion {
     pub(crate) next: State,
-    /// Push the link again, at the front: it was queued and popped during the run.
+    /// Push the item again, at the front: it was queued and popped during the run.
     pub(crate) relink: bool,
-    /// That link is older than what was queued.
+    /// The item's position is older than its last enqueue.
     pub(crate) revived: bool,
-    /// Push the link: the future was woken while it was polled.
+    /// Push the item: the future was woken while it was polled.
     pub(crate) push: bool,
-    /// Give back the in-flight count of a link that was popped during the run and then cancelled.
+    /// Release the in-flight count of an item that was popped during the run and then cancelled.
     pub(crate) retire_handoff: bool,
-    /// Wake who sleeps on the word.
+    /// Wake the threads that sleep on the word.
     pub(crate) wake: bool,
     /// Wake the async task that polled the handle.
     pub(crate) wake_task: bool,
@@ -152,7 +160,7 @@ pub(crate) struct Completion {
 impl State {
     pub(crate) const IDLE: State = State(0);
 
-    /// Returns the state of a one-shot item that is made to be pushed.
+    /// Returns the state of a new one-shot item that is about to be pushed.
     pub(crate) fn queued(rules: Rules) -> State {
         State(PENDING | LINKED | rules.bits())
     }
@@ -187,7 +195,7 @@ impl State {
     pub(crate) fn is_running(self) -> bool {
         self.has(RUNNING)
     }
-    /// Its place in the line matters.
+    /// Returns `true` if the position in the list matters.
     pub(crate) fn is_ordered(self) -> bool {
         self.has(ORDERED)
     }
@@ -196,15 +204,15 @@ impl State {
     pub fn is_claimed(self) -> bool {
         self.has(CLAIMED)
     }
-    /// Its link is older than what was queued last.
+    /// Returns `true` if the position is older than the last enqueue.
     pub(crate) fn is_revived(self) -> bool {
         self.has(REVIVED)
     }
-    /// Its link is in no list: a run or a claim was left it.
+    /// Returns `true` if the link is in no list, but was handed to a run or a claim.
     pub(crate) fn is_left(self) -> bool {
         self.has(HANDOFF)
     }
-    /// Notes that it was queued again since it got its link.
+    /// Records that the item was queued again into its old position.
     pub(crate) fn revived(self) -> State {
         self.with(REVIVED)
     }
@@ -212,27 +220,27 @@ impl State {
     pub(crate) fn lets_help(self) -> bool {
         self.has(HELP)
     }
-    /// Its workers share one CPU.
+    /// Returns `true` if the queue's workers share one CPU.
     pub(crate) fn is_on_one_cpu(self) -> bool {
         self.has(ONE_CPU)
     }
-    /// Its queue has a rescuer.
+    /// Returns `true` if the queue has a rescuer.
     pub(crate) fn has_rescuer(self) -> bool {
         self.has(RECLAIM)
     }
-    /// The last run panicked.
+    /// Returns `true` if the last run panicked.
     pub(crate) fn has_panicked(self) -> bool {
         self.has(PANICKED)
     }
-    /// Its last handle is gone.
+    /// Returns `true` if the last handle was dropped.
     pub(crate) fn is_orphan(self) -> bool {
         self.has(ORPHAN)
     }
-    /// Some list, or whoever runs or claims it, has its link.
+    /// Returns `true` if a list, or the thread that runs or claims the item, holds its link.
     pub(crate) fn has_link(self) -> bool {
         self.has(LINKED | HANDOFF)
     }
-    /// Neither queued nor running, nor about to be.
+    /// Returns `true` if the item is neither queued nor running nor claimed.
     pub(crate) fn is_idle(self) -> bool {
         !self.has(PENDING | RUNNING | CLAIMED)
     }
@@ -241,22 +249,24 @@ impl State {
     pub fn disable_depth(self) -> u16 {
         (self.0 >> DISABLE_SHIFT) as u16
     }
-    /// How many runs have ended, or were cancelled; wraps.
+    /// Returns the number of completed runs and cancelled enqueues; wraps.
     #[inline]
     pub fn completion_seq(self) -> u64 {
         (self.0 & TURN_MASK) >> TURN_SHIFT
     }
-    /// The turn after which everything that is queued or running now has ended.
+    /// Returns the completion sequence number at the end of everything queued or running now.
     pub(crate) fn last_turn(self) -> u64 {
         let nr_left = u64::from(self.has(RUNNING)) + u64::from(self.has(PENDING | CLAIMED));
         self.completion_seq().wrapping_add(nr_left) & (TURN_MASK >> TURN_SHIFT)
     }
-    /// Returns `true` if `turn` has been reached; turns wrap, so a waiter must not sleep through half of them (2^32).
+    /// Returns `true` if `turn` has been reached. Numbers wrap, so a waiter must not sleep through
+    /// half of them (2^32).
     pub(crate) fn has_reached(self, turn: u64) -> bool {
         let ahead = turn.wrapping_sub(self.completion_seq()) & (TURN_MASK >> TURN_SHIFT);
         ahead == 0 || ahead > 1 << (TURN_BITS - 1)
     }
-    /// It is pending, and has a place of its queue's capacity: whoever starts or cancels it gives that back.
+    /// Returns `true` if the item is pending and owns a capacity permit, which is released when the
+    /// item starts or is cancelled.
     pub(crate) fn is_counted(self) -> bool {
         self.has(COUNTED)
     }
@@ -264,14 +274,15 @@ impl State {
         self.has(ORPHAN) && !self.has(LINKED | RUNNING | CLAIMED | PENDING | HANDOFF)
     }
 
-    /// Gives a pending item a place of its queue's capacity, if it `has_place`.
+    /// Gives a pending item a capacity permit of its queue if `has_place` is set.
     #[inline]
     pub(crate) fn counted(self, has_place: bool) -> State {
         self.with(u64::from(has_place) * COUNTED)
     }
 
-    /// Queues it: `here` when its home is the very list that will be used, `ours` when its home is a list of
-    /// the same queue; with a place of the queue's capacity if it `has_place`.
+    /// Plans an enqueue. `here` is set if the home pwq is the one that will be used; `ours` returns
+    /// `true` if the home pwq belongs to the same queue. The item receives a capacity permit if
+    /// `has_place` is set.
     pub(crate) fn enqueue(
         self,
         here: bool,
@@ -279,7 +290,7 @@ impl State {
         rules: Rules,
         has_place: bool,
     ) -> Enqueue {
-        // What is queued now takes the place of what was cancelled behind the same run, and its turn.
+        // The new enqueue takes the sequence number of one that was cancelled during the same run.
         let queued = self.without(OWED).counted(has_place);
         let fresh = queued.without(RULES | REVIVED).with(rules.bits());
         if self.disable_depth() > 0 {
@@ -287,7 +298,7 @@ impl State {
         } else if self.has(PENDING | CLAIMED) {
             Enqueue::Pending
         } else if self.has(LINKED | HANDOFF) {
-            // What a run was left is in no list, where a cancel of all would find it.
+            // A link that was handed to a run is in no list, where a bulk cancel could find it.
             if !self.has(HANDOFF) && ours() {
                 Enqueue::Revive(queued.with(PENDING | REVIVED))
             } else {
@@ -300,16 +311,17 @@ impl State {
         }
     }
 
-    /// Ends the claim of an enqueuer that has written the new home.
+    /// Ends the claim of an enqueuer that has written the new home pwq.
     pub(crate) fn publish(self) -> State {
         self.without(CLAIMED).with(PENDING | LINKED)
     }
 
-    /// Takes it off its list.
+    /// Pops the item.
     pub(crate) fn pop(self) -> Pop {
         let popped = self.without(LINKED);
         let busy = self.has(RUNNING) && !sync::twin::armed("item: runs beside itself");
-        // Also when it is not pending: the link that a helper left behind is counted until his run has ended.
+        // Also if it is not pending: the link that a helper left in the list is counted until the
+        // helper's run has ended.
         let busy =
             busy && (self.has(PENDING) || !sync::twin::armed("item: forgets a helper's link"));
         if self.has(CLAIMED) || busy {
@@ -321,10 +333,10 @@ impl State {
         }
     }
 
-    /// Takes it off its list to be cancelled: a run of it in which none of its code is called.
+    /// Pops the item to cancel it. The cancel is a run that does not call the item's code.
     ///
-    /// Behind a run that goes on the link is the caller's as well. The run must not have it: what is queued later would take
-    /// the place, and the age, of what was cancelled.
+    /// If the item is running, the caller receives the link as well. It is not handed to the run,
+    /// because a later enqueue would inherit the position and the age of the cancelled one.
     pub(crate) fn pop_to_cancel(self) -> Pop {
         if self.has(CLAIMED) {
             return self.pop();
@@ -335,17 +347,18 @@ impl State {
         } else if self.has(RUNNING) && !sync::twin::armed("cancel all: ends what runs") {
             Pop::Discard(popped.cancelled().0)
         } else {
-            // How the last run ended is not forgotten, for this is none.
+            // The panic flag of the last run is kept, because this is not a real run.
             Pop::Run(popped.without(PENDING | COUNTED).with(RUNNING))
         }
     }
 
-    /// Returns `true` if an item that was discarded, or whose last handle went, is to be freed now.
+    /// Returns `true` if an item must be freed, which was discarded or has lost its last handle.
     pub(crate) fn frees(self) -> bool {
         self.is_free()
     }
 
-    /// Ends a run that returned, if that leaves nothing to be done: nobody waits, and nothing came meanwhile. What most runs are.
+    /// Ends a run that returned, if no other work is left: no thread waits, and the item was not
+    /// queued again. This is the common case.
     #[inline]
     pub(crate) fn complete_alone(self) -> Option<State> {
         let others = PENDING | LINKED | HANDOFF | OWED | CLAIMED | WAITED | ORPHAN | WAKER;
@@ -357,7 +370,7 @@ impl State {
         if matches!(ending, Ending::Suspended { .. }) {
             return self.suspend();
         }
-        // Whoever claims the item sees to what was handed over.
+        // The thread that claims the item handles the link that was handed over.
         let handed_over = self.has(HANDOFF) && !self.has(CLAIMED);
         let relink = handed_over && self.has(PENDING);
         let mut next = self.without(RUNNING | OWED | WAITED | WAKER).next_turn();
@@ -368,14 +381,14 @@ impl State {
             next = next.without(HANDOFF);
         }
         if relink {
-            // It may be left to somebody else again, and is as young then.
+            // The link may be handed to another run, and keeps its age.
             next = next.with(LINKED | self.0 & REVIVED);
         }
         if ending == Ending::Panicked {
             next = next.with(PANICKED);
         }
         if !next.has(LINKED | HANDOFF | CLAIMED) {
-            // Woken in its last poll: a future that has ended is not polled again.
+            // A future that was woken in its last poll has ended, and is not polled again.
             next = next.without(PENDING);
         }
         Completion {
@@ -390,21 +403,23 @@ impl State {
         }
     }
 
-    /// Starts to help: the helper may now look at the home, which cannot go away. Whoever pops the link
-    /// meanwhile leaves it, and its count, to the claim.
+    /// Starts to help: the claim keeps the home pwq alive, so the helper can access it. A worker
+    /// that pops the link before the claim ends hands it, with its count, to the claim.
     pub(crate) fn claim(self) -> Option<State> {
         let helpable =
             self.has(PENDING) && self.has(LINKED) && self.has(HELP) && !self.has(RUNNING | CLAIMED);
         helpable.then(|| self.with(CLAIMED))
     }
 
-    /// Turns a helper's claim into a run. A link that was popped meanwhile is the run's, and counted until it ends.
+    /// Turns a helper's claim into a run. If the link was popped during the claim, the run owns it,
+    /// and it is counted until the run ends.
     pub(crate) fn run_claimed(self) -> State {
         self.without(PENDING | CLAIMED | PANICKED | COUNTED)
             .with(RUNNING)
     }
 
-    /// Gives a helper's claim up; the flag says that the link was popped meanwhile and must be pushed again.
+    /// Releases a helper's claim; the flag is set if the link was popped since and must be pushed
+    /// again.
     pub(crate) fn unclaim(self) -> (State, bool) {
         let next = self.without(CLAIMED);
         if self.has(HANDOFF) {
@@ -414,22 +429,23 @@ impl State {
         }
     }
 
-    /// Claims a pending item, to cancel it.
+    /// Claims a pending item in order to cancel it.
     #[inline]
     pub fn claim_pending(self) -> Option<State> {
         let cancels = self.has(PENDING) && !self.has(CLAIMED);
         cancels.then(|| self.with(CLAIMED))
     }
 
-    /// Ends the claim of `claim_pending`, and takes the item out of the queue; a link that is in a list stays there. The
-    /// flag says that sleepers must be woken. `None` when a link was left to the claim, which must be taken over first.
+    /// Ends the claim of `claim_pending` and cancels the item; a link in a list stays there. The
+    /// flag is set if sleepers must be woken. Returns `None` if the link was handed to the claim,
+    /// which must first take it over.
     pub(crate) fn cancel(self) -> Option<(State, bool)> {
-        // A run that goes on gives the count of such a link back when it ends.
+        // If the item is running, that run releases the count of such a link when it ends.
         let is_left_to_us = self.has(HANDOFF) && !self.has(RUNNING);
         (!is_left_to_us).then(|| self.without(CLAIMED).cancelled())
     }
 
-    /// Takes a turn off the queue; the flag says that sleepers must be woken.
+    /// Cancels one enqueue; the flag is set if sleepers must be woken.
     fn cancelled(self) -> (State, bool) {
         let next = self.without(PENDING | COUNTED);
         if self.has(RUNNING) && !sync::twin::armed("item: a cancel ends the run") {
@@ -440,7 +456,7 @@ impl State {
         }
     }
 
-    /// Unlinks an item that is in a list for nothing; `None` when somebody wants it run, runs or claims it.
+    /// Unlinks a tombstone; returns `None` if the item is pending, running or claimed.
     pub(crate) fn reap(self) -> Option<State> {
         let alive = if sync::twin::armed("reap: overlooks who queues") {
             RUNNING | CLAIMED
@@ -450,7 +466,7 @@ impl State {
         (self.has(LINKED) && !self.has(alive)).then(|| self.unlink())
     }
 
-    /// Takes note that its link was cut out of its list.
+    /// Records that the link was removed from its list.
     pub(crate) fn unlink(self) -> State {
         self.without(LINKED)
     }
@@ -460,12 +476,12 @@ impl State {
         self.has(HANDOFF).then(|| self.without(HANDOFF))
     }
 
-    /// Refuses enqueueing once more; `None` when the depth would overflow.
+    /// Disables the item once more; `None` if the depth would overflow.
     pub fn disable(self) -> Option<State> {
         (self.disable_depth() < u16::MAX).then(|| State(self.0 + DISABLE_ONE))
     }
 
-    /// Takes one refusal back; `None` when there is none.
+    /// Undoes one `disable`; `None` if there is none.
     pub fn enable(self) -> Option<State> {
         (self.disable_depth() > 0).then(|| State(self.0 - DISABLE_ONE))
     }
@@ -476,14 +492,14 @@ impl State {
     pub(crate) fn await_task(self) -> State {
         self.with(WAKER)
     }
-    /// A task has polled its handle. Not of a `Work`, which no task waits for.
+    /// Returns `true` if a task has polled the handle. Not for a `Work`, which no task waits for.
     pub(crate) fn awaits_task(self) -> bool {
         self.has(WAKER)
     }
     pub(crate) fn orphan(self) -> State {
         self.with(ORPHAN)
     }
-    /// Takes an item back that its last handle has left; `None` while it has not.
+    /// Clears `ORPHAN`; `None` while it is not set.
     pub(crate) fn adopt(self) -> Option<State> {
         self.has(ORPHAN).then(|| self.without(ORPHAN))
     }

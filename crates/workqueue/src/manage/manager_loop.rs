@@ -1,19 +1,23 @@
-//! One thread for all pools: makes workers, sends idle ones away, and watches over work that waits.
+//! One thread for all pools: creates workers, culls idle ones, and monitors waiting work.
 //!
-//! It sleeps unless something is asked of it. The *watch* is armed by whoever leaves work to workers that are all
-//! busy; while it is armed the manager looks at the workers of each pool in which work waits (`sampler.rs`), and gets
-//! another up for one that sleeps. That is what keeps a pool alive whose workers all block in ways that nobody reports.
-//! How often it looks follows what it finds (`concurrency.rs`); after a while without waiting work it disarms itself,
-//! so an idle program has no ticks.
+//! The manager sleeps until it has something to do. A producer arms the *monitor* when it queues
+//! work while all workers that may run are busy. While the monitor is armed, the manager samples
+//! the workers of each pool in which work waits (`sampler.rs`), and wakes a replacement for a
+//! worker that sleeps. A pool therefore makes progress even if all its workers block without
+//! reporting it. The sampling interval depends on the results (`concurrency.rs`). After a while
+//! without waiting work the monitor disarms itself, so an idle program has no ticks.
 //!
-//! When no thread can be had, the manager tries again with growing pauses, and calls the registry's rescuer to a pool
-//! that has no worker left that runs (`rescuer.rs`), so that items are late and not lost.
+//! If no thread can be started, the manager tries again with growing pauses. It also calls the
+//! registry's rescuer to a pool in which no worker runs (`rescuer.rs`), so that items are delayed
+//! but not lost.
 //!
-//! # It waits for nobody
+//! # The manager never blocks
 //!
-//! Whoever waits for work may wait for a worker that the manager is to make. So no code of users runs here but what
-//! says so (a handler of reports, a source), contained; what else is to be done of theirs is an errand (`errands.rs`); and
-//! a worker's thread is joined when its locals have been dropped, which is users' code as well.
+//! A thread that waits for work may depend on a worker that the manager has yet to create. The
+//! manager therefore runs no user code except report handlers and topology sources, which are
+//! contained. Any other user code is queued as deferred cleanup (`errands.rs`). The manager joins a
+//! worker's thread only after its thread-locals have been dropped, because that runs user code as
+//! well.
 
 use std::{mem, time::Duration};
 
@@ -34,18 +38,19 @@ use crate::{
     route::machine::Machine,
 };
 
-/// How many looks without waiting work end the watch. A guess: re-arming costs a wake-up of the manager.
+/// Number of ticks without waiting work that disarm the monitor. A guess: arming it again wakes the
+/// manager.
 const QUIET_TICKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
-/// The first and the longest pause before a thread is asked for again.
+/// The first and the longest pause before another attempt to start a thread.
 const RETRY_NS: u64 = 10_000_000;
 const RETRY_MAX_NS: u64 = 1_000_000_000;
 
-/// What only the manager's thread knows.
+/// State of the manager's thread.
 pub(crate) struct ManagerLoop {
     manager: Arc<Manager>,
     params: Params,
     timers: Arc<Timers>,
-    /// Gone when the registry is.
+    /// Dead once the registry has been dropped.
     machine: Weak<Machine>,
     next_look_ns: u64,
     nr_quiet: u32,
@@ -56,25 +61,27 @@ pub(crate) struct ManagerLoop {
     retry_pause_ns: u64,
 }
 
-/// Starts the manager of a machine; the rescuer that is called to pools whose workers do not run, if they have any, and
-/// that get none; and the reserve that is called where no reaper is to be had.
+/// Starts the manager of a machine. Also starts the rescuer, which is called to pools that need a
+/// worker and cannot get one, and the fallback reaper, which runs deferred cleanups if no reaper
+/// can be started.
 pub(crate) fn start(machine: &Arc<Machine>, timers: &Arc<Timers>) -> std::io::Result<()> {
     let manager = &machine.manager;
     let mut parker = manager.take_post();
     let mut manager_loop = ManagerLoop::new(machine, timers);
     let set_aside = |name| {
         let theirs = manager.clone();
-        // The manager's end waits for them.
+        // The manager joins these threads when it ends.
         let begin = move || theirs.note_own_thread();
         Rescuer::start(name, manager.style.clone(), begin)
     };
     let rescuer = set_aside("rescuer")?;
     let reserve = set_aside("reserve").inspect_err(|_| rescuer.quit())?;
     let mayday_queues = [&rescuer, &reserve].map(Rescuer::mayday_queue);
-    // Taken by the manager's thread at its end, or by us if it cannot be had.
+    // Ended by the manager's thread when it exits, or below if that thread cannot be started.
     let set_aside = Arc::new(Mutex::new(vec![rescuer, reserve]));
     let ours = set_aside.clone();
-    // By its mask the registry sees which CPUs may be used: those of whoever made it, unlike other threads'.
+    // The registry reads the available CPUs from the affinity mask of this thread. It keeps the
+    // mask of the thread that creates the registry.
     let name = manager.style.name("manager");
     let started = thread::spawn_on_same_cpus(&name, move || {
         or_abort("the manager of a registry panicked", || {
@@ -102,7 +109,7 @@ fn end(set_aside: &Mutex<Vec<Rescuer>>) {
     set_aside.into_iter().for_each(Rescuer::end);
 }
 
-/// Looks for memory of items that is not used, which takes longer than a manager may.
+/// Frees unused memory of items, which takes too long for the manager.
 struct Look;
 
 impl Errand for Look {
@@ -117,7 +124,7 @@ impl Manager {
         self.start_thread(&pool.thread_name(), move |_| serve::run(&body))
     }
 
-    /// Makes all workers that have been asked for; returns the pools for which none could be had.
+    /// Creates all requested workers. Returns the pools whose thread could not be started.
     pub(crate) fn create_workers(self: &Arc<Self>) -> Vec<Arc<WorkerPool>> {
         let wanted = mem::take(&mut self.inbox.lock().create);
         wanted
@@ -174,16 +181,16 @@ impl ManagerLoop {
         }
     }
 
-    /// Runs the errands that remain when the registry has ended. Continues until the last errand
-    /// has begun, because an errand may wait for the next one; the reserve is therefore not joined
-    /// before that.
+    /// Runs the deferred cleanups that remain when the registry has ended. Continues until the last
+    /// one has begun, because a cleanup may wait for the next one. The fallback reaper is therefore
+    /// not joined earlier.
     ///
-    /// The registry has no pools any more, so the rescuer may block in an errand too. This thread
-    /// may block in the last errand only. While blocked in another one, it could not try to start
-    /// threads again, and the errands behind that one would wait forever.
+    /// The registry has no pools at this point, so the rescuer may block in a cleanup too. This
+    /// thread may block in the last cleanup only. If it blocked in another one, it could not try to
+    /// start threads again, and the cleanups behind that one would wait forever.
     fn finish(&mut self, parker: &mut Parker, [rescuer, reserve]: &[Arc<MaydayQueue>; 2]) {
         self.timers.fire_put_aside();
-        // From here on it may run users' code, as a thread on which nobody depends.
+        // From here on no other thread depends on this one, so it may run user code.
         let aside = errands::put_wakers_aside(false);
         debug_assert!(aside.is_empty(), "they have become errands");
         let errands = &self.manager.errands;
@@ -191,7 +198,7 @@ impl ManagerLoop {
             let now_ns = time::now_ns();
             if self.manager.serve_errands(now_ns) {
                 reserve.call_for_errands(&self.manager);
-                // The reserve may have begun one that waits for the next.
+                // The fallback reaper may have begun a cleanup that waits for the next one.
                 if errands.are_refused() {
                     rescuer.call_for_errands(&self.manager);
                     if errands.stand_in_for_last() {
@@ -199,7 +206,7 @@ impl ManagerLoop {
                     }
                 }
             }
-            // Who has done the last errand wakes us.
+            // The thread that finishes the last cleanup wakes this one.
             match errands.next_ns() {
                 Some(next_ns) => {
                     let pause_ns = next_ns.saturating_sub(time::now_ns());
@@ -211,13 +218,13 @@ impl ManagerLoop {
         }
     }
 
-    /// Looks after pools that got no thread.
+    /// Handles pools whose thread could not be started.
     fn do_without(&mut self, refused: Vec<Arc<WorkerPool>>, rescuer: &MaydayQueue, now_ns: u64) {
         for pool in refused {
             if pool.could_not_create() {
                 rescuer.call(&pool, None);
             }
-            // Other rescuers are called by looks.
+            // The monitor calls the rescuers of queues.
             self.manager.watch();
             if self.retry.is_empty() {
                 self.next_retry_ns = now_ns + self.retry_pause_ns;
@@ -243,9 +250,11 @@ impl ManagerLoop {
             return;
         };
         self.look_at_machine(&machine, now_ns);
-        // ORDER(watch): store buffering, other end in `WorkerPool::look_for_worker`, whose fence it shares.
-        //   here: armed = false;   fence;  look at every pool
+        // ORDER(watch): store buffering, other end and its fence in `WorkerPool::look_for_worker`.
+        //   here: armed = false;   fence;  sample every pool
         //   push: injector = item; fence;  read armed
+        // If our fence comes first, the producer reads `armed` as false and arms the monitor again.
+        // If the producer's fence comes first, we find its item.
         // Test: stuck_work_is_seen_by_the_watch
         self.manager.armed.store(false, Ordering::Relaxed);
         if !twin::armed("watch: no fence") {
@@ -272,8 +281,9 @@ impl ManagerLoop {
         self.next_tick_ns = now_ns.saturating_add(self.pause_ns);
     }
 
-    /// Follows a machine that has changed. It rides on the ticks, so that an idle program has none: a worker whose CPUs
-    /// have gone is moved by the kernel, and nothing else is the worse for a late look.
+    /// Refreshes the machine's topology. This happens only on ticks, so that an idle program has
+    /// none. The kernel moves a worker whose CPUs went offline, and a late refresh is otherwise
+    /// harmless.
     fn look_at_machine(&mut self, machine: &Machine, now_ns: u64) {
         if self.params.machine_look_ms > 0 && now_ns >= self.next_look_ns {
             let pause_ns = self.params.machine_look_ms.saturating_mul(1_000_000);
@@ -286,7 +296,7 @@ impl ManagerLoop {
         self.params.watch_tick_us.saturating_mul(1000)
     }
 
-    /// Culls, and returns when this thread has something to do although nobody asks.
+    /// Culls idle workers. Returns when this thread must next wake without being asked.
     fn next_deadline_ns(&mut self, now_ns: u64) -> Option<u64> {
         let pools = self.manager.pools();
         let cull_ns = pools.iter().filter_map(|pool| pool.cull(now_ns)).min();
@@ -319,7 +329,7 @@ mod tests {
     use super::*;
     use crate::queues::registry::Registry;
 
-    /// An errand that waits for the next one, and whose drop ends the one before.
+    /// A cleanup that waits for the next one. Dropping it ends the previous one.
     struct Waits {
         begun: Sender<()>,
         next: Receiver<()>,
@@ -333,7 +343,7 @@ mod tests {
         }
     }
 
-    /// Ends a registry that cannot start threads, with `nr` errands of which each waits for the
+    /// Ends a registry that cannot start threads and has `nr` cleanups, each of which waits for the
     /// next one. Thread creation works again once `relents_after` of them have begun.
     fn ends_with_a_chain(nr: usize, relents_after: Option<usize>) {
         const PATIENCE: Duration = Duration::from_secs(60);
@@ -359,7 +369,7 @@ mod tests {
             }
             manager.refuse_threads(false);
         }
-        // The channel is closed when the first errand is dropped.
+        // The channel closes when the first cleanup is dropped.
         let ended = all_done.recv_timeout(PATIENCE);
         assert_eq!(ended, Err(mpsc::RecvTimeoutError::Disconnected));
         manager.wait_for_departures();

@@ -1,5 +1,5 @@
-//! What looks after the pools of a registry: the manager's thread (`manager_loop.rs`), and the making of a registry, which
-//! starts it (`start.rs`).
+//! The manager thread of a registry (`manager_loop.rs`), and the creation of a registry, which
+//! starts that thread (`start.rs`).
 
 pub(crate) mod manager_loop;
 pub(crate) mod start;

@@ -1,4 +1,4 @@
-//! Making registries, and starting what looks after their pools.
+//! Creates registries and starts their manager threads.
 
 use base::internal::params::{self, ParamError, Params};
 use sync::{fork::PerProcess, unmodelled::AtomicU32};
@@ -12,18 +12,18 @@ use crate::{
 };
 
 impl Registry {
-    /// Makes a registry for `topology`, and starts the thread that looks after its pools.
+    /// Creates a registry for `topology` and starts the thread that manages its pools.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Thread`] when the system refuses that thread; [`RegistryError::Params`] when
-    /// [`stack_size`](Params::stack_size) or [`thread_name`](Params::thread_name) is out of range, or
-    /// [`stall_signal`](Params::stall_signal) cannot be used.
+    /// [`RegistryError::Thread`] if that thread cannot be started. [`RegistryError::Params`] if
+    /// [`stack_size`](Params::stack_size) or [`thread_name`](Params::thread_name) is out of range,
+    /// or if [`stall_signal`](Params::stall_signal) cannot be used.
     pub fn new(topology: Topology, params: Params) -> Result<Self, RegistryError> {
         params.check_threads().map_err(RegistryError::Params)?;
         enable_stacks(params.stall_signal).map_err(RegistryError::Params)?;
         let registry = Self::of(topology, params);
-        // So that no first run has to measure the clock.
+        // Calibrates the clock here so that the first run of an item does not have to.
         sync::time::cycles_per_us();
         manager_loop::start(registry.machine(), registry.timers())
             .map_err(RegistryError::Thread)?;
@@ -31,16 +31,17 @@ impl Registry {
         Ok(registry)
     }
 
-    /// Makes a registry that asks `source` now and then whether the machine has changed.
+    /// Creates a registry that periodically asks `source` whether the machine has changed.
     ///
-    /// `source` returns what the machine looks like if that is not what it returned last. It is asked by the thread that
-    /// looks after the pools, while work waits, every
-    /// [`machine_look_ms`](base::params::Params::machine_look_ms), and by [`refresh_topology`](Self::refresh_topology).
-    /// Where it panics nothing was seen, and it is asked again. It must not wait for queues of this registry.
+    /// `source` returns the current topology if it differs from the one returned last. The manager
+    /// thread calls it every [`machine_look_ms`](crate::params::Params::machine_look_ms) while work
+    /// waits. [`refresh_topology`](Self::refresh_topology) calls it too. If it panics, the call
+    /// counts as "unchanged", and `source` is called again later. It must not wait for queues of
+    /// this registry.
     ///
     /// # Errors
     ///
-    /// As of [`new`](Self::new).
+    /// See [`new`](Self::new).
     #[doc(hidden)]
     pub fn watching(
         topology: Topology,
@@ -52,26 +53,28 @@ impl Registry {
         Ok(registry)
     }
 
-    /// Makes a registry whose manager has no thread, for models.
+    /// Creates a registry whose manager has no thread, for models.
     #[cfg(any(loom, shuttle))]
     pub(crate) fn unmanaged(topology: Topology, params: Params) -> Self {
         wait::note_workers();
         Self::of(topology, params)
     }
 
-    /// Returns the registry of the whole process, made at the first call for the CPUs that it may use then,
-    /// with the tunables that the environment says ([`VARIABLE`](base::params::VARIABLE)). A child of `fork` makes its own.
+    /// Returns the registry of the process. The first call creates it for the CPUs that the process
+    /// may use at that time, with the tunables from the environment
+    /// ([`VARIABLE`](crate::params::VARIABLE)). A child of `fork` creates its own.
     ///
-    /// It stays until the process ends: references to it, and to the [system queues](crate::system), cannot be taken back.
-    /// Threads that can be ended at some moment are those of a registry of one's own ([`shutdown`](Self::shutdown)).
+    /// The registry exists until the process ends, because references to it and to the [system
+    /// queues](crate::workqueue::system) are `'static`. If its threads must end earlier, create a
+    /// separate registry and call [`shutdown`](Self::shutdown).
     ///
-    /// CPUs that the machine was told to isolate get no workers, unless the process may use no others. A thread
-    /// that queues from one of them uses the first pod.
+    /// Isolated CPUs get no workers, unless the process may use no others. A thread that queues
+    /// from an isolated CPU uses the first pod.
     ///
-    /// If the machine shows only parts of sysfs and procfs, or nothing, this is no error: the
-    /// registry uses the CPUs of the affinity mask, and one line on stderr names the first missing
-    /// file. [`Topology::detect`] describes the assumptions. A program that knows its machine
-    /// better passes it to [`set_global_topology`](Self::set_global_topology).
+    /// A machine that shows only parts of sysfs and procfs, or nothing, is not an error. The
+    /// registry then uses the CPUs of the affinity mask, and one line on stderr names the first
+    /// missing file. [`Topology::detect`] describes the assumptions. A program that knows its
+    /// machine better passes it to [`set_global_topology`](Self::set_global_topology).
     ///
     /// # Errors
     ///
@@ -83,7 +86,7 @@ impl Registry {
         }
         let mut params = Params::from_env().map_err(RegistryError::Params)?;
         if let Err(error) = enable_stacks(params.stall_signal) {
-            /// 1 once the lack of stack traces has been reported.
+            /// 1 once the missing stack traces have been reported.
             static IS_REPORTED: AtomicU32 = AtomicU32::new(0);
             params::ignore(error, &IS_REPORTED).map_err(RegistryError::Params)?;
             params.stall_signal = 0;
@@ -93,7 +96,8 @@ impl Registry {
         let registry = Registry::new(topology, params)?;
         let manager = registry.machine().manager.clone();
         registry.machine().set_source(Box::new(move || {
-            // The manager lives on with the mask of the thread that made it; others may pin themselves.
+            // The manager keeps the affinity mask of the thread that created it. Other threads may
+            // pin themselves.
             seen = sync::cpu::topology_changed(&seen, manager.thread_id()?)?;
             housekeeping(&seen).ok()
         }));
@@ -130,7 +134,7 @@ impl Registry {
     }
 }
 
-/// Uses `signal` to capture stacks; 0 disables that.
+/// Uses `signal` to capture stacks; 0 disables capture.
 fn enable_stacks(signal: u32) -> Result<(), ParamError> {
     #[cfg(feature = "stacks")]
     let enabled = stacks::enable(signal);
@@ -146,7 +150,7 @@ fn enable_stacks(signal: u32) -> Result<(), ParamError> {
     })
 }
 
-/// Returns the machine without the CPUs that it was told to isolate, unless it has no others.
+/// Returns the machine without its isolated CPUs, unless it has no others.
 fn housekeeping(machine: &Topology) -> Result<Topology, topology::Error> {
     let cpus = machine.allowed().difference(machine.isolated());
     if cpus.is_empty() {

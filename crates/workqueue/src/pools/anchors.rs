@@ -1,8 +1,10 @@
-//! How many futures keep an in-flight count of a link, by their kind.
+//! Counts the futures that hold an in-flight count of a pwq, by kind.
 //!
-//! A future that has waited counts in its link until it ends. It is counted by its table, so that whoever waits for the queue
-//! can be told of what kind it is: one step when a future first waits and one when it ends, as if they were counted
-//! together. Places are taken and never given back, so both steps find the same one; kinds beyond those share the last.
+//! A future that has waited keeps its in-flight count until it completes. It is counted by its
+//! vtable, so that a thread that waits for the queue can report its kind. This costs one atomic
+//! operation when a future first waits and one when it completes. An entry is assigned to a kind
+//! once and never released, so both operations find the same entry. If all entries are assigned,
+//! further kinds share `nr_others`.
 
 use std::ptr;
 
@@ -10,10 +12,11 @@ use sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::item::head::VTable;
 
-/// How many kinds are told apart. A guess: few programs have as many futures in one queue.
+/// Number of kinds that can be distinguished. A guess: few programs have more kinds of futures in
+/// one queue.
 const NR_KINDS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
-/// Futures that keep a count of one link.
+/// Futures that hold an in-flight count of one pwq.
 #[derive(Debug, Default)]
 pub(crate) struct Anchors {
     kinds: [Kind; NR_KINDS],
@@ -28,19 +31,19 @@ struct Kind {
 }
 
 impl Anchors {
-    /// Counts one of `table`'s.
+    /// Adds one future with the vtable `table`.
     pub(crate) fn add(&self, table: &'static VTable) {
         self.count_of(table).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts one of `table`'s less.
+    /// Subtracts one future with the vtable `table`.
     pub(crate) fn remove(&self, table: &'static VTable) {
         self.count_of(table).fetch_sub(1, Ordering::Relaxed);
     }
 
     fn count_of(&self, table: &'static VTable) -> &AtomicU32 {
         let table = ptr::from_ref(table).cast_mut();
-        // Tables lie dozens of bytes apart.
+        // Vtables are dozens of bytes apart.
         let first = (table.addr() >> 6).rem_euclid(NR_KINDS);
         for nr_before in 0..NR_KINDS {
             let kind = &self.kinds[(first + nr_before).rem_euclid(NR_KINDS)];
@@ -62,7 +65,7 @@ impl Anchors {
         &self.nr_others
     }
 
-    /// Returns how many there are of each kind; without a table of those that share a place.
+    /// Returns the number of futures of each kind. The kinds that share an entry have no vtable.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = (Option<&'static VTable>, u32)> {
         let kinds = self.kinds.iter().map(|kind| {
             // SAFETY: null, or a table that is never freed.

@@ -1,19 +1,21 @@
-//! A worker that is about to sleep gives its place away, and gets it back.
+//! Lets a pool replace a worker that sleeps inside an item.
 //!
 //! # The protocol
 //!
-//! A pool keeps `target` workers awake. A worker that may sleep inside an item takes itself out of the census, and
-//! must then look for work like one that parks: a producer that counted it as awake has kicked nobody.
+//! A pool keeps `target` workers awake. A worker that may sleep inside an item removes itself from
+//! the census. Like a worker that parks, it must then check for work, because a producer that
+//! counted it as awake did not kick:
 //!
 //! ```text
-//! producer: leave the item;                  fence;  look at the census: up to target?
-//! sleeper:  put the hand back; census -= me; fence;  look at the injector: kick another
+//! producer: injector = item;                        fence;  read census: below target?
+//! sleeper:  put the local batch back; census -= me; fence;  read injector: kick another worker
 //! ```
 //!
-//! When it comes back it counts again, so the pool may be above its target. Nobody is stopped for that. The next
-//! worker that ends a batch and finds too many awake parks although work waits (`WorkerPool::take`, `try_park`);
-//! how many are too many, `policy::has_surplus` says.
-//! The census falls under the pool lock alone, where that worker decides too, so two cannot leave for one too many.
+//! When the worker wakes, it counts as awake again, and the pool may be above its target. No worker
+//! is stopped for that. The next worker that ends a batch and finds too many awake parks even if
+//! work waits (`WorkerPool::take`, `try_park`). `policy::has_surplus` defines how many are too
+//! many. The awake count decreases only under the pool lock, and that worker decides under the same
+//! lock, so two workers cannot park for one surplus.
 
 use base::internal::wake::report::{self, BlockingObserver};
 use sync::{
@@ -30,27 +32,31 @@ use super::{
 };
 use crate::observe::concurrency::Away;
 
-/// Calls `body`, which may block, having told the pool of the work item around it that another worker must run.
+/// Calls `body`, which may block, and lets the pool run another worker in the meantime.
 ///
-/// Use it in a work item around what sleeps or waits: file and network I/O, locks that are held for long, a wait for
-/// another process. The waits of this library (joining, flushing, draining, `Parker`,
-/// [`EventCount`](base::wake::EventCount), mailboxes) report themselves. Who blocks without a word is found all the
-/// same, a millisecond or two later, as long as work waits.
+/// Use it in a work item around an operation that sleeps or waits: file and network I/O, locks that
+/// are held for long, a wait for another process. The waits of this library (joining, flushing,
+/// draining, `Parker`, [`EventCount`](crate::wake::EventCount), mailboxes) report themselves. If an
+/// item blocks without reporting it, the pool notices that after a millisecond or two, as long as
+/// work waits.
 ///
 /// # Guarantees
 ///
-/// - While `body` runs, the pool runs as many other workers as if this one were not there.
-/// - Nothing is stopped when `body` returns or panics: a pool of one CPU runs one more until one of them ends
-///   an item. A pool of several may keep up to three a CPU while work waits, so that no CPU idles while two share one.
-/// - On a thread that runs no work item, and inside another `blocking`, it calls `body` and does nothing else.
+/// - While `body` runs, this worker does not count toward the number of workers that the pool keeps
+///   running.
+/// - No worker is stopped when `body` returns or panics. A pool of one CPU runs one worker too many
+///   until one of them ends an item. A pool of several CPUs may keep up to three awake per CPU
+///   while work waits, so that no CPU idles while two workers share another.
+/// - On a thread that runs no work item, and inside another `blocking`, it only calls `body`.
 ///
 /// # Cost
 ///
-/// Twice a short lock of the pool, some tens of nanoseconds, and the wake-up of another worker when work waits.
+/// Two short acquisitions of the pool lock, some tens of nanoseconds, and the wake-up of another
+/// worker if work waits.
 ///
 /// # Blocking
 ///
-/// As `body` does.
+/// Blocks if `body` does.
 ///
 /// # Examples
 ///
@@ -66,7 +72,7 @@ pub fn blocking<R>(body: impl FnOnce() -> R) -> R {
     report::while_asleep(body)
 }
 
-/// A worker, to its own thread: where its waits are reported.
+/// A worker as seen by its own thread, to which the thread's waits are reported.
 pub(crate) struct WorkerHook {
     pub(crate) pool: Arc<WorkerPool>,
     pub(crate) worker: Arc<Worker>,
@@ -86,7 +92,7 @@ impl BlockingObserver for WorkerHook {
 }
 
 impl WorkerPool {
-    /// Notes that a running worker is about to sleep inside an item.
+    /// Records that a running worker is about to sleep inside an item.
     fn falls_asleep(self: &Arc<Self>, worker: &Worker) {
         let mut guard = self.lock_to_act();
         guard.retire(worker);
@@ -103,7 +109,7 @@ impl WorkerPool {
         }
     }
 
-    /// Notes that a worker that may have slept inside an item runs again.
+    /// Records that a worker that may have slept inside an item runs again.
     fn is_back(&self, worker: &Worker) {
         let mut dispatch = self.lock();
         self.recount(&mut dispatch, worker, |away| {
@@ -112,7 +118,7 @@ impl WorkerPool {
         });
     }
 
-    /// Changes why a worker does not count as awake, and the census with it.
+    /// Changes the reasons why a worker does not count as awake, and updates the census.
     pub(crate) fn recount(
         &self,
         dispatch: &mut Dispatch,
@@ -129,14 +135,16 @@ impl WorkerPool {
         };
     }
 
-    /// Returns `true` if more are awake than may stay. Call it with the pool locked, and act before it is unlocked.
+    /// Returns `true` if more workers are awake than may stay awake. The caller holds the pool lock
+    /// and acts on the result before it unlocks.
     pub(crate) fn has_surplus(&self) -> bool {
         policy::has_surplus(self.census(), self.target())
     }
 }
 
 impl PoolGuard<'_> {
-    /// Gets another worker up, if one is needed, for one that sleeps in an item; and charges the item's queue with that.
+    /// Replaces a worker that sleeps in an item: if the pool needs another worker, wakes or
+    /// requests one, and counts that for the item's pwq.
     pub(crate) fn replace(&mut self, worker: &Worker) {
         if self.pick_if_needed()
             && let Some(counts) = self.counts_mut(worker)

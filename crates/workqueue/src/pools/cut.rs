@@ -1,32 +1,38 @@
-//! Taking all that waits of one queue out of a pool, to cancel it.
+//! Removes all waiting items of one queue from a pool in order to cancel them.
 //!
 //! # The protocol
 //!
-//! Whatever was queued before is in one of these places, and from each the canceller gets it, or leaves it to a run:
+//! Each item that was queued before the cancel is in one of these states. The canceller gets it, or
+//! lets it run:
 //!
-//! 1. *In the injector, in a list, or in a worker's hand.* The canceller takes all of it out under one hold of the pool lock.
-//!    So what was queued is cancelled together: nothing of it starts once the first has gone, and nothing that is queued later
-//!    is touched. It stays counted in flight until it has been cancelled, so neither the queue nor a drain goes on without it.
-//! 2. *Running, and queued again*, its link handed over to that run. No list has it. Or *claimed by a helper* who may find
-//!    no seat. Both put the item back themselves, by its colour: the canceller closes the present colour under the same hold of
-//!    the lock, and what is put back of a closed one is cancelled by whoever does (`WorkerPool::put_back`).
-//! 3. *Between a worker's hand and its first step*, or between a helper's claim and its run: that starts.
+//! 1. *In the injector, in a list, or in a local batch.* The canceller removes all of these under
+//!    one hold of the pool lock. They are therefore cancelled together: no item starts after the
+//!    first was removed, and items queued later are not affected. Each stays counted in flight
+//!    until it has been cancelled, so the queue and its drains wait for it.
+//! 2. *Running and queued again*, so that the run will put it back; it is in no list. Or *claimed
+//!    by a helper* that may find no seat. In both cases that thread puts the item back. The
+//!    canceller closes the current colour under the same hold of the lock. If the colour of an item
+//!    that is put back is closed, the thread that puts it back cancels it (`WorkerPool::put_back`).
+//! 3. *Popped from a local batch but not yet running*, or claimed by a helper that will run it. The
+//!    item runs.
 //!
-//! An item that is queued into the place of a cancelled one has an old colour, and says so (`REVIVED` of `state.rs`): then it
-//! goes by the number of the cancel (`item/revival.rs`), as does one that was left to a run and queued once more.
+//! An item that is queued again on the tombstone of its cancelled enqueue has an old colour and the
+//! flag `REVIVED` (`state.rs`). Such an item is compared by the number of the cancel
+//! (`item/revival.rs`), as is an item that was left to a run and queued once more.
 //!
 //! ```text
-//! canceller: pool lock: adopt; hands back into lists; out of the lists; close the colour   begin all;  end all;  counts back;  drop
-//! queueing:  push;  the pool's next adoption comes before that, or after it
+//! canceller: lock: adopt; local batches back to lists; unlist all; close colour.  then: begin all;
+//!            end all;  release counts;  drop
+//! producer:  push;  the pool's next adoption comes before that lock, or after it
 //! ```
 //!
 //! Each item is cancelled by the transitions of a run, without calling its code
-//! (`State::pop_to_cancel`). A joiner, a flush, a waker or a second canceller therefore meets only
-//! states that it knows from runs. `execute/cancel_cut.rs` makes these transitions. It begins the
-//! runs of all items first, with no user code in between, because other threads may wait for a list
-//! link (an enqueue on another queue does). It also describes the order of the later steps. Twins
-//! `cancel all: forgets the injector`, `cancel all: forgets the hands` and `cancel all:
-//! forgets what is put back`.
+//! (`State::pop_to_cancel`). A joiner, a flusher, a waker or a second canceller therefore
+//! encounters only states that also occur in runs. `execute/cancel_cut.rs` makes these transitions.
+//! It begins the runs of all items first, with no user code in between, because other threads may
+//! wait for a list link (an enqueue on another queue does). It also describes the order of the
+//! later steps. Twins `cancel all: forgets the injector`, `cancel all: forgets the hands` and
+//! `cancel all: forgets what is put back`.
 
 use std::ptr::NonNull;
 
@@ -44,8 +50,8 @@ use crate::item::{
     revival::{Revivable, next_cancel},
 };
 
-/// Items that are in no list any more, and counted in flight. To be cancelled at once: a thread may wait for a link of
-/// theirs.
+/// Items that are in no list and still counted in flight. The owner must cancel them at once,
+/// because another thread may wait for one of their list links.
 #[derive(Debug)]
 #[must_use = "they are waited for until they have been cancelled"]
 pub(crate) struct Cut {
@@ -54,7 +60,7 @@ pub(crate) struct Cut {
 }
 
 impl WorkerPool {
-    /// Takes all out that waits of `link`, one of this pool's. The caller keeps the link.
+    /// Removes all waiting items of `link`, a pwq of this pool. The caller keeps the pwq alive.
     pub(crate) fn cut(self: &Arc<Self>, link: &Arc<Pwq>) -> Cut {
         let mut guard = self.lock_to_act();
         if !twin::armed("cancel all: forgets the injector") {
@@ -65,7 +71,7 @@ impl WorkerPool {
         }
         let items = guard.cut(link.slot);
         if guard.has_work() {
-            // What has begun may have been taken from a hand.
+            // Items may have been put back from the local batch of a worker that is inside an item.
             guard.pick_if_needed();
         }
         drop(guard);
@@ -75,8 +81,8 @@ impl WorkerPool {
         }
     }
 
-    /// Puts an item that is counted in flight back at the front; returns it where all was cancelled that is as old. One that was
-    /// `revived` is younger than it looks.
+    /// Puts an item that is counted in flight back at the front of its list. Returns it instead if
+    /// a cancel of all items covers it. An item that was `revived` is newer than its colour.
     #[must_use = "an item that was not put back is to be cancelled"]
     pub(crate) fn put_back(
         self: &Arc<Self>,
@@ -100,7 +106,7 @@ impl WorkerPool {
 }
 
 impl PoolGuard<'_> {
-    /// Puts what workers have in hand of a link, and have not started, back into the lists.
+    /// Puts the items of a pwq that are in local batches back into the lists.
     pub(crate) fn take_hands_back(&mut self, slot: usize) {
         let holds = |it: &&Enlisted| it.seat == Some(slot) && it.worker.has_items();
         let holders = self.workers().filter(holds).map(|it| it.worker.clone());
@@ -112,7 +118,8 @@ impl PoolGuard<'_> {
 }
 
 impl Dispatch {
-    /// Takes all out of the lists that waits of a link, oldest first, but for futures that have begun.
+    /// Removes all waiting items of a pwq from the lists, oldest first, except futures that have
+    /// begun.
     fn cut(&mut self, slot: usize) -> List {
         // SAFETY: the item is linked, so it is alive, and the table was made for it.
         let has_begun = |item: NonNull<Head>| unsafe { (item.as_ref().vtable().has_begun)(item) };

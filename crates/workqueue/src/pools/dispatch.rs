@@ -1,6 +1,6 @@
-//! What the pool lock guards: who has which items, and who is idle.
+//! State guarded by the pool lock: the lists of items, the pwqs, the workers and the idle list.
 //!
-//! Nothing here wakes, runs, or waits; `pool.rs` does, after the lock.
+//! Nothing here wakes a thread, runs an item or blocks; `pool.rs` does that after the lock.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -35,92 +35,95 @@ use crate::{
     },
 };
 
-/// A worker that is parked or about to be, and since when.
+/// A worker that is parked or about to park, with the start of its idle time.
 #[derive(Debug)]
 pub(crate) struct IdleWorker {
     pub(crate) worker: Arc<Worker>,
-    /// Its own: who picks the worker touches nothing of it under the lock.
+    /// A clone, so that a kick accesses no memory of the worker under the lock.
     pub(crate) unparker: Unparker,
     pub(crate) since_ns: u64,
-    /// It has given its stack's memory back, and run nothing since.
+    /// Set if it has returned its stack's memory and run no item since.
     pub(crate) is_lean: bool,
 }
 
-/// A worker as the lock sees it. In lines of its own: the worker alone writes most of it, at each trip.
+/// The registration of a worker. In its own cache lines, because the worker writes most of it for
+/// each batch.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Enlisted {
     pub(crate) worker: Arc<Worker>,
-    /// The link whose items it runs, and whose seat it holds.
+    /// The pwq whose items it runs and whose seat it holds.
     pub(crate) seat: Option<usize>,
-    /// The colour of what it took last.
+    /// The colour of its last batch.
     pub(crate) colour: Colour,
-    /// What the link has paid in advance for that.
+    /// The amount that the pwq has paid in advance for that batch.
     pub(crate) paid: VirtualTime,
-    /// How many of its runs have been given back to their link's in-flight count.
+    /// Number of its runs whose in-flight count has been released.
     pub(crate) nr_retired: u32,
-    /// Why it does not count as awake, if so.
+    /// The reasons why it does not count as awake, if any.
     pub(crate) away: Away,
-    /// What the last look saw of its item.
+    /// The last sample of its item.
     pub(crate) seen: Option<Seen>,
-    /// When it last told how long items wait and run.
+    /// The state of sampling wait and run times.
     pub(crate) sampling: Sampling,
 }
 
 /// The part of a pool that its lock guards.
 ///
-/// A worker of another CPU fetches each line that it finds written. So what every trip writes lies in the line of the lock, what
-/// every trip reads in the next one, and what a kick changes in the third.
+/// Each cache line that another CPU has written must be fetched. The fields that every batch writes
+/// are therefore in the cache line of the lock, those that every batch reads in the next one, and
+/// those that a kick changes in the third.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Dispatch {
-    /// Adopted items that nobody has looked at, oldest first.
+    /// Adopted items for which no seat has been requested yet, oldest first.
     pub(crate) pending: List,
-    /// Items taken.
     pub(crate) nr_taken: u64,
-    /// Links that have lanes.
+    /// Number of pwqs that have lanes.
     nr_with_lanes: usize,
-    /// Whether `ready` goes before `pending` next time; they take turns.
+    /// `true` if `ready` is served before `pending` next time. They take turns.
     pub(crate) ready_first: bool,
-    /// No link is left: workers leave.
+    /// Set when the pool is being destroyed: workers exit.
     pub(crate) dying: bool,
 
-    /// Links by their slot.
+    /// Indexed by slot.
     links: Vec<Option<PwqState>>,
-    /// All workers, by their number.
+    /// Indexed by worker number. Rescuers are included.
     workers: Vec<Option<Enlisted>>,
-    /// Links that have shares and to which routes lead: all wait by themselves then, and go by what they have used.
+    /// Number of pwqs that have shares and are not retired. If there are any, all items wait in the
+    /// lists of their pwqs, and pwqs are served in the order of what they have used.
     nr_with_shares: usize,
-    /// How many items of all links were cancelled since tombstones were cut out of `pending`, about; see `tombstones.rs`.
+    /// Approximate number of items of all pwqs that were cancelled since tombstones were last
+    /// removed from `pending`; see `tombstones.rs`.
     pub(crate) nr_cancelled: usize,
 
     pub(crate) pace: Pace,
 
-    /// Links that hold a seat for their inactive items.
+    /// Pwqs that hold a seat for the items in their own lists.
     pub(crate) ready: VecDeque<usize>,
-    /// Workers that are parked or about to be, the last to do so last.
+    /// Workers that are parked or about to park, in the order in which they parked.
     pub(crate) idle: Vec<IdleWorker>,
     nr_workers: usize,
 
-    /// Workers that have been asked for and are not there yet.
+    /// Number of workers that have been requested and are not registered yet.
     pub(crate) nr_creating: usize,
     pub(crate) mayday_timer: MaydayTimer,
     pub(crate) stall_detector: StallDetector,
-    /// How often items of a kind have been seen to hog the CPU, by their table.
+    /// How often items of each kind have hogged a CPU, by vtable.
     pub(crate) hogs: HashMap<usize, u64>,
-    /// Slots without a link.
     free_slots: Vec<usize>,
-    /// Links to which routes lead.
+    /// Number of pwqs to which routes lead.
     nr_led: usize,
-    /// The clocks that set where a link's account starts, if the links of this pool have shares.
+    /// The clocks that set the initial account of a pwq, if the pwqs of this pool have shares.
     clock: Clock,
-    /// What links had counted that are gone.
+    /// The sum of the counters of removed pwqs.
     gone: Counts,
 }
 
-/// Items of one link that lie side by side in an injector: counted together, for so they mostly come.
+/// Consecutive items of one pwq in an injector. They are counted together, because most items
+/// arrive that way.
 struct Adopted {
-    /// Only ever compared.
+    /// Only compared, never dereferenced.
     home: *const Home,
     slot: usize,
     lane: Lane,
@@ -128,7 +131,7 @@ struct Adopted {
     count: usize,
 }
 
-/// From when to when the items of one adoption came, in cycles, if that is noted.
+/// When the first and the last item of one adoption arrived, in cycles, if known.
 type Came = Option<(u64, u64)>;
 
 impl Dispatch {
@@ -157,7 +160,7 @@ impl Dispatch {
         pwq
     }
 
-    /// Notes whether routes lead to a link; returns `true` if that is a change.
+    /// Records whether routes lead to a pwq. Returns `true` if that is a change.
     pub(crate) fn lead(&mut self, slot: usize, led: bool) -> bool {
         let changed = self.link(slot).retired == led;
         if changed {
@@ -174,7 +177,8 @@ impl Dispatch {
         changed
     }
 
-    /// Drops a link that has nothing in flight; a worker may still hold its seat out of laziness.
+    /// Removes a pwq that has nothing in flight. A worker may still hold its seat, because seats
+    /// are released lazily.
     pub(crate) fn remove_link(&mut self, slot: usize) {
         for enlisted in self.workers.iter_mut().flatten() {
             if enlisted.seat == Some(slot) {
@@ -195,14 +199,14 @@ impl Dispatch {
         }
         self.free_slots.push(slot);
         if self.free_slots.len() == self.links.len() {
-            // So that nobody walks over what once was.
+            // So that later walks do not visit empty slots.
             self.links.clear();
             self.free_slots.clear();
         }
         self.gone.add(&state.counts);
     }
 
-    /// Returns what all links have counted that there ever were.
+    /// Returns the sum of the counters of all pwqs, including removed ones.
     pub(crate) fn counts(&self) -> Counts {
         let mut all = self.gone;
         for link in self.links() {
@@ -215,7 +219,7 @@ impl Dispatch {
         self.links.iter().flatten()
     }
 
-    /// Returns what the link has counted whose items `worker` runs.
+    /// Returns the counters of the pwq whose items `worker` runs.
     pub(crate) fn counts_mut(&mut self, worker: &Worker) -> Option<&mut Counts> {
         let slot = self.enlisted(worker).seat?;
         Some(&mut self.link_mut(slot).counts)
@@ -253,7 +257,7 @@ impl Dispatch {
         worker
     }
 
-    /// Strikes a worker off that has nothing in hand; what it has not told yet is told.
+    /// Deregisters a worker whose local batch is empty. Records its remaining samples.
     pub(crate) fn discharge(&mut self, worker: &Worker) {
         let sampling = &mut self.enlisted_mut(worker).sampling;
         let (slot, rest) = (sampling.slot(), sampling.take_rest());
@@ -263,7 +267,7 @@ impl Dispatch {
         self.nr_workers -= 1;
     }
 
-    /// Returns `true` if items wait that have been adopted.
+    /// Returns `true` if adopted items wait.
     pub(crate) fn has_work(&self) -> bool {
         !self.pending.is_empty() || !self.ready.is_empty()
     }
@@ -272,7 +276,7 @@ impl Dispatch {
         self.pending.len()
     }
 
-    /// Counts the workers that are known to sleep inside an item.
+    /// Returns the number of workers that are known to sleep inside an item.
     pub(crate) fn nr_blocked(&self) -> usize {
         let blocked = |it: &&Enlisted| it.away.sleeps();
         self.workers().filter(blocked).count()
@@ -282,14 +286,14 @@ impl Dispatch {
         &mut self.enlisted_mut(worker).away
     }
 
-    /// Returns `true` if `worker` has not been struck off, nor its number given to another.
+    /// Returns `true` if `worker` is still registered.
     pub(crate) fn is_enlisted(&self, worker: &Arc<Worker>) -> bool {
         let enlisted = self.workers[worker.number].as_ref();
         enlisted.is_some_and(|it| Arc::ptr_eq(&it.worker, worker))
     }
 
-    /// Returns the workers that are in an item of which they have not said that it may sleep; what the last look saw
-    /// of it, and whether they slept then.
+    /// Returns the workers that are in an item and have not reported that it may sleep. For each
+    /// one, also returns the last sample and whether it slept then.
     pub(crate) fn busy(&self) -> impl Iterator<Item = (Arc<Worker>, Option<Seen>, bool)> {
         let busy = self
             .workers()
@@ -297,19 +301,19 @@ impl Dispatch {
         busy.map(|it| (it.worker.clone(), it.seen, it.away.asleep))
     }
 
-    /// Returns `true` if what producers have left may go before what has been adopted.
+    /// Returns `true` if items in the injector may be served before adopted ones.
     #[inline]
     pub(crate) fn adopts_early(&self) -> bool {
         self.nr_with_lanes > 0 || self.is_shared()
     }
 
-    /// Returns `true` if links go by what they have used.
+    /// Returns `true` if pwqs are served in the order of what they have used.
     #[inline]
     pub(crate) fn is_shared(&self) -> bool {
         self.nr_with_shares > 0
     }
 
-    /// Sets the shares of a link in the pool's time.
+    /// Sets the shares of a pwq in the pool's time.
     pub(crate) fn set_shares(&mut self, slot: usize, shares: u32) {
         let paid = self.workers.iter_mut().flatten();
         let paid = paid
@@ -321,7 +325,7 @@ impl Dispatch {
         }
     }
 
-    /// Counts one link with shares more or less; when none is left, what links have used is forgotten.
+    /// Adds or subtracts one pwq with shares. When none is left, resets all accounts.
     fn count_shares(&mut self, more: bool) {
         if more {
             self.nr_with_shares += 1;
@@ -341,7 +345,8 @@ impl Dispatch {
         }
     }
 
-    /// Takes note that a worker found nothing: if no other has anything either, links owe nothing to those that come next.
+    /// Records that a worker took no item. If no worker holds a seat, advances the clock to the
+    /// highest account, so that later pwqs start equal.
     pub(crate) fn rest(&mut self) {
         if self.is_shared() && self.workers().all(|it| it.seat.is_none()) {
             let links = self.links.iter().flatten();
@@ -349,7 +354,7 @@ impl Dispatch {
         }
     }
 
-    /// Takes note that a link has a seat for what waits there.
+    /// Records that a pwq has a seat for the items in its own lists.
     pub(crate) fn seat(&mut self, slot: usize) {
         if self.is_shared() {
             let link = self.links[slot].as_mut().expect("a link in use");
@@ -358,12 +363,13 @@ impl Dispatch {
         self.ready.push_back(slot);
     }
 
-    /// Takes the link out of `ready` whose turn it is.
+    /// Removes the pwq whose turn it is from `ready`.
     pub(crate) fn next_ready(&mut self) -> Option<usize> {
         if !self.is_shared() {
             return self.ready.pop_front();
         }
-        // A link of which all items were cancelled releases its seat at once, so that no other link waits for its turn.
+        // A pwq whose items were all cancelled releases its seat at once, so that no other pwq
+        // waits for its turn.
         let has_none = |&slot: &usize| !self.link(slot).has_waiting();
         if let Some(at) = self.ready.iter().position(has_none)
             && !twin::armed("shares: an emptied link waits for its turn")
@@ -380,8 +386,8 @@ impl Dispatch {
         Some(slot)
     }
 
-    /// Charges the last batch of `worker` to its link, and advances the clock. The link may have
-    /// been removed since.
+    /// Charges the last batch of `worker` to its pwq, and advances the clock. The pwq may have been
+    /// removed since.
     pub(crate) fn charge(&mut self, worker: &Worker, nr_items: u64, took_ns: u64) {
         let enlisted = self.enlisted_mut(worker);
         let (its, paid) = (enlisted.seat, std::mem::take(&mut enlisted.paid));
@@ -392,7 +398,7 @@ impl Dispatch {
         if nr_items == 0 {
             return;
         }
-        // A worker that sleeps in an item uses no CPU time. If its link were counted, each such
+        // A worker that sleeps in an item uses no CPU time. If its pwq were counted, each such
         // worker would slow down the clock.
         let awake = self.workers.iter().flatten().filter(|it| !it.away.sleeps());
         let waiting = self.ready.iter().copied();
@@ -404,20 +410,20 @@ impl Dispatch {
         wanting.serve(took_ns);
     }
 
-    /// Has the link of what `worker` takes pay for it in advance.
+    /// Makes the pwq pay in advance for the batch that `worker` takes.
     pub(crate) fn pay(&mut self, worker: &Worker, slot: usize, nr_taken: usize) {
         let paid = self.link_mut(slot).account.pay(nr_taken as u64);
         self.enlisted_mut(worker).paid = paid;
     }
 
-    /// Takes over what producers have left, and counts it in flight.
+    /// Moves the items of the injector to the pool's lists, and counts them in flight.
     pub(crate) fn adopt(&mut self, injector: &Injector) {
         if !injector.is_empty() {
             self.adopt_at(time::cycles(), injector);
         }
     }
 
-    /// As [`adopt`](Self::adopt), at the time `now` in cycles.
+    /// Like [`adopt`](Self::adopt), at the time `now` in cycles.
     pub(crate) fn adopt_at(&mut self, now: u64, injector: &Injector) {
         if injector.is_empty() {
             return;
@@ -430,7 +436,8 @@ impl Dispatch {
             // SAFETY: the item is linked, so it is alive.
             let home = unsafe { item.as_ref() }
                 .home
-                // Written before the push by which we see the item, and not while it is linked.
+                // Written before the push through which we see the item, and unchanged while it is
+                // linked.
                 .load(Ordering::Relaxed)
                 .cast_const();
             if let Some(run) = run.as_mut().filter(|run| ptr::eq(run.home, home)) {
@@ -440,8 +447,8 @@ impl Dispatch {
             if let Some(run) = run.take() {
                 run.count_in(links, came());
             }
-            // SAFETY: a queue drains its links before they go, and this item is not counted yet, so that drain is still
-            // to come.
+            // SAFETY: a queue is drained before its pwqs are freed. This item is not counted yet,
+            // so that drain is still to come.
             let &Home { slot, lane, .. } = unsafe { &*home };
             let link = links[slot].as_ref().expect("a link in use");
             sorts |= link.has_lanes;
@@ -465,7 +472,7 @@ impl Dispatch {
         }
     }
 
-    /// Puts adopted items, oldest first, where they wait.
+    /// Puts adopted items, oldest first, into the lists where they wait.
     #[cold]
     fn sort(&mut self, mut items: List) {
         while let Some(item) = items.pop_front() {
@@ -478,7 +485,8 @@ impl Dispatch {
         }
     }
 
-    /// Has the items of a link wait by themselves from now on, where urgent ones may overtake them.
+    /// From now on, the items of a pwq wait in its own lists, where urgent ones may overtake
+    /// ordinary ones.
     pub(crate) fn open_lanes(&mut self, slot: usize) {
         self.link_mut(slot).has_lanes = true;
         self.nr_with_lanes += 1;
@@ -486,7 +494,8 @@ impl Dispatch {
         self.sort(pending);
     }
 
-    /// Lets `add` put items into a link's lists; the link waits for its turn if it did not.
+    /// Calls `add`, which puts items into a pwq's own lists. If these were empty, the pwq joins the
+    /// wait queue for a seat.
     fn set_aside(&mut self, slot: usize, add: impl FnOnce(&mut PwqState)) {
         let link = self.link_mut(slot);
         let waits = link.has_waiting();
@@ -496,7 +505,7 @@ impl Dispatch {
         }
     }
 
-    /// Gets a link with waiting items a seat, or puts it in line for one.
+    /// Acquires a seat for a pwq with waiting items, or adds it to the wait queue of its gate.
     pub(crate) fn line_up(&mut self, slot: usize) {
         let link = self.link(slot);
         if link.has_waiting()
@@ -510,7 +519,7 @@ impl Dispatch {
         }
     }
 
-    /// Puts a counted item back to the front of its link's line.
+    /// Puts an item that is counted in flight back at the front of its list.
     pub(crate) fn put_back(&mut self, item: NonNull<Head>) {
         let &Home { slot, lane, .. } = home(item);
         let link = self.link_mut(slot);
@@ -523,19 +532,21 @@ impl Dispatch {
         }
     }
 
-    /// Cuts an item that must not run here out of its list; false when a worker has it in hand.
+    /// Removes an item that must not run from its list. Returns `false` if a worker has it in its
+    /// local batch.
     pub(crate) fn unlink(&mut self, slot: usize, item: NonNull<Head>) -> bool {
         let found = self.pending.remove(item) || self.link_mut(slot).remove(item);
         if found {
             let link = self.link_mut(slot);
             link.leave_line(home(item).lane, 1);
-            // SAFETY: still linked as far as its state says, so it is alive.
+            // SAFETY: its state is still linked, so it is alive.
             unsafe { item.as_ref() }.update(|state| Some(State::unlink(state)));
         }
         found
     }
 
-    /// Returns which links with items in flight have a rescuer, of what queue, and where it is called.
+    /// Returns the pwqs that have items in flight and a rescuer: the queue, its mayday queue and
+    /// the slot.
     pub(crate) fn rescuers(&self) -> Vec<(Arc<QueueCore>, Arc<MaydayQueue>, usize)> {
         let busy = self.links.iter().enumerate().filter_map(|(slot, link)| {
             let link = link
@@ -546,21 +557,21 @@ impl Dispatch {
         busy.collect()
     }
 
-    /// Returns `true` if `worker` has items in hand of a queue that is CPU-intensive.
+    /// Returns `true` if the local batch of `worker` belongs to a CPU-intensive queue.
     pub(crate) fn is_cpu_intensive(&self, worker: &Worker) -> bool {
         let seat = self.enlisted(worker).seat;
         seat.is_some_and(|slot| self.link(slot).core.cpu_intensive)
     }
 
-    /// Returns `true` if no queue's routes lead here.
+    /// Returns `true` if no route leads to this pool.
     pub(crate) fn is_deserted(&self) -> bool {
         self.nr_led == 0
     }
 
-    /// Takes back what `worker` has in hand and has not started.
+    /// Puts the items of the local batch of `worker` back into the lists.
     pub(crate) fn reclaim(&mut self, worker: &Worker) {
         let items = worker.disown();
-        // They are told again when they are taken again.
+        // Their wait is recorded when they are taken again.
         self.untell(worker, items.len() as u64);
         for item in items.into_iter().rev() {
             self.link_mut(home_slot(item)).counts.nr_started -= 1;
@@ -568,7 +579,7 @@ impl Dispatch {
         }
     }
 
-    /// Takes back what was told of the waits of `count` items that `worker` has taken and does not run.
+    /// Removes the recorded waits of `count` items that `worker` has taken and does not run.
     pub(crate) fn untell(&mut self, worker: &Worker, count: u64) {
         let enlisted = self.enlisted_mut(worker);
         let (seat, waited) = (enlisted.seat, enlisted.sampling.gave_back(count));
@@ -579,7 +590,7 @@ impl Dispatch {
         }
     }
 
-    /// Tells a link what a worker has not told of it, unless the link has gone.
+    /// Records the remaining samples of a worker, unless the pwq has been removed.
     pub(crate) fn tell_rest(&mut self, slot: usize, rest: Rest) {
         let link = self.links.get_mut(slot).and_then(Option::as_mut);
         if let Some(times) = link.and_then(PwqState::times_mut) {
@@ -587,7 +598,7 @@ impl Dispatch {
         }
     }
 
-    /// Has all workers that have nothing in hand tell a link what they have not told of it.
+    /// Records the remaining samples for a pwq of all workers whose local batch is empty.
     pub(crate) fn tell_rests(&mut self, slot: usize) {
         for number in 0..self.workers.len() {
             let enlisted = self.workers[number].as_mut();
@@ -600,7 +611,7 @@ impl Dispatch {
         }
     }
 
-    /// Walks the workers that have a seat for the items of a link.
+    /// Returns the workers that hold a seat for the items of a pwq.
     pub(crate) fn seated(&self, slot: usize) -> impl Iterator<Item = &Enlisted> {
         self.workers().filter(move |it| it.seat == Some(slot))
     }
@@ -638,6 +649,6 @@ pub(crate) fn home_slot(item: NonNull<Head>) -> usize {
 }
 
 pub(crate) fn home<'a>(item: NonNull<Head>) -> &'a Home {
-    // SAFETY: the item is linked, so it is alive, and its home is a link that waits for it.
+    // SAFETY: the item is linked, so it is alive. Its home is a pwq that is not removed before it.
     unsafe { &*item.as_ref().home.load(Ordering::Relaxed) }
 }

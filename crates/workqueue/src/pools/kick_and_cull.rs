@@ -1,11 +1,11 @@
-//! May a kicked worker be culled, and may an item be stranded by that? Every run of a small pool, under every rule
-//! set in question.
+//! Explores whether a kicked worker can be culled, and whether that can strand an item. Visits
+//! every run of a small pool under each set of rules.
 //!
-//! Four workers, three items. A kick picks an idle worker under the lock; its wake-up is delivered later, in a step
-//! of its own. An item is *stranded* when it is queued and nobody is awake, nobody is about to be, and no more items
-//! come. docs/workqueue.md draws the conclusions.
+//! The pool has four workers and three items. A kick picks an idle worker under the lock; its
+//! wake-up is delivered later, in a separate step. An item is *stranded* if it is queued, no worker
+//! is awake or about to wake, and no more items arrive. docs/deferral.md has the conclusions.
 //!
-//! `cargo test -p afterwork kick_and_cull -- --nocapture` prints the table.
+//! `cargo test -p afterwork-workqueue --lib kick_and_cull -- --nocapture` prints the table.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -14,34 +14,34 @@ use super::policy::{Census, Need, may_cull, need};
 const NR_WORKERS: usize = 4;
 const NR_ITEMS: u8 = 3;
 
-/// What one worker is up to.
+/// The state of one worker.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Life {
     Parked,
-    /// It has been woken, or made, and has not run yet.
+    /// Woken or created, but has not run yet.
     Woken,
     Running,
-    /// Culled while it was woken: it leaves when it runs.
+    /// Culled after it was woken: it exits when it runs.
     Leaving,
     Gone,
 }
 use Life::{Gone, Leaving, Parked, Running, Woken};
 
-/// Whom a kick picks.
+/// The worker that a kick picks.
 #[derive(Clone, Copy, PartialEq)]
 enum Pick {
-    /// Who parked last.
+    /// The worker that parked last.
     Head,
-    /// Who parked first.
+    /// The worker that parked first.
     Tail,
-    /// Any idle worker: by affinity, or because it is not on this CPU.
+    /// Any idle worker: by affinity, or because it is on another CPU.
     Any,
 }
 
-/// Who is culled.
+/// The worker that is culled.
 #[derive(Clone, Copy, PartialEq)]
 enum Cull {
-    /// Who parked first.
+    /// The worker that parked first.
     Tail,
     /// Each worker times itself out.
     Any,
@@ -51,17 +51,17 @@ enum Cull {
 struct Rules {
     pick: Pick,
     cull: Cull,
-    /// How many idle workers are kept.
+    /// Number of idle workers that are kept.
     floor: usize,
-    /// A kick takes the worker off the idle list.
+    /// `true` if a kick removes the worker from the idle list.
     claim: bool,
-    /// A worker may park although another runs and work waits.
+    /// `true` if a worker may park while another runs and work waits.
     early: bool,
-    /// A worker is not culled while work waits.
+    /// `true` if no worker is culled while work waits.
     recheck: bool,
-    /// Who takes an item kicks the next worker if more wait.
+    /// `true` if a worker that takes an item kicks the next one if more items wait.
     chain: bool,
-    /// Kicks and culling as shipped: decided by `policy::need` and `policy::may_cull`.
+    /// `true` for kicks and culling as shipped: `policy::need` and `policy::may_cull` decide.
     shipped: bool,
 }
 
@@ -86,26 +86,26 @@ const CLAIM: Rules = Rules {
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct State {
     lives: [Life; NR_WORKERS],
-    /// Who parked last stands first.
+    /// Parked workers. The first one parked last.
     idle: Vec<usize>,
-    /// Claimed, and not run yet.
+    /// Workers that were claimed and have not run yet.
     kicked: Vec<usize>,
-    /// Wake-ups on their way, a bit a worker.
+    /// Wake-ups that have not been delivered, one bit per worker.
     wakes: u8,
     nr_queued: u8,
-    /// Items that are yet to come.
+    /// Number of items that have not arrived yet.
     nr_to_come: u8,
-    /// Workers that have idled for so long that they may be culled, a bit each.
+    /// Workers that have idled long enough to be culled, one bit each.
     old: u8,
 }
 
-/// What an exploration found.
+/// The result of an exploration.
 #[derive(Debug)]
 struct Found {
     nr_states: usize,
     kicked_was_culled: bool,
     dead_was_woken: bool,
-    /// How an item came to be stranded.
+    /// The steps that stranded an item.
     stranded: Option<Vec<String>>,
 }
 
@@ -138,7 +138,7 @@ impl State {
         (0..NR_WORKERS).any(|worker| self.wakes & 1 << worker != 0 && self.lives[worker] == Parked)
     }
 
-    /// The census that the shipped pool would keep: whoever is claimed counts as searching.
+    /// Returns the census of the shipped pool: a claimed worker counts as searching.
     fn census(&self) -> Census {
         let nr_running = self.lives.iter().filter(|&&life| life == Running).count() as u32;
         let is_made =
@@ -147,7 +147,7 @@ impl State {
         Census((nr_running + nr_searching) * Census::AWAKE + nr_searching * Census::SEARCHING)
     }
 
-    /// All that a kick may lead to.
+    /// Returns all possible results of a kick.
     fn kick(self, rules: Rules) -> Vec<State> {
         let may_make = |state: &State| state.idle.is_empty() && state.lives.contains(&Gone);
         if self.nr_queued == 0 {
@@ -189,7 +189,7 @@ impl State {
         picked.iter().map(follow).collect()
     }
 
-    /// Takes an item for `worker`, and kicks the next one if the rules say so.
+    /// Takes an item for `worker`, and kicks the next worker if the rules require it.
     fn take(mut self, worker: usize, rules: Rules) -> Vec<State> {
         self.lives[worker] = Running;
         self.nr_queued -= 1;
@@ -207,7 +207,7 @@ impl State {
         next
     }
 
-    /// What may happen next.
+    /// Returns all possible next steps.
     fn steps(&self, rules: Rules) -> Vec<(String, State)> {
         let mut steps = Vec::new();
         let mut add = |name: String, states: Vec<State>| {
@@ -292,7 +292,8 @@ impl State {
     }
 }
 
-/// Visits every state that the rules allow, nearest first; stops at the first that strands an item.
+/// Visits every state that the rules allow, in breadth-first order. Stops at the first one that
+/// strands an item.
 fn explore(rules: Rules) -> Found {
     let start = State::start();
     let mut came_from: HashMap<State, Option<(State, String)>> = HashMap::new();
@@ -336,7 +337,7 @@ fn explore(rules: Rules) -> Found {
     found
 }
 
-/// Explores `rules`, prints what was found, and checks it.
+/// Explores `rules`, prints the result, and checks it.
 fn claim(name: &str, rules: Rules, kicked_is_culled: bool, strands: bool) -> Found {
     let found = explore(rules);
     let yes = |flag| if flag { "yes" } else { "no" };
@@ -352,7 +353,7 @@ fn claim(name: &str, rules: Rules, kicked_is_culled: bool, strands: bool) -> Fou
     );
     assert_eq!(found.stranded.is_some(), strands, "{name}");
     if !strands {
-        // An exploration that stops at a stranded item has not seen all culls.
+        // An exploration that stops at a stranded item has not visited all culls.
         assert_eq!(found.kicked_was_culled, kicked_is_culled, "{name}");
     }
     found

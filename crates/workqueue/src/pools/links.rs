@@ -1,4 +1,5 @@
-//! A pool's side of links that come and go while their queues are used; see `routes.rs`.
+//! The pool's part in adding, retiring and removing pwqs while their queues are in use. See
+//! `routes.rs`.
 
 use sync::{atomic::Ordering, unmodelled::Arc};
 use topology::CpuSet;
@@ -6,12 +7,13 @@ use topology::CpuSet;
 use super::{pool::WorkerPool, pwq::Pwq};
 
 impl WorkerPool {
-    /// Links a queue to this pool. `pwq` makes the link for a place in the pool's table.
+    /// Adds a pwq to this pool. `pwq` creates it for an index of the pool's table.
     pub(crate) fn add_link(&self, pwq: impl FnOnce(usize) -> Arc<Pwq>) -> Arc<Pwq> {
         self.lock().add_link(pwq)
     }
 
-    /// Has the items of a link wait by themselves from now on, also those that a worker has in hand and has not started.
+    /// Makes the items of a pwq wait in their own lists from now on. Items in local batches are put
+    /// back there too.
     pub(crate) fn open_lanes(self: &Arc<Self>, slot: usize) {
         self.add_work(|guard| {
             if !guard.link(slot).has_lanes {
@@ -21,34 +23,34 @@ impl WorkerPool {
         });
     }
 
-    /// Unlinks a queue that has been drained.
+    /// Removes the pwq of a queue that has been drained.
     pub(crate) fn remove_link(&self, slot: usize) {
         self.lock().remove_link(slot);
     }
 
-    /// Uses a link again that may have been retired.
+    /// Puts a pwq that may have been retired into use again.
     pub(crate) fn take_up_link(&self, slot: usize) {
         self.lock().lead(slot, true);
     }
 
-    /// Takes note that no routes lead to a link any more. Late items may still come.
+    /// Retires a pwq: no route leads to it any more. Late items may still arrive.
     pub(crate) fn retire_link(&self, slot: usize) {
         let mut dispatch = self.lock();
         dispatch.lead(slot, false);
         let deserted = dispatch.is_deserted();
         drop(dispatch);
         if deserted {
-            // Its workers may go.
+            // The manager can cull the pool's workers now.
             self.manager.wake();
         }
     }
 
-    /// Takes note of what the process may use now.
+    /// Updates the pool for the CPUs that the process may use now.
     pub(crate) fn confine(&self, allowed: &CpuSet) {
         let confined = self.attrs.cpus != *allowed;
         if !self.confined.swap(confined, Ordering::Relaxed) && confined {
             for enlisted in self.lock().workers() {
-                // They come home when they next get up.
+                // Workers apply their affinity again when they next wake.
                 enlisted.worker.strays.store(true, Ordering::Relaxed);
             }
         }

@@ -1,4 +1,4 @@
-//! What is asked of the one thread that looks after all pools of a registry; `manager_loop.rs` is that thread.
+//! Requests to the manager thread of a registry. `manager_loop.rs` is that thread.
 
 use std::{cell::Cell, ptr};
 
@@ -21,33 +21,33 @@ use crate::{
     observe::report::Report,
 };
 
-/// What is asked of the manager, and the pools that it looks after.
+/// Requests to the manager, and the pools that it manages.
 #[derive(Debug, Default)]
 pub(crate) struct Manager {
     pub(crate) inbox: Mutex<Inbox>,
-    /// A: somebody waits for work to move.
+    /// A: set while the monitor is armed.
     pub(crate) armed: AtomicBool,
     /// Set before the first pool exists.
     unparker: OnceLock<Unparker>,
     /// Every pool in use, with the number of queues that use it.
     pub(crate) roster: Mutex<Vec<(Arc<WorkerPool>, usize)>>,
-    /// Threads of workers that have not been waited for.
+    /// Worker threads that have not been joined.
     threads: Mutex<Vec<thread::JoinHandle>>,
-    /// Whom to tell what is noticed.
+    /// The handler of reports.
     on_report: Mutex<Option<ReportHandler>>,
-    /// This manager's own thread.
+    /// The manager's own thread.
     pub(crate) thread: Mutex<Option<thread::JoinHandle>>,
-    /// A: the manager's own thread, 0 before it runs.
+    /// A: the ID of the manager's own thread, 0 before it runs.
     pub(crate) thread_id: AtomicU32,
-    /// Refuses threads, so that a test can see what happens then.
+    /// Set by tests to make thread creation fail.
     refuse_threads: AtomicBool,
-    /// What waits for a thread that may wait.
+    /// Deferred cleanups.
     pub(crate) errands: Errands,
-    /// I: what its threads are like.
+    /// I: names and other properties of its threads.
     pub(crate) style: ThreadStyle,
 }
 
-/// Is told what is noticed.
+/// A handler of reports.
 #[derive(Clone)]
 pub(crate) struct ReportHandler(Arc<Foreign<Box<OnReport>>>);
 
@@ -73,7 +73,7 @@ pub(crate) struct Inbox {
 }
 
 sync::thread_local! {
-    /// The address of the manager that waits for this thread at its end, or is it.
+    /// The address of the manager that joins this thread at its end, or that runs on it.
     static SERVES: Cell<usize> = Cell::new(0)
 }
 
@@ -85,7 +85,7 @@ impl Manager {
         }
     }
 
-    /// Returns the parker of the thread that manages from now on.
+    /// Returns the parker for the manager's thread. Called once.
     pub(crate) fn take_post(&self) -> Parker {
         let parker = Parker::with_spin_limit(0);
         self.unparker
@@ -94,25 +94,25 @@ impl Manager {
         parker
     }
 
-    /// Returns the manager's thread, once it runs.
+    /// Returns the ID of the manager's thread, if it has started.
     pub(crate) fn thread_id(&self) -> Option<thread::ThreadId> {
         let id = self.thread_id.load(Ordering::Relaxed);
         (id != 0).then_some(thread::ThreadId(id))
     }
 
-    /// Ends the manager's thread, once all pools are gone.
+    /// Ends the manager's thread. Called when all pools have been destroyed.
     pub(crate) fn quit(&self) {
         self.inbox.lock().quit = true;
         self.wake();
     }
 
-    /// Asks for a worker; the pool has counted it already.
+    /// Requests a worker, which the pool has already counted.
     pub(crate) fn create_worker(&self, pool: &Arc<WorkerPool>) {
         self.inbox.lock().create.push(pool.clone());
         self.wake();
     }
 
-    /// Has the manager watch that the work that waits now makes progress.
+    /// Arms the monitor, which ensures that waiting work makes progress.
     #[inline]
     pub(crate) fn watch(&self) {
         if !self.armed.load(Ordering::Relaxed) {
@@ -136,12 +136,12 @@ impl Manager {
     /// Sets the handler of reports.
     pub(crate) fn on_report(&self, handler: ReportHandler) {
         let before = self.on_report.lock().replace(handler);
-        // FOREIGN(on-report-drop): the last handler, on the thread that gives another, with no lock held; or on the last
-        // that calls it; contained by `Foreign`.
+        // FOREIGN(on-report-drop): the previous handler, on the thread that sets another, with no
+        // lock held; or on the last thread that calls it; contained by `Foreign`.
         drop(before);
     }
 
-    /// Passes reports to the handler. Call it with no lock held.
+    /// Passes reports to the handler. The caller holds no lock.
     pub(crate) fn tell(&self, reports: &[Report]) {
         if reports.is_empty() {
             return;
@@ -151,17 +151,19 @@ impl Manager {
         }
         let handler = self.on_report.lock().clone();
         if let Some(ReportHandler(handler)) = handler {
-            // FOREIGN(on-report): a registry's handler, on the manager or whoever does what is reported; contained.
+            // FOREIGN(on-report): a registry's handler, on the manager or the thread that caused
+            // the report; contained.
             contain(|| reports.iter().for_each(|report| handler(report)));
         }
     }
 
-    /// Refuses every thread from now on, or no longer.
+    /// Makes thread creation fail from now on if `refuse` is `true`, and succeed again otherwise.
     pub(crate) fn refuse_threads(&self, refuse: bool) {
         self.refuse_threads.store(refuse, Ordering::Relaxed);
     }
 
-    /// Waits until no thread is left. Call it after [`quit`](Self::quit), with all pools killed.
+    /// Waits until the manager's thread has ended. Called after [`quit`](Self::quit), with all
+    /// pools killed.
     pub(crate) fn wait_for_departures(&self) {
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
@@ -169,11 +171,12 @@ impl Manager {
         }
     }
 
-    /// Waits for all of a manager's threads but those set aside, when its registry is gone and no errand waits.
+    /// Joins the manager's workers and reapers. Called when the registry has ended and no cleanup
+    /// waits.
     pub(crate) fn end(&self) {
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
-            // None unwinds.
+            // These threads do not unwind.
             let _ = thread.join();
         }
     }
@@ -182,12 +185,14 @@ impl Manager {
         SERVES.with(|place| place.set(ptr::from_ref(self).addr()));
     }
 
-    /// Returns `true` if the manager's end waits for this thread, which must not wait for that end.
+    /// Returns `true` if the manager joins this thread when it ends. Such a thread must not wait
+    /// for that end.
     pub(crate) fn waits_for_this_thread(&self) -> bool {
         SERVES.with(Cell::get) == ptr::from_ref(self).addr()
     }
 
-    /// Starts a thread that is called `name`, behind what all are called, and waited for before the manager ends; returns `true` if one could be had.
+    /// Starts a thread that is joined before the manager ends. `name` follows the common prefix of
+    /// thread names. Returns `true` if the thread started.
     pub(crate) fn start_thread(
         self: &Arc<Self>,
         name: &str,
@@ -206,19 +211,20 @@ impl Manager {
             });
         });
         let mut threads = self.threads.lock();
-        // In the locals of the others users' destructors may still run, and wait for what the new thread is to do.
+        // Join only threads that have exited. User destructors may still run in the thread-locals
+        // of the others, and may wait for the new thread.
         let left = std::mem::take(&mut *threads).into_iter();
         threads.extend(left.filter_map(|thread| thread.try_join().err()));
         started.map(|thread| threads.push(thread)).is_ok()
     }
 
-    /// Has `errands` done by threads that may wait. Call it with no lock held.
+    /// Queues `errands` for the reapers. The caller holds no lock.
     pub(crate) fn leave_to_reapers(&self, errands: impl IntoIterator<Item: Errand + 'static>) {
         let boxed = |errand| Box::new(errand) as Box<dyn Errand>;
         self.leave_boxed_to_reapers(errands.into_iter().map(boxed));
     }
 
-    /// Runs `errands` in the same way as [`leave_to_reapers`](Self::leave_to_reapers).
+    /// Queues boxed `errands`, like [`leave_to_reapers`](Self::leave_to_reapers).
     pub(crate) fn leave_boxed_to_reapers(
         &self,
         errands: impl IntoIterator<Item = Box<dyn Errand>>,
@@ -229,7 +235,8 @@ impl Manager {
         }
     }
 
-    /// Starts a reaper if one is wanted, and does what it can where none is to be had; returns `true` if another thread could do more.
+    /// Starts a reaper if one is needed. If none can be started, runs the cleanups that need no
+    /// thread. Returns `true` if the fallback reaper could run more of them.
     #[must_use]
     pub(crate) fn serve_errands(self: &Arc<Self>, now_ns: u64) -> bool {
         if self.errands.wants_reaper(now_ns) && !self.start_thread("reaper", Self::reap) {
@@ -244,7 +251,7 @@ impl Manager {
         self.note_errands_done();
     }
 
-    /// Tells a manager that ends with them that a thread has done all the errands it came to.
+    /// Wakes a manager that is ending, after a thread has run the last cleanup that it found.
     pub(crate) fn note_errands_done(&self) {
         if self.inbox.lock().quit {
             self.wake();

@@ -1,9 +1,9 @@
-//! Calling a rescuer (`rescuer.rs`): when, and where.
+//! Decides when a rescuer (`rescuer.rs`) is called, and queues the calls.
 //!
 //! # No call is lost
 //!
-//! A caller writes the call under the lock and then hands over the parker's token; the rescuer takes all calls and
-//! parks only when there were none. Twin `mayday: rings before it writes`.
+//! A caller stores the call under the lock and then gives the parker its token. The rescuer takes
+//! all calls, and parks only if there was none. Twin `mayday: rings before it writes`.
 
 use std::collections::VecDeque;
 
@@ -12,17 +12,17 @@ use sync::{Mutex, twin, unmodelled::Arc};
 
 use super::{manager::Manager, pool::WorkerPool};
 
-/// How long work wants for a worker before the first call, and between two. The kernel's
-/// `MAYDAY_INITIAL_TIMEOUT` and `MAYDAY_INTERVAL`.
+/// Time that work waits for a worker before the first call, and the time between two calls. The
+/// kernel's `MAYDAY_INITIAL_TIMEOUT` and `MAYDAY_INTERVAL`.
 const FIRST_CALL_NS: u64 = 10_000_000;
 const NEXT_CALL_NS: u64 = 100_000_000;
 
-/// What to do.
+/// A request to a rescuer.
 #[derive(Debug)]
 pub(crate) enum Call {
-    /// Run the items of a pool, or of one link alone.
+    /// Run the items of a pool, or those of one of its pwqs.
     Pool(Arc<WorkerPool>, Option<usize>),
-    /// Do the errands for which no reaper is to be had.
+    /// Run the deferred cleanups for which no reaper can be started.
     Errands(Arc<Manager>),
 }
 
@@ -32,7 +32,7 @@ struct Calls {
     quit: bool,
 }
 
-/// Where a rescuer is called.
+/// The queue of calls of one rescuer.
 #[derive(Debug)]
 pub(crate) struct MaydayQueue {
     calls: Mutex<Calls>,
@@ -40,7 +40,7 @@ pub(crate) struct MaydayQueue {
 }
 
 impl MaydayQueue {
-    /// Makes one that wakes its rescuer by `unparker`.
+    /// Creates an empty queue. `unparker` wakes the rescuer.
     pub(crate) fn new(unparker: Unparker) -> Self {
         Self {
             calls: Mutex::new(Calls::default()),
@@ -48,13 +48,13 @@ impl MaydayQueue {
         }
     }
 
-    /// Calls the rescuer to `pool`, for all its items or those of one link.
+    /// Calls the rescuer to `pool`, for all its items or for those of one pwq.
     pub(crate) fn call(&self, pool: &Arc<WorkerPool>, slot: Option<usize>) {
         let is_this = |call: &Call| matches!(call, Call::Pool(other, of) if Arc::ptr_eq(other, pool) && *of == slot);
         self.call_once(is_this, || Call::Pool(pool.clone(), slot));
     }
 
-    /// Calls the rescuer to do errands.
+    /// Calls the rescuer to run deferred cleanups.
     pub(crate) fn call_for_errands(&self, manager: &Arc<Manager>) {
         let is_this = |call: &Call| matches!(call, Call::Errands(_));
         self.call_once(is_this, || Call::Errands(manager.clone()));
@@ -74,7 +74,7 @@ impl MaydayQueue {
         }
     }
 
-    /// Takes the first call; the flag says that there will be no more of them.
+    /// Takes the first call. The flag is `true` if the rescuer must end after its last call.
     pub(crate) fn take(&self) -> (Option<Call>, bool) {
         let mut calls = self.calls.lock();
         (calls.waiting.pop_front(), calls.quit)
@@ -84,19 +84,20 @@ impl MaydayQueue {
         self.calls.lock().waiting.is_empty()
     }
 
-    /// Has the rescuer end when it has served its calls.
+    /// Makes the rescuer end after it has served its calls.
     pub(crate) fn quit(&self) {
         self.calls.lock().quit = true;
         self.unparker.unpark();
     }
 }
 
-/// Since when a pool wants for a worker, as the moment of the next call.
+/// The time of the next call, if the pool currently needs a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct MaydayTimer(Option<u64>);
 
 impl MaydayTimer {
-    /// Returns `true` if to call now for a pool that wants for a worker, or not.
+    /// Updates the timer and returns `true` if a rescuer must be called now. `wants` is `true` if
+    /// the pool needs a worker.
     pub(crate) fn calls(&mut self, wants: bool, now_ns: u64) -> bool {
         let due_ns = self.0.filter(|_| wants);
         let calls = due_ns.is_some_and(|due_ns| now_ns >= due_ns);

@@ -1,14 +1,17 @@
-//! Worker pools: where items wait, and who gets up to run them.
+//! Worker pools: the threads that run items, and the lists in which items wait for them.
 //!
-//! `pool.rs` has the protocol by which a worker that parks and a producer that leaves an item do not miss each other.
-//! `dispatch.rs` is what the pool lock guards: `take.rs` takes batches from it, `retire.rs` gives their counts back. What is
-//! to be done is decided by plain functions in `policy.rs`. `pwq.rs` is a queue's link, with the pool's side of it
-//! and the futures that it has in flight (`anchors.rs`), and `links.rs` has how links come and go.
+//! `pool.rs` describes how a parking worker and a producer avoid missing each other. `dispatch.rs`
+//! has the state that the pool lock guards: `take.rs` takes batches from it, `retire.rs` releases
+//! in-flight counts. The decisions are plain functions in `policy.rs`. `pwq.rs` has the pool
+//! workqueue, which connects a queue to a pool, `anchors.rs` counts its waiting futures, and
+//! `links.rs` adds and removes pwqs.
 //!
-//! `worker.rs` is what others reach of a worker, `serve.rs` what its thread does, and `pace.rs` how it waits for work.
-//! `blocking.rs` and `sampler.rs` notice that one sleeps, `watchdog.rs` names what stands still; `upkeep.rs` culls. `manager.rs` is
-//! what pools ask of the thread that looks after all of them, `mayday.rs` how a rescuer is called where no worker can be had, and `rescuer.rs` that rescuer.
-//! `tombstones.rs` cuts out what was cancelled, `cut.rs` all that is to be; `recall.rs` gets back what a worker has in hand.
+//! `worker.rs` has the part of a worker that other threads use, `serve.rs` the loop of its thread,
+//! and `pace.rs` how it waits for work. `blocking.rs` and `sampler.rs` notice that a worker sleeps,
+//! `watchdog.rs` reports stalls, and `upkeep.rs` culls idle workers. `manager.rs` has the requests
+//! of pools to the manager. `mayday.rs` decides when a rescuer is called, and `rescuer.rs` is that
+//! thread. `tombstones.rs` removes cancelled items, `cut.rs` removes all waiting items of a queue,
+//! and `recall.rs` puts a worker's local batch back.
 
 pub(crate) mod anchors;
 pub(crate) mod blocking;

@@ -1,54 +1,58 @@
-//! How the workers of a pool wait for work: whichever of two ways gets more done.
+//! Chooses how the workers of a pool wait for work, by measuring which of two modes completes more
+//! items.
 //!
-//! A worker that *looks* finds an item within a microsecond after it came from another CPU, and keeps its own CPU meanwhile.
-//! Where more threads want the CPUs than there are, some of them would queue items on that very CPU: a worker that *gives way* lets them,
-//! and finds what all of them have queued. Which gets more done depends on how many they are and on how they wait, and no worker sees
-//! that. So a pool that is busy counts what is taken, in windows of half a millisecond, most of them in the way that got more done.
+//! A worker that *busy-polls* finds an item within a microsecond after another CPU queued it, but
+//! keeps its own CPU busy. If there are more runnable threads than CPUs, some producers need that
+//! very CPU. A worker that *yields* lets them run, and then finds all the items that they queued.
+//! The better mode depends on the number of threads and on how they wait, which no worker can see.
+//! A busy pool therefore counts the items taken in windows of half a millisecond, and uses the mode
+//! with the higher count for most windows.
 
 use sync::time;
 
-/// What a worker does that found nothing, before it parks.
+/// How a worker that found no item waits before it parks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Wait {
-    /// Looks for a while, and then gives its CPU away a few times.
+    /// Busy-polls for a while, and then yields its CPU a few times.
     #[default]
     Looks,
-    /// Gives its CPU away at once.
+    /// Yields its CPU at once.
     GivesWay,
 }
 
 const WINDOW_US: u64 = 500;
-/// Fewer items in a window are no load: a look is all gain then.
+/// Number of items in a window below which the pool counts as not loaded, and busy-polling costs
+/// nothing.
 const LOAD: u64 = 64;
-/// After so many windows one is in the other way, to see whether that gets more done; after twice as many each time that it
-/// does not, for threads take a while to find their places again.
+/// Number of windows before one probes the other mode. It doubles each time that a probe does not
+/// complete more items, because threads take a while to settle after a probe.
 const FIRST_PROBE: u32 = 4;
 const LAST_PROBE: u32 = 64;
 
-/// What a pool has got done by either way. Guarded by the pool's lock.
+/// The items taken in each mode. Guarded by the pool lock.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// When the window began, in cycles.
+    /// Start of the window, in cycles.
     since: u64,
-    /// Items that had been taken then.
+    /// Number of items taken before the window.
     nr_taken: u64,
-    /// The way of this window, and that of most.
+    /// The mode of this window, and the preferred mode.
     wait: Wait,
     chosen: Wait,
-    /// Items a window, by either way: the most of late, for it takes some windows until threads have found the places in which a look
-    /// is answered at once. 0 where that is not known.
+    /// Items in a window, by mode; 0 if unknown. This is a slowly decaying maximum, because threads
+    /// take some windows to settle after a change of mode.
     per_window: [u64; 2],
-    /// Windows until one is in the other way, and after how many the next one will be.
+    /// Number of windows until the next probe, and from that probe to the one after.
     until_probe: u32,
     probe_after: u32,
 }
 
 impl Pace {
-    /// Takes note that so many items have been taken at the time `now`, in cycles. Returns how to wait from here on where a
-    /// window is over.
+    /// Records that `nr_taken` items have been taken up to the time `now`, in cycles. At the end of
+    /// a window, returns the mode of the next one.
     pub(crate) fn note(&mut self, now: u64, nr_taken: u64) -> Option<Wait> {
         let window = WINDOW_US * time::cycles_per_us();
-        // The counter of another CPU, or of another machine that this one was moved to, may be behind.
+        // The counter of another CPU, or of the machine to which this one migrated, may be behind.
         let Some(span) = now.checked_sub(self.since) else {
             self.since = now;
             return None;
@@ -64,7 +68,7 @@ impl Pace {
         Some(self.wait)
     }
 
-    /// Returns how to wait after a window in which so many items were taken.
+    /// Returns the mode to use after a window in which `per_window` items were taken.
     fn after(&mut self, per_window: u64) -> Wait {
         if per_window < LOAD {
             (self.chosen, self.per_window) = Default::default();
@@ -80,7 +84,7 @@ impl Pace {
             self.until_probe -= 1;
             return self.chosen;
         }
-        // That was a probe.
+        // This window was a probe.
         if self.per_window[self.wait as usize] > self.per_window[self.chosen as usize] {
             self.chosen = self.wait;
             self.probe_after = FIRST_PROBE;
@@ -105,7 +109,8 @@ impl Wait {
 mod tests {
     use super::*;
 
-    /// Runs `nr_windows` in which a way gets done what `items` says, and returns how many of them gave way.
+    /// Runs `nr_windows` windows in which each mode completes the items that `items` returns.
+    /// Returns the number of windows that yielded.
     fn given_way(pace: &mut Pace, nr_windows: usize, items: impl Fn(Wait) -> u64) -> usize {
         let window = |_: &usize| {
             let wait = pace.wait;
@@ -115,7 +120,7 @@ mod tests {
         (0..nr_windows).filter(window).count()
     }
 
-    /// So many items a window by either way.
+    /// Returns the number of items in a window, by mode.
     fn by(looks: u64, gives_way: u64) -> impl Fn(Wait) -> u64 {
         move |wait| match wait {
             Wait::Looks => looks,
@@ -128,7 +133,7 @@ mod tests {
         let mut pace = Pace::default();
         assert_eq!(given_way(&mut pace, 1, by(1, 1)), 0);
         assert!(given_way(&mut pace, 400, by(300, 500)) > 380);
-        // And after the load has changed, too.
+        // The preferred mode also follows a change of the load.
         given_way(&mut pace, 200, by(500, 300));
         assert!(given_way(&mut pace, 400, by(500, 300)) < 20);
     }

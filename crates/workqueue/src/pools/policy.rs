@@ -1,13 +1,15 @@
-//! What a pool decides, as plain functions over numbers.
+//! The decisions of a pool, as plain functions of numbers.
 
 use topology::CpuQuota;
 
-/// How many workers of a pool are up, as every decision sees them.
+/// Number of workers of a pool that are awake, and of those that search. Every decision reads
+/// these.
 ///
 /// bits 0..16 `nr_awake` | bits 16..32 `nr_searching`
 ///
-/// A worker is *awake* from the moment it is claimed by a kick until it parks, and *searching* while it is
-/// awake and looks for work: kicked and not there yet, between two batches, or spinning.
+/// A worker is *awake* from the moment that a kick claims it until it parks. It is *searching*
+/// while it is awake and has no items: after the kick and before it arrives, between two batches,
+/// or while it busy-polls.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Census(pub(crate) u32);
 
@@ -35,22 +37,23 @@ impl std::fmt::Debug for Census {
     }
 }
 
-/// What a pool in which work waits needs.
+/// The need of a pool in which work waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Need {
-    /// Nothing: somebody is looking for work and will find it.
+    /// Nothing: a searching worker will find the work.
     Nothing,
     /// One more worker.
     Worker,
-    /// Patience, and somebody who notices when workers that are up sleep.
+    /// The monitor, which notices if workers that are awake sleep.
     Watch,
 }
 
-/// Returns how many workers a pool of so many CPUs runs at once: one for each, but no more than a quota of CPU time feeds, and
-/// never none.
+/// Returns how many workers a pool of `nr_cpus` CPUs keeps awake: one per CPU, but not more than
+/// the CPU quota supports, and at least one.
 ///
-/// Each pool by itself: where only one of several is busy, it may use up the quota. No less than one, and not two as Go has it:
-/// a worker that sleeps is replaced, so one that runs is enough for others to go on.
+/// Each pool uses the whole quota, so that a single busy pool can use it up. The minimum is one and
+/// not two as in Go: a worker that sleeps is replaced, so one running worker is enough for
+/// progress.
 pub(crate) fn target(nr_cpus: usize, quota: Option<CpuQuota>) -> u32 {
     let nr_cpus = u32::try_from(nr_cpus).unwrap_or(u32::MAX);
     quota
@@ -58,7 +61,8 @@ pub(crate) fn target(nr_cpus: usize, quota: Option<CpuQuota>) -> u32 {
         .max(1)
 }
 
-/// Returns what a pool with waiting work needs. `target` is how many workers it runs at once.
+/// Returns what a pool with waiting work needs. `target` is the number of workers that it keeps
+/// awake.
 pub(crate) fn need(census: Census, target: u32) -> Need {
     if census.nr_searching() > 0 {
         Need::Nothing
@@ -69,17 +73,20 @@ pub(crate) fn need(census: Census, target: u32) -> Need {
     }
 }
 
-/// How many times its target a pool may have awake before one of them parks while work waits.
+/// Factor by which the awake workers may exceed the target before one of them parks while work
+/// waits.
 ///
-/// A worker that comes back from a sleep is one more than the target. The count cannot tell that two of those awake
-/// wait for one CPU: a worker that parked at once would leave its own CPU idle until the kernel moves one of them,
-/// half a millisecond for each sleep on two CPUs. So some may stay, and the next to sleep need not wake another.
-/// Measured by `afterwork-lab bench max-active --cases subsystems` on two CPUs: with 1 a sixth of the
-/// CPUs' time is idle, with 2 an eighth, with 3 a twenty-fifth. Greater, more threads share a CPU after a burst of sleeps.
+/// A worker that returns from a sleep raises the count above the target. The count does not show
+/// whether two awake workers wait for the same CPU. If a worker parked at once, its CPU would idle
+/// until the kernel migrates one of these two: half a millisecond for each sleep on two CPUs. So
+/// some may stay awake, and the next worker that sleeps need not be replaced. Measured with
+/// `afterwork-lab bench max-active --cases subsystems` on two CPUs: with 1, a sixth of the CPU time
+/// is idle; with 2, an eighth; with 3, a twenty-fifth. With a larger value more threads share a CPU
+/// after a burst of sleeps.
 const AWAKE_PER_TARGET: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 3 };
 
-/// Returns `true` if more workers are awake than may stay awake. On one CPU no worker has to be moved, so no more than
-/// the target may stay.
+/// Returns `true` if more workers are awake than may stay awake. On one CPU no worker needs to be
+/// migrated, so the limit is the target.
 pub(crate) fn has_surplus(census: Census, target: u32) -> bool {
     let most = match target {
         ..=1 => target,
@@ -88,11 +95,12 @@ pub(crate) fn has_surplus(census: Census, target: u32) -> bool {
     census.nr_awake() > most
 }
 
-/// What one trip to the list should bring in work, in nanoseconds. A trip takes the lock and moves its line from
-/// another CPU, about 100 ns; ten times that keeps its share below a tenth.
+/// Amount of work that one batch should contain, in nanoseconds. Taking a batch acquires the lock
+/// and moves its cache line from another CPU, about 100 ns. This constant keeps that cost below a
+/// tenth.
 const BATCH_NS: u64 = 2_000;
 
-/// Returns how many items to take at once, when an item takes `item_ns` on average, `nr_waiting` wait and
+/// Returns the size of a batch if an item takes `item_ns` on average, `nr_waiting` items wait, and
 /// `nr_takers` workers share them.
 pub(crate) fn batch_size(item_ns: u64, nr_waiting: usize, nr_takers: u32, max: usize) -> usize {
     let by_time = BATCH_NS / item_ns.max(1);
@@ -100,8 +108,8 @@ pub(crate) fn batch_size(item_ns: u64, nr_waiting: usize, nr_takers: u32, max: u
     share.min(by_time as usize).clamp(1, max.max(1))
 }
 
-/// What a bottom half may run before its thread gives the CPU away once. The kernel's `BH_WORKER_JIFFIES` and
-/// `BH_WORKER_RESTARTS`.
+/// Work that a bottom half may run before its thread yields the CPU once. The kernel's
+/// `BH_WORKER_JIFFIES` and `BH_WORKER_RESTARTS`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunBudget {
     end_ns: u64,
@@ -119,16 +127,17 @@ impl RunBudget {
         }
     }
 
-    /// Takes one round off; returns `true` if that was the last.
+    /// Uses up one round. Returns `true` if that was the last one, or if the time is up.
     pub(crate) fn is_spent(&mut self, now_ns: u64) -> bool {
         self.nr_rounds = self.nr_rounds.saturating_sub(1);
         self.nr_rounds == 0 || now_ns >= self.end_ns
     }
 }
 
-/// Returns `true` if the worker that idled longest may go: the kernel keeps two, and a quarter of the busy.
+/// Returns `true` if the worker that idled longest may be culled. The kernel keeps two, and a
+/// quarter of the busy workers.
 pub(crate) fn may_cull(nr_idle: usize, nr_workers: usize) -> bool {
-    // None in a model, so that culling and kicking meet more often.
+    // 0 in a model, so that culling and kicking overlap more often.
     const KEPT: usize = if cfg!(any(loom, shuttle)) { 0 } else { 2 };
     const BUSY_PER_IDLE: usize = 4;
     let nr_busy = nr_workers.saturating_sub(nr_idle);

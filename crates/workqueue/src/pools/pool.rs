@@ -1,25 +1,26 @@
-//! A worker pool: where items wait, and who gets up to run them.
+//! A worker pool: a list of waiting items and the workers that run them.
 //!
 //! # The protocol of parking
 //!
-//! Producers leave items in the injector without a lock, so a worker that parks and a producer that leaves the
-//! first item must not miss each other. Both write and then look:
+//! Producers push to the injector without a lock. A worker that parks and a producer that pushes
+//! the first item must not miss each other, so each writes its own state and then reads the
+//! other's:
 //!
 //! ```text
-//! producer: leave the item;          fence;  look at the census: somebody searching? up to target?
-//! worker:   leave the census (or the searchers);  fence;  look at the injector
+//! producer: push the item;                     fence;  read census: a searcher? at target?
+//! worker:   leave census (or stop searching);  fence;  read injector
 //! ```
 //!
-//! Only the push that finds the injector empty looks: while it is not empty, somebody has already been found
-//! who will come, or is being kicked. The watch (see `manager_loop.rs`) is for pools whose workers are all up and
-//! stuck; nothing else depends on it.
+//! Only a push to an empty injector reads the census. If the injector is not empty, an earlier push
+//! has already found or kicked a worker. The monitor (`manager_loop.rs`) handles pools whose
+//! workers are all awake and stuck. Nothing else depends on it.
 //!
 //! # Kicks claim
 //!
-//! A kick takes the worker off the idle list and counts it awake and searching, under the pool lock. The worker
-//! may get its token much later: until then it is kicked, cannot be kicked again, and cannot be culled, for
-//! culling looks at the idle list alone. docs/workqueue.md compares the rules under which that claim is
-//! needed; twin `kick: no claim`.
+//! A kick removes a worker from the idle list and counts it as awake and searching, under the pool
+//! lock. The worker may get its token much later. Until then it cannot be kicked again or culled,
+//! because both only consider workers on the idle list. docs/deferral.md compares the rules under
+//! which this claim is needed; twin `kick: no claim`.
 
 use base::internal::{
     params::Params,
@@ -58,35 +59,35 @@ use crate::{
     observe::concurrency::Away,
 };
 
-/// What makes two pools the same.
+/// The attributes that identify a pool. Queues with equal attributes share one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct PoolAttrs {
-    /// Where its workers run.
+    /// The CPUs on which its workers run.
     pub(crate) cpus: CpuSet,
-    /// Whether they may never run elsewhere.
+    /// `true` if its workers must never run on other CPUs.
     pub(crate) strict: bool,
     pub(crate) nice: i8,
-    /// Whether it is one thread whose items never sleep.
+    /// `true` for bottom halves: one thread, whose items never sleep.
     pub(crate) bh: bool,
 }
 
 /// Workers that share a list of items.
 #[derive(Debug)]
 pub(crate) struct WorkerPool {
-    /// A: items that producers left.
+    /// A: items that producers have pushed and no thread has adopted.
     pub(crate) injector: CachePadded<Injector>,
-    /// A, raised under the pool lock: who is up.
+    /// A: the [`Census`]. Its awake count changes under the pool lock only.
     pub(crate) census: CachePadded<AtomicU32>,
     dispatch: CachePadded<Mutex<Dispatch>>,
     /// I
     pub(crate) number: usize,
     /// I
     pub(crate) attrs: PoolAttrs,
-    /// A, rarely written: how many workers run at once.
+    /// A, rarely written: number of workers that the pool keeps awake.
     target: unmodelled::AtomicU32,
     /// A, rarely written: how workers wait, a [`Wait`].
     wait: unmodelled::AtomicU32,
-    /// A: whether `attrs.cpus` is less than what the process may use.
+    /// A: set if the process may use CPUs that are not in `attrs.cpus`.
     pub(crate) confined: AtomicBool,
     /// I
     pub(crate) params: Params,
@@ -105,48 +106,50 @@ pub(crate) struct Counters {
     pub(crate) nr_seen_asleep: AtomicU64,
     pub(crate) nr_stalls: AtomicU64,
     pub(crate) nr_spawn_failed: AtomicU64,
-    /// The most items that were ever shown as started, for that count never falls.
+    /// The highest number of started items that was ever reported, because the reported count must
+    /// not decrease.
     pub(crate) nr_shown_started: AtomicU64,
 }
 
-/// What a worker does that took nothing.
+/// The next action of a worker that took no item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ParkDecision {
-    /// It is on the idle list: park until a kick.
+    /// Park until a kick. The worker is on the idle list.
     Park,
-    /// Work came: look again.
+    /// Take items: work has arrived.
     Work,
-    /// The pool is dying: leave.
+    /// Exit: the pool is dying.
     Leave,
 }
 
-/// The right to change a pool and to decide what others must do because of that. When it is dropped the pool is unlocked,
-/// and then it is done: its fields are dropped in their order.
+/// A locked pool, with the effects on other threads that are decided under the lock. Dropping it
+/// unlocks the pool and then applies the effects, because fields are dropped in declaration order.
 #[derive(Debug)]
 pub(crate) struct PoolGuard<'a> {
     pub(crate) dispatch: MutexGuard<'a, Dispatch>,
     pub(crate) effects: DeferredEffects<'a>,
 }
 
-/// What was decided under the lock of a pool. It is done when this is dropped, with no lock held.
+/// Effects that were decided under the lock of a pool. Dropping this applies them, with no lock
+/// held.
 #[derive(Debug)]
 pub(crate) struct DeferredEffects<'a> {
     pool: &'a Arc<WorkerPool>,
-    /// Workers to wake.
     pub(crate) wakeq: WakeQ,
-    /// One of them, let go of after the lock: its count is in a line of its own CPU.
+    /// A worker that `wakeq` wakes, dropped after the lock, because its reference count is in a
+    /// cache line of its own CPU.
     picked: Option<Arc<Worker>>,
-    /// How many were picked, or asked for.
+    /// Number of workers picked or requested.
     nr_kicks: u64,
-    /// A worker must be made.
+    /// Set if a worker must be created.
     create: bool,
-    /// Somebody must look after the pool.
+    /// Set if the monitor must be armed.
     pub(crate) watch: bool,
-    /// Queues of which somebody may wait for what has just ended.
+    /// Queues whose `settled` waiters must be notified.
     pub(crate) settled: Vec<Arc<QueueCore>>,
-    /// Seats handed to links of other pools.
+    /// Pwqs of other pools to which a seat was transferred.
     pub(crate) seats: Vec<Seeker>,
-    /// What was done with items.
+    /// Trace records of items.
     pub(crate) traced: trace::Noted,
 }
 
@@ -176,13 +179,14 @@ impl WorkerPool {
         }
     }
 
-    /// Locks the pool for who decides nothing that others must be told. Lock order: pool, then a queue's gate; never two
-    /// pools.
+    /// Locks the pool for operations without effects on other threads. Lock order: pool, then a
+    /// queue's gate; never two pools.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Dispatch> {
         self.dispatch.lock()
     }
 
-    /// Locks the pool for who wakes workers, hands seats on, or ends what somebody waits for: all done after the lock.
+    /// Locks the pool for operations that wake workers, transfer seats or complete a wait. These
+    /// effects are applied after the lock is released.
     #[inline]
     pub(crate) fn lock_to_act(self: &Arc<Self>) -> PoolGuard<'_> {
         PoolGuard {
@@ -201,17 +205,17 @@ impl WorkerPool {
         }
     }
 
-    /// Returns how many workers run at once.
+    /// Returns the number of workers that the pool keeps awake.
     #[inline]
     pub(crate) fn target(&self) -> u32 {
         self.target.load(Ordering::Relaxed)
     }
 
-    /// Takes note of how much CPU time there is. Workers that are too many by that leave when they come for more.
+    /// Sets the CPU quota. Surplus workers park when they next take a batch.
     pub(crate) fn set_quota(self: &Arc<Self>, quota: Option<CpuQuota>) {
         let target = policy::target(self.attrs.cpus.len(), quota);
         let before = self.target.swap(target, Ordering::Relaxed);
-        // What comes from here on finds the new target, and this finds what came before.
+        // Later pushes read the new target. This wakes workers for items that were pushed before.
         if before < target {
             self.ask_again();
         }
@@ -221,7 +225,7 @@ impl WorkerPool {
         Census(self.census.load(Ordering::Relaxed))
     }
 
-    /// Leaves a linked item for the workers and sees to it that one will come.
+    /// Pushes a linked item, and ensures that a worker will find it.
     #[inline]
     pub(crate) fn push(self: &Arc<Self>, item: NonNull<Head>) {
         if self.injector.push(item) {
@@ -229,29 +233,31 @@ impl WorkerPool {
         }
     }
 
-    /// Leaves a chain of linked items; see [`Injector::push_chain`].
+    /// Pushes a chain of linked items; see [`Injector::push_chain`].
     pub(crate) fn push_chain(self: &Arc<Self>, newest: NonNull<Head>, oldest: NonNull<Head>) {
         if self.injector.push_chain(newest, oldest) {
             self.look_for_worker();
         }
     }
 
-    /// Makes sure that a worker comes for what is in the injector.
+    /// Ensures that a worker will find the items in the injector.
     fn look_for_worker(self: &Arc<Self>) {
         // ORDER(lie-down): store buffering, other ends in `try_park` and `take`.
         //   here:     injector = item;  fence;  read census
         //   try_park: census -= me;     fence;  read injector
         //   take:     searchers -= me;  fence;  read injector
-        // If our fence comes first, a worker that leaves the census finds our item. If the worker's fence comes first, we
-        // read a census without it, and kick.
+        // If our fence comes first, a worker that leaves the census finds our item. If the worker's
+        // fence comes first, we read a census without it, and kick.
         // Test: an_item_is_never_left_to_sleeping_workers
         if !twin::armed("push: no fence") {
             fence(Ordering::SeqCst);
         }
         match policy::need(self.census(), self.target()) {
-            // A worker searches, or was picked to search. It reads the injector when it stops searching.
+            // A worker searches, or was picked to search. It reads the injector when it stops
+            // searching.
             Need::Nothing => {}
-            // The workers that left the census may have read the injector before our item was there, so we kick.
+            // The workers that left the census may have read the injector before our item was
+            // there.
             Need::Worker => self.kick(),
             // ORDER(watch): other end in `ManagerLoop::tick`; the fence is the one above.
             // Test: stuck_work_is_seen_by_the_watch
@@ -259,7 +265,7 @@ impl WorkerPool {
         }
     }
 
-    /// Gets one more worker up if the pool still needs one.
+    /// Wakes or requests one more worker, if the pool still needs one.
     #[cold]
     fn kick(self: &Arc<Self>) {
         let mut guard = self.lock_to_act();
@@ -285,7 +291,7 @@ impl WorkerPool {
         }
     }
 
-    /// Takes note that a link of this pool has been handed a seat.
+    /// Records that a pwq of this pool got a seat.
     pub(crate) fn take_seat(self: &Arc<Self>, slot: usize) {
         self.add_work(|dispatch| dispatch.seat(slot));
     }
@@ -296,7 +302,7 @@ impl WorkerPool {
         guard.pick_if_needed();
     }
 
-    /// Gives back one in-flight count of a link.
+    /// Releases one in-flight count of a pwq.
     pub(crate) fn retire_one(self: &Arc<Self>, slot: usize, colour: Colour) {
         self.lock_to_act().retire_from(slot, colour, 1);
     }
@@ -306,7 +312,7 @@ impl WorkerPool {
     /// item.
     pub(crate) fn unlink(self: &Arc<Self>, slot: usize, item: NonNull<Head>) -> bool {
         let mut guard = self.lock_to_act();
-        // No worker need ever come to this pool for it.
+        // Adopt the injector first, because a worker may never adopt it for this item.
         if !twin::armed("cut out: forgets the injector") {
             guard.adopt(&self.injector);
         }
@@ -321,8 +327,8 @@ impl WorkerPool {
         found
     }
 
-    /// Returns how many items a link has ever adopted if none of them is in flight; else the queue's `settled` will
-    /// tell.
+    /// If no item of a pwq is in flight, returns how many items it has ever adopted. Otherwise the
+    /// queue's `settled` is notified when that is the case.
     pub(crate) fn is_drained(&self, slot: usize) -> Option<u64> {
         let mut dispatch = self.lock();
         dispatch.adopt(&self.injector);
@@ -331,7 +337,7 @@ impl WorkerPool {
         (!link.drain_waits).then_some(link.nr_adopted)
     }
 
-    /// Separates what a link has in its injector or in flight from what comes later.
+    /// Separates the items of a pwq that are in the injector or in flight from later ones.
     pub(crate) fn close_colour(&self, slot: usize) -> UpTo {
         let mut dispatch = self.lock();
         if !twin::armed("flush: forgets the injector") {
@@ -340,18 +346,18 @@ impl WorkerPool {
         dispatch.link_mut(slot).in_flight.close()
     }
 
-    /// Returns `true` if nothing is in flight any more that `up_to` tells from later items; else the queue's `settled`
-    /// will tell.
+    /// Returns `true` if no item up to `up_to` is in flight any more. Otherwise the queue's
+    /// `settled` is notified when that is the case.
     pub(crate) fn has_flushed(&self, slot: usize, up_to: UpTo) -> bool {
         self.lock().link_mut(slot).in_flight.has_reached(up_to)
     }
 
-    // ---- the worker's side ----
+    // ---- called by workers ----
 
-    /// Gets `worker`, which is searching, its next batch.
+    /// Takes the next batch for `worker`, which is searching.
     pub(crate) fn take(self: &Arc<Self>, worker: &Worker) -> Taken {
         let mut guard = self.lock_to_act();
-        // Whatever a look thought of it, it is here.
+        // A sample may have found the worker asleep or hogging, but it is awake now.
         if !twin::armed("take: still asleep") {
             self.recount(&mut guard, worker, |away| *away = Away::default());
         }
@@ -374,12 +380,14 @@ impl WorkerPool {
                 self.recount(&mut guard, worker, |away| away.hogging = true);
             }
             self.census.fetch_sub(Census::SEARCHING, Ordering::Relaxed);
-            // ORDER(lie-down): a producer that saw us searching did not kick; see `look_for_worker`.
+            // ORDER(lie-down): other end in `look_for_worker`, which does not kick if it saw us
+            // searching.
             // Test: an_item_is_never_left_to_sleeping_workers
             if !twin::armed("take: no fence") {
                 fence(Ordering::SeqCst);
             }
-            // Empty: who pushes from here on sees that we search no more, and kicks. Else we kick in his place.
+            // If the injector is empty here, the next push sees that we no longer search, and kicks
+            // a worker. If it is not empty, that push may have relied on us, so we kick instead.
             let more = guard.has_work() || !self.injector.is_empty();
             if more && !twin::armed("take: no chained kick") {
                 guard.pick_if_needed();
@@ -390,22 +398,23 @@ impl WorkerPool {
         taken
     }
 
-    /// Lets `worker`, which is searching and takes no further batch, go with nothing of a link's.
+    /// Releases the counts and the seat of `worker`, which is searching and takes no further batch.
     pub(crate) fn let_go(self: &Arc<Self>, worker: &Worker) {
         let mut guard = self.lock_to_act();
-        // As in `take`: else who discharges it would take it out of the count a second time.
+        // As in `take`. Otherwise `discharge` would remove the worker from the census a second
+        // time.
         if !twin::armed("let go: still asleep") {
             self.recount(&mut guard, worker, |away| *away = Away::default());
         }
         guard.take_all_back(worker);
     }
 
-    /// Notes that a worker is done with its batch and searches again.
+    /// Records that a worker has run its batch and searches again.
     pub(crate) fn search_again(&self) {
         self.census.fetch_add(Census::SEARCHING, Ordering::Relaxed);
     }
 
-    /// Returns how a searching worker that took nothing waits.
+    /// Returns how a searching worker waits after it took no item.
     pub(crate) fn waits(&self) -> Wait {
         match self.wait.load(Ordering::Relaxed) {
             wait if wait == Wait::GivesWay as u32 => Wait::GivesWay,
@@ -413,13 +422,13 @@ impl WorkerPool {
         }
     }
 
-    /// Returns `true` if a searching worker that took nothing should look again. No promise either way.
+    /// Returns `true` if a searching worker should try to take a batch again. This is only a hint.
     pub(crate) fn has_hint_of_work(&self) -> bool {
         !self.injector.is_empty() && !self.has_surplus()
     }
 
-    /// Puts a searching worker on the idle list, to park then, unless the pool is dying, or has work and not more
-    /// awake than it shall have.
+    /// Puts a searching worker on the idle list, so that it parks. Does not do so if the pool is
+    /// dying, or if work waits and the pool has no surplus of awake workers.
     pub(crate) fn try_park(self: &Arc<Self>, worker: &Arc<Worker>) -> ParkDecision {
         let mut guard = self.lock_to_act();
         let work = guard.has_work() || !self.injector.is_empty();
@@ -442,23 +451,25 @@ impl WorkerPool {
         if !twin::armed("lie down: no fence") {
             fence(Ordering::SeqCst);
         }
-        // Empty: who pushes from here on sees the census without us, and kicks. Else we pick somebody in his place.
-        // Before the lock is dropped: after it somebody may adopt the item, and the injector is empty then.
+        // If the injector is empty here, the next push reads the census without us, and kicks. If
+        // it is not empty, that push may have relied on us, so we pick a worker instead. This read
+        // happens before the lock is released: later, another thread may adopt the item, and the
+        // injector would be empty.
         if twin::armed("lie down: look after the lock") {
             drop(guard);
             guard = self.lock_to_act();
         }
-        // Adopted work counts too: a surplus worker leaves some behind.
+        // Adopted work counts too, because a surplus worker parks while work waits.
         let adopted = guard.has_work() && !twin::armed("lie down: look after the lock");
         let work = adopted || !self.injector.is_empty();
         if work && !twin::armed("lie down: no second look") {
-            // Whoever this picks, often us, comes for the item.
+            // This often picks the present worker again.
             guard.pick_if_needed();
         }
         ParkDecision::Park
     }
 
-    /// Notes that a worker is up, if its kick has not; the kernel's way, for the twin.
+    /// Records that a worker is awake, if its kick has not. The twin uses this rule of the kernel.
     #[cfg(any(loom, shuttle))]
     pub(crate) fn leave_idle(&self, worker: &Worker) {
         let mut dispatch = self.lock();
@@ -473,40 +484,46 @@ impl WorkerPool {
         }
     }
 
-    /// Returns how often a worker looks for work before it parks.
+    /// Returns how many busy-poll rounds a worker makes before it parks.
     pub(crate) fn worker_spin_limit(&self) -> u32 {
         self.params.worker_spin_limit
     }
 
-    /// Returns `true` if all workers share one CPU, so that whoever could bring work cannot run while one looks.
+    /// Returns `true` if all workers share one CPU, so that no producer of the pod can run while a
+    /// worker busy-polls.
     pub(crate) fn has_one_cpu(&self) -> bool {
         self.attrs.cpus.len() <= 1
     }
 
-    /// Brings this thread, a worker of this pool, home: to its CPUs and its nice value.
+    /// Applies the pool's affinity and nice value to this thread, a worker of the pool.
     pub(crate) fn settle(&self, worker: &Worker) {
         let fresh = worker.is_this_thread();
         let strays = worker.strays.swap(false, Ordering::Relaxed);
         if self.confined.load(Ordering::Relaxed) && (fresh || strays) {
-            // Refused when the CPUs went away meanwhile: then anywhere is better than nowhere.
+            // Fails if the CPUs of the pool went offline in the meantime. The worker then runs on
+            // any CPU.
             if cpu::set_affinity(None, &self.attrs.cpus).is_ok() && strays {
                 worker.has_returned();
             }
         }
         if fresh && self.attrs.nice != 0 {
-            // Going below zero needs a right that the process may not have; the builder says so.
+            // Fails if the value is below zero and the process lacks the privilege; see the
+            // builder.
             let _ = thread::set_nice(self.attrs.nice);
         }
     }
 
-    /// Brings this thread, a rescuer, to the pool's CPUs: what it runs may belong there. It stays until it visits the next pool.
+    /// Applies the pool's affinity to this thread, a rescuer, because items may depend on it. It
+    /// keeps the affinity until it visits another pool.
     pub(crate) fn visit(&self) {
-        // Refused as in `settle`; the nice value stays, for it could not be taken back.
+        // May fail, as in `settle`. The nice value is not changed, because it could not be
+        // restored.
         let _ = cpu::set_affinity(None, &self.attrs.cpus);
     }
 
-    /// Enters a worker into the pool; `asked_for` when a kick has counted it already. `None` where it was not asked for, and
-    /// a pool of bottom halves has its one worker, or gets it: two would run its items at once.
+    /// Registers a worker. `asked_for` is `true` if a kick has already counted it. Otherwise
+    /// returns `None` if this is a bottom-half pool that has its one worker or has requested it,
+    /// because two workers would run its items at the same time.
     pub(crate) fn enlist(
         &self,
         asked_for: bool,
@@ -527,7 +544,7 @@ impl WorkerPool {
         Some(dispatch.enlist(worker))
     }
 
-    /// Enters a rescuer, which is no worker of the pool's and does not count.
+    /// Registers a rescuer, which does not count as a worker of the pool.
     pub(crate) fn enlist_rescuer(&self, worker: impl FnOnce(usize) -> Arc<Worker>) -> Arc<Worker> {
         let mut dispatch = self.lock();
         let worker = dispatch.enlist(worker);
@@ -535,12 +552,12 @@ impl WorkerPool {
         worker
     }
 
-    /// Strikes a rescuer off the pool.
+    /// Deregisters a rescuer.
     pub(crate) fn discharge_rescuer(&self, worker: &Worker) {
         self.lock().discharge(worker);
     }
 
-    /// Strikes a worker off the pool; `awake` when it was not on the idle list.
+    /// Deregisters a worker. `awake` is `true` if it was not on the idle list.
     pub(crate) fn discharge(self: &Arc<Self>, worker: &Worker, awake: bool) {
         let mut guard = self.lock_to_act();
         guard.discharge(worker);
@@ -567,12 +584,12 @@ impl<'a> PoolGuard<'a> {
         self.effects.pool
     }
 
-    /// Unlocks, and leaves it to the caller when to do the rest: with no lock held.
+    /// Unlocks the pool. The caller drops the returned effects with no lock held.
     pub(crate) fn unlock(self) -> DeferredEffects<'a> {
         self.effects
     }
 
-    /// Gets one more worker up if the pool needs one; returns `true` if it did.
+    /// Picks or requests one more worker if the pool needs one. Returns `true` if it did.
     pub(crate) fn pick_if_needed(&mut self) -> bool {
         let pool = self.pool();
         match policy::need(pool.census(), pool.target()) {
@@ -585,7 +602,8 @@ impl<'a> PoolGuard<'a> {
         }
     }
 
-    /// Claims the worker that parked last, or asks for a new one; returns `true` if either could be done.
+    /// Claims the worker that parked last, or requests a new one. Returns `true` if either was
+    /// possible.
     fn pick(&mut self) -> bool {
         let (pool, effects) = (self.effects.pool, &mut self.effects);
         let dispatch = &mut *self.dispatch;
@@ -595,7 +613,8 @@ impl<'a> PoolGuard<'a> {
         }
         match dispatch.idle.pop() {
             Some(idle) => {
-                // The manager has nothing to look after where all are lean.
+                // A lean worker needs upkeep again after it has run. The manager skips pools whose
+                // workers are all lean.
                 effects.watch |= idle.is_lean;
                 effects.wakeq.push(Wakeup::unpark(idle.unparker));
                 effects.picked = Some(idle.worker);
@@ -623,7 +642,8 @@ impl<'a> PoolGuard<'a> {
         }
     }
 
-    /// Takes note of how many items have been taken at the time `now`, in cycles, and so of how workers are to wait.
+    /// Records the number of items taken up to the time `now`, in cycles, and updates how workers
+    /// wait.
     pub(crate) fn note_pace(&mut self, now: u64) {
         let (pool, nr_taken) = (self.pool(), self.nr_taken);
         if pool.target() > 1
@@ -633,7 +653,7 @@ impl<'a> PoolGuard<'a> {
         }
     }
 
-    /// Takes from `worker` all that it has of a link's: counts and a seat.
+    /// Releases the in-flight counts and the seat that `worker` holds.
     fn take_all_back(&mut self, worker: &Worker) {
         self.retire(worker);
         self.tell(worker);
@@ -695,7 +715,7 @@ impl Drop for DeferredEffects<'_> {
         if self.watch {
             pool.manager.watch();
         }
-        // Most trips of a worker's are of no consequence to others.
+        // Most batches have no effect on other pools.
         if !(self.settled.is_empty() && self.seats.is_empty()) {
             self.tell_other_pools();
         }

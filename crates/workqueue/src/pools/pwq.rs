@@ -1,4 +1,5 @@
-//! A pool workqueue: what links one queue to one pool, and the side of it that the pool lock guards.
+//! A pool workqueue (pwq), which connects one queue to one pool, and the part of it that the pool
+//! lock guards.
 
 use std::{
     fmt,
@@ -29,9 +30,10 @@ use crate::{
     },
 };
 
-/// Links a queue to one of its pools.
+/// Connects a queue to one of its pools.
 ///
-/// Items, of which pools have lists, lie below links: they point at its first part alone.
+/// The module of items, which is a lower layer, does not know this type. Items point to its first
+/// field only.
 #[repr(C)]
 pub(crate) struct Pwq {
     /// I
@@ -40,68 +42,74 @@ pub(crate) struct Pwq {
     pub(crate) pool: Arc<WorkerPool>,
     /// I
     pub(crate) core: Arc<QueueCore>,
-    /// I: what its items need a seat of.
+    /// I: the gate that limits its items.
     pub(crate) gate: Arc<Gate<Seeker>>,
-    /// I: where the rescuer of the queue is called, if it has one.
+    /// I: the mayday queue of the queue's rescuer, if it has one.
     pub(crate) mayday_queue: Option<Arc<MaydayQueue>>,
-    /// I: the NUMA node of the pool, as the gate counts them.
+    /// I: the NUMA node of the pool, as numbered by the gate.
     pub(crate) node: usize,
-    /// A: the in-flight counts that belong to futures that have waited: no items of this link. In memory of its own,
-    /// lest each such future takes the rest from the caches of who queues, which only a queue with such futures has.
+    /// A: the futures of this pwq that have waited and hold an in-flight count without being on a
+    /// list. In a separate allocation, which exists only if there was such a future, so that these
+    /// updates do not take the cache lines of this struct from producers.
     pub(crate) anchors: OnceLock<Box<Anchors>>,
-    /// A: how many of its items were cancelled since tombstones were cut out of its inactive ones; see `tombstones.rs`.
+    /// A: number of its items that were cancelled since tombstones were last removed from its
+    /// lists; see `tombstones.rs`.
     pub(crate) nr_cancelled: AtomicU32,
-    /// A: the same link for urgent items, made for the first of them: it has the same place in the pool's table, and so the
-    /// same counts.
+    /// A: the pwq for urgent items, created for the first of them. It has the same index in the
+    /// pool's table, and so the same counts.
     pub(crate) urgent: OnceLock<Box<Pwq>>,
-    /// A: made by who queues here first, and taken by the pool, which allocates nothing under its lock. An idle link has none.
+    /// A: created by the first producer, and taken by the pool, which must not allocate under its
+    /// lock. A pwq that was never used has none.
     pub(crate) observed: OnceLock<Mutex<Option<Box<Observed>>>>,
 }
 
-/// The pool's side of a link.
+/// The pool's part of a pwq, guarded by the pool lock.
 ///
-/// All of it belongs to the pool lock. What each batch changes lies in the first two lines: see [`Dispatch`](super::dispatch).
+/// The fields that each batch changes are in the first two cache lines; see
+/// [`Dispatch`](super::dispatch).
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct PwqState {
     pub(crate) counts: Counts,
-    /// Items that are in `inactive` or the pool's `pending`, and those that are in `urgent`.
+    /// Number of items in `inactive` or the pool's `pending`, and number of items in `urgent`.
     nr_listed: [usize; 2],
-    /// Links that were ever adopted.
+    /// Number of items that were ever adopted.
     pub(crate) nr_adopted: u64,
-    /// Links that were adopted and not given back.
+    /// In-flight counts, by colour.
     pub(crate) in_flight: Colours,
     pwq: Arc<Pwq>,
-    /// Nothing as long as nothing was queued.
+    /// `None` until the first item is adopted.
     observed: Option<Box<Observed>>,
-    /// The queue has an urgent lane: all its items wait in `urgent` and `inactive`, and none in the pool's `pending`.
+    /// Set if the queue has an urgent lane. All its items then wait in `urgent` and `inactive`, and
+    /// none in the pool's `pending`.
     pub(crate) has_lanes: bool,
-    /// Somebody waits on `core.settled` for nothing to be in flight.
+    /// Set while a thread or task waits on `core.settled` for the in-flight count to reach zero.
     pub(crate) drain_waits: bool,
-    /// A walk did not find all that had been cancelled; see `tombstones.rs`.
+    /// Set if a walk did not find all cancelled items; see `tombstones.rs`.
     pub(crate) missed: bool,
-    /// No table of the queue leads here any more, though late items may come.
+    /// Set if no route of the queue leads here any more. Late items may still arrive.
     pub(crate) retired: bool,
     turns: Turns,
-    /// Items that found no seat, and ordinary ones that urgent ones may overtake, oldest first. While this or `urgent` is not
-    /// empty the link stands in line at the gate, or in the pool's `ready` with a seat in hand.
+    /// Items that found no seat, and ordinary items that urgent ones may overtake, oldest first.
+    /// While this list or `urgent` is not empty, the pwq waits at the gate, or is in the pool's
+    /// `ready` and owns a seat.
     pub(crate) inactive: List,
     /// Urgent items, oldest first.
     pub(crate) urgent: List,
-    /// The number of the last cancel of all that it has had.
+    /// The number of the last cancel of all items of this pwq.
     pub(crate) last_cancel: u64,
-    /// What it has used of the pool, where queues have shares of that.
+    /// The pool time that it has used, if queues have shares.
     pub(crate) account: Account,
 }
 
-/// Since when those wait that are in lists, by lane, and how long others waited and ran.
+/// Arrival times of the items in lists, by lane, and the wait and run times of earlier items.
 #[derive(Debug, Default)]
 pub(crate) struct Observed {
     arrivals: [Arrivals; 2],
     pub(crate) times: LinkTimes,
 }
 
-/// How long items waited and ran, sampled.
+/// Sampled wait and run times of items.
 #[derive(Debug, Default)]
 pub(crate) struct LinkTimes {
     pub(crate) wait: Cycles,
@@ -109,9 +117,9 @@ pub(crate) struct LinkTimes {
 }
 
 impl LinkTimes {
-    /// Adds what was told of no batch.
+    /// Adds the wait and run times that a worker has not recorded yet.
     pub(crate) fn add_rest(&mut self, rest: Rest) {
-        // Nothing is measured here.
+        // `None` if times are not measured.
         let Some(waited) = rest.waited else { return };
         self.wait.add(waited, rest.nr_taken);
         let Ran { count, cycles } = rest.ran;
@@ -121,19 +129,19 @@ impl LinkTimes {
     }
 }
 
-/// A pool's link to a queue that waits for a seat.
+/// A pwq that waits for a seat.
 #[derive(Clone, Debug)]
 pub(crate) struct Seeker {
     pub(crate) pool: Arc<WorkerPool>,
     pub(crate) slot: usize,
 }
 
-/// What a link has counted, under the pool lock. The kernel's `pwq_stats`.
+/// Counters of a pwq, guarded by the pool lock. The kernel's `pwq_stats`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counts {
-    /// Items taken to be run, without those that then were not.
+    /// Items taken to be run, except those that did not run after all.
     pub(crate) nr_started: u64,
-    /// Items that have run to their end.
+    /// Items whose run has ended.
     pub(crate) nr_completed: u64,
     pub(crate) cpu_ns: u64,
     pub(crate) nr_cpu_intensive: u64,
@@ -144,19 +152,20 @@ pub(crate) struct Counts {
 }
 
 impl Pwq {
-    /// Returns the link whose first part `home` is, as all homes are parts of one.
+    /// Returns the pwq whose first field is `home`. Every home is such a field.
     ///
-    /// It takes what [`as_home`](Self::as_home) made, and no `&Home`, which would reach that part alone.
+    /// `home` comes from [`as_home`](Self::as_home). A pointer from a `&Home` could access that
+    /// field only.
     pub(crate) fn of(home: *mut Home) -> *const Pwq {
         home.cast()
     }
 
-    /// Returns its first part, from which [`of`](Self::of) comes back to all of it.
+    /// Returns a pointer to the first field, from which [`of`](Self::of) returns to the whole pwq.
     pub(crate) fn as_home(&self) -> *mut Home {
         ptr::from_ref(self).cast_mut().cast()
     }
 
-    /// Returns the same link for the items of `lane`. Call it on the ordinary one.
+    /// Returns the pwq for the items of `lane`. `self` is the ordinary one.
     #[inline]
     pub(crate) fn in_lane(&self, lane: Lane) -> &Pwq {
         match lane {
@@ -188,36 +197,37 @@ impl Pwq {
         }
     }
 
-    /// Returns the link and, if there were urgent items, that for these.
+    /// Returns this pwq and, if it exists, the one for urgent items.
     pub(crate) fn lanes(&self) -> impl Iterator<Item = &Pwq> {
         [Some(self), self.urgent.get().map(|it| &**it)]
             .into_iter()
             .flatten()
     }
 
-    /// Leaves a linked item for the workers of its pool.
+    /// Pushes a linked item to its pool.
     #[inline]
     pub(crate) fn push(&self, item: NonNull<Head>) {
-        // Before the push: after it the item may be gone.
-        // SAFETY: the caller made it pending and linked, so it stays until it is pushed.
+        // Before the push, because the item may be freed after it.
+        // SAFETY: the caller made the item pending and linked, so it stays alive until it is
+        // pushed.
         unsafe { self.tell_queued(item) };
         self.pool.push(item);
     }
 
-    /// Tells that an item is queued here.
+    /// Traces the queueing of an item.
     ///
     /// # Safety
     ///
-    /// 1. The caller has made it pending and keeps it.
+    /// 1. The caller has made the item pending and keeps it alive.
     #[inline]
     pub(crate) unsafe fn tell_queued(&self, item: NonNull<Head>) {
-        // No model measures.
+        // Models measure no times.
         if !cfg!(any(loom, shuttle)) && self.observed.get().is_none() {
             self.observe();
         }
         // SAFETY: (1).
         let vtable = || unsafe { item.as_ref() }.vtable();
-        // SAFETY: (1), so it is not polled either, and the table is its own.
+        // SAFETY: (1), so the item is not being polled, and the vtable is its own.
         let begun = || unsafe { (vtable().has_begun)(item) };
         trace::remember(item.as_ptr().addr(), begun);
         trace::queue_work(|| self.trace(item.as_ptr(), vtable()));
@@ -229,7 +239,7 @@ impl Pwq {
             .get_or_init(|| Mutex::new(Some(Box::default())));
     }
 
-    /// Returns what is told of `item`, which is only named, and does what `vtable` says.
+    /// Returns the trace record of `item`, which is not dereferenced. `vtable` is its vtable.
     pub(crate) fn trace(&self, item: *const Head, vtable: &VTable) -> trace::Item<'_> {
         trace::Item {
             address: item.addr(),
@@ -239,19 +249,19 @@ impl Pwq {
         }
     }
 
-    /// Takes note that a future keeps the in-flight count of the run that it is in.
+    /// Records that a future keeps the in-flight count of its present run.
     pub(crate) fn hold_for_future(&self, table: &'static VTable) {
         self.anchors.get_or_init(Box::default).add(table);
     }
 
-    /// Takes note that a future is about to give its in-flight count back.
+    /// Records that a future is about to release its in-flight count.
     pub(crate) fn release(&self, table: &'static VTable) {
         self.anchors.get_or_init(Box::default).remove(table);
     }
 }
 
 impl fmt::Debug for Pwq {
-    // Not its pool, which has it.
+    // Without the pool, whose own output contains the pwq.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pwq")
             .field("queue", &self.core.name)
@@ -290,32 +300,30 @@ impl PwqState {
         }
     }
 
-    /// Returns the link itself.
     pub(crate) fn handle(&self) -> &Arc<Pwq> {
         &self.pwq
     }
 
-    /// Returns `true` if items wait for this link's turn.
+    /// Returns `true` if items are in this pwq's own lists.
     pub(crate) fn has_waiting(&self) -> bool {
         !self.inactive.is_empty() || !self.urgent.is_empty()
     }
 
-    /// Returns how many do.
+    /// Returns the number of items in this pwq's own lists.
     pub(crate) fn nr_waiting(&self) -> usize {
         self.inactive.len() + self.urgent.len()
     }
 
-    /// Returns those that do, urgent ones first.
+    /// Returns the items in this pwq's own lists, urgent ones first.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = NonNull<Head>> {
         self.urgent.iter().chain(self.inactive.iter())
     }
 
-    /// Cuts an item out that waits here; false when it does not.
+    /// Removes an item from this pwq's own lists. Returns `false` if it is in neither.
     pub(crate) fn remove(&mut self, item: NonNull<Head>) -> bool {
         self.inactive.remove(item) || self.urgent.remove(item)
     }
 
-    /// Returns the list of a lane.
     pub(crate) fn lane_mut(&mut self, lane: Lane) -> &mut List {
         match lane {
             Lane::Ordinary => &mut self.inactive,
@@ -323,19 +331,20 @@ impl PwqState {
         }
     }
 
-    /// Returns the list whose turn it is, and takes that turn.
+    /// Returns the list whose turn it is, and advances the turn.
     pub(crate) fn next_lane(&mut self) -> &mut List {
         let (urgent, ordinary) = (!self.urgent.is_empty(), !self.inactive.is_empty());
         let lane = self.turns.take(urgent, ordinary);
         self.lane_mut(lane)
     }
 
-    /// Returns how many items are in the lists.
+    /// Returns the number of items in all lists.
     pub(crate) fn nr_listed(&self) -> usize {
         self.nr_listed.iter().sum()
     }
 
-    /// Takes note that `count` items have come to the lists of a lane, from when to when, in cycles, if that is known.
+    /// Records that `count` items joined the lists of a lane. `came` is when the first and the last
+    /// arrived, in cycles, if known.
     pub(crate) fn join_line(&mut self, lane: Lane, count: usize, came: Option<(u64, u64)>) {
         if self.observed.is_none() {
             let mut made = self.pwq.lanes().filter_map(|it| it.observed.get());
@@ -348,17 +357,17 @@ impl PwqState {
         *nr_listed += count;
     }
 
-    /// Takes note that an item is back at the front.
+    /// Records that an item is back at the front.
     pub(crate) fn rejoin_line(&mut self, lane: Lane) {
         self.nr_listed[lane as usize] += 1;
     }
 
-    /// Takes note that `count` items were taken from the front.
+    /// Records that `count` items were taken from the front.
     pub(crate) fn pass_line(&mut self, lane: Lane, count: usize) {
         self.nr_listed[lane as usize] -= count;
     }
 
-    /// Takes note that `count` items have left the lists from anywhere but the front.
+    /// Records that `count` items were removed from positions other than the front.
     pub(crate) fn leave_line(&mut self, lane: Lane, count: usize) {
         let nr_listed = &mut self.nr_listed[lane as usize];
         if let Some(observed) = &mut self.observed {
@@ -367,19 +376,19 @@ impl PwqState {
         *nr_listed -= count;
     }
 
-    /// Returns when the `nth` of the items that wait in a lane was queued, in cycles.
+    /// Returns when the `nth` waiting item of a lane was queued, in cycles.
     pub(crate) fn came_at(&self, lane: Lane, nth: usize) -> Option<u64> {
         let nr_listed = self.nr_listed[lane as usize];
         let nth = (nth < nr_listed).then_some(nth)?;
         self.observed.as_ref()?.arrivals[lane as usize].came_at(nr_listed, nth)
     }
 
-    /// Returns how long its items waited and ran; nothing if none was ever queued.
+    /// Returns the wait and run times of its items, or `None` if none was ever queued.
     pub(crate) fn times(&self) -> Option<&LinkTimes> {
         self.observed.as_ref().map(|it| &it.times)
     }
 
-    /// As [`times`](Self::times), to add to.
+    /// Mutable variant of [`times`](Self::times).
     pub(crate) fn times_mut(&mut self) -> Option<&mut LinkTimes> {
         self.observed.as_mut().map(|it| &mut it.times)
     }
@@ -395,19 +404,19 @@ impl Deref for PwqState {
 }
 
 impl Seeker {
-    /// Tells it that it has been handed a seat. Call it with no pool locked.
+    /// Notifies the pool that the pwq got a seat. The caller holds no pool lock.
     pub(crate) fn take_seat(self) {
         self.pool.take_seat(self.slot);
     }
 }
 
 impl Counts {
-    /// Leaves out items that workers have taken and not started.
+    /// Subtracts items that workers have taken and not started.
     pub(crate) fn leave_out(&mut self, nr_not_started: u64) {
         self.nr_started = self.nr_started.saturating_sub(nr_not_started);
     }
 
-    /// Adds another link's.
+    /// Adds the counters of another pwq.
     pub(crate) fn add(&mut self, other: &Counts) {
         let Counts {
             nr_started,

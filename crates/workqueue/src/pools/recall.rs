@@ -1,4 +1,4 @@
-//! Getting items back that a worker has in hand and has not come to.
+//! Puts items that are in a local batch back into the pool's lists.
 
 use std::ptr;
 
@@ -11,7 +11,8 @@ use super::{
 use crate::item::head::Head;
 
 impl WorkerPool {
-    /// Has whoever has `item`, which is only compared, in hand put all that he has not started back into the list.
+    /// If `item` is in a worker's local batch, puts all items that the worker has not started back
+    /// into the list. `item` is only compared.
     pub(crate) fn recall(self: &Arc<Self>, item: *const Head) {
         self.add_work(|guard| guard.recall(item));
     }

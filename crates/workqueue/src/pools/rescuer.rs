@@ -1,22 +1,25 @@
-//! A thread set aside for work that must go on although no worker can be had.
+//! A thread in reserve for work that must make progress although no worker can be started.
 //!
-//! A queue built with [`mem_reclaim`](crate::Builder::mem_reclaim) has one of its own. When work of a pool has wanted
-//! for a worker for 10 ms, the manager calls *mayday* for each such queue with items there, and again every 100 ms.
-//! The rescuer enters the pool, goes to its CPUs, runs that queue's items in batches of 16, and goes back to sleep. It is no worker of
-//! the pool's: it does not count as awake, so the pool goes on asking for one.
+//! A queue built with [`mem_reclaim`](crate::workqueue::Builder::mem_reclaim) has its own rescuer.
+//! When work of a pool has waited 10 ms for a worker, the manager calls *mayday* for each such
+//! queue with items there, and again every 100 ms. The rescuer registers with the pool, moves to
+//! its CPUs, runs that queue's items in batches of 16, and parks again. It does not count as awake,
+//! so the pool keeps requesting a worker.
 //!
-//! The registry has one more for everybody, called when a pool is refused a worker and has none that runs: it has none at
-//! all, or each sleeps in an item or hogs the CPU. The manager asks again with pauses for as long as work waits, and a
-//! worker that stops running has one asked for, so such a pool is refused one, and the rescuer called, again and again.
-//! It is the registry's and not the manager's own thread because an item that it runs may wait for another of that pool:
-//! then it waits, and the manager still gets threads as soon as there are some.
+//! The registry has one more rescuer for all queues. It is called if a pool cannot get a worker and
+//! has none that runs: it has no worker, or each one sleeps in an item or hogs the CPU. While work
+//! waits, the manager tries again with pauses. Each worker that stops running requests another one,
+//! so each failure calls the rescuer again. The rescuer is not the manager's own thread, because an
+//! item that it runs may wait for another item of that pool. The rescuer then blocks, and the
+//! manager still starts threads once that is possible.
 //!
-//! Another one, the *reserve*, does the errands for which no reaper is to be had (`errands.rs`), one at a time.
+//! A third thread, the *fallback reaper*, runs the deferred cleanups for which no reaper can be
+//! started (`errands.rs`), one at a time.
 //!
 //! # Pools take turns
 //!
-//! A rescuer that is called elsewhere leaves a pool after the next batch, and stands in its own line again: a pool whose
-//! items queue themselves would keep it for ever.
+//! If another call waits, a rescuer leaves its pool after the next batch, and queues a call to that
+//! pool behind the others. Otherwise a pool whose items queue themselves would keep it forever.
 
 use std::io;
 
@@ -33,10 +36,10 @@ use super::{
 };
 use crate::{errands, item::list};
 
-/// How many items a rescuer takes at once. The kernel's `RESCUER_BATCH`.
+/// Maximum number of items in a rescuer's batch. The kernel's `RESCUER_BATCH`.
 pub(crate) const BATCH: usize = 16;
 
-/// A rescuer's thread; [`end`](Self::end) it.
+/// A rescuer's thread. It must be [ended](Self::end).
 #[derive(Debug)]
 pub(crate) struct Rescuer {
     mayday_queue: Arc<MaydayQueue>,
@@ -44,7 +47,7 @@ pub(crate) struct Rescuer {
 }
 
 impl Rescuer {
-    /// Sets a thread aside, which first calls `begin`.
+    /// Starts a rescuer's thread, which first calls `begin`.
     pub(crate) fn start(
         name: &str,
         style: ThreadStyle,
@@ -72,7 +75,7 @@ impl Rescuer {
         self.mayday_queue.clone()
     }
 
-    /// Ends the thread when it has served its calls, and waits for that.
+    /// Makes the thread end after it has served its calls, and waits for that.
     pub(crate) fn end(self) {
         self.quit();
         self.thread.join().expect("a rescuer does not panic");
@@ -80,19 +83,19 @@ impl Rescuer {
 }
 
 impl Rescuer {
-    /// Has the thread end when it has served its calls.
+    /// Makes the thread end after it has served its calls.
     pub(crate) fn quit(&self) {
         self.mayday_queue.quit();
     }
 
-    /// Has the thread end when it has served its calls. Returns `true` if it has ended.
+    /// Makes the thread end after it has served its calls. Returns `true` if it has ended.
     pub(crate) fn has_left(&self) -> bool {
         self.quit();
         self.thread.is_finished()
     }
 }
 
-/// Serves all calls until it is told to end.
+/// Serves calls until [`MaydayQueue::quit`] was called and none is left.
 fn answer(mayday_queue: &MaydayQueue, mut parker: Parker) {
     loop {
         let (next, quit) = mayday_queue.take();
@@ -128,7 +131,8 @@ fn answer(mayday_queue: &MaydayQueue, mut parker: Parker) {
 }
 
 impl PoolGuard<'_> {
-    /// Takes the next batch of the link `slot` alone, of at most `max` items, for a rescuer; of 0 if it is to leave.
+    /// Takes the next batch of the pwq `slot` for a rescuer: at most `max` items. If `max` is 0,
+    /// the rescuer releases its seat and leaves.
     pub(crate) fn take_of(&mut self, worker: &Worker, slot: usize, max: usize) -> Taken {
         self.retire(worker);
         self.tell(worker);
@@ -164,7 +168,7 @@ impl PoolGuard<'_> {
             let colour = list::colour(item);
             worker.hold(0, item);
             let mut nr_taken = 1;
-            // A batch is of one colour: it ends before the link's first item of another.
+            // A batch has one colour. It ends before the pwq's first item of another colour.
             let mut ended = false;
             let mut next_ours = |item| {
                 let ours = home_slot(item) == slot;
@@ -184,7 +188,7 @@ impl PoolGuard<'_> {
 }
 
 impl WorkerPool {
-    /// Calls the rescuers of queues whose items have wanted for a worker of this pool for long.
+    /// Calls the rescuers of queues whose items have waited too long for a worker of this pool.
     pub(crate) fn mayday(self: &Arc<Self>, now_ns: u64) {
         let mut dispatch = self.lock();
         let waits = !self.injector.is_empty() || dispatch.has_work();
@@ -206,7 +210,7 @@ impl WorkerPool {
         }
     }
 
-    /// Gets a rescuer its next batch of the link `slot`, or nothing if it `leaves`.
+    /// Takes a rescuer's next batch of the pwq `slot`, or nothing if the rescuer `leaves`.
     pub(crate) fn take_to_rescue(
         self: &Arc<Self>,
         worker: &Worker,
@@ -221,7 +225,7 @@ impl WorkerPool {
             guard.link_mut(slot).counts.nr_rescued += count as u64;
         }
         if guard.has_work() {
-            // A seat that was given back may have made another link ready.
+            // A released seat may have made another pwq ready.
             guard.pick_if_needed();
         }
         let core = guard.link(slot).core.clone();

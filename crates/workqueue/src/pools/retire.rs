@@ -1,4 +1,4 @@
-//! Giving in-flight counts back, and who waits for that.
+//! Releases in-flight counts and notifies the threads that wait for that.
 
 use sync::{atomic::Ordering, thread::ThreadId, twin};
 
@@ -6,7 +6,7 @@ use super::{dispatch::Dispatch, pool::PoolGuard, worker::Worker};
 use crate::item::colour::Colour;
 
 impl PoolGuard<'_> {
-    /// Gives back the in-flight counts of all that `worker` has run.
+    /// Releases the in-flight counts of all items that `worker` has run.
     pub(crate) fn retire(&mut self, worker: &Worker) {
         let enlisted = self.enlisted_mut(worker);
         let nr_done = enlisted.worker.nr_done();
@@ -19,7 +19,7 @@ impl PoolGuard<'_> {
         }
     }
 
-    /// Gives back `count` in-flight counts of a link.
+    /// Releases `count` in-flight counts of a pwq.
     pub(crate) fn retire_from(&mut self, slot: usize, colour: Colour, count: usize) {
         let link = self.dispatch.link_mut(slot);
         let flushes = link.in_flight.retire(colour, count);
@@ -32,7 +32,7 @@ impl PoolGuard<'_> {
 }
 
 impl Dispatch {
-    /// Takes the worker's counts over into its link. The worker alone, between two batches.
+    /// Adds the worker's counters to its pwq. Called by the worker, between two batches.
     pub(crate) fn tell(&mut self, worker: &Worker) {
         let told = worker
             .tally

@@ -1,12 +1,15 @@
-//! A look at the workers of a pool in which work waits: who sleeps, who hogs, who starves.
+//! Samples the workers of a pool in which work waits, to find those that sleep, hog a CPU or
+//! starve.
 //!
-//! It is the manager's (see `manager_loop.rs`), made only while work waits and all workers that may run are up. A look reads
-//! the CPU time of each worker that is in an item, and of those that have not run since the last look, whether they
-//! are runnable. System calls are made with no lock held; what they say is applied under the lock, if the worker is
-//! still in the item that it was in.
+//! The manager (`manager_loop.rs`) does this only while work waits and all workers that may run are
+//! awake. A sample reads the CPU time of each worker that is in an item. For workers that have not
+//! run since the last sample it also reads whether they are runnable. The system calls are made
+//! with no lock held. Their results are applied under the lock, if the worker is still in the same
+//! item.
 //!
-//! A verdict may be stale by the time it is applied: the worker may have woken, or be on its way to the next item. That
-//! costs one worker too many for as long as it takes: whoever takes a batch counts as awake from then on.
+//! A verdict may be stale when it is applied, because the worker may have woken or may be about to
+//! start the next item. The pool then runs one worker too many for a short time: a worker that
+//! takes a batch counts as awake again.
 
 use sync::{atomic::Ordering, cpu, thread::ThreadId, unmodelled::Arc, usage};
 use topology::CpuSet;
@@ -18,7 +21,7 @@ use super::{
 use crate::observe::concurrency::{Sample, ScanResult, Seen, Verdict, judge};
 
 impl WorkerPool {
-    /// Looks at the workers if work waits, and gets others up for those that sleep or hog.
+    /// Samples the workers if work waits, and replaces those that sleep or hog.
     pub(crate) fn look(self: &Arc<Self>, now_ns: u64, allowed: &CpuSet) -> ScanResult {
         let busy: Vec<_> = {
             let mut dispatch = self.lock();
@@ -41,7 +44,7 @@ impl WorkerPool {
                     cpu_ns: usage::cpu_ns(thread)?,
                     at_ns: now_ns,
                 };
-                // Whoever slept, and has not run since, still does.
+                // A worker that slept, and has not run since, still sleeps.
                 let runnable = || {
                     if slept {
                         Some(false)
@@ -89,7 +92,8 @@ impl WorkerPool {
                 scan = scan.max(ScanResult::Unclear);
             }
         }
-        // A worker adopts when nothing else is pending; walking through a long list here would keep it at the door.
+        // A worker adopts items when nothing else is pending. A walk through a long injector here
+        // would make it wait for the lock.
         if guard.nr_pending() == 0 {
             guard.adopt(&self.injector);
         }
@@ -103,7 +107,7 @@ impl WorkerPool {
             Some(sleeper) => guard.replace(sleeper),
             None => drop(guard.pick_if_needed()),
         }
-        // The watch is on as long as work waits.
+        // The monitor stays armed while work waits.
         guard.effects.watch = false;
         drop(guard);
         #[cfg(feature = "stacks")]
@@ -134,8 +138,8 @@ fn add_stacks(reports: &mut [crate::Report], signal: u32) {
 }
 
 impl PoolGuard<'_> {
-    /// Notes what a look saw of a worker; takes back what it has in hand if it sleeps, or has been in the same item
-    /// for a whole look.
+    /// Stores a sample of a worker. If the worker sleeps, or was in the same item at the last
+    /// sample, puts its local batch back.
     fn note_seen(&mut self, worker: &Worker, mut seen: Seen, sleeps: bool) {
         let before = self.enlisted(worker).seen;
         let stands = before.is_some_and(|it| it.last.activity == seen.last.activity);
@@ -148,11 +152,11 @@ impl PoolGuard<'_> {
     }
 }
 
-/// Lets a worker whose CPUs give it no time run anywhere until it next parks.
+/// Lets a worker that gets no CPU time on its CPUs run anywhere until it next parks.
 fn let_stray(worker: &Worker, allowed: &CpuSet) {
     let thread = ThreadId(worker.thread.load(Ordering::Relaxed));
     if thread.0 != 0 && !worker.strays.swap(true, Ordering::Relaxed) {
-        // The thread may have ended meanwhile; then there is nobody to move.
+        // Fails if the thread has ended, which is harmless.
         let _ = cpu::set_affinity(Some(thread), allowed);
     }
 }

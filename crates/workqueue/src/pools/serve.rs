@@ -1,9 +1,10 @@
-//! What a worker's thread does.
+//! The loop of a worker's thread.
 //!
-//! A worker goes round: *take* a batch under the pool lock, *run* its items, and so on; when there is nothing to
-//! take it *spins* for a while, then goes on the idle list under the lock and *parks*. Only a kick gets it up again, and
-//! a kick claims it: it is off the idle list, and counted as awake, before its wake-up is even sent. So a worker
-//! never is kicked twice, never culled while it is kicked, and never leaves by itself.
+//! A worker repeatedly *takes* a batch under the pool lock and *runs* its items. If there is no
+//! item, it *busy-polls* for a while, then joins the idle list under the lock and *parks*. Only a
+//! kick wakes it, and a kick claims it: it removes the worker from the idle list and counts it as
+//! awake before the wake-up is sent. A worker is therefore never kicked twice, never culled while
+//! it is kicked, and never exits by itself.
 
 use base::internal::wake::{LONGEST_LOOK_AFTER_WORK_NS, Parker, SpinBudget, report};
 use sync::{thread, time, unmodelled::Arc};
@@ -16,11 +17,12 @@ use super::{
     worker::{Taken, Worker},
 };
 
-/// The path of this module: a stack of a worker ends here, because what is below says nothing of an item.
+/// The path of this module. The stack trace of a worker ends here, because outer frames contain
+/// nothing about an item.
 #[cfg(feature = "stacks")]
 pub(super) const PATH: &str = module_path!();
 
-/// What a worker thread keeps to itself.
+/// State that only the worker's thread uses.
 #[derive(Debug)]
 struct Private {
     parker: Parker,
@@ -29,7 +31,7 @@ struct Private {
 
 /// Makes this thread a worker of `pool` until it is culled or the pool dies.
 ///
-/// The pool has counted it as awake and searching when it was asked for.
+/// The pool counted it as awake and searching when it requested the worker.
 pub(crate) fn run(pool: &Arc<WorkerPool>) {
     let mut private = Private {
         parker: Parker::with_spin_limit(0),
@@ -40,7 +42,8 @@ pub(crate) fn run(pool: &Arc<WorkerPool>) {
     loop {
         serve(pool, &worker, || true);
         let comes = if pool.has_one_cpu() {
-            // Producers of the pod may want this very CPU: let them run once, instead of being woken by each.
+            // Producers of the pod may need this CPU. Let them run once, so that they do not have
+            // to wake this thread for each item.
             thread::yield_now();
             pool.has_hint_of_work()
         } else {
@@ -71,8 +74,8 @@ pub(crate) fn run(pool: &Arc<WorkerPool>) {
     }
 }
 
-/// Runs what `pool` has to run on this thread, which is not one of its workers, while `go_on` holds after a batch; returns
-/// `true` if it stopped for another reason.
+/// Runs items of `pool` on this thread, which is not one of its workers, as long as `go_on` returns
+/// `true` after a batch. Returns `true` unless `go_on` stopped it.
 pub(crate) fn help_out(pool: &Arc<WorkerPool>, go_on: impl Fn() -> bool) -> bool {
     let parker = Parker::with_spin_limit(0);
     let Some(worker) = enlist(pool, &parker, false) else {
@@ -85,7 +88,7 @@ pub(crate) fn help_out(pool: &Arc<WorkerPool>, go_on: impl Fn() -> bool) -> bool
     has_ended
 }
 
-/// Runs what `pool` has of the link `slot` on this thread, as [`help_out`] does.
+/// Runs items of the pwq `slot` on this thread, like [`help_out`].
 pub(crate) fn rescue(pool: &Arc<WorkerPool>, slot: usize, go_on: impl Fn() -> bool) -> bool {
     let parker = Parker::with_spin_limit(0);
     let worker = pool.enlist_rescuer(|number| Arc::new(Worker::new(number, parker.unparker())));
@@ -110,7 +113,7 @@ fn enlist(pool: &Arc<WorkerPool>, parker: &Parker, asked_for: bool) -> Option<Ar
     Some(worker)
 }
 
-/// Has the waits of this thread reported as those of `worker`.
+/// Reports the waits of this thread as those of `worker`.
 fn answer_for(pool: &Arc<WorkerPool>, worker: &Arc<Worker>) {
     let (pool, worker) = (pool.clone(), worker.clone());
     report::report_to(Some(Arc::new(WorkerHook { pool, worker })));
@@ -121,7 +124,8 @@ fn discharge(pool: &Arc<WorkerPool>, worker: &Arc<Worker>, awake: bool) {
     pool.discharge(worker, awake);
 }
 
-/// Runs batches until there is none, or `go_on` does not hold after one; returns `true` if there was none.
+/// Runs batches until no item is left, or until `go_on` returns `false` after a batch. Returns
+/// `true` if no item is left.
 fn serve(pool: &Arc<WorkerPool>, worker: &Worker, go_on: impl Fn() -> bool) -> bool {
     let mut budget = pool.attrs.bh.then(|| RunBudget::new(time::now_ns()));
     while let Taken::Items(_) = pool.take(worker) {

@@ -1,6 +1,6 @@
-//! Taking batches: items come with a seat of their queue's gate.
+//! Takes batches of items, each with a seat of the queue's gate.
 //!
-//! The seats themselves are counted in `active.rs`.
+//! `active.rs` counts the seats.
 
 use base::internal::trace;
 use sync::{time, twin, unmodelled::Arc};
@@ -18,15 +18,15 @@ use crate::{
 };
 
 impl PoolGuard<'_> {
-    /// Takes the next batch for `worker`, whose last one was [retired](Self::retire).
+    /// Takes the next batch for `worker`, whose last batch was [retired](Self::retire).
     pub(crate) fn take(&mut self, worker: &Worker) -> Taken {
         let pool = self.pool();
         let max = pool.params.max_batch.min(MAX_HAND);
-        // Read once a trip.
+        // Read once per batch.
         let now = time::cycles();
         if self.is_shared() {
-            // A link whose first item arrived during the last batch had work for the pool at that
-            // time, so it is added before the batch is charged.
+            // If the first item of a pwq arrived during the last batch, that pwq already had work
+            // for the pool then. It is therefore added before the batch is charged.
             self.adopt_at(now, &pool.injector);
         }
         self.tell(worker);
@@ -35,7 +35,7 @@ impl PoolGuard<'_> {
                 self.adopt_at(now, &pool.injector);
             }
             if self.is_shared() {
-                // So that the link which has had the worker is one of those whose turn it may be.
+                // So that the pwq which the worker just served competes for the next turn too.
                 self.give_up_seat(worker);
             }
             let limit =
@@ -57,7 +57,7 @@ impl PoolGuard<'_> {
             }
             let Some(item) = self.pending.pop_front() else {
                 self.give_up_seat(worker);
-                // Giving a seat up may have made a link of this very pool ready.
+                // The released seat may have made a pwq of this pool ready.
                 if self.ready.is_empty() {
                     self.rest();
                     self.note_pace(now);
@@ -88,7 +88,7 @@ impl PoolGuard<'_> {
         }
     }
 
-    /// Takes note of what `worker` has in its hand, taken at the time `now` in cycles.
+    /// Records the batch of `worker`, taken at the time `now` in cycles.
     pub(crate) fn taken(
         &mut self,
         worker: &Worker,
@@ -112,7 +112,7 @@ impl PoolGuard<'_> {
         });
         link.counts.nr_started += nr_taken as u64;
         link.counts.nr_repatriated += u64::from(worker.takes_after_return());
-        // A batch is of one lane.
+        // A batch has one lane.
         let lane = worker
             .first_held()
             .map_or(Lane::default(), |item| home(item).lane);
@@ -127,7 +127,8 @@ impl PoolGuard<'_> {
         Taken::Items(nr_taken)
     }
 
-    /// Tells the link how long the items waited that `worker` takes, if it is time for that, for all that it has taken since.
+    /// Every `every_us` microseconds, records how long the items of the pwq waited. One item
+    /// represents all that `worker` has taken since the last sample.
     fn sample(
         &mut self,
         worker: &Worker,
@@ -145,7 +146,8 @@ impl PoolGuard<'_> {
         if !sampling.takes(slot, nr_taken as u64, now, every_us) {
             return;
         }
-        // That in the middle stands for all, or the next one that was not cancelled or helped.
+        // The item in the middle represents the batch, or the nearest one that was not cancelled or
+        // helped.
         let alive = worker
             .held(nr_taken)
             .enumerate()
@@ -164,12 +166,13 @@ impl PoolGuard<'_> {
         }
     }
 
-    /// Gets `worker` a seat for the items of `slot`; otherwise the link stands in line.
+    /// Acquires a seat for `worker` to run items of `slot`. Otherwise the pwq joins the wait queue
+    /// of its gate.
     pub(crate) fn find_seat(&mut self, worker: &Worker, slot: usize) -> bool {
         let pool = self.pool();
         let link = self.link(slot);
         if !link.inactive.is_empty() {
-            // Older items of this link wait already.
+            // Older items of this pwq already wait.
             return false;
         }
         let seat = self.enlisted(worker).seat;
@@ -178,8 +181,9 @@ impl PoolGuard<'_> {
         }
         self.give_up_seat(worker);
         let link = self.link(slot);
-        // Seated: the batch is ours. Else the link stands in line, and what it has waits as inactive until a seat is handed
-        // to it, with this pool locked: we still have the lock, so the items are set aside before that.
+        // If the pwq gets no seat, it joins the wait queue, and its items wait as inactive. A later
+        // seat is transferred to it under this pool's lock, which we hold, so its items are set
+        // aside before that.
         let seated = link.gate.enter_or_queue(link.node, || Seeker {
             pool: pool.clone(),
             slot,
@@ -190,24 +194,25 @@ impl PoolGuard<'_> {
         seated
     }
 
-    /// Takes inactive items of a link that has just got a seat; what is left stands in line again.
+    /// Takes inactive items of a pwq that just got a seat. If items remain, the pwq waits for a
+    /// seat again.
     pub(crate) fn take_inactive(&mut self, worker: &Worker, slot: usize, limit: usize) -> usize {
         let limit = self.limit(slot, limit);
         let link = self.link_mut(slot);
         if !link.gate.may_start() && !twin::armed("take: overlooks a pause") {
-            // The seat was handed to the link before that, and goes back.
+            // The queue was paused after the seat was transferred to this pwq.
             self.line_up(slot);
             return 0;
         }
         if link.has_lanes && !twin::armed("lanes: a seat does not look again") {
-            // What had come when the seat became ours may be urgent, and may have come after what was adopted last.
+            // Items pushed since the last adoption, before we got the seat, may be urgent.
             let pool = self.pool();
             self.adopt(&pool.injector);
         }
         let items = self.link_mut(slot).next_lane();
         let colour = items.first().map(list::colour).unwrap_or_default();
         let mut nr_taken = 0;
-        // A batch is of one colour, so that its counts can be given back by their number.
+        // A batch has one colour, so that its in-flight counts can be released as one number.
         while nr_taken < limit
             && let Some(item) = items.first()
             && list::colour(item) == colour
@@ -236,8 +241,10 @@ impl PoolGuard<'_> {
 }
 
 impl Dispatch {
-    /// An ordered queue's items are taken one by one, so that a cancelled one can be cut out of its list; long ones so
-    /// that others may start meanwhile; those of a queue with an urgent lane so that none is overtaken in a worker's hand.
+    /// Returns the maximum size of a batch. Items of an ordered queue are taken one at a time, so
+    /// that a cancelled one can be removed from its list. Long items are taken one at a time so
+    /// that other workers can start some, and those of a queue with an urgent lane so that no local
+    /// batch delays an urgent item.
     pub(crate) fn limit(&self, slot: usize, limit: usize) -> usize {
         let link = self.link(slot);
         if link.gate.max() == 1 || link.core.cpu_intensive || link.has_lanes {
@@ -247,8 +254,8 @@ impl Dispatch {
         }
     }
 
-    /// Returns how many items to take at once of a link in a pool whose links go by what they have used: by how long its own
-    /// items take, for those of others say nothing about them.
+    /// Returns the maximum size of a batch of a pwq in a pool whose pwqs have shares. It depends on
+    /// the average of the pwq's own items only, because those of other pwqs can differ.
     fn share_limit(&self, slot: usize, max: usize) -> Option<usize> {
         if !self.is_shared() {
             return None;
@@ -263,8 +270,8 @@ impl Dispatch {
     }
 }
 
-/// Returns `true` if an item in hand is pending: where it was cancelled, or its joiner has it, this is its place and no more. A closure
-/// has no state.
+/// Returns `true` if an item in a local batch is pending. If it was cancelled, or its joiner runs
+/// it, only its tombstone is left. A closure has no state.
 fn is_there(item: *const Head) -> bool {
     // SAFETY: the item is linked, so it is alive.
     let state = unsafe { &*item }.load();

@@ -1,26 +1,29 @@
-//! Cancelled items leave the lists that hold them.
+//! Removes cancelled items from the lists that hold them.
 //!
-//! To cancel an item takes two steps of its word, and its link stays where it is, a tombstone, until a worker comes to it
-//! (`state.rs`). Where no worker comes, for the queue is full or paused or the pool is busy, tombstones would pile up. So
-//! cancels are counted, and every so often whoever cancels walks through a list, once so much was cancelled that half of
-//! what the walk passes may be dead: a cancel pays for a few items of walks, and a list never has many more tombstones
-//! than items that wait.
+//! A cancel takes two transitions of the item's state word. The list entry of the item remains as a
+//! tombstone until a worker pops it (`state.rs`). If no worker pops it, because the queue is full
+//! or paused or the pool is busy, tombstones would pile up. Cancels are therefore counted. Every
+//! `LOOK_EVERY` cancels, the canceller walks a list if at least half of its items may be
+//! tombstones. Each cancel thus pays for a few items of such walks, and a list never holds many
+//! more tombstones than waiting items.
 //!
-//! Who asks how many items wait has all tombstones cut out first, if there can be any: if something was cancelled, or helped, since
-//! that was asked last. What is just being cancelled, or run by a helper, stays, and so does what its enqueuer has not pushed yet:
-//! a walk that meets the one, or misses what was counted, has the next who asks walk again.
+//! A query for the number of waiting items first removes all tombstones, if any item was cancelled
+//! or helped since the last query. Items that are being cancelled, are being run by a helper or
+//! have not been pushed yet are left in place. If a walk meets such an item, or removes fewer
+//! tombstones than were counted, the next query walks again.
 //!
-//! Each list has a count of its own, for a tombstone may lie in either: a link counts for its inactive items, and the pool
-//! for the list that all its links share. Where each link judged that list by its own cancels, several would fill it by
-//! turns, and none would find that a walk pays.
+//! Each list has its own count: a pwq counts for its inactive items, and the pool counts for the
+//! list that all its pwqs share. If each pwq judged the shared list by its own cancels, several
+//! pwqs could fill it without any of them finding that a walk pays.
 //!
 //! ```text
-//! canceller: claim;  count;  perhaps reap;                  unclaim: not pending, still linked
-//! reaper:    pool lock: linked, and neither pending, claimed nor running?  step: not linked;  give its count back
-//! enqueuer:  linked?  step: pending, it is where it must be;  else push it
+//! canceller: claim;  count;  perhaps reap;              unclaim: not pending, still linked
+//! reaper:    pool lock: linked, not pending, claimed or running?  unlink;  release its count
+//! enqueuer:  linked?  set pending, its list entry is in place;  otherwise push it
 //! ```
 //!
-//! The claim keeps the link for the look at it; and a tombstone that is queued again while it is looked at stays.
+//! The claim keeps the entry linked while the canceller walks. A tombstone that is queued again
+//! during a walk stays in its list.
 
 use std::{mem, ptr::NonNull, task::Waker};
 
@@ -43,7 +46,8 @@ use crate::{
     },
 };
 
-/// How many cancels there are for one look whether a walk pays. A guess: a look takes the pool lock.
+/// Number of cancels after which the canceller checks whether a walk pays. A guess: the check takes
+/// the pool lock.
 const LOOK_EVERY: u32 = if cfg!(any(loom, shuttle, miri)) {
     2
 } else {
@@ -56,8 +60,9 @@ impl Pwq {
     /// has ended.
     #[must_use = "tasks wait for it"]
     pub(crate) fn note_cancelled(&self) -> Vec<Foreign<Waker>> {
-        // ORDER(cancel-count): message passing, other end in `reap`. Who finds this count empties the injector after it was
-        // pushed into, as the canceller knows. If the walk comes first, the next one is told of this count.
+        // ORDER(cancel-count): message passing, other end in `reap`. If the walk finds this count,
+        // it then empties the injector, into which the item was pushed before. If the walk comes
+        // first, the next walk finds this count.
         let nr_cancelled = self.nr_cancelled.fetch_add(1, Ordering::Release) + 1;
         if nr_cancelled.is_multiple_of(LOOK_EVERY) {
             let pays = |nr_waiting, nr_cancelled| nr_waiting / 2 <= nr_cancelled;
@@ -67,24 +72,24 @@ impl Pwq {
         Vec::new()
     }
 
-    /// Reaps. The caller keeps the link.
+    /// Removes tombstones. The caller keeps the pwq alive.
     pub(crate) fn reap(&self) -> Reaped<'_> {
         self.pool.reap(self, |_, _| true)
     }
 
-    /// Returns `true` if anything was cancelled since it was reaped.
+    /// Returns `true` if an item was cancelled since the last walk.
     pub(crate) fn has_cancelled(&self) -> bool {
         let mut lanes = self.lanes();
         lanes.any(|it| it.nr_cancelled.load(Ordering::Relaxed) > 0)
     }
 
-    /// Has the next who asks how many items wait walk again.
+    /// Makes the next query for the number of waiting items walk again.
     fn walk_again(&self) {
         self.nr_cancelled.fetch_max(1, Ordering::Relaxed);
     }
 }
 
-/// What is left to be done when tombstones were cut out.
+/// The deferred effects of a walk that removed tombstones.
 #[derive(Debug)]
 #[must_use = "somebody may wait for what was cut out"]
 pub(crate) struct Reaped<'a> {
@@ -94,22 +99,25 @@ pub(crate) struct Reaped<'a> {
 }
 
 impl Reaped<'_> {
-    /// Does it. Call it with no lock held.
+    /// Applies the effects. The caller holds no lock.
     pub(crate) fn finish(self) {
         drop(self.effects);
-        // A closure that was cancelled has been dropped by that; what else there is, is not the caller's to drop.
+        // The closures of these items were dropped by the cancel. Items that still hold user data
+        // are freed by reapers instead of the caller.
         let (_husks, theirs): (Vec<_>, Vec<_>) = self.dead.into_iter().partition(Dead::is_husk);
         self.pool.manager.leave_to_reapers(theirs);
     }
 }
 
 impl WorkerPool {
-    /// Cuts tombstones out of the pool's list and of that of `link`, of each that it `pays` to walk: told how many wait
-    /// there, and how many were cancelled since it was walked last.
+    /// Removes tombstones from the pool's list and from that of `link`, if `pays` returns `true`
+    /// for the list. It receives the number of items in the list, and of cancels since the last
+    /// walk.
     fn reap(self: &Arc<Self>, link: &Pwq, pays: impl Fn(usize, usize) -> bool) -> Reaped<'_> {
         let mut dead = Vec::new();
-        // ORDER(cancel-count): other end in `note_cancelled`. Before the injector is emptied: what is counted here is in a list
-        // then, or has been. That the one comes before the other is tested; a weaker order no model shows, for it is a count.
+        // ORDER(cancel-count): other end in `note_cancelled`. We read the count before we empty the
+        // injector, so each counted item is in a list by then, or was. The test covers that order
+        // of the two steps. No model can show a weaker ordering, because this is only a count.
         // Test: what_is_cancelled_beside_somebody_who_asks_does_not_stay_in_the_count
         let taken = |lane: &Pwq| lane.nr_cancelled.swap(0, Ordering::Acquire);
         let nr_cancelled = link.lanes().map(taken).sum::<u32>();
@@ -136,7 +144,7 @@ impl WorkerPool {
             }
             let state = guard.link_mut(slot);
             let misses = nr_listed - state.nr_listed() < nr_cancelled as usize;
-            // Or workers have come to them: once is enough.
+            // Workers may have popped the missing ones, so a second walk is enough.
             state.missed = misses && !state.missed;
             if state.missed {
                 link.walk_again();
@@ -151,16 +159,18 @@ impl WorkerPool {
 }
 
 impl PoolGuard<'_> {
-    /// Unlinks an item that nobody wants run, and says whether it was one; whoever has a handle may queue it at once.
+    /// Unlinks an item if it is a tombstone, and returns `true` if it was. An owner of a handle may
+    /// queue the item again at once.
     fn reap_one(&mut self, item: NonNull<Head>, dead: &mut Vec<Dead>) -> bool {
         let (&Home { slot, lane, .. }, colour) = (home(item), list::colour(item));
-        // SAFETY: linked, so it is alive; it is not looked at after the step that unlinks it.
+        // SAFETY: the item is linked, so it is alive. It is not used after the transition that
+        // unlinks it.
         let head = unsafe { item.as_ref() };
         let vtable = head.vtable();
         let Some((_, state)) = head.update(State::reap) else {
             let state = head.load();
             if state.has_link() && (!state.is_pending() || state.is_claimed()) {
-                // SAFETY: the item is linked, so its home is a link that waits for it.
+                // SAFETY: the item is linked, so its home is a pwq that is not removed before it.
                 let link: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
                 link.walk_again();
             }
@@ -169,7 +179,8 @@ impl PoolGuard<'_> {
         let link = self.dispatch.link_mut(slot);
         link.leave_line(lane, 1);
         if state.frees() {
-            // SAFETY: no handle, no link, no runner is left.
+            // SAFETY: `state.frees()` means that no handle, list or running thread refers to the
+            // item.
             dead.push(unsafe { Dead::new(item, vtable) });
         }
         self.retire_from(slot, colour, 1);

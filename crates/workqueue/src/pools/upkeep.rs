@@ -1,8 +1,9 @@
-//! What the manager does for a pool beside looking at its workers: cull idle ones, have those that stay give their stacks' memory
-//! back, do without new ones, end.
+//! Upkeep of a pool by the manager: culls idle workers, has the remaining ones return their stacks'
+//! memory, handles failed thread creation, and kills the pool.
 //!
-//! A worker that idles gives it back itself, for its stack is in use whenever it runs, were it for a signal. So it is claimed as by a
-//! kick, finds no work, and parks again: once, until it has run something.
+//! A worker returns its stack's memory itself, because its stack is in use whenever it runs, even
+//! for a signal. It is claimed as by a kick, finds no work, and parks again. It does so once, and
+//! again only after it has run an item.
 
 use base::internal::wake::Wakeup;
 use sync::{atomic::Ordering, unmodelled::Arc};
@@ -14,21 +15,21 @@ use super::{
     worker::Worker,
 };
 
-/// How soon the manager looks again whether workers that are up have lain down for too long, at the earliest: a
-/// timeout of zero must not keep it busy while they work.
+/// Minimum time between two checks for idle workers, so that a timeout of zero does not keep the
+/// manager busy.
 const SHORTEST_LOOK_NS: u64 = 1_000_000;
 
-/// How long a worker idles before it gives its stack's memory back, if it is not culled before. A guess: to fetch some pages anew
-/// takes microseconds.
+/// Time for which a worker idles before it returns its stack's memory, unless it is culled earlier.
+/// A guess: faulting in some pages again takes microseconds.
 const SLIM_NS: u64 = 10_000_000_000;
 
-/// How soon the manager looks again whether a pool to which no queue's routes lead any more has idle workers. A guess:
-/// nobody waits for it.
+/// Time between two checks for idle workers in a pool to which no route leads. A guess: no thread
+/// waits for it.
 const DESERTED_LOOK_NS: u64 = 100_000_000;
 
 impl WorkerPool {
-    /// Takes a request for a worker back, because no thread could be had. Returns `true` if none is left that runs: each
-    /// worker there is, if any, sleeps in an item, hogs the CPU, or has been asked for itself.
+    /// Withdraws a request for a worker whose thread could not be started. Returns `true` if no
+    /// worker runs: each existing one sleeps in an item, hogs the CPU, or has only been requested.
     pub(crate) fn could_not_create(&self) -> bool {
         let mut dispatch = self.lock();
         dispatch.nr_creating -= 1;
@@ -40,7 +41,7 @@ impl WorkerPool {
         self.census().nr_awake() as usize == dispatch.nr_creating
     }
 
-    /// Asks for a worker again after a failure, if work still waits.
+    /// Requests a worker again after a failure, if work still waits.
     pub(crate) fn ask_again(self: &Arc<Self>) {
         if self.has_waiting_work() {
             self.add_work(|_| ());
@@ -51,8 +52,8 @@ impl WorkerPool {
         !self.injector.is_empty() || self.lock().has_work()
     }
 
-    /// Sends workers away that have idled for too long, and has others give their stacks' memory back; returns when the next one is
-    /// to, if any is.
+    /// Culls workers that have idled for too long, and has others return their stacks' memory.
+    /// Returns when this must be called next, if ever.
     pub(crate) fn cull(self: &Arc<Self>, now_ns: u64) -> Option<u64> {
         let mut guard = self.lock_to_act();
         let cull_ns = self.send_idle_away(&mut guard, now_ns);
@@ -66,11 +67,11 @@ impl WorkerPool {
         let limit_ns = if deserted { 0 } else { limit_ns };
         loop {
             if deserted && guard.idle.is_empty() {
-                // Those that are up park later.
+                // The other workers may park later.
                 return (guard.nr_workers() > 0).then(|| now_ns.saturating_add(DESERTED_LOOK_NS));
             }
             if !deserted && !policy::may_cull(guard.idle.len(), guard.nr_workers()) {
-                // More may park later, also such as have been asked for and are not there yet.
+                // More workers may park later, including requested ones.
                 let nr_workers = guard.nr_workers() + guard.nr_creating;
                 return policy::may_cull(nr_workers, nr_workers)
                     .then(|| now_ns.saturating_add(limit_ns.max(SHORTEST_LOOK_NS)));
@@ -88,7 +89,7 @@ impl WorkerPool {
         }
     }
 
-    /// Sends all workers away; those that are up leave when they find nothing more to do.
+    /// Culls all workers. Awake ones exit when they find no more work.
     pub(crate) fn kill(self: &Arc<Self>) {
         let mut guard = self.lock_to_act();
         guard.dying = true;
@@ -99,7 +100,8 @@ impl WorkerPool {
 }
 
 impl PoolGuard<'_> {
-    /// Gets idle workers up that have been so for long, to give their stacks' memory back; returns when to look again.
+    /// Wakes workers that have idled for long, so that they return their stacks' memory. Returns
+    /// when this must be called next, if ever.
     fn slim_idle(&mut self, now_ns: u64) -> Option<u64> {
         let pool = self.pool();
         let limit_ns = pool.params.idle_timeout_ms.saturating_mul(1_000_000);
@@ -118,12 +120,12 @@ impl PoolGuard<'_> {
             self.effects.wakeq.push(wakeup);
         }
         let next_ns = self.idle.iter().filter_map(due_ns).min();
-        // Those that are up, or asked for, park later.
+        // Awake and requested workers may park later.
         let nr_up = self.nr_workers() + self.nr_creating - self.idle.len();
         next_ns.or_else(|| (nr_up > 0).then(|| now_ns.saturating_add(limit_ns)))
     }
 
-    /// Has a worker leave that is off the idle list.
+    /// Makes a worker exit. It must be off the idle list.
     fn send_away(&mut self, worker: &Worker) {
         worker.cull();
         let wakeup = Wakeup::unpark(worker.unparker());

@@ -1,4 +1,4 @@
-//! Names work that does not move (`stall.rs`), and items that take the CPU for long.
+//! Reports work that makes no progress (`stall.rs`), and items that hog a CPU.
 
 use std::{
     ptr::{self, NonNull},
@@ -22,12 +22,14 @@ use crate::{
 };
 
 impl Dispatch {
-    /// Returns for how long its work has not moved, in nanoseconds; 0 if some was taken since the last look.
+    /// Returns the time in nanoseconds for which the pool has taken no item; 0 if it took one since
+    /// the last check.
     pub(crate) fn stalled_ns(&self) -> u64 {
         self.stall_detector.age_ns(self.nr_taken)
     }
 
-    /// Keeps the stall detector over the first item that waits; `cpus` are the pool's.
+    /// Updates the stall detector. Returns a report if the first waiting item has waited too long.
+    /// `cpus` are the pool's.
     pub(crate) fn check_for_stall(
         &mut self,
         now_ns: u64,
@@ -68,7 +70,7 @@ impl Dispatch {
         }))
     }
 
-    /// Returns the first item that waits for a worker alone.
+    /// Returns the first item that waits only for a worker.
     fn first_waiting(&self) -> Option<NonNull<Head>> {
         let ready = || {
             self.ready
@@ -78,7 +80,7 @@ impl Dispatch {
         self.pending.first().or_else(ready)
     }
 
-    /// Notes that a worker's item hogs the CPU; returns what is to be told of that.
+    /// Records that the worker's item hogs a CPU. Returns a report if one is due.
     pub(crate) fn note_hog(&mut self, worker: &Worker) -> Option<Report> {
         let item = self.name_of(self.enlisted(worker))?;
         let kind = ptr::from_ref(worker.running()?).addr();
@@ -88,7 +90,7 @@ impl Dispatch {
         worth_telling(count).then_some(Report::CpuIntensive { item, count })
     }
 
-    /// Names an item of the link `slot`: one that runs, else one that waits.
+    /// Returns the name of an item of the pwq `slot`: a running one, or otherwise a waiting one.
     pub(crate) fn name_one(&self, slot: usize) -> Option<&'static str> {
         let mut inside = self.workers().filter(|it| it.worker.is_inside());
         let running = inside.find(|it| it.seat == Some(slot));
@@ -102,8 +104,8 @@ impl Dispatch {
         Some(name.or_else(waiting)?())
     }
 
-    /// Adds what the link `slot` has to `left`: what runs, what waits to be woken, what is queued. Workers have nothing of it
-    /// in hand but what they are in.
+    /// Adds the remaining items of the pwq `slot` to `left`: running, waiting to be woken, and
+    /// queued. Local batches contain no other items of it.
     pub(crate) fn left(&self, slot: usize, left: &mut Vec<LeftItems>) {
         let link = self.link(slot);
         let mut add = |doing, table: Option<&VTable>, count| {
@@ -115,7 +117,7 @@ impl Dispatch {
         let running = self.workers().filter(inside);
         for table in running.filter_map(|it| it.worker.running()) {
             add(Doing::Runs, Some(table), 1);
-            // A future that is polled keeps its count, too.
+            // A future that is being polled also keeps its count.
             let same = waiting
                 .iter_mut()
                 .find(|it| it.0.is_some_and(|it| ptr::eq(it, table)));
@@ -130,16 +132,16 @@ impl Dispatch {
             // SAFETY: the item is linked, so it is alive.
             let head = unsafe { item.as_ref() };
             let (state, table) = (head.load(), head.vtable());
-            // Where it was cancelled this is its place and no more. A closure has no state.
+            // If the item was cancelled, only its tombstone is left. A closure has no state.
             let is_queued = state.is_pending() || !state.has_link();
-            // SAFETY: as above, and the table was made for it.
+            // SAFETY: as above, and the vtable was created for the item.
             if home_slot(item) == slot && is_queued && !unsafe { (table.has_begun)(item) } {
                 add(Doing::IsQueued, Some(table), 1);
             }
         }
     }
 
-    /// Names the item that a worker is in.
+    /// Returns the name of the item that a worker runs.
     fn name_of(&self, enlisted: &Enlisted) -> Option<ItemName> {
         Some(ItemName {
             queue: self.link(enlisted.seat?).core.name.to_string(),

@@ -1,7 +1,8 @@
-//! The side of a worker that others can reach, and the items that it has in hand. `serve.rs` has its thread.
+//! The part of a worker that other threads use, and its local batch. `serve.rs` has its thread.
 //!
-//! Items in hand are still pending: they can be cancelled, helped, or taken back by a look at a worker that stays
-//! in an item before them. `hand` is the word on which the worker and that look agree.
+//! Items in a local batch are still pending. They can be cancelled or helped. The manager can put
+//! them back if the worker stays in an item before them. The state word `hand` decides between the
+//! worker and the manager.
 
 use std::ptr::{self, NonNull};
 
@@ -20,19 +21,19 @@ use crate::{
     observe::{concurrency::Activity, tally::Tally},
 };
 
-/// The most items that a worker ever has in hand; `Params::max_batch` may ask for less.
+/// Maximum size of a local batch. `Params::max_batch` can lower it.
 pub(crate) const MAX_HAND: usize = 64;
 
-/// What a trip to the pool's list brought.
+/// The result of taking a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Taken {
-    /// So many items are in hand.
+    /// The number of items in the local batch.
     Items(usize),
-    /// No item is to be had, or too many workers are awake.
+    /// No item is available, or too many workers are awake.
     Nothing,
 }
 
-/// bits 0..32 the next item to run | bits 32..64 how many are in hand
+/// bits 0..32 index of the next item to run | bits 32..64 size of the local batch
 #[derive(Clone, Copy)]
 struct Hand(u64);
 
@@ -48,35 +49,36 @@ impl Hand {
     }
 }
 
-/// The side of a worker that others can reach.
+/// The part of a worker that other threads use.
 #[derive(Debug)]
 pub(crate) struct Worker {
     /// I: its number in the pool.
     pub(crate) number: usize,
     unparker: Unparker,
-    /// A: who takes an item from `items` moves this first; refilled by the owner with the pool locked.
+    /// A: the state word of the local batch. A thread moves it before it takes items from `items`.
+    /// The owner refills it with the pool locked.
     hand: CachePadded<AtomicU64>,
-    /// Written by the owner before it publishes `hand`.
+    /// The local batch. The owner writes it before it publishes `hand`.
     items: [AtomicPtr<Head>; MAX_HAND],
-    /// A, written by the owner: runs whose in-flight count the owner's link gets back; wraps.
+    /// A, written by the owner: number of runs whose in-flight count must be released; wraps.
     nr_done: AtomicU32,
-    /// A, written by the owner: what one item takes on average.
+    /// A, written by the owner: average run time of an item.
     item_ns: AtomicU32,
-    /// A, written under the pool lock: a parked worker that finds it set leaves.
+    /// A, written under the pool lock: a parked worker that finds it set exits.
     culled: AtomicBool,
-    /// A, set under the pool lock: a parked worker that finds it set gives its stack's memory back.
+    /// A, set under the pool lock: a parked worker that finds it set returns its stack's memory.
     slims: AtomicBool,
-    /// A, written by the owner: it has done so, and run nothing since.
+    /// A, written by the owner: set if it has returned its stack's memory and run no item since.
     lean: AtomicBool,
-    /// A, written by the owner: its kernel thread, 0 before it runs.
+    /// A, written by the owner: ID of its kernel thread, 0 before it runs.
     pub(crate) thread: AtomicU32,
-    /// A, written by the owner: the table of the item that it runs, or ran last.
+    /// A, written by the owner: the vtable of its present or last item.
     running: AtomicPtr<VTable>,
-    /// A: what it has run and not told its link.
+    /// A: counters that it has not added to its pwq yet.
     pub(crate) tally: Tally,
-    /// A: set when a look let it run outside its pod.
+    /// A: set when the manager lets it run outside its pod.
     pub(crate) strays: AtomicBool,
-    /// A, written by the owner: it has been brought home since it last took items.
+    /// A, written by the owner: set if its affinity was restored since it last took items.
     returned: AtomicBool,
 }
 
@@ -104,17 +106,18 @@ impl Worker {
         self.unparker.clone()
     }
 
-    /// Notes that this thread is the worker's; returns `true` if it was not before.
+    /// Assigns this thread to the worker. Returns `true` if the worker had none before.
     pub(crate) fn is_this_thread(&self) -> bool {
         self.thread.swap(thread::current().0, Ordering::Relaxed) == 0
     }
 
-    /// Notes that it is home again. The owner alone.
+    /// Records that its affinity was restored. Called by the owner only.
     pub(crate) fn has_returned(&self) {
         self.returned.store(true, Ordering::Relaxed);
     }
 
-    /// Returns `true` once if the worker has come home since it last took items. Called by the owner only.
+    /// Returns `true` once if its affinity was restored since it last took items. Called by the
+    /// owner only.
     pub(crate) fn takes_after_return(&self) -> bool {
         let returned = self.returned.load(Ordering::Relaxed);
         if returned {
@@ -123,13 +126,13 @@ impl Worker {
         returned
     }
 
-    /// Returns `true` if a kick has reached it that it has not followed yet.
+    /// Returns `true` if it was kicked and has not woken yet.
     pub(crate) fn is_kicked(&self) -> bool {
         self.unparker.is_given()
     }
 
     pub(crate) fn nr_done(&self) -> u32 {
-        // Pairs with the Release in `run_hand`: a run that is counted here happened before.
+        // Pairs with the Release in `run_hand`: runs that are counted here happened before.
         self.nr_done.load(Ordering::Acquire)
     }
 
@@ -137,7 +140,8 @@ impl Worker {
         u64::from(self.item_ns.load(Ordering::Relaxed))
     }
 
-    /// Makes it leave when it wakes. Call it with the pool locked and the worker off the idle list.
+    /// Makes the worker exit when it wakes. The caller has locked the pool and removed the worker
+    /// from the idle list.
     pub(crate) fn cull(&self) {
         self.culled.store(true, Ordering::Relaxed);
     }
@@ -146,12 +150,14 @@ impl Worker {
         self.culled.load(Ordering::Relaxed)
     }
 
-    /// Has it give its stack's memory back when it wakes. Call it with the pool locked and the worker off the idle list.
+    /// Makes the worker return its stack's memory when it wakes. The caller has locked the pool and
+    /// removed the worker from the idle list.
     pub(crate) fn slim(&self) {
         self.slims.store(true, Ordering::Relaxed);
     }
 
-    /// Gives the memory of this thread's stack back, if that was asked. The owner alone, before it looks for work.
+    /// Returns this thread's stack memory to the system, if requested. Called by the owner before
+    /// it searches.
     pub(crate) fn slim_if_asked(&self) {
         let slims = self.slims.load(Ordering::Relaxed);
         if slims {
@@ -161,31 +167,31 @@ impl Worker {
         self.lean.store(slims, Ordering::Relaxed);
     }
 
-    /// Returns `true` if it has given that back and run nothing since.
+    /// Returns `true` if it has returned its stack's memory and run no item since.
     pub(crate) fn is_lean(&self) -> bool {
         self.lean.load(Ordering::Relaxed)
     }
 
-    /// Puts an item into the hand that the owner fills, with the pool locked.
+    /// Stores an item in the local batch that the owner fills, with the pool locked.
     pub(crate) fn hold(&self, place: usize, item: NonNull<Head>) {
         self.items[place].store(item.as_ptr(), Ordering::Relaxed);
     }
 
-    /// Shows the hand to others; the owner alone, with the pool locked.
+    /// Publishes the local batch. Called by the owner, with the pool locked.
     pub(crate) fn publish(&self, len: usize) {
-        // Pairs with the Acquire in `disown`: who finds this hand finds its items.
+        // Pairs with the Acquire in `disown`: a thread that sees this batch sees its items.
         self.hand
             .store(Hand::new(0, len as u32).0, Ordering::Release);
     }
 
-    /// Returns the item that it is in and those that it has not started. With the pool locked.
+    /// Returns the running item and those that have not started. The caller has locked the pool.
     pub(crate) fn in_hand(&self) -> impl Iterator<Item = *const Head> {
         let hand = Hand(self.hand.load(Ordering::Relaxed));
         self.held(hand.len() as usize)
             .skip((hand.next() as usize).saturating_sub(1))
     }
 
-    /// Returns the first `len` items in its hand. With the pool locked.
+    /// Returns the first `len` items of its local batch. The caller has locked the pool.
     pub(crate) fn held(&self, len: usize) -> impl Iterator<Item = *const Head> {
         let places = self.items[..len].iter();
         places.map(|place| place.load(Ordering::Relaxed).cast_const())
@@ -196,37 +202,38 @@ impl Worker {
         NonNull::new(self.items[0].load(Ordering::Relaxed))
     }
 
-    /// Returns how many items it has in hand that it has not started.
+    /// Returns the number of items in its local batch that have not started.
     pub(crate) fn nr_items(&self) -> u32 {
         let hand = Hand(self.hand.load(Ordering::Relaxed));
         hand.len().saturating_sub(hand.next())
     }
 
-    /// Returns how many items it has taken and not started: those in hand, and those that it has found cancelled since it took
-    /// them. In this order, so that one that it finds between the two counts twice: it must not be shown as started.
+    /// Returns the number of items that it has taken and not started: those left in the local
+    /// batch, and those found cancelled since they were taken. The batch is read first, so that an
+    /// item that moves between the two counts twice. The item must not be reported as started.
     pub(crate) fn nr_not_started(&self) -> u64 {
         let nr_items = u64::from(self.nr_items());
         nr_items + u64::from(self.tally.nr_not_run())
     }
 
-    /// Returns `true` if it has items in hand that it has not started.
+    /// Returns `true` if its local batch contains items that have not started.
     pub(crate) fn has_items(&self) -> bool {
         self.nr_items() > 0
     }
 
-    /// Returns `true` if it is in an item, or on its way from there to its pool.
+    /// Returns `true` if it is in an item, or between an item and its pool.
     pub(crate) fn is_inside(&self) -> bool {
         let hand = Hand(self.hand.load(Ordering::Relaxed));
         (1..=hand.len()).contains(&hand.next())
     }
 
-    /// Returns the table of the item that it is in, or was last.
+    /// Returns the vtable of its present or last item.
     pub(crate) fn running(&self) -> Option<&'static VTable> {
-        // SAFETY: null, or a table that is never freed.
+        // SAFETY: null, or a vtable that is never freed.
         unsafe { self.running.load(Ordering::Relaxed).as_ref() }
     }
 
-    /// Returns what it is at.
+    /// Returns its progress, which samples compare.
     pub(crate) fn activity(&self) -> Activity {
         Activity {
             hand: self.hand.load(Ordering::Relaxed),
@@ -234,10 +241,11 @@ impl Worker {
         }
     }
 
-    /// Takes the next item out of the hand; the owner alone.
+    /// Takes the next item of the local batch. Called by the owner only.
     fn next(&self) -> Option<NonNull<Head>> {
-        // Against `disown`, on one word. If ours comes first, the item is ours, and the others' exchange fails and begins
-        // behind it. If `disown` comes first, the hand is empty for us.
+        // Pairs with `disown`, on one word. If our update comes first, the item is ours, and the
+        // exchange in `disown` fails and continues behind it. If `disown` comes first, we find the
+        // batch empty.
         let hand = Hand(self.hand.fetch_add(1, Ordering::AcqRel));
         if hand.next() >= hand.len() {
             return None;
@@ -245,12 +253,13 @@ impl Worker {
         NonNull::new(self.items[hand.next() as usize].load(Ordering::Relaxed))
     }
 
-    /// Takes all items that the owner has not started out of its hand, oldest first. Call it with the pool
-    /// locked, so that the hand is not refilled meanwhile.
+    /// Removes all items that have not started from the local batch, oldest first. The caller has
+    /// locked the pool, so that the batch is not refilled at the same time.
     pub(crate) fn disown(&self) -> Vec<NonNull<Head>> {
-        // Against `next`, on one word. If our exchange comes first, the items from `next` on are ours, and the owner finds its
-        // hand empty. If the owner's step comes first, our exchange fails, and we begin behind the item that it took.
-        // Acquire pairs with `publish`: the places hold their items.
+        // Pairs with `next`, on one word. If our exchange comes first, the items from `next` on are
+        // ours, and the owner finds its batch empty. If the owner's update comes first, our
+        // exchange fails, and we continue behind its item. Acquire pairs with `publish`: `items`
+        // contains the batch.
         let mut from = Hand(self.hand.load(Ordering::Acquire));
         loop {
             if from.next() >= from.len() {
@@ -271,7 +280,7 @@ impl Worker {
             .collect()
     }
 
-    /// Runs all that is in hand.
+    /// Runs all items of the local batch.
     pub(crate) fn run_hand(&self) {
         if self.is_lean() {
             self.lean.store(false, Ordering::Relaxed);
@@ -283,11 +292,12 @@ impl Worker {
             if first_end.is_none() && nr_taken > nr_not_run {
                 first_end = Some(time::cycles());
             }
-            // SAFETY: `next` gave this item to us alone, linked, so it is alive.
+            // SAFETY: `next` returned this item to this thread only, and it is linked, so it is
+            // alive.
             let vtable = unsafe { item.as_ref() }.vtable();
             self.running
                 .store(ptr::from_ref(vtable).cast_mut(), Ordering::Relaxed);
-            // SAFETY: as above; the table was made for it.
+            // SAFETY: as above; the vtable was created for the item.
             let popped = unsafe { (vtable.run)(item) };
             if !popped.ran() {
                 nr_not_run += 1;
@@ -295,7 +305,8 @@ impl Worker {
             }
             if popped.counts() {
                 let nr_done = self.nr_done.load(Ordering::Relaxed).wrapping_add(1);
-                // Pairs with the Acquire in `nr_done`: the run is over for who counts it.
+                // Pairs with the Acquire in `nr_done`: a thread that counts the run sees its
+                // effects.
                 self.nr_done.store(nr_done, Ordering::Release);
             }
             nr_taken += 1;
@@ -311,7 +322,7 @@ impl Worker {
         self.tally.add(nr_taken as u32, cycles, first_cycles);
     }
 
-    /// Mixes what an item took into the average, an eighth at a time.
+    /// Adds the time of an item to the average, with a weight of an eighth.
     fn learn(&self, item_ns: u64) {
         let before = self.item_ns();
         let mixed = before - before / 8 + item_ns.min(u64::from(u32::MAX)) / 8;

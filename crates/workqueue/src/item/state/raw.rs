@@ -1,19 +1,20 @@
-//! The steps of an item that lies in its user's memory.
+//! Transitions of an item in the caller's memory.
 //!
-//! Its user may free it inside its own run, so the word never says that it runs (`runs.rs` of `crates/raw` does), and nobody steps it
-//! after its start. Nor does a link of it stay behind in a list: whoever cancels it cuts it out.
+//! The item's function may free the item during its run, so the word does not record that the item
+//! is running (`crates/raw/src/runs.rs` does), and the item is not accessed after its start. A canceller
+//! removes the item from its list, so there are no tombstones.
 //!
 //! ```text
 //!                 enqueue                      start
-//!   idle ───────────────────► PENDING+LINKED ─────────► idle, and it runs
-//!     │   arm            fire    ▲    │ start, while it runs already
+//!   idle ───────────────────► PENDING+LINKED ─────────► idle, and the item runs
+//!     │   arm            fire    ▲    │ start, during an earlier run
 //!     └──────► ARMED ────────────┘    ▼
 //!          ◄──                PENDING+HANDOFF ──► PENDING+LINKED, when that run has ended
 //!        disarm
 //! ```
 //!
-//! To be queued anew, at another time or elsewhere, it goes from its claim to `ARMED` or `PENDING+LINKED` in one step, and
-//! is pending throughout.
+//! To move to another time or queue, the item goes from a claim to `ARMED` or `PENDING+LINKED` in
+//! one transition, and is pending throughout.
 //!
 //! Claims work as for any item. An armed item has been claimed by its timer; it is also `PENDING`,
 //! but not linked. C programs read that bit as the kernel's `WORK_STRUCT_PENDING`, which covers the
@@ -21,22 +22,22 @@
 
 use super::{CLAIMED, HANDOFF, LINKED, PENDING, RULES, Rules, State, WAKER};
 
-/// Its timer has it. No task waits for such an item, so the flag is free.
+/// Set while the item's timer is armed. No task waits for such an item, so the flag is free.
 const ARMED: u64 = WAKER;
 
-/// What a worker has to do that took the item off its list.
+/// The action of a worker that popped an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Start {
     /// Run it.
     Run,
-    /// Leave it to the run that is under way.
+    /// Hand the item to its current run.
     Behind,
-    /// Leave it to whoever claims it.
+    /// Hand the item to the thread that claims it.
     Claimed,
 }
 
 impl State {
-    /// Takes it off its list; `runs` when a run of it is under way.
+    /// Pops the item; `runs` is set if a run of it is under way.
     #[inline]
     pub fn start(self, runs: bool) -> (State, Start) {
         if self.has(CLAIMED) {
@@ -48,20 +49,20 @@ impl State {
         }
     }
 
-    /// Takes it off its list, of which the caller, who claimed it, has cut it out, to be run by him.
+    /// Starts an item that the caller claimed, removed from its list and will run.
     #[inline]
     pub fn start_claimed(self) -> State {
         self.without(PENDING | LINKED | CLAIMED).next_turn()
     }
 
-    /// Takes it back from the run that it was left to, to be put into its list again; `None` when somebody claims it, who
-    /// sees to that.
+    /// Takes the item back from the run that it was handed to, so that it can be put on its list
+    /// again; `None` if it is claimed, because the claiming thread then does this.
     pub fn relink(self) -> Option<State> {
         let is_left = self.has(HANDOFF) && !self.has(CLAIMED);
         is_left.then(|| self.without(HANDOFF).with(LINKED))
     }
 
-    /// Gives it to its timer; `None` when it is pending, or disabled.
+    /// Arms the timer of the item; `None` if the item is pending or disabled.
     pub fn arm(self) -> Option<State> {
         let is_free = self.disable_depth() == 0 && !self.has(PENDING | CLAIMED);
         is_free.then(|| self.with(PENDING | CLAIMED | ARMED))
@@ -73,18 +74,19 @@ impl State {
         self.has(ARMED)
     }
 
-    /// Queues an armed item whose home is written.
+    /// Queues an armed item whose home pwq is written.
     pub(crate) fn fire(self, rules: Rules) -> State {
         let next = self.without(CLAIMED | ARMED | RULES);
         next.with(PENDING | LINKED | rules.bits())
     }
 
-    /// Ends a claim of its timer's, or of one who has cut it out of its list: it is idle.
+    /// Ends the claim of the timer, or of a thread that removed the item from its list: it is idle.
     pub fn disarm(self) -> State {
         self.without(PENDING | CLAIMED | ARMED).next_turn()
     }
 
-    /// Gives it to its timer, from the claim of its timer's or of one who has cut it out; `None` when it is disabled.
+    /// Arms the timer of an item that is armed, or claimed and in no list; `None` if it is
+    /// disabled.
     pub fn rearm(self) -> Option<State> {
         let next = self.with(PENDING | CLAIMED | ARMED);
         (self.disable_depth() == 0).then_some(next)

@@ -1,30 +1,30 @@
-//! The steps that only a future's item takes; `future.rs` tells when.
+//! Transitions of futures; `future.rs` describes when they occur.
 //!
 //! ```text
 //!            pop                    ready, cancelled
-//!   PENDING ──────► RUNNING ────────────────────────► ended (turn 1)
+//!   PENDING ──────► RUNNING ────────────────────────► ended (sequence number 1)
 //!   +LINKED           │  ▲ │
 //!      ▲              │  │ │ wake: +PENDING, and the end of the poll links it
 //!      │ wake         ▼  └─┘
 //!      └─────────── waiting (no flag)
 //! ```
 //!
-//! A future is linked by whoever takes it from waiting to pending, or by the end of the poll in which it was woken.
-//! So it is never linked while it is polled. One that was polled is never cut out of a list, and
-//! never claimed: it stays where it is pinned. One that was never polled is claimed and cancelled as
-//! a closure is, by the steps of `state.rs`.
+//! A future is linked by the thread that moves it from waiting to pending, or at the end of the
+//! poll in which it was woken. It is therefore not linked while it is polled. A future that was
+//! polled is pinned in place: it is neither removed from a list nor claimed. One that was never
+//! polled is claimed and cancelled like a closure, by the transitions of `state.rs`.
 
 use super::{Completion, DISABLE_ONE, LINKED, PENDING, RUNNING, State, TURN_MASK};
 
-/// Its handle cancelled it: the next run drops the future instead of polling it.
+/// Set if the handle cancelled the future: the next run drops the future instead of polling it.
 const CANCELLED: u64 = DISABLE_ONE;
-/// Its handle is gone: nobody wants the result.
+/// Set if the handle was dropped, so that the result is not needed.
 const DETACHED: u64 = DISABLE_ONE << 1;
-/// Set at the end of its first poll, if that was not its last: it is pinned.
+/// Set at the end of the first poll, if the future is not ready: it is pinned.
 const POLLED: u64 = DISABLE_ONE << 2;
 
 impl State {
-    /// Returns `true` if a future has ended: it is not polled, or pending, ever again.
+    /// Returns `true` if a future has ended: it will not be pending or polled again.
     pub(crate) fn has_ended(self) -> bool {
         self.0 & TURN_MASK != 0
     }
@@ -35,10 +35,10 @@ impl State {
         self.has(DETACHED)
     }
 
-    /// Wakes a future; the flag says that its link must be pushed. `None` when it has ended.
+    /// Wakes a future; the flag is set if the caller must push it. `None` if the future has ended.
     ///
-    /// A future that is pending already makes a step, too: the poll that is to come must see what was written before
-    /// this wake.
+    /// Waking a pending future is a transition, too, so that the coming poll sees everything
+    /// written before this wake.
     pub(crate) fn wake(self) -> Option<(State, bool)> {
         if self.has_ended() {
             None
@@ -65,12 +65,12 @@ impl State {
         cancelled.wake()
     }
 
-    /// Notes that nobody wants a future's result.
+    /// Records that the result of a future is not needed.
     pub(crate) fn detach(self) -> State {
         self.with(DETACHED)
     }
 
-    /// Ends a poll that did not bring the future to its end.
+    /// Ends a poll after which the future is not ready.
     pub(crate) fn suspend(self) -> Completion {
         let idle = self.without(RUNNING).with(POLLED);
         let push = self.has(PENDING) && !sync::twin::armed("future: suspend forgets the wake");
@@ -83,7 +83,7 @@ impl State {
             retire_handoff: false,
             wake: false,
             wake_task: false,
-            // No handle, and no waker: nobody can ever wake it.
+            // Without a handle and a waker, no thread can ever wake the future.
             free: next.is_free() && !sync::twin::armed("future: suspend never frees"),
         }
     }

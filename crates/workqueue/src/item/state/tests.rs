@@ -1,44 +1,45 @@
-//! The steps of an item against a slow and obvious model.
+//! Compares the transitions of an item with a slow and obvious model.
 //!
-//! The model knows where the item's link is, who runs it, who has claimed it and what has been promised; the word of
-//! flags knows none of that. Random threads take random steps, each as the code around the word takes it.
+//! The model records where the item's link is, which threads run and claim it, and which runs were
+//! promised. The state word records none of that. Random threads make random transitions, each as
+//! the code that uses the word does.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Where the item's link is.
+/// The position of the item's link.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Link {
     Nowhere,
-    /// In a list of the queue that is its home.
+    /// In a list of the home queue.
     Listed,
-    /// In the hand of a worker, who will pop it.
+    /// In the local batch of a worker that will pop it.
     InHand,
-    /// Popped, and left to whoever runs or claims the item.
+    /// Popped, and handed to the thread that runs or claims the item.
     HandedOver,
 }
 
-/// Who has claimed the item, and what he does next.
+/// The thread that has claimed the item, and its next action.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Claim {
-    /// An enqueuer on another queue gets the link out of the old one's list.
+    /// An enqueuer on another queue removes the link from the old queue's list.
     CutsOut { to: usize },
-    /// An enqueuer writes the new home, publishes and pushes.
+    /// An enqueuer writes the new home pwq, publishes and pushes.
     Moves { to: usize },
-    /// A joiner who is about to run it.
+    /// A joiner is about to run the item.
     Helps,
-    /// A canceller of an ordered queue's item gets it out of its line.
+    /// A canceller removes an item of an ordered queue from its list.
     Cancels,
 }
 
-/// A flusher: what he waits for, and the turn by which he sees that it has come.
+/// A flusher: the counts it waits for, and the sequence number by which it detects them.
 #[derive(Clone, Copy, Debug)]
 struct Flush {
     turn: u64,
-    /// As many runs must have ended.
+    /// The number of runs that must have ended.
     nr_ended: u32,
-    /// As many enqueues must have been run to their end or cancelled.
+    /// The number of enqueues that must have completed or been cancelled.
     nr_settled: u32,
 }
 
@@ -51,7 +52,7 @@ struct World {
     is_running: bool,
     has_handle: bool,
     is_freed: bool,
-    /// What was queued has a place of its queue's capacity.
+    /// Set if the pending enqueue owns a capacity permit.
     has_place: bool,
     nr_in_flight: [i32; 2],
     nr_enqueued: u32,
@@ -62,7 +63,7 @@ struct World {
     flushes: Vec<Flush>,
 }
 
-/// The first queue lets joiners help, the second keeps the order.
+/// The first queue allows helping, the second is ordered.
 const RULES: [Rules; 2] = [
     Rules {
         help: true,
@@ -101,7 +102,7 @@ impl World {
         }
     }
 
-    /// Takes a step, if it can be taken now.
+    /// Applies a transition, if it is possible now.
     fn step(&mut self, step: u8) {
         match step % NR_STEPS {
             0 | 1 if self.has_handle => self.enqueue(usize::from(step % NR_STEPS), step >= 128),
@@ -112,7 +113,7 @@ impl World {
             7 if self.has_handle => self.claim_to_help(),
             8 | 9 => self.go_on_with_claim(step >= 128),
             10 if self.has_handle => self.flush(),
-            // Somebody who helps, or is in the middle of a step, has a handle.
+            // A helper, or a thread between two transitions, owns a handle.
             11 if self.has_handle && self.claim.is_none() && step >= 240 => self.drop_handle(),
             12 if self.link == Link::Listed => self.reap(),
             _ => {}
@@ -160,7 +161,7 @@ impl World {
             Pop::Run(state) => {
                 self.state = state;
                 self.start();
-                // A worker gives the count back after the run; nothing here depends on when.
+                // A worker releases the count after the run; the time of that does not matter here.
                 self.unlink();
             }
             Pop::Leave(state) => {
@@ -251,8 +252,8 @@ impl World {
         }
     }
 
-    /// Takes the next step of whoever has claimed the item; a helper may give up.
-    // A guard that changes the item would hide a step of it.
+    /// Makes the next transition of the claiming thread; a helper may give up.
+    // A guard that changes the item would hide one of its transitions.
     #[expect(clippy::collapsible_match)]
     fn go_on_with_claim(&mut self, gives_up: bool) {
         match self.claim {
@@ -292,7 +293,7 @@ impl World {
                 self.claim = None;
                 self.start();
                 if self.link == Link::Listed {
-                    // Taken back out of the injector.
+                    // Removed from the injector.
                     self.state = self.state.unlink();
                     self.unlink();
                 }
@@ -300,7 +301,7 @@ impl World {
         }
     }
 
-    /// Gets the link out of its list, if it can be got.
+    /// Removes the link from its list, if possible.
     fn cut_out(&mut self) -> bool {
         if self.link == Link::Listed {
             self.state = self.state.unlink();
@@ -344,7 +345,7 @@ impl World {
         }
     }
 
-    /// Whether an enqueue said true that has been neither run nor cancelled.
+    /// Returns `true` if an accepted enqueue was neither run nor cancelled yet.
     fn is_pending(&self) -> bool {
         self.nr_enqueued > self.nr_started + self.nr_cancelled
     }
@@ -375,7 +376,7 @@ impl World {
         }
     }
 
-    /// Lets everybody end what he is at, and checks that nothing is left.
+    /// Completes all operations under way, and checks that nothing is left.
     fn come_to_rest(&mut self) {
         let mut nr_rounds = 0;
         while self.claim.is_some() || self.link != Link::Nowhere || self.is_running {
@@ -401,8 +402,8 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
-    /// An item runs as often as it was queued and not cancelled, never beside itself, is flushed neither too early
-    /// nor never, and is freed once.
+    /// An item runs once for each enqueue that was not cancelled, its runs never overlap, each
+    /// flush ends at the right time, and the item is freed once.
     #[test]
     fn the_steps_of_an_item_keep_their_promises(steps in prop::collection::vec(any::<u8>(), 0..80)) {
         let mut world = World::new();
@@ -452,7 +453,7 @@ fn what_is_cancelled_with_all_else_ends_as_a_run_does_and_behind_a_run_owes_a_tu
     };
     assert!(taken.is_running() && !taken.is_pending() && !taken.has_link());
     assert_eq!(taken.complete(Ending::Returned).next.completion_seq(), 1);
-    // How the last run ended is not forgotten.
+    // The panic flag of the last run is kept.
     let Pop::Run(running) = queued.pop() else {
         panic!()
     };
@@ -464,7 +465,7 @@ fn what_is_cancelled_with_all_else_ends_as_a_run_does_and_behind_a_run_owes_a_tu
         panic!()
     };
     assert!(taken.complete(Ending::Returned).next.has_panicked());
-    // Behind a run.
+    // Queued during a run.
     let Enqueue::Push(behind) = running.enqueue(true, || true, RULES[0], false) else {
         panic!()
     };
@@ -476,7 +477,7 @@ fn what_is_cancelled_with_all_else_ends_as_a_run_does_and_behind_a_run_owes_a_tu
         cancelled.complete(Ending::Returned).next.completion_seq(),
         2
     );
-    // A tombstone, and one that is claimed.
+    // A tombstone, and a claimed one.
     assert!(matches!(
         taken.complete(Ending::Returned).next.pop_to_cancel(),
         Pop::Discard(_)
