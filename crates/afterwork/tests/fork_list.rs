@@ -172,12 +172,12 @@ const LIST: &[(&str, &str, Over)] = &[
     ("workqueue/queues/sleeps.rs", "SLEEP", Constant),
     ("workqueue/queues/system.rs", "QUEUE", PerProcess),
     ("workqueue/queues/timers.rs", "ITEM", Constant),
-    ("workqueue/raw/delayed.rs", "RAW", Constant),
-    ("workqueue/raw/runs.rs", "INNERMOST", Thread),
-    ("workqueue/raw/runs.rs", "TABLE", PerProcess),
-    // In a model.
-    ("workqueue/raw/runs.rs", "table", Tests),
     ("workqueue/scope/join.rs", "CHAIN", Thread),
+    ("raw/delayed.rs", "RAW", Constant),
+    ("raw/runs.rs", "INNERMOST", Thread),
+    ("raw/runs.rs", "TABLE", PerProcess),
+    // In a model.
+    ("raw/runs.rs", "table", Tests),
 ];
 
 /// The source files that the list is about, by the name that it has for them, without their tests.
@@ -194,6 +194,7 @@ fn sources() -> BTreeMap<String, String> {
         ("percpu", "percpu/"),
         ("mailbox", "mailbox/"),
         ("workqueue", "workqueue/"),
+        ("raw", "raw/"),
         ("afterwork", "afterwork/"),
     ];
     for (of, prefix) in CRATES {

@@ -123,6 +123,13 @@ const ROWS: &[Row] = &[
         flags: THREADS_STAY,
     },
     Row {
+        package: "afterwork-raw",
+        target: "--lib",
+        without: &[],
+        nr_seeds: 1,
+        flags: THREADS_STAY,
+    },
+    Row {
         package: "afterwork",
         target: "--test miri",
         without: &[],

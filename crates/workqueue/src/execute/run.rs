@@ -660,7 +660,7 @@ fn set_blocking(blocks: bool) {
 
 /// Returns the number of runs on this thread's own stack.
 #[inline]
-pub(crate) fn depth() -> u32 {
+pub fn depth() -> u32 {
     INNERMOST.with(|innermost| innermost.get().depth)
 }
 

@@ -89,7 +89,7 @@ pub(crate) fn note_workers() {
 ///
 /// In a child of `fork` that has no worker.
 #[inline]
-pub(crate) fn must_have_workers() {
+pub fn must_have_workers() {
     assert!(
         !fork::is_child() || HAS_ANY.get().is_some(),
         "the item was queued before the process was forked: no worker will run it here"
@@ -218,7 +218,7 @@ pub(crate) fn help_or_refuse(item: NonNull<Head>) -> Result<bool, NeedsOurSeat> 
 /// Returns `true` if an unfinished item cannot start elsewhere before this thread releases a seat.
 ///
 /// The answer `true` holds only as long as this thread stays in its current run.
-pub(crate) fn needs_our_seat(head: &Head) -> bool {
+pub fn needs_our_seat(head: &Head) -> bool {
     has_seat_of(|link| {
         let state = head.load();
         let has_to_start = match head.vtable().push {
@@ -235,7 +235,7 @@ pub(crate) fn needs_our_seat(head: &Head) -> bool {
 }
 
 /// Checks this thread before it waits for the end of an item.
-pub(crate) fn before_waiting_for(head: &Head) {
+pub fn before_waiting_for(head: &Head) {
     reclaiming(|home| {
         // Loaded only here, because a model would explore every moment of this load.
         let state = head.load();

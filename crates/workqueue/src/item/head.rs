@@ -39,7 +39,7 @@ pub(crate) struct Home {
 /// After a transition of the state, another thread may free the item, so all fields are cells.
 #[repr(C, align(8))]
 #[derive(Debug)]
-pub(crate) struct Head {
+pub struct Head {
     /// The next item of this item's list, and this item's colour; guarded like that list.
     pub(crate) next: AtomicPtr<Head>,
     /// The pwq on which the item is, or was last, queued; written by the enqueuer that claimed the
@@ -53,7 +53,7 @@ pub(crate) struct Head {
 
 /// The functions of an item's type.
 #[derive(Debug)]
-pub(crate) struct VTable {
+pub struct VTable {
     /// Pops the item, which the caller just took off a list, and runs it if it is to run.
     pub(crate) run: unsafe fn(NonNull<Head>) -> Popped,
     /// Pops the item, which the caller just took off a list, and cancels it if it is pending;
@@ -79,7 +79,7 @@ pub(crate) struct VTable {
 
 impl VTable {
     /// Creates the vtable of an item that has no handle and is not a future.
-    pub(crate) const fn plain(
+    pub const fn plain(
         run: unsafe fn(NonNull<Head>) -> Popped,
         cancel: unsafe fn(NonNull<Head>, &mut Remains) -> Popped,
         call: unsafe fn(NonNull<Head>) -> Ending,
@@ -156,7 +156,7 @@ pub(crate) struct Expiry {
 
 /// The result of popping an item from a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Popped {
+pub enum Popped {
     /// The item ran.
     Ran,
     /// The item ran, is a future, and keeps its in-flight count.
@@ -204,7 +204,7 @@ impl Head {
 
     sync::const_unless_model! {
         /// Creates the head of an item that was never queued.
-        pub(crate) fn unqueued(vtable: &'static VTable) -> Self {
+        pub fn unqueued(vtable: &'static VTable) -> Self {
             Self {
                 next: AtomicPtr::new(ptr::null_mut()),
                 home: AtomicPtr::new(ptr::null_mut()),
@@ -220,7 +220,7 @@ impl Head {
     ///
     /// 1. `head` is alive, and its vtable field contains null or `vtable`.
     #[cfg(not(any(loom, shuttle)))]
-    pub(crate) unsafe fn adopt(head: *const Head, vtable: &'static VTable) {
+    pub unsafe fn adopt(head: *const Head, vtable: &'static VTable) {
         let (null, ours) = (ptr::null_mut(), ptr::from_ref(vtable).cast_mut());
         // SAFETY: (1); the field is a cell, so it may be written; it is not written again once set.
         let table = unsafe { &*(&raw const (*head).vtable).cast::<AtomicPtr<VTable>>() };
@@ -236,8 +236,9 @@ impl Head {
         self.vtable.get()
     }
 
+    /// Returns the state.
     #[inline]
-    pub(crate) fn load(&self) -> State {
+    pub fn load(&self) -> State {
         // Acquire pairs with `step`: the loader sees everything before the transition that wrote
         // this state.
         State(self.state.word().load(Ordering::Acquire))
@@ -252,7 +253,7 @@ impl Head {
     /// Every transition acquires and releases: a run sees all writes of the enqueuer, a second run
     /// those of the first, and a flusher those of the run that it waited for.
     #[inline]
-    pub(crate) fn step(&self, from: State, to: State) -> bool {
+    pub fn step(&self, from: State, to: State) -> bool {
         // ORDER(item): publish and consume; both ends are transitions of this word.
         //   enqueue:  data = x;  transition to pending (release)
         //   pop:      transition to running (acquire);  read data
@@ -274,7 +275,7 @@ impl Head {
     /// Retries until a transition succeeds or `plan` returns `None`; returns the state before and
     /// after.
     #[inline]
-    pub(crate) fn update(&self, plan: impl Fn(State) -> Option<State>) -> Option<(State, State)> {
+    pub fn update(&self, plan: impl Fn(State) -> Option<State>) -> Option<(State, State)> {
         let mut from = self.load();
         loop {
             let to = plan(from)?;

@@ -36,7 +36,7 @@
 /// that ends between a flusher's check and its sleep therefore changes the futex word, and the
 /// flusher does not sleep.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct State(pub(crate) u64);
+pub struct State(pub(crate) u64);
 
 const PENDING: u64 = 1 << 0;
 const LINKED: u64 = 1 << 1;
@@ -125,8 +125,10 @@ pub(crate) enum Pop {
 
 /// The result of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ending {
+pub enum Ending {
+    /// The code returned.
     Returned,
+    /// The code panicked.
     Panicked,
     /// The item is a future that waits for its waker.
     Suspended {
@@ -168,20 +170,26 @@ impl State {
         State::IDLE.next_turn()
     }
 
+    #[inline]
     fn has(self, flags: u64) -> bool {
         self.0 & flags != 0
     }
+    #[inline]
     fn with(self, flags: u64) -> State {
         State(self.0 | flags)
     }
+    #[inline]
     fn without(self, flags: u64) -> State {
         State(self.0 & !flags)
     }
+    #[inline]
     fn next_turn(self) -> State {
         State((self.0 & !TURN_MASK) | (self.0.wrapping_add(TURN_ONE) & TURN_MASK))
     }
 
-    pub(crate) fn is_pending(self) -> bool {
+    /// Returns `true` if the item is queued, or its timer is armed.
+    #[inline]
+    pub fn is_pending(self) -> bool {
         self.has(PENDING)
     }
     pub(crate) fn is_running(self) -> bool {
@@ -191,7 +199,9 @@ impl State {
     pub(crate) fn is_ordered(self) -> bool {
         self.has(ORDERED)
     }
-    pub(crate) fn is_claimed(self) -> bool {
+    /// Returns `true` if a thread or a timer has claimed the item.
+    #[inline]
+    pub fn is_claimed(self) -> bool {
         self.has(CLAIMED)
     }
     /// Returns `true` if the position is older than the last enqueue.
@@ -234,11 +244,14 @@ impl State {
     pub(crate) fn is_idle(self) -> bool {
         !self.has(PENDING | RUNNING | CLAIMED)
     }
-    pub(crate) fn disable_depth(self) -> u16 {
+    /// Returns how often the item was disabled and not enabled again.
+    #[inline]
+    pub fn disable_depth(self) -> u16 {
         (self.0 >> DISABLE_SHIFT) as u16
     }
     /// Returns the number of completed runs and cancelled enqueues; wraps.
-    pub(crate) fn completion_seq(self) -> u64 {
+    #[inline]
+    pub fn completion_seq(self) -> u64 {
         (self.0 & TURN_MASK) >> TURN_SHIFT
     }
     /// Returns the completion sequence number at the end of everything queued or running now.
@@ -417,7 +430,8 @@ impl State {
     }
 
     /// Claims a pending item in order to cancel it.
-    pub(crate) fn claim_pending(self) -> Option<State> {
+    #[inline]
+    pub fn claim_pending(self) -> Option<State> {
         let cancels = self.has(PENDING) && !self.has(CLAIMED);
         cancels.then(|| self.with(CLAIMED))
     }
@@ -463,12 +477,12 @@ impl State {
     }
 
     /// Disables the item once more; `None` if the depth would overflow.
-    pub(crate) fn disable(self) -> Option<State> {
+    pub fn disable(self) -> Option<State> {
         (self.disable_depth() < u16::MAX).then(|| State(self.0 + DISABLE_ONE))
     }
 
     /// Undoes one `disable`; `None` if there is none.
-    pub(crate) fn enable(self) -> Option<State> {
+    pub fn enable(self) -> Option<State> {
         (self.disable_depth() > 0).then(|| State(self.0 - DISABLE_ONE))
     }
 
