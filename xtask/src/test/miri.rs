@@ -107,7 +107,7 @@ const ROWS: &[Row] = &[
         package: "afterwork-workqueue",
         target: "--lib",
         without: &[
-            ("item::colour::", WITHOUT_POINTERS),
+            ("item::list::tests::", WITHOUT_POINTERS),
             ("limit::account::", WITHOUT_POINTERS),
             (
                 "limit::active::tests::seats_are_given_as_by_a_list_of_who_has_them",

@@ -27,10 +27,9 @@ use super::run;
 use crate::{
     errands::{self, Errand},
     item::{
-        colour::{Colour, NR_COLOURS},
-        handles::Dead,
-        head::Head,
-        list, memory,
+        head::{Dead, Head},
+        list::{self, Colour, NR_COLOURS},
+        memory,
         remains::{Remains, buried},
         revival::Revivable,
         state::Ending,

@@ -34,8 +34,7 @@ use super::{
 };
 use crate::{
     item::{
-        handles,
-        head::{Expiry, HandleTable, Head, Home, Popped, TaskSlot, VTable},
+        head::{self, Expiry, HandleTable, Head, Home, Popped, TaskSlot, VTable},
         memory,
         remains::Remains,
         state::{Ending, Rules, State},
@@ -222,7 +221,7 @@ where
         handle: Some(HandleTable {
             take: Self::take,
             cancel: Self::cancel,
-            leave: handles::orphan,
+            leave: head::orphan,
             slot_at: std::mem::offset_of!(Joinable<F, T, S>, task),
             expiry: if S::IS_LIMITED {
                 Some(Expiry {

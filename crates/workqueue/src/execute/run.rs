@@ -22,10 +22,8 @@ use super::{
 use crate::{
     errands,
     item::{
-        colour::Colour,
-        handles::Dead,
-        head::{Head, Popped},
-        list,
+        head::{Dead, Head, Popped},
+        list::{self, Colour},
         remains::Remains,
         revival::Revivable,
         state::{Ending, Pop, State},

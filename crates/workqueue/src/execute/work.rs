@@ -18,8 +18,7 @@ use super::{
     wait::{self, NeedsOurSeat, must_have_workers, must_not_be_lost, reported},
 };
 use crate::item::{
-    handles::{Dead, Handles},
-    head::{Head, VTable},
+    head::{Dead, Handles, Head, VTable},
     panicked,
     revival::Revivable,
     state::{Ending, State},

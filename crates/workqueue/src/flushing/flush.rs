@@ -5,7 +5,7 @@
 //! Items queued before the flush are in three places. Each place separates them from later items:
 //!
 //! 1. *Counted in flight by a pwq*: in a list, in a worker's local batch, running, or popped while
-//!    it ran. Such an item has a colour (`colour.rs`). The flush closes the current colour of each
+//!    it ran. Such an item has a colour (`list.rs`). The flush closes the current colour of each
 //!    pwq under the pool lock, and waits until the count of that colour is zero.
 //! 2. *In an injector*, which has no count. The flush adopts the injector under the same lock,
 //!    before it closes the colour.
@@ -39,7 +39,7 @@ use sync::{
 
 use crate::{
     execute::wait::{self, reported},
-    item::colour::UpTo,
+    item::list::UpTo,
     limit::active::{Closed, Gate, Phase},
     pools::pwq::{Pwq, Seeker},
     queues::queue::{Inner, Workqueue},

@@ -8,8 +8,8 @@ use sync::{asym, cell::UnsafeCell, twin, unmodelled::Arc};
 
 use super::super::{
     item::biased::Biased,
-    item::colour::Colour,
     item::head::{Head, VTable},
+    item::list::Colour,
     item::list::Injector,
     item::state::State,
     limit::active::{Closed, Gate, Holds, Phase},

@@ -18,10 +18,9 @@ use super::{
 };
 use crate::{
     item::{
-        colour::Colour,
         head::{Head, Home},
         lane::Lane,
-        list::{Injector, List},
+        list::{Colour, Injector, List},
         state::State,
     },
     limit::{

@@ -51,9 +51,8 @@ use super::{
 };
 use crate::{
     item::{
-        colour::{Colour, UpTo},
         head::Head,
-        list::Injector,
+        list::{Colour, Injector, UpTo},
     },
     limit::queue_core::QueueCore,
     observe::concurrency::Away,

@@ -17,10 +17,9 @@ use sync::{
 use super::{anchors::Anchors, mayday::MaydayQueue, pool::WorkerPool};
 use crate::{
     item::{
-        colour::Colours,
         head::{Head, Home, VTable},
         lane::{Lane, Turns},
-        list::List,
+        list::{Colours, List},
     },
     limit::{account::Account, active::Gate, queue_core::QueueCore},
     observe::tally::{Arrivals, Cycles, Ran, Rest},

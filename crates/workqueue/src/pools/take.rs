@@ -14,7 +14,11 @@ use super::{
     worker::{MAX_HAND, Taken, Worker},
 };
 use crate::{
-    item::{colour::Colour, head::Head, lane::Lane, list},
+    item::{
+        head::Head,
+        lane::Lane,
+        list::{self, Colour},
+    },
     limit::active::{Gate, Holds},
 };
 

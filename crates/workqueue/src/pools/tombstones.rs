@@ -38,8 +38,7 @@ use super::{
 use crate::{
     errands,
     item::{
-        handles::Dead,
-        head::{Head, Home},
+        head::{Dead, Head, Home},
         lane::Lane,
         list,
         state::State,

@@ -56,7 +56,7 @@ use super::{
 use crate::{
     errands::{self, Errand},
     execute::run::depth,
-    item::{handles::Dead, lane::Lane},
+    item::{head::Dead, lane::Lane},
     limit::queue_core::Handler,
 };
 

@@ -21,7 +21,7 @@
 //!   count of the pwq on which it ran then (`held_link`). A wake that makes it pending thus finds
 //!   an existing queue, because the future cannot end before it is pushed. Other wakes do not
 //!   access the queue. A drain waits for futures.
-//! - **Memory.** The handle and each waker are counted (`handles.rs`). A poll lends its waker
+//! - **Memory.** The handle and each waker are counted (`head.rs`). A poll lends its waker
 //!   uncounted, so that a poll that keeps none updates no count. The last owner, run or handle,
 //!   frees the item. A suspended future without wakers and handle can never be polled again; the
 //!   thread that dropped the last of them drops it.
@@ -55,10 +55,9 @@ use crate::{
         run::{self, note_panic, with_freed},
     },
     item::{
-        colour::Colour,
-        handles::{Dead, Handles},
-        head::{HandleTable, Head, TaskSlot, VTable},
-        list, memory,
+        head::{Dead, HandleTable, Handles, Head, TaskSlot, VTable},
+        list::{self, Colour},
+        memory,
         remains::Remains,
         state::{Ending, Rules, State},
     },

@@ -63,7 +63,7 @@ use super::{
 use crate::{
     errands::Errand,
     execute::{run::LeftCount, wait::must_not_be_lost, work::Work},
-    item::handles::Dead,
+    item::head::Dead,
     pools::manager::Manager,
 };
 
