@@ -16,7 +16,7 @@ use crate::{
         cancel_cut,
         run::{forget_home, is_seated, with_current},
     },
-    item::{list, state::Enqueue},
+    item::{head::Enqueue, list},
     limit::active::{Gate, Left},
     pools::pwq::{Pwq, Seeker},
     queues::queue::{Inner, Workqueue},
@@ -27,9 +27,8 @@ pub use crate::{
         wait::{before_waiting_for, must_have_workers, needs_our_seat},
     },
     item::{
-        head::{Head, Popped, VTable},
+        head::{Ending, Head, Popped, State, VTable, raw::Start},
         remains::Remains,
-        state::{Ending, State, raw::Start},
     },
 };
 #[cfg(not(any(loom, shuttle)))]

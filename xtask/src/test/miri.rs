@@ -116,7 +116,7 @@ const ROWS: &[Row] = &[
             ("observe::tally::tests_of_histograms::", WITHOUT_POINTERS),
             ("pools::kick_and_cull::", WITHOUT_POINTERS),
             ("flushing::rounds::", WITHOUT_POINTERS),
-            ("item::state::", WITHOUT_POINTERS),
+            ("item::head::tests::", WITHOUT_POINTERS),
             ("time::interval::", WITHOUT_POINTERS),
         ],
         nr_seeds: 1,

@@ -27,12 +27,11 @@ use super::run;
 use crate::{
     errands::{self, Errand},
     item::{
-        head::{Dead, Head},
+        head::{Dead, Ending, Head},
         list::{self, Colour, NR_COLOURS},
         memory,
         remains::{Remains, buried},
         revival::Revivable,
-        state::Ending,
     },
     pools::{cut::Cut, pool::WorkerPool, pwq::Pwq},
 };

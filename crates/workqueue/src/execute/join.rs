@@ -34,10 +34,11 @@ use super::{
 };
 use crate::{
     item::{
-        head::{self, Expiry, HandleTable, Head, Home, Popped, TaskSlot, VTable},
+        head::{
+            self, Ending, Expiry, HandleTable, Head, Home, Popped, Rules, State, TaskSlot, VTable,
+        },
         memory,
         remains::Remains,
-        state::{Ending, Rules, State},
     },
     pools::pwq::Pwq,
 };

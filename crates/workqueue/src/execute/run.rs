@@ -22,11 +22,10 @@ use super::{
 use crate::{
     errands,
     item::{
-        head::{Dead, Head, Popped},
+        head::{Dead, Ending, Head, Pop, Popped, State},
         list::{self, Colour},
         remains::Remains,
         revival::Revivable,
-        state::{Ending, Pop, State},
     },
     limit::{
         active::Gate,

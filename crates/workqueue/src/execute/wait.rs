@@ -65,7 +65,7 @@ use sync::{
 
 use super::run::{self, Runs, depth, has_seat_of, innermost_home, is_bottom_half};
 use crate::{
-    item::{head::Head, state::State},
+    item::head::{Head, State},
     limit::queue_core::QueueCore,
     observe::report::Report,
     pools::{

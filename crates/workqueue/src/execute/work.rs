@@ -18,10 +18,9 @@ use super::{
     wait::{self, NeedsOurSeat, must_have_workers, must_not_be_lost, reported},
 };
 use crate::item::{
-    head::{Dead, Handles, Head, VTable},
+    head::{Dead, Ending, Handles, Head, State, VTable},
     panicked,
     revival::Revivable,
-    state::{Ending, State},
 };
 
 /// A piece of work that can be queued repeatedly, and whose runs never overlap.

@@ -1,12 +1,11 @@
 //! A work item by itself: its state, its list link and its memory. Names no pool and no queue.
 //!
-//! `state.rs` has the protocol: all transitions of an item, as functions of one state word.
-//! `head.rs` is the first part of every item; it applies the transitions, counts handles and
-//! decides which thread frees the item. `memory.rs` allocates its memory, on the real machine from
-//! each thread's cache, which is filled by `chunks.rs`. `list.rs` links items through themselves,
-//! together with a colour by which a flush recognizes the items that it waits for. `remains.rs`
-//! collects the deferred work of a bulk cancel. The lane of an item (`wake/lane.rs`) decides
-//! whether it is run before others.
+//! `head.rs` is the first part of every item, and has the protocol: all transitions of an item, as
+//! functions of one state word. It also counts handles and decides which thread frees the item.
+//! `memory.rs` allocates its memory, on the real machine from each thread's cache, which is filled
+//! by `chunks.rs`. `list.rs` links items through themselves, together with a colour by which a
+//! flush recognizes the items that it waits for. `remains.rs` collects the deferred work of a bulk
+//! cancel. The lane of an item (`wake/lane.rs`) decides whether it is run before others.
 
 #[cfg(not(any(loom, shuttle)))]
 #[cfg_attr(miri, allow(dead_code))]
@@ -17,6 +16,5 @@ pub(crate) mod memory;
 pub(crate) mod panicked;
 pub(crate) mod remains;
 pub(crate) mod revival;
-pub(crate) mod state;
 
 pub(crate) use base::internal::wake::lane;

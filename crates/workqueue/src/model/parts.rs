@@ -8,10 +8,10 @@ use sync::{asym, cell::UnsafeCell, twin, unmodelled::Arc};
 
 use super::super::{
     item::biased::Biased,
+    item::head::State,
     item::head::{Head, VTable},
     item::list::Colour,
     item::list::Injector,
-    item::state::State,
     limit::active::{Closed, Gate, Holds, Phase},
     limit::queue_core::QueueCore,
     limit::room::Room,

@@ -18,10 +18,9 @@ use super::{
 };
 use crate::{
     item::{
-        head::{Head, Home},
+        head::{Head, Home, State},
         lane::Lane,
         list::{Colour, Injector, List},
-        state::State,
     },
     limit::{
         account::{Clock, VirtualTime, next_by_use},

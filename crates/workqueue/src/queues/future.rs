@@ -26,7 +26,7 @@
 //!   frees the item. A suspended future without wakers and handle can never be polled again; the
 //!   thread that dropped the last of them drops it.
 //!
-//! The state transitions are in `state/task.rs`. Differs from Linux: it has no counterpart; the
+//! The state transitions are in `head/task.rs`. Differs from Linux: it has no counterpart; the
 //! closest is work that queues itself again.
 
 use std::{
@@ -55,11 +55,10 @@ use crate::{
         run::{self, note_panic, with_freed},
     },
     item::{
-        head::{Dead, HandleTable, Handles, Head, TaskSlot, VTable},
+        head::{Dead, Ending, HandleTable, Handles, Head, Rules, State, TaskSlot, VTable},
         list::{self, Colour},
         memory,
         remains::Remains,
-        state::{Ending, Rules, State},
     },
     pools::pwq::Pwq,
 };
