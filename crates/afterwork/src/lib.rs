@@ -1,5 +1,4 @@
-//! Deferred work in user space: the Linux kernel's mechanisms for work that runs later or
-//! elsewhere.
+//! Deferred work in user space: the Linux kernel's mechanisms to run work later or elsewhere.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -95,6 +95,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("rcu/bag.rs", "AT_EXIT", Thread),
     // What is in the bag is the parent's: `bag::leave` in the child.
     ("rcu/bag.rs", "OPEN", Reset("bag::leave()")),
+    ("rcu/bag.rs", "spares", Word),
     ("rcu/batch.rs", "RUNS", Thread),
     ("rcu/batch.rs", "place", Held("place().executor()")),
     (
@@ -108,7 +109,6 @@ const LIST: &[(&str, &str, Over)] = &[
     ("rcu/local.rs", "MINE", Thread),
     ("rcu/local.rs", "global", Settled("global().tree()")),
     ("rcu/local.rs", "stand_in", Constant),
-    ("rcu/spares.rs", "spares", Word),
     ("rcu/srcu/callback.rs", "RUNS", Thread),
     // Only in a model.
     ("rcu/srcu/runners.rs", "of_this_run", Tests),

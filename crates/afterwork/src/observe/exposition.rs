@@ -32,7 +32,6 @@ use base::internal::page::{Field, Kind, Measure, Record, TIMES_LOG2};
 #[derive(Debug, Default)]
 pub struct Exposition {
     metrics: Vec<Metric>,
-    /// Index of each metric, by name.
     places: HashMap<String, usize>,
 }
 

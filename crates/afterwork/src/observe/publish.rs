@@ -12,8 +12,8 @@ use base::internal::page::publisher;
 /// # Guarantees
 ///
 /// - The file is `/dev/shm/afterwork-PID`, which only this user may read. If a process with the
-///   same PID runs in another container that shares the directory, the file is `afterwork-PID.1`,
-///   ….
+///   same PID runs in another container that shares the directory, the file is `afterwork-PID.1` or
+///   higher.
 /// - The file is removed by [`unpublish`], and when the process calls `exit` or returns from
 ///   `main`. A file that a killed process has left is removed by the next process that calls this.
 /// - The cost is a sleeping thread, with 2 MiB of address space for its stack. A request of a
@@ -23,8 +23,7 @@ use base::internal::page::publisher;
 ///
 /// # Blocking
 ///
-/// Takes each queue's configuration lock and each pool's lock for a short time. Not from a signal
-/// handler.
+/// Takes each queue's configuration lock and each pool's lock briefly. Not from a signal handler.
 ///
 /// # Errors
 ///

@@ -96,7 +96,6 @@ enum Value {
     Text(String),
     Number(u64),
     Flag(bool),
-    /// Written to JSON only.
     Times(Histogram),
 }
 
@@ -152,8 +151,7 @@ impl Snapshot {
         ]
     }
 
-    /// Writes the snapshot as JSON: an object of arrays `queues`, `pools`, `rcu`, `mailboxes`,
-    /// `percpu`.
+    /// Writes the snapshot as JSON: the arrays `queues`, `pools`, `rcu`, `mailboxes`, `percpu`.
     ///
     /// Figures have the names of the fields of `QueueStats` and `PoolStats` and of `afterwork top
     /// --fields`. Their unit is the suffix of the name. `wait` and `run` of a queue are histograms

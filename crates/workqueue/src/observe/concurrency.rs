@@ -24,7 +24,6 @@ pub(crate) struct Away {
     pub(crate) asleep: bool,
     /// Set if its item uses the CPU for long, by its queue's attributes or by a sample.
     pub(crate) hogging: bool,
-    /// Set if it is a rescuer.
     pub(crate) rescuing: bool,
 }
 
@@ -39,7 +38,6 @@ impl Away {
     }
 }
 
-/// A sample of a worker at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sample {
     pub(crate) activity: Activity,
@@ -51,9 +49,7 @@ pub(crate) struct Sample {
 /// Samples of the item that a worker is executing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Seen {
-    /// The first sample of this item.
     pub(crate) first: Sample,
-    /// The last sample.
     pub(crate) last: Sample,
     /// Time for which it had not run at the last sample.
     still_ns: u64,
@@ -62,11 +58,9 @@ pub(crate) struct Seen {
 /// The result of a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// The worker runs.
     Runs,
     /// Undecided; another sample is needed soon.
     Unclear,
-    /// The worker sleeps.
     Asleep,
     /// The worker is runnable and has not been given a CPU for long.
     Starved,
@@ -77,7 +71,7 @@ pub(crate) enum Verdict {
 /// Time after which a thread that does not run counts as asleep, if the kernel does not report its
 /// state. A guess: longer than the time slice of a busy CPU.
 const STILL_NS: u64 = 5_000_000;
-/// Time for which a runnable thread may wait for its CPU before it may move: some slices of 4 ms.
+/// Time for which a runnable thread may wait for its CPU before it may move: slices of 3 to 4 ms.
 const STARVED_NS: u64 = 12_000_000;
 
 /// Judges a worker by the earlier samples `known` and the sample `now`. `runnable` is called only
@@ -130,11 +124,9 @@ pub(crate) fn judge(
 /// The combined result of the samples of all pools.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
 pub(crate) enum ScanResult {
-    /// No work waits.
     Quiet,
     /// Work waits, and all workers that are awake run.
     Calm,
-    /// At least one worker is undecided.
     Unclear,
     /// A sleeping worker was found.
     Found,

@@ -10,7 +10,7 @@ use topology::CpuSet;
 pub enum Report {
     /// A pool takes no items although some wait.
     Stall(Stall),
-    /// An item hogged a CPU for [`cpu_intensive_thresh_us`](base::params::Params) while others
+    /// An item used a CPU for [`cpu_intensive_thresh_us`](base::params::Params) while others
     /// waited.
     CpuIntensive {
         /// The name of the item and its queue.
@@ -52,7 +52,6 @@ impl Report {
         }
     }
 
-    /// Returns the queue that the report is about.
     pub(crate) fn queue(&self) -> &str {
         match self {
             Self::Stall(stall) => &stall.item.queue,

@@ -5,8 +5,7 @@
 //! because they wait by design. The manager checks this when it samples pools in which work waits,
 //! so an idle program runs no watchdog.
 //!
-//! A pause of the machine is not a stall: at most a second between two samples counts
-//! (`sync::span`).
+//! A pause of the machine is no stall: between two samples, at most 1 s counts (`sync::span`).
 
 use sync::span;
 
@@ -19,14 +18,13 @@ pub(crate) struct StallDetector {
     /// Set if items waited at the last sample. Later items have not waited since then.
     waited: bool,
     age_ns: u64,
-    /// Age at which the next report is due.
     tell_ns: u64,
 }
 
 impl StallDetector {
-    /// Records a sample of a pool in which items wait, or not. Returns the age of the stall if a
-    /// report is due: after `thresh_ns`, twice that, four times that, … A threshold of 0 disables
-    /// reports.
+    /// Records a sample of a pool in which items wait, or not. Returns the age of the stall if it
+    /// must be reported: after `thresh_ns`, twice that, four times that, … A threshold of 0
+    /// disables reports.
     pub(crate) fn look(
         &mut self,
         waits: bool,

@@ -50,7 +50,6 @@ const TICK_US: u64 = 1_000;
 /// statistics are read, are recorded with the last wait.
 #[derive(Debug, Default)]
 pub(crate) struct Sampling {
-    /// The slot of the pwq.
     slot: usize,
     /// Time at which a wait was last recorded, in cycles.
     at: u64,
@@ -157,7 +156,6 @@ pub(crate) struct Tally {
 /// The counts that a worker reports to a pwq.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Told {
-    /// Number of items that have run to their end.
     pub(crate) nr_run: u32,
     pub(crate) nr_not_run: u32,
     /// CPU time; 0 if the CPU clock was not read.
@@ -190,7 +188,6 @@ impl Tally {
         self.busy_cycles.store(busy, Ordering::Relaxed);
     }
 
-    /// Adds an item of the batch that is not run.
     #[cold]
     pub(crate) fn add_not_run(&self) {
         let nr_not_run = self.nr_not_run() + 1;
@@ -232,7 +229,6 @@ impl Tally {
 /// Number of spans that a pwq keeps. A guess: enough for a list of many adoptions.
 const NR_SPANS: usize = 12;
 
-/// Items that arrived in one interval of time, in cycles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Span {
     /// Item numbers, in the order of arrival.
@@ -288,7 +284,6 @@ impl Arrivals {
         self.nr_spans -= nr_gone;
     }
 
-    /// Merges the two neighbors that are shortest together.
     fn join_two(&mut self) {
         let span_of = |i: &usize| self.spans[i + 1].to.saturating_sub(self.spans[*i].from);
         let at = (0..self.nr_spans - 1).min_by_key(span_of).unwrap_or(0);
@@ -461,7 +456,6 @@ fn most(place: usize) -> u64 {
 }
 
 impl Cycles {
-    /// Adds `count` durations of `cycles` each.
     pub(crate) fn add(&mut self, cycles: u64, count: u64) {
         self.counts[place(cycles)] += count;
         self.total += u128::from(cycles) * u128::from(count);

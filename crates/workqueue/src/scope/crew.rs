@@ -20,8 +20,7 @@
 //!
 //! The number of tickets is limited to about the number of workers that can run at once. At that
 //! limit, a thread that adds work sends no ticket. A guest that is about to leave still holds a
-//! ticket, but takes no more work. It therefore releases the ticket first, and then checks for work
-//! once more:
+//! ticket, but takes no more work. It therefore releases the ticket first, then checks for work:
 //!
 //! ```text
 //! guest:  no work left;  tickets -= 1;  any work now?
@@ -225,7 +224,6 @@ impl Crew {
             .is_ok()
     }
 
-    /// Opens the crew to guests again.
     pub(crate) fn reopen(&self) {
         self.word.word().fetch_and(!CLOSED, Ordering::Relaxed);
     }
@@ -307,7 +305,6 @@ pub(super) fn take_back(mut ticket: JoinHandle<()>) {
     ticket.cancel();
 }
 
-/// The tickets of one crew.
 #[derive(Debug)]
 pub(super) struct Tickets {
     sent: Mutex<Vec<JoinHandle<()>>>,
@@ -323,7 +320,6 @@ impl Tickets {
         }
     }
 
-    /// Sends a ticket, unless there are enough of them.
     #[inline]
     pub(super) fn send(&self, queue: &Workqueue, crew: &Arc<Crew>) {
         if crew.wants_ticket(self.limit) {

@@ -45,7 +45,6 @@ struct Pair<'a, B, R> {
 struct Node {
     /// The next outer join of the chain; null for the outermost.
     outer: *const Node,
-    /// The next inner join of the chain.
     inner: Cell<*const Node>,
     queue: *const Workqueue,
     pair: *const (),
@@ -64,7 +63,6 @@ struct Chain {
 }
 
 sync::thread_local! {
-    /// The innermost chain.
     static CHAIN: Cell<Chain> = Cell::new(Chain {
         core: ptr::null(),
         innermost: ptr::null(),
@@ -146,14 +144,13 @@ impl Workqueue {
     /// - When this returns or panics, neither closure is running, and neither will run.
     /// - A thread that waits for a worker to complete `b` runs nothing else. It needs no worker and
     ///   no seat: see [`scope`](Self::scope).
-    /// - If `a` panics, `b` is dropped unless a worker has taken it. If both panic, `a`'s is
+    /// - If `a` panics, `b` is dropped unless a worker took it. If both panic, that of `a` is
     ///   resumed.
     ///
     /// # Cost
     ///
     /// A nested join costs a few nanoseconds while no worker has taken this thread's last offer.
-    /// Afterwards the outermost unoffered join is offered, at the cost of an allocation and an
-    /// item.
+    /// Afterwards the outermost unoffered join is offered: one allocation and one item.
     ///
     /// # Blocking
     ///
@@ -212,8 +209,7 @@ impl Workqueue {
             offer: RefCell::new(None),
         };
         node.enter(core, around);
-        // FOREIGN(scope-run): the first part of a join, on the owner; contained, and resumed after
-        // the second.
+        // FOREIGN(scope-run): the first part of a join, on the owner; contained, and resumed later.
         let first = guarded_in_item(a);
         node.leave(is_first, around);
         if let Some((crew, ticket)) = node.offer.take() {

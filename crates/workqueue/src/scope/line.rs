@@ -27,14 +27,12 @@ pub(super) struct Link {
     run: unsafe fn(NonNull<Link>) -> Result<(), Payload>,
 }
 
-/// A closure that runs once.
 #[repr(C)]
 struct Item<F> {
     link: Link,
     func: F,
 }
 
-/// The items that have not started.
 #[derive(Debug)]
 pub(super) struct Line {
     /// The stack; if it is empty, its top is null or the mark.

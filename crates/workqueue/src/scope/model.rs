@@ -21,7 +21,6 @@ pub struct OpenScope {
     _kept: Arc<Kept>,
 }
 
-/// Keeps the stand alive.
 struct Kept(NonNull<Stand>);
 
 // SAFETY: a stand may be used by several threads.

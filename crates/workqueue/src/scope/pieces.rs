@@ -75,11 +75,9 @@ impl Untaken {
     }
 }
 
-/// A range that threads are working on.
 struct Pieces<'a, F> {
     queue: &'a Workqueue,
     func: &'a F,
-    /// The first element.
     start: usize,
     untaken: Untaken,
     /// A: set after a piece has panicked.
@@ -140,8 +138,7 @@ impl Workqueue {
     /// Calls `func` on pieces that together cover `range`, on this thread and this queue's workers.
     ///
     /// The size of a piece depends on the time that earlier pieces took. A piece takes about 20
-    /// microseconds, and has at least one element. Pieces therefore have any size and start
-    /// anywhere.
+    /// microseconds, and has at least one element. Pieces therefore have any size.
     ///
     /// # Guarantees
     ///
@@ -149,8 +146,8 @@ impl Workqueue {
     /// - The caller runs only pieces of this range while it waits. It needs no worker and no seat:
     ///   see [`scope`](Self::scope). The number of helping workers is bounded by `max_active`, and
     ///   by the number of workers that run at once on one pod.
-    /// - If `func` panics, no further piece starts. The first panic is resumed here after the
-    ///   started ones end.
+    /// - If `func` panics, no further piece starts. The first panic is resumed after all others
+    ///   end.
     ///
     /// # Blocking
     ///
@@ -238,13 +235,10 @@ impl Workqueue {
         self.for_each_range(0..slice.len(), |range| func(&slice[range]));
     }
 
-    /// Calls `func` on mutable pieces that together cover `slice`, here and on this queue's
-    /// workers.
+    /// Calls `func` on mutable pieces that cover `slice`, on this thread and this queue's workers.
     ///
-    /// The pieces have arbitrary sizes, start at arbitrary elements and are called in any order,
-    /// because their sizes depend on the time that earlier pieces took. If chunks of a given size
-    /// must stay whole, pass the chunks as the elements, as in the second example. Everything else
-    /// is as for [`for_each_range`](Self::for_each_range).
+    /// Everything else is as for [`for_each_chunk`](Self::for_each_chunk). The second example has
+    /// chunks that stay whole.
     ///
     /// # Blocking
     ///
@@ -289,8 +283,8 @@ impl Workqueue {
         impl<T> Start<T> {
             /// # Safety
             ///
-            /// 1. `range` is in the slice, borrowed for `'a`, and overlaps no range of another
-            ///    call.
+            /// 1. `range` is in the slice, borrowed for `'a`, and disjoint from those of other
+            ///    calls.
             unsafe fn part<'a>(&self, range: Range<usize>) -> &'a mut [T] {
                 // SAFETY: (1).
                 unsafe { std::slice::from_raw_parts_mut(self.0.add(range.start), range.len()) }

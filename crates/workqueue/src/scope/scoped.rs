@@ -86,10 +86,10 @@ impl Workqueue {
     /// - The caller needs no worker and no seat. It also runs the remaining items if the queue is
     ///   full, paused, drained or destroyed, if the queue has no threads, or if the caller is
     ///   inside an item of the queue. Such runs count neither against `max_active` nor in the
-    ///   queue's statistics. The caller runs all items of a bottom-half queue's scope, so they may
-    ///   block.
+    ///   queue's statistics. On a bottom-half queue the caller runs all items, so they may block.
     /// - Items start in the order in which they were spawned. On an ordered queue, each item also
-    ///   ends before the next one starts. An item that the caller runs may overlap with others.
+    ///   ends before the next one starts. An item that the caller runs may overlap with other
+    ///   items.
     /// - If an item panics, the others still run. Afterwards the first panic is resumed here. Each
     ///   other panic is reported to the queue's panic handler and dropped. A panic of `body` takes
     ///   precedence over those of items.

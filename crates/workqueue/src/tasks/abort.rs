@@ -29,12 +29,11 @@ impl AbortHandle {
     /// A closure that has not started, or a future that was never polled, is dropped here; the
     /// caller gets a panic of the drop. A worker of the queue drops a future that was polled. An
     /// item that is executing continues to its end, or to its next `.await`; [`JoinHandle::join`]
-    /// returns which.
+    /// reports which.
     ///
     /// # Blocking
     ///
-    /// As [`JoinHandle::cancel`]. For a parent's item in a child of `fork`, it only returns
-    /// `false`.
+    /// As [`JoinHandle::cancel`]. In a child of `fork`, returns `false` for a parent's item.
     pub fn abort(&self) -> bool {
         self.waker.as_ref().is_some_and(future::cancel_by)
     }

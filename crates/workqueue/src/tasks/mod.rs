@@ -1,6 +1,5 @@
 //! Tools for async programs, besides futures as items (`future.rs` of the queues): sets of items
-//! (`set.rs`), handles that can only cancel (`abort.rs`), and tokio's timers and I/O
-//! (`in_tokio.rs`).
+//! (`set.rs`), handles that only cancel (`abort.rs`), and tokio in futures (`in_tokio.rs`).
 
 pub(crate) mod abort;
 #[cfg(all(feature = "tokio", not(any(loom, shuttle))))]

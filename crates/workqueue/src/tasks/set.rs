@@ -353,8 +353,7 @@ impl<T> TaskSet<T> {
             contain(|| {
                 handle.cancel();
             });
-            // The waker of a closure does not report a cancel, that of a future does. A second
-            // report is harmless.
+            // Only the waker of a future reports a cancel. A second report is harmless.
             if handle.is_finished() {
                 self.ended.add(place);
             }
@@ -365,8 +364,7 @@ impl<T> TaskSet<T> {
     pub fn detach_all(&mut self) {
         self.unused.clear();
         // The wakers of these items keep the old list, so they report their ends there.
-        // FOREIGN(task-set-drop): the drop of a registered waker, on this thread; contained by
-        // `Foreign`.
+        // FOREIGN(task-set-drop): the drop of a waker, on the caller; contained by `Foreign`.
         self.ended = Arc::default();
         drop(mem::take(&mut self.handles));
     }

@@ -33,8 +33,7 @@ pub struct Deferred<U> {
 
 /// A work item that is queued after a delay, any number of times. Its runs never overlap.
 ///
-/// While its timer is armed, the item is pending. Queueing it then does nothing and returns
-/// `false`.
+/// The item is pending while its timer is armed: queueing it then only returns `false`.
 ///
 /// # Guarantees
 ///
@@ -238,8 +237,7 @@ impl DelayedWork {
     /// Lets the item be queued up to `slack` late, so that it shares a wake-up with others; by
     /// default, there is no slack.
     ///
-    /// Differs from Linux: a deferrable timer there waits for another wake-up of its CPU, however
-    /// late.
+    /// Differs from Linux: a deferrable timer there waits for any other wake-up of its CPU.
     #[doc(alias = "INIT_DEFERRABLE_WORK")]
     pub fn with_slack(self, slack: Duration) -> Self {
         self.timer.set_slack(slack);

@@ -56,7 +56,6 @@ pub struct Periodic {
     cancels: bool,
 }
 
-/// The schedule of the item, and its queue.
 struct Ticks {
     queue: WeakQueue,
     /// Number of times that the queue had cancelled everything when the item was created.

@@ -89,8 +89,7 @@ impl<F: Future> Future for Timeout<F> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         // SAFETY: nothing is moved out of `this` below.
         let this = unsafe { self.get_unchecked_mut() };
-        // SAFETY: the future stays pinned: `Self` has no `Drop`, is not packed, and is `Unpin` only
-        // if `F` is.
+        // SAFETY: `F` stays pinned: `Self` is not packed, has no `Drop`, is `Unpin` only if `F` is.
         let future = unsafe { Pin::new_unchecked(&mut this.future) };
         if let Poll::Ready(value) = future.poll(context) {
             return Poll::Ready(Ok(value));
