@@ -28,6 +28,7 @@ const SUITES: &[(&str, &[&str], bool)] = &[
     ("afterwork-percpu", &[], false),
     ("afterwork-mailbox", &[], false),
     ("afterwork-workqueue", &[], false),
+    ("afterwork-raw", &[], false),
     ("afterwork", &["workqueue", "percpu", "rcu"], false),
 ];
 

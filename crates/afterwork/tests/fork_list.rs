@@ -154,11 +154,11 @@ const LIST: &[(&str, &str, Over)] = &[
     ("workqueue/errands.rs", "WAITS_FOR_NOBODY", Thread),
     ("workqueue/errands.rs", "SERVES", Thread),
     ("workqueue/errands.rs", "PUT_ASIDE", Thread),
-    ("workqueue/execute/current.rs", "INNERMOST", Thread),
+    ("workqueue/execute/run.rs", "INNERMOST", Thread),
     ("workqueue/execute/wait.rs", "HAS_ANY", PerProcess),
-    ("workqueue/item/cache.rs", "HANDLER", Constant),
-    ("workqueue/item/cache.rs", "LOCAL", Thread),
-    ("workqueue/item/cache.rs", "ORPHANS", Held("&ORPHANS")),
+    ("workqueue/item/memory.rs", "HANDLER", Constant),
+    ("workqueue/item/memory.rs", "LOCAL", Thread),
+    ("workqueue/item/memory.rs", "ORPHANS", Held("&ORPHANS")),
     ("workqueue/item/chunks.rs", "HANDLER", Constant),
     ("workqueue/item/chunks.rs", "HOME", Held("&HOME")),
     ("workqueue/item/panicked.rs", "KEPT", PerProcess),
@@ -172,12 +172,12 @@ const LIST: &[(&str, &str, Over)] = &[
     ("workqueue/queues/sleeps.rs", "SLEEP", Constant),
     ("workqueue/queues/system.rs", "QUEUE", PerProcess),
     ("workqueue/queues/timers.rs", "ITEM", Constant),
-    ("workqueue/raw/delayed.rs", "RAW", Constant),
-    ("workqueue/raw/runs.rs", "INNERMOST", Thread),
-    ("workqueue/raw/runs.rs", "TABLE", PerProcess),
-    // In a model.
-    ("workqueue/raw/runs.rs", "table", Tests),
     ("workqueue/scope/join.rs", "CHAIN", Thread),
+    ("raw/delayed.rs", "RAW", Constant),
+    ("raw/runs.rs", "INNERMOST", Thread),
+    ("raw/runs.rs", "TABLE", PerProcess),
+    // In a model.
+    ("raw/runs.rs", "table", Tests),
 ];
 
 /// The source files that the list is about, by the name that it has for them, without their tests.
@@ -194,6 +194,7 @@ fn sources() -> BTreeMap<String, String> {
         ("percpu", "percpu/"),
         ("mailbox", "mailbox/"),
         ("workqueue", "workqueue/"),
+        ("raw", "raw/"),
         ("afterwork", "afterwork/"),
     ];
     for (of, prefix) in CRATES {

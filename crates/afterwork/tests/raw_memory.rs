@@ -9,13 +9,8 @@ use std::{
     time::Duration,
 };
 
-use afterwork::{
-    rcu,
-    workqueue::{
-        Workqueue,
-        raw::{RawDelayed, RawWork},
-    },
-};
+use afterwork::{rcu, workqueue::Workqueue};
+use raw::{RawDelayed, RawWork};
 
 thread_local!(static NR_TAKEN: Cell<u64> = const { Cell::new(0) });
 

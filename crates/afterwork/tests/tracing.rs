@@ -17,8 +17,9 @@ use std::{
 use afterwork::{
     params::Params,
     rcu,
-    workqueue::{DelayedWork, Registry, Work, Workqueue, block_on, raw::RawWork},
+    workqueue::{DelayedWork, Registry, Work, Workqueue, block_on},
 };
+use raw::RawWork;
 use topology::Topology;
 use tracing::{
     Event, Metadata, Subscriber,

@@ -15,8 +15,9 @@ use std::{
     time::Instant,
 };
 
-use afterwork::workqueue::{Work, Workqueue, raw::RawWork};
+use afterwork::workqueue::{Work, Workqueue};
 use afterwork_capi as _;
+use raw::RawWork;
 
 const NR_ITEMS: u32 = 200_000;
 const WQ_UNBOUND: c_uint = 1 << 1;

@@ -11,8 +11,8 @@ use afterwork::rcu;
 use afterwork::workqueue::{
     self, AffinityScope, Attrs, BuildError, Builder, CpuId, CpuSet, MAX_ACTIVE, Registry,
     RegistryError, Workqueue,
-    raw::{self, HookOfC, Misuse, Modified, Moment, RawDelayed, RawWork, WorkFn},
 };
+use raw::{HookOfC, Misuse, Modified, Moment, RawDelayed, RawWork, WorkFn};
 
 use crate::boundary::{EBUSY, EINVAL, ENOMEM, EPERM, misuse, within};
 use sync::{

@@ -37,24 +37,24 @@
 // | `scope` | work that borrows from the stack of the thread that waits for it |
 // | `time` | items and tasks that start after a delay, after a grace period, or periodically |
 // | `tasks` | for async programs: sets of items, handles that cancel, tokio's context |
-// | `raw` | items in the caller's memory, for other languages |
 // | `manage` | the manager thread; creating a registry |
 //
-// `errands.rs` runs deferred cleanup. ARCHITECTURE.md follows an item from file to file.
+// `errands.rs` runs deferred cleanup. `internal.rs` is the interface for `crates/raw`.
+// ARCHITECTURE.md follows an item from file to file.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 mod errands;
 mod execute;
 mod flushing;
+#[doc(hidden)]
+pub mod internal;
 mod item;
 mod limit;
 mod manage;
 mod observe;
 mod pools;
 mod queues;
-#[doc(hidden)]
-pub mod raw;
 mod route;
 mod scope;
 mod tasks;
@@ -73,10 +73,10 @@ pub use execute::work::{Busy, FlushError, Work, current_work};
 pub use flushing::drain::DrainError;
 pub use flushing::drain_async::Drain;
 pub use flushing::flush::OwnQueueError;
-pub use observe::histogram::Histogram;
 pub use observe::item_panic::ItemPanic;
 pub use observe::left::{Doing, LeftItems, StillBusy};
 pub use observe::report::{BusyWorker, ItemName, Report, Stall};
+pub use observe::tally::Histogram;
 pub use pools::blocking::blocking;
 pub use queues::admission::{Permit, Reserve, TrySpawnError};
 pub use queues::builder::Builder;

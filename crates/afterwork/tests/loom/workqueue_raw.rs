@@ -2,7 +2,8 @@
 
 use std::{ptr::NonNull, sync::Arc};
 
-use afterwork::workqueue::{Workqueue, raw::RawWork};
+use afterwork::workqueue::Workqueue;
+use raw::RawWork;
 use sync::{
     atomic::{AtomicU32, Ordering},
     twin::must_fail,
@@ -77,7 +78,7 @@ unsafe extern "C-unwind" fn count_and_free(work: *mut RawWork) {
     nr_runs.set(nr_runs.get() + 1);
 }
 
-fn job(func: afterwork::workqueue::raw::WorkFn, again: Option<&Workqueue>) -> There {
+fn job(func: raw::WorkFn, again: Option<&Workqueue>) -> There {
     let job = Box::new(Job {
         // SAFETY: it may be called on any thread.
         work: unsafe { RawWork::new(func) },

@@ -11,10 +11,8 @@ use std::{
     time::Duration,
 };
 
-use afterwork::workqueue::{
-    CpuId, Workqueue,
-    raw::{Modified, RawDelayed, RawWork},
-};
+use afterwork::workqueue::{CpuId, Workqueue};
+use raw::{Modified, RawDelayed, RawWork};
 
 use crate::{
     queues::Place,

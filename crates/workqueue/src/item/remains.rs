@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use base::internal::panics::{discard, guarded_in_item};
 
-use super::{handles::Dead, head::Head};
+use super::head::{Dead, Head};
 use crate::errands::Errand;
 
 /// The items of a bulk cancel in progress, and the user values that they held.
@@ -13,7 +13,7 @@ use crate::errands::Errand;
 /// user values are dropped last. A waker or destructor that waits for another of the items
 /// therefore finds that this item has ended.
 #[derive(Default)]
-pub(crate) struct Remains {
+pub struct Remains {
     /// The items whose runs are to be ended.
     pub(crate) taken: Vec<NonNull<Head>>,
     /// The number of capacity permits that are to be released.

@@ -25,18 +25,15 @@ use sync::{
 };
 
 use super::{
-    dispatch::Dispatch,
-    policy::{self, Census},
     pool::{PoolGuard, WorkerPool},
     worker::Worker,
 };
-use crate::observe::concurrency::Away;
 
 /// Calls `body`, which may block, and lets the pool run another worker in the meantime.
 ///
 /// Use it in a work item around an operation that sleeps or waits: file and network I/O, locks that
 /// are held for long, a wait for another process. The waits of this library (joining, flushing,
-/// draining, `Parker`, [`EventCount`](crate::wake::EventCount), mailboxes) report themselves. If an
+/// draining, `Parker`, [`EventCount`](base::wake::EventCount), mailboxes) report themselves. If an
 /// item blocks without reporting it, the pool notices that after a millisecond or two, as long as
 /// work waits.
 ///
@@ -116,29 +113,6 @@ impl WorkerPool {
             away.declared = false;
             away.asleep = false;
         });
-    }
-
-    /// Changes the reasons why a worker does not count as awake, and updates the census.
-    pub(crate) fn recount(
-        &self,
-        dispatch: &mut Dispatch,
-        worker: &Worker,
-        change: impl FnOnce(&mut Away),
-    ) {
-        let away = dispatch.away_mut(worker);
-        let before = away.counts_as_awake();
-        change(away);
-        match (before, away.counts_as_awake()) {
-            (true, false) => self.census.fetch_sub(Census::AWAKE, Ordering::Relaxed),
-            (false, true) => self.census.fetch_add(Census::AWAKE, Ordering::Relaxed),
-            _ => 0,
-        };
-    }
-
-    /// Returns `true` if more workers are awake than may stay awake. The caller holds the pool lock
-    /// and acts on the result before it unlocks.
-    pub(crate) fn has_surplus(&self) -> bool {
-        policy::has_surplus(self.census(), self.target())
     }
 }
 

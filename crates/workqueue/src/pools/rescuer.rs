@@ -1,6 +1,6 @@
 //! A thread in reserve for work that must make progress although no worker can be started.
 //!
-//! A queue built with [`mem_reclaim`](crate::workqueue::Builder::mem_reclaim) has its own rescuer.
+//! A queue built with [`mem_reclaim`](crate::Builder::mem_reclaim) has its own rescuer.
 //! When work of a pool has waited 10 ms for a worker, the manager calls *mayday* for each such
 //! queue with items there, and again every 100 ms. The rescuer registers with the pool, moves to
 //! its CPUs, runs that queue's items in batches of 16, and parks again. It does not count as awake,
@@ -31,8 +31,7 @@ use super::{
     mayday::{Call, MaydayQueue},
     policy::{self, Need},
     pool::{PoolGuard, WorkerPool},
-    serve,
-    worker::{Taken, Worker},
+    worker::{self, Taken, Worker},
 };
 use crate::{errands, item::list};
 
@@ -110,8 +109,8 @@ fn answer(mayday_queue: &MaydayQueue, mut parker: Parker) {
         match call {
             Call::Pool(pool, slot) => {
                 let has_ended = match slot {
-                    Some(slot) => serve::rescue(&pool, slot, is_last),
-                    None => serve::help_out(&pool, is_last),
+                    Some(slot) => worker::rescue(&pool, slot, is_last),
+                    None => worker::help_out(&pool, is_last),
                 };
                 if !has_ended {
                     mayday_queue.call(&pool, slot);

@@ -20,13 +20,13 @@ use super::{
     timers::OwnTimers,
 };
 use crate::{
-    execute::current::is_inside,
+    execute::run::is_inside,
     item::lane::Lane,
     limit::{
         queue_core::{PanicHandler, QueueCore},
         room::Room,
     },
-    observe::histogram::Histogram,
+    observe::tally::Histogram,
     pools::{manager::Manager, rescuer::Rescuer},
     route::{
         attrs::{BuildError, MAX_ACTIVE},
@@ -122,14 +122,14 @@ pub(crate) struct Inner {
 #[derive(Debug)]
 pub(crate) struct Closed {
     /// bits 0..30 drains in progress | bit 30 has a capacity | bit 31 destroyed
-    word: AtomicU32,
+    pub(super) word: AtomicU32,
     /// I: the process that built the queue.
-    process: Process,
+    pub(super) process: Process,
 }
 
 const DESTROYED: u32 = 1 << 31;
 /// Set if the queue has a capacity. The flag is in this word because queueing reads it anyway.
-const COUNTS: u32 = 1 << 30;
+pub(super) const COUNTS: u32 = 1 << 30;
 
 pub(crate) enum Admission<'a> {
     /// The queue accepts it.
@@ -228,9 +228,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`BuildError::MaxActive`](crate::workqueue::BuildError::MaxActive) if it is outside of 1 to
-    /// 512; [`BuildError::OrderedMaxActive`](crate::workqueue::BuildError::OrderedMaxActive) for an
-    /// ordered queue; [`BuildError::System`](crate::workqueue::BuildError::System) for a
+    /// [`BuildError::MaxActive`](crate::BuildError::MaxActive) if it is outside of 1 to
+    /// 512; [`BuildError::OrderedMaxActive`](crate::BuildError::OrderedMaxActive) for an
+    /// ordered queue; [`BuildError::System`](crate::BuildError::System) for a
     /// process-wide queue.
     #[doc(alias = "workqueue_set_max_active")]
     pub fn set_max_active(&self, max_active: u32) -> Result<(), BuildError> {
@@ -275,7 +275,7 @@ impl Workqueue {
     /// Returns how long items waited from being queued until a worker took them.
     ///
     /// Counts each item that a worker started, except the last few that the worker has not recorded
-    /// yet (see [`Params::wait_sample`](crate::params::Params::wait_sample)). Items that a joiner
+    /// yet (see [`Params::wait_sample`](base::params::Params::wait_sample)). Items that a joiner
     /// ran are not counted. A wait is exact to a factor of two, or better if the queue is short.
     ///
     /// # Examples
@@ -325,7 +325,7 @@ impl Workqueue {
     /// an item that was queued on an empty pool; otherwise its error is at most the time that the
     /// item spent in the injector. After cancels of items in the middle of the pending list it is
     /// an estimate. No times are recorded if
-    /// [`Params::wait_sample`](crate::params::Params::wait_sample) is 0.
+    /// [`Params::wait_sample`](base::params::Params::wait_sample) is 0.
     ///
     /// # Blocking
     ///
@@ -334,22 +334,6 @@ impl Workqueue {
     pub fn oldest_wait(&self) -> Option<Duration> {
         self.inner.must_be_at_home();
         self.inner.oldest()
-    }
-
-    /// Returns `true` if the caller may queue uncounted items; otherwise counts the rejection.
-    #[inline]
-    pub(crate) fn admits(&self) -> bool {
-        !matches!(self.admission(), Admission::Closed)
-    }
-
-    /// Returns whether the caller may queue items, and counts a rejection.
-    #[inline]
-    pub(crate) fn admission(&self) -> Admission<'_> {
-        let closed = &self.inner.closed;
-        if closed.word.load(Ordering::Relaxed) == 0 && closed.process.is_this() {
-            return Admission::Open;
-        }
-        self.inner.admission_else()
     }
 }
 
@@ -370,26 +354,6 @@ impl Inner {
     /// Returns `true` if this thread is inside an item of this queue, or is freeing one.
     pub(crate) fn runs_here(&self) -> bool {
         is_inside(&self.core)
-    }
-
-    /// The slow path of [`Workqueue::admission`]: the queue has a capacity, or is closed to all
-    /// callers except its own items.
-    #[cold]
-    fn admission_else(&self) -> Admission<'_> {
-        self.must_be_at_home();
-        let is_open = self.closed.word.load(Ordering::Relaxed) & !COUNTS == 0;
-        if !is_open && !self.runs_here() {
-            self.note_refused();
-            return Admission::Closed;
-        }
-        match &self.core.room {
-            Some(room) => Admission::Counted(room),
-            None => Admission::Open,
-        }
-    }
-
-    pub(crate) fn note_refused(&self) {
-        self.core.nr_refused.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns `true` if the queue's workers are in this process.

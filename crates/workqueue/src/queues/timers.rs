@@ -63,7 +63,7 @@ use super::{
 use crate::{
     errands::Errand,
     execute::{run::LeftCount, wait::must_not_be_lost, work::Work},
-    item::handles::Dead,
+    item::head::Dead,
     pools::manager::Manager,
 };
 
@@ -72,8 +72,10 @@ const RETRY_NS: u64 = 1_000_000;
 
 /// The content of a timer that has expired.
 #[derive(Debug)]
-pub(crate) enum Expiry {
+pub enum Expiry {
+    /// An item to be queued.
     Item(Due),
+    /// A task to wake.
     Task(Foreign<Waker>),
 }
 
@@ -81,22 +83,26 @@ pub(crate) enum Expiry {
 /// from which it has just removed the timer. The function either adds the content of the timer to
 /// the vector and returns the lock, or it completes the expiry itself and has unlocked the wheel.
 #[derive(Debug)]
-pub(crate) struct Kind(pub(crate) Expire);
+pub struct Kind(pub Expire);
 
-type Expire = for<'a> unsafe fn(NonNull<Node>, Guard<'a>, &mut Vec<Expiry>) -> Option<Guard<'a>>;
+/// The function of a [`Kind`].
+pub type Expire =
+    for<'a> unsafe fn(NonNull<Node>, Guard<'a>, &mut Vec<Expiry>) -> Option<Guard<'a>>;
 
-pub(crate) type Guard<'a> = MutexGuard<'a, Wheel>;
+/// The lock of a wheel.
+pub type Guard<'a> = MutexGuard<'a, Wheel>;
 
 /// The links of a timer in the wheel.
-pub(crate) type Node = wheel::Node<&'static Kind>;
+pub type Node = wheel::Node<&'static Kind>;
 
-pub(crate) type Wheel = wheel::Wheel<&'static Kind>;
+/// The timers by their times.
+pub type Wheel = wheel::Wheel<&'static Kind>;
 
 static ITEM: Kind = Kind(expire_item);
 
 /// The item that a timer queues when it expires.
 #[derive(Debug)]
-pub(crate) struct Due {
+pub struct Due {
     timer: Arc<Timer>,
     work: Work,
     generation: u64,
@@ -104,7 +110,7 @@ pub(crate) struct Due {
 
 /// The timers of one registry.
 #[derive(Debug)]
-pub(crate) struct Timers {
+pub struct Timers {
     pub(crate) wheel: Mutex<Wheel>,
     /// Items whose locks were held at their time, with the time of the next attempt.
     pub(super) late: Mutex<Vec<(u64, Due)>>,

@@ -34,16 +34,16 @@ pub(crate) struct Link {
 /// The links of a timer in a wheel, with the kind of the timer.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Node<K> {
+pub struct Node<K> {
     /// The link in the ring of its slot.
     link: Link,
     tick: u64,
-    pub(crate) kind: K,
+    pub kind: K,
 }
 
 /// A timer wheel. Its time begins at 0.
 #[derive(Debug)]
-pub(crate) struct Wheel<K> {
+pub struct Wheel<K> {
     /// The tick up to which all timers have expired.
     now_tick: u64,
     /// The rings of all slots, by level. They do not move.
@@ -146,7 +146,8 @@ impl Link {
 }
 
 impl<K> Node<K> {
-    pub(crate) const fn new(kind: K) -> Self {
+    /// A node in no wheel.
+    pub const fn new(kind: K) -> Self {
         Self {
             link: Link::NONE,
             tick: 0,
@@ -179,7 +180,7 @@ impl<K> Wheel<K> {
     ///
     /// 1. `node` is in no wheel. Until it is removed or has expired, it does not move, and only a
     ///    thread with exclusive access to the wheel accesses it.
-    pub(crate) unsafe fn insert(&mut self, node: NonNull<Node<K>>, at_ns: u64) -> bool {
+    pub unsafe fn insert(&mut self, node: NonNull<Node<K>>, at_ns: u64) -> bool {
         // A timer never expires early, nor in a tick that has already passed.
         let rounded = at_ns.div_ceil(1 << TICK_SHIFT).min(LAST_TICK);
         let tick = rounded.max(self.now_tick + 1);
@@ -200,7 +201,7 @@ impl<K> Wheel<K> {
     /// # Safety
     ///
     /// 1. `node` is in this wheel.
-    pub(crate) unsafe fn remove(&mut self, node: NonNull<Node<K>>) {
+    pub unsafe fn remove(&mut self, node: NonNull<Node<K>>) {
         // SAFETY: (1), and we have exclusive access to the ring by (1) of `insert`.
         unsafe { Link::unlink(node.as_ptr().cast()) };
     }
@@ -237,7 +238,7 @@ impl<K> Wheel<K> {
 
     /// Calls `each` with every timer in the wheel; `each` may remove that timer.
     #[cfg(not(any(loom, shuttle)))]
-    pub(crate) fn for_each(&mut self, mut each: impl FnMut(&mut Self, NonNull<Node<K>>)) {
+    pub fn for_each(&mut self, mut each: impl FnMut(&mut Self, NonNull<Node<K>>)) {
         for index in 0..self.slots.len() {
             let ring = self.ring(index / NR_SLOTS, index % NR_SLOTS);
             // SAFETY: rings and nodes are ours, by (1) of `insert`; an empty ring ends at once.

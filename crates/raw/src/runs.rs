@@ -66,11 +66,9 @@ use sync::{
     thread::ShortName,
 };
 
-use super::work::{RawWork, WorkFn};
-use crate::item::{
-    head::Head,
-    state::{State, raw::Start},
-};
+use workqueue::internal::{Head, Start, State};
+
+use crate::work::{RawWork, WorkFn};
 
 /// The value of a shard's state word while its lists are valid.
 const BUSY: *mut Run = ptr::without_provenance_mut(1);

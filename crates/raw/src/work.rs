@@ -3,8 +3,7 @@
 use std::{
     cell::{Cell, UnsafeCell},
     fmt, mem,
-    ops::Deref,
-    ptr::{self, NonNull},
+    ptr::NonNull,
 };
 
 use base::internal::{
@@ -12,32 +11,18 @@ use base::internal::{
     trace,
     wake::report,
 };
-use sync::{Patience, atomic::Ordering};
+use sync::Patience;
 use topology::CpuId;
 
-use super::runs::{Name, Run, Shard};
-#[cfg(not(feature = "rcu"))]
-use base::internal::panics::of_c;
-// Also checks that the function leaves every read-side critical section that it entered.
-use crate::{
-    execute::{
-        cancel_cut::put_back,
-        current::{depth, forget_home, is_seated, with_current},
-        dependency,
-        wait::must_have_workers,
-        work::Busy,
-    },
-    item::{
-        head::{Head, Popped, VTable},
-        list,
-        state::{Ending, Enqueue, State, raw::Start},
-    },
-    limit::active::{Gate, Left},
-    pools::pwq::{Pwq, Seeker},
-    queues::queue::Workqueue,
+use workqueue::{
+    Busy, Workqueue,
+    internal::{self, Ending, Head, Origin, Place, Popped, Start, State, VTable},
 };
-#[cfg(feature = "rcu")]
+
+// Also checks that the function leaves the section in which it was called.
 use rcu::internal::of_c;
+
+use crate::runs::{Name, Run, Shard};
 
 /// The function of an item, called with the item's address. It may free the item and must not
 /// unwind.
@@ -234,7 +219,7 @@ impl RawWork {
     ///
     /// # Blocking
     ///
-    /// As [`Workqueue::enqueue`](crate::workqueue::Workqueue::enqueue). Allocates no memory.
+    /// As [`Workqueue::enqueue`](workqueue::Workqueue::enqueue). Allocates no memory.
     ///
     /// # Errors
     ///
@@ -253,14 +238,14 @@ impl RawWork {
         // SAFETY: (1), (2).
         unsafe {
             Self::queue_by(this, queue, || match cpu {
-                None => queue.here(),
-                Some(cpu) => queue.inner.route_table.at_cpu(cpu),
+                None => Place::here(queue),
+                Some(cpu) => Place::at_cpu(queue, cpu),
             })
         }
     }
 
     /// Queues the item as [`queue`](Self::queue) does, on a pool of a NUMA node; see
-    /// [`Workqueue::enqueue_node`](crate::workqueue::Workqueue::enqueue_node).
+    /// [`Workqueue::enqueue_node`](workqueue::Workqueue::enqueue_node).
     ///
     /// # Blocking
     ///
@@ -279,17 +264,17 @@ impl RawWork {
         node: u32,
     ) -> Result<bool, Misuse> {
         // SAFETY: (1), (2).
-        unsafe { Self::queue_by(this, queue, || queue.inner.route_table.at_node(node)) }
+        unsafe { Self::queue_by(this, queue, || Place::at_node(queue, node)) }
     }
 
     /// # Safety
     ///
     /// 1. And (2): as [`queue`](Self::queue).
     #[inline]
-    unsafe fn queue_by<H: Deref<Target = Pwq>>(
+    unsafe fn queue_by<'a>(
         this: NonNull<Self>,
-        queue: &Workqueue,
-        home: impl FnOnce() -> H,
+        queue: &'a Workqueue,
+        home: impl FnOnce() -> Place<'a>,
     ) -> Result<bool, Misuse> {
         // The function receives a pointer with the provenance of `this`, which covers the
         // surrounding structure; a reference would not.
@@ -297,27 +282,15 @@ impl RawWork {
         let item = unsafe { Self::head_of(this) };
         // SAFETY: (1).
         let this = unsafe { Self::known(this) }?;
-        if !queue.admits() {
+        if !internal::admits(queue) {
             return Ok(false);
         }
         let home = home();
-        match this.head.enqueue(&home, |_| false, false, None) {
-            Enqueue::Push(_) => {}
-            Enqueue::Claim(_) => this.move_to(&home, State::publish),
-            Enqueue::Pending | Enqueue::Disabled => return Ok(false),
-            Enqueue::Revive(_) | Enqueue::Elsewhere(_) => {
-                unreachable!("whoever cancels it cuts its link out")
-            }
+        let is_ours = home.enqueue(&this.head);
+        if is_ours {
+            home.push(item);
         }
-        home.push(item);
-        Ok(true)
-    }
-
-    /// Writes the home pwq of the item, which the caller has claimed, and ends the claim with
-    /// `step`. The caller then pushes the item.
-    pub(super) fn move_to(&self, home: &Pwq, step: impl Fn(State) -> State) {
-        self.go_home_to(home);
-        self.head.update(|state| Some(step(state)));
+        Ok(is_ours)
     }
 
     /// Makes the item pending, so that [`queue_held`](Self::queue_held) can queue it after an
@@ -340,7 +313,7 @@ impl RawWork {
     pub unsafe fn hold(this: NonNull<Self>, queue: &Workqueue) -> Result<bool, Misuse> {
         // SAFETY: (1).
         let this = unsafe { Self::known(this) }?;
-        Ok(queue.admits() && this.head.update(State::arm).is_some())
+        Ok(internal::admits(queue) && this.head.update(State::arm).is_some())
     }
 
     /// Queues an item that [`hold`](Self::hold) made pending, unless it was disabled in the
@@ -360,14 +333,13 @@ impl RawWork {
         let item = unsafe { Self::head_of(this) };
         // SAFETY: (1).
         let this = unsafe { this.as_ref() };
-        let home = queue.here();
-        let rules = home.rules;
+        let home = Place::here(queue);
         let is_queued = Cell::new(false);
-        this.go_home_to(home);
+        home.set_home(&this.head);
         this.end_claim(|state| {
             is_queued.set(state.disable_depth() == 0);
             if is_queued.get() {
-                state.fire(rules)
+                home.fire(state)
             } else {
                 state.disarm()
             }
@@ -376,12 +348,6 @@ impl RawWork {
             home.push(item);
         }
         is_queued.get()
-    }
-
-    /// Writes the home pwq of the item, which the caller has claimed.
-    pub(super) fn go_home_to(&self, home: &Pwq) {
-        let place = home.as_home();
-        self.head.home.store(place, Ordering::Relaxed);
     }
 
     /// Waits until the item's enqueues before this call have run or were cancelled. Returns `true`
@@ -422,15 +388,15 @@ impl RawWork {
             return Err(Misuse::OwnItem);
         }
         report::must_be_free_to_sleep();
-        must_have_workers();
+        internal::must_have_workers();
         if is_queued {
-            if depth() < MAX_HELP && help(work, shard) {
+            if internal::depth() < MAX_HELP && help(work, shard) {
                 return Ok(true);
             }
-            if dependency::needs_our_seat(&this.head) {
+            if internal::needs_our_seat(&this.head) {
                 return Err(Misuse::OwnQueue);
             }
-            dependency::before_waiting_for(&this.head);
+            internal::before_waiting_for(&this.head);
         }
         Ok(shard.wait(name, || {
             let state = if sync::twin::armed("raw: a waiter makes no step") {
@@ -478,7 +444,8 @@ impl RawWork {
             if self.head.update(State::claim_pending).is_some() {
                 // At this point no other thread can queue the item.
                 trace::forget(self.item().as_ptr().addr());
-                self.cut_out();
+                // SAFETY: claimed above, and the caller keeps the item.
+                unsafe { internal::cut_out(self.item()) };
                 return Claim::Ours;
             }
             let state = self.head.load();
@@ -497,32 +464,6 @@ impl RawWork {
     pub(super) fn end_claim(&self, plan: impl Fn(State) -> State) {
         let name = self.name();
         name.shard().release(&self.head, name, plan);
-    }
-
-    /// Removes the item, which the caller has claimed, from its list or takes it back from a
-    /// worker's local batch or a run.
-    fn cut_out(&self) {
-        let (head, item) = (&self.head, self.item());
-        // SAFETY: the item was claimed while linked. Its in-flight count is not released before the
-        // claim ends, and keeps the home pwq alive.
-        let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
-        // Our own reference: once the item is unlinked, queue and pool can be destroyed.
-        let (pool, slot) = (home.pool.clone(), home.slot);
-        let mut patience = Patience::new();
-        loop {
-            // The newest item of the injector is not counted yet, and is removed without a walk.
-            if pool.injector.take_back(item) {
-                head.update(|state| Some(state.unlink()));
-                return;
-            }
-            if pool.unlink(slot, item) || head.update(State::take_handoff).is_some() {
-                pool.retire_one(slot, list::colour(item));
-                return;
-            }
-            // The item is in a local batch, perhaps of a worker whose current run waits for us.
-            pool.recall(head);
-            patience.pause();
-        }
     }
 
     /// Removes the item from the queue and waits until it is not running. Returns `true` if it was
@@ -612,7 +553,7 @@ impl RawWork {
         if !name.is_current() {
             report::must_be_free_to_sleep();
             if name.shard().runs(name) {
-                must_have_workers();
+                internal::must_have_workers();
             }
         }
     }
@@ -671,8 +612,10 @@ impl RawWork {
             // If the state has changed, the item may have moved from pending to executing, or back,
             // between the two reads.
             if now == state {
-                let pending = state.is_pending() || state.is_claimed();
-                return Ok(Busy { pending, executing });
+                let mut busy = Busy::default();
+                busy.pending = state.is_pending() || state.is_claimed();
+                busy.executing = executing;
+                return Ok(busy);
             }
             state = now;
         }
@@ -700,7 +643,7 @@ unsafe fn pop_and(item: NonNull<Head>, calls: bool) -> Popped {
     let (func, home) = unsafe {
         // Read before the transition: after it, another thread can queue the item elsewhere and
         // write another home pwq.
-        let home = Pwq::of((*work).head.home.load(Ordering::Relaxed));
+        let home = Origin::of(&(*work).head);
         ((*work).func.get(), home)
     };
     let name = Name::of(work, func);
@@ -729,20 +672,13 @@ unsafe fn pop_and(item: NonNull<Head>, calls: bool) -> Popped {
 unsafe fn carry_out(
     item: NonNull<Head>,
     func: Option<WorkFn>,
-    home: *const Pwq,
+    home: Origin,
     (shard, run): (&Shard, *mut Run),
     helps: bool,
     before_end: impl FnOnce(),
 ) {
     // From here on the item may be freed: its address is used, and its memory is not accessed.
     let call = || {
-        // SAFETY: (2).
-        let told = || unsafe { &*home }.trace(item.as_ptr(), VTABLE);
-        if helps {
-            trace::activate_work(told);
-        }
-        let within = trace::enter(item.as_ptr().addr(), false);
-        trace::execute_start(told);
         // FOREIGN(raw-item-run): a C function, on a worker, a rescuer or a joiner; unwinding out of
         // it ends the process.
         let outcome = guarded_in_item(|| {
@@ -758,13 +694,9 @@ unsafe fn carry_out(
             // Reached only in a model, where panics unwind.
             die("the function of a work item unwound");
         }
-        trace::execute_end(told);
-        drop(within);
-        before_end();
     };
-    // SAFETY: (2), and `before_end` clears the home pwq before it is released. No item is passed,
-    // because its function may free it.
-    unsafe { with_current(ptr::null(), home, call) };
+    // SAFETY: (2), and `before_end` clears the home pwq before it is released.
+    unsafe { home.run(item, VTABLE, helps, call, before_end) };
     // SAFETY: (1).
     put_back_left(unsafe { shard.end(run) });
 }
@@ -772,86 +704,31 @@ unsafe fn carry_out(
 /// Puts an item back on its list that was handed to a run and is linked again.
 fn put_back_left(left: Option<NonNull<Head>>) {
     if let Some(left) = left {
-        // SAFETY: the item is linked again and counted in flight, so the item and its home pwq stay
-        // alive until it is in a list.
-        let home: &Pwq = unsafe { &*Pwq::of(left.as_ref().home.load(Ordering::Relaxed)) };
-        let pool = home.pool.clone();
-        if let Some(cancelled) = put_back(&pool, left, None) {
-            cancelled.run();
-        }
+        // SAFETY: the item is linked again and counted in flight.
+        unsafe { internal::put_back(left) };
     }
 }
 
 /// Runs a pending item on this thread, if its queue allows helping and has a free seat, and no
-/// worker has taken the item. Returns `true` if it ran. Does the same as `execute/run.rs`, but
-/// leaves no tombstone in a list.
+/// worker has taken the item. Returns `true` if it ran.
 ///
 /// The caller keeps the item at `this` alive; `shard` is the item's shard.
 fn help(this: NonNull<RawWork>, shard: &Shard) -> bool {
     // SAFETY: `this` is an item.
     let item = unsafe { RawWork::head_of(this) };
     // SAFETY: the caller keeps it alive.
-    let work = unsafe { this.as_ref() };
-    let head = &work.head;
-    if head.update(State::claim).is_none() {
-        return false;
-    }
-    let (name, func) = (work.name(), work.func.get());
-    // SAFETY: the item was claimed while linked. The queue cannot be destroyed until we unlink the
-    // item, and our seat keeps it alive afterwards.
-    let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
-    // An outer run of the same queue on this thread lends its seat.
-    let lent = is_seated(&home.core);
-    // Raw pointers, because the queue may be destroyed before the run is over.
-    let (gate, core, node) = (&raw const home.gate, &raw const home.core, home.node);
-    // The item is claimed, so no further run can begin. The seat is acquired before the item is
-    // unlinked: see `take_back`.
-    let is_free = !shard.runs(name);
-    let holds = is_free.then(|| home.gate.try_help(node, lent)).flatten();
-    // SAFETY: our claim keeps the queue alive, and later the seat, until it is released.
-    let leave = |holds| unsafe { Gate::leave_last(gate, core, node, holds) };
-    let tell = |left: Left<Seeker>| {
-        if let Some(core) = left.settled {
-            core.settled.notify_all();
-        }
-        if let Some(seeker) = left.seeker {
-            seeker.take_seat();
+    let (name, func) = unsafe { (this.as_ref().name(), this.as_ref().func.get()) };
+    let run = |home: Origin, before_end: &mut dyn FnMut()| {
+        let mut run = Run::new(name);
+        let run = &raw mut run;
+        // SAFETY: `internal::help` has claimed and unlinked the item, so it stays until its
+        // function is called. `run` is on this stack, and `carry_out` ends it. The home pwq stays
+        // until `before_end` is called.
+        unsafe {
+            shard.begin_claimed(item.as_ref(), run);
+            carry_out(item, func, home, (shard, run), true, before_end);
         }
     };
-    let holds = match holds {
-        Some(holds) if home.pool.injector.take_back(item) => holds,
-        others => {
-            // Our own reference: once the claim is released, queue and pool can be destroyed.
-            let pool = home.pool.clone();
-            if let Some(holds) = others {
-                tell(leave(holds));
-            }
-            let unclaimed = head.update(|state| Some(state.unclaim().0));
-            if unclaimed.is_some_and(|(from, _)| from.unclaim().1)
-                && let Some(cancelled) = put_back(&pool, item, None)
-            {
-                cancelled.run();
-            }
-            return false;
-        }
-    };
-    home.gate.note_helped(&home.core, holds);
-    let mut run = Run::new(name);
-    let run = &raw mut run;
-    let mut left = None;
-    // SAFETY: `run` is on this stack, and `carry_out` ends it; the seat keeps the home pwq alive
-    // until it is released.
-    unsafe {
-        shard.begin_claimed(head, run);
-        carry_out(item, func, home, (shard, run), true, || {
-            left = Some(leave(holds));
-            if !lent {
-                forget_home();
-            }
-        });
-    }
-    if let Some(left) = left {
-        tell(left);
-    }
-    true
+    // SAFETY: the caller keeps the item alive, and `run` starts and ends a run of it.
+    unsafe { internal::help(item, || !shard.runs(name), run) }
 }

@@ -11,8 +11,9 @@ use std::sync::mpsc;
 
 use base::internal::params::Params;
 
+use workqueue::{Builder, Registry, Workqueue};
+
 use super::*;
-use crate::queues::{builder::Builder, queue::Workqueue, registry::Registry};
 
 /// An item inside a larger structure, as users have it.
 #[repr(C)]

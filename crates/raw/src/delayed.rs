@@ -19,7 +19,7 @@
 //!
 //! An item that is in no wheel is therefore always claimed, pending or idle, and a thread that
 //! moves an item never makes it idle. A queue is not destroyed while a thread has entered it
-//! (`queues/end.rs`), and its owner disarms its timers before that.
+//! (`queues/end.rs` of `crates/workqueue`), and its owner disarms its timers before that.
 //!
 //! A child of `fork` has its own registry. An item that the parent armed is in no wheel there, and
 //! becomes idle as soon as a thread of the child accesses it.
@@ -34,15 +34,12 @@ use std::{
 use sync::{Patience, cpu, fork::Process, process, time};
 use topology::CpuId;
 
-use super::work::{Claim, Misuse, RawWork};
-use crate::{
-    item::state::State,
-    queues::{
-        queue::Workqueue,
-        registry::Registry,
-        timers::{Expiry, Guard, Kind, Node, Timers, Wheel},
-    },
+use workqueue::{
+    Workqueue,
+    internal::{self, Expiry, Guard, Held, Kind, Node, Place, State, Timers, Wheel},
 };
+
+use crate::work::{Claim, Misuse, RawWork};
 
 /// A work item with a timer, in the caller's memory: the kernel's `struct delayed_work`.
 ///
@@ -92,7 +89,7 @@ impl RawDelayed {
     /// # Safety
     ///
     /// 1. `func` may be called with the item's address on any thread, whenever the item was queued.
-    pub const unsafe fn new(func: super::WorkFn) -> Self {
+    pub const unsafe fn new(func: crate::WorkFn) -> Self {
         Self {
             // SAFETY: (1).
             work: unsafe { RawWork::new(func) },
@@ -139,17 +136,17 @@ impl RawDelayed {
         }
         // SAFETY: (1).
         let work = unsafe { RawWork::known(Self::work(this)) }?;
-        if !queue.admits() {
+        if !internal::admits(queue) {
             return Ok(false);
         }
         let timers = timers();
-        let mut wheel = timers.wheel.lock();
+        let mut wheel = timers.lock();
         let is_armed = work.head().update(State::arm).is_some();
         // SAFETY: our transition armed the item, so its timer is ours; we hold the lock; (2), (3).
         let is_first = is_armed && unsafe { put_in(&mut wheel, this, queue, cpu, delay) };
         drop(wheel);
         if is_first {
-            timers.manager.wake();
+            timers.wake_manager();
         }
         Ok(is_armed)
     }
@@ -177,7 +174,7 @@ impl RawDelayed {
     ) -> Result<Modified, Misuse> {
         // SAFETY: (1).
         let work = unsafe { RawWork::known(Self::work(this)) }?;
-        if !queue.admits() {
+        if !internal::admits(queue) {
             // SAFETY: (1), and it is an item.
             let was_pending = unsafe { Self::take_back(this) };
             return Ok(if was_pending {
@@ -190,12 +187,12 @@ impl RawDelayed {
         loop {
             match work.claim() {
                 Claim::Ours => {
-                    let wheel = (!delay.is_zero()).then(|| timers().wheel.lock());
+                    let wheel = (!delay.is_zero()).then(|| timers().lock());
                     // SAFETY: (1), (2), (3), and claimed above.
                     return Ok(unsafe { Self::place_anew(wheel, this, queue, cpu, delay) });
                 }
                 Claim::Timers => {
-                    let mut wheel = timers().wheel.lock();
+                    let mut wheel = timers().lock();
                     // SAFETY: (1), and we hold the lock.
                     if unsafe { take_out(&mut wheel, this) } {
                         // SAFETY: (1), (2), (3), and taken from its timer above.
@@ -248,12 +245,11 @@ impl RawDelayed {
         };
         if delay.is_zero() {
             let home = match cpu {
-                None => queue.here(),
-                Some(cpu) => queue.inner.route_table.at_cpu(cpu),
+                None => Place::here(queue),
+                Some(cpu) => Place::at_cpu(queue, cpu),
             };
-            let rules = home.rules;
-            work.go_home_to(home);
-            work.end_claim(|state| place(state, &|state| state.fire(rules)));
+            home.set_home(work.head());
+            work.end_claim(|state| place(state, &|state| home.fire(state)));
             drop(wheel);
             if is_placed.get() {
                 // SAFETY: (1).
@@ -269,7 +265,7 @@ impl RawDelayed {
             };
             drop(wheel);
             if is_first {
-                timers().manager.wake();
+                timers().wake_manager();
             }
         }
         if is_placed.get() {
@@ -403,7 +399,7 @@ impl RawDelayed {
         let work = unsafe { RawWork::known(Self::work(this)) }?;
         let mut was_armed = work.head().load().is_armed() && !work.name().is_current();
         if was_armed {
-            let mut wheel = timers().wheel.lock();
+            let mut wheel = timers().lock();
             // SAFETY: (1), and we hold the lock; the item was armed when it was removed.
             was_armed = unsafe { take_out(&mut wheel, this) && expire(wheel, this) };
         }
@@ -421,11 +417,11 @@ impl RawDelayed {
 /// just expired are in the queue.
 pub fn take_back_timers(queue: &Workqueue) -> usize {
     // A child of `fork` cannot have armed a timer for a queue of its parent.
-    if !queue.inner.is_at_home() {
+    if !internal::is_at_home(queue) {
         return 0;
     }
     let mut nr_gone = 0;
-    timers().wheel.lock().for_each(|wheel, node| {
+    timers().lock().for_each(|wheel, node| {
         // SAFETY: a node in the wheel is alive, and the lock that guards it is held.
         if !ptr::eq(unsafe { node.as_ref() }.kind, &RAW) {
             return;
@@ -443,14 +439,14 @@ pub fn take_back_timers(queue: &Workqueue) -> usize {
         }
     });
     // Waits for items whose timers have just expired and that are not in the queue yet.
-    queue.inner.outlast_visitors();
+    internal::outlast_visitors(queue);
     nr_gone
 }
 
 /// Returns the timers of the process-wide registry, which contain all timers of raw items.
 fn timers() -> &'static Timers {
-    match Registry::global() {
-        Ok(registry) => registry.timers(),
+    match internal::timers() {
+        Ok(timers) => timers,
         Err(error) => process::die(&format!(
             "queue_delayed_work: no registry for timers: {error}"
         )),
@@ -499,7 +495,7 @@ unsafe fn disarm(item: NonNull<RawDelayed>) -> bool {
     if !work.head().load().is_armed() {
         return false;
     }
-    let mut wheel = timers().wheel.lock();
+    let mut wheel = timers().lock();
     // SAFETY: (1), and we hold the lock.
     let was_armed = unsafe { take_out(&mut wheel, item) };
     if was_armed {
@@ -534,22 +530,24 @@ unsafe fn expire(wheel: Guard<'_>, item: NonNull<RawDelayed>) -> bool {
     let work = unsafe { &(*item.as_ptr()).work };
     // SAFETY: the item was armed, so its queue is alive. The owner disarms its timers, under our
     // lock, before it destroys the queue.
-    let (inner, cpu) = unsafe {
+    let (queue, cpu) = unsafe {
         let timer = timer_of(item);
-        ((*(*timer).queue).inner.clone(), CpuId::new((*timer).cpu))
+        (Held::of(&*(*timer).queue), CpuId::new((*timer).cpu))
     };
     // From here on, the destruction of the queue waits for us.
-    let Some(queue) = inner.visit().filter(|queue| !queue.is_destroyed()) else {
-        work.end_claim(State::disarm);
-        return false;
-    };
-    let home = queue.route_table.at_cpu(cpu);
-    work.move_to(home, |state| state.fire(home.rules));
-    // From here on, a canceller waits until the item is pushed.
-    drop(wheel);
-    // SAFETY: (1).
-    home.push(unsafe { RawWork::head_of(RawDelayed::work(item)) });
-    true
+    queue.visit(cpu, |home| {
+        let Some(home) = home else {
+            work.end_claim(State::disarm);
+            return false;
+        };
+        home.set_home(work.head());
+        work.head().update(|state| Some(home.fire(state)));
+        // From here on, a canceller waits until the item is pushed.
+        drop(wheel);
+        // SAFETY: (1).
+        home.push(unsafe { RawWork::head_of(RawDelayed::work(item)) });
+        true
+    })
 }
 
 /// Removes a timer from the wheel; returns `true` if it was there. An item that the parent process

@@ -14,7 +14,7 @@
 //!
 //! # Guarantees
 //!
-//! Those of [`Work`](crate::workqueue::Work): runs of an item never overlap, not even through two
+//! Those of [`Work`](workqueue::Work): runs of an item never overlap, not even through two
 //! queues. Each call that returns `true` is followed by exactly one run, unless the item is
 //! cancelled. The run sees everything that was written before that call. In addition, after a
 //! cancel or a flush the library does not access the item's memory until the item is queued again.
@@ -22,8 +22,10 @@
 //! As in the kernel, an item is identified by its address *and* its function: an item that is
 //! initialized again with another function, inside its own run, is another item.
 //!
-//! Differs from [`Work`](crate::workqueue::Work): a flush can run an item itself only until a
+//! Differs from [`Work`](workqueue::Work): a flush can run an item itself only until a
 //! worker has taken the item, and a cancel walks through the list that contains the item.
+
+#![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 #[cfg(not(any(loom, shuttle)))]
 mod delayed;

@@ -1,7 +1,7 @@
 //! Transitions of an item in the caller's memory.
 //!
 //! The item's function may free the item during its run, so the word does not record that the item
-//! is running (`raw/runs.rs` does), and the item is not accessed after its start. A canceller
+//! is running (`crates/raw/src/runs.rs` does), and the item is not accessed after its start. A canceller
 //! removes the item from its list, so there are no tombstones.
 //!
 //! ```text
@@ -27,7 +27,7 @@ const ARMED: u64 = WAKER;
 
 /// The action of a worker that popped an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Start {
+pub enum Start {
     /// Run it.
     Run,
     /// Hand the item to its current run.
@@ -38,7 +38,8 @@ pub(crate) enum Start {
 
 impl State {
     /// Pops the item; `runs` is set if a run of it is under way.
-    pub(crate) fn start(self, runs: bool) -> (State, Start) {
+    #[inline]
+    pub fn start(self, runs: bool) -> (State, Start) {
         if self.has(CLAIMED) {
             (self.without(LINKED).with(HANDOFF), Start::Claimed)
         } else if runs {
@@ -49,24 +50,27 @@ impl State {
     }
 
     /// Starts an item that the caller claimed, removed from its list and will run.
-    pub(crate) fn start_claimed(self) -> State {
+    #[inline]
+    pub fn start_claimed(self) -> State {
         self.without(PENDING | LINKED | CLAIMED).next_turn()
     }
 
     /// Takes the item back from the run that it was handed to, so that it can be put on its list
     /// again; `None` if it is claimed, because the claiming thread then does this.
-    pub(crate) fn relink(self) -> Option<State> {
+    pub fn relink(self) -> Option<State> {
         let is_left = self.has(HANDOFF) && !self.has(CLAIMED);
         is_left.then(|| self.without(HANDOFF).with(LINKED))
     }
 
     /// Arms the timer of the item; `None` if the item is pending or disabled.
-    pub(crate) fn arm(self) -> Option<State> {
+    pub fn arm(self) -> Option<State> {
         let is_free = self.disable_depth() == 0 && !self.has(PENDING | CLAIMED);
         is_free.then(|| self.with(PENDING | CLAIMED | ARMED))
     }
 
-    pub(crate) fn is_armed(self) -> bool {
+    /// Returns `true` if the timer of the item is armed.
+    #[inline]
+    pub fn is_armed(self) -> bool {
         self.has(ARMED)
     }
 
@@ -77,13 +81,13 @@ impl State {
     }
 
     /// Ends the claim of the timer, or of a thread that removed the item from its list: it is idle.
-    pub(crate) fn disarm(self) -> State {
+    pub fn disarm(self) -> State {
         self.without(PENDING | CLAIMED | ARMED).next_turn()
     }
 
     /// Arms the timer of an item that is armed, or claimed and in no list; `None` if it is
     /// disabled.
-    pub(crate) fn rearm(self) -> Option<State> {
+    pub fn rearm(self) -> Option<State> {
         let next = self.with(PENDING | CLAIMED | ARMED);
         (self.disable_depth() == 0).then_some(next)
     }

@@ -1,0 +1,316 @@
+//! Functions for the other crates of afterwork, not for programs: they may change with any version.
+//!
+//! `crates/raw` has items of a layout that C prescribes. It calls these functions to queue such an
+//! item, to take it out of a list, and to run it.
+
+use std::ptr::{self, NonNull};
+
+use base::internal::trace;
+use sync::{Patience, atomic::Ordering, unmodelled::Arc};
+use topology::CpuId;
+
+#[cfg(not(any(loom, shuttle)))]
+use crate::queues::registry::Registry;
+use crate::{
+    execute::{
+        cancel_cut,
+        run::{forget_home, is_seated, with_current},
+    },
+    item::{head::Enqueue, list},
+    limit::active::{Gate, Left},
+    pools::pwq::{Pwq, Seeker},
+    queues::queue::{Inner, Workqueue},
+};
+pub use crate::{
+    execute::{
+        run::depth,
+        wait::{before_waiting_for, must_have_workers, needs_our_seat},
+    },
+    item::{
+        head::{Ending, Head, Popped, State, VTable, raw::Start},
+        remains::Remains,
+    },
+};
+#[cfg(not(any(loom, shuttle)))]
+pub use crate::{
+    queues::timers::{Expiry, Guard, Kind, Node, Timers, Wheel},
+    route::registry_error::RegistryError,
+};
+
+/// The pwq on which an item is to be queued.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a>(&'a Pwq);
+
+/// The pwq from which an item was queued last; its queue may have ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin(*const Pwq);
+
+/// A queue whose memory stays, but which may end.
+pub struct Held(Arc<Inner>);
+
+/// Returns `true` if the queue accepts items from the caller, and counts the rejection if not.
+#[inline]
+pub fn admits(queue: &Workqueue) -> bool {
+    queue.admits()
+}
+
+/// Returns `true` if the queue was made in this process, not in a parent.
+pub fn is_at_home(queue: &Workqueue) -> bool {
+    queue.inner.is_at_home()
+}
+
+/// Waits until the timers that have expired for the queue have pushed their items.
+pub fn outlast_visitors(queue: &Workqueue) {
+    queue.inner.outlast_visitors();
+}
+
+impl<'a> Place<'a> {
+    /// Returns the place in `queue` for an item that this thread queues.
+    #[inline]
+    pub fn here(queue: &'a Workqueue) -> Self {
+        Self(queue.here())
+    }
+
+    /// Returns the place in `queue` for an item of a CPU.
+    #[inline]
+    pub fn at_cpu(queue: &'a Workqueue, cpu: CpuId) -> Self {
+        Self(queue.inner.route_table.at_cpu(cpu))
+    }
+
+    /// Returns the place in `queue` for an item of a NUMA node.
+    pub fn at_node(queue: &'a Workqueue, node: u32) -> Self {
+        Self(queue.inner.route_table.at_node(node))
+    }
+
+    /// Makes an item, which has no tombstone in any list, pending here. Returns `true` if the
+    /// caller is to [`push`](Self::push) it.
+    #[inline]
+    pub fn enqueue(self, head: &Head) -> bool {
+        match head.enqueue(self.0, |_| false, false, None) {
+            Enqueue::Push(_) => true,
+            Enqueue::Claim(_) => {
+                self.set_home(head);
+                head.update(|state| Some(state.publish()));
+                true
+            }
+            Enqueue::Pending | Enqueue::Disabled => false,
+            Enqueue::Revive(_) | Enqueue::Elsewhere(_) => {
+                unreachable!("a canceller cuts the item's link out")
+            }
+        }
+    }
+
+    /// Writes the home of an item that the caller has claimed.
+    #[inline]
+    pub fn set_home(self, head: &Head) {
+        head.home.store(self.0.as_home(), Ordering::Relaxed);
+    }
+
+    /// Returns the state of an item that is queued here, from its state while it is armed, or is
+    /// claimed and in no list.
+    #[inline]
+    pub fn fire(self, state: State) -> State {
+        state.fire(self.0.rules)
+    }
+
+    /// Pushes an item, which the caller has made pending here, to the pool.
+    #[inline]
+    pub fn push(self, item: NonNull<Head>) {
+        self.0.push(item);
+    }
+}
+
+impl Origin {
+    /// Returns the place where the item was queued last.
+    #[inline]
+    pub fn of(head: &Head) -> Self {
+        Self(Pwq::of(head.home.load(Ordering::Relaxed)))
+    }
+
+    /// Calls `func` as the run of an item from here, and then `before_end`. If a joiner `helps`,
+    /// the run removes the item from the queue too. `func` may free the item: the address is used,
+    /// and the memory is not accessed.
+    ///
+    /// # Safety
+    ///
+    /// 1. The pwq stays until `before_end` is called. If that gives up what keeps the pwq, it calls
+    ///    [`forget_home`].
+    #[inline]
+    pub unsafe fn run(
+        self,
+        item: NonNull<Head>,
+        vtable: &VTable,
+        helps: bool,
+        func: impl FnOnce(),
+        before_end: impl FnOnce(),
+    ) {
+        let call = || {
+            // SAFETY: (1).
+            let told = || unsafe { &*self.0 }.trace(item.as_ptr(), vtable);
+            if helps {
+                trace::activate_work(told);
+            }
+            let within = trace::enter(item.as_ptr().addr(), false);
+            trace::execute_start(told);
+            func();
+            trace::execute_end(told);
+            drop(within);
+            before_end();
+        };
+        // SAFETY: (1). The frame does not name the item, which its function may free.
+        unsafe { with_current(ptr::null(), self.0, call) };
+    }
+}
+
+impl Held {
+    /// Keeps the memory of `queue`.
+    pub fn of(queue: &Workqueue) -> Self {
+        Self(queue.inner.clone())
+    }
+
+    /// Calls `body` with the place of a CPU, or with `None` if the queue was destroyed. The end of
+    /// the queue waits for `body`.
+    pub fn visit<R>(&self, cpu: CpuId, body: impl FnOnce(Option<Place<'_>>) -> R) -> R {
+        let visit = self.0.visit().filter(|queue| !queue.is_destroyed());
+        let queue = visit.as_deref();
+        body(queue.map(|queue| Place(queue.route_table.at_cpu(cpu))))
+    }
+}
+
+/// Removes an item from its list, or takes it back from the local batch of a worker or from a run.
+///
+/// # Safety
+///
+/// 1. The caller has claimed the item, which was pending, and keeps it.
+pub unsafe fn cut_out(item: NonNull<Head>) {
+    // SAFETY: (1).
+    let head = unsafe { item.as_ref() };
+    // SAFETY: (1), while linked. Its in-flight count is not released before the claim ends, and
+    // keeps the home pwq alive.
+    let home: &Pwq = unsafe { &*Origin::of(head).0 };
+    // Our own reference: once the item is unlinked, queue and pool can be destroyed.
+    let (pool, slot) = (home.pool.clone(), home.slot);
+    let mut patience = Patience::new();
+    loop {
+        // The newest item of the injector is not counted yet, and is removed without a walk.
+        if pool.injector.take_back(item) {
+            head.update(|state| Some(state.unlink()));
+            return;
+        }
+        if pool.unlink(slot, item) || head.update(State::take_handoff).is_some() {
+            pool.retire_one(slot, list::colour(item));
+            return;
+        }
+        // The item is in a local batch, perhaps of a worker whose current run waits for us.
+        pool.recall(head);
+        patience.pause();
+    }
+}
+
+/// Puts an item back at the front of its link's list.
+///
+/// # Safety
+///
+/// 1. The item is linked, is in no list, and is counted in flight.
+pub unsafe fn put_back(item: NonNull<Head>) {
+    // SAFETY: (1): the item and its home pwq stay alive until it is in a list.
+    let home: &Pwq = unsafe { &*Origin::of(item.as_ref()).0 };
+    let pool = home.pool.clone();
+    if let Some(cancelled) = cancel_cut::put_back(&pool, item, None) {
+        cancelled.run();
+    }
+}
+
+/// Calls `run` to run a pending item on this thread, if its queue allows helping and has a free
+/// seat, if no worker has taken the item, and if `is_free`. Returns `true` if it did. `run` gets the
+/// place from which the item runs, and a function that it calls before the end of the run.
+///
+/// `execute/run.rs` does the same for items with handles. This function leaves no tombstone.
+///
+/// # Safety
+///
+/// 1. The caller keeps the item, and `run` starts and ends a run of it.
+pub unsafe fn help(
+    item: NonNull<Head>,
+    is_free: impl FnOnce() -> bool,
+    run: impl FnOnce(Origin, &mut dyn FnMut()),
+) -> bool {
+    // SAFETY: (1).
+    let head = unsafe { item.as_ref() };
+    if head.update(State::claim).is_none() {
+        return false;
+    }
+    let origin = Origin::of(head);
+    // SAFETY: the item was claimed while linked. The queue cannot be destroyed until we unlink the
+    // item, and our seat keeps it alive afterwards.
+    let home: &Pwq = unsafe { &*origin.0 };
+    // An outer run of the same queue on this thread lends its seat.
+    let lent = is_seated(&home.core);
+    // Raw pointers, because the queue may be destroyed before the run is over.
+    let (gate, core, node) = (&raw const home.gate, &raw const home.core, home.node);
+    // The item is claimed, so no further run can begin. The seat is acquired before the item is
+    // unlinked: see `take_back`.
+    let holds = is_free().then(|| home.gate.try_help(node, lent)).flatten();
+    // SAFETY: our claim keeps the queue alive, and later the seat, until it is released.
+    let leave = |holds| unsafe { Gate::leave_last(gate, core, node, holds) };
+    let tell = |left: Left<Seeker>| {
+        if let Some(core) = left.settled {
+            core.settled.notify_all();
+        }
+        if let Some(seeker) = left.seeker {
+            seeker.take_seat();
+        }
+    };
+    let holds = match holds {
+        Some(holds) if home.pool.injector.take_back(item) => holds,
+        others => {
+            // Our own reference: once the claim is released, queue and pool can be destroyed.
+            let pool = home.pool.clone();
+            if let Some(holds) = others {
+                tell(leave(holds));
+            }
+            let unclaimed = head.update(|state| Some(state.unclaim().0));
+            if unclaimed.is_some_and(|(from, _)| from.unclaim().1)
+                && let Some(cancelled) = cancel_cut::put_back(&pool, item, None)
+            {
+                cancelled.run();
+            }
+            return false;
+        }
+    };
+    home.gate.note_helped(&home.core, holds);
+    let mut left = None;
+    run(origin, &mut || {
+        left = Some(leave(holds));
+        if !lent {
+            forget_home();
+        }
+    });
+    if let Some(left) = left {
+        tell(left);
+    }
+    true
+}
+
+/// Returns the timers of the process-wide registry.
+///
+/// # Errors
+///
+/// Those of [`Registry::global`].
+#[cfg(not(any(loom, shuttle)))]
+pub fn timers() -> Result<&'static Timers, RegistryError> {
+    Registry::global().map(|registry| &**registry.timers())
+}
+
+#[cfg(not(any(loom, shuttle)))]
+impl Timers {
+    /// Locks the wheel.
+    pub fn lock(&self) -> Guard<'_> {
+        self.wheel.lock()
+    }
+
+    /// Wakes the manager, because the first timer to expire is a new one.
+    pub fn wake_manager(&self) {
+        self.manager.wake();
+    }
+}
