@@ -28,17 +28,21 @@
 //!
 //! # Features
 //!
-//! The first four are enabled by default. To build less, disable the default features.
+//! The subsystems and the next three are enabled by default. To build less, disable the default features.
 //!
 //! | feature | adds |
 //! |---|---|
 //! | `workqueue`, `mailbox`, `rcu`, `percpu` | the subsystem |
+//! | `observe` | the counters of the process, for itself and for `afterwork top`: [`observe`] |
+//! | `params` | tunables, and the environment variable that sets them: [`params`]; every subsystem but `rcu` turns it on |
+//! | `synthetic` | machines that a text describes, for tests: `workqueue::Topology::synthetic` |
 //! | `io-uring` | mailboxes whose owner sleeps in an io_uring ring: `mailbox::uring` |
 //! | `stacks` | stall reports with the stacks of the workers: `Params::stall_signal` |
 //! | `tokio` | futures on our queues that use tokio's timers and I/O: `workqueue::in_tokio` |
 //! | `tracing` | `tracing` events of workqueues and grace periods: docs/observing.md |
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
+#[cfg(feature = "observe")]
 pub mod observe;
 
 #[cfg(feature = "mailbox")]
@@ -53,7 +57,11 @@ pub use ::rcu;
 #[cfg(feature = "workqueue")]
 #[doc(inline)]
 pub use ::workqueue;
+#[cfg(feature = "observe")]
 #[doc(hidden)]
 pub use base::page;
+#[cfg(feature = "params")]
 #[doc(inline)]
-pub use base::{params, wake};
+pub use base::params;
+#[doc(inline)]
+pub use base::wake;

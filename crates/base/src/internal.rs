@@ -9,7 +9,7 @@ pub mod numbered {
 }
 
 pub mod page {
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(all(feature = "page", not(any(loom, shuttle))))]
     pub use crate::page::sources::describe_all;
     pub use crate::page::{
         count::{Count, Tally},
@@ -20,7 +20,7 @@ pub mod page {
     };
     pub use crate::{pool_figures, queue_figures};
 
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(all(feature = "page", not(any(loom, shuttle))))]
     pub mod publisher {
         pub use crate::page::publisher::*;
     }
@@ -30,16 +30,17 @@ pub mod panics {
     pub use crate::panics::*;
 }
 
+#[cfg(feature = "params")]
 pub mod params {
-    pub mod rcu {
-        pub use crate::params::rcu::*;
-    }
-
     pub use crate::params::{environment::ignore, threads::ThreadStyle, *};
 
     pub mod threads {
         pub use crate::params::threads::*;
     }
+}
+
+pub mod rcu_tunables {
+    pub use crate::rcu_tunables::*;
 }
 
 pub mod trace {

@@ -13,7 +13,10 @@ pub mod internal;
 mod numbered;
 pub mod page;
 mod panics;
+#[cfg(feature = "params")]
 pub mod params;
+#[doc(hidden)]
+mod rcu_tunables;
 #[doc(hidden)]
 mod trace;
 pub mod wake;

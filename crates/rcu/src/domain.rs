@@ -235,10 +235,7 @@ impl Domain {
                 // The interpreter does not open files of the host.
                 return Tree::new(1, Box::new([]));
             }
-            match sync::cpu::topology() {
-                Ok(machine) => Tree::for_machine(&machine),
-                Err(_) => Tree::new(1, Box::new([])),
-            }
+            Tree::of_this_machine()
         })
     }
 

@@ -20,7 +20,9 @@ use sync::{
     atomic::{AtomicU32, Ordering},
     twin,
 };
-use topology::{AffinityScope, CpuId, ShardParams, Topology};
+use topology::CpuId;
+#[cfg(feature = "machine")]
+use topology::{AffinityScope, ShardParams, Topology};
 
 use crossbeam_utils::CachePadded;
 
@@ -48,8 +50,24 @@ struct Node {
 }
 
 impl Tree {
+    /// Creates the tree of this machine, by its caches.
+    #[cfg(feature = "machine")]
+    pub(super) fn of_this_machine() -> Self {
+        match sync::cpu::topology() {
+            Ok(machine) => Self::for_machine(&machine),
+            Err(_) => Self::new(1, Box::new([])),
+        }
+    }
+
+    /// Creates the tree of this machine, by the numbers of its CPUs.
+    #[cfg(not(feature = "machine"))]
+    pub(super) fn of_this_machine() -> Self {
+        Self::by_number(sync::cpu::nr_configured())
+    }
+
     /// Creates a tree with one leaf for each set of CPUs that share a cache, at most 8 cores per
     /// leaf.
+    #[cfg(feature = "machine")]
     pub(super) fn for_machine(topology: &Topology) -> Self {
         let pods = topology.pods(AffinityScope::CacheShard, &ShardParams::default());
         let last = topology.possible().last().map_or(0, CpuId::index);
@@ -58,6 +76,13 @@ impl Tree {
             pod.unwrap_or(cpu % pods.len().max(1)) as u16
         });
         Self::new(pods.len().max(1), leaf_of.collect())
+    }
+
+    /// Creates a tree with one leaf for each 16 CPUs, the kernel's `RCU_FANOUT_LEAF`.
+    #[cfg(any(test, not(feature = "machine")))]
+    fn by_number(nr_cpus: usize) -> Self {
+        let leaf_of = (0..nr_cpus).map(|cpu| (cpu / 16) as u16);
+        Self::new(nr_cpus.div_ceil(16), leaf_of.collect())
     }
 
     pub(super) fn new(nr_leaves: usize, leaf_of: Box<[u16]>) -> Self {
@@ -202,6 +227,15 @@ mod tests {
             }
             assert!(tree.is_empty() && nr_last == 1, "{nr_holdouts} holdouts");
         }
+    }
+
+    #[test]
+    fn by_number_a_leaf_represents_16_cpus() {
+        let tree = Tree::by_number(40);
+        assert_eq!(tree.nr_leaves, 3);
+        let leaves = [0, 15, 16, 39].map(|cpu| tree.leaf_of(CpuId::new(cpu)));
+        assert_eq!(leaves, [0, 0, 1, 2]);
+        assert!(tree.leaf_of(CpuId::new(5000)) < 3, "a CPU that came later");
     }
 
     #[test]

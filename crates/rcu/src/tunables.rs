@@ -6,16 +6,19 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "params")]
 use base::internal::{
     panics,
     params::{Params, VARIABLE},
 };
+use sync::Tunable;
+#[cfg(feature = "params")]
 use sync::{
-    OnceLock, Tunable,
+    OnceLock,
     fork::{self, Handler},
 };
 
-pub use base::internal::params::rcu::Tunables;
+pub use base::internal::rcu_tunables::Tunables;
 
 pub(super) static EARLY_QS: Tunable = Tunable::new(1);
 #[cfg(feature = "baselines")]
@@ -27,8 +30,10 @@ pub(super) static STALL_TIMEOUT_MS: Tunable = Tunable::new(21_000);
 pub(super) static QHIMARK: Tunable = Tunable::new(10_000);
 
 /// Set once the environment has been read.
+#[cfg(feature = "params")]
 static FROM_ENV: OnceLock<()> = OnceLock::new();
 
+#[cfg(feature = "params")]
 static HANDLER: Handler = Handler {
     settle: || {
         tunables();
@@ -36,14 +41,16 @@ static HANDLER: Handler = Handler {
     ..Handler::IDLE
 };
 
-/// Reads the environment, on the first call.
+/// Reads the environment, on the first call. Does nothing without the feature `params`.
 #[inline]
 pub(super) fn settle() {
+    #[cfg(feature = "params")]
     if FROM_ENV.get().is_none() && !cfg!(any(loom, shuttle)) {
         settle_now();
     }
 }
 
+#[cfg(feature = "params")]
 #[cold]
 fn settle_now() {
     fork::register(&HANDLER);
@@ -59,8 +66,9 @@ fn settle_now() {
 /// Changes the tunables of the whole process, from the next grace period on.
 ///
 /// Before the first call, the environment determines the tunables, by the names in [`Tunables`]:
-/// `AFTERWORK=rcu.boost=off,rcu.stall_timeout=1000`. To change one field and keep the others, begin
-/// with [`tunables`].
+/// `AFTERWORK=rcu.boost=off,rcu.stall_timeout=1000`. Without the feature `params` of `afterwork`,
+/// which is on by default, they start with their defaults. To change one field and keep the
+/// others, begin with [`tunables`].
 ///
 /// # Blocking
 ///

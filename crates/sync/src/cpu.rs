@@ -2,7 +2,9 @@
 
 use std::io;
 
-use topology::{CpuId, CpuSet, Topology};
+#[cfg(feature = "machine")]
+use topology::Topology;
+use topology::{CpuId, CpuSet};
 
 use crate::thread::ThreadId;
 
@@ -100,6 +102,13 @@ pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns the number of CPUs that the system is configured with, at least 1.
+pub fn nr_configured() -> usize {
+    // SAFETY: the call only returns a number, -1 if it is unknown.
+    let nr_cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+    nr_cpus.max(1) as usize
+}
+
 /// Returns the machine of this process: the one that [`set_topology`] was called with, otherwise
 /// the detected one; in a simulation the simulated one.
 ///
@@ -108,6 +117,7 @@ pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
 /// # Errors
 ///
 /// The errors of [`Topology::detect`].
+#[cfg(feature = "machine")]
 pub fn topology() -> Result<Topology, topology::Error> {
     #[cfg(sim)]
     if let Some(machine) = crate::sim::topology() {
@@ -127,6 +137,7 @@ pub fn topology() -> Result<Topology, topology::Error> {
 
 /// If the machine has changed since `seen`, detects it again. `thread` still has the affinity mask
 /// under which `seen` was detected. A machine that was set by the program never changes.
+#[cfg(feature = "machine")]
 pub fn topology_changed(seen: &Topology, thread: ThreadId) -> Option<Topology> {
     if given::get_or_close().is_some() {
         return None;
@@ -140,11 +151,13 @@ pub fn topology_changed(seen: &Topology, thread: ThreadId) -> Option<Topology> {
 /// # Errors
 ///
 /// Returns `machine` if the process already has one, by this function or by [`topology()`].
+#[cfg(feature = "machine")]
 pub fn set_topology(machine: Topology) -> Result<(), Box<Topology>> {
     given::set(machine)
 }
 
 /// Reports the ignored faults of the machine on stderr, once for a process and its children.
+#[cfg(feature = "machine")]
 fn report_ignored(machine: &Topology) {
     #[cfg(not(any(loom, shuttle, sim)))]
     {
@@ -168,6 +181,7 @@ fn report_ignored(machine: &Topology) {
 }
 
 /// The machine that the program has set. Without a lock, for which a child of `fork` might wait.
+#[cfg(feature = "machine")]
 mod given {
     use std::{
         ptr,

@@ -88,7 +88,7 @@ mod patience;
 pub mod process;
 #[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]
 mod punctual;
-#[cfg(all(feature = "std", not(any(loom, shuttle))))]
+#[cfg(all(feature = "processes", not(any(loom, shuttle))))]
 pub mod shared_file;
 /// The simulated machine.
 #[cfg(sim)]

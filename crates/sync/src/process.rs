@@ -17,6 +17,7 @@ pub fn id() -> u32 {
 /// # Blocking
 ///
 /// Reads a file of procfs.
+#[cfg(feature = "processes")]
 pub fn start_time(pid: u32) -> Option<u64> {
     start_time_in(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
@@ -26,6 +27,7 @@ pub fn start_time(pid: u32) -> Option<u64> {
 /// # Blocking
 ///
 /// Reads a file of procfs.
+#[cfg(feature = "processes")]
 pub fn name(pid: u32) -> Option<String> {
     let name = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
     Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
@@ -36,6 +38,7 @@ pub fn name(pid: u32) -> Option<String> {
 /// # Blocking
 ///
 /// Makes a system call on procfs.
+#[cfg(feature = "processes")]
 pub fn owner(pid: u32) -> Option<u32> {
     use std::os::unix::fs::MetadataExt;
     Some(std::fs::metadata(format!("/proc/{pid}")).ok()?.uid())
@@ -113,13 +116,14 @@ pub fn write_line(why: &str) {
 }
 
 /// Finds the 22nd field. The second is a name in parentheses, which may contain parentheses.
+#[cfg(feature = "processes")]
 fn start_time_in(stat: &[u8]) -> Option<u64> {
     let end = stat.iter().rposition(|&byte| byte == b')')?;
     let after = std::str::from_utf8(&stat[end + 1..]).ok()?;
     after.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "processes"))]
 mod tests {
     use super::*;
 

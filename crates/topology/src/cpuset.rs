@@ -166,6 +166,27 @@ impl CpuSet {
     }
 }
 
+/// Prints the kernel's list format, such as `0-3,8,10-11`. The empty set prints nothing.
+impl fmt::Display for CpuSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut cpus = self.iter().map(CpuId::as_u32).peekable();
+        let mut separator = "";
+        while let Some(first) = cpus.next() {
+            let mut last = first;
+            while cpus.next_if_eq(&(last + 1)).is_some() {
+                last += 1;
+            }
+            if first == last {
+                write!(f, "{separator}{first}")?;
+            } else {
+                write!(f, "{separator}{first}-{last}")?;
+            }
+            separator = ",";
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Debug for CpuSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CpuSet({self})")

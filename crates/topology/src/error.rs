@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::cpuset::CpuSet;
+#[cfg(feature = "synthetic")]
 use crate::synthetic::SyntheticError;
 use crate::text::{Mismatch, one_line, position};
 
@@ -49,6 +50,7 @@ pub enum Error {
         what: String,
     },
     /// The description of a synthetic machine is invalid.
+    #[cfg(feature = "synthetic")]
     Synthetic(SyntheticError),
     /// None of the online CPUs is allowed.
     NothingAllowed {
@@ -123,6 +125,7 @@ impl fmt::Display for Error {
                 )
             }
             Self::Inconsistent { path, what } => write!(f, "{}: {what}", show(path)),
+            #[cfg(feature = "synthetic")]
             Self::Synthetic(error) => fmt::Display::fmt(error, f),
             Self::NothingAllowed { online, allowed } => {
                 write!(
@@ -139,6 +142,7 @@ impl fmt::Display for Error {
 // No `source`: the text already includes it.
 impl std::error::Error for Error {}
 
+#[cfg(feature = "synthetic")]
 impl From<SyntheticError> for Error {
     fn from(error: SyntheticError) -> Self {
         Self::Synthetic(error)

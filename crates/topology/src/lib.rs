@@ -48,41 +48,74 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("afterwork needs 64-bit Linux: its waits are futexes, and its words are of 64 bits");
 
+#[cfg(feature = "detect")]
 mod bounds;
+#[cfg(feature = "detect")]
 mod build;
+#[cfg(feature = "detect")]
 mod cgroup;
 mod cpu_id;
 mod cpuset;
+#[cfg(feature = "detect")]
 mod detect;
+#[cfg(feature = "detect")]
 mod error;
+#[cfg(feature = "detect")]
 mod faults;
+#[cfg(feature = "detect")]
 mod file;
+#[cfg(feature = "text")]
 mod list;
+#[cfg(feature = "detect")]
 mod parts;
+#[cfg(feature = "detect")]
 mod pods;
+#[cfg(feature = "detect")]
 mod quirk;
+#[cfg(feature = "detect")]
 mod quota;
+#[cfg(feature = "text")]
 mod scope;
+#[cfg(feature = "detect")]
 mod shard;
+#[cfg(feature = "detect")]
 mod snapshot;
+#[cfg(feature = "detect")]
 mod sorted;
+#[cfg(feature = "synthetic")]
 mod synthetic;
+#[cfg(feature = "detect")]
 mod sysfs;
+#[cfg(feature = "text")]
 mod text;
+#[cfg(feature = "detect")]
 mod topology;
 
+#[cfg(feature = "detect")]
 pub use crate::bounds::current_bounds;
+#[cfg(feature = "detect")]
 pub use crate::cgroup::current_quota;
 pub use crate::cpu_id::CpuId;
 pub use crate::cpuset::{CpuSet, Iter};
+#[cfg(feature = "detect")]
 pub use crate::error::Error;
+#[cfg(feature = "text")]
 pub use crate::list::ParseCpuListError;
+#[cfg(feature = "detect")]
 pub use crate::parts::{Core, Cpu, Llc, LlcSource, Node, Package};
+#[cfg(feature = "detect")]
 pub use crate::pods::{Pod, Pods};
+#[cfg(feature = "detect")]
 pub use crate::quirk::Quirk;
+#[cfg(feature = "detect")]
 pub use crate::quota::CpuQuota;
+#[cfg(feature = "text")]
 pub use crate::scope::{AffinityScope, UnknownScope};
+#[cfg(feature = "detect")]
 pub use crate::shard::ShardParams;
+#[cfg(feature = "detect")]
 pub use crate::snapshot::save_snapshot;
+#[cfg(feature = "synthetic")]
 pub use crate::synthetic::SyntheticError;
+#[cfg(feature = "detect")]
 pub use crate::topology::Topology;

@@ -77,27 +77,6 @@ impl FromStr for CpuSet {
     }
 }
 
-/// Prints the kernel's list format, such as `0-3,8,10-11`. The empty set prints nothing.
-impl fmt::Display for CpuSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut cpus = self.iter().map(CpuId::as_u32).peekable();
-        let mut separator = "";
-        while let Some(first) = cpus.next() {
-            let mut last = first;
-            while cpus.next_if_eq(&(last + 1)).is_some() {
-                last += 1;
-            }
-            if first == last {
-                write!(f, "{separator}{first}")?;
-            } else {
-                write!(f, "{separator}{first}-{last}")?;
-            }
-            separator = ",";
-        }
-        Ok(())
-    }
-}
-
 /// Parses a list for a caller that knows the position of the list in its file.
 pub(crate) fn parse(text: &str) -> Result<CpuSet, Mismatch> {
     let mut set = CpuSet::new();

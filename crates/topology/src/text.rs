@@ -121,6 +121,7 @@ pub(crate) fn excerpt(text: &str) -> String {
 }
 
 /// Escapes the characters that would break a message of one line.
+#[cfg(feature = "detect")]
 pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {

@@ -26,11 +26,11 @@
 // | `image.rs` | the file as the process creates it |
 // | `read.rs` | the file as a reader sees it; nothing in it is trusted |
 // | `count.rs` | counters for the page |
-// | `sources.rs` | the parts that have records |
+// | `sources.rs` | the parts that have records; `no_sources.rs` without the feature `page` |
 // | `publisher.rs` | the thread |
 
 // A model has no page.
-#![cfg_attr(any(loom, shuttle), allow(dead_code))]
+#![cfg_attr(any(loom, shuttle, not(feature = "page")), allow(dead_code))]
 
 #[doc(hidden)]
 pub(crate) mod count;
@@ -38,18 +38,22 @@ pub(crate) mod count;
 pub(crate) mod image;
 pub(crate) mod kinds;
 mod layout;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(all(feature = "page", not(any(loom, shuttle))))]
 pub(crate) mod publisher;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(all(feature = "page", not(any(loom, shuttle))))]
 mod read;
+#[cfg(feature = "page")]
 #[doc(hidden)]
 pub(crate) mod sources;
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(not(feature = "page"))]
+#[path = "no_sources.rs"]
+pub(crate) mod sources;
+#[cfg(all(test, feature = "page", not(any(loom, shuttle))))]
 mod tests;
 
 pub use kinds::{Field, Kind, Measure, Record};
 pub use layout::{ASKED_AT, MAX_BYTES, MAX_RECORDS, VERSION};
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(all(feature = "page", not(any(loom, shuttle))))]
 pub use read::{Page, Refusal};
 
 /// The directory of all pages.

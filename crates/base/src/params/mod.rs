@@ -25,7 +25,6 @@ mod edits;
 pub(crate) mod environment;
 mod error;
 mod keys;
-pub(crate) mod rcu;
 pub(crate) mod threads;
 mod word;
 
@@ -35,6 +34,8 @@ pub use error::ParamError;
 pub use keys::{Key, keys};
 pub use threads::ThreadHook;
 pub use topology::{AffinityScope, CpuSet};
+
+use crate::rcu_tunables::Tunables;
 
 /// The environment variable that sets tunables for the whole process.
 pub const VARIABLE: &str = "AFTERWORK";
@@ -208,7 +209,7 @@ pub struct Params {
     pub qpw: Qpw,
     /// The parameters of RCU's grace periods. Read from the environment only, for the whole
     /// process: a registry ignores them.
-    pub rcu: rcu::Tunables,
+    pub rcu: Tunables,
 }
 
 impl Default for Params {
@@ -240,7 +241,7 @@ impl Default for Params {
             on_thread_start: None,
             on_thread_stop: None,
             qpw: Qpw::Queue,
-            rcu: rcu::Tunables::default(),
+            rcu: Tunables::default(),
         }
     }
 }

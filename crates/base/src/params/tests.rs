@@ -124,10 +124,10 @@ fn keys_of_rcu_are_read_and_refused_as_all_others() {
     let params: Params = "rcu.early_qs=0,rcu.stall_timeout=500".parse().unwrap();
     assert_eq!(
         params.rcu,
-        rcu::Tunables {
+        Tunables {
             early_qs: false,
             stall_timeout_ms: 500,
-            ..rcu::Tunables::default()
+            ..Tunables::default()
         }
     );
     assert_eq!(
