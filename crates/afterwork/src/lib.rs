@@ -1,4 +1,4 @@
-//! Deferred work in user space: the Linux kernel's machinery for work that must run later or elsewhere.
+//! Deferred work in user space: the Linux kernel's mechanisms to run work later or elsewhere.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -6,7 +6,7 @@
 //! use afterwork::{rcu::{self, Rcu}, workqueue::Workqueue};
 //!
 //! let limit = Arc::new(Rcu::new(10)); // readers take no lock, and writers never wait for them
-//! let queue = Workqueue::builder("disk").max_active(4).build()?; // four items at once, and never more
+//! let queue = Workqueue::builder("disk").max_active(4).build()?; // at most four items at once
 //!
 //! let seen = limit.clone();
 //! let double = queue.spawn(move || 2 * *seen.load(&rcu::read()));
@@ -15,28 +15,28 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A program defers work in four ways, and the library is these four on one picture of the machine:
+//! A program can defer work in four ways, each of which is a subsystem:
 //!
 //! | to defer | subsystem |
 //! |---|---|
 //! | to a shared pool of worker threads | [`workqueue`] |
-//! | to one thread that owns something | [`mailbox`] |
+//! | to a thread that owns some data | [`mailbox`] |
 //! | until no reader can still see the old version | [`rcu`] |
 //! | to the CPU that owns a piece of per-CPU data | [`percpu`] |
 //!
-//! Below them all lies [`wake`]: threads that wait for a condition without a lock.
+//! All are built on [`wake`]: threads that wait for a condition without a lock.
 //!
 //! # Features
 //!
-//! The first four are on by default. A program that needs less turns the default features off and builds less.
+//! The first four are enabled by default. To build less, disable the default features.
 //!
 //! | feature | adds |
 //! |---|---|
 //! | `workqueue`, `mailbox`, `rcu`, `percpu` | the subsystem |
 //! | `io-uring` | mailboxes whose owner sleeps in an io_uring ring: `mailbox::uring` |
-//! | `stacks` | a stall is told with the stacks of its workers: `Params::stall_signal` |
-//! | `tokio` | futures that use tokio's timers and I/O and are polled by our queues: `workqueue::in_tokio` |
-//! | `tracing` | events of workqueues and grace periods for subscribers of the `tracing` crate; docs/observing.md lists them |
+//! | `stacks` | stall reports with the stacks of the workers: `Params::stall_signal` |
+//! | `tokio` | futures on our queues that use tokio's timers and I/O: `workqueue::in_tokio` |
+//! | `tracing` | `tracing` events of workqueues and grace periods: docs/observing.md |
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 pub mod observe;

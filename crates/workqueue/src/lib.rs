@@ -15,30 +15,31 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A [`Workqueue`] takes closures ([`Workqueue::spawn`]), futures ([`Workqueue::spawn_async`]) or reusable items
-//! ([`Work`]) and runs them on a worker pool near the caller's CPU. Queues are cheap and own no threads: pools with like attributes are shared by all
-//! queues, have as many workers as CPUs while nobody blocks, and get more when somebody does.
+//! A [`Workqueue`] takes closures ([`Workqueue::spawn`]), futures ([`Workqueue::spawn_async`]) or
+//! reusable items ([`Work`]) and runs them on a worker pool near the caller's CPU. Queues are cheap
+//! and own no threads. Queues with equal attributes share their pools. A pool runs one worker for
+//! each CPU while none blocks, and gets more when one does.
 //!
-//! docs/workqueue.md has the pictures, the proofs and the costs.
+//! docs/workqueue.md has diagrams, proofs and costs.
 
-// Folders: each names only those above it, and has a page that says what is where and who has the protocol.
+// Each folder names only the folders above it. Its `mod.rs` lists its files and protocols.
 //
-// | folder | what it is |
+// | folder | content |
 // |---|---|
-// | `item` | a work item by itself: its state, its link in a list, its memory |
-// | `observe` | what is noticed and counted, as plain data and plain functions |
-// | `limit` | `max_active`: the seats of a queue; its capacity, and its shares |
-// | `pools` | where items wait, who gets up to run them, and who looks after those |
+// | `item` | a work item: its state, its list link, its memory |
+// | `observe` | statistics and reports, as plain data and plain functions |
+// | `limit` | `max_active`: the seats of a queue; its capacity and its shares |
+// | `pools` | pending lists, workers, and the manager that monitors them |
 // | `execute` | running items, and waiting for one |
-// | `route` | which pools the items of a queue go to |
-// | `queues` | queueing, the registry, timers, the end of a queue |
-// | `flushing` | waiting for all that a queue has |
-// | `scope` | work that borrows from the thread that waits for it |
-// | `time` | what comes after a delay or a grace period, or again and again: items that are queued, tasks that sleep |
+// | `route` | the map from a queue and a CPU to a pool |
+// | `queues` | queueing, the registry, timers, destroying a queue |
+// | `flushing` | waiting for all items of a queue |
+// | `scope` | work that borrows from the stack of the thread that waits for it |
+// | `time` | items and tasks that start after a delay, after a grace period, or periodically |
 // | `tasks` | for async programs: sets of items, handles that cancel, tokio's context |
-// | `manage` | the manager's thread, and making a registry |
+// | `manage` | the manager thread; creating a registry |
 //
-// `errands.rs` is what only a thread that may wait for anything does. `internal.rs` is the interface for `crates/raw`.
+// `errands.rs` runs deferred cleanup. `internal.rs` is the interface for `crates/raw`.
 // ARCHITECTURE.md follows an item from file to file.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]

@@ -1,7 +1,8 @@
-//! Text for Prometheus: its exposition format, version 0.0.4.
+//! Text for Prometheus, in its exposition format, version 0.0.4.
 //!
-//! A metric is named `afterwork_KIND_FIGURE`. Counts end in `_total`, and times are in seconds, whatever unit a figure has.
-//! All samples of a metric stand together, below its `HELP` and `TYPE`, and no two of them have the same labels.
+//! A metric is named `afterwork_KIND_FIGURE`. Counts end in `_total`. Times are in seconds,
+//! whatever the unit of the figure is. All samples of a metric are in one block, below its `HELP`
+//! and `TYPE`, and no two of them have the same labels.
 
 use std::{
     collections::HashMap,
@@ -12,8 +13,8 @@ use base::internal::page::{Field, Kind, Measure, Record, TIMES_LOG2};
 
 /// The metrics of one or several processes, which `Display` writes as text for Prometheus.
 ///
-/// [`Snapshot::to_prometheus`](super::Snapshot::to_prometheus) writes those of this process. This is for who has records of
-/// others, as `afterwork top` has, or wants labels of his own.
+/// [`Snapshot::to_prometheus`](super::Snapshot::to_prometheus) writes the metrics of this process.
+/// Use this type for records of other processes, as `afterwork top` does, or for additional labels.
 ///
 /// # Examples
 ///
@@ -31,7 +32,6 @@ use base::internal::page::{Field, Kind, Measure, Record, TIMES_LOG2};
 #[derive(Debug, Default)]
 pub struct Exposition {
     metrics: Vec<Metric>,
-    /// Where each metric is, by its name.
     places: HashMap<String, usize>,
 }
 
@@ -43,22 +43,22 @@ struct Metric {
     samples: String,
 }
 
-/// A label's name, and its value as it is.
+/// The name of a label, and its unescaped value.
 type Label<'a> = (&'a str, &'a str);
 
 impl Exposition {
-    /// Returns one without metrics.
+    /// Creates an exposition without metrics.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a sample of a metric of your own that rises and falls. Its name, and those of labels, are to be as Prometheus wants them.
+    /// Adds a sample of your own metric that can rise and fall. The names of the metric and its
+    /// labels must be valid in Prometheus.
     pub fn gauge(&mut self, name: &str, about: &str, labels: &[Label<'_>], value: f64) {
         self.sample(name, about, labels, ("gauge", value));
     }
 
-    /// Adds a sample of a metric of your own that only rises; its name is to end in `_total`. Otherwise as
-    /// [`gauge`](Self::gauge).
+    /// Adds a sample of a metric that only rises. Its name must end in `_total`.
     pub fn counter(&mut self, name: &str, about: &str, labels: &[Label<'_>], value: f64) {
         self.sample(name, about, labels, ("counter", value));
     }
@@ -74,8 +74,8 @@ impl Exposition {
         self.add(name, about, measure, &line);
     }
 
-    /// Adds all of a snapshot, each sample with `labels` and those that name its subject: `name`, `detail` and `index`, which
-    /// are not to be among yours.
+    /// Adds all samples of a snapshot. Each sample has `labels`, and labels that name its subject:
+    /// `name`, `detail` and `index`, which `labels` must not contain.
     #[cfg(feature = "workqueue")]
     pub fn add_snapshot(&mut self, labels: &[Label<'_>], snapshot: &super::Snapshot) {
         let queues: Vec<_> = snapshot.queues.iter().map(|it| it.record()).collect();
@@ -85,8 +85,8 @@ impl Exposition {
         self.add_records(labels, all.chain(&times));
     }
 
-    /// Adds the figures of some records of one process. Those of a kind that [is a histogram](crate::page::Kind::is_histogram)
-    /// become one.
+    /// Adds the figures of records of one process. The figures of a kind that [is a
+    /// histogram](crate::page::Kind::is_histogram) become one histogram.
     pub fn add_records<'r>(
         &mut self,
         labels: &[Label<'_>],
@@ -113,7 +113,8 @@ impl Exposition {
         }
     }
 
-    /// Adds a histogram, unless its writer knew only a part of one. It is one whatever the figures are, which may be a stranger's.
+    /// Adds a histogram, unless its writer had only part of one. The result is a valid histogram
+    /// for any figures, because another process may have written them.
     fn histogram(&mut self, labels: &str, record: &Record) {
         let figures: Vec<_> = record.figures().map(|(_, figure)| figure).collect();
         let [count, total_ns, below @ ..] = &*figures else {
@@ -144,7 +145,7 @@ impl Exposition {
         self.add(&name, about, "histogram", &lines);
     }
 
-    /// Adds lines to a metric, whatever was added since its last ones.
+    /// Adds lines to a metric; other metrics may have been added since its last lines.
     fn add(&mut self, name: &str, about: &str, measure: &'static str, lines: &str) {
         let place = *self.places.entry(name.to_owned()).or_insert_with(|| {
             self.metrics.push(Metric {
@@ -159,14 +160,14 @@ impl Exposition {
     }
 }
 
-/// Suffix, word, and how many there are in a second, of the units that figures have.
+/// Units of figures: suffix of the figure, name in the metric, number of them in a second.
 const UNITS: [(&str, &str, f64); 3] = [
     ("_ns", ", nanoseconds", 1e9),
     ("_us", ", microseconds", 1e6),
     ("_ms", ", milliseconds", 1e3),
 ];
 
-/// Returns what a figure is called, what is said about it, and what it is worth in base units.
+/// Returns the name of a metric, its description, and the value of the figure in base units.
 fn metric(record: &Record, field: &Field, figure: u64) -> (String, String, String) {
     let unit = UNITS.iter().find(|unit| field.name.ends_with(unit.0));
     let (name, about, value) = match unit {
@@ -193,7 +194,7 @@ fn seconds(figure: u64, per_s: f64) -> String {
     (figure as f64 / per_s).to_string()
 }
 
-/// Returns the labels of each record, which no two of them share.
+/// Returns the labels of each record; no two records have the same.
 fn labelled<'r>(
     labels: &[Label<'_>],
     records: impl IntoIterator<Item = &'r Record>,

@@ -5,11 +5,12 @@
 //!
 //! workqueue::system()?.spawn(|| ()).join()?;
 //! println!("{}", observe::snapshot()?); // tables, one for each kind of thing
-//! print!("{}", observe::snapshot()?.to_prometheus()); // the body of an answer to `GET /metrics`
+//! print!("{}", observe::snapshot()?.to_prometheus()); // the body of a response to `GET /metrics`
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`snapshot`] returns the counters of all subsystems, [`publish`] shows them to other processes of the same user.
+//! [`snapshot`] returns the counters of all subsystems, [`publish`] shows them to other processes
+//! of the same user.
 
 mod exposition;
 #[cfg(not(any(loom, shuttle)))]

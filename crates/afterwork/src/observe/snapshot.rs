@@ -10,9 +10,9 @@ use crate::{
 #[cfg(not(any(loom, shuttle)))]
 use base::internal::page;
 
-/// The counters of the queues and pools of a registry, and of what else the process has.
+/// The counters of a registry's queues and pools, and of the other subsystems of the process.
 ///
-/// Each counter is read by itself while work goes on, so sums may not match.
+/// Counters are read one after another while items run, so sums may not match.
 ///
 /// # Examples
 ///
@@ -36,7 +36,7 @@ pub struct Snapshot {
     pub queues: Vec<QueueReport>,
     /// The pools.
     pub pools: Vec<PoolStats>,
-    /// RCU, mailboxes that have a name, and per-CPU data: those of the whole process, as far as it has used them.
+    /// The process's records of RCU, named mailboxes and per-CPU data, if it has used them.
     pub others: Vec<Record>,
 }
 
@@ -44,11 +44,11 @@ pub struct Snapshot {
 ///
 /// # Blocking
 ///
-/// Takes the lock of each queue's plan and of each pool for a moment.
+/// Takes the configuration lock of each queue and the lock of each pool for a short time.
 ///
 /// # Errors
 ///
-/// If that registry cannot be made.
+/// If that registry cannot be created.
 ///
 /// # Examples
 ///
@@ -71,7 +71,7 @@ pub fn snapshot() -> Result<Snapshot, RegistryError> {
 ///
 /// # Blocking
 ///
-/// As of [`snapshot`].
+/// As [`snapshot`].
 pub fn snapshot_of(registry: &Registry) -> Snapshot {
     Snapshot {
         queues: registry.queue_reports(),
@@ -91,12 +91,11 @@ fn others() -> Vec<Record> {
     }
 }
 
-/// A value of a row, as a table and JSON need it.
+/// The value of a row, as written to a table and to JSON.
 enum Value {
     Text(String),
     Number(u64),
     Flag(bool),
-    /// For JSON alone.
     Times(Histogram),
 }
 
@@ -152,11 +151,12 @@ impl Snapshot {
         ]
     }
 
-    /// Writes it as JSON: an object with the arrays `queues`, `pools`, `rcu`, `mailboxes` and `percpu`.
+    /// Writes the snapshot as JSON: the arrays `queues`, `pools`, `rcu`, `mailboxes`, `percpu`.
     ///
-    /// Figures are called as the fields of `QueueStats` and `PoolStats` and by `afterwork top --fields`, and have the unit that
-    /// their name ends in. `wait` and `run` of a queue are histograms: `count`, `total_ns`, and `buckets`, pairs of an upper end in
-    /// nanoseconds and how many fell below it and not below the one before.
+    /// Figures have the names of the fields of `QueueStats` and `PoolStats` and of `afterwork top
+    /// --fields`. Their unit is the suffix of the name. `wait` and `run` of a queue are histograms
+    /// with `count`, `total_ns` and `buckets`. A bucket is a pair: its upper end in nanoseconds,
+    /// and the number of values between it and the previous one.
     #[doc(alias("serialize", "serde"))]
     pub fn to_json(&self) -> String {
         let mut json = String::from("{");
@@ -168,12 +168,14 @@ impl Snapshot {
         json + "}"
     }
 
-    /// Writes it for Prometheus, as an answer to its question: text of the exposition format, `text/plain; version=0.0.4`.
+    /// Writes the snapshot as the body of a response to Prometheus: text of the exposition format,
+    /// `text/plain; version=0.0.4`.
     ///
-    /// Each figure is a metric `afterwork_KIND_FIGURE` with the labels `name` and `detail`, and `index` where two have both the
-    /// same. Times are in seconds. `afterwork_queue_wait_seconds` and `afterwork_queue_run_seconds` are histograms: their sum is
-    /// measured, as [`Histogram::total_ns`] is, and not made of the buckets. `afterwork top --prometheus` writes the same from
-    /// outside.
+    /// Each figure is a metric `afterwork_KIND_FIGURE` with the labels `name` and `detail`, and
+    /// also `index` if two subjects have the same labels. Times are in seconds.
+    /// `afterwork_queue_wait_seconds` and `afterwork_queue_run_seconds` are histograms whose sum is
+    /// measured, as [`Histogram::total_ns`] is, and not computed from the buckets. `afterwork top
+    /// --prometheus` writes the same text from another process.
     #[doc(alias("metrics", "openmetrics"))]
     pub fn to_prometheus(&self) -> String {
         let mut metrics = Exposition::new();
@@ -220,7 +222,7 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Writes a table of each kind of which there is something.
+/// Writes a table for each kind that has records.
 impl fmt::Display for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (_, rows) in self.tables() {

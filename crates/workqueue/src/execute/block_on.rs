@@ -9,10 +9,10 @@ use base::internal::wake::{Parker, report};
 
 use super::current::while_blocking;
 
-/// Polls `future` on this thread until it is ready, and returns what it yields.
+/// Polls `future` on this thread until it is ready, and returns its output.
 ///
-/// Between two polls the thread sleeps: it does not spin, and it runs nobody's items, so that a future that waits for anything
-/// can be waited for. Inside a work item the pool gets another worker meanwhile.
+/// Between two polls the thread sleeps. It neither spins nor runs other items, so it can wait for
+/// any future. Inside a work item, the pool may start another worker.
 ///
 /// # Blocking
 ///
@@ -25,7 +25,7 @@ use super::current::while_blocking;
 ///
 /// # Panics
 ///
-/// In an item of a bottom-half queue, before the first poll; and with what a poll panics with.
+/// In an item of a bottom-half queue, before the first poll. A panic of a poll is propagated.
 ///
 /// # Examples
 ///

@@ -66,8 +66,7 @@ pub(crate) struct Aftermath {
 }
 
 impl Cancelled {
-    /// Counts a delayed item that was removed from the timer wheel. If the item is `dead`, it is
-    /// freed later.
+    /// Counts a delayed item that was removed from the timer wheel. A `dead` item is freed later.
     pub(crate) fn add_due(&mut self, dead: Option<Dead>) {
         self.nr_items += 1;
         self.rest.dropped.extend(dead.map(buried));
@@ -79,7 +78,7 @@ impl Cancelled {
         let mut nr_ended = [0; NR_COLOURS];
         while let Some(item) = cut.items.pop_front() {
             let colour = list::colour(item);
-            // SAFETY: the item is linked as far as its state says, or has none, so it is alive; we alone have its link.
+            // SAFETY: the item is linked, or has no state, so it is alive. Only we hold its link.
             let popped = unsafe { (item.as_ref().vtable().cancel)(item, &mut remains) };
             nr_ended[usize::from(colour.0)] += usize::from(popped.counts());
             self.nr_items += usize::from(popped.ran());
@@ -97,8 +96,8 @@ impl Cancelled {
         self.nr_items
     }
 
-    /// Ends the items and releases their capacity and counts. Runs no user code. Call it with no
-    /// lock held.
+    /// Ends the items and releases capacity and counts, without user code. Call it with no lock
+    /// held.
     pub(crate) fn end(self) -> Aftermath {
         let Self {
             mut parts,
@@ -109,7 +108,7 @@ impl Cancelled {
             for part in &mut parts {
                 rest.dropped.append(&mut part.remains.dropped);
                 for item in std::mem::take(&mut part.remains.taken) {
-                    // SAFETY: it was taken as by a run, which is ours.
+                    // SAFETY: `add` began the item's run, which is ours to end.
                     rest.add(unsafe { run::end(item, Ending::Returned) });
                 }
             }
@@ -134,7 +133,7 @@ impl Part {
         }
     }
 
-    /// Releases the counts. The queue may end with the last one.
+    /// Releases the counts. The queue may be destroyed after the last one.
     fn retire(self) {
         let link = &self.link;
         let mut guard = link.pool.lock_to_act();
@@ -176,8 +175,9 @@ impl std::fmt::Debug for Aftermath {
     }
 }
 
-/// Puts an item that is counted in flight back at the front of its link's line, or cancels it where all was that is as old. One
-/// that was `revived` is younger than it looks. Call it with no lock held.
+/// Puts an item that is counted in flight back at the front of its pwq's list. Cancels it instead
+/// if it was queued before the pwq's last bulk cancel. A `revived` item is younger than its list
+/// position. Call it with no lock held.
 pub(crate) fn put_back(
     pool: &Arc<WorkerPool>,
     item: NonNull<Head>,

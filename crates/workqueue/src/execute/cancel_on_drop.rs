@@ -1,4 +1,4 @@
-//! A handle that cancels.
+//! A handle that cancels its item when it is dropped.
 
 use std::{
     fmt,
@@ -10,11 +10,11 @@ use base::internal::panics::{contain, join_error::JoinError};
 
 use super::join::JoinHandle;
 
-/// Waits for an item as a [`JoinHandle`] does, and cancels it when dropped; made by
+/// Waits for an item as a [`JoinHandle`] does, and cancels the item when it is dropped. Created by
 /// [`cancel_on_drop`](JoinHandle::cancel_on_drop).
 ///
-/// A closure that has started continues. A worker drops a future that was polled. What was neither
-/// started nor polled is dropped here: see [`JoinHandle::cancel`].
+/// A closure that has started continues. A worker drops a future that was polled. An item that was
+/// neither started nor polled is dropped here: see [`JoinHandle::cancel`].
 ///
 /// # Examples
 ///
@@ -32,7 +32,7 @@ use super::join::JoinHandle;
 /// ```
 #[must_use = "dropping it cancels the item"]
 pub struct CancelOnDrop<T> {
-    /// None once it does not cancel any more.
+    /// `None` once this does not cancel the item any more.
     handle: Option<JoinHandle<T>>,
 }
 
@@ -43,7 +43,7 @@ impl<T> CancelOnDrop<T> {
         }
     }
 
-    /// Returns a handle that lets the item run when it is dropped.
+    /// Returns a handle that does not cancel the item when it is dropped.
     pub fn keep(mut self) -> JoinHandle<T> {
         self.handle.take().expect("it is taken when this goes")
     }
@@ -52,7 +52,7 @@ impl<T> CancelOnDrop<T> {
     ///
     /// # Blocking
     ///
-    /// As there.
+    /// As [`JoinHandle::join`].
     ///
     /// # Errors
     ///
@@ -61,7 +61,7 @@ impl<T> CancelOnDrop<T> {
         self.keep().join()
     }
 
-    /// Returns `true` if the item has ended, or has been cancelled.
+    /// Returns `true` if the item has ended or was cancelled.
     pub fn is_finished(&self) -> bool {
         self.handle.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -82,7 +82,8 @@ impl<T> Drop for CancelOnDrop<T> {
             return;
         }
         if let Some(mut handle) = self.handle.take() {
-            // FOREIGN(cancel-drop): the closure or future, on the thread that drops this; contained here, for it may be unwinding.
+            // FOREIGN(cancel-drop): the closure or future, on the thread that drops this; contained
+            // here, because the thread may be unwinding.
             contain(|| {
                 handle.cancel();
             });

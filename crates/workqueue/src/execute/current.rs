@@ -1,4 +1,4 @@
-//! The runs that a thread is in. Runs nest: a run may wait for an item and run it by that.
+//! The runs that a thread is in. Runs nest: a run may wait for an item, and run that item itself.
 
 use std::{
     cell::Cell,
@@ -12,24 +12,21 @@ use crate::{item::head::Head, limit::queue_core::QueueCore, pools::pwq::Pwq};
 /// A run that this thread is in.
 #[derive(Clone, Copy)]
 struct Frame {
-    /// Null for an item that has no handles, and once it has ended: it may be gone then.
+    /// Null for an item without handles, and after the item's end, when it may be freed.
     item: *const Head,
-    /// The link from which it runs; null once the run has given up what keeps that.
+    /// The pwq from which it runs; null once the run does not keep the pwq alive any more.
     home: *const Pwq,
-    /// The run around it, on the stack of this thread or of one that waits for this one; null for none.
+    /// The enclosing run, on this stack or on that of a thread that waits for us; null if none.
     outer: *const Frame,
-    /// How many runs there are on this thread's stack, with this one.
+    /// The number of runs on this thread's stack, including this one.
     depth: u32,
-    /// `true` if the thread has a seat of the home's queue until this frame ends or forgets its
-    /// home.
+    /// `true` if the thread has a seat of the home's queue, until `forget_home`.
     has_seat: bool,
-    /// Set if the run is in [`block_on`](super::block_on::block_on): a future polled there delays
-    /// the run.
+    /// Set in [`block_on`](super::block_on::block_on), where a polled future delays the run.
     blocks: bool,
 }
 
 sync::thread_local! {
-    /// The innermost run.
     static INNERMOST: Cell<Frame> = Cell::new(Frame {
         item: ptr::null(),
         home: ptr::null(),
@@ -40,10 +37,10 @@ sync::thread_local! {
     })
 }
 
-/// The runs that a thread is in, to be gone on with by another thread.
+/// The runs of one thread, which another thread continues.
 pub(crate) struct Runs(Frame);
 
-// SAFETY: what it points to is shared by what keeps it there: see `Runs::go_on`.
+// SAFETY: the frames stay valid while another thread reads them: see (1) of `Runs::go_on`.
 unsafe impl Send for Runs {}
 
 impl Runs {
@@ -51,11 +48,11 @@ impl Runs {
         Self(INNERMOST.with(Cell::get))
     }
 
-    /// Calls `body`, which does not unwind, with this thread in these. Its locals may be dropped much later.
+    /// Calls `body`, which must not unwind, with this thread inside these runs.
     ///
     /// # Safety
     ///
-    /// 1. The thread of which they are waits until `body` has returned.
+    /// 1. The thread that the runs belong to waits until `body` has returned.
     pub(crate) unsafe fn go_on<R>(self, body: impl FnOnce() -> R) -> R {
         let frame = Frame { depth: 0, ..self.0 };
         let before = INNERMOST.with(|innermost| innermost.replace(frame));
@@ -65,7 +62,6 @@ impl Runs {
     }
 }
 
-/// Returns `true` if this thread is inside a run for which `test` holds.
 fn inside(mut test: impl FnMut(Frame) -> bool) -> bool {
     let mut frame = INNERMOST.with(Cell::get);
     loop {
@@ -75,45 +71,43 @@ fn inside(mut test: impl FnMut(Frame) -> bool) -> bool {
         if frame.outer.is_null() {
             return false;
         }
-        // SAFETY: `with_current` keeps the frame around a run on its stack, unmoved, until that run is over; one of another
-        // thread is kept by (1) of `Runs::go_on`.
+        // SAFETY: `within_frame` keeps the outer frame on its stack, unmoved, until the inner run
+        // is over. A frame of another thread is kept by (1) of `Runs::go_on`.
         frame = unsafe { *frame.outer };
     }
 }
 
-/// Returns `true` if this thread is inside a run of `item`.
 pub(crate) fn is_current(item: NonNull<Head>) -> bool {
     inside(|frame| ptr::eq(frame.item, item.as_ptr()))
 }
 
 /// Returns `true` if this thread is inside a run of the queue `core`, or is freeing one of its
-/// items that is in flight. The queue does not end before the thread has left.
+/// items that is in flight. The queue is not destroyed before the thread leaves.
 pub(crate) fn is_inside(core: &Arc<QueueCore>) -> bool {
     inside(|frame| is_of(frame, core))
 }
 
-/// Returns `true` if this thread has a seat of the queue `core`, which it may lend to an item that it waits for.
+/// Returns `true` if this thread has a seat of the queue `core`. It may lend the seat to an item
+/// that it waits for.
 pub(crate) fn is_seated(core: &Arc<QueueCore>) -> bool {
     inside(|frame| frame.has_seat && is_of(frame, core))
 }
 
 fn is_of(frame: Frame, core: &Arc<QueueCore>) -> bool {
-    // SAFETY: a home that is not null is kept by what its run holds: see `with_current`.
+    // SAFETY: the run keeps a home that is not null alive: see `with_current`.
     let home = unsafe { frame.home.as_ref() };
     home.is_some_and(|home| Arc::ptr_eq(&home.core, core))
 }
 
-/// Returns `true` if this thread is inside a run from a pwq for which `test` holds, and has a seat
-/// for that run.
+/// Returns `true` if this thread is in a run whose pwq passes `test`, and has a seat for it.
 pub(crate) fn has_seat_of(test: impl Fn(&Pwq) -> bool) -> bool {
     inside(|frame| {
-        // SAFETY: as in `is_seated`.
+        // SAFETY: as in `is_of`.
         let home = unsafe { frame.home.as_ref() };
         frame.has_seat && home.is_some_and(&test)
     })
 }
 
-/// Returns `true` if this thread's innermost run is in [`block_on`](super::block_on::block_on).
 pub(crate) fn is_blocking() -> bool {
     INNERMOST.with(Cell::get).blocks
 }
@@ -144,13 +138,12 @@ fn set_blocking(blocks: bool) {
     });
 }
 
-/// Returns how many runs there are on this thread's own stack.
+/// Returns the number of runs on this thread's own stack.
 #[inline]
 pub fn depth() -> u32 {
     INNERMOST.with(|innermost| innermost.get().depth)
 }
 
-/// Returns `true` if this thread is inside a run of a bottom half.
 pub(crate) fn is_bottom_half() -> bool {
     inside(|frame| {
         // SAFETY: as in `is_of`.
@@ -159,7 +152,7 @@ pub(crate) fn is_bottom_half() -> bool {
     })
 }
 
-/// Calls `body` with the link of the innermost run of this thread whose link is `chosen`, if there is one.
+/// Calls `body` with the pwq of this thread's innermost run whose pwq is `chosen`, if any.
 pub(crate) fn innermost_home(chosen: impl Fn(&Pwq) -> bool, body: impl FnOnce(&Pwq)) {
     let mut body = Some(body);
     inside(|frame| {
@@ -175,17 +168,15 @@ pub(crate) fn innermost_home(chosen: impl Fn(&Pwq) -> bool, body: impl FnOnce(&P
     });
 }
 
-/// Returns the link from which this thread's innermost run runs.
 pub(crate) fn current_home() -> *const Pwq {
     INNERMOST.with(Cell::get).home
 }
 
-/// Returns the item of this thread's innermost run.
 pub(crate) fn current_item() -> Option<NonNull<Head>> {
     NonNull::new(INNERMOST.with(Cell::get).item.cast_mut())
 }
 
-/// Notes that the item of the innermost run has ended, and may be freed by others.
+/// Records that the item of the innermost run has ended, and that another thread may free it.
 pub(crate) fn forget_item() {
     INNERMOST.with(|innermost| {
         let item = ptr::null();
@@ -196,7 +187,7 @@ pub(crate) fn forget_item() {
     });
 }
 
-/// Notes that the innermost run has given up what kept its home.
+/// Records that the innermost run does not keep its home alive any more.
 pub(crate) fn forget_home() {
     INNERMOST.with(|innermost| {
         let home = ptr::null();
@@ -211,8 +202,8 @@ pub(crate) fn forget_home() {
 ///
 /// # Safety
 ///
-/// 1. `home` is there until `body` returns or calls [`forget_home`].
-/// 2. So is `item`, if it is not null, with [`forget_item`].
+/// 1. `home` stays valid until `body` returns or calls [`forget_home`].
+/// 2. `item` is null, or stays valid until `body` returns or calls [`forget_item`].
 #[inline]
 pub(crate) unsafe fn with_current<R>(
     item: *const Head,

@@ -1,46 +1,46 @@
-//! By when a closure must have started.
+//! Deadlines by which a closure must have started.
 //!
 //! # The protocol
 //!
-//! An item with a deadline that has passed never starts. Whoever comes to it first says so, in the item's outcome:
+//! An item whose deadline has passed never starts. The first thread that finds the deadline passed
+//! records this in the item's outcome:
 //!
 //! ```text
-//! runner:  steps to running (as to any item);  deadline over? the closure is dropped in place of being called
-//! joiner:  deadline over?  cancels (as any item is), the outcome is `Expired`;  too late? then somebody runs it: wait
+//! runner: transition to running, as for any item;  deadline passed? drop the closure
+//! joiner: deadline passed? cancel, with the outcome `Expired`;  too late? wait for the run
 //! ```
 //!
-//! Both go by the item's word, as a start and a cancel do. So either the item is started, or it expires, and its closure is
-//! moved out once. An item that nobody joins or awaits is found by the worker whose turn it is; a task that awaits one is woken at the
+//! Both are transitions of the item's state word, as are a start and a cancel. The item therefore
+//! either starts or expires, and its closure is moved out once. If no thread joins the item, the
+//! worker that pops it finds the deadline passed. A task that awaits the item is woken at the
 //! deadline, and polls (`queues/expiry.rs`).
 
 use std::task::Waker;
 
-/// What an item knows of when it must have started.
+/// The deadline of an item.
 pub(crate) trait StartBy: Send + 'static {
-    /// Whether there is a deadline.
+    /// `true` if there is a deadline.
     const IS_LIMITED: bool;
     /// `true` if the item only brings a worker to a scope and was not queued by the user.
     const IS_TICKET: bool = false;
 
-    /// Returns the deadline by the clock.
+    /// Returns the deadline as a time of the clock.
     fn at_ns(&self) -> u64 {
         u64::MAX
     }
 
-    /// Returns `true` if it is too late to start.
     #[inline(always)]
     fn is_over(&self) -> bool {
         false
     }
 
-    /// Has `waker`, and no earlier one, fired at the deadline; false where an earlier one was, for it is over. The handle's poll
-    /// alone.
+    /// Registers `waker` to be fired at the deadline, in place of an earlier one. Returns `false`
+    /// if an earlier one was already fired. Called only by the handle's poll.
     fn wake_then(&self, _waker: &Waker) -> bool {
         true
     }
 }
 
-/// No deadline.
 #[derive(Debug)]
 pub(crate) struct AnyTime;
 

@@ -1,8 +1,9 @@
-//! Joins that are nested deeper than a stack.
+//! Joins that are nested too deeply for one stack.
 //!
-//! A joiner who helps runs an item on his own stack; if that item joins another one, and so on, the chain ends where the
-//! stack does. To wait from some depth on would not do: the runs further out hold the seats that the item may need. So
-//! from some depth on a thread of its own, with a stack of its own, goes on with the same runs, and who helps waits for it.
+//! A joiner that helps runs an item on its own stack. If that item joins another one, and so on,
+//! the stack bounds the chain. From some depth on, a joiner must not simply wait, because the outer
+//! runs hold seats that the item may need. Instead, a new thread with its own stack continues the
+//! same runs, and the joiner waits for it.
 
 use std::ptr::NonNull;
 
@@ -12,18 +13,18 @@ use sync::{Mutex, thread, unmodelled::Arc};
 use super::current::{Runs, depth, is_bottom_half};
 use crate::item::head::Head;
 
-/// How many runs there may be on one stack. A guess: of 2 MiB, what a thread has if nobody says otherwise, each may use
-/// 16 KiB. The more, the sooner a stack overflows; the fewer, the more often a chain pays for a thread.
+/// Maximum number of runs on one stack. A guess: on a default stack of 2 MiB, each run may use 16
+/// KiB. With a larger value a stack may overflow. With a smaller one a chain starts more threads.
 const MAX_DEPTH: u32 = if cfg!(miri) { 2 } else { 128 };
 const RUN_BYTES: usize = (2 << 20) / 128;
 
-/// How many runs there may be on the smallest of stacks, so that for most joins nobody asks how large this one is.
+/// Number of runs that fit even on the smallest stack, so that most joins skip the size query.
 const FEW: u32 = if cfg!(miri) { 2 } else { 4 };
 
 /// An item that another thread runs.
 struct Errand(NonNull<Head>);
 
-// SAFETY: whoever hands it over has a handle, and waits until the other thread is done with it.
+// SAFETY: the sender has a handle, and waits until the other thread is done with the item.
 unsafe impl Send for Errand {}
 
 impl Errand {
@@ -32,17 +33,17 @@ impl Errand {
     }
 }
 
-/// What became of an errand.
+/// The result of an errand.
 #[derive(Debug, Default)]
 struct Answer {
     answer: Mutex<Option<bool>>,
     given: EventCount,
 }
 
-/// Returns what `help` does of `item`, for which the caller has a handle; called by another thread if this one's stack has
-/// many runs already.
+/// Calls `help` for `item`, for which the caller has a handle, and returns its result. If this
+/// thread's stack has many runs already, another thread calls `help`.
 ///
-/// Where no thread can be had the stack grows on.
+/// If no thread can be started, the stack grows further.
 #[inline]
 pub(crate) fn within_a_stack(item: NonNull<Head>, help: fn(NonNull<Head>) -> bool) -> bool {
     if depth() < FEW {
@@ -57,7 +58,7 @@ fn on_a_deep_stack(item: NonNull<Head>, help: fn(NonNull<Head>) -> bool) -> bool
     if depth() < MAX_DEPTH.min(nr_runs as u32) {
         return help(item);
     }
-    // An item of a bottom half may not wait, not even for that.
+    // An item of a bottom half must not wait, even for the other thread.
     if is_bottom_half() {
         return help(item);
     }
@@ -66,7 +67,7 @@ fn on_a_deep_stack(item: NonNull<Head>, help: fn(NonNull<Head>) -> bool) -> bool
     let ours = answer.clone();
     let started = thread::spawn("aw/deep", move || {
         or_abort("a helper of a nested join panicked", || {
-            // SAFETY: whose runs they are waits below for the answer.
+            // SAFETY: the thread that the runs belong to waits below for the answer.
             let helped = unsafe { runs.go_on(|| help(errand.item())) };
             *answer.answer.lock() = Some(helped);
             answer.given.notify_all();

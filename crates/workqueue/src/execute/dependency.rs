@@ -1,17 +1,21 @@
-//! Waits of items that should not be: for themselves, and such by which a queue with a rescuer loses what that is for.
+//! Checks before a wait: an item must not wait for itself, and an item with a rescuer must not
+//! depend on an item without one.
 //!
-//! Items of a `mem_reclaim` queue run although no thread can be had. One that waits for an item, or a flush, of a queue
-//! without a rescuer does not: that waits for a thread. So whoever is about to wait asks here first, and such a wait is
-//! reported, once for each pair. The kernel's `check_flush_dependency`.
+//! Items of a `mem_reclaim` queue run even if no thread can be created. If such an item waits for
+//! an item or a flush of a queue without a rescuer, it depends on a new thread after all. A waiter
+//! is therefore checked here first, and such a wait is reported, once for each pair. The kernel's
+//! `check_flush_dependency`.
 //!
 //! # How the queue of an item is found
 //!
-//! Whoever waits for an item holds a handle, which keeps the item and not its queue: by the time that the home is looked
-//! at the run may have ended, and the queue gone with it. So the answer to "has it a rescuer?" is a flag of the item's
-//! state (`Rules::reclaim`), and only to name the queue, in a report, the item is searched in the pools, where it is
-//! compared and not looked at.
+//! A waiter holds a handle, which keeps the item alive but not its queue. Before the waiter reads
+//! the item's home, the run may have ended and the queue may have been destroyed. A flag of the
+//! item's state therefore records whether the queue has a rescuer (`Rules::reclaim`). A report also
+//! names the queue: it searches the pools for the item, and compares addresses without
+//! dereferencing the item.
 //!
-//! Differs from Linux: a cancel is not asked for, as there; nor is a handle that is awaited, for that blocks nobody.
+//! Differs from Linux: awaiting a handle is not checked, because it blocks no thread. A cancel is
+//! not checked either, as in Linux.
 //!
 //! # An item that needs the seat of its waiter
 //!
@@ -60,7 +64,7 @@ const NAP: Duration = Duration::from_millis(1);
 /// The error of a wait for an item that cannot start before the waiter itself has ended.
 pub(crate) struct NeedsOurSeat;
 
-/// Reports `error`, that an item was about to wait for itself, and returns it.
+/// Reports the `error` of an item that was about to wait for itself, and returns it.
 #[cold]
 pub(crate) fn reported<E: fmt::Display>(error: E) -> E {
     innermost_home(
@@ -98,8 +102,7 @@ pub(crate) fn help_or_refuse(item: NonNull<Head>) -> Result<bool, NeedsOurSeat> 
     }
 }
 
-/// Returns `true` if an item that has not ended cannot start on another thread before this thread
-/// releases a seat.
+/// Returns `true` if an unfinished item cannot start elsewhere before this thread releases a seat.
 ///
 /// The answer `true` holds only as long as this thread stays in its current run.
 pub fn needs_our_seat(head: &Head) -> bool {
@@ -110,8 +113,7 @@ pub fn needs_our_seat(head: &Head) -> bool {
             Some(_) => !state.is_running() && !state.has_ended(),
             None => state.is_pending() && !state.is_claimed(),
         };
-        // If the item is queued elsewhere between these loads, its completion sequence number
-        // changes.
+        // If the item is queued elsewhere between the loads, its sequence number changes.
         let home = head.home.load(Ordering::Relaxed).addr();
         has_to_start
             && link.gate.is_only_seat_for(home)
@@ -119,10 +121,10 @@ pub fn needs_our_seat(head: &Head) -> bool {
     })
 }
 
-/// Asks for who is about to wait for the end of an item.
+/// Checks this thread before it waits for the end of an item.
 pub fn before_waiting_for(head: &Head) {
     reclaiming(|home| {
-        // Not before: a model would try every moment of this load.
+        // Loaded only here, because a model would explore every moment of this load.
         let state = head.load();
         let func = (head.vtable().name)();
         let depends = !state.is_idle() && !state.has_rescuer();
@@ -132,7 +134,7 @@ pub fn before_waiting_for(head: &Head) {
     });
 }
 
-/// Asks for who is about to wait for all that a queue has.
+/// Checks this thread before it waits for all items of a queue.
 pub(crate) fn before_flushing(core: &QueueCore) {
     if core.reclaim {
         return;
@@ -144,7 +146,7 @@ pub(crate) fn before_flushing(core: &QueueCore) {
     });
 }
 
-/// Calls `body` with the link from which this thread runs an item of a queue with a rescuer, if it does.
+/// Calls `body` with the pwq from which this thread runs an item with a rescuer, if any.
 fn reclaiming(body: impl FnOnce(&Pwq)) {
     innermost_home(|home| home.core.reclaim, body);
 }
@@ -159,7 +161,7 @@ fn tell(home: &Pwq, queue: Option<String>, func: Option<&'static str>) {
 }
 
 impl Manager {
-    /// Returns the queue of an item, which is only compared, if it is in a pool of this manager's.
+    /// Returns the name of an item's queue if this manager has it. Compares only addresses.
     fn queue_of(&self, item: *const Head) -> Option<String> {
         let pools = self.pools();
         let mut names = pools.iter().filter_map(|pool| {

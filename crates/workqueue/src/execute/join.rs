@@ -1,4 +1,4 @@
-//! One-shot items: closures that run once, with a handle to wait for what they return, or without.
+//! One-shot items: closures that run once, with or without a handle that returns the result.
 
 use std::{
     cell::UnsafeCell,
@@ -45,10 +45,10 @@ use crate::{
     pools::pwq::Pwq,
 };
 
-/// Waits for what a spawned closure, or future, returns.
+/// Waits for the result of a spawned closure or future.
 ///
-/// Dropping the handle lets the item run and its result go. As a future it yields what [`join`](Self::join)
-/// returns.
+/// If the handle is dropped, the item still runs, and its result is dropped. As a future, the
+/// handle yields the result of [`join`](Self::join).
 ///
 /// # Examples
 ///
@@ -69,18 +69,19 @@ use crate::{
 #[must_use = "dropping the handle gives up the result; `spawn_detached` is cheaper"]
 pub struct JoinHandle<T> {
     item: NonNull<Head>,
-    /// Where it was spawned.
+    /// The process that spawned the item.
     process: Process,
-    /// It gives a `T`, and has none inside: to move the handle moves no `T`.
+    /// The handle returns a `T` and contains none, so moving the handle moves no `T`.
     result: PhantomData<fn() -> T>,
 }
 
 // SAFETY: the closure and its result are `Send`, and the item passes each to one thread at a time.
 unsafe impl<T: Send> Send for JoinHandle<T> {}
-// SAFETY: a shared handle shows the state alone, which is atomic.
+// SAFETY: a shared handle gives access only to the state, which is atomic.
 unsafe impl<T: Send> Sync for JoinHandle<T> {}
 
-// Whoever has a handle cannot reach what a panic may have left half-way: the closure has gone by the time that it is told.
+// A handle gives no access to data that a panic left inconsistent, because the closure is dropped
+// before the handle returns the panic.
 impl<T> UnwindSafe for JoinHandle<T> {}
 impl<T> RefUnwindSafe for JoinHandle<T> {}
 
@@ -88,7 +89,7 @@ impl<T> RefUnwindSafe for JoinHandle<T> {}
 #[repr(C)]
 struct Joinable<F, T, S> {
     head: Head,
-    /// I, but for what the handle alone writes.
+    /// I, except for the parts that only the handle writes.
     start_by: S,
     /// Written by the handle before it sets the flag that a task waits.
     task: UnsafeCell<Option<Arc<TaskSlot>>>,
@@ -101,7 +102,8 @@ union Content<F, T> {
     outcome: ManuallyDrop<Option<Outcome<T>>>,
 }
 
-/// Makes an item that runs `func` at any time, and keeps what it returns; the caller `has_place` of the queue's capacity for it or not.
+/// Creates an item that runs `func` at any time and keeps its result. `has_place` is `true` if the
+/// caller holds a capacity permit of the queue for it.
 #[inline]
 pub(crate) fn joinable<F, T>(func: F, home: &Pwq, has_place: bool) -> (NonNull<Head>, JoinHandle<T>)
 where
@@ -111,7 +113,7 @@ where
     joinable_by(AnyTime, func, home, has_place)
 }
 
-/// Makes an item as [`joinable`] does, that must have started by `start_by`.
+/// Creates an item as [`joinable`] does, with the deadline `start_by`.
 #[inline]
 pub(crate) fn joinable_by<F, T, S>(
     start_by: S,
@@ -124,7 +126,7 @@ where
     T: Send + 'static,
     S: StartBy,
 {
-    // It is queued once: when it has been cancelled its place in the line does not matter.
+    // The item is queued once, so its list position does not matter after a cancel.
     let rules = Rules {
         ordered: false,
         ..home.rules
@@ -142,30 +144,31 @@ where
         }),
     })
     .cast();
-    // SAFETY: the item's table gives a `T`, and this is its only handle.
+    // SAFETY: the item's table yields a `T`, and this is its only handle.
     (item, unsafe { JoinHandle::of(item) })
 }
 
-/// Drops `func`, and makes the handle of an item that never was queued.
+/// Drops `func`, and creates the handle of an item that is not queued.
 #[cold]
 pub(crate) fn refused<F, T>(func: F) -> JoinHandle<T>
 where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    // FOREIGN(refused-drop): a closure that a queue does not take, on the thread that spawns; it may unwind to there.
+    // FOREIGN(refused-drop): a rejected closure, on the spawning thread; it may unwind to the
+    // caller.
     drop(func);
     ended::<F, T>(JoinError::Refused)
 }
 
-/// Drops `func`, and makes the handle of an item whose deadline was over before it was queued.
+/// Drops `func`, and creates the handle of an item whose deadline had passed before it was queued.
 #[cold]
 pub(crate) fn expired<F, T>(func: F) -> JoinHandle<T>
 where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    // FOREIGN(expired-drop): the closure, on the thread that spawns; contained.
+    // FOREIGN(expired-drop): the closure, on the spawning thread; contained.
     contain(|| drop(func));
     ended::<F, T>(JoinError::Expired)
 }
@@ -191,7 +194,7 @@ where
     }
 }
 
-/// Makes an item that runs `func` and has no handle. Its home is there until it has run.
+/// Creates an item that runs `func` and has no handle. Its home must stay valid until it has run.
 #[inline]
 pub(crate) fn detached<F: FnOnce() + Send + 'static>(func: F, home: *mut Home) -> NonNull<Head> {
     slab::place(Detached {
@@ -209,7 +212,7 @@ where
 {
     const VTABLE: &'static VTable = &VTable {
         run: run::pop_and_run,
-        // SAFETY: as of `pop_and_cancel`.
+        // SAFETY: as for `pop_and_cancel`.
         cancel: |item, remains| unsafe { run::pop_and_cancel(item, remains, Self::skip) },
         call: Self::call,
         name: std::any::type_name::<F>,
@@ -236,24 +239,26 @@ where
     };
 
     fn content(item: NonNull<Head>) -> *mut Content<F, T> {
-        // SAFETY: this table belongs to items of this type alone.
+        // SAFETY: only items of this type have this table.
         unsafe { (*item.as_ptr().cast::<Self>()).content.get() }
     }
 
     unsafe fn call(item: NonNull<Head>) -> Ending {
         let content = Self::content(item);
-        // SAFETY: the caller runs the item for the first and only time, so the closure is there and ours.
+        // SAFETY: the caller runs the item for the first and only time, so the content is the
+        // closure, and only we access it.
         let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*content).func) });
-        // SAFETY: this table belongs to items of this type alone, and the field is never written.
+        // SAFETY: only items of this type have this table, and the field is never written.
         let is_over = unsafe { (*item.as_ptr().cast::<Self>()).start_by.is_over() };
         let mut outcome = if is_over && !twin::armed("deadline: starts after it") {
             // SAFETY: the caller runs the item.
             unsafe { run::note_expired() };
-            // FOREIGN(expired-drop): a closure whose deadline has passed, by whoever would have run it, in its run; contained.
+            // FOREIGN(expired-drop): a closure whose deadline has passed, on the thread that would
+            // have run it, in its run; contained.
             contain(|| drop(func));
             Err(JoinError::Expired)
         } else {
-            // FOREIGN(item-run): a spawned closure, on a worker, a rescuer or its joiner, inside its run; contained.
+            // FOREIGN(item-run): a closure, on a worker, rescuer or joiner, in its run; contained.
             guarded_in_item(func).map_err(JoinError::panicked)
         };
         let mut panicked = false;
@@ -266,7 +271,7 @@ where
             }
         }
         let outcome = ManuallyDrop::new(Some(outcome));
-        // SAFETY: nobody reads the content before the run has ended.
+        // SAFETY: no thread reads the content before the run has ended.
         unsafe { (&raw mut (*content).outcome).write(outcome) };
         if panicked {
             Ending::Panicked
@@ -275,18 +280,18 @@ where
         }
     }
 
-    /// Moves the closure out in place of calling it.
+    /// Moves the closure out without calling it.
     unsafe fn skip(item: NonNull<Head>, remains: &mut Remains) {
         // SAFETY: the caller runs the item, which has not run before.
         remains.bury(unsafe { Self::set_failed(item, JoinError::Cancelled) });
         remains.nr_tickets += usize::from(S::IS_TICKET);
     }
 
-    /// Makes `error` the outcome; returns the closure.
+    /// Stores `error` as the outcome, and returns the closure.
     ///
     /// # Safety
     ///
-    /// 1. The closure has not been called, and the caller alone touches the content.
+    /// 1. The closure has not been called, and only the caller accesses the content.
     unsafe fn set_failed(item: NonNull<Head>, error: JoinError) -> F {
         let content = Self::content(item);
         // SAFETY: (1).
@@ -297,50 +302,51 @@ where
         func
     }
 
-    /// Takes the item out of the queue and drops its closure, if it has not started.
+    /// Cancels the item and drops its closure, if it has not started.
     unsafe fn cancel(item: NonNull<Head>) -> bool {
         if !run::cancel(item) {
             return false;
         }
-        // SAFETY: the caller, the only handle, has cancelled the item, so nobody else touches the content.
+        // SAFETY: the only handle has cancelled the item, so no other thread accesses the content.
         let func = unsafe { Self::set_failed(item, JoinError::Cancelled) };
-        // FOREIGN(cancel-drop): the closure, on the thread that cancels; it may unwind to there, for the content is an
-        // outcome already.
+        // FOREIGN(cancel-drop): the closure, on the cancelling thread; it may unwind into the
+        // caller, because the content is already an outcome.
         drop(func);
         true
     }
 
     unsafe fn at_ns(item: NonNull<Head>) -> u64 {
-        // SAFETY: this table belongs to items of this type alone, and the field is never written.
+        // SAFETY: only items of this type have this table, and the field is never written.
         unsafe { (*item.as_ptr().cast::<Self>()).start_by.at_ns() }
     }
 
     unsafe fn wake_then(item: NonNull<Head>, waker: &Waker) -> bool {
-        // SAFETY: as in `at_ns`; the caller is the handle, which alone writes what is in there.
+        // SAFETY: as in `at_ns`; the caller is the handle, the only writer of its mutable parts.
         unsafe { (*item.as_ptr().cast::<Self>()).start_by.wake_then(waker) }
     }
 
-    /// Takes the item, whose deadline is over, out of the queue, and drops its closure, if it has not started.
+    /// Expires the item, whose deadline has passed, and drops its closure, if it has not started.
     unsafe fn expire(item: NonNull<Head>) -> bool {
         if !run::expire(item) {
             return false;
         }
         // SAFETY: as in `cancel`.
         let func = unsafe { Self::set_failed(item, JoinError::Expired) };
-        // FOREIGN(expired-drop): the closure, on the thread that joins; contained.
+        // FOREIGN(expired-drop): the closure, on the joining thread; contained.
         contain(|| drop(func));
         true
     }
 
     unsafe fn take(item: NonNull<Head>, into: *mut ()) {
-        // SAFETY: the run has ended, so the content is an outcome, and the caller is the only handle.
+        // SAFETY: the run has ended, so the content is an outcome. The caller is the only handle.
         let outcome = unsafe { &mut (*Self::content(item)).outcome };
-        // SAFETY: the caller points at an `Option<Outcome<T>>`.
+        // SAFETY: the caller passes a pointer to an `Option<Outcome<T>>`.
         unsafe { *into.cast::<Option<Outcome<T>>>() = outcome.take() };
     }
 
     unsafe fn is_husk(item: NonNull<Head>) -> bool {
-        // SAFETY: the item has ended, and its handle is gone: the content is an outcome, and all of it is the caller's.
+        // SAFETY: the item has ended and its handle is dropped, so the content is an outcome, and
+        // only the caller accesses the item.
         let outcome = unsafe { &*(*Self::content(item)).outcome };
         // SAFETY: as above.
         let slot = unsafe { &*(*item.as_ptr().cast::<Self>()).task.get() };
@@ -352,11 +358,11 @@ where
     }
 
     unsafe fn free(item: NonNull<Head>) {
-        // SAFETY: the item has ended, its handle is gone, and no list holds it: all of it is ours.
+        // SAFETY: the item has ended, and no handle or list refers to it, so only we access it.
         unsafe {
             std::ptr::drop_in_place(&raw mut (*item.as_ptr().cast::<Self>()).task);
             std::ptr::drop_in_place(&raw mut (*item.as_ptr().cast::<Self>()).start_by);
-            // Last of what is a user's: it may unwind, and then the block leaks.
+            // The last drop of user data: if it unwinds, the block leaks.
             ManuallyDrop::drop(&mut (*Self::content(item)).outcome);
             std::ptr::drop_in_place(item.as_ptr());
             slab::give_back(item.cast::<Self>());
@@ -367,8 +373,8 @@ where
 impl<T> JoinHandle<T> {
     /// # Safety
     ///
-    /// 1. `item` has a [`HandleTable`], whose outcome is a `T`.
-    /// 2. The caller makes its only handle.
+    /// 1. `item` has a [`HandleTable`] whose outcome is a `T`.
+    /// 2. The caller creates its only handle.
     pub(crate) unsafe fn of(item: NonNull<Head>) -> Self {
         Self {
             item,
@@ -377,26 +383,29 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// Waits for the closure to end and returns what it returned.
+    /// Waits for the closure to end, and returns its result.
     ///
-    /// If it has not started and its queue lets joiners help, it is run here and now; where very many joins are nested, on
-    /// the stack of a thread of its own.
+    /// If the closure has not started and its queue lets joiners help, it runs on this thread. If
+    /// very many joins are nested, it runs on a new thread with its own stack.
     ///
     /// # Blocking
     ///
-    /// Until then. Called from a work item it lets the pool get another worker meanwhile.
+    /// Until the closure has ended. If a work item calls this, its pool may start another worker.
     ///
     /// # Errors
     ///
-    /// [`JoinError::Panicked`] with what the closure panicked with, [`JoinError::Cancelled`], [`JoinError::Expired`],
-    /// [`JoinError::Refused`] where the queue did not take it, or [`JoinError::OwnItem`] from inside that very closure.
-    /// [`JoinError::OwnQueue`] from inside another item of a queue with one seat (as every ordered
-    /// queue has), if the joined item has not started and joiners cannot help: it would wait for
-    /// the caller. The item stays queued, and its result is dropped.
+    /// - [`JoinError::Panicked`] with the payload if the closure panicked.
+    /// - [`JoinError::Cancelled`] or [`JoinError::Expired`] if it did not run.
+    /// - [`JoinError::Refused`] if the queue rejected it.
+    /// - [`JoinError::OwnItem`] from inside the closure itself.
+    /// - [`JoinError::OwnQueue`] from inside another item of a queue with one seat (as every
+    ///   ordered queue has), if the joined item has not started and joiners cannot help: it would
+    ///   wait for the caller. The item stays queued, and its result is dropped.
     ///
     /// # Panics
     ///
-    /// In an item of a bottom-half queue, where it would wait; and in a child of `fork`, for what its parent spawned.
+    /// In an item of a bottom-half queue if it would wait, and in a child of `fork` for an item of
+    /// its parent.
     pub fn join(self) -> Result<T, JoinError> {
         let is_finished = self.is_finished();
         must_not_be_lost(!is_finished && self.is_lost());
@@ -408,17 +417,17 @@ impl<T> JoinHandle<T> {
         self.take()
     }
 
-    /// Waits for the closure to end, at most for `timeout`, and returns what it returned, else the handle.
+    /// Waits at most `timeout` for the closure to end. Returns its result, or else the handle.
     ///
-    /// Never runs the closure itself, which could take longer.
+    /// It never runs the closure on this thread, because that could exceed `timeout`.
     ///
     /// # Blocking
     ///
-    /// As [`join`](Self::join), and no longer than `timeout`.
+    /// As [`join`](Self::join), for at most `timeout`.
     ///
     /// # Errors
     ///
-    /// The handle itself, when the time is over; inside, those of [`join`](Self::join).
+    /// The handle if the time is over. Inside, the errors of [`join`](Self::join).
     ///
     /// # Panics
     ///
@@ -469,8 +478,7 @@ impl<T> JoinHandle<T> {
         dependency::help_or_refuse(self.item).map_err(|NeedsOurSeat| reported(JoinError::OwnQueue))
     }
 
-    /// If waiting for the item without helping would never end, returns the reason. The item must
-    /// not have ended.
+    /// Returns the reason if waiting for this unfinished item without helping would never end.
     fn refusal(&self) -> Option<JoinError> {
         if is_current(self.item) {
             return Some(JoinError::OwnItem);
@@ -493,17 +501,17 @@ impl<T> JoinHandle<T> {
         (!ends && dependency::needs_our_seat(self.head())).then_some(JoinError::OwnQueue)
     }
 
-    /// Returns what cancels the item when it is dropped, else does what this handle does.
+    /// Returns a handle that cancels the item when it is dropped, and otherwise works as this one.
     pub fn cancel_on_drop(self) -> CancelOnDrop<T> {
         CancelOnDrop::new(self)
     }
 
-    /// Returns what the closure returned if it has ended, else the handle. One whose deadline is over, and that has not started,
-    /// ends here.
+    /// Returns the closure's result if it has ended. An item that is past its deadline and has not
+    /// started expires here.
     ///
     /// # Errors
     ///
-    /// The handle itself, while the closure has not ended.
+    /// The handle itself, if the closure has not ended.
     pub fn try_join(mut self) -> Result<Result<T, JoinError>, Self> {
         if self.has_ended() {
             Ok(self.take())
@@ -512,24 +520,24 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// Returns `true` if the closure has ended, or has been cancelled.
+    /// Returns `true` if the closure has ended or was cancelled.
     pub fn is_finished(&self) -> bool {
         self.head().load().has_reached(1)
     }
 
-    /// Keeps the item from running. Returns `true` if it will not run any more.
+    /// Cancels the item. Returns `true` if it will not run any more.
     ///
-    /// A closure that has not started is taken out of the queue and dropped here; one that has started, or ended, is
-    /// not touched: false. A future that was never polled is cancelled as such a closure is. If it
-    /// was polled and has not ended, a worker of its queue drops it instead of polling it again:
-    /// true. A poll that is under way may still bring the future to its end;
-    /// [`join`](Self::join) returns which it was.
+    /// A closure that has not started is removed from the queue and dropped here. If it has started
+    /// or ended, this has no effect and returns `false`. A future that was never polled is
+    /// cancelled in the same way. If it was polled and has not ended, a worker of its queue drops
+    /// it instead of polling it again, and this returns `true`. A poll in progress may still
+    /// complete the future; [`join`](Self::join) then returns its result.
     ///
-    /// If the drop panics, the panic is the caller's, and the item is cancelled.
+    /// If the drop panics, the panic is propagated to the caller, and the item is cancelled.
     ///
     /// # Blocking
     ///
-    /// Never for long: every so often what was cancelled is cut out of its lists, under the pool lock.
+    /// Only briefly: from time to time, it removes cancelled items from a list under the pool lock.
     pub fn cancel(&mut self) -> bool {
         if self.is_lost() {
             return false;
@@ -538,7 +546,7 @@ impl<T> JoinHandle<T> {
         unsafe { (self.table().cancel)(self.item) }
     }
 
-    /// Returns `true` if the item has ended. It expires here if its deadline is over and it has not started.
+    /// Returns `true` if the item has ended. Expires it if it has not started by its deadline.
     fn has_ended(&mut self) -> bool {
         let expiry = self.table().expiry.as_ref();
         // SAFETY: the table is the item's, and we are its only handle.
@@ -547,17 +555,16 @@ impl<T> JoinHandle<T> {
             || !self.is_lost() && expiry.is_some_and(|it| self.is_over(it) && expire(it))
     }
 
-    /// Returns `true` if the item's deadline is over.
     fn is_over(&self, expiry: &Expiry) -> bool {
         // SAFETY: the table is the item's.
         time::now_ns() >= unsafe { (expiry.at_ns)(self.item) }
     }
 
-    /// Has `waker`, and no earlier one, fired when the item ends by itself, and when its deadline comes; returns `false` if it has
-    /// ended.
+    /// Registers `waker`, in place of an earlier one, to be fired when the item ends by itself and
+    /// at its deadline. Returns `false` if the item has ended.
     pub(crate) fn await_end(&mut self, waker: &Waker) -> bool {
         let expiry = self.table().expiry.as_ref();
-        // One that has started by then is no more concerned.
+        // After the deadline, the item has started or ended, and needs no wake-up at the deadline.
         let expiry = expiry.filter(|it| !self.is_over(it));
         if self.has_ended() || !self.leave_waker(waker) {
             return false;
@@ -565,37 +572,40 @@ impl<T> JoinHandle<T> {
         let Some(expiry) = expiry else { return true };
         // SAFETY: the table is the item's, and we are its only handle, borrowed by `&mut`.
         let is_told = unsafe { (expiry.wake_then)(self.item, waker) };
-        // SAFETY: as above. Otherwise the deadline came just now, and told who waited before.
+        // SAFETY: as above. If not `is_told`, the deadline has just passed.
         is_told || !unsafe { (expiry.expire)(self.item) }
     }
 
-    /// Has `waker`, and no earlier one, fired when the item ends by itself; returns `false` if it has ended.
+    /// Registers `waker`, in place of an earlier one, to be fired when the item ends by itself.
+    /// Returns `false` if the item has ended.
     fn leave_waker(&mut self, waker: &Waker) -> bool {
         must_not_be_lost(self.is_lost());
-        // SAFETY: the item is ours to look at; the slot's address is all that is taken.
+        // SAFETY: our handle keeps the item alive, and only the slot's address is taken.
         let place = unsafe { self.table().slot(self.item) };
         // SAFETY: only the handle, which is borrowed by `&mut` here, writes the slot.
         if unsafe { (*place).is_none() } {
-            // SAFETY: nobody reads the slot before the flag is set, which comes after this only write.
+            // SAFETY: no thread reads the slot before the flag is set, after this only write.
             unsafe { place.write(Some(Arc::new(Mutex::new(None)))) };
         }
         // SAFETY: from here on the slot is only read.
         let slot = unsafe { &*place }.as_ref().expect("written above");
-        // FOREIGN(waker-clone): the clone of a user's waker, on the thread that polls, under no lock; it may unwind to there.
+        // FOREIGN(waker-clone): the clone of a user's waker, on the polling thread, with no lock
+        // held; it may unwind into the caller of the poll.
         let waker = Foreign::new(waker.clone());
         let before = slot.lock().replace(waker);
-        // Not under the lock: it may be the last that keeps somebody's future.
+        // Dropped after the lock is released, because it may own a user's future.
         drop(before);
-        // Either this step sees that the run has ended, or the end of the run sees the flag. A waker replaced
-        // after the end has looked into the slot comes after that end, so this step sees it.
+        // Either this transition finds that the run has ended, or the end of the run finds the
+        // flag. If the end reads the slot before we replace the waker, the end precedes this
+        // transition, which finds it.
         let waits = self
             .head()
             .update(|state| (!state.has_reached(1)).then(|| state.await_task()));
         waits.is_some()
     }
 
-    /// Waits until the item has ended, its deadline, if it has one, is over, or `end_ns` by the clock has come; and lets it expire
-    /// if that is to be.
+    /// If the item has a deadline, waits until the item has ended, the deadline has passed, or the
+    /// clock has reached `end_ns`. Expires the item if the deadline has passed.
     fn wait_until_expired(&self, end_ns: u64) {
         let Some(expiry) = &self.table().expiry else {
             return;
@@ -604,12 +614,12 @@ impl<T> JoinHandle<T> {
         let at_ns = unsafe { (expiry.at_ns)(self.item) };
         let left = Duration::from_nanos(at_ns.min(end_ns).saturating_sub(time::now_ns()));
         if !wait::until_turn_within(self.head(), 1, left) && time::now_ns() >= at_ns {
-            // SAFETY: as above, and we are its only handle. If it has started, the caller waits for its end.
+            // SAFETY: as above; we are its only handle. If the item runs, our caller waits.
             unsafe { (expiry.expire)(self.item) };
         }
     }
 
-    /// Lets an item with a deadline expire, as its joiner does when that is over. Returns `true` if it had not started.
+    /// Expires an item, as its joiner does at the deadline. Returns `true` if it had not started.
     #[cfg(any(loom, shuttle))]
     pub fn expire_now(&mut self) -> bool {
         let expiry = self.table().expiry.as_ref().expect("it has a deadline");
@@ -619,12 +629,12 @@ impl<T> JoinHandle<T> {
 
     fn take(&self) -> Result<T, JoinError> {
         let mut outcome: Option<Outcome<T>> = None;
-        // SAFETY: the caller has seen the end of the run, and `T` is the type that the item was made with.
+        // SAFETY: the caller has seen the end of the run, and `T` is the item's result type.
         unsafe { (self.table().take)(self.item, (&raw mut outcome).cast()) };
         outcome.unwrap_or(Err(JoinError::Taken))
     }
 
-    /// Returns `true` in a child of `fork` for what its parent spawned: no worker comes to it here.
+    /// Returns `true` in a child of `fork` for an item of its parent, which no worker runs here.
     fn is_lost(&self) -> bool {
         fork::is_child() && !self.process.is_this()
     }
@@ -678,7 +688,7 @@ fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A closure that nobody waits for. Its state is never looked at.
+/// A closure without a handle. Its state is never read.
 #[repr(C)]
 struct Detached<F> {
     head: Head,
@@ -695,32 +705,32 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
     );
 
     unsafe fn run(item: NonNull<Head>) -> Popped {
-        // SAFETY: the caller holds the item's only link, so all of it is ours.
+        // SAFETY: the caller holds the item's only list link, so only we access the item.
         let home = unsafe { item.as_ref() }
             .home
             .load(sync::atomic::Ordering::Relaxed);
         let home = Pwq::of(home);
-        // SAFETY: our caller gives the link's count back after us.
+        // SAFETY: our caller holds the in-flight count, which keeps `home` alive.
         let told = || unsafe { &*home }.trace(item.as_ptr(), Self::VTABLE);
         let body = || {
             let within = trace::enter(item.as_ptr().addr(), false);
             trace::execute_start(told);
-            // SAFETY: the item is ours, and this is its only run.
+            // SAFETY: only we access the item, and this is its only run.
             unsafe { Self::call(item) };
             trace::execute_end(told);
             drop(within);
         };
-        // SAFETY: as of `told`.
+        // SAFETY: as above.
         unsafe { with_current(std::ptr::null(), home, body) };
         Popped::Ran
     }
 
     unsafe fn cancel(item: NonNull<Head>, remains: &mut Remains) -> Popped {
         let this = item.as_ptr().cast::<Self>();
-        // SAFETY: the caller holds the item's only link, so all of it is ours; the closure is taken once.
+        // SAFETY: only we access the item, and the closure is moved out once.
         let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*this).func) });
         trace::forget(item.as_ptr().addr());
-        // SAFETY: the closure has been moved out, and nobody else knows the item.
+        // SAFETY: the closure has been moved out, and no other thread has the item.
         unsafe { Self::free(item) };
         remains.bury(func);
         Popped::Ran
@@ -730,23 +740,23 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
         let this = item.as_ptr().cast::<Self>();
         // SAFETY: the caller holds the item's only link and calls it once.
         let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*this).func) });
-        // FOREIGN(item-run): as of `Joinable::call`.
+        // FOREIGN(item-run): as in `Joinable::call`.
         let ending = match guarded_in_item(func) {
             Ok(()) => Ending::Returned,
             Err(payload) => {
-                // SAFETY: its link's count is given back by our caller, later.
+                // SAFETY: our caller releases the in-flight count later.
                 unsafe { note_panic(Some((std::any::type_name::<F>(), &*payload))) };
                 discard(payload);
                 Ending::Panicked
             }
         };
-        // SAFETY: the closure is gone, and nobody else knows the item.
+        // SAFETY: the closure has been moved out, and no other thread has the item.
         unsafe { Self::free(item) };
         ending
     }
 
     unsafe fn free(item: NonNull<Head>) {
-        // SAFETY: the caller knows that nobody else has the item, whose closure has been moved out.
+        // SAFETY: no other thread has the item, and its closure has been moved out.
         unsafe {
             std::ptr::drop_in_place(item.as_ptr());
             slab::give_back(item.cast::<Self>());

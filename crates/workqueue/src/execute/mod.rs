@@ -1,10 +1,11 @@
 //! Running items, and waiting for one.
 //!
-//! `run.rs` takes an item off a list and runs it, on a worker or on the thread of a joiner, as far as a stack reaches
-//! (`deep.rs`); `current.rs` knows which runs a thread is in. `work.rs` is an item that can be queued again and again,
-//! `join.rs` one that runs once, and may be cancelled with its handle (`cancel_on_drop.rs`) or with all else (`cancel_cut.rs`).
-//! Who waits for either sleeps in `wait.rs`, having asked `dependency.rs` whether he may; who waits for a future polls it in
-//! `block_on.rs`.
+//! `run.rs` pops an item and runs it, on a worker or on a joiner's thread. `deep.rs` continues on
+//! another thread if the joiner's stack is too small. `current.rs` records the runs that a thread
+//! is in. `work.rs` has items that can be queued repeatedly, and `join.rs` items that run once.
+//! These can be cancelled by their handle (`cancel_on_drop.rs`) or in bulk (`cancel_cut.rs`), and
+//! can have a deadline (`deadline.rs`). A waiter is checked by `dependency.rs` and then sleeps in
+//! `wait.rs`. `block_on.rs` polls a future on the waiting thread.
 
 pub(crate) mod block_on;
 pub(crate) mod cancel_cut;

@@ -1,4 +1,4 @@
-//! Running an item that has a state: by a worker that popped it, or by a joiner who helps.
+//! Running an item that has a state, by a worker that popped it or by a joiner that helps.
 
 use std::{
     ptr::{self, NonNull},
@@ -32,24 +32,24 @@ use crate::{
     pools::{pool::WorkerPool, pwq::Pwq},
 };
 
-/// Takes an item that the caller just took off a list, and runs it if it is to be run.
+/// Handles an item that the caller has just popped from a list, and runs it if it is pending.
 ///
 /// # Safety
 ///
-/// 1. `item` is linked, and the caller alone holds its link.
+/// 1. `item` is linked, and only the caller holds its list link.
 pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
     // SAFETY: (1): a linked item is alive.
     let head = unsafe { item.as_ref() };
-    // Before the step: after it the item may be queued elsewhere, and has another home.
+    // Read before the transition, because the item may get another home after it.
     let home = Pwq::of(head.home.load(Ordering::Relaxed));
     let (from, pop) = head.pop();
     match pop {
         Pop::Run(_) => {
             if from.is_counted() && !sync::twin::armed("room: a start keeps its place") {
-                // SAFETY: our caller keeps the link's count, and the link, until we are back.
+                // SAFETY: our caller holds the in-flight count, which keeps the pwq alive.
                 unsafe { give_place_back(item.as_ptr(), home) };
             }
-            // SAFETY: the step to running was ours, and our caller keeps the link's count until we are back.
+            // SAFETY: our transition began the run, and our caller keeps the in-flight count.
             let ending = unsafe { run(item, home, false, || ()) };
             match ending {
                 Ending::Suspended { keeps_count: true } => Popped::Kept,
@@ -59,8 +59,9 @@ pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
         Pop::Leave(_) => Popped::Left,
         Pop::Discard(state) => {
             if state.frees() {
-                // As in a run: the closure may own the last handle of its queue, whose count we still hold.
-                // SAFETY: no handle, no link, no runner is left; our caller gives the link's count back after us.
+                // As in a run, because the closure may own the last handle of its queue, whose
+                // count we still hold.
+                // SAFETY: no handle, list or running thread refers to the item; `home` as above.
                 unsafe {
                     let dead = Dead::new(item, head.vtable());
                     with_current(ptr::null(), home, || drop(dead));
@@ -72,13 +73,13 @@ pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
 }
 
 /// Runs an item that was queued at `home`, as a joiner if `helps` is set and otherwise as a worker,
-/// and does what the completion asks for. `before_end` is called after the item's own code, and
-/// before another thread can see that the item has ended.
+/// and completes the run. `before_end` is called after the item's own code, and before another
+/// thread can see that the item has ended.
 ///
 /// # Safety
 ///
-/// 1. The item's state says that the caller runs it.
-/// 2. `home` stays until `before_end` is called.
+/// 1. The caller runs the item, according to its state.
+/// 2. `home` stays valid until `before_end` is called.
 unsafe fn run(
     item: NonNull<Head>,
     home: *const Pwq,
@@ -103,11 +104,11 @@ unsafe fn run(
 
 /// # Safety
 ///
-/// 1. And (2): as of [`run`].
+/// 1. and 2. as for [`run`].
 unsafe fn run_current(item: NonNull<Head>, home: *const Pwq, before_end: impl FnOnce()) -> Ending {
     // SAFETY: (1): a running item is alive.
     let head = unsafe { item.as_ref() };
-    // SAFETY: (2): until `before_end`.
+    // SAFETY: (2): only called before `before_end`.
     let told = || unsafe { &*home }.trace(item.as_ptr(), head.vtable());
     let within = trace::enter(item.as_ptr().addr(), head.vtable().push.is_some());
     trace::execute_start(told);
@@ -116,7 +117,7 @@ unsafe fn run_current(item: NonNull<Head>, home: *const Pwq, before_end: impl Fn
     trace::execute_end(told);
     drop(within);
     if head.vtable().push.is_some() && !matches!(ending, Ending::Suspended { .. }) {
-        // A future that has ended. Another item may have been queued anew by now.
+        // The future has ended. An item of another kind may have been queued again already.
         trace::forget(item.as_ptr().addr());
     }
     before_end();
@@ -133,12 +134,10 @@ unsafe fn run_current(item: NonNull<Head>, home: *const Pwq, before_end: impl Fn
 #[derive(Debug, Default)]
 #[must_use = "a task may wait for it"]
 pub(crate) struct Rest {
-    /// The waker of the task that awaits the item.
     pub(super) waker: Option<Foreign<Waker>>,
     /// The item, if it is to be freed.
     pub(super) dead: Option<Dead>,
-    /// The rest of a cancel: the item was queued again behind its run, and was then cancelled with
-    /// all others.
+    /// The rest of a bulk cancel of this item, which was queued again during its run.
     pub(super) cancelled: Option<Box<Aftermath>>,
 }
 
@@ -146,7 +145,8 @@ impl Rest {
     /// Calls the remaining user code. Call it with no lock held.
     fn finish(self) {
         if let Some(waker) = self.waker {
-            // FOREIGN(task-wake): the waker of a task that awaits the item, on the thread that ran it; contained.
+            // FOREIGN(task-wake): the waker of a task that awaits the item, on the thread that ran
+            // the item; contained.
             contain(|| waker.into_inner().wake());
         }
         if let Some(cancelled) = self.cancelled {
@@ -156,8 +156,7 @@ impl Rest {
     }
 }
 
-/// Ends a run as its completion asks for. The only user code it calls are the wakers of drains,
-/// unless the caller puts wakers aside.
+/// Ends a run. The only user code it calls is wakers of drains, which the caller can put aside.
 ///
 /// # Safety
 ///
@@ -196,14 +195,14 @@ unsafe fn end_else(item: NonNull<Head>, ending: Ending, is_current: bool) -> Res
     // SAFETY: (1): a running item is alive.
     let head = unsafe { item.as_ref() };
     let mut rest = Rest::default();
-    // Sleepers may free the item as soon as they see that it ended, so what is needed of it comes first.
+    // Read before the end of the run, after which a waiter may free the item.
     let key = head.key();
     let vtable = head.vtable();
     // SAFETY: (1).
     let ended = unsafe { Head::complete(item, ending) };
     let done = ended.completion;
     if let (true, Some(push)) = (done.push, vtable.push) {
-        // SAFETY: (1), and the step has made it pending and linked.
+        // SAFETY: (1), and the transition has made the item pending and linked.
         unsafe { push(item) };
     }
     let runs_users_code = done.relink || done.retire_handoff || ended.task.is_some() || done.free;
@@ -211,12 +210,12 @@ unsafe fn end_else(item: NonNull<Head>, ending: Ending, is_current: bool) -> Res
         forget_item();
     }
     if done.relink || done.retire_handoff {
-        // SAFETY: the link that was popped during the run is still counted in flight, so its home is there.
+        // SAFETY: the entry popped during the run is still counted, which keeps its home alive.
         let home = unsafe { &*Pwq::of(ended.home) };
-        // Of its own: once the link is out of our hands the queue may go, and the pool with it.
+        // Clone, because the queue and its pool may be destroyed once the count is released.
         let (pool, slot) = (home.pool.clone(), home.slot);
         if done.relink {
-            // SAFETY: queued again, so it is a `Work`'s; linked, so it is alive.
+            // SAFETY: only a `Work` is queued again, and the item is linked, so it is alive.
             let revived = done
                 .revived
                 .then(|| unsafe { item.cast::<Revivable>().as_ref() });
@@ -234,17 +233,17 @@ unsafe fn end_else(item: NonNull<Head>, ending: Ending, is_current: bool) -> Res
     ) {
         rest.waker = task.lock().take();
     }
-    // SAFETY: no handle, no link, no runner is left.
+    // SAFETY: no handle, list or running thread refers to the item.
     rest.dead = done.free.then(|| unsafe { Dead::new(item, vtable) });
     rest
 }
 
-/// Takes an item that the caller just took off a list, and cancels it if it is pending: the beginning of a run, whose
-/// [`end`] is left to the remains, in which `skip` moves out what will not be called.
+/// Cancels a pending item that the caller has just popped from a list: begins its run, whose
+/// [`end`] is deferred to `remains`. `skip` moves the user's values to `remains`.
 ///
 /// # Safety
 ///
-/// 1. `item` is linked, and the caller alone holds its link.
+/// 1. `item` is linked, and only the caller holds its list link.
 pub(crate) unsafe fn pop_and_cancel(
     item: NonNull<Head>,
     remains: &mut Remains,
@@ -252,7 +251,7 @@ pub(crate) unsafe fn pop_and_cancel(
 ) -> Popped {
     // SAFETY: (1): a linked item is alive.
     let head = unsafe { item.as_ref() };
-    // Before the step: after it the item may be queued elsewhere, and has another home.
+    // Read before the transition, because the item may get another home after it.
     let home = Pwq::of(head.home.load(Ordering::Relaxed));
     let vtable = head.vtable();
     let (from, pop) = head.pop_to_cancel();
@@ -263,20 +262,20 @@ pub(crate) unsafe fn pop_and_cancel(
     match pop {
         Pop::Run(_) => {
             trace::forget(item.as_ptr().addr());
-            // SAFETY: the step to running was ours.
+            // SAFETY: our transition began the run.
             unsafe { skip(item, remains) };
             remains.taken.push(item);
             return Popped::Ran;
         }
         Pop::Leave(_) => return Popped::Left,
         Pop::Discard(state) => {
-            // SAFETY: no handle, no link, no runner is left.
+            // SAFETY: no handle, list or running thread refers to the item.
             remains.bury_dead(state.frees().then(|| unsafe { Dead::new(item, vtable) }));
         }
     }
     if from.is_running() {
-        // Its count may be that of a helper's run, which goes on: see `flush.rs`.
-        // SAFETY: our caller keeps the link's count.
+        // Its count may belong to a helper's run, which continues: see `flush.rs`.
+        // SAFETY: our caller keeps the in-flight count.
         unsafe { &*home }
             .core
             .nr_cut
@@ -286,10 +285,10 @@ pub(crate) unsafe fn pop_and_cancel(
     Popped::Dropped
 }
 
-/// Runs a pending item on the spot, if its queue lets joiners help and has a seat; returns `true` if it did.
+/// Runs a pending item here, if helping is allowed and a seat is free. Returns `true` if it did.
 ///
-/// Only ever the item that the caller is waiting for: running foreign items inside a wait can deadlock on
-/// whatever the caller holds.
+/// The caller must be waiting for this item. Running an unrelated item inside a wait can deadlock
+/// on a resource that the caller holds.
 pub(crate) fn help(item: NonNull<Head>) -> bool {
     must_have_workers();
     deep::within_a_stack(item, help_here)
@@ -301,11 +300,11 @@ fn help_here(item: NonNull<Head>) -> bool {
     let Some((_, claimed)) = head.update(State::claim) else {
         return false;
     };
-    // SAFETY: claimed while linked: until we unlink it the queue cannot go, and then our seat keeps it.
+    // SAFETY: until we unlink it, the claimed item keeps the queue alive; then our seat does.
     let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
     let core = &home.core;
-    // A run from the same queue, further out on this thread, lends its seat: seats count threads, and waiting for
-    // another one while holding this would be waiting for ourselves.
+    // An outer run of the same queue on this thread lends its seat. Seats count threads, so waiting
+    // for another seat here would be waiting for ourselves.
     let lent = is_seated(core);
     let Some(holds) = home.gate.try_help(home.node, lent) else {
         let unclaimed = head.update(|state| Some(state.unclaim().0));
@@ -313,9 +312,9 @@ fn help_here(item: NonNull<Head>) -> bool {
             && from.unclaim().1
         {
             let pool = home.pool.clone();
-            // Where a task may wait for it the flag is that: such an item is queued once.
+            // With a handle, the flag means that a task may wait; such an item is queued once.
             let is_revived = from.is_revived() && head.vtable().handle.is_none();
-            // SAFETY: as in `end`.
+            // SAFETY: as in `end_else`.
             let revived = is_revived.then(|| unsafe { item.cast::<Revivable>().as_ref() });
             if let Some(cancelled) = put_back(&pool, item, revived) {
                 cancelled.run();
@@ -323,22 +322,22 @@ fn help_here(item: NonNull<Head>) -> bool {
         }
         return false;
     };
-    // Without a tombstone nobody has to come for it.
+    // If this succeeds, no tombstone is left for a worker to remove.
     let taken_back = home.pool.injector.take_back(item);
     head.update(|state| {
         let next = state.run_claimed();
         Some(if taken_back { next.unlink() } else { next })
     });
     if claimed.is_counted() {
-        // SAFETY: the seat keeps the queue.
+        // SAFETY: the seat keeps the queue alive.
         unsafe { give_place_back(item.as_ptr(), home) };
     }
     home.gate.note_helped(core, holds);
     let mut left = None;
-    // Not references, which would claim that the queue stays until the run is over.
+    // Raw pointers, because references would have to stay valid until the run is over.
     let (gate, core, node) = (&raw const home.gate, &raw const home.core, home.node);
-    // SAFETY: the step to running was ours. The seat goes back when the item's own code is done; after that
-    // neither the queue nor, once the item has ended, the item is looked at.
+    // SAFETY: our transition began the run. The seat is released after the item's own code. After
+    // that the queue is not accessed, nor is the item once it has ended.
     unsafe {
         run(item, home, true, || {
             left = Some(Gate::leave_last(gate, core, node, holds));
@@ -358,7 +357,7 @@ fn help_here(item: NonNull<Head>) -> bool {
     true
 }
 
-/// The count in flight of an item that was cut out of its list. Until it is given back its link stays, and drains wait.
+/// The in-flight count of an item that was cut out of its list. Drains wait until it is released.
 #[derive(Debug)]
 #[must_use = "it is waited for until it is given back"]
 pub(crate) struct LeftCount {
@@ -384,17 +383,17 @@ impl LeftCount {
 pub(crate) fn cut_out(item: NonNull<Head>) -> LeftCount {
     // SAFETY: the caller holds a handle and a claim, each of which keeps the item alive.
     let head = unsafe { item.as_ref() };
-    // SAFETY: claimed while linked: the link's count is not given back before the claim ends, so its home stays.
+    // SAFETY: until the claim ends, the in-flight count of the item keeps the home alive.
     let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
-    // Of its own: once the link is unlinked the queue may go, and the pool with it.
+    // Clone, because the queue and its pool may be destroyed once the item is unlinked.
     let (pool, slot) = (home.pool.clone(), home.slot);
     if head.load().is_running() {
-        // Its count may be that of a helper's run, which goes on: see `flush.rs`.
+        // Its count may belong to a helper's run, which continues: see `flush.rs`.
         home.core.nr_cut.fetch_add(1, Ordering::Relaxed);
     }
     let ((), wakers) = errands::with_wakers_aside(|| {
         let mut patience = Patience::new();
-        // Or a worker popped it and left it to us, or to the run.
+        // Or a worker popped the item, and handed it over to us or to the run.
         while head.update(State::take_handoff).is_none() && !pool.unlink(slot, item) {
             // A worker is about to pop it.
             patience.pause();
@@ -408,20 +407,20 @@ pub(crate) fn cut_out(item: NonNull<Head>) -> LeftCount {
     }
 }
 
-/// Takes an item whose deadline is over out of the queue if it has not started, and counts it; returns `true` if it did.
+/// Expires and counts an item that has not started. Returns `true` if it did.
 pub(crate) fn expire(item: NonNull<Head>) -> bool {
     cancel_and(item, State::claim_pending, |home| {
         home.core.nr_expired.fetch_add(1, Ordering::Relaxed);
     }) || sync::twin::armed("deadline: expires what has started")
 }
 
-/// Takes an item out of the queue if it has not started; returns `true` if it did.
+/// Cancels an item if it has not started. Returns `true` if it did.
 pub(crate) fn cancel(item: NonNull<Head>) -> bool {
     cancel_and(item, State::claim_pending, |_| ())
 }
 
-/// Takes an item out of the queue if the caller can `claim` it; returns `true` if it did. `note` is
-/// called with its home while it is claimed, before anyone can see that it has ended.
+/// Cancels an item if the caller can `claim` it. Returns `true` if it did. `note` is called with
+/// the item's home while the item is claimed, before another thread can see that it has ended.
 pub(crate) fn cancel_and(
     item: NonNull<Head>,
     claim: fn(State) -> Option<State>,
@@ -433,13 +432,14 @@ pub(crate) fn cancel_and(
     let Some((_, claimed)) = head.update(claim) else {
         return false;
     };
-    // While nobody else can queue it.
+    // Forget it while no other thread can queue it.
     trace::forget(item.as_ptr().addr());
-    // SAFETY: claimed while linked: the link's count is not given back before the claim ends, so its home stays.
+    // SAFETY: until the claim ends, the in-flight count of the item keeps the home alive.
     let home = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
     note(home);
-    // Of its own: the queue may go when the claim has ended, and count and place are given back after that. A waker, which is told
-    // of either, may want the same item, or drop the last handle of its queue.
+    // Clone, because the queue may be destroyed when the claim has ended. The count and the
+    // capacity permit are released after that, because a waker that is called then may use the same
+    // item, or drop the last handle of its queue.
     let counted_by = claimed.is_counted().then(|| home.core.clone());
     let (mut left, mut wakers) = (None, Vec::new());
     if claimed.is_ordered() {
@@ -451,9 +451,9 @@ pub(crate) fn cancel_and(
         if let Some((from, _)) = head.update(|state| Some(state.cancel()?.0)) {
             break from.cancel().is_some_and(|(_, wakes)| wakes);
         }
-        // A worker came to it meanwhile, and left its link to us.
+        // A worker popped the item in the meantime, and handed it over to us.
         if head.update(State::take_handoff).is_some() {
-            // SAFETY: the count that is ours keeps the home.
+            // SAFETY: the count, which is now ours, keeps the home alive.
             let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
             left = Some(LeftCount {
                 pool: home.pool.clone(),
@@ -483,12 +483,12 @@ pub(crate) fn cancel_and(
     true
 }
 
-/// Gives the place of the queue's capacity back that `item` had, which was queued at `home`: as a part of its run, for a waker
-/// that is told may drop the last handle of the queue, which must not wait for what the caller has in flight.
+/// Releases the capacity permit of `item`, which was queued at `home`, as part of its run: a waker
+/// may drop the last handle of the queue, and that drop must not wait for this item.
 ///
 /// # Safety
 ///
-/// 1. `home` stays until this returns.
+/// 1. `home` stays valid until this returns.
 #[cold]
 unsafe fn give_place_back(item: *const Head, home: *const Pwq) {
     // SAFETY: (1).
@@ -499,27 +499,27 @@ unsafe fn give_place_back(item: *const Head, home: *const Pwq) {
     }
 }
 
-/// Takes note that the item that this thread runs has expired.
+/// Counts the expiry of the item that this thread runs.
 ///
 /// # Safety
 ///
-/// 1. As of [`note_panic`].
+/// 1. As for [`note_panic`].
 #[cold]
 pub(crate) unsafe fn note_expired() {
-    // SAFETY: as there.
+    // SAFETY: (1), as in `note_panic`.
     let home = unsafe { &*current_home() };
     home.core.nr_expired.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Takes note of a panic of the item that this thread runs, which no joiner will see if it is `unseen`.
+/// Counts a panic of the item that this thread runs. `unseen` is one that no joiner receives.
 ///
 /// # Safety
 ///
 /// 1. The caller runs an item, inside [`with_current`], and `before_end` has not been called.
 #[cold]
 pub(crate) unsafe fn note_panic(unseen: Option<Unseen<'_>>) {
-    // SAFETY: (1): the link whose item is being run stays: a worker gives its count back after the run, and a
-    // helper's seat keeps the queue.
+    // SAFETY: (1): the pwq of a running item is alive. A worker releases its in-flight count after
+    // the run, and a helper's seat keeps the queue alive.
     let home = unsafe { &*current_home() };
     home.core.note_panic(unseen);
 }

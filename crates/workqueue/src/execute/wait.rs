@@ -1,4 +1,4 @@
-//! Waiting for a work item: whether there can be a worker that runs it, and the sleep on the word of its state.
+//! Waiting for a work item: the check that there can be a worker, and the sleep on the state word.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use sync::{
 
 use crate::item::{head::Head, state::State};
 
-/// Whether there was ever a registry, and with it a worker, in this process.
+/// Set if this process ever had a registry, and so may have workers.
 static HAS_ANY: PerProcess<()> = PerProcess::new();
 
-/// Notes that this process has a registry, and may have workers.
+/// Records that this process has a registry, and may have workers.
 pub(crate) fn note_workers() {
     HAS_ANY.get_or_set(());
 }
 
-/// Before a wait for an item.
+/// Checks that there can be a worker, before a wait for an item.
 ///
 /// # Panics
 ///
-/// In a child of `fork` that has no worker to run one.
+/// In a child of `fork` that has no worker.
 #[inline]
 pub fn must_have_workers() {
     assert!(
@@ -31,11 +31,11 @@ pub fn must_have_workers() {
     );
 }
 
-/// Before an item is used that this process may have from its parent.
+/// Checks an item that this process may have inherited from its parent, before a use of the item.
 ///
 /// # Panics
 ///
-/// When it `is_lost`: it was not idle when the process was forked.
+/// If the item `is_lost`: it was not idle when the process was forked.
 #[inline]
 #[track_caller]
 pub(crate) fn must_not_be_lost(is_lost: bool) {
@@ -45,19 +45,19 @@ pub(crate) fn must_not_be_lost(is_lost: bool) {
     );
 }
 
-/// Sleeps until the item has reached `turn`.
+/// Sleeps until the item's completion sequence number has reached `turn`.
 ///
 /// # Blocking
 ///
-/// Until then. Woken by whoever ends or cancels the item's run: `run.rs` and `Work::cancel`.
+/// Until `run.rs` or `Work::cancel` ends the run.
 pub(crate) fn until_turn(head: &Head, turn: u64) {
     if looks_pay_off(head, turn) {
         return;
     }
     must_have_workers();
     report::while_asleep(|| {
-        // The flag and the end of the run are steps of one word: either the end sees the flag, or this step
-        // fails because the run has ended. Twin `item: completion forgets its sleepers`.
+        // The flag and the end of the run are transitions of one word: either the end finds the
+        // flag, or this one finds the end. Twin `item: completion forgets its sleepers`.
         while let Some((_, state)) =
             head.update(|state| (!state.has_reached(turn)).then(|| State::wait(state)))
         {
@@ -66,14 +66,15 @@ pub(crate) fn until_turn(head: &Head, turn: u64) {
     });
 }
 
-/// Sleeps until the item has reached `turn`, at most for `timeout`; returns `true` if it has. Models never time out.
+/// Sleeps as [`until_turn`] does, for at most `timeout`. Returns `true` if the item has reached
+/// `turn`. Models never time out.
 ///
 /// # Blocking
 ///
-/// As [`until_turn`], and no longer than `timeout`.
+/// As [`until_turn`], for at most `timeout`.
 pub(crate) fn until_turn_within(head: &Head, turn: u64, timeout: Duration) -> bool {
     let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-    // More than five hundred years from now is never.
+    // The end time saturates at more than five hundred years, which means no limit.
     let end_ns = time::now_ns().saturating_add(timeout_ns);
     if timeout.is_zero() || looks_pay_off(head, turn) {
         return head.load().has_reached(turn);
@@ -94,7 +95,7 @@ pub(crate) fn until_turn_within(head: &Head, turn: u64, timeout: Duration) -> bo
     })
 }
 
-/// Looks around for a while; returns `true` if the item has reached `turn`.
+/// Busy-polls for a short time. Returns `true` if the item has reached `turn`.
 fn looks_pay_off(head: &Head, turn: u64) -> bool {
     let ended = || head.load().has_reached(turn);
     if head.load().is_on_one_cpu() {

@@ -1,4 +1,4 @@
-//! A work item that can be queued again and again.
+//! A work item that can be queued repeatedly.
 
 use std::{
     cell::UnsafeCell,
@@ -27,22 +27,22 @@ use crate::item::{
     state::{Ending, State},
 };
 
-/// Defers the same piece of work as often as it is queued, and never runs it twice at once.
+/// A piece of work that can be queued repeatedly, and whose runs never overlap.
 ///
-/// A `Work` is a handle; clones are handles of the same item. Queueing it while it is pending does nothing
-/// and says so; queueing it while it runs makes it run once more, after that run. Because runs never overlap
-/// the closure is an `FnMut` and needs no `Sync`.
+/// A `Work` is a handle; clones are handles of the same item. Queueing a pending item has no effect
+/// and returns `false`. Queueing a running item makes it run once more after that run. Because runs
+/// never overlap, the closure is an `FnMut` and need not be `Sync`.
 ///
 /// # Guarantees
 ///
-/// - What the enqueuer wrote before [`enqueue`](crate::Workqueue::enqueue) is visible to the run; what a run
-///   wrote is visible to the next run and to whoever flushed it.
-/// - Each call of `enqueue` that returned true is followed by exactly one run, unless the item is cancelled
-///   before it starts. An item whose handles are all gone still runs.
+/// - Writes before [`enqueue`](crate::workqueue::Workqueue::enqueue) are visible to the run. Writes
+///   of a run are visible to the next run and to a thread that flushed it.
+/// - Each call of `enqueue` that returns `true` is followed by exactly one run, unless the item is
+///   cancelled before it starts. An item still runs if all its handles are dropped.
 ///
 /// # Cost
 ///
-/// Queueing a tiny item and running it on another CPU takes some tens of nanoseconds; see docs/workqueue.md.
+/// Some tens of nanoseconds to queue a tiny item and run it on another CPU: see docs/workqueue.md.
 ///
 /// # Examples
 ///
@@ -68,18 +68,18 @@ pub struct Work {
     item: NonNull<Head>,
 }
 
-// SAFETY: the item's closure is `Send`, its runs never overlap, and everything else of it is atomic.
+// SAFETY: the closure is `Send` and its runs never overlap. All other fields are atomic.
 unsafe impl Send for Work {}
 // SAFETY: as above; a shared handle gives no access to the closure.
 unsafe impl Sync for Work {}
 
-/// What an item is at.
+/// The state of an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Busy {
-    /// It is queued, and that run has not started.
+    /// `true` if the item is queued, and that run has not started.
     pub pending: bool,
-    /// It runs.
+    /// `true` if the item is running.
     pub executing: bool,
 }
 
@@ -87,12 +87,11 @@ pub struct Busy {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FlushError {
-    /// The item flushed itself: it would wait for its own end.
+    /// The item flushed itself, and would wait for its own end.
     OwnItem,
-    /// The item cannot start before the item that flushed it has ended, because that item has the
-    /// only seat of their queue.
+    /// The item needs the only seat of its queue, which the item that flushed it holds.
     OwnQueue,
-    /// The run that was waited for panicked.
+    /// The last run that ended panicked.
     Panicked,
 }
 
@@ -112,9 +111,9 @@ impl std::error::Error for FlushError {}
 
 /// The item behind the handles.
 ///
-/// In a box of its own and not in the slab: reusable items that stand side by side are queued on one CPU and run on
-/// another, and each would drag its neighbour's line along. Batches of `afterwork-lab bench workqueue` in
-/// the system scope are a third slower then.
+/// The item has its own box, outside of the slab. Adjacent items that are queued on one CPU and run
+/// on another would share cache lines, and batches of `afterwork-lab bench workqueue` in the system
+/// scope would be a third slower.
 #[repr(C)]
 struct Reusable<F> {
     queued: Revivable,
@@ -122,14 +121,14 @@ struct Reusable<F> {
 }
 
 impl Work {
-    /// Makes an item that runs `func`.
+    /// Creates an item that runs `func`.
     #[doc(alias = "INIT_WORK")]
     #[doc(alias = "DECLARE_WORK")]
     pub fn new(mut func: impl FnMut() + Send + 'static) -> Self {
         Self::with_handle(move |_| func())
     }
 
-    /// Makes an item that runs `func` with a handle of the item itself, so that it can queue itself again.
+    /// Creates an item that passes its own handle to `func`, so that it can queue itself again.
     ///
     /// # Examples
     ///
@@ -169,7 +168,7 @@ impl Work {
     ///
     /// # Blocking
     ///
-    /// Never. The answer may be old when it arrives.
+    /// Never. The result may be outdated when the caller uses it.
     #[doc(alias = "work_pending")]
     pub fn is_pending(&self) -> bool {
         let state = self.head().load();
@@ -181,11 +180,11 @@ impl Work {
         !self.head().load().is_idle()
     }
 
-    /// Returns whether the item is pending, and whether it is executing, both at one moment.
+    /// Returns whether the item is pending and whether it is executing, both at one moment.
     ///
     /// # Blocking
     ///
-    /// Never. The answer may be old when it arrives.
+    /// Never. The result may be outdated when the caller uses it.
     #[doc(alias = "work_busy")]
     pub fn busy(&self) -> Busy {
         let state = self.head().load();
@@ -195,26 +194,27 @@ impl Work {
         }
     }
 
-    /// Waits until the item is idle as far as it was queued when this was called.
+    /// Waits until all runs of the item that were queued before this call have ended.
     ///
-    /// Returns whether there was anything to wait for, unless the last run that ended panicked, also if that was before
-    /// this was called. Runs that are queued later are not waited for. If the item
-    /// has not started and its queue lets joiners help, it is run here and now.
+    /// Returns `true` if there was a run to wait for. It does not wait for runs that are queued
+    /// later. If the item has not started and its queue lets joiners help, it runs on this thread.
     ///
     /// # Blocking
     ///
-    /// Until the run has ended. Called from another work item of a pool it lets the pool get another worker.
+    /// Until these runs have ended. If another work item calls this, its pool may start a worker.
     ///
     /// # Errors
     ///
-    /// [`FlushError::OwnItem`] from inside the item's own run. [`FlushError::OwnQueue`] from inside
-    /// another item of a queue with one seat (as every ordered queue has), if this item waits there
-    /// and joiners do not help; the item stays queued. [`FlushError::Panicked`] if the last run
-    /// that ended panicked.
+    /// - [`FlushError::OwnItem`] from inside the item's own run.
+    /// - [`FlushError::OwnQueue`] from inside another item of a queue with one seat (as every
+    ///   ordered queue has), if this item waits there and joiners do not help. The item stays
+    ///   queued.
+    /// - [`FlushError::Panicked`] if the last run that ended panicked, even before this call.
     ///
     /// # Panics
     ///
-    /// In an item of a bottom-half queue, where it would wait; and in a child of `fork`, for what its parent queued.
+    /// In an item of a bottom-half queue if it would wait, and in a child of `fork` for an item of
+    /// its parent.
     #[doc(alias = "flush_work")]
     pub fn flush(&self) -> Result<bool, FlushError> {
         let head = self.head();
@@ -237,13 +237,14 @@ impl Work {
         }
     }
 
-    /// Returns what the last run that panicked did so with, to the first who asks; `None` if none did since.
+    /// Takes and returns the payload of the last run that panicked. Returns `None` if no run has
+    /// panicked since the last call.
     ///
-    /// It is kept until then, until another run panics, or until the item goes.
+    /// The payload is kept until it is taken, another run panics, or the item is freed.
     ///
     /// # Blocking
     ///
-    /// Never. It may be asked from anywhere, also from the item.
+    /// Never. Any thread may call it, and so may the item itself.
     ///
     /// # Examples
     ///
@@ -263,13 +264,14 @@ impl Work {
         panicked::take(self.item.addr().get()).map(PanicPayload::new)
     }
 
-    /// Takes the item out of the queue if it has not started; returns `true` if it did.
+    /// Cancels the item if it is pending. Returns `true` if it did.
     ///
     /// # Blocking
     ///
-    /// Never for long: an item of an ordered queue is cut out of its line under the pool lock, which looks at all before it (a
-    /// millisecond in a line of 100,000; a closure costs nothing like that), every so often what was cancelled in another queue is,
-    /// and an item that somebody is just queueing, cancelling, or about to run is waited for that far.
+    /// Only briefly. If the queue is ordered, the item is searched in its list under the pool lock
+    /// (a millisecond in a list of 100,000; a spawned closure has no such cost). In other queues,
+    /// cancelled items are removed from time to time. If another thread is queueing or cancelling
+    /// the item, or is about to run it, this waits for the end of that operation.
     #[doc(alias = "cancel_work")]
     pub fn cancel(&self) -> bool {
         if self.is_lost() {
@@ -280,7 +282,7 @@ impl Work {
             if run::cancel(self.item) {
                 return true;
             }
-            // Others took it for pending while it was claimed, and the claim may have ended since.
+            // Other threads found the item pending while it was claimed. The claim may have ended.
             let state = self.head().load();
             let missed = state.is_claimed() || state.is_pending();
             if !missed || sync::twin::armed("cancel: overlooks a claim") {
@@ -290,18 +292,19 @@ impl Work {
         }
     }
 
-    /// Takes the item out of the queue and waits until it does not run; returns `true` if it was pending.
+    /// Cancels the item, and waits until it is not running. Returns `true` if it was pending.
     ///
-    /// On return the item is idle, and only an `enqueue` that comes later can change that: while this waits,
-    /// queueing is refused, also by the item itself.
+    /// On return the item is idle, and only a later `enqueue` can change that. During the wait
+    /// every enqueue is rejected, including those by the item itself.
     ///
     /// # Blocking
     ///
-    /// Until a run that has started has ended. From inside the item's own run it does not wait.
+    /// Until the current run has ended. Inside the item's own run it does not wait.
     ///
     /// # Panics
     ///
-    /// As [`disable`](Self::disable), and inside another item, of a bottom-half queue. Nothing is changed then.
+    /// As [`disable`](Self::disable), and inside another item of a bottom-half queue, before any
+    /// change.
     #[doc(alias = "cancel_work_sync")]
     pub fn cancel_sync(&self) -> bool {
         let was_pending = self.disable_sync();
@@ -309,9 +312,10 @@ impl Work {
         was_pending
     }
 
-    /// Refuses queueing until as many [`enable`](Self::enable)s have come, and cancels; returns `true` if it was pending.
+    /// Cancels the item, and rejects enqueues until [`enable`](Self::enable) has been called for
+    /// each `disable`. Returns `true` if the item was pending.
     ///
-    /// On return the item is not pending and does not become so; it may be running. An item may disable itself.
+    /// On return the item cannot be pending, but may be running. An item may disable itself.
     ///
     /// # Blocking
     ///
@@ -319,7 +323,7 @@ impl Work {
     ///
     /// # Panics
     ///
-    /// When it has been disabled 65535 times already.
+    /// If the item has already been disabled 65535 times.
     ///
     /// # Examples
     ///
@@ -343,15 +347,16 @@ impl Work {
         self.cancel()
     }
 
-    /// Disables the item and waits until it does not run; returns `true` if it was pending.
+    /// Disables the item, and waits until it is not running. Returns `true` if it was pending.
     ///
     /// # Blocking
     ///
-    /// Until a run that has started has ended. From inside the item's own run it does not wait.
+    /// Until the current run has ended. Inside the item's own run it does not wait.
     ///
     /// # Panics
     ///
-    /// As [`disable`](Self::disable), and inside another item, of a bottom-half queue. Nothing is changed then.
+    /// As [`disable`](Self::disable), and inside another item of a bottom-half queue, before any
+    /// change.
     #[doc(alias = "disable_work_sync")]
     pub fn disable_sync(&self) -> bool {
         self.must_be_free_to_wait();
@@ -360,11 +365,13 @@ impl Work {
         was_pending
     }
 
-    /// Before the item is disabled to be waited for: what panics later would leave it so.
+    /// Checks that this thread may wait for the item, before it disables the item. A later panic
+    /// would leave the item disabled.
     ///
     /// # Panics
     ///
-    /// Inside another item, of a bottom-half queue; and in a child of `fork` in which the item would run for ever.
+    /// Inside another item of a bottom-half queue, and in a child of `fork` if the item runs
+    /// forever.
     pub(crate) fn must_be_free_to_wait(&self) {
         if !is_current(self.item) {
             report::must_be_free_to_sleep();
@@ -375,10 +382,10 @@ impl Work {
         }
     }
 
-    /// Waits until an item that is disabled does not run.
+    /// Waits until a disabled item is not running.
     pub(crate) fn wait_for_run(&self) {
         let head = self.head();
-        // Nobody can queue it any more, so there is one run to wait for at most.
+        // The item cannot be queued any more, so there is at most one run to wait for.
         let state = head.load();
         if state.is_running() && !is_current(self.item) {
             wait::until_turn(head, state.completion_seq() + 1);
@@ -389,11 +396,11 @@ impl Work {
         self.head().load().disable_depth() > 0
     }
 
-    /// Takes one [`disable`](Self::disable) back; returns `true` if the item may be queued again.
+    /// Reverts one [`disable`](Self::disable). Returns `true` if the item can be queued again.
     ///
     /// # Panics
     ///
-    /// When the item is not disabled.
+    /// If the item is not disabled.
     #[doc(alias = "enable_work")]
     pub fn enable(&self) -> bool {
         let enabled = |state| Some(State::enable(state).expect("enabled more often than disabled"));
@@ -408,7 +415,7 @@ impl Work {
 
     #[inline]
     pub(crate) fn revivable(&self) -> &Revivable {
-        // SAFETY: every item behind a `Work` is a `Reusable`, which begins with this; the handle keeps it alive.
+        // SAFETY: a `Work` keeps its `Reusable` alive, which begins with this field.
         unsafe { self.item.cast().as_ref() }
     }
 
@@ -416,7 +423,7 @@ impl Work {
         self.item
     }
 
-    /// Lets go of the handle where no code of users may run; returns the item if it is to be freed by that.
+    /// Drops the handle without running user code. Returns the item if the caller must free it.
     pub(crate) fn leave(self) -> Option<Dead> {
         let this = ManuallyDrop::new(self);
         // SAFETY: the handle is one of the item's, and is not used again.
@@ -427,7 +434,7 @@ impl Work {
         &self.revivable().handles
     }
 
-    /// Returns `true` in a child of `fork` whose parent had it queued, or was at it.
+    /// Returns `true` in a child of `fork` if the item was queued or in use in the parent.
     #[inline]
     pub(crate) fn is_lost(&self) -> bool {
         let owner = &self.revivable().owner;
@@ -438,9 +445,11 @@ impl Work {
     }
 }
 
-/// Returns a handle of the [`Work`] in whose run this thread is; `None` in none, and in a closure or future.
+/// Returns a handle of the [`Work`] that this thread is running. Returns `None` outside of a run,
+/// and in a spawned closure or future.
 ///
-/// Of runs in one another, as when an item flushes another one, the innermost counts. The kernel's `current_work`.
+/// If runs are nested, as when an item flushes another one, this is the item of the innermost run.
+/// The kernel's `current_work`.
 ///
 /// # Blocking
 ///
@@ -465,9 +474,9 @@ impl Work {
 /// ```
 pub fn current_work() -> Option<Work> {
     let item = current_item()?;
-    // SAFETY: the item of a run is alive until that has ended, and is forgotten before it may go.
+    // SAFETY: the item of a run is alive until the run ends, and is forgotten before it is freed.
     let is_work = unsafe { item.as_ref() }.vtable().is_work;
-    // Lent by the run, and not counted.
+    // The run lends this handle, which is not counted.
     is_work.then(|| Work::clone(&ManuallyDrop::new(Work { item })))
 }
 
@@ -476,7 +485,7 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
         is_work: true,
         ..VTable::plain(
             run::pop_and_run,
-            // SAFETY: as of `pop_and_cancel`; the closure stays for the next time.
+            // SAFETY: as for `pop_and_cancel`; the closure stays for the next run.
             |item, remains| unsafe { run::pop_and_cancel(item, remains, |_, _| ()) },
             Self::call,
             std::any::type_name::<F>,
@@ -487,9 +496,9 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
     unsafe fn call(item: NonNull<Head>) -> Ending {
         let this = item.as_ptr().cast::<Self>();
         let handle = ManuallyDrop::new(Work { item });
-        // FOREIGN(item-run): a closure, on a worker, a rescuer or whoever flushes it, inside its run; contained.
+        // FOREIGN(item-run): a closure, on a worker, rescuer or flusher, inside its run; contained.
         let outcome = guarded_in_item(|| {
-            // SAFETY: the caller runs the item, and runs never overlap, so this is the only reference.
+            // SAFETY: the caller runs the item, and runs never overlap: no other reference exists.
             let func = unsafe { &mut *(*this).func.get() };
             func(&handle);
         });
@@ -506,10 +515,10 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
 
     unsafe fn free(item: NonNull<Head>) {
         if let Some(payload) = panicked::take(item.addr().get()) {
-            // FOREIGN(item-free): the payload of a panic that nobody asked for; contained.
+            // FOREIGN(item-free): the payload of a panic that was not taken; contained.
             discard(payload);
         }
-        // SAFETY: it was leaked from a box by `with_handle`, and the caller knows that nobody is left.
+        // SAFETY: `with_handle` leaked the item from a box, and no other thread uses it.
         drop(unsafe { Box::from_raw(item.as_ptr().cast::<Self>()) });
     }
 }
@@ -526,7 +535,7 @@ impl Drop for Work {
         if sync::twin::torn_down() {
             return;
         }
-        // SAFETY: the handle that goes is one of the item's.
+        // SAFETY: the dropped handle is one of the item's.
         unsafe { self.handles().remove(self.item) };
     }
 }

@@ -1,8 +1,8 @@
-//! Cancelling all that a queue has waiting, and letting go of a queue without waiting for it.
+//! Bulk cancellation of a queue, and release of a queue without waiting for it.
 //!
-//! What is in pools is cut out of each under its lock (`pools/cut.rs` has the protocol); what waits for its time is taken out
-//! of the wheel before that, and who is just firing one is waited for (`queues/timers.rs`): so what was a timer is cancelled
-//! there, or is found in a pool.
+//! Pending items are cut out of each pool under the pool lock (`pools/cut.rs` has the protocol).
+//! Timers are taken off the wheel before that, and the canceller waits for a timer that is firing
+//! (`queues/timers.rs`). A delayed item is therefore cancelled on the wheel or found in a pool.
 
 use sync::twin;
 
@@ -12,8 +12,7 @@ use crate::{
 };
 
 impl Workqueue {
-    /// Cancels all items that are queued and have not started, and all delayed items. Returns the
-    /// number of cancelled items.
+    /// Cancels all pending and delayed items. Returns the number of cancelled items.
     ///
     /// Joiners get [`JoinError::Cancelled`](crate::JoinError::Cancelled), and flushes
     /// end. A spawned closure is dropped here. A [`Work`](crate::Work) stays, and can be
@@ -29,11 +28,14 @@ impl Workqueue {
     ///
     /// # Guarantees
     ///
-    /// - All that was queued before the call is cancelled, or has started by the time of its return. What is queued after the
-    ///   return is not touched; what is queued meanwhile is either.
-    /// - It works on a queue that is paused, ordered, full, or being drained; drains see what is left.
-    /// - A future that has been polled has started, and goes on; cancel it by its handle. One that has not is dropped here.
-    /// - All items end and release their [capacity](crate::Builder::capacity) first.
+    /// - Every item queued before the call is cancelled, or has started by the time of the return.
+    ///   Items that are queued after the return are not affected. Items that are queued during the
+    ///   call may be cancelled or not.
+    /// - The queue may be paused, ordered, full, or being drained. A drain waits for the remaining
+    ///   items only.
+    /// - A future that has been polled has started and continues; cancel it with its handle. A
+    ///   future that has not been polled is dropped here.
+    /// - All items end and release their [capacity](crate::workqueue::Builder::capacity) first.
     ///   Then the wakers of tasks are called, and the closures are dropped last. A waker or a
     ///   destructor may therefore wait for any of the items, for free capacity, and for a flush or
     ///   a drain of the queue.
@@ -41,21 +43,22 @@ impl Workqueue {
     /// On a process-wide queue, such as [`system`](crate::system), this cancels nothing
     /// and returns 0, because the items belong to all users of the queue.
     ///
-    /// A queue takes items after it as before. To have it take no more, [`destroy`](Self::destroy) it or
-    /// [shut it down](Self::shutdown_background).
+    /// The queue accepts new items afterwards. To make it reject them, [`destroy`](Self::destroy)
+    /// it or [shut it down](Self::shutdown_background).
     ///
     /// # Cost
     ///
-    /// A walk through all that waits in the queue's pools, also of others' queues, under each pool's lock; then the drops.
+    /// A walk over all pending items of the queue's pools, including those of other queues, under
+    /// the lock of each pool, and the drops of the cancelled items.
     ///
     /// # Blocking
     ///
-    /// Never for an item: for the locks of the queue's pools, and for a timer that is just being fired. It may be called
-    /// from an item of the queue.
+    /// Never waits for an item. It waits for the locks of the queue's pools, and for a timer that
+    /// is firing. An item of the queue may call it.
     ///
     /// # Panics
     ///
-    /// In a child of `fork`. What destructors panic with is dropped.
+    /// In a child of `fork`. A panic of a destructor is caught and dropped.
     ///
     /// # Examples
     ///
@@ -89,10 +92,11 @@ impl Workqueue {
         nr_items
     }
 
-    /// Lets go of this handle without ever blocking: if it is the last, the queue ends in the background.
+    /// Drops this handle without blocking. The last handle's queue is destroyed in the background.
     ///
-    /// Dropping the last handle waits until all items have run, on the thread that drops it; for a task that stops the others of
-    /// its thread. Here a thread of the registry's does what that drop would have done, and all that is queued still runs.
+    /// Dropping the last handle blocks the thread until all items have run, which in an async task
+    /// delays the other tasks of the thread. This method hands that wait over to a thread of the
+    /// registry. All queued items still run.
     ///
     /// # Blocking
     ///
@@ -112,10 +116,12 @@ impl Workqueue {
         self.end_in_background();
     }
 
-    /// Shuts the queue down without waiting: takes nothing more, cancels what has not started, and lets go of this handle.
+    /// Shuts the queue down without waiting: rejects new items, cancels the items that have not
+    /// started, and drops this handle.
     ///
-    /// It is [`destroy`](Self::destroy) and [`cancel_all`](Self::cancel_all) and [`close_in_background`](Self::close_in_background)
-    /// in one, of which nothing waits. When this returns, all items that had not started have
+    /// This combines [`destroy`](Self::destroy), [`cancel_all`](Self::cancel_all) and
+    /// [`close_in_background`](Self::close_in_background), without any wait. When this returns, all
+    /// items that had not started have
     /// ended, and their joiners get
     /// [`JoinError::Cancelled`](crate::JoinError::Cancelled). Threads of the registry
     /// then call the wakers of tasks and drop the closures, in the order described at
@@ -135,7 +141,7 @@ impl Workqueue {
     ///
     /// # Panics
     ///
-    /// In a child of `fork`; nothing has changed then.
+    /// In a child of `fork`. The queue is then unchanged.
     ///
     /// # Examples
     ///
@@ -157,8 +163,7 @@ impl Workqueue {
         self.inner.closed.destroy();
         let rest = self.inner.take_all().end();
         self.resume();
-        // Each one is an errand of its own, so that a destructor that blocks does not delay the
-        // others.
+        // One deferred cleanup for each destructor, so that none that blocks delays the others.
         self.inner.timers.all.leave_wakers(rest.wakers);
         self.inner.manager.leave_boxed_to_reapers(rest.dropped);
         self.end_in_background();
@@ -166,7 +171,7 @@ impl Workqueue {
 }
 
 impl Inner {
-    /// Takes all that waits, of which nothing starts from then on.
+    /// Takes all pending items and timers. None of them starts afterwards.
     fn take_all(&self) -> Cancelled {
         let mut cancelled = Cancelled::default();
         for due in self.timers.cancel() {

@@ -1,4 +1,4 @@
-//! Emptying a queue: draining, pausing, and its end.
+//! Draining, pausing and destroying a queue.
 
 use std::{fmt, time::Duration};
 
@@ -17,13 +17,13 @@ use crate::{
     },
 };
 
-/// The error of a drain that has a time to end in.
+/// The error of a drain with a time limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum DrainError {
-    /// An item was about to wait for its own queue.
+    /// The caller is an item of the queue, or the queue is process-wide.
     OwnQueue(OwnQueueError),
-    /// The time is over, and the queue has these.
+    /// The time limit has passed, and the queue still has these items.
     StillBusy(StillBusy),
 }
 
@@ -50,7 +50,7 @@ impl From<StillBusy> for DrainError {
     }
 }
 
-/// Which of the two looks of a drain.
+/// The two passes of a drain check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Look {
     First,
@@ -58,23 +58,25 @@ enum Look {
 }
 
 impl Workqueue {
-    /// Waits until nothing of this queue is queued or running and no future of it waits, and meanwhile takes items from its own items alone.
+    /// Waits until the queue has no queued, running or suspended item. During the wait, the queue
+    /// accepts items only from its own items.
     ///
-    /// What others queue while a drain is under way is refused and counted (`refused` of
-    /// [`QueueStats`](crate::QueueStats)); an enqueue that races with the beginning of the drain may still come in.
-    /// [`flush`](Self::flush) waits without refusing anybody.
+    /// Other enqueues are rejected and counted (`refused` of
+    /// [`QueueStats`](crate::workqueue::QueueStats)). An enqueue that races with the start of the
+    /// drain may still succeed. [`flush`](Self::flush) waits without rejecting items.
     ///
     /// # Blocking
     ///
-    /// Until then; for ever if items go on queueing themselves, which is reported ([`Report::LongDrain`]), and while a future
-    /// waits that nobody wakes: [`drain_timeout`](Self::drain_timeout) names it. [`drain_async`](Self::drain_async) is for
-    /// threads that must not block. See also [`pause`](Self::pause).
+    /// Until the queue is empty. If items keep queueing new items, the drain never ends, and is
+    /// reported ([`Report::LongDrain`]). It also never ends while a suspended future is not woken;
+    /// [`drain_timeout`](Self::drain_timeout) names that future. A thread that must not block uses
+    /// [`drain_async`](Self::drain_async). See also [`pause`](Self::pause).
     ///
     /// [`Report::LongDrain`]: crate::Report::LongDrain
     ///
     /// # Panics
     ///
-    /// Inside an item of a bottom-half queue, which must not wait; nothing is changed then.
+    /// Inside an item of a bottom-half queue, which must not wait. Nothing has changed then.
     ///
     /// # Errors
     ///
@@ -90,14 +92,16 @@ impl Workqueue {
         Ok(())
     }
 
-    /// Drains the queue as [`drain`](Self::drain) does, at most for `timeout`; where that is too short, names what is left.
+    /// Drains the queue as [`drain`](Self::drain) does, but waits at most `timeout`, and then
+    /// returns the remaining items as an error.
     ///
-    /// After an error the queue takes items again, and what it has goes on. To shut a program down: no more work in, this, and
-    /// then [`cancel_all`](Self::cancel_all) or [`shutdown_background`](Self::shutdown_background) for what did not end in time.
+    /// After an error the queue accepts items again, and the remaining items continue. To shut a
+    /// program down, stop adding work, call this, and then call [`cancel_all`](Self::cancel_all) or
+    /// [`shutdown_background`](Self::shutdown_background) for the remaining items.
     ///
     /// # Blocking
     ///
-    /// As [`drain`](Self::drain), and no longer than `timeout`, which may be zero: then it looks once.
+    /// As [`drain`](Self::drain), for at most `timeout`. With zero, the queue is checked once.
     ///
     /// # Panics
     ///
@@ -132,7 +136,7 @@ impl Workqueue {
         self.inner.may_be_stopped()?;
         self.inner.may_wait()?;
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        // More than five hundred years from now is never.
+        // The end time saturates at more than five hundred years, which means no limit.
         let end_ns = time::now_ns().saturating_add(timeout_ns);
         let _draining = self.inner.closed.while_draining();
         if self.inner.drain_by(Some(end_ns)) {
@@ -142,8 +146,10 @@ impl Workqueue {
         }
     }
 
-    /// Drains the queue, and refuses whatever is queued from then on. A paused queue is resumed first. What waits for its time, or
-    /// for a grace period, is cancelled: a flush of it returns `Ok(false)`, and it may be queued elsewhere.
+    /// Drains the queue and rejects all later enqueues. A paused queue is resumed first.
+    ///
+    /// Items that wait for a timer or a grace period are cancelled: a flush of such an item returns
+    /// `Ok(false)`, and the item can be queued on another queue.
     ///
     /// # Blocking
     ///
@@ -176,24 +182,26 @@ impl Workqueue {
         self.inner.may_wait()?;
         self.inner.closed.destroy();
         let due = self.inner.timers.cancel();
-        // A destructor may wait for an item of the queue.
+        // Resume before the drop, because a destructor may wait for an item of the queue.
         self.resume();
         Due::drop_all(due);
         self.inner.drain();
         Ok(())
     }
 
-    /// Starts no more items until [`resume`](Self::resume); returns `true` if it was not paused already.
+    /// Starts no items until [`resume`](Self::resume). Returns `true` if the queue was not paused.
     ///
-    /// Items may be queued meanwhile. Those that run go on, and workers finish what they have in hand; to wait for
-    /// that, look at `nr_active` of [`stats`](Self::stats). An item of the queue may still run one that it waits for.
+    /// Items can still be queued. Running items continue, and workers finish their local batches;
+    /// to wait for that, poll `nr_active` of [`stats`](Self::stats). An item of the queue may still
+    /// run an item that it joins.
     ///
     /// A process-wide queue, such as [`system`](crate::system), is never paused: this
     /// does nothing and returns `false`.
     ///
     /// # Blocking
     ///
-    /// Never. What waits for queued items waits until the queue is resumed; dropping its last handle resumes it.
+    /// Never. A waiter for a queued item waits until the queue is resumed. Dropping the last handle
+    /// of the queue resumes it.
     ///
     /// # Examples
     ///
@@ -214,11 +222,11 @@ impl Workqueue {
         !self.inner.for_all && self.inner.set_paused(true)
     }
 
-    /// Lets items start again; returns `true` if the queue was paused.
+    /// Allows items to start again. Returns `true` if the queue was paused.
     ///
     /// # Blocking
     ///
-    /// Never; it may wake workers.
+    /// Never. It may wake workers.
     #[doc(alias = "thaw_workqueues")]
     pub fn resume(&self) -> bool {
         self.inner.must_be_at_home();
@@ -235,11 +243,13 @@ impl Inner {
         changed
     }
 
-    /// Returns `true` if nothing is queued or running; if not, `settled` will tell when that may have changed. What was cancelled
-    /// before is neither, though no worker comes to it, for the queue is paused.
+    /// Returns `true` if no item is queued or running. Otherwise `settled` notifies its waiters
+    /// when that may have changed. Cancelled items are removed first, because no worker removes
+    /// them while the queue is paused.
     ///
-    /// One look takes the pools in turn, and an item that queues another one, or itself, on a pool that has been
-    /// looked at, and ends before its own pool is, would slip through. So nothing may have come between two looks.
+    /// One pass checks the pools one after the other. It misses an item that queues another item,
+    /// or itself, on a pool that was already checked, and ends before its own pool is checked. Two
+    /// passes must therefore count the same number of items.
     pub(crate) fn is_drained(&self) -> bool {
         self.reap_cancelled();
         loop {
@@ -251,12 +261,12 @@ impl Inner {
         }
     }
 
-    /// Looks once; returns how many items there have ever been if none was seen, else sees to it that `settled` will
-    /// tell.
+    /// Makes one pass. If no item is in flight, returns the total number of adopted and helped
+    /// items. Otherwise ensures that `settled` notifies its waiters.
     fn look(&self, look: Look) -> Option<u64> {
-        // Items that their helpers took back from an injector are counted here and by the gate, and nowhere else.
+        // Only this counter and the gate count an item that a helper took back from an injector.
         let nr_helped = self.core.nr_helped.load(Ordering::Relaxed) + self.plan.lock().nr_helped();
-        // No short cut: each look that fails asks that pool to tell.
+        // Check every pool: each check that fails requests a notification from that pool.
         let (mut nr_busy, mut nr_seen) = (0, nr_helped);
         for pwq in self.plan.lock().links() {
             match pwq.pool.is_drained(pwq.slot) {
@@ -265,21 +275,22 @@ impl Inner {
             }
         }
         // ORDER(taken-back): publish and consume, other end in `Injector::take_back`.
-        //   help: takes a seat;  injector = without the item, Release
-        //   here: injector is empty (read by `adopt`);  fence Acquire;  is anybody seated?
-        // A helper's item is thus seen in the injector, or the helper on his seat.
+        //   help: acquire a seat;  injector = without the item, Release
+        //   here: injector is empty (read by `adopt`);  fence Acquire;  read the seats
+        // If the removal comes first, our read of the seats finds the helper's seat. If our read of
+        // the injector comes first, we find the item there.
         // Test: a_queue_does_not_go_before_its_items_have_run
-        // On the second look it also acquires what was seen of the seats on the first one, which is why the twin
-        // that looks at them relaxed must do without.
+        // In the second pass the fence also acquires the seats that the first pass read, so the
+        // twin with relaxed reads of the seats omits it.
         let relaxed = look == Look::Second && twin::armed("drain: relaxed look at the seats");
         if !twin::armed("drain: no fence") && !relaxed {
             fence(Ordering::Acquire);
         }
-        // A helper that has taken its item back from the injector is counted nowhere but here, nor is a seat on its
-        // way to a link whose items have been cut out meanwhile.
+        // Only the gate counts a helper that took its item from the injector, and a seat in
+        // transfer to a pwq whose items were cut out.
         let mut idle = true;
         for gate in self.plan.lock().gates() {
-            // Each that is not idle will tell.
+            // Each gate that is not idle notifies `settled` later.
             idle &= gate.is_idle();
         }
         let idle = idle || twin::armed("drain: forgets the seated");
@@ -290,7 +301,7 @@ impl Inner {
         self.drain_by(None);
     }
 
-    /// Waits until it is drained, not beyond the time `end_ns`; returns `true` if it is.
+    /// Waits until the queue is drained, at most until `end_ns`. Returns `true` if it is.
     fn drain_by(&self, end_ns: Option<u64>) -> bool {
         dependency::before_flushing(&self.core);
         let mut rounds = Rounds::new(self);
@@ -304,7 +315,7 @@ impl Inner {
         }
     }
 
-    /// Names what there is.
+    /// Lists the remaining items.
     fn left(&self) -> StillBusy {
         let plan = self.plan.lock();
         let (links, gates) = (plan.links().to_vec(), plan.gates());

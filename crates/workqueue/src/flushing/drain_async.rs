@@ -1,4 +1,4 @@
-//! Draining by a task, which must not block its thread.
+//! Draining a queue from an async task.
 
 use std::{
     fmt,
@@ -15,11 +15,11 @@ use crate::{
     queues::queue::{Draining, Workqueue},
 };
 
-/// A drain that is awaited; made by [`Workqueue::drain_async`].
+/// A future that drains a queue, created by [`Workqueue::drain_async`].
 #[must_use = "a future does nothing until it is polled"]
 pub struct Drain<'a> {
     queue: &'a Workqueue,
-    /// Once it has been polled, and until it has ended.
+    /// Set from the first poll until the drain ends.
     under_way: Option<UnderWay<'a>>,
 }
 
@@ -30,20 +30,22 @@ struct UnderWay<'a> {
 }
 
 impl Workqueue {
-    /// Drains the queue as [`drain`](Self::drain) does, for tasks, which must not block their threads.
+    /// Returns a future that drains the queue as [`drain`](Self::drain) does, for async tasks.
     ///
-    /// What others queue is refused from the first poll on.
+    /// From the first poll on, the queue rejects enqueues from outside.
     ///
     /// # Guarantees
     ///
-    /// - The future is woken when the queue may have been drained, and by nothing else: it does not spin.
-    /// - Dropping it ends the drain where it is: the queue takes items again, and what it has goes on. So does a time-out
-    ///   around it; [`drain_timeout`](Self::drain_timeout) with no time names what was left.
+    /// - The future is woken only when the queue may be drained. It does not spin.
+    /// - Dropping the future stops the drain: the queue accepts items again, and its items
+    ///   continue. The same holds if a timeout drops the future;
+    ///   [`drain_timeout`](Self::drain_timeout) with a zero timeout then returns the remaining
+    ///   items.
     ///
     /// # Blocking
     ///
-    /// A poll never blocks: it takes the lock of each of the queue's pools for a moment, and reports a drain that does not
-    /// get through as `drain` does.
+    /// A poll never waits for an item. It briefly locks each of the queue's pools, and reports a
+    /// long drain as `drain` does.
     ///
     /// # Errors
     ///
@@ -86,7 +88,8 @@ impl Future for Drain<'_> {
         let inner = &this.queue.inner;
         inner.may_be_stopped()?;
         inner.may_be_awaited()?;
-        // FOREIGN(waker-clone): the clone of a user's waker, on the thread that polls, under no lock; it may unwind to there.
+        // FOREIGN(waker-clone): the clone of a user's waker, on the polling thread, with no lock
+        // held; it may unwind into the caller of the poll.
         let waker = Foreign::new(context.waker().clone());
         let settled = &inner.core.settled;
         let under_way = this.under_way.get_or_insert_with(|| UnderWay {
@@ -102,7 +105,7 @@ impl Future for Drain<'_> {
                 .map(|waker| settled.leave_waker(&mut under_way.seat, waker))
         };
         if !late {
-            // What was there before is dropped here, under no lock.
+            // Drops the previous waker with no lock held.
             drop(leave());
         }
         if under_way.rounds.have_ended() {
@@ -115,10 +118,10 @@ impl Future for Drain<'_> {
 }
 
 impl Drain<'_> {
-    /// Takes the waker back, and lets others queue again.
+    /// Removes the waker, and lets the queue accept items again.
     fn under_way_is_over(&mut self) {
         if let Some(mut under_way) = self.under_way.take()
-            // In a child of `fork` the lock may be held for ever.
+            // In a child of `fork` the lock may never be released.
             && self.queue.inner.is_at_home()
         {
             let waker = self

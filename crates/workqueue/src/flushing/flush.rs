@@ -1,30 +1,33 @@
-//! Flushing a whole queue: waiting for what it holds now, and for nothing that comes later.
+//! Flushing a queue: waiting for all items that are in flight now, and for no later ones.
 //!
 //! # The protocol
 //!
-//! What was queued before the flush is in one of three places, and each tells it from later items:
+//! Items queued before the flush are in three places. Each place separates them from later items:
 //!
-//! 1. *Counted in flight by a link*: in a list, in a worker's hand, running, or popped while it ran. It has a colour
-//!    (`colour.rs`). The flush closes the present colour of each link under the pool lock and waits until nothing of it
-//!    is counted.
-//! 2. *In an injector*, which counts nothing. The flush adopts it, under that same lock, before it closes the colour.
-//! 3. *Taken back from an injector by a helper*, and counted by no link ever. The helper has entered the gate before
-//!    that, in the present phase (`active.rs`). The flush notes the phase after it has adopted all injectors, and waits
-//!    until nobody helps any more who did then.
+//! 1. *Counted in flight by a pwq*: in a list, in a worker's local batch, running, or popped while
+//!    it ran. Such an item has a colour (`colour.rs`). The flush closes the current colour of each
+//!    pwq under the pool lock, and waits until the count of that colour is zero.
+//! 2. *In an injector*, which has no count. The flush adopts the injector under the same lock,
+//!    before it closes the colour.
+//! 3. *Taken back from an injector by a helper*, and never counted by a pwq. The helper entered the
+//!    gate before that, in the current phase (`active.rs`). After adopting all injectors, the flush
+//!    reads the phase, and waits until no helper of that phase is left.
 //!
-//! A future keeps the count of its first poll, and the colour of that, until it ends, so it is waited for like an item
-//! that runs.
+//! A future keeps the count and the colour of its first poll until it ends, like a running item.
 //!
-//! An item that a helper takes after it was adopted keeps its count until the helper's run has ended: a worker that
-//! meets its link hands the count over to the run. But who queues such an item elsewhere meanwhile takes the link out, and
-//! the count is given back. That is noted before (`QueueCore::nr_cut`), and a flush that finds it so when nothing is counted
-//! any more waits for all who help then. So whoever comes later, with a newer colour or in a newer phase, is
-//! not waited for, but in three cases: that one; a cancelled item whose place in the list is of an old colour, and which is queued
-//! anew into that place; and helpers when two flushes meet, of whom only two phases can be told apart.
+//! If a helper takes an item that was adopted, the item keeps its count until the helper's run
+//! ends: a worker that pops it transfers the count to the run. However, if a producer queues that
+//! item elsewhere in the meantime, it cuts the item out and releases the count. It increments
+//! `QueueCore::nr_cut` before that. A flush that finds `nr_cut` changed when all counts are zero
+//! waits for all current helpers.
 //!
-//! The waiter sleeps on `QueueCore::settled`. It is told by whoever gives back the last count of a closed colour
-//! (`dispatch.rs`) and by the last helper of a phase that was waited for (`active.rs`); both write what the waiter
-//! reads before they look for waiters.
+//! A flush therefore does not wait for later items, with three exceptions: these helpers; a
+//! cancelled item that is queued again into its old list position, which has an old colour; and
+//! helpers when two flushes overlap, because only two phases can be distinguished.
+//!
+//! The flusher sleeps on `QueueCore::settled`. It is notified by the thread that releases the last
+//! count of a closed colour (`dispatch.rs`), and by the last helper of a phase that a flush waits
+//! for (`active.rs`). Both write their state before they check for waiters.
 
 use std::fmt;
 
@@ -42,8 +45,8 @@ use crate::{
     queues::queue::{Inner, Workqueue},
 };
 
-/// The error of an item that was about to wait for its own queue, and so for itself. Also the error
-/// of draining a process-wide queue, which would stop the queue for all its users.
+/// The error of an item that would wait for its own queue, and so for itself. Also the error of
+/// draining a process-wide queue, because that would stop the queue for all its users.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnQueueError {
     queue: Box<str>,
@@ -76,40 +79,44 @@ impl fmt::Display for OwnQueueError {
 
 impl std::error::Error for OwnQueueError {}
 
-/// A flush under way.
 pub(crate) struct Flush<'a> {
-    /// Those that have something in flight which it waits for; they stay until the queue goes.
+    /// The pwqs whose items the flush waits for. They exist until the queue is destroyed.
     links: Vec<(Arc<Pwq>, UpTo)>,
-    /// Of each gate where somebody may still help, what was the present phase when all injectors had been looked at.
-    /// Once nobody does the gate is left alone: whoever helps there later may count in the same phase.
+    /// The gates that may still have helpers, each with its phase when all injectors had been
+    /// adopted. A gate without such helpers is removed, because later helpers may be counted in the
+    /// same phase.
     phases: Option<Vec<(Closed<Seeker>, Phase)>>,
-    /// How many links of running items had been cut out when it began; `None` when it has looked again.
+    /// The value of `QueueCore::nr_cut` when the flush began; `None` after it was compared.
     nr_cut: Option<u64>,
     inner: &'a Inner,
 }
 
 impl Workqueue {
-    /// Waits until every item that is queued or running now has ended, or was cancelled.
+    /// Waits until every item that is queued or running now has ended or was cancelled.
     ///
-    /// A future is one item, from its first poll to its end.
+    /// A future counts as one item, from its first poll to its end.
     ///
-    /// Items that are queued later do not hold it up, also not those that its own items queue. An item that is queued
-    /// again into the place of one that was cancelled may, once; and where two flushes meet, an item that began to run
-    /// on its joiner's thread before the earlier flush ended; and what runs on joiners' threads when the last item ends, if
-    /// one of them was queued elsewhere meanwhile.
+    /// The flush does not wait for later items, even those of its own items, with three exceptions:
+    ///
+    /// - An item that is queued again into the list position of a cancelled one may be waited for,
+    ///   once.
+    /// - If two flushes overlap, this one may wait for an item that started on its joiner's thread
+    ///   before the earlier flush ended.
+    /// - If an item that runs on its joiner's thread is queued on another queue, the flush waits
+    ///   for all items that run on joiners' threads when its last item ends.
     ///
     /// # Blocking
     ///
-    /// Until then. Called from a work item of another queue it lets the pool get another worker. While the queue is
-    /// [paused](Self::pause) nothing that waits in it ends.
+    /// Until these items end. If a work item of another queue calls this, its pool may start
+    /// another worker. While the queue is [paused](Self::pause), its pending items do not end.
     ///
     /// # Panics
     ///
-    /// Inside an item of a bottom-half queue, which must not wait.
+    /// Inside an item of a bottom-half queue, because such an item must not wait.
     ///
     /// # Errors
     ///
-    /// [`OwnQueueError`] from inside an item of this queue: the flush would wait for itself.
+    /// [`OwnQueueError`] from inside an item of this queue, which would wait for itself.
     ///
     /// # Examples
     ///
@@ -138,7 +145,7 @@ impl Workqueue {
 }
 
 impl Inner {
-    /// Returns `true` if this thread may wait for the queue. Asked before anything is changed.
+    /// Checks that this thread may wait for the queue. Called before any change.
     ///
     /// # Panics
     ///
@@ -149,7 +156,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Returns `true` if a task may wait for the queue, which blocks nobody. Asked before anything is changed.
+    /// Checks that a task may wait for the queue without blocking. Called before any change.
     ///
     /// # Panics
     ///
@@ -193,38 +200,40 @@ impl<'a> Flush<'a> {
         }
     }
 
-    /// Takes what steps can be taken; returns `true` if nothing is left to wait for.
+    /// Advances the flush as far as possible. Returns `true` if it has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         let is_left = |(link, up_to): &(Arc<Pwq>, UpTo)| !link.pool.has_flushed(link.slot, *up_to);
         self.links.retain(is_left);
         let none_left = self.links.is_empty();
-        // Relaxed: written before the count was given back under the pool lock, under which it was seen to be gone.
+        // Relaxed: written before the release, under the pool lock, of a count that we saw as zero.
         if none_left
             && let Some(before) = self.nr_cut.take()
             && self.inner.core.nr_cut.load(Ordering::Relaxed) != before
             && !sync::twin::armed("flush: looks for helpers once")
         {
-            // Who helps now may have begun before, and later ones wait for those of the phase before theirs.
+            // Current helpers may predate the flush. Later ones wait for the previous phase.
             self.phases = None;
         }
         let phases = self.phases.get_or_insert_with(|| {
             // ORDER(taken-back): publish and consume, other end in `Injector::take_back`.
-            //   help: enters the gate;  injector = without the item, Release
-            //   here: injector is empty (read by `adopt`);  fence Acquire;  who helps?
+            //   help: enter the gate;  injector = without the item, Release
+            //   here: injector is empty (read by `adopt`);  fence Acquire;  read the helpers
+            // If the removal comes first, we find the helper. If our read comes first, we find the
+            // item.
             // Test: a_flush_waits_for_all_that_was_queued_before_it
             if !sync::twin::armed("flush: no fence") {
                 fence(Ordering::Acquire);
             }
             let gates = self.inner.plan.lock().gates();
             let phases = gates.into_iter().map(|gate| {
-                // Who counts in a stock now has begun before.
+                // A helper that a stock counts at this point started before.
                 let gate = Gate::closed(gate);
                 let phase = gate.phase();
                 (gate, phase)
             });
             phases.collect()
         });
-        // Each where somebody helps will tell.
+        // Each remaining gate notifies `settled` later.
         phases.retain(|(gate, phase)| !gate.has_helped(*phase));
         let helped = phases.is_empty() || sync::twin::armed("flush: forgets who helps");
         none_left && helped

@@ -1,5 +1,6 @@
-//! Waiting for all that a queue has: `flush.rs` for what it holds now, `drain.rs` until it is empty, and `drain_async.rs` for
-//! tasks, with the `rounds.rs` that this takes counted. `cancel_all.rs` is for who does not wait.
+//! Waiting for all items of a queue. `flush.rs` waits for the items that are in flight now,
+//! `drain.rs` until the queue is empty, and `drain_async.rs` does so for tasks. `rounds.rs` counts
+//! the rounds of a drain. `cancel_all.rs` cancels without waiting.
 
 pub(crate) mod cancel_all;
 pub(crate) mod drain;

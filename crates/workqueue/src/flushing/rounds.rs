@@ -1,8 +1,9 @@
-//! How often a drain has gone round.
+//! The number of rounds of a drain.
 //!
-//! In one *round* everything ends that was there when it began: it is a flush. A queue whose items queue others, or
-//! themselves, takes many rounds, and one where they do so for ever is never drained. The drain itself does not go by
-//! rounds (`drain.rs`); they are counted beside it, so that somebody is told.
+//! A *round* is a flush: it ends when all items that were in flight at its start have ended. If
+//! items queue other items, or themselves, a drain takes many rounds; if they always do, it never
+//! ends. The drain itself does not depend on rounds (`drain.rs`). They are counted so that a long
+//! drain is reported.
 
 use super::flush::Flush;
 use crate::{
@@ -10,16 +11,15 @@ use crate::{
     queues::queue::Inner,
 };
 
-/// A drain that has not seen the queue empty.
+/// A drain that has not found the queue empty yet.
 pub(crate) struct Rounds<'a> {
     inner: &'a Inner,
-    /// The present one.
     round: Option<Flush<'a>>,
     nr_rounds: u64,
 }
 
-/// Returns `true` if a drain that has gone round so often is to be told of: the kernel's tenth time, and every hundredth up
-/// to the thousandth.
+/// Returns `true` if a drain is to be reported after `nr_rounds` rounds. As in the kernel, that is
+/// the tenth round and every hundredth up to the thousandth.
 fn is_worth_telling(nr_rounds: u64) -> bool {
     nr_rounds == 10 || (1..=10).contains(&(nr_rounds / 100)) && nr_rounds.is_multiple_of(100)
 }
@@ -45,7 +45,7 @@ impl<'a> Rounds<'a> {
         true
     }
 
-    /// Counts the rounds; returns `true` if they are so many that the drain is to be reported.
+    /// Counts the rounds. Returns `true` if the drain is to be reported.
     fn go_on(&mut self) -> bool {
         let before = self.nr_rounds;
         if let Some(round) = &mut self.round {
@@ -55,12 +55,11 @@ impl<'a> Rounds<'a> {
             self.nr_rounds += 1;
         }
         let next = self.round.insert(Flush::new(self.inner));
-        // Should it have ended already, the drain's own look will be told.
+        // If it has ended already, the drain check itself gets the notification.
         next.has_ended();
         self.nr_rounds > before && is_worth_telling(self.nr_rounds)
     }
 
-    /// Reports the drain.
     fn tell(&self) {
         let links = self.inner.plan.lock().links().to_vec();
         let Some(manager) = links.first().map(|link| &link.pool.manager) else {

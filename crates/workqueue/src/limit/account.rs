@@ -1,105 +1,105 @@
-//! What a queue has used of the workers of a pool in which queues have shares, as plain functions.
+//! The CPU time that queues with shares have used in a pool, as pure functions.
 //!
 //! # The rule
 //!
-//! Each pool workqueue (a *link* in this folder) has an account in *virtual time*: the time that
-//! its items took, divided by its queue's shares. The waiting link with the lowest account is
-//! served next. Links that always have work therefore get time in proportion to their shares, and
-//! the pool never waits for a link without work.
+//! Each pool workqueue has an account in *virtual time*: the time that
+//! its items took, divided by its queue's shares. The waiting pwq with the lowest account is
+//! served next. Pwqs that always have work therefore get time in proportion to their shares, and
+//! the pool never waits for a pwq without work.
 //!
-//! - *Time is paid in advance*, based on the average time of the link's items, and settled when the
+//! - *Time is paid in advance*, based on the average time of the pwq's items, and settled when the
 //!   actual time is known. Workers that arrive at the same time therefore do not all choose the
-//!   same link.
-//! - *An idle link saves nothing up.* When it has work again, its account is raised to that of the
-//!   link that was picked last, if it is lower. A link that was idle for an hour is therefore
+//!   same pwq.
+//! - *An idle pwq saves nothing up.* When it has work again, its account is raised to that of the
+//!   pwq that was picked last, if it is lower. A pwq that was idle for an hour is therefore
 //!   served next, once, and then gets its share.
-//! - *A new link gets no turn for being new.* Its account starts at the *service clock*, which is
-//!   about the average of the links that have work for the pool. If it started where an idle link
-//!   does, links that are created for a single item would get every turn.
-//! - *Nothing is owed for time that no other link needed.* When the pool runs out of work, both
-//!   clocks advance to the highest account of any link.
+//! - *A new pwq gets no turn for being new.* Its account starts at the *service clock*, which is
+//!   about the average of the pwqs that have work for the pool. If it started where an idle pwq
+//!   does, pwqs that are created for a single item would get every turn.
+//! - *Nothing is owed for time that no other pwq needed.* When the pool runs out of work, both
+//!   clocks advance to the highest account of any pwq.
 //! - *Debts are owed by the present shares.* When the shares change, the distance between the
-//!   link's account and the clock is converted. Otherwise a link that ran with few shares would
+//!   pwq's account and the clock is converted. Otherwise a pwq that ran with few shares would
 //!   wait equally long, however many shares it is given afterwards.
 //!
-//! This is stride scheduling (Waldspurger and Weihl, 1995), with the clock of start-time fair queueing (Goyal, Vin and Cheng, 1996).
+//! This is stride scheduling (Waldspurger and Weihl, 1995), with the clock of start-time fair
+//! queueing (Goyal, Vin and Cheng, 1996).
 //!
 //! # The service clock
 //!
-//! Each service advances the clock by the time of the service, divided by the weights of all links
+//! Each service advances the clock by the time of the service, divided by the weights of all pwqs
 //! that have work for the pool when the service ends. This is the virtual time of weighted fair
-//! queueing: the account of a link that always got exactly its share.
+//! queueing: the account of a pwq that always got exactly its share.
 //!
-//! The clock also counts the service of removed links, so a chain of new links advances the clock,
-//! and the waiting links catch up with it. Two bounds keep the clock near the links that have work
+//! The clock also counts the service of removed pwqs, so a chain of new pwqs advances the clock,
+//! and the waiting pwqs catch up with it. Two bounds keep the clock near the pwqs that have work
 //! for the pool:
 //!
-//! - It is never behind the link that was picked last. Otherwise each new link would be served
+//! - It is never behind the pwq that was picked last. Otherwise each new pwq would be served
 //!   next.
-//! - It is at most a few services (`SLACK`) ahead of the average of these links. A link that was
+//! - It is at most a few services (`SLACK`) ahead of the average of these pwqs. A pwq that was
 //!   idle starts behind the clock, so it takes a little time from the others that does not move the
-//!   clock back. Without this bound these amounts would add up, and a new link would wait for all
+//!   clock back. Without this bound these amounts would add up, and a new pwq would wait for all
 //!   of them.
 
 use sync::twin;
 
-/// The shares of a queue that has set none, in a pool in which others have. The default of `cpu.weight`.
+/// The shares of a queue that has set none, if another queue has. The default of `cpu.weight`.
 const DEFAULT_SHARES: u32 = 100;
 
-/// How far the service clock may be ahead of the average of the links that have work, as a multiple
-/// of the longest service. In random histories of new links it is ahead by up to 5. With a smaller
-/// bound, waiting links get less than their due: a factor of 0.86 with 2, and of 0.96 with 8. With
-/// a larger bound a new link may wait longer.
+/// How far the service clock may be ahead of the average of the pwqs that have work, as a multiple
+/// of the longest service. In random histories of new pwqs it is ahead by up to 5. With a smaller
+/// bound, waiting pwqs get less than their due: a factor of 0.86 with 2, and of 0.96 with 8. With
+/// a larger bound a new pwq may wait longer.
 const SLACK: u64 = 8;
 
-/// Time divided by shares. Of a link with the most shares a nanosecond still counts; a hundred years fit.
+/// Time divided by shares. A nanosecond counts even with the most shares, and a hundred years fit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct VirtualTime(u128);
 
-/// What one link has used.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
-    /// 0 for those that are not set.
+    /// The queue's shares; 0 if not set.
     shares: u32,
     used: VirtualTime,
-    /// What an item takes on average; 0 before the first.
+    /// The average time of an item; 0 before the first one.
     item_ns: u64,
-    /// Set once the link has waited for a turn, so that it is not new any more.
+    /// Set once the pwq has waited for a turn, so that it is not new any more.
     has_waited: bool,
-    /// The last service for which the link was counted.
+    /// The last service for which the pwq was counted.
     counted_at: u64,
 }
 
-/// The accounts at which the links of one pool start.
+/// The accounts at which the pwqs of one pool start.
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
-    /// The account of the link that was picked last. Links that were idle start here.
+    /// The account of the pwq that was picked last. Pwqs that were idle start here.
     picked: VirtualTime,
-    /// The service clock, see the top of the file. New links start here.
+    /// The service clock, see the top of the file. New pwqs start here.
     service: VirtualTime,
     nr_services: u64,
     /// An estimate of the longest recent service.
     longest_ns: u64,
 }
 
-/// The links that have work for the pool when a service ends, each counted once.
+/// The pwqs that have work for the pool when a service ends, each counted once.
 #[derive(Debug)]
 pub(crate) struct Wanting<'a> {
     clock: &'a mut Clock,
     /// The sum of their weights.
     weight: u128,
-    /// The sum of their distances from the link that was picked last, times their weights.
+    /// The sum of their distances from the pwq that was picked last, times their weights.
     ahead: u128,
 }
 
 impl Clock {
-    /// Records that the link with the account `used`, the lowest one, is served next.
+    /// Records that the pwq with the account `used`, the lowest one, is served next.
     pub(crate) fn pick(&mut self, used: VirtualTime) {
         self.picked = self.picked.max(used);
         self.service = self.service.max(self.picked);
     }
 
-    /// Starts counting the links that have work for the pool, at the end of a service.
+    /// Starts counting the pwqs that have work for the pool, at the end of a service.
     pub(crate) fn count(&mut self) -> Wanting<'_> {
         self.nr_services += 1;
         Wanting {
@@ -109,8 +109,7 @@ impl Clock {
         }
     }
 
-    /// Advances both clocks to the highest account of any link, because the pool has run out of
-    /// work.
+    /// Advances both clocks to the highest account, because the pool has run out of work.
     pub(crate) fn rest(&mut self, used: impl Iterator<Item = VirtualTime>) {
         self.picked = used.fold(self.picked, VirtualTime::max);
         self.service = self.picked;
@@ -118,7 +117,7 @@ impl Clock {
 }
 
 impl Wanting<'_> {
-    /// Counts a link that waits or whose items are running. A link may be added several times.
+    /// Counts a pwq that waits or whose items are running. A pwq may be added several times.
     pub(crate) fn add(&mut self, account: &mut Account) {
         if account.counted_at != self.clock.nr_services {
             account.counted_at = self.clock.nr_services;
@@ -130,8 +129,7 @@ impl Wanting<'_> {
         }
     }
 
-    /// Advances the service clock by `took_ns`, the time of a service, divided by the sum of the
-    /// weights that were counted.
+    /// Advances the clock by `took_ns`, the time of a service, divided by the counted weights.
     pub(crate) fn serve(self, took_ns: u64) {
         let Self {
             clock,
@@ -150,7 +148,7 @@ impl Wanting<'_> {
 
 impl Account {
     /// Sets the shares, relative to the pool's `clock`, and converts the amounts that workers have
-    /// `paid` for the link. Returns `true` if no shares were set before.
+    /// `paid` for the pwq. Returns `true` if no shares were set before.
     pub(crate) fn set_shares<'a>(
         &mut self,
         shares: u32,
@@ -168,13 +166,12 @@ impl Account {
         is_first
     }
 
-    /// Resets the account, together with the clock: no link has shares any more.
+    /// Resets the account, together with the clock: no pwq has shares any more.
     pub(crate) fn close(&mut self) {
         self.used = VirtualTime::default();
         self.counted_at = 0;
     }
 
-    /// Returns `true` if shares were set.
     pub(crate) fn has_shares(&self) -> bool {
         self.shares > 0
     }
@@ -183,12 +180,12 @@ impl Account {
         self.used
     }
 
-    /// Returns what an item takes on average, if any has been run.
+    /// Returns the average time of an item, if any has run.
     pub(crate) fn item_ns(&self) -> Option<u64> {
         (self.item_ns > 0).then_some(self.item_ns)
     }
 
-    /// Records that the link starts to wait, relative to the pool's `clock`.
+    /// Records that the pwq starts to wait, relative to the pool's `clock`.
     pub(crate) fn wait_from(&mut self, clock: &Clock) {
         let was_idle = std::mem::replace(&mut self.has_waited, true)
             || twin::armed("shares: a new link begins as an idle one");
@@ -209,7 +206,7 @@ impl Account {
         paid
     }
 
-    /// Pays for so many items what they took, in place of what was `paid`.
+    /// Replaces the amount `paid` in advance for `nr_items` items by the time that they took.
     pub(crate) fn settle(&mut self, paid: VirtualTime, nr_items: u64, took_ns: u64) {
         self.used.0 = self.used.0.saturating_sub(paid.0);
         let Some(each) = took_ns.checked_div(nr_items) else {
@@ -231,14 +228,13 @@ impl Account {
     }
 }
 
-/// Returns the price of `took_ns` at a weight. The time counts as at least a nanosecond, even if
-/// the machine's clock did not advance, because a link that pays nothing would always be served
-/// next.
+/// Returns the price of `took_ns` at a weight. The time counts as at least a nanosecond, even on a
+/// coarse clock, because a pwq that pays nothing would always be served next.
 fn price(ns: u64, weight: u128) -> VirtualTime {
     VirtualTime(((u128::from(ns.max(1)) << 32) / weight).max(1))
 }
 
-/// Returns whose turn it is of those that wait, given what each has used: of several that have used the same, the first.
+/// Returns the position of the first waiting pwq with the lowest account.
 pub(crate) fn next_by_use(used: impl Iterator<Item = VirtualTime>) -> Option<usize> {
     let (at, _) = used.enumerate().min_by_key(|&(_, used)| used)?;
     Some(at)

@@ -1,23 +1,27 @@
-//! How many workers of one queue run at once: `max_active`, for the whole process.
+//! The limit on the number of threads that run items of one queue at once: `max_active`.
 //!
-//! A *seat* is the right to run items of one queue. A worker takes a seat before the first item of a batch and
-//! gives it back after the last; a helper takes one for the item that it runs. So the count is of threads that
-//! execute the queue's items, whatever pools they belong to, and one atomic step serves a whole batch.
+//! A *seat* allows one thread to run items of one queue. A worker acquires a seat before the first
+//! item of a batch and releases it after the last; a helper acquires one for the single item it
+//! runs. The count is therefore the number of threads executing the queue's items, across all
+//! pools, and one acquire and one release cover a whole batch.
 //!
-//! A pool that gets no seat sets the items aside (`inactive` of its pwq) and stands in line here. Whoever gives a
-//! seat back while somebody stands in line does not free it: he hands it to the first in line. Pools thus take
-//! turns, and a busy pool cannot keep the others out.
+//! A pool that cannot acquire a seat moves the items to its pwq's `inactive` list and joins the
+//! gate's wait queue. While the wait queue is not empty, a released seat is not freed; the
+//! releasing thread transfers it to the first waiter. Pools therefore take turns, and a busy pool
+//! cannot starve the others.
 //!
-//! Where the pools lie in several NUMA nodes, each node has a share of the seats (`share.rs`), which decides who is
-//! first in line. The seats that a node has are counted beside the word, by whoever has them; on one node nothing is.
+//! If the pools span several NUMA nodes, each node has a share of the seats (`share.rs`). The first
+//! waiter whose node holds less than its share is served first, otherwise the first waiter. Each
+//! node counts the seats that it holds in a separate atomic (`Node::nr_active`). With a single node
+//! there is no such counter.
 //!
-//! A queue has one gate for all of its links, which is the meaning of `max_active`; with [`MaxActiveScope`] of another
-//! value one for each node, or for each pool.
+//! A queue has one gate for all of its pwqs. With a [`MaxActiveScope`] other than the default, it
+//! has one gate for each node or for each pool.
 //!
-//! Where a queue has many CPUs these keep seats between runs, as long as the limit is far: see `stock.rs`.
+//! If a queue has many CPUs, they cache seats while the limit is far away: see `stock.rs`.
 //!
-//! Differs from Linux: there an item counts as active from the moment it is put on a worklist; here while a
-//! thread runs it.
+//! Differs from Linux: there an item counts as active from the moment it is put on a worklist. Here
+//! it counts while a thread runs it.
 
 use std::{collections::VecDeque, ops::Deref};
 
@@ -35,14 +39,16 @@ use super::{
     stock::{Refusal, Share, Stock},
 };
 
-/// bits 0..16 `nr_active` | bit 16 somebody waits for it to become zero | bit 17 somebody stands in line |
-/// bit 18 somebody waits for the helpers of the phase before | bit 19 the stocks stay closed | bits 24..32 the phase |
-/// bits 32..48 helpers of even phases | bits 48..64 helpers of odd phases
+/// bits 0..16 `nr_active` | bit 16 a thread waits for `nr_active` to become zero | bit 17 the wait
+/// queue is not empty | bit 18 a flush waits for the helpers of the previous phase | bit 19 the
+/// stocks stay closed | bits 24..32 the phase | bits 32..48 helpers of even phases | bits 48..64
+/// helpers of odd phases
 ///
-/// *Phases* tell the helpers that came before a flush from those that came later. A helper counts in the phase that he
-/// finds. A flush begins the next phase, as soon as the phase before the present one has no helpers left, and waits
-/// until the present one, which is then the one before, has none either. So two are told apart at a time: a flush
-/// that begins while another waits for helpers may wait for some that came in between.
+/// *Phases* distinguish helpers that started before a flush from helpers that started later. A
+/// helper is counted in the current phase. A flush advances the phase as soon as the previous phase
+/// has no helpers, and then waits until the phase it closed has none. Only two phases can be
+/// distinguished at a time, so a flush that starts while another one waits for helpers may also
+/// wait for helpers that started in between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Word(u64);
 
@@ -57,7 +63,7 @@ const PHASE_MASK: u64 = 0xff << PHASE_SHIFT;
 const HELPER_BITS: u32 = 16;
 const HELPER_SHIFT: u32 = 32;
 
-/// Which helpers a flush waits for; wraps.
+/// A phase of helpers, as a number that wraps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Phase(u8);
 
@@ -73,19 +79,19 @@ impl Phase {
     }
 }
 
-/// What a thread holds that runs items of a queue.
+/// The seat and count that a thread holds while it runs items of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Holds {
-    /// A worker: a seat.
+    /// A worker's seat.
     Seat,
-    /// A helper: a place in a phase, and a seat of its own or one that a run further out lends.
+    /// A helper's count in a phase, and a seat unless an outer run lends one.
     Help { phase: Phase, lent: bool },
-    /// A helper that counts in the stock of this number.
+    /// A helper's count in the stock of this index.
     HelpOfStock { at: u32, lent: bool },
 }
 
 impl Holds {
-    /// Returns what of it the gate's word counts.
+    /// Returns the part that is counted in the gate's word, as an amount to add.
     fn amount(self) -> u64 {
         match self {
             Self::Seat => ACTIVE_ONE,
@@ -122,7 +128,7 @@ impl Word {
     fn help_waits(self) -> bool {
         self.0 & HELP_WAITS != 0
     }
-    /// Nobody wants the stocks closed.
+    /// Returns `true` if no waiter requires closed stocks.
     fn may_open(self) -> bool {
         self.0 & (IDLE_WAITS | IN_LINE | STAY_CLOSED) == 0
     }
@@ -138,11 +144,11 @@ impl Word {
     fn without(self, flag: u64) -> Word {
         Word(self.0 & !flag)
     }
-    /// Takes a seat if there is one. A line does not matter: it forms only when all are taken.
+    /// Acquires a seat if one is free. A wait queue exists only while all seats are in use.
     fn admit(self, max: u32) -> Option<Word> {
         (self.nr_active() < max).then_some(Word(self.0 + ACTIVE_ONE))
     }
-    /// Lets a helper in if there is a seat for him, or one is lent; says what he then holds.
+    /// Admits a helper if a seat is free or `lent`. Returns what the helper then holds.
     fn admit_helper(self, max: u32, lent: bool) -> Option<(Word, Holds)> {
         let phase = self.phase();
         let has_seat = lent || self.nr_active() < max;
@@ -150,7 +156,7 @@ impl Word {
         let holds = Holds::Help { phase, lent };
         (has_seat && has_place).then(|| (Word(self.0 + holds.amount()), holds))
     }
-    /// Lets somebody out; returns `true` if those must be told who wait for nobody to be seated, or for helpers.
+    /// Releases `holds`. Returns `true` if a drain or a flush must be notified.
     fn leave(self, holds: Holds) -> (Word, bool) {
         let mut left = Word(self.0 - holds.amount());
         let idle = left.nr_active() == 0 && left.idle_waits();
@@ -166,49 +172,48 @@ impl Word {
             idle || flushed && !twin::armed("flush: the last helper tells nobody"),
         )
     }
-    /// Begins the next phase.
     fn next_phase(self) -> Word {
         let next = u64::from(self.phase().next().0) << PHASE_SHIFT;
         Word(self.0 & !PHASE_MASK | next)
     }
 }
 
-/// Counts the seats of one queue; `S` is what stands in line for them.
+/// The seats of one queue. `S` is the type of the waiters.
 #[derive(Debug)]
 pub(crate) struct Gate<S> {
     word: CachePadded<AtomicU64>,
     /// bits 0..31 `max_active` | bit 31 paused
     max: AtomicU32,
-    /// I: by how much a queue's limit is multiplied: the CPUs of its pool, where the limit is meant for each CPU.
+    /// I: the factor of the queue's limit: the number of CPUs of its pool if the limit is per CPU.
     factor: u32,
-    /// By node; none where all links lie in one.
+    /// The NUMA nodes; empty if all pwqs are on one node.
     nodes: Box<[Node]>,
-    /// What CPUs keep: first those of the first node, for which also pools count that span several; then as many for each
-    /// other node. None where one word serves all.
+    /// The seat caches of the CPUs. The first node's come first and also serve pools that span
+    /// several nodes. An equal number for each other node follows. Empty if the word alone serves
+    /// all CPUs.
     stocks: Box<[CachePadded<Stock>]>,
-    /// I: how many stocks the first node has: for all CPUs.
+    /// I: the number of stocks of the first node, which serve all CPUs.
     nr_stocks: u32,
-    /// I: how many each other node has.
+    /// I: the number of stocks of each other node.
     nr_per_node: u32,
-    /// I: how many CPUs share one.
+    /// I: the number of CPUs that share a stock.
     cpus_per_stock: Divisor,
-    /// I: of the seats, what one stock keeps at most.
+    /// I: the divisor of the number of seats that yields the capacity of a stock.
     kept_of: Divisor,
-    /// Every change of `IN_LINE` is made under this lock, and says whether the line is empty. So is every opening and closing
-    /// of the stocks, and with stocks every setting of `IDLE_WAITS`.
+    /// The wait queue. `IN_LINE` is set if and only if the queue is not empty, and changes only
+    /// under this lock. The stocks are opened and closed under it too. With stocks, `IDLE_WAITS` is
+    /// set under it.
     line: Mutex<Line<S>>,
 }
 
-/// Who stands in line for a seat.
 #[derive(Debug)]
 struct Line<S> {
     places: VecDeque<Place<S>>,
     /// The addresses of all pwqs whose items need a seat here, so that an item's home can be
     /// compared without dereferencing it.
     homes: Vec<usize>,
-    /// The stocks are open.
     is_open: bool,
-    /// How many want them closed, see [`Closed`]; `STAY_CLOSED` says whether there are any.
+    /// The number of [`Closed`] values; `STAY_CLOSED` is set while there are any.
     nr_closers: u32,
 }
 
@@ -216,26 +221,29 @@ struct Line<S> {
 #[derive(Debug)]
 pub(crate) struct Closed<S>(Arc<Gate<S>>);
 
-/// So many seats there are for each stock, at least: with few a stock often has none left, with many its word is shared by many
-/// CPUs. Simulated, 512 CPUs and 256 seats do about as well with 2 to 8, and run a third of the items with 32; 72 CPUs do best with 8.
+/// Minimum number of seats for each stock. With fewer seats a stock is often empty; with more, too
+/// many CPUs share the word of one stock. In a simulation of 512 CPUs and 256 seats, values from 2
+/// to 8 perform about equally, and 32 runs a third of the items. 72 CPUs perform best with 8.
 const SEATS_PER_STOCK: u32 = if cfg!(any(test, loom, shuttle)) { 2 } else { 8 };
 
-/// Returns how many stocks there are for a limit of `max` seats and so many CPUs: one a CPU, or as many as `max` allows; none for
-/// one CPU.
+/// Returns the number of stocks for a limit of `max` seats: one per CPU, or as many as `max`
+/// allows. Returns 0 if there would be only one.
 fn nr_stocks(max: u32, nr_cpus: u32) -> u32 {
     let nr = (max / SEATS_PER_STOCK).min(nr_cpus);
     if nr < 2 { 0 } else { nr }
 }
 
-/// Returns what to divide all seats by for what each of so many stocks, which serve all CPUs, keeps at most: all together half of them.
+/// Returns the divisor of the number of seats that yields the capacity of one of `nr_stocks`
+/// stocks. Together the stocks keep at most half of the seats.
 fn kept_of(nr_stocks: u32) -> Divisor {
     Divisor::new(2 * nr_stocks.max(1))
 }
 
-/// A number to divide others by, by a multiplication: a run takes a seat and gives it back, and each would divide three times.
+/// A divisor, applied by a multiplication. A run acquires and releases a seat, and each of the two
+/// would otherwise need three divisions.
 #[derive(Clone, Copy, Debug)]
 struct Divisor {
-    /// 2^32 by the number, rounded up.
+    /// 2^32 divided by the divisor, rounded up.
     inverse: u64,
 }
 
@@ -246,41 +254,38 @@ impl Divisor {
         }
     }
 
-    /// Returns the whole part of `number` by this. Their product is below 2^32: else it may be one more.
+    /// Returns the quotient, rounded down. The product of `number` and the divisor must be below
+    /// 2^32. Otherwise the result may be one too large.
     #[inline]
     fn divide(self, number: u32) -> u32 {
         ((u64::from(number) * self.inverse) >> 32) as u32
     }
 }
 
-/// The bit of `Gate::max` that says so.
+/// Set in `Gate::max` while the queue is paused.
 const PAUSED: u32 = 1 << 31;
 
-/// What one NUMA node has of the seats.
 #[derive(Debug)]
 struct Node {
-    /// A: changed by who has the seat.
+    /// A: the number of seats that the node holds.
     nr_active: CachePadded<AtomicU32>,
-    /// Written under the line's lock.
+    /// The node's share, written under the lock of the wait queue.
     share: AtomicU32,
-    /// CPUs that the queue uses; written under the line's lock.
+    /// The number of CPUs that the queue uses, written under the lock of the wait queue.
     nr_cpus: AtomicU32,
 }
 
-/// A place in line for a seat.
 #[derive(Debug)]
 struct Place<S> {
     seeker: S,
-    /// Where it lies.
     node: usize,
 }
 
-/// Whom somebody who left must tell, with no pool locked.
+/// The effects of a release. The releasing thread applies them with no pool locked.
 #[derive(Debug)]
 pub(crate) struct Left<S> {
-    /// To whom the seat passes.
     pub(crate) seeker: Option<S>,
-    /// The queue, when somebody waits for what ended by this.
+    /// The queue, if its `settled` must be notified.
     pub(crate) settled: Option<Arc<QueueCore>>,
 }
 
@@ -305,8 +310,8 @@ impl<S> Drop for Closed<S> {
 }
 
 impl<S> Gate<S> {
-    /// Makes the seats for a limit of `max`, times `factor`, of a queue that uses so many CPUs of each node, with stocks for
-    /// `stocks_for` CPUs.
+    /// Creates a gate with `max` times `factor` seats. `nr_cpus` is the number of CPUs that the
+    /// queue uses on each node, and `stocks_for` the number of CPUs that need stocks.
     pub(crate) fn new(max: u32, factor: u32, nr_cpus: &[u32], stocks_for: u32) -> Self {
         let nr_cpus = if nr_cpus.len() > 1 { nr_cpus } else { &[] };
         let nr_stocks = nr_stocks(max * factor, stocks_for);
@@ -345,7 +350,7 @@ impl<S> Gate<S> {
         gate
     }
 
-    /// Takes note of how many CPUs of each node the queue uses now.
+    /// Updates the number of CPUs that the queue uses on each node.
     pub(crate) fn set_cpus(&self, nr_cpus: &[u32]) {
         let _line = self.line.lock();
         for (node, &nr_cpus) in self.nodes.iter().zip(nr_cpus) {
@@ -371,31 +376,29 @@ impl<S> Gate<S> {
     /// Returns `true` if the items of the pwq at `home` need a seat here, the gate has a single
     /// seat, and no second thread has a seat.
     ///
-    /// Called by the thread that has the only seat: no other thread starts such an item before that
-    /// thread releases it.
-    /// thread releases it.
+    /// Called by the holder of the only seat: such an item starts only after the seat's release.
     pub(crate) fn is_only_seat_for(&self, home: usize) -> bool {
         self.max() == 1 && self.nr_active() <= 1 && self.line.lock().homes.contains(&home)
     }
 
-    /// Returns how many seats there are when the queue is not paused.
+    /// Returns the number of seats of the queue when it is not paused.
     pub(crate) fn max(&self) -> u32 {
         self.max.load(Ordering::Relaxed) & !PAUSED
     }
 
-    /// Returns how many seats there are now.
+    /// Returns the current number of seats, which is 0 while the queue is paused.
     fn nr_seats(&self) -> u32 {
         let max = self.max.load(Ordering::Relaxed);
         if max & PAUSED != 0 { 0 } else { max }
     }
 
-    /// Returns how many seats are used.
+    /// Returns the number of threads that hold a seat.
     pub(crate) fn nr_active(&self) -> u32 {
         let nr_kept = self.stocks.iter().map(|stock| stock.nr_kept()).sum();
         self.load().nr_active().saturating_sub(nr_kept)
     }
 
-    /// Returns the stock of the CPUs around, for a seat of `node`.
+    /// Returns the stock of the current CPU for a seat of `node`.
     #[inline]
     fn stock_here(&self, node: usize) -> Option<usize> {
         if self.nr_stocks == 0 {
@@ -413,7 +416,7 @@ impl<S> Gate<S> {
         Some((first + at) as usize)
     }
 
-    /// Returns whose seats a stock keeps.
+    /// Returns the node whose seats a stock keeps.
     fn node_of(&self, stock: usize) -> usize {
         match stock.checked_sub(self.nr_stocks as usize) {
             Some(behind) => 1 + behind / self.nr_per_node as usize,
@@ -421,14 +424,14 @@ impl<S> Gate<S> {
         }
     }
 
-    /// Returns how many seats a stock keeps at most.
+    /// Returns the capacity of a stock.
     #[inline]
     fn keep(&self) -> u32 {
         self.kept_of.divide(self.nr_seats())
     }
 
-    /// Opens the stocks if half of the seats are free, which is as many as they keep, and nobody wants them closed. They stay
-    /// closed if the line is in use.
+    /// Opens the stocks if no waiter requires them closed and half of the seats are free, which is
+    /// the amount that they can keep. Does nothing if the wait queue is locked.
     #[cold]
     fn open(&self) {
         let is_far = || {
@@ -447,7 +450,7 @@ impl<S> Gate<S> {
         }
     }
 
-    /// Closes the stocks, and gives the seats that they kept back to the word.
+    /// Closes the stocks, and returns the seats that they kept to the word.
     fn close(&self, line: &mut Line<S>) {
         if !std::mem::take(&mut line.is_open) {
             return;
@@ -460,18 +463,18 @@ impl<S> Gate<S> {
             }
             nr_kept += kept;
         }
-        // Nobody stood in line while they were open, nor waited for nobody to be seated, so nobody is told. Acquire and release
-        // as in `step`.
+        // While the stocks were open, the wait queue was empty and no drain waited for the seats,
+        // so there is no waiter to notify. Acquire and release as in `step`.
         self.word
             .fetch_sub(u64::from(nr_kept) * ACTIVE_ONE, Ordering::AcqRel);
     }
 
-    /// Closes the stocks until the answer is dropped: all who help from then on count in a phase.
+    /// Closes the stocks until the result is dropped. Later helpers are counted in a phase.
     pub(crate) fn closed(gate: Arc<Self>) -> Closed<S> {
         if !gate.stocks.is_empty() {
             let mut line = gate.line.lock();
             line.nr_closers += 1;
-            // Relaxed, as below: read under the line's lock.
+            // Relaxed, as in `Closed::drop`: the flag is read under the lock of the wait queue.
             gate.word.fetch_or(STAY_CLOSED, Ordering::Relaxed);
             if !twin::armed("stock: a flush leaves it open") {
                 gate.close(&mut line);
@@ -480,20 +483,21 @@ impl<S> Gate<S> {
         Closed(gate)
     }
 
-    /// Returns `true` if who has a seat may keep it for more: not while somebody stands in line, or too many are seated
-    /// because `max` was lowered.
+    /// Returns `true` if the holder of a seat may keep it for more items. It must not if a waiter
+    /// is queued, or if more seats are in use than there are, because `max` was lowered.
     pub(crate) fn may_stay(&self) -> bool {
         let word = self.load();
         !word.has_line() && word.nr_active() <= self.nr_seats()
     }
 
-    /// Returns `true` if who was handed a seat may start something: not while the queue is paused, or too many are seated
-    /// because `max` was lowered. As in `pass_on`.
+    /// Returns `true` if the receiver of a transferred seat may start an item. It must not if the
+    /// queue is paused, or if more seats are in use than there are, because `max` was lowered.
+    /// `pass_on` makes the same check.
     pub(crate) fn may_start(&self) -> bool {
         self.load().nr_active() <= self.nr_seats()
     }
 
-    /// Takes a seat for a thread of `node`, or none.
+    /// Acquires a seat for a thread of `node`, if one is free.
     #[inline]
     pub(crate) fn try_enter(&self, node: usize) -> bool {
         let Some(at) = self.stock_here(node) else {
@@ -510,7 +514,6 @@ impl<S> Gate<S> {
         }
     }
 
-    /// Takes a seat of the word.
     #[inline]
     fn try_enter_here(&self, node: usize) -> bool {
         let mut from = self.load();
@@ -526,9 +529,9 @@ impl<S> Gate<S> {
         false
     }
 
-    /// Lets a helper of `node` in, on a seat of his own or on one that is `lent` to him, if it can be.
+    /// Admits a helper of `node` if a seat is free or `lent`.
     ///
-    /// A helper's item may be counted nowhere else, so he comes in before he takes it.
+    /// A helper enters before it takes its item, because the item may be counted nowhere else.
     #[inline]
     pub(crate) fn try_help(&self, node: usize, lent: bool) -> Option<Holds> {
         let Some(at) = self.stock_here(node) else {
@@ -548,7 +551,6 @@ impl<S> Gate<S> {
         }
     }
 
-    /// Lets a helper in at the word.
     #[inline]
     fn try_help_here(&self, node: usize, lent: bool) -> Option<Holds> {
         let mut from = self.load();
@@ -566,7 +568,6 @@ impl<S> Gate<S> {
         None
     }
 
-    /// Counts an item that a helper runs.
     #[inline]
     pub(crate) fn note_helped(&self, core: &QueueCore, holds: Holds) {
         let count = match holds {
@@ -576,13 +577,12 @@ impl<S> Gate<S> {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns how many items helpers have run who counted in stocks.
+    /// Returns the number of items that were run by helpers counted in stocks.
     pub(crate) fn nr_helped(&self) -> u64 {
         let nr_helped = |stock: &CachePadded<Stock>| stock.nr_helped.load(Ordering::Relaxed);
         self.stocks.iter().map(nr_helped).sum()
     }
 
-    /// Returns how many help now.
     pub(crate) fn nr_helpers(&self) -> usize {
         let word = self.load();
         let phase = word.phase();
@@ -591,16 +591,17 @@ impl<S> Gate<S> {
             + of_stocks.sum::<usize>()
     }
 
-    /// Returns the phase in which whoever helps now counts, or in the one before it.
+    /// Returns the current phase. A helper is counted in it, in the previous one or in a stock.
     pub(crate) fn phase(&self) -> Phase {
         self.load().phase()
     }
 
-    /// Returns `true` if nobody helps any more who did when `phase` was the present one; else the last of them will tell
-    /// `core.settled`. Call it while the stocks are [`closed`](Self::closed): who counts in one came before that.
+    /// Returns `true` if all helpers that were active when `phase` was the current one have ended.
+    /// Otherwise the last of them notifies `core.settled`. Call it while the stocks are
+    /// [`closed`](Self::closed), so that the helpers counted in a stock are earlier ones.
     ///
-    /// The phase wraps: a flush that sleeps through 256 others may take it for the one that it began in, and waits
-    /// for helpers that do not concern it. It never ends too early by that.
+    /// The phase wraps. A flush that sleeps through 256 others may confuse the current phase with
+    /// its own, and wait for later helpers. It never ends too early.
     pub(crate) fn has_helped(&self, phase: Phase) -> bool {
         let of_stocks = self.stocks.iter().any(|stock| stock.nr_helpers() > 0);
         let mut from = self.load();
@@ -611,7 +612,7 @@ impl<S> Gate<S> {
             {
                 return true;
             } else if present == phase && is_empty {
-                // Also where a stock counts the last of them: else who comes later would count in the same phase.
+                // Advance even if only a stock has helpers. Otherwise later ones join this phase.
                 from.next_phase()
             } else if present != phase && (present != phase.next() || is_empty) {
                 return !of_stocks;
@@ -620,8 +621,8 @@ impl<S> Gate<S> {
             };
             match Self::step(&self.word, from, to) {
                 Ok(()) if to.phase() == present => return false,
-                // The phase that has begun is looked at, too. Loaded, for a failed step acquires nothing of what the
-                // helpers did.
+                // Check the new phase, too. Reload the word, because a failed exchange does not
+                // acquire the helpers' writes.
                 Ok(()) | Err(_) => from = self.load(),
             }
         }
@@ -634,7 +635,7 @@ impl<S> Gate<S> {
         }
     }
 
-    /// Takes a seat, or stands in line for one. Call it with the seeker's pool locked.
+    /// Acquires a seat, or joins the wait queue for one. Call it with the waiter's pool locked.
     pub(crate) fn enter_or_queue(&self, node: usize, seeker: impl FnOnce() -> S) -> bool {
         if self.try_enter(node) {
             return true;
@@ -645,21 +646,21 @@ impl<S> Gate<S> {
         }
         let mut from = self.load();
         loop {
-            // A seat may have come free since: only a line that is seen keeps the next one from being freed.
+            // A seat may have been released since: only a release that sees `IN_LINE` transfers it.
             let admitted = if twin::armed("active: no second look") {
                 None
             } else {
                 from.admit(self.nr_seats())
             };
             match Self::step(&self.word, from, admitted.unwrap_or(from.with(IN_LINE))) {
-                // A seat came free before the line was seen: it is ours.
+                // A seat was released before `IN_LINE` was set, and we acquired it.
                 Ok(()) if admitted.is_some() => {
                     self.seat_in(node);
                     return true;
                 }
-                // All were taken, and who leaves from here on sees the line: he comes for its lock, and hands his seat over.
+                // All seats are in use. A later release sees `IN_LINE` and transfers its seat.
                 Ok(()) => break,
-                // Somebody came or left.
+                // Another thread changed the word.
                 Err(now) => from = now,
             }
         }
@@ -668,8 +669,8 @@ impl<S> Gate<S> {
         false
     }
 
-    /// Gives back what a thread of `node` holds at `gate`, of the queue `core`. Tell whom the answer names, with no pool
-    /// locked.
+    /// Releases at `gate`, of the queue `core`, what a thread of `node` holds. Apply the returned
+    /// effects with no pool locked.
     #[must_use = "somebody may have to be told"]
     #[inline]
     pub(crate) fn leave(
@@ -678,17 +679,18 @@ impl<S> Gate<S> {
         node: usize,
         holds: Holds,
     ) -> Left<S> {
-        // SAFETY: borrowed for longer than this call.
+        // SAFETY: (1): both references outlive this call.
         unsafe { Self::leave_last(gate, core, node, holds) }
     }
 
-    /// Gives it back where nothing else keeps the queue, which may be gone before this returns.
+    /// Releases as [`leave`](Self::leave) does, when nothing else keeps the queue alive. The queue
+    /// may be destroyed before this returns.
     ///
-    /// A reference that is an argument would claim that it is not.
+    /// The arguments are pointers, because a reference argument must stay valid until the return.
     ///
     /// # Safety
     ///
-    /// 1. Both pointers are good until what is held has been given back.
+    /// 1. Both pointers are valid until `holds` has been released.
     #[must_use = "somebody may have to be told"]
     #[inline]
     pub(crate) unsafe fn leave_last(
@@ -697,7 +699,8 @@ impl<S> Gate<S> {
         node: usize,
         holds: Holds,
     ) -> Left<S> {
-        // SAFETY: (1), and neither is looked at after the step.
+        // SAFETY: valid until the seat is released (1); neither reference is used after the
+        // releasing compare-exchange.
         let (gate, core) = unsafe { (&*gate, &*core) };
         let (mut holds, mut settled) = (holds, None);
         let share = match holds {
@@ -708,7 +711,7 @@ impl<S> Gate<S> {
                 let at = gate.stock_here(node);
                 let at = at.filter(|&at| gate.stocks[at].has_room(gate.keep()));
                 at.map(|at| {
-                    // The count first: the seat keeps the queue.
+                    // Release the helper's count first, because the seat keeps the queue alive.
                     settled = gate
                         .give_up(Holds::Help { phase, lent: true })
                         .then(|| core.clone());
@@ -719,13 +722,13 @@ impl<S> Gate<S> {
         if let Some((at, share)) = share {
             let given = gate.stocks[at].give(share, gate.keep());
             if given.is_kept {
-                // Nothing holds the gate after that step.
+                // The stock now has the seat, so nothing keeps the gate alive.
                 return Left {
                     seeker: None,
                     settled,
                 };
             }
-            // The helper's count has gone. The seat, or the one that was lent, still keeps the queue.
+            // The helper's count is released. Its own or the lent seat still keeps the queue alive.
             if given.told {
                 settled = Some(core.clone());
             }
@@ -737,19 +740,19 @@ impl<S> Gate<S> {
             }
             holds = Holds::Seat;
         }
-        // Before the step: nothing holds the gate after it.
+        // Decrement before the release, after which nothing keeps the gate alive.
         if let (true, Some(node)) = (holds.has_seat(), gate.nodes.get(node)) {
             node.nr_active.fetch_sub(1, Ordering::Relaxed);
         }
         let mut from = gate.load();
         while !(holds.has_seat() && from.has_line()) {
             let (left, told) = from.leave(holds);
-            // Cloned before the step: nothing holds the queue after it.
+            // Clone before the release, after which nothing keeps the queue alive.
             if told && settled.is_none() {
                 settled = Some(core.clone());
             }
             match Self::step(&gate.word, from, left) {
-                // Nobody stood in line: the seat is free for whoever comes, also for one who is about to line up.
+                // The wait queue was empty, so any thread can acquire the seat.
                 Ok(()) => {
                     return Left {
                         seeker: None,
@@ -759,7 +762,7 @@ impl<S> Gate<S> {
                 Err(now) => from = now,
             }
         }
-        // Of its own: when the line is found empty nothing holds the queue after the seat has gone.
+        // Pass clones: if the wait queue is empty, nothing keeps the queue alive after the release.
         let left = Self::pass_on(gate.clone(), core.clone(), holds);
         Left {
             settled: left.settled.or(settled),
@@ -767,14 +770,16 @@ impl<S> Gate<S> {
         }
     }
 
-    /// Returns `true` if nobody is seated; if somebody is, the last to leave will tell `core.settled`.
+    /// Returns `true` if no seat is in use. Otherwise the last release notifies `core.settled`.
     pub(crate) fn is_idle(&self) -> bool {
-        // ORDER(seated): publish and consume, other end in `step`, by which who was seated leaves.
+        // ORDER(seated): publish and consume, other end in `step`, which releases a seat.
         //   leave: the run;  step Release
-        //   here:  nobody is seated, Acquire;  the queue goes
+        //   here:  no seat is in use, Acquire;  the queue is destroyed
+        // If the last `step` comes first, our load sees everything that the runs wrote. If our load
+        // comes first, it reads a seat in use, and we wait.
         // Test: a_queue_does_not_go_before_its_items_have_run
         let order = twin::order("drain: relaxed look at the seats", Ordering::Acquire);
-        // Until the flag is seen: else the stocks may be opened before that.
+        // Held until `IDLE_WAITS` is set, so that the stocks are not opened before that.
         let _line = (!self.stocks.is_empty()).then(|| {
             let mut line = self.line.lock();
             if !twin::armed("stock: a drain leaves it open") {
@@ -793,7 +798,7 @@ impl<S> Gate<S> {
         }
     }
 
-    /// Changes how many seats there are; returns the seekers who get one by that.
+    /// Changes the number of seats. Returns the waiters that get a seat.
     #[must_use = "the seekers have been handed seats and must be told"]
     pub(crate) fn set_max(&self, max: u32) -> Vec<S> {
         let mut line = self.line.lock();
@@ -805,7 +810,7 @@ impl<S> Gate<S> {
         self.admit_from(&mut line)
     }
 
-    /// Takes all seats away, or brings them back; returns the seekers who get one by that.
+    /// Removes all seats, or restores them. Returns the waiters that get a seat.
     #[must_use = "the seekers have been handed seats and must be told"]
     pub(crate) fn set_paused(&self, paused: bool) -> Vec<S> {
         let mut line = self.line.lock();
@@ -826,7 +831,8 @@ impl<S> Gate<S> {
         admitted
     }
 
-    /// Takes what is held from the word; returns `true` if those must be told who wait for that. The caller keeps the gate.
+    /// Releases `holds`. Returns `true` if waiters must be notified. The caller keeps the gate
+    /// alive.
     fn give_up(&self, holds: Holds) -> bool {
         let mut from = self.load();
         loop {
@@ -841,7 +847,7 @@ impl<S> Gate<S> {
     #[cold]
     fn pass_on(gate: Arc<Self>, core: Arc<QueueCore>, holds: Holds) -> Left<S> {
         let mut line = gate.line.lock();
-        // Too many are seated after `max` was lowered: the seat goes.
+        // If more seats are in use than there are, because `max` was lowered, the seat is freed.
         let next = gate.may_start().then(|| gate.next(&line)).flatten();
         let seeker = next.and_then(|at| line.places.remove(at));
         let seeker = seeker.map(|place| {
@@ -850,7 +856,7 @@ impl<S> Gate<S> {
         });
         let twice = twin::armed("active: a seat given twice");
         let leaks = seeker.is_none() && twin::armed("active: a seat that leaks");
-        // A seat that is handed over stays taken.
+        // A transferred seat stays in use.
         let given = if leaks || seeker.is_some() && !twice {
             holds.without_seat()
         } else {
@@ -863,7 +869,7 @@ impl<S> Gate<S> {
         Left { seeker, settled }
     }
 
-    /// Returns whose turn it is.
+    /// Returns the position of the waiter to serve next.
     fn next(&self, line: &Line<S>) -> Option<usize> {
         next_in_line(line.places.iter().map(|place| {
             let node = self.nodes.get(place.node);
@@ -875,19 +881,19 @@ impl<S> Gate<S> {
 
     fn note_line(&self, line: &Line<S>) {
         if line.places.is_empty() {
-            // One word holds the seats and the line, so this and each `step` have one order.
+            // The seats and `IN_LINE` share one word, so this and each `step` have one order.
             self.word.fetch_and(!IN_LINE, Ordering::AcqRel);
         }
     }
 
     fn load(&self) -> Word {
-        // Acquire pairs with `step`: a thread that finds no seat taken sees all that the last holder did.
+        // Acquire pairs with `step`: if no seat is in use, we see all writes of the last holder.
         Word(self.word.load(Ordering::Acquire))
     }
 
-    /// Takes the word alone, for with the step of who leaves the gate may go.
+    /// Takes the word only, because the gate may be destroyed once a release takes effect.
     fn step(word: &AtomicU64, from: Word, to: Word) -> Result<(), Word> {
-        // One word holds both the seats and the line, so who leaves and who lines up meet in one order.
+        // The seats and `IN_LINE` share one word, so releases and new waiters have one order.
         // ORDER(seated): other end in `is_idle`.
         // Test: a_queue_does_not_go_before_its_items_have_run
         word.compare_exchange_weak(from.0, to.0, Ordering::AcqRel, Ordering::Relaxed)

@@ -1,10 +1,13 @@
-//! `max_active`, how many threads run items of one queue at once, the capacity, how many items wait in it, and its shares.
+//! `max_active`, which limits the threads that run items of a queue at once; the capacity, which
+//! limits the waiting items; and the queue's shares of CPU time.
 //!
-//! `active.rs` has the protocol: a worker takes a *seat* at the queue's gate for a batch, and whoever finds none stands in
-//! line. What stands there, the gate does not ask. `stock.rs` has the seats that CPUs keep between runs. `share.rs` says whose turn it is where there are NUMA nodes.
-//! `room.rs` has the places for items that wait, and the line of those who would queue one more.
-//! `account.rs` says whose turn it is in a pool in which queues have shares of the CPU time.
-//! `queue_core.rs` is what the links of a queue share, and `settled.rs` whom the last to leave a gate tells.
+//! `active.rs` has the protocol: a worker acquires a *seat* at the queue's gate for a batch, or
+//! joins the gate's wait queue. The gate is generic over its waiters. `stock.rs` has the seats that
+//! CPUs cache between runs. `share.rs` selects the next waiter if there are several NUMA nodes.
+//! `room.rs` has the capacity permits of waiting items, and the wait queue of producers.
+//! `account.rs` selects the next pwq in a pool whose queues have shares of CPU time.
+//! `queue_core.rs` has the state that the pwqs of a queue share. `settled.rs` notifies threads and
+//! tasks that wait for items to end.
 
 pub(crate) mod account;
 pub(crate) mod active;

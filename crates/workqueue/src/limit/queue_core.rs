@@ -1,4 +1,4 @@
-//! What all links of one queue share.
+//! State that all pwqs of one queue share.
 
 use std::any::Any;
 
@@ -12,19 +12,19 @@ use sync::{
 use super::{room::Room, settled::Settled};
 use crate::observe::item_panic::ItemPanic;
 
-/// A queue's handler of panics. Its drop is foreign code.
+/// The panic handler of a queue. Its drop is foreign code.
 pub(crate) type Handler = Arc<Foreign<PanicHandler>>;
 
-/// What all links of one queue share. It outlives the queue's handle until the last worker has let go.
+/// State that all pwqs of one queue share. The last worker may drop it after the queue's handle.
 pub(crate) struct QueueCore {
     /// I
     pub(crate) name: Box<str>,
-    /// A: told when a link that is waited for has nothing in flight, or nothing of a colour that was closed, and when
-    /// nobody is seated, or helps since before a flush.
+    /// A: notified if a pwq on which a thread waits has no item in flight or none of a closed
+    /// colour. Also notified if a gate has no seat in use, or no helper from before a flush.
     pub(crate) settled: Settled,
-    /// A: statistics, with what the stocks of the gates count.
+    /// A: statistics, to be added to the counts of the gates' stocks.
     pub(crate) nr_helped: AtomicU64,
-    /// A: how often the link of an item was cut out while that ran; a flush looks whether there were any.
+    /// A: how many running items were cut out of a list. A flush checks whether it changed.
     pub(crate) nr_cut: AtomicU64,
     /// A: statistics.
     pub(crate) nr_panicked: AtomicU64,
@@ -32,32 +32,32 @@ pub(crate) struct QueueCore {
     pub(crate) nr_expired: AtomicU64,
     /// A: statistics.
     pub(crate) nr_refused: AtomicU64,
-    /// Under the plan's lock: how many had been helped when somebody asked last how many wait.
+    /// Under the plan's lock: `nr_helped` at the last query for the number of waiting items.
     pub(crate) nr_helped_seen: AtomicU64,
-    /// A: the most items that were ever shown as started, for that count never falls.
+    /// A: the highest number of started items that was ever reported, so that it never decreases.
     pub(crate) nr_shown_started: AtomicU64,
-    /// Called after a panic that no joiner will see. Goes with the queue, not with who still has this. A leaf.
+    /// Called after a panic that no joiner receives. Removed when the queue is destroyed, which may
+    /// be before this value is dropped. A leaf lock.
     pub(crate) on_panic: Mutex<Option<Handler>>,
-    /// I: how many items may wait here; none without a capacity.
+    /// I: the limit on waiting items; `None` without a capacity.
     pub(crate) room: Option<Room>,
-    /// I: its items never count against the workers that a pool runs at once.
+    /// I: set if its items do not count against the workers that a pool runs at once.
     pub(crate) cpu_intensive: bool,
-    /// Written under the plan's lock: it has an urgent lane.
+    /// Set if the queue has an urgent lane. Written under the plan's lock.
     pub(crate) has_lanes: AtomicBool,
-    /// Written under the plan's lock: what it gets of its pools' CPU time; 0 where that was not set.
+    /// The queue's shares of its pools' CPU time; 0 if not set. Written under the plan's lock.
     pub(crate) shares: AtomicU32,
-    /// I: its items never sleep, and have one thread a pod.
+    /// I: set if its items never sleep; each pod then has one thread for them.
     pub(crate) bh: bool,
-    /// I: it has a rescuer.
+    /// I: set if the queue has a rescuer.
     pub(crate) reclaim: bool,
-    /// What its items have waited for, of queues without a rescuer. A leaf.
+    /// Names of the queues without a rescuer that its items have waited for. A leaf lock.
     pub(crate) waits: Mutex<Vec<Box<str>>>,
 }
 
 /// Called after an item panicked.
 pub(crate) type PanicHandler = Box<dyn Fn(&ItemPanic<'_>) + Send + Sync>;
 
-/// A panic that reaches no joiner: of what function, and with what.
 pub(crate) type Unseen<'a> = (&'static str, &'a (dyn Any + Send));
 
 impl QueueCore {
@@ -94,7 +94,7 @@ impl QueueCore {
         is_first
     }
 
-    /// Takes note of a panic, and tells the handler if it is one that reaches no joiner.
+    /// Counts a panic, and calls the handler if no joiner receives the panic.
     #[cold]
     pub(crate) fn note_panic(&self, unseen: Option<Unseen<'_>>) {
         self.nr_panicked.fetch_add(1, Ordering::Relaxed);
@@ -103,7 +103,8 @@ impl QueueCore {
         };
         let handler = self.on_panic.lock().clone();
         if let Some(handler) = handler {
-            // FOREIGN(on-panic): a queue's handler, on the thread that ran the item, inside its run; contained.
+            // FOREIGN(on-panic): a queue's handler, on the thread that ran the item, inside its
+            // run; contained.
             let queue = &*self.name;
             let panic = ItemPanic {
                 queue,
@@ -114,7 +115,8 @@ impl QueueCore {
         }
     }
 
-    /// Takes the handler out, when all items have ended: a worker that is the last to let go of this must not drop it.
+    /// Removes the handler after all items have ended, so that a worker that drops the last
+    /// reference does not drop the handler.
     pub(crate) fn take_handler(&self) -> Option<Handler> {
         self.on_panic.lock().take()
     }

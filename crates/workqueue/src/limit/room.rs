@@ -1,10 +1,9 @@
-//! A queue's capacity: how many items may wait in it, and the producers that wait until one more
-//! may.
+//! The capacity of a queue: the limit on waiting items, and the producers that wait for it.
 //!
-//! An item that is counted has a *place* from before it is queued until it starts, or is cancelled.
-//! `admission.rs` has the protocol. A producer that is let in has a place from then on. If it gives
-//! up at the same time, it gives that place back (twin `room: a waiter that gives up keeps its
-//! place`).
+//! A counted item holds a *capacity permit* from before it is queued until it starts or is
+//! cancelled. `admission.rs` has the protocol. An admitted producer holds a permit from its
+//! admission on. If it gives up at the same time, it releases that permit (twin `room: a waiter
+//! that gives up keeps its place`).
 
 use std::{cell::RefCell, collections::VecDeque, mem, task::Waker, time::Duration};
 
@@ -17,13 +16,12 @@ use sync::twin;
 
 use crate::errands;
 
-/// The places of one queue.
 pub(crate) struct Room(admission::Room<OnTurn>);
 
 sync::thread_local! {
-    /// The wakers of the tasks that this thread has let in and not woken yet. A waker may drop the
-    /// future of a producer that was let in, whose place then goes to the next one. So the tasks
-    /// are woken by a loop, and not by nested calls.
+    /// The wakers of the tasks that this thread has admitted and not woken yet. A waker may drop
+    /// the future of an admitted producer, whose permit then goes to the next one. A loop therefore
+    /// wakes the tasks, so that these calls do not nest.
     static TO_WAKE: RefCell<Option<VecDeque<Foreign<Waker>>>> = RefCell::new(None)
 }
 
@@ -36,19 +34,17 @@ impl Room {
         self.0.capacity()
     }
 
-    /// Returns how many places are free now.
     pub(crate) fn nr_free(&self) -> usize {
         self.capacity().saturating_sub(self.0.nr_inside())
     }
 
-    /// Takes a place if one is free.
     pub(crate) fn try_take(&self) -> bool {
         self.0.try_take()
     }
 
-    /// Takes a place, or begins or continues to wait for one by `ticket`. Returns `true` if the
-    /// caller has a place. Otherwise the result of `on_turn` is fired when it has one. Not in a
-    /// child of `fork`.
+    /// Acquires a permit, or starts or continues to wait for one by `ticket`. Returns `true` if the
+    /// caller has a permit. Otherwise the result of `on_turn` is fired when it gets one. Must not
+    /// be called in a child of `fork`.
     pub(crate) fn poll(
         &self,
         ticket: &mut Option<Ticket>,
@@ -62,7 +58,7 @@ impl Room {
             return false;
         };
         let mut on_turn = on_turn();
-        // The former one is dropped under no lock.
+        // The previous one is dropped with no lock held.
         let place = self.0.find(waits, |place| mem::swap(place, &mut on_turn));
         let has_place = matches!(place, Place::Inside);
         if has_place {
@@ -71,12 +67,11 @@ impl Room {
         has_place
     }
 
-    /// Takes a place, or sleeps until there is one, at most for `timeout`. Returns `true` if the
-    /// caller has a place.
+    /// Acquires a permit, or sleeps for one, at most `timeout`. Returns `true` if it has one.
     ///
     /// # Blocking
     ///
-    /// Until then. Woken by [`give_back`](Self::give_back). Models never time out.
+    /// Until [`give_back`](Self::give_back) releases a permit. Models never time out.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> bool {
         if self.try_take() {
             return true;
@@ -93,7 +88,7 @@ impl Room {
         true
     }
 
-    /// Ends a wait. Gives the place back if the waiter was let in.
+    /// Ends a wait. Releases the permit if the waiter was admitted.
     pub(crate) fn leave(&self, ticket: Option<Ticket>) {
         let Some(ticket) = ticket.filter(|_| !twin::torn_down() && self.0.is_at_home()) else {
             return;
@@ -104,19 +99,19 @@ impl Room {
         }
     }
 
-    /// Gives `count` places back, to the first waiters if there are any.
+    /// Releases `count` permits, to the first waiters if there are any.
     ///
     /// # Blocking
     ///
-    /// Never for long. It may wake a thread, or call the waker of a task, so no lock may be held.
+    /// Only briefly. It may wake a thread or call the waker of a task, so no lock may be held.
     pub(crate) fn give_back(&self, count: usize) {
         if !twin::torn_down() && self.0.release(count) {
             self.let_in();
         }
     }
 
-    /// Lets waiters in and wakes them: threads at once, because a waker of an outer call may wait
-    /// for them; tasks one after the other.
+    /// Admits waiters and wakes them. Threads are woken at once, because a waker of an outer call
+    /// may wait for them; tasks are woken one after the other.
     #[cold]
     fn let_in(&self) {
         let mut on_turns = Vec::new();
@@ -128,7 +123,7 @@ impl Room {
         if wakers.is_empty() {
             return;
         }
-        // A thread that ends may have no list any more: there the calls nest.
+        // The list may be destroyed already in a thread that exits. The calls nest there.
         let is_within = TO_WAKE.try_with(|list| match &mut *list.borrow_mut() {
             Some(list) => {
                 list.append(&mut wakers);
@@ -141,7 +136,7 @@ impl Room {
         });
         let next = || {
             let next = TO_WAKE.try_with(|list| list.borrow_mut().as_mut()?.pop_front());
-            // In a child that a waker made they are the parent's.
+            // In a forked child the wakers belong to the parent.
             next.ok().flatten().filter(|_| self.0.is_at_home())
         };
         match is_within {

@@ -1,15 +1,16 @@
-//! Who waits for something of a queue to end: threads, and tasks that must not block theirs.
+//! The threads and tasks that wait for items of a queue to end.
 //!
-//! A task leaves its waker before it looks, as a thread announces itself:
+//! A task registers its waker before it checks its condition, as a thread announces itself:
 //!
 //! ```text
-//! task:     leave the waker, nr_tasks = 1;  look: not yet, and whoever ends it will tell   pending
-//! ends it:  the change;  is anybody to be told?                                            nr_tasks > 0? take the wakers; wake
+//! task:   register the waker, nr_tasks = 1;  check: false, notification requested     pending
+//! other:  the change;  is a notification requested?           nr_tasks > 0? take the wakers; wake
 //! ```
 //!
-//! "Will tell" is a flag under a pool's lock, or of a gate's word, that the look sets and the change reads in one order. So
-//! a change that comes after the look finds the flag, and with it all that the task did before. Twins `settled: tasks are not
-//! told` and `drain: leaves its waker after the look`.
+//! The request is a flag under a pool's lock or in a gate's word. The check sets it and the change
+//! reads it, in one order. A change after the check therefore finds the flag, and sees everything
+//! that the task did before. Twins `settled: tasks are not told` and `drain: leaves its waker after
+//! the look`.
 
 use std::{fmt, task::Waker};
 
@@ -22,11 +23,11 @@ use sync::{
 
 use crate::errands;
 
-/// Told when something has ended that is waited for.
+/// A completion event of a queue, with its waiters.
 #[derive(Default)]
 pub(crate) struct Settled {
     threads: EventCount,
-    /// A, written under the lock of `tasks`: how many of them there are.
+    /// A: the number of `tasks`, written under their lock.
     nr_tasks: AtomicUsize,
     /// The wakers of the waiting tasks. A leaf in the order of locks.
     tasks: Mutex<Numbered<Foreign<Waker>>>,
@@ -37,7 +38,9 @@ pub(crate) struct Settled {
 pub(crate) struct TaskSeat(Option<u64>);
 
 impl Settled {
-    /// Wakes all who wait, tasks by [`errands::fire_all`]. Call it with no lock held.
+    /// Wakes all waiting threads and tasks, tasks by [`errands::fire_all`]. Call it with no lock
+    /// held.
+    /// held.
     pub(crate) fn notify_all(&self) {
         self.threads.notify_all();
         if self.nr_tasks.load(Ordering::Relaxed) > 0 && !twin::armed("settled: tasks are not told")
@@ -55,17 +58,17 @@ impl Settled {
         errands::fire_all(woken.collect());
     }
 
-    /// Waits until `condition` returns `true`, which is asked before every sleep.
+    /// Waits until `condition` returns `true`. The condition is checked before every sleep.
     ///
     /// # Blocking
     ///
-    /// Until then; woken by whoever ends what is waited for.
+    /// Until [`notify_all`](Self::notify_all) is called and the condition holds.
     pub(crate) fn wait_until(&self, condition: impl FnMut() -> bool) {
         self.threads.wait_until(condition);
     }
 
-    /// Waits as [`wait_until`](Self::wait_until) does, and no longer than to the time `end_ns`; returns `true` if the
-    /// condition held. Models never time out.
+    /// Waits as [`wait_until`](Self::wait_until) does, but at most until the time `end_ns`. Returns
+    /// `true` if the condition held. Models never time out.
     pub(crate) fn wait_until_by(&self, end_ns: u64, condition: impl FnMut() -> bool) -> bool {
         self.threads.wait_until_by(end_ns, condition)
     }

@@ -1,14 +1,15 @@
-//! How the seats of a queue are shared out over NUMA nodes, as plain functions.
+//! The shares of the NUMA nodes in a queue's seats, as pure functions.
 //!
-//! A *share* is no reservation: a free seat goes to whoever comes, so one busy node may have them all. It says who is
-//! served first when a seat is handed on: a pool of a node that has less than its share goes before one of a node that
-//! has its share, and in each of the two groups they go by their turn. So a node that comes late gets up to its share
-//! by as many hand-overs, and what it does not use moves to where items wait.
+//! A *share* does not reserve seats: any thread can acquire a free seat, so one busy node may hold
+//! them all. The share decides which waiter gets a seat that is transferred. Waiters of nodes below
+//! their share are served first, in order of arrival, and then the other waiters. A node that
+//! starts late therefore reaches its share after that number of transfers, and seats that it does
+//! not use go to other nodes.
 
-/// The least share of a node. The kernel's `WQ_DFL_MIN_ACTIVE`.
+/// Minimum share of a node: `WQ_DFL_MIN_ACTIVE` of the kernel.
 const MIN_ACTIVE: u32 = 8;
 
-/// Returns the share of each node in `max` seats, in proportion to its CPUs that the queue uses.
+/// Returns each node's share in `max` seats, in proportion to the CPUs that the queue uses.
 pub(crate) fn shares(max: u32, nr_cpus: &[u32]) -> Vec<u32> {
     let all: u64 = nr_cpus.iter().map(|&nr| u64::from(nr)).sum();
     nr_cpus
@@ -20,7 +21,7 @@ pub(crate) fn shares(max: u32, nr_cpus: &[u32]) -> Vec<u32> {
         .collect()
 }
 
-/// Returns whose turn it is of those that stand in line, given whether the node of each has less than its share.
+/// Returns the waiter to serve next, given for each waiter whether its node is below its share.
 pub(crate) fn next_in_line(below_share: impl Iterator<Item = bool>) -> Option<usize> {
     let mut first = None;
     for (at, below) in below_share.enumerate() {

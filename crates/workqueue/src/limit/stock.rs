@@ -1,23 +1,28 @@
-//! Seats that some CPUs keep between runs, so that these leave the gate's word alone while its limit is far.
+//! Seats that groups of CPUs cache between runs, so that they rarely access the gate's word.
 //!
-//! A seat that is given back goes to the *stock* of the CPUs around, and the next thread there takes it from the stock. The gate
-//! counts it as taken all the time, so no more than `max_active` are ever used. Helpers count in the stock as well, by the
-//! same step. As the memory controller's `memcg_stock`, which is drained when the limit is near.
+//! A released seat goes to the *stock* of the current CPU, and the next thread there takes it from
+//! the stock. The gate counts it as in use all the time, so at most `max_active` seats are used.
+//! Helpers are counted in the stock in the same atomic update. The kernel's `memcg_stock` works
+//! alike: it is drained when the limit is near.
 //!
-//! | step | when open | when closed |
+//! | operation | when open | when closed |
 //! |---|---|---|
-//! | take a seat | from the stock, else from the gate | from the gate |
-//! | give a seat back | to the stock, or to the gate if it keeps enough | to the gate |
-//! | a helper begins | counts in the stock | counts in the present phase, at the gate |
-//! | a helper ends | where it began; the last one tells nobody | where it began; the last one in the stock tells |
+//! | acquire a seat | from the stock, otherwise from the gate | from the gate |
+//! | release a seat | to the stock, or to the gate if the stock is full | to the gate |
+//! | a helper starts | counts in the stock | counts in the current phase, at the gate |
+//! | a helper ends | no notification | the last helper of the stock notifies |
 //!
-//! All stocks of a gate are opened and closed together, under the lock of the gate's line. Who closes them gets what they keep, and
-//! gives it back to the gate. They are closed as long as somebody stands in line, a drain waits for nobody to be seated, a
-//! flush waits for helpers, the queue is paused, or more are seated than may be. *So whoever waits for a seat, or for its end,
-//! finds the gate as if there were no stock.* They are opened again by a thread that takes a seat when few are taken.
+//! A helper ends where it started.
 //!
-//! One word holds the seats and whether it is open: who gives a seat to the stock comes before the close, which finds the seat, or
-//! finds it closed, and goes to the gate.
+//! All stocks of a gate are opened and closed together, under the lock of the gate's wait queue.
+//! The thread that closes them returns the cached seats to the gate. They stay closed while a pwq
+//! waits for a seat, a drain waits until no seat is in use, a flush waits for helpers, the queue is
+//! paused, or more seats are in use than there are. *A waiter for a seat, or for the release of
+//! one, therefore finds the gate as if it had no stock.* A thread that acquires a seat when few are
+//! in use opens them again.
+//!
+//! One word holds the seats and the open flag. If a release to the stock comes before the close,
+//! the close finds the seat. Otherwise the release finds the stock closed, and goes to the gate.
 
 use sync::{
     atomic::{AtomicU64, Ordering},
@@ -26,11 +31,11 @@ use sync::{
 
 /// bits 0..16 seats that are kept | bits 16..32 helpers | bit 32 open
 ///
-/// Of atomics alone: who gives a seat back names it while it may go.
+/// Contains only atomics, because it may be destroyed while a thread releases a seat to it.
 #[derive(Debug, Default)]
 pub(crate) struct Stock {
     word: AtomicU64,
-    /// How many items helpers have run who counted here.
+    /// The number of items run by helpers that were counted here.
     pub(crate) nr_helped: AtomicU64,
 }
 
@@ -39,28 +44,28 @@ const HELPER: u64 = 1 << 16;
 const OPEN: u64 = 1 << 32;
 const MASK: u64 = 0xffff;
 
-/// What a thread takes of a stock, or gives back to it.
+/// A share that a thread takes from a stock or returns to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Share {
-    /// A worker's: a seat.
+    /// A worker's seat.
     Seat,
-    /// A helper's: its count, and a seat if it has one of its own.
+    /// A helper's count, and a seat unless it is lent.
     Help { lent: bool },
 }
 
-/// Why a stock gives nothing.
+/// The reason why a stock returns no share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
     Closed,
     Empty,
 }
 
-/// What became of what was given back.
+/// The result of returning a share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Given {
-    /// The seat is in the stock; else it is still the caller's.
+    /// `true` if the stock keeps the seat. Otherwise the caller still has it.
     pub(crate) is_kept: bool,
-    /// Nobody helps any more from this stock, and somebody may wait for that.
+    /// `true` if the stock has no helper left, and a flush may wait for that.
     pub(crate) told: bool,
 }
 
@@ -78,7 +83,7 @@ impl Share {
 }
 
 impl Stock {
-    /// Takes a share of it.
+    /// Takes a share from the stock.
     #[inline]
     pub(crate) fn take(&self, share: Share) -> Result<(), Refusal> {
         let mut from = self.word.load(Ordering::Relaxed);
@@ -99,7 +104,8 @@ impl Stock {
         }
     }
 
-    /// Gives a share back; the stock keeps up to `keep` seats. It may be gone when this returns, if it keeps the seat.
+    /// Returns a share to the stock, which keeps up to `keep` seats. If it keeps the seat, `self`
+    /// may be destroyed before this returns.
     #[inline]
     pub(crate) fn give(&self, share: Share, keep: u32) -> Given {
         let mut from = self.word.load(Ordering::Relaxed);
@@ -123,19 +129,19 @@ impl Stock {
         }
     }
 
-    /// Returns `true` if it is open and keeps less than `keep`.
+    /// Returns `true` if the stock is open and keeps fewer than `keep` seats.
     pub(crate) fn has_room(&self, keep: u32) -> bool {
         let word = self.word.load(Ordering::Relaxed);
         word & OPEN != 0 && word & MASK < u64::from(keep)
     }
 
-    /// Lets it keep seats.
+    /// Allows the stock to keep seats.
     pub(crate) fn open(&self) {
-        // Relaxed: it changes nothing that others read by it.
+        // Relaxed: the flag publishes no other data.
         self.word.fetch_or(OPEN, Ordering::Relaxed);
     }
 
-    /// Closes it; returns how many seats it kept, which are the caller's.
+    /// Closes the stock. Returns the number of seats that it kept, which now belong to the caller.
     pub(crate) fn close(&self) -> u32 {
         let mut from = self.word.load(Ordering::Relaxed);
         while let Err(now) = Self::step(&self.word, from, from & !(OPEN | MASK)) {
@@ -148,12 +154,13 @@ impl Stock {
         (self.word.load(Ordering::Relaxed) & MASK) as u32
     }
 
-    /// Returns how many help now who count here.
+    /// Returns the number of current helpers that are counted here.
     pub(crate) fn nr_helpers(&self) -> usize {
-        // ORDER(stock): publish and consume, other end in `step`, by which a helper ends.
+        // ORDER(stock): publish and consume, other end in `step`, which ends a helper.
         //   give: the run;  step Release
-        //   here: nobody helps, Acquire;  the flush ends
-        // If our load comes first, we find a helper, and the last one tells. If the step comes first, we see what its run did.
+        //   here: no helper is left, Acquire;  the flush ends
+        // If our load comes first, we find a helper, and the last one notifies. If the step comes
+        // first, we see everything that its run wrote.
         // Test: a_flush_sees_what_helpers_did_whom_a_stock_counted
         let order = twin::order("stock: relaxed look at the helpers", Ordering::Acquire);
         ((self.word.load(order) / HELPER) & MASK) as usize
@@ -162,8 +169,10 @@ impl Stock {
     fn step(word: &AtomicU64, from: u64, to: u64) -> Result<(), u64> {
         // ORDER(stock): both ends on this line, and another in `nr_helpers`.
         //   give:  the run;  step Release
-        //   close: step Acquire finds the seat;  the gate's word says that nobody is seated;  the queue goes
-        // If the close comes first, who gives finds it closed and goes to the gate. If the seat comes first, the close sees the run.
+        //   close: step Acquire finds the seat;  the gate's word has no seat in use;  the queue is
+        //   destroyed
+        // If the close comes first, the releasing thread finds the stock closed and goes to the
+        // gate. If the seat comes first, the close sees everything that the run wrote.
         // Test: a_drain_sees_what_those_did_whose_seats_are_kept
         let order = twin::order("stock: relaxed steps", Ordering::AcqRel);
         word.compare_exchange_weak(from, to, order, Ordering::Relaxed)

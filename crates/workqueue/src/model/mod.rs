@@ -1,8 +1,9 @@
-//! The door through which models reach what users do not: compiled under `--cfg loom` and `--cfg shuttle` alone.
+//! Access for models to internals that users cannot reach; compiled only under `--cfg loom` and
+//! `--cfg shuttle`.
 //!
-//! A [`Machine`] is a registry without the manager's thread. Its workers are made on request, as a kick would
-//! make them, and whoever holds the machine does what else the manager does, when it says so: so a model has
-//! only the threads that it is about, and nothing in it depends on time.
+//! A [`Machine`] is a registry without the manager's thread. It creates workers on request, as a
+//! kick would. The owner of the machine calls the manager's other functions itself. A model
+//! therefore has only the threads that it is about, and nothing in it depends on time.
 
 mod parts;
 
@@ -26,12 +27,12 @@ pub struct Machine {
     parker: Parker,
 }
 
-/// Sends idle workers away.
+/// Culls idle workers.
 #[derive(Clone, Debug)]
 pub struct Culler(Vec<Arc<WorkerPool>>);
 
 impl Culler {
-    /// Culls whoever may be culled, all time-outs over.
+    /// Culls every worker that can be culled, as if all time-outs had passed.
     pub fn cull(&self) {
         for pool in &self.0 {
             pool.cull(u64::MAX);
@@ -39,19 +40,19 @@ impl Culler {
     }
 }
 
-/// Ends [`Machine::serve_until`] when what it waits for may have come true.
+/// Ends [`Machine::serve_until`] when its condition may hold.
 #[derive(Clone, Debug)]
 pub struct Bell(Arc<Manager>);
 
 impl Bell {
-    /// Makes the server look.
+    /// Makes the server check its condition.
     pub fn ring(&self) {
         self.0.wake();
     }
 }
 
 impl Machine {
-    /// Makes a machine for `topology`.
+    /// Creates a machine for `topology`.
     pub fn new(topology: &Topology, params: Params) -> Self {
         let registry = Registry::unmanaged(topology.clone(), params);
         let parker = registry.manager().take_post();
@@ -63,7 +64,7 @@ impl Machine {
         &self.registry
     }
 
-    /// Returns what makes [`serve_until`](Self::serve_until) look.
+    /// Returns the handle that makes [`serve_until`](Self::serve_until) check its condition.
     pub fn bell(&self) -> Bell {
         Bell(self.registry.manager().clone())
     }
@@ -81,13 +82,13 @@ impl Machine {
         self.make_workers();
     }
 
-    /// Makes the workers that kicks have asked for.
+    /// Creates the workers that kicks have requested.
     pub fn make_workers(&self) {
         let refused = self.registry.manager().create_workers();
         assert!(refused.is_empty(), "a model refuses no thread");
     }
 
-    /// Makes the workers that are asked for until `done` holds; a [`Bell`] makes it look.
+    /// Creates the requested workers until `done` returns `true`; a [`Bell`] makes it check again.
     pub fn serve_until(&mut self, done: impl Fn() -> bool) {
         loop {
             self.make_workers();
@@ -98,12 +99,12 @@ impl Machine {
         }
     }
 
-    /// Returns what sends idle workers away, of every pool in use now.
+    /// Returns a handle that culls idle workers of every pool in use now.
     pub fn culler(&self) -> Culler {
         Culler(self.registry.machine().pools())
     }
 
-    /// Counts one worker of each pool as up and busy, without a worker; `false` takes that back.
+    /// Counts one worker of each pool as awake and busy, without a worker; `false` reverts that.
     pub fn pretend_busy(&self, busy: bool) {
         for pool in self.registry.machine().pools() {
             let census = &pool.census;
@@ -115,45 +116,45 @@ impl Machine {
         }
     }
 
-    /// Looks at all pools once, as the armed watch does.
+    /// Samples all pools once, as the active monitor does.
     pub fn tick(&self) {
         ManagerLoop::new(self.registry.machine(), self.registry.timers()).tick(0);
     }
 
-    /// Calls the rescuers of each pool that wants for a worker since long, by a clock that says `now_ns`.
+    /// Calls the rescuers of each pool that has needed a worker for long, at the time `now_ns`.
     pub fn mayday(&self, now_ns: u64) {
         for pool in self.registry.machine().pools() {
             pool.mayday(now_ns);
         }
     }
 
-    /// Arms the watch.
+    /// Activates the monitor.
     pub fn watch(&self) {
         self.registry.manager().watch();
     }
 
-    /// Returns `true` if the watch is armed.
+    /// Returns `true` if the monitor is active.
     pub fn is_watching(&self) -> bool {
         self.registry.manager().armed.load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if the manager has been told to look since it last did.
+    /// Returns `true` if the manager has been notified since the last call.
     pub fn was_rung(&mut self) -> bool {
         self.parker.try_park()
     }
 
-    /// Fires the timers that are due `at` after the clock's beginning.
+    /// Fires the timers that are due `at` after the clock's zero.
     pub fn fire_timers(&self, at: std::time::Duration) {
         self.registry.timers().fire(at.as_nanos() as u64);
     }
 
-    /// Starts a reaper if there is something for it to do.
+    /// Starts a reaper if a deferred cleanup is queued.
     pub fn reap(&self) {
         let refused = self.registry.manager().serve_errands(0);
         assert!(!refused, "a model refuses no thread");
     }
 
-    /// Lets go of the registry, and starts the reapers that are asked for until its queues have gone, too.
+    /// Drops the registry, and starts the requested reapers until its queues have been destroyed.
     pub fn end(mut self) {
         let manager = self.registry.manager().clone();
         drop(self.registry);
@@ -163,21 +164,21 @@ impl Machine {
         }
     }
 
-    /// Runs all that waits on this thread, as the manager does when no thread can be had.
+    /// Runs all pending items on this thread, as the manager does if no thread can be created.
     pub fn help_out(&self) {
         for pool in self.registry.machine().pools() {
             super::pools::serve::help_out(&pool, || true);
         }
     }
 
-    /// Does that for the pool that was made last first.
+    /// Does the same, from the most recently created pool to the first.
     pub fn help_out_last_first(&self) {
         for pool in self.registry.machine().pools().iter().rev() {
             super::pools::serve::help_out(pool, || true);
         }
     }
 
-    /// Returns how many workers all pools have.
+    /// Returns the number of workers of all pools.
     pub fn nr_workers(&self) -> usize {
         let pools = self.registry.machine().pools();
         pools.iter().map(|pool| pool.lock().nr_workers()).sum()
@@ -185,7 +186,7 @@ impl Machine {
 }
 
 impl Workqueue {
-    /// Queues `func`, for which it is too late to start when anybody comes to it.
+    /// Queues `func` with a deadline that has passed before any thread can start it.
     pub fn spawn_overdue<T: Send + 'static>(
         &self,
         func: impl FnOnce() -> T + Send + 'static,
@@ -198,7 +199,7 @@ impl Workqueue {
 }
 
 impl Work {
-    /// Returns `true` if the item takes its last handle for gone.
+    /// Returns `true` if the item considers its last handle dropped.
     pub fn is_orphaned(&self) -> bool {
         self.head().load().is_orphan()
     }

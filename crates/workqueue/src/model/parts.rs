@@ -1,4 +1,4 @@
-//! Parts that are modelled by themselves: the injector, the gate, the room, what a thread has at hand.
+//! Parts that have models of their own: the injector, the gate, the capacity, and biased data.
 
 use std::{ptr::NonNull, task::Context};
 
@@ -17,7 +17,7 @@ use super::super::{
     limit::room::Room,
 };
 
-/// Items that are numbered, in an injector.
+/// Numbered items in an injector.
 #[derive(Debug)]
 pub struct Injected {
     injector: Injector,
@@ -28,7 +28,7 @@ pub struct Injected {
 struct Numbered {
     head: Head,
     from: usize,
-    /// Written before the push; a model checks that whoever takes the item sees that.
+    /// Written before the push; a model checks that the thread that takes the item sees it.
     number: UnsafeCell<usize>,
 }
 
@@ -44,7 +44,7 @@ const INERT: &VTable = &VTable::plain(
 #[derive(Clone, Copy, Debug)]
 pub struct Pushed(NonNull<Head>);
 
-// SAFETY: an item's parts are atomic, or checked by the model.
+// SAFETY: the fields of an item are atomic, or checked by the model.
 unsafe impl Send for Pushed {}
 // SAFETY: as above.
 unsafe impl Sync for Pushed {}
@@ -55,17 +55,17 @@ fn make(from: usize, number: usize) -> NonNull<Head> {
         from,
         number: UnsafeCell::new(0),
     }));
-    // SAFETY: the item is ours until it is pushed.
+    // SAFETY: the item is exclusive to this thread until it is pushed.
     item.number.with_mut(|place| unsafe { *place = number });
     NonNull::from(item).cast()
 }
 
 impl Pushed {
-    /// Frees an item that was taken and that nobody tries to take back; returns who pushed it, and its number.
+    /// Frees an item that was taken for good; returns its producer and its number.
     pub fn open(self) -> (usize, usize) {
-        // SAFETY: made by `make`, and taken out of the injector, which gives each item to one taker.
+        // SAFETY: created by `make`, and taken from the injector, which gives it to one thread.
         let item = unsafe { Box::from_raw(self.0.as_ptr().cast::<Numbered>()) };
-        // SAFETY: the item is ours; loom checks that this is true.
+        // SAFETY: this thread owns the item; loom checks that.
         let number = item.number.with(|place| unsafe { *place });
         (item.from, number)
     }
@@ -86,12 +86,12 @@ impl Injected {
         (item, self.push_made(item))
     }
 
-    /// Makes an item that is to be pushed.
+    /// Creates an item, for `push_made`.
     pub fn make(from: usize, number: usize) -> Pushed {
         Pushed(make(from, number))
     }
 
-    /// Pushes an item that was made, and not pushed yet; returns `true` if the injector was empty.
+    /// Pushes an item of `make`; returns `true` if the injector was empty.
     pub fn push_made(&self, item: Pushed) -> bool {
         self.injector.push(item.0)
     }
@@ -119,7 +119,7 @@ impl Injected {
     }
 }
 
-/// The seats of one queue, by themselves, for threads of one node.
+/// The seats of one queue alone, for threads of one node.
 #[derive(Clone, Debug)]
 pub struct Gates {
     gate: Arc<Gate<usize>>,
@@ -127,21 +127,21 @@ pub struct Gates {
     node: usize,
 }
 
-/// What a helper has.
+/// The count that a helper holds at the gate.
 #[derive(Debug)]
 pub struct Helps(Holds);
 
-/// A flush of who helps.
+/// A flush of the helpers.
 #[derive(Debug)]
 pub struct HelpersFlush(Closed<usize>, Phase);
 
 impl Gates {
-    /// Makes `max` seats, for which links may stand in line.
+    /// Creates `max` seats, for which pwqs can wait.
     pub fn new(max: u32) -> Self {
         Self::of(Gate::new(max, 1, &[], 0))
     }
 
-    /// As [`new`](Self::new), for two nodes that keep seats.
+    /// As [`new`](Self::new), for two nodes that have seat caches.
     pub fn with_stocks(max: u32) -> Self {
         Self::of(Gate::new(max, 1, &[1, 1], 2))
     }
@@ -154,7 +154,7 @@ impl Gates {
         }
     }
 
-    /// Returns the same, for threads of `node`.
+    /// Returns the same seats, for threads of `node`.
     pub fn at(&self, node: usize) -> Self {
         Self {
             node,
@@ -162,114 +162,114 @@ impl Gates {
         }
     }
 
-    /// Takes a seat if there is one.
+    /// Acquires a seat if one is free.
     pub fn try_enter(&self) -> bool {
         self.gate.try_enter(self.node)
     }
 
-    /// Takes a seat, or puts link `slot` in line for one.
+    /// Acquires a seat, or adds pwq `slot` to the wait queue.
     pub fn enter_or_queue(&self, slot: usize) -> bool {
         self.gate.enter_or_queue(self.node, || slot)
     }
 
-    /// Gives a seat back; returns the link that it passes to.
+    /// Releases a seat; returns the pwq that it is transferred to.
     pub fn leave(&self) -> Option<usize> {
         Gate::leave(&self.gate, &self.core, self.node, Holds::Seat).seeker
     }
 
-    /// Gives a seat back that nobody stands in line for; returns `true` if a drain must be told.
+    /// Releases a seat that no pwq waits for; returns `true` if a drain must be notified.
     pub fn leave_last(&self) -> bool {
         let left = Gate::leave(&self.gate, &self.core, self.node, Holds::Seat);
         left.settled.is_some()
     }
 
-    /// Begins to help.
+    /// Starts to help.
     pub fn help(&self) -> Option<Helps> {
         self.gate.try_help(self.node, false).map(Helps)
     }
 
-    /// Ends it; returns `true` if a flush must be told.
+    /// Ends the help; returns `true` if a flush must be notified.
     pub fn end_help(&self, helps: Helps) -> bool {
         let left = Gate::leave(&self.gate, &self.core, self.node, helps.0);
         left.settled.is_some()
     }
 
-    /// Returns `true` if nobody is seated; else the last to leave tells.
+    /// Returns `true` if no seat is in use; otherwise the last release notifies.
     pub fn is_idle(&self) -> bool {
         self.gate.is_idle()
     }
 
-    /// Begins to wait for those who help now.
+    /// Starts to wait for the current helpers.
     pub fn flush(&self) -> HelpersFlush {
         let gate = Gate::closed(self.gate.clone());
         let phase = gate.phase();
         HelpersFlush(gate, phase)
     }
 
-    /// Changes how many seats there are; returns the links that get one by that.
+    /// Changes the number of seats; returns the pwqs that acquire one as a result.
     pub fn set_max(&self, max: u32) -> Vec<usize> {
         self.gate.set_max(max)
     }
 
-    /// Returns how many are seated.
+    /// Returns the number of seats in use.
     pub fn nr_active(&self) -> u32 {
         self.gate.nr_active()
     }
 }
 
 impl HelpersFlush {
-    /// Returns `true` if none of them helps any more; else the last one tells.
+    /// Returns `true` if all these helpers have ended; otherwise the last one notifies.
     pub fn has_ended(&self) -> bool {
         self.0.has_helped(self.1)
     }
 }
 
-/// The places of one queue, by themselves.
+/// The capacity of one queue alone.
 #[derive(Debug)]
 pub struct Places(Room);
 
-/// The wait of a producer for one.
+/// A producer's wait for a capacity permit.
 #[derive(Debug, Default)]
 pub struct Turn(Option<Ticket>);
 
 impl Places {
-    /// Makes as many.
+    /// Creates `capacity` permits.
     pub fn new(capacity: usize) -> Self {
         Self(Room::new(capacity))
     }
 
-    /// Takes a place if one is free.
+    /// Acquires a permit if one is free.
     pub fn try_take(&self) -> bool {
         self.0.try_take()
     }
 
-    /// Takes a place, or sleeps until there is one.
+    /// Acquires a permit, or sleeps until one is free.
     pub fn wait(&self) {
         assert!(self.0.wait(None), "without an end");
     }
 
-    /// Takes a place, or leaves a waker; returns `true` if the caller has a place.
+    /// Acquires a permit, or registers a waker; returns `true` if the caller has a permit.
     pub fn poll(&self, turn: &mut Turn, context: &Context<'_>) -> bool {
         self.0.poll(&mut turn.0, || on_turn_of_task(context))
     }
 
-    /// Ends the wait, and gives the place back if the waiter was let in.
+    /// Ends the wait, and releases the permit if the waiter was given one.
     pub fn leave(&self, turn: Turn) {
         self.0.leave(turn.0);
     }
 
-    /// Gives a place back.
+    /// Releases a permit.
     pub fn give_back(&self) {
         self.0.give_back(1);
     }
 
-    /// Returns how many are free.
+    /// Returns the number of free permits.
     pub fn nr_free(&self) -> usize {
         self.0.nr_free()
     }
 }
 
-/// A number that its owner adds to, and that a looker takes; and what others bring to it.
+/// A number that its owner adds to and a reader takes, and additions by other threads.
 #[derive(Debug)]
 pub struct AtHand {
     own: Biased<u32>,
@@ -286,10 +286,10 @@ impl Default for AtHand {
 }
 
 impl AtHand {
-    /// Adds one, as the owner; returns what it gave up as it was asked to.
+    /// Adds one, as the owner; returns the number if the owner gave it up on request.
     pub fn add(&self) -> Option<u32> {
         let mut given = None;
-        // SAFETY: a model has one owner; nothing unwinds.
+        // SAFETY: a model has one owner, and nothing unwinds.
         unsafe {
             let give = |number: &mut u32| given = Some(std::mem::take(number));
             self.own.with(give, |number| *number += 1);
@@ -297,13 +297,13 @@ impl AtHand {
         given
     }
 
-    /// Brings one, as anybody; returns `true` if the looker is to be told.
+    /// Adds one from any thread; returns `true` if the reader must be notified.
     pub fn bring(&self) -> bool {
         self.brought.push(Node::new(1));
         self.own.note_brought()
     }
 
-    /// Asks, and takes what was brought and what is at hand, if the owner lets it.
+    /// Requests the data; takes the additions, and the owner's number if the owner is not using it.
     pub fn look(&self) -> (u32, Option<u32>) {
         self.own.ask();
         if !twin::armed("biased: looks without a barrier") {

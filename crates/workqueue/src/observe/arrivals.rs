@@ -1,54 +1,55 @@
-//! When the items of a line came, without a time in any of them.
+//! The arrival times of the pending items, without a timestamp in each item.
 //!
-//! An item has no room for a time, and to read the clock for each would cost more than to queue it. But a line is first in,
-//! first out, so it is enough to know when *so many* had come:
+//! An item has no space for a timestamp, and reading the clock for each would cost more than to
+//! queue it. The pending list is first in, first out, so the arrival time of the nth item suffices:
 //!
 //! ```text
-//! producer: finds the injector empty: notes the time          the injector's line is its own at that moment
-//! pool:     takes all that is in the injector, and the time   a span: so many items of a link came from then to now
-//! worker:   takes an item; it is the nth that came            the span that has the nth says when
+//! producer: finds the injector empty: records the time     it owns that cache line at this moment
+//! pool:     takes all items, and reads the clock           a span: n items of a pwq in an interval
+//! worker:   takes an item, the nth that arrived            the span of the nth has its time
 //! ```
 //!
-//! Within a span items are taken to have come evenly. What is wrong by that is never more than the span, for which all its
-//! items waited in the injector: a wait is told to within a factor of two, mostly much better, and never of the wrong item, for
-//! *every* item has a time, and not only those that came while a clock was wanted.
+//! Items of one span count as if they had arrived evenly. The error is therefore at most the span,
+//! during which all its items waited in the injector: a wait is accurate to within a factor of two,
+//! and mostly much better. It is never attributed to the wrong item, because *every* item has one.
 //!
-//! A link keeps a few spans. Where more are needed, the two that are the shortest together become one. Items that leave the
-//! middle of the line, for they were cancelled, shorten all spans alike: which they were of is not known.
+//! A pwq keeps a few spans. If it needs more, the two neighbors that are shortest together are
+//! merged. Items that leave the middle of the list because they were cancelled shorten all spans
+//! alike, because their spans are not known.
 
-/// How many spans a link keeps. A guess: the last one passed, and enough for a line of many adoptions.
+/// Number of spans that a pwq keeps. A guess: enough for a list of many adoptions.
 const NR_SPANS: usize = 12;
 
-/// Items that came from one moment to another, in cycles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Span {
-    /// Numbers in the order in which they came.
+    /// Item numbers, in the order of arrival.
     first: u64,
     end: u64,
     from: u64,
     to: u64,
 }
 
-/// When the items of a line came. Belongs to the pool lock. Mostly there are two spans, which are near the counts.
+/// The arrival times of a pending list. Protected by the pool lock. There are mostly two spans,
+/// which are next to the counts in memory.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Arrivals {
     nr_spans: usize,
-    /// How many have come, but for those that left the middle.
+    /// Number of items that have arrived, except those that left the middle.
     nr_came: u64,
     spans: [Span; NR_SPANS],
 }
 
 impl Arrivals {
-    /// Takes note that `count` items came to a line of `nr_listed`, of which the first found the injector empty at `from`, and
-    /// which were there at `to`, in cycles.
+    /// Records that `count` items joined a list of `nr_listed`. The first one found the injector
+    /// empty at `from`, and all had arrived at `to`, in cycles.
     pub(crate) fn came(&mut self, nr_listed: usize, count: usize, from: u64, to: u64) {
         let first = self.nr_came;
         self.nr_came += count as u64;
         if let Some(last) = self.spans[..self.nr_spans].last_mut()
             && last.to == to
         {
-            // Of the same adoption.
+            // Items of the same adoption.
             last.end = self.nr_came;
             return;
         }
@@ -65,7 +66,7 @@ impl Arrivals {
         self.nr_spans += 1;
     }
 
-    /// Forgets all spans that have been passed but for the last: what a worker had in hand may come back.
+    /// Removes all passed spans but the last, because items of a local batch may be returned.
     fn forget(&mut self, nr_listed: usize) {
         let front = self.front(nr_listed);
         let passed = self.spans[..self.nr_spans].partition_point(|span| span.end <= front);
@@ -74,7 +75,6 @@ impl Arrivals {
         self.nr_spans -= nr_gone;
     }
 
-    /// Joins the two neighbours that are the shortest together.
     fn join_two(&mut self) {
         let span_of = |i: &usize| self.spans[i + 1].to.saturating_sub(self.spans[*i].from);
         let at = (0..self.nr_spans - 1).min_by_key(span_of).unwrap_or(0);
@@ -85,7 +85,7 @@ impl Arrivals {
         self.nr_spans -= 1;
     }
 
-    /// Takes note that `count` of `nr_listed` items leave the line from anywhere.
+    /// Records that `count` of `nr_listed` items leave the list at any position.
     pub(crate) fn cut(&mut self, nr_listed: usize, count: usize) {
         let front = self.front(nr_listed);
         let left = nr_listed.saturating_sub(count) as u64;
@@ -99,7 +99,8 @@ impl Arrivals {
         self.nr_came = front + left;
     }
 
-    /// Returns when the `nth` item of a line of `nr_listed` came, the first being 0, in cycles; nothing if that was not noted.
+    /// Returns the time in cycles at which item `nth` (from 0) of a list of `nr_listed` arrived;
+    /// `None` if it was not recorded.
     pub(crate) fn came_at(&self, nr_listed: usize, nth: usize) -> Option<u64> {
         let number = self.front(nr_listed) + nth as u64;
         let spans = &self.spans[..self.nr_spans];
@@ -109,14 +110,14 @@ impl Arrivals {
         Some(span.from + share(span.to - span.from, behind, length))
     }
 
-    /// Returns the number of the first item of a line of `nr_listed`.
+    /// Returns the number of the first item of a list of `nr_listed`.
     fn front(&self, nr_listed: usize) -> u64 {
         self.nr_came.saturating_sub(nr_listed as u64)
     }
 }
 
-/// Returns `whole * part / of`, where that is no larger than a `u64`. A division of twice the width costs as much as all else of
-/// a start, so it is left to products that need it, of a million items over two hours.
+/// Returns `whole * part / of`, if that is not larger than a `u64`. A 128-bit division costs as
+/// much as the rest of a start, so it is used only for products that need it.
 #[inline]
 fn share(whole: u64, part: u64, of: u64) -> u64 {
     if part == 0 {
@@ -151,7 +152,7 @@ mod tests {
     #[test]
     fn items_of_one_adoption_came_evenly() {
         let mut arrivals = Arrivals::default();
-        // Two runs of one link, with another link's between them.
+        // Two runs of items of one pwq, with another pwq's items between them.
         arrivals.came(0, 4, 1000, 2000);
         arrivals.came(4, 6, 1000, 2000);
         let at: Vec<_> = (0..10)
@@ -177,7 +178,7 @@ mod tests {
     #[test]
     fn a_long_line_keeps_its_old_and_its_new_times() {
         let mut arrivals = Arrivals::default();
-        // 50 spans, whose distances grow.
+        // 50 spans of growing distance.
         let start = |i: u64| 1000 * i * i;
         for i in 1..=50 {
             arrivals.came(10 * (i as usize - 1), 10, start(i), start(i) + 10);

@@ -1,28 +1,29 @@
-//! Who counts as running, and what a look at a worker says about it: plain functions over numbers.
+//! Plain functions that judge samples of workers, and decide which workers count as running.
 //!
-//! The kernel's scheduler tells a pool when one of its workers goes to sleep. Nobody tells us, so three things stand
-//! in: waits of ours and [`blocking`](crate::blocking) report themselves; a look at the workers of a pool in which work
-//! waits finds those that sleep without a word; and an item that has the CPU for too long no longer counts.
+//! The kernel's scheduler notifies a pool when one of its workers goes to sleep. In user space,
+//! three mechanisms replace that. Waits in this library and [`blocking`](crate::blocking) report
+//! themselves. Samples of a pool in which work waits find workers that sleep without a report. An
+//! item that uses a CPU for too long no longer counts.
 
-/// What a worker is at. Two that are alike, with items in hand, come from a worker that has not moved, or chance.
+/// The progress of a worker. Two equal values with a nonempty local batch almost always mean that
+/// the worker has made no progress.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Activity {
-    /// Its word of items in hand.
+    /// The state word of its local batch.
     pub(crate) hand: u64,
-    /// Its runs that have ended.
+    /// Number of runs that it has completed.
     pub(crate) nr_done: u32,
 }
 
-/// Why a worker that is up does not count as awake. With none of these it does.
+/// The reasons for which an executing worker does not count as awake. Without any, it does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Away {
-    /// It has said that it may sleep.
+    /// Set if it has reported that it may block.
     pub(crate) declared: bool,
-    /// A look found it asleep.
+    /// Set if a sample found it asleep.
     pub(crate) asleep: bool,
-    /// Its item takes the CPU for long: its queue says so, or a look found it.
+    /// Set if its item uses the CPU for long, by its queue's attributes or by a sample.
     pub(crate) hogging: bool,
-    /// It is a rescuer.
     pub(crate) rescuing: bool,
 }
 
@@ -37,49 +38,45 @@ impl Away {
     }
 }
 
-/// What was seen of a worker at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sample {
     pub(crate) activity: Activity,
-    /// CPU time that its thread has had.
+    /// CPU time that its thread has used.
     pub(crate) cpu_ns: u64,
     pub(crate) at_ns: u64,
 }
 
-/// What is known of the item that a worker is in.
+/// Samples of the item that a worker is executing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Seen {
-    /// The first look at this item.
     pub(crate) first: Sample,
-    /// The last one.
     pub(crate) last: Sample,
-    /// How long it had not run at the last look.
+    /// Time for which it had not run at the last sample.
     still_ns: u64,
 }
 
-/// What a look says.
+/// The result of a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// It runs.
     Runs,
-    /// Too early to say; look again soon.
+    /// Undecided; another sample is needed soon.
     Unclear,
-    /// It sleeps.
     Asleep,
-    /// It wants a CPU and has not got one for long.
+    /// The worker is runnable and has not been given a CPU for long.
     Starved,
-    /// Its item has had the CPU for long.
+    /// The item has used a CPU for long.
     Hogs,
 }
 
-/// How long a thread may stand still, where nobody can say whether it sleeps, before it is taken to. A guess: above
-/// the slice of a busy CPU.
+/// Time after which a thread that does not run counts as asleep, if the kernel does not report its
+/// state. A guess: longer than the time slice of a busy CPU.
 const STILL_NS: u64 = 5_000_000;
-/// How long a runnable thread may wait for its CPU before it may look for another: some slices of 3 to 4 ms.
+/// Time for which a runnable thread may wait for its CPU before it may move: slices of 3 to 4 ms.
 const STARVED_NS: u64 = 12_000_000;
 
-/// Judges a worker by what is `known` of its item and what is seen `now`; `runnable` is asked only when it has not run
-/// since the last look. An item that had the CPU for `hog_ns` since the first look at it hogs it.
+/// Judges a worker by the earlier samples `known` and the sample `now`. `runnable` is called only
+/// if the worker has not run since the last sample. An item that has used the CPU for `hog_ns`
+/// since its first sample is hogging it.
 pub(crate) fn judge(
     known: Option<&Seen>,
     now: Sample,
@@ -116,7 +113,7 @@ pub(crate) fn judge(
     } else if now.cpu_ns.saturating_sub(known.first.cpu_ns) >= hog_ns {
         Verdict::Hogs
     } else if ran_ns < span_ns / 2 {
-        // It slept for a part of the time, and may sleep now.
+        // It slept for part of the time, and may be asleep now.
         Verdict::Unclear
     } else {
         Verdict::Runs
@@ -124,23 +121,21 @@ pub(crate) fn judge(
     (seen, verdict)
 }
 
-/// What the looks at all pools found together.
+/// The combined result of the samples of all pools.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
 pub(crate) enum ScanResult {
-    /// Nothing waits.
     Quiet,
-    /// Work waits, and whoever is up runs.
+    /// Work waits, and all workers that are awake run.
     Calm,
-    /// Of some worker it is too early to say.
     Unclear,
-    /// A worker that sleeps was found.
+    /// A sleeping worker was found.
     Found,
 }
 
-/// Returns how long to pause until the next look, after a pause of `before_ns`; `tick_ns` is the middle.
+/// Returns the pause until the next sample, after a pause of `before_ns`; `tick_ns` is the middle.
 ///
-/// Quick while sleepers are being found, because more will be; slower and slower while all is calm. An unclear scan
-/// asks for one quick look, and no second one right after it.
+/// The pause is short while sleepers are found, because more are likely. It grows while all workers
+/// run. An undecided result asks for one early sample, but not for a second one right after it.
 pub(crate) fn pause_ns(scan: ScanResult, before_ns: u64, tick_ns: u64) -> u64 {
     let (shortest, longest) = (tick_ns / 4, tick_ns.saturating_mul(2));
     let slower = before_ns.saturating_mul(2).clamp(shortest, longest);
@@ -166,7 +161,7 @@ mod tests {
         }
     }
 
-    /// Judges each sample by those before it; the thread is `runnable` whenever that is asked.
+    /// Judges each sample by the earlier ones; `runnable` is the state of the thread at each query.
     fn verdicts(samples: &[(u64, u64)], runnable: Option<bool>) -> Vec<Verdict> {
         let mut known = None;
         samples

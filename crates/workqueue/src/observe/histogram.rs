@@ -1,22 +1,22 @@
-//! How often something took how long.
+//! Histograms of durations.
 
 use sync::time;
 
-/// How often something took how long.
+/// A histogram of durations.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Histogram {
-    /// How often.
+    /// Number of durations.
     pub count: u64,
-    /// All together, in nanoseconds; `u64::MAX`, 584 years, if they are more.
+    /// Sum in nanoseconds; `u64::MAX` (584 years) if it is larger.
     pub total_ns: u64,
-    /// Bucket `i` counts what took `2^i` up to `2^(i+1)` nanoseconds; bucket 0 those below 2, and the last one, the
-    /// 40th, all that took longer: from 9 minutes on.
+    /// Bucket `i` counts durations of `2^i` to `2^(i+1)` nanoseconds. Bucket 0 also counts those of
+    /// zero. The last one, the 40th, counts all that are longer: 9 minutes and more.
     pub buckets: Vec<u64>,
 }
 
 impl Histogram {
-    /// Returns the mean in nanoseconds, 0 without any.
+    /// Returns the mean in nanoseconds, or 0 if the histogram is empty.
     pub fn mean_ns(&self) -> f64 {
         if self.count == 0 {
             0.0
@@ -25,7 +25,7 @@ impl Histogram {
         }
     }
 
-    /// Returns the upper end of the bucket that holds the share `q` (0 to 1) of all, in nanoseconds.
+    /// Returns the upper end of the bucket that contains the quantile `q` (0 to 1), in nanoseconds.
     pub fn quantile_ns(&self, q: f64) -> u64 {
         let rank = (q * self.count as f64).ceil() as u64;
         let mut seen = 0;
@@ -38,8 +38,9 @@ impl Histogram {
         0
     }
 
-    /// Returns about what the share `q` (0 to 1) of all took at most, in nanoseconds: as if those of a bucket were spread evenly over
-    /// it. So it is off by less than a factor of two, and [`quantile_ns`](Self::quantile_ns) is never below the truth but for what lies in the last bucket.
+    /// Returns an estimate of the quantile `q` (0 to 1) in nanoseconds, as if the durations of a
+    /// bucket were spread evenly over it. The error is less than a factor of two.
+    /// [`quantile_ns`](Self::quantile_ns) is never too low, except in the last bucket.
     pub fn about_ns(&self, q: f64) -> u64 {
         let rank = (q * self.count as f64).ceil().max(1.0);
         let mut seen = 0.0;
@@ -59,7 +60,7 @@ impl Histogram {
         0
     }
 
-    /// Adds another's counts.
+    /// Adds the counts of another histogram.
     pub fn merge(&mut self, other: &Histogram) {
         self.count += other.count;
         self.total_ns = self.total_ns.saturating_add(other.total_ns);
@@ -73,16 +74,17 @@ impl Histogram {
 
 const BUCKETS: usize = 40;
 
-/// Parts of a power of two, so that what is counted in cycles falls into about the right power of two of nanoseconds.
+/// Number of bits that subdivide a power of two, so that a count of cycles falls into about the
+/// right power of two of nanoseconds.
 const PARTS_LOG2: u32 = 2;
-/// Powers of two of cycles: more than 20 minutes at 3 GHz.
+/// Number of powers of two of cycles: more than 20 minutes at 3 GHz.
 const POWERS: usize = 42;
 const PLACES: usize = (POWERS - 1) << PARTS_LOG2;
 
-/// Counts how often something took so many cycles, under a lock. Counting needs no division, and not the clock's rate.
+/// A histogram of durations in cycles, under a lock. Counting needs no division and no clock rate.
 #[derive(Debug)]
 pub(crate) struct Cycles {
-    /// A million that wait for two hours are more than a `u64` holds.
+    /// Sum in cycles. A million items that wait for two hours exceed a `u64`.
     total: u128,
     counts: [u64; PLACES],
 }
@@ -96,18 +98,18 @@ impl Default for Cycles {
     }
 }
 
-/// Returns the place of what took `cycles`.
+/// Returns the index of the count for `cycles`.
 fn place(cycles: u64) -> usize {
     let power = (cycles | 1).ilog2();
     let place = match power.checked_sub(PARTS_LOG2) {
-        // The power, and the two bits below it.
+        // The power, and the two bits below the top bit.
         Some(shift) => (cycles >> shift) + (u64::from(shift) << PARTS_LOG2),
         None => cycles,
     };
     (place as usize).min(PLACES - 1)
 }
 
-/// Returns the most cycles that fall into `place`.
+/// Returns the maximum number of cycles that belong to the index `place`.
 fn most(place: usize) -> u64 {
     let place = place as u64 + 1;
     match (place >> PARTS_LOG2).checked_sub(1) {
@@ -117,19 +119,18 @@ fn most(place: usize) -> u64 {
 }
 
 impl Cycles {
-    /// Adds `count` that took so many cycles each.
     pub(crate) fn add(&mut self, cycles: u64, count: u64) {
         self.counts[place(cycles)] += count;
         self.total += u128::from(cycles) * u128::from(count);
     }
 
-    /// Adds `count` that took about so many cycles each, and `total` together.
+    /// Adds `count` durations of about `cycles` each, whose sum is `total`.
     pub(crate) fn add_measured(&mut self, cycles: u64, count: u64, total: u64) {
         self.counts[place(cycles)] += count;
         self.total += u128::from(total);
     }
 
-    /// Takes `count` back that took so many cycles each, of those that were added.
+    /// Removes `count` durations of `cycles` each that were added before.
     pub(crate) fn take_back(&mut self, cycles: u64, count: u64) {
         let there = &mut self.counts[place(cycles)];
         *there = there.saturating_sub(count);
@@ -137,7 +138,6 @@ impl Cycles {
         self.total = self.total.saturating_sub(total);
     }
 
-    /// Adds another's counts.
     pub(crate) fn add_all(&mut self, other: &Cycles) {
         self.total += other.total;
         for (sum, more) in self.counts.iter_mut().zip(&other.counts) {
@@ -145,7 +145,6 @@ impl Cycles {
         }
     }
 
-    /// Returns these in nanoseconds.
     pub(crate) fn told(&self) -> Histogram {
         let mut buckets = vec![0; BUCKETS];
         for (place, &count) in self.counts.iter().enumerate() {
@@ -160,7 +159,6 @@ impl Cycles {
     }
 }
 
-/// Returns the bucket of what took `ns`.
 fn bucket(ns: u64) -> usize {
     (ns.max(1).ilog2() as usize).min(BUCKETS - 1)
 }
@@ -213,7 +211,7 @@ mod tests {
     #[test]
     fn a_quantile_is_about_there_where_its_bucket_is_full() {
         let mut buckets = vec![0; 33];
-        // Twenty from 4.3 to 8.6 s, and one of a microsecond.
+        // 20 durations of 4.3 to 8.6 s, and one of a microsecond.
         (buckets[32], buckets[10]) = (20, 1);
         let times = Histogram {
             count: 21,

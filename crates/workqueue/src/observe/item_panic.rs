@@ -1,31 +1,31 @@
-//! What a queue's handler of panics is told.
+//! The argument of a queue's panic handler.
 
 use std::{any::Any, fmt};
 
 use base::internal::panics::text_of;
 
-/// A panic of an item of which no joiner will hear, as a queue's handler is told of it:
+/// A panic of an item that no joiner receives, as reported to the queue's handler:
 /// [`Builder::on_panic`](crate::Builder::on_panic).
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct ItemPanic<'a> {
     /// The name of the queue.
     pub queue: &'a str,
-    /// The type of the item's function or future, as the compiler names it, which has the path of where it is written.
+    /// The type of the item's function or future, as the compiler names it, with its path.
     pub func: &'static str,
-    /// What it panicked with. It is dropped when the handler has returned, and kept where
-    /// somebody can still ask for it.
+    /// The payload of the panic. It is dropped after the handler has returned, unless it can
+    /// still be received from the item.
     pub payload: &'a (dyn Any + Send),
 }
 
 impl<'a> ItemPanic<'a> {
-    /// Returns the payload as text, if it is such: what `panic!` with a message carries.
+    /// Returns the payload as text, if it is text (as that of `panic!` with a message).
     pub fn text(&self) -> Option<&'a str> {
         text_of(self.payload)
     }
 }
 
-/// Writes it in a line.
+/// Writes the panic on one line.
 impl fmt::Display for ItemPanic<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} panicked", self.func, self.queue)?;

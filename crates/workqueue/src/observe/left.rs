@@ -1,42 +1,42 @@
-//! What a queue still has.
+//! The items that are left in a queue.
 
 use std::fmt;
 
-/// The error of a drain that did not end in time: what the queue still had.
+/// The error of a drain that did not complete in time: the items that were left in the queue.
 ///
-/// Nothing has been changed by it but that the queue takes items again; all that is named goes on.
+/// The queue accepts items again, and the items that are left continue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct StillBusy {
     /// The queue.
     pub queue: String,
-    /// How many items, running or waiting.
+    /// Number of items, executing or pending.
     pub nr_left: usize,
-    /// Which they are, by what they are doing and their function. Read pool by pool, so what moves or ends meanwhile may be
-    /// told twice, or not at all.
+    /// The items, by state and function. Pools are read one after another, so an item that moves or
+    /// ends at the same time may be listed twice, or not at all.
     pub left: Vec<LeftItems>,
 }
 
-/// Items of one kind that a queue still has.
+/// Items of one kind that are left in a queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct LeftItems {
-    /// What they are doing.
+    /// The state of the items.
     pub doing: Doing,
-    /// The type of their function or future, as the compiler names it; nothing for items that their joiners run, and for futures
-    /// of a queue that has had too many kinds of those.
+    /// The type of their function or future, as the compiler names it. `None` for items that their
+    /// joiners run, and for futures of a queue that has had too many types of futures.
     pub func: Option<&'static str>,
-    /// How many there are.
+    /// Number of items.
     pub count: usize,
 }
 
-/// What an item is doing.
+/// The state of an item.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum Doing {
-    /// A thread is in it.
+    /// A thread is executing it.
     Runs,
-    /// It is a future that has been polled and is not polled now: nobody has woken it, or it waits for its turn.
+    /// It is a future that was polled and is not being polled: it sleeps, or waits for a poll.
     Waits,
     /// It is queued and has not started.
     IsQueued,

@@ -1,8 +1,9 @@
-//! Observations as plain data and plain functions; the callers that make them are in layers above.
+//! Observations as plain data and plain functions, which higher layers call.
 //!
-//! `concurrency.rs` decides which workers count as running, `stall.rs` when a pool stalls, `tally.rs` counts runs,
-//! `histogram.rs` durations, `arrivals.rs` the ages of pending items. Handlers get `report.rs` of all that, and `item_panic.rs` of
-//! a panic. The error of a drain that did not end in time is `left.rs`.
+//! `concurrency.rs` decides which workers count as running, `stall.rs` when a pool is stalled.
+//! `tally.rs` counts runs, `histogram.rs` durations, and `arrivals.rs` the ages of pending items.
+//! `report.rs` has the reports to handlers, `item_panic.rs` the report of a panic, and `left.rs`
+//! the error of a drain that timed out.
 
 pub(crate) mod arrivals;
 pub(crate) mod concurrency;

@@ -1,47 +1,48 @@
-//! What is told to whoever wants to know how the queues and pools of a registry fare.
+//! Reports on the state of the queues and pools of a registry.
 
 use std::{fmt, time::Duration};
 
 use topology::CpuSet;
 
-/// What a registry tells the handler given to [`Registry::on_report`](crate::Registry::on_report).
+/// A report to the handler given to [`Registry::on_report`](crate::Registry::on_report).
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Report {
-    /// Work of a pool does not move.
+    /// A pool takes no items although some wait.
     Stall(Stall),
-    /// An item has had the CPU for [`cpu_intensive_thresh_us`](base::params::Params) while others waited.
+    /// An item used a CPU for [`cpu_intensive_thresh_us`](base::params::Params) while others
+    /// waited.
     CpuIntensive {
-        /// What it is and whose.
+        /// The name of the item and its queue.
         item: ItemName,
-        /// How often that kind of item has been seen so; told the 1st, 2nd, 4th, 8th, … time.
+        /// Number of detections of this kind of item; the 1st, 2nd, 4th, 8th, … is reported.
         count: u64,
     },
-    /// A drain, or the end of a queue, does not get through, for items queue others or themselves all the time.
+    /// A drain or the destruction of a queue does not complete, because items keep queueing items.
     LongDrain {
         /// The queue.
         queue: String,
-        /// How often all has ended that there was, and something else had come; told the 10th time and every 100th up
-        /// to the 1000th, as by the kernel.
+        /// Number of times that all items had ended but new ones were queued. Reported the 10th
+        /// time and every 100th up to the 1000th, as in the kernel.
         rounds: u64,
-        /// One that is there now, unless it has just ended.
+        /// An item that is left, unless it has just ended.
         item: Option<ItemName>,
     },
-    /// An item of a queue with a rescuer waits for one of a queue that has none, or flushes such a queue: when no thread
-    /// can be had, it waits for ever. Told once for each pair.
+    /// An item of a queue with a rescuer waits for an item of a queue without one, or flushes such
+    /// a queue. If no thread can be created, it waits forever. Reported once per pair.
     FlushDependency {
         /// The queue with a rescuer ([`mem_reclaim`](crate::Builder::mem_reclaim)).
         waiter: String,
-        /// The queue that is waited for; nothing when the item is not found, because it has just ended, is run by whoever
-        /// joined it, or belongs to another registry.
+        /// The queue of the awaited item. `None` if the item is not found: it has just ended, its
+        /// joiner runs it, or it belongs to another registry.
         queue: Option<String>,
-        /// The type of the item's function, if it waits for an item.
+        /// The type of the item's function, if the waiter waits for an item.
         func: Option<&'static str>,
     },
 }
 
 impl Report {
-    /// Returns what events call such a report.
+    /// Returns the name of the report's kind in events.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Stall(_) => "stall",
@@ -51,7 +52,6 @@ impl Report {
         }
     }
 
-    /// Returns the queue that it is about.
     pub(crate) fn queue(&self) -> &str {
         match self {
             Self::Stall(stall) => &stall.item.queue,
@@ -62,42 +62,43 @@ impl Report {
     }
 }
 
-/// A pool whose work does not move.
+/// A pool that takes no items although some wait.
 ///
-/// Displayed, it is one line, and the stacks of its workers below where those are taken. Where they are not, it ends with
-/// the command that shows them, for this process: a debugger beside it, which stops it for a moment. docs/troubleshooting.md
-/// says how to read them.
+/// `Display` writes it on one line, followed by the stacks of its workers if they were captured.
+/// Otherwise the line ends with a command that shows the stacks of this process: a debugger that
+/// stops it for a moment. docs/troubleshooting.md explains how to read them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Stall {
     /// The CPUs of the pool.
     pub cpus: CpuSet,
-    /// The item that waits first.
+    /// The item that is first in the pending list.
     pub item: ItemName,
-    /// For how long at least no item has been taken.
+    /// The minimum time for which no item has been taken.
     pub age: Duration,
-    /// How many items wait.
+    /// Number of items that wait.
     pub nr_waiting: usize,
-    /// Every worker that is in an item.
+    /// Every worker that is executing an item.
     pub workers: Vec<BusyWorker>,
 }
 
-/// A worker that is in an item.
+/// A worker that is executing an item.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct BusyWorker {
-    /// The kernel's number of its thread.
+    /// The kernel's ID of its thread.
     pub thread: u32,
-    /// What it is in.
+    /// The item that it executes.
     pub item: ItemName,
-    /// Whether it has said that it may sleep, or was seen asleep.
+    /// `true` if it has reported that it may block, or was found asleep.
     pub sleeps: bool,
-    /// The functions that the thread is in, if the build has the feature `stacks` and the signal is set: [`Params::stall_signal`](base::params::Params::stall_signal).
+    /// The functions on the thread's stack, if the build has the feature `stacks` and the signal is
+    /// set: [`Params::stall_signal`](base::params::Params::stall_signal).
     #[cfg(feature = "stacks")]
     pub stack: Option<stacks::Stack>,
 }
 
-/// What an item is called: its queue, and the type of its function.
+/// The name of an item: its queue, and the type of its function.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ItemName {

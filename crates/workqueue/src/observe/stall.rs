@@ -1,30 +1,30 @@
-//! When work is said not to move, and when to say what repeats.
+//! Decides when a pool is stalled, and how often to repeat a report.
 //!
-//! A pool is *stalled* when items wait for a worker and none has been taken for `watchdog_thresh_ms`: the same first
-//! item waits all that time. Items that wait for a seat of their queue do not count, they wait by design. The manager
-//! looks, with its looks at pools in which work waits; so an idle program has no watchdog that runs.
+//! A pool is *stalled* if items wait for a worker and none has been taken for `watchdog_thresh_ms`:
+//! the same item is first all that time. Items that wait for a seat of their queue do not count,
+//! because they wait by design. The manager checks this when it samples pools in which work waits,
+//! so an idle program runs no watchdog.
 //!
-//! A pause of the machine is not a stall: of the time between two samples at most a second counts
-//! (`sync::span`).
+//! A pause of the machine is no stall: between two samples, at most 1 s counts (`sync::span`).
 
 use sync::span;
 
-/// How long a pool has taken no work although some waits.
+/// The time for which a pool has taken no item although some were waiting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct StallDetector {
-    /// How many items had been taken at the last look.
+    /// Number of items that had been taken at the last sample.
     nr_taken: u64,
     looked_ns: u64,
-    /// Whether work waited at the last look. What came later has not waited since then.
+    /// Set if items waited at the last sample. Later items have not waited since then.
     waited: bool,
     age_ns: u64,
-    /// The age at which to tell next.
     tell_ns: u64,
 }
 
 impl StallDetector {
-    /// Looks at a pool in which work waits, or not; returns for how long it has not moved, when that is to be told: after
-    /// `thresh_ns`, twice that, four times that, … A threshold of 0 is never reached.
+    /// Records a sample of a pool in which items wait, or not. Returns the age of the stall if it
+    /// must be reported: after `thresh_ns`, twice that, four times that, … A threshold of 0
+    /// disables reports.
     pub(crate) fn look(
         &mut self,
         waits: bool,
@@ -48,7 +48,7 @@ impl StallDetector {
         })
     }
 
-    /// Returns the age at the last look, if no item was taken since.
+    /// Returns the age at the last sample, if no item was taken since.
     pub(crate) fn age_ns(&self, nr_taken: u64) -> u64 {
         if self.nr_taken == nr_taken {
             self.age_ns
@@ -58,7 +58,8 @@ impl StallDetector {
     }
 }
 
-/// Returns `true` if the `count`th time that something happens is to be told: the 1st, 2nd, 4th, 8th, …
+/// Returns `true` if the `count`th occurrence of an event must be reported: the 1st, 2nd, 4th, 8th,
+/// …
 pub(crate) fn worth_telling(count: u64) -> bool {
     count.is_power_of_two()
 }
@@ -70,7 +71,7 @@ mod tests {
     const MS: u64 = 1_000_000;
     const THRESH_NS: u64 = 30_000 * MS;
 
-    /// Looks once a second from `from_s` on, at a pool in which work waits; returns the seconds at which that is told.
+    /// Samples a pool in which items wait, once a second; returns the seconds with a report.
     fn told(
         stall_detector: &mut StallDetector,
         nr_taken: u64,
@@ -105,7 +106,7 @@ mod tests {
             None,
             "the first look"
         );
-        // As the manager does where nothing waits.
+        // The manager does this if no items wait.
         stall_detector.look(false, 0, 91_000 * MS, 0);
         assert_eq!(stall_detector.look(true, 0, 91_001 * MS, THRESH_NS), None);
         assert_eq!(told(&mut stall_detector, 0, 92..130), [122]);
@@ -133,7 +134,7 @@ mod tests {
                 None
             );
         }
-        // Looks at their usual pace make it one after all.
+        // Samples at the usual interval detect the stall after all.
         let last_ns = 28 * hour_ns;
         let looks = (1..).find(|ms| {
             let now_ns = last_ns + ms * MS;

@@ -1,11 +1,12 @@
-//! What a worker has run since it last told the link that it runs for.
+//! Counts of the runs of a worker since it last reported to its pwq.
 //!
-//! The worker adds to it by plain stores after each batch, and takes it when it next has the pool lock, which it needs
-//! anyway. So counting costs no shared line.
+//! The worker adds to the counts by plain stores after each batch. It takes them when it next
+//! acquires the pool lock, which it needs anyway. Counting therefore shares no cache line.
 //!
-//! CPU time is read from the thread's own clock (0.3 µs) once the batches together have taken a millisecond, and then
-//! goes to the link whose batch has just ended, as a tick would have it. Long batches are met more often, so over time
-//! each queue gets what it used, with the worker's own work around it.
+//! CPU time is read from the thread's own clock (0.3 µs) once the batches together have taken a
+//! millisecond. It is then charged to the pwq whose batch has just ended, as with a timer tick.
+//! Longer batches are charged more often, so over time each queue is charged what it used, together
+//! with the worker's own work around it.
 
 use sync::{
     atomic::{AtomicU32, AtomicU64, Ordering},
@@ -13,39 +14,40 @@ use sync::{
     time, usage,
 };
 
-/// How much time in batches makes a reading of the CPU clock. A guess: the reading is then 0.03 % of it.
+/// Time in batches after which the CPU clock is read. A guess: reading it costs 0.03 % of that.
 const TICK_US: u64 = 1_000;
 
-/// What a worker has taken and run since it last told a link how long that took.
+/// The items that a worker has taken and run since it last recorded their times at a pwq.
 ///
-/// To tell it for each batch would take the lines of the link's histograms from worker to worker. So it is told once in a
-/// while, and then one batch stands for all since: what was taken is counted by the wait of this batch, what was run by its
-/// first item. When, depends on nothing that is measured, so each batch has its share of the samples. What has not been told when
-/// the worker goes to another link, or when somebody asks, is told as what was told last.
+/// Recording each batch would move the cache lines of the pwq's histograms between workers. A
+/// worker therefore records one batch at intervals, which represents all since the last one: the
+/// items taken are counted with the wait of this batch, and the items run with the duration of its
+/// first item. The moment does not depend on any measured value, so each batch has its share of the
+/// samples. Counts that are not recorded when the worker changes to another pwq, or when the
+/// statistics are read, are recorded with the last wait.
 #[derive(Debug, Default)]
 pub(crate) struct Sampling {
-    /// Of what link all this is.
     slot: usize,
-    /// When the last wait was told, in cycles.
+    /// Time at which a wait was last recorded, in cycles.
     at: u64,
     nr_taken: u64,
-    /// The wait that was told last, in cycles.
+    /// The wait that was recorded last, in cycles.
     waited: Option<u64>,
-    /// It was told as that of each item of the batch in hand.
+    /// Set if it was recorded for each item of the local batch.
     is_told: bool,
     ran: Ran,
-    /// The batch in hand is to be told of when it has run.
+    /// Set if the local batch is to be recorded after it has run.
     tells: bool,
 }
 
-/// How many items have run, and for how long together.
+/// Number of items that have run, and their total duration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Ran {
     pub(crate) count: u64,
     pub(crate) cycles: u64,
 }
 
-/// What was told of no batch: so many items, and as what wait.
+/// The counts that no batch has recorded, and the wait to record them with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Rest {
     pub(crate) nr_taken: u64,
@@ -54,12 +56,11 @@ pub(crate) struct Rest {
 }
 
 impl Sampling {
-    /// Of what link all this is.
     pub(crate) fn slot(&self) -> usize {
         self.slot
     }
 
-    /// Takes what has not been told. Of who has nothing in hand.
+    /// Takes the counts that were not recorded. Called by a worker with an empty local batch.
     pub(crate) fn take_rest(&mut self) -> Rest {
         Rest {
             nr_taken: std::mem::take(&mut self.nr_taken),
@@ -68,8 +69,8 @@ impl Sampling {
         }
     }
 
-    /// Takes note of a batch of `slot` that is taken `now`, in cycles; returns `true` if its wait is to be told: with another link,
-    /// and every so many microseconds.
+    /// Adds a batch of pwq `slot` that is taken `now`, in cycles. Returns `true` if its wait must
+    /// be recorded, which is the case after a change of pwq, and every `every_us` microseconds.
     pub(crate) fn takes(&mut self, slot: usize, nr_taken: u64, now: u64, every_us: u64) -> bool {
         if self.slot != slot {
             *self = Self {
@@ -84,19 +85,19 @@ impl Sampling {
         self.tells
     }
 
-    /// Takes note of the wait that is told of the batch that was taken `now`; returns for how many items.
+    /// Notes that the wait of the batch taken `now` is recorded; returns the number of its items.
     pub(crate) fn tells(&mut self, waited: u64, now: u64) -> u64 {
         (self.at, self.waited, self.is_told) = (now, Some(waited), true);
         std::mem::take(&mut self.nr_taken)
     }
 
-    /// Returns as what wait each item of the batch in hand was told, if they were.
+    /// Returns the wait that was recorded for each item of the local batch, if any.
     pub(crate) fn told(&self) -> Option<u64> {
         self.waited.filter(|_| self.is_told)
     }
 
-    /// Takes note that `count` items of the batch in hand are taken back, or were found cancelled; returns as what wait they were
-    /// told, if they were.
+    /// Notes that `count` items of the local batch are returned to the pool, or were found
+    /// cancelled. Returns the wait that was recorded for them, if any.
     pub(crate) fn gave_back(&mut self, count: u64) -> Option<u64> {
         if !self.is_told {
             self.nr_taken = self.nr_taken.saturating_sub(count);
@@ -104,7 +105,7 @@ impl Sampling {
         self.told()
     }
 
-    /// Takes note of what was `told` of `slot`; returns what all ran since the last time, if that is to be told.
+    /// Adds the counts for pwq `slot`; returns all runs since the last record, if that is due.
     pub(crate) fn ran(&mut self, slot: usize, told: &Told) -> Option<Ran> {
         if self.slot != slot || told.nr_run == 0 {
             return None;
@@ -115,37 +116,33 @@ impl Sampling {
     }
 }
 
-/// A worker's counts; written by the worker alone.
+/// A worker's counts. Only the worker calls the methods that change them.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     nr_taken: AtomicU32,
     nr_not_run: AtomicU32,
-    /// What all of it took, and the first item of the last batch.
+    /// Total duration, and that of the first item of the last batch.
     cycles: AtomicU64,
     first_cycles: AtomicU64,
-    /// Since the CPU clock was read.
+    /// Duration of batches since the CPU clock was read.
     busy_cycles: AtomicU64,
-    /// What the CPU clock said.
+    /// The last reading of the CPU clock.
     cpu_ns: AtomicU64,
 }
 
-/// What a link is told.
+/// The counts that a worker reports to a pwq.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Told {
-    /// Items that have run to their end.
     pub(crate) nr_run: u32,
-    /// Items that were taken and not run.
     pub(crate) nr_not_run: u32,
-    /// 0 where the CPU clock was not read.
+    /// CPU time; 0 if the CPU clock was not read.
     pub(crate) cpu_ns: u64,
-    /// What the items took.
     pub(crate) cycles: u64,
-    /// What the first of them took.
     pub(crate) first_cycles: u64,
 }
 
 impl Told {
-    /// Returns what a queue that has shares pays for it: what was slept through in a long batch is not the CPU's.
+    /// Returns the time charged to a queue with shares, without the sleep in a long batch.
     pub(crate) fn used_ns(&self) -> u64 {
         let ns = self.cycles.saturating_mul(1000) / time::cycles_per_us();
         if self.cpu_ns > 0 {
@@ -157,7 +154,7 @@ impl Told {
 }
 
 impl Tally {
-    /// Adds a batch that took so many cycles, and its first item so many. The worker alone.
+    /// Adds a batch that took `cycles`, whose first item took `first_cycles`.
     pub(crate) fn add(&self, nr_taken: u32, cycles: u64, first_cycles: u64) {
         let nr_taken = self.nr_taken.load(Ordering::Relaxed) + nr_taken;
         self.nr_taken.store(nr_taken, Ordering::Relaxed);
@@ -168,19 +165,18 @@ impl Tally {
         self.busy_cycles.store(busy, Ordering::Relaxed);
     }
 
-    /// Adds an item of the batch that is not run. The worker alone.
     #[cold]
     pub(crate) fn add_not_run(&self) {
         let nr_not_run = self.nr_not_run() + 1;
         self.nr_not_run.store(nr_not_run, Ordering::Relaxed);
     }
 
-    /// Returns how many items were taken and not run since that was told.
+    /// Returns the number of items that were taken and not run since the last report.
     pub(crate) fn nr_not_run(&self) -> u32 {
         self.nr_not_run.load(Ordering::Relaxed)
     }
 
-    /// Takes what there is; `thread` is the worker's. The worker alone.
+    /// Takes the counts; `thread` is the worker's.
     pub(crate) fn take(&self, thread: ThreadId) -> Told {
         let take = |count: &AtomicU32| {
             let value = count.load(Ordering::Relaxed);

@@ -1,9 +1,11 @@
-//! Queueing on a queue with a capacity: what is refused, who waits for room, and a place that is had in advance.
+//! Queueing on a queue with a capacity: rejecting, waiting, and reserving a permit.
 //!
-//! What is new is counted: closures and futures, and items that [`Workqueue::try_enqueue`] or a [`Permit`] queues. It has a
-//! place (`limit/room.rs`) until it starts or is cancelled, and where there is none it is refused, or waits before it is
-//! queued. Beside the capacity is what cannot be refused without a loss, and bounds itself: what `enqueue` queues, what timers
-//! and grace periods queue, a future that is woken, and the tickets of a scope, whose work lies on its owner's stack.
+//! New work is counted: closures, futures, and items queued by [`Workqueue::try_enqueue`] or a
+//! [`Permit`]. Each holds a capacity permit (`limit/room.rs`) until it starts or is cancelled. If
+//! no permit is free, the work is rejected, or the caller waits before it queues. Work that cannot
+//! be rejected without loss is not counted, because its number is bounded anyway: items queued by
+//! `enqueue`, by timers and by grace periods, woken futures, and the tickets of a scope, whose work
+//! is stored on its owner's stack.
 
 use std::{
     fmt, io,
@@ -31,7 +33,7 @@ use crate::{
     limit::room::Room,
 };
 
-/// The error of queueing what a queue does not take. Gives it back.
+/// The error of queueing work that a queue rejects. Contains the work.
 ///
 /// # Examples
 ///
@@ -52,14 +54,14 @@ use crate::{
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TrySpawnError<F> {
-    /// As many items wait as the queue's [`capacity`](crate::Builder::capacity) lets.
+    /// The number of waiting items equals the queue's
+    /// [`capacity`](crate::workqueue::Builder::capacity).
     Full(F),
-    /// The queue is being drained by somebody else, or was destroyed.
+    /// The queue was destroyed, or is being drained and the caller is not one of its items.
     Closed(F),
 }
 
 impl TrySpawnError<()> {
-    /// Gives back what was to be queued.
     fn with<F>(self, func: F) -> TrySpawnError<F> {
         match self {
             Self::Full(()) => TrySpawnError::Full(func),
@@ -69,14 +71,14 @@ impl TrySpawnError<()> {
 }
 
 impl<F> TrySpawnError<F> {
-    /// Returns what was to be queued.
+    /// Returns the rejected work.
     pub fn into_inner(self) -> F {
         match self {
             Self::Full(func) | Self::Closed(func) => func,
         }
     }
 
-    /// Returns `true` if there may be room later.
+    /// Returns `true` if a later call may succeed.
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Full(_))
     }
@@ -106,8 +108,8 @@ impl<F> fmt::Display for TrySpawnError<F> {
 
 impl<F> std::error::Error for TrySpawnError<F> {}
 
-/// Drops what was to be queued. A full queue is [`WouldBlock`](io::ErrorKind::WouldBlock), a closed one
-/// [`BrokenPipe`](io::ErrorKind::BrokenPipe).
+/// Drops the rejected work. A full queue becomes [`WouldBlock`](io::ErrorKind::WouldBlock), a
+/// closed one [`BrokenPipe`](io::ErrorKind::BrokenPipe).
 impl<F> From<TrySpawnError<F>> for io::Error {
     fn from(error: TrySpawnError<F>) -> Self {
         let kind = match &error {
@@ -118,22 +120,22 @@ impl<F> From<TrySpawnError<F>> for io::Error {
     }
 }
 
-/// A place in a queue, kept for one item; see [`Workqueue::reserve`]. Dropping it gives the place back.
+/// A capacity permit for one item; see [`Workqueue::reserve`]. Dropping it releases the capacity.
 ///
-/// A place that is kept counts as an item that waits. On a queue without a capacity it stands for nothing.
+/// A permit counts as a waiting item. On a queue without a capacity it reserves nothing.
 #[must_use = "dropping a permit gives its place back"]
 pub struct Permit<'a> {
     queue: &'a Workqueue,
-    /// None without a capacity.
+    /// `None` if the queue has no capacity.
     room: Option<&'a Room>,
 }
 
 impl<'a> Permit<'a> {
-    /// Queues `func` in the place, as [`Workqueue::spawn`] does.
+    /// Queues `func` with this permit, as [`Workqueue::spawn`] does.
     ///
     /// # Errors
     ///
-    /// [`TrySpawnError::Closed`] with `func`, if the queue takes none any more.
+    /// [`TrySpawnError::Closed`] with `func`, if the queue is closed.
     pub fn spawn<T, F>(self, func: F) -> Result<JoinHandle<T>, TrySpawnError<F>>
     where
         T: Send + 'static,
@@ -148,12 +150,12 @@ impl<'a> Permit<'a> {
         Ok(handle)
     }
 
-    /// Queues `func` in the place, as [`Workqueue::spawn_before`] does: with a deadline in the past it expires here, and the place is
-    /// given back.
+    /// Queues `func` with this permit, as [`Workqueue::spawn_before`] does. If the deadline has
+    /// passed, `func` expires at once and the permit is released.
     ///
     /// # Errors
     ///
-    /// [`TrySpawnError::Closed`] with `func`, if the queue takes none any more.
+    /// [`TrySpawnError::Closed`] with `func`, if the queue is closed.
     pub fn spawn_before<T, F>(
         self,
         deadline: time::Instant,
@@ -176,11 +178,12 @@ impl<'a> Permit<'a> {
         Ok(handle)
     }
 
-    /// Queues `future` in the place, as [`Workqueue::spawn_async`] does. The place is free again when it is first polled.
+    /// Queues `future` with this permit, as [`Workqueue::spawn_async`] does. The permit is released
+    /// when the future is first polled.
     ///
     /// # Errors
     ///
-    /// [`TrySpawnError::Closed`] with `future`, if the queue takes none any more.
+    /// [`TrySpawnError::Closed`] with `future`, if the queue is closed.
     pub fn spawn_async<F>(self, future: F) -> Result<JoinHandle<F::Output>, TrySpawnError<F>>
     where
         F: Future + Send + 'static,
@@ -196,15 +199,16 @@ impl<'a> Permit<'a> {
         Ok(handle)
     }
 
-    /// Queues `work` in the place; `false` when it was pending already, or is disabled, and then the place is given back.
+    /// Queues `work` with this permit. Returns `false` and releases the permit if the item is
+    /// already pending or is disabled.
     ///
     /// # Errors
     ///
-    /// [`TrySpawnError::Closed`], if the queue takes none any more.
+    /// [`TrySpawnError::Closed`], if the queue is closed.
     ///
     /// # Panics
     ///
-    /// As [`Workqueue::enqueue`] does in a child of `fork`.
+    /// In a child of `fork`, as [`Workqueue::enqueue`].
     pub fn enqueue(self, work: &Work) -> Result<bool, TrySpawnError<()>> {
         if !self.queue.admits() {
             return Err(TrySpawnError::Closed(()));
@@ -219,7 +223,7 @@ impl<'a> Permit<'a> {
         Ok(is_queued)
     }
 
-    /// Returns `true` if there was a place, which is the item's from now on.
+    /// Returns `true` if there was a permit, which belongs to the item from now on.
     fn use_up(mut self) -> bool {
         self.room.take().is_some()
     }
@@ -243,7 +247,7 @@ impl fmt::Debug for Permit<'_> {
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Reserve<'a> {
     queue: &'a Workqueue,
-    /// `None` before the first poll that found no room, and after the end.
+    /// The waiter ID; `None` while the future does not wait for capacity.
     ticket: Option<Ticket>,
 }
 
@@ -279,13 +283,14 @@ impl fmt::Debug for Reserve<'_> {
 }
 
 impl Workqueue {
-    /// Queues `func` as [`spawn`](Self::spawn) does, or gives it back.
+    /// Queues `func` as [`spawn`](Self::spawn) does, or returns it in the error.
     ///
     /// # Errors
     ///
-    /// With `func`: [`TrySpawnError::Full`] if the queue has a [capacity](crate::Builder::capacity) and no room;
-    /// [`TrySpawnError::Closed`] while it is being drained by somebody else, and after it was destroyed. Both are counted
-    /// (`refused` of [`QueueStats`](crate::QueueStats)).
+    /// With `func`: [`TrySpawnError::Full`] if the queue's
+    /// [capacity](crate::workqueue::Builder::capacity) is used up; [`TrySpawnError::Closed`] if the
+    /// queue was destroyed, or is being drained and the caller is not one of its items. Both are
+    /// counted (`refused` of [`QueueStats`](crate::workqueue::QueueStats)).
     pub fn try_spawn<T, F>(&self, func: F) -> Result<JoinHandle<T>, TrySpawnError<F>>
     where
         T: Send + 'static,
@@ -301,7 +306,7 @@ impl Workqueue {
         Ok(handle)
     }
 
-    /// Returns whether an item that is queued now gets a place of the queue's capacity.
+    /// Returns whether an item that is queued now holds a capacity permit; acquires the permit.
     fn try_place(&self) -> Result<bool, TrySpawnError<()>> {
         match self.admission() {
             Admission::Open => Ok(false),
@@ -314,8 +319,8 @@ impl Workqueue {
         }
     }
 
-    /// Queues `func` as [`spawn_before`](Self::spawn_before) does, or gives it back. With a deadline in the past it expires here, also
-    /// where there is no room.
+    /// Queues `func` as [`spawn_before`](Self::spawn_before) does, or returns it in the error. If
+    /// the deadline has passed, `func` expires at once, even if the queue is full.
     ///
     /// # Errors
     ///
@@ -358,9 +363,10 @@ impl Workqueue {
         Ok(handle)
     }
 
-    /// Queues `work` as [`enqueue`](Self::enqueue) does, if there is room.
+    /// Queues `work` as [`enqueue`](Self::enqueue) does, if there is free capacity.
     ///
-    /// `Ok(false)` when it was pending already, for which no room is needed. A disabled one is `Ok(false)` where there is room, else
+    /// Returns `Ok(false)` if the item is already pending, even if the queue is full. For a
+    /// disabled item it returns `Ok(false)` if there is free capacity, and otherwise
     /// [`Full`](TrySpawnError::Full).
     ///
     /// # Errors
@@ -396,7 +402,8 @@ impl Workqueue {
                     let room = Some(room);
                     return Permit { queue: self, room }.enqueue(work);
                 }
-                // A step, as of `enqueue`: the run that is to come sees what was written before this.
+                // Like `enqueue`, this updates the state word, so that the pending run sees the
+                // caller's earlier writes.
                 let is_pending = work.head().update(|state| {
                     let is_pending = state.is_pending() || state.is_claimed();
                     is_pending.then_some(state)
@@ -410,26 +417,29 @@ impl Workqueue {
         }
     }
 
-    /// Queues `func` as [`spawn`](Self::spawn) does, once there is room.
+    /// Queues `func` as [`spawn`](Self::spawn) does, once there is free capacity.
     ///
-    /// Who waits for room gets it in the order of coming, threads and tasks alike. Without a
-    /// [capacity](crate::Builder::capacity) there always is.
+    /// Waiting threads and tasks get free capacity in order of arrival. A queue without a
+    /// [capacity](crate::workqueue::Builder::capacity) never makes the caller wait.
     ///
     /// # Blocking
     ///
-    /// Until an item has started, or was cancelled, for each that came before. Called from a work item of another queue it lets
-    /// the pool get another worker meanwhile; items of two full queues that wait for room in each other's wait for ever. Inside
-    /// an item of this very queue it does not wait, for the items that make room may wait for this one to end.
+    /// It blocks until, for each earlier waiter and for the caller, an item has started or was
+    /// cancelled. In a work item of another queue, the pool may start another worker while the
+    /// caller blocks. Items of two full queues that wait for free capacity of each other's queue
+    /// deadlock. Inside an item of this queue the call does not wait, because the items that would
+    /// free capacity may wait for the calling item.
     ///
     /// # Panics
     ///
-    /// Inside an item of a bottom-half queue, which must not wait; and in a child of `fork` (see [`Workqueue`]). Nothing is
-    /// changed then.
+    /// Inside an item of a bottom-half queue, which must not wait, and in a child of `fork` (see
+    /// [`Workqueue`]). Nothing has changed in these cases.
     ///
     /// # Errors
     ///
-    /// With `func`: [`TrySpawnError::Full`] inside an item of this queue, if there is no room; [`TrySpawnError::Closed`] as of
-    /// [`try_spawn`](Self::try_spawn), also if a drain began meanwhile: told when its turn has come.
+    /// With `func`: [`TrySpawnError::Full`] inside an item of this queue, if there is no free
+    /// capacity; [`TrySpawnError::Closed`] as for [`try_spawn`](Self::try_spawn). If a drain begins
+    /// while the caller waits, the error is returned when the caller's turn comes.
     ///
     /// # Examples
     ///
@@ -453,7 +463,7 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// As [`spawn_wait`](Self::spawn_wait), and no longer than `timeout`. Zero does not wait.
+    /// As [`spawn_wait`](Self::spawn_wait), for at most `timeout`. A timeout of zero does not wait.
     ///
     /// # Panics
     ///
@@ -461,7 +471,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// As [`spawn_wait`](Self::spawn_wait), and [`TrySpawnError::Full`] with `func` when the time is over.
+    /// As [`spawn_wait`](Self::spawn_wait), and [`TrySpawnError::Full`] on a timeout.
     pub fn spawn_wait_timeout<T, F>(
         &self,
         timeout: Duration,
@@ -497,19 +507,20 @@ impl Workqueue {
         Permit { queue: self, room }.spawn(func)
     }
 
-    /// Waits for room for one item, and keeps it.
+    /// Waits for free capacity for one item, and reserves it.
     ///
-    /// As of [`spawn_wait`](Self::spawn_wait), room is had in the order of coming. A task that waits here holds no worker and
-    /// no seat, so it may be one of this very queue's.
+    /// As for [`spawn_wait`](Self::spawn_wait), waiters get capacity in order of arrival. A task
+    /// that waits here occupies no worker and no seat, so it may be a task of this queue.
     ///
     /// # Guarantees
     ///
-    /// Cancel-safe: who drops the future loses his turn and nothing else; if room was on its way to him, it goes to the next in
-    /// line. A future that is granted room and not polled again keeps it until it is dropped.
+    /// The future is cancel-safe: dropping it loses only its position in the wait queue. If
+    /// capacity was already granted to it, the drop passes that on to the next waiter. A future
+    /// that was granted capacity and is not polled again keeps it until the future is dropped.
     ///
     /// # Panics
     ///
-    /// When polled in a child of `fork` (see [`Workqueue`]).
+    /// If it is polled in a child of `fork` (see [`Workqueue`]).
     ///
     /// # Examples
     ///
@@ -518,7 +529,7 @@ impl Workqueue {
     /// let queue = Workqueue::builder("requests").capacity(64).build()?;
     /// let front = Workqueue::builder("front").build()?;
     /// let answer = front.spawn_async(async move {
-    ///     // Sheds no load, and keeps no more than 64 requests.
+    ///     // Rejects no request, and has at most 64 of them waiting.
     ///     let permit = queue.reserve().await;
     ///     permit.spawn(|| 6 * 7).unwrap().await
     /// });
@@ -533,7 +544,7 @@ impl Workqueue {
         }
     }
 
-    /// Keeps room for one item, if there is any now; `None` if not. Costs one step of a word.
+    /// Reserves capacity for one item, or returns `None` if there is none. Costs one atomic update.
     ///
     /// # Panics
     ///
@@ -541,35 +552,38 @@ impl Workqueue {
     pub fn try_reserve(&self) -> Option<Permit<'_>> {
         self.inner.must_be_at_home();
         let room = self.inner.core.room.as_ref();
-        // A permit that is made is a place that is had.
+        // Create the permit only after its capacity was acquired, because its drop releases it.
         let has_place = room.is_none_or(Room::try_take);
         has_place.then(|| Permit { queue: self, room })
     }
 
-    /// Returns how many items may wait; `None` without a [capacity](crate::Builder::capacity).
+    /// Returns the number of items that may wait; `None` without a
+    /// [capacity](crate::workqueue::Builder::capacity).
     pub fn capacity(&self) -> Option<usize> {
         self.inner.core.room.as_ref().map(Room::capacity)
     }
 
-    /// Returns for how many more items there is room now; `None` without a [capacity](crate::Builder::capacity).
+    /// Returns the free capacity in items; `None` without a
+    /// [capacity](crate::workqueue::Builder::capacity).
     ///
     /// # Blocking
     ///
-    /// Never. The answer may be old when it arrives.
+    /// Never. The result may be outdated when it is returned.
     pub fn room(&self) -> Option<usize> {
         self.inner.core.room.as_ref().map(Room::nr_free)
     }
 
-    /// Returns how many items wait, for a worker or for `max_active`.
+    /// Returns the number of items that wait for a worker or for a seat.
     ///
-    /// All that wait are counted, also those beside the [capacity](crate::Builder::capacity): not those that a
-    /// worker has taken to run next, nor futures that wait for their wakers. One that its joiner runs counts until a worker has
-    /// seen that.
+    /// It counts all waiting items, including those outside of the
+    /// [capacity](crate::workqueue::Builder::capacity). It does not count items in a worker's local
+    /// batch, nor futures that wait for a wake-up. An item that its joiner runs is counted until a
+    /// worker removes its tombstone.
     ///
     /// # Blocking
     ///
-    /// Takes the lock of each of its pools for a moment, and counts what producers have just left there. The answer may be old
-    /// when it arrives.
+    /// Briefly acquires the lock of each of its pools, and counts the items in their injectors. The
+    /// result may be outdated when it is returned.
     ///
     /// # Panics
     ///

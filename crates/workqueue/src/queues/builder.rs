@@ -1,4 +1,4 @@
-//! Describing a queue, and building it.
+//! The builder of a queue.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// Describes a queue, and builds it.
+/// Configures a queue and builds it.
 ///
 /// # Examples
 ///
@@ -57,7 +57,7 @@ pub struct Builder {
 }
 
 impl Workqueue {
-    /// Starts to describe a queue called `name`.
+    /// Returns a builder for a queue called `name`.
     #[doc(alias = "alloc_workqueue")]
     pub fn builder(name: &str) -> Builder {
         Builder::new(name)
@@ -86,33 +86,33 @@ impl Builder {
         }
     }
 
-    /// Sets which CPUs share a worker pool; by default the registry's
-    /// [`default_affinity_scope`](base::params::Params::default_affinity_scope).
+    /// Sets which CPUs share a worker pool. The default is the registry's
+    /// [`default_affinity_scope`](crate::params::Params::default_affinity_scope).
     pub fn scope(mut self, scope: AffinityScope) -> Self {
         self.scope = Some(scope);
         self
     }
 
-    /// Keeps workers on the CPUs of their pod whatever happens; off by default.
+    /// Keeps workers on the CPUs of their pod at all times; off by default.
     ///
-    /// Workers of a non-strict queue start there too, and are let run elsewhere while their CPUs give them no time
-    /// (a real-time thread, say) and work waits.
+    /// Workers of a non-strict queue start on the CPUs of their pod, too. They may run on other
+    /// CPUs while work waits and their own CPUs give them no time.
     ///
-    /// Differs from Linux: the kernel moves a non-strict worker home at each wake-up, which user space cannot do
-    /// without a system call.
+    /// Differs from Linux: the kernel moves a non-strict worker back to its pod at each wake-up,
+    /// which user space cannot do without a system call.
     pub fn strict(mut self, strict: bool) -> Self {
         self.strict = strict;
         self
     }
 
-    /// Keeps workers on these CPUs; on all that the process may use by default. See [`Attrs::cpus`].
+    /// Keeps workers on these CPUs; see [`Attrs::cpus`]. By default, on all CPUs of the process.
     pub fn cpus(mut self, cpus: CpuSet) -> Self {
         self.cpus = Some(cpus);
         self
     }
 
-    /// Sets how many threads run items of this queue at once, in the whole process; at most 512, by default the
-    /// registry's [`max_active`](base::params::Params::max_active).
+    /// Sets how many threads run items of this queue at once, in the whole process. At most 512;
+    /// the default is the registry's [`max_active`](crate::params::Params::max_active).
     ///
     /// An item that waits for another item of its own queue keeps its seat while it waits. If
     /// joiners may help, it lends the seat to the item that it waits for, even if that item was
@@ -129,38 +129,41 @@ impl Builder {
         self
     }
 
-    /// Sets how many items may wait in this queue, from 1 to [`MAX_CAPACITY`]; without it there is no bound.
+    /// Sets how many items may wait in the queue, from 1 to [`MAX_CAPACITY`]. Default: no limit.
     ///
-    /// An item waits from when it is queued until it starts, is cancelled, or a future is polled first; those that run are bounded
-    /// by `max_active`. So at most the capacity waits, and `max_active` run.
+    /// An item waits from the time it is queued until it starts or is cancelled; a future, until it
+    /// is first polled. At most `capacity` items wait, and `max_active` run.
     ///
-    /// | beyond the capacity | |
+    /// | call | if the queue is full |
     /// |---|---|
-    /// | [`try_spawn`](Workqueue::try_spawn), [`try_enqueue`](Workqueue::try_enqueue) | give the work back, as [`Full`](crate::TrySpawnError::Full) |
-    /// | [`spawn_wait`](Workqueue::spawn_wait), [`reserve`](Workqueue::reserve) | wait for room, first come first served |
-    /// | [`spawn`](Workqueue::spawn), all else that returns a handle, [`TaskSet::spawn`](crate::TaskSet::spawn) | drop the work, and their handle says [`Refused`](crate::JoinError::Refused) |
-    /// | [`spawn_detached`](Workqueue::spawn_detached), `spawn_detached_all` | drop the work; counted as `refused` |
-    /// | [`enqueue`](Workqueue::enqueue) and its like, delayed and RCU work, wakes of futures, scopes | go beside it: there are never more of them than items, futures and scopes that their users keep |
+    /// | [`try_spawn`](Workqueue::try_spawn), [`try_enqueue`](Workqueue::try_enqueue) | return the work in [`Full`](crate::workqueue::TrySpawnError::Full) |
+    /// | [`spawn_wait`](Workqueue::spawn_wait), [`reserve`](Workqueue::reserve) | wait for free capacity, in order of arrival |
+    /// | [`spawn`](Workqueue::spawn), other calls that return a handle, [`TaskSet::spawn`](crate::workqueue::TaskSet::spawn) | drop the work; the handle returns [`Refused`](crate::workqueue::JoinError::Refused) |
+    /// | [`spawn_detached`](Workqueue::spawn_detached), `spawn_detached_all` | drop the work, and count it as `refused` |
+    /// | [`enqueue`](Workqueue::enqueue) and its variants, delayed and RCU work, wakes of futures, scopes | queue the work without counting it: its number is bounded by the items, futures and scopes that the callers keep |
     ///
-    /// The same holds inside the queue's own items, also in a drain, but that `spawn_wait` does not wait there: it says `Full`. In a
-    /// drain others are told `Closed`. A paused queue fills up, and stays full until it is resumed. An
-    /// ordered queue takes room in its order of queueing.
+    /// The same holds inside the queue's own items, also during a drain, except that `spawn_wait`
+    /// does not wait there and returns `Full`. During a drain other callers get `Closed`. A paused
+    /// queue fills up, and stays full until it is resumed.
     ///
     /// # Cost
     ///
-    /// Two steps of one word for each item, which all CPUs share. A queue without a capacity pays nothing.
+    /// Two atomic updates of a shared word for each item. A queue without a capacity pays nothing.
     #[doc(alias("bounded", "queue_depth", "max_queue"))]
     pub fn capacity(mut self, capacity: usize) -> Self {
         self.capacity = Some(capacity);
         self
     }
 
-    /// Sets what the queue gets of the CPU time of its pools when other queues want it too, from 1 to
-    /// [`MAX_SHARES`](crate::MAX_SHARES); may be [changed](Workqueue::set_shares) while it is used.
+    /// Sets the queue's share of the CPU time of its pools while other queues compete for it, from
+    /// 1 to [`MAX_SHARES`](crate::workqueue::MAX_SHARES). It can be
+    /// [changed](Workqueue::set_shares) while the queue is in use.
     ///
-    /// Without it a pool takes items in the order in which they were queued, of whatever queue: one that floods it has the others
-    /// wait behind all that it queued. A `max_active` does not help against that, for it holds while others have nothing to
-    /// do, too. Shares do: queues that have work get CPU time in their proportion, and what one does not use goes to the rest.
+    /// Without shares a pool runs items in the order in which they were queued, across all queues.
+    /// A queue that floods the pool makes the items of other queues wait behind all of its own.
+    /// `max_active` does not prevent that well, because it also applies while the other queues are
+    /// idle. With shares, queues that have work get CPU time in proportion to their shares, and
+    /// time that a queue does not use goes to the others.
     ///
     /// ```
     /// use afterwork::workqueue::Workqueue;
@@ -177,38 +180,43 @@ impl Builder {
     ///
     /// # Guarantees
     ///
-    /// - Queues share a pool that have the same scope, CPUs, nice value and strictness. As soon as one of them has set shares, all of
-    ///   the pool count, the others with 100. Where none has, nothing changes.
-    /// - Of the waiting queues, the queue that has used least for its shares goes next. A queue
-    ///   that was idle goes next at once, but has saved nothing up. A new queue starts at the
-    ///   average of the queues that have work for the pool, so a program that builds a queue for
-    ///   each item gains no time.
-    /// - Time is measured by the batch that a worker takes, and what a queue used too much it waits for afterwards. Of batches
-    ///   of a millisecond and more, which may sleep, CPU time counts, of shorter ones the time that has passed.
-    ///   What joiners run on their own threads does not count.
-    /// - A running item is not interrupted: who comes first waits for as long as one takes. For items of many milliseconds
-    ///   `max_active` keeps a worker free.
-    /// - `max_active`, the order of an ordered queue, and [lanes](Workqueue::urgent) hold as ever. But items of a pool take a seat,
-    ///   as in the kernel, while they wait for a worker: at a small `max_active` those in another pool wait for that worker, too.
+    /// - Queues with the same scope, CPUs, nice value and strictness share a pool. As soon as one
+    ///   of them has set shares, shares apply to all queues of the pool; the default is 100. If no
+    ///   queue has set shares, nothing changes.
+    /// - Of the waiting queues, the queue that has used the least time relative to its shares runs
+    ///   next. A queue that was idle runs next at once, but has saved up no time. A new queue
+    ///   starts at the average of the queues that have work for the pool, so a program that builds
+    ///   a queue for each item gains no time.
+    /// - Time is measured for each batch that a worker takes. A queue that used more than its share
+    ///   waits longer afterwards. Batches of a millisecond and more, which may sleep, are charged
+    ///   their CPU time; shorter ones are charged their elapsed time.
+    /// - Items that joiners run on their own threads are not charged.
+    /// - A running item is not interrupted, so the next item waits until one ends. If items take
+    ///   many milliseconds, `max_active` can keep a worker free.
+    /// - `max_active`, the order of an ordered queue, and [lanes](Workqueue::urgent) hold as
+    ///   before. As in the kernel, an item holds a seat while it waits for a worker of its pool.
+    ///   With a small `max_active`, items in other pools therefore wait for that worker, too.
     ///
     /// # Cost
     ///
-    /// In such a pool a trip for a batch takes one look at each queue that waits, and gives its seat back each time.
+    /// In such a pool, each time a worker takes a batch it inspects each waiting queue once, and
+    /// releases its seat afterwards.
     #[doc(alias("weight", "cpu_weight", "stride", "scheduling_group"))]
     pub fn shares(mut self, shares: u32) -> Self {
         self.shares = Some(shares);
         self
     }
 
-    /// Sets what `max_active` is meant for: the whole process, each NUMA node, or each CPU; by default the registry's
-    /// [`max_active_scope`](base::params::Params::max_active_scope). An ordered queue's is always the process.
+    /// Sets whether `max_active` applies to the whole process, to each NUMA node, or to each CPU.
+    /// The default is the registry's [`max_active_scope`](crate::params::Params::max_active_scope).
+    /// For an ordered queue it is always the process.
     pub fn max_active_scope(mut self, scope: MaxActiveScope) -> Self {
         self.max_active_scope = Some(scope);
         self
     }
 
-    /// Sets the nice value of the workers, -20 (first) to 19 (last); 0 by default. Rescuers, at nice 0, and threads that help
-    /// while they wait run items at their own.
+    /// Sets the nice value of the workers, from -20 (highest priority) to 19 (lowest); 0 by
+    /// default. Rescuers run items at nice 0. Helpers run items at their own nice value.
     pub fn nice(mut self, nice: i8) -> Self {
         self.nice = nice;
         self
@@ -216,9 +224,10 @@ impl Builder {
 
     /// Sets whether a thread that joins or flushes an item that has not started may run it itself.
     ///
-    /// By default it may unless the queue is strict or ordered. It makes waiting for one item at a time ten times
-    /// faster and more; it also means that an item may run on its joiner's thread, with that thread's stack and
-    /// thread-locals. It counts against `max_active` like any other run.
+    /// By default it may, unless the queue is strict or ordered. Helping makes it at least ten
+    /// times faster to wait for one item at a time. It also means that an item may run on its
+    /// joiner's thread, with that thread's stack and thread-locals. A helped run counts against
+    /// `max_active` like any other run.
     pub fn help(mut self, help: bool) -> Self {
         self.help = Some(help);
         self
@@ -226,16 +235,17 @@ impl Builder {
 
     /// Makes items run one at a time in the order in which they were queued.
     ///
-    /// Implies `max_active(1)`, one pool for the whole machine, and no help. An item that is queued here while it
-    /// still runs from another queue loses its place. An item that waits for a later item of the
-    /// queue gets an error, such as [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
+    /// Implies `max_active(1)`, one pool for the whole machine, and no help. An item that is queued
+    /// here while it still runs from another queue loses its position in the order. An item that
+    /// waits for a later item of the queue gets an error, such as
+    /// [`JoinError::OwnQueue`](crate::workqueue::JoinError::OwnQueue).
     #[doc(alias("alloc_ordered_workqueue", "create_singlethread_workqueue"))]
     pub fn ordered(mut self) -> Self {
         self.ordered = true;
         self
     }
 
-    /// Calls `handler` after an item panicked of which no joiner will hear, with what is known of that.
+    /// Calls `handler` with a description of each panic of an item that no joiner receives.
     ///
     /// # Examples
     ///
@@ -252,10 +262,11 @@ impl Builder {
     ///
     /// # Guarantees
     ///
-    /// The panic has then been caught and counted, and the worker goes on. It is called on the thread that ran the item, inside the
-    /// run; what it panics with is dropped. The handler is dropped by whoever ends the
-    /// queue, when all items have ended. Without a handler that is all. A
-    /// handler that wants the process to end calls [`std::process::abort`].
+    /// The panic has already been caught and counted, and the worker keeps running. The handler
+    /// runs on the thread that ran the item, as part of that run. If the handler panics, its
+    /// payload is dropped. The handler is dropped by the thread that destroys the queue, after all
+    /// items have ended. Without a handler, a panic is only caught and counted. To end the process,
+    /// call [`std::process::abort`] in the handler.
     pub fn on_panic(mut self, handler: impl Fn(&ItemPanic<'_>) + Send + Sync + 'static) -> Self {
         self.on_panic = Some(Box::new(handler));
         self
@@ -265,19 +276,19 @@ impl Builder {
     ///
     /// # Blocking
     ///
-    /// The first queue of a process reads the machine's topology and starts three threads, which sleep. A queue owns none
-    /// until something is queued.
+    /// The first queue of a process reads the machine's topology and starts three threads, which
+    /// sleep. Workers are created when items are queued.
     ///
     /// # Errors
     ///
-    /// See [`BuildError`]; each names what was asked for.
+    /// See [`BuildError`].
     #[doc(alias = "create_workqueue")]
     pub fn build(self) -> Result<Workqueue, BuildError> {
         let registry = Registry::global().map_err(BuildError::Registry)?;
         self.build_in(registry)
     }
 
-    /// Builds the queue on the pools of `registry`, which has tunables of its own.
+    /// Builds the queue on the pools of `registry`, which has its own tunables.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What is known of queues and pools, and how a registry shows it.
+//! Statistics of queues and pools, and the records that a registry publishes.
 
 use std::time::Duration;
 
@@ -26,13 +26,13 @@ use crate::{
     },
 };
 
-/// What the links of a queue have counted and measured.
+/// The counters and times of all pwqs of a queue.
 #[derive(Debug, Default)]
 struct Gathered {
     counts: Counts,
     nr_inactive: usize,
     times: LinkTimes,
-    /// For how long the oldest item waits that no worker has taken.
+    /// The age of the oldest pending item that no worker has taken.
     oldest: Option<Duration>,
 }
 
@@ -53,8 +53,8 @@ impl Gathered {
         self.oldest = self.oldest.max(age);
     }
 
-    /// Leaves out what may be given back, and is then told anew, and what was found cancelled. Counted when it has started, what was
-    /// counted never falls.
+    /// Subtracts the items of a worker's local batch that have not started: the worker may hand
+    /// them back, or find them cancelled. Counts thus never fall.
     fn leave_out_hand(&mut self, holder: &Enlisted) {
         let nr_not_started = holder.worker.nr_not_started();
         self.counts.leave_out(nr_not_started);
@@ -69,19 +69,18 @@ impl Inner {
         self.gather().0
     }
 
-    /// Returns how long items waited, and how long they ran.
+    /// Returns the wait times and the run times of items.
     pub(crate) fn times(&self) -> (Histogram, Histogram) {
         let times = self.gather().1.times;
         (times.wait.told(), times.run.told())
     }
 
-    /// Returns for how long the oldest item waits.
     pub(crate) fn oldest(&self) -> Option<Duration> {
         self.gather().1.oldest
     }
 
     fn gather(&self) -> (QueueStats, Gathered) {
-        // Measures the clock's rate if nobody has, with no lock held.
+        // Calibrates the cycle counter if necessary, with no lock held.
         time::cycles_per_us();
         let core = &self.core;
         let plan = self.plan.lock();
@@ -90,7 +89,7 @@ impl Inner {
         let mut gathered = Gathered::default();
         for link in &links {
             let mut dispatch = link.pool.lock();
-            // What producers have just left is told by the pool's link alone.
+            // Items in the injector are not counted in the pwq yet.
             dispatch.adopt(&link.pool.injector);
             dispatch.tell_rests(link.slot);
             gathered.add(dispatch.link(link.slot));
@@ -121,7 +120,7 @@ impl Inner {
         (stats, gathered)
     }
 
-    /// Cuts out what waits for nothing, for it was cancelled or helped. As long as the plan has a link it is there.
+    /// Removes the tombstones of the queue. The pwqs exist as long as the plan contains them.
     fn reap<'a>(&self, plan: &Plan, links: &'a [Arc<Pwq>]) -> Vec<Reaped<'a>> {
         let nr_helped = self.core.nr_helped.load(Ordering::Relaxed) + plan.nr_helped();
         let seen = self.core.nr_helped_seen.swap(nr_helped, Ordering::Relaxed);
@@ -130,7 +129,6 @@ impl Inner {
         links.map(|link| link.reap()).collect()
     }
 
-    /// Cuts out what was cancelled.
     pub(crate) fn reap_cancelled(&self) {
         let plan = self.plan.lock();
         let links = plan.links().iter().filter(|link| link.has_cancelled());
@@ -140,7 +138,6 @@ impl Inner {
         reaped.into_iter().for_each(Reaped::finish);
     }
 
-    /// Returns how many items wait.
     pub(crate) fn nr_waiting(&self) -> usize {
         let plan = self.plan.lock();
         let links = plan.links().to_vec();
@@ -156,7 +153,7 @@ impl Inner {
         nr_waiting
     }
 
-    /// Returns all that is known of the queue, unless it has gone.
+    /// Returns a report of the queue, unless it was destroyed.
     pub(crate) fn known(&self) -> Option<QueueReport> {
         let plan = self.plan.lock();
         let attrs = plan.attrs().clone();
@@ -178,7 +175,6 @@ impl Inner {
 }
 
 impl WorkerPool {
-    /// Returns what it has counted.
     pub(crate) fn stats(&self) -> PoolStats {
         let dispatch = self.lock();
         let mut counts = dispatch.counts();
@@ -212,13 +208,13 @@ impl WorkerPool {
     }
 }
 
-/// Returns `count`, or what was shown of it before: an item was taken for started that its worker was finding cancelled.
+/// Returns the maximum of `count` and the last value returned. `count` can fall if an item that was
+/// counted as started turns out to be cancelled.
 fn risen(shown: &AtomicU64, count: u64) -> u64 {
     shown.fetch_max(count, Ordering::Relaxed).max(count)
 }
 
 impl Machine {
-    /// Writes a record for each queue and each pool.
     pub(crate) fn describe(&self, image: &mut Image) {
         if image.wants_queues() {
             for queue in self.queues().iter().filter_map(|queue| queue.report()) {

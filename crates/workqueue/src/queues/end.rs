@@ -1,23 +1,26 @@
-//! How a queue ends: who keeps it, who only visits it, and who carries the end out.
+//! Destroying a queue: handles, visits, and the thread that destroys it.
 //!
 //! # The protocol
 //!
-//! Users have *handles*, which share one [`Lease`]. With the last handle the lease goes, once, and the queue ends. Timers
-//! and callbacks of RCU have a [`WeakQueue`], which keeps nothing. To leave an item they *visit* the queue:
+//! Users have *handles*, which share one [`Lease`]. Dropping the last handle drops the lease, once,
+//! and destroys the queue. Timers and RCU callbacks have a [`WeakQueue`], which keeps nothing
+//! alive. They *visit* the queue to push an item:
 //!
 //! ```text
-//! visitor: closed? then go, else visitors += 1 (one step);  claim an item, push it;  visitors -= 1;  the last one tells
-//! end:     closed = true;  resume;  wait for visitors = 0;  sweep timers;  wait until all is drained;  unlink
+//! visitor: closed? then return;  otherwise visitors += 1 (one atomic update);
+//!          claim an item, push it;  visitors -= 1;  the last visitor notifies
+//! end:     closed = true;  resume;  wait for visitors = 0;  sweep timers;  drain;  remove the pwqs
 //! ```
 //!
-//! A visit is no handle: it neither keeps the queue open nor keeps the drop of the last handle from being that. The end
-//! waits for visitors as it does for items. What must never happen is a push after the end has seen the queue drained:
-//! the item would point at links that are gone. Twin `queue: a lease without its queue`.
+//! A visit is not a handle: it neither keeps the queue open nor prevents a handle from being the
+//! last. The end waits for visitors as it waits for items. No visitor may push after the end has
+//! found the queue drained, because the item would point at freed pwqs. Twin
+//! `queue: a lease without its queue`.
 //!
-//! # Which thread ends the queue
+//! # Which thread destroys the queue
 //!
-//! The thread that drops the last handle ends the queue, so that all items have run when the drop
-//! returns. Some threads must not wait:
+//! The thread that drops the last handle destroys the queue, so that all items have run when the
+//! drop returns. Some threads must not wait:
 //!
 //! - a thread in an item of the queue, or of a bottom-half queue;
 //! - a thread in a callback of RCU or of a sleepable domain;
@@ -29,12 +32,13 @@
 //! These threads hand the end over to a reaper (`errands.rs`). If no reaper can be started, the
 //! manager does the part of the end that does not block.
 //!
-//! Items held by timers are dropped once there are no visitors. The thread that ends the queue
-//! drops them; if that thread is a reaper, another reaper does, so that a destructor that blocks
-//! does not delay the end. A paused queue is resumed first, because the destructor may wait for an
-//! item.
+//! Items held by timers are dropped once there are no visitors. The thread that destroys the queue
+//! drops them. If that thread is a reaper, another reaper drops them, so that a destructor that
+//! blocks does not delay the end. A paused queue is resumed first, because a destructor may wait
+//! for an item.
 //!
-//! The end does not unwind: a queue that it left half-way would be freed under its items. Twin `queue: an end unwinds`.
+//! The end does not unwind, because a partly destroyed queue would be freed while its items still
+//! use it. Twin `queue: an end unwinds`.
 
 use std::{fmt, mem, ops::Deref};
 
@@ -56,11 +60,11 @@ use crate::{
     limit::queue_core::Handler,
 };
 
-/// What the handles of a queue share; its drop is the end of the queue.
+/// The state that the handles of a queue share. Dropping it destroys the queue.
 pub(crate) struct Lease {
     inner: Arc<Inner>,
     registry: Registry,
-    /// Whether whoever drops it does not wait.
+    /// Set if the thread that drops the lease must not wait.
     in_background: bool,
 }
 
@@ -70,7 +74,7 @@ struct End {
     registry: Registry,
 }
 
-/// Who is in the middle of leaving an item in a queue without having a handle of it.
+/// The number of visitors: threads that push an item without a handle of the queue.
 ///
 /// bits 0..31 visitors | bit 31 closed
 #[derive(Debug)]
@@ -78,12 +82,12 @@ pub(crate) struct Visits(AtomicU32);
 
 const CLOSED: u32 = 1 << 31;
 
-/// What becomes a visit, if the queue has not ended.
+/// A weak reference through which a thread can visit the queue until it is destroyed.
 #[derive(Clone, Debug)]
 pub(crate) struct WeakQueue(Weak<Inner>, Lane);
 
-/// A short-lived use of a queue, which does not end before the visit is over. No user code runs
-/// during a visit; events are emitted after it.
+/// A short-lived use of a queue, which delays the end of the queue. No user code runs during a
+/// visit; events are emitted after it.
 pub(crate) struct Visit<'a> {
     inner: &'a Inner,
     _held: trace::Held,
@@ -104,7 +108,7 @@ impl Lease {
 }
 
 impl Workqueue {
-    /// Lets go of this handle; if it was the last, a reaper ends the queue.
+    /// Drops this handle. If it was the last, a reaper destroys the queue.
     pub(crate) fn end_in_background(self) {
         let Self { inner, lease, .. } = self;
         drop(inner);
@@ -124,13 +128,13 @@ impl Drop for Lease {
             registry: self.registry.clone(),
         };
         if !self.inner.is_at_home() {
-            // Its workers are its parent's, and items that they had point at it.
+            // The workers exist in the parent only, and their items still point at the queue.
             return mem::forget(end);
         }
         self.inner.visits.close();
         if !self.in_background && self.inner.may_end_here() {
             drop(end.sweep());
-            // FOREIGN(on-panic-drop): on the thread that ends the queue, with no lock held; contained by `Foreign`.
+            // FOREIGN(on-panic-drop): on the thread that destroys the queue, no locks; contained.
             drop(end.carry_out());
         } else {
             let manager = self.inner.manager.clone();
@@ -146,18 +150,20 @@ impl fmt::Debug for End {
 }
 
 impl End {
-    /// Waits until the last visitor has gone, and takes back what waits for its time: to be dropped where that may wait.
+    /// Waits until the last visit has ended, and returns the items held by timers, to be dropped by
+    /// a thread that may block.
     fn sweep(&self) -> Vec<Dead> {
         whole(|| self.inner.sweep())
     }
 
-    /// Ends the queue, after [`sweep`](Self::sweep). Returns what is a user's, to be dropped likewise.
+    /// Destroys the queue, after [`sweep`](Self::sweep). Returns the user's handler, to be dropped
+    /// by a thread that may block.
     fn carry_out(&self) -> Option<Handler> {
         whole(|| self.inner.end(&self.registry));
         self.inner.core.take_handler()
     }
 
-    /// Returns `true` if nothing is left to wait for. Does not wait.
+    /// Returns `true` if the end would not block. Does not wait.
     fn is_due(&self) -> bool {
         let inner = &*self.inner;
         inner.set_paused(false);
@@ -165,7 +171,8 @@ impl End {
             return false;
         }
         let rescuer = inner.rescuer.lock().take();
-        // One that has left is not waited for: locals of its thread may yet be dropped, users' ones that wait for anything.
+        // A rescuer thread that has left its loop is not waited for, because it may still be
+        // dropping user thread-locals that block.
         let rescuer = rescuer.filter(|rescuer| !rescuer.has_left());
         let has_left = rescuer.is_none();
         *inner.rescuer.lock() = rescuer;
@@ -173,7 +180,7 @@ impl End {
     }
 }
 
-/// Does a part of an end, which does not unwind.
+/// Runs a part of an end, and aborts the process if it unwinds.
 fn whole<R>(part: impl FnOnce() -> R) -> R {
     if twin::armed("queue: an end unwinds") {
         return part();
@@ -202,7 +209,7 @@ impl Errand for End {
     }
 }
 
-// To drop a handler of panics is all there is to it.
+// The cleanup of a handler is its drop.
 impl Errand for Handler {}
 
 impl Visits {
@@ -212,17 +219,18 @@ impl Visits {
 
     fn enter(&self) -> bool {
         let enter = |word| (word & CLOSED == 0).then_some(word + 1);
-        // ORDER(outlast): publish and consume; both ends are steps of this word.
-        //   outlast: all is cancelled;  a step that changes nothing, Release;  visitors = 0?
+        // ORDER(outlast): publish and consume; both ends update this word.
+        //   outlast: cancel all;  an update that changes nothing, Release;  visitors = 0?
         //   here:    visitors += 1, Acquire;  cancelled?
-        // If our step comes first, we are counted, and waited for. If the other's step comes first, we see what came before it.
+        // If our update comes first, the canceller counts this visit and waits for it. If the
+        // canceller's update comes first, we see the cancel.
         // Test: what_was_armed_is_cancelled_or_fired_before
         self.0
             .fetch_update(Ordering::Acquire, Ordering::Relaxed, enter)
             .is_ok()
     }
 
-    /// Returns `true` if the end may wait for this.
+    /// Returns `true` if the end may be waiting for this visit.
     fn leave(&self) -> bool {
         // ORDER(visit): publish and consume, other end in `nr_visitors`.
         //   visit: push the item;  visitors -= 1, Release
@@ -251,32 +259,32 @@ impl WeakQueue {
         Self(Arc::downgrade(inner), lane)
     }
 
-    /// Returns the lane to which the handle led that it was made from.
+    /// Returns the lane of the handle from which this reference was created.
     pub(crate) fn lane(&self) -> Lane {
         self.1
     }
 
-    /// Returns the queue's inside if that is still there. Drop it with no lock held.
+    /// Returns the state of the queue if it still exists. Drop the result with no lock held.
     pub(crate) fn upgrade(&self) -> Option<Arc<Inner>> {
         self.0.upgrade()
     }
 }
 
 impl Inner {
-    /// Begins a visit; none when the queue has ended, or is about to.
+    /// Begins a visit. Returns `None` if the queue is closed.
     pub(crate) fn visit(&self) -> Option<Visit<'_>> {
         let visit = self.visits.enter().then(|| Visit {
             inner: self,
             _held: trace::hold_without_span(),
         });
-        // Longer than a queue with few items takes to end.
+        // The pause is longer than it takes to destroy a queue with few items.
         twin::linger("queue: a lease without its queue", 2, 1000);
         visit
     }
 
-    /// Waits until nobody visits, for a moment at least: who comes later sees what the caller did before.
+    /// Waits for a moment without visitors. Later visitors see the caller's earlier writes.
     pub(crate) fn outlast_visitors(&self) {
-        // ORDER(outlast): the other end is in `Visits::enter`.
+        // ORDER(outlast): other end in `Visits::enter`.
         // Test: what_was_armed_is_cancelled_or_fired_before
         self.visits.0.fetch_or(0, Ordering::Release);
         let mut patience = sync::Patience::new();
@@ -285,14 +293,15 @@ impl Inner {
         }
     }
 
-    /// Returns `true` if the last handle has gone.
+    /// Returns `true` if the last handle was dropped.
     pub(crate) fn has_ended(&self) -> bool {
         self.visits.is_closed()
     }
 
     /// Returns `true` if this thread may wait for the end.
     fn may_end_here(&self) -> bool {
-        // A worker that is in no item may be told of an end, or begin, or leave; and may have items in hand.
+        // A worker outside of an item can get here from a waker or a thread hook, and may have
+        // items in its local batch.
         let others_depend = || errands::others_depend(depth() > 0);
         let others_depend = || trace::is_telling() || others_depend();
         let may_wait = || report::may_wait_for_users() && !others_depend();
@@ -300,8 +309,8 @@ impl Inner {
     }
 
     fn sweep(&self) -> Vec<Dead> {
-        // No call pauses the queue again. The items held by timers are dropped after this, and
-        // their destructors may wait for queued items.
+        // No later call pauses the queue again. The items held by timers are dropped after this,
+        // and their destructors may wait for queued items.
         self.set_paused(false);
         if !twin::armed("queue: a lease without its queue") {
             let settled = &self.core.settled;
@@ -310,10 +319,10 @@ impl Inner {
         self.timers.sweep()
     }
 
-    /// Waits until all has run, and lets go of the pools.
+    /// Waits until all items have run, and releases the pools.
     fn end(self: &Arc<Self>, registry: &Registry) {
         self.drain();
-        // Before the links go: it may still look into one.
+        // The rescuer may access a pwq, so it is stopped before the pwqs are removed.
         let rescuer = self.rescuer.lock().take();
         if let Some(rescuer) = rescuer {
             rescuer.end();

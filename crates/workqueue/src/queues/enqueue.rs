@@ -1,7 +1,8 @@
-//! Queueing reusable items: an item is claimed by a step of its state, and then left for a pool.
+//! Queueing reusable items: a thread claims an item in its state word, and pushes it to a pool.
 //!
-//! The two are apart for who holds a lock between them, a timer's for one: he claims under it, and pushes after it. After that,
-//! too, he gives back what the item was counted as elsewhere: that may wake tasks that await a drain.
+//! Claiming and pushing are separate because some callers, such as a timer, claim under their own
+//! lock and push after they release it. They also release the in-flight count that the item held on
+//! another pwq only after that, because this can wake tasks that await a drain.
 
 use std::ptr::NonNull;
 
@@ -19,31 +20,29 @@ use crate::{
     pools::pwq::Pwq,
 };
 
-/// What became of an attempt to queue an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Planned {
-    /// Its link must be pushed.
+    /// The caller must push the item's list link.
     Push,
-    /// Its link is where it must be.
+    /// The list link is already on the right list.
     InPlace,
-    /// It is not ours to queue.
+    /// The item must not be queued.
     Refused,
 }
 
 impl Planned {
-    /// Pushes `work` to `home` if that is what is planned.
     #[inline]
     fn carry_out(self, work: &Work, home: &Pwq) {
         match self {
             Self::Push => home.push(work.item()),
-            // SAFETY: it has just been made pending, and `work` keeps it.
+            // SAFETY: the item was just made pending, and `work` keeps it alive.
             Self::InPlace => unsafe { home.tell_queued(work.item()) },
             Self::Refused => {}
         }
     }
 }
 
-/// An item that is pending, and may have to be pushed.
+/// An item that the caller made pending, and may have to push.
 #[derive(Debug)]
 #[must_use = "an item that is not pushed never runs"]
 pub(crate) struct Claimed<'a> {
@@ -54,7 +53,7 @@ pub(crate) struct Claimed<'a> {
 }
 
 impl Claimed<'_> {
-    /// Pushes it. Returns what it was counted as elsewhere, to be given back with no lock held.
+    /// Pushes the item. Returns its in-flight count on another pwq, to be released without locks.
     #[must_use = "it is waited for until it is given back"]
     pub(crate) fn push(self) -> Option<LeftCount> {
         self.planned.carry_out(self.work, self.home);
@@ -62,12 +61,13 @@ impl Claimed<'_> {
     }
 }
 
-/// Pending items that have not been pushed, the newest and the oldest. Who wants the link of one, for it was cancelled meanwhile,
-/// waits until it is pushed: so whoever has a chain in hand must not wait.
+/// Pending items that have not been pushed: the newest and the oldest. A thread that needs the list
+/// link of one of them, because the item was cancelled, waits until it is pushed. A thread with a
+/// chain must therefore not wait.
 struct Chain(Option<(NonNull<Head>, NonNull<Head>)>);
 
 impl Chain {
-    /// Adds an item that is pending, and that its user keeps.
+    /// Adds a pending item that its user keeps alive.
     fn add(&mut self, item: NonNull<Head>) {
         self.0 = Some(match self.0 {
             None => (item, item),
@@ -78,7 +78,6 @@ impl Chain {
         });
     }
 
-    /// Pushes what there is.
     fn push_to(&mut self, home: &Pwq) {
         if let Some((newest, oldest)) = self.0.take() {
             home.pool.push_chain(newest, oldest);
@@ -86,7 +85,7 @@ impl Chain {
     }
 }
 
-/// Makes `home` the home of an item that the caller has claimed.
+/// Sets `home` as the home pwq of an item that the caller has claimed.
 fn move_here(work: &Work, home: &Pwq) -> Planned {
     let head = work.head();
     head.home.store(home.as_home(), Ordering::Relaxed);
@@ -95,21 +94,22 @@ fn move_here(work: &Work, home: &Pwq) -> Planned {
 }
 
 impl Workqueue {
-    /// Queues `work` on the pool of this CPU's pod; false when it was pending already, or is
-    /// disabled (as it also is while somebody waits in [`Work::cancel_sync`]), or when the queue is being drained by
-    /// somebody else. Where the queue has a capacity the item waits beside it: see [`try_enqueue`](Self::try_enqueue).
+    /// Queues `work` on the worker pool of the current CPU's pod. Returns `false` if the item is
+    /// already pending or is disabled (which includes the time that a thread spends in
+    /// [`Work::cancel_sync`]), or if the queue was destroyed, or is being drained and the caller is
+    /// not one of its items. The item does not count toward the queue's capacity; see
+    /// [`try_enqueue`](Self::try_enqueue).
     ///
     /// # Blocking
     ///
-    /// See [`Workqueue`]. An item whose cancelled place is still in another queue's list is first taken out of
-    /// there, under that pool's lock.
+    /// See [`Workqueue`]. If the item has a tombstone on the list of another queue, the call first
+    /// removes the tombstone, under the lock of that pool.
     #[doc(alias("queue_work", "schedule_work"))]
     #[inline]
     pub fn enqueue(&self, work: &Work) -> bool {
         self.enqueue_at(self.here(), work)
     }
 
-    /// Queues `work` at `home`, a link of this queue.
     #[inline]
     pub(crate) fn enqueue_at(&self, home: &Pwq, work: &Work) -> bool {
         if !self.admits() {
@@ -119,11 +119,11 @@ impl Workqueue {
         self.inner.plan_and_push(work, home, false)
     }
 
-    /// Takes back one [`Work::disable`], and queues `work` if that was the last one; returns `true` if it was queued.
+    /// Undoes one [`Work::disable`], and queues `work` if none is left. Returns `true` if queued.
     ///
     /// # Panics
     ///
-    /// When the item is not disabled, and in a child of `fork` (see [`Workqueue`]).
+    /// If the item is not disabled, and in a child of `fork` (see [`Workqueue`]).
     ///
     /// # Blocking
     ///
@@ -148,9 +148,9 @@ impl Workqueue {
         work.enable() && self.enqueue(work)
     }
 
-    /// Queues each of `works` that is not pending, in their order, and returns how many that were.
+    /// Queues each of `works` that is not pending, in order, and returns the number queued.
     ///
-    /// The items go to one pool as one chain: for tiny items about twice as fast as one by one.
+    /// The items go to one pool in one chain, which is about twice as fast for tiny items.
     ///
     /// # Blocking
     ///
@@ -171,14 +171,15 @@ impl Workqueue {
         if !self.admits() {
             return 0;
         }
-        // Asked once: in a process that was not forked none is.
+        // Checked once for all items: only a forked child can have lost items.
         must_not_be_lost(sync::fork::is_child() && works.iter().any(Work::is_lost));
         let mut nr_queued = 0;
         let mut chain = Chain(None);
         let mut left = Vec::new();
         for work in works {
             let cut = |item| {
-                // Somebody may wait for what is in the chain, with what we are about to wait for in his own.
+                // Push the chain before waiting: another thread may wait for an item in this chain
+                // while it holds the item that this thread waits for.
                 if !twin::armed("enqueue all: waits with a chain in hand") {
                     chain.push_to(home);
                 }
@@ -188,7 +189,7 @@ impl Workqueue {
             nr_queued += usize::from(planned != Planned::Refused);
             if planned == Planned::Push {
                 let item = work.item();
-                // SAFETY: it has just been made pending, and `work` keeps it.
+                // SAFETY: the item was just made pending, and `work` keeps it alive.
                 unsafe { home.tell_queued(item) };
                 chain.add(item);
             } else {
@@ -202,7 +203,8 @@ impl Workqueue {
 }
 
 impl Inner {
-    /// Queues `work` at `home`, with a place of the queue's capacity if the caller `has_place`; returns `true` if it was queued.
+    /// Queues `work` at `home`. `has_place` is set if the caller holds a capacity permit for the
+    /// item. Returns `true` if the item was queued.
     #[inline]
     pub(crate) fn plan_and_push(&self, work: &Work, home: &Pwq, has_place: bool) -> bool {
         let mut left = None;
@@ -215,8 +217,9 @@ impl Inner {
         planned != Planned::Refused
     }
 
-    /// Claims `work` for this queue; returns `true` if its link is still to be pushed to `home`. Where that is in another list the
-    /// caller is to `cut` it out, and to give back what it was counted as there.
+    /// Claims `work` for this queue, and returns whether its list link must be pushed to `home`. If
+    /// the link is on another list, calls `cut`, which removes it there; the caller then releases
+    /// the item's in-flight count on that list's pwq.
     #[inline]
     fn plan(
         &self,
@@ -225,7 +228,7 @@ impl Inner {
         has_place: bool,
         cut: impl FnOnce(NonNull<Head>),
     ) -> Planned {
-        // One that has its place in the other lane is moved.
+        // An item whose tombstone is in the other lane is moved.
         let is_ours = |link| self.route_table.routes().has(link, home.lane);
         match (work.head()).enqueue(home, is_ours, has_place, Some(work.revivable())) {
             Enqueue::Push(_) => Planned::Push,
@@ -239,14 +242,16 @@ impl Inner {
         }
     }
 
-    /// Returns `true` if to queue `work` in `lane` is to wait until its link has been got out of another queue's list, or lane.
+    /// Returns `true` if queueing `work` in `lane` must wait until its list link was removed from
+    /// the list of another queue or lane.
     pub(crate) fn must_cut_out(&self, work: &Work, lane: Lane) -> bool {
         let head = work.head();
         let home = head.home.load(Ordering::Relaxed).cast_const();
         head.load().has_link() && !self.route_table.routes().has(home, lane)
     }
 
-    /// Claims `work` to be queued on `cpu`, or from here; none where it is pending already, or disabled.
+    /// Claims `work` for queueing on `cpu`, or on the current CPU. Returns `None` if the item is
+    /// already pending or is disabled.
     pub(crate) fn claim<'a>(
         &'a self,
         cpu: Option<CpuId>,
@@ -268,8 +273,8 @@ impl Inner {
         (planned != Planned::Refused).then_some(claimed)
     }
 
-    /// Claims `work`, which is not pending anywhere, to be queued on `cpu`, also in a drain; `None` when it is disabled.
-    /// Nothing is claimed where the queue was destroyed.
+    /// Claims `work`, which is not pending, for queueing on `cpu`, even during a drain. Returns
+    /// `None` if the item is disabled. If the queue was destroyed, the result claims nothing.
     pub(crate) fn claim_at<'a>(
         &'a self,
         cpu: CpuId,

@@ -1,9 +1,10 @@
-//! Closures that must start by a deadline, and when a task that awaits one is told that it did not.
+//! Closures that must start by a deadline.
 //!
-//! A task that awaits the handle leaves its waker in the wheel (`sleeps.rs`), to be fired at the deadline, beside the one that the
-//! end of the item fires. It polls the handle again for that, and that poll lets the item expire, as a joiner does
-//! (`execute/deadline.rs`): the wheel decides nothing, and knows no item. A poll that finds its timer fired, at an earlier poll's
-//! waker, goes on as that poll would have. An item that nobody awaits has no timer.
+//! A task that awaits the handle registers its waker in the wheel (`sleeps.rs`), to be fired at the
+//! deadline; another waker is fired when the item ends. The task then polls the handle again, and
+//! that poll lets the item expire, as a joiner does (`execute/deadline.rs`). The wheel decides
+//! nothing, and knows no item. A poll whose timer has already fired also lets the item expire. An
+//! item that no task awaits has no timer.
 //!
 //! Twin `deadline: the wheel tells no task`.
 
@@ -17,12 +18,13 @@ use super::{
 };
 use crate::execute::deadline::StartBy;
 
-/// By when an item must have started, and its timer.
+/// The deadline by which an item must start, and its timer.
 pub(crate) struct StartBefore {
     at_ns: u64,
-    /// Whose wheel it is. It keeps no queue from its end.
+    /// The queue whose wheel has the timer. This reference does not keep the queue open.
     inner: Arc<Inner>,
-    /// The handle's, and then of who frees the item: once a task has awaited it.
+    /// The timer, created when a task first awaits the handle. It is accessed by the handle, and
+    /// later by the thread that frees the item.
     timer: RefCell<Option<SleepTimer>>,
 }
 
@@ -58,7 +60,7 @@ impl StartBy for StartBefore {
 
 impl Drop for StartBefore {
     fn drop(&mut self) {
-        // In a child of `fork` the lock may be held for ever.
+        // In a child of `fork` the lock may be held forever.
         if !twin::torn_down()
             && let Some(timer) = self.timer.take()
             && self.inner.is_at_home()
@@ -75,7 +77,7 @@ impl fmt::Debug for StartBefore {
 }
 
 impl Workqueue {
-    /// Returns by when an item is to start here; `None`, and counts it, if it expires at once.
+    /// Returns the start deadline. If it has passed, counts an expired item and returns `None`.
     pub(super) fn start_before(&self, deadline: time::Instant) -> Option<StartBefore> {
         let start_by = StartBefore::new(self, time::ns_of(deadline));
         if start_by.is_over() {

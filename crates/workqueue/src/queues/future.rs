@@ -1,30 +1,33 @@
-//! Futures as work items: an item that is run as often as its waker queues it, until it is ready.
+//! Futures as work items: an item that runs each time its waker queues it, until it is ready.
 //!
-//! A waker may be called by anybody, at any time, as often as he likes, and must make the future be polled
-//! once more: which is what queueing a work item does. So a poll is a run, and a wake is an enqueue:
+//! A waker may be called by any thread, at any time and any number of times, and must cause another
+//! poll. Queueing a work item does the same. So a poll is a run, and a wake is an enqueue:
 //!
-//! - **Never polled twice at once.** A wake during a poll only says so (`PENDING`); the end of that poll queues
-//!   the future again. A wake of a future that is pending does nothing.
-//! - **No wake is lost.** The wake and the end of the poll are steps of one word. A wake that finds the future pending
-//!   is a step as well, so that the poll to come sees what was written before the wake.
+//! - **Polls never overlap.** A wake during a poll only sets `PENDING`; the end of that poll queues
+//!   the future again. A wake of a pending future queues nothing.
+//! - **No wake is lost.** The wake and the end of the poll update one word. A wake that finds the
+//!   future pending updates the word, too, so that the next poll sees the waker's earlier writes.
 //! - **Cancelling** a future that was polled is a wake with a flag: the next run drops the future
-//!   instead of polling it. So a worker drops it, inside the queue's limits, never during a poll,
-//!   and once.
-//! - **Cancelling before the first poll.** Such a future is not pinned, and is cancelled as a
-//!   closure is: the canceller claims it, ends it, and drops it. So it needs no worker, and neither
-//!   its memory nor its place of the queue's capacity waits for one. Unlike a closure, a future may
-//!   be cancelled by one thread while another joins it. So the canceller takes the future out and
-//!   leaves the outcome before it ends the claim, and wakes the task that awaits the handle. Twins
+//!   instead of polling it. A worker thus drops it, once, within the queue's limits, never during a
+//!   poll.
+//! - **Cancelling before the first poll.** Such a future is not pinned, and is cancelled like a
+//!   closure: the canceller claims it, ends it, and drops it. No worker is needed, so neither its
+//!   memory nor its capacity permit waits for one. Unlike a closure, a future may be cancelled by
+//!   one thread while another joins it. The canceller therefore moves the future out and stores the
+//!   outcome before it ends the claim, and wakes the task that awaits the handle. Twins
 //!   `future: a cancel moves what was polled`, `future: a cancel ends it without an outcome` and
 //!   `future: a cancel forgets its task`.
-//! - **The queue stays.** From its first suspension on a future keeps one in-flight count, of the link from which it
-//!   was run then (`held_link`), until it has ended. So a wake that makes it pending finds the queue in place: the
-//!   future cannot end before it has been pushed. No other wake looks at the queue. A drain waits for futures.
-//! - **Memory.** The handle and each waker are counted (`handles.rs`); a poll lends its waker uncounted, so that a
-//!   poll that keeps none touches no count. Whoever is last, run or handle, frees. A future that waits without
-//!   any waker and any handle can never be polled again: it is dropped by whoever made it so.
+//! - **The queue stays.** From its first suspension until it ends, a future keeps one in-flight
+//!   count of the pwq on which it ran then (`held_link`). A wake that makes it pending thus finds
+//!   an existing queue, because the future cannot end before it is pushed. Other wakes do not
+//!   access the queue. A drain waits for futures.
+//! - **Memory.** The handle and each waker are counted (`handles.rs`). A poll lends its waker
+//!   uncounted, so that a poll that keeps none updates no count. The last owner, run or handle,
+//!   frees the item. A suspended future without wakers and handle can never be polled again; the
+//!   thread that dropped the last of them drops it.
 //!
-//! The steps are in `state/task.rs`. Differs from Linux: there is no such thing; nearest is work that requeues itself.
+//! The state transitions are in `state/task.rs`. Differs from Linux: it has no counterpart; the
+//! closest is work that queues itself again.
 
 use std::{
     cell::UnsafeCell,
@@ -64,24 +67,25 @@ use crate::{
     pools::pwq::Pwq,
 };
 
-/// What every future's item begins with.
+/// The first fields of every future's item.
 #[repr(C)]
 struct Base {
     head: Head,
-    /// A: the handle, and the wakers.
+    /// A: the counts of the handle and the wakers.
     handles: Handles,
-    /// I: gone as a queue when the future has ended, but here.
+    /// I: keeps the queue's memory valid. The queue may be destroyed once the future has ended.
     queue: Arc<Inner>,
-    /// What keeps a count for it. Who runs it writes it, and who frees it reads it.
+    /// The pwq on which the future holds an in-flight count. The thread that runs the item writes
+    /// it, and the thread that frees the item reads it.
     held_link: UnsafeCell<HeldLink>,
-    /// Written by the handle before it sets the flag that a task waits.
+    /// The awaiting task. The handle writes it before it sets the flag that a task waits.
     task: UnsafeCell<Option<Arc<TaskSlot>>>,
 }
 
-/// Where an in-flight count is kept, and in which colour.
+/// The pwq with an in-flight count, and the flush generation of the count.
 #[derive(Clone, Copy)]
 struct HeldLink {
-    /// Null until the future first waits.
+    /// Null until the first suspension.
     link: *const Pwq,
     colour: Colour,
 }
@@ -89,18 +93,18 @@ struct HeldLink {
 #[repr(C)]
 struct Task<F: Future> {
     base: Base,
-    /// Belongs to the run, then to the handle, then to who frees the item.
+    /// The run accesses it, then the handle, then the thread that frees the item.
     stage: UnsafeCell<Stage<F>>,
 }
 
-/// How far it is.
 enum Stage<F: Future> {
     Future(F),
     Outcome(Outcome<F::Output>),
     Gone,
 }
 
-/// Makes an item that polls `future`, to be pushed to `home`, which is a link of `queue`; the caller `has_place` for it or not.
+/// Creates an item that polls `future`, to be pushed to `home`, a pwq of `queue`. `has_place` is
+/// set if the caller holds a capacity permit for it.
 pub(crate) fn task<F>(
     future: F,
     home: &Pwq,
@@ -111,7 +115,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    // Nobody but a worker may run it, and it is never taken back out of its place.
+    // Only a worker may run it, and its list link is never removed.
     let rules = Rules {
         help: false,
         ordered: false,
@@ -135,7 +139,7 @@ where
         stage: UnsafeCell::new(Stage::Future(future)),
     })
     .cast();
-    // SAFETY: the table's outcome is the future's, and this is the only handle.
+    // SAFETY: the outcome type of the table is the future's, and this is the only handle.
     (item, unsafe { JoinHandle::of(item) })
 }
 
@@ -146,13 +150,13 @@ where
 {
     const VTABLE: &'static VTable = &VTable {
         run: run::pop_and_run,
-        // SAFETY: as of `pop_and_cancel`.
+        // SAFETY: the contract is that of `pop_and_cancel`.
         cancel: |item, remains| unsafe { run::pop_and_cancel(item, remains, Self::skip) },
         call: Self::call,
         name: std::any::type_name::<F>,
         free: Self::free,
         is_husk: Self::is_husk,
-        // SAFETY: the item is in a list, with the lock of which the poll that put it there is seen.
+        // SAFETY: the item is on a list, whose lock makes the poll that queued it visible.
         has_begun: |item| unsafe { base(item).held_link() }.is_some(),
         push: Some(push),
         is_work: false,
@@ -166,21 +170,21 @@ where
     };
 
     fn stage(item: NonNull<Head>) -> *mut Stage<F> {
-        // SAFETY: this table belongs to items of this type alone.
+        // SAFETY: only items of this type use this table.
         unsafe { (*item.as_ptr().cast::<Self>()).stage.get() }
     }
 
     unsafe fn call(item: NonNull<Head>) -> Ending {
-        // SAFETY: the caller runs the item, which keeps it.
+        // SAFETY: the caller runs the item, which keeps it alive.
         let base = unsafe { base(item) };
-        // SAFETY: runs do not overlap, and nobody else touches the stage before the future has ended.
+        // SAFETY: runs do not overlap, and only runs access the stage until the future ends.
         let stage = unsafe { &mut *Self::stage(item) };
         let outcome = if base.head.load().is_cancelled() {
             dropped(stage, Err(JoinError::Cancelled))
         } else {
-            // Lent, not counted: the run keeps the item.
+            // Lent without a count, because the run keeps the item alive.
             let waker = ManuallyDrop::new(waker(item));
-            // FOREIGN(future-poll): the future's poll, by a worker in its item, no locks; a panic is its outcome.
+            // FOREIGN(future-poll): by a worker in its item, no locks; a panic is its outcome.
             match guarded(|| poll(stage, &mut Context::from_waker(&waker))) {
                 Ok(Poll::Pending) => return base.suspend(),
                 Ok(Poll::Ready(value)) => dropped(stage, Ok(value)),
@@ -191,26 +195,26 @@ where
         unsafe { Self::settle(item, outcome) }
     }
 
-    /// Moves a future out that has not been polled, in place of polling it.
+    /// Moves an unpolled future out, instead of polling it.
     unsafe fn skip(item: NonNull<Head>, remains: &mut Remains) {
         // SAFETY: the caller runs the item, and this is its first run.
         remains.bury(unsafe { Self::set_cancelled(item) });
     }
 
-    /// Makes the outcome that it was cancelled; returns the future.
+    /// Sets the outcome to cancelled, and returns the future.
     ///
     /// # Safety
     ///
     /// 1. The future was never polled, and the caller runs the item or has claimed it.
     unsafe fn set_cancelled(item: NonNull<Head>) -> Stage<F> {
-        // SAFETY: (1): no other thread touches the stage before the future has ended.
+        // SAFETY: (1): no other thread accesses the stage before the future has ended.
         let stage = unsafe { &mut *Self::stage(item) };
-        // It may be moved, because it has not been pinned.
+        // The future may be moved, because it is not pinned.
         std::mem::replace(stage, Stage::Outcome(Err(JoinError::Cancelled)))
     }
 
-    /// Takes the future out of the queue and drops it, if it was never polled. Otherwise a worker
-    /// drops it. Returns `false` if it has ended.
+    /// Dequeues and drops the future if it was never polled; otherwise a worker drops it. Returns
+    /// `false` if it has ended.
     unsafe fn cancel(item: NonNull<Head>) -> bool {
         // SAFETY: the caller has the handle, or a waker.
         let base = unsafe { base(item) };
@@ -224,30 +228,30 @@ where
             unpolled = (!early).then(|| unsafe { Self::set_cancelled(item) });
         });
         if !is_cancelled {
-            // SAFETY: as above.
+            // SAFETY: the caller has the handle, or a waker.
             return unsafe { step(item, State::wake_to_drop) };
         }
         if base.head.load().awaits_task() && !twin::armed("future: a cancel forgets its task") {
-            // SAFETY: the slot was written before the flag that a task waits, and is not written again.
+            // SAFETY: the slot was written before the flag was set, and is not written again.
             let slot = unsafe { &*base.task.get() };
             let waker = slot.as_ref().and_then(|slot| slot.lock().take());
             waker.into_iter().for_each(errands::fire);
         }
-        // FOREIGN(cancel-drop): a future that was never polled, on the thread that cancels; it may unwind to there, for
-        // nothing is left to be done.
+        // FOREIGN(cancel-drop): an unpolled future, on the cancelling thread; a panic unwinds to
+        // the caller, because nothing is left to do.
         drop(unpolled);
         true
     }
 
-    /// Leaves the outcome of a future that has ended to its handle.
+    /// Stores the outcome of an ended future for its handle.
     ///
     /// # Safety
     ///
-    /// 1. The caller runs the item, of which nothing but this is left to be done.
+    /// 1. The caller runs the item, and only this remains to be done.
     unsafe fn settle(item: NonNull<Head>, mut outcome: Outcome<F::Output>) -> Ending {
-        // SAFETY: (1): the run keeps the item.
+        // SAFETY: (1): the run keeps the item alive.
         let base = unsafe { base(item) };
-        // SAFETY: (1): nobody else touches the stage before the future has ended.
+        // SAFETY: (1): no other thread accesses the stage before the future has ended.
         let stage = unsafe { &mut *Self::stage(item) };
         let detached = base.head.load().is_detached();
         let mut panicked = false;
@@ -258,14 +262,14 @@ where
             unsafe { note_panic(unseen) };
         }
         if detached {
-            // FOREIGN(future-outcome): the drop of what nobody joins, by a worker in its item, no locks; contained.
+            // FOREIGN(future-outcome): its drop, by a worker in its item, no locks; contained.
             contain(|| drop(outcome));
         } else {
             *stage = Stage::Outcome(outcome);
         }
         // SAFETY: the caller runs the item.
         if let Some((held_link, colour)) = unsafe { base.held_link() } {
-            // The run that we are in keeps the queue; nobody pushes the item while it is run.
+            // The current run keeps the queue, and no thread pushes a running item.
             held_link.release(Self::VTABLE);
             held_link.pool.retire_one(held_link.slot, colour);
         }
@@ -280,7 +284,7 @@ where
         // SAFETY: the future has ended, and the caller is its only handle.
         let stage = unsafe { &mut *Self::stage(item) };
         if let Stage::Outcome(outcome) = std::mem::replace(stage, Stage::Gone) {
-            // SAFETY: the caller points at an `Option<Outcome<T>>`.
+            // SAFETY: the caller passes a pointer to an `Option<Outcome<T>>`.
             unsafe { *into.cast::<Option<Outcome<F::Output>>>() = Some(outcome) };
         }
     }
@@ -293,9 +297,11 @@ where
         }
         let detached = base.head.update(|state| Some(state.detach()));
         if detached.is_some_and(|(_, state)| state.has_ended()) {
-            // SAFETY: the future has ended, and the caller is its only handle; a waker that frees it comes after us.
+            // SAFETY: the future has ended, and the caller is its only handle; a waker frees the
+            // item only after `remove` below.
             let stage = unsafe { &mut *Self::stage(item) };
-            // FOREIGN(future-outcome): the drop of what nobody joins, by who drops the handle, no locks; contained.
+            // FOREIGN(future-outcome): the drop of the outcome, by the thread that drops the
+            // handle, no locks; contained.
             contain(|| *stage = Stage::Gone);
         }
         // SAFETY: the handle is not used again.
@@ -303,7 +309,7 @@ where
     }
 
     unsafe fn is_husk(item: NonNull<Head>) -> bool {
-        // SAFETY: the item has ended, and no handle is left: all of it is the caller's.
+        // SAFETY: the item has ended and no handle is left, so only the caller accesses it.
         let (stage, slot) = unsafe { (&*Self::stage(item), &*base(item).task.get()) };
         let is_taken = matches!(
             stage,
@@ -313,26 +319,27 @@ where
     }
 
     unsafe fn free(item: NonNull<Head>) {
-        // SAFETY: the caller knows that nobody else has the item.
+        // SAFETY: the caller guarantees that no other thread has the item.
         let (base, stage) = unsafe { (base(item), &mut *Self::stage(item)) };
-        // A future that waits has the count of its link; one that has ended has given it back.
+        // A suspended future holds an in-flight count; a future that has ended has released it.
         let waits = matches!(stage, Stage::Future(_));
-        // SAFETY: nobody else has the item.
+        // SAFETY: no other thread has the item.
         let held_link = unsafe { base.held_link() }.filter(|_| waits);
-        // Of its own: with the count the link may go.
+        // Copied, because the pwq may be freed once the count is released.
         let left = held_link.map(|(held_link, colour)| {
             held_link.release(Self::VTABLE);
             (held_link.pool.clone(), held_link.slot, colour)
         });
-        // The future may own the last handle of its queue, which must not wait for the count that we hold.
+        // The future may own the last handle of its queue, whose drop must not wait for this count.
         let home = held_link.map_or(ptr::null(), |(held_link, _)| ptr::from_ref(held_link));
-        // SAFETY: its count keeps the held link until below.
-        // FOREIGN(future-drop): the future's drop, or its outcome's, by whoever made it unreachable, no locks; contained.
+        // SAFETY: the count keeps the held pwq until it is released below.
+        // FOREIGN(future-drop): the drop of the future or its outcome, by the thread that made it
+        // unreachable, no locks; contained.
         unsafe { with_freed(item.as_ptr(), home, || contain(|| *stage = Stage::Gone)) };
-        // FOREIGN(future-waker): the drop of the waker that a task left, by the same thread, no locks; contained.
-        // SAFETY: nobody else has the item, of which all is dropped but this.
+        // FOREIGN(future-waker): its drop, by the same thread, no locks; contained.
+        // SAFETY: no other thread has the item, and only the base is not dropped yet.
         contain(|| unsafe { ptr::drop_in_place(item.as_ptr().cast::<Base>()) });
-        // SAFETY: as above.
+        // SAFETY: no other thread has the item, and all of it is dropped.
         unsafe { slab::give_back(item.cast::<Self>()) };
         if let Some((pool, slot, colour)) = left {
             pool.retire_one(slot, colour);
@@ -344,64 +351,63 @@ fn poll<F: Future>(stage: &mut Stage<F>, context: &mut Context<'_>) -> Poll<F::O
     let Stage::Future(future) = stage else {
         unreachable!("polled after its end");
     };
-    // SAFETY: the item stays where it is until it is freed, and the future is dropped in its place.
+    // SAFETY: the item does not move until it is freed, and the future is dropped in place.
     unsafe { Pin::new_unchecked(future) }.poll(context)
 }
 
-/// Drops the future in its place and returns `outcome`, or that the drop panicked.
+/// Drops the future in place. Returns `outcome`, or the panic of the drop.
 fn dropped<F: Future>(stage: &mut Stage<F>, outcome: Outcome<F::Output>) -> Outcome<F::Output> {
-    // FOREIGN(future-drop): the future's drop, by a worker in its item, no locks; a panic is its outcome.
+    // FOREIGN(future-drop): the drop, by a worker in its item, no locks; a panic is its outcome.
     let dropped = guarded(|| *stage = Stage::Gone);
     let Err(payload) = dropped else {
         return outcome;
     };
-    // FOREIGN(future-outcome): the drop of what it returned, or panicked with, by the same worker, no locks; contained.
+    // FOREIGN(future-outcome): the drop of the outcome, by the same worker, no locks; contained.
     contain(|| drop(outcome));
     Err(JoinError::panicked(payload))
 }
 
 impl Base {
-    /// Notes that the future waits; its first wait keeps the count with which it was run.
-    ///
+    /// Suspends the future after a poll. The first suspension keeps the in-flight count of the run.
     /// The caller runs the item.
     fn suspend(&self) -> Ending {
         let place = self.held_link.get();
-        // SAFETY: who runs the item alone touches the held link.
+        // SAFETY: only the thread that runs the item accesses the held pwq.
         let keeps_count =
             unsafe { (*place).link.is_null() } && !twin::armed("future: no held link");
         if keeps_count {
             let link = Pwq::of(self.head.home.load(Ordering::Relaxed));
             let colour = list::colour(NonNull::from(&self.head));
-            // SAFETY: as above.
+            // SAFETY: only the thread that runs the item accesses the held pwq.
             unsafe { place.write(HeldLink { link, colour }) };
-            // SAFETY: the link that an item runs from is there.
+            // SAFETY: the pwq from which an item runs exists.
             unsafe { &*link }.hold_for_future(self.head.vtable());
         }
         Ending::Suspended { keeps_count }
     }
 
-    /// Returns `true` if it is a parent's, in a child of `fork`: no worker polls it here, and its words may be in any state. So
-    /// nothing is done to it, and nothing that it holds is dropped.
+    /// Returns `true` in a child of `fork` if the future belongs to the parent. No worker polls it
+    /// here, and its state may be inconsistent, so it is not used, and nothing in it is dropped.
     fn is_absent(&self) -> bool {
         fork::is_child() && !self.queue.is_at_home()
     }
 
-    /// Returns the link that keeps a count for it, and the colour of that.
+    /// Returns the pwq of the future's in-flight count, and the count's flush generation.
     ///
     /// # Safety
     ///
     /// 1. The caller runs the item, or is about to free it.
-    /// 2. The answer is used only while the count is there.
+    /// 2. The result is used only while the count is held.
     unsafe fn held_link(&self) -> Option<(&Pwq, Colour)> {
-        // SAFETY: (1): nobody writes it.
+        // SAFETY: (1): no other thread writes it.
         let held_link = unsafe { *self.held_link.get() };
-        // SAFETY: (2): the count keeps the link.
+        // SAFETY: (2): the count keeps the pwq.
         let link = unsafe { held_link.link.as_ref() }?;
         Some((link, held_link.colour))
     }
 }
 
-/// Takes a step that may have to push the item; returns `false` when the future has ended.
+/// Applies a transition that may require pushing the item. Returns `false` if the future has ended.
 ///
 /// # Safety
 ///
@@ -419,23 +425,24 @@ unsafe fn step(item: NonNull<Head>, plan: impl Fn(State) -> Option<(State, bool)
         return false;
     };
     if plan(from).is_some_and(|(_, push)| push) {
-        // SAFETY: made pending and linked by us.
+        // SAFETY: this thread made the item pending and linked.
         unsafe { push(item) };
     }
     true
 }
 
-/// Leaves a future for the workers of the pool to which the queue's routes lead now.
+/// Pushes a future to the pool to which the queue's current routes lead.
 ///
 /// # Safety
 ///
-/// 1. The caller made `item`, which is a future's, pending and linked: until it is pushed it stays, and cannot end.
+/// 1. The caller made `item`, which is a future's, pending and linked. Until it is pushed, it stays
+///    allocated and cannot end.
 unsafe fn push(item: NonNull<Head>) {
-    // SAFETY: (1). The queue's inside is held until the home is looked at no more, though the future may be gone.
+    // SAFETY: (1). The clone keeps the queue's state until the push, even if the future is freed.
     let queue = unsafe { base(item) }.queue.clone();
     // SAFETY: (1).
     let at = unsafe { &item.as_ref().home };
-    // SAFETY: the held link keeps the queue until the push, and the queue all links that the future ever was at.
+    // SAFETY: the held pwq keeps the queue until the push, and the queue keeps all its pwqs.
     let lane = unsafe { &*at.load(Ordering::Relaxed) }.lane;
     let home = queue.route_table.here().in_lane(lane);
     at.store(home.as_home(), Ordering::Relaxed);
@@ -444,7 +451,7 @@ unsafe fn push(item: NonNull<Head>) {
 
 /// # Safety
 ///
-/// 1. `item` is a future's, and stays while the answer is used.
+/// 1. `item` is a future's, and stays allocated while the result is used.
 unsafe fn base<'a>(item: NonNull<Head>) -> &'a Base {
     // SAFETY: (1): a `Task` begins with its `Base`.
     unsafe { item.cast::<Base>().as_ref() }
@@ -452,18 +459,18 @@ unsafe fn base<'a>(item: NonNull<Head>) -> &'a Base {
 
 static WAKER: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, remove);
 
-/// Notes that the wakers of futures do not block. Call it before the first future is queued.
+/// Registers the wakers of futures as harmless. Call it before the first future is queued.
 pub(crate) fn note_wakers() {
     note_known(Maker::Future, &WAKER);
 }
 
-/// Makes a waker, which is a handle that is not counted yet.
+/// Creates a waker, a handle that is not counted yet.
 fn waker(item: NonNull<Head>) -> Waker {
-    // SAFETY: the table's functions keep the contract: they count handles, and a handle keeps the item.
+    // SAFETY: the functions of the table count handles, and a handle keeps the item alive.
     unsafe { Waker::from_raw(RawWaker::new(item.as_ptr().cast(), &WAKER)) }
 }
 
-/// Makes a waker.
+/// Creates a counted waker.
 ///
 /// # Safety
 ///
@@ -479,32 +486,32 @@ fn item_of(data: *const ()) -> NonNull<Head> {
     NonNull::new(data.cast_mut().cast()).expect("made from an item")
 }
 
-/// Fires `waker` if it is a future's, which runs no users' code; returns the item, if that is to be freed. Else gives it back.
+/// Fires `waker` if it is a future's, which runs no user code. Returns the item if it must be
+/// freed. Any other waker is returned as the error.
 pub(crate) fn wake_ours(waker: Waker) -> Result<Option<Dead>, Waker> {
     if !ptr::eq(waker.vtable(), &WAKER) {
         return Err(waker);
     }
     let item = item_of(ManuallyDrop::new(waker).data());
-    // SAFETY: the waker is a handle, and is used no more after this.
+    // SAFETY: the waker is a handle, and is not used after this.
     Ok(unsafe {
         step(item, State::wake);
         base(item).handles.leave(item)
     })
 }
 
-/// Cancels the future whose waker `waker` is, as its handle does; returns `false` if it has ended.
+/// Cancels the future of `waker`, as its handle does. Returns `false` if it has ended.
 pub(crate) fn cancel_by(waker: &Waker) -> bool {
     let item = item_of_waker(waker);
-    // SAFETY: the waker, which is there, keeps the item.
+    // SAFETY: the borrowed waker keeps the item alive.
     let table = unsafe { item.as_ref() }.vtable().handle.as_ref();
     let table = table.expect("a future has a table for its handle");
     // SAFETY: the table is the item's, and the waker is a handle.
     unsafe { (table.cancel)(item) }
 }
 
-/// Returns `true` if the future whose waker `waker` is has ended.
 pub(crate) fn has_ended(waker: &Waker) -> bool {
-    // SAFETY: the waker, which is there, keeps the item.
+    // SAFETY: the borrowed waker keeps the item alive.
     unsafe { base(item_of_waker(waker)) }
         .head
         .load()
@@ -517,14 +524,14 @@ fn item_of_waker(waker: &Waker) -> NonNull<Head> {
 }
 
 unsafe fn clone(data: *const ()) -> RawWaker {
-    // SAFETY: the waker that is cloned keeps the item.
+    // SAFETY: the borrowed waker keeps the item alive.
     let base = unsafe { base(item_of(data)) };
     base.handles.add(&base.head);
     RawWaker::new(data, &WAKER)
 }
 
 unsafe fn wake(data: *const ()) {
-    // SAFETY: the waker is ours, and is used no more after the second step.
+    // SAFETY: the caller passes its waker, which is not used after `remove`.
     unsafe {
         wake_by_ref(data);
         remove(data);
@@ -540,10 +547,10 @@ unsafe fn remove(data: *const ()) {
     if twin::torn_down() {
         return;
     }
-    // SAFETY: the waker keeps the item.
+    // SAFETY: the waker keeps the item alive.
     if unsafe { base(item_of(data)) }.is_absent() {
         return;
     }
-    // SAFETY: the waker keeps the item, and is not used again.
+    // SAFETY: the waker keeps the item alive, and is not used again.
     unsafe { base(item_of(data)).handles.remove(item_of(data)) };
 }

@@ -1,4 +1,4 @@
-//! Kinds of queues, by the kernel's names: what a [`Builder`] may be told beside numbers.
+//! Kinds of queues under the kernel's names.
 
 use base::internal::params::MaxActiveScope;
 use topology::AffinityScope;
@@ -6,15 +6,15 @@ use topology::AffinityScope;
 use super::builder::Builder;
 use crate::route::attrs::BuildError;
 
-/// What `highpri` queues run at. The kernel's `HIGHPRI_NICE_LEVEL`.
+/// The nice value of `highpri` queues. The kernel's `HIGHPRI_NICE_LEVEL`.
 const HIGHPRI_NICE: i8 = -20;
 
 impl Builder {
-    /// Makes items run on the CPU on which they were queued, one at a time unless they block. The kernel's
-    /// `WQ_PERCPU`.
+    /// Runs items one at a time on the CPU that queued them. The kernel's `WQ_PERCPU`.
     ///
-    /// The same as the scope `Cpu`, `strict(true)` and a `max_active` that is meant for each CPU: each CPU's pool runs one worker at a time; when that blocks (see
-    /// [`blocking`](crate::blocking)) or hogs the CPU, another runs.
+    /// Equivalent to the scope `Cpu`, `strict(true)` and a `max_active` for each CPU. The pool of
+    /// each CPU runs one worker at a time. If that worker blocks (see
+    /// [`blocking`](crate::workqueue::blocking)) or hogs the CPU, another one runs.
     #[doc(alias = "WQ_PERCPU")]
     pub fn per_cpu(self) -> Self {
         self.scope(AffinityScope::Cpu)
@@ -22,17 +22,17 @@ impl Builder {
             .max_active_scope(MaxActiveScope::Cpu)
     }
 
-    /// Makes workers go before all others, at the nice value -20. The kernel's `WQ_HIGHPRI`.
+    /// Runs workers at the nice value -20, ahead of all other threads. The kernel's `WQ_HIGHPRI`.
     ///
-    /// Needs a right that most processes do not have: without it [`build`](Self::build) says
-    /// [`BuildError::NicePermission`].
+    /// It needs a permission that most processes do not have. Without it [`build`](Self::build)
+    /// returns [`BuildError::NicePermission`].
     #[doc(alias = "WQ_HIGHPRI")]
     pub fn highpri(self) -> Self {
         self.nice(HIGHPRI_NICE)
     }
 
-    /// Makes workers go before all others where this process may have that, as [`highpri`](Self::highpri) does; else they are
-    /// ordinary ones. The queue's [`attrs`](crate::Workqueue::attrs) tell: their nice value is -20, or 0.
+    /// Runs workers at the nice value -20, as [`highpri`](Self::highpri) does, if this process may
+    /// set it, and otherwise at 0. See [`attrs`](crate::workqueue::Workqueue::attrs).
     ///
     /// # Examples
     ///
@@ -51,58 +51,62 @@ impl Builder {
         }
     }
 
-    /// Marks the queue's items as CPU-intensive: they do not count against the workers that a pool runs at once.
-    /// The kernel's `WQ_CPU_INTENSIVE`.
+    /// Marks the queue's items as CPU-intensive: they do not count toward the workers that a pool
+    /// runs at once. The kernel's `WQ_CPU_INTENSIVE`.
     ///
-    /// Other items of the pool run beside them, and the scheduler shares the CPU out; `max_active` bounds how many do.
-    /// An item of any queue that has had the CPU for 10 ms while others wait is treated so from then on (see
-    /// [`Params::cpu_intensive_thresh_us`](base::params::Params)).
+    /// Other items of the pool run at the same time, and the scheduler divides the CPU among them.
+    /// `max_active` bounds how many CPU-intensive items run. An item of any queue that has used the
+    /// CPU for 10 ms while others wait is treated the same way from then on (see
+    /// [`Params::cpu_intensive_thresh_us`](crate::params::Params)).
     ///
-    /// Differs from Linux: there it says nothing to unbound queues, whose items never count.
+    /// Differs from Linux: there the flag has no effect on unbound queues, whose items never count.
     #[doc(alias = "WQ_CPU_INTENSIVE")]
     pub fn cpu_intensive(mut self) -> Self {
         self.cpu_intensive = true;
         self
     }
 
-    /// Sets a thread aside that runs the queue's items when no worker can be had. The kernel's `WQ_MEM_RECLAIM`.
+    /// Reserves a thread for times when no worker can be created. The kernel's `WQ_MEM_RECLAIM`.
     ///
     /// # Guarantees
     ///
-    /// While threads are refused an item of this queue starts within about 10 ms after the rescuer has ended those
-    /// before it. One rescuer serves all pods, an item at a time: an item that waits for another of its own queue then
-    /// waits for ever, as in the kernel.
+    /// While thread creation fails, an item of this queue starts within about 10 ms after the
+    /// rescuer has completed the items before it. One rescuer serves all pods, an item at a time.
+    /// An item that waits for another item of its own queue then waits forever, as in the kernel.
     ///
     /// # Cost
     ///
-    /// A sleeping thread. Its stack is reserved at once and its pages are touched when first used.
+    /// A sleeping thread. Its stack is reserved at once, and its pages are allocated at first use.
     #[doc(alias = "WQ_MEM_RECLAIM")]
     pub fn mem_reclaim(mut self) -> Self {
         self.mem_reclaim = true;
         self
     }
 
-    /// Makes items run to completion on one thread a CPU, which goes before all others. The kernel's `WQ_BH`.
+    /// Runs items to completion on one high-priority thread for each CPU. The kernel's `WQ_BH`.
     ///
-    /// For short items that never sleep. An item runs on the CPU on which it was queued, after those queued there
-    /// before; the thread gives its CPU away once after ten batches or two milliseconds, as the kernel does.
+    /// It is for short items that never sleep. An item runs on the CPU on which it was queued,
+    /// after the items queued there earlier. The thread yields its CPU after ten batches or two
+    /// milliseconds, as the kernel does.
     ///
-    /// Differs from Linux: there items run in the interrupted context, at the end of the interrupt; here on a thread of
-    /// their own that must be woken, at nice -20 where the process may set that and at 0 where not. Joiners never help.
+    /// Differs from Linux: there items run in the interrupted context, at the end of the interrupt.
+    /// Here they run on a thread of their own that must be woken, at nice -20 if the process may
+    /// set it and otherwise at 0. Joiners never help.
     ///
     /// # Panics
     ///
-    /// A wait of this library inside such an item panics instead of sleeping, as does [`blocking`](crate::blocking).
-    /// What blocks otherwise holds up the other such items of its CPU: nobody takes its place. Dropping the last handle of
-    /// a queue does not wait in such an item.
+    /// A wait of this library inside such an item panics instead of sleeping, as does
+    /// [`blocking`](crate::workqueue::blocking). An item that blocks in another way delays the
+    /// other bottom-half items of its CPU, because no other worker replaces it. Dropping the last
+    /// handle of a queue does not wait in such an item.
     ///
-    /// The parts of a [`scope`](crate::Workqueue::scope), a join or a range on this
-    /// queue may block if their owner may, because the owner runs all of them itself, one after
-    /// another.
+    /// The parts of a [`scope`](crate::workqueue::Workqueue::scope), a join or a range on this
+    /// queue may block if their owner may, because the owner runs all of them itself, in turn.
     ///
     /// # Errors
     ///
-    /// `build` says [`BuildError::Bh`] when the queue is also to be ordered, `cpu_intensive` or `mem_reclaim`.
+    /// [`build`](Self::build) returns [`BuildError::Bh`] if the queue is also `ordered`,
+    /// `cpu_intensive` or `mem_reclaim`.
     #[doc(alias("WQ_BH", "tasklet_struct"))]
     #[doc(alias("tasklet_schedule", "system_bh_wq"))]
     pub fn bh(mut self) -> Self {
@@ -110,7 +114,7 @@ impl Builder {
         self
     }
 
-    /// Checks what a bottom-half queue may be, and makes it per CPU.
+    /// Checks the settings of a bottom-half queue, and makes it per CPU.
     pub(crate) fn checked_bh(self) -> Result<Self, BuildError> {
         if self.ordered || self.cpu_intensive || self.mem_reclaim {
             return Err(BuildError::Bh);

@@ -1,12 +1,13 @@
-//! Workqueues: queueing, their pools' registry, their timers, their end.
+//! Workqueues: queueing, the registry of pools, timers, destruction.
 //!
-//! `queue.rs` is the queue, `builder.rs` describes it, with the kernel's kinds in `kinds.rs` and the kernel's queues in
-//! `system.rs`. `enqueue.rs` claims an item and pushes it, `spawn.rs` does so with closures and futures (`future.rs`), `spawn_all.rs` with many, `place.rs`
-//! where one says, `admission.rs` where there is room, `expiry.rs` by a deadline, `urgent.rs` ahead of others; `weak.rs` has handles
-//! that keep no queue. `shares.rs` sets what a queue gets of its pools' time. `reroute.rs` changes the routes of a queue in use. `registry.rs` holds
-//! pools that queues share, and the timers (`timers.rs`, in a `wheel.rs`) that queue items later, and wake tasks (`sleeps.rs`).
-//! `end.rs` has the protocol of a queue's end. `describe.rs` gathers
-//! what is known of a queue.
+//! `queue.rs` has the queue and `builder.rs` its builder, with the kernel's kinds in `kinds.rs` and
+//! the kernel's queues in `system.rs`. `enqueue.rs` claims an item and pushes it. `spawn.rs` queues
+//! closures and futures (`future.rs`), `spawn_all.rs` many closures, `place.rs` on a chosen CPU or
+//! node, `admission.rs` within a capacity, `expiry.rs` with a deadline, `urgent.rs` ahead of other
+//! items. `weak.rs` has weak handles. `shares.rs` sets CPU shares. `reroute.rs` changes the routes
+//! of a queue in use. `registry.rs` owns the shared pools and the timers (`timers.rs`, in a
+//! `wheel.rs`) that queue items later and wake tasks (`sleeps.rs`). `end.rs` has the protocol that
+//! destroys a queue. `describe.rs` collects statistics.
 
 pub(crate) mod admission;
 pub(crate) mod builder;

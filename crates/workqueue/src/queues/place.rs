@@ -1,4 +1,4 @@
-//! Which of a queue's pools an item goes to.
+//! Queueing on a chosen CPU or NUMA node.
 
 use topology::CpuId;
 
@@ -9,16 +9,18 @@ use crate::{
 };
 
 impl Workqueue {
-    /// Queues `work` on the pool of `cpu`'s pod; false as of [`enqueue`](Self::enqueue).
+    /// Queues `work` on the pool of `cpu`'s pod. Returns `false` in the cases of
+    /// [`enqueue`](Self::enqueue).
     ///
-    /// A CPU that the queue may not use stands for the first pod. Only in the scope `cpu` does the item run on that very
-    /// CPU; only with [`strict`](crate::Builder::strict) always.
+    /// If the queue may not use the CPU, the item goes to the first pod. In the scope `Cpu` the
+    /// item runs on that very CPU; only a [`strict`](crate::workqueue::Builder::strict) queue
+    /// guarantees this.
     ///
-    /// Differs from Linux: an unbound queue there ignores the CPU within its node.
+    /// Differs from Linux: there an unbound queue ignores the CPU within its node.
     ///
     /// # Blocking
     ///
-    /// As [`enqueue`](Self::enqueue). A joiner who helps runs the item wherever he is.
+    /// As [`enqueue`](Self::enqueue). A joiner that helps runs the item on its own thread.
     ///
     /// # Examples
     ///
@@ -36,10 +38,12 @@ impl Workqueue {
         self.enqueue_at(self.at_cpu(cpu), work)
     }
 
-    /// Queues `work` on a pool of the NUMA node `node`; false as of [`enqueue`](Self::enqueue).
+    /// Queues `work` on a pool of the NUMA node `node`. Returns `false` in the cases of
+    /// [`enqueue`](Self::enqueue).
     ///
-    /// It is the pool of this CPU's pod if that lies in the node, else the node's first. A node without CPUs of this
-    /// queue's, or an unknown one, stands for the first pod. A pod that spans nodes belongs to each of them.
+    /// The item goes to the pool of the current CPU's pod if that pod is in the node, otherwise to
+    /// the first pod of the node. If the node is unknown or the queue uses none of its CPUs, the
+    /// item goes to the first pod. A pod that spans nodes belongs to each of them.
     ///
     /// # Blocking
     ///
@@ -50,7 +54,7 @@ impl Workqueue {
         self.enqueue_at(home, work)
     }
 
-    /// Queues `func` to run once on the pool of `cpu`'s pod, as [`enqueue_on`](Self::enqueue_on) does an item.
+    /// Queues `func` to run once on the pool of `cpu`'s pod, like [`enqueue_on`](Self::enqueue_on).
     pub fn spawn_on<T: Send + 'static>(
         &self,
         cpu: CpuId,
@@ -59,7 +63,8 @@ impl Workqueue {
         self.spawn_at(self.at_cpu(cpu), func)
     }
 
-    /// Queues `func` to run once on a pool of the NUMA node `node`, as [`enqueue_node`](Self::enqueue_node) does an item.
+    /// Queues `func` to run once on a pool of the NUMA node `node`, like
+    /// [`enqueue_node`](Self::enqueue_node).
     ///
     /// # Blocking
     ///
@@ -83,7 +88,7 @@ impl Workqueue {
         self.spawn_at(self.inner.route_table.at_node(node), func)
     }
 
-    /// Returns the link for an item that this thread queues here.
+    /// Returns the pwq for an item that this thread queues.
     #[inline]
     pub(crate) fn here(&self) -> &Pwq {
         self.inner.route_table.here().in_lane(self.lane)

@@ -1,4 +1,4 @@
-//! A workqueue: where users queue items.
+//! The workqueue handle and its shared state.
 
 use std::{
     fmt,
@@ -38,41 +38,43 @@ use crate::{
 
 /// Runs work items on worker pools that it shares with other queues.
 ///
-/// An item is queued on the pool of the caller's pod, the group of CPUs that the queue's affinity scope puts the
-/// caller's CPU into. A `Workqueue` is a handle; the queue goes when the last one is dropped.
+/// An item is queued on the pool of the caller's pod: the group of CPUs that the queue's affinity
+/// scope assigns to the caller's CPU. A `Workqueue` is a handle; the last drop destroys the queue.
 ///
 /// # Guarantees
 ///
-/// - Workers take items that one thread queued on one pod in that order. As several workers take at once, and a
-///   joiner runs its own, they may start and end in another. An ordered queue keeps the order of queueing.
+/// - Workers pop the items that one thread queued on one pod in the order of queueing. Several
+///   workers pop at the same time, and a joiner may run its own item, so items can start and end in
+///   a different order. An ordered queue keeps the order of queueing.
 /// - At most `max_active` threads run items of the queue at once, in the whole process.
-/// - A panic in an item reaches its joiner; the worker goes on.
+/// - A panic in an item reaches its joiner, and the worker keeps running.
 ///
 /// # Blocking
 ///
-/// Queueing never waits for a worker or for memory of the system's: at most for a short lock, and it may wake a
-/// sleeping worker (a system call). It may be done from work items, not from signal handlers.
+/// Queueing never waits for a worker or for memory from the system. It waits at most for a short
+/// lock, and may wake a worker (a system call). Work items may queue; signal handlers may not.
 ///
 /// Dropping the last handle drops the items held by timers, and drains the queue: the drop blocks
 /// until all items have run and all futures have ended. It does not block where that could
 /// deadlock: inside an item of the queue or of a bottom-half queue, in a callback of RCU or of a
-/// sleepable domain, and on the library's own threads. In these cases the queue ends after its last
-/// item.
+/// sleepable domain, and on the library's own threads. In these cases the queue is destroyed after
+/// its last item has ended.
 ///
 /// A thread that must not block, such as a thread of an async runtime, drops its handle with
 /// [`close_in_background`](Self::close_in_background), which never waits, or with
 /// [`shutdown_background`](Self::shutdown_background), which also cancels items that have not
-/// started. After [`drain_async`](Self::drain_async) a drop does not wait unless items are queued
-/// again.
+/// started. After [`drain_async`](Self::drain_async) a drop waits only if items are queued again.
 ///
 /// # Panics
 ///
-/// In a child of `fork`, whatever queues on a queue of its parent's, changes or asks it, or waits for it or its items: the
-/// workers are not there, and have what they have locked.
-/// An item that was idle when the process was forked may be queued in the child, on a queue of the child's. All others are lost to
-/// it: to queue one, or to wait for it, panics, and to cancel one does nothing and says false.
-/// A waker of a future of the parent's does nothing there. An item, or a handler, that forks ends the child itself, by `_exit`
-/// or `exec`; a child that comes back from it ends, with a line on stderr and status 1, and runs nothing of its parent's.
+/// In a child of `fork`, every call that queues on a queue of the parent, changes or queries it, or
+/// waits for it or its items panics. The child has no workers, and locks that they held stay held.
+///
+/// An item that was idle at the fork may be queued in the child, on a queue built in the child. All
+/// other items are lost in the child: queueing one or waiting for it panics, and cancelling one
+/// does nothing and returns `false`. A waker of a future of the parent does nothing in the child.
+/// An item or a handler that forks must end the child itself, by `_exit` or `exec`. If the child
+/// returns from it, the child exits with a line on stderr and status 1.
 ///
 /// # Examples
 ///
@@ -89,60 +91,58 @@ use crate::{
 #[derive(Clone)]
 pub struct Workqueue {
     pub(crate) inner: Arc<Inner>,
-    /// Counts the handles; futures hold `inner` for longer, and others for a moment.
+    /// The lease of all handles. Futures keep `inner` alive for longer, and other users briefly.
     pub(super) lease: Arc<Lease>,
-    /// I: where what is queued by this handle waits.
+    /// I: the lane in which items queued by this handle wait.
     pub(crate) lane: Lane,
 }
 
 pub(crate) struct Inner {
     /// I
     pub(crate) core: Arc<QueueCore>,
-    /// A, rarely written: who may queue.
+    /// A, rarely written: set while the queue rejects items.
     pub(crate) closed: Closed,
-    /// A: who leaves items here without a handle.
+    /// A: users of the queue without a handle.
     pub(crate) visits: Visits,
     /// I
     pub(crate) ordered: bool,
     /// I: `true` for a process-wide queue, which no handle can stop.
     pub(crate) for_all: bool,
-    /// Where items go.
+    /// A: the pwq of each CPU.
     pub(crate) route_table: RouteTable,
-    /// How that came, and what there was before.
+    /// W: the attributes behind the routes, and the former routes.
     pub(crate) plan: Mutex<Plan>,
-    /// I: of the registry, which the queue keeps until it ends.
+    /// I: the manager of the registry, which the queue keeps alive until it is destroyed.
     pub(crate) manager: Arc<Manager>,
     pub(crate) timers: OwnTimers,
     pub(crate) rescuer: Mutex<Option<Rescuer>>,
 }
 
-/// Who has closed a queue to all but its own items.
+/// A flag word that closes a queue to all callers except its own items.
 #[derive(Debug)]
 pub(crate) struct Closed {
-    /// bits 0..30 drains under way | bit 30 has a capacity | bit 31 destroyed
+    /// bits 0..30 drains in progress | bit 30 has a capacity | bit 31 destroyed
     word: AtomicU32,
-    /// I: where the queue was made.
+    /// I: the process that built the queue.
     process: Process,
 }
 
 const DESTROYED: u32 = 1 << 31;
-/// What is queued here is counted: so that a queue without a capacity is told by the word that is read anyway.
+/// Set if the queue has a capacity. The flag is in this word because queueing reads it anyway.
 const COUNTS: u32 = 1 << 30;
 
-/// Whether a queue takes an item.
 pub(crate) enum Admission<'a> {
-    /// It does.
+    /// The queue accepts it.
     Open,
-    /// It does if there is room.
+    /// The queue accepts it if there is free capacity.
     Counted(&'a Room),
-    /// It takes none; that has been counted.
+    /// The queue rejects it, and has counted the rejection.
     Closed,
 }
 
-/// A drain under way, which refuses what others queue; until dropped, also by a panic that leaves it.
+/// A drain in progress. Until it is dropped, also by unwinding, the queue rejects other callers.
 pub(crate) struct Draining<'a>(&'a Closed);
 
-/// What a queue is built from, checked.
 pub(crate) struct Parts {
     pub(crate) design: Design,
     pub(crate) cpu_intensive: bool,
@@ -162,13 +162,13 @@ impl Closed {
         }
     }
 
-    /// Refuses what others queue, until the answer is dropped.
+    /// Rejects items of other callers until the result is dropped.
     pub(crate) fn while_draining(&self) -> Draining<'_> {
         self.word.fetch_add(1, Ordering::Relaxed);
         Draining(self)
     }
 
-    /// Refuses whatever is queued, for ever.
+    /// Rejects all items from now on.
     pub(crate) fn destroy(&self) {
         self.word.fetch_or(DESTROYED, Ordering::Relaxed);
     }
@@ -212,7 +212,7 @@ impl Workqueue {
         });
         let follower = Arc::<Inner>::downgrade(&inner);
         registry.machine().add_queue(follower);
-        // The machine may have changed since the plan was drawn.
+        // The machine may have changed since the plan was computed.
         inner.reroute(registry.machine(), &|_| ());
         let lease = Arc::new(Lease::new(&inner, registry));
         Self {
@@ -224,13 +224,13 @@ impl Workqueue {
 
     /// Changes how many threads run items of this queue at once.
     ///
-    /// More start at once; if fewer are allowed, those that run finish what they have in hand.
+    /// A higher limit starts more items at once. A lower limit lets local batches finish.
     ///
     /// # Errors
     ///
-    /// [`BuildError::MaxActive`](crate::BuildError::MaxActive) outside of 1 to 512;
-    /// [`BuildError::OrderedMaxActive`](crate::BuildError::OrderedMaxActive) for an
-    /// ordered queue; [`BuildError::System`](crate::BuildError::System) for a
+    /// [`BuildError::MaxActive`](crate::workqueue::BuildError::MaxActive) if it is outside of 1 to
+    /// 512; [`BuildError::OrderedMaxActive`](crate::workqueue::BuildError::OrderedMaxActive) for an
+    /// ordered queue; [`BuildError::System`](crate::workqueue::BuildError::System) for a
     /// process-wide queue.
     #[doc(alias = "workqueue_set_max_active")]
     pub fn set_max_active(&self, max_active: u32) -> Result<(), BuildError> {
@@ -253,7 +253,6 @@ impl Workqueue {
         WeakQueue::new(&self.inner, self.lane)
     }
 
-    /// Returns the registry whose pools it uses.
     pub(crate) fn registry(&self) -> &Registry {
         self.lease.registry()
     }
@@ -263,11 +262,11 @@ impl Workqueue {
         &self.inner.core.name
     }
 
-    /// Returns what the queue has counted.
+    /// Returns the queue's counters.
     ///
     /// # Blocking
     ///
-    /// Takes the lock of each of its pools for a moment.
+    /// Briefly acquires the lock of each of its pools.
     pub fn stats(&self) -> QueueStats {
         self.inner.must_be_at_home();
         self.inner.stats()
@@ -275,9 +274,9 @@ impl Workqueue {
 
     /// Returns how long items waited from being queued until a worker took them.
     ///
-    /// Each item that a worker took has its share, but for those at the very end that the worker has not told of yet: see
-    /// [`Params::wait_sample`](base::params::Params::wait_sample). Those that a joiner ran are not among them. A wait is known
-    /// to within a factor of two, and to within less if the queue is short.
+    /// Counts each item that a worker started, except the last few that the worker has not recorded
+    /// yet (see [`Params::wait_sample`](crate::params::Params::wait_sample)). Items that a joiner
+    /// ran are not counted. A wait is exact to a factor of two, or better if the queue is short.
     ///
     /// # Examples
     ///
@@ -305,10 +304,11 @@ impl Workqueue {
         self.inner.times().0
     }
 
-    /// Returns how long workers ran items; each poll of a future counts by itself.
+    /// Returns how long workers ran items. Each poll of a future counts as one run.
     ///
-    /// Each item has its share, as of [`wait_times`](Self::wait_times); of those that a worker took together, the first one's time
-    /// stands for all, and the total is right. A run is told when its worker next has the pool lock.
+    /// Counts the same items as [`wait_times`](Self::wait_times). For items that a worker took in
+    /// one batch, the time of the first is recorded for all, and the total is right. A run is
+    /// recorded when its worker next acquires the pool lock.
     ///
     /// # Blocking
     ///
@@ -319,11 +319,13 @@ impl Workqueue {
         self.inner.times().1
     }
 
-    /// Returns for how long the oldest item waits that no worker has taken; nothing if none waits.
+    /// Returns the age of the oldest item that waits for a worker; `None` if no item waits.
     ///
-    /// Computed when it is asked, by what is noted when items come: exact for an item that came to an empty pool, else to within
-    /// the time for which it lay where producers leave items. After cancels of items in the middle of the line it is an
-    /// estimate. With [`Params::wait_sample`](base::params::Params::wait_sample) of 0 nothing is noted.
+    /// The age is computed at the call, from times recorded when items were queued. It is exact for
+    /// an item that was queued on an empty pool; otherwise its error is at most the time that the
+    /// item spent in the injector. After cancels of items in the middle of the pending list it is
+    /// an estimate. No times are recorded if
+    /// [`Params::wait_sample`](crate::params::Params::wait_sample) is 0.
     ///
     /// # Blocking
     ///
@@ -334,13 +336,13 @@ impl Workqueue {
         self.inner.oldest()
     }
 
-    /// Returns `true` if the caller may queue items beside the capacity, and counts it if not.
+    /// Returns `true` if the caller may queue uncounted items; otherwise counts the rejection.
     #[inline]
     pub(crate) fn admits(&self) -> bool {
         !matches!(self.admission(), Admission::Closed)
     }
 
-    /// Returns whether the caller may queue items, and counts it if not.
+    /// Returns whether the caller may queue items, and counts a rejection.
     #[inline]
     pub(crate) fn admission(&self) -> Admission<'_> {
         let closed = &self.inner.closed;
@@ -365,13 +367,13 @@ impl Inner {
         self.closed.word.load(Ordering::Relaxed) & DESTROYED != 0
     }
 
-    /// Returns `true` if this thread is inside an item of this queue, even if it is only freeing
-    /// the item.
+    /// Returns `true` if this thread is inside an item of this queue, or is freeing one.
     pub(crate) fn runs_here(&self) -> bool {
         is_inside(&self.core)
     }
 
-    /// Of a queue that has a capacity, or is closed to all but its own items.
+    /// The slow path of [`Workqueue::admission`]: the queue has a capacity, or is closed to all
+    /// callers except its own items.
     #[cold]
     fn admission_else(&self) -> Admission<'_> {
         self.must_be_at_home();
@@ -386,7 +388,6 @@ impl Inner {
         }
     }
 
-    /// Counts an attempt to queue that is refused.
     pub(crate) fn note_refused(&self) {
         self.core.nr_refused.fetch_add(1, Ordering::Relaxed);
     }
@@ -396,11 +397,11 @@ impl Inner {
         self.closed.process.is_this()
     }
 
-    /// Before anything is left to workers, or waited for.
+    /// Checks that the queue's workers exist, before the caller queues or waits.
     ///
     /// # Panics
     ///
-    /// In a child of `fork`, which has none of them.
+    /// Panics in a child of `fork`, which has no workers.
     pub(crate) fn must_be_at_home(&self) {
         let name = &self.core.name;
         assert!(
@@ -411,13 +412,13 @@ impl Inner {
     }
 }
 
-// A panic leaves nothing of it half-way: it unwinds before its first change, or is contained.
+// A panic unwinds before the first change to the queue, or is contained.
 impl UnwindSafe for Workqueue {}
 impl RefUnwindSafe for Workqueue {}
 
 impl fmt::Debug for Workqueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // In a child of `fork` the lock may be held for ever.
+        // In a child of `fork` the lock may be held forever.
         let plan = self.inner.is_at_home().then(|| self.inner.plan.lock());
         f.debug_struct("Workqueue")
             .field("name", &self.name())

@@ -1,4 +1,4 @@
-//! The pools that queues share, on one picture of the machine.
+//! The pools that queues share, and the topology that places them.
 
 use std::fmt;
 
@@ -19,24 +19,23 @@ use crate::{
     },
 };
 
-/// Holds worker pools that all queues built on it share, with tunables of its own.
+/// A set of worker pools with its own tunables, shared by all queues built on it.
 ///
-/// Most programs never name one: [`Builder::build`](crate::Builder::build) uses the registry of the whole process.
-/// One of its own is for measuring two sets of tunables side by side, and for tests.
+/// Most programs never name one: [`Builder::build`](crate::workqueue::Builder::build) uses the
+/// registry of the whole process. Other registries are for tests, and for comparing tunables.
 ///
-/// Queues whose pods and attributes are alike share pools: eight subsystems with eight queues have the threads
-/// of one.
+/// Queues with equal pods and attributes share pools, so eight queues need the threads of one.
 #[derive(Clone, Debug)]
 pub struct Registry {
     inner: Arc<Inner>,
 }
 
-/// The error of shutting down a registry that is still in use. Gives the registry back.
+/// The error of shutting down a registry that is still in use. Contains the registry.
 #[derive(Debug)]
 pub struct StillInUse {
-    /// The registry, given back.
+    /// The registry.
     pub registry: Registry,
-    /// Queues and clones of the registry that are left, and the caller's thread where that is one of the registry's.
+    /// The number of queues and clones that remain, plus one if the caller is a registry thread.
     pub nr_users: usize,
 }
 
@@ -45,14 +44,14 @@ struct Inner {
     machine: Arc<Machine>,
     /// I
     timers: Arc<Timers>,
-    /// I: where it was made.
+    /// I: the process that created it.
     process: Process,
-    /// Shown to whoever looks at the process.
+    /// The registration that makes the registry visible to observers of the process.
     _shown: Joined,
 }
 
 impl Registry {
-    /// Makes a registry without the thread that looks after it: see `start.rs`.
+    /// Creates a registry without its manager thread; see `start.rs`.
     pub(crate) fn of(topology: Topology, params: Params) -> Self {
         let manager = Arc::new(Manager::new(params.thread_style()));
         let timers = Arc::new(Timers::new(&manager));
@@ -79,20 +78,21 @@ impl Registry {
         &self.inner.machine.manager
     }
 
-    /// Returns the machine as this registry sees it.
+    /// Returns the topology that this registry uses.
     pub fn topology(&self) -> Arc<Topology> {
         self.here().topology()
     }
 
-    /// Gives the registry the present `topology`, after CPUs have come or gone, or the allowed CPUs have changed.
+    /// Replaces the topology, after CPUs were added or removed, or the allowed CPUs changed.
     ///
-    /// Every queue changes its pools, as with [`Workqueue::set_attrs`](crate::Workqueue::set_attrs). Items that are
-    /// already queued run where they are; new items go to pools of the present CPUs. An ordered queue whose last change has not
-    /// taken effect follows later.
+    /// Every queue changes its pools, as with
+    /// [`Workqueue::set_attrs`](crate::workqueue::Workqueue::set_attrs). Items that are already
+    /// queued run on the former pools; new items go to pools of the new topology. An ordered queue
+    /// does not change its pools until its attributes are set.
     ///
     /// # Blocking
     ///
-    /// Takes the locks of queues and pools for a moment.
+    /// Briefly acquires the locks of queues and pools.
     ///
     /// # Examples
     ///
@@ -111,29 +111,29 @@ impl Registry {
         self.here().set_topology(topology);
     }
 
-    /// Asks the source of this registry whether the machine has changed; returns `true` if it had.
+    /// Asks the registry's source whether the machine has changed. Returns `true` if it has.
     ///
-    /// The source of the process-wide registry reads which CPUs are online and which this process may use (affinity
-    /// mask, cpuset).
+    /// The source of the process-wide registry reads which CPUs are online and which of them this
+    /// process may use (affinity mask, cpuset).
     ///
     /// # Blocking
     ///
-    /// Reads a few files of sysfs and procfs, and as [`set_topology`](Self::set_topology).
+    /// Reads a few files of sysfs and procfs, and blocks as [`set_topology`](Self::set_topology).
     pub fn refresh_topology(&self) -> bool {
         self.here().look()
     }
 
-    /// Returns the CPUs that unbound queues may use, if there is a bound.
+    /// Returns the CPUs to which unbound queues are restricted, if they are.
     pub fn unbound_cpus(&self) -> Option<CpuSet> {
         self.here().unbound_cpus()
     }
 
-    /// Lets unbound queues use `cpus` alone, or all that the process may use. The kernel's
-    /// `/sys/devices/virtual/workqueue/cpumask`.
+    /// Restricts unbound queues to `cpus`, or with `None` to all CPUs that the process may use. The
+    /// kernel's `/sys/devices/virtual/workqueue/cpumask`.
     ///
-    /// It takes effect as [`set_topology`](Self::set_topology) does. A queue that by its own
-    /// [`cpus`](crate::Attrs::cpus) would be left with none uses these; a set without any CPU that may be used
-    /// bounds nothing.
+    /// It takes effect as [`set_topology`](Self::set_topology) does. If none of a queue's own
+    /// [`cpus`](crate::workqueue::Attrs::cpus) is in the set, the queue uses the whole set. If the
+    /// process may use no CPU of the set, the set has no effect.
     #[doc(alias = "workqueue_set_unbound_cpumask")]
     pub fn set_unbound_cpus(&self, cpus: Option<CpuSet>) {
         self.here().set_unbound_cpus(cpus);
@@ -144,21 +144,21 @@ impl Registry {
         &self.inner.machine.params
     }
 
-    /// Returns all that is known of each queue, in the order in which they were built.
+    /// Returns a report of each queue, in the order in which the queues were built.
     ///
     /// # Blocking
     ///
-    /// Takes the locks of queues and pools for a moment.
+    /// Briefly acquires the locks of queues and pools.
     pub fn queue_reports(&self) -> Vec<QueueReport> {
         let queues = self.here().queues();
         queues.iter().filter_map(|queue| queue.report()).collect()
     }
 
-    /// Returns what each pool has counted.
+    /// Returns the counters of each pool.
     ///
     /// # Blocking
     ///
-    /// Takes each pool's lock for a moment.
+    /// Briefly acquires each pool's lock.
     pub fn pool_stats(&self) -> Vec<PoolStats> {
         self.here()
             .pools()
@@ -167,7 +167,7 @@ impl Registry {
             .collect()
     }
 
-    /// Returns how long `queue()` held the lock of any pool, if [`Params::lock_stat`] is on.
+    /// Returns for how long `queue()` held pool locks, if [`Params::lock_stat`] is on.
     #[cfg(feature = "baselines")]
     #[doc(hidden)]
     pub fn lock_hold(&self) -> crate::observe::histogram::Histogram {
@@ -178,17 +178,17 @@ impl Registry {
         all
     }
 
-    /// Calls `handler` with what is noticed of the registry's pools and queues: [`Report`] has a list. The last handler given
-    /// is the one that is called.
+    /// Calls `handler` with each [`Report`] about the registry's pools and queues. A new handler
+    /// replaces the previous one.
     ///
-    /// Without one such things are counted alone ([`PoolStats::stalls`], [`PoolStats::cpu_intensive`]): a library prints
-    /// nothing unasked. A report's `Display` is one line.
+    /// Without a handler, events are only counted ([`PoolStats::stalls`],
+    /// [`PoolStats::cpu_intensive`]), because a library must not print unasked.
     ///
     /// # Blocking
     ///
-    /// The handler runs with no lock held, on the thread that looks after all pools, or on the one that does what is
-    /// reported, and holds it up: it must not wait for queues of this registry, but may drop the last handle of one. What
-    /// it panics with is dropped.
+    /// The handler runs with no lock held, on the manager thread or on the thread that causes the
+    /// report, and delays that thread. It must not wait for queues of this registry, but it may
+    /// drop the last handle of one. If it panics, the payload is dropped.
     ///
     /// # Examples
     ///
@@ -203,29 +203,31 @@ impl Registry {
         manager.on_report(ReportHandler::new(handler));
     }
 
-    /// Refuses every new worker thread from now on, or no longer: a way to see what a program does then. Also the threads
-    /// on which queues end whose last holder must not wait.
+    /// Makes the creation of every worker and reaper thread fail until it is called with `false`,
+    /// to test how a program behaves then.
     ///
-    /// Work still gets done, and queues still end: the workers there are do it, and where all of a pool's sleep or hog the
-    /// CPU, a thread that is set aside for all pools of the registry, an item at a time; another one fires other executors' wakers and drops
-    /// what was cancelled. So an item that sleeps until
-    /// another one of such a pool has run waits for ever if that thread runs it; [`mem_reclaim`](crate::Builder::mem_reclaim)
-    /// gives a queue a thread of its own.
+    /// Work still completes and queues are still destroyed. The existing workers run the items. If
+    /// all workers of a pool sleep or hog the CPU, one reserved thread of the registry runs the
+    /// items, one at a time. Another reserved thread fires foreign wakers and drops cancelled work.
+    /// An item that the reserved thread runs therefore waits forever if it waits for another item
+    /// of such a pool. [`mem_reclaim`](crate::workqueue::Builder::mem_reclaim) gives a queue a
+    /// thread of its own.
     #[doc(hidden)]
     pub fn refuse_threads(&self, refuse: bool) {
         self.inner.machine.manager.refuse_threads(refuse);
     }
 
-    /// Waits until all threads of this registry's pools have ended.
+    /// Waits until all threads of this registry's pools have exited.
     ///
     /// # Blocking
     ///
-    /// Until the workers have left, which they do as soon as they get the CPU.
+    /// It blocks until the workers have exited, which they do as soon as they get CPU time.
     ///
     /// # Errors
     ///
-    /// [`StillInUse`] when queues, or clones of the registry, are left; and on a thread of the registry's own, which cannot wait
-    /// for itself: in destructors of what items left behind, in a handler of reports, in locals of a worker's thread.
+    /// [`StillInUse`] if queues or clones of the registry remain, and on a thread of the registry,
+    /// which cannot wait for itself: in destructors that the registry runs, in a report handler, or
+    /// in thread-locals of a worker.
     pub fn shutdown(self) -> Result<(), StillInUse> {
         let is_own = self.inner.machine.manager.waits_for_this_thread();
         let nr_users = Arc::strong_count(&self.inner) - 1 + usize::from(is_own);
@@ -241,12 +243,11 @@ impl Registry {
         Ok(())
     }
 
-    /// Returns `true` if its threads are in this process.
     pub(crate) fn is_here(&self) -> bool {
         self.inner.process.is_this()
     }
 
-    /// Returns the machine, whose locks nobody has who is not in this process.
+    /// Returns the machine. Panics in a forked child, in which its locks may be held forever.
     fn here(&self) -> &Machine {
         assert!(
             self.is_here(),
@@ -255,12 +256,10 @@ impl Registry {
         &self.inner.machine
     }
 
-    /// Returns what waits for its time.
     pub(crate) fn timers(&self) -> &Arc<Timers> {
         &self.inner.timers
     }
 
-    /// Returns what queues and pools are placed by.
     pub(crate) fn machine(&self) -> &Arc<Machine> {
         &self.inner.machine
     }
@@ -272,10 +271,10 @@ impl Drop for Inner {
             return;
         }
         if !self.process.is_this() {
-            // The manager is not here, and its locks may be held for ever.
+            // The manager is not in this process, and its locks may be held forever.
             return;
         }
-        // Every queue held us, so every pool has been killed.
+        // Every queue held a reference, so all pools have been killed.
         self.machine.manager.quit();
     }
 }

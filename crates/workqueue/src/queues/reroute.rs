@@ -1,4 +1,4 @@
-//! Changing where a queue's items go, while it is used. The protocol stands in `routes.rs`.
+//! Changing the routes of a queue in use. The protocol is described in `routes.rs`.
 
 use base::internal::trace;
 
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Inner {
-    /// Changes the attributes, and where items go from now on. An ordered queue must be drained.
+    /// Changes the attributes and publishes new routes. An ordered queue must be drained.
     pub(super) fn reroute(&self, machine: &Machine, change: &dyn Fn(&mut Attrs)) {
         let mut plan = self.plan.lock();
         if plan.is_dead() {
@@ -56,25 +56,25 @@ impl Workqueue {
 
     /// Changes the attributes of a queue that may be in use.
     ///
-    /// Items that are queued from now on go to the pools of the new attributes. Items that are queued already run where
-    /// they are. No item is lost.
+    /// Items that are queued from now on go to the pools of the new attributes. Items that are
+    /// queued already run where they are. No item is lost.
     ///
-    /// An ordered queue is drained first, as [`drain`](Self::drain) does: while the call waits, items of other threads are
-    /// refused and counted. If another thread queues an item while the call begins, that item may start after items that
-    /// the thread queues later.
+    /// An ordered queue is drained first, as [`drain`](Self::drain) does: while the call waits,
+    /// items of other threads are rejected and counted. If another thread queues an item while the
+    /// call begins, that item may start after items that the thread queues later.
     ///
-    /// Differs from Linux: an ordered queue does not follow a change of the machine, or of
-    /// [`set_unbound_cpus`](crate::Registry::set_unbound_cpus), by itself. It follows when its attributes are
-    /// set, also if they are set to the same values.
+    /// Differs from Linux: an ordered queue does not automatically follow a change of the machine
+    /// or of [`set_unbound_cpus`](crate::workqueue::Registry::set_unbound_cpus). It follows when
+    /// its attributes are set, even to the same values.
     ///
     /// # Blocking
     ///
-    /// Takes the locks of the pools concerned for a moment. For an ordered queue it blocks as [`drain`](Self::drain).
+    /// Briefly acquires pool locks. For an ordered queue it blocks as [`drain`](Self::drain).
     ///
     /// # Cost
     ///
-    /// A queue keeps all its former links until it goes, so memory grows with the number of *different* attributes.
-    /// Pools without routes end all their workers.
+    /// A queue keeps all its former pwqs until it is destroyed, so memory grows with the number of
+    /// *different* attributes. A pool without routes ends all its workers.
     ///
     /// # Panics
     ///
@@ -82,11 +82,10 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// Those of [`Builder::build`](crate::Builder::build) that the attributes can cause;
-    /// [`BuildError::OwnQueue`] for an ordered queue inside one of its items, and in a
-    /// `tracing` subscriber; [`BuildError::Bh`] for a
-    /// bottom-half queue; [`BuildError::System`] for a process-wide queue. Nothing has changed
-    /// then.
+    /// Those of [`Builder::build`](crate::workqueue::Builder::build) that the attributes can cause;
+    /// [`BuildError::OwnQueue`] for an ordered queue inside one of its items, and in a `tracing`
+    /// subscriber; [`BuildError::Bh`] for a bottom-half queue; [`BuildError::System`] for a
+    /// process-wide queue. Nothing has changed in these cases.
     ///
     /// # Examples
     ///
@@ -109,7 +108,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// As of [`set_attrs`](Self::set_attrs).
+    /// As [`set_attrs`](Self::set_attrs).
     pub fn set_scope(&self, scope: topology::AffinityScope) -> Result<(), BuildError> {
         self.set_one(&|attrs| attrs.scope = scope)
     }
@@ -118,16 +117,16 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// As of [`set_attrs`](Self::set_attrs).
+    /// As [`set_attrs`](Self::set_attrs).
     pub fn set_strict(&self, strict: bool) -> Result<(), BuildError> {
         self.set_one(&|attrs| attrs.strict = strict)
     }
 
-    /// Changes the CPUs to which workers keep; see [`set_attrs`](Self::set_attrs).
+    /// Changes the CPUs on which workers run; see [`set_attrs`](Self::set_attrs).
     ///
     /// # Errors
     ///
-    /// As of [`set_attrs`](Self::set_attrs).
+    /// As [`set_attrs`](Self::set_attrs).
     pub fn set_cpus(&self, cpus: Option<topology::CpuSet>) -> Result<(), BuildError> {
         self.set_one(&|attrs| attrs.cpus.clone_from(&cpus))
     }
@@ -136,7 +135,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// As of [`set_attrs`](Self::set_attrs).
+    /// As [`set_attrs`](Self::set_attrs).
     pub fn set_nice(&self, nice: i8) -> Result<(), BuildError> {
         self.set_one(&|attrs| attrs.nice = nice)
     }
@@ -148,7 +147,6 @@ impl Workqueue {
         self.change(change)
     }
 
-    /// Checks that the queue can have these attributes.
     fn check(&self, attrs: &Attrs) -> Result<(), BuildError> {
         self.inner.must_not_be_for_all()?;
         if self.inner.core.bh {

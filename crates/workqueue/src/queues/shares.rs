@@ -1,4 +1,4 @@
-//! What a queue gets of the CPU time of the pools that it shares with others.
+//! The queue's shares of the CPU time of its pools.
 
 use sync::atomic::Ordering;
 
@@ -6,19 +6,20 @@ use super::queue::Workqueue;
 use crate::route::attrs::{BuildError, check_shares};
 
 impl Workqueue {
-    /// Sets what the queue gets of its pools' CPU time when others want it too; see
-    /// [`Builder::shares`](crate::Builder::shares).
+    /// Sets the queue's share of its pools' CPU time while other queues compete for it; see
+    /// [`Builder::shares`](crate::workqueue::Builder::shares).
     ///
-    /// It holds for what waits already.
+    /// It also applies to items that wait already.
     ///
     /// # Blocking
     ///
-    /// Takes the lock of each of the queue's pools for a moment; the first time for one look at each item that waits in it.
+    /// Briefly acquires the lock of each of its pools. The first call visits each pending item.
     ///
     /// # Errors
     ///
-    /// [`BuildError::Shares`] outside of 1 to [`MAX_SHARES`](crate::MAX_SHARES);
-    /// [`BuildError::System`] for a process-wide queue. Nothing has changed then.
+    /// [`BuildError::Shares`] if it is outside of 1 to
+    /// [`MAX_SHARES`](crate::workqueue::MAX_SHARES); [`BuildError::System`] for a process-wide
+    /// queue. Nothing has changed in these cases.
     ///
     /// # Examples
     ///
@@ -35,7 +36,7 @@ impl Workqueue {
         check_shares(shares)?;
         self.inner.must_not_be_for_all()?;
         self.inner.must_be_at_home();
-        // So that a link which is made meanwhile has them, too.
+        // The lock ensures that a pwq created at the same time gets the shares, too.
         let plan = self.inner.plan.lock();
         self.inner.core.shares.store(shares, Ordering::Relaxed);
         for link in plan.links() {

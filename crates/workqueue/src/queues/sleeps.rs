@@ -1,27 +1,28 @@
-//! Tasks that sleep until their time: a waker each in the wheel.
+//! Tasks that sleep until a deadline: one waker each in the wheel.
 //!
 //! # The protocol
 //!
-//! A sleep owns its timer, which holds the waker to fire, and all is decided under the wheel's
-//! lock:
+//! A sleep owns its timer, which holds the waker. The wheel's lock guards all decisions:
 //!
 //! ```text
-//! poll:     no timer yet?  lock: put one in, with the waker     then wake the manager, if it is first
-//!           a timer?       lock: replace the waker; without one the timer has expired
-//! drop:     lock: take the timer out
-//! manager:  lock: take out what has expired;  then fire the wakers
+//! poll:     no timer yet?  lock: insert one with the waker;  if it is the first, wake the manager
+//!           a timer?       lock: replace the waker; without a waker the timer has expired
+//! drop:     lock: remove the timer
+//! manager:  lock: remove the expired timers;  then fire the wakers
 //! ```
 //!
-//! So a poll finds the timer with a waker, and the manager finds that poll's waker; or the timer
-//! has expired, and the poll is ready: no wake-up is lost. Wakers are cloned before the lock and
-//! dropped after it. The twins are `sleep: a poll keeps the first waker`, `sleep: a drop leaves the
-//! timer` and `sleep: the first wakes no thread`.
+//! A poll either finds the timer with a waker and replaces it, so that the manager fires the new
+//! waker, or it finds that the timer has expired and is ready. No wake-up is lost. Wakers are
+//! cloned before the lock is acquired and dropped after it is released. The twins are
+//! `sleep: a poll keeps the first waker`, `sleep: a drop leaves the timer` and
+//! `sleep: the first wakes no thread`.
 //!
-//! # Who fires
+//! # Which thread fires
 //!
-//! A waker is users' code, and the manager runs none. It fires by itself the wakers that it knows: of a future of a queue's,
-//! which is an enqueue, of a dedicated worker's, which is a post, and of a thread in `block_on`. All others it leaves to reapers
-//! (`errands.rs`), each by itself, for one may wait for what the next one does.
+//! A waker is user code, which the manager does not run. It fires only wakers of known types: of a
+//! queue's future (an enqueue), of a dedicated worker (a post), and of a thread in `block_on`. It
+//! hands all others over to reapers (`errands.rs`), one errand for each, because one waker may wait
+//! for what the next one does.
 
 use std::{mem, ptr::NonNull, task::Waker};
 
@@ -40,34 +41,33 @@ use crate::{
     item::handles::Dead,
 };
 
-/// The timer of a sleep, which owns it until [`end_sleep`](Timers::end_sleep).
+/// The timer of a sleep, owned until [`end_sleep`](Timers::end_sleep).
 #[derive(Debug)]
 pub(crate) struct SleepTimer(NonNull<Sleeper>);
 
-// SAFETY: the timer is used under the lock of one wheel, and its waker is `Send`.
+// SAFETY: the timer is accessed only under the lock of its wheel, and its waker is `Send`.
 unsafe impl Send for SleepTimer {}
 // SAFETY: as above.
 unsafe impl Sync for SleepTimer {}
 
-/// A timer in a wheel, guarded by the lock of that.
+/// A timer in a wheel, guarded by the wheel's lock.
 #[repr(C)]
 struct Sleeper {
     node: Node,
-    /// None once it has expired.
+    /// `None` once the timer has expired.
     waker: Option<Foreign<Waker>>,
 }
 
-// As `Sleep` says.
+// `Sleep` documents this size.
 const _: () = assert!(size_of::<Sleeper>() <= 48);
 
-/// The kind of a sleep's timer.
 static SLEEP: Kind = Kind(expire_sleep);
 
 /// Expires the timer of a sleep.
 ///
 /// # Safety
 ///
-/// 1. `node` is that of a [`Sleeper`], and was just taken out of `wheel`.
+/// 1. `node` is the first field of a [`Sleeper`], and was just removed from `wheel`.
 unsafe fn expire_sleep<'a>(
     node: NonNull<Node>,
     wheel: Guard<'a>,
@@ -80,7 +80,7 @@ unsafe fn expire_sleep<'a>(
 }
 
 impl Timers {
-    /// Queues the items, and wakes the tasks, whose time has come. What runs users' code by that is left to reapers.
+    /// Queues the items and wakes the tasks whose time has come. Reapers run user code.
     pub(crate) fn fire(&self, now_ns: u64) {
         let mut late = self.late.lock();
         let again = late.extract_if(.., |it| it.0 <= now_ns);
@@ -88,9 +88,9 @@ impl Timers {
         drop(late);
         let mut wheel = self.wheel.lock();
         while let Some(node) = wheel.pop(now_ns) {
-            // SAFETY: it was in the wheel, and is there as long as we hold the lock.
+            // SAFETY: the node was in the wheel, and stays valid while we hold the lock.
             let Kind(expire) = unsafe { node.as_ref() }.kind;
-            // SAFETY: of this kind, and just taken out.
+            // SAFETY: the node has this kind, and was just removed.
             let rest = unsafe { expire(node, wheel, &mut expired) };
             wheel = rest.unwrap_or_else(|| self.wheel.lock());
         }
@@ -103,25 +103,25 @@ impl Timers {
             .leave_to_reapers(expired.into_iter().filter_map(fire));
     }
 
-    /// Wakes the tasks whose wakers the manager has put aside since this was called last.
+    /// Wakes the tasks whose wakers the manager has put aside since the last call.
     pub(crate) fn fire_put_aside(&self) {
         self.leave_wakers(errands::wakers_put_aside());
     }
 
-    /// Wakes tasks. Wakers that are user code are fired by errands.
+    /// Wakes tasks. Reapers fire the wakers that are user code.
     pub(crate) fn leave_wakers(&self, wakers: Vec<Foreign<Waker>>) {
         let wake = |waker: Foreign<Waker>| wake(waker.into_inner());
         self.manager
             .leave_to_reapers(wakers.into_iter().filter_map(wake));
     }
 
-    /// Has `waker` fired at `at_ns`, by `timer`, which is made if it is none; returns `false` if
-    /// that has expired.
+    /// Arranges for `waker` to be fired at `at_ns`, by `timer`, which is created if it is `None`.
+    /// Returns `false` if the timer has expired.
     pub(crate) fn sleep(&self, timer: &mut Option<SleepTimer>, at_ns: u64, waker: &Waker) -> bool {
         let there = timer.as_ref().map(|timer| timer.0.as_ptr());
         if let Some(there) = there {
             let _wheel = self.wheel.lock();
-            // SAFETY: the timer is the sleep's, and guarded by the lock of the wheel.
+            // SAFETY: the sleep owns the timer, and the lock of the wheel guards it.
             match unsafe { &(*there).waker } {
                 Some(there) if there.will_wake(waker) => return true,
                 Some(_) if twin::armed("sleep: a poll keeps the first waker") => return true,
@@ -129,7 +129,8 @@ impl Timers {
                 None => return false,
             }
         }
-        // FOREIGN(waker-clone): the clone of a user's waker, on the thread that polls, under no lock; it may unwind to there.
+        // FOREIGN(waker-clone): the clone of a user's waker, on the polling thread, under no lock;
+        // a panic unwinds to the caller.
         let mut ours = Foreign::new(waker.clone());
         let Some(there) = there else {
             let sleeper = Box::new(Sleeper {
@@ -137,7 +138,7 @@ impl Timers {
                 waker: Some(ours),
             });
             let sleeper = NonNull::from(Box::leak(sleeper));
-            // SAFETY: new, and it stays until `end_sleep` has taken it out.
+            // SAFETY: the timer is new, and stays allocated until `end_sleep` has removed it.
             let is_first = unsafe { self.wheel.lock().insert(sleeper.cast(), at_ns) };
             *timer = Some(SleepTimer(sleeper));
             if is_first && !twin::armed("sleep: the first wakes no thread") {
@@ -155,37 +156,36 @@ impl Timers {
             }
             None => false,
         };
-        // With no lock held, because the drop may drop a future of a user's.
+        // Dropped with no lock held, because the drop may drop a user's future.
         drop(wheel);
-        // FOREIGN(sleep-drop): as in `end_sleep`, on the thread that polls.
+        // FOREIGN(sleep-drop): as in `end_sleep`, on the polling thread.
         drop(ours);
         waits
     }
 
-    /// Ends a sleep, and takes its timer out if it has not expired.
+    /// Ends a sleep, and removes its timer if it has not expired.
     pub(crate) fn end_sleep(&self, timer: SleepTimer) {
         if twin::armed("sleep: a drop leaves the timer") {
             return;
         }
         let sleeper = timer.0;
         let mut wheel = self.wheel.lock();
-        // SAFETY: the timer is the sleep's, and guarded by the lock of the wheel.
+        // SAFETY: the sleep owns the timer, and the lock of the wheel guards it.
         if unsafe { sleeper.as_ref() }.node.is_linked() {
             // SAFETY: as above.
             unsafe { wheel.remove(sleeper.cast()) };
         }
         drop(wheel);
-        // FOREIGN(sleep-drop): the drop of a waker, on the thread that ends the sleep, under no lock; contained by `Foreign`.
-        // SAFETY: made from a box, and in no wheel any more.
+        // FOREIGN(sleep-drop): the drop of a waker, on the thread that ends the sleep, under no
+        // lock; contained by `Foreign`.
+        // SAFETY: it was created from a box, and is in no wheel.
         drop(unsafe { Box::from_raw(sleeper.as_ptr()) });
     }
 }
 
-/// What a timer that has fired leaves to a thread that may wait.
+/// The cleanup of a fired timer, which may block.
 enum Left {
-    /// An item that nobody has any more.
     Item(Dead),
-    /// A waker that is users' code.
     Waker(Foreign<Waker>),
 }
 
@@ -201,7 +201,7 @@ impl Errand for Left {
     }
 }
 
-/// Fires a waker that runs no users' code; returns what is to be done by another thread.
+/// Fires a waker that runs no user code. Returns the work that another thread must do.
 fn wake(waker: Waker) -> Option<Left> {
     let waker = unpark(waker)?;
     if is_harmless(&waker) {
@@ -210,7 +210,7 @@ fn wake(waker: Waker) -> Option<Left> {
     }
     match future::wake_ours(waker) {
         Ok(dead) => dead.map(Left::Item),
-        // FOREIGN(sleep-wake): it is fired, or dropped, where errands are done.
+        // FOREIGN(sleep-wake): a reaper fires or drops it.
         Err(waker) => Some(Left::Waker(Foreign::new(waker))),
     }
 }

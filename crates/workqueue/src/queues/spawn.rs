@@ -17,16 +17,17 @@ use crate::{
 };
 
 impl Workqueue {
-    /// Queues `func` to run once, and returns a handle to wait for what it returns.
+    /// Queues `func` to run once, and returns a handle that waits for its result.
     ///
-    /// Where the queue takes none, also for want of room (see [`try_spawn`](Self::try_spawn)), `func` is dropped, and the
-    /// handle says so.
+    /// If the queue rejects the work, also because it is full (see [`try_spawn`](Self::try_spawn)),
+    /// `func` is dropped, and the handle returns an error.
     ///
     /// # Cost
     ///
-    /// No allocation in the long run: the item's memory is recycled between the threads. A closure, with its
-    /// result, of up to 16 bytes takes a cache line; above 208 bytes it is boxed. The memory of a burst goes back to the
-    /// system a second or two after its last item has gone, as long as there is a registry.
+    /// In steady state nothing is allocated, because threads recycle the memory of items. A closure
+    /// and its result of up to 16 bytes take one cache line; above 208 bytes they are boxed. The
+    /// memory of a burst is returned to the system one or two seconds after its last item was
+    /// freed, as long as a registry exists.
     ///
     /// # Examples
     ///
@@ -45,25 +46,27 @@ impl Workqueue {
         self.spawn_at(self.here(), func)
     }
 
-    /// Queues `func` to run once, unless it has not started by `deadline`: then it never starts, and its handle says
-    /// [`JoinError::Expired`](crate::JoinError::Expired).
+    /// Queues `func` to run once, unless it has not started by `deadline`. In that case it never
+    /// starts, and its handle returns [`JoinError::Expired`](crate::workqueue::JoinError::Expired).
     ///
-    /// For work that nobody wants any more when it comes late: a request whose client has given up. A queue that has fallen
-    /// behind catches up by that, for it passes over what has expired.
+    /// It is for work that is useless when it is late, such as a request whose client has given up.
+    /// A queue that has fallen behind catches up, because it skips expired items.
     ///
     /// # Guarantees
     ///
-    /// - It either runs to its end, or expires; never both. One that has started by then is let run on.
-    /// - With a deadline in the past it expires here.
-    /// - Who waits in [`join`](JoinHandle::join), and a task that awaits the handle, is told when the deadline comes, also if no
-    ///   worker does. Where nobody waits, it is counted (`expired`) when a worker comes to the item.
-    /// - `func` is dropped by who finds it expired: the caller, a worker or the joiner. What its drop panics with is lost. Until
-    ///   then the item waits: it counts in [`len`](Self::len), and has its place of the [capacity](crate::Builder::capacity).
+    /// - The closure either runs to its end or expires, never both. A run that has started by the
+    ///   deadline is not interrupted.
+    /// - If the deadline has passed already, it expires at once.
+    /// - A thread in [`join`](JoinHandle::join), or a task that awaits the handle, is notified at
+    ///   the deadline, even if no worker is free. Without a waiter, a worker counts it (`expired`).
+    /// - The thread that finds `func` expired drops it: the caller, a worker or the joiner. If that
+    ///   drop panics, the panic is discarded. Until then the item is pending: it counts in
+    ///   [`len`](Self::len) and toward the [capacity](crate::workqueue::Builder::capacity).
     ///
     /// # Cost
     ///
-    /// That of [`spawn`](Self::spawn), 40 bytes, two steps of a word that all CPUs share, and a look at the clock (35 ns) here and at
-    /// the start. A timer only where a task awaits it.
+    /// That of [`spawn`](Self::spawn), 40 bytes, two atomic updates of a word that all CPUs share,
+    /// and two reads of the clock (35 ns each). A timer is only used if a task awaits the handle.
     ///
     /// # Examples
     ///
@@ -98,7 +101,6 @@ impl Workqueue {
         handle
     }
 
-    /// Queues `func` to run once at `home`, a link of this queue.
     #[inline]
     pub(crate) fn spawn_at<T: Send + 'static>(
         &self,
@@ -113,8 +115,7 @@ impl Workqueue {
         handle
     }
 
-    /// Queues `func`, which brings a worker to a scope. It does not count toward the queue's
-    /// capacity.
+    /// Queues `func`, which brings a worker to a scope. It holds no capacity permit.
     pub(crate) fn spawn_ticket(&self, func: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
         if !self.admits() {
             return join::refused(func);
@@ -125,7 +126,8 @@ impl Workqueue {
         handle
     }
 
-    /// Returns whether an item that is queued now gets a place of the queue's capacity; `None` if it is refused.
+    /// Acquires a capacity permit if the queue has a capacity. Returns whether the new item holds
+    /// one; `None` if it is rejected.
     #[inline]
     pub(super) fn place(&self) -> Option<bool> {
         match self.admission() {
@@ -139,10 +141,10 @@ impl Workqueue {
         }
     }
 
-    /// Queues `func` to run once; nobody can wait for it or cancel it. Cheaper than [`spawn`](Self::spawn).
+    /// Queues `func` to run once, without a handle. Cheaper than [`spawn`](Self::spawn).
     ///
-    /// Where the queue takes none, also for want of room (see [`try_spawn`](Self::try_spawn)), `func` is dropped, and only
-    /// counted as refused: on a queue with a capacity mind what [`try_spawn`](Self::try_spawn) says.
+    /// If the queue rejects the work, also because it is full, `func` is dropped, and only counted
+    /// as refused. On a queue with a capacity consider [`try_spawn`](Self::try_spawn).
     #[inline]
     #[doc(alias = "async_schedule")]
     pub fn spawn_detached(&self, func: impl FnOnce() + Send + 'static) {
@@ -156,7 +158,8 @@ impl Workqueue {
         }
     }
 
-    /// The word of an item without a handle is never looked at, so one that is counted has a handle, which goes before it runs.
+    /// Queues `func` with a capacity permit. The item gets a handle, which is dropped at once:
+    /// without one, its state word, which records the permit, is never read.
     #[cold]
     pub(super) fn spawn_counted_detached(&self, func: impl FnOnce() + Send + 'static) {
         let home = self.here();
@@ -165,27 +168,30 @@ impl Workqueue {
         home.push(item);
     }
 
-    /// Queues `future` to be polled by this queue's workers until it is ready, and returns a handle to wait for that.
+    /// Queues `future` to be polled by this queue's workers until it is ready, and returns a handle
+    /// that waits for its output.
     ///
-    /// Its wakers queue it, on the pool of the pod that they are called in; so the queue is an executor, within its
-    /// limits: `max_active` counts polls, not futures that wait, and an ordered queue polls one future at a time, in
-    /// the order of the wakes. A poll that blocks holds up a worker: see [`spawn`](Self::spawn) for such work.
+    /// Its wakers queue it, on the pool of the pod in which they are called. The queue is thus an
+    /// executor, within its limits: `max_active` counts polls, not suspended futures, and an
+    /// ordered queue polls one future at a time, in the order of the wakes. A poll that blocks
+    /// delays a worker; use [`spawn`](Self::spawn) for such work.
     ///
     /// # Guarantees
     ///
-    /// - It is never polled twice at once, and each wake is followed by a poll, which sees what was written before it.
-    /// - Once it was polled, it is dropped by a worker, also when it is [cancelled](JoinHandle::cancel), and when it panics. So
-    ///   one that is cancelled on a paused or full queue is dropped when its turn comes: what it drops may wait, and counts
-    ///   against `max_active` as its polls do. The canceller drops a future that was never polled, as it drops a
-    ///   closure. A future that waits while its handle and all its wakers are gone is dropped by the thread that
-    ///   drops the last of them.
-    /// - It is in flight until it has ended: [`drain`](Self::drain), and dropping the last handle of the queue, wait
-    ///   for futures that wait.
+    /// - Polls never overlap. A poll follows each wake, and sees the waker's earlier writes.
+    /// - After its first poll, a worker drops the future, also if it is
+    ///   [cancelled](JoinHandle::cancel) or panics. On a paused or full queue, a cancelled future
+    ///   is therefore dropped when its turn comes. Its destructor may block, and counts against
+    ///   `max_active` as its polls do. If the future was never polled, the canceller drops it, as
+    ///   it drops a closure. A suspended future without a handle and wakers is dropped by the
+    ///   thread that drops the last of them.
+    /// - It is in flight until it has ended: [`drain`](Self::drain), and dropping the last handle
+    ///   of the queue, wait for suspended futures.
     ///
     /// # Cost
     ///
-    /// One block of memory, recycled up to 256 bytes as that of `spawn`. A poll that keeps no waker counts nothing; to
-    /// wake a future that waits is to queue an item.
+    /// One block of memory, recycled up to 256 bytes like that of `spawn`. A poll that keeps no
+    /// waker updates no count. Waking a suspended future costs as much as queueing an item.
     ///
     /// # Examples
     ///
@@ -212,7 +218,8 @@ impl Workqueue {
         self.spawn_future(future, false).0
     }
 
-    /// As [`spawn_async`](Self::spawn_async); returns a waker of the future, too, if that `wants_waker` and is not refused.
+    /// Queues as [`spawn_async`](Self::spawn_async). If `wants_waker` is set and the future is not
+    /// rejected, also returns a waker of it.
     #[inline]
     pub(crate) fn spawn_future<F>(
         &self,
@@ -229,7 +236,7 @@ impl Workqueue {
         };
         let home = self.here();
         let (item, handle) = future::task(future, home, self.inner.clone(), has_place);
-        // SAFETY: the handle keeps the item, which is a future's.
+        // SAFETY: the handle keeps the item alive, and the item is a future's.
         let waker = wants_waker.then(|| unsafe { future::counted_waker(item) });
         home.push(item);
         (handle, waker)

@@ -1,4 +1,4 @@
-//! Queueing many closures by chains.
+//! Queueing many closures in chains.
 
 use std::ptr::NonNull;
 
@@ -11,10 +11,11 @@ use crate::{
     item::{head::Head, list::set_fresh_next, remains::Remains},
 };
 
-/// How many closures a chain has at most, as many as a worker takes at once. A guess: with longer ones the workers begin later.
+/// The maximum length of a chain, equal to the size of a worker's batch. A guess: with longer
+/// chains the workers start later.
 const CHAIN: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
-/// Closures that are pushed together, at the latest when this is dropped: also when what gives the next one panics.
+/// Closures that are pushed together, at the latest by the drop if the iterator panics.
 struct Gathered<'a> {
     queue: &'a Workqueue,
     items: [NonNull<Head>; CHAIN],
@@ -23,20 +24,23 @@ struct Gathered<'a> {
 }
 
 impl Workqueue {
-    /// Queues each of `funcs` to run once, in their order, as [`spawn_detached`](Self::spawn_detached) does; returns how many were
-    /// queued, and not refused.
+    /// Queues each of `funcs` to run once, in their order, as
+    /// [`spawn_detached`](Self::spawn_detached) does. Returns the number of closures that were
+    /// queued and not rejected.
     ///
-    /// They are handed over in chains of up to 64: a step of what producers share for each chain, instead of one for each closure.
-    /// So one may not have been queued yet when the next is asked for; all have been on return, and when `funcs` panics all that
-    /// it gave. Where the queue is closed meanwhile, those that have not been queued are refused.
+    /// The closures are pushed in chains of up to 64, with one atomic update of shared memory for
+    /// each chain instead of each closure. A closure may thus not be queued yet when the iterator
+    /// is asked for the next one. On return all are queued; if `funcs` panics, all closures that it
+    /// returned are. If the queue is closed during the call, the remaining closures are rejected.
     ///
     /// # Blocking
     ///
-    /// As [`spawn`](Self::spawn). On a queue with a [capacity](crate::Builder::capacity) they go one by one.
+    /// As [`spawn`](Self::spawn). On a queue with a [capacity](crate::workqueue::Builder::capacity)
+    /// closures are pushed one by one.
     ///
     /// # Panics
     ///
-    /// When `funcs` does, and in a child of `fork` (see [`Workqueue`]).
+    /// If `funcs` panics, and in a child of `fork` (see [`Workqueue`]).
     ///
     /// # Examples
     ///
@@ -64,7 +68,7 @@ impl Workqueue {
         };
         for func in funcs {
             match self.place() {
-                // FOREIGN(refused-drop): a closure that is refused, on the caller; the caller's.
+                // FOREIGN(refused-drop): a rejected closure, on the caller; it may unwind.
                 None => drop(func),
                 Some(false) => gathered.add(join::detached(func, std::ptr::null_mut())),
                 Some(true) => {
@@ -94,7 +98,7 @@ impl Gathered<'_> {
         let (Some(&oldest), Some(&newest)) = (items.first(), items.last()) else {
             return;
         };
-        // What gives them may have taken its time, or have closed the queue.
+        // The iterator may have taken a long time, or may have closed the queue.
         if matches!(self.queue.admission(), Admission::Closed) {
             return refuse(self.queue, items);
         }
@@ -102,7 +106,7 @@ impl Gathered<'_> {
         let home = self.queue.here();
         let mut older = std::ptr::null_mut();
         for &item in items {
-            // SAFETY: it was made for this, and nobody else knows it.
+            // SAFETY: the item was just created, and no other thread knows it.
             let head = unsafe { item.as_ref() };
             head.home.store(home.as_home(), Ordering::Relaxed);
             // SAFETY: as above.
@@ -114,27 +118,27 @@ impl Gathered<'_> {
     }
 }
 
-/// Drops closures that had been admitted, by a queue that takes none any more.
+/// Drops closures that were admitted before the queue was closed.
 #[cold]
 fn refuse(queue: &Workqueue, items: &[NonNull<Head>]) {
     let mut remains = Remains::default();
     for (at, &item) in items.iter().enumerate() {
         if at > 0 {
-            // The first was counted by who asked.
+            // The caller's check already counted the first one.
             queue.inner.note_refused();
         }
-        // SAFETY: it was made for this, and nobody else knows it.
+        // SAFETY: the item was just created, and no other thread knows it.
         unsafe { (item.as_ref().vtable().cancel)(item, &mut remains) };
     }
     for func in remains.dropped {
-        // FOREIGN(refused-drop): a closure that is refused, on the caller; contained, for there are others.
+        // FOREIGN(refused-drop): each rejected closure, on the calling thread; contained.
         contain(|| drop(func));
     }
 }
 
 impl Drop for Gathered<'_> {
     fn drop(&mut self) {
-        // In a child of a fork that what gives them made they are the parent's.
+        // If the iterator forked, the closures in the child belong to the parent.
         if self.queue.inner.is_at_home() {
             self.push();
         }

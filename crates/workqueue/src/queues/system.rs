@@ -1,4 +1,4 @@
-//! Queues that are there for all, by the kernel's names.
+//! Process-wide queues under the kernel's names.
 
 use base::internal::panics::{contain, join_error::JoinError};
 use sync::{fork::PerProcess, unmodelled::Arc};
@@ -10,10 +10,10 @@ use crate::{
     route::attrs::{BuildError, MAX_ACTIVE},
 };
 
-/// Returns the queue for short items of anybody's; the kernel's `system_wq`.
+/// Returns the queue for short items of any user; the kernel's `system_wq`.
 ///
-/// Per-CPU: an item runs on the CPU that queued it, and one worker a CPU runs at once. An item that takes long belongs
-/// to [`system_long`], or [`system_unbound`].
+/// The queue is per-CPU: an item runs on the CPU that queued it, and each CPU runs one worker at a
+/// time. Use [`system_long`] or [`system_unbound`] for an item that takes long.
 ///
 /// The four system queues are built on the first call and exist until the process ends; a child of
 /// `fork` builds its own. To wait for your items, flush or join the items and never the queue,
@@ -24,13 +24,14 @@ use crate::{
 /// | | on a system queue |
 /// |---|---|
 /// | [`drain`](Workqueue::drain), [`drain_timeout`](Workqueue::drain_timeout), [`drain_async`](Workqueue::drain_async), [`destroy`](Workqueue::destroy) | an error |
-/// | [`set_max_active`](Workqueue::set_max_active), [`set_attrs`](Workqueue::set_attrs) and its kin, [`set_shares`](Workqueue::set_shares) | [`BuildError::System`] |
+/// | [`set_max_active`](Workqueue::set_max_active), [`set_attrs`](Workqueue::set_attrs) and its variants, [`set_shares`](Workqueue::set_shares) | [`BuildError::System`] |
 /// | [`pause`](Workqueue::pause), [`cancel_all`](Workqueue::cancel_all) | do nothing, and return `false` and 0 |
-/// | [`shutdown_background`](Workqueue::shutdown_background), [`close_in_background`](Workqueue::close_in_background), a drop | drop that handle alone |
+/// | [`shutdown_background`](Workqueue::shutdown_background), [`close_in_background`](Workqueue::close_in_background), a drop | drop only that handle |
 ///
 /// # Errors
 ///
-/// Those of [`Builder::build`](crate::Builder::build) on the process-wide registry. The next call tries again.
+/// Those of [`Builder::build`](crate::workqueue::Builder::build) on the process-wide registry.
+/// After an error, the next call tries again.
 ///
 /// # Examples
 ///
@@ -48,22 +49,21 @@ pub fn system() -> Result<&'static Workqueue, BuildError> {
 }
 
 impl Builder {
-    /// Builds a process-wide queue, which none of its users can stop.
     fn for_all(mut self) -> Result<Workqueue, BuildError> {
         self.for_all = true;
         self.build()
     }
 }
 
-/// Returns the queue for items that cannot wait; the kernel's `system_highpri_wq`.
+/// Returns the queue for urgent items; the kernel's `system_highpri_wq`.
 ///
-/// Per-CPU like [`system`], with workers of nice value -20. Where this process may not set that, it is a queue with
-/// ordinary workers and says so: its [`attrs`](Workqueue::attrs) have the nice value 0, as has its row in
-/// `observe::snapshot`.
+/// It is per-CPU like [`system`], with workers of nice value -20. If this process may not set that
+/// value, the workers run at 0. The queue's [`attrs`](Workqueue::attrs) and its row in
+/// `observe::snapshot` contain the value in use.
 ///
 /// # Errors
 ///
-/// As of [`system`].
+/// As [`system`].
 #[doc(alias = "system_highpri_wq")]
 pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -75,11 +75,11 @@ pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
 
 /// Returns the queue for items that may take long; the kernel's `system_long_wq`.
 ///
-/// Like [`system`]; apart from it, so that nobody who waits for a short item waits for a long one.
+/// It is like [`system`], and separate from it so that short items do not wait for long ones.
 ///
 /// # Errors
 ///
-/// As of [`system`].
+/// As [`system`].
 #[doc(alias = "system_long_wq")]
 pub fn system_long() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -88,13 +88,13 @@ pub fn system_long() -> Result<&'static Workqueue, BuildError> {
     })
 }
 
-/// Returns the queue for items that need no CPU in particular; the kernel's `system_unbound_wq`.
+/// Returns the queue for items that may run on any CPU; the kernel's `system_unbound_wq`.
 ///
-/// As many of them run at once as a queue may have, so that one that waits keeps no other from running.
+/// Its `max_active` is the maximum, so that blocked items do not keep others from running.
 ///
 /// # Errors
 ///
-/// As of [`system`].
+/// As [`system`].
 #[doc(alias("system_unbound_wq", "system_dfl_wq"))]
 pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -104,19 +104,20 @@ pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
     })
 }
 
-/// Runs `func` on `cpu`, and returns what it returns; the kernel's `work_on_cpu`.
+/// Runs `func` on `cpu`, and returns its result; the kernel's `work_on_cpu`.
 ///
-/// It runs on a worker there, never on the calling thread, and beside what [`system`] has.
+/// It runs on a worker of that CPU, never on the caller, and does not wait for [`system`] items.
 ///
 /// # Blocking
 ///
-/// Until it has run. Not inside an item of a bottom half, nor in a section of RCU.
+/// It blocks until `func` has run. It must not be called inside an item of a bottom-half queue, nor
+/// in an RCU read-side critical section.
 ///
 /// # Errors
 ///
-/// - [`BuildError::NoCpus`], if there is no such CPU, or this process may not use it.
-/// - Those of [`system`]. Nothing has run then.
-/// - Inside, [`JoinError::Panicked`].
+/// - [`BuildError::NoCpus`], if the CPU does not exist, or this process may not use it.
+/// - Those of [`system`]. Nothing has run in these cases.
+/// - In the inner result, [`JoinError::Panicked`].
 ///
 /// # Panics
 ///
@@ -144,9 +145,9 @@ pub fn work_on_cpu<T: Send + 'static>(
     Ok(queue.spawn_on(cpu, func).join())
 }
 
-/// Runs `func` once on each CPU that this process may use, and waits until all have ended; the kernel's `schedule_on_each_cpu`.
+/// Runs `func` once on each CPU that this process may use, and waits for all runs.
 ///
-/// Returns the first error after all have ended: [`JoinError::Panicked`].
+/// After all runs have ended, it returns the first error: [`JoinError::Panicked`].
 ///
 /// # Blocking
 ///
@@ -154,7 +155,7 @@ pub fn work_on_cpu<T: Send + 'static>(
 ///
 /// # Errors
 ///
-/// As of [`work_on_cpu`].
+/// As [`work_on_cpu`].
 ///
 /// # Examples
 ///
@@ -185,14 +186,14 @@ pub fn schedule_on_each_cpu(
         if all.is_ok() {
             all = end;
         } else {
-            // FOREIGN(future-outcome): what another one panicked with, on the caller; contained.
+            // FOREIGN(future-outcome): another panic's payload, on the calling thread; contained.
             contain(|| drop(end));
         }
     }
     Ok(all)
 }
 
-/// Returns the queue of items that belong to a CPU and are waited for.
+/// Returns the queue for items that run on a given CPU and that a caller waits for.
 fn on_cpus() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
     once(&QUEUE, || {

@@ -1,44 +1,45 @@
-//! The timers of one registry, and their handing over to the queues.
+//! The timers of one registry, and how they queue items.
 //!
 //! # The protocol
 //!
-//! A delayed item has a lock of its own, and under it says whether it is *armed*. All that is done to its timer is done
-//! under that lock: arming, changing, cancelling, firing. So each of them finds the item armed, or not, and a cancel that
-//! found it armed has won: whoever takes the timer out of the wheel then finds that it is not armed any more, or armed
-//! anew, as another *generation*.
+//! A delayed item has its own lock, which guards whether the item is *armed*. All operations on its
+//! timer hold this lock: arming, changing, cancelling and firing. So each of them finds the item
+//! either armed or not, and a cancel that finds it armed has won. A thread that later removes the
+//! timer from the wheel finds it disarmed, or armed again with another *generation*.
 //!
 //! ```text
-//! arm, mod:  item's lock:  generation += 1;  wheel's lock: put the timer in        then wake the manager, if it is first
-//! cancel:    item's lock:  generation += 1;  wheel's lock: take the timer out
-//! manager:   wheel's lock: take out what has expired
-//!            item's lock:  of this generation? not armed any more;  claim the item  then push it
+//! arm, mod:  item's lock:  generation += 1;  wheel's lock: insert the timer
+//!            if it is the first in the wheel, wake the manager
+//! cancel:    item's lock:  generation += 1;  wheel's lock: remove the timer
+//! manager:   wheel's lock: remove the expired timers
+//!            item's lock:  same generation? disarm;  claim the item  then push it
 //! ```
 //!
-//! The item is claimed, pending by that, before the lock is dropped: at no moment it is neither armed nor pending, so
-//! nobody can arm it a second time, or miss it. It is pushed, which may wake a worker, after that.
+//! Claiming the item makes it pending before its lock is released. At every moment it is armed or
+//! pending, so that no thread can arm it twice, or miss it. The push follows.
 //!
-//! The manager never waits for an item's lock, whose holder may wait for a worker: it tries again a
-//! moment later.
+//! The manager never waits for an item's lock, whose holder may wait for a worker. It retries soon.
 //!
-//! With its queue the timer goes: the end takes what is in the wheel for the queue out of it, and drops what that would
-//! have run. An item that somebody keeps is found not armed by whoever looks at it next.
+//! Destroying the queue removes its timers from the wheel, and drops the items that they would have
+//! queued. If an item has other handles, their next operation finds it disarmed.
 //!
-//! To cancel all that is armed for a queue takes no item's lock. The queue counts such cancels, and a timer says after which
-//! it was armed: one that is older is not armed any more for whoever looks at it next, and does nothing when it expires. The count
-//! is read and changed under the wheel's lock, so what is taken out of the wheel with that is just what is older. One that has
-//! been taken out before to be fired is a visit, and is waited for (`end.rs`). For a queue that was destroyed nothing is armed, whenever
-//! that was: somebody may arm a timer who has seen the queue open before.
+//! Cancelling everything that is armed for a queue takes no item's lock. The queue counts such
+//! cancels, and each timer records the count at which it was armed. A timer with an older count is
+//! treated as disarmed and does nothing when it expires. The count is read and changed under the
+//! wheel's lock, so a cancel removes exactly the older timers from the wheel. A timer that was
+//! removed earlier to be fired counts as a visit, for which the canceller waits (`end.rs`). On a
+//! destroyed queue every timer is treated as disarmed: a thread that saw it open may arm late.
 //!
 //! A timer is linked into the wheel, and into the ring of its queue, through the memory of its
 //! item. Both are changed under the lock of the wheel. Only a thread that holds the item's lock
-//! puts a timer in, and it has taken it out of any other wheel before.
+//! inserts the timer, and it has removed it from any other wheel before.
 //!
-//! Tasks that sleep have their wakers in the same wheel (`sleeps.rs`), and so have C's items
-//! (`crates/raw`). A [`Kind`] is the function that the manager calls for a timer that has
-//! expired.
+//! The wheel also has the wakers of sleeping tasks (`sleeps.rs`) and the items of the C API
+//! (`crates/raw`). A [`Kind`] is the function that the manager calls for an expired timer.
 //!
-//! An item may also be armed to wait for a grace period of RCU (`rcu_work.rs`). Then no wheel has it, and a callback fires
-//! it; the rest is the same. What that callback cannot do at once, the manager does.
+//! An item may also be armed to wait for an RCU grace period (`rcu_work.rs`). Then it is in no
+//! wheel, and a callback fires it; the rest is the same. The manager does the work that the
+//! callback cannot do at once.
 
 use std::{cell::UnsafeCell, mem::offset_of, ptr::NonNull, task::Waker, time::Duration};
 
@@ -66,7 +67,7 @@ use crate::{
     pools::manager::Manager,
 };
 
-/// How soon the manager tries again to fire what it could not. A guess: a look of the watch.
+/// Delay until the manager retries to fire an item whose lock was held. A guess: one monitor tick.
 const RETRY_NS: u64 = 1_000_000;
 
 /// The content of a timer that has expired.
@@ -79,8 +80,8 @@ pub enum Expiry {
 }
 
 /// The function that expires a timer of this kind. The manager calls it with the lock of the wheel,
-/// from which it has just taken the timer. It adds the content of the timer to the vector, and
-/// returns the lock. Or it does all by itself, and has unlocked the wheel.
+/// from which it has just removed the timer. The function either adds the content of the timer to
+/// the vector and returns the lock, or it completes the expiry itself and has unlocked the wheel.
 #[derive(Debug)]
 pub struct Kind(pub Expire);
 
@@ -91,16 +92,15 @@ pub type Expire =
 /// The lock of a wheel.
 pub type Guard<'a> = MutexGuard<'a, Wheel>;
 
-/// The place of a timer in the wheel.
+/// The links of a timer in the wheel.
 pub type Node = wheel::Node<&'static Kind>;
 
 /// The timers by their times.
 pub type Wheel = wheel::Wheel<&'static Kind>;
 
-/// The kind of an item's timer.
 static ITEM: Kind = Kind(expire_item);
 
-/// What a timer does when it expires.
+/// The item that a timer queues when it expires.
 #[derive(Debug)]
 pub struct Due {
     timer: Arc<Timer>,
@@ -112,21 +112,20 @@ pub struct Due {
 #[derive(Debug)]
 pub struct Timers {
     pub(crate) wheel: Mutex<Wheel>,
-    /// Items that could not be queued at their time, because their locks were held; and when to try
-    /// again.
+    /// Items whose locks were held at their time, with the time of the next attempt.
     pub(super) late: Mutex<Vec<(u64, Due)>>,
-    /// I: whose thread fires them.
+    /// I: the owner of the thread that fires them.
     pub(crate) manager: Arc<Manager>,
 }
 
 /// The timers of one queue.
 #[derive(Debug)]
 pub(crate) struct OwnTimers {
-    /// I: among which they are.
+    /// I: the registry's timers, to which these belong.
     pub(crate) all: Arc<Timers>,
-    /// The ring of those that are in the wheel; guarded by its lock.
+    /// The ring of the queue's timers that are in the wheel; guarded by the wheel's lock.
     ring: UnsafeCell<Link>,
-    /// A, changed under the wheel's lock: how often all were cancelled.
+    /// A, changed under the wheel's lock: the number of times that all timers were cancelled.
     nr_cancels: AtomicU64,
 }
 
@@ -135,11 +134,11 @@ pub(crate) struct OwnTimers {
 pub(crate) struct Timer {
     pub(crate) state: Mutex<State>,
     owner: Inherited,
-    /// Guarded by the lock of the wheel that the item's lock says, or said last.
+    /// Guarded by the lock of the wheel that the item is armed in, or was armed in last.
     place: UnsafeCell<Place>,
 }
 
-// SAFETY: the place is used under the lock of one wheel at a time, and everything in it is `Send`.
+// SAFETY: the place is accessed under the lock of one wheel at a time, and is all `Send`.
 unsafe impl Send for Timer {}
 // SAFETY: as above.
 unsafe impl Sync for Timer {}
@@ -149,37 +148,34 @@ unsafe impl Sync for Timer {}
 #[repr(C)]
 struct Place {
     node: Node,
-    /// In the ring of the queue for which it is armed.
+    /// The link in the ring of the queue for which it is armed.
     own: Link,
-    /// The item, while it is in the wheel. It keeps the timer, and so this.
+    /// The item, while it is in the wheel. It keeps the timer, which contains this place, alive.
     due: Option<Due>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// Changes whenever the timer is armed or disarmed.
+    /// A number that changes when the timer is armed or disarmed.
     pub(crate) generation: u64,
     pub(crate) armed: Option<Armed>,
     slack_ns: u64,
 }
 
-/// Where a timer stands, and for which queue.
 #[derive(Debug)]
 pub(crate) struct Armed {
     pub(crate) until: Until,
     queue: WeakQueue,
-    /// Where it was armed, and is queued.
+    /// The CPU on which it was armed, and is queued.
     cpu: CpuId,
-    /// How often all that was armed for the queue had been cancelled by then.
+    /// The queue's cancel count when the timer was armed.
     nr_cancels: u64,
 }
 
-/// What an armed item waits for.
 #[derive(Debug)]
 pub(crate) enum Until {
-    /// Its time, in the wheel of a registry.
+    /// A time, in the wheel of a registry.
     Time(Arc<Timers>),
-    /// A grace period.
     #[cfg_attr(
         not(feature = "rcu"),
         expect(dead_code, reason = "made for `RcuWork` alone")
@@ -187,24 +183,23 @@ pub(crate) enum Until {
     GracePeriod,
 }
 
-/// What became of an attempt to arm a timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Arming {
-    /// It is armed, or with no delay to wait for the item was queued.
+    /// The timer is armed, or the item was queued because the delay is zero.
     Done,
-    /// The item was armed already; if it was to be armed again it is, or is not any more: where it is refused now.
+    /// The item was armed already. With `again` it is armed again, or disarmed if rejected.
     Armed,
-    /// The item is pending already.
     Pending,
-    /// The item is disabled, or the queue refuses it.
+    /// The item is disabled, or the queue rejects it.
     Refused,
 }
 
-/// Somebody holds an item's lock.
+/// The error if another thread holds an item's lock.
 #[derive(Debug)]
 struct Locked;
 
-/// What was taken out under an item's lock and may hold last handles of users' things: dropped after it.
+/// Values that are removed under an item's lock and may be last handles of user data. They are
+/// dropped after the lock is released.
 #[derive(Default)]
 pub(crate) struct Dust {
     due: Option<Due>,
@@ -232,14 +227,15 @@ impl Timer {
         }
     }
 
-    /// Returns `true` in a child of `fork` whose parent had it armed, or was at it: then its lock may be held for ever.
+    /// Returns `true` in a child of `fork` if the parent had armed or locked the item at the fork.
+    /// Its lock may then be held forever.
     pub(crate) fn is_lost(&self) -> bool {
         let is_free = |state: MutexGuard<'_, State>| state.armed.is_none();
         self.owner
             .is_lost(|| self.state.try_lock().is_some_and(is_free))
     }
 
-    /// Locks the item, which is not armed any more if its queue has gone, or has cancelled all.
+    /// Locks the item. Disarms it if its queue was destroyed, or has cancelled all timers.
     pub(crate) fn lock<'a>(&'a self, dust: &'a mut Dust) -> MutexGuard<'a, State> {
         let mut state = self.state.lock();
         if let Some(armed) = &state.armed {
@@ -260,7 +256,8 @@ impl Timer {
         self.lock(&mut dust).armed.is_some()
     }
 
-    /// Arms the timer for `queue`, to be queued on `cpu` or from here; `again` when it may be armed already.
+    /// Arms the timer for `queue`, to queue the item on `cpu` or the current CPU. `again` is set if
+    /// the item may be armed already.
     pub(crate) fn arm(
         self: &Arc<Self>,
         work: &Work,
@@ -273,7 +270,7 @@ impl Timer {
         must_not_be_lost(self.is_lost() || work.is_lost());
         // Without a delay the item is claimed under the lock, so its span is captured before that.
         let _held = trace::hold();
-        // What is taken out is dropped after the lock.
+        // Dropped after the lock is released.
         let mut disarmed = None;
         let mut dust = Dust::default();
         let mut state = self.lock(&mut dust);
@@ -324,8 +321,7 @@ impl Timer {
     }
 
     /// Arms the timer for the queue that the caller visits, to expire at `at_ns`. Does nothing if
-    /// the item is pending or disabled, or if the queue has cancelled everything more than
-    /// `nr_cancels` times.
+    /// the item is pending or disabled, or if the queue's cancel count differs from `nr_cancels`.
     pub(crate) fn arm_at(
         self: &Arc<Self>,
         work: &Work,
@@ -334,7 +330,7 @@ impl Timer {
         at_ns: u64,
         nr_cancels: u64,
     ) {
-        // Dropped after the lock.
+        // Dropped after the lock is released.
         let _disarmed;
         let mut dust = Dust::default();
         let mut state = self.lock(&mut dust);
@@ -351,30 +347,29 @@ impl Timer {
             _disarmed = state.disarm(self);
         }
         drop(state);
-        // Wakes the manager even if the timer has left the wheel again, because a later timer may
-        // rely on this wake-up.
+        // Wakes the manager even if the timer was removed, because a later timer may rely on it.
         if is_first {
             queue.manager.wake();
         }
     }
 
-    /// Takes the timer back; returns `true` if it was armed.
+    /// Disarms the timer. Returns `true` if it was armed.
     pub(crate) fn disarm(&self) -> bool {
         if self.is_lost() {
             return false;
         }
-        // What is taken out is dropped after the lock.
+        // Dropped after the lock is released.
         let mut dust = Dust::default();
         let disarmed = self.lock(&mut dust).disarm(self);
         disarmed.is_some()
     }
 
-    /// Queues the item now, if its timer is armed; also in a drain, as its firing would. One that waits for a grace period
-    /// goes on waiting. Says whether it was armed, queued or running; `None` while somebody disables it, who is about to
-    /// take the timer back.
+    /// Queues the item now if its timer is armed, even during a drain, as firing the timer would.
+    /// An item that waits for a grace period keeps waiting. Returns whether it was armed, queued or
+    /// running; `None` if another thread is disabling the item or destroying the queue.
     pub(crate) fn expedite(&self, work: &Work) -> Option<bool> {
         must_not_be_lost(self.is_lost());
-        // These may hold last handles, and are dropped after the lock and the visit.
+        // These may be last handles, and are dropped after the lock and the visit.
         let (queue, disarmed);
         let mut dust = Dust::default();
         let mut state = self.lock(&mut dust);
@@ -386,7 +381,7 @@ impl Timer {
         };
         queue = armed.queue.upgrade()?;
         queue.must_be_at_home();
-        // Should the queue end just now, the next look finds the timer gone.
+        // If the queue is being destroyed, the next attempt finds the timer disarmed.
         let queue = queue.visit()?;
         let claimed = queue.claim_at(armed.cpu, work, armed.queue.lane())?;
         disarmed = state.disarm(self);
@@ -401,7 +396,7 @@ impl Timer {
 }
 
 impl State {
-    /// Arms the timer for `inner`, whose end waits for the caller.
+    /// Arms the timer for `inner`, which the caller keeps from being destroyed.
     fn put(
         &mut self,
         timer: &Arc<Timer>,
@@ -422,7 +417,7 @@ impl State {
         is_first
     }
 
-    /// Arms the item for `inner`, to be fired by what this returns after a grace period that the caller sees to.
+    /// Arms the item for `inner`. The caller fires the result after a grace period.
     #[cfg(feature = "rcu")]
     pub(crate) fn put_aside(
         &mut self,
@@ -460,13 +455,13 @@ impl State {
     fn disarm(&mut self, timer: &Timer) -> Option<Option<Due>> {
         let armed = self.armed.take()?;
         self.generation += 1;
-        // Whoever has it else, the manager or a callback, will find that it is of another generation.
+        // A manager or callback that holds the item finds that its generation is outdated.
         let Until::Time(timers) = armed.until else {
             return Some(None);
         };
         let mut wheel = timers.wheel.lock();
         let place = timer.place.get();
-        // SAFETY: our caller holds the item's lock, so this is the wheel in which the timer is, or
+        // SAFETY: the caller holds the item's lock, so this is the wheel in which the timer is, or
         // was last; we hold its lock.
         Some(unsafe {
             if (*place).node.is_linked() {
@@ -486,7 +481,7 @@ impl Timers {
         }
     }
 
-    /// Returns when to call [`fire`](Self::fire) next, without being asked.
+    /// Returns the time at which [`fire`](Self::fire) must be called next.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         let again_ns = self.late.lock().iter().map(|it| it.0).min();
         let next_ns = self.wheel.lock().next_ns();
@@ -495,7 +490,7 @@ impl Timers {
 }
 
 impl OwnTimers {
-    /// Makes those of a queue, which are none, among `all`.
+    /// Creates the empty timer set of a queue, as a part of `all`.
     pub(crate) fn new(all: &Arc<Timers>) -> Self {
         Self {
             all: all.clone(),
@@ -504,13 +499,13 @@ impl OwnTimers {
         }
     }
 
-    /// Puts the timer of `due` into the wheel; returns `true` if it is the first, and how often all
-    /// were cancelled before.
+    /// Inserts the timer of `due` into the wheel. Returns `true` if it is the first to expire, and
+    /// the current cancel count.
     fn insert(&self, at_ns: u64, due: Due) -> (bool, u64) {
         let mut wheel = self.all.wheel.lock();
         let place = due.timer.place.get();
-        // SAFETY: our caller holds the lock of the item, which is not armed, so its timer is in no
-        // wheel. `due` keeps it where it is, and the queue stays where it is until `sweep`. The
+        // SAFETY: the caller holds the lock of the item, which is not armed, so its timer is in no
+        // wheel. `due` keeps the timer allocated, and the queue does not move until `sweep`. The
         // wheel's lock is held here, and wherever these are used.
         let is_first = unsafe {
             (*place).due = Some(due);
@@ -520,20 +515,20 @@ impl OwnTimers {
         (is_first, self.nr_cancels())
     }
 
-    /// Returns the number of times that everything was cancelled.
     pub(crate) fn nr_cancels(&self) -> u64 {
-        // Relaxed: whoever must see a cancel of all comes after it by the wheel's lock, or by a visit.
+        // Relaxed: the wheel's lock or a visit orders a thread that must see a cancel after it.
         self.nr_cancels.load(Ordering::Relaxed)
     }
 
-    /// Cancels all that is armed. Returns what was in the wheel, to be dropped with no lock held.
+    /// Cancels all armed timers. Returns the items from the wheel, to be dropped without locks.
     pub(crate) fn cancel(&self) -> Vec<Due> {
         let mut wheel = self.all.wheel.lock();
         self.nr_cancels.fetch_add(1, Ordering::Relaxed);
         self.take_out(&mut wheel)
     }
 
-    /// Takes out what is armed, when nobody can arm anything for the queue any more. Returns the items that go by that.
+    /// Removes all armed timers, once no thread can arm a timer for the queue. Returns the items
+    /// whose last handle was dropped.
     pub(crate) fn sweep(&self) -> Vec<Dead> {
         if twin::armed("end: leaves its timers") {
             return Vec::new();
@@ -545,7 +540,7 @@ impl OwnTimers {
     fn take_out(&self, wheel: &mut Wheel) -> Vec<Due> {
         let mut all = Vec::new();
         loop {
-            // SAFETY: our caller holds the lock of `wheel`, which has all timers in the ring.
+            // SAFETY: the caller holds the lock of `wheel`, which contains all timers of the ring.
             unsafe {
                 let own = Link::first(self.ring.get());
                 if own.is_null() {
@@ -559,7 +554,7 @@ impl OwnTimers {
     }
 }
 
-// SAFETY: the ring is used under the lock of the wheel alone, and its members are `Send`.
+// SAFETY: the ring is accessed only under the lock of the wheel, and its members are `Send`.
 unsafe impl Send for OwnTimers {}
 // SAFETY: as above.
 unsafe impl Sync for OwnTimers {}
@@ -569,13 +564,13 @@ impl Place {
         NonNull::new(this.cast()).expect("the address of a timer")
     }
 
-    /// Takes the item out, if there is one, and the timer out of the ring of its queue.
+    /// Removes the item, if there is one, and unlinks the timer from the ring of its queue.
     ///
     /// # Safety
     ///
     /// 1. `this` is in no wheel, and the caller holds the lock of the wheel that it was in last.
     unsafe fn take(this: *mut Self) -> Option<Due> {
-        // SAFETY: (1); it is in the ring as long as it has the item.
+        // SAFETY: (1); the timer is in the ring as long as it has the item.
         unsafe {
             let due = (*this).due.take();
             if due.is_some() {
@@ -590,7 +585,7 @@ impl Place {
 ///
 /// # Safety
 ///
-/// 1. `node` is that of a [`Place`], and was just taken out of `wheel`.
+/// 1. `node` is the first field of a [`Place`], and was just removed from `wheel`.
 unsafe fn expire_item<'a>(
     node: NonNull<Node>,
     wheel: Guard<'a>,
@@ -611,24 +606,24 @@ impl Armed {
 }
 
 impl Due {
-    /// Lets go of the item; returns it if it is to be freed by that, which is users' code.
+    /// Drops this handle of the item. Returns the item if it must be freed, which runs user code.
     pub(crate) fn leave(self) -> Option<Dead> {
         self.work.leave()
     }
 
-    /// Lets go of all these items, and drops those that go by that: users' code, contained.
+    /// Drops these handles, and frees the items whose last handle they were: user code, contained.
     pub(crate) fn drop_all(due: Vec<Self>) {
-        // FOREIGN(item-free): by `Dead`: what nobody has any more, on the thread that cancels; contained.
+        // FOREIGN(item-free): items without handles, on the cancelling thread; contained by `Dead`.
         due.into_iter().for_each(|due| drop(due.leave()));
     }
 
-    /// Queues the item, if it is still armed as it was; returns it if it is to be freed, which is users' code.
+    /// Queues the item if its generation is current. Returns it if it must be freed: user code.
     pub(crate) fn fire(self, timers: &Timers, now_ns: u64) -> Option<Dead> {
         if let Ok(left) = self.try_fire(now_ns) {
             timers.manager.leave_to_reapers(left);
             return self.work.leave();
         }
-        // If a thread disarms the timer before the next attempt, this is of an old generation then.
+        // If a thread disarms the timer before the next attempt, this generation is outdated then.
         let mut late = timers.late.lock();
         late.push((now_ns.saturating_add(RETRY_NS), self));
         let is_first = late.len() == 1;
@@ -639,7 +634,8 @@ impl Due {
         None
     }
 
-    /// Queues the item, if it is still armed as it was; an error while its lock is held. Returns what it was counted as elsewhere.
+    /// Queues the item if its generation is current. Returns its in-flight count on another pwq, or
+    /// an error if another thread holds the item's lock.
     fn try_fire(&self, now_ns: u64) -> Result<Option<LeftCount>, Locked> {
         // Dropped after the lock and the visit.
         let queue;
@@ -655,7 +651,7 @@ impl Due {
         };
         queue = armed.queue.upgrade();
         let Some(queue) = queue.as_deref().and_then(Inner::visit) else {
-            // The queue has gone, and its timers with it.
+            // The queue was destroyed together with its timers.
             return Ok(None);
         };
         if armed.is_cancelled(&queue) && !twin::armed("cancel all: forgets what is being fired") {
@@ -663,7 +659,7 @@ impl Due {
         }
         let lane = armed.queue.lane();
         if queue.must_cut_out(&self.work, lane) {
-            // That may take until some item has ended.
+            // Removing the list link may have to wait until an item has ended.
             let again_ns = now_ns.saturating_add(RETRY_NS);
             let place = (armed.queue, armed.cpu);
             state.put(&self.timer, &self.work, &queue, place, again_ns);
@@ -675,7 +671,7 @@ impl Due {
             if let (None, Some(state)) = (&claimed, &mut held)
                 && !twin::armed("delayed: firing overlooks disable")
             {
-                // Whoever disables the item is about to take the timer back, and to say so.
+                // The thread that disables the item is about to disarm it, and to return `true`.
                 state.armed = Some(armed);
             }
             drop(held);
@@ -685,7 +681,7 @@ impl Due {
     }
 }
 
-// Of an item that is fired by a thread which runs no code of users'.
+// The count of an item that was fired by a thread that must not run user code.
 impl Errand for LeftCount {
     fn run(self: Box<Self>) {
         self.give_back();
@@ -713,7 +709,7 @@ mod tests {
         let work = Work::new(|| ());
         former.pause();
         assert!(former.enqueue(&work) && work.cancel());
-        // As a timer does whose item was queued elsewhere since it looked.
+        // Claims as a timer does whose item was queued on another queue since it was armed.
         let claimed = next.inner.claim(None, &work, next.lane).unwrap();
         let left = claimed.push().expect("its cancelled place is elsewhere");
         registry.refuse_threads(true);

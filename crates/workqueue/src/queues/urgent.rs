@@ -6,37 +6,39 @@ use super::queue::{Inner, Workqueue};
 use crate::{item::lane::Lane, route::attrs::BuildError};
 
 impl Workqueue {
-    /// Returns a handle of this queue by which items go before those that wait: what is queued by it, in whatever way, is *urgent*.
+    /// Returns a handle of this queue whose items are *urgent*: they start before ordinary ones.
     ///
-    /// For the few among many: a read that a user waits for on a queue of prefetches, a flush on a queue of compactions. It is the
-    /// same queue, with one `max_active`, one capacity, one drain, and one set of statistics.
+    /// It is for a few items among many: a read that a user waits for on a queue of prefetches, or
+    /// a flush on a queue of compactions. The handle belongs to the same queue, with one
+    /// `max_active`, one capacity, one drain, and one set of statistics.
     ///
     /// # Guarantees
     ///
-    /// - An urgent item starts before all ordinary ones of the queue that wait in the same pool, and after older urgent ones. What
-    ///   has started is not interrupted.
-    /// - Ordinary items are not starved: while both wait in a pool, every tenth start is an ordinary one.
-    /// - No other queue's item is overtaken by that.
+    /// - An urgent item starts before all ordinary items of the queue that wait in the same pool,
+    ///   and after older urgent ones. Running items are not interrupted.
+    /// - Ordinary items are not starved: while both wait in a pool, every tenth start is ordinary.
+    /// - Urgent items do not overtake items of other queues.
     ///
-    /// | | |
+    /// | subject | behavior |
     /// |---|---|
     /// | an ordered queue | has no urgent lane |
-    /// | an item that is pending | keeps its lane: to hasten it, cancel it and queue it anew |
-    /// | `max_active`, [`pause`](Self::pause) | hold for both; the next seat is the urgent item's |
-    /// | a seat | is taken, as in the kernel, while an item waits for a worker of its pool: at a small `max_active` items in other pools wait for that worker, too |
-    /// | a capacity | counts both, and refuses both; those who wait for room get it in their order |
-    /// | [`flush`](Self::flush), [`drain`](Self::drain), [`cancel_all`](Self::cancel_all) | are about both, by whatever handle |
-    /// | delayed, periodic and RCU work, futures, scopes | stay in the lane of the handle that they were queued by: urgent at each turn |
-    /// | joiners | help as ever, with items of either lane |
+    /// | a pending item | keeps its lane; to hasten it, cancel it and queue it again |
+    /// | `max_active`, [`pause`](Self::pause) | apply to both lanes; the next seat goes to the urgent item |
+    /// | a seat | is held, as in the kernel, while an item waits for a worker of its pool; with a small `max_active`, items in other pools wait for that worker, too |
+    /// | a capacity | counts and rejects both; waiters get free capacity in order of arrival |
+    /// | [`flush`](Self::flush), [`drain`](Self::drain), [`cancel_all`](Self::cancel_all) | cover both lanes, through any handle |
+    /// | delayed, periodic and RCU work, futures, scopes | keep the lane of the handle that queued them, each time they are queued |
+    /// | joiners | help with items of either lane |
     ///
     /// # Cost
     ///
-    /// From the first call on workers take the queue's items one at a time, of both lanes: about 100 ns an item where they are
-    /// tiny, nothing that shows from a microsecond on. A queue without a call pays nothing.
+    /// After the first call, workers take the queue's items of both lanes one at a time. This costs
+    /// about 100 ns for each item, which is not measurable for items of a microsecond or more. A
+    /// queue on which it is never called pays nothing.
     ///
     /// # Blocking
     ///
-    /// Takes the lock of each of the queue's pools for a moment.
+    /// Briefly acquires the lock of each of the queue's pools.
     ///
     /// # Errors
     ///
@@ -73,21 +75,21 @@ impl Workqueue {
         })
     }
 
-    /// Returns `true` if what is queued by this handle is [urgent](Self::urgent).
+    /// Returns `true` if items queued by this handle are [urgent](Self::urgent).
     pub fn is_urgent(&self) -> bool {
         self.lane == Lane::Urgent
     }
 }
 
 impl Inner {
-    /// Has urgent items overtake ordinary ones wherever they meet, from now on.
+    /// Makes urgent items overtake ordinary ones in all pools of the queue from now on.
     fn open_lanes(&self) {
-        // So that a link which is made meanwhile has them, too.
+        // The lock ensures that a pwq created at the same time has lanes, too.
         let plan = self.plan.lock();
         self.core.has_lanes.store(true, Ordering::Relaxed);
         let links = plan.links().to_vec();
         drop(plan);
-        // A queue that is used has its links.
+        // The pwqs stay valid without the lock, because a queue in use keeps its pwqs.
         for link in links {
             link.pool.open_lanes(link.slot);
         }

@@ -1,4 +1,4 @@
-//! Handles that do not keep a queue.
+//! Handles that do not keep a queue alive.
 
 use std::fmt;
 
@@ -10,10 +10,11 @@ use super::{
 };
 use crate::item::lane::Lane;
 
-/// A handle of a queue that does not keep it; made by [`Workqueue::downgrade`].
+/// A handle that does not keep its queue alive; created by [`Workqueue::downgrade`].
 ///
-/// For what belongs to a queue and queues there: an item that queues itself again, a cache that fills itself. With a
-/// [`Workqueue`] of its own it would keep the queue for ever.
+/// It is for values that are owned by a queue and also queue there, such as an item that queues
+/// itself again, or a cache that refills itself. With a [`Workqueue`] of its own, such a value
+/// would keep the queue alive forever.
 #[derive(Clone)]
 pub struct WeakWorkqueue {
     inner: Weak<Inner>,
@@ -22,7 +23,7 @@ pub struct WeakWorkqueue {
 }
 
 impl Workqueue {
-    /// Returns a handle that does not keep the queue.
+    /// Returns a handle that does not keep the queue alive.
     ///
     /// # Examples
     ///
@@ -53,16 +54,16 @@ impl Workqueue {
 }
 
 impl WeakWorkqueue {
-    /// Returns a handle of the queue; `None` if its last one has gone, also while items still run.
+    /// Returns a handle, or `None` if the queue's last handle was dropped, even if items still run.
     ///
-    /// The handle may be the last one when it is dropped: see [`Workqueue`] for what that waits for.
+    /// The returned handle may be the last one; [`Workqueue`] documents what its drop waits for.
     ///
     /// # Blocking
     ///
     /// Never.
     #[must_use]
     pub fn upgrade(&self) -> Option<Workqueue> {
-        // In this order: a lease's drop ends the queue, and nothing may fail once there is one.
+        // The lease comes last: its drop destroys the queue, so no step may fail after it.
         let inner = self.inner.upgrade()?;
         let lease = self.lease.upgrade()?;
         let lane = self.lane;

@@ -1,29 +1,29 @@
-//! A hierarchical timer wheel: which timer expires when, without clock, lock or thread.
+//! A hierarchical timer wheel: finds the timers that expire, without a clock, a lock or a thread.
 //!
-//! Time is cut into ticks. Level 0 has a slot for each of the next 64 ticks, level 1 one for each of the next 64 times
-//! 64 ticks, and so on. A timer stands in the level of the highest six bits in which its tick differs from the
-//! present one. As time passes a slot's timers move down, at most once a level. Putting in and taking out is a
-//! constant number of steps, however many timers there are.
+//! Time is divided into ticks. Level 0 has a slot for each of the next 64 ticks, level 1 one for
+//! each of the next 64 times 64 ticks, and so on. The level of a timer is given by the highest
+//! six-bit group in which its tick differs from the current tick. As time passes, the timers of a
+//! slot move down, at most once for each level. Insertion and removal take constant time,
+//! regardless of the number of timers.
 //!
-//! Timers of a lower level expire before those of a higher one, and in one level in the order of
-//! the slots; so the next to expire is in the first slot of the lowest level that has any, and no
-//! thread wakes only to move timers down.
+//! Timers of a lower level expire before those of a higher one, and within one level in the order
+//! of the slots. The next timer to expire is thus in the first slot of the lowest level that has
+//! any, and no thread wakes only to move timers down.
 //!
 //! A timer is linked through a [`Node`] in the memory of its user, so neither insertion nor removal
-//! allocates. A user can link its timers into a [`Link`] ring of its own as well, and so take all
-//! of them out.
+//! allocates. A user can also link its timers into a [`Link`] ring, in order to remove all of them.
 
 use std::{marker::PhantomData, ptr, ptr::NonNull};
 
 const SLOT_BITS: u32 = 6;
 const NR_SLOTS: usize = 1 << SLOT_BITS;
-/// A tick is 2^16 ns, 65 µs: about what it takes to wake a thread.
+/// Length of a tick: 2^16 ns or 65 µs, about the time it takes to wake a thread.
 const TICK_SHIFT: u32 = 16;
-/// Enough for all ticks that 64 bits of nanoseconds have.
+/// Enough levels for all ticks of 64 bits of nanoseconds.
 const NR_LEVELS: usize = 8;
 const LAST_TICK: u64 = u64::MAX >> TICK_SHIFT;
 
-/// A place in a ring: that of a member, or the start of the ring.
+/// A link in a ring: that of a member, or the head of the ring.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Link {
@@ -31,46 +31,46 @@ pub(crate) struct Link {
     prev: *mut Link,
 }
 
-/// The place of a timer in a wheel, with the kind of the timer.
+/// The links of a timer in a wheel, with the kind of the timer.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Node<K> {
-    /// In the ring of its slot.
+    /// The link in the ring of its slot.
     link: Link,
     tick: u64,
     pub kind: K,
 }
 
-/// Finds the timers that expire. Its time begins at 0.
+/// A timer wheel. Its time begins at 0.
 #[derive(Debug)]
 pub struct Wheel<K> {
-    /// The tick up to which all has expired.
+    /// The tick up to which all timers have expired.
     now_tick: u64,
-    /// The rings of all slots, by level. They stay where they are.
+    /// The rings of all slots, by level. They do not move.
     slots: Vec<Link>,
-    /// The slots of a level that may have any.
+    /// A bit for each slot of a level that may have timers.
     occupied: [u64; NR_LEVELS],
-    /// No timer expires before this tick; exact unless the first one was taken out, also if that was the only one.
+    /// A tick before which no timer expires. It is exact unless the first timer was removed, even
+    /// if that was the only one.
     earliest_tick: Option<u64>,
     kinds: PhantomData<K>,
 }
 
-// SAFETY: the thread that has the wheel alone has the nodes in it, by (1) of `insert`.
+// SAFETY: by (1) of `insert`, only a thread with exclusive access to the wheel uses its nodes.
 unsafe impl<K: Send> Send for Wheel<K> {}
 
-/// Returns the moment in `from_ns ..= from_ns + slack_ns` that most others choose, too: the roundest one.
+/// Returns the roundest time in `from_ns ..= from_ns + slack_ns`, so that timers coincide.
 pub(crate) fn rounded_ns(from_ns: u64, slack_ns: u64) -> u64 {
     let to_ns = from_ns.saturating_add(slack_ns);
     let differing = from_ns ^ to_ns;
     if differing == 0 {
         return from_ns;
     }
-    // All bits below the highest one in which both ends differ are cleared in the later end.
+    // Clears all bits of the later end below the highest one in which both ends differ.
     to_ns & !((1 << differing.ilog2()) - 1)
 }
 
 impl Link {
-    /// A place in no ring.
     pub(crate) const NONE: Self = Self {
         next: ptr::null_mut(),
         prev: ptr::null_mut(),
@@ -80,13 +80,14 @@ impl Link {
         !self.next.is_null()
     }
 
-    /// Adds `new` at the end of a ring. The first addition makes the ring.
+    /// Adds `new` at the end of a ring. The first addition initializes the ring.
     ///
     /// # Safety
     ///
-    /// 1. The ring and its members are the caller's alone, and stay where they are until they are
+    /// 1. The caller has exclusive access to the ring and its members, which do not move until they
+    ///    are unlinked.
+    /// 2. The caller has exclusive access to `new`. It is in no ring, and does not move until it is
     ///    unlinked.
-    /// 2. `new` is the caller's alone, is in no ring, and stays where it is until it is unlinked.
     pub(crate) unsafe fn push(ring: *mut Self, new: *mut Self) {
         // SAFETY: (1), (2).
         unsafe {
@@ -103,11 +104,11 @@ impl Link {
         }
     }
 
-    /// Takes a member out of its ring.
+    /// Removes a member from its ring.
     ///
     /// # Safety
     ///
-    /// 1. `member` is in a ring that is the caller's alone, as are the other members.
+    /// 1. `member` is in a ring, and the caller has exclusive access to all of its members.
     pub(crate) unsafe fn unlink(member: *mut Self) {
         // SAFETY: (1).
         unsafe {
@@ -118,21 +119,21 @@ impl Link {
         }
     }
 
-    /// Returns the first member of a ring; null if it has none.
+    /// Returns the first member of a ring, or null if it is empty.
     ///
     /// # Safety
     ///
-    /// 1. The ring is the caller's alone.
+    /// 1. The caller has exclusive access to the ring.
     pub(crate) unsafe fn first(ring: *mut Self) -> *mut Self {
         // SAFETY: (1).
         unsafe { Self::after(ring, ring) }
     }
 
-    /// Returns the member after `member`; null if that is the last one.
+    /// Returns the member after `member`, or null if that is the last one.
     ///
     /// # Safety
     ///
-    /// 1. The ring is the caller's alone, and `member` is in it or its start.
+    /// 1. The caller has exclusive access to the ring, and `member` is its head or a member.
     unsafe fn after(ring: *mut Self, member: *mut Self) -> *mut Self {
         // SAFETY: (1).
         let next = unsafe { (*member).next };
@@ -145,7 +146,6 @@ impl Link {
 }
 
 impl<K> Node<K> {
-    /// A node in no wheel.
     pub const fn new(kind: K) -> Self {
         Self {
             link: Link::NONE,
@@ -154,7 +154,6 @@ impl<K> Node<K> {
         }
     }
 
-    /// Returns `true` if it is in a wheel.
     pub(crate) fn is_linked(&self) -> bool {
         self.link.is_linked()
     }
@@ -173,15 +172,15 @@ impl<K> Default for Wheel<K> {
 }
 
 impl<K> Wheel<K> {
-    /// Puts a timer in that expires at `at_ns` or less than a tick later; returns `true` if it is
+    /// Inserts a timer that expires at `at_ns` or less than a tick later. Returns `true` if it is
     /// the first to expire.
     ///
     /// # Safety
     ///
-    /// 1. `node` is in no wheel. Until it is taken out or has expired, it stays where it is, and
-    ///    only a thread that has the wheel alone uses it.
+    /// 1. `node` is in no wheel. Until it is removed or has expired, it does not move, and only a
+    ///    thread with exclusive access to the wheel accesses it.
     pub unsafe fn insert(&mut self, node: NonNull<Node<K>>, at_ns: u64) -> bool {
-        // Never early; and not in a tick that has expired already.
+        // A timer never expires early, nor in a tick that has already passed.
         let rounded = at_ns.div_ceil(1 << TICK_SHIFT).min(LAST_TICK);
         let tick = rounded.max(self.now_tick + 1);
         // SAFETY: (1).
@@ -196,19 +195,19 @@ impl<K> Wheel<K> {
         is_first
     }
 
-    /// Takes a timer out.
+    /// Removes a timer.
     ///
     /// # Safety
     ///
     /// 1. `node` is in this wheel.
     pub unsafe fn remove(&mut self, node: NonNull<Node<K>>) {
-        // SAFETY: (1), and the ring is ours by (1) of `insert`.
+        // SAFETY: (1), and we have exclusive access to the ring by (1) of `insert`.
         unsafe { Link::unlink(node.as_ptr().cast()) };
     }
 
-    /// Lets time pass up to the first timer that expires by `now_ns`, takes that timer out and
-    /// returns it. Without one, lets time pass up to `now_ns`. Timers expire in the order of the
-    /// ticks. Call it until it returns none.
+    /// Advances the time to the first timer that expires by `now_ns`, removes that timer and
+    /// returns it. If there is none, advances the time to `now_ns` and returns `None`. Timers
+    /// expire in the order of their ticks. Call it until it returns `None`.
     pub(crate) fn pop(&mut self, now_ns: u64) -> Option<NonNull<Node<K>>> {
         let now_tick = now_ns >> TICK_SHIFT;
         while let Some((level, slot)) = self.first_slot() {
@@ -216,11 +215,11 @@ impl<K> Wheel<K> {
             if start > now_tick {
                 break;
             }
-            // Up to here nothing is left.
+            // No timer before this tick is left.
             self.now_tick = self.now_tick.max(start);
             let ring = self.ring(level, slot);
-            // SAFETY: rings and nodes are ours, by (1) of `insert`. Each node is taken out before
-            // it is put into a lower level.
+            // SAFETY: we have exclusive access to rings and nodes, by (1) of `insert`. Each node is
+            // removed before it is inserted into a lower level.
             unsafe {
                 while let Some(node) = NonNull::new(Link::first(ring).cast::<Node<K>>()) {
                     self.remove(node);
@@ -236,27 +235,26 @@ impl<K> Wheel<K> {
         None
     }
 
-    /// Calls `each` with every timer in the wheel; `each` may take that one out.
+    /// Calls `each` with every timer in the wheel; `each` may remove that timer.
     #[cfg(not(any(loom, shuttle)))]
     pub fn for_each(&mut self, mut each: impl FnMut(&mut Self, NonNull<Node<K>>)) {
         for index in 0..self.slots.len() {
             let ring = self.ring(index / NR_SLOTS, index % NR_SLOTS);
-            // SAFETY: rings and nodes are ours, by (1) of `insert`; a ring without members ends at
-            // once.
+            // SAFETY: rings and nodes are ours, by (1) of `insert`; an empty ring ends at once.
             let mut at = unsafe { Link::first(ring) };
             while let Some(node) = NonNull::new(at.cast()) {
-                // SAFETY: as above, and `each` has not been called with it yet.
+                // SAFETY: as above, and `each` has not been called with this node yet.
                 at = unsafe { Link::after(ring, at) };
                 each(self, node);
             }
         }
     }
 
-    /// Returns when to call [`pop`](Self::pop) next; `None` if that is not before a timer is put in
-    /// that is the first. It may be too early, never too late.
+    /// Returns the time at which [`pop`](Self::pop) must be called next; `None` if it need not be
+    /// called before a timer is inserted that is the first. The time may be early, never late.
     ///
-    /// [`insert`](Self::insert) compares with it, also when all timers were taken out: otherwise a
-    /// timer that is not the first wakes no thread, and would stay in the wheel.
+    /// [`insert`](Self::insert) compares with it even if all timers were removed. Otherwise a timer
+    /// that is not the first would wake no thread, and would stay in the wheel.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.earliest_tick
             .map(|tick| tick.saturating_mul(1 << TICK_SHIFT))
@@ -269,7 +267,7 @@ impl<K> Wheel<K> {
             // Slots of a level never wrap: a timer beyond the last slot differs in a higher level.
             let slot = self.occupied[level].trailing_zeros() as usize;
             let ring = self.ring(level, slot);
-            // SAFETY: the ring is ours, and has begun, because a timer was put in.
+            // SAFETY: we have exclusive access to the ring, which a timer has initialized.
             if !unsafe { Link::first(ring) }.is_null() {
                 return Some((level, slot));
             }
@@ -281,7 +279,7 @@ impl<K> Wheel<K> {
         let (level, slot) = self.first_slot()?;
         let ring = self.ring(level, slot);
         let mut earliest = LAST_TICK;
-        // SAFETY: rings and nodes are ours, by (1) of `insert`.
+        // SAFETY: we have exclusive access to rings and nodes, by (1) of `insert`.
         unsafe {
             let mut at = Link::first(ring);
             while !at.is_null() {
@@ -292,7 +290,6 @@ impl<K> Wheel<K> {
         Some(earliest)
     }
 
-    /// Returns the first tick of a slot.
     fn start_of(&self, level: usize, slot: usize) -> u64 {
         let shift = SLOT_BITS * level as u32;
         let above = shift + SLOT_BITS;
@@ -301,7 +298,7 @@ impl<K> Wheel<K> {
     }
 
     fn ring(&mut self, level: usize, slot: usize) -> *mut Link {
-        // No reference to the slots, which would claim that no node names them.
+        // A raw pointer, because a reference to the slots would invalidate the links in the nodes.
         self.slots
             .as_mut_ptr()
             .wrapping_add(level * NR_SLOTS + slot)
@@ -309,7 +306,7 @@ impl<K> Wheel<K> {
 
     /// # Safety
     ///
-    /// 1. As of [`insert`](Self::insert).
+    /// 1. As [`insert`](Self::insert).
     unsafe fn put(&mut self, node: *mut Node<K>) {
         // SAFETY: (1).
         let tick = unsafe { (*node).tick };
@@ -317,7 +314,7 @@ impl<K> Wheel<K> {
         let level = (differing.ilog2() / SLOT_BITS) as usize;
         let slot = (tick >> (SLOT_BITS * level as u32)) as usize % NR_SLOTS;
         self.occupied[level] |= 1 << slot;
-        // SAFETY: (1); the ring stays, and is ours.
+        // SAFETY: (1); the ring does not move, and we have exclusive access to it.
         unsafe { Link::push(self.ring(level, slot), node.cast()) };
     }
 }
@@ -338,22 +335,21 @@ mod tests {
     }
 
     impl Numbers {
-        /// Puts the next number in, and returns it.
         fn insert(&mut self, at_ns: u64) -> (usize, bool) {
             let number = self.nodes.len();
             let node = NonNull::from(Box::leak(Box::new(Node::new(number))));
             self.nodes.push(node);
-            // SAFETY: new, and freed after the wheel was used last.
+            // SAFETY: the node is new, and is freed after the last use of the wheel.
             (number, unsafe { self.wheel.insert(node, at_ns) })
         }
 
         fn remove(&mut self, number: usize) {
-            // SAFETY: our caller knows that it has not expired.
+            // SAFETY: the caller knows that it has not expired.
             unsafe { self.wheel.remove(self.nodes[number]) };
         }
 
         fn advance(&mut self, now_ns: u64) -> Vec<usize> {
-            // SAFETY: freed after the wheel was used last.
+            // SAFETY: nodes are freed after the last use of the wheel.
             let number = |node: NonNull<Node<usize>>| unsafe { node.as_ref() }.kind;
             std::iter::from_fn(|| self.wheel.pop(now_ns))
                 .map(number)
@@ -364,7 +360,7 @@ mod tests {
     impl Drop for Numbers {
         fn drop(&mut self) {
             for node in self.nodes.drain(..) {
-                // SAFETY: leaked above; the wheel is not used any more.
+                // SAFETY: the node was leaked above, and the wheel is not used any more.
                 drop(unsafe { Box::from_raw(node.as_ptr()) });
             }
         }
@@ -386,8 +382,7 @@ mod tests {
         let mut numbers = Numbers::default();
         numbers.advance(5 * TICK_NS);
         assert_eq!(numbers.insert(9 * TICK_NS), (0, true));
-        // It is taken out after a thread has let time pass, and before that thread asks when to do
-        // so next.
+        // It is removed after a thread has advanced the time, before that thread calls `next_ns`.
         numbers.remove(0);
         let next_ns = numbers.wheel.next_ns();
         let (_, is_first) = numbers.insert(20 * TICK_NS);
@@ -422,7 +417,6 @@ mod tests {
             prop_assert!(at_ns >= from_ns && at_ns <= from_ns.saturating_add(slack_ns));
         }
 
-        /// Against a list that is searched.
         #[test]
         fn a_wheel_does_what_a_sorted_list_does(
             start_ns in 0..u64::MAX / 4,
@@ -449,11 +443,10 @@ mod tests {
                         numbers.remove(number);
                     }
                     4 => {
-                        // Every third one is taken out.
                         numbers.wheel.for_each(|wheel, node| {
-                            // SAFETY: it is in the wheel.
+                            // SAFETY: the node is in the wheel.
                             if unsafe { node.as_ref() }.kind % 3 == 0 {
-                                // SAFETY: as above.
+                                // SAFETY: the node is in the wheel.
                                 unsafe { wheel.remove(node) };
                             }
                         });

@@ -1,47 +1,45 @@
-//! Where the workers of a queue run, and why a queue may not be built.
+//! The attributes of a queue's workers, and the errors of building a queue.
 
 use std::{fmt, io};
 
 use topology::{AffinityScope, CpuSet};
 
 use super::registry_error::RegistryError;
-/// The largest `max_active`: how many items of a queue may run at once.
+/// The largest `max_active`, the number of items of a queue that run at once.
 ///
 /// Differs from Linux: its `WQ_MAX_ACTIVE` was 512 up to 6.12 and is 2048 since 6.13.
 pub const MAX_ACTIVE: u32 = 512;
 
-/// The largest `capacity`: how many items may be told to wait in a queue. More would not fit into any memory.
+/// The largest `capacity`, the number of waiting items. More would not fit into memory.
 pub const MAX_CAPACITY: usize = u32::MAX as usize;
 
-/// The most shares that a queue may have of its pools' CPU time. The kernel's `CGROUP_WEIGHT_MAX`.
+/// The largest number of shares of a queue. The kernel's `CGROUP_WEIGHT_MAX`.
 pub const MAX_SHARES: u32 = 10_000;
 
-/// Checks the shares of a queue.
 pub(crate) fn check_shares(shares: u32) -> Result<(), BuildError> {
     let is_valid = (1..=MAX_SHARES).contains(&shares);
     is_valid.then_some(()).ok_or(BuildError::Shares(shares))
 }
 
-/// Where the workers of a queue run, and their priority. May be changed while the queue is used.
+/// The CPUs and the priority of a queue's workers. They may be changed while the queue is used.
 ///
 /// See [`Workqueue::set_attrs`](crate::Workqueue::set_attrs).
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[doc(alias("WQ_SYSFS", "alloc_workqueue_attrs"))]
 pub struct Attrs {
-    /// Which CPUs share a worker pool.
+    /// The scope that determines which CPUs share a worker pool.
     pub scope: AffinityScope,
-    /// Whether workers never leave their pods.
+    /// Set if workers never leave their pods.
     pub strict: bool,
-    /// The CPUs to which workers keep; all without. One that the process may not use, or the
-    /// [registry's bound](crate::Registry::set_unbound_cpus) excludes, is passed over, and where none is left the set counts
-    /// for nothing.
+    /// The CPUs on which workers run; `None` for all CPUs. CPUs that the process may not use, or
+    /// that the [registry's restriction](crate::workqueue::Registry::set_unbound_cpus) excludes,
+    /// are ignored. If no CPU is left, the whole set is ignored.
     pub cpus: Option<CpuSet>,
-    /// The nice value of the workers, -20 (first) to 19 (last).
+    /// The nice value of the workers, from -20 (highest priority) to 19 (lowest).
     pub nice: i8,
 }
 
 impl Attrs {
-    /// Checks the attributes, for an ordered queue or another one.
     pub(crate) fn check(&self, ordered: bool) -> Result<(), BuildError> {
         if ordered && self.scope != AffinityScope::System {
             return Err(BuildError::OrderedScope(self.scope));
@@ -60,7 +58,7 @@ impl Attrs {
     }
 }
 
-/// The error of building a queue, and of changing its attributes.
+/// The error of building a queue or changing its attributes.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -74,29 +72,30 @@ pub enum BuildError {
     Shares(u32),
     /// The nice value is not between -20 and 19.
     Nice(i8),
-    /// An ordered queue runs one item at a time; this `max_active` was asked for.
+    /// An ordered queue runs one item at a time. Contains the requested `max_active`.
     OrderedMaxActive(u32),
-    /// An ordered queue has one line for the whole machine; this scope was asked for.
+    /// An ordered queue uses one pool for the whole machine. Contains the requested scope.
     OrderedScope(AffinityScope),
-    /// An ordered queue cannot let joiners help: they would jump the line.
+    /// An ordered queue cannot let joiners help, because that would break the order.
     OrderedHelp,
     /// An ordered queue has no urgent lane: its items start in the order in which they were queued.
     OrderedUrgent,
     /// The set of CPUs is empty.
     NoCpus,
-    /// A change of an ordered queue's attributes drains the queue first, and the caller is inside one of its items or in
-    /// a `tracing` subscriber.
+    /// A change of an ordered queue's attributes drains the queue first, and the caller is inside
+    /// one of its items or in a `tracing` subscriber.
     OwnQueue,
-    /// A bottom-half queue was also to be ordered, `cpu_intensive` or `mem_reclaim`, or to change its attributes.
+    /// A bottom-half queue cannot be ordered, `cpu_intensive` or `mem_reclaim`, and cannot change
+    /// its attributes.
     Bh,
-    /// The queue is process-wide (see [`system`](crate::system)), so none of its users
-    /// may change it.
+    /// The queue is process-wide (see [`system`](crate::workqueue::system)) and cannot be changed.
     System(Box<str>),
-    /// The system refused the thread of a `mem_reclaim` queue's rescuer.
+    /// The rescuer thread of a `mem_reclaim` queue could not be created.
     Rescuer(io::Error),
-    /// A negative nice value that this process may not set.
+    /// The process may not set this negative nice value.
     NicePermission(i8, io::Error),
-    /// The process-wide registry could not be made, or the registry is of the process that this one was forked from.
+    /// The process-wide registry could not be created, or the registry belongs to the process from
+    /// which this one was forked.
     Registry(RegistryError),
 }
 

@@ -1,4 +1,4 @@
-//! The machine as a registry sees it, and the queues that must follow when it changes.
+//! A registry's view of the machine, and the queues that follow its changes.
 
 use std::{collections::HashMap, fmt};
 
@@ -20,42 +20,42 @@ use crate::pools::{
     pool::{PoolAttrs, WorkerPool},
 };
 
-/// What a machine asks of a queue.
+/// A queue that follows changes of the machine.
 pub(crate) trait Follower: Send + Sync {
-    /// Follows a change of the machine.
+    /// Changes the pools of the queue after a change of the machine.
     fn follow(&self, machine: &Machine);
 
-    /// Returns all that is known of the queue, unless it has gone.
+    /// Returns a report of the queue, unless it was destroyed.
     fn report(&self) -> Option<QueueReport>;
 }
 
-/// Looks at the machine; returns what it looks like now if that has changed.
+/// A function that returns the present topology if it has changed.
 pub(crate) type Source = Box<dyn FnMut() -> Option<Topology> + Send>;
 
-/// What all queues and pools of a registry are placed by.
+/// The machine on which a registry places its queues and pools.
 pub(crate) struct Machine {
     /// I
     pub(crate) params: Params,
     /// I
     pub(crate) manager: Arc<Manager>,
     view: Mutex<View>,
-    /// Taken out by whoever asks it, so that it is called with no lock held.
+    /// The source, removed while a thread calls it, so that it runs with no lock held.
     source: Mutex<Option<Foreign<Source>>>,
 }
 
 #[derive(Debug)]
 struct View {
     topology: Arc<Topology>,
-    /// Where workers of unbound queues may run; everywhere without.
+    /// The CPUs on which workers of unbound queues may run; `None` for all CPUs.
     unbound: Option<CpuSet>,
     queues: Queues,
 }
 
-/// Queues in the order in which they came. To find one among very many takes no walk past the others.
+/// Queues in the order in which they were built. Finding one takes constant time.
 #[derive(Debug, Default)]
 struct Queues {
     by_number: Numbered<Weak<dyn Follower>>,
-    /// By their address.
+    /// The numbers of the queues, by address.
     numbers: HashMap<usize, u64>,
 }
 
@@ -90,9 +90,9 @@ impl Machine {
         }
     }
 
-    /// Asks `source` from now on whether the machine has changed.
+    /// Sets the source that is asked whether the machine has changed.
     pub(crate) fn set_source(&self, source: Source) {
-        // FOREIGN(source-drop): the last source, on the thread that gives another, after the lock; contained by `Foreign`.
+        // FOREIGN(source-drop): the former source, on the caller, after the lock; contained.
         let before = self.source.lock().replace(Foreign::new(source));
         drop(before);
     }
@@ -105,7 +105,7 @@ impl Machine {
         self.view.lock().unbound.clone()
     }
 
-    /// Cuts the CPUs that a queue with `attrs` may use into pods.
+    /// Divides the CPUs that a queue with `attrs` may use into pods.
     pub(crate) fn pods(&self, attrs: &Attrs) -> (Arc<Topology>, Pods) {
         let view = self.view.lock();
         let (topology, unbound) = (view.topology.clone(), view.unbound.clone());
@@ -115,46 +115,43 @@ impl Machine {
         (topology, pods)
     }
 
-    /// Makes a queue follow every change from now on.
     pub(crate) fn add_queue(&self, queue: Weak<dyn Follower>) {
         self.view.lock().queues.add(queue);
     }
 
-    /// Takes a queue, which is only compared, out of those that follow.
+    /// Deregisters a queue. The pointer is only compared.
     pub(crate) fn remove_queue(&self, queue: *const dyn Follower) {
         self.view.lock().queues.remove(queue);
     }
 
-    /// Returns the queues that have not gone.
     pub(crate) fn queues(&self) -> Vec<Arc<dyn Follower>> {
         let queues = self.view.lock().queues.all();
         queues.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Lets unbound queues use `cpus` alone.
     pub(crate) fn set_unbound_cpus(&self, cpus: Option<CpuSet>) {
         self.change(|view| view.unbound = cpus);
     }
 
-    /// Takes note that the machine looks like `topology` now.
     pub(crate) fn set_topology(&self, topology: Topology) {
         let online = topology.online().clone();
         self.change(|view| view.topology = Arc::new(topology));
         hotplug::tell_aside(&online);
     }
 
-    /// Asks the source whether the machine has changed, and follows if so; returns `true` if it did.
+    /// Asks the source for a change of the machine, and applies it. Returns `true` if it changed.
     pub(crate) fn look(&self) -> bool {
         let Some(mut source) = self.source.lock().take() else {
             return false;
         };
-        // FOREIGN(source): a registry's source, on its manager or whoever asks for a look; contained: then nothing was seen.
+        // FOREIGN(source): a registry's source, on its manager or the calling thread; contained: a
+        // panic counts as no change.
         let seen = guarded(&mut *source).unwrap_or_else(|payload| {
             discard(payload);
             None
         });
         let mut place = self.source.lock();
-        // One that was given meanwhile stays; ours is dropped after the lock.
+        // A source that was set during the call stays; this one is dropped after the lock.
         let left = match &*place {
             Some(_) => Some(source),
             None => place.replace(source),
@@ -188,7 +185,7 @@ impl Machine {
         roster.iter().map(|(pool, _)| pool.clone()).collect()
     }
 
-    /// Returns the pool with these attributes, made if there is none, with one more user.
+    /// Returns the pool with these attributes, creating it if necessary, and counts one more user.
     pub(crate) fn pool(&self, attrs: PoolAttrs) -> Arc<WorkerPool> {
         let topology = self.topology();
         let confined = attrs.cpus != *topology.allowed();
@@ -210,17 +207,16 @@ impl Machine {
         ));
         roster.push((pool.clone(), 1));
         drop(roster);
-        // The machine may have changed before the pool was there to be told.
+        // The machine may have changed before the pool was registered.
         pool.set_quota(self.quota(&self.topology()));
         pool
     }
 
-    /// Returns how much CPU time the pools may count on.
     fn quota(&self, topology: &Topology) -> Option<CpuQuota> {
         topology.quota().filter(|_| self.params.cpu_quota)
     }
 
-    /// Takes note that a pool has one user less; the last one ends it.
+    /// Counts one user less of a pool, and kills the pool after the last one.
     pub(crate) fn release(&self, pool: &Arc<WorkerPool>) {
         let mut roster = self.manager.roster.lock();
         let at = roster
@@ -236,7 +232,7 @@ impl Machine {
     }
 }
 
-/// Cuts `cpus`, which are among the allowed ones, into pods.
+/// Divides `cpus`, a subset of the allowed ones, into pods.
 fn cut(topology: &Topology, cpus: &CpuSet, scope: AffinityScope, params: &Params) -> Pods {
     let shards = ShardParams {
         cache_shard_size: params.cache_shard_size,
@@ -247,8 +243,8 @@ fn cut(topology: &Topology, cpus: &CpuSet, scope: AffinityScope, params: &Params
     }
 }
 
-/// Returns the CPUs that workers of a queue may use: those that it asks for, that unbound queues may use and that this
-/// process may use. Where none is left its own wish counts for nothing, and then the unbound queues' common one.
+/// Returns the CPUs that workers of a queue may use: the intersection of the arguments. `unbound`
+/// is ignored if it has no allowed CPU, `wish` if it has none of the rest.
 pub(crate) fn placed(wish: Option<&CpuSet>, unbound: Option<&CpuSet>, allowed: &CpuSet) -> CpuSet {
     let within = |cpus: &CpuSet, bound: Option<&CpuSet>| match bound {
         None => cpus.clone(),

@@ -1,7 +1,8 @@
-//! Which pools the items of a queue go to.
+//! The map from a queue and a CPU to a pool.
 //!
-//! `routes.rs` has the protocol: enqueuers read a table from CPU to link without a lock, while others publish a new one.
-//! `plan.rs` draws it, from what a queue is to be (`attrs.rs`) and from the machine as the registry sees it (`machine.rs`).
+//! `routes.rs` has the protocol: enqueuers read a table from CPU to pwq without a lock, while other
+//! threads publish a new one. `plan.rs` builds the table from the queue's attributes (`attrs.rs`)
+//! and from the registry's view of the machine (`machine.rs`).
 
 pub(crate) mod attrs;
 pub(crate) mod machine;

@@ -1,4 +1,4 @@
-//! What the routes of a queue are drawn from, and all links, tables and gates that they ever led by.
+//! The design of a queue's routes, and all pwqs, tables and gates that they have ever used.
 
 use base::internal::params::MaxActiveScope;
 use sync::{OnceLock, atomic::AtomicU32, unmodelled::Arc};
@@ -14,41 +14,41 @@ use crate::{
     },
 };
 
-/// What a queue is to be, as far as its routes and links go.
+/// The settings of a queue that determine its routes and pwqs.
 #[derive(Debug)]
 pub(crate) struct Design {
     pub(crate) attrs: Attrs,
     pub(crate) max_active: u32,
     /// I
     pub(crate) max_active_scope: MaxActiveScope,
-    /// I: whether joiners help; by default it depends.
+    /// I: `true` if joiners help; `None` for the default.
     pub(crate) help: Option<bool>,
     /// I
     pub(crate) ordered: bool,
-    /// I: where its rescuer is called, if it has one.
+    /// I: the rescuer's queue of requests, if there is a rescuer.
     pub(crate) mayday_queue: Option<Arc<MaydayQueue>>,
 }
 
-/// What the routes of a queue are made from, and all that there ever were.
+/// The design of a queue's routes, and all former ones.
 #[derive(Debug)]
 pub(crate) struct Plan {
     design: Design,
-    /// I: the NUMA nodes, in the order in which gates count them.
+    /// I: the NUMA nodes, in the order in which gates index them.
     nodes: Box<[u32]>,
-    /// Every gate, and the node that it is for.
+    /// Every gate, with the index of its node.
     gates: Vec<(usize, Arc<Gate<Seeker>>)>,
-    /// Nothing of the queue is started.
+    /// Set while the queue starts no items.
     paused: bool,
-    /// Every table that was ever published; enqueuers may still look at any of them.
+    /// Every table that was ever published. Enqueuers may still read any of them.
     tables: Vec<Arc<Routes>>,
-    /// Every link that is, or was, in a table; items may still come by any of them.
+    /// Every pwq that is, or was, in a table. Items may still arrive on any of them.
     links: Vec<Arc<Pwq>>,
-    /// The queue has gone: links are no longer linked.
+    /// Set once the queue was destroyed and its pwqs were removed.
     dead: bool,
 }
 
 impl Plan {
-    /// Makes the first table of a queue.
+    /// Creates the first table of a queue.
     pub(crate) fn new(
         design: Design,
         core: &Arc<QueueCore>,
@@ -72,7 +72,7 @@ impl Plan {
         &self.design.attrs
     }
 
-    /// Changes what the next table is drawn by.
+    /// Returns the attributes for the next table.
     pub(crate) fn attrs_mut(&mut self) -> &mut Attrs {
         &mut self.design.attrs
     }
@@ -81,33 +81,31 @@ impl Plan {
         &self.links
     }
 
-    /// Returns `true` if the queue has gone.
     pub(crate) fn is_dead(&self) -> bool {
         self.dead
     }
 
-    /// Marks the queue as gone, and returns its links.
+    /// Marks the queue as destroyed, and returns its pwqs.
     pub(crate) fn end(&mut self) -> Vec<Arc<Pwq>> {
         self.dead = true;
         std::mem::take(&mut self.links)
     }
 
-    /// Returns how many items may run at once, where that is meant for.
+    /// Returns `max_active`, for each unit of `max_active_scope`.
     pub(crate) fn max_active(&self) -> u32 {
         self.design.max_active
     }
 
-    /// Returns how many threads run items now.
     pub(crate) fn nr_active(&self) -> u32 {
         self.gates.iter().map(|(_, gate)| gate.nr_active()).sum()
     }
 
-    /// Returns how many items helpers have run who counted in stocks of the gates.
+    /// Returns the number of items that helpers have run on seats from the gates' seat caches.
     pub(crate) fn nr_helped(&self) -> u64 {
         self.gates.iter().map(|(_, gate)| gate.nr_helped()).sum()
     }
 
-    /// Changes how many items may run at once; returns the links that get a seat by that.
+    /// Changes `max_active`. Returns the pwqs that get a seat.
     #[must_use = "the seekers have been handed seats and must be told"]
     pub(crate) fn set_max_active(&mut self, max_active: u32) -> Vec<Seeker> {
         self.design.max_active = max_active;
@@ -117,7 +115,7 @@ impl Plan {
             .collect()
     }
 
-    /// Takes all seats away, or brings them back; returns `true` if that is a change, and returns the links that get a seat.
+    /// Withdraws or restores all seats. Returns whether this changed, and the pwqs that get a seat.
     #[must_use = "the seekers have been handed seats and must be told"]
     pub(crate) fn set_paused(&mut self, paused: bool) -> (bool, Vec<Seeker>) {
         let changed = std::mem::replace(&mut self.paused, paused) != paused;
@@ -126,12 +124,11 @@ impl Plan {
         (changed, seekers.collect())
     }
 
-    /// Returns all gates.
     pub(crate) fn gates(&self) -> Vec<Arc<Gate<Seeker>>> {
         self.gates.iter().map(|(_, gate)| gate.clone()).collect()
     }
 
-    /// Returns the gate of a new link to a pool with so many CPUs.
+    /// Returns the gate of a new pwq to a pool with `nr_cpus` CPUs.
     fn gate(&mut self, node: usize, nr_cpus: usize, cpus_by_node: &[u32]) -> Arc<Gate<Seeker>> {
         let found = match self.design.max_active_scope {
             MaxActiveScope::System => self.gates.first(),
@@ -141,7 +138,8 @@ impl Plan {
         if let Some((_, gate)) = found {
             return gate.clone();
         }
-        // In loom's models of whole queues the word serves all: stocks have models of their own, with few steps.
+        // Loom's models of whole queues use no seat caches. These have models of their own, with
+        // fewer atomic operations.
         let of_model = cfg!(loom).then_some(0);
         let all = cpus_by_node.iter().sum();
         let (factor, cpus_by_node, stocks_for) = match self.design.max_active_scope {
@@ -153,14 +151,14 @@ impl Plan {
         let stocks_for = of_model.unwrap_or(stocks_for);
         let gate = Arc::new(Gate::new(max, factor, cpus_by_node, stocks_for));
         if self.paused {
-            // Nobody stands in line at a new gate.
+            // A new gate has no waiters.
             let _ = gate.set_paused(true);
         }
         self.gates.push((node, gate.clone()));
         gate
     }
 
-    /// Makes the table for the attributes, with new links and with former ones that are used again.
+    /// Builds the table for the attributes, from new pwqs and reused former ones.
     pub(crate) fn draw(&mut self, core: &Arc<QueueCore>, machine: &Machine) -> Arc<Routes> {
         let (topology, pods) = machine.pods(&self.design.attrs);
         let mut cpus_by_node = vec![0; self.nodes.len()];
@@ -191,12 +189,12 @@ impl Plan {
             return known.clone();
         }
         let routes = Arc::new(routes);
-        // Kept from now on: enqueuers may look at it as soon as it is published.
+        // Keep the table, because enqueuers may read it as soon as it is published.
         self.tables.push(routes.clone());
         routes
     }
 
-    /// Returns a node as gates count it. One that was not there at first, or none, is taken for the first.
+    /// Returns the gates' index of a node. A missing or unknown node counts as the first.
     fn node_at(&self, node: Option<u32>) -> usize {
         let known = |node| self.nodes.iter().position(|&it| it == node);
         node.and_then(known).unwrap_or(0)
@@ -209,7 +207,7 @@ impl Plan {
         cpus_by_node: &[u32],
         (core, machine): (&Arc<QueueCore>, &Machine),
     ) -> Arc<Pwq> {
-        // A link has its pool in use, so there is no other pool with these attributes.
+        // The pwq uses its pool, so no other pool has these attributes.
         if let Some(link) = self.links.iter().find(|link| link.pool.attrs == attrs) {
             link.pool.take_up_link(link.slot);
             return link.clone();

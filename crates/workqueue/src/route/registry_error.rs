@@ -1,21 +1,21 @@
-//! Why a registry could not be made.
+//! The errors of creating a registry.
 
 use std::fmt;
 
 use base::internal::params::{ParamError, VARIABLE};
 
-/// The error of making a registry.
+/// The error of creating a registry.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RegistryError {
     /// The machine has no CPU that the process is allowed to use.
     Topology(topology::Error),
-    /// The system refused the thread that looks after the pools.
+    /// The manager thread could not be created.
     Thread(std::io::Error),
     /// A tunable is out of range, or the environment variable
     /// [`AFTERWORK`](base::params::VARIABLE) is wrong and contains the word `strict`.
     Params(ParamError),
-    /// It is the registry of a process that this one was forked from, and its threads are not here.
+    /// The registry belongs to the parent of this forked process, which has none of its threads.
     Forked,
 }
 
@@ -43,8 +43,7 @@ impl std::error::Error for RegistryError {
     }
 }
 
-/// The error of setting the topology of a process that already has one. Holds the rejected
-/// topology.
+/// The error of setting the topology of a process that has one. Contains the rejected one.
 #[derive(Debug)]
 pub struct TopologyInUse(pub Box<topology::Topology>);
 

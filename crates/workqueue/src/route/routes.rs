@@ -1,27 +1,27 @@
-//! Which pools the items of a queue go to, and how that changes while the queue is used.
+//! The map from CPU to pool of a queue, and how it changes while the queue is used.
 //!
 //! # The protocol
 //!
-//! The *routes* of a queue are a table from CPU to link, never changed once it is published. Who changes the
-//! attributes of a queue makes a new table and publishes it by one store; enqueuers load the table and push to a
-//! link of it, without a lock and without telling anybody.
+//! The *routes* of a queue are a table from CPU to pwq, which is immutable once it is published. A
+//! thread that changes the attributes of a queue builds a new table and publishes it with one
+//! store. Enqueuers load the table and push to one of its pwqs without a lock.
 //!
 //! ```text
-//! enqueuer: table = current;  link = table[cpu];  push to link's pool
-//! changer:  links of the new table are there;  current = new table;  retire links that are in no table
+//! enqueuer: table = current;  pwq = table[cpu];  push to the pwq's pool
+//! changer:  create the pwqs of the new table;  current = new table;  retire pwqs not in it
 //! ```
 //!
-//! So an enqueuer may push to a link that was retired meanwhile, however late. That is no harm, for a *retired* link
-//! is still a link: its pool has workers when something comes, and only lets all of them go when it idles. Tables
-//! and links stay until the queue goes, and are taken up again when the attributes come back; so there are as
-//! many as a queue has ever had different ones.
+//! An enqueuer may therefore push to a retired pwq, at any later time. This is harmless: the pool
+//! of a *retired* pwq still starts workers when items arrive, and ends all of them only when it is
+//! idle. Tables and pwqs are kept until the queue is destroyed, and are reused if the attributes
+//! return to former values. A queue has as many as it has had different attributes.
 //!
 //! # Ordered queues
 //!
-//! An item that arrives late on the former link of an ordered queue may start after items that its thread queues on the
-//! new link. So [`set_attrs`](crate::Workqueue::set_attrs) drains such a queue before it publishes, and an
-//! ordered queue does not follow a change of the machine. All links of an ordered queue share one gate with one seat,
-//! so two of its items never run at the same time.
+//! An item that arrives late on the former pwq of an ordered queue may start after items that its
+//! thread queues on the new pwq. Therefore [`set_attrs`](crate::workqueue::Workqueue::set_attrs)
+//! drains such a queue before it publishes, and an ordered queue does not follow a change of the
+//! machine. All pwqs of an ordered queue share one gate with one seat, so its runs never overlap.
 
 use std::ptr;
 
@@ -38,26 +38,25 @@ use crate::{
     pools::pwq::Pwq,
 };
 
-/// Which link an item that is queued on some CPU goes to.
+/// The table from CPU to pwq.
 #[derive(Debug)]
 pub(crate) struct Routes {
-    /// I: the machine for which it was made.
+    /// I: the topology for which it was built.
     topology: Arc<Topology>,
     /// I
     pods: Pods,
-    /// I: one link a pod, in the order of the pods.
+    /// I: one pwq for each pod, in the order of the pods.
     links: Box<[Arc<Pwq>]>,
-    /// Nothing; a model checks that who looks at the table comes after who made it.
+    /// An empty cell. With it a model checks that the table is read after its creation.
     made: UnsafeCell<()>,
 }
 
-// SAFETY: all but the cell is never changed; the cell is never written once it is made, and holds nothing.
+// SAFETY: all fields are immutable after creation, and the cell is empty.
 unsafe impl Sync for Routes {}
 
-/// The routes in force.
 #[derive(Debug)]
 pub(crate) struct RouteTable {
-    /// A: points into one of the tables that the queue keeps until it goes.
+    /// A: points to one of the tables that the queue keeps until it is destroyed.
     current: AtomicPtr<Routes>,
 }
 
@@ -76,12 +75,12 @@ impl Routes {
         &self.links
     }
 
-    /// Returns the CPUs that have a link of their own, or share one.
+    /// Returns the CPUs that have a route.
     pub(crate) fn cpus(&self) -> impl Iterator<Item = CpuId> {
         self.pods.iter().flat_map(|pod| pod.cpus.iter())
     }
 
-    /// Returns `true` if both lead everywhere to the same link.
+    /// Returns `true` if both tables map every CPU to the same pwq.
     pub(crate) fn is_like(&self, other: &Routes) -> bool {
         self.pods == other.pods
             && self.topology == other.topology
@@ -92,13 +91,12 @@ impl Routes {
                 .eq(other.links.iter().map(Arc::as_ptr))
     }
 
-    /// Returns `true` if `link`, which is only compared, is one of these, in `lane`.
+    /// Returns `true` if `link`, which is only compared, is one of these pwqs, in `lane`.
     pub(crate) fn has(&self, link: *const Home, lane: Lane) -> bool {
         let mut lanes = self.links.iter().flat_map(|it| it.lanes());
         lanes.any(|it| ptr::eq(it.as_home(), link) && it.lane == lane)
     }
 
-    /// Returns the link to the pool of the pod that this thread runs in.
     #[inline]
     fn here(&self) -> &Pwq {
         match &*self.links {
@@ -107,10 +105,9 @@ impl Routes {
         }
     }
 
-    /// Returns the link to the pool of a CPU's pod.
     #[inline]
     fn at_cpu(&self, cpu: CpuId) -> &Pwq {
-        // A thread that was let run outside the allowed CPUs uses the first pod.
+        // A thread that runs outside of the allowed CPUs uses the first pod.
         &self.links[self.pods.pod_of(cpu).unwrap_or(0)]
     }
 
@@ -130,43 +127,39 @@ impl Routes {
 }
 
 impl RouteTable {
-    /// Makes the table of `routes`.
     pub(crate) fn new(routes: &Arc<Routes>) -> Self {
         Self {
             current: AtomicPtr::new(Arc::as_ptr(routes).cast_mut()),
         }
     }
 
-    /// Returns the routes in force.
     #[inline]
     pub(crate) fn routes(&self) -> &Routes {
         // ORDER(routes): publish and consume, other end in `publish`.
-        //   change:  makes table and links;  current = table, Release
-        //   enqueue: table = current, Acquire;  looks at the link
+        //   change:  create table and pwqs;  current = table, Release
+        //   enqueue: table = current, Acquire;  read the pwq
+        // If we load the new table, we see its content. A former table is still kept by the queue.
         // Test: items_follow_the_routes_and_none_is_lost
-        // SAFETY: the queue keeps every table that was published until it goes, and it has this one.
+        // SAFETY: `current` is a published table, and the queue keeps those until it is destroyed.
         let routes = unsafe { &*self.current.load(Ordering::Acquire) };
         routes.made.with(|_| ());
         routes
     }
 
-    /// Returns the link for an item that is queued here.
     #[inline]
     pub(crate) fn here(&self) -> &Pwq {
         self.routes().here()
     }
 
-    /// Returns the link for an item that is queued on `cpu`.
     pub(crate) fn at_cpu(&self, cpu: CpuId) -> &Pwq {
         self.routes().at_cpu(cpu)
     }
 
-    /// Returns the link for an item that is queued in `node`.
     pub(crate) fn at_node(&self, node: u32) -> &Pwq {
         self.routes().at_node(node)
     }
 
-    /// Points to `routes`, which must be kept for as long as this is.
+    /// Publishes `routes`, which must be kept for as long as `self`.
     pub(crate) fn publish(&self, routes: &Arc<Routes>) {
         // ORDER(routes): other end in `RouteTable::routes`.
         // Test: items_follow_the_routes_and_none_is_lost

@@ -1,4 +1,4 @@
-//! What pools and queues have counted.
+//! The counters of pools and queues.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use topology::CpuSet;
 use super::attrs::Attrs;
 use crate::observe::histogram::Histogram;
 
-/// Makes the struct of a list of figures, with other fields before them.
+/// Defines the struct of a list of figures, after its other fields.
 macro_rules! counted {
     (
         $(#[$about:meta])* $name:ident { $($other:tt)* }
@@ -22,7 +22,7 @@ macro_rules! counted {
         }
 
         impl $name {
-            /// In the order of the list.
+            /// Returns the figures in the order of the list.
             fn counts(&self) -> Vec<u64> {
                 vec![$(self.$figure as u64),*]
             }
@@ -31,26 +31,26 @@ macro_rules! counted {
 }
 
 pool_figures!(counted! {
-    /// What a worker pool has counted since it was made. Each figure is read by itself, so they may not add up.
+    /// The counters of a worker pool since its creation. They are not all read at one moment.
     #[derive(Clone, PartialEq, Eq, Debug)]
     PoolStats {
-        /// Where its workers run.
+        /// The CPUs on which its workers run.
         pub cpus: CpuSet,
-        /// Whether they never run elsewhere.
+        /// Set if workers never run on other CPUs.
         pub strict: bool,
-        /// Their nice value.
+        /// The nice value of its workers.
         pub nice: i8,
     }
 } {});
 
 queue_figures!(counted! {
-    /// What a queue has counted since it was made.
+    /// The counters of a queue since its creation.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     QueueStats {}
 } {});
 
 impl PoolStats {
-    /// Returns its record: it is named by its CPUs, and its detail is what is not as usual.
+    /// Returns the pool's record: its name is the CPUs, its detail the unusual attributes.
     #[doc(hidden)]
     pub fn record(&self) -> Record {
         let strict = self.strict.then(|| "strict".to_owned());
@@ -69,7 +69,7 @@ impl PoolStats {
 }
 
 impl QueueReport {
-    /// Returns its record, of which the detail is the affinity scope.
+    /// Returns the queue's record: its detail is the affinity scope.
     #[doc(hidden)]
     pub fn record(&self) -> Record {
         self.record_of(Kind::Queue, self.figures())
@@ -80,7 +80,7 @@ impl QueueReport {
         Record::new(kind, self.name.clone(), detail, figures)
     }
 
-    /// Returns the records of how long its items waited, and ran.
+    /// Returns the records of the wait times and run times of its items.
     #[doc(hidden)]
     pub fn times(&self) -> [Record; 2] {
         let of = |kind, times: &Histogram| {
@@ -105,20 +105,23 @@ impl QueueReport {
     }
 }
 
-/// A queue by its name, with all that is known of it.
+/// A report of one queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct QueueReport {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its attributes.
+    /// The attributes.
     pub attrs: Attrs,
-    /// What it has counted.
+    /// The counters.
     pub stats: QueueStats,
-    /// How long items waited for a worker: see [`Workqueue::wait_times`](crate::Workqueue::wait_times).
+    /// The times that items waited for a worker: see
+    /// [`Workqueue::wait_times`](crate::workqueue::Workqueue::wait_times).
     pub wait: Histogram,
-    /// How long workers ran items: see [`Workqueue::run_times`](crate::Workqueue::run_times).
+    /// The times that workers ran items: see
+    /// [`Workqueue::run_times`](crate::workqueue::Workqueue::run_times).
     pub run: Histogram,
-    /// For how long the oldest item waits: see [`Workqueue::oldest_wait`](crate::Workqueue::oldest_wait).
+    /// The age of the oldest waiting item: see
+    /// [`Workqueue::oldest_wait`](crate::workqueue::Workqueue::oldest_wait).
     pub oldest: Option<Duration>,
 }

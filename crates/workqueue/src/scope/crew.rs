@@ -1,31 +1,35 @@
-//! Who is at work on another thread's stack, and how the owner of that gets rid of them.
+//! Lets workers run work on a thread's stack, and revokes their access before that thread returns.
 //!
 //! # The protocol
 //!
-//! The owner makes a crew for work that lies on its stack, and leaves *tickets* to workers: items of the queue, which hold the
-//! crew and not the work. A worker that comes to a ticket becomes a *guest*, if the crew is open:
+//! The owner creates a crew for work on its stack, and sends *tickets* to workers. A ticket is an
+//! item of the queue that refers to the crew, and not to the work. A worker that runs a ticket
+//! becomes a *guest* if the crew is open:
 //!
 //! ```text
-//! guest:  closed? then go, else guests += 1 (one step);  work;  guests -= 1;  the last one wakes the owner
-//! owner:  its own share;  closed = true;  wait for guests = 0;  go on, and let the work go
+//! guest:  open? guests += 1 (one update);  work;  guests -= 1;  the last guest wakes the owner
+//! owner:  its own share;  closed = true;  wait for guests = 0;  continue, drop the work
 //! ```
 //!
-//! What must never happen is that a guest is at the work when the owner goes on. A ticket that nobody came to is no guest, is
-//! not waited for, and finds the crew closed whenever its turn comes: the owner takes tickets back when it goes on, but
-//! nothing depends on that. So nothing of this can be broken by a handle that is leaked, a queue that is paused, or a worker
-//! that never comes. A panic of a guest's ends in the work. Twins `crew: the end overlooks guests` and `crew: a guest comes
-//! in after the end`.
+//! No guest may access the work after the owner continues. A ticket that no worker has run is not a
+//! guest: the owner does not wait for it, and it finds the crew closed if it runs later. The owner
+//! cancels such tickets when it continues, but correctness does not depend on that. A leaked
+//! handle, a paused queue or a worker that never arrives therefore cannot break the protocol. A
+//! guest's panic is caught inside `Visit`. The twins are `crew: the end overlooks guests` and
+//! `crew: a guest comes in after the end`.
 //!
-//! There are no more tickets than workers can come by at once, so whoever brings something sends none where there are enough. A
-//! guest who is about to go still has one, and is no help any more. So it counts its ticket off and looks once more:
+//! The number of tickets is limited to about the number of workers that can run at once. At that
+//! limit, a thread that adds work sends no ticket. A guest that is about to leave still holds a
+//! ticket, but takes no more work. It therefore releases the ticket first, then checks for work:
 //!
 //! ```text
-//! guest:  nothing left;  tickets -= 1;  anything left?
-//! bring:  the work;  tickets, by a step of the same word;  fewer than enough? send one
+//! guest:  no work left;  tickets -= 1;  any work now?
+//! spawn:  add work;  tickets, by an update of the same word;  below the limit? send one
 //! ```
 //!
-//! A sleeping owner can be roused for more than that, as when there is something new to start. `ASLEEP` is set and cleared by
-//! steps of the word that guests count in, so that whoever rouses either sees it, or is seen by the step that sets it.
+//! A sleeping owner is also woken for other reasons, for example if a new item can start. `ASLEEP`
+//! is set and cleared by transitions of the word that counts guests. The waking thread therefore
+//! either sees the flag, or its transition precedes the one that sets it.
 
 use std::fmt;
 
@@ -43,7 +47,7 @@ use sync::{
 
 use crate::{execute::join::JoinHandle, queues::queue::Workqueue};
 
-/// bits 0..29 guests | bit 29 there was one | bit 30 the owner sleeps | bit 31 closed
+/// bits 0..29 guests | bit 29 had a guest | bit 30 the owner sleeps | bit 31 closed
 #[derive(Clone, Copy)]
 struct Word(u32);
 
@@ -61,19 +65,19 @@ impl Word {
     }
 }
 
-/// Lets workers come to work that lies on its owner's stack.
+/// Admits workers to work on its owner's stack. Only the owner dozes, closes and reopens it.
 pub(crate) struct Crew {
-    /// A: as `Word` says.
+    /// A: a `Word`.
     word: Futex,
-    /// A: tickets that have been sent and not counted off.
+    /// A: number of tickets that were sent and not released by `count_off`.
     nr_tickets: AtomicU32,
-    /// I: looked at by guests alone.
+    /// I: accessed by guests only.
     work: *const (),
     /// I
     visit: Visit,
 }
 
-/// Does what there is to be done of the work, as a guest of its crew; does not unwind.
+/// Runs available parts of the work, as a guest of its crew; does not unwind.
 pub(crate) type Visit = unsafe fn(work: *const (), ticket: &mut Ticket);
 
 // SAFETY: what `work` points to is shared by guests and the owner, by (1) of `Crew::new`.
@@ -84,8 +88,9 @@ unsafe impl Sync for Crew {}
 impl Crew {
     /// # Safety
     ///
-    /// 1. `visit` may be called with `work` by several threads at once, until [`close`](Self::close) or
-    ///    [`try_close`](Self::try_close) has closed the crew for the last time. Not after that.
+    /// 1. Several threads may call `visit` with `work` at the same time, until
+    ///    [`close`](Self::close) or [`try_close`](Self::try_close) has closed the crew for the last
+    ///    time. No thread calls it after that.
     pub(crate) unsafe fn new(work: *const (), visit: Visit) -> Arc<Self> {
         Arc::new(Self {
             word: Futex::new(0),
@@ -95,18 +100,18 @@ impl Crew {
         })
     }
 
-    /// Returns `true` if there are fewer than `limit` tickets, for what the caller has just brought.
+    /// Returns `true` if there are fewer than `limit` tickets for work that the caller has added.
     #[inline]
     pub(crate) fn wants_ticket(&self, limit: u32) -> bool {
         let tickets = &self.nr_tickets;
         if tickets.load(Ordering::Relaxed) < limit {
             return true;
         }
-        // ORDER(ticket): publish and consume; both ends are steps of this word.
-        //   here:  the work;  tickets, Release;  enough?
+        // ORDER(ticket): publish and consume; both ends update this word, other in `count_off`.
+        //   here:  the work;  tickets, Release;  below the limit?
         //   guest: tickets -= 1, Acquire;  the work?
-        // Whichever step is first, one side sees the other.
-        // ORDER(ticket): the other end is in `count_off`.
+        // If our update comes first, the guest acquires it and its last check finds the work. If
+        // the guest's comes first, we read the lower count and send a ticket.
         // Test: what_is_brought_while_a_guest_goes_is_started_by_it_or_gets_a_ticket
         !twin::armed("crew: tickets of guests who go are enough")
             && tickets.fetch_add(0, Ordering::Release) < limit
@@ -117,7 +122,7 @@ impl Crew {
             let closed = word & CLOSED != 0 && !twin::armed("crew: a guest comes in after the end");
             (!closed).then_some((word | VISITED) + GUEST_ONE)
         };
-        // Relaxed: the work was published with the ticket, and what came later has an order of its own.
+        // Relaxed: the ticket published the earlier work, and later work has its own ordering.
         let word = self.word.word();
         word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter)
             .is_ok()
@@ -126,7 +131,8 @@ impl Crew {
     fn leave(&self) {
         // ORDER(crew): publish and consume, other end in `load`.
         //   guest: the work;  guests -= 1, Release
-        //   owner: guests = 0, Acquire;  the work goes
+        //   owner: guests = 0, Acquire;  drop the work
+        // If the guest's decrement comes first, the owner sees all its writes. Otherwise it waits.
         // Test: a_closure_runs_once_whether_its_owner_or_a_worker_is_first
         let order = twin::order("crew: relaxed leave", Ordering::Release);
         let before = Word(self.word.word().fetch_sub(GUEST_ONE, order));
@@ -138,13 +144,13 @@ impl Crew {
         }
     }
 
-    /// Makes the owner look again, if it sleeps in [`doze`](Self::doze).
+    /// Wakes the owner if it sleeps in [`doze`](Self::doze), so that it checks for items again.
     pub(crate) fn rouse(&self) {
-        // ORDER(rouse): publish and consume; both ends are steps of this word.
-        //   here:  item;  ASLEEP off, Release;  it was on? wake
+        // ORDER(rouse): publish and consume; both ends update this word, other in `doze`.
+        //   here:  item;  ASLEEP off, Release;  was it on? wake
         //   owner: ASLEEP on, Acquire;  item?
-        // Whichever step is first, one side sees the other.
-        // ORDER(rouse): the other end is in `doze`.
+        // If our update comes first, the owner acquires it and finds the item. If the owner's comes
+        // first, we see `ASLEEP` and wake it.
         // Test: an_owner_that_sleeps_starts_what_a_guest_brings
         let before = self.word.word().fetch_and(!ASLEEP, Ordering::Release);
         if Word(before).has(ASLEEP) {
@@ -152,7 +158,6 @@ impl Crew {
         }
     }
 
-    /// Returns `true` if there ever was a guest.
     pub(crate) fn was_visited(&self) -> bool {
         Word(self.word.word().load(Ordering::Relaxed)).has(VISITED)
     }
@@ -163,11 +168,11 @@ impl Crew {
         Word(self.word.word().load(Ordering::Acquire))
     }
 
-    /// Waits until there are no guests, or `is_called` says that somebody called [`rouse`](Self::rouse). The owner alone.
+    /// Waits until no guest is left, or `is_called` reports a [`rouse`](Self::rouse).
     ///
     /// # Blocking
     ///
-    /// Until then; woken by the last guest, or by `rouse`.
+    /// Blocks until then; woken by the last guest, or by `rouse`.
     pub(crate) fn doze(&self, on_one_cpu: bool, is_called: impl Fn() -> bool) {
         if twin::armed("crew: the end overlooks guests") {
             return;
@@ -192,15 +197,15 @@ impl Crew {
             report::while_asleep(|| self.word.wait(before | ASLEEP));
         }
         word.fetch_and(!ASLEEP, Ordering::Relaxed);
-        // The step that found no guests has seen nothing of what they did.
+        // The failed update that found no guests was relaxed: acquire the guests' writes here.
         self.load();
     }
 
-    /// Lets no more guests in, and waits until those that are inside have gone. The owner alone.
+    /// Closes the crew to new guests, and waits until all guests have left.
     ///
     /// # Blocking
     ///
-    /// Until then; woken by the last guest.
+    /// Blocks until then; woken by the last guest.
     pub(crate) fn close(&self, on_one_cpu: bool) {
         self.word.word().fetch_or(CLOSED, Ordering::Relaxed);
         while self.load().nr_guests() > 0 && !twin::armed("crew: the end overlooks guests") {
@@ -208,7 +213,7 @@ impl Crew {
         }
     }
 
-    /// Lets no more guests in, if there are none; returns `true` if so. The owner alone.
+    /// Closes the crew to new guests if there are none now; returns `true` if so.
     pub(crate) fn try_close(&self) -> bool {
         let overlooks = twin::armed("crew: the end overlooks guests");
         let close = |word: u32| (Word(word).nr_guests() == 0 || overlooks).then_some(word | CLOSED);
@@ -219,7 +224,6 @@ impl Crew {
             .is_ok()
     }
 
-    /// Lets guests in again. The owner alone.
     pub(crate) fn reopen(&self) {
         self.word.word().fetch_and(!CLOSED, Ordering::Relaxed);
     }
@@ -235,7 +239,7 @@ impl fmt::Debug for Crew {
     }
 }
 
-/// What an item of the queue has that brings a worker to a crew.
+/// The content of the item that brings a worker to a crew.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     pub(super) crew: Arc<Crew>,
@@ -251,16 +255,16 @@ impl Ticket {
         }
     }
 
-    /// Comes to the work, if that is still open to guests.
+    /// Runs the work as a guest, if the crew is open.
     pub(crate) fn use_up(mut self) {
         if self.crew.enter() {
-            // SAFETY: (1) of `Crew::new`: we are a guest, so the crew is not closed for good before `leave`.
+            // SAFETY: (1) of `Crew::new`: a guest keeps the crew from being closed for good.
             unsafe { (self.crew.visit)(self.crew.work, &mut self) };
             self.crew.leave();
         }
     }
 
-    /// Before a guest looks for the last time.
+    /// Releases the ticket, before the guest checks for work for the last time.
     pub(super) fn count_off(&mut self) {
         if std::mem::take(&mut self.is_counted) {
             // ORDER(ticket): other end in `wants_ticket`.
@@ -281,14 +285,13 @@ impl Drop for Ticket {
 /// Returns `true` if workers of `queue` may be guests.
 ///
 /// Workers of a bottom-half queue may not: such a worker must not block, but the work may block if
-/// its owner may. The behavior therefore does not depend on which thread runs a part.
+/// its owner may. The behavior therefore does not depend on the thread that runs a part.
 #[inline]
 pub(super) fn may_have_guests(queue: &Workqueue) -> bool {
     !queue.inner.core.bh && queue.inner.is_at_home()
 }
 
-/// Sends a ticket to the workers of `queue`. Returns `None` if the queue accepts no items or its
-/// workers may not be guests.
+/// Sends a ticket. Returns `None` if `queue` rejects items or its workers may not be guests.
 pub(super) fn send(queue: &Workqueue, crew: &Arc<Crew>) -> Option<JoinHandle<()>> {
     if queue.inner.core.bh || !queue.admits() {
         return None;
@@ -297,16 +300,15 @@ pub(super) fn send(queue: &Workqueue, crew: &Arc<Crew>) -> Option<JoinHandle<()>
     Some(queue.spawn_ticket(move || ticket.use_up()))
 }
 
-/// Takes a ticket back, if nobody has come to it.
+/// Cancels a ticket, if no worker has run it.
 pub(super) fn take_back(mut ticket: JoinHandle<()>) {
     ticket.cancel();
 }
 
-/// The tickets of one crew.
 #[derive(Debug)]
 pub(super) struct Tickets {
     sent: Mutex<Vec<JoinHandle<()>>>,
-    /// I: how many there are at most at a time, or a few more.
+    /// I: maximum number of tickets at a time, apart from concurrent senders.
     limit: u32,
 }
 
@@ -318,7 +320,6 @@ impl Tickets {
         }
     }
 
-    /// Sends one, unless there are enough of them.
     #[inline]
     pub(super) fn send(&self, queue: &Workqueue, crew: &Arc<Crew>) {
         if crew.wants_ticket(self.limit) {
@@ -331,7 +332,7 @@ impl Tickets {
             return;
         };
         let mut sent = self.sent.lock();
-        // Of so many at least half are used up.
+        // Above this length, at least about half of the tickets are used.
         let used_up = if sent.len() > 2 * self.limit as usize {
             sent.extract_if(.., |ticket| ticket.is_finished()).collect()
         } else {
@@ -342,15 +343,15 @@ impl Tickets {
         drop(used_up);
     }
 
-    /// Takes back those that nobody has come to.
+    /// Cancels the tickets that no worker has run.
     pub(super) fn take_back(&self) {
-        // The newest first: where no worker has looked yet, that one is on top.
+        // Newest first: if no worker has taken a batch yet, the newest is on top of the injector.
         let sent = std::mem::take(&mut *self.sent.lock());
         sent.into_iter().rev().for_each(take_back);
     }
 }
 
-/// Does the owner's last steps, which leave nothing on its stack to anybody and therefore do not unwind.
+/// Runs the end of a scope. It aborts on a panic, because guests may still use the owner's stack.
 pub(super) fn whole<R>(part: impl FnOnce() -> R) -> R {
     or_abort("the end of a scope panicked", part)
 }

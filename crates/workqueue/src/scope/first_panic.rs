@@ -1,4 +1,4 @@
-//! What the parts of one scope panicked with.
+//! The first panic of the parts of one scope.
 
 use std::panic::resume_unwind;
 
@@ -7,12 +7,13 @@ use sync::Mutex;
 
 use crate::limit::queue_core::QueueCore;
 
-/// Keeps the first of many panics, to go on with it when all have ended.
+/// Keeps the first panic, so that the owner can resume it after all parts have ended.
 #[derive(Debug, Default)]
 pub(super) struct FirstPanic(Mutex<Option<Payload>>);
 
 impl FirstPanic {
-    /// Takes note of a panic in work of the queue `core`. Any but the first is told to its handler and dropped.
+    /// Records a panic in work of the queue `core`. A panic other than the first is reported to the
+    /// queue's handler and dropped.
     #[cold]
     pub(super) fn note(&self, core: &QueueCore, payload: Payload) {
         let mut first = self.0.lock();
@@ -30,13 +31,15 @@ impl FirstPanic {
         }
     }
 
-    /// Returns what the owner's own part returned, if nothing panicked; else goes on with that: with the owner's, if it did.
+    /// Returns the value of the owner's own part if nothing panicked. Otherwise resumes the panic:
+    /// the owner's own if its part panicked, otherwise the first recorded one.
     pub(super) fn go_on<R>(&self, own: Result<R, Payload>) -> R {
         let first = self.0.lock().take();
         match (own, first) {
             (Ok(value), None) => value,
             (Ok(value), Some(payload)) => {
-                // FOREIGN(scope-run): what the owner's part returned, on the owner, who goes on with another panic; contained.
+                // FOREIGN(scope-run): drop of the value of the owner's part, on the owner, which
+                // resumes another panic; contained.
                 contain(|| drop(value));
                 resume_unwind(payload)
             }

@@ -1,18 +1,21 @@
-//! Two closures, of which a worker may take the second.
+//! Two closures, the second of which a worker may take.
 //!
-//! Joins nest, and most are small. So a join that begins only notes itself on its thread's *chain*, on the stack, and costs a
-//! few nanoseconds. One join of a chain at a time is *offered* to workers, by a crew with one ticket: the outermost that
-//! has not been, which has most to give. When a worker has come to it, the next join to begin offers the next one:
+//! Joins nest, and most are small. A join that begins therefore only adds a node to its thread's
+//! *chain*, which is on the stack and costs a few nanoseconds. One join of a chain at a time is
+//! *offered* to workers, through a crew with one ticket. It is the outermost join that was not
+//! offered yet, because it has the most work. When a worker has used the ticket, the next join that
+//! begins offers the next one:
 //!
 //! ```text
 //! outermost                                               innermost
 //!   offered, taken ◄─ offered ◄─ noted ◄─ noted ◄─ noted
 //! ```
 //!
-//! So nothing is given to the queue before somebody took the last that was. A join whose second closure nobody has taken runs it
-//! after the first. One whose was taken waits for that, and does nothing else meanwhile.
+//! Nothing is therefore queued before a worker has taken the previous offer. If no worker has taken
+//! the second closure of a join, the owner runs it after the first. Otherwise the owner waits for
+//! the worker, and runs nothing else while it waits.
 //!
-//! The chain is its thread's alone; guests know a crew, and through it what lies on the stack (`Pair`).
+//! Only its own thread uses a chain. A guest knows a crew, and through it a `Pair` on the stack.
 
 use std::{
     cell::{Cell, RefCell},
@@ -28,9 +31,9 @@ use super::{
 };
 use crate::{execute::join::JoinHandle, limit::queue_core::QueueCore, queues::queue::Workqueue};
 
-/// The second closure, and what it returned.
+/// The second closure, and its return value.
 struct Pair<'a, B, R> {
-    /// Taken by a guest while there is one, and by the owner when there are none any more.
+    /// Taken by the guest, or by the owner when there is no guest any more.
     second: UnsafeCell<Option<B>>,
     /// Written by a guest, read by the owner.
     returned: UnsafeCell<Option<R>>,
@@ -38,11 +41,10 @@ struct Pair<'a, B, R> {
     core: &'a QueueCore,
 }
 
-/// A join, as its thread's chain knows it.
+/// A join in the chain of its thread.
 struct Node {
-    /// The one around it in the same chain; null for the outermost.
+    /// The next outer join of the chain; null for the outermost.
     outer: *const Node,
-    /// The one inside of it.
     inner: Cell<*const Node>,
     queue: *const Workqueue,
     pair: *const (),
@@ -50,18 +52,17 @@ struct Node {
     offer: RefCell<Option<(Arc<Crew>, JoinHandle<()>)>>,
 }
 
-/// The joins that this thread is in, of one queue. The nodes are on its stack.
+/// The joins of one queue that this thread is in. The nodes are on its stack.
 #[derive(Clone, Copy)]
 struct Chain {
-    /// Of which queue; only compared. Null where there is no chain.
+    /// The queue's core, for comparison only. Null if there is no chain.
     core: *const QueueCore,
     innermost: *const Node,
-    /// The outermost that has not been offered; null for none.
+    /// The outermost join that was not offered; null for none.
     unoffered: *const Node,
 }
 
 sync::thread_local! {
-    /// The innermost chain.
     static CHAIN: Cell<Chain> = Cell::new(Chain {
         core: ptr::null(),
         innermost: ptr::null(),
@@ -72,12 +73,12 @@ sync::thread_local! {
 impl<B: FnOnce() -> R + Send, R: Send> Pair<'_, B, R> {
     /// # Safety
     ///
-    /// 1. `work` points to one of this type, which stays until this returns.
-    /// 2. No other guest comes.
+    /// 1. `work` points to a `Self` that is valid until this returns.
+    /// 2. There is no other guest.
     unsafe fn visit(work: *const (), _: &mut Ticket) {
         // SAFETY: (1).
         let this = unsafe { &*work.cast::<Self>() };
-        // SAFETY: (2), and the owner looks when there are no guests.
+        // SAFETY: (2), and the owner accesses it only when there is no guest.
         let second = this.second.with_mut(|second| unsafe { (*second).take() });
         let Some(second) = second else {
             return;
@@ -97,10 +98,10 @@ impl<B: FnOnce() -> R + Send, R: Send> Pair<'_, B, R> {
 }
 
 impl Chain {
-    /// Offers the outermost join that has not been, if somebody has come to the last one that was.
+    /// Offers the outermost unoffered join, if a worker has used the ticket of the last offer.
     #[inline]
     fn offer(mut self) {
-        // SAFETY: nodes of a chain are on this thread's stack, further out.
+        // SAFETY: nodes of a chain are on this thread's stack, in outer frames.
         let Some(next) = (unsafe { self.unoffered.as_ref() }) else {
             return;
         };
@@ -111,7 +112,8 @@ impl Chain {
         if last.is_some_and(|last| last.as_ref().is_some_and(is_open)) {
             return;
         }
-        // First of all: what is told of the ticket may join here, too, and must not offer this one again.
+        // Update the chain first: code that runs while the ticket is sent may join here too, and
+        // must not offer this join again.
         self.unoffered = next.inner.get();
         CHAIN.with(|chain| chain.set(self));
         next.send();
@@ -121,13 +123,13 @@ impl Chain {
 impl Node {
     #[cold]
     fn send(&self) {
-        // SAFETY: the caller of the join lent it, and is further out on this thread's stack.
+        // SAFETY: the caller of the join, in an outer frame, borrows the queue.
         let queue = unsafe { &*self.queue };
-        // A child that was forked inside of a join does it all itself. It must not unwind from here, off the chain.
+        // A child that was forked inside a join runs all parts itself. A panic would skip `leave`.
         if !crew::may_have_guests(queue) {
             return;
         }
-        // SAFETY: the pair stays until its owner has closed the crew; one ticket makes one guest.
+        // SAFETY: the pair outlives the open crew; one ticket makes one guest.
         let crew = unsafe { Crew::new(self.pair, self.visit) };
         let ticket = crew::send(queue, &crew);
         *self.offer.borrow_mut() = ticket.map(|ticket| (crew, ticket));
@@ -135,27 +137,28 @@ impl Node {
 }
 
 impl Workqueue {
-    /// Calls `a` on this thread, and `b` too unless a worker of this queue has taken that; returns what both returned.
+    /// Calls `a` on this thread, and `b` here or on a worker of this queue; returns both results.
     ///
     /// # Guarantees
     ///
-    /// - When this returns, or goes on with a panic, neither runs or is going to.
-    /// - While it waits for a `b` that was taken the thread does nothing else, and it needs no worker and no seat: see
-    ///   [`scope`](Self::scope).
-    /// - If `a` panics, a `b` that nobody has taken is dropped. If both panic, that of `a` goes on here.
+    /// - When this returns or panics, neither closure is running, and neither will run.
+    /// - A thread that waits for a worker to complete `b` runs nothing else. It needs no worker and
+    ///   no seat: see [`scope`](Self::scope).
+    /// - If `a` panics, `b` is dropped unless a worker took it. If both panic, that of `a` is
+    ///   resumed.
     ///
     /// # Cost
     ///
-    /// A few nanoseconds for one inside others, as long as nobody has come to what this thread offered last; then one of them
-    /// is offered, the outermost, for an allocation and an item.
+    /// A nested join costs a few nanoseconds while no worker has taken this thread's last offer.
+    /// Afterwards the outermost unoffered join is offered: one allocation and one item.
     ///
     /// # Blocking
     ///
-    /// Until both have ended. Called from a work item it lets the pool get another worker meanwhile.
+    /// Blocks until both have ended. The pool of a calling item can start another worker.
     ///
     /// # Panics
     ///
-    /// With what `a` or `b` panicked with; else as [`scope`](Self::scope).
+    /// Resumes the panic of `a` or `b`; otherwise as [`scope`](Self::scope).
     ///
     /// # Examples
     ///
@@ -206,21 +209,21 @@ impl Workqueue {
             offer: RefCell::new(None),
         };
         node.enter(core, around);
-        // FOREIGN(scope-run): the first part of a join, on the owner; contained, and gone on with when the second has ended.
+        // FOREIGN(scope-run): the first part of a join, on the owner; contained, and resumed later.
         let first = guarded_in_item(a);
         node.leave(is_first, around);
         if let Some((crew, ticket)) = node.offer.take() {
             whole(|| crew.close(self.reach().on_one_cpu));
             crew::take_back(ticket);
         }
-        // SAFETY: there are no guests any more.
+        // SAFETY: the crew is closed or was never offered, so there is no guest.
         let mut second = pair.second.with_mut(|second| unsafe { (*second).take() });
         if first.is_err() {
             // SAFETY: as above.
             let returned = pair.returned.with_mut(|it| unsafe { (*it).take() });
             let second = second.take();
-            // FOREIGN(scope-run): the drop of the second part, or of what it returned, on the owner, who goes on with the panic
-            // of the first.
+            // FOREIGN(scope-run): the drop of the second part, or of its value, on the owner, which
+            // resumes the panic of the first.
             contain(|| drop((second, returned)));
         }
         let first = pair.first_panic.go_on(first);
@@ -240,7 +243,7 @@ impl Node {
     #[inline]
     fn enter(&self, core: *const QueueCore, around: Chain) {
         let innermost = ptr::from_ref(self);
-        // SAFETY: nodes of a chain are on this thread's stack, further out.
+        // SAFETY: nodes of a chain are on this thread's stack, in outer frames.
         let unoffered = match unsafe { self.outer.as_ref() } {
             Some(outer) => {
                 outer.inner.set(innermost);
@@ -261,7 +264,7 @@ impl Node {
         chain.offer();
     }
 
-    /// Takes it off its chain, of which it is the innermost.
+    /// Removes this join, the innermost one, from its chain.
     #[inline]
     fn leave(&self, is_first: bool, around: Chain) {
         // SAFETY: as in `enter`.

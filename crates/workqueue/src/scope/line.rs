@@ -1,10 +1,10 @@
-//! The items of one scope that nobody has started, in the order in which they came.
+//! The pending items of one scope, in the order in which they were spawned.
 //!
-//! Whoever brings an item pushes it onto a stack, without a lock. Whoever takes one does so under a lock, from a list; when
-//! that is empty the stack is taken whole and turned round.
+//! A thread pushes an item onto a stack, without a lock. A thread takes an item from a list, under
+//! a lock. If the list is empty, it takes the whole stack and reverses it.
 //!
-//! An owner that finds nothing to take, and has to wait for guests, leaves a mark in the place of an empty stack. Whoever
-//! pushes onto the mark is to rouse it.
+//! An owner that finds no item, and must wait for guests, puts a mark in place of the empty stack.
+//! A push that replaces the mark must wake the owner.
 
 use std::ptr::{self, NonNull};
 
@@ -18,63 +18,61 @@ use sync::{
 
 use crate::item::slab;
 
-/// Stands first in every item.
+/// The first field of every item.
 #[repr(C)]
 pub(super) struct Link {
-    /// The item that came before, while it is on the stack; the next one in the list.
+    /// The previously pushed item, while this one is on the stack; in the list, the next item.
     next: AtomicPtr<Link>,
     /// I
     run: unsafe fn(NonNull<Link>) -> Result<(), Payload>,
 }
 
-/// A closure that runs once.
 #[repr(C)]
 struct Item<F> {
     link: Link,
     func: F,
 }
 
-/// The items that nobody has started.
 #[derive(Debug)]
 pub(super) struct Line {
-    /// The stack; its top is null, or the mark, when it is empty.
+    /// The stack; if it is empty, its top is null or the mark.
     newest: RawStack<Link>,
     list: Mutex<List>,
-    /// I: one item runs at a time.
+    /// I: set if one item runs at a time.
     in_order: bool,
 }
 
 #[derive(Debug)]
 struct List {
     first: *mut Link,
-    /// Somebody runs an item, where one runs at a time.
+    /// Set while an item runs, if `in_order`.
     is_busy: bool,
 }
 
-// SAFETY: the items are `Send`, by `item`, and whoever takes one alone has it.
+// SAFETY: the items are `Send` (`item` requires it), and the thread that takes one owns it.
 unsafe impl Send for List {}
 
-/// What an owner finds that has nothing to take.
+/// The state that an owner finds after `take` returned nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rest {
-    /// There is something now.
+    /// An item may be available now.
     Items,
-    /// Nothing waits; whoever pushes will say that the owner is to be roused.
+    /// No item is pending, and the mark is set: the next push reports that it must wake the owner.
     Marked,
-    /// An item runs that all others have to wait for.
+    /// The other items have to wait until the executing one completes.
     Behind,
 }
 
-/// An item that has been taken, and must be run.
+/// An item that was taken and must be run.
 #[must_use = "it is never run"]
 pub(super) struct Started(NonNull<Link>);
 
-/// The mark of an owner that waits.
+/// Returns the mark of a waiting owner.
 fn mark() -> *mut Link {
     ptr::without_provenance_mut(align_of::<Link>())
 }
 
-/// Makes an item of `func`, which is to be pushed.
+/// Creates an item from `func`, for `push`.
 pub(super) fn item<F: FnOnce() + Send>(func: F) -> NonNull<Link> {
     let link = Link {
         next: AtomicPtr::new(ptr::null_mut()),
@@ -85,12 +83,12 @@ pub(super) fn item<F: FnOnce() + Send>(func: F) -> NonNull<Link> {
 
 /// # Safety
 ///
-/// 1. `item` was made of an `F`, and the caller alone has it.
+/// 1. `item` was created from an `F`, and only the caller has it.
 unsafe fn run<F: FnOnce()>(item: NonNull<Link>) -> Result<(), Payload> {
     let item = item.cast::<Item<F>>();
-    // SAFETY: (1): it is read once.
+    // SAFETY: (1): the closure is read once, and `item` is not used as an `Item` any more.
     let func = unsafe { ptr::read(&raw const (*item.as_ptr()).func) };
-    // SAFETY: (1): what is left of it needs no drop but in a model.
+    // SAFETY: (1): only the link is dropped (a model needs that), because `func` was moved out.
     unsafe {
         ptr::drop_in_place(&raw mut (*item.as_ptr()).link);
         slab::give_back(item);
@@ -111,7 +109,7 @@ impl Line {
         }
     }
 
-    /// Pushes what `item` made; returns `true` if the owner is to be roused.
+    /// Pushes an item of `item`; returns `true` if the caller must wake the owner.
     #[inline]
     pub(super) fn push(&self, item: NonNull<Link>) -> bool {
         // SAFETY: no other thread has the item before it is pushed.
@@ -124,7 +122,7 @@ impl Line {
         before == mark() && !twin::armed("line: nobody is roused")
     }
 
-    /// Takes the first item, if one may start.
+    /// Takes the first item, if one can start.
     pub(super) fn take(&self) -> Option<Started> {
         let mut list = self.list.lock();
         let overtakes = twin::armed("line: an item starts beside another");
@@ -135,13 +133,13 @@ impl Line {
             list.first = self.take_stack();
         }
         let item = NonNull::new(list.first)?;
-        // SAFETY: an item in the list is there until it has been taken, which the lock's holder alone does.
+        // SAFETY: an item is valid until it is taken from the list, which needs the lock.
         list.first = unsafe { item.as_ref() }.next.load(Ordering::Relaxed);
         list.is_busy = true;
         Some(Started(item))
     }
 
-    /// Takes all that was pushed, and returns the oldest. With the list locked.
+    /// Takes the whole stack, reverses it, and returns the oldest item. The list is locked.
     fn take_stack(&self) -> *mut Link {
         if self.has_none_pushed() {
             return ptr::null_mut();
@@ -149,7 +147,7 @@ impl Line {
         let mut at = self.newest.take_all();
         let mut first = ptr::null_mut();
         while let Some(item) = NonNull::new(at) {
-            // SAFETY: what was on the stack is ours, and stays until it is run.
+            // SAFETY: we took the items off the stack, and they are valid until they are run.
             let next = &unsafe { item.as_ref() }.next;
             at = next.load(Ordering::Relaxed);
             next.store(first, Ordering::Relaxed);
@@ -158,10 +156,10 @@ impl Line {
         first
     }
 
-    /// Runs an item that was taken from here; returns what it panicked with.
+    /// Runs an item that was taken from this list; returns its panic.
     pub(super) fn run(&self, started: Started) -> Result<(), Payload> {
         let item = started.0;
-        // SAFETY: it was taken, so it is there and ours alone.
+        // SAFETY: the item was taken, so it is valid and only this thread has it.
         let outcome = unsafe { (item.as_ref().run)(item) };
         if self.in_order {
             self.list.lock().is_busy = false;
@@ -169,13 +167,14 @@ impl Line {
         outcome
     }
 
-    /// Says what the owner may wait for, after [`take`](Self::take) gave nothing.
+    /// Returns the event that the owner may wait for, after [`take`](Self::take) returned nothing.
     pub(super) fn rest(&self) -> Rest {
         let list = self.list.lock();
         if self.in_order && list.is_busy {
             return Rest::Behind;
         }
-        // Under the lock: whoever takes the stack meanwhile would leave items in the list, and no place for the mark.
+        // Checked under the lock: a thread that takes the stack now would leave items in the list,
+        // and the mark needs an empty list.
         if !list.first.is_null() && !twin::armed("line: a mark beside items") {
             return Rest::Items;
         }
@@ -194,12 +193,11 @@ impl Line {
         newest.is_null() || newest == mark()
     }
 
-    /// Returns `true` if the mark is there.
     pub(super) fn is_marked(&self) -> bool {
         self.newest.top().load(Ordering::Relaxed) == mark()
     }
 
-    /// Returns `true` if no item waits. Only where nobody else takes or brings any.
+    /// Returns `true` if no item is pending. Called only if no other thread takes or pushes items.
     pub(super) fn is_empty(&self) -> bool {
         self.has_none_pushed() && self.list.lock().first.is_null()
     }

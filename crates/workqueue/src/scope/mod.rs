@@ -1,23 +1,26 @@
-//! Borrowed data: several threads work at what lies on one thread's stack, and are gone before that goes on.
+//! Borrowed data: several threads work on one thread's stack, and stop before it continues.
 //!
-//! `crew.rs` has the protocol: workers come to the owner's work by tickets, which are items of the queue, and nobody is
-//! inside any more when the owner goes on. `scoped.rs` is a scope, whose items stand in a `line.rs`; `pieces.rs` cuts a
-//! slice while it is worked at, and `join.rs` calls two closures. What panics is kept in `first_panic.rs`.
+//! `crew.rs` has the protocol: a ticket, which is an item of the queue, brings a worker to the
+//! owner's work, and no worker is inside any more when the owner continues. `scoped.rs` is a scope,
+//! whose pending items are in a `line.rs`. `pieces.rs` cuts a slice into pieces as threads take
+//! them, and `join.rs` calls two closures. `first_panic.rs` keeps the first panic.
 //!
 //! # The owner helps with its own work only
 //!
-//! It runs what no worker has started, on no seat of the queue's: to the queue that is a part of what the owner does
-//! anyway. It never runs anything else meanwhile, so that it cannot meet a lock, or a seat, that it holds itself. Hence
-//! none of these three waits for a worker to be had, only for one that is inside already:
+//! The owner runs the items that no worker has started. It needs no seat: to the queue, these runs
+//! are part of the code that the owner executes anyway. It runs no other items while it waits, so
+//! that it cannot encounter a lock or a seat that it holds itself. Hence none of these three
+//! functions waits for a worker to arrive; they only wait for workers that are inside already:
 //!
-//! | the queue | what becomes of the work |
+//! | the queue | effect on the work |
 //! |---|---|
-//! | has no seat left, is paused, gets no threads, or the owner is in an item of it | the owner does it |
-//! | is being drained, or was destroyed | tickets are refused, the owner does it |
-//! | is of bottom halves | the owner does it: its parts may wait, which the queue's workers must not |
-//! | is ordered | a scope's items start in order, one at a time, beside other items of the queue |
+//! | has no free seat or no threads, is paused, or the owner is in its item | the owner runs it |
+//! | is being drained, or was destroyed | tickets are rejected; the owner runs it |
+//! | is a bottom-half queue | the owner runs it: parts may block, the queue's workers must not |
+//! | is ordered | items of a scope run in order, one at a time, but overlap with other items |
 //!
-//! A drain waits for tickets, as for any item: for what workers have started, not for what the owner may yet do.
+//! A drain waits for tickets as for any item. It therefore waits for the parts that workers have
+//! started, and not for the parts that the owner has yet to run.
 
 mod crew;
 mod first_panic;

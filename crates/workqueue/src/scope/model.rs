@@ -1,4 +1,4 @@
-//! What models see of scopes: a scope without a queue, whose guests are threads of the model.
+//! Scopes for models: a scope without a queue, whose guests are threads of the model.
 
 use std::{fmt, ptr::NonNull};
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::limit::queue_core::QueueCore;
 
-/// A scope that is there as long as anybody has it, also when its end overlooks somebody.
+/// A scope that lives as long as any clone of it, even if its end overlooks a guest.
 #[derive(Clone)]
 pub struct OpenScope {
     stand: NonNull<Stand>,
@@ -21,29 +21,28 @@ pub struct OpenScope {
     _kept: Arc<Kept>,
 }
 
-/// Keeps the stand where it is.
 struct Kept(NonNull<Stand>);
 
 // SAFETY: a stand may be used by several threads.
 unsafe impl Send for OpenScope {}
-// SAFETY: as above; whoever is last drops it.
+// SAFETY: as above; the last owner drops it.
 unsafe impl Send for Kept {}
-// SAFETY: as above; shared, it shows nothing.
+// SAFETY: as above; a shared reference gives access to nothing.
 unsafe impl Sync for Kept {}
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // SAFETY: leaked by `new`, and nobody is left.
+        // SAFETY: leaked by `new`, and this is the last reference.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
 
 impl OpenScope {
-    /// Makes one whose items run one at a time, or not.
+    /// Creates a scope. If `in_order`, its items run one at a time.
     pub fn new(in_order: bool) -> Self {
         let core = Arc::new(QueueCore::new("model", None));
         let stand = NonNull::from(Box::leak(Box::new(Stand::new(core, in_order, false))));
-        // SAFETY: every clone keeps the stand, and so does every guest.
+        // SAFETY: every clone keeps the stand alive, and so does every guest.
         let crew = unsafe { Crew::new(stand.as_ptr().cast_const().cast(), Stand::visit) };
         let kept = Arc::new(Kept(stand));
         Self {
@@ -53,19 +52,19 @@ impl OpenScope {
         }
     }
 
-    /// Brings an item, as [`Scope::spawn`](crate::Scope::spawn) does.
+    /// Spawns an item, as [`Scope::spawn`](crate::Scope::spawn) does.
     pub fn bring(&self, func: impl FnOnce() + Send + 'static) {
         if self.stand().line.push(line::item(func)) {
             self.crew.rouse();
         }
     }
 
-    /// Returns `true` if [`Scope::spawn`](crate::Scope::spawn) would send a ticket now, where one is enough.
+    /// Returns `true` if [`Scope::spawn`](crate::Scope::spawn) would send a first ticket.
     pub fn wants_ticket(&self) -> bool {
         self.crew.wants_ticket(1)
     }
 
-    /// Sends a ticket, and returns what a worker does that has come to it.
+    /// Sends a ticket, and returns the closure that a worker runs for it.
     pub fn ticket(&self) -> impl FnOnce() + use<> {
         let (ticket, kept) = (Ticket::new(self.crew.clone()), self.clone());
         move || {
@@ -74,12 +73,12 @@ impl OpenScope {
         }
     }
 
-    /// Does what a worker does that has come to a ticket.
+    /// Sends a ticket and runs it, as a worker does.
     pub fn visit(&self) {
         Ticket::new(self.crew.clone()).use_up();
     }
 
-    /// Does what the owner does when the body has returned; returns `true` if an item panicked.
+    /// Ends the scope as its owner does after the body; returns `true` if an item panicked.
     pub fn finish(&self) -> bool {
         self.stand().finish(&self.crew);
         let outcome = guarded_in_item(|| self.stand().first_panic.go_on(Ok(())));
@@ -87,7 +86,7 @@ impl OpenScope {
     }
 
     fn stand(&self) -> &Stand {
-        // SAFETY: kept by this.
+        // SAFETY: `_kept` keeps the stand alive.
         unsafe { self.stand.as_ref() }
     }
 }
@@ -98,7 +97,7 @@ impl fmt::Debug for OpenScope {
     }
 }
 
-/// A crew whose work is one closure, as that of a join: for a guest, or for the owner if none came.
+/// A crew whose work is one closure, as in a join: a guest or the owner runs it.
 #[derive(Clone)]
 pub struct OpenPair {
     crew: Arc<Crew>,
@@ -116,7 +115,7 @@ unsafe impl Send for Once {}
 
 impl Once {
     fn run(&self) {
-        // SAFETY: the model checks that nobody else is here.
+        // SAFETY: the model checks that no other thread accesses it.
         let func = self.0.with_mut(|func| unsafe { (*func).take() });
         if let Some(func) = func {
             func();
@@ -124,26 +123,26 @@ impl Once {
     }
 
     unsafe fn visit(work: *const (), _: &mut Ticket) {
-        // SAFETY: every clone of the pair keeps it.
+        // SAFETY: every clone of the pair keeps it alive.
         unsafe { &*work.cast::<Self>() }.run();
     }
 }
 
 impl OpenPair {
-    /// Makes one of `func`.
+    /// Creates a pair of `func`.
     pub fn new(func: impl FnOnce() + 'static) -> Self {
         let once = Arc::new(Once(sync::cell::UnsafeCell::new(Some(Box::new(func)))));
-        // SAFETY: every clone keeps it.
+        // SAFETY: every clone keeps `once` alive.
         let crew = unsafe { Crew::new(Arc::as_ptr(&once).cast(), Once::visit) };
         Self { crew, once }
     }
 
-    /// Does what a worker does that has come to the ticket.
+    /// Sends a ticket and runs it, as a worker does.
     pub fn visit(&self) {
         Ticket::new(self.crew.clone()).use_up();
     }
 
-    /// Does what the owner does after the first part.
+    /// Ends the join as its owner does after the first part.
     pub fn finish(&self) {
         self.crew.close(false);
         self.once.run();
@@ -156,12 +155,12 @@ impl fmt::Debug for OpenPair {
     }
 }
 
-/// A range that participants work at, one element a piece.
+/// A range that participants work on, in pieces of one element.
 #[derive(Clone)]
 pub struct OpenRange(Arc<Untaken>);
 
 impl OpenRange {
-    /// Makes one of `len` elements.
+    /// Creates a range of `len` elements.
     pub fn new(len: usize) -> Self {
         Self(Arc::new(Untaken::new(len, 1)))
     }

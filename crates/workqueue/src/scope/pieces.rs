@@ -1,15 +1,16 @@
-//! Work on a range that is cut into pieces while it is worked at.
+//! Work on a range that is cut into pieces as threads take them.
 //!
-//! A participant takes the next piece from the front of the untaken elements, by one step of a counter. So each element is
-//! in one piece, and the participant that has taken a piece works at it. The owner sends one ticket. Each guest that finds
-//! untaken elements sends the next ticket, up to the number of workers. A guest that finds none returns to its pool,
-//! because all pieces have been started.
+//! A participant takes the next piece from the front of the untaken elements, by one atomic update
+//! of a counter. Each element is therefore in one piece, and the participant that took a piece
+//! works on it. The owner sends one ticket. Each guest that finds untaken elements sends the next
+//! ticket, up to the number of workers. A guest that finds none returns to its pool.
 //!
-//! # How large a piece is
+//! # The size of a piece
 //!
-//! The time that one element takes is not known, and can be anything. So a participant begins with one element, and
-//! doubles or halves the next piece if the last one took less or more than [`PIECE_US`]. A piece has at most half of an
-//! equal part of the untaken elements, so that participants end at about the same time.
+//! The time that one element takes is not known in advance. A participant therefore begins with one
+//! element, and doubles or halves the next piece if the last one took less or more than
+//! [`PIECE_US`]. A piece has at most half of an equal share of the untaken elements, so that
+//! participants end at about the same time.
 
 use std::ops::Range;
 
@@ -26,17 +27,17 @@ use super::{
 };
 use crate::queues::queue::Workqueue;
 
-/// What a piece is to take, within a factor of two. To take one costs some 50 ns, which are then a fraction of a per cent;
-/// at the end participants wait for each other for as long as one piece takes.
+/// Target duration of a piece, within a factor of two. Taking a piece costs about 50 ns, which is a
+/// fraction of a percent of it. At the end, participants wait about this long for each other.
 const PIECE_US: u64 = 20;
 
-/// The elements that no participant has taken: those from `nr_taken` on.
+/// The elements that no participant has taken: those at index `nr_taken` and above.
 pub(super) struct Untaken {
     /// A
     nr_taken: AtomicUsize,
     /// I
     len: usize,
-    /// I: how many participants there can be.
+    /// I: maximum number of participants.
     nr_seats: usize,
 }
 
@@ -51,7 +52,7 @@ impl Untaken {
 
     /// Takes a piece of at most `most` elements from the front; `None` if no element is left.
     ///
-    /// Relaxed: the counter hands over nothing but its value.
+    /// Relaxed: the counter publishes only its own value.
     pub(super) fn take(&self, most: usize) -> Option<Range<usize>> {
         let end = |start: usize| {
             let left = self.len - start;
@@ -74,14 +75,12 @@ impl Untaken {
     }
 }
 
-/// A range that is being worked at.
 struct Pieces<'a, F> {
     queue: &'a Workqueue,
     func: &'a F,
-    /// The first element.
     start: usize,
     untaken: Untaken,
-    /// A: a piece has panicked.
+    /// A: set after a piece has panicked.
     stopped: AtomicBool,
     first_panic: FirstPanic,
     tickets: Tickets,
@@ -90,7 +89,7 @@ struct Pieces<'a, F> {
 impl<F: Fn(Range<usize>) + Sync> Pieces<'_, F> {
     /// # Safety
     ///
-    /// 1. `work` points to one of this type, which stays until this returns.
+    /// 1. `work` points to a `Self` that is valid until this returns.
     unsafe fn visit(work: *const (), ticket: &mut Ticket) {
         // SAFETY: (1).
         let this = unsafe { &*work.cast::<Self>() };
@@ -98,14 +97,14 @@ impl<F: Fn(Range<usize>) + Sync> Pieces<'_, F> {
         this.serve();
     }
 
-    /// Sends a ticket if something is left for another guest.
+    /// Sends a ticket if elements are left for another guest.
     fn call_next(&self, crew: &Arc<Crew>) {
         if !self.untaken.is_empty() {
             self.tickets.send(self.queue, crew);
         }
     }
 
-    /// Works at pieces until no element is left, or one has panicked.
+    /// Runs pieces until no element is left, or a piece has panicked.
     fn serve(&self) {
         let mut most = 1;
         while !self.stopped.load(Ordering::Relaxed)
@@ -123,7 +122,7 @@ impl<F: Fn(Range<usize>) + Sync> Pieces<'_, F> {
     }
 }
 
-/// Returns how large the next piece may be, after one of `most` took `cycles`.
+/// Returns the maximum length of the next piece, after one of `most` took `cycles`.
 fn next_most(most: usize, cycles: u64) -> usize {
     let wanted = PIECE_US * time::cycles_per_us();
     if cycles < wanted / 2 {
@@ -136,26 +135,27 @@ fn next_most(most: usize, cycles: u64) -> usize {
 }
 
 impl Workqueue {
-    /// Calls `func` with pieces of `range` that together are all of it, on this thread and this queue's workers.
+    /// Calls `func` on pieces that together cover `range`, on this thread and this queue's workers.
     ///
-    /// A worker that helps splits off a piece. The size of the piece follows from the time that
-    /// earlier pieces took: a piece takes about 20 microseconds, and has at least one element.
-    /// Pieces can therefore have any size and start at any element.
+    /// The size of a piece depends on the time that earlier pieces took. A piece takes about 20
+    /// microseconds, and has at least one element. Pieces therefore have any size.
     ///
     /// # Guarantees
     ///
-    /// - When this returns, `func` has been called for each element once, and runs no more.
-    /// - The caller works at this range and at nothing else while it waits; it needs no worker and no seat: see
-    ///   [`scope`](Self::scope). As many workers come as run on one pod at once, and no more than `max_active`.
-    /// - If `func` panics, no further piece is started, and the first panic goes on here when those that have been have ended.
+    /// - When this returns, `func` has been called once for each element, and no call is running.
+    /// - The caller runs only pieces of this range while it waits. It needs no worker and no seat:
+    ///   see [`scope`](Self::scope). The number of helping workers is bounded by `max_active`, and
+    ///   by the number of workers that run at once on one pod.
+    /// - If `func` panics, no further piece starts. The first panic is resumed after all others
+    ///   end.
     ///
     /// # Blocking
     ///
-    /// Until then. Called from a work item it lets the pool get another worker meanwhile.
+    /// Blocks until all pieces have ended. The pool of a calling item can start another worker.
     ///
     /// # Panics
     ///
-    /// With what `func` panicked with, and as [`scope`](Self::scope).
+    /// Resumes the first panic of `func`; otherwise as [`scope`](Self::scope).
     ///
     /// # Examples
     ///
@@ -189,7 +189,7 @@ impl Workqueue {
             first_panic: FirstPanic::default(),
             tickets: Tickets::new(nr_guests),
         };
-        // SAFETY: the pieces stay where they are until the crew has been closed below.
+        // SAFETY: `pieces` is not moved or dropped until the crew has been closed below.
         let crew = unsafe { Crew::new((&raw const pieces).cast(), Pieces::<F>::visit) };
         pieces.call_next(&crew);
         whole(|| {
@@ -200,11 +200,11 @@ impl Workqueue {
         pieces.first_panic.go_on(Ok(()));
     }
 
-    /// Calls `func` with pieces of `slice` that together are all of it, on this thread and this queue's workers.
+    /// Calls `func` on pieces that together cover `slice`, on this thread and this queue's workers.
     ///
-    /// The pieces have arbitrary sizes, start at arbitrary elements and come in any order, because
-    /// their sizes follow from the time that earlier pieces took. If chunks of a given size must
-    /// stay whole, pass the chunks as the elements: see
+    /// The pieces have arbitrary sizes, start at arbitrary elements and are called in any order,
+    /// because their sizes depend on the time that earlier pieces took. If chunks of a given size
+    /// must stay whole, pass the chunks as the elements: see
     /// [`for_each_chunk_mut`](Self::for_each_chunk_mut). Everything else is as for
     /// [`for_each_range`](Self::for_each_range).
     ///
@@ -235,13 +235,10 @@ impl Workqueue {
         self.for_each_range(0..slice.len(), |range| func(&slice[range]));
     }
 
-    /// Calls `func` with pieces of `slice`, to be changed, that together are all of it, on this thread and this queue's
-    /// workers.
+    /// Calls `func` on mutable pieces that cover `slice`, on this thread and this queue's workers.
     ///
-    /// The pieces have arbitrary sizes, start at arbitrary elements and come in any order, because
-    /// their sizes follow from the time that earlier pieces took. If chunks of a given size must
-    /// stay whole, pass the chunks as the elements, as in the second example. Everything else is as
-    /// for [`for_each_range`](Self::for_each_range).
+    /// Everything else is as for [`for_each_chunk`](Self::for_each_chunk). The second example has
+    /// chunks that stay whole.
     ///
     /// # Blocking
     ///
@@ -262,7 +259,7 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// To keep each row of a picture whole, pass the rows as the elements:
+    /// To keep each row of an image whole, pass the rows as the elements:
     ///
     /// ```
     /// # use afterwork::workqueue::Workqueue;
@@ -279,21 +276,22 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn for_each_chunk_mut<T: Send>(&self, slice: &mut [T], func: impl Fn(&mut [T]) + Sync) {
-        /// The start of a slice, of which each element goes to one thread.
+        /// The start of a slice, each element of which is accessed by one thread.
         struct Start<T>(*mut T);
-        // SAFETY: it leads to elements that are `Send`, each of which one thread has.
+        // SAFETY: the elements are `Send`, and one thread accesses each of them.
         unsafe impl<T: Send> Sync for Start<T> {}
         impl<T> Start<T> {
             /// # Safety
             ///
-            /// 1. `range` lies in the slice, which is borrowed for `'a`, and nobody else gets any of it.
+            /// 1. `range` is in the slice, borrowed for `'a`, and disjoint from those of other
+            ///    calls.
             unsafe fn part<'a>(&self, range: Range<usize>) -> &'a mut [T] {
                 // SAFETY: (1).
                 unsafe { std::slice::from_raw_parts_mut(self.0.add(range.start), range.len()) }
             }
         }
         let (len, start) = (slice.len(), Start(slice.as_mut_ptr()));
-        // SAFETY: `for_each_range` gives each element to one call, and has ended when the borrow does.
+        // SAFETY: (1): `for_each_range` passes each element to one call, within the borrow.
         self.for_each_range(0..len, |range| func(unsafe { start.part(range) }));
     }
 }

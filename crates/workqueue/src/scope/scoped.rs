@@ -12,9 +12,9 @@ use super::{
 };
 use crate::queues::queue::Workqueue;
 
-/// Takes items that may borrow what outlives the scope; made by [`Workqueue::scope`].
+/// A scope whose items may borrow data that outlives it; created by [`Workqueue::scope`].
 ///
-/// It can be shared with its own items, which may bring more.
+/// Its own items can use it to spawn more items.
 ///
 /// # Examples
 ///
@@ -30,7 +30,7 @@ use crate::queues::queue::Workqueue;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// What goes before the scope does cannot be borrowed:
+/// Data that is dropped before the scope ends cannot be borrowed:
 ///
 /// ```compile_fail,E0373
 /// # use afterwork::workqueue::Workqueue;
@@ -41,7 +41,7 @@ use crate::queues::queue::Workqueue;
 /// });
 /// ```
 ///
-/// and the scope is no longer there when it is over:
+/// The scope cannot be used after it has ended:
 ///
 /// ```compile_fail,E0521
 /// # use afterwork::workqueue::Workqueue;
@@ -51,61 +51,64 @@ use crate::queues::queue::Workqueue;
 /// ```
 pub struct Scope<'scope, 'env: 'scope> {
     queue: &'env Workqueue,
-    /// On the stack of `Workqueue::scope`, which waits for all that use this.
+    /// On the stack of `Workqueue::scope`, which waits for every thread that uses it.
     stand: NonNull<Stand>,
     crew: Arc<Crew>,
     tickets: Tickets,
-    /// Neither may be shortened or extended: what is borrowed for `'scope` is used until its very end.
+    /// Invariant in both lifetimes: data borrowed for `'scope` is used until the scope ends.
     lifetimes: PhantomData<(&'scope mut &'scope (), &'env mut &'env ())>,
 }
 
-// SAFETY: all that is reached through a shared scope may be used by several threads.
+// SAFETY: the queue, the stand, the crew and the tickets may be used by several threads.
 unsafe impl Sync for Scope<'_, '_> {}
 
-/// What may come to a queue from one thread.
+/// The part of a queue that serves items of one thread.
 pub(super) struct Reach {
-    /// How many of the queue's items may run at once where this thread queues them.
+    /// Maximum number of the queue's items that run at once, if this thread queues them.
     pub(super) max_active: u32,
-    /// How many workers run there at once.
+    /// Number of workers that run there at once.
     pub(super) nr_workers: u32,
-    /// They share one CPU.
+    /// Set if the workers share one CPU.
     pub(super) on_one_cpu: bool,
 }
 
 impl Workqueue {
-    /// Calls `body` with a scope whose items may borrow from the caller, and waits until all of them have ended.
+    /// Calls `body` with a scope whose items may borrow from the caller, and waits for all items.
     ///
-    /// Items run on this queue's workers, and on the calling thread once `body` has returned: it runs what no worker has
-    /// started.
+    /// Items run on this queue's workers. After `body` has returned, the calling thread also runs
+    /// the items that no worker has started.
     ///
     /// # Guarantees
     ///
-    /// - When this returns, or goes on with a panic, no item of the scope runs or is going to.
-    /// - The caller runs items of this very scope while it waits, and nothing else: so no lock that it holds is wanted by
-    ///   what it runs, unless an item of its own wants it. It needs no worker and no seat: what has not started when `body`
-    ///   returns is run also where the queue is full, paused, drained or destroyed, gets no threads, or where the caller is
+    /// - When this returns or panics, no item of the scope is running, and none will run.
+    /// - The caller runs only items of this scope while it waits. Code that it runs therefore needs
+    ///   no lock that the caller holds, unless an item of the scope needs it.
+    /// - The caller needs no worker and no seat. It also runs the remaining items if the queue is
+    ///   full, paused, drained or destroyed, if the queue has no threads, or if the caller is
     ///   inside an item of the queue. Such runs count neither against `max_active` nor in the
-    ///   queue's statistics. The caller runs all items of a bottom-half queue's scope, so that they
-    ///   may wait.
-    /// - Items start in the order in which they were brought. On an ordered queue each ends before the next one starts, too;
-    ///   one that the caller runs may run beside other items of that queue.
-    /// - If items panic, the others run all the same. Then the first panic goes on here; each of the others is told to the
-    ///   queue's handler of panics and dropped. A panic of `body` comes before theirs.
+    ///   queue's statistics. On a bottom-half queue the caller runs all items, so they may block.
+    /// - Items start in the order in which they were spawned. On an ordered queue, each item also
+    ///   ends before the next one starts. An item that the caller runs may overlap with other
+    ///   items.
+    /// - If an item panics, the others still run. Afterwards the first panic is resumed here. Each
+    ///   other panic is reported to the queue's panic handler and dropped. A panic of `body` takes
+    ///   precedence over those of items.
     ///
     /// # Cost
     ///
-    /// An allocation for the scope, and none for an item in the long run, as of [`spawn`](Self::spawn). To the queue the
-    /// visit of a worker is one item, in which it runs items of the scope as long as there are any.
+    /// One allocation for the scope. An item costs no allocation once memory can be reused, as for
+    /// [`spawn`](Self::spawn). To the queue, a worker that runs items of the scope executes one
+    /// item, which lasts as long as the scope has items to start.
     ///
     /// # Blocking
     ///
-    /// Until all items have ended. Called from a work item it lets the pool get another worker meanwhile.
+    /// Blocks until all have ended. The pool of a calling item can start another worker.
     ///
     /// # Panics
     ///
-    /// With the panic of `body` or of an item. Before `body` is called: inside an item of a
-    /// bottom-half queue, unless this is a bottom-half queue as well, and in a child of `fork` (see
-    /// [`Workqueue`]). A child that returns from `body` ends.
+    /// Resumes the panic of `body` or of an item. Panics before it calls `body` if it is called in
+    /// a child of `fork` (see [`Workqueue`]), or inside an item of a bottom-half queue unless this
+    /// is a bottom-half queue as well. A child forked inside `body` exits when that returns.
     ///
     /// # Examples
     ///
@@ -132,7 +135,7 @@ impl Workqueue {
         let reach = self.reach();
         let in_order = self.inner.ordered;
         let stand = Stand::new(self.inner.core.clone(), in_order, reach.on_one_cpu);
-        // SAFETY: the stand stays where it is until `finish` has closed the crew for good.
+        // SAFETY: `stand` is not moved or dropped until `finish` has closed the crew for good.
         let crew = unsafe { Crew::new((&raw const stand).cast(), Stand::visit) };
         let scope = Scope {
             queue: self,
@@ -141,19 +144,19 @@ impl Workqueue {
             tickets: Tickets::new(reach.max_active),
             lifetimes: PhantomData,
         };
-        // FOREIGN(scope-run): the body, on the owner; contained, and gone on with when all items have ended.
+        // FOREIGN(scope-run): the body, on the owner; contained, and resumed after all items.
         let own = guarded_in_item(|| body(&scope));
         stand.finish(&scope.crew);
         scope.tickets.take_back();
         stand.go_on(own)
     }
 
-    /// Before this thread becomes an owner.
+    /// Checks that this thread may become an owner.
     ///
     /// # Panics
     ///
-    /// Inside an item of a bottom-half queue, unless this is a bottom-half queue, and in a child of
-    /// `fork`.
+    /// If this is called in a child of `fork`, or inside an item of a bottom-half queue unless this
+    /// is a bottom-half queue.
     pub(super) fn must_be_free_to_own(&self) {
         // The scope of a bottom-half queue has no guests, so its owner never waits.
         if !self.inner.core.bh {
@@ -173,9 +176,9 @@ impl Workqueue {
 }
 
 impl<'scope> Scope<'scope, '_> {
-    /// Brings `func`, to be run once before the scope ends, by a worker or by the owner of the scope.
+    /// Spawns `func`, which a worker or the owner of the scope runs once before the scope ends.
     ///
-    /// Nobody can wait for it or cancel it: what it comes to it leaves in what it borrows.
+    /// It cannot be awaited or cancelled, and returns its result through the data that it borrows.
     ///
     /// # Blocking
     ///
@@ -203,7 +206,8 @@ impl<'scope> Scope<'scope, '_> {
     /// ```
     #[inline]
     pub fn spawn(&'scope self, func: impl FnOnce() + Send + 'scope) {
-        // SAFETY: whoever has a reference to the scope is waited for before the stand goes.
+        // SAFETY: every thread that has `&Scope` runs inside the scope, and `finish` waits for all
+        // of them before `stand` is dropped.
         let stand = unsafe { self.stand.as_ref() };
         if stand.line.push(line::item(func)) {
             self.crew.rouse();

@@ -1,4 +1,4 @@
-//! What the owner of a scope and its guests work at together.
+//! The state that the owner of a scope shares with its guests.
 
 use base::internal::panics::Payload;
 use sync::unmodelled::Arc;
@@ -10,14 +10,14 @@ use super::{
 };
 use crate::limit::queue_core::QueueCore;
 
-/// Items that wait to be started, and what they panicked with.
+/// The pending items of a scope, and the first panic of an item.
 #[derive(Debug)]
 pub(super) struct Stand {
     pub(super) line: Line,
     pub(super) first_panic: FirstPanic,
-    /// I: of the queue whose workers come.
+    /// I: the queue whose workers are the guests.
     core: Arc<QueueCore>,
-    /// I: those share one CPU.
+    /// I: set if those workers share one CPU.
     on_one_cpu: bool,
 }
 
@@ -33,7 +33,7 @@ impl Stand {
 
     /// # Safety
     ///
-    /// 1. `work` points to a `Stand`, which stays until this returns.
+    /// 1. `work` points to a `Stand` that is valid until this returns.
     pub(super) unsafe fn visit(work: *const (), ticket: &mut Ticket) {
         // SAFETY: (1).
         let this = unsafe { &*work.cast::<Self>() };
@@ -42,7 +42,7 @@ impl Stand {
         this.serve();
     }
 
-    /// Runs items until none may start.
+    /// Runs items until none can start.
     fn serve(&self) {
         while let Some(item) = self.line.take() {
             self.run(item);
@@ -55,7 +55,7 @@ impl Stand {
         }
     }
 
-    /// Runs what nobody has started, waits for what somebody has, and closes the crew for good. The owner alone.
+    /// As the owner, runs pending items, waits for those of guests, and closes the crew for good.
     pub(super) fn finish(&self, crew: &Crew) {
         whole(|| {
             loop {
@@ -66,7 +66,7 @@ impl Stand {
                     Rest::Behind => crew.doze(self.on_one_cpu, || false),
                 }
                 if crew.try_close() {
-                    // A guest may have come, brought something, and gone since we looked.
+                    // A guest may have entered, pushed an item and left since `rest`.
                     if self.line.is_empty() {
                         return;
                     }
@@ -76,7 +76,7 @@ impl Stand {
         });
     }
 
-    /// Returns what the owner's own part returned, or panics.
+    /// Returns the value of the owner's own part, or resumes a panic.
     pub(super) fn go_on<R>(self, own: Result<R, Payload>) -> R {
         self.first_panic.go_on(own)
     }

@@ -1,8 +1,8 @@
-//! A hold on a future that can only cancel it.
+//! A handle of a future that can only cancel it.
 //!
-//! It is a waker in another dress: futures count their wakers, so that one more costs the others nothing. The item of a closure
-//! has one handle, uncounted, and the thread that cancels writes the outcome while nobody else looks; so a closure that others may
-//! cancel is the only poll of a future.
+//! It is a waker underneath: a future counts its wakers, so an additional one costs the others
+//! nothing. The item of a closure has a single, uncounted handle, and the canceller writes the
+//! outcome without synchronization. An abortable closure is therefore a future with a single poll.
 
 use std::{fmt, task::Waker};
 
@@ -11,27 +11,29 @@ use crate::{
     queues::{future, queue::Workqueue},
 };
 
-/// Cancels an item whose [`JoinHandle`] somebody else has, or nobody; made by
-/// [`spawn_abortable`](Workqueue::spawn_abortable) and [`spawn_async_abortable`](Workqueue::spawn_async_abortable).
+/// Cancels an item independently of its [`JoinHandle`]; created by
+/// [`spawn_abortable`](Workqueue::spawn_abortable) and
+/// [`spawn_async_abortable`](Workqueue::spawn_async_abortable).
 ///
-/// Dropping it cancels nothing. While there is one, a future that nobody can wake any more stays.
+/// Dropping it does not cancel the item. It keeps a future alive, even without other wakers.
 #[derive(Clone)]
 #[must_use = "it does nothing by itself"]
 pub struct AbortHandle {
-    /// Of the future. None where the queue has refused it.
+    /// The waker of the future. `None` if the queue rejected it.
     waker: Option<Waker>,
 }
 
 impl AbortHandle {
     /// Cancels the item; returns `true` if it had not ended.
     ///
-    /// A closure that has not started, or a future that was never polled, is dropped here; a panic of
-    /// the drop is the caller's. A worker of the queue drops a future that was polled. An item that
-    /// runs continues to its end, or to its next `.await`; [`JoinHandle::join`] returns which it was.
+    /// A closure that has not started, or a future that was never polled, is dropped here; the
+    /// caller gets a panic of the drop. A worker of the queue drops a future that was polled. An
+    /// item that is executing continues to its end, or to its next `.await`; [`JoinHandle::join`]
+    /// reports which.
     ///
     /// # Blocking
     ///
-    /// As [`JoinHandle::cancel`]. In a child of `fork` it does nothing to a parent's, and returns `false`.
+    /// As [`JoinHandle::cancel`]. In a child of `fork`, returns `false` for a parent's item.
     pub fn abort(&self) -> bool {
         self.waker.as_ref().is_some_and(future::cancel_by)
     }
@@ -51,7 +53,8 @@ impl fmt::Debug for AbortHandle {
 }
 
 impl Workqueue {
-    /// Queues `future` as [`spawn_async`](Self::spawn_async) does, and returns what cancels it beside its handle.
+    /// Queues `future` as [`spawn_async`](Self::spawn_async) does, and returns an abort handle in
+    /// addition to the join handle.
     ///
     /// # Examples
     ///
@@ -72,7 +75,7 @@ impl Workqueue {
         (handle, AbortHandle { waker })
     }
 
-    /// Queues `func` to run once, and returns what cancels it beside its handle.
+    /// Queues `func` to run once, and returns an abort handle in addition to the join handle.
     ///
     /// Differs from [`spawn`](Self::spawn): only a worker runs `func`, never its joiner.
     pub fn spawn_abortable<T: Send + 'static>(

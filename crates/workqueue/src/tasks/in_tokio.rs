@@ -9,11 +9,11 @@ use std::{
 
 use tokio::runtime::{Handle, TryCurrentError};
 
-/// Polls and drops `future` in the context of a tokio runtime, so that `tokio::time`, `tokio::net` and `tokio::spawn` work inside it
-/// whatever executor polls it.
+/// Polls and drops `future` in the context of a tokio runtime, so that `tokio::time`, `tokio::net`
+/// and `tokio::spawn` work inside it on any executor.
 ///
-/// The runtime does what it does for its own tasks: its timers and its I/O are driven by its threads, which wake the future by its
-/// waker. A runtime of the current-thread kind drives them only while somebody is in its `block_on`.
+/// The threads of the runtime drive its timers and its I/O, as for its own tasks, and wake the
+/// future through its waker. A current-thread runtime drives them only inside its `block_on`.
 ///
 /// # Cost
 ///
@@ -42,11 +42,11 @@ pub fn in_tokio<F: IntoFuture>(runtime: &Handle, future: F) -> InTokio<F::IntoFu
     }
 }
 
-/// A future in the context of a tokio runtime; made by [`in_tokio`].
+/// A future in the context of a tokio runtime; created by [`in_tokio`].
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct InTokio<F> {
     runtime: Handle,
-    /// Dropped in the context, too.
+    /// Also dropped in the context.
     future: ManuallyDrop<F>,
 }
 
@@ -54,21 +54,21 @@ impl<F: Future> Future for InTokio<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        // SAFETY: nothing is moved out of it below.
+        // SAFETY: nothing is moved out of `this` below.
         let this = unsafe { self.get_unchecked_mut() };
         let _inside = this.runtime.enter();
-        // SAFETY: the future stays where it is until it is dropped in its place, and this is `Unpin` only if it is.
+        // SAFETY: the future is dropped in place, and `Self` is `Unpin` only if the future is.
         unsafe { Pin::new_unchecked(&mut *this.future) }.poll(context)
     }
 }
 
 impl<F> Drop for InTokio<F> {
     fn drop(&mut self) {
-        // A thread that ends may have lost tokio's thread-local by now: then the future goes without a context.
+        // If the thread is exiting, tokio's thread-local may be destroyed: drop without a context.
         let is_gone = |error: TryCurrentError| error.is_thread_local_destroyed();
         let is_gone = Handle::try_current().err().is_some_and(is_gone);
         let _inside = (!is_gone).then(|| self.runtime.enter());
-        // SAFETY: dropped here alone, and not used again.
+        // SAFETY: dropped only here, and not used again.
         unsafe { ManuallyDrop::drop(&mut self.future) };
     }
 }

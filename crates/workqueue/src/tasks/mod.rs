@@ -1,5 +1,5 @@
-//! What async programs need beside futures that are items (`future.rs` of the queues): many of them as one (`set.rs`), a hold on one
-//! that only cancels (`abort.rs`), and tokio's timers and I/O inside (`in_tokio.rs`).
+//! Tools for async programs, besides futures as items (`future.rs` of the queues): sets of items
+//! (`set.rs`), handles that only cancel (`abort.rs`), and tokio in futures (`in_tokio.rs`).
 
 pub(crate) mod abort;
 #[cfg(all(feature = "tokio", not(any(loom, shuttle))))]

@@ -1,21 +1,23 @@
-//! Items whose results are taken in the order in which they come.
+//! Items whose results are taken in the order in which the items end.
 //!
 //! # The protocol
 //!
-//! The set keeps the handles, and nobody else touches them. Each handle has been polled once, with a waker that knows its place;
-//! whoever ends the item fires it:
+//! Only the set uses its handles. It polls each handle once, with a waker that knows the handle's
+//! index. The thread that ends the item fires the waker:
 //!
 //! ```text
-//! end of an item:  lock: its place goes to the end of the list;  take the waiter     then wake the waiter
-//! join_next:       lock: is a place in the list?  take it;  else leave the waiter
+//! end of an item:  lock: append its index to the list;  take the waiter;  unlock: wake the waiter
+//! join_next:       lock: is an index in the list?  take it;  otherwise register the waiter
 //! ```
 //!
-//! Either the end comes first, and `join_next` finds the place; or it finds the waiter. What must never happen is that the
-//! waiter is looked for before the place is in the list. Twin `task set: looks for a waiter first`.
+//! If the end comes first, `join_next` finds the index. Otherwise the ending thread finds the
+//! waiter. The ending thread must never check for a waiter before the index is in the list. Its
+//! twin is `task set: looks for a waiter first`.
 //!
-//! So no wake-up looks at more than one handle. The list has room for all before they are spawned, so nothing is allocated
-//! under its lock by who ends an item. A place may be there twice, where an item ends while it is cancelled, or after its
-//! deadline; a place whose item has not ended, or that is empty, is passed over.
+//! A wake-up therefore examines only one handle. The list has capacity for all items before they
+//! are spawned, so that the ending thread does not allocate under the lock. An index may be in the
+//! list twice, if an item ends while it is cancelled or after its deadline. An index without a
+//! handle, or whose item has not ended, is skipped.
 
 use std::{
     collections::VecDeque,
@@ -44,15 +46,16 @@ use crate::{
 ///
 /// # Guarantees
 ///
-/// - Each result is taken once, in the order in which the items ended. Those that ended at the same moment on different
-///   threads come in either order.
-/// - To drop the set cancels all that is in it, as [`abort_all`](Self::abort_all) does. It does not wait: closures that have started go
-///   on.
+/// - Each result is taken once, in the order in which the items ended. Items that end at the same
+///   time on different threads are in either order.
+/// - Dropping the set cancels all items in it, as [`abort_all`](Self::abort_all) does. The drop
+///   does not wait: closures that have started continue.
 /// - The set is a handle of its queue.
 ///
 /// # Cost
 ///
-/// Two allocations an item beside the item itself. The end of an item takes a short lock, however many others there are.
+/// Two allocations for each item in addition to the item itself. The end of an item takes a short
+/// lock, independent of the number of other items.
 ///
 /// # Examples
 ///
@@ -78,18 +81,18 @@ use crate::{
 #[must_use = "dropping it cancels what is in it"]
 pub struct TaskSet<T> {
     queue: Workqueue,
-    /// By place; none where it is unused.
+    /// Handles by index; `None` if the index is unused.
     handles: Vec<Option<JoinHandle<T>>>,
-    /// A place whose item could end while the waiter waits, as of the last search. The next search
-    /// starts there, so that all searches together visit each place only a few times.
+    /// The index of an item that can end while the waiter waits, found by the last search. The next
+    /// search starts there, so that all searches together examine each index only a few times.
     able: usize,
     unused: Vec<usize>,
     ended: Arc<Ended>,
-    /// I: where it was made.
+    /// I: the process that created the set.
     process: Process,
 }
 
-/// Which items have ended, and who waits for one.
+/// The indices of items that have ended, and the waiter for the next one.
 #[derive(Default)]
 struct Ended(Mutex<List>);
 
@@ -99,7 +102,7 @@ struct List {
     waiter: Option<Foreign<Waker>>,
 }
 
-/// Fired at the end of the item that has the place.
+/// The waker that is fired at the end of the item with this index.
 struct AtEnd {
     place: usize,
     ended: Arc<Ended>,
@@ -138,9 +141,10 @@ impl Ended {
         self.0.lock().places.pop_front()
     }
 
-    /// Leaves `waker` for the next item that ends; returns `false` if one has ended.
+    /// Registers `waker` for the next item that ends; returns `false` if one has ended.
     fn wait(&self, waker: &Waker) -> bool {
-        // FOREIGN(waker-clone): the clone of a user's waker, on the thread that polls, under no lock; it may unwind to there.
+        // FOREIGN(waker-clone): the clone of a user's waker, on the polling thread, under no lock;
+        // it may unwind to the caller.
         let mut waker = Some(Foreign::new(waker.clone()));
         let mut list = self.0.lock();
         let waits = list.places.is_empty();
@@ -148,15 +152,15 @@ impl Ended {
             mem::swap(&mut list.waiter, &mut waker);
         }
         drop(list);
-        // FOREIGN(task-set-drop): the drop of a waker, the one before or this one, on the thread that polls, under no lock;
-        // contained by `Foreign`.
+        // FOREIGN(task-set-drop): the drop of a waker, the previous one or this one, on the polling
+        // thread, under no lock; contained by `Foreign`.
         drop(waker);
         waits
     }
 }
 
 impl<T> TaskSet<T> {
-    /// Makes an empty set of items of `queue`.
+    /// Creates an empty set of items of `queue`.
     pub fn new(queue: &Workqueue) -> Self {
         Self {
             queue: queue.clone(),
@@ -168,12 +172,12 @@ impl<T> TaskSet<T> {
         }
     }
 
-    /// Adds an item that was spawned in any way, on any queue. If its result was already taken, its
-    /// result in the set is [`JoinError::Taken`].
+    /// Adds an item that was spawned by any function, on any queue. If its result was already
+    /// taken, its result in the set is [`JoinError::Taken`].
     ///
     /// # Panics
     ///
-    /// In a child of `fork`, if the set or the item was made before.
+    /// In a child of `fork`, if the set or the item was created before the fork.
     pub fn add(&mut self, mut handle: JoinHandle<T>) {
         self.must_be_here();
         let reused = self.unused.last().copied();
@@ -187,7 +191,7 @@ impl<T> TaskSet<T> {
         let ended = self.ended.clone();
         let waker = Waker::from(Arc::new(AtEnd { place, ended }));
         note_known(Maker::TaskSet, waker.vtable());
-        // It panics if the item is a parent's: the place is not taken before.
+        // This panics if the item is the parent's, so the index is not in use before it.
         let waits = handle.await_end(&waker);
         if reused.is_some() {
             self.unused.pop();
@@ -200,30 +204,30 @@ impl<T> TaskSet<T> {
         }
     }
 
-    /// Returns how many items have been added whose results have not been taken.
+    /// Returns the number of items whose results have not been taken.
     pub fn len(&self) -> usize {
         self.handles.len() - self.unused.len()
     }
 
-    /// Returns `true` if there is none.
+    /// Returns `true` if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Waits for the next item to end, and returns what it returned; `None` if the set is empty.
+    /// Waits for the next item to end, and returns its result; `None` if the set is empty.
     ///
-    /// To drop this future loses no result.
+    /// Dropping this future loses no result.
     ///
     /// # Errors
     ///
     /// Those of [`JoinHandle::join`]. [`JoinError::OwnItem`] and [`JoinError::OwnQueue`] occur only
-    /// inside [`block_on`](crate::block_on), and only if every other item has left the
-    /// set. The item that caused the error is removed from the set and stays queued.
+    /// inside [`block_on`](crate::block_on), and only if every other item has left the set. The
+    /// item that caused the error is removed from the set and stays queued.
     pub async fn join_next(&mut self) -> Option<Result<T, JoinError>> {
         poll_fn(|context| self.poll_join_next(context)).await
     }
 
-    /// As [`join_next`](Self::join_next), for who implements a future.
+    /// Polls [`join_next`](Self::join_next), as a hand-written future needs it.
     pub fn poll_join_next(
         &mut self,
         context: &mut Context<'_>,
@@ -244,8 +248,7 @@ impl<T> TaskSet<T> {
         }
     }
 
-    /// If no item of the set can end while this thread waits, removes one of them and returns the
-    /// reason.
+    /// If no item can end while this thread waits, removes one of them and returns the reason.
     fn refuse_one(&mut self) -> Option<JoinError> {
         if !is_blocking() {
             return None;
@@ -270,11 +273,11 @@ impl<T> TaskSet<T> {
         Some(reported(error))
     }
 
-    /// Returns what an item returned that has ended, if there is one.
+    /// Returns the result of an item that has ended, if there is one.
     ///
     /// # Errors
     ///
-    /// As of [`join_next`](Self::join_next).
+    /// As [`join_next`](Self::join_next).
     pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
         self.must_be_here();
         loop {
@@ -285,35 +288,36 @@ impl<T> TaskSet<T> {
                     self.unused.push(place);
                     return Some(result);
                 }
-                // It ended and was cancelled: seen before. Or its deadline came when it had started.
+                // A second entry of an earlier item with this index, or the entry of an item whose
+                // deadline passed after it had started.
                 Some(Err(handle)) => self.handles[place] = Some(handle),
                 None => {}
             }
         }
     }
 
-    /// Waits for the next item to end, and returns what it returned; `None` if the set is empty.
+    /// Waits for the next item to end, and returns its result; `None` if the set is empty.
     ///
     /// # Blocking
     ///
-    /// Until then, as [`block_on`](crate::block_on): it runs none of the items itself.
+    /// Blocks until then, as [`block_on`](crate::block_on) does: it runs none of the items itself.
     ///
     /// # Errors
     ///
-    /// As of [`join_next`](Self::join_next).
+    /// As [`join_next`](Self::join_next).
     ///
     /// # Panics
     ///
-    /// In an item of a bottom-half queue.
+    /// If it is called in an item of a bottom-half queue.
     pub fn join_next_blocking(&mut self) -> Option<Result<T, JoinError>> {
         block_on(self.join_next())
     }
 
-    /// Returns the results as they come, until the set is empty.
+    /// Returns the results in the order in which the items end, until the set is empty.
     ///
     /// # Blocking
     ///
-    /// As [`join_next_blocking`](Self::join_next_blocking), for each.
+    /// As [`join_next_blocking`](Self::join_next_blocking), for each result.
     ///
     /// # Examples
     ///
@@ -330,40 +334,41 @@ impl<T> TaskSet<T> {
         iter::from_fn(|| self.join_next_blocking())
     }
 
-    /// Cancels all that is in the set: [`JoinHandle::cancel`] says what becomes of each. What was cancelled still comes
-    /// out of [`join_next`](Self::join_next), as [`JoinError::Cancelled`].
+    /// Cancels all items in the set as [`JoinHandle::cancel`] does. [`join_next`](Self::join_next)
+    /// returns a cancelled item as [`JoinError::Cancelled`].
     ///
-    /// A panic of a closure or future that is dropped here is dropped, too.
+    /// A panic of a closure or future that is dropped here is caught.
     pub fn abort_all(&mut self) {
         self.must_be_here();
         for (place, handle) in self.handles.iter_mut().enumerate() {
             let Some(handle) = handle else { continue };
-            // Its waker tells of that, or has told; a second call of this is to add nothing.
+            // The waker of an ended item reports it, now or earlier; a second `abort_all` must not.
             if handle.is_finished() {
                 continue;
             }
-            // FOREIGN(cancel-drop): the closure or future, on the thread that cancels; contained here, so that all are cancelled.
+            // FOREIGN(cancel-drop): the closure or future, on the canceller; contained here, so
+            // that all items are cancelled.
             contain(|| {
                 handle.cancel();
             });
-            // The waker of a closure does not report a cancel, that of a future does. A second report does no harm.
+            // Only the waker of a future reports a cancel. A second report is harmless.
             if handle.is_finished() {
                 self.ended.add(place);
             }
         }
     }
 
-    /// Lets all that is in the set go on by itself, and empties it.
+    /// Removes all items from the set. They continue independently.
     pub fn detach_all(&mut self) {
         self.unused.clear();
-        // Their ends are told to a list that goes with the last of them: nobody takes them out of ours.
-        // FOREIGN(task-set-drop): the drop of a waker that was left before, on the thread that detaches; contained by `Foreign`.
+        // The wakers of these items keep the old list, so they report their ends there.
+        // FOREIGN(task-set-drop): the drop of a waker, on the caller; contained by `Foreign`.
         self.ended = Arc::default();
         drop(mem::take(&mut self.handles));
     }
 
     fn must_be_here(&self) {
-        // Whoever has the lock may not be in this process.
+        // In a child of `fork`, a thread of the parent may hold the lock.
         must_not_be_lost(!self.process.is_this());
     }
 }
@@ -435,7 +440,7 @@ mod tests {
         assert!(matches!(set.join_next_blocking(), Some(Ok(()))));
     }
 
-    /// That no lock is held is asserted where a waker is dropped.
+    /// A debug build asserts that no lock is held when a waker is dropped.
     #[test]
     fn a_waker_that_is_not_needed_is_dropped_under_no_lock() {
         let ended = Ended::default();

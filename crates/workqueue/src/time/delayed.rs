@@ -1,7 +1,7 @@
-//! Items that are queued when something is over: a delay here, a grace period of RCU in `rcu_work.rs`.
+//! Items that are queued after a wait: a delay here, a grace period of RCU in `rcu_work.rs`.
 //!
-//! What such an item waits for is its timer's concern (`timers.rs` of the queues has the protocol and its models); all else
-//! about it is the same, and stands here once.
+//! The timer of such an item knows the wait (`timers.rs` of the queues has the protocol and its
+//! models). Everything else is the same for both, and is defined here.
 
 use std::{fmt, marker::PhantomData, time::Duration};
 
@@ -19,9 +19,9 @@ use crate::{
     },
 };
 
-/// Defers a piece of work until something is over: a delay ([`DelayedWork`]), or a grace period of RCU ([`RcuWork`]).
+/// A work item that is queued after a delay ([`DelayedWork`]) or a grace period ([`RcuWork`]).
 ///
-/// A handle; clones are handles of the same item. The item is pending while it waits for that, as it is in a queue.
+/// This is a handle; clones are handles of the same item. The item is pending while it waits.
 ///
 /// [`RcuWork`]: crate::RcuWork
 #[derive(Clone)]
@@ -31,24 +31,25 @@ pub struct Deferred<U> {
     until: PhantomData<fn() -> U>,
 }
 
-/// Defers a piece of work for some time, as often as it is queued, and never runs it twice at once.
+/// A work item that is queued after a delay, any number of times. Its runs never overlap.
 ///
-/// Its timer and its place in a queue are one: while its timer runs the item is pending, and queueing it does nothing and
-/// says so.
+/// The item is pending while its timer is armed: queueing it then only returns `false`.
 ///
 /// # Guarantees
 ///
-/// - It is never queued before its delay is over. How much later depends on when the system lets the registry's own
-///   thread run, usually within 0.2 ms, and on [`slack`](Deferred::with_slack).
-/// - It goes to the pool of the pod from which it was queued, or of the CPU that was [said](Workqueue::enqueue_after_on).
-/// - An item whose handles are all gone is still queued when its time comes. With the last handle of its queue the timer
-///   goes: the item is not pending any more, and nothing runs. A drain does not wait for timers; what they bring is queued also while one is under
-///   way.
+/// - The item is never queued before its delay has passed. How much later depends on when the
+///   system runs the registry's thread, usually within 0.2 ms, and on
+///   [`slack`](Deferred::with_slack).
+/// - The item is queued on the pool of the pod from which it was armed, or of the
+///   [given](Workqueue::enqueue_after_on) CPU.
+/// - If all handles of the item are dropped, it is still queued at its time. If the last handle of
+///   its queue is dropped, the timer is disarmed: the item is no longer pending, and does not run.
+///   A drain does not wait for timers, and items whose timers fire during a drain are queued.
 ///
 /// # Cost
 ///
-/// Arming and disarming take two short locks; only a timer that becomes the first to expire wakes a thread. While no
-/// timer is armed there are no wake-ups.
+/// Arming and disarming take two short locks each. Only a timer that becomes the first to expire
+/// wakes a thread. While no timer is armed, there are no wake-ups.
 ///
 /// # Examples
 ///
@@ -67,19 +68,19 @@ pub struct Deferred<U> {
 #[doc(alias = "delayed_work")]
 pub type DelayedWork = Deferred<Delay>;
 
-/// What a [`DelayedWork`] waits for.
+/// Marks a [`Deferred`] that waits for a delay: see [`DelayedWork`].
 #[derive(Clone, Copy, Debug)]
 pub enum Delay {}
 
 impl<U: 'static> Deferred<U> {
-    /// Makes an item that runs `func`.
+    /// Creates an item that runs `func`.
     #[doc(alias("INIT_DELAYED_WORK", "INIT_RCU_WORK"))]
     #[doc(alias("DECLARE_DELAYED_WORK", "timer_setup"))]
     pub fn new(mut func: impl FnMut() + Send + 'static) -> Self {
         Self::with_handle(move |_| func())
     }
 
-    /// Makes an item that runs `func` with a handle of the item itself, so that it can queue itself again.
+    /// Creates an item that runs `func` with a handle of the item, so that it can queue itself.
     pub fn with_handle(mut func: impl FnMut(&Self) + Send + 'static) -> Self {
         let timer = Arc::new(Timer::default());
         let own = timer.clone();
@@ -97,17 +98,17 @@ impl<U: 'static> Deferred<U> {
         }
     }
 
-    /// Returns `true` if it waits for its time, or is queued and has not started.
+    /// Returns `true` if the item waits for its time, or is queued and has not started.
     ///
     /// # Blocking
     ///
-    /// For a short lock. The answer may be old when it arrives.
+    /// Takes a short lock. The result may be outdated when this returns.
     #[doc(alias = "delayed_work_pending")]
     pub fn is_pending(&self) -> bool {
         self.busy().pending
     }
 
-    /// Returns whether the item is pending, its wait included, and whether it is executing.
+    /// Returns whether the item is pending (which includes its wait), and whether it is executing.
     ///
     /// # Blocking
     ///
@@ -119,23 +120,24 @@ impl<U: 'static> Deferred<U> {
         busy
     }
 
-    /// Takes the item out of its wait or the queue if it has not started; returns `true` if it did.
+    /// Cancels the wait or the enqueue if the item has not started; returns `true` if it did.
     ///
     /// # Blocking
     ///
-    /// As [`Work::cancel`]; not for what it waits for.
+    /// As [`Work::cancel`]. It does not wait for the delay or the grace period.
     #[doc(alias = "cancel_delayed_work")]
     pub fn cancel(&self) -> bool {
         self.timer.disarm() || self.work.cancel()
     }
 
-    /// Cancels, and waits until the item does not run; returns `true` if it was pending.
+    /// Cancels the item and waits until it is not executing; returns `true` if it was pending.
     ///
-    /// On return the item is idle. While this waits, queueing is refused, also by the item itself.
+    /// On return the item is idle. Until this returns, attempts to queue the item are rejected,
+    /// including those of the item itself.
     ///
     /// # Blocking
     ///
-    /// Until a run that has started has ended. From inside the item's own run it does not wait.
+    /// Blocks until a run that has started has ended. Inside the item's own run it does not wait.
     ///
     /// # Panics
     ///
@@ -148,7 +150,8 @@ impl<U: 'static> Deferred<U> {
         was_pending
     }
 
-    /// Refuses queueing until as many [`enable`](Self::enable)s have come, and cancels; returns `true` if it was pending.
+    /// Cancels the item, and rejects attempts to queue it until [`enable`](Self::enable) was called
+    /// once for each disable; returns `true` if it was pending.
     ///
     /// # Blocking
     ///
@@ -156,19 +159,19 @@ impl<U: 'static> Deferred<U> {
     ///
     /// # Panics
     ///
-    /// When it has been disabled 65535 times already.
+    /// If the item has been disabled 65535 times already.
     #[doc(alias = "disable_delayed_work")]
     pub fn disable(&self) -> bool {
         let was_queued = self.work.disable();
-        // Whoever arms it from now on sees that it is disabled.
+        // A thread that arms the item after this point sees that it is disabled.
         self.timer.disarm() || was_queued
     }
 
-    /// Disables the item and waits until it does not run; returns `true` if it was pending.
+    /// Disables the item and waits until it is not executing; returns `true` if it was pending.
     ///
     /// # Blocking
     ///
-    /// Until a run that has started has ended. From inside the item's own run it does not wait.
+    /// Blocks until a run that has started has ended. Inside the item's own run it does not wait.
     ///
     /// # Panics
     ///
@@ -181,31 +184,31 @@ impl<U: 'static> Deferred<U> {
         was_pending
     }
 
-    /// Takes one [`disable`](Self::disable) back; returns `true` if the item may be queued again.
+    /// Reverts one [`disable`](Self::disable); returns `true` if the item may be queued again.
     ///
     /// # Panics
     ///
-    /// When the item is not disabled.
+    /// If the item is not disabled.
     #[doc(alias = "enable_delayed_work")]
     pub fn enable(&self) -> bool {
         self.work.enable()
     }
 
-    /// Waits for the item as [`Work::flush`] does, and queues it first if it waits: at once if its timer runs, after the grace
-    /// period if it waits for one.
+    /// Waits for the item as [`Work::flush`] does. An item whose timer is armed is queued at once;
+    /// an item that waits for a grace period is queued after it.
     ///
     /// # Blocking
     ///
-    /// Until the run has ended; as [`rcu::barrier`], when it waits for a grace period. Never in a section then, nor in a
-    /// callback of RCU.
+    /// Blocks until the run has ended. If the item waits for a grace period, this also blocks as
+    /// [`rcu::barrier`] does, and must not be called in a read-side section or an RCU callback.
     ///
     /// # Panics
     ///
-    /// In a section, when it waits for a grace period.
+    /// If it is called in a read-side section while the item waits for a grace period.
     ///
     /// # Errors
     ///
-    /// As of [`Work::flush`].
+    /// As [`Work::flush`].
     #[doc(alias("flush_delayed_work", "flush_rcu_work"))]
     pub fn flush(&self) -> Result<bool, FlushError> {
         must_not_be_lost(self.timer.is_lost());
@@ -218,7 +221,7 @@ impl<U: 'static> Deferred<U> {
             if twin::armed("rcu_work: flush asks once") {
                 break;
             }
-            // It may be armed by somebody who has not handed the callback over yet.
+            // The thread that armed the item may not have queued the callback yet.
             patience.pause();
         }
         loop {
@@ -231,9 +234,10 @@ impl<U: 'static> Deferred<U> {
 }
 
 impl DelayedWork {
-    /// Lets the item come late by up to `slack`, so that it shares a wake-up with others; none by default.
+    /// Lets the item be queued up to `slack` late, so that it shares a wake-up with others; by
+    /// default, there is no slack.
     ///
-    /// Differs from Linux: a deferrable timer there waits for any other wake-up of its CPU, however late.
+    /// Differs from Linux: a deferrable timer there waits for any other wake-up of its CPU.
     #[doc(alias = "INIT_DEFERRABLE_WORK")]
     pub fn with_slack(self, slack: Duration) -> Self {
         self.timer.set_slack(slack);
@@ -242,19 +246,19 @@ impl DelayedWork {
 }
 
 impl Workqueue {
-    /// Queues `work` after `delay`, at once if that is zero; false when it was pending already, or is disabled, or where
-    /// [`enqueue`](Self::enqueue) refuses.
+    /// Queues `work` after `delay`, or at once if the delay is zero. Returns `false` if the item is
+    /// already pending or is disabled, or if [`enqueue`](Self::enqueue) would reject it.
     ///
     /// # Blocking
     ///
-    /// For two short locks; see also [`enqueue`](Self::enqueue).
+    /// Takes two short locks; otherwise as [`enqueue`](Self::enqueue).
     #[doc(alias("queue_delayed_work", "schedule_delayed_work"))]
     pub fn enqueue_after(&self, work: &DelayedWork, delay: Duration) -> bool {
         work.timer.arm(&work.work, self, None, delay, false) == Arming::Done
     }
 
-    /// Queues `work` after `delay` as [`enqueue_after`](Self::enqueue_after) does, on the pool of `cpu`'s pod, as
-    /// [`enqueue_on`](Self::enqueue_on) does.
+    /// Queues `work` after `delay` as [`enqueue_after`](Self::enqueue_after) does, but on the pool
+    /// of `cpu`'s pod, as [`enqueue_on`](Self::enqueue_on) does.
     ///
     /// # Blocking
     ///
@@ -278,8 +282,8 @@ impl Workqueue {
         timer.arm(&work.work, self, Some(cpu), delay, false) == Arming::Done
     }
 
-    /// Makes `work` be queued after `delay` as [`mod_delayed`](Self::mod_delayed) does, on the pool of `cpu`'s pod; returns `true`
-    /// if it was pending.
+    /// Queues `work` after `delay` as [`mod_delayed`](Self::mod_delayed) does, but on the pool of
+    /// `cpu`'s pod; returns `true` if it was pending.
     ///
     /// # Blocking
     ///
@@ -289,9 +293,9 @@ impl Workqueue {
         self.mod_delayed_at(Some(cpu), work, delay)
     }
 
-    /// Makes `work`, pending or not, be queued here after `delay` from now; returns `true` if it was pending.
+    /// Queues `work` here after `delay` from now, pending or not; returns `true` if it was pending.
     ///
-    /// A disabled item stays as it is, not pending.
+    /// A disabled item is left unchanged, and is not pending.
     ///
     /// # Blocking
     ///
@@ -303,7 +307,7 @@ impl Workqueue {
     /// use std::time::Duration;
     /// use afterwork::workqueue::{DelayedWork, Workqueue};
     ///
-    /// // Runs once, when nothing has happened for a while.
+    /// // Runs once, after no call has occurred for a while.
     /// let queue = Workqueue::builder("example").build()?;
     /// let work = DelayedWork::new(|| ());
     /// for _ in 0..10 {
@@ -326,9 +330,9 @@ impl Workqueue {
             match work.timer.arm(&work.work, self, cpu, delay, true) {
                 Arming::Done | Arming::Refused => return was_pending,
                 Arming::Armed => return true,
-                // Not under the timer's lock: it may have to be cut out of a list.
+                // Cancel without the timer's lock: the item may have to be removed from a list.
                 Arming::Pending if work.work.cancel() => was_pending = true,
-                // Somebody is in the middle of a step.
+                // Another thread is changing the item's state.
                 Arming::Pending => patience.pause(),
             }
         }

@@ -1,4 +1,4 @@
-//! Ticks at equal distances, and what becomes of those that nobody was there for.
+//! Ticks at equal distances, with a rule for missed ticks.
 
 use std::{
     fmt,
@@ -13,26 +13,26 @@ use sync::time;
 use super::sleep::{Sleep, global};
 use crate::queues::{registry::Registry, timers::nanos};
 
-/// What comes after a tick that was missed: one that is so late that the next one is due already.
+/// The rule for a tick that was missed: one that is so late that the next tick is already due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MissedTickBehavior {
     /// The missed ticks fire at once, one after another, until the interval has caught up; the task
     /// yields after every few of them. The number of ticks is right.
     #[default]
     Burst,
-    /// The next comes a whole period after the late one: the grid moves.
+    /// The next tick is due one period after the late one: the grid moves.
     Delay,
-    /// The next comes when one would have been due by the first grid; those between are left out.
+    /// The next tick is the next one of the original grid; the ticks in between are skipped.
     Skip,
 }
 
 impl MissedTickBehavior {
-    /// Returns when the next tick is due, after one that was due at `due_ns` and came at `now_ns`.
+    /// Returns when the next tick is due, after one that was due at `due_ns` and fired at `now_ns`.
     pub(super) fn next_ns(self, due_ns: u64, now_ns: u64, period_ns: u64) -> u64 {
         let next_ns = due_ns.saturating_add(period_ns);
         let late_ns = now_ns.saturating_sub(due_ns);
         if late_ns < period_ns {
-            // By the grid, however late: nothing drifts.
+            // The grid determines the next tick, so that it does not drift.
             return next_ns;
         }
         match self {
@@ -43,11 +43,10 @@ impl MissedTickBehavior {
     }
 }
 
-/// The error of a period of no length.
+/// The error of a period of zero length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ZeroPeriod;
 
-/// Returns a period in nanoseconds.
 pub(super) fn period_ns(period: Duration) -> Result<u64, ZeroPeriod> {
     match nanos(period) {
         0 => Err(ZeroPeriod),
@@ -55,10 +54,10 @@ pub(super) fn period_ns(period: Duration) -> Result<u64, ZeroPeriod> {
     }
 }
 
-/// Ticks every `period`, for the first time at once.
+/// Returns an [`Interval`] that ticks every `period`; the first tick is due at once.
 ///
-/// Ticks that are missed come in a [`Burst`](MissedTickBehavior::Burst), unless something else is
-/// [set](Interval::set_missed_tick_behavior). For work that needs no task,
+/// Missed ticks fire in a [`Burst`](MissedTickBehavior::Burst), unless another behavior is
+/// [set](Interval::set_missed_tick_behavior). For periodic work without a task, see
 /// [`Workqueue::every`](crate::Workqueue::every).
 ///
 /// # Errors
@@ -90,7 +89,7 @@ pub fn interval(period: Duration) -> Result<Interval, ZeroPeriod> {
 }
 
 impl Registry {
-    /// Ticks as [`interval`] does, woken by this registry's thread.
+    /// Returns an [`Interval`] as [`interval`] does, which this registry's thread wakes.
     ///
     /// # Errors
     ///
@@ -107,10 +106,10 @@ impl Registry {
     }
 }
 
-/// Ticks at equal distances; made by [`interval`] and [`Registry::interval`].
+/// Ticks at equal distances; created by [`interval`] and [`Registry::interval`].
 ///
-/// Ticks lie on a grid that begins when it is made: one that comes late does not make the next ones late. Each comes as punctually
-/// as a [`Sleep`] ends, and costs as much.
+/// Ticks are on a grid that begins when the interval is created, so a late tick does not delay
+/// later ones. The precision and the cost of a tick are those of a [`Sleep`].
 #[must_use = "an interval does nothing unless its ticks are awaited"]
 pub struct Interval {
     sleep: Sleep,
@@ -121,24 +120,25 @@ pub struct Interval {
     nr_at_once: u32,
 }
 
-/// Number of ticks that are already due and fire one after another before the task yields. A guess:
-/// with more of them other tasks wait longer, with fewer the missed ticks cost more.
+/// Maximum number of overdue ticks that fire before the task yields. A guess: with a larger number,
+/// other tasks wait longer; with a smaller one, missed ticks cost more.
 const MAX_AT_ONCE: u32 = 8;
 
 impl Interval {
-    /// Waits for the next tick. To drop this future loses none.
+    /// Waits for the next tick. Dropping this future loses no tick.
     ///
-    /// After a few ticks that were already due the task yields, so that an interval that is behind
-    /// lets other tasks run, and a cancelled task ends there.
+    /// After a few ticks that were already due, the task yields. An interval that is behind
+    /// therefore lets other tasks run, and a cancelled task ends there.
     pub async fn tick(&mut self) {
         poll_fn(|context| self.poll_tick(context)).await;
     }
 
-    /// As [`tick`](Self::tick), for who implements a future.
+    /// Polls [`tick`](Self::tick), as a hand-written future needs it.
     pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.nr_at_once == MAX_AT_ONCE {
             self.nr_at_once = 0;
-            // FOREIGN(tick-wake): `wake_by_ref` of a user's waker, on the thread that polls, under no lock; it may unwind to there.
+            // FOREIGN(tick-wake): `wake_by_ref` of a user's waker, on the polling thread, under no
+            // lock; it may unwind to the caller.
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -153,12 +153,12 @@ impl Interval {
         Poll::Ready(())
     }
 
-    /// Sets what becomes of ticks that are missed from now on.
+    /// Sets the behavior for ticks that are missed from now on.
     pub fn set_missed_tick_behavior(&mut self, behavior: MissedTickBehavior) {
         self.missed = behavior;
     }
 
-    /// Has the next tick come a whole period from now, and those after it by that grid.
+    /// Makes the next tick due one period from now, and starts a new grid there.
     pub fn reset(&mut self) {
         self.due_ns = time::now_ns().saturating_add(self.period_ns);
         self.sleep.reset_ns(self.due_ns);

@@ -1,8 +1,9 @@
-//! What comes when something is over: items after a delay (`delayed.rs`), or a grace period of RCU (`rcu_work.rs`), or again and
-//! again (`periodic.rs`); tasks that sleep (`sleep.rs`), wait no longer than they may (`timeout.rs`), or tick (`interval.rs`).
+//! Waits for time and for grace periods. Items are queued after a delay (`delayed.rs`), after a
+//! grace period of RCU (`rcu_work.rs`), or periodically (`periodic.rs`). Tasks sleep (`sleep.rs`),
+//! wait with a timeout (`timeout.rs`), or tick (`interval.rs`).
 //!
-//! Items are armed and fired by `timers.rs` of the queues, which keep their timers and take them along when they end; tasks are
-//! woken by `sleeps.rs`.
+//! `timers.rs` of the queues arms and fires items: each queue owns its timers, and drops them when
+//! it is destroyed. `sleeps.rs` wakes tasks.
 
 pub(crate) mod delayed;
 pub(crate) mod interval;

@@ -1,9 +1,11 @@
-//! Items that are queued again and again, at equal distances.
+//! Items that are queued periodically, at equal distances.
 //!
-//! Such an item is a delayed one that arms itself at the end of each run, also of one that panics. By then its queue may have lost
-//! the last handle: it is visited (`end.rs`), and not armed where it has. Who drops the handle disables the item, which
-//! arming looks for under the timer's lock (`timers.rs` has the protocol and its models). A run also arms the item only if the queue
-//! has not cancelled all since the item was made. The queue counts such cancels, and the item knows the count from before.
+//! Such an item is a delayed one that arms itself at the end of each run, even if the run panicked.
+//! The last handle of its queue may be dropped by then: the item upgrades its reference (`end.rs`),
+//! and is not armed if that fails. Dropping the handle of the work disables the item, which arming
+//! checks under the timer's lock (`timers.rs` has the protocol and its models). A run also does not
+//! arm the item if the queue has cancelled everything since the item was created. The queue counts
+//! such cancels, and the item keeps the count from its creation.
 
 use std::{fmt, time::Duration};
 
@@ -22,39 +24,41 @@ use crate::queues::{
     queue::{Inner, Workqueue},
 };
 
-/// Runs a closure again and again, at equal distances, until it is dropped; made by [`Workqueue::every`].
+/// Runs a closure at equal distances until this is dropped; created by [`Workqueue::every`].
 ///
 /// # Guarantees
 ///
-/// - The runs lie on a grid that begins when it is made. One that comes late, or takes long, does not make the next ones late: the
-///   grid does not drift. It never runs beside itself.
-/// - A tick that comes when the next one is due already was missed, for instance because a run took longer than a period.
-///   What comes then is [skipped](MissedTickBehavior::Skip), unless something else is [chosen](Self::with_missed_ticks).
-/// - To drop it is to cancel it: what has not started does not start any more. A run that has started goes on to its end, as with
-///   [`CancelOnDrop`](crate::CancelOnDrop); [`cancel_sync`](Self::cancel_sync) waits for that.
-/// - It does not keep its queue: when the last handle of that is dropped, the runs end. The closure must not hold such a handle, for
-///   then it would keep the queue. A drain does not wait for it, and a paused queue runs it when it goes on.
-/// - [`cancel_all`](Workqueue::cancel_all) of its queue ends it for good, whether the work is
-///   delayed, queued or running. A run that has started continues to its end and is the last one.
+/// - The runs are on a grid that begins at creation. A run that is late or takes long does not
+///   delay later ones, so the grid does not drift. Runs never overlap.
+/// - A tick is missed if the next one is already due when it fires, for instance because a run took
+///   longer than a period. Missed ticks are [skipped](MissedTickBehavior::Skip), unless another
+///   behavior is [chosen](Self::with_missed_ticks).
+/// - Dropping it cancels the work: no further run starts. A run that has started continues to its
+///   end, as with [`CancelOnDrop`](crate::CancelOnDrop); [`cancel_sync`](Self::cancel_sync) waits.
+/// - It does not keep its queue alive: if the last handle of the queue is dropped, the runs end.
+///   The closure must not own such a handle, because that would keep the queue alive. A drain does
+///   not wait for the work, and a paused queue runs it after it has resumed.
+/// - [`cancel_all`](Workqueue::cancel_all) of its queue ends it permanently, whether the work is
+///   delayed, queued or executing. A run that has started continues to its end and is the last one.
 ///   [`every`](Workqueue::every) starts the work again.
-/// - A run that panics is caught, counted and reported to the queue's
-///   [`on_panic`](crate::Builder::on_panic) as other items' panics are; the next run comes at its time.
+/// - A panic of a run is caught, counted and reported to the queue's
+///   [`on_panic`](crate::Builder::on_panic), as for other items. The next run starts at its time.
 ///
 /// # Cost
 ///
-/// That of a [`DelayedWork`] for each run; one allocation when it is made. No thread, and no wake-ups between the runs.
+/// That of a [`DelayedWork`] for each run, and one allocation at creation. There is no extra
+/// thread, and there are no wake-ups between the runs.
 #[must_use = "dropping it cancels the work"]
 pub struct Periodic {
     work: DelayedWork,
     missed: Arc<AtomicU32>,
-    /// Whether a drop is to cancel.
+    /// Set if a drop cancels the work.
     cancels: bool,
 }
 
-/// When to run, and where.
 struct Ticks {
     queue: WeakQueue,
-    /// The number of times that the queue had cancelled everything when the item was made.
+    /// Number of times that the queue had cancelled everything when the item was created.
     nr_cancels: u64,
     due_ns: u64,
     period_ns: u64,
@@ -62,13 +66,13 @@ struct Ticks {
     missed: Arc<AtomicU32>,
 }
 
-/// Arms the item anew when it is dropped.
+/// Arms the item again when it is dropped.
 struct Again<'a>(&'a mut Ticks, &'a DelayedWork);
 
 impl Workqueue {
-    /// Runs `func` here every `period`, for the first time after one, until the answer is dropped.
+    /// Runs `func` here every `period`, first after one period, until the result is dropped.
     ///
-    /// On a queue that was destroyed it never runs.
+    /// On a queue that was destroyed, it never runs.
     ///
     /// # Errors
     ///
@@ -128,8 +132,8 @@ impl Workqueue {
 }
 
 impl Inner {
-    /// Arms `work` to be queued here at `due_ns`, unless the queue has ended, was destroyed, or has
-    /// cancelled everything more than `nr_cancels` times.
+    /// Arms `work` to be queued here at `due_ns`, unless the queue lost its last handle, was
+    /// destroyed, or has cancelled everything more than `nr_cancels` times.
     fn arm_at(&self, work: &DelayedWork, due_ns: u64, weak: WeakQueue, nr_cancels: u64) {
         let visit = self.visit().filter(|_| !self.is_destroyed());
         if let Some(visit) = visit {
@@ -145,7 +149,7 @@ impl Drop for Again<'_> {
             return;
         }
         let Self(ticks, work) = self;
-        // A child of `fork` that unwinds in its parent's item has none of its parent's workers.
+        // A child of `fork` that unwinds inside its parent's item has none of the parent's workers.
         let queue = ticks.queue.upgrade().filter(|queue| queue.is_at_home());
         if let Some(queue) = queue {
             let missed = ticks.missed();
@@ -166,7 +170,7 @@ impl Ticks {
 }
 
 impl Periodic {
-    /// Chooses what becomes of ticks that are missed from now on. Without it they are skipped.
+    /// Sets the behavior for ticks that are missed from now on. By default they are skipped.
     pub fn with_missed_ticks(self, behavior: MissedTickBehavior) -> Self {
         self.missed.store(behavior as u32, Ordering::Relaxed);
         self
@@ -176,7 +180,7 @@ impl Periodic {
     ///
     /// # Blocking
     ///
-    /// Until that run has ended. From inside the run itself it does not wait.
+    /// Blocks until that run has ended. Inside the run itself it does not wait.
     ///
     /// # Panics
     ///
@@ -187,7 +191,7 @@ impl Periodic {
         self.cancels = false;
     }
 
-    /// Lets the work go on until its queue goes, and nobody can cancel it.
+    /// Keeps the work running until its queue ends, without a handle to cancel it.
     pub fn detach(mut self) {
         self.cancels = false;
     }

@@ -1,10 +1,11 @@
-//! Items that are queued when a grace period of RCU is over.
+//! Items that are queued after a grace period of RCU.
 //!
-//! Such an item is a delayed one that waits for readers in the place of a clock: armed under its lock, fired by a
-//! callback of RCU's, found by cancel and disable like any other (`timers.rs` has the protocol and its models).
+//! Such an item is a delayed one that waits for readers in place of a clock. It is armed under its
+//! lock and fired by an RCU callback, and cancel and disable find it like any other (`timers.rs`
+//! has the protocol and its models).
 //!
-//! The callback is handed over after the item's lock is dropped. So whoever flushes may find the item armed and the
-//! callback not handed over yet: it goes on asking until the item it saw is armed no more.
+//! The callback is queued after the item's lock is released. A flusher may therefore find the item
+//! armed before the callback is queued; it repeats its barrier until that arming has ended.
 
 use sync::{cpu, time, unmodelled::Arc};
 
@@ -18,25 +19,29 @@ use crate::{
     },
 };
 
-/// Defers a piece of work until no reader can still see what was removed before, as often as it is queued.
+/// A work item that is queued after a grace period, any number of times, so that no reader can
+/// still see data that was removed before.
 ///
-/// For what to do after a grace period takes long, or sleeps: callbacks of [`rcu::call`] run one after another, items
-/// of a queue at once.
+/// Use it for cleanup that takes long or blocks: callbacks of [`rcu::call`] run one after another,
+/// whereas items of a queue run in parallel.
 ///
 /// # Guarantees
 ///
-/// - When [`enqueue_rcu`](Workqueue::enqueue_rcu) says true, the run comes after a grace period that began later:
-///   every section of [`rcu::read`] and [`rcu::qsbr::Reader`] that was open has ended, and what it did is visible. When
-///   it says false the item was pending already, perhaps for an earlier grace period.
-/// - From then on the item is pending, until it starts. It goes to the pool of the pod from which it was queued.
-/// - An item whose handles are all gone is still queued. Where the queue has gone by then nothing runs. A drain does
-///   not wait for grace periods; what they bring is queued also while one is under way.
+/// - If [`enqueue_rcu`](Workqueue::enqueue_rcu) returns `true`, the run starts after a grace period
+///   that began after the call. Every section of [`rcu::read`] and [`rcu::qsbr::Reader`] that was
+///   open has ended, and its effects are visible. If it returns `false` because the item is
+///   pending, that may be for an earlier grace period.
+/// - The item is pending from the call until it starts. It is queued on the pool of the pod from
+///   which `enqueue_rcu` was called.
+/// - If all handles of the item are dropped, it is still queued. If the last handle of its queue
+///   is dropped, nothing runs. A drain does not wait for grace periods, and items whose grace
+///   periods end during a drain are queued.
 ///
 /// Differs from Linux: it can be cancelled and disabled while it waits for the grace period.
 ///
 /// # Cost
 ///
-/// That of a callback, a short lock twice, and that of queueing.
+/// An RCU callback, a short lock twice, and an enqueue.
 ///
 /// # Examples
 ///
@@ -55,17 +60,17 @@ use crate::{
 #[doc(alias = "rcu_work")]
 pub type RcuWork = Deferred<GracePeriod>;
 
-/// What a [`RcuWork`] waits for.
+/// Marks a [`Deferred`](crate::Deferred) that waits for a grace period: see [`RcuWork`].
 #[derive(Clone, Copy, Debug)]
 pub enum GracePeriod {}
 
 impl Workqueue {
-    /// Queues `work` after a grace period; false when it was pending already, or is disabled, or where
-    /// [`enqueue`](Self::enqueue) refuses.
+    /// Queues `work` after a grace period. Returns `false` if the item is already pending or is
+    /// disabled, or if [`enqueue`](Self::enqueue) would reject it.
     ///
     /// # Blocking
     ///
-    /// Blocks for a short lock at most, never for the grace period. May be called in a section.
+    /// Blocks for a short lock at most, never for the grace period. Allowed in a read-side section.
     #[doc(alias = "queue_rcu_work")]
     pub fn enqueue_rcu(&self, work: &RcuWork) -> bool {
         let Some(due) = work.timer.arm_for_grace_period(&work.work, self) else {
@@ -79,7 +84,7 @@ impl Workqueue {
 fn fire_after_grace_period(due: Due, queue: WeakQueue) {
     // An item waits for one grace period at a time, so the items bound the callbacks.
     rcu::internal::call_at_once(move || {
-        // Where the queue has gone, the item is not armed any more.
+        // If the queue lost its last handle, the item is no longer armed.
         if let Some(queue) = queue.upgrade() {
             let dead = due.fire(&queue.timers.all, time::now_ns());
             queue.manager.leave_to_reapers(dead);
@@ -88,7 +93,7 @@ fn fire_after_grace_period(due: Due, queue: WeakQueue) {
 }
 
 impl Timer {
-    /// Arms the item, if it is neither pending nor disabled, and `queue` takes it.
+    /// Arms the item if it is neither pending nor disabled, and `queue` accepts it.
     fn arm_for_grace_period(self: &Arc<Self>, work: &Work, queue: &Workqueue) -> Option<Due> {
         queue.inner.must_be_at_home();
         must_not_be_lost(self.is_lost() || work.is_lost());

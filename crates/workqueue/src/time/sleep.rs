@@ -1,4 +1,4 @@
-//! Futures that are ready when their time has come; `sleeps.rs` of the queues has the protocol and its models.
+//! Futures that wait for a point in time; `sleeps.rs` has the protocol and its models.
 
 use std::{
     fmt,
@@ -20,11 +20,12 @@ use crate::queues::{
 
 /// Waits until `duration` has passed since this call.
 ///
-/// See [`Sleep`] for what is guaranteed, and what it costs.
+/// See [`Sleep`] for its guarantees and its cost.
 ///
 /// # Panics
 ///
-/// If the registry of the whole process cannot be made ([`Registry::global`]). [`Registry::sleep`] does without it.
+/// If the registry of the whole process cannot be created ([`Registry::global`]).
+/// [`Registry::sleep`] does not need it.
 ///
 /// # Examples
 ///
@@ -46,7 +47,7 @@ pub fn sleep(duration: Duration) -> Sleep {
     global().sleep(duration)
 }
 
-/// Waits until `deadline`; ready at once if that is over.
+/// Waits until `deadline`; ready at once if it has passed.
 ///
 /// # Panics
 ///
@@ -55,7 +56,7 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
     global().sleep_until(deadline)
 }
 
-/// The registry whose thread wakes those who name none.
+/// Returns the registry whose thread wakes sleeps that name no registry.
 pub(super) fn global() -> &'static Registry {
     match Registry::global() {
         Ok(registry) => registry,
@@ -63,40 +64,43 @@ pub(super) fn global() -> &'static Registry {
     }
 }
 
-/// A wait for a moment; made by [`sleep()`], [`sleep_until`] and [`Registry::sleep`]. It begins with the first poll.
+/// A wait for a point in time; created by [`sleep()`], [`sleep_until`] and [`Registry::sleep`]. The
+/// timer is armed by the first poll.
 ///
 /// # Guarantees
 ///
-/// - It is never ready early. The clock is the monotonic one, in steps of 65 µs: it is woken at the end of the step in which its
-///   moment lies, and as much later as the system takes to run the registry's own thread and the task, usually 0.1 ms.
-/// - A moment that is over when it is first polled is ready at once. A span that is too long to be counted, 584 years, never ends.
-/// - To drop it is to cancel it: the waker is dropped by that, unless it is being fired just then.
-/// - It keeps its registry, which cannot be shut down meanwhile.
+/// - It is never ready early. The clock is monotonic and advances in steps of 65 µs. The task is
+///   woken at the end of the step that contains the deadline, plus the time that the system takes
+///   to run the registry's thread and the task, usually 0.1 ms.
+/// - A deadline that has passed at the first poll makes it ready at once. A duration that cannot be
+///   represented (584 years or more) never ends.
+/// - Dropping it cancels it, and drops the waker unless the waker is being fired at that moment.
+/// - It keeps its registry alive, which cannot be shut down until the sleep is dropped.
 ///
 /// # Cost
 ///
-/// One allocation of 48 bytes for each that waits, freed at its end. To begin it, to drop it or to
-/// poll it again takes a short lock and a constant number of steps, however many wait; only one
-/// that becomes the first to be woken gets the registry's thread up.
+/// One allocation of 48 bytes while it waits. The first poll, each further poll and the drop take a
+/// short lock and a constant number of operations, independent of the number of sleeps. Only a
+/// sleep that becomes the first to expire wakes the registry's thread.
 ///
-/// A waker of a [queue's future](crate::Workqueue::spawn_async), of a future of a
-/// dedicated worker, or of [`block_on`](crate::block_on) is fired by the registry's own
-/// thread. One of another executor is users' code, which that thread runs none of: it is fired by a thread of a few
-/// moments, so tens of microseconds later, and where threads are refused by the one that is set aside for that.
+/// The registry's thread itself fires a waker of a [queue's future](crate::Workqueue::spawn_async),
+/// of a future of a dedicated worker, or of [`block_on`](crate::block_on). A waker of another
+/// executor is user code, which that thread never runs. A reaper thread fires it, tens of
+/// microseconds later; if thread creation fails, the fallback reaper does.
 ///
 /// # Panics
 ///
-/// To poll it panics in a child of `fork`, if it was made before.
+/// If it is polled in a child of `fork` and was created before the fork.
 #[must_use = "a sleep does nothing unless it is awaited"]
 pub struct Sleep {
     registry: Registry,
     at_ns: u64,
-    /// None before the first poll that waits.
+    /// `None` until the first poll that waits.
     timer: Option<SleepTimer>,
 }
 
 impl Registry {
-    /// Waits until `duration` has passed since this call, as [`sleep()`] does, woken by this registry's thread.
+    /// Waits for `duration` from this call, as [`sleep()`] does; this registry's thread wakes it.
     ///
     /// # Examples
     ///
@@ -113,7 +117,7 @@ impl Registry {
         self.sleep_until_ns(time::now_ns().saturating_add(nanos(duration)))
     }
 
-    /// Waits until `deadline`, as [`sleep_until`] does, woken by this registry's thread.
+    /// Waits until `deadline`, as [`sleep_until`] does; this registry's thread wakes it.
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
         self.sleep_until_ns(time::ns_of(deadline))
     }
@@ -128,12 +132,12 @@ impl Registry {
 }
 
 impl Sleep {
-    /// Returns `true` if its moment is over, whether or not it has been polled since.
+    /// Returns `true` if its deadline has passed, whether or not it has been polled since.
     pub fn is_elapsed(&self) -> bool {
         time::now_ns() >= self.at_ns
     }
 
-    /// Has it wait until `deadline` instead, from the next poll on, also when it was ready already.
+    /// Changes the deadline, from the next poll on. A sleep that was ready waits again.
     pub fn reset(&mut self, deadline: Instant) {
         self.reset_ns(time::ns_of(deadline));
     }
@@ -144,7 +148,7 @@ impl Sleep {
     }
 
     fn disarm(&mut self) {
-        // In a child of `fork` the lock may be held for ever.
+        // In a child of `fork`, another thread of the parent may have held the lock.
         if let Some(timer) = self.timer.take()
             && self.registry.is_here()
         {

@@ -1,4 +1,4 @@
-//! Futures that must be ready in time.
+//! Futures with a time limit.
 
 use std::{
     fmt, io,
@@ -12,7 +12,7 @@ use sync::time::Instant;
 use super::sleep::{Sleep, global};
 use crate::queues::registry::Registry;
 
-/// Waits for `future`, at most for `duration` from this call on.
+/// Waits for `future`, for at most `duration` from this call.
 ///
 /// # Panics
 ///
@@ -27,7 +27,7 @@ use crate::queues::registry::Registry;
 /// let queue = Workqueue::builder("example").build()?;
 /// queue.pause();
 /// let handle = queue.spawn(|| 7);
-/// // The handle goes with the timeout; `&mut handle` would keep it.
+/// // The timeout drops the handle; `&mut handle` would keep it.
 /// assert!(block_on(timeout(Duration::from_millis(1), handle)).is_err());
 /// queue.resume();
 /// assert_eq!(block_on(timeout(Duration::MAX, queue.spawn(|| 7)))??, 7);
@@ -47,7 +47,8 @@ pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::Int
 }
 
 impl Registry {
-    /// Waits for `future`, at most for `duration` from this call on, as [`timeout`] does; woken by this registry's thread.
+    /// Waits for `future`, for at most `duration` from this call, as [`timeout`] does; this
+    /// registry's thread wakes it.
     pub fn timeout<F: IntoFuture>(&self, duration: Duration, future: F) -> Timeout<F::IntoFuture> {
         Timeout::of(self.sleep(duration), future)
     }
@@ -55,16 +56,16 @@ impl Registry {
 
 /// A future with a deadline; made by [`timeout`], [`timeout_at`] and [`Registry::timeout`].
 ///
-/// The future is polled first: one that is ready is never too late. A poll that does not return is not cut short. A future that was too
-/// late stays inside until this is dropped.
+/// Each poll polls the future first, so a future that is ready is never too late. A poll that does
+/// not return is not interrupted. A future that was too late is dropped when this is dropped.
 ///
 /// # Cost
 ///
-/// That of a [`Sleep`], once the future has to wait; none if it is ready at its first poll.
+/// That of a [`Sleep`] once the future has to wait; nothing if it is ready at its first poll.
 ///
 /// # Errors
 ///
-/// [`Elapsed`] when the time is over.
+/// [`Elapsed`] if the time has passed.
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Timeout<F> {
     future: F,
@@ -86,9 +87,9 @@ impl<F: Future> Future for Timeout<F> {
     type Output = Result<F::Output, Elapsed>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // SAFETY: nothing is moved out of it below.
+        // SAFETY: nothing is moved out of `this` below.
         let this = unsafe { self.get_unchecked_mut() };
-        // SAFETY: the future stays where it is: this type has no `Drop`, no packing, and is `Unpin` only if the future is.
+        // SAFETY: `F` stays pinned: `Self` is not packed, has no `Drop`, is `Unpin` only if `F` is.
         let future = unsafe { Pin::new_unchecked(&mut this.future) };
         if let Poll::Ready(value) = future.poll(context) {
             return Poll::Ready(Ok(value));

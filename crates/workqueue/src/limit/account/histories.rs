@@ -11,7 +11,6 @@ use super::*;
 /// The longest item of a history.
 const LONGEST_NS: u64 = 20_000;
 
-/// The number of histories.
 const NR_HISTORIES: u64 = if cfg!(sim) { 200 } else { 20_000 };
 
 /// One link, and its account in the model.
@@ -19,14 +18,12 @@ struct Link {
     account: Account,
     nr_waiting: u32,
     nr_running: u32,
-    /// The time that its items took.
     had_ns: f64,
     /// The time that the model gives it.
     due_ns: f64,
 }
 
-/// A pool. Each entry of `running` is a worker that runs an item of a link, with the payment in
-/// advance.
+/// A pool. Each entry of `running` is a worker's link, with the payment in advance.
 #[derive(Default)]
 struct World {
     links: Vec<Link>,

@@ -109,7 +109,7 @@ fn what_a_node_does_not_use_moves_to_where_items_wait() {
     assert_eq!(seats.leave(1), Some(16), "node 1 wants no more");
 }
 
-/// Seats as a list of who has them: slow and obvious.
+/// A list of the threads that hold a seat: slow and obvious.
 #[derive(Default)]
 struct Model {
     max: usize,
@@ -129,7 +129,7 @@ impl Model {
         free
     }
 
-    /// Seats the next in line, if there is one and a seat for it.
+    /// Gives the next waiter a seat, if there are both.
     fn next(&mut self) -> Option<usize> {
         if self.line.is_empty() || self.seated.len() >= self.max {
             return None;
@@ -147,7 +147,7 @@ impl Model {
     }
 }
 
-/// Interpreted, one takes as long as hundreds do otherwise.
+/// Fewer cases under Miri: one takes as long there as hundreds do otherwise.
 const NR_CASES: u32 = if cfg!(miri) { 2 } else { 500 };
 
 proptest! {
@@ -206,7 +206,7 @@ fn a_flush_waits_for_those_who_helped_before_it_alone() {
     assert!(!gate.has_helped(began));
     assert!(Gate::leave(gate, &seats.core, 0, early).settled.is_some());
     assert!(gate.has_helped(began));
-    // A second flush has to wait for the late one.
+    // A second flush has to wait for the late helper.
     let again = gate.phase();
     assert!(!gate.has_helped(again));
     assert!(Gate::leave(gate, &seats.core, 0, late).settled.is_some());
@@ -233,7 +233,7 @@ fn a_flush_that_finds_another_at_work_waits_for_both_phases() {
 #[test]
 #[cfg_attr(miri, ignore = "long, in code without threads and pointers")]
 fn a_divisor_divides_as_far_as_seats_and_cpus_go() {
-    // A limit of 512 for each of 1024 CPUs, and twice as many stocks as CPUs.
+    // A limit of 512 for each of 1024 CPUs, and two stocks per CPU.
     let numbers = [
         0, 1, 2, 3, 255, 256, 511, 512, 1023, 262_143, 524_287, 524_288,
     ];
@@ -280,7 +280,7 @@ fn nobody_waits(seats: &Seats) -> bool {
     seats.gate.line.lock().places.is_empty()
 }
 
-/// Stocks of two nodes, open.
+/// Returns a gate with the open stocks of two nodes.
 fn open_stocks(max: u32) -> Seats {
     let seats = Seats::with_stocks(max, &[1, 1], 2);
     assert!(seats.gate.try_enter(0));
