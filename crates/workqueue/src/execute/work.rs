@@ -35,7 +35,7 @@ use crate::item::{
 ///
 /// # Guarantees
 ///
-/// - Writes before [`enqueue`](crate::workqueue::Workqueue::enqueue) are visible to the run. Writes
+/// - Writes before [`enqueue`](crate::Workqueue::enqueue) are visible to the run. Writes
 ///   of a run are visible to the next run and to a thread that flushed it.
 /// - Each call of `enqueue` that returns `true` is followed by exactly one run, unless the item is
 ///   cancelled before it starts. An item still runs if all its handles are dropped.

@@ -35,7 +35,7 @@ impl Workqueue {
     ///   items only.
     /// - A future that has been polled has started and continues; cancel it with its handle. A
     ///   future that has not been polled is dropped here.
-    /// - All items end and release their [capacity](crate::workqueue::Builder::capacity) first.
+    /// - All items end and release their [capacity](crate::Builder::capacity) first.
     ///   Then the wakers of tasks are called, and the closures are dropped last. A waker or a
     ///   destructor may therefore wait for any of the items, for free capacity, and for a flush or
     ///   a drain of the queue.

@@ -62,7 +62,7 @@ impl Workqueue {
     /// accepts items only from its own items.
     ///
     /// Other enqueues are rejected and counted (`refused` of
-    /// [`QueueStats`](crate::workqueue::QueueStats)). An enqueue that races with the start of the
+    /// [`QueueStats`](crate::QueueStats)). An enqueue that races with the start of the
     /// drain may still succeed. [`flush`](Self::flush) waits without rejecting items.
     ///
     /// # Blocking

@@ -71,9 +71,9 @@ pub struct VTable {
     pub(crate) has_begun: unsafe fn(NonNull<Head>) -> bool,
     /// Pushes a future that was woken while it was polled.
     pub(crate) push: Option<unsafe fn(NonNull<Head>)>,
-    /// Set for an item of a [`Work`](crate::workqueue::Work).
+    /// Set for an item of a [`Work`](crate::Work).
     pub(crate) is_work: bool,
-    /// Set for an item with a [`JoinHandle`](crate::workqueue::JoinHandle).
+    /// Set for an item with a [`JoinHandle`](crate::JoinHandle).
     pub(crate) handle: Option<HandleTable>,
 }
 

@@ -34,7 +34,7 @@ impl Registry {
     /// Creates a registry that periodically asks `source` whether the machine has changed.
     ///
     /// `source` returns the current topology if it differs from the one returned last. The manager
-    /// thread calls it every [`machine_look_ms`](crate::params::Params::machine_look_ms) while work
+    /// thread calls it every [`machine_look_ms`](base::params::Params::machine_look_ms) while work
     /// waits. [`refresh_topology`](Self::refresh_topology) calls it too. If it panics, the call
     /// counts as "unchanged", and `source` is called again later. It must not wait for queues of
     /// this registry.
@@ -62,10 +62,10 @@ impl Registry {
 
     /// Returns the registry of the process. The first call creates it for the CPUs that the process
     /// may use at that time, with the tunables from the environment
-    /// ([`VARIABLE`](crate::params::VARIABLE)). A child of `fork` creates its own.
+    /// ([`VARIABLE`](base::params::VARIABLE)). A child of `fork` creates its own.
     ///
     /// The registry exists until the process ends, because references to it and to the [system
-    /// queues](crate::workqueue::system) are `'static`. If its threads must end earlier, create a
+    /// queues](crate::system) are `'static`. If its threads must end earlier, create a
     /// separate registry and call [`shutdown`](Self::shutdown).
     ///
     /// Isolated CPUs get no workers, unless the process may use no others. A thread that queues

@@ -36,7 +36,7 @@ use crate::observe::concurrency::Away;
 ///
 /// Use it in a work item around an operation that sleeps or waits: file and network I/O, locks that
 /// are held for long, a wait for another process. The waits of this library (joining, flushing,
-/// draining, `Parker`, [`EventCount`](crate::wake::EventCount), mailboxes) report themselves. If an
+/// draining, `Parker`, [`EventCount`](base::wake::EventCount), mailboxes) report themselves. If an
 /// item blocks without reporting it, the pool notices that after a millisecond or two, as long as
 /// work waits.
 ///

@@ -55,7 +55,7 @@ use crate::{
 #[non_exhaustive]
 pub enum TrySpawnError<F> {
     /// The number of waiting items equals the queue's
-    /// [`capacity`](crate::workqueue::Builder::capacity).
+    /// [`capacity`](crate::Builder::capacity).
     Full(F),
     /// The queue was destroyed, or is being drained and the caller is not one of its items.
     Closed(F),
@@ -288,9 +288,9 @@ impl Workqueue {
     /// # Errors
     ///
     /// With `func`: [`TrySpawnError::Full`] if the queue's
-    /// [capacity](crate::workqueue::Builder::capacity) is used up; [`TrySpawnError::Closed`] if the
+    /// [capacity](crate::Builder::capacity) is used up; [`TrySpawnError::Closed`] if the
     /// queue was destroyed, or is being drained and the caller is not one of its items. Both are
-    /// counted (`refused` of [`QueueStats`](crate::workqueue::QueueStats)).
+    /// counted (`refused` of [`QueueStats`](crate::QueueStats)).
     pub fn try_spawn<T, F>(&self, func: F) -> Result<JoinHandle<T>, TrySpawnError<F>>
     where
         T: Send + 'static,
@@ -420,7 +420,7 @@ impl Workqueue {
     /// Queues `func` as [`spawn`](Self::spawn) does, once there is free capacity.
     ///
     /// Waiting threads and tasks get free capacity in order of arrival. A queue without a
-    /// [capacity](crate::workqueue::Builder::capacity) never makes the caller wait.
+    /// [capacity](crate::Builder::capacity) never makes the caller wait.
     ///
     /// # Blocking
     ///
@@ -558,13 +558,13 @@ impl Workqueue {
     }
 
     /// Returns the number of items that may wait; `None` without a
-    /// [capacity](crate::workqueue::Builder::capacity).
+    /// [capacity](crate::Builder::capacity).
     pub fn capacity(&self) -> Option<usize> {
         self.inner.core.room.as_ref().map(Room::capacity)
     }
 
     /// Returns the free capacity in items; `None` without a
-    /// [capacity](crate::workqueue::Builder::capacity).
+    /// [capacity](crate::Builder::capacity).
     ///
     /// # Blocking
     ///
@@ -576,7 +576,7 @@ impl Workqueue {
     /// Returns the number of items that wait for a worker or for a seat.
     ///
     /// It counts all waiting items, including those outside of the
-    /// [capacity](crate::workqueue::Builder::capacity). It does not count items in a worker's local
+    /// [capacity](crate::Builder::capacity). It does not count items in a worker's local
     /// batch, nor futures that wait for a wake-up. An item that its joiner runs is counted until a
     /// worker removes its tombstone.
     ///

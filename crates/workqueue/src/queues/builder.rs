@@ -87,7 +87,7 @@ impl Builder {
     }
 
     /// Sets which CPUs share a worker pool. The default is the registry's
-    /// [`default_affinity_scope`](crate::params::Params::default_affinity_scope).
+    /// [`default_affinity_scope`](base::params::Params::default_affinity_scope).
     pub fn scope(mut self, scope: AffinityScope) -> Self {
         self.scope = Some(scope);
         self
@@ -112,7 +112,7 @@ impl Builder {
     }
 
     /// Sets how many threads run items of this queue at once, in the whole process. At most 512;
-    /// the default is the registry's [`max_active`](crate::params::Params::max_active).
+    /// the default is the registry's [`max_active`](base::params::Params::max_active).
     ///
     /// An item that waits for another item of its own queue keeps its seat while it waits. If
     /// joiners may help, it lends the seat to the item that it waits for, even if that item was
@@ -136,9 +136,9 @@ impl Builder {
     ///
     /// | call | if the queue is full |
     /// |---|---|
-    /// | [`try_spawn`](Workqueue::try_spawn), [`try_enqueue`](Workqueue::try_enqueue) | return the work in [`Full`](crate::workqueue::TrySpawnError::Full) |
+    /// | [`try_spawn`](Workqueue::try_spawn), [`try_enqueue`](Workqueue::try_enqueue) | return the work in [`Full`](crate::TrySpawnError::Full) |
     /// | [`spawn_wait`](Workqueue::spawn_wait), [`reserve`](Workqueue::reserve) | wait for free capacity, in order of arrival |
-    /// | [`spawn`](Workqueue::spawn), other calls that return a handle, [`TaskSet::spawn`](crate::workqueue::TaskSet::spawn) | drop the work; the handle returns [`Refused`](crate::workqueue::JoinError::Refused) |
+    /// | [`spawn`](Workqueue::spawn), other calls that return a handle, [`TaskSet::spawn`](crate::TaskSet::spawn) | drop the work; the handle returns [`Refused`](crate::JoinError::Refused) |
     /// | [`spawn_detached`](Workqueue::spawn_detached), `spawn_detached_all` | drop the work, and count it as `refused` |
     /// | [`enqueue`](Workqueue::enqueue) and its variants, delayed and RCU work, wakes of futures, scopes | queue the work without counting it: its number is bounded by the items, futures and scopes that the callers keep |
     ///
@@ -156,7 +156,7 @@ impl Builder {
     }
 
     /// Sets the queue's share of the CPU time of its pools while other queues compete for it, from
-    /// 1 to [`MAX_SHARES`](crate::workqueue::MAX_SHARES). It can be
+    /// 1 to [`MAX_SHARES`](crate::MAX_SHARES). It can be
     /// [changed](Workqueue::set_shares) while the queue is in use.
     ///
     /// Without shares a pool runs items in the order in which they were queued, across all queues.
@@ -208,7 +208,7 @@ impl Builder {
     }
 
     /// Sets whether `max_active` applies to the whole process, to each NUMA node, or to each CPU.
-    /// The default is the registry's [`max_active_scope`](crate::params::Params::max_active_scope).
+    /// The default is the registry's [`max_active_scope`](base::params::Params::max_active_scope).
     /// For an ordered queue it is always the process.
     pub fn max_active_scope(mut self, scope: MaxActiveScope) -> Self {
         self.max_active_scope = Some(scope);
@@ -238,7 +238,7 @@ impl Builder {
     /// Implies `max_active(1)`, one pool for the whole machine, and no help. An item that is queued
     /// here while it still runs from another queue loses its position in the order. An item that
     /// waits for a later item of the queue gets an error, such as
-    /// [`JoinError::OwnQueue`](crate::workqueue::JoinError::OwnQueue).
+    /// [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
     #[doc(alias("alloc_ordered_workqueue", "create_singlethread_workqueue"))]
     pub fn ordered(mut self) -> Self {
         self.ordered = true;

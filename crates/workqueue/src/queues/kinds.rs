@@ -14,7 +14,7 @@ impl Builder {
     ///
     /// Equivalent to the scope `Cpu`, `strict(true)` and a `max_active` for each CPU. The pool of
     /// each CPU runs one worker at a time. If that worker blocks (see
-    /// [`blocking`](crate::workqueue::blocking)) or hogs the CPU, another one runs.
+    /// [`blocking`](crate::blocking)) or hogs the CPU, another one runs.
     #[doc(alias = "WQ_PERCPU")]
     pub fn per_cpu(self) -> Self {
         self.scope(AffinityScope::Cpu)
@@ -32,7 +32,7 @@ impl Builder {
     }
 
     /// Runs workers at the nice value -20, as [`highpri`](Self::highpri) does, if this process may
-    /// set it, and otherwise at 0. See [`attrs`](crate::workqueue::Workqueue::attrs).
+    /// set it, and otherwise at 0. See [`attrs`](crate::Workqueue::attrs).
     ///
     /// # Examples
     ///
@@ -57,7 +57,7 @@ impl Builder {
     /// Other items of the pool run at the same time, and the scheduler divides the CPU among them.
     /// `max_active` bounds how many CPU-intensive items run. An item of any queue that has used the
     /// CPU for 10 ms while others wait is treated the same way from then on (see
-    /// [`Params::cpu_intensive_thresh_us`](crate::params::Params)).
+    /// [`Params::cpu_intensive_thresh_us`](base::params::Params)).
     ///
     /// Differs from Linux: there the flag has no effect on unbound queues, whose items never count.
     #[doc(alias = "WQ_CPU_INTENSIVE")]
@@ -96,11 +96,11 @@ impl Builder {
     /// # Panics
     ///
     /// A wait of this library inside such an item panics instead of sleeping, as does
-    /// [`blocking`](crate::workqueue::blocking). An item that blocks in another way delays the
+    /// [`blocking`](crate::blocking). An item that blocks in another way delays the
     /// other bottom-half items of its CPU, because no other worker replaces it. Dropping the last
     /// handle of a queue does not wait in such an item.
     ///
-    /// The parts of a [`scope`](crate::workqueue::Workqueue::scope), a join or a range on this
+    /// The parts of a [`scope`](crate::Workqueue::scope), a join or a range on this
     /// queue may block if their owner may, because the owner runs all of them itself, in turn.
     ///
     /// # Errors

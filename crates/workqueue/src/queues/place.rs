@@ -13,7 +13,7 @@ impl Workqueue {
     /// [`enqueue`](Self::enqueue).
     ///
     /// If the queue may not use the CPU, the item goes to the first pod. In the scope `Cpu` the
-    /// item runs on that very CPU; only a [`strict`](crate::workqueue::Builder::strict) queue
+    /// item runs on that very CPU; only a [`strict`](crate::Builder::strict) queue
     /// guarantees this.
     ///
     /// Differs from Linux: there an unbound queue ignores the CPU within its node.

@@ -228,9 +228,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`BuildError::MaxActive`](crate::workqueue::BuildError::MaxActive) if it is outside of 1 to
-    /// 512; [`BuildError::OrderedMaxActive`](crate::workqueue::BuildError::OrderedMaxActive) for an
-    /// ordered queue; [`BuildError::System`](crate::workqueue::BuildError::System) for a
+    /// [`BuildError::MaxActive`](crate::BuildError::MaxActive) if it is outside of 1 to
+    /// 512; [`BuildError::OrderedMaxActive`](crate::BuildError::OrderedMaxActive) for an
+    /// ordered queue; [`BuildError::System`](crate::BuildError::System) for a
     /// process-wide queue.
     #[doc(alias = "workqueue_set_max_active")]
     pub fn set_max_active(&self, max_active: u32) -> Result<(), BuildError> {
@@ -275,7 +275,7 @@ impl Workqueue {
     /// Returns how long items waited from being queued until a worker took them.
     ///
     /// Counts each item that a worker started, except the last few that the worker has not recorded
-    /// yet (see [`Params::wait_sample`](crate::params::Params::wait_sample)). Items that a joiner
+    /// yet (see [`Params::wait_sample`](base::params::Params::wait_sample)). Items that a joiner
     /// ran are not counted. A wait is exact to a factor of two, or better if the queue is short.
     ///
     /// # Examples
@@ -325,7 +325,7 @@ impl Workqueue {
     /// an item that was queued on an empty pool; otherwise its error is at most the time that the
     /// item spent in the injector. After cancels of items in the middle of the pending list it is
     /// an estimate. No times are recorded if
-    /// [`Params::wait_sample`](crate::params::Params::wait_sample) is 0.
+    /// [`Params::wait_sample`](base::params::Params::wait_sample) is 0.
     ///
     /// # Blocking
     ///

@@ -21,7 +21,7 @@ use crate::{
 
 /// A set of worker pools with its own tunables, shared by all queues built on it.
 ///
-/// Most programs never name one: [`Builder::build`](crate::workqueue::Builder::build) uses the
+/// Most programs never name one: [`Builder::build`](crate::Builder::build) uses the
 /// registry of the whole process. Other registries are for tests, and for comparing tunables.
 ///
 /// Queues with equal pods and attributes share pools, so eight queues need the threads of one.
@@ -86,7 +86,7 @@ impl Registry {
     /// Replaces the topology, after CPUs were added or removed, or the allowed CPUs changed.
     ///
     /// Every queue changes its pools, as with
-    /// [`Workqueue::set_attrs`](crate::workqueue::Workqueue::set_attrs). Items that are already
+    /// [`Workqueue::set_attrs`](crate::Workqueue::set_attrs). Items that are already
     /// queued run on the former pools; new items go to pools of the new topology. An ordered queue
     /// does not change its pools until its attributes are set.
     ///
@@ -132,7 +132,7 @@ impl Registry {
     /// kernel's `/sys/devices/virtual/workqueue/cpumask`.
     ///
     /// It takes effect as [`set_topology`](Self::set_topology) does. If none of a queue's own
-    /// [`cpus`](crate::workqueue::Attrs::cpus) is in the set, the queue uses the whole set. If the
+    /// [`cpus`](crate::Attrs::cpus) is in the set, the queue uses the whole set. If the
     /// process may use no CPU of the set, the set has no effect.
     #[doc(alias = "workqueue_set_unbound_cpumask")]
     pub fn set_unbound_cpus(&self, cpus: Option<CpuSet>) {
@@ -210,7 +210,7 @@ impl Registry {
     /// all workers of a pool sleep or hog the CPU, one reserved thread of the registry runs the
     /// items, one at a time. Another reserved thread fires foreign wakers and drops cancelled work.
     /// An item that the reserved thread runs therefore waits forever if it waits for another item
-    /// of such a pool. [`mem_reclaim`](crate::workqueue::Builder::mem_reclaim) gives a queue a
+    /// of such a pool. [`mem_reclaim`](crate::Builder::mem_reclaim) gives a queue a
     /// thread of its own.
     #[doc(hidden)]
     pub fn refuse_threads(&self, refuse: bool) {

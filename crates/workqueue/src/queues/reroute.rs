@@ -64,7 +64,7 @@ impl Workqueue {
     /// call begins, that item may start after items that the thread queues later.
     ///
     /// Differs from Linux: an ordered queue does not automatically follow a change of the machine
-    /// or of [`set_unbound_cpus`](crate::workqueue::Registry::set_unbound_cpus). It follows when
+    /// or of [`set_unbound_cpus`](crate::Registry::set_unbound_cpus). It follows when
     /// its attributes are set, even to the same values.
     ///
     /// # Blocking
@@ -82,7 +82,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// Those of [`Builder::build`](crate::workqueue::Builder::build) that the attributes can cause;
+    /// Those of [`Builder::build`](crate::Builder::build) that the attributes can cause;
     /// [`BuildError::OwnQueue`] for an ordered queue inside one of its items, and in a `tracing`
     /// subscriber; [`BuildError::Bh`] for a bottom-half queue; [`BuildError::System`] for a
     /// process-wide queue. Nothing has changed in these cases.

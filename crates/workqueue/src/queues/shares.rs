@@ -7,7 +7,7 @@ use crate::route::attrs::{BuildError, check_shares};
 
 impl Workqueue {
     /// Sets the queue's share of its pools' CPU time while other queues compete for it; see
-    /// [`Builder::shares`](crate::workqueue::Builder::shares).
+    /// [`Builder::shares`](crate::Builder::shares).
     ///
     /// It also applies to items that wait already.
     ///
@@ -18,7 +18,7 @@ impl Workqueue {
     /// # Errors
     ///
     /// [`BuildError::Shares`] if it is outside of 1 to
-    /// [`MAX_SHARES`](crate::workqueue::MAX_SHARES); [`BuildError::System`] for a process-wide
+    /// [`MAX_SHARES`](crate::MAX_SHARES); [`BuildError::System`] for a process-wide
     /// queue. Nothing has changed in these cases.
     ///
     /// # Examples

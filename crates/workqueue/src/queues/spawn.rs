@@ -47,7 +47,7 @@ impl Workqueue {
     }
 
     /// Queues `func` to run once, unless it has not started by `deadline`. In that case it never
-    /// starts, and its handle returns [`JoinError::Expired`](crate::workqueue::JoinError::Expired).
+    /// starts, and its handle returns [`JoinError::Expired`](crate::JoinError::Expired).
     ///
     /// It is for work that is useless when it is late, such as a request whose client has given up.
     /// A queue that has fallen behind catches up, because it skips expired items.
@@ -61,7 +61,7 @@ impl Workqueue {
     ///   the deadline, even if no worker is free. Without a waiter, a worker counts it (`expired`).
     /// - The thread that finds `func` expired drops it: the caller, a worker or the joiner. If that
     ///   drop panics, the panic is discarded. Until then the item is pending: it counts in
-    ///   [`len`](Self::len) and toward the [capacity](crate::workqueue::Builder::capacity).
+    ///   [`len`](Self::len) and toward the [capacity](crate::Builder::capacity).
     ///
     /// # Cost
     ///

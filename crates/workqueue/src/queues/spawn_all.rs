@@ -35,7 +35,7 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// As [`spawn`](Self::spawn). On a queue with a [capacity](crate::workqueue::Builder::capacity)
+    /// As [`spawn`](Self::spawn). On a queue with a [capacity](crate::Builder::capacity)
     /// closures are pushed one by one.
     ///
     /// # Panics

@@ -30,7 +30,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// Those of [`Builder::build`](crate::workqueue::Builder::build) on the process-wide registry.
+/// Those of [`Builder::build`](crate::Builder::build) on the process-wide registry.
 /// After an error, the next call tries again.
 ///
 /// # Examples

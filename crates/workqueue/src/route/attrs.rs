@@ -32,7 +32,7 @@ pub struct Attrs {
     /// Set if workers never leave their pods.
     pub strict: bool,
     /// The CPUs on which workers run; `None` for all CPUs. CPUs that the process may not use, or
-    /// that the [registry's restriction](crate::workqueue::Registry::set_unbound_cpus) excludes,
+    /// that the [registry's restriction](crate::Registry::set_unbound_cpus) excludes,
     /// are ignored. If no CPU is left, the whole set is ignored.
     pub cpus: Option<CpuSet>,
     /// The nice value of the workers, from -20 (highest priority) to 19 (lowest).
@@ -88,7 +88,7 @@ pub enum BuildError {
     /// A bottom-half queue cannot be ordered, `cpu_intensive` or `mem_reclaim`, and cannot change
     /// its attributes.
     Bh,
-    /// The queue is process-wide (see [`system`](crate::workqueue::system)) and cannot be changed.
+    /// The queue is process-wide (see [`system`](crate::system)) and cannot be changed.
     System(Box<str>),
     /// The rescuer thread of a `mem_reclaim` queue could not be created.
     Rescuer(io::Error),

@@ -19,7 +19,7 @@
 //! # Ordered queues
 //!
 //! An item that arrives late on the former pwq of an ordered queue may start after items that its
-//! thread queues on the new pwq. Therefore [`set_attrs`](crate::workqueue::Workqueue::set_attrs)
+//! thread queues on the new pwq. Therefore [`set_attrs`](crate::Workqueue::set_attrs)
 //! drains such a queue before it publishes, and an ordered queue does not follow a change of the
 //! machine. All pwqs of an ordered queue share one gate with one seat, so its runs never overlap.
 

@@ -116,12 +116,12 @@ pub struct QueueReport {
     /// The counters.
     pub stats: QueueStats,
     /// The times that items waited for a worker: see
-    /// [`Workqueue::wait_times`](crate::workqueue::Workqueue::wait_times).
+    /// [`Workqueue::wait_times`](crate::Workqueue::wait_times).
     pub wait: Histogram,
     /// The times that workers ran items: see
-    /// [`Workqueue::run_times`](crate::workqueue::Workqueue::run_times).
+    /// [`Workqueue::run_times`](crate::Workqueue::run_times).
     pub run: Histogram,
     /// The age of the oldest waiting item: see
-    /// [`Workqueue::oldest_wait`](crate::workqueue::Workqueue::oldest_wait).
+    /// [`Workqueue::oldest_wait`](crate::Workqueue::oldest_wait).
     pub oldest: Option<Duration>,
 }
