@@ -95,6 +95,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("rcu/bag.rs", "AT_EXIT", Thread),
     // What is in the bag is the parent's: `bag::leave` in the child.
     ("rcu/bag.rs", "OPEN", Reset("bag::leave()")),
+    ("rcu/bag.rs", "spares", Word),
     ("rcu/batch.rs", "RUNS", Thread),
     ("rcu/batch.rs", "place", Held("place().executor()")),
     (
@@ -108,7 +109,6 @@ const LIST: &[(&str, &str, Over)] = &[
     ("rcu/local.rs", "MINE", Thread),
     ("rcu/local.rs", "global", Settled("global().tree()")),
     ("rcu/local.rs", "stand_in", Constant),
-    ("rcu/spares.rs", "spares", Word),
     ("rcu/srcu/callback.rs", "RUNS", Thread),
     // Only in a model.
     ("rcu/srcu/runners.rs", "of_this_run", Tests),
@@ -154,11 +154,11 @@ const LIST: &[(&str, &str, Over)] = &[
     ("workqueue/errands.rs", "WAITS_FOR_NOBODY", Thread),
     ("workqueue/errands.rs", "SERVES", Thread),
     ("workqueue/errands.rs", "PUT_ASIDE", Thread),
-    ("workqueue/execute/current.rs", "INNERMOST", Thread),
+    ("workqueue/execute/run.rs", "INNERMOST", Thread),
     ("workqueue/execute/wait.rs", "HAS_ANY", PerProcess),
-    ("workqueue/item/cache.rs", "HANDLER", Constant),
-    ("workqueue/item/cache.rs", "LOCAL", Thread),
-    ("workqueue/item/cache.rs", "ORPHANS", Held("&ORPHANS")),
+    ("workqueue/item/memory.rs", "HANDLER", Constant),
+    ("workqueue/item/memory.rs", "LOCAL", Thread),
+    ("workqueue/item/memory.rs", "ORPHANS", Held("&ORPHANS")),
     ("workqueue/item/chunks.rs", "HANDLER", Constant),
     ("workqueue/item/chunks.rs", "HOME", Held("&HOME")),
     ("workqueue/item/panicked.rs", "KEPT", PerProcess),

@@ -90,21 +90,13 @@ fn every_queue_has_a_record_for_every_number_of_producers() {
         ("push-pop", "cordyceps", true),
         ("push-pop-contiguous", "lifo", false),
         ("push-pop-contiguous", "segqueue", true),
-        ("chains", "mpscq+chain", false),
-        ("chains", "crossbeam", true),
         ("owned", "mailbox", false),
         ("owned", "std", true),
         ("owned", "flume", true),
         ("owned", "kanal", true),
         ("owned", "tokio", true),
     ] {
-        for metric in [
-            "ns_alone",
-            "ns_paused_1",
-            "ns_paused_8",
-            "ns_tight_2",
-            "ns_tight_4",
-        ] {
+        for metric in ["ns_paused_1", "ns_paused_8", "ns_tight_2", "ns_tight_4"] {
             let record = records
                 .iter()
                 .find(|r| r.case == case && r.variant == variant && r.metric == metric)
@@ -384,7 +376,7 @@ fn what_is_not_there_to_compare_with_is_told() {
         ),
         (
             &stranger,
-            "knows none of push-pop, push-pop-contiguous, chains, owned",
+            "knows none of push-pop, push-pop-contiguous, owned",
         ),
         ("bench --save a --against b", "cannot be used with"),
     ] {

@@ -21,7 +21,17 @@
 //!
 //! All changes are read-modify-writes of one word. So a closure is either counted before `CLOSED`
 //! or rejected. The thread that sets the second of `DONE` and `LEFT` finds the first: it owns the
-//! bag, and reuses it, makes it a spare (`spares.rs`) or frees it.
+//! bag, and reuses it, makes it a spare or frees it.
+//!
+//! # Spare bags
+//!
+//! A bag whose closures have run is kept for the next thread that needs one. Bags are made by the
+//! threads that hand closures over, and end on the thread that runs them. In a stream of calls each
+//! side would wait for the other in the allocator, which has a lock for that.
+//!
+//! Each place holds a bag or nothing, and each step on it is one exchange. So a bag goes to one
+//! thread, a step that is cut short by a `fork` leaves nothing half-way, and no thread waits for
+//! another one.
 
 use std::{
     cell::{self, Cell},
@@ -30,16 +40,14 @@ use std::{
     ptr::{self, NonNull},
 };
 
+use crossbeam_utils::CachePadded;
 use sync::{
-    atomic::{AtomicU32, Ordering},
+    atomic::{AtomicPtr, AtomicU32, Ordering},
     cell::UnsafeCell,
     hint, twin,
 };
 
-use super::{
-    head::{Function, Head},
-    spares::spares,
-};
+use super::head::{Function, Head};
 
 /// Words in a bag: enough for 63 to 252 closures, or for two in a model. A bag has two kilobytes. A
 /// thread that queues closures keeps one bag until it exits; closures queued by its last
@@ -67,6 +75,9 @@ const GATHER_SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 256 };
 /// Number of closures in one sweep from which they count as a stream. After smaller sweeps the next
 /// one starts at once.
 const STREAM: u64 = 32;
+
+/// The number of spare bags: 128 kilobytes, and as many as a flood fills before the sweeper runs.
+const MOST_SPARES: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
 const NR: u32 = 0xff;
 const CLOSED: u32 = 1 << 8;
@@ -476,6 +487,71 @@ impl Deferred {
     pub(super) unsafe fn run(mut self) {
         // SAFETY: (1).
         unsafe { (self.kind.run)(&raw mut self.payload) }
+    }
+}
+
+/// Bags that belong to no thread.
+#[derive(Debug)]
+pub(super) struct Spares(CachePadded<[AtomicPtr<Bag>; MOST_SPARES]>);
+
+sync::process_wide! {
+    /// Returns the spare bags of this process.
+    pub(super) fn spares() -> Spares = Spares::new()
+}
+
+impl Spares {
+    #[cfg(not(any(loom, shuttle)))]
+    pub(super) const fn new() -> Self {
+        Self(CachePadded::new(
+            [const { AtomicPtr::new(ptr::null_mut()) }; MOST_SPARES],
+        ))
+    }
+
+    #[cfg(any(loom, shuttle))]
+    pub(super) fn new() -> Self {
+        let nothing = |_| AtomicPtr::new(ptr::null_mut());
+        Self(CachePadded::new(std::array::from_fn(nothing)))
+    }
+
+    /// Gives a bag away. Returns `false`, and leaves the bag to the caller, if there are enough.
+    ///
+    /// # Safety
+    ///
+    /// 1. The bag is the caller's alone, and holds no closure.
+    pub(super) unsafe fn give(&self, bag: NonNull<Bag>) -> bool {
+        let nothing = ptr::null_mut();
+        // ORDER(spare): publish and consume, other end in `take`.
+        //   here: reads of the closures;  place = bag Release
+        //   take: place = null Acquire;   write closures
+        // If our exchange comes first, the thread that takes the bag comes after all that we did
+        // before. If that thread's exchange comes first, it does not find our bag.
+        // Test: a_bag_given_away_needs_the_order_of_the_gift
+        let order = twin::order("rcu: relaxed gift of a bag", Ordering::Release);
+        self.0.iter().any(|place| {
+            place.load(Ordering::Relaxed).is_null()
+                && place
+                    .compare_exchange(nothing, bag.as_ptr(), order, Ordering::Relaxed)
+                    .is_ok()
+        })
+    }
+
+    /// Takes a bag, if there is one.
+    pub(super) fn take(&self) -> Option<NonNull<Bag>> {
+        // ORDER(spare): the other end; see `give`.
+        // Test: a_bag_that_is_taken_needs_the_order_of_the_take
+        let order = twin::order("rcu: relaxed take of a bag", Ordering::Acquire);
+        let take = |place: &AtomicPtr<Bag>| {
+            let bag = place.load(Ordering::Relaxed);
+            if bag.is_null() {
+                return None;
+            }
+            if twin::armed("rcu: two take a bag") {
+                place.store(ptr::null_mut(), Ordering::Relaxed);
+                return NonNull::new(bag);
+            }
+            NonNull::new(place.swap(ptr::null_mut(), order))
+        };
+        self.0.iter().find_map(take)
     }
 }
 

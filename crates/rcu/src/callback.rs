@@ -2,24 +2,23 @@
 //!
 //! # The lists
 //!
-//! [`call`](super::call) adds to the open bag of its thread (`bag.rs`), or pushes a new bag onto
-//! the list of its CPU. Either costs one compare-exchange. A *sweep* takes all lists whole, waits
-//! for a grace period that begins after that, and runs the callbacks, oldest first. Callbacks
-//! pushed in the meantime wait for the next sweep. So under load more callbacks share a grace
-//! period.
+//! [`call`] adds to the open bag of its thread (`bag.rs`), or pushes a new bag onto the list of its
+//! CPU. Either costs one compare-exchange. A *sweep* takes all lists whole, waits for a grace
+//! period that begins after that, and runs the callbacks, oldest first. Callbacks pushed in the
+//! meantime wait for the next sweep. So under load more callbacks share a grace period.
 //!
 //! Nothing polls. A push onto an empty list wakes the sweeper if it sleeps; a sweeper that is awake
 //! checks the lists before it sleeps. A closure that joins a bag wakes no thread: the push of the
 //! bag did, and the bag accepts closures only until the sweeper takes it.
 //!
 //! There is no threshold above which callbacks expedite a grace period: sweeps are not delayed, and
-//! each takes all callbacks. Threads that add callbacks faster than they run are slowed down
-//! (`backlog.rs`).
+//! each takes all callbacks. Threads that add callbacks faster than they run are slowed down; see
+//! "Above the mark" below.
 //!
 //! # Barrier
 //!
 //! `sweep_seq` is odd while a sweep runs, as `gp_seq` is while a grace period runs, and waiters use
-//! cookies in the same way. A sweep that *begins* after [`barrier`](super::barrier) was called
+//! cookies in the same way. A sweep that *begins* after [`barrier`] was called
 //! finds everything that was pushed before.
 //!
 //! ```text
@@ -40,6 +39,25 @@
 //! (`bag.rs`), and each closure that joins that bag tries to start the thread, at most once per
 //! [`RETRY_NS`]. A start that another thread has begun does not count as a sweeper, because it may
 //! fail after the decision about the mark. A thread that waits for callbacks sweeps itself.
+//!
+//! # Above the mark
+//!
+//! A list is *above its mark* if it holds more callbacks than `rcu.qhimark`. A thread that adds to
+//! such a list waits until a sweep takes the list, if the thread may wait. Threads that add
+//! callbacks faster than they can run are thus slowed down to the speed at which callbacks run, and
+//! while one list of callbacks runs, the next one grows little beyond the mark.
+//!
+//! A wait for callbacks must not last forever, because `call` may be used under a lock that a
+//! callback or a reader needs. Each wait therefore ends after a limited time ([`FIRST_WAIT_NS`]),
+//! even if nothing has changed. The list may then grow by another mark's worth of callbacks before
+//! threads wait again, twice as long, up to [`LONGEST_WAIT_NS`]. This bounds the growth of memory
+//! while a reader delays callbacks, and it is reported. A sweep that takes the list resets it to
+//! the first mark.
+//!
+//! The waiting thread runs no callbacks itself, because it may hold a lock that one of them takes.
+//!
+//! All numbers of a [`Backlog`] are hints. If an update is lost, a thread waits for a moment too
+//! long, or not at all.
 
 use std::ptr;
 
@@ -53,15 +71,14 @@ use sync::{
 use crossbeam_utils::CachePadded;
 
 use super::{
-    backlog::Backlog,
     bag,
-    batch::place,
+    batch::{Batch, in_callback, place},
     fork,
-    head::{Chain, Head},
+    head::{Chain, Function, Head},
     local::{global, may_wait_for_callbacks, mine, outside_of_sections},
-    seq::{self, GpCookie},
+    periods::{self, GpCookie},
     slot::Slot,
-    tunables,
+    stall, tunables,
 };
 
 /// The number of lists. CPU `n` uses list `n` modulo this. A power of two.
@@ -70,9 +87,185 @@ const NR_LISTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 /// µs. A guess.
 pub(super) const RETRY_NS: u64 = 10_000_000;
 
+/// Length of a wait above the first mark. If no reader is in its way, a sweep takes a list within a
+/// few milliseconds.
+const FIRST_WAIT_NS: u64 = 10_000_000;
+/// The longest wait. With this wait at each mark, and the default mark, memory grows by ten
+/// thousand callbacks a second for each thread that adds them.
+const LONGEST_WAIT_NS: u64 = 1_000_000_000;
+
 const NONE: u32 = 0;
 const STARTING: u32 = 1;
 const THERE: u32 = 2;
+
+/// Runs `callback` after a grace period, on a library thread or on the executor of
+/// [`run_callbacks_on`].
+///
+/// # Guarantees
+///
+/// - Every section that is open now has ended when the callback runs.
+/// - Callbacks of a thread run in order while the thread stays on one CPU.
+/// - A panic in a callback is caught and counted ([`nr_panicked`]); the other callbacks run.
+/// - No timer is involved. If no thread is in a section, the callback runs as soon as the library's
+///   thread is awake.
+///
+/// If a callback leaves a section open on the library's thread, no later callback runs.
+///
+/// A call costs one locked instruction, and an allocation if the closure captures more than three
+/// words. About one call in sixty may also cost an allocation and a system call. So does each call
+/// from the last destructors of a thread's locals.
+///
+/// # Blocking
+///
+/// Does not block while fewer than `rcu.qhimark` ([`Tunables`](super::Tunables)) callbacks wait on
+/// this CPU. A thread that adds to a longer list waits until a sweep takes the list, for at most 10
+/// ms. If memory keeps growing because a reader or a callback delays callbacks, it waits for up to
+/// a second; this is reported on stderr, once per stall timeout. It never waits in an RCU section,
+/// in a callback, in an item of a bottom-half queue, or while the thread is exiting.
+///
+/// May be called in a section, in a work item, in a callback, and under a lock that a callback
+/// takes. The first call starts the thread. If thread creation fails, later calls try again, and
+/// [`barrier`] runs the callbacks itself.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::rcu;
+/// use std::sync::mpsc;
+///
+/// let (sender, receiver) = mpsc::channel();
+/// rcu::call(move || sender.send("no reader is left").unwrap());
+/// assert_eq!(receiver.recv().unwrap(), "no reader is left");
+/// ```
+#[doc(alias = "call_rcu")]
+pub fn call(callback: impl FnOnce() + Send + 'static) {
+    callbacks().add(callback);
+}
+
+/// Runs `callback` as [`call`] does, and never blocks. For callbacks whose number is bounded by
+/// other means.
+pub fn call_at_once(callback: impl FnOnce() + Send + 'static) {
+    callbacks().add_at_once(callback);
+}
+
+/// Drops `value` after a grace period. For a value that was just unlinked.
+///
+/// # Blocking
+///
+/// As [`call`].
+///
+/// # Examples
+///
+/// ```
+/// afterwork::rcu::call_drop(Box::new([0_u8; 1000]));
+/// afterwork::rcu::barrier();
+/// ```
+#[doc(alias = "kfree_rcu")]
+#[doc(alias = "kfree_rcu_mightsleep")]
+pub fn call_drop<T: Send + 'static>(value: T) {
+    call(move || drop(value));
+}
+
+/// Calls `run` with `head` after a grace period, without an allocation, like the kernel's
+/// `call_rcu`.
+///
+/// # Safety
+///
+/// 1. `head` is valid until `run` is called, and nothing else uses it until then.
+/// 2. `run` may be called with `head`, once, on any thread.
+///
+/// # Blocking
+///
+/// As [`call`].
+pub unsafe fn call_head(head: *mut Head, run: unsafe fn(*mut Head)) {
+    // SAFETY: (1), (2).
+    unsafe { call_function(head, Function::Rust(run)) };
+}
+
+/// Calls `function` with `head` after a grace period.
+///
+/// # Safety
+///
+/// 1. As [`call_head`].
+pub(super) unsafe fn call_function(head: *mut Head, function: Function) {
+    // SAFETY: (1).
+    unsafe { head.write(Head::with_function(function)) };
+    callbacks().add_head(head);
+}
+
+/// Waits until every callback that was queued before has run.
+///
+/// Returns at once if there is none.
+///
+/// Differs from Linux: a CPU's list is waited for even if that CPU has never queued callbacks.
+///
+/// # Blocking
+///
+/// For up to two grace periods and for the callbacks.
+///
+/// # Panics
+///
+/// If this thread is in a section, in a callback, in the executor of [`run_callbacks_on`], or in a
+/// stall handler, where it would wait for itself, or in an item of a bottom-half queue.
+#[doc(alias = "rcu_barrier")]
+pub fn barrier() {
+    assert!(!in_callback(), "barrier inside a callback waits for itself");
+    outside_of_sections("barrier");
+    callbacks().barrier();
+}
+
+/// Returns a cookie as [`get_state`](super::get_state) does, and starts the grace period that it
+/// needs.
+///
+/// # Blocking
+///
+/// Never blocks. May be called in a section.
+#[doc(alias = "start_poll_synchronize_rcu")]
+pub fn start_poll() -> GpCookie {
+    let cookie = global().state_to_poll();
+    callbacks().want();
+    cookie
+}
+
+/// Sets the executor of callbacks; `None` restores the library's own thread.
+///
+/// `executor` receives one batch at a time and passes it on, for example to a workqueue whose item
+/// calls [`Batch::run`]. It receives the next batch when that one has run. The change applies to
+/// the whole process, from the next grace period on.
+///
+/// A panic of `executor` is caught, and counted as one of a callback ([`nr_panicked`]).
+///
+/// The library reclaims a batch that has not begun and runs it on its own thread in two cases:
+/// `executor` has been replaced, or the batch has waited for as long as a reader may stall
+/// (`rcu.stall_timeout`). The second case is reported on stderr.
+///
+/// # Blocking
+///
+/// Never blocks.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::{rcu, workqueue::Workqueue};
+///
+/// let queue = Workqueue::builder("rcu callbacks").build().unwrap();
+/// rcu::run_callbacks_on(Some(Box::new(move |batch: rcu::Batch| {
+///     drop(queue.spawn(move || batch.run()));
+/// })));
+/// rcu::call(|| ());
+/// rcu::barrier();
+/// rcu::run_callbacks_on(None);
+/// ```
+#[doc(alias("create_call_rcu_data", "set_cpu_call_rcu_data"))]
+pub fn run_callbacks_on(executor: Option<Box<dyn Fn(Batch) + Send + Sync>>) {
+    fork::register();
+    place().set(executor);
+}
+
+/// Returns the number of panics of callbacks and executors that have been caught.
+pub fn nr_panicked() -> u64 {
+    place().nr_panicked()
+}
 
 /// All callbacks of the process.
 pub(super) struct Callbacks {
@@ -122,7 +315,7 @@ impl Callbacks {
         }
     }
 
-    /// Adds a closure. If there are too many callbacks, waits for a moment (`backlog.rs`).
+    /// Adds a closure. If there are too many callbacks, waits for a moment (`Backlog`).
     #[inline]
     pub(super) fn add(&self, closure: impl FnOnce() + Send + 'static) {
         bag::add(closure, |bag| match bag {
@@ -402,7 +595,7 @@ impl Callbacks {
             return;
         }
         self.sweeper.store(0, Ordering::Relaxed);
-        let ended = seq::before(self.sweep_seq());
+        let ended = periods::before(self.sweep_seq());
         self.sweep_seq.store(ended, Ordering::Relaxed);
         self.thread.store(NONE, Ordering::Relaxed);
     }
@@ -463,11 +656,78 @@ fn sweep_for_ever() {
     });
 }
 
+/// The state of a list that is above its mark.
+pub(super) struct Backlog {
+    /// A: number of marks at which threads have waited without success.
+    nr_passed: AtomicU32,
+    /// A: the end of the current wait, by `time::now_ns`; 0 if no thread waits.
+    until_ns: AtomicU64,
+}
+
+impl Backlog {
+    sync::const_unless_model! {
+        pub(super) fn new() -> Self {
+            Self {
+                nr_passed: AtomicU32::new(0),
+                until_ns: AtomicU64::new(0),
+            }
+        }
+    }
+
+    /// Returns `true` if a list of `nr` callbacks is above its mark. Costs two loads.
+    #[inline]
+    pub(super) fn is_above(&self, nr: usize) -> bool {
+        let mark = tunables::QHIMARK.get() as usize;
+        let nr_passed = self.nr_passed.load(Ordering::Relaxed) as usize;
+        nr > mark.saturating_mul(nr_passed + 1) && mark > 0 && !cfg!(any(loom, shuttle))
+    }
+
+    /// Records that the list was taken. Returns `true` if threads may be waiting for this.
+    pub(super) fn take(&self) -> bool {
+        let has_waiters = self.until_ns.load(Ordering::Relaxed) != 0;
+        if has_waiters || self.nr_passed.load(Ordering::Relaxed) != 0 {
+            self.nr_passed.store(0, Ordering::Relaxed);
+            self.until_ns.store(0, Ordering::Relaxed);
+        }
+        has_waiters
+    }
+
+    /// If this thread `may_wait`, waits for a limited time until the list, whose length `nr`
+    /// returns, is at or below its mark. `taken` is notified when the list is taken.
+    #[cold]
+    pub(super) fn wait(&self, may_wait: bool, taken: &EventCount, nr: impl Fn() -> usize) {
+        let nr_passed = self.nr_passed.load(Ordering::Relaxed);
+        if may_wait {
+            let span_ns = (FIRST_WAIT_NS << nr_passed.min(10)).min(LONGEST_WAIT_NS);
+            let own_ns = time::now_ns() + span_ns;
+            let claimed =
+                self.until_ns
+                    .compare_exchange(0, own_ns, Ordering::Relaxed, Ordering::Relaxed);
+            let until_ns = claimed.map_or_else(|theirs_ns| theirs_ns, |_| own_ns);
+            if taken.wait_until_by(until_ns, || !self.is_above(nr())) {
+                return;
+            }
+        }
+        let passed = self.nr_passed.compare_exchange(
+            nr_passed,
+            nr_passed + 1,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        if passed.is_ok() {
+            self.until_ns.store(0, Ordering::Relaxed);
+            stall::report_flood(nr());
+        }
+    }
+}
+
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use std::sync::{Arc, atomic::AtomicUsize};
 
     use super::*;
+
+    const MARK: usize = 10_000;
 
     #[test]
     fn a_call_during_a_start_that_is_refused_tries_again() {
@@ -487,5 +747,30 @@ mod tests {
         // The started thread sweeps the callbacks of the process, not these.
         callbacks.sweep();
         assert_eq!(nr_run.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn a_list_that_is_taken_has_its_first_mark_again() {
+        let (backlog, event) = (Backlog::new(), EventCount::new());
+        assert!(!backlog.is_above(MARK) && backlog.is_above(MARK + 1));
+        // If a thread may not wait, the list may grow by another mark's worth.
+        backlog.wait(false, &event, || MARK + 1);
+        assert!(!backlog.is_above(2 * MARK) && backlog.is_above(2 * MARK + 1));
+        assert!(!backlog.take(), "no thread waits");
+        assert!(backlog.is_above(MARK + 1));
+    }
+
+    #[test]
+    fn a_wait_ends_when_the_list_is_taken_or_after_a_while() {
+        let (backlog, event) = (Backlog::new(), EventCount::new());
+        backlog.wait(true, &event, || 0);
+        assert!(backlog.is_above(MARK + 1), "the list was taken");
+        let start_ns = time::now_ns();
+        for nr_passed in 1..=3 {
+            backlog.wait(true, &event, || nr_passed * MARK + 1);
+            assert!(!backlog.is_above((nr_passed + 1) * MARK));
+        }
+        // Each wait is twice as long as the one before.
+        assert!(time::now_ns() - start_ns >= (1 + 2 + 4) * FIRST_WAIT_NS);
     }
 }

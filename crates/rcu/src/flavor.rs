@@ -2,7 +2,10 @@
 
 use sync::twin;
 
-use super::{call, callback::callbacks, local, polled, qsbr, srcu};
+use super::{
+    callback::{self, callbacks},
+    local, polled, qsbr, srcu,
+};
 
 /// The readers of a cell: [`Global`], or a [`srcu::Domain`].
 ///
@@ -81,11 +84,11 @@ impl Flavor for Global {
     }
 
     fn call(&self, callback: impl FnOnce() + Send + 'static) {
-        call::call(callback);
+        callback::call(callback);
     }
 
     fn call_at_once(&self, callback: impl FnOnce() + Send + 'static) {
-        call::call_at_once(callback);
+        callback::call_at_once(callback);
     }
 
     fn synchronize_after<R>(&self, what: &str, change: impl FnOnce() -> R) -> R {

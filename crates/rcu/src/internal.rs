@@ -1,3 +1,3 @@
 //! Functions for the other crates of afterwork, not for programs: they may change with any version.
 
-pub use crate::{batch::of_c, call::call_at_once};
+pub use crate::{batch::of_c, callback::call_at_once};

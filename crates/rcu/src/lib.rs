@@ -27,31 +27,27 @@
 //! docs/rcu.md has the pictures, the proofs and the costs.
 
 // The path of a grace period through the files: `local.rs` finds the thread's slot. `slot.rs` has
-// the reader's words, `flags.rs` the requests of drivers. `periods.rs` groups the waiters and makes
-// one of them the driver. `gp.rs` scans the readers of `roster.rs` and asks those that may be in a
-// section. Holdouts report on the tree of `node.rs`. The last report wakes the driver, and the
-// driver wakes the waiters. Callbacks wait on the lists of `callback.rs`, closures in the bags of
-// `bag.rs`. One thread sweeps the lists, and `batch.rs` runs the callbacks. `backlog.rs` slows down
-// threads that add callbacks faster than they run. `seq.rs` is the arithmetic, as plain functions.
+// the reader's words and the requests of drivers. `periods.rs` has the arithmetic of grace periods,
+// groups the waiters and makes one of them the driver. `domain.rs` has the list of the readers; the
+// driver scans them and asks those that may be in a section. Holdouts report on the tree of
+// `node.rs`. The last report wakes the driver, and the driver wakes the waiters. Callbacks wait on
+// the lists of `callback.rs`, closures in the bags of `bag.rs`. One thread sweeps the lists, and
+// `batch.rs` runs the callbacks. Threads that add callbacks faster than they run are slowed down.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 #[doc(hidden)]
 pub mod internal;
 
-mod backlog;
 mod bag;
 mod batch;
-mod call;
 mod callback;
 mod cell;
 mod describe;
 mod domain;
-mod flags;
 mod flavor;
 mod fork;
 mod future;
-mod gp;
 mod head;
 mod local;
 mod node;
@@ -61,10 +57,7 @@ pub mod qsbr;
 #[cfg(not(any(loom, shuttle)))]
 #[doc(hidden)]
 pub mod raw;
-mod roster;
-mod seq;
 mod slot;
-mod spares;
 pub mod srcu;
 mod stall;
 mod tunables;
@@ -75,13 +68,15 @@ pub mod model;
 
 pub use batch::Batch;
 
-pub use call::{barrier, call, call_drop, call_head, nr_panicked, run_callbacks_on, start_poll};
+pub use callback::{
+    barrier, call, call_drop, call_head, nr_panicked, run_callbacks_on, start_poll,
+};
 pub use cell::{Rcu, Replaced};
 pub use flavor::{Flavor, Global, Section};
 pub use future::{Synchronize, synchronize_async};
 pub use head::Head;
 pub use local::{Guard, read, read_in_signal_handler};
+pub use periods::GpCookie;
 pub use polled::{cond_synchronize, get_state, poll_state, synchronize, synchronize_expedited};
-pub use seq::GpCookie;
 pub use stall::{Stall, StallHandler, on_stall};
 pub use tunables::{Tunables, set_tunables, tunables};

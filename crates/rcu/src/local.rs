@@ -13,7 +13,7 @@ use base::internal::wake::report;
 use super::{
     domain::{self, Domain},
     fork,
-    seq::NEST_MAX,
+    periods::NEST_MAX,
     slot::Slot,
 };
 

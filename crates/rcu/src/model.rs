@@ -3,12 +3,11 @@
 use std::ptr::NonNull;
 
 use super::{
-    bag::Bag,
+    bag::{Bag, Spares},
     callback::{callbacks, idle_slot},
     local::global,
     node::Tree,
     slot::Slot,
-    spares::Spares,
     srcu,
 };
 

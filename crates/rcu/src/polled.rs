@@ -7,10 +7,14 @@ use sync::{
 };
 
 #[cfg(feature = "baselines")]
-use super::{batch::in_callback, call::call, callback::callbacks, tunables};
+use super::{
+    batch::in_callback,
+    callback::{call, callbacks},
+    tunables,
+};
 use super::{
     local::{global, mine, outside_of_sections},
-    seq::GpCookie,
+    periods::GpCookie,
     slot::Slot,
 };
 

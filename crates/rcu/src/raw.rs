@@ -31,11 +31,11 @@
 
 use super::{
     Head,
-    call::call_function,
+    callback::call_function,
     head::Function,
     local::{enter, global, leave, left_open, mine, park_if_idle, stand_in},
+    periods::{GpCookie, NEST_MAX},
     qsbr,
-    seq::{GpCookie, NEST_MAX},
     slot::{self, Slot},
     srcu::{Cookie, Domain},
 };

@@ -407,7 +407,7 @@ fn a_page_that_is_not_what_it_should_be_is_refused_with_the_reason() {
             make("damaged", &changed(16, !honest[16]), 0o600),
             "does not fit its check",
         ),
-        (make("cut", &honest[..600], 0o600), "no room for"),
+        (make("cut", &honest[..600], 0o600), "too short for"),
         (
             make("afterwork-1", &honest, 0o600),
             "it says that it is of process",

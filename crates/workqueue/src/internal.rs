@@ -14,23 +14,21 @@ use crate::queues::registry::Registry;
 use crate::{
     execute::{
         cancel_cut,
-        current::{forget_home, is_seated, with_current},
+        run::{forget_home, is_seated, with_current},
     },
-    item::{list, state::Enqueue},
+    item::{head::Enqueue, list},
     limit::active::{Gate, Left},
     pools::pwq::{Pwq, Seeker},
     queues::queue::{Inner, Workqueue},
 };
 pub use crate::{
     execute::{
-        current::depth,
-        dependency::{before_waiting_for, needs_our_seat},
-        wait::must_have_workers,
+        run::depth,
+        wait::{before_waiting_for, must_have_workers, needs_our_seat},
     },
     item::{
-        head::{Head, Popped, VTable},
+        head::{Ending, Head, Popped, State, VTable, raw::Start},
         remains::Remains,
-        state::{Ending, State, raw::Start},
     },
 };
 #[cfg(not(any(loom, shuttle)))]

@@ -22,8 +22,8 @@ use sync::{
 };
 
 use crate::{
-    backlog::Backlog,
     bag::{self, Deferred},
+    callback::Backlog,
     local::may_wait_for_callbacks,
 };
 
@@ -139,7 +139,7 @@ impl Shared {
         nr
     }
 
-    /// If `nr` callbacks are too many, waits for a moment (`backlog.rs`).
+    /// If `nr` callbacks are too many, waits for a moment (`Backlog`).
     #[inline]
     pub(super) fn slow_down(shared: &Arc<Self>, nr: usize) {
         let callbacks = &shared.callbacks;

@@ -16,7 +16,7 @@
 //! reader that answers notifies the runners.
 //!
 //! Numbers, the right to drive and waiters are those of `rcu` (`periods.rs`), and so are questions
-//! and answers (`flags.rs`). Here a quiescent state does not end a wait: it only replaces the
+//! and answers (`slot.rs`). Here a quiescent state does not end a wait: it only replaces the
 //! barrier, after which the counters show the open sections.
 
 use base::internal::{
@@ -25,7 +25,7 @@ use base::internal::{
 };
 use sync::{asym, atomic::Ordering, hint, twin};
 
-use crate::{gp::ANSWER_SPINS, seq::GpCookie};
+use crate::{domain::ANSWER_SPINS, periods::GpCookie};
 
 use super::{domain::Shared, slots::Parity};
 

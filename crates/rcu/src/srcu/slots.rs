@@ -28,7 +28,7 @@
 //! # Why no reader is missed
 //!
 //! H is the event that makes the sections that have begun visible to the driver, for each line
-//! (`flags.rs`):
+//! (`slot.rs`):
 //!
 //! - *The line is `OFF`.* Its next section leaves the parking, with a full fence. If the reader's
 //!   fence comes first, the driver does not find `OFF`. If the driver's fence comes first, the
@@ -88,8 +88,8 @@ use sync::{
 };
 
 use crate::{
-    flags::{ASK, Flags, NrActive, PARK},
-    gp::{ANSWER_SPINS, ANSWERS_AT_ONCE},
+    domain::{ANSWER_SPINS, ANSWERS_AT_ONCE},
+    slot::{ASK, Flags, NrActive, PARK},
 };
 
 /// Lines in the first chunk. Each further chunk has twice as many as the one before.
@@ -107,7 +107,7 @@ pub(super) struct Line {
     locks: [AtomicU64; 2],
     /// A: sections that ended. Written by the thread with this index.
     unlocks: [AtomicU64; 2],
-    /// A: see `flags.rs`.
+    /// A: see `rcu`'s `slot.rs`.
     flags: Flags,
     /// Number of sections that had begun at the last scan. Written by the driver.
     nr_seen: AtomicU64,

@@ -123,7 +123,7 @@ fn laptop_hybrid() -> Machine {
 fn server_holes() -> Machine {
     let mut machine = Machine::new(
         "server-holes",
-        "8 cores with SMT and two L3, CPUs 3, 7 and 12-14 offline, 16-31 possible and not there",
+        "8 cores with SMT and two L3, CPUs 3, 7 and 12-14 offline, 16-31 possible but absent",
     );
     machine.cpu_lists("0-31", "0-2,4-6,8-11,15");
     let online: CpuSet = "0-2,4-6,8-11,15".parse().expect("a list");
@@ -146,7 +146,7 @@ fn server_holes() -> Machine {
 fn grace_72() -> Machine {
     let mut machine = Machine::new(
         "grace-72",
-        "arm64 in the manner of Grace: 72 cores without SMT under one L3, a second node of memory only",
+        "arm64 similar to Grace: 72 cores without SMT under one L3, a second node of memory only",
     );
     machine.cpu_lists("0-71", "0-71");
     for cpu in 0..72 {
@@ -174,7 +174,7 @@ fn vm_tiny() -> Machine {
 fn vm_nodes() -> Machine {
     let mut machine = Machine::new(
         "vm-nodes",
-        "arm64 virtual machine of 2 nodes: no caches, the packages not known (-1)",
+        "arm64 virtual machine of 2 nodes: no caches, unknown packages (-1)",
     );
     machine.cpu_lists("0-3", "0-3");
     for cpu in 0..4 {

@@ -7,7 +7,7 @@ use std::{
 
 use base::internal::wake::{Parker, report};
 
-use super::current::while_blocking;
+use super::run::while_blocking;
 
 /// Polls `future` on this thread until it is ready, and returns its output.
 ///

@@ -27,14 +27,11 @@ use super::run;
 use crate::{
     errands::{self, Errand},
     item::{
-        colour::{Colour, NR_COLOURS},
-        handles::Dead,
-        head::Head,
-        list,
+        head::{Dead, Ending, Head},
+        list::{self, Colour, NR_COLOURS},
+        memory,
         remains::{Remains, buried},
         revival::Revivable,
-        slab,
-        state::Ending,
     },
     pools::{cut::Cut, pool::WorkerPool, pwq::Pwq},
 };
@@ -115,7 +112,7 @@ impl Cancelled {
             for part in &mut parts {
                 part.release_capacity();
             }
-            slab::flush();
+            memory::flush();
             for part in parts {
                 part.retire();
             }
@@ -159,7 +156,7 @@ impl Aftermath {
     pub(crate) fn run(self) {
         if errands::fire_all(self.wakers) {
             self.dropped.into_iter().for_each(|what| what.run());
-            slab::flush();
+            memory::flush();
         } else {
             std::mem::forget(self.dropped);
         }

@@ -28,19 +28,17 @@ use sync::{
 
 use super::{
     cancel_on_drop::CancelOnDrop,
-    current::{is_blocking, is_current, with_current},
     deadline::{AnyTime, StartBy},
-    dependency::{self, NeedsOurSeat, reported},
-    run::{self, note_panic},
-    wait::{self, must_not_be_lost},
+    run::{self, is_blocking, is_current, note_panic, with_current},
+    wait::{self, NeedsOurSeat, must_not_be_lost, reported},
 };
 use crate::{
     item::{
-        handles,
-        head::{Expiry, HandleTable, Head, Home, Popped, TaskSlot, VTable},
+        head::{
+            self, Ending, Expiry, HandleTable, Head, Home, Popped, Rules, State, TaskSlot, VTable,
+        },
+        memory,
         remains::Remains,
-        slab,
-        state::{Ending, Rules, State},
     },
     pools::pwq::Pwq,
 };
@@ -131,7 +129,7 @@ where
         ordered: false,
         ..home.rules
     };
-    let item = slab::place(Joinable::<F, T, S> {
+    let item = memory::place(Joinable::<F, T, S> {
         head: Head::new(
             Joinable::<F, T, S>::VTABLE,
             State::queued(rules).counted(has_place),
@@ -179,7 +177,7 @@ where
     T: Send + 'static,
 {
     let vtable = Joinable::<F, T, AnyTime>::VTABLE;
-    let item = slab::place(Joinable::<F, T, AnyTime> {
+    let item = memory::place(Joinable::<F, T, AnyTime> {
         head: Head::new(vtable, State::ended(), std::ptr::null_mut()),
         start_by: AnyTime,
         task: UnsafeCell::new(None),
@@ -197,7 +195,7 @@ where
 /// Creates an item that runs `func` and has no handle. Its home must stay valid until it has run.
 #[inline]
 pub(crate) fn detached<F: FnOnce() + Send + 'static>(func: F, home: *mut Home) -> NonNull<Head> {
-    slab::place(Detached {
+    memory::place(Detached {
         head: Head::new(Detached::<F>::VTABLE, State::IDLE, home),
         func: ManuallyDrop::new(func),
     })
@@ -224,7 +222,7 @@ where
         handle: Some(HandleTable {
             take: Self::take,
             cancel: Self::cancel,
-            leave: handles::orphan,
+            leave: head::orphan,
             slot_at: std::mem::offset_of!(Joinable<F, T, S>, task),
             expiry: if S::IS_LIMITED {
                 Some(Expiry {
@@ -365,7 +363,7 @@ where
             // The last drop of user data: if it unwinds, the block leaks.
             ManuallyDrop::drop(&mut (*Self::content(item)).outcome);
             std::ptr::drop_in_place(item.as_ptr());
-            slab::give_back(item.cast::<Self>());
+            memory::give_back(item.cast::<Self>());
         }
     }
 }
@@ -410,7 +408,7 @@ impl<T> JoinHandle<T> {
         let is_finished = self.is_finished();
         must_not_be_lost(!is_finished && self.is_lost());
         if !is_finished && !self.help_or_refuse()? {
-            dependency::before_waiting_for(self.head());
+            wait::before_waiting_for(self.head());
             self.wait_until_expired(u64::MAX);
             wait::until_turn(self.head(), 1);
         }
@@ -455,7 +453,7 @@ impl<T> JoinHandle<T> {
             if let Some(error) = self.refusal() {
                 return Ok(Err(reported(error)));
             }
-            dependency::before_waiting_for(self.head());
+            wait::before_waiting_for(self.head());
             let end_ns = time::now_ns().saturating_add(nanos(timeout));
             self.wait_until_expired(end_ns);
             let left = Duration::from_nanos(end_ns.saturating_sub(time::now_ns()));
@@ -475,7 +473,7 @@ impl<T> JoinHandle<T> {
         if self.table().expiry.is_some() {
             return Ok(run::help(self.item));
         }
-        dependency::help_or_refuse(self.item).map_err(|NeedsOurSeat| reported(JoinError::OwnQueue))
+        wait::help_or_refuse(self.item).map_err(|NeedsOurSeat| reported(JoinError::OwnQueue))
     }
 
     /// Returns the reason if waiting for this unfinished item without helping would never end.
@@ -485,7 +483,7 @@ impl<T> JoinHandle<T> {
         }
         // An item with a deadline ends at the deadline.
         let ends = self.table().expiry.is_some() || self.head().load().lets_help();
-        (!ends && dependency::needs_our_seat(self.head())).then_some(JoinError::OwnQueue)
+        (!ends && wait::needs_our_seat(self.head())).then_some(JoinError::OwnQueue)
     }
 
     /// If a task that polls for the item's end would never see it, because the polling thread stays
@@ -498,7 +496,7 @@ impl<T> JoinHandle<T> {
             return Some(JoinError::OwnItem);
         }
         let ends = self.table().expiry.is_some();
-        (!ends && dependency::needs_our_seat(self.head())).then_some(JoinError::OwnQueue)
+        (!ends && wait::needs_our_seat(self.head())).then_some(JoinError::OwnQueue)
     }
 
     /// Returns a handle that cancels the item when it is dropped, and otherwise works as this one.
@@ -759,7 +757,7 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
         // SAFETY: no other thread has the item, and its closure has been moved out.
         unsafe {
             std::ptr::drop_in_place(item.as_ptr());
-            slab::give_back(item.cast::<Self>());
+            memory::give_back(item.cast::<Self>());
         }
     }
 }

@@ -14,17 +14,13 @@ use base::internal::{
 use sync::Patience;
 
 use super::{
-    current::{current_item, is_current},
-    dependency::{self, NeedsOurSeat, reported},
-    run::{self, note_panic},
-    wait::{self, must_have_workers, must_not_be_lost},
+    run::{self, current_item, is_current, note_panic},
+    wait::{self, NeedsOurSeat, must_have_workers, must_not_be_lost, reported},
 };
 use crate::item::{
-    handles::{Dead, Handles},
-    head::{Head, VTable},
+    head::{Dead, Ending, Handles, Head, State, VTable},
     panicked,
     revival::Revivable,
-    state::{Ending, State},
 };
 
 /// A piece of work that can be queued repeatedly, and whose runs never overlap.
@@ -224,10 +220,10 @@ impl Work {
         }
         must_not_be_lost(is_busy && self.is_lost());
         let helped = !is_busy
-            || dependency::help_or_refuse(self.item)
+            || wait::help_or_refuse(self.item)
                 .map_err(|NeedsOurSeat| reported(FlushError::OwnQueue))?;
         if !helped {
-            dependency::before_waiting_for(head);
+            wait::before_waiting_for(head);
             wait::until_turn(head, head.load().last_turn());
         }
         if head.load().has_panicked() {

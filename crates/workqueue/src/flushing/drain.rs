@@ -9,7 +9,7 @@ use sync::{
 
 use super::{flush::OwnQueueError, rounds::Rounds};
 use crate::{
-    execute::dependency,
+    execute::wait,
     observe::left::{Doing, LeftItems, StillBusy},
     queues::{
         queue::{Inner, Workqueue},
@@ -303,7 +303,7 @@ impl Inner {
 
     /// Waits until the queue is drained, at most until `end_ns`. Returns `true` if it is.
     fn drain_by(&self, end_ns: Option<u64>) -> bool {
-        dependency::before_flushing(&self.core);
+        wait::before_flushing(&self.core);
         let mut rounds = Rounds::new(self);
         let (settled, ended) = (&self.core.settled, || rounds.have_ended());
         match end_ns {

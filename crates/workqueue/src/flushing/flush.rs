@@ -5,7 +5,7 @@
 //! Items queued before the flush are in three places. Each place separates them from later items:
 //!
 //! 1. *Counted in flight by a pwq*: in a list, in a worker's local batch, running, or popped while
-//!    it ran. Such an item has a colour (`colour.rs`). The flush closes the current colour of each
+//!    it ran. Such an item has a colour (`list.rs`). The flush closes the current colour of each
 //!    pwq under the pool lock, and waits until the count of that colour is zero.
 //! 2. *In an injector*, which has no count. The flush adopts the injector under the same lock,
 //!    before it closes the colour.
@@ -38,8 +38,8 @@ use sync::{
 };
 
 use crate::{
-    execute::dependency::{self, reported},
-    item::colour::UpTo,
+    execute::wait::{self, reported},
+    item::list::UpTo,
     limit::active::{Closed, Gate, Phase},
     pools::pwq::{Pwq, Seeker},
     queues::queue::{Inner, Workqueue},
@@ -136,7 +136,7 @@ impl Workqueue {
     #[doc(alias = "async_synchronize_full")]
     pub fn flush(&self) -> Result<(), OwnQueueError> {
         self.inner.may_wait()?;
-        dependency::before_flushing(&self.inner.core);
+        wait::before_flushing(&self.inner.core);
         let mut flush = Flush::new(&self.inner);
         let settled = &self.inner.core.settled;
         settled.wait_until(|| flush.has_ended());

@@ -10,7 +10,7 @@
 //!         a barrier, during which the scanner sleeps
 //!         take the blocks returned to the cache, and its local blocks unless its thread uses it
 //!         count, discard, put the rest back
-//! thread: uses its cache and finds the request: gives up its local blocks (`biased.rs`), and
+//! thread: uses its cache and finds the request: gives up its local blocks (`Biased`), and
 //!         notifies the scanner
 //! ```
 //!
@@ -41,9 +41,9 @@ use sync::{
     pages, time,
 };
 
-use super::{
+use super::memory::{
+    SIZES,
     cache::{Cache, Free},
-    slab::SIZES,
 };
 
 /// Size and alignment of a chunk, so that masking a block's address finds its chunk. At least a
@@ -356,7 +356,7 @@ fn sort(lists: Vec<Taken<Free>>, number: u64) -> (usize, Vec<Spare>) {
 mod tests {
     use sync::time;
 
-    use super::{super::cache, *};
+    use super::{super::memory::cache, *};
 
     /// More blocks than the caches of exited threads hold.
     const MANY: usize = if cfg!(miri) { 300 } else { 100_000 };

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use base::internal::panics::{discard, guarded_in_item};
 
-use super::{handles::Dead, head::Head};
+use super::head::{Dead, Head};
 use crate::errands::Errand;
 
 /// The items of a bulk cancel in progress, and the user values that they held.

@@ -1,7 +1,7 @@
 //! Distinguishes items queued before a bulk cancel from later ones, if an item's position in a list
 //! does not show it.
 //!
-//! A position has the colour of its adoption (`colour.rs`). An item that is queued into the
+//! A position has the colour of its adoption (`list.rs`). An item that is queued into the
 //! position of a cancelled item, or that is queued again while its link is handed to a run, is
 //! younger than its position. Each bulk cancel has a number, and such an item records the number of
 //! the latest bulk cancel when it is queued:
@@ -30,7 +30,7 @@ use sync::{
     twin,
 };
 
-use super::{handles::Handles, head::Head};
+use super::head::{Handles, Head};
 
 sync::process_wide! {
     /// The number of bulk cancels in the whole process, because items move between queues.

@@ -18,12 +18,40 @@
 //! A queue has one gate for all of its pwqs. With a [`MaxActiveScope`] other than the default, it
 //! has one gate for each node or for each pool.
 //!
-//! If a queue has many CPUs, they cache seats while the limit is far away: see `stock.rs`.
+//! If a queue has many CPUs, they cache seats while the limit is far away, as described below.
 //!
 //! Differs from Linux: there an item counts as active from the moment it is put on a worklist. Here
 //! it counts while a thread runs it.
+//!
+//! # Stocks
+//!
+//! Groups of CPUs cache seats between runs, so that they rarely access the gate's word.
+//!
+//! A released seat goes to the *stock* of the current CPU, and the next thread there takes it from
+//! the stock. The gate counts it as in use all the time, so at most `max_active` seats are used.
+//! Helpers are counted in the stock in the same atomic update. The kernel's `memcg_stock` works
+//! alike: it is drained when the limit is near.
+//!
+//! | operation | when open | when closed |
+//! |---|---|---|
+//! | acquire a seat | from the stock, otherwise from the gate | from the gate |
+//! | release a seat | to the stock, or to the gate if the stock is full | to the gate |
+//! | a helper starts | counts in the stock | counts in the current phase, at the gate |
+//! | a helper ends | no notification | the last helper of the stock notifies |
+//!
+//! A helper ends where it started.
+//!
+//! All stocks of a gate are opened and closed together, under the lock of the gate's wait queue.
+//! The thread that closes them returns the cached seats to the gate. They stay closed while a pwq
+//! waits for a seat, a drain waits until no seat is in use, a flush waits for helpers, the queue is
+//! paused, or more seats are in use than there are. *A waiter for a seat, or for the release of
+//! one, therefore finds the gate as if it had no stock.* A thread that acquires a seat when few are
+//! in use opens them again.
+//!
+//! One word holds the seats and the open flag. If a release to the stock comes before the close,
+//! the close finds the seat. Otherwise the release finds the stock closed, and goes to the gate.
 
-use std::{collections::VecDeque, ops::Deref};
+use std::collections::VecDeque;
 
 use crossbeam_utils::CachePadded;
 use sync::{
@@ -36,8 +64,9 @@ use sync::{
 use super::{
     queue_core::QueueCore,
     share::{next_in_line, shares},
-    stock::{Refusal, Share, Stock},
 };
+
+mod control;
 
 /// bits 0..16 `nr_active` | bit 16 a thread waits for `nr_active` to become zero | bit 17 the wait
 /// queue is not empty | bit 18 a flush waits for the helpers of the previous phase | bit 19 the
@@ -289,26 +318,6 @@ pub(crate) struct Left<S> {
     pub(crate) settled: Option<Arc<QueueCore>>,
 }
 
-impl<S> Deref for Closed<S> {
-    type Target = Gate<S>;
-
-    fn deref(&self) -> &Gate<S> {
-        &self.0
-    }
-}
-
-impl<S> Drop for Closed<S> {
-    fn drop(&mut self) {
-        if !self.0.stocks.is_empty() && !twin::torn_down() {
-            let mut line = self.0.line.lock();
-            line.nr_closers -= 1;
-            if line.nr_closers == 0 {
-                self.0.word.fetch_and(!STAY_CLOSED, Ordering::Relaxed);
-            }
-        }
-    }
-}
-
 impl<S> Gate<S> {
     /// Creates a gate with `max` times `factor` seats. `nr_cpus` is the number of CPUs that the
     /// queue uses on each node, and `stocks_for` the number of CPUs that need stocks.
@@ -348,15 +357,6 @@ impl<S> Gate<S> {
         }
         gate.share_out();
         gate
-    }
-
-    /// Updates the number of CPUs that the queue uses on each node.
-    pub(crate) fn set_cpus(&self, nr_cpus: &[u32]) {
-        let _line = self.line.lock();
-        for (node, &nr_cpus) in self.nodes.iter().zip(nr_cpus) {
-            node.nr_cpus.store(nr_cpus, Ordering::Relaxed);
-        }
-        self.share_out();
     }
 
     fn share_out(&self) {
@@ -467,20 +467,6 @@ impl<S> Gate<S> {
         // so there is no waiter to notify. Acquire and release as in `step`.
         self.word
             .fetch_sub(u64::from(nr_kept) * ACTIVE_ONE, Ordering::AcqRel);
-    }
-
-    /// Closes the stocks until the result is dropped. Later helpers are counted in a phase.
-    pub(crate) fn closed(gate: Arc<Self>) -> Closed<S> {
-        if !gate.stocks.is_empty() {
-            let mut line = gate.line.lock();
-            line.nr_closers += 1;
-            // Relaxed, as in `Closed::drop`: the flag is read under the lock of the wait queue.
-            gate.word.fetch_or(STAY_CLOSED, Ordering::Relaxed);
-            if !twin::armed("stock: a flush leaves it open") {
-                gate.close(&mut line);
-            }
-        }
-        Closed(gate)
     }
 
     /// Returns `true` if the holder of a seat may keep it for more items. It must not if a waiter
@@ -594,38 +580,6 @@ impl<S> Gate<S> {
     /// Returns the current phase. A helper is counted in it, in the previous one or in a stock.
     pub(crate) fn phase(&self) -> Phase {
         self.load().phase()
-    }
-
-    /// Returns `true` if all helpers that were active when `phase` was the current one have ended.
-    /// Otherwise the last of them notifies `core.settled`. Call it while the stocks are
-    /// [`closed`](Self::closed), so that the helpers counted in a stock are earlier ones.
-    ///
-    /// The phase wraps. A flush that sleeps through 256 others may confuse the current phase with
-    /// its own, and wait for later helpers. It never ends too early.
-    pub(crate) fn has_helped(&self, phase: Phase) -> bool {
-        let of_stocks = self.stocks.iter().any(|stock| stock.nr_helpers() > 0);
-        let mut from = self.load();
-        loop {
-            let present = from.phase();
-            let is_empty = from.nr_helpers(present.before()) == 0;
-            let to = if present == phase && from.nr_helpers(present) == 0 && is_empty && !of_stocks
-            {
-                return true;
-            } else if present == phase && is_empty {
-                // Advance even if only a stock has helpers. Otherwise later ones join this phase.
-                from.next_phase()
-            } else if present != phase && (present != phase.next() || is_empty) {
-                return !of_stocks;
-            } else {
-                from.with(HELP_WAITS)
-            };
-            match Self::step(&self.word, from, to) {
-                Ok(()) if to.phase() == present => return false,
-                // Check the new phase, too. Reload the word, because a failed exchange does not
-                // acquire the helpers' writes.
-                Ok(()) | Err(_) => from = self.load(),
-            }
-        }
     }
 
     #[inline]
@@ -798,39 +752,6 @@ impl<S> Gate<S> {
         }
     }
 
-    /// Changes the number of seats. Returns the waiters that get a seat.
-    #[must_use = "the seekers have been handed seats and must be told"]
-    pub(crate) fn set_max(&self, max: u32) -> Vec<S> {
-        let mut line = self.line.lock();
-        self.close(&mut line);
-        let paused = self.max.load(Ordering::Relaxed) & PAUSED;
-        self.max
-            .store((max * self.factor) | paused, Ordering::Relaxed);
-        self.share_out();
-        self.admit_from(&mut line)
-    }
-
-    /// Removes all seats, or restores them. Returns the waiters that get a seat.
-    #[must_use = "the seekers have been handed seats and must be told"]
-    pub(crate) fn set_paused(&self, paused: bool) -> Vec<S> {
-        let mut line = self.line.lock();
-        self.close(&mut line);
-        let max = self.max() | if paused { PAUSED } else { 0 };
-        self.max.store(max, Ordering::Relaxed);
-        self.admit_from(&mut line)
-    }
-
-    fn admit_from(&self, line: &mut Line<S>) -> Vec<S> {
-        let mut admitted = Vec::new();
-        while let Some(at) = self.next(line)
-            && self.try_enter_here(line.places[at].node)
-        {
-            admitted.extend(line.places.remove(at).map(|place| place.seeker));
-        }
-        self.note_line(line);
-        admitted
-    }
-
     /// Releases `holds`. Returns `true` if waiters must be notified. The caller keeps the gate
     /// alive.
     fn give_up(&self, holds: Holds) -> bool {
@@ -899,6 +820,157 @@ impl<S> Gate<S> {
         word.compare_exchange_weak(from.0, to.0, Ordering::AcqRel, Ordering::Relaxed)
             .map(drop)
             .map_err(Word)
+    }
+}
+
+/// bits 0..16 seats that are kept | bits 16..32 helpers | bit 32 open
+///
+/// Contains only atomics, because it may be destroyed while a thread releases a seat to it.
+#[derive(Debug, Default)]
+pub(crate) struct Stock {
+    word: AtomicU64,
+    /// The number of items run by helpers that were counted here.
+    pub(crate) nr_helped: AtomicU64,
+}
+
+const STOCK_SEAT: u64 = 1;
+const STOCK_HELPER: u64 = 1 << 16;
+const STOCK_OPEN: u64 = 1 << 32;
+const STOCK_MASK: u64 = 0xffff;
+
+/// A share that a thread takes from a stock or returns to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Share {
+    /// A worker's seat.
+    Seat,
+    /// A helper's count, and a seat unless it is lent.
+    Help { lent: bool },
+}
+
+/// The reason why a stock returns no share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refusal {
+    Closed,
+    Empty,
+}
+
+/// The result of returning a share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Given {
+    /// `true` if the stock keeps the seat. Otherwise the caller still has it.
+    pub(crate) is_kept: bool,
+    /// `true` if the stock has no helper left, and a flush may wait for that.
+    pub(crate) told: bool,
+}
+
+impl Share {
+    fn helpers(self) -> u64 {
+        match self {
+            Self::Seat => 0,
+            Self::Help { .. } => STOCK_HELPER,
+        }
+    }
+
+    pub(crate) fn has_seat(self) -> bool {
+        !matches!(self, Self::Help { lent: true })
+    }
+}
+
+impl Stock {
+    /// Takes a share from the stock.
+    #[inline]
+    pub(crate) fn take(&self, share: Share) -> Result<(), Refusal> {
+        let mut from = self.word.load(Ordering::Relaxed);
+        loop {
+            if from & STOCK_OPEN == 0 {
+                return Err(Refusal::Closed);
+            }
+            let has_seat = !share.has_seat() || from & STOCK_MASK > 0;
+            let has_place = (from / STOCK_HELPER) & STOCK_MASK < STOCK_MASK;
+            if !has_seat || !has_place {
+                return Err(Refusal::Empty);
+            }
+            let to = from + share.helpers() - u64::from(share.has_seat()) * STOCK_SEAT;
+            match Self::step(&self.word, from, to) {
+                Ok(()) => return Ok(()),
+                Err(now) => from = now,
+            }
+        }
+    }
+
+    /// Returns a share to the stock, which keeps up to `keep` seats. If it keeps the seat, `self`
+    /// may be destroyed before this returns.
+    #[inline]
+    pub(crate) fn give(&self, share: Share, keep: u32) -> Given {
+        let mut from = self.word.load(Ordering::Relaxed);
+        loop {
+            let is_open = from & STOCK_OPEN != 0;
+            let has_room = from & STOCK_MASK < u64::from(keep);
+            let is_kept = share.has_seat() && is_open && has_room;
+            let to = from - share.helpers() + u64::from(is_kept) * STOCK_SEAT;
+            let told = !is_open && share.helpers() > 0 && (to / STOCK_HELPER) & STOCK_MASK == 0;
+            let given = Given {
+                is_kept,
+                told: told && !twin::armed("stock: the last helper tells nobody"),
+            };
+            if to == from {
+                return given;
+            }
+            match Self::step(&self.word, from, to) {
+                Ok(()) => return given,
+                Err(now) => from = now,
+            }
+        }
+    }
+
+    /// Returns `true` if the stock is open and keeps fewer than `keep` seats.
+    pub(crate) fn has_room(&self, keep: u32) -> bool {
+        let word = self.word.load(Ordering::Relaxed);
+        word & STOCK_OPEN != 0 && word & STOCK_MASK < u64::from(keep)
+    }
+
+    /// Allows the stock to keep seats.
+    pub(crate) fn open(&self) {
+        // Relaxed: the flag publishes no other data.
+        self.word.fetch_or(STOCK_OPEN, Ordering::Relaxed);
+    }
+
+    /// Closes the stock. Returns the number of seats that it kept, which now belong to the caller.
+    pub(crate) fn close(&self) -> u32 {
+        let mut from = self.word.load(Ordering::Relaxed);
+        while let Err(now) = Self::step(&self.word, from, from & !(STOCK_OPEN | STOCK_MASK)) {
+            from = now;
+        }
+        (from & STOCK_MASK) as u32
+    }
+
+    pub(crate) fn nr_kept(&self) -> u32 {
+        (self.word.load(Ordering::Relaxed) & STOCK_MASK) as u32
+    }
+
+    /// Returns the number of current helpers that are counted here.
+    pub(crate) fn nr_helpers(&self) -> usize {
+        // ORDER(stock): publish and consume, other end in `step`, which ends a helper.
+        //   give: the run;  step Release
+        //   here: no helper is left, Acquire;  the flush ends
+        // If our load comes first, we find a helper, and the last one notifies. If the step comes
+        // first, we see everything that its run wrote.
+        // Test: a_flush_sees_what_helpers_did_whom_a_stock_counted
+        let order = twin::order("stock: relaxed look at the helpers", Ordering::Acquire);
+        ((self.word.load(order) / STOCK_HELPER) & STOCK_MASK) as usize
+    }
+
+    fn step(word: &AtomicU64, from: u64, to: u64) -> Result<(), u64> {
+        // ORDER(stock): both ends on this line, and another in `nr_helpers`.
+        //   give:  the run;  step Release
+        //   close: step Acquire finds the seat;  the gate's word has no seat in use;  the queue is
+        //   destroyed
+        // If the close comes first, the releasing thread finds the stock closed and goes to the
+        // gate. If the seat comes first, the close sees everything that the run wrote.
+        // Test: a_drain_sees_what_those_did_whose_seats_are_kept
+        let order = twin::order("stock: relaxed steps", Ordering::AcqRel);
+        word.compare_exchange_weak(from, to, order, Ordering::Relaxed)
+            .map(drop)
     }
 }
 

@@ -31,9 +31,9 @@ use sync::{
 
 use crate::{
     errands::{self, Errand},
-    item::slab,
+    item::memory,
     observe::concurrency::{ScanResult, pause_ns},
-    pools::{manager::Manager, mayday::MaydayQueue, pool::WorkerPool, rescuer::Rescuer, serve},
+    pools::{manager::Manager, mayday::MaydayQueue, pool::WorkerPool, rescuer::Rescuer, worker},
     queues::timers::Timers,
     route::machine::Machine,
 };
@@ -91,9 +91,9 @@ pub(crate) fn start(machine: &Arc<Machine>, timers: &Arc<Timers>) -> std::io::Re
             let id = thread::current().0;
             manager_loop.manager.thread_id.store(id, Ordering::Relaxed);
             let looker = parker.unparker();
-            slab::attend(&looker, true);
+            memory::attend(&looker, true);
             manager_loop.run(&mut parker, &mayday_queues);
-            slab::attend(&looker, false);
+            memory::attend(&looker, false);
             manager_loop.finish(&mut parker, &mayday_queues);
             end(&set_aside);
             manager_loop.manager.end();
@@ -114,14 +114,14 @@ struct Look;
 
 impl Errand for Look {
     fn run(self: Box<Self>) {
-        slab::look();
+        memory::look();
     }
 }
 
 impl Manager {
     fn spawn_worker(self: &Arc<Self>, pool: &Arc<WorkerPool>) -> bool {
         let body = pool.clone();
-        self.start_thread(&pool.thread_name(), move |_| serve::run(&body))
+        self.start_thread(&pool.thread_name(), move |_| worker::run(&body))
     }
 
     /// Creates all requested workers. Returns the pools whose thread could not be started.
@@ -160,7 +160,7 @@ impl ManagerLoop {
                 return;
             }
             self.timers.fire(now_ns);
-            if slab::begin_look(now_ns) {
+            if memory::begin_look(now_ns) {
                 self.manager.leave_to_reapers([Look]);
             }
             if self.manager.serve_errands(now_ns) {
@@ -311,7 +311,7 @@ impl ManagerLoop {
             tick_ns,
             timer_ns,
             reaper_ns,
-            slab::due_ns(),
+            memory::due_ns(),
         ];
         deadlines.into_iter().flatten().min()
     }

@@ -167,14 +167,14 @@ impl Machine {
     /// Runs all pending items on this thread, as the manager does if no thread can be created.
     pub fn help_out(&self) {
         for pool in self.registry.machine().pools() {
-            super::pools::serve::help_out(&pool, || true);
+            super::pools::worker::help_out(&pool, || true);
         }
     }
 
     /// Does the same, from the most recently created pool to the first.
     pub fn help_out_last_first(&self) {
         for pool in self.registry.machine().pools().iter().rev() {
-            super::pools::serve::help_out(pool, || true);
+            super::pools::worker::help_out(pool, || true);
         }
     }
 

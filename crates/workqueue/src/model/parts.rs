@@ -7,14 +7,16 @@ use mpscq::{Node, Stack};
 use sync::{asym, cell::UnsafeCell, twin, unmodelled::Arc};
 
 use super::super::{
-    item::biased::Biased,
-    item::colour::Colour,
-    item::head::{Head, VTable},
-    item::list::Injector,
-    item::state::State,
-    limit::active::{Closed, Gate, Holds, Phase},
-    limit::queue_core::QueueCore,
-    limit::room::Room,
+    item::{
+        head::{Head, State, VTable},
+        list::{Colour, Injector},
+        memory::Biased,
+    },
+    limit::{
+        active::{Closed, Gate, Holds, Phase},
+        queue_core::QueueCore,
+        room::Room,
+    },
 };
 
 /// Numbered items in an injector.

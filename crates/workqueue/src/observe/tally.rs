@@ -1,12 +1,35 @@
-//! Counts of the runs of a worker since it last reported to its pwq.
+//! Statistics: the counts of a worker's runs, histograms of durations, and the ages of pending
+//! items.
 //!
-//! The worker adds to the counts by plain stores after each batch. It takes them when it next
-//! acquires the pool lock, which it needs anyway. Counting therefore shares no cache line.
+//! # The counts of a worker
+//!
+//! They cover the runs since the worker last reported to its pwq. The worker adds to the counts by
+//! plain stores after each batch. It takes them when it next acquires the pool lock, which it needs
+//! anyway. Counting therefore shares no cache line.
 //!
 //! CPU time is read from the thread's own clock (0.3 µs) once the batches together have taken a
 //! millisecond. It is then charged to the pwq whose batch has just ended, as with a timer tick.
 //! Longer batches are charged more often, so over time each queue is charged what it used, together
 //! with the worker's own work around it.
+//!
+//! # The ages of pending items
+//!
+//! An item has no space for a timestamp, and reading the clock for each would cost more than to
+//! queue it. The pending list is first in, first out, so the arrival time of the nth item suffices:
+//!
+//! ```text
+//! producer: finds the injector empty: records the time     it owns that cache line at this moment
+//! pool:     takes all items, and reads the clock           a span: n items of a pwq in an interval
+//! worker:   takes an item, the nth that arrived            the span of the nth has its time
+//! ```
+//!
+//! Items of one span count as if they had arrived evenly. The error is therefore at most the span,
+//! during which all its items waited in the injector: a wait is accurate to within a factor of two,
+//! and mostly much better. It is never attributed to the wrong item, because *every* item has one.
+//!
+//! A pwq keeps a few spans. If it needs more, the two neighbors that are shortest together are
+//! merged. Items that leave the middle of the list because they were cancelled shorten all spans
+//! alike, because their spans are not known.
 
 use sync::{
     atomic::{AtomicU32, AtomicU64, Ordering},
@@ -203,6 +226,280 @@ impl Tally {
     }
 }
 
+/// Number of spans that a pwq keeps. A guess: enough for a list of many adoptions.
+const NR_SPANS: usize = 12;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Span {
+    /// Item numbers, in the order of arrival.
+    first: u64,
+    end: u64,
+    from: u64,
+    to: u64,
+}
+
+/// The arrival times of a pending list. Protected by the pool lock. There are mostly two spans,
+/// which are next to the counts in memory.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct Arrivals {
+    nr_spans: usize,
+    /// Number of items that have arrived, except those that left the middle.
+    nr_came: u64,
+    spans: [Span; NR_SPANS],
+}
+
+impl Arrivals {
+    /// Records that `count` items joined a list of `nr_listed`. The first one found the injector
+    /// empty at `from`, and all had arrived at `to`, in cycles.
+    pub(crate) fn came(&mut self, nr_listed: usize, count: usize, from: u64, to: u64) {
+        let first = self.nr_came;
+        self.nr_came += count as u64;
+        if let Some(last) = self.spans[..self.nr_spans].last_mut()
+            && last.to == to
+        {
+            // Items of the same adoption.
+            last.end = self.nr_came;
+            return;
+        }
+        self.forget(nr_listed + count);
+        if self.nr_spans == NR_SPANS {
+            self.join_two();
+        }
+        self.spans[self.nr_spans] = Span {
+            first,
+            end: self.nr_came,
+            from: from.min(to),
+            to,
+        };
+        self.nr_spans += 1;
+    }
+
+    /// Removes all passed spans but the last, because items of a local batch may be returned.
+    fn forget(&mut self, nr_listed: usize) {
+        let front = self.front(nr_listed);
+        let passed = self.spans[..self.nr_spans].partition_point(|span| span.end <= front);
+        let nr_gone = passed.saturating_sub(1);
+        self.spans.copy_within(nr_gone..self.nr_spans, 0);
+        self.nr_spans -= nr_gone;
+    }
+
+    fn join_two(&mut self) {
+        let span_of = |i: &usize| self.spans[i + 1].to.saturating_sub(self.spans[*i].from);
+        let at = (0..self.nr_spans - 1).min_by_key(span_of).unwrap_or(0);
+        let next = self.spans[at + 1];
+        let to = self.spans[at].to.max(next.to);
+        (self.spans[at].end, self.spans[at].to) = (next.end, to);
+        self.spans.copy_within(at + 2..self.nr_spans, at + 1);
+        self.nr_spans -= 1;
+    }
+
+    /// Records that `count` of `nr_listed` items leave the list at any position.
+    pub(crate) fn cut(&mut self, nr_listed: usize, count: usize) {
+        let front = self.front(nr_listed);
+        let left = nr_listed.saturating_sub(count) as u64;
+        let shorten = |number: u64| match number.checked_sub(front) {
+            Some(behind) => front + share(behind, left, nr_listed as u64),
+            None => number,
+        };
+        for span in &mut self.spans[..self.nr_spans] {
+            (span.first, span.end) = (shorten(span.first), shorten(span.end));
+        }
+        self.nr_came = front + left;
+    }
+
+    /// Returns the time in cycles at which item `nth` (from 0) of a list of `nr_listed` arrived;
+    /// `None` if it was not recorded.
+    pub(crate) fn came_at(&self, nr_listed: usize, nth: usize) -> Option<u64> {
+        let number = self.front(nr_listed) + nth as u64;
+        let spans = &self.spans[..self.nr_spans];
+        let span = spans.iter().find(|span| number < span.end)?;
+        let behind = number.saturating_sub(span.first);
+        let length = span.end.saturating_sub(span.first);
+        Some(span.from + share(span.to - span.from, behind, length))
+    }
+
+    /// Returns the number of the first item of a list of `nr_listed`.
+    fn front(&self, nr_listed: usize) -> u64 {
+        self.nr_came.saturating_sub(nr_listed as u64)
+    }
+}
+
+/// Returns `whole * part / of`, if that is not larger than a `u64`. A 128-bit division costs as
+/// much as the rest of a start, so it is used only for products that need it.
+#[inline]
+fn share(whole: u64, part: u64, of: u64) -> u64 {
+    if part == 0 {
+        return 0;
+    }
+    let of = of.max(1);
+    match whole.checked_mul(part) {
+        Some(product) => product / of,
+        None => (u128::from(whole) * u128::from(part) / u128::from(of)) as u64,
+    }
+}
+
+/// A histogram of durations.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Histogram {
+    /// Number of durations.
+    pub count: u64,
+    /// Sum in nanoseconds; `u64::MAX` (584 years) if it is larger.
+    pub total_ns: u64,
+    /// Bucket `i` counts durations of `2^i` to `2^(i+1)` nanoseconds. Bucket 0 also counts those of
+    /// zero. The last one, the 40th, counts all that are longer: 9 minutes and more.
+    pub buckets: Vec<u64>,
+}
+
+impl Histogram {
+    /// Returns the mean in nanoseconds, or 0 if the histogram is empty.
+    pub fn mean_ns(&self) -> f64 {
+        if self.count == 0 {
+            0.0
+        } else {
+            self.total_ns as f64 / self.count as f64
+        }
+    }
+
+    /// Returns the upper end of the bucket that contains the quantile `q` (0 to 1), in nanoseconds.
+    pub fn quantile_ns(&self, q: f64) -> u64 {
+        let rank = (q * self.count as f64).ceil() as u64;
+        let mut seen = 0;
+        for (bucket, &count) in self.buckets.iter().enumerate() {
+            seen += count;
+            if seen >= rank.max(1) {
+                return 2 << bucket;
+            }
+        }
+        0
+    }
+
+    /// Returns an estimate of the quantile `q` (0 to 1) in nanoseconds, as if the durations of a
+    /// bucket were spread evenly over it. The error is less than a factor of two.
+    /// [`quantile_ns`](Self::quantile_ns) is never too low, except in the last bucket.
+    pub fn about_ns(&self, q: f64) -> u64 {
+        let rank = (q * self.count as f64).ceil().max(1.0);
+        let mut seen = 0.0;
+        for (bucket, &count) in self.buckets.iter().enumerate() {
+            let count = count as f64;
+            if count > 0.0 && seen + count >= rank {
+                let least = if bucket == 0 {
+                    0.0
+                } else {
+                    (1_u64 << bucket) as f64
+                };
+                let most = (2_u64 << bucket) as f64;
+                return (least + (most - least) * (rank - seen - 0.5) / count) as u64;
+            }
+            seen += count;
+        }
+        0
+    }
+
+    /// Adds the counts of another histogram.
+    pub fn merge(&mut self, other: &Histogram) {
+        self.count += other.count;
+        self.total_ns = self.total_ns.saturating_add(other.total_ns);
+        self.buckets
+            .resize(self.buckets.len().max(other.buckets.len()), 0);
+        for (sum, more) in self.buckets.iter_mut().zip(&other.buckets) {
+            *sum += more;
+        }
+    }
+}
+
+const BUCKETS: usize = 40;
+
+/// Number of bits that subdivide a power of two, so that a count of cycles falls into about the
+/// right power of two of nanoseconds.
+const PARTS_LOG2: u32 = 2;
+/// Number of powers of two of cycles: more than 20 minutes at 3 GHz.
+const POWERS: usize = 42;
+const PLACES: usize = (POWERS - 1) << PARTS_LOG2;
+
+/// A histogram of durations in cycles, under a lock. Counting needs no division and no clock rate.
+#[derive(Debug)]
+pub(crate) struct Cycles {
+    /// Sum in cycles. A million items that wait for two hours exceed a `u64`.
+    total: u128,
+    counts: [u64; PLACES],
+}
+
+impl Default for Cycles {
+    fn default() -> Self {
+        Self {
+            total: 0,
+            counts: [0; PLACES],
+        }
+    }
+}
+
+/// Returns the index of the count for `cycles`.
+fn place(cycles: u64) -> usize {
+    let power = (cycles | 1).ilog2();
+    let place = match power.checked_sub(PARTS_LOG2) {
+        // The power, and the two bits below the top bit.
+        Some(shift) => (cycles >> shift) + (u64::from(shift) << PARTS_LOG2),
+        None => cycles,
+    };
+    (place as usize).min(PLACES - 1)
+}
+
+/// Returns the maximum number of cycles that belong to the index `place`.
+fn most(place: usize) -> u64 {
+    let place = place as u64 + 1;
+    match (place >> PARTS_LOG2).checked_sub(1) {
+        Some(shift) => (((place & ((1 << PARTS_LOG2) - 1)) | 1 << PARTS_LOG2) << shift) - 1,
+        None => place - 1,
+    }
+}
+
+impl Cycles {
+    pub(crate) fn add(&mut self, cycles: u64, count: u64) {
+        self.counts[place(cycles)] += count;
+        self.total += u128::from(cycles) * u128::from(count);
+    }
+
+    /// Adds `count` durations of about `cycles` each, whose sum is `total`.
+    pub(crate) fn add_measured(&mut self, cycles: u64, count: u64, total: u64) {
+        self.counts[place(cycles)] += count;
+        self.total += u128::from(total);
+    }
+
+    /// Removes `count` durations of `cycles` each that were added before.
+    pub(crate) fn take_back(&mut self, cycles: u64, count: u64) {
+        let there = &mut self.counts[place(cycles)];
+        *there = there.saturating_sub(count);
+        let total = u128::from(cycles) * u128::from(count);
+        self.total = self.total.saturating_sub(total);
+    }
+
+    pub(crate) fn add_all(&mut self, other: &Cycles) {
+        self.total += other.total;
+        for (sum, more) in self.counts.iter_mut().zip(&other.counts) {
+            *sum += more;
+        }
+    }
+
+    pub(crate) fn told(&self) -> Histogram {
+        let mut buckets = vec![0; BUCKETS];
+        for (place, &count) in self.counts.iter().enumerate() {
+            buckets[bucket(time::cycles_to_ns(most(place)))] += count;
+        }
+        Histogram {
+            count: buckets.iter().sum(),
+            total_ns: u64::try_from(self.total * 1000 / u128::from(time::cycles_per_us()))
+                .unwrap_or(u64::MAX),
+            buckets,
+        }
+    }
+}
+
+fn bucket(ns: u64) -> usize {
+    (ns.max(1).ilog2() as usize).min(BUCKETS - 1)
+}
+
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
@@ -271,5 +568,200 @@ mod tests {
         assert!(tally.take(me).cpu_ns > 0);
         tally.add(1, 1, 1);
         assert_eq!(tally.take(me).cpu_ns, 0);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests_of_arrivals {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_single_item_came_when_its_producer_found_nothing() {
+        let mut arrivals = Arrivals::default();
+        assert_eq!(arrivals.came_at(0, 0), None);
+        arrivals.came(0, 1, 100, 170);
+        assert_eq!(arrivals.came_at(1, 0), Some(100));
+        arrivals.came(1, 1, 200, 270);
+        assert_eq!(arrivals.came_at(2, 0), Some(100));
+        assert_eq!(arrivals.came_at(2, 1), Some(200));
+        assert_eq!(arrivals.came_at(1, 0), Some(200), "the first was taken");
+        assert_eq!(arrivals.came_at(2, 0), Some(100), "it was put back");
+    }
+
+    #[test]
+    fn items_of_one_adoption_came_evenly() {
+        let mut arrivals = Arrivals::default();
+        // Two runs of items of one pwq, with another pwq's items between them.
+        arrivals.came(0, 4, 1000, 2000);
+        arrivals.came(4, 6, 1000, 2000);
+        let at: Vec<_> = (0..10)
+            .filter_map(|nth| arrivals.came_at(10, nth))
+            .collect();
+        assert_eq!(at, (0..10).map(|i| 1000 + i * 100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_share_is_exact_whatever_its_product_takes() {
+        assert_eq!(share(7, 0, 0), 0);
+        assert_eq!(share(7, 3, 2), 10);
+        assert_eq!(share(u64::MAX, 3, 4), (u64::MAX / 4) * 3 + 2);
+    }
+
+    #[test]
+    fn a_noted_time_after_the_adoption_is_that_of_the_adoption() {
+        let mut arrivals = Arrivals::default();
+        arrivals.came(0, 1, 130, 120);
+        assert_eq!(arrivals.came_at(1, 0), Some(120));
+    }
+
+    #[test]
+    fn a_long_line_keeps_its_old_and_its_new_times() {
+        let mut arrivals = Arrivals::default();
+        // 50 spans of growing distance.
+        let start = |i: u64| 1000 * i * i;
+        for i in 1..=50 {
+            arrivals.came(10 * (i as usize - 1), 10, start(i), start(i) + 10);
+        }
+        for i in 1..=50 {
+            let at = arrivals.came_at(500, 10 * (i as usize - 1)).unwrap();
+            let error = at.abs_diff(start(i));
+            assert!(error <= start(50) / 10, "{i}: {at} for {}", start(i));
+        }
+        assert_eq!(arrivals.came_at(500, 0), Some(start(1)));
+    }
+
+    #[test]
+    fn a_counter_that_is_set_back_loses_no_item_its_time() {
+        let mut arrivals = Arrivals::default();
+        let start = |i: u64| 1_000_000 + 1000 * i - if i > 6 { 900_000 } else { 0 };
+        for i in 0..30 {
+            arrivals.came(10 * i as usize, 10, start(i), start(i) + 10);
+        }
+        let times = (0..300).map(|nth| arrivals.came_at(300, nth));
+        assert!(
+            times
+                .into_iter()
+                .all(|at| at.is_some_and(|at| at <= start(6) + 10))
+        );
+    }
+
+    #[test]
+    fn what_leaves_the_middle_shortens_all_alike() {
+        let mut arrivals = Arrivals::default();
+        arrivals.came(0, 100, 1000, 2000);
+        arrivals.came(100, 100, 5000, 6000);
+        arrivals.cut(200, 100);
+        assert_eq!(arrivals.came_at(100, 0), Some(1000));
+        assert_eq!(arrivals.came_at(100, 50), Some(5000));
+        arrivals.came(100, 1, 9000, 9000);
+        assert_eq!(arrivals.came_at(101, 100), Some(9000));
+        arrivals.cut(101, 101);
+        assert_eq!(arrivals.came_at(0, 0), None);
+        arrivals.came(0, 1, 9500, 9600);
+        assert_eq!(arrivals.came_at(1, 0), Some(9500));
+    }
+
+    proptest! {
+        #[test]
+        #[cfg_attr(miri, ignore = "plain data, and hours of it")]
+        fn every_item_of_a_line_has_a_time_and_they_are_in_order(
+            steps in prop::collection::vec((0u8..4, any::<u16>()), 1..300),
+        ) {
+            let (mut arrivals, mut nr_listed, mut now) = (Arrivals::default(), 0, 1);
+            for (step, number) in steps {
+                let some = usize::from(number) % (nr_listed + 1);
+                match step {
+                    0 | 1 => {
+                        let count = usize::from(number % 20) + 1;
+                        let from = now + u64::from(number);
+                        now = from + u64::from(number / 2) + 1;
+                        arrivals.came(nr_listed, count, from, now);
+                        nr_listed += count;
+                    }
+                    2 => nr_listed -= some,
+                    _ => {
+                        arrivals.cut(nr_listed, some);
+                        nr_listed -= some;
+                    }
+                }
+                let times = (0..nr_listed).map(|nth| arrivals.came_at(nr_listed, nth));
+                let times: Option<Vec<_>> = times.collect();
+                prop_assert!(times.as_ref().is_some_and(|it| it.is_sorted()), "{:?}", times);
+                prop_assert!(times.unwrap().last().is_none_or(|last| *last <= now));
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests_of_histograms {
+    use super::*;
+
+    #[test]
+    fn each_number_of_cycles_has_a_place_and_places_are_in_order() {
+        for cycles in (0..5000).chain((3..41).flat_map(|i| [(1 << i) - 1, 1 << i, (1 << i) + 1])) {
+            let at = place(cycles);
+            assert!(cycles <= most(at), "{cycles} at {at}");
+            assert!(at == 0 || most(at - 1) < cycles, "{cycles} at {at}");
+        }
+        assert_eq!(place(u64::MAX), PLACES - 1);
+        assert!((0..PLACES - 1).all(|at| most(at) < most(at + 1)));
+    }
+
+    #[test]
+    fn cycles_are_told_as_nanoseconds_of_about_the_right_bucket() {
+        let mut cycles = Cycles::default();
+        let per_us = time::cycles_per_us();
+        cycles.add(100 * per_us, 3);
+        cycles.add_measured(5_000_000 * per_us, 1, 5_000_000 * per_us);
+        let told = cycles.told();
+        assert_eq!((told.count, told.total_ns), (4, 5_000_300_000));
+        assert!((100_000..=262_144).contains(&told.quantile_ns(0.5)));
+        assert!((5_000_000_000..20_000_000_000).contains(&told.quantile_ns(1.0)));
+    }
+
+    #[test]
+    fn what_many_waited_for_hours_is_told_or_the_most_that_a_word_holds() {
+        let mut cycles = Cycles::default();
+        let hour = 3_600_000_000 * time::cycles_per_us();
+        cycles.add(4 * hour, 1_000_000);
+        assert_eq!(cycles.told().mean_ns(), 4.0 * 3.6e12);
+        cycles.add(4 * hour, 1_000_000);
+        cycles.take_back(4 * hour, 1_000_000);
+        assert_eq!(cycles.told().total_ns, 4 * 3_600_000_000_000 * 1_000_000);
+        let mut twice = cycles.told();
+        twice.merge(&cycles.told());
+        cycles.add(4 * hour, 1_000_000);
+        assert_eq!(
+            (cycles.told().total_ns, twice.total_ns),
+            (u64::MAX, u64::MAX)
+        );
+    }
+
+    #[test]
+    fn a_quantile_is_about_there_where_its_bucket_is_full() {
+        let mut buckets = vec![0; 33];
+        // 20 durations of 4.3 to 8.6 s, and one of a microsecond.
+        (buckets[32], buckets[10]) = (20, 1);
+        let times = Histogram {
+            count: 21,
+            total_ns: 0,
+            buckets,
+        };
+        let about_ms = |q| times.about_ns(q) / 1_000_000;
+        assert_eq!(times.quantile_ns(0.5), 1 << 33);
+        assert_eq!(
+            (about_ms(0.0), about_ms(0.5), about_ms(1.0)),
+            (0, 6335, 8482)
+        );
+        assert_eq!(Histogram::default().about_ns(0.5), 0);
+    }
+
+    #[test]
+    fn no_hold_has_no_mean() {
+        assert_eq!(Histogram::default().mean_ns(), 0.0);
+        assert_eq!(Histogram::default().quantile_ns(0.5), 0);
     }
 }

@@ -25,12 +25,9 @@ use sync::{
 };
 
 use super::{
-    dispatch::Dispatch,
-    policy::{self, Census},
     pool::{PoolGuard, WorkerPool},
     worker::Worker,
 };
-use crate::observe::concurrency::Away;
 
 /// Calls `body`, which may block, and lets the pool run another worker in the meantime.
 ///
@@ -116,29 +113,6 @@ impl WorkerPool {
             away.declared = false;
             away.asleep = false;
         });
-    }
-
-    /// Changes the reasons why a worker does not count as awake, and updates the census.
-    pub(crate) fn recount(
-        &self,
-        dispatch: &mut Dispatch,
-        worker: &Worker,
-        change: impl FnOnce(&mut Away),
-    ) {
-        let away = dispatch.away_mut(worker);
-        let before = away.counts_as_awake();
-        change(away);
-        match (before, away.counts_as_awake()) {
-            (true, false) => self.census.fetch_sub(Census::AWAKE, Ordering::Relaxed),
-            (false, true) => self.census.fetch_add(Census::AWAKE, Ordering::Relaxed),
-            _ => 0,
-        };
-    }
-
-    /// Returns `true` if more workers are awake than may stay awake. The caller holds the pool lock
-    /// and acts on the result before it unlocks.
-    pub(crate) fn has_surplus(&self) -> bool {
-        policy::has_surplus(self.census(), self.target())
     }
 }
 

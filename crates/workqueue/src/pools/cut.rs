@@ -17,7 +17,7 @@
 //!    item runs.
 //!
 //! An item that is queued again on the tombstone of its cancelled enqueue has an old colour and the
-//! flag `REVIVED` (`state.rs`). Such an item is compared by the number of the cancel
+//! flag `REVIVED` (`head.rs`). Such an item is compared by the number of the cancel
 //! (`item/revival.rs`), as is an item that was left to a run and queued once more.
 //!
 //! ```text

@@ -18,11 +18,9 @@ use super::{
 };
 use crate::{
     item::{
-        colour::Colour,
-        head::{Head, Home},
+        head::{Head, Home, State},
         lane::Lane,
-        list::{Injector, List},
-        state::State,
+        list::{Colour, Injector, List},
     },
     limit::{
         account::{Clock, VirtualTime, next_by_use},

@@ -1,13 +1,13 @@
 //! Worker pools: the threads that run items, and the lists in which items wait for them.
 //!
 //! `pool.rs` describes how a parking worker and a producer avoid missing each other. `dispatch.rs`
-//! has the state that the pool lock guards: `take.rs` takes batches from it, `retire.rs` releases
-//! in-flight counts. The decisions are plain functions in `policy.rs`. `pwq.rs` has the pool
+//! has the state that the pool lock guards: `take.rs` takes batches from it and releases in-flight
+//! counts. The decisions are plain functions in `policy.rs`. `pwq.rs` has the pool
 //! workqueue, which connects a queue to a pool, `anchors.rs` counts its waiting futures, and
 //! `links.rs` adds and removes pwqs.
 //!
-//! `worker.rs` has the part of a worker that other threads use, `serve.rs` the loop of its thread,
-//! and `pace.rs` how it waits for work. `blocking.rs` and `sampler.rs` notice that a worker sleeps,
+//! `worker.rs` has the loop of a worker's thread and the part that other threads use, `pace.rs` how
+//! it waits for work. `blocking.rs` and `sampler.rs` notice that a worker sleeps,
 //! `watchdog.rs` reports stalls, and `upkeep.rs` culls idle workers. `manager.rs` has the requests
 //! of pools to the manager. `mayday.rs` decides when a rescuer is called, and `rescuer.rs` is that
 //! thread. `tombstones.rs` removes cancelled items, `cut.rs` removes all waiting items of a queue,
@@ -28,9 +28,7 @@ pub(crate) mod pool;
 pub(crate) mod pwq;
 pub(crate) mod recall;
 pub(crate) mod rescuer;
-pub(crate) mod retire;
 pub(crate) mod sampler;
-pub(crate) mod serve;
 pub(crate) mod take;
 pub(crate) mod tombstones;
 pub(crate) mod upkeep;

@@ -51,9 +51,8 @@ use super::{
 };
 use crate::{
     item::{
-        colour::{Colour, UpTo},
         head::Head,
-        list::Injector,
+        list::{Colour, Injector, UpTo},
     },
     limit::queue_core::QueueCore,
     observe::concurrency::Away,
@@ -95,7 +94,7 @@ pub(crate) struct WorkerPool {
     pub(crate) manager: Arc<Manager>,
     pub(crate) counters: Counters,
     #[cfg(feature = "baselines")]
-    pub(crate) hold: Mutex<crate::observe::histogram::Cycles>,
+    pub(crate) hold: Mutex<crate::observe::tally::Cycles>,
 }
 
 #[derive(Debug, Default)]
@@ -407,6 +406,29 @@ impl WorkerPool {
             self.recount(&mut guard, worker, |away| *away = Away::default());
         }
         guard.take_all_back(worker);
+    }
+
+    /// Changes the reasons why a worker does not count as awake, and updates the census.
+    pub(crate) fn recount(
+        &self,
+        dispatch: &mut Dispatch,
+        worker: &Worker,
+        change: impl FnOnce(&mut Away),
+    ) {
+        let away = dispatch.away_mut(worker);
+        let before = away.counts_as_awake();
+        change(away);
+        match (before, away.counts_as_awake()) {
+            (true, false) => self.census.fetch_sub(Census::AWAKE, Ordering::Relaxed),
+            (false, true) => self.census.fetch_add(Census::AWAKE, Ordering::Relaxed),
+            _ => 0,
+        };
+    }
+
+    /// Returns `true` if more workers are awake than may stay awake. The caller holds the pool lock
+    /// and acts on the result before it unlocks.
+    pub(crate) fn has_surplus(&self) -> bool {
+        policy::has_surplus(self.census(), self.target())
     }
 
     /// Records that a worker has run its batch and searches again.

@@ -17,17 +17,12 @@ use sync::{
 use super::{anchors::Anchors, mayday::MaydayQueue, pool::WorkerPool};
 use crate::{
     item::{
-        colour::Colours,
         head::{Head, Home, VTable},
         lane::{Lane, Turns},
-        list::List,
+        list::{Colours, List},
     },
     limit::{account::Account, active::Gate, queue_core::QueueCore},
-    observe::{
-        arrivals::Arrivals,
-        histogram::Cycles,
-        tally::{Ran, Rest},
-    },
+    observe::tally::{Arrivals, Cycles, Ran, Rest},
 };
 
 /// Connects a queue to one of its pools.

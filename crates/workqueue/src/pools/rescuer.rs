@@ -31,8 +31,7 @@ use super::{
     mayday::{Call, MaydayQueue},
     policy::{self, Need},
     pool::{PoolGuard, WorkerPool},
-    serve,
-    worker::{Taken, Worker},
+    worker::{self, Taken, Worker},
 };
 use crate::{errands, item::list};
 
@@ -110,8 +109,8 @@ fn answer(mayday_queue: &MaydayQueue, mut parker: Parker) {
         match call {
             Call::Pool(pool, slot) => {
                 let has_ended = match slot {
-                    Some(slot) => serve::rescue(&pool, slot, is_last),
-                    None => serve::help_out(&pool, is_last),
+                    Some(slot) => worker::rescue(&pool, slot, is_last),
+                    None => worker::help_out(&pool, is_last),
                 };
                 if !has_ended {
                     mayday_queue.call(&pool, slot);

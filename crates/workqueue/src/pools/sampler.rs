@@ -131,7 +131,7 @@ fn add_stacks(reports: &mut [crate::Report], signal: u32) {
     });
     let workers: Vec<_> = workers.collect();
     let threads: Vec<_> = workers.iter().map(|it| it.thread).collect();
-    let stacks = stacks::capture(threads, signal, super::serve::PATH);
+    let stacks = stacks::capture(threads, signal, super::worker::PATH);
     for (worker, stack) in workers.into_iter().zip(stacks) {
         worker.stack = Some(stack);
     }

@@ -1,7 +1,7 @@
 //! Removes cancelled items from the lists that hold them.
 //!
 //! A cancel takes two transitions of the item's state word. The list entry of the item remains as a
-//! tombstone until a worker pops it (`state.rs`). If no worker pops it, because the queue is full
+//! tombstone until a worker pops it (`head.rs`). If no worker pops it, because the queue is full
 //! or paused or the pool is busy, tombstones would pile up. Cancels are therefore counted. Every
 //! `LOOK_EVERY` cancels, the canceller walks a list if at least half of its items may be
 //! tombstones. Each cancel thus pays for a few items of such walks, and a list never holds many
@@ -38,11 +38,9 @@ use super::{
 use crate::{
     errands,
     item::{
-        handles::Dead,
-        head::{Head, Home},
+        head::{Dead, Head, Home, State},
         lane::Lane,
         list,
-        state::State,
     },
 };
 

@@ -12,7 +12,7 @@ use sync::{
 use super::queue::Inner;
 use crate::{
     item::lane::Lane,
-    observe::histogram::Histogram,
+    observe::tally::Histogram,
     pools::{
         dispatch::Enlisted,
         pool::WorkerPool,

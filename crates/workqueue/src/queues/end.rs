@@ -55,8 +55,8 @@ use super::{
 };
 use crate::{
     errands::{self, Errand},
-    execute::current::depth,
-    item::{handles::Dead, lane::Lane},
+    execute::run::depth,
+    item::{head::Dead, lane::Lane},
     limit::queue_core::Handler,
 };
 

@@ -16,7 +16,11 @@ use crate::{
         wait::must_not_be_lost,
         work::Work,
     },
-    item::{head::Head, lane::Lane, list::set_fresh_next, state::Enqueue},
+    item::{
+        head::{Enqueue, Head},
+        lane::Lane,
+        list::set_fresh_next,
+    },
     pools::pwq::Pwq,
 };
 

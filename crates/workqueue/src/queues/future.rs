@@ -21,12 +21,12 @@
 //!   count of the pwq on which it ran then (`held_link`). A wake that makes it pending thus finds
 //!   an existing queue, because the future cannot end before it is pushed. Other wakes do not
 //!   access the queue. A drain waits for futures.
-//! - **Memory.** The handle and each waker are counted (`handles.rs`). A poll lends its waker
+//! - **Memory.** The handle and each waker are counted (`head.rs`). A poll lends its waker
 //!   uncounted, so that a poll that keeps none updates no count. The last owner, run or handle,
 //!   frees the item. A suspended future without wakers and handle can never be polled again; the
 //!   thread that dropped the last of them drops it.
 //!
-//! The state transitions are in `state/task.rs`. Differs from Linux: it has no counterpart; the
+//! The state transitions are in `head/task.rs`. Differs from Linux: it has no counterpart; the
 //! closest is work that queues itself again.
 
 use std::{
@@ -51,18 +51,14 @@ use super::queue::Inner;
 use crate::{
     errands,
     execute::{
-        current::with_freed,
         join::JoinHandle,
-        run::{self, note_panic},
+        run::{self, note_panic, with_freed},
     },
     item::{
-        colour::Colour,
-        handles::{Dead, Handles},
-        head::{HandleTable, Head, TaskSlot, VTable},
-        list,
+        head::{Dead, Ending, HandleTable, Handles, Head, Rules, State, TaskSlot, VTable},
+        list::{self, Colour},
+        memory,
         remains::Remains,
-        slab,
-        state::{Ending, Rules, State},
     },
     pools::pwq::Pwq,
 };
@@ -121,7 +117,7 @@ where
         ordered: false,
         ..home.rules
     };
-    let item = slab::place(Task {
+    let item = memory::place(Task {
         base: Base {
             head: Head::new(
                 Task::<F>::VTABLE,
@@ -340,7 +336,7 @@ where
         // SAFETY: no other thread has the item, and only the base is not dropped yet.
         contain(|| unsafe { ptr::drop_in_place(item.as_ptr().cast::<Base>()) });
         // SAFETY: no other thread has the item, and all of it is dropped.
-        unsafe { slab::give_back(item.cast::<Self>()) };
+        unsafe { memory::give_back(item.cast::<Self>()) };
         if let Some((pool, slot, colour)) = left {
             pool.retire_one(slot, colour);
         }

@@ -2,12 +2,13 @@
 //!
 //! `queue.rs` has the queue and `builder.rs` its builder, with the kernel's kinds in `kinds.rs` and
 //! the kernel's queues in `system.rs`. `enqueue.rs` claims an item and pushes it. `spawn.rs` queues
-//! closures and futures (`future.rs`), `spawn_all.rs` many closures, `place.rs` on a chosen CPU or
-//! node, `admission.rs` within a capacity, `expiry.rs` with a deadline, `urgent.rs` ahead of other
-//! items. `weak.rs` has weak handles. `shares.rs` sets CPU shares. `reroute.rs` changes the routes
-//! of a queue in use. `registry.rs` owns the shared pools and the timers (`timers.rs`, in a
-//! `wheel.rs`) that queue items later and wake tasks (`sleeps.rs`). `end.rs` has the protocol that
-//! destroys a queue. `describe.rs` collects statistics.
+//! closures and futures (`future.rs`), also on a chosen CPU or node, and checks that the queue
+//! accepts them. `spawn_all.rs` queues many closures, `admission.rs` within a capacity, `expiry.rs`
+//! with a deadline, `urgent.rs` ahead of other items. `weak.rs` has weak handles. `shares.rs` sets
+//! CPU shares. `reroute.rs` changes the routes of a queue in use. `registry.rs` owns the shared
+//! pools and the timers (`timers.rs`, in a `wheel.rs`) that queue items later and wake tasks
+//! (`sleeps.rs`). `end.rs` has the protocol that destroys a queue. `describe.rs` collects
+//! statistics.
 
 pub(crate) mod admission;
 pub(crate) mod builder;
@@ -17,7 +18,6 @@ pub(crate) mod enqueue;
 pub(crate) mod expiry;
 pub(crate) mod future;
 pub(crate) mod kinds;
-pub(crate) mod place;
 pub(crate) mod queue;
 pub(crate) mod registry;
 pub(crate) mod reroute;

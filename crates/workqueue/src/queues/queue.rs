@@ -20,13 +20,13 @@ use super::{
     timers::OwnTimers,
 };
 use crate::{
-    execute::current::is_inside,
+    execute::run::is_inside,
     item::lane::Lane,
     limit::{
         queue_core::{PanicHandler, QueueCore},
         room::Room,
     },
-    observe::histogram::Histogram,
+    observe::tally::Histogram,
     pools::{manager::Manager, rescuer::Rescuer},
     route::{
         attrs::{BuildError, MAX_ACTIVE},
@@ -122,14 +122,14 @@ pub(crate) struct Inner {
 #[derive(Debug)]
 pub(crate) struct Closed {
     /// bits 0..30 drains in progress | bit 30 has a capacity | bit 31 destroyed
-    word: AtomicU32,
+    pub(super) word: AtomicU32,
     /// I: the process that built the queue.
-    process: Process,
+    pub(super) process: Process,
 }
 
 const DESTROYED: u32 = 1 << 31;
 /// Set if the queue has a capacity. The flag is in this word because queueing reads it anyway.
-const COUNTS: u32 = 1 << 30;
+pub(super) const COUNTS: u32 = 1 << 30;
 
 pub(crate) enum Admission<'a> {
     /// The queue accepts it.
@@ -335,22 +335,6 @@ impl Workqueue {
         self.inner.must_be_at_home();
         self.inner.oldest()
     }
-
-    /// Returns `true` if the caller may queue uncounted items; otherwise counts the rejection.
-    #[inline]
-    pub(crate) fn admits(&self) -> bool {
-        !matches!(self.admission(), Admission::Closed)
-    }
-
-    /// Returns whether the caller may queue items, and counts a rejection.
-    #[inline]
-    pub(crate) fn admission(&self) -> Admission<'_> {
-        let closed = &self.inner.closed;
-        if closed.word.load(Ordering::Relaxed) == 0 && closed.process.is_this() {
-            return Admission::Open;
-        }
-        self.inner.admission_else()
-    }
 }
 
 impl Inner {
@@ -370,26 +354,6 @@ impl Inner {
     /// Returns `true` if this thread is inside an item of this queue, or is freeing one.
     pub(crate) fn runs_here(&self) -> bool {
         is_inside(&self.core)
-    }
-
-    /// The slow path of [`Workqueue::admission`]: the queue has a capacity, or is closed to all
-    /// callers except its own items.
-    #[cold]
-    fn admission_else(&self) -> Admission<'_> {
-        self.must_be_at_home();
-        let is_open = self.closed.word.load(Ordering::Relaxed) & !COUNTS == 0;
-        if !is_open && !self.runs_here() {
-            self.note_refused();
-            return Admission::Closed;
-        }
-        match &self.core.room {
-            Some(room) => Admission::Counted(room),
-            None => Admission::Open,
-        }
-    }
-
-    pub(crate) fn note_refused(&self) {
-        self.core.nr_refused.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns `true` if the queue's workers are in this process.

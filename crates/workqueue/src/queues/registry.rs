@@ -170,8 +170,8 @@ impl Registry {
     /// Returns for how long `queue()` held pool locks, if [`Params::lock_stat`] is on.
     #[cfg(feature = "baselines")]
     #[doc(hidden)]
-    pub fn lock_hold(&self) -> crate::observe::histogram::Histogram {
-        let mut all = crate::observe::histogram::Histogram::default();
+    pub fn lock_hold(&self) -> crate::observe::tally::Histogram {
+        let mut all = crate::observe::tally::Histogram::default();
         for pool in self.here().pools() {
             all.merge(&pool.hold.lock().told());
         }

@@ -38,7 +38,7 @@ use super::{
 };
 use crate::{
     errands::{self, Errand},
-    item::handles::Dead,
+    item::head::Dead,
 };
 
 /// The timer of a sleep, owned until [`end_sleep`](Timers::end_sleep).

@@ -63,7 +63,7 @@ use super::{
 use crate::{
     errands::Errand,
     execute::{run::LeftCount, wait::must_not_be_lost, work::Work},
-    item::handles::Dead,
+    item::head::Dead,
     pools::manager::Manager,
 };
 
@@ -75,7 +75,7 @@ const RETRY_NS: u64 = 1_000_000;
 pub enum Expiry {
     /// An item to be queued.
     Item(Due),
-    /// A task to be woken.
+    /// A task to wake.
     Task(Foreign<Waker>),
 }
 

@@ -146,6 +146,7 @@ impl Link {
 }
 
 impl<K> Node<K> {
+    /// A node in no wheel.
     pub const fn new(kind: K) -> Self {
         Self {
             link: Link::NONE,

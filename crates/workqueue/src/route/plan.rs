@@ -5,7 +5,10 @@ use sync::{OnceLock, atomic::AtomicU32, unmodelled::Arc};
 
 use super::{attrs::Attrs, machine::Machine, routes::Routes};
 use crate::{
-    item::{head::Home, lane::Lane, state::Rules},
+    item::{
+        head::{Home, Rules},
+        lane::Lane,
+    },
     limit::{active::Gate, queue_core::QueueCore},
     pools::{
         mayday::MaydayQueue,

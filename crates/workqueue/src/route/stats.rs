@@ -6,7 +6,7 @@ use base::internal::page::{Kind, Record, TIMES_LOG2, pool_figures, queue_figures
 use topology::CpuSet;
 
 use super::attrs::Attrs;
-use crate::observe::histogram::Histogram;
+use crate::observe::tally::Histogram;
 
 /// Defines the struct of a list of figures, after its other fields.
 macro_rules! counted {

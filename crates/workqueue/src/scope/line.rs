@@ -16,7 +16,7 @@ use sync::{
     twin,
 };
 
-use crate::item::slab;
+use crate::item::memory;
 
 /// The first field of every item.
 #[repr(C)]
@@ -78,7 +78,7 @@ pub(super) fn item<F: FnOnce() + Send>(func: F) -> NonNull<Link> {
         next: AtomicPtr::new(ptr::null_mut()),
         run: run::<F>,
     };
-    slab::place(Item { link, func }).cast()
+    memory::place(Item { link, func }).cast()
 }
 
 /// # Safety
@@ -91,7 +91,7 @@ unsafe fn run<F: FnOnce()>(item: NonNull<Link>) -> Result<(), Payload> {
     // SAFETY: (1): only the link is dropped (a model needs that), because `func` was moved out.
     unsafe {
         ptr::drop_in_place(&raw mut (*item.as_ptr()).link);
-        slab::give_back(item);
+        memory::give_back(item);
     }
     // FOREIGN(scope-run): an item of a scope, on a guest or the owner; contained.
     guarded_in_item(func)

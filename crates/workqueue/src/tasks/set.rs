@@ -36,8 +36,10 @@ use sync::{Mutex, fork::Process, twin, unmodelled::Arc};
 use crate::{
     errands,
     execute::{
-        block_on::block_on, current::is_blocking, dependency::reported, join::JoinHandle,
-        wait::must_not_be_lost,
+        block_on::block_on,
+        join::JoinHandle,
+        run::is_blocking,
+        wait::{must_not_be_lost, reported},
     },
     queues::queue::Workqueue,
 };

@@ -12,7 +12,7 @@
 //! A future is linked by the thread that moves it from waiting to pending, or at the end of the
 //! poll in which it was woken. It is therefore not linked while it is polled. A future that was
 //! polled is pinned in place: it is neither removed from a list nor claimed. One that was never
-//! polled is claimed and cancelled like a closure, by the transitions of `state.rs`.
+//! polled is claimed and cancelled like a closure, by the transitions of `head.rs`.
 
 use super::{Completion, DISABLE_ONE, LINKED, PENDING, RUNNING, State, TURN_MASK};
 

@@ -1,0 +1,89 @@
+//! The transitions by which an item is cancelled, reaped or disabled.
+
+use super::{
+    CLAIMED, COUNTED, DISABLE_ONE, HANDOFF, Head, LINKED, OWED, PENDING, Pop, RUNNING, State,
+    WAITED,
+};
+
+impl State {
+    /// Pops the item to cancel it. The cancel is a run that does not call the item's code.
+    ///
+    /// If the item is running, the caller receives the link as well. It is not handed to the run,
+    /// because a later enqueue would inherit the position and the age of the cancelled one.
+    pub(crate) fn pop_to_cancel(self) -> Pop {
+        if self.has(CLAIMED) {
+            return self.pop();
+        }
+        let popped = self.without(LINKED);
+        if !self.has(PENDING) {
+            Pop::Discard(popped)
+        } else if self.has(RUNNING) && !sync::twin::armed("cancel all: ends what runs") {
+            Pop::Discard(popped.cancelled().0)
+        } else {
+            // The panic flag of the last run is kept, because this is not a real run.
+            Pop::Run(popped.without(PENDING | COUNTED).with(RUNNING))
+        }
+    }
+
+    /// Claims a pending item in order to cancel it.
+    #[inline]
+    pub fn claim_pending(self) -> Option<State> {
+        let cancels = self.has(PENDING) && !self.has(CLAIMED);
+        cancels.then(|| self.with(CLAIMED))
+    }
+
+    /// Ends the claim of `claim_pending` and cancels the item; a link in a list stays there. The
+    /// flag is set if sleepers must be woken. Returns `None` if the link was handed to the claim,
+    /// which must first take it over.
+    pub(crate) fn cancel(self) -> Option<(State, bool)> {
+        // If the item is running, that run releases the count of such a link when it ends.
+        let is_left_to_us = self.has(HANDOFF) && !self.has(RUNNING);
+        (!is_left_to_us).then(|| self.without(CLAIMED).cancelled())
+    }
+
+    /// Cancels one enqueue; the flag is set if sleepers must be woken.
+    fn cancelled(self) -> (State, bool) {
+        let next = self.without(PENDING | COUNTED);
+        if self.has(RUNNING) && !sync::twin::armed("item: a cancel ends the run") {
+            // Sleepers wait at least for the run.
+            (next.with(OWED), false)
+        } else {
+            (next.without(WAITED).next_turn(), self.has(WAITED))
+        }
+    }
+
+    /// Unlinks a tombstone; returns `None` if the item is pending, running or claimed.
+    pub(crate) fn reap(self) -> Option<State> {
+        let alive = if sync::twin::armed("reap: overlooks who queues") {
+            RUNNING | CLAIMED
+        } else {
+            PENDING | RUNNING | CLAIMED
+        };
+        (self.has(LINKED) && !self.has(alive)).then(|| self.unlink())
+    }
+
+    /// Disables the item once more; `None` if the depth would overflow.
+    pub fn disable(self) -> Option<State> {
+        (self.disable_depth() < u16::MAX).then(|| State(self.0 + DISABLE_ONE))
+    }
+
+    /// Undoes one `disable`; `None` if there is none.
+    pub fn enable(self) -> Option<State> {
+        (self.disable_depth() > 0).then(|| State(self.0 - DISABLE_ONE))
+    }
+}
+
+impl Head {
+    /// Pops the item to cancel it; otherwise like [`pop`](Self::pop).
+    pub(crate) fn pop_to_cancel(&self) -> (State, Pop) {
+        let mut from = self.load();
+        loop {
+            let pop = from.pop_to_cancel();
+            let (Pop::Run(to) | Pop::Leave(to) | Pop::Discard(to)) = pop;
+            if self.step(from, to) {
+                return (from, pop);
+            }
+            from = self.load();
+        }
+    }
+}
