@@ -339,6 +339,7 @@ fn a_raw_item_that_needs_its_flushers_seat_is_refused() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "reads the machine from files that Miri cannot open")]
 fn a_disabled_raw_item_is_not_queued() {
     let queue = ordered();
     let (nr_runs, job) = counter();
@@ -425,6 +426,7 @@ fn an_item_may_be_at_any_multiple_of_eight() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "reads the machine from files that Miri cannot open")]
 fn a_timer_queues_its_item_and_not_before_its_time() {
     let queue = wide();
     let (send, receive) = mpsc::channel();
@@ -439,6 +441,7 @@ fn a_timer_queues_its_item_and_not_before_its_time() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "reads the machine from files that Miri cannot open")]
 fn a_timer_is_taken_back_moved_and_expedited() {
     let hour = Duration::from_secs(3600);
     let queue = wide();
@@ -465,6 +468,7 @@ fn a_timer_is_taken_back_moved_and_expedited() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "reads the machine from files that Miri cannot open")]
 fn timers_of_a_queue_are_taken_back_before_it_goes() {
     let hour = Duration::from_secs(3600);
     let (going, staying) = (wide(), wide());
@@ -482,6 +486,7 @@ fn timers_of_a_queue_are_taken_back_before_it_goes() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "reads the machine from files that Miri cannot open")]
 fn all_at_once_every_item_that_was_queued_runs_or_is_cancelled_once() {
     let nr_rounds = match () {
         () if cfg!(miri) => 10,

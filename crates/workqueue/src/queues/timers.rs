@@ -35,7 +35,7 @@
 //! inserts the timer, and it has removed it from any other wheel before.
 //!
 //! The wheel also has the wakers of sleeping tasks (`sleeps.rs`) and the items of the C API
-//! (`raw/delayed.rs`). A [`Kind`] is the function that the manager calls for an expired timer.
+//! (`crates/raw`). A [`Kind`] is the function that the manager calls for an expired timer.
 //!
 //! An item may also be armed to wait for an RCU grace period (`rcu_work.rs`). Then it is in no
 //! wheel, and a callback fires it; the rest is the same. The manager does the work that the
