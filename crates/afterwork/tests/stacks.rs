@@ -139,7 +139,7 @@ fn who_does_not_answer_is_told_so() {
     let why = |stall: &Stall| stall.workers.first()?.stack.as_ref()?.missing();
     let is_told = |stall: &Stall| why(stall).is_some_and(|it| it.contains("blocks the signal"));
     let told = stall_of(stuck_behind_a_mask, is_told).to_string();
-    assert!(told.contains("not taken"), "{told}");
+    assert!(told.contains("not captured"), "{told}");
     // The signal has come by now, and the next one is answered.
     stall_of(stuck_asleep, has_a_stack);
 }
