@@ -113,7 +113,7 @@ const ROWS: &[Row] = &[
                 "limit::active::tests::seats_are_given_as_by_a_list_of_who_has_them",
                 WITHOUT_POINTERS,
             ),
-            ("observe::tally::tests_of_histograms::", WITHOUT_POINTERS),
+            ("observe::tally::histogram_tests::", WITHOUT_POINTERS),
             ("pools::kick_and_cull::", WITHOUT_POINTERS),
             ("flushing::rounds::", WITHOUT_POINTERS),
             ("item::head::tests::", WITHOUT_POINTERS),

@@ -1,7 +1,7 @@
 //! Running an item that has a state, by a worker that popped it or by a joiner that helps.
 //!
-//! A thread records the runs that it is in. Runs nest: a run may wait for an item, and run that item
-//! itself.
+//! A thread records the runs that it is in. Runs nest: a run may wait for an item, and run that
+//! item itself.
 
 use std::{
     cell::Cell,

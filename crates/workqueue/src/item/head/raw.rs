@@ -1,8 +1,8 @@
 //! Transitions of an item in the caller's memory.
 //!
 //! The item's function may free the item during its run, so the word does not record that the item
-//! is running (`crates/raw/src/runs.rs` does), and the item is not accessed after its start. A canceller
-//! removes the item from its list, so there are no tombstones.
+//! is running (`crates/raw/src/runs.rs` does), and the item is not accessed after its start. A
+//! canceller removes the item from its list, so there are no tombstones.
 //!
 //! ```text
 //!                 enqueue                      start
