@@ -26,7 +26,7 @@ const BEGIN: &str = "<!-- compared: written by `cargo xtask figures --write` -->
 const END: &str = "<!-- compared: end -->\n";
 
 /// What follows the first row's number on the first screen.
-const SENTENCE: &str = " × as often as";
+const SENTENCE: &str = " × there";
 
 const STALE: &str = "not as the run has it: cargo xtask figures --write";
 
