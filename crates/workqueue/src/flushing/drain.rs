@@ -76,13 +76,13 @@ impl Workqueue {
     ///
     /// # Panics
     ///
-    /// Inside an item of a bottom-half queue, which must not wait. Nothing has changed then.
+    /// Inside an item of a bottom-half queue, which must not wait. The queue is unchanged then.
     ///
     /// # Errors
     ///
-    /// [`OwnQueueError`] from inside an item of this queue, because the drain would wait for
-    /// itself, and for a process-wide queue, such as [`system`](crate::system). Nothing
-    /// has changed then.
+    /// [`OwnQueueError`] for a process-wide queue, such as [`system`](crate::system); also from
+    /// inside an item of this queue, because the drain would wait for itself. The queue is
+    /// unchanged then.
     #[doc(alias = "drain_workqueue")]
     pub fn drain(&self) -> Result<(), OwnQueueError> {
         self.inner.may_be_stopped()?;
@@ -110,7 +110,7 @@ impl Workqueue {
     /// # Errors
     ///
     /// [`DrainError::OwnQueue`] from inside an item of this queue, and for a process-wide queue;
-    /// nothing has changed then. [`DrainError::StillBusy`] if the queue is not drained within
+    /// the queue is unchanged then. [`DrainError::StillBusy`] if the queue is not drained within
     /// `timeout`.
     ///
     /// # Examples
@@ -161,8 +161,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`OwnQueueError`] from inside an item of this queue, and for a process-wide queue. Nothing
-    /// has changed then.
+    /// [`OwnQueueError`] from inside an item of this queue, and for a process-wide queue. The
+    /// queue is unchanged then.
     ///
     /// # Examples
     ///

@@ -49,8 +49,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`OwnQueueError`] if it is polled inside an item or a future of this queue, because the
-    /// drain would wait for that item, and for a process-wide queue.
+    /// [`OwnQueueError`] for a process-wide queue; also if polled inside an item or a future of
+    /// this queue, because the drain would wait for that item.
     ///
     /// # Panics
     ///

@@ -11,10 +11,10 @@
 //! blocks are all unused is returned to the system after one or two seconds, on the initiative of a
 //! manager (`chunks.rs`).
 //!
-//! The lists are those of `mpscq`, where they are modeled. `mailbox/recycle.rs` uses them to
-//! solve the same problem in another way: one thread empties all blocks of a mailbox, so the free
-//! blocks are one list from which any poster takes all. Here any thread may free a block of any
-//! other, so the block's address identifies its owner.
+//! The lists are those of `mpscq`, where they are modeled. `crates/mailbox/src/recycle.rs` uses
+//! them to solve the same problem in another way: one thread empties all blocks of a mailbox, so
+//! the free blocks are one list from which any poster takes all. Here any thread may free a block
+//! of any other, so the block's address identifies its owner.
 //!
 //! In a model and under Miri, every block comes from the general allocator, so that Miri detects an
 //! item that is used after it was freed. The tests below use the caches under Miri, too.

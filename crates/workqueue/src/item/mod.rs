@@ -5,7 +5,8 @@
 //! `memory.rs` allocates its memory, on the real machine from each thread's cache, which is filled
 //! by `chunks.rs`. `list.rs` links items through themselves, together with a colour by which a
 //! flush recognizes the items that it waits for. `remains.rs` collects the deferred work of a bulk
-//! cancel. The lane of an item (`wake/lane.rs`) decides whether it is run before others.
+//! cancel. The lane of an item (`crates/base/src/wake/lane.rs`) decides whether it is run before
+//! others.
 
 #[cfg(not(any(loom, shuttle)))]
 #[cfg_attr(miri, allow(dead_code))]

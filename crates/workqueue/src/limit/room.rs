@@ -1,9 +1,9 @@
 //! The capacity of a queue: the limit on waiting items, and the producers that wait for it.
 //!
 //! A counted item holds a *capacity permit* from before it is queued until it starts or is
-//! cancelled. `admission.rs` has the protocol. An admitted producer holds a permit from its
-//! admission on. If it gives up at the same time, it releases that permit (twin `room: a waiter
-//! that gives up keeps its place`).
+//! cancelled. `crates/base/src/admission.rs` has the protocol. An admitted producer holds a permit
+//! from its admission on. If it gives up at the same time, it releases that permit (twin `room: a
+//! waiter that gives up keeps its place`).
 
 use std::{cell::RefCell, collections::VecDeque, mem, task::Waker, time::Duration};
 

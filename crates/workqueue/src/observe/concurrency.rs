@@ -18,11 +18,11 @@ pub(crate) struct Activity {
 /// The reasons for which an executing worker does not count as awake. Without any, it does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Away {
-    /// Set if it has reported that it may block.
+    /// Set if the worker has reported that it may block.
     pub(crate) declared: bool,
-    /// Set if a sample found it asleep.
+    /// Set if a sample found the worker asleep.
     pub(crate) asleep: bool,
-    /// Set if its item uses the CPU for long, by its queue's attributes or by a sample.
+    /// Set if the worker's item uses the CPU for long, by its queue's attributes or by a sample.
     pub(crate) hogging: bool,
     pub(crate) rescuing: bool,
 }

@@ -10,9 +10,10 @@
 //!    first was removed, and items queued later are not affected. Each stays counted in flight
 //!    until it has been cancelled, so the queue and its drains wait for it.
 //! 2. *Running and queued again*, so that the run will put it back; it is in no list. Or *claimed
-//!    by a helper* that may find no seat. In both cases that thread puts the item back. The
-//!    canceller closes the current colour under the same hold of the lock. If the colour of an item
-//!    that is put back is closed, the thread that puts it back cancels it (`WorkerPool::put_back`).
+//!    by a helper* that may find no seat. In both cases the running or claiming thread
+//!    puts the item back. The canceller closes the current colour under the same hold of the lock.
+//!    If the colour of an item that is put back is closed, the thread that puts it back cancels it
+//!    (`WorkerPool::put_back`).
 //! 3. *Popped from a local batch but not yet running*, or claimed by a helper that will run it. The
 //!    item runs.
 //!

@@ -327,7 +327,8 @@ impl Dispatch {
 }
 
 /// Returns `true` if an item in a local batch is pending. If it was cancelled, or its joiner runs
-/// it, only its tombstone is left. A closure has no state.
+/// it, only its tombstone is left. A detached closure has no link flag, and is never cancelled in
+/// place.
 fn is_there(item: *const Head) -> bool {
     // SAFETY: the item is linked, so it is alive.
     let state = unsafe { &*item }.load();

@@ -132,7 +132,8 @@ impl Dispatch {
             // SAFETY: the item is linked, so it is alive.
             let head = unsafe { item.as_ref() };
             let (state, table) = (head.load(), head.vtable());
-            // If the item was cancelled, only its tombstone is left. A closure has no state.
+            // If the item was cancelled, only its tombstone is left. A detached closure has no link
+            // flag, and is never cancelled in place.
             let is_queued = state.is_pending() || !state.has_link();
             // SAFETY: as above, and the vtable was created for the item.
             if home_slot(item) == slot && is_queued && !unsafe { (table.has_begun)(item) } {

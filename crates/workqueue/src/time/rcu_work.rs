@@ -19,8 +19,8 @@ use crate::{
     },
 };
 
-/// A work item that is queued after a grace period, any number of times, so that no reader can
-/// still see data that was removed before.
+/// A reusable item that is queued after a grace period, so that no reader can still see data that
+/// was removed before. Needs the feature `rcu`.
 ///
 /// Use it for cleanup that takes long or blocks: callbacks of [`rcu::call`] run one after another,
 /// whereas items of a queue run in parallel.
@@ -66,7 +66,7 @@ pub enum GracePeriod {}
 
 impl Workqueue {
     /// Queues `work` after a grace period. Returns `false` if the item is already pending or is
-    /// disabled, or if [`enqueue`](Self::enqueue) would reject it.
+    /// disabled, or if [`enqueue`](Self::enqueue) would reject it. Needs the feature `rcu`.
     ///
     /// # Blocking
     ///
