@@ -9,7 +9,7 @@
 //! owner need not walk over the items that are overtaken. A poster always posts in the same lane.
 //! The first urgent poster opens the lane: it sets `LANES`, before it posts. From then on the owner
 //! checks both lanes for each receipt, and takes the item of the lane whose turn it is
-//! (`wake/lane.rs`).
+//! (`crates/base/src/wake/lane.rs`).
 //!
 //! What must never happen:
 //!

@@ -1,4 +1,4 @@
-//! Task work: work for *one thread that owns a resource*, such as an event loop or a ring.
+//! Mailboxes: work for *one thread that owns a resource*, such as an event loop or a ring.
 //!
 //! ```
 //! use afterwork::mailbox::Mailbox;
@@ -38,7 +38,7 @@
 //! # Bounds and calls
 //!
 //! If a mailbox with a [capacity](Builder::capacity) is full, it returns an item to its poster
-//! ([`Poster::post`]), or makes its sender wait, first come, first in ([`Poster::send`],
+//! ([`Poster::post`]), or makes its sender wait, in order of arrival ([`Poster::send`],
 //! [`Poster::send_wait`]). [`Poster::call`] posts an item to be answered, and returns a handle for
 //! the answer.
 //!
@@ -57,7 +57,7 @@
 //! | waits in io_uring for posts and completions | the ring, which polls the eventfd (feature `io-uring`: the module `uring`) | a completion |
 //! | is an async task | [`Mailbox::recv`], [`Mailbox::poll_recv`], [`Mailbox::ready`] | its waker |
 //!
-//! Differs from Linux: there task work belongs to a kernel task and runs when the task returns to
+//! Differs from Linux: there *task work* belongs to a kernel task and runs when the task returns to
 //! user space; here the owner receives it. `post` and `post_lazy` are io_uring's forced and lazy
 //! wake-ups.
 
@@ -66,10 +66,11 @@
 // pushed onto the queue of its lane (`inbox.rs`, over the crate `mpscq`). In `wait.rs` the post
 // counts against the owner's armed count; at most one poster claims the wake-up, and fires the
 // owner waker (`bell.rs`). In `mailbox.rs` the owner drains a bounded batch. `shared.rs` has the
-// end of either side. An item that finds no free capacity waits in `admission.rs`, through
-// `send.rs`; `reply.rs` is separate from that, and has both ends of a call. Both sleep by
-// `wake/sleeper.rs`. A local future (`local.rs`) is woken by its target (`target.rs`), and reports
-// to its handle (`join.rs`) by a reply. `worker.rs` is an owner.
+// end of either side. An item that finds no free capacity waits in the wait queue of
+// `crates/base/src/admission.rs`, through `send.rs`. `reply.rs` has both ends of a call. Senders
+// and callers sleep by `crates/base/src/wake/sleeper.rs`. A local future (`local.rs`) is woken by
+// its target (`target.rs`), and reports to its handle (`join.rs`) by a reply. `worker.rs` is an
+// owner.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 

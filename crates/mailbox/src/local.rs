@@ -282,7 +282,7 @@ impl<T: From<Woken> + Send + 'static> LocalSet<T> {
         Self::with(post)
     }
 
-    /// Creates a set that posts by `post`, which is bound to this thread.
+    /// Creates a set bound to this thread that posts with `post`.
     pub(super) fn with(post: Arc<Post<T>>) -> Self {
         Self {
             inner: Rc::new(Inner {

@@ -19,8 +19,8 @@ use super::shared::Waiting;
 ///
 /// # Guarantees
 ///
-/// - Waiting sends are let in first come, first in, each from its first poll on. The item itself
-///   waits, not its task: a task that is slow to poll again delays no other.
+/// - Sends are admitted in the order of their first polls. The item itself waits, not its task: a
+///   task that is slow to poll again delays no other.
 /// - Dropping the future removes its item from the wait queue and drops it, if it is not inside
 ///   yet. [`take_back`](Self::take_back) returns it instead. In both cases later items move up.
 #[must_use = "a future does nothing until it is polled"]
@@ -86,7 +86,7 @@ impl<T> Poster<T> {
     /// # Blocking
     ///
     /// While the mailbox is full. Woken by the owner's receipts, and when the mailbox is closed or
-    /// dropped. Waiting threads and tasks are let in first come, first in. An owner that sends to
+    /// dropped. Waiting threads and tasks are admitted in order of arrival. An owner that sends to
     /// its own full mailbox waits for itself.
     ///
     /// # Errors

@@ -9,7 +9,8 @@ impl<T> Mailbox<T> {
     ///
     /// `serve` also receives an online [`Reader`], with which reading RCU-protected data costs
     /// nothing. The owner reports after at most `max` items, and is offline while it sleeps. So a
-    /// grace period waits for at most `max` calls of `serve`. A `max` of 0 counts as 1.
+    /// grace period waits for at most `max` calls of `serve`. A `max` of 0 counts as 1. Needs the
+    /// feature `rcu`.
     ///
     /// # Blocking
     ///

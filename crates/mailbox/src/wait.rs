@@ -44,8 +44,8 @@
 //! begun. A wake-up that reaches only sleeping threads would be lost, and no poster would wake
 //! again for this arming (twin `park: no token`).
 //!
-//! **An item that waits for capacity counts as an eager post** (`admission.rs`): setting `AWAITED`
-//! replaces the push, and the owner's count also checks it.
+//! **An item that waits for capacity counts as an eager post** (`crates/base/src/admission.rs`):
+//! setting `AWAITED` replaces the push, and the owner's count also checks it.
 
 use sync::atomic::{AtomicI32, Ordering};
 use sync::{barrier, twin};
