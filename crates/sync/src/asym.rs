@@ -72,7 +72,8 @@ pub fn heavy_quiet() -> bool {
 
 /// Registers this process for expedited membarriers. Returns `true` if [`light`] is now free.
 ///
-/// Call it before [`heavy`]. Earlier calls of `light` are full fences, so a protocol may be in use.
+/// Call it before [`heavy`]. Earlier calls of `light` are full fences, so a protocol may already be
+/// running.
 pub fn init() -> bool {
     // First, so that a thread that forks in the meantime waits for the registration.
     crate::fork::Process::this();

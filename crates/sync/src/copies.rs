@@ -15,7 +15,7 @@
 //!                              write the line
 //! ```
 //!
-//! Two copies that are first used at the same time find each other. One exchange succeeds.
+//! Two copies that are first used at the same time find each other; only one exchange succeeds.
 
 use std::{
     ffi::{CStr, c_int, c_void},
@@ -56,8 +56,8 @@ const HEAD: Head = Head {
 };
 const NAME: [u8; 12] = *b"afterwork\0\0\0";
 
-// The note has a distance, because an address would need a section that the loader writes. The
-// linker recognizes notes by the section's type. The distance of a hidden word is constant.
+// The note stores an offset: an address would need a relocation, and so a writable section. The
+// linker recognizes notes by the section's type. The offset of a hidden word is constant.
 #[cfg(not(miri))]
 core::arch::global_asm!(
     ".pushsection .note.afterwork, \"a\", %note",

@@ -53,7 +53,7 @@ impl EventFd {
         })
     }
 
-    /// Returns `true` if the program has closed the number. Makes one system call.
+    /// Returns `true` if the program has closed the descriptor. Makes one system call.
     pub fn is_lost(&self) -> bool {
         tag_of(&self.fd) != self.tag
     }

@@ -43,7 +43,7 @@ macro_rules! futex {
 
         impl $name {
             const_unless_model! {
-                /// Makes a word that holds `value`.
+                /// Creates a word that holds `value`.
                 pub fn new(value: $value) -> Self {
                     Self { word: <$atomic>::new(value), waiters: backend::Waiters::new() }
                 }
@@ -65,7 +65,7 @@ macro_rules! futex {
             ///
             /// # Blocking
             ///
-            /// Until the key is woken, or for ever.
+            /// Until the key is woken, or forever.
             #[cfg_attr(sim, track_caller)]
             pub fn wait(&self, expected: $value) {
                 self.sleep(expected, None);

@@ -18,7 +18,7 @@
 //! | the real machine | default | production |
 //! | [loom](https://docs.rs/loom) | `--cfg loom` | all interleavings of a small case, weak memory |
 //! | [shuttle](https://docs.rs/shuttle) | `--cfg shuttle` | many interleavings of a large case |
-//! | a simulated machine (`afterwork-simachine`) | `--cfg sim` | scaling on 8 to 512 CPUs |
+//! | a simulated machine (`afterwork-simachine`) | `--cfg sim` | scaling on 8 to 1024 CPUs |
 //! | [Miri](https://github.com/rust-lang/miri) | `--cfg miri`, by itself | undefined behavior |
 //!
 //! A back end is chosen by `--cfg` and never by a Cargo feature. Cargo unites features across a

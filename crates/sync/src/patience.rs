@@ -12,7 +12,7 @@ const NAP: Duration = Duration::from_micros(50);
 /// A wait for another thread that needs a few more steps, and will not wake the waiter.
 ///
 /// It first yields the CPU, and then sleeps for short times. A real-time thread that only yielded
-/// could keep the other thread off the CPU forever, if that has a lower priority.
+/// could keep the other thread off the CPU forever, if the other has a lower priority.
 #[derive(Debug, Default)]
 pub struct Patience {
     nr_pauses: u32,

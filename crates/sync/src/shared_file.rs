@@ -183,7 +183,7 @@ impl SharedFile {
         }
     }
 
-    /// Returns `true` if the program has closed the number. Makes one system call.
+    /// Returns `true` if the program has closed the descriptor. Makes one system call.
     pub fn is_lost(&self) -> bool {
         self.metadata().is_err()
     }
@@ -374,7 +374,7 @@ fn without_signal<R>(write: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
     let is_too_long = |error: &io::Error| error.raw_os_error() == Some(libc::EFBIG);
     if result.as_ref().is_err_and(is_too_long) {
         let at_once = crate::time::timespec(Duration::ZERO);
-        // SAFETY: as above; takes the one that was raised for this thread, if it was.
+        // SAFETY: as above; consumes the SIGXFSZ that the write raised for this thread, if any.
         unsafe { libc::sigtimedwait(&ours, ptr::null_mut(), &at_once) };
     }
     // SAFETY: as above.

@@ -460,7 +460,7 @@ mod tests {
         assert_eq!(nr_read.get(), 0);
         assert_eq!(settled(|| None, || read(7)), Some(7));
         assert_eq!(nr_read.get(), 1);
-        // The first thread begins a start after the first check.
+        // The first thread begins to start a thread between the two checks.
         let begun = || (nr_read.get() > 1).then_some(5);
         assert_eq!(settled(begun, || read(ALL)), Some(5));
         assert_eq!(nr_read.get(), 2);

@@ -200,7 +200,8 @@ pub fn current() -> ThreadId {
 #[cfg(any(loom, shuttle))]
 pub const ENDED: ThreadId = ThreadId(1);
 
-/// Returns `true` if this process has the thread, or may have it; in a model, except for `ENDED`.
+/// Returns `true` if this process has the thread, or if that cannot be determined. In a model:
+/// `true` unless it is `ENDED`.
 pub fn exists(thread: ThreadId) -> bool {
     #[cfg(any(loom, shuttle))]
     return thread != ENDED;

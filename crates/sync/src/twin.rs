@@ -9,7 +9,7 @@
 //! let state = AtomicBool::new(false);
 //! state.store(true, twin::order("park: relaxed store", Ordering::Release));
 //! twin::fence("park: no fence");
-//! if !twin::armed("park: asleep for ever") {
+//! if !twin::armed("park: asleep forever") {
 //!     state.store(false, Ordering::Relaxed);
 //! }
 //! ```
