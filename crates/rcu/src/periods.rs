@@ -35,10 +35,10 @@
 //! # No lost wake-up
 //!
 //! A waiter that is about to sleep announces itself and then reads `gp_seq` and `is_driven` again.
-//! A driver stores both and then checks for waiters (`wake/event_count.rs` has the argument). A
-//! driver that stops at `gp_seq = e` wakes all waiters whose cookie is `e` or earlier. All other
-//! waiters have the cookie `e + 2`. The driver wakes one of them: it becomes the next driver, or
-//! finds that another thread is, or that its grace period is over.
+//! A driver stores both and then checks for waiters (`crates/base/src/wake/event_count.rs` has the
+//! argument). A driver that stops at `gp_seq = e` wakes all waiters whose cookie is `e` or earlier.
+//! All other waiters have the cookie `e + 2`. The driver wakes one of them: it becomes the next
+//! driver, or finds that another thread is, or that its grace period is over.
 //!
 //! A driver may also stop in the middle of a grace period, at an odd `gp_seq = e + 1`, and leave
 //! the rest to the next driver. Waiters then have the cookie `e + 2` or `e + 4`, and the driver

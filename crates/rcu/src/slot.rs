@@ -317,7 +317,7 @@ impl Slot {
         }
     }
 
-    /// Answers a driver between two sections. Returns the flags before.
+    /// Answers a driver between two sections. Returns the previous flags.
     #[cold]
     pub(super) fn answer(&self, domain: &Domain) -> u32 {
         let before = self.0.flags.answer();
@@ -660,7 +660,7 @@ impl Flags {
         twin::fence("rcu: no fence after parking");
     }
 
-    /// Clears the requests of drivers. Returns the flags before.
+    /// Clears the requests of drivers. Returns the previous flags.
     pub(super) fn answer(&self) -> u32 {
         // ORDER(ask): publish and consume both ways, other end in `ask` and `has_answered`.
         //   driver: (saw the removal);  flags |= ASK  Release
@@ -676,7 +676,7 @@ impl Flags {
     }
 
     /// Puts this reader into an extended quiescent state, which also answers a driver, and retains
-    /// the flags `keep`. Returns the flags before.
+    /// the flags `keep`. Returns the previous flags.
     pub(super) fn park(&self, keep: u32, nr_active: &NrActive) -> u32 {
         // Release pairs with the Acquire in `is_off` and, through the count that follows, in
         // `NrActive::get`. A driver that finds OFF may free the data that this thread's sections

@@ -29,7 +29,7 @@ use crate::{domain::ANSWER_SPINS, periods::GpCookie};
 
 use super::{domain::Shared, slots::Parity};
 
-/// Number of fresh budgets of 16 rounds that an expedited grace period spins: some tens of
+/// How often an expedited grace period renews its spin budget of 16 rounds: in total some tens of
 /// microseconds if no other thread needs the CPU.
 const EXPEDITED_SPINS: u32 = 8;
 
