@@ -14,10 +14,10 @@
 //! - It is called between the claim of an item and its push, in an item, and in a grace period.
 //!   There it must not wait for the same item or grace period; docs/observing.md documents this.
 //! - It is not called while other threads wait for this one to leave a queue: during a visit
-//!   (`queues/end.rs`), and between the two steps of an enqueue on an ordered queue
-//!   (`route/routes.rs`). Such a stay has a [`Held`], which keeps the events of its thread and the
-//!   spans that it drops, and emits them after the stay. A subscriber may therefore cancel
-//!   everything, change attributes, or drop last handles.
+//!   (`queues/end.rs` of `crates/workqueue`), and between the two steps of an enqueue on an ordered
+//!   queue (`route/routes.rs` there). Such a stay has a [`Held`], which keeps the events of its
+//!   thread and the spans that it drops, and emits them after the stay. A subscriber may therefore
+//!   cancel everything, change attributes, or drop last handles.
 //! - It may drop the last handle of a queue, or change attributes: neither waits there. See
 //!   [`is_telling`].
 //!
