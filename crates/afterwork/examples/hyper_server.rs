@@ -62,7 +62,7 @@ pub fn run(nr_connections: usize, nr_requests: usize) -> Result<(), Failure> {
     for client in clients {
         client.join().map_err(|error| error.to_string())??;
     }
-    // The server would wait for connections for ever. Those that it has end with their clients.
+    // The server would wait for connections forever. Those that it has end with their clients.
     server.cancel();
     serving.drain()?;
     asking.drain()?;

@@ -28,7 +28,10 @@
 //!
 //! # Features
 //!
-//! The subsystems and the next three are enabled by default. To build less, disable the default features.
+//! The subsystems and the next three are enabled by default. To build less, disable the default
+//! features. What joins two subsystems is there with both: `workqueue::RcuWork` and
+//! `Workqueue::enqueue_rcu` with `workqueue` and `rcu`, and `Mailbox::serve` with `mailbox` and
+//! `rcu`.
 //!
 //! | feature | adds |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! What whoever comes from a channel takes for granted, on a mailbox. `mailbox/tests.rs` has what is its own.
+//! Guarantees that users of channels expect, checked on a mailbox. `crates/mailbox/src/tests.rs`
+//! tests the features that channels lack.
 
 #![cfg(not(any(loom, shuttle)))]
 

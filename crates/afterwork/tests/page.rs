@@ -1,4 +1,5 @@
-//! What a process shows of itself, seen from inside. `crates/lab/tests/top.rs` sees it from outside.
+//! The counters that a process publishes, read in that process. `crates/top/tests/top.rs` reads
+//! them from another process.
 #![cfg(not(any(loom, shuttle)))]
 
 use std::{
