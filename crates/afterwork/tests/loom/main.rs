@@ -2,9 +2,8 @@
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p afterwork --release --test loom`
 //!
-//! The models run the shipped code with smaller constants: workers take two items at a time, and no
-//! idle worker is kept. "Exhaustive" means that preemptions are unbounded; otherwise the model
-//! states its bound.
+//! The models run the shipped code with smaller constants: a worker takes two items at a time, and
+//! no idle worker is kept. "Exhaustive" means that preemptions are unbounded.
 #![cfg(loom)]
 
 mod percpu;

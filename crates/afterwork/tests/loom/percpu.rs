@@ -1,8 +1,6 @@
-//! Sections of an owner and of remote callers on one slot, in every mode, and the twins that must
-//! fail.
+//! Sections of an owner and of remote callers on one slot, in every mode, and their twins.
 //!
-//! Loom checks the data itself: a section that overlaps an earlier one, or is not ordered after it,
-//! is a race.
+//! Loom checks the data: a section that overlaps an earlier one, or is not ordered after it, races.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -27,8 +25,7 @@ fn slots(qpw: Qpw, escalate: Escalate) -> Arc<Slots> {
     Arc::new(builder.build(|_| 0).unwrap())
 }
 
-/// The owner runs `nr_ops` operations and ends while a remote caller adds one. Then the total is
-/// checked.
+/// The owner runs `nr_ops` operations and ends while a remote caller adds one.
 fn owner_and_remote(qpw: Qpw, escalate: Escalate, nr_ops: u32) {
     let slots = slots(qpw, escalate);
     let theirs = slots.clone();
@@ -60,8 +57,7 @@ fn parked_between(qpw: Qpw) {
     assert_eq!(slots.run_on(CPU, |data| *data), 4);
 }
 
-/// Two threads attach to a slot whose owner was leaked by a thread that has exited. Each thread
-/// that becomes the owner runs one operation.
+/// Two threads attach to a slot whose leaked owner's thread has exited. A new owner operates once.
 fn two_take_over(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
     slots.attach(CPU).unwrap().leak_by_an_ended_thread();
@@ -82,8 +78,7 @@ fn two_take_over(qpw: Qpw) {
     assert_eq!(slots.run_on(CPU, |data| *data), nr_all);
 }
 
-/// The owner runs no further operation while a remote caller breaks its bias and then uses the
-/// slot.
+/// The owner stops operating while a remote caller breaks its bias and then uses the slot.
 fn broken_bias() {
     let slots = slots(Qpw::OnDemand, Escalate::Interrupt);
     let theirs = slots.clone();
@@ -102,8 +97,7 @@ fn broken_bias() {
     assert_eq!(slots.run_on(CPU, |data| *data), 5);
 }
 
-/// Two queued calls are sent while the owner parks or ends. Both have run when all threads are
-/// done.
+/// Two queued calls are sent while the owner parks or ends. Both must run.
 fn letters_and_a_leaving_owner() {
     let slots = slots(Qpw::Queue, Escalate::Never);
     let done = Arc::new(AtomicU32::new(0));
@@ -120,8 +114,7 @@ fn letters_and_a_leaving_owner() {
     assert_eq!(done.load(Ordering::Relaxed), 1, "a letter was left behind");
 }
 
-/// A remote caller's section queues work on its own slot while the owner operates. The work has run
-/// when all threads are done.
+/// A remote caller's section queues work on its own slot while the owner operates.
 fn queued_from_inside(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
     let theirs = slots.clone();
@@ -180,8 +173,7 @@ fn called_with_a_deadline() {
     assert_eq!(slots.run_on(CPU, |data| *data), nr_ran);
 }
 
-/// The owner ends an operation after a caller has announced that it waits for the slot. The call
-/// must run before the next operation.
+/// A caller announces that it waits during an operation. It must run before the next operation.
 fn announced_before_the_next_operation(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
     let mut owner = slots.attach(CPU).unwrap();
@@ -190,8 +182,7 @@ fn announced_before_the_next_operation(qpw: Qpw) {
     remote.join().unwrap();
 }
 
-/// The owner ends an operation and parks after a caller has announced that it waits. The call must
-/// run before a call that begins later.
+/// A caller announces that it waits before the owner parks. It must run before a later caller.
 fn announced_before_a_later_call(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
     let mut owner = slots.attach(CPU).unwrap();
@@ -210,8 +201,7 @@ fn announced_before_a_later_call(qpw: Qpw) {
     later.join().unwrap();
 }
 
-/// A call ends after the owner has announced that it waits for the slot. The owner's operation must
-/// run before a call that begins later.
+/// The owner announces that it waits during a call. Its operation must run before a later call.
 fn announced_owner_before_a_later_call(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
     let mut owner = slots.attach(CPU).unwrap();

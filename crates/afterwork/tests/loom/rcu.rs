@@ -24,8 +24,7 @@ pub struct Versions {
 impl Versions {
     /// Reads the published version; the caller is in a section.
     pub fn read(&self) {
-        // Relaxed: both versions are initialized from the start, and only RCU may protect the old
-        // one.
+        // Relaxed: both versions exist from the start, and only RCU may protect the old one.
         let version = self.in_sight.load(Ordering::Relaxed);
         assert_eq!(self.words[version].get(), 0, "a freed version was read");
     }
@@ -175,15 +174,13 @@ fn park_must_be_tested_after_the_store() {
     });
 }
 
-/// The grace period does not wait for a section that begins during it. The section reads the new
-/// version.
+/// A section that begins during the grace period does not delay it, and reads the new version.
 #[test]
 fn a_section_that_begins_later_is_not_waited_for() {
     bounded(4, a_reader_that_is_being_parked);
 }
 
-/// A grace period that another thread drives completes a cookie. A reader reads the values that
-/// both threads replace.
+/// A grace period of another thread completes a cookie. A reader reads both replaced values.
 fn a_cookie() {
     rcu::synchronize();
     let both: [Arc<Versions>; 2] = Default::default();
@@ -277,8 +274,7 @@ fn a_slot_that_is_given_back_must_forget_its_owner() {
     });
 }
 
-/// Three leaves on two levels. The holdouts of two leaves are marked, and one may report before the
-/// next is marked.
+/// Three leaves on two levels. The holdout of one may report before the next leaf is marked.
 fn reports() {
     let tree = Arc::new(Reports::new(3));
     let words: Arc<[Plain; 2]> = Arc::default();

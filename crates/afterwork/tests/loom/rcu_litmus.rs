@@ -50,8 +50,7 @@ fn removed_by_another(before: fn()) {
     reader.join().unwrap();
 }
 
-/// One thread removes the version and records a cookie. Another polls it, or waits for it, and
-/// frees.
+/// One thread removes and records a cookie. Another polls it, or waits for it, and frees.
 fn cookie_of_another(before: fn()) {
     rcu::synchronize();
     let versions = Arc::new(Versions::default());
@@ -115,8 +114,7 @@ fn started() {
     assert!(rcu::poll_state(cookie));
 }
 
-/// A callback leaves a section open on the sweeping thread, and the version that the section can
-/// see is removed.
+/// A callback leaves a section open on the sweeping thread. The version that it sees is removed.
 fn left_open() {
     rcu::synchronize();
     let versions = Arc::new(Versions::default());

@@ -52,7 +52,6 @@ impl Versions {
     }
 }
 
-/// One reader, one grace period.
 fn section() {
     let versions = Versions::new();
     versions.spawn_reader();
@@ -74,9 +73,8 @@ fn again() {
     versions.free();
 }
 
-/// Runs without the light barrier of sections, which is a full fence in a model; the caller
-/// disables it. What orders memory then are the answers and the steps of a reader that stops being
-/// parked.
+/// Runs with the light barrier of sections disabled, which is a full fence in a model. Only answers
+/// and the steps of a reader that stops being parked order memory.
 fn unaided(nr_sections: usize) {
     let versions = Versions::new();
     let theirs = versions.clone();
@@ -104,8 +102,7 @@ fn moved() {
     versions.free();
 }
 
-/// The reader may be late by a whole grace period: one that has to flip precedes the one that the
-/// model checks.
+/// The reader may be late by a grace period: one that flips precedes the one under test.
 fn late() {
     let versions = Versions::new();
     let held = versions.domain.read();
@@ -159,8 +156,7 @@ fn shared() {
     assert!(domain.poll_state(cookie));
 }
 
-/// This thread and another one each queue a callback. The barrier must wait for this thread's
-/// callback.
+/// Two threads each queue a callback. The barrier must wait for that of its own thread.
 fn barrier() {
     let domain = Domain::new();
     let theirs = domain.clone();
@@ -210,8 +206,7 @@ fn a_srcu_answer_stands_for_a_barrier() {
     with("srcu: no fence in enter + srcu: answers unasked", || {
         bounded(4, || unaided(2))
     });
-    // The answer does not rely on the light barrier after a section either, which would release the
-    // section in any case.
+    // Nor does the answer rely on the light barrier after a section, which also releases it.
     with(
         "srcu: no fence in enter + srcu: no fence in leave + srcu: answers unasked",
         || bounded(4, || unaided(2)),

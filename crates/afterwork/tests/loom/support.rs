@@ -40,8 +40,7 @@ pub fn spawn<R: 'static>(body: impl FnOnce() -> R + 'static) -> loom::thread::Jo
     loom::thread::spawn(body)
 }
 
-/// Drops a queue at the end of a model, without exploring its destruction. Other models explore
-/// that.
+/// Drops a queue at the end of a model, without exploring its destruction.
 pub fn wind_up(queue: Workqueue) {
     loom::stop_exploring();
     drop(queue);
@@ -65,8 +64,7 @@ pub fn plain() -> Builder {
     Workqueue::builder("model").help(false)
 }
 
-/// Creates a queue on two CPUs with `nr_workers` workers. If `help` is set, joiners may run its
-/// items.
+/// Creates a queue on two CPUs with `nr_workers` workers. If `help`, joiners may run its items.
 pub fn queue(nr_workers: usize, help: bool) -> (Machine, Workqueue) {
     let machine = machine(2, nr_workers);
     let queue = plain().help(help).build_in(machine.registry()).unwrap();
@@ -74,8 +72,8 @@ pub fn queue(nr_workers: usize, help: bool) -> (Machine, Workqueue) {
     (machine, queue)
 }
 
-/// Runs two items on a pool that runs `nr_cpus` items at once. The first waits, by `pass`, for a
-/// gate that the second opens. The pool has one worker and creates another only on request.
+/// Runs two items on a pool that runs `nr_cpus` items at once. The first waits with `pass` until
+/// the second opens a gate. The pool has one worker; a second must be requested.
 pub fn first_waits_for_second(nr_cpus: usize, pass: fn(&Barred)) {
     let mut machine = machine(nr_cpus, 2);
     let queue = plain().build_in(machine.registry()).unwrap();
@@ -100,8 +98,7 @@ pub fn first_waits_for_second(nr_cpus: usize, pass: fn(&Barred)) {
     wind_up(queue);
 }
 
-/// Leaks a value while a model unwinds, because loom then has no thread that could take the value's
-/// locks.
+/// Leaks a value while a model unwinds, when no loom thread can take the value's locks.
 pub struct Careful<T>(ManuallyDrop<T>);
 
 impl<T> Careful<T> {

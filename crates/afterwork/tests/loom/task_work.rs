@@ -43,8 +43,7 @@ impl Post {
     }
 }
 
-/// Starts a thread for each post. The threads return the posters, so no poster ends the mailbox
-/// early.
+/// Starts a thread for each post. The threads return their posters, so the mailbox stays open.
 fn start(mailbox: &Mailbox<usize>, posts: &[Post]) -> Vec<loom::thread::JoinHandle<Poster<usize>>> {
     let threads = posts.iter().copied().enumerate().map(|(from, post)| {
         let poster = mailbox.poster();
@@ -56,8 +55,7 @@ fn start(mailbox: &Mailbox<usize>, posts: &[Post]) -> Vec<loom::thread::JoinHand
     threads.collect()
 }
 
-/// The owner waits for `count` items at a time until it has received all. A lost wake-up is a
-/// deadlock.
+/// The owner receives all items, `count` at a time. A lost wake-up is a deadlock.
 fn all_are_received(posts: &'static [Post], count: usize) {
     let mut mailbox = Careful::new(Mailbox::builder().keep(0).build());
     let mut threads = Careful::new(start(&mailbox, posts));
@@ -139,8 +137,7 @@ fn an_emptiness_that_goes_by_the_missing_link_sleeps_on_posts() {
 
 #[test]
 fn a_claim_that_comes_late_needs_a_token() {
-    // One item at a time: the first poster may still be claiming when its item is received and the
-    // owner arms again.
+    // The first poster may still be claiming when its item is received and the owner arms again.
     let failure = must_fail("park: no token", || {
         bounded(2, || all_are_received(&[Post::Eager, Post::Eager], 1));
     });
@@ -152,8 +149,8 @@ fn a_claim_that_comes_late_is_only_early() {
     bounded(2, || all_are_received(&[Post::Eager, Post::Eager], 1));
 }
 
-/// The owner arms as a task that never runs, then sleeps twice as a thread. The first poster may
-/// claim so late that it claims the arming of the second sleep. It must wake the owner for it.
+/// The owner arms as a task that never runs, then sleeps twice as a thread. A poster that claims
+/// the arming of the second sleep must wake the owner for it.
 fn two_kinds_of_sleep() {
     let mut mailbox = Mailbox::builder().keep(0).build();
     let threads = start(&mailbox, &[Post::Eager, Post::Eager]);
@@ -177,7 +174,6 @@ fn a_claim_needs_its_acquire() {
     must_fail("wait: relaxed claim", || bounded(2, two_kinds_of_sleep));
 }
 
-/// Wakes the thread that runs a task.
 struct Runner(Unparker);
 
 impl Wake for Runner {
@@ -237,7 +233,6 @@ fn the_owners_look_at_the_posters_needs_its_acquire() {
     must_fail("posters: relaxed look", || bounded(2, || posters_end(2)));
 }
 
-/// Counts its drop.
 struct Counted(Arc<AtomicUsize>);
 
 impl Drop for Counted {

@@ -1,7 +1,6 @@
 //! Blocks of items between a poster and the owner: adding, closing and recycling.
 //!
-//! In these models a block has two slots. Each item is a word that the model checks for races, and
-//! loom tracks the slots as cells.
+//! A block has two slots here. Loom checks the slots, and a word in each item, for races.
 
 use std::collections::VecDeque;
 
@@ -75,8 +74,7 @@ fn looking_needs_its_acquire() {
 fn a_block_is_left(nr_posts: u32, nr_looks: u32) {
     let mut mailbox = Mailbox::builder().keep(0).build();
     let (one, other) = (mailbox.poster(), mailbox.poster());
-    // One thread makes all posts, because a poster's private store belongs to the first thread that
-    // posts.
+    // One thread makes all posts: a private store belongs to the first thread that posts.
     let thread = spawn(move || {
         for number in 0..nr_posts {
             post(&one, number);
@@ -138,8 +136,7 @@ fn two_posters_take_turns() {
     assert!(mailbox.drain(9).eq(0..5), "out of order");
 }
 
-/// Two posters of one thread alternate while the owner reads, so that one of them leaves more
-/// blocks than it remembers.
+/// Two posters of one thread alternate, so that one leaves more blocks than it remembers.
 fn more_is_left_than_remembered(nr_looks: u32) {
     let mut mailbox = Mailbox::builder().keep(2).build();
     let posters = [mailbox.poster(), mailbox.poster()];

@@ -1,5 +1,4 @@
-//! Urgent posts next to ordinary ones: each one wakes the owner, neither lane hides the other, and
-//! each keeps its order.
+//! Urgent and ordinary posts: each wakes the owner, no lane hides the other or loses its order.
 
 use afterwork::mailbox::{Mailbox, Poster};
 use sync::twin::must_fail;
@@ -12,8 +11,8 @@ fn poster(mailbox: &Mailbox<usize>, urgent: bool) -> Poster<usize> {
     if urgent { ordinary.urgent() } else { ordinary }
 }
 
-/// One poster for each entry of `lanes` posts an item. The owner waits for `count` items at a time
-/// until it has received all. The urgent lane is opened while the owner runs.
+/// A poster for each entry of `lanes` posts an item. The owner receives `count` items at a time.
+/// The urgent lane is opened while the owner runs.
 fn all_are_received(lanes: &'static [bool], eager: bool, count: usize) {
     let mut mailbox = Careful::new(Mailbox::builder().keep(0).build());
     let threads: Vec<_> = lanes
@@ -72,8 +71,7 @@ fn an_owner_must_count_both_lanes() {
     assert!(failure.contains("deadlock"), "{failure}");
 }
 
-/// Two lazy posts in the urgent lane. While the first is being pushed, the second is complete,
-/// uncounted and hidden behind it.
+/// Two lazy posts in the urgent lane. The second is complete but hidden while the first is pushed.
 #[test]
 fn a_mid_push_in_one_lane_is_no_end_of_the_other() {
     bounded(2, || all_are_received(&[true, true], false, 2));
@@ -83,8 +81,7 @@ fn a_mid_push_in_one_lane_is_no_end_of_the_other() {
     assert!(failure.contains("deadlock"), "{failure}");
 }
 
-/// A poster in each lane posts two items. While both lanes contain items, the urgent ones are
-/// received first. Each lane keeps its order.
+/// Two posters, one in each lane. Urgent items come first, and each lane keeps its order.
 fn lanes_keep_their_order() {
     let mut mailbox = Careful::new(Mailbox::builder().keep(0).build());
     let urgent = Careful::new(poster(&mailbox, true));

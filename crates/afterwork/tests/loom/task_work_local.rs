@@ -28,8 +28,7 @@ fn owner() -> Owner {
     (Careful::new(mailbox), Careful::new(set))
 }
 
-/// Spawns a future that stores its waker and is ready when all `flags` are set. Returns it and the
-/// waker after the first poll.
+/// Spawns a future that is ready when all `flags` are set. Returns it and its stored waker.
 fn lured<const N: usize>(
     (mailbox, set): &mut Owner,
     flags: [Arc<AtomicBool>; N],
@@ -190,7 +189,6 @@ fn a_cancel_meets_the_start() {
     let theirs = nr_run.clone();
     let handle = worker.spawn(move || _ = theirs.fetch_add(1, Ordering::Relaxed));
     let was_in_time = handle.cancel();
-    // Waits for the thread.
     drop(worker);
     assert_eq!(nr_run.load(Ordering::Relaxed), u32::from(!was_in_time));
     assert_eq!(handle.join().is_ok(), !was_in_time);

@@ -1,5 +1,4 @@
-//! Posters that wait for capacity or for an answer, and an owner that lingers: no waiter is
-//! forgotten in any order.
+//! Waits for capacity or for an answer, and an owner that lingers: no waiter is forgotten.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -62,8 +61,7 @@ fn who_joins_the_line_must_look_for_room() {
     assert!(failure.contains("deadlock"), "{failure}");
 }
 
-/// Two threads wait. The capacity that the first receipt frees goes to one of them; the receipt of
-/// its item frees capacity for the other.
+/// Two threads wait. Each receipt frees capacity for one of them.
 fn two_wait() {
     let (mut mailbox, poster) = full(1);
     let senders = [1, 2].map(|number| {
@@ -197,8 +195,7 @@ fn who_waits_for_room_must_wake_the_owner() {
     assert!(failure.contains("deadlock"), "{failure}");
 }
 
-/// All capacity is reserved, and a sender waits for some when the owner falls asleep. Then part of
-/// the reservation is posted lazily.
+/// All capacity is reserved, and a sender waits. Then part of the reservation is posted lazily.
 fn a_lazy_post_comes_while_one_waits() {
     let (mut mailbox, poster) = bound(2);
     let [mut first, mut held] = [0, 9].map(|number| {
@@ -276,8 +273,7 @@ fn a_call_that_is_dropped_must_tell_its_caller() {
     assert!(failure.contains("deadlock"), "{failure}");
 }
 
-/// A caller is dropped while the owner answers. The answer is returned to the owner or dropped with
-/// the caller.
+/// A caller is dropped while the owner answers. The answer is returned or dropped with the caller.
 #[test]
 fn an_answer_is_taken_back_or_dropped_with_its_caller() {
     bounded(3, || {
@@ -291,8 +287,7 @@ fn an_answer_is_taken_back_or_dropped_with_its_caller() {
     });
 }
 
-/// An owner lingers while a poster posts the items that it waits for. The first sleep is for one
-/// item, the second for both.
+/// An owner lingers while a poster posts. The first sleep is for one item, the second for both.
 fn a_linger(eager: bool) {
     let mut mailbox = Careful::new(Mailbox::builder().keep(0).build());
     let poster = Careful::new(mailbox.poster());

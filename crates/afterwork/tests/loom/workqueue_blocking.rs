@@ -8,14 +8,12 @@ use sync::twin::must_fail;
 use crate::support::{Barred, bounded, first_waits_for_second, machine, plain, wind_up};
 
 /// An item blocks until another has run, on a pool that runs one worker at once. The other item is
-/// queued while the first is about to block. It needs a worker that only the blocking report
-/// requests.
+/// queued just before, and needs a worker that only the blocking report requests.
 fn blocks_for_another() {
     first_waits_for_second(1, |gate| workqueue::blocking(|| gate.pass()));
 }
 
-/// The monitor samples the only worker as asleep. The worker wakes, and may be about to take the
-/// waiting item. A later item needs it again.
+/// The monitor finds the only worker asleep. It wakes, takes an item, and is needed again.
 fn seen_asleep_and_back() {
     let machine = machine(1, 1);
     let queue = plain().build_in(machine.registry()).unwrap();

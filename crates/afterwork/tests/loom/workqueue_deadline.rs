@@ -20,8 +20,7 @@ use crate::support::{bounded, machine, plain, queue, spawn, wind_up};
 /// A deadline that does not expire by itself.
 const LATER: Duration = Duration::from_secs(3600);
 
-/// Counts runs. The counter is leaked so that the closure has nothing to drop: a twin moves it out
-/// twice.
+/// Counts runs. Leaked so that the closure has nothing to drop: a twin moves it out twice.
 fn counter() -> &'static AtomicU32 {
     Box::leak(Box::new(AtomicU32::new(0)))
 }
@@ -57,8 +56,7 @@ fn is_over() {
     wind_up(queue);
 }
 
-/// The deadline of an item expires before any worker reaches it, while its handle is polled with a
-/// new waker.
+/// The deadline expires before any worker reaches the item, while a new waker polls its handle.
 fn comes_to_who_awaits() {
     let machine = Arc::new(machine(1, 1));
     let queue = plain().build_in(machine.registry()).unwrap();

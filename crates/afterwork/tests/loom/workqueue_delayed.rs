@@ -14,8 +14,7 @@ use crate::support::{bounded, machine, plain, spawn, wind_up};
 const SOON: Duration = Duration::from_millis(1);
 const LATER: Duration = Duration::from_millis(100);
 
-/// Creates a machine without workers, an item, and its count of runs. The model runs the waiting
-/// items.
+/// Creates a machine without workers, an item, and its count of runs. The model runs the items.
 fn one_item() -> (Arc<Machine>, Workqueue, DelayedWork, Arc<AtomicU32>) {
     let machine = Arc::new(machine(1, 1));
     let queue = plain().build_in(machine.registry()).unwrap();
@@ -28,8 +27,7 @@ fn one_item() -> (Arc<Machine>, Workqueue, DelayedWork, Arc<AtomicU32>) {
     (machine, queue, work, count)
 }
 
-/// Fires due timers on a separate thread while `meet` acts on the item, then runs the waiting
-/// items.
+/// Fires due timers on another thread while `meet` acts on the item, then runs the waiting items.
 fn fire_beside<R>(
     (machine, queue, work, count): (Arc<Machine>, Workqueue, DelayedWork, Arc<AtomicU32>),
     meet: impl FnOnce(&Workqueue, &DelayedWork) -> R,

@@ -1,5 +1,4 @@
-//! The end of a queue: while a timer queues an item on it, and when the last handle is dropped in a
-//! bottom half.
+//! The end of a queue while a timer queues an item, and by a drop in a bottom half.
 
 use std::{sync::Arc, time::Duration};
 
@@ -95,8 +94,7 @@ fn the_end_must_look_into_the_wheel() {
     });
 }
 
-/// A bottom-half item drops the last handle of a queue that has an item. Both run on the model's
-/// own thread.
+/// A bottom-half item drops the last handle of a queue that has an item, all on one thread.
 fn bottom_half_drops_the_last_handle() {
     let machine = machine(1, 1);
     let bh = plain().bh().build_in(machine.registry()).unwrap();
@@ -104,8 +102,7 @@ fn bottom_half_drops_the_last_handle() {
     machine.pretend_busy(true);
     let count = Arc::new(AtomicU32::new(0));
     let runs = count.clone();
-    // A future keeps the memory of its queue alive, so the model continues if the queue ends too
-    // early.
+    // A future keeps the queue's memory alive, so the model continues if the queue ends early.
     let item = queue.spawn_async(async move {
         runs.fetch_add(1, Ordering::Relaxed);
     });
@@ -131,8 +128,7 @@ fn the_end_of_a_queue_must_not_unwind() {
     });
 }
 
-/// An item drops the last handle of its queue while another thread releases the rest. A reaper then
-/// destroys the queue.
+/// An item drops the last handle of its queue on the worker. A reaper then destroys the queue.
 fn item_drops_its_own_queue() {
     let machine = machine(1, 1);
     let queue = plain().build_in(machine.registry()).unwrap();

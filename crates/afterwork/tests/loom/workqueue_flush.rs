@@ -11,7 +11,6 @@ use sync::{
 
 use crate::support::{Plain, bounded, machine, plain, queue, spawn, wind_up};
 
-/// An item for a worker, and a flush.
 fn flush_beside_a_worker() {
     let (_machine, queue) = queue(1, false);
     let ran = Arc::new(Plain::default());
@@ -42,9 +41,8 @@ fn the_last_item_of_a_colour_must_tell() {
     });
 }
 
-/// A joiner runs its item while another thread flushes the queue. If `adopted`, that thread acts as
-/// a worker first, so the joiner cannot take the item off its list. Otherwise the joiner acts as a
-/// worker afterwards.
+/// A joiner runs its item while another thread flushes the queue. If `adopted`, the flusher acts as
+/// a worker first, so the joiner cannot take the item off its list.
 fn flush_beside_a_helper(adopted: bool) {
     let machine = Arc::new(machine(1, 1));
     let queue = plain().help(true).build_in(machine.registry()).unwrap();
@@ -110,8 +108,7 @@ fn a_flush_waits_for_a_helper_whose_link_a_worker_met() {
     bounded(2, || flush_beside_a_helper(true));
 }
 
-/// Queues `work` so that its joiner cannot take it off its list. Flushes the queue on another
-/// thread, which then finds `done` set.
+/// Queues `work` so that its joiner cannot take it off its list. Another thread flushes the queue.
 fn enqueue_and_flush(queue: &Workqueue, work: &Work, done: Arc<AtomicBool>) -> JoinHandle<()> {
     queue.enqueue(work);
     // The second item is on top, so `work` cannot be taken back.
@@ -156,9 +153,8 @@ fn the_link_that_a_helper_left_behind_must_be_counted_until_its_run_has_ended() 
     });
 }
 
-/// An item is queued on another queue while its joiner runs it, which moves its list link and its
-/// in-flight count. The run itself acts as the worker and as the enqueuer, which saves the model
-/// two threads.
+/// An item is queued elsewhere while its joiner runs it, which moves its list link and in-flight
+/// count. The run itself acts as the worker and as the enqueuer.
 fn helped_and_queued_elsewhere() {
     let machine = Arc::new(machine(1, 1));
     let queue = plain().help(true).build_in(machine.registry()).unwrap();
@@ -199,8 +195,7 @@ fn a_flush_must_look_for_helpers_again_when_a_link_was_cut_out() {
     });
 }
 
-/// Two flushes, each with its own earlier item. A model has two colours, so one flush may have to
-/// wait.
+/// Two flushes, each with its own earlier item. With two colours, one flush may have to wait.
 fn two_flushes() {
     let (_machine, queue) = queue(1, false);
     let ran = [0, 1].map(|_| Arc::new(Plain::default()));

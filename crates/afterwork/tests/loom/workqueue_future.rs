@@ -1,5 +1,4 @@
-//! Futures: a wake during the end of a poll or a cancel, and the drop of the last waker during the
-//! end.
+//! Futures: a wake during the end of a poll or a cancel, and the last waker during the end.
 
 use std::{
     future::Future,

@@ -17,8 +17,7 @@ use sync::{
 
 use crate::support::{Barred, Plain, bounded, machine, plain, queue, spawn, wind_up};
 
-/// Creates an item that counts its runs in a word that the model checks. Two overlapping runs are a
-/// race.
+/// Creates an item that counts its runs in a checked word. Two overlapping runs are a race.
 fn counting() -> (Work, Arc<Plain>) {
     let count = Arc::new(Plain::default());
     let work = Work::new({
@@ -59,7 +58,6 @@ fn the_end_of_a_run_must_wake_who_flushes() {
     });
 }
 
-/// Two threads queue one item, with two workers.
 fn two_enqueuers() {
     let (_machine, queue) = queue(2, false);
     let (work, count) = counting();

@@ -30,8 +30,8 @@ impl Got {
     }
 }
 
-/// Two producers, one of single items and one of a chain. The consumer starts last, because loom
-/// looks for a conflict only at the last access to a word.
+/// Two producers, of single items and of a chain. The consumer starts last, because loom looks for
+/// a conflict only at the last access to a word.
 fn inject() {
     let injected = Arc::new(Injected::default());
     let singles = spawn({
@@ -132,8 +132,7 @@ fn who_takes_an_item_back_must_see_its_push() {
     });
 }
 
-/// A thread releases the only seat while another requests it. The seat is found free, or is
-/// transferred.
+/// A thread releases the only seat while another requests it, and finds it or receives it.
 fn one_seat() {
     let gates = Arc::new(Gates::new(1));
     assert!(gates.try_enter());
@@ -204,8 +203,7 @@ fn a_seat_given_twice_is_found() {
     must_fail("active: a seat given twice", || exhaustive(one_seat));
 }
 
-/// Acquires all four seats. From the first on, seats of two nodes stay in the seat cache of the
-/// releasing node.
+/// Acquires all four seats. Seats that are released then stay in the seat cache of their node.
 fn all_seated() -> Gates {
     let gates = Gates::with_stocks(4);
     assert!(gates.try_enter());
@@ -213,8 +211,7 @@ fn all_seated() -> Gates {
     gates
 }
 
-/// A seat is released to a seat cache while a thread of the other node requests the only one. The
-/// seat is found, or is transferred.
+/// A seat is released to a seat cache while the other node requests it, and finds or receives it.
 fn a_stock_meets_a_line() {
     let gates = all_seated();
     let other = spawn({
@@ -231,8 +228,7 @@ fn a_stock_meets_a_line() {
     assert_eq!(gates.nr_active(), 4);
 }
 
-/// A thread that ran an item releases its seat to a seat cache while a drain checks. The drain sees
-/// the effects of the run, or is notified.
+/// A runner releases its seat to a seat cache. A drain sees the effects of the run, or is notified.
 fn a_stock_meets_a_drain() {
     let (gates, has_run) = (Gates::with_stocks(4), Arc::new(AtomicU32::new(0)));
     assert!(gates.try_enter(), "and the stocks are open");
@@ -250,7 +246,7 @@ fn a_stock_meets_a_drain() {
     assert!(!idle || seen == 1, "the queue goes before its item has run");
 }
 
-/// As above, for a helper that a seat cache counts, and a flush.
+/// A helper that a seat cache counts, and a flush, as above.
 fn a_stock_meets_a_flush() {
     let (gates, has_run) = (Gates::with_stocks(4), Arc::new(AtomicU32::new(0)));
     assert!(gates.try_enter(), "and the stocks are open");

@@ -130,8 +130,7 @@ fn a_forgotten_wake_up_is_noticed() {
     });
 }
 
-/// An item for a pool whose only worker is awake and busy, while the monitor is about to disarm
-/// itself.
+/// An item for a pool whose only worker is busy, while the monitor is about to disarm itself.
 fn pushed_while_the_watch_ends() {
     let mut machine = machine(1, 1);
     let queue = plain().build_in(machine.registry()).unwrap();
@@ -145,8 +144,7 @@ fn pushed_while_the_watch_ends() {
     });
     machine.tick();
     producer.join().unwrap();
-    // The thread that arms the monitor wakes the manager. A monitor that was never disarmed needs
-    // no wake-up.
+    // Arming wakes the manager. A monitor that was never disarmed needs no wake-up.
     assert!(machine.is_watching(), "work waits and nobody watches");
     machine.pretend_busy(false);
     machine.help_out();
@@ -165,8 +163,7 @@ fn the_watch_needs_its_fence() {
     });
 }
 
-/// A worker is kicked and culled at the same time, with the wake-up on its way. A missing worker is
-/// created again.
+/// A worker is kicked and culled at the same time. A missing worker is created again.
 fn kick_meets_cull(nr_workers: usize) {
     let mut machine = machine(2, 2);
     let queue = plain().build_in(machine.registry()).unwrap();

@@ -1,5 +1,4 @@
-//! Items in user memory: queueing, runs that free them, and cancels and flushes after which they
-//! are freed.
+//! Items in user memory: queueing, runs that free them, and frees after cancels and flushes.
 
 use std::{ptr::NonNull, sync::Arc};
 
@@ -23,7 +22,6 @@ struct Job {
     queue: Option<Workqueue>,
 }
 
-/// The address of a job, for other threads.
 #[derive(Clone, Copy)]
 struct There(NonNull<Job>);
 
@@ -124,8 +122,7 @@ fn a_waiter_must_make_a_step() {
     });
 }
 
-/// The item is queued again, possibly during its run, and flushed. The flusher may run it if `help`
-/// is set.
+/// The item is queued again, possibly during its run, and flushed, perhaps by helping.
 fn queued_beside_a_run(help: bool) {
     let (_machine, queue) = queue(1, help);
     let job = job(count, None);
@@ -181,7 +178,6 @@ fn a_raw_item_may_be_freed_by_its_run() {
     bounded(2, freed_by_its_run);
 }
 
-/// Two threads queue the item, with two workers.
 fn two_enqueuers() {
     let (_machine, queue) = queue(2, false);
     let job = job(count, None);
@@ -214,8 +210,7 @@ fn what_was_left_to_a_run_must_be_put_back() {
     });
 }
 
-/// The item queues itself again, with `nr_workers` workers, until `cancel_sync` stops it. Then it
-/// is freed.
+/// The item queues itself again until `cancel_sync` stops it. Then it is freed.
 fn cancel_ends_requeueing(nr_workers: usize) {
     let (_machine, queue) = queue(nr_workers, false);
     let job = job(count, Some(&queue));

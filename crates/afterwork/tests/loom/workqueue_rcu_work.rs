@@ -16,8 +16,7 @@ use sync::{
 
 use crate::support::{bounded, machine, plain, spawn, wind_up};
 
-/// Creates a machine without workers, an item, and its count of runs. The model runs the waiting
-/// items.
+/// Creates a machine without workers, an item, and its count of runs. The model runs the items.
 fn one_item() -> (Arc<Machine>, Workqueue, RcuWork, Arc<AtomicU32>) {
     rcu::synchronize();
     let machine = Arc::new(machine(1, 1));
@@ -31,8 +30,7 @@ fn one_item() -> (Arc<Machine>, Workqueue, RcuWork, Arc<AtomicU32>) {
     (machine, queue, work, count)
 }
 
-/// Ends the grace period on a separate thread while `meet` acts on the item. Returns the number of
-/// runs and the result of `meet`.
+/// Ends the grace period on another thread while `meet` acts. Returns the run count and its result.
 fn end_beside<R>(meet: impl FnOnce(&Workqueue, &RcuWork) -> R) -> (u32, R) {
     let (machine, queue, work, count) = one_item();
     assert!(queue.enqueue_rcu(&work));

@@ -28,8 +28,7 @@ fn called_to_sleep() {
     drop(queue);
 }
 
-/// A worker arrives just after the rescuer was called. There is one seat, and a second item after
-/// the first.
+/// A worker arrives just after the rescuer was called. There are one seat and two items.
 fn worker_comes_after_all() {
     let machine = machine(1, 1);
     let queue = plain().mem_reclaim().max_active(1);

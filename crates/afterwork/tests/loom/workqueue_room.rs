@@ -106,8 +106,7 @@ fn a_task() {
     assert_eq!(places.nr_free(), 1);
 }
 
-/// An item of a queue with capacity 1 is cancelled while a worker reaches it. Its permit is
-/// released once.
+/// An item of a queue with capacity 1 is cancelled while a worker reaches it.
 fn an_item(ordered: bool) {
     let machine = machine(2, 1);
     let queue = plain().capacity(1);
@@ -127,9 +126,8 @@ fn an_item(ordered: bool) {
     wind_up(queue);
 }
 
-/// Cancels a future of a queue with capacity 1 by its handle, and by another thread if `others`,
-/// while a worker may poll it for the first time. Its capacity is released once, even before a
-/// worker takes the future.
+/// Cancels a future of a queue with capacity 1, also from another thread if `others`, while a
+/// worker may poll it for the first time. Its capacity permit is released once, at once.
 fn a_future(worker_first: bool, others: bool) {
     let machine = machine(2, 1);
     let queue = plain().capacity(1).build_in(machine.registry()).unwrap();

@@ -1,8 +1,6 @@
-//! Scopes: their end while a guest panics, an item that its owner takes back, and an owner that
-//! sleeps.
+//! Scopes: their end while a guest panics, an item that is taken back, and a sleeping owner.
 //!
-//! Guests are threads of the model that run a ticket. The scheduler decides whether a worker
-//! arrives at all.
+//! Guests are threads of the model that run a ticket. The scheduler may run no worker.
 
 use std::sync::Arc;
 
@@ -65,8 +63,7 @@ fn what_a_guest_wrote_must_be_published_by_its_leave() {
     });
 }
 
-/// An item is added while the only guest, on the only possible ticket, finds no more work and
-/// leaves.
+/// An item is added while the only guest finds no more work and leaves.
 fn item_is_brought_while_a_guest_goes() {
     let scope = OpenScope::new(false);
     let is_started = Arc::new(AtomicBool::new(false));
@@ -130,8 +127,8 @@ fn an_owner_must_wait_for_who_has_come_before_it_looks() {
     });
 }
 
-/// A guest is in an item when the owner ends the scope. It adds another item and waits for it. The
-/// owner has to start that item, even if it sleeps or is about to sleep.
+/// A guest adds an item and waits for it while the owner ends the scope. The owner must start the
+/// item, even if it sleeps or is about to sleep.
 fn guest_brings_an_item_to_a_sleeping_owner() {
     let scope = OpenScope::new(false);
     let (gate, started) = (Arc::new(Barred::default()), Arc::new(Barred::default()));
@@ -165,8 +162,7 @@ fn who_brings_an_item_must_rouse_the_owner() {
     });
 }
 
-/// A guest adds two items and removes both from the stack. It starts the first, which waits for the
-/// second on the list.
+/// A guest takes two items off the stack. It starts the first, which waits for the second.
 fn items_are_left_in_the_list_by_a_guest() {
     let scope = OpenScope::new(false);
     let started = Arc::new(Barred::default());

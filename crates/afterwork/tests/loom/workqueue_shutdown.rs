@@ -1,5 +1,4 @@
-//! Bulk cancels that race with queueing, a helper, a run or a firing timer, and a drain that a task
-//! awaits.
+//! Bulk cancels during queueing, help, a run or a firing timer, and a drain that a task awaits.
 
 use std::{
     pin::pin,
@@ -135,8 +134,7 @@ fn what_a_helper_gives_up_must_be_cancelled() {
     });
 }
 
-/// A pwq receives a seat for an item that is then cancelled. Its queue is paused again before or
-/// after a worker arrives for the seat.
+/// A pwq receives a seat for an item that is cancelled, and its queue is paused before the run.
 fn pause_meets_a_seat_that_was_handed_on() {
     let machine = machine(1, 1);
     // In an ordered queue, a cancelled item leaves the wait queue at once.
@@ -149,8 +147,7 @@ fn pause_meets_a_seat_that_was_handed_on() {
     queue.resume();
     before.cancel();
     queue.pause();
-    // A lock, because a worker that gets its seat from the resuming thread need not see all earlier
-    // writes of that thread.
+    // A lock, because a resume need not publish this thread's earlier writes.
     let is_paused = Arc::new(Mutex::new(true));
     let after = queue.spawn({
         let is_paused = is_paused.clone();
@@ -174,8 +171,8 @@ fn a_seat_that_was_handed_on_must_heed_a_pause() {
     });
 }
 
-/// A running item was queued again when all items are cancelled; its list link may be handed to the
-/// run. If `anew`, the item was queued and cancelled before, and may be in its old position.
+/// A running item was queued again when all items are cancelled. If the flag is set, it was queued
+/// and cancelled before, and may be in its old position.
 fn cancel_all_meets_a_run_of_what_was_queued(anew: bool) {
     let machine = Arc::new(machine(2, 2));
     let queue = plain().build_in(machine.registry()).unwrap();
@@ -323,7 +320,6 @@ fn to_destroy_must_reach_who_arms_after_it() {
     });
 }
 
-/// Wakes the thread that polls.
 #[derive(Default)]
 struct Bell {
     rung: Mutex<bool>,

@@ -122,7 +122,6 @@ fn the_manager_must_be_told_of_the_first_sleep() {
     });
 }
 
-/// Counts its drop.
 struct Life(Arc<AtomicU32>);
 
 impl Drop for Life {

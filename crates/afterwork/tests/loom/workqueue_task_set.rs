@@ -10,7 +10,6 @@ use sync::{
 
 use crate::support::{bounded, queue, wind_up};
 
-/// Counts its drop.
 struct Life(Arc<AtomicUsize>);
 
 impl Drop for Life {
