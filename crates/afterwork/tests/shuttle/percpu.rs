@@ -1,5 +1,4 @@
-//! Three slots, owners that attach, park and leave, and remote callers of every kind, in every
-//! mode.
+//! Three slots, owners that attach, park and leave, and all remote callers, in every mode.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

@@ -53,8 +53,7 @@ impl Versions {
         assert!(!was_freed, "version {version} was freed twice");
     }
 
-    /// Replaces the version. The old one is freed after a grace period, in one of the available
-    /// ways.
+    /// Replaces the version. The old one is freed after a grace period, in a random way.
     fn update(self: &Arc<Self>) {
         let new = 1 + self.next.fetch_add(1, Ordering::Relaxed);
         let old = self.current.swap(new, Ordering::AcqRel);

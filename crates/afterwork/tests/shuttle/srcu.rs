@@ -106,8 +106,7 @@ fn versions() {
     assert_eq!(nr_freed, 4, "the current version alone is left");
 }
 
-/// The runner sets a grace period aside. A callback of another domain then blocks the runner until
-/// a waiter has passed.
+/// A grace period is set aside, and a callback then blocks the runner until a waiter has passed.
 fn waiter() {
     let (domain, other) = (Domain::new(), Domain::new());
     let passed = Arc::new((AtomicBool::new(false), EventCount::new()));

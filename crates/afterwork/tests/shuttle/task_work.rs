@@ -87,7 +87,6 @@ fn a_thread_receives_both_lanes_and_is_woken_for_all_of_it() {
     shuttle::check_random(|| a_thread_owns(Backlog::Lifo, 0, 2), NR_RUNS / 4);
 }
 
-/// Wakes the thread that runs a task.
 struct Runner(Unparker);
 
 impl Wake for Runner {
@@ -126,7 +125,6 @@ fn a_task_receives_everything_in_order_and_is_woken_for_all_of_it() {
     shuttle::check_random(a_task_owns, NR_RUNS);
 }
 
-/// Counts its drop.
 struct Counted(Arc<AtomicUsize>);
 
 impl Drop for Counted {
@@ -168,8 +166,7 @@ fn no_item_outlives_its_owner() {
     shuttle::check_pct(the_owner_ends_in_the_middle, NR_RUNS, 3);
 }
 
-/// Threads and tasks wait for capacity, and some of them cancel. The owner waits for more items
-/// than the capacity allows.
+/// Threads and tasks wait for capacity or cancel. The owner waits for more than the capacity.
 fn posters_wait_for_room(capacity: usize) {
     let mut mailbox = Mailbox::builder().capacity(capacity).build();
     let senders: Vec<_> = (0..3)

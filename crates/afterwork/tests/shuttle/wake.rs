@@ -36,8 +36,7 @@ fn turns() {
     }
 }
 
-/// Six parked threads are on a list. Three others remove some under a lock, and wake them after
-/// releasing it.
+/// Six parked threads are on a list. Three others remove some under a lock, and wake them later.
 fn collected() {
     let sleepers = Arc::new(Mutex::new(Vec::new()));
     let parked: Vec<_> = (0..6)

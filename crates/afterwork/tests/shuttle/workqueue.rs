@@ -24,8 +24,7 @@ use sync::{
 };
 use topology::Topology;
 
-/// Runs `model` under `nr_runs` random schedules, and under `nr_runs` schedules that switch threads
-/// only at a few random points.
+/// Runs `model` under `nr_runs` random schedules, then under `nr_runs` with few thread switches.
 ///
 /// Prints the seed; `AFTERWORK_SEED` sets it.
 pub fn explore(nr_runs: usize, model: fn()) {
@@ -152,8 +151,7 @@ impl Counted {
     }
 }
 
-/// Three producers apply random user operations to three items and two queues, while idle workers
-/// are culled.
+/// Three producers perform random operations on three items, while idle workers are culled.
 fn mix() {
     const NR_STEPS: usize = 10;
     let (managed, queues) = Managed::new(&[2, 1], 4);
@@ -203,8 +201,7 @@ fn mix() {
     assert_eq!(nr_detached.load(Ordering::Relaxed), nr_spawned);
 }
 
-/// Three producers queue a dozen items each on a queue with two seats. At most two run at once, and
-/// none is lost.
+/// Three producers queue items on a queue with two seats. At most two run at once; none is lost.
 fn two_seats() {
     let (managed, queues) = Managed::new(&[256, 2], 4);
     let queue = queues[1].clone();
@@ -236,8 +233,7 @@ fn two_seats() {
     assert_eq!(nr_runs.load(Ordering::Relaxed), 36);
 }
 
-/// Three threads queue items, cancel and help some, and flush the queue. Each then finds that all
-/// items it queued have ended.
+/// Three threads queue, cancel and help items. After a flush, all items they queued have ended.
 fn flushes() {
     let (managed, mut queues) = Managed::new(&[3], 3);
     let queue = queues.remove(0);
@@ -287,8 +283,7 @@ fn nested() {
     managed.end(queues);
 }
 
-/// Items block on one another without a report to the pool. They complete because kicks are
-/// chained.
+/// Items block on one another without a report. They complete because kicks are chained.
 fn chained() {
     let (managed, queues) = Managed::new(&[256, 256], 3);
     let barrier = Arc::new(shuttle::sync::Barrier::new(3));
@@ -306,9 +301,8 @@ fn chained() {
     managed.end(queues);
 }
 
-/// Two threads queue the same two items as chains on two queues, in opposite order, while a third
-/// cancels them. There is no worker, so only an enqueuer can remove an item from the other queue's
-/// list.
+/// Two threads queue the same two items on two queues, in opposite order, while a third cancels
+/// them. Without workers, only an enqueuer can remove an item from the other list.
 fn chains_in_opposite_order() {
     let topology = Topology::synthetic("1 core").unwrap();
     let machine = Machine::new(&topology, Params::default());
@@ -340,8 +334,7 @@ fn chains_in_opposite_order() {
     drop((one, other));
 }
 
-/// Items of an ordered queue queue themselves again, next to others. The items of one thread start
-/// in order.
+/// Items of an ordered queue requeue themselves. The items of one thread start in order.
 fn ordered() {
     let (managed, mut queues) = Managed::new(&[256], 3);
     let queue = Workqueue::builder("ordered")
@@ -360,8 +353,7 @@ fn ordered() {
 
 /// An ordinary item among more urgent ones than may start before it, on one queue with one seat.
 fn ordinary_among_urgent() {
-    /// Number of urgent items that start in a row in a model, plus one that was taken just before
-    /// the ordinary item arrived.
+    /// Number of urgent items that start in a row, plus one taken before the ordinary item arrived.
     const MOST: u32 = 2 + 1;
     const NR_URGENT: u32 = 6;
     let (managed, queues) = Managed::new(&[1, 1], 2);
@@ -388,8 +380,7 @@ fn ordinary_among_urgent() {
     assert_eq!(nr_started.load(Ordering::Relaxed), NR_URGENT);
 }
 
-/// A paused queue with one seat. Its urgent item is queued after an ordinary one and before the
-/// pause ends.
+/// A paused queue with one seat. Its urgent item is queued after an ordinary one.
 fn urgent_before_the_pause_ends() {
     let (managed, queues) = Managed::new(&[1], 2);
     let queue = queues[0].clone();
@@ -407,7 +398,7 @@ fn urgent_before_the_pause_ends() {
 }
 
 /// Of two queues with shares, one was busy alone while the other was idle. Afterwards they
-/// alternate. Each item costs the same here, and a worker takes one at a time.
+/// alternate. A worker takes one item at a time.
 fn busy_beside_idle() {
     const NR_ITEMS: usize = 5;
     let params = Params {
@@ -450,9 +441,8 @@ fn busy_beside_idle() {
     }
 }
 
-/// Items of a queue with shares wait next to a chain of items, each the first of its own queue.
-/// Each item queues the next before it ends, so the worker always finds a new queue. The waiting
-/// queue is served before the chain ends.
+/// Items of a queue wait next to a chain of items on other queues. Each item queues the next before
+/// it ends. The waiting queue is served before the chain ends.
 fn old_beside_new() {
     const NR_OLD: u32 = 2;
     const NR_NEW: usize = 12;
@@ -490,9 +480,8 @@ fn old_beside_new() {
     assert_eq!(nr_left, 0, "all new queues go first");
 }
 
-/// A queue with few shares has had its turn, holds its only seat for one more item, and owes
-/// thousands of turns. A queue with many shares has a first item that cancels that item, and a
-/// second that drains the first queue. The only worker has released the seat by then.
+/// A queue with few shares holds its only seat for one more item, and owes thousands of turns.
+/// Items of a queue with many shares cancel that item, and drain the first queue.
 fn emptied_among_shares() {
     let params = Params {
         max_batch: 1,
