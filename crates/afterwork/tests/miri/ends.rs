@@ -1,5 +1,4 @@
-//! Frees memory that other threads are about to access: ends of queues, cancelled items, deep
-//! joins, batches.
+//! Memory that is freed while other threads may access it: queues, cancelled items, joins, batches.
 
 use std::{
     cell::RefCell,

@@ -1,8 +1,6 @@
-//! User operations of all kinds, small enough for Miri to interpret, in order to check memory
-//! accesses.
+//! User operations of all kinds, small enough for Miri, in order to check memory accesses.
 //!
-//! They also pass quickly on the real machine, where they show little. `xtask/src/test/miri.rs`
-//! documents how Miri runs them.
+//! `xtask/src/test/miri.rs` documents how Miri runs them. They also pass on the real machine.
 
 mod ends;
 mod percpu;

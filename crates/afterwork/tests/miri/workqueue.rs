@@ -46,7 +46,6 @@ impl Count {
     }
 }
 
-/// Runs a future on this thread.
 fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {
