@@ -21,8 +21,7 @@ pub struct Crowded {
     capacity: usize,
 }
 
-/// A waker that wakes no thread. The next poll finds a granted permit, or the permit is
-/// transferred.
+/// Wakes no thread. The next poll finds a granted permit, or the permit is transferred.
 struct Deaf;
 
 impl Wake for Deaf {

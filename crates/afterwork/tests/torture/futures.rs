@@ -1,5 +1,4 @@
-//! Futures under torture. A future stores wakers that any thread fires, or wakes itself, until it
-//! has waited a set number of times.
+//! Futures under torture. They store wakers that any thread fires, or wake themselves.
 
 use std::{
     future::Future,
@@ -15,8 +14,7 @@ use afterwork::workqueue::{JoinError, Workqueue};
 
 use crate::support::{Dice, Life, Lives, Planned};
 
-/// Wakers stored by futures. The flag is set if the waker may be dropped instead of fired, because
-/// no thread waits for its future.
+/// Wakers stored by futures. If the flag is set, the waker may be dropped instead of fired.
 #[derive(Default)]
 pub struct Bells(Mutex<Vec<(Waker, bool)>>);
 

@@ -1,16 +1,14 @@
-//! The history of one item: each operation on it, its time and its result. A slow and obvious model
-//! checks whether the history is possible.
+//! The history of one item: each operation, its time and its result, checked against a slow model.
 //!
 //! The model holds whether an item is pending, whether it runs, and how often it is disabled. Every
 //! *act* is a user's call or a run of the item. It takes one or more *steps* in the model, each at
-//! some time between the beginning and the end of the act. A history is good if the model can take
-//! all steps in some order, with the recorded results, and the item is idle at the end. A negative
-//! result is therefore checked like a positive one. A flush is checked against the items that were
-//! queued and running when it began.
+//! some time during the act. A history is good if the model can take all steps in some order, with
+//! the recorded results, and the item is idle at the end. A flush is checked against the items that
+//! were queued and running when it began.
 //!
 //! The check processes the beginnings and ends of acts in order, and keeps all possible states of
-//! the model. At the end of an act it keeps only the states in which the act is done. If no state
-//! is left, the history is a fault.
+//! the model. At the end of an act, only states with that act done remain. If none does, the
+//! history is a fault.
 
 use std::{
     collections::HashSet,
@@ -33,8 +31,7 @@ pub enum Act {
     Enqueue(bool),
     /// `true` if the item was cancelled, `false` if it was not pending.
     Cancel(bool),
-    /// The item was disabled, then cancelled or not. If `sync`, it was then seen not running. If
-    /// `enables`, it was enabled again.
+    /// Disabled and maybe cancelled. If `sync`, then seen not running. If `enables`, enabled again.
     Disable {
         cancelled: bool,
         sync: bool,
@@ -52,13 +49,10 @@ pub enum Act {
         executing: bool,
     },
     /// All work that was queued or running at some moment has ended or been cancelled. The item's
-    /// own flush reports whether there was any. The flush of a queue can overtake a cancel that has
-    /// taken the item out and not returned. It can also miss an item whose enqueuer has not
-    /// returned, although other threads see the item pending. The kernel behaves the same.
+    /// own flush reports whether there was any. As in the kernel, the flush of a queue can overtake
+    /// a cancel that has not returned, and miss an item whose enqueuer has not returned.
     Flush(Option<bool>),
-    /// A run began.
     Start,
-    /// A run ended.
     End,
 }
 
@@ -135,8 +129,7 @@ struct Item {
 /// The progress of an act, from 0 to `DONE`.
 type Progress = u8;
 const DONE: Progress = u8::MAX;
-/// The progress of a flush that has read the state: it waits for a pending item, for a run, or for
-/// both.
+/// The progress of a flush that has read the state, with flags for what it waits for.
 const LOOKED: Progress = 4;
 const FOR_PENDING: Progress = 1;
 const FOR_RUN: Progress = 2;
@@ -158,8 +151,7 @@ struct Place {
 }
 
 impl Act {
-    /// Adds every step that the act can take next, with its progress and the item's state after the
-    /// step.
+    /// Adds every step that the act can take next: its progress, and the item's new state.
     fn steps(
         self,
         progress: Progress,
@@ -220,8 +212,7 @@ impl Act {
                 was_pending,
                 refused,
             } => {
-                // The call first takes the item out of its queue. Other acts may run before it
-                // queues the item again.
+                // Other acts may run between the cancel and the enqueue of this call.
                 if pending && was_pending {
                     go(1, taken);
                     go(DONE, item);

@@ -2,17 +2,15 @@
 //!
 //! Closures, destructors, wakers and handlers do anything that safe code may do. They panic, also
 //! in destructors and with payloads whose drop panics. They sleep, change their CPU, drop the last
-//! handle of objects that other threads created, and fork. In addition, system calls fail at random
-//! (`sync::fault`). Each of these is an *act* with a name, which `--without` disables, so that you
-//! can find the acts that a fault needs.
+//! handle of other threads' objects, and fork. In addition, system calls fail at random
+//! (`sync::fault`). Each of these is an *act* with a name, which `--without` disables.
 //!
 //! Handles move between threads through the [`loot`](hide): a thread hides its last handle there,
-//! and any other thread drops it anywhere. There are two kinds. The drop of a *queue* waits for its
-//! items, so it happens only where waiting is allowed, and no item of such a queue waits or drops a
-//! queue. All other drops do not wait.
+//! and any other thread drops it. The drop of a *queue* waits for its items, so it happens only
+//! where waiting is allowed. Items of such a queue neither wait nor drop a queue. All other drops
+//! do not wait.
 //!
-//! An act that cannot be undone, such as a permanently leaked guard, runs in a forked child, which
-//! then exits.
+//! An act that cannot be undone, such as a leaked guard, runs in a forked child, which then exits.
 
 use std::{
     any::Any,
@@ -34,7 +32,6 @@ use super::{Dice, FAULT, Planned, fault, options, wander};
 /// An act that can be disabled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Act {
-    /// Code panics.
     Panic,
     /// Destructors panic, including those of panic payloads.
     Bomb,
@@ -99,10 +96,10 @@ const ACTS: [(&str, Act); 20] = [
     ("futex", Act::Futex),
 ];
 
-/// Maximum number of hidden objects. Large enough that most outlive the code that created them.
+/// Maximum number of hidden objects. Most outlive the code that created them.
 const MAX_LOOT: usize = 32;
-/// Number of the parent's naps after which a child counts as hung: five minutes, far more than a
-/// child takes on a busy machine. Naps are counted instead of time; see `NAP` in support.rs.
+/// Number of the parent's naps after which a child counts as hung: five minutes, long enough for a
+/// busy machine. Naps are counted instead of time; see `NAP` in support.rs.
 const LIMIT_OF_CHILD: u32 = 150_000;
 const NAP_OF_PARENT: Duration = Duration::from_millis(2);
 
@@ -118,7 +115,6 @@ type Loot = Mutex<Vec<Box<dyn Any + Send>>>;
 static QUEUES: Loot = Mutex::new(Vec::new());
 static REST: Loot = Mutex::new(Vec::new());
 
-/// Returns the names of all acts.
 pub fn names() -> Vec<&'static str> {
     ACTS.iter().map(|(name, _)| *name).collect()
 }
@@ -187,14 +183,12 @@ pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed) != 0
 }
 
-/// Returns `true` if `act` is allowed.
 pub fn may(act: Act) -> bool {
     let bit = 1 << act as u32;
     ON.load(Ordering::Relaxed) & !OFF.load(Ordering::Relaxed) & bit != 0
 }
 
-/// Returns `true` with probability 1 in `one_in` if `act` is allowed. Consumes no random number
-/// otherwise.
+/// Returns `true` with probability 1 in `one_in` if `act` is allowed.
 pub fn dares(act: Act, dice: &mut Dice, one_in: usize) -> bool {
     may(act) && dice.below(one_in) == 0
 }
@@ -243,8 +237,7 @@ pub fn misbehave(dice: &mut Dice) {
     }
 }
 
-/// Performs a random act that may also drop the last handle of a queue, and so wait for its items.
-/// Catches its panics.
+/// Performs a random act that may drop the last handle of a queue. Catches its panics.
 pub fn misbehave_at_length(dice: &mut Dice) {
     if !is_on() {
         return;
@@ -333,8 +326,7 @@ pub fn clean_up() {
     }
 }
 
-/// An object that misbehaves in its drop. Its mark changes, so that a use after the drop is
-/// detected.
+/// An object that misbehaves in its drop. A changed mark reveals a use after the drop.
 pub struct Grenade {
     dice: Dice,
     mark: Box<AtomicU32>,
@@ -371,14 +363,12 @@ impl Drop for Grenade {
 /// A waker that misbehaves in calls and in its drop. It counts a call before it misbehaves.
 pub struct Rattle {
     dice: Mutex<Dice>,
-    /// Number of calls.
     pub nr_calls: AtomicUsize,
     sleeper: thread::Thread,
     _grenade: Grenade,
 }
 
 impl Rattle {
-    /// Creates a waker for this thread.
     pub fn new(dice: &mut Dice) -> Arc<Self> {
         Arc::new(Self {
             dice: Mutex::new(Dice::new(dice.bits())),
@@ -423,9 +413,8 @@ impl Wake for Unpark {
     }
 }
 
-/// Starts a thread as the library does, also in a forked child. The standard library takes a lock
-/// to start a thread, and a thread of the parent may have held it at the fork. Retries until the
-/// system grants the thread.
+/// Starts a thread without the lock of the standard library, which another thread may have held at
+/// a fork. Retries until the system grants the thread.
 pub fn start_anyhow(body: impl FnOnce() + Send + 'static) -> ::sync::thread::JoinHandle {
     let body = Arc::new(Mutex::new(Some(body)));
     loop {
@@ -445,8 +434,7 @@ pub fn start_anyhow(body: impl FnOnce() + Send + 'static) -> ::sync::thread::Joi
 ///
 /// The child exits without destructors, so anything that it leaks, such as a guard, stays leaked.
 pub fn in_child(what: &str, body: impl FnOnce()) {
-    // SAFETY: the library and the C library's allocator support a fork, and the child uses nothing
-    // else.
+    // SAFETY: this library and the C library's allocator support a fork.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         // No other process would kill a child that hangs.

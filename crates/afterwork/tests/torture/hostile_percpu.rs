@@ -1,8 +1,7 @@
 //! Hostile users of per-CPU data, next to the ordinary torture and with separate slots.
 //!
-//! The values in the slots, the queued calls and the panic handlers misbehave, also inside the
-//! slots. No queued call may be lost. A leaked owner holds its slot forever, so it uses slots that
-//! are leaked with it.
+//! The values in the slots, the queued calls and the panic handlers misbehave. No queued call may
+//! be lost. A leaked owner holds its slot forever, so the slots are leaked with it.
 
 use std::{
     sync::{
@@ -41,7 +40,6 @@ impl Den {
         }
     }
 
-    /// Performs `NR_STEPS` random acts.
     pub fn torture(&self, dice: &mut Dice) {
         for _ in 0..NR_STEPS {
             contained(|| self.act(dice));
@@ -104,8 +102,7 @@ impl Den {
         }
     }
 
-    /// Queues a call that counts itself first, and may then queue another from the slot where it
-    /// runs.
+    /// Queues a call that counts itself first and may then queue another one.
     fn mail(&self, dice: &mut Dice) {
         let (cpu, nr_ran, grenade) = (any_cpu(dice), self.nr_ran.clone(), Grenade::new(dice));
         let (mut own, seed) = (Dice::new(dice.bits()), dice.bits());
@@ -115,8 +112,8 @@ impl Den {
             nr_ran.fetch_add(1, Ordering::Relaxed);
             grenade.check();
             if let Some(slots) = again {
-                // If this is the slot that the call runs in and its mode does not queue, the call
-                // would wait for itself. The library panics instead.
+                // Queued to its own slot in a mode without a queue, the call would wait for itself.
+                // The library panics instead.
                 let again =
                     || slots.queue_percpu_work(cpu, move |_| misbehave(&mut Dice::new(seed)));
                 refusable(again);
@@ -129,8 +126,7 @@ impl Den {
         let mut own = Dice::new(dice.bits());
         hostile::in_child("per-CPU data", || {
             for cpu in self.slots.cpus().iter() {
-                // The owner may be a thread that does not exist in the child. The slot is then
-                // lost, and the library panics.
+                // If the slot's owner does not exist in the child, the library panics.
                 refusable(|| _ = self.slots.try_run_on(cpu, PATIENCE, |data| data.len()));
             }
             let slots = slots("any", &mut own);

@@ -1,10 +1,9 @@
-//! Hostile users of grace periods, next to the ordinary torture. They use those of the process and
-//! of a separate domain.
+//! Hostile users of grace periods, next to the ordinary torture, of the process and of a domain.
 //!
 //! They publish [grenades](Grenade). A version freed under a reader has a changed mark, and
 //! AddressSanitizer detects the read. Owned guards of the domain are left for other threads to
-//! drop. A guard of the process that is leaked in a callback blocks all later grace periods
-//! forever, so that happens in a forked child.
+//! drop. A leaked guard of the process blocks all later grace periods, so it is leaked in a forked
+//! child.
 
 use std::{
     sync::{
@@ -25,11 +24,9 @@ use crate::support::{
 
 /// Time that a child waits for its callback, which may lack a thread.
 const PATIENCE_OF_CHILD: Duration = Duration::from_secs(1);
-/// Number of times that a child checks the value that its leaked guard protects, with a callback
-/// each time.
+/// Number of times that a child checks the value of its leaked guard, with a callback each time.
 const NR_LOOKS: usize = 20;
 
-/// State shared by the hostile users.
 pub struct Den {
     domain: Domain,
     theirs: Arc<Rcu<Grenade, Domain>>,
@@ -50,7 +47,6 @@ impl Den {
         }
     }
 
-    /// Performs random acts until `stop` is set.
     pub fn torture(&self, dice: &mut Dice, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             contained(|| self.act(dice));
@@ -238,8 +234,7 @@ impl Den {
     }
 }
 
-/// Leaks a guard in a callback. The value that it protects is never freed, regardless of later
-/// callbacks and sweeps.
+/// Leaks a guard in a callback. The value that it protects is never freed.
 fn leak_in_callback(dice: &mut Dice) {
     let cell: &'static Rcu<Grenade> = Box::leak(Box::new(Rcu::new(Grenade::new(dice))));
     let (sender, receiver) = mpsc::channel();
@@ -286,8 +281,7 @@ fn use_all(dice: &mut Dice) {
     hostile::misbehave_at_length(dice);
 }
 
-/// Sets an executor of callbacks that misbehaves, also after it has run them, or resets it to the
-/// library's own.
+/// Sets an executor of callbacks that misbehaves, or resets it to the library's own.
 fn set_executor(dice: &mut Dice) {
     let (kind, seed, grenade) = (dice.below(4), dice.bits(), Grenade::new(dice));
     if kind == 0 {

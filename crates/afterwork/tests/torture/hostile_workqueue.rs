@@ -1,9 +1,9 @@
 //! Hostile users of workqueues, next to the ordinary torture and with a separate registry.
 //!
 //! Most acts involve *victims*: queues that contain items when their last handle is dropped. It is
-//! dropped in an item of a bottom-half queue, or with the values that a timer captured, while other
-//! threads flush a timer of the queue. Where waiting is allowed, the drop of the last handle waits
-//! until all items have run. No item is lost in any case.
+//! dropped in a bottom-half item, or with the values that a timer captured, while other threads
+//! flush a timer of the queue. Where waiting is allowed, the drop waits for all items. No item is
+//! lost.
 
 use std::{
     cell::RefCell,
@@ -91,7 +91,6 @@ impl Lair {
         }
     }
 
-    /// Performs random acts until `stop` is set.
     pub fn torture(&self, dice: &mut Dice, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             contained(|| self.act(dice));
@@ -451,8 +450,8 @@ impl Lair {
         hostile::hide_queue(dice, registry);
     }
 
-    /// Shuts down a registry in a destructor of a value that an armed timer of that registry owns.
-    /// The destructor runs on the reaper that ends the queue, or on another thread that ends it.
+    /// Shuts down a registry in a destructor of a value that an armed timer of that registry owns,
+    /// on the reaper or thread that ends the timer's queue.
     fn shut_down_by_drop(&self, dice: &mut Dice) {
         struct Shuts(Option<Registry>, Grenade);
         impl Drop for Shuts {
@@ -475,8 +474,7 @@ impl Lair {
         contained(|| drop(queue));
     }
 
-    /// Leaves a value in a worker's thread that misbehaves when the thread exits, and waits for
-    /// work there.
+    /// Leaves a value in a worker's thread that misbehaves and waits when the thread exits.
     fn leave_in_thread(&self, dice: &mut Dice) {
         struct Last(Dice, Option<(Workqueue, Grenade)>);
         impl Drop for Last {

@@ -92,7 +92,6 @@ impl Body {
     }
 }
 
-/// A handle of either kind.
 #[derive(Clone, Copy)]
 enum Handle<'a> {
     Reusable(&'a Work),
@@ -306,8 +305,7 @@ impl Subject {
     }
 }
 
-/// Checks the histories of all items, including the acts of other threads. Returns the number of
-/// runs and of acts.
+/// Checks the histories of all items. Returns the number of runs and of acts.
 pub fn check(subjects: Vec<Subject>, mut others: Log) -> (u64, u64) {
     let mut events: Vec<Vec<Event>> = subjects.iter().map(|_| Vec::new()).collect();
     let mut nr_runs = 0;

@@ -1,9 +1,8 @@
-//! Local futures and dedicated workers under torture: wakers on any thread, cancels, and early
-//! ends.
+//! Local futures and dedicated workers under torture: remote wakers, cancels, and early ends.
 //!
-//! A future stores wakers that other threads fire, wakes itself, and spawns other futures, a set
-//! number of times. It is polled and dropped on one thread. No future may be lost while its owner
-//! runs, and every value must be dropped at the end.
+//! A future stores wakers that other threads fire, wakes itself, and spawns other futures. It is
+//! polled and dropped on one thread. No future may be lost while its owner runs, and every value
+//! must be dropped at the end.
 
 use std::{
     future::Future,

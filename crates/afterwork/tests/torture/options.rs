@@ -20,8 +20,7 @@ const MOST_NEAR: usize = 3;
 ///
 /// # Errors
 ///
-/// If there is none, returns a text with the nearest choices. If none is near and there are few,
-/// the text lists all choices.
+/// If there is none, returns a text with the nearest choices, or with all if there are few.
 pub fn find<'a>(asked: &str, choices: &[&'a str]) -> Result<&'a str, String> {
     if let Some(found) = choices.iter().find(|choice| **choice == asked) {
         return Ok(found);
@@ -58,8 +57,7 @@ fn distance(asked: &str, choice: &str) -> usize {
     }
 }
 
-/// Returns the names of all bugs that a build with `--cfg torture` can inject, found in its own
-/// sources.
+/// Returns the names of all bugs that a build can inject, found in its own sources.
 pub fn twins() -> io::Result<BTreeSet<String>> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut names = BTreeSet::new();
@@ -88,8 +86,7 @@ pub fn twins() -> io::Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// Returns the bugs that a source file can inject, ignoring comments. The name may be on the line
-/// after the call.
+/// Returns the bugs that a source file can inject. A name may be on the line after the call.
 fn names_in(text: &str) -> impl Iterator<Item = &str> {
     NAMING.iter().flat_map(move |call| {
         text.match_indices(call).filter_map(move |(at, _)| {

@@ -1,16 +1,13 @@
-//! Torture of per-CPU data, at random: owners that attach, park and leave, and callers of every
-//! kind.
+//! Torture of per-CPU data, at random: owners that attach, park and leave, and all callers.
 //!
-//! `cargo xtask torture percpu --minutes 5 --seed 7`. Without options it runs for five seconds with
-//! a seed from the clock. It prints its seed.
+//! `cargo xtask torture percpu --minutes 5 --seed 7`. The default is five seconds.
 //!
 //! Every operation adds to a slot, and its thread counts the additions. At the end the sum is
 //! exact, including the values saved from CPUs that went offline. Threads change their CPU all the
 //! time, and online CPUs are reported as offline. Panics happen inside sections. A lost queued call
 //! shows as a sum that is too low, and a lost slot as a round that does not end.
 //!
-//! With `--hostile`, users of other slots do anything that safe code can do; see
-//! `hostile_percpu.rs`.
+//! With `--hostile`, users of other slots do anything that safe code can do (`hostile_percpu.rs`).
 //!
 //! Bugs that it finds, injected with `--twin`: `percpu: gives way and does not say so`, `percpu:
 //! runs a call that was taken back`.
@@ -55,7 +52,6 @@ struct Totals {
     nr_panics: u64,
 }
 
-/// Totals of all threads of a round.
 #[derive(Default)]
 struct Tally {
     added: AtomicU64,
@@ -83,7 +79,6 @@ impl Tally {
     }
 }
 
-/// State shared by all threads of a round.
 struct Scene {
     slots: Arc<PerCpu<u64>>,
     hits: SloppyCounter,
@@ -196,7 +191,6 @@ fn some_cpus(dice: &mut Dice) -> CpuSet {
     all.filter(|_| dice.below(2) == 0).collect()
 }
 
-/// Owns one slot after another.
 fn own(scene: &Scene, dice: &mut Dice) {
     for _ in 0..NR_STEPS / 20 {
         wander(dice);
@@ -233,7 +227,6 @@ fn step<'p>(mut owner: Owner<'p, u64>, scene: &Scene, dice: &mut Dice) -> Owner<
     owner
 }
 
-/// Calls on any slot in a random way.
 fn call(scene: &Scene, dice: &mut Dice) {
     for _ in 0..NR_STEPS {
         match dice.below(8) {
@@ -249,7 +242,6 @@ fn call(scene: &Scene, dice: &mut Dice) {
 }
 
 impl Scene {
-    /// Calls on a slot in a random way.
     fn call(&self, dice: &mut Dice) {
         let Self { slots, tally, .. } = self;
         let cpu = any_cpu(dice);

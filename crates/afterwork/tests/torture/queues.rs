@@ -1,5 +1,4 @@
-//! Queues of every kind under torture, while their attributes change, and from their creation to
-//! their destruction.
+//! Queues of every kind under torture, while their attributes change, until their destruction.
 
 use std::{
     sync::{
@@ -29,7 +28,6 @@ const SCOPES: [AffinityScope; 3] = [
     AffinityScope::System,
 ];
 
-/// The kind of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Ordered,
@@ -98,14 +96,12 @@ impl Place {
         }
     }
 
-    /// Returns the argument of [`may_have_refused`](Self::may_have_refused). Called before an
-    /// attempt.
+    /// Returns the argument for a later [`may_have_refused`](Self::may_have_refused).
     pub fn closing(&self) -> u64 {
         self.nr_reopenings.load(Ordering::SeqCst)
     }
 
-    /// Returns `true` if a drain was in progress at any time since the call that returned
-    /// `closing`.
+    /// Returns `true` if a drain was in progress at any time since `closing` was called.
     pub fn may_have_refused(&self, closing: u64) -> bool {
         self.nr_closings.load(Ordering::SeqCst) != closing
     }
@@ -137,8 +133,8 @@ impl Place {
         let cpus = dice.pick(&[None, Some("0"), Some("1,3")]);
         let cpus = cpus.map(|list| list.parse().unwrap());
         let (what, is_ordered) = (dice.below(8), self.kind == Kind::Ordered);
-        // The change drains an ordered queue. The lock keeps other threads from queueing at the
-        // same time, for which no order is defined.
+        // The change drains an ordered queue. The order is undefined for items queued at the same
+        // time.
         let order = (is_ordered && matches!(what, 1..=3)).then(|| {
             self.nr_closings.fetch_add(1, Ordering::SeqCst);
             self.order.0.lock().unwrap()
@@ -228,7 +224,6 @@ impl Place {
     }
 }
 
-/// Describes the queue `number`.
 fn builder(number: usize, kind: Kind, limit: usize, dice: &mut Dice) -> Builder {
     let mut builder = Workqueue::builder(&format!("torture {number}"));
     builder = match kind {
@@ -313,8 +308,7 @@ pub fn brief(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
     handle.join().unwrap();
 }
 
-/// Destroys a queue, which may be paused. Afterwards all its items have run, and it rejects new
-/// ones.
+/// Destroys a queue, which may be paused. All its items have run, and it rejects new ones.
 fn destroyed(queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
     let pauses = dice.below(2) == 0 && queue.pause();
     let nr_items = dice.below(6);

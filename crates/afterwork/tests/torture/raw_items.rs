@@ -1,5 +1,5 @@
-//! Items in user memory under torture. Some are used by one thread, which overwrites and frees them
-//! as soon as it may. Some free themselves, and all threads share a few.
+//! Items in user memory under torture. Some are used by one thread, which frees them as soon as it
+//! may. Some free themselves, and all threads share a few.
 
 use std::{
     ptr::NonNull,
@@ -24,7 +24,6 @@ const NR_SHARED: usize = 6;
 /// Delays of timers, in microseconds. Only cancels and changes encounter the longest one.
 const DELAYS_US: [u64; 4] = [0, 20, 300, 60_000_000];
 
-/// A user's structure.
 #[repr(C)]
 struct Job {
     /// The first field, so that the address of the item is that of the job.
@@ -174,8 +173,7 @@ impl There {
 
     /// Frees the job, and overwrites its memory so that no valid item remains there.
     fn free(self) {
-        // SAFETY: made by `new`, and no other thread uses it any more, which is what this program
-        // tests.
+        // SAFETY: made by `new`, and no other thread uses it any more, as the test checks.
         unsafe {
             self.0.drop_in_place();
             self.0.cast::<u8>().write_bytes(0xa5, size_of::<Job>());

@@ -1,14 +1,12 @@
-//! Torture of grace periods: versions are replaced under readers of every kind, and no reader may
-//! see a freed one.
+//! Torture of grace periods: versions are replaced, and no reader may see a freed one.
 //!
-//! `cargo xtask torture rcu --config TREE03 --minutes 5 --seed 7`. Without options it runs for five
-//! seconds with a seed from the clock.
+//! `cargo xtask torture rcu --config TREE03 --minutes 5 --seed 7`. The default is five seconds.
 //!
 //! With `--hostile`, additional users do anything that safe code can do; see `hostile_rcu.rs`.
 //!
-//! `--twin BUG` injects a bug, which must cause a fault; `cargo xtask torture` builds for that. The
-//! bugs are those of [`TWINS`]. With `--hostile --asan`, in any configuration, they also include
-//! `rcu: a sweep overlooks its own section` and `srcu: a refused callback is dropped`.
+//! `--twin BUG` injects a bug, which must cause a fault. The bugs are those of [`TWINS`]. With
+//! `--hostile --asan`, in any configuration, they also include `rcu: a sweep overlooks its own
+//! section` and `srcu: a refused callback is dropped`.
 
 mod hostile_rcu;
 mod rcu_flavor;
@@ -35,8 +33,7 @@ use support::{Dice, Round, hostile, wander, watched};
 const ROUND: Duration = Duration::from_millis(300);
 /// Number of consecutive sections between two random choices, in most configurations.
 const BURST: usize = 200;
-/// Maximum number of reads of a version within such a section, up to some 300 ns: longer than a
-/// store takes to reach another CPU.
+/// Maximum number of reads in such a section: 300 ns, longer than a store takes to another CPU.
 const LOOKS: usize = 400;
 /// Maximum number of spin hints between such sections, up to some 4 us: a few grace periods.
 const PAUSES: usize = 200;
@@ -58,8 +55,7 @@ struct Config {
     nr_readers: usize,
     /// Number of threads that request grace periods and free no version.
     nr_fakes: usize,
-    /// Number of short sections between two random choices. One choice in sixteen is a long
-    /// section.
+    /// Number of short sections between two random choices, one in sixteen of a long section.
     burst: usize,
     /// Set if threads start, read once, and exit.
     has_churn: bool,
@@ -205,7 +201,6 @@ impl Totals {
     }
 }
 
-/// The state shared by the threads of a round.
 struct Scene<F> {
     config: &'static Config,
     flavor: F,
@@ -299,8 +294,7 @@ impl<F: Flavor> Scene<F> {
     fn read(&self, mut dice: Dice) {
         while !self.is_over() {
             self.wander(&mut dice);
-            // Sections of random length, consecutive or with a pause after which a reader counts as
-            // idle.
+            // Sections of random length, consecutive or with a pause that makes a reader idle.
             let (nr_looks, nr_pauses) = (dice.below(LOOKS), dice.below(2) * dice.below(PAUSES));
             for _ in 0..self.config.burst {
                 let guard = self.flavor.read();

@@ -7,7 +7,6 @@ use afterwork::rcu::{
     srcu::{Cookie, Domain, OwnedGuard},
 };
 
-/// A flavor of grace periods.
 pub trait Flavor: Clone + Send + Sync + 'static {
     type Guard<'a>;
     type Cookie;

@@ -1,17 +1,15 @@
 //! The versions that readers read while the torture replaces them.
 //!
 //! Versions are in static memory and never really freed. Each has a *generation*, which is odd
-//! while the version is published or may still be seen, and becomes even when it is freed after its
-//! grace period. A reader reads the generation when its section begins and again when it ends. An
-//! even or a changed generation is a fault. A fault is therefore a failed check, not a crash.
+//! while the version may be seen, and becomes even when it is freed. A reader reads the generation
+//! at the beginning and end of its section. An even or changed one is a fault.
 
 use std::sync::{
     Mutex,
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
-/// Number of versions. Large enough that one is free for the writer, small enough that versions are
-/// reused at once.
+/// Number of versions: one is free for the writer, and versions are reused at once.
 const NR_VERSIONS: usize = 16;
 
 /// A ring of versions, one of them published.

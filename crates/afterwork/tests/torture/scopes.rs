@@ -1,5 +1,4 @@
-//! Scopes under torture. In every state of the queue, all borrowing work has run once and ended
-//! when the caller continues.
+//! Scopes under torture. All borrowing work has run once and ended when the caller continues.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},

@@ -1,6 +1,5 @@
-//! Shutdown under torture: queues whose items are cancelled in bulk while other threads queue,
-//! join, cancel and flush; that are drained with a timeout or by a task; and that are released
-//! without waiting.
+//! Shutdown under torture: queues whose items are cancelled in bulk while other threads use them,
+//! and that are drained or released without waiting.
 
 use std::{
     pin::pin,

@@ -1,8 +1,8 @@
 //! The parts of every torture program: a command line, random rounds, and a watchdog for each.
 //!
 //! A program is a test target named `torture_NAME`, without a harness. Its `main` is one call of
-//! [`torture`]; `cargo xtask torture NAME` needs nothing else. The random choices of a round follow
-//! from its seed, and those of a thread from its round's. The interleaving of the threads does not.
+//! [`torture`]. The random choices of a round follow from its seed, and those of a thread from its
+//! round's. The interleaving of the threads does not.
 
 // No program uses all of these items.
 #![allow(dead_code)]
@@ -30,24 +30,20 @@ use topology::CpuId;
 
 /// Default duration of a program, long enough to find an obvious fault in every test run.
 const DEFAULT: Duration = Duration::from_secs(5);
-/// Number of [`NAP`]s without progress of the process after which a step counts as hung. A good
-/// step takes milliseconds. On a very busy machine it may take minutes, but then still makes some
-/// progress.
+/// Number of [`NAP`]s without progress after which a step counts as hung. A good step takes
+/// milliseconds. On a very busy machine it may take minutes, but then makes some progress.
 const PATIENCE: u32 = 120;
 /// Number of naps after which a step counts as hung in any case.
 const PATIENCE_WITH_BUSY: u32 = 1800;
 /// Both limits if a bug is injected: a twin must be found within a minute, also if it hangs.
 const PATIENCE_WITH_TWIN: u32 = 20;
-/// The unit of waiting. A machine that is suspended for minutes, as a virtual one may be, costs one
-/// nap.
+/// The unit of waiting. A suspension of the machine, for any time, costs one nap.
 const NAP: Duration = Duration::from_secs(1);
 /// CPU time per nap below which the process makes no progress.
 const NOTHING: Duration = Duration::from_millis(1);
-/// Exit status of a process that found a fault. A process that cannot run exits with another one.
-/// `xtask/src/torture.rs` repeats the value.
+/// Exit status of a process that found a fault. `xtask/src/torture.rs` repeats the value.
 pub const FAULT: u8 = 70;
-/// All options. Each one except `--hostile` is followed by a value: minutes, a number, a
-/// configuration, a bug, or a list of acts.
+/// All options. Each one except `--hostile` is followed by a value.
 const OPTIONS: &[&str] = &[
     "--minutes",
     "--seed",
@@ -63,15 +59,12 @@ const OF_THE_RUNNER: &[&str] = &["--nocapture", "--show-output", "--quiet", "-q"
 static SEED: AtomicU64 = AtomicU64::new(0);
 static HAS_TWIN: AtomicBool = AtomicBool::new(false);
 
-/// One round of a torture.
 pub struct Round<'a> {
     /// Seed of the round's random choices.
     pub seed: u64,
-    /// The requested configuration.
     pub config: &'a str,
 }
 
-/// The parsed command line.
 struct Options<'a> {
     length: Duration,
     seed: u64,
@@ -82,8 +75,8 @@ struct Options<'a> {
 
 /// Runs rounds until the time is over. A fault ends the process and prints the round's seed.
 ///
-/// `configs` are the values of `--config`, the default first. On any thread, a panic whose payload
-/// is not [`Planned`] is a fault.
+/// `configs` are the values of `--config`, the default first. On any thread, a panic is a fault
+/// unless its payload is [`Planned`].
 pub fn torture<T: Debug + Default>(
     subject: &str,
     configs: &[&str],
@@ -123,8 +116,7 @@ pub fn torture<T: Debug + Default>(
         nr_rounds += 1;
     }
     println!("no fault in {nr_rounds} rounds: {totals:?}");
-    // Uses the format of the test runner, for tools that count tests. A fault ends the process
-    // before this.
+    // The format of the test runner, for tools that count tests.
     println!(
         "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in {:.2}s",
         start.elapsed().as_secs_f64()
@@ -227,7 +219,6 @@ pub fn watched<R>(what: &'static str, body: impl FnOnce() -> R) -> R {
     outcome
 }
 
-/// Returns the CPU time of this process.
 fn cpu_time() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -247,8 +238,7 @@ fn threads() -> String {
     for task in tasks.flatten() {
         let read = |name| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
         let (stat, wchan, syscall) = (read("stat"), read("wchan"), read("syscall"));
-        // The name is in parentheses. The state is the first field after it, and the policy the
-        // thirty-ninth.
+        // After the name in parentheses come the state and, as the thirty-ninth field, the policy.
         let (name, rest) = stat.rsplit_once(") ").unwrap_or_default();
         let rest: Vec<_> = rest.split(' ').collect();
         let field = |at: usize| rest.get(at).copied().unwrap_or("?");
@@ -282,7 +272,6 @@ pub struct Planned {
 }
 
 impl Planned {
-    /// Panics as planned.
     pub fn panic() -> ! {
         std::panic::panic_any(Planned::default())
     }
@@ -292,7 +281,6 @@ impl Planned {
         std::panic::panic_any(Planned { fuse })
     }
 
-    /// Returns `true` if a panic was planned.
     pub fn is(payload: &(dyn Any + Send)) -> bool {
         payload.is::<Planned>()
     }
@@ -311,7 +299,6 @@ impl Drop for Planned {
 pub struct Lives(AtomicI64);
 
 impl Lives {
-    /// Fails if any value is alive.
     pub fn assert_none(&self) {
         let nr_alive = self.0.load(Ordering::Relaxed);
         assert_eq!(nr_alive, 0, "something outlives everything");
@@ -322,7 +309,6 @@ impl Lives {
 pub struct Life(Arc<Lives>);
 
 impl Life {
-    /// Creates a counted value.
     pub fn new(lives: &Arc<Lives>) -> Self {
         lives.0.fetch_add(1, Ordering::Relaxed);
         Self(lives.clone())
@@ -364,7 +350,6 @@ impl Dice {
         (self.bits() % limit as u64) as usize
     }
 
-    /// Returns a random element of `choices`.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }
@@ -378,7 +363,7 @@ pub fn wander(dice: &mut Dice) {
         allowed.iter().collect()
     });
     if !cpus.is_empty() {
-        // The CPU may have gone offline since, which does no harm.
+        // The CPU may be offline by now, which is harmless.
         let _ = sync::cpu::set_affinity(None, &[dice.pick(cpus)].into_iter().collect());
     }
 }

@@ -1,10 +1,8 @@
 //! Torture of mailboxes, at random: posters, owners and ends of every kind.
 //!
-//! `cargo xtask torture task-work --minutes 5 --seed 7`. Without options it runs for five seconds
-//! with a seed from the clock. It prints its seed.
+//! `cargo xtask torture task-work --minutes 5 --seed 7`. The default is five seconds.
 //!
-//! With `--hostile`, users of other mailboxes do anything that safe code can do; see
-//! `hostile_task_work.rs`.
+//! With `--hostile`, users of other mailboxes do anything safe code can (`hostile_task_work.rs`).
 //!
 //! Items are numbered by their poster. No item may be lost while the owner receives, duplicated,
 //! out of its poster's order, or alive at the end. Panics end posters, and owners are dropped
@@ -76,7 +74,6 @@ impl Item {
     }
 }
 
-/// Totals of all posters of a round.
 #[derive(Default)]
 struct Tally {
     accepted: [AtomicU64; NR_POSTERS],
@@ -86,7 +83,6 @@ struct Tally {
     nr_killed: AtomicU64,
 }
 
-/// The way in which the owner ends.
 #[derive(Clone, Copy, PartialEq)]
 enum End {
     /// The owner receives until the last poster is dropped.
@@ -424,7 +420,6 @@ fn sleep(mailbox: &mut Mailbox<Item>, dice: &mut Dice) -> Result<(), Closed> {
     }
 }
 
-/// Wakes the thread that runs a task.
 struct Unpark(thread::Thread);
 
 impl Wake for Unpark {

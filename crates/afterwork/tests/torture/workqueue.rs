@@ -1,17 +1,16 @@
 //! Torture of the workqueue: many threads perform random operations of all kinds on a few queues.
 //!
-//! `cargo xtask torture workqueue --minutes 5 --seed 7`. Without options it runs for five seconds
-//! with a seed from the clock. It prints its seed.
+//! `cargo xtask torture workqueue --minutes 5 --seed 7`. The default is five seconds.
 //!
 //! The acts on reusable and delayed items, and the times of their runs, are recorded and checked
-//! against a model after the round (`history.rs`). All other checks run at once.
+//! against a model after the round (`history.rs`). All other checks run during the round.
 //!
 //! With `--hostile`, the items of all queues misbehave (`hostile.rs`), and users of other queues do
 //! anything that safe code can do (`hostile_workqueue.rs`).
 //!
 //! It finds these twins (`--twin`): `let go: still asleep`, `cancel: overlooks a claim`, `rescue:
-//! mixes colours`. With `--hostile` it finds `queue: an end unwinds`, and with `--asan` also
-//! `queue: a lease without its queue`.
+//! mixes colours`, with `--hostile` also `queue: an end unwinds`, and with `--asan` `queue: a lease
+//! without its queue`.
 
 mod admission;
 mod futures;
@@ -88,7 +87,6 @@ impl Totals {
     }
 }
 
-/// State shared by all threads of a round.
 struct Scene {
     registry: Registry,
     places: Arc<[Place]>,
@@ -188,8 +186,7 @@ fn round(round: &Round<'_>) -> Totals {
                 }
             });
             for place in scene.places.iter() {
-                // Logged for the histories: an item that queues itself on another queue is refused
-                // there.
+                // For the histories: an item that queues itself elsewhere is refused there.
                 place.settle(true, &scene.subjects, &mut log);
             }
             drained.store(true, Ordering::Release);
@@ -226,7 +223,6 @@ fn round(round: &Round<'_>) -> Totals {
 }
 
 impl Scene {
-    /// Performs random acts until `stop` is set.
     fn torture(&self, dice: &mut Dice) {
         let mut log = Log::default();
         wander(dice);
