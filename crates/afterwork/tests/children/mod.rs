@@ -9,12 +9,10 @@ use std::{
     sync::{Mutex, MutexGuard},
 };
 
-/// Limit in seconds after which a child that hangs is killed, far more than one takes on a busy
-/// machine.
+/// Limit in seconds after which a child that hangs is killed, long enough for a busy machine.
 pub const LIMIT_S: u32 = 300;
 
-/// Serializes tests that fork. Threads of other tests would not exist in the child, and would leave
-/// their locks held, such as that of standard output.
+/// Serializes tests that fork, because a child inherits the locks of threads that it lacks.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE
@@ -27,8 +25,7 @@ pub fn in_child(body: impl FnOnce()) -> (ExitStatus, String) {
     let mut ends = [0; 2];
     // SAFETY: the call writes two file descriptors to the array.
     assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
-    // SAFETY: the child uses only the memory of the C library and of this library, which are both
-    // valid after a fork.
+    // SAFETY: the child uses memory of the C library and of this library, valid after a fork.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         // SAFETY: the arguments are numbers. The signal of `alarm` kills the process.
@@ -60,8 +57,7 @@ pub fn in_child(body: impl FnOnce()) -> (ExitStatus, String) {
     (ExitStatus::from_raw(status), text)
 }
 
-/// Starts a thread. Also works in a child, where the standard library may wait for a lock of a
-/// thread that does not exist there.
+/// Starts a thread without the lock of the standard library, which a child may find taken.
 pub fn spawn(body: impl FnOnce() + Send + 'static) -> sync::thread::JoinHandle {
     sync::thread::spawn("test", body).unwrap()
 }
