@@ -1,5 +1,4 @@
-//! Parses Prometheus text by the rules of "Exposition formats" and "Metric and label naming" in its
-//! documentation.
+//! Parses Prometheus text by its "Exposition formats" and "Metric and label naming".
 
 use std::collections::{BTreeMap, BTreeSet};
 
