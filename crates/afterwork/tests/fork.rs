@@ -152,7 +152,7 @@ fn sections_that_were_open_in_other_threads_hold_nothing_up_in_a_child() {
 fn a_section_of_the_thread_that_forks_is_open_in_the_child_too() {
     let _alone = alone();
     let guard = rcu::read();
-    // The grace period starts before or after the section, so both orders occur.
+    // The section is older than a grace period or has its number.
     let waiter = thread::spawn(rcu::synchronize);
     for _ in 0..20 {
         let guard = &guard;
@@ -255,8 +255,7 @@ fn a_stall_handler_that_forks_goes_on_in_both() {
         ..before
     });
     let (sender, receiver) = mpsc::channel();
-    // A child neither sends on the channel nor drops it, because another thread may have held its
-    // lock at the fork.
+    // A child neither uses nor drops the channel, whose lock may be held at the fork.
     let sender: &Mutex<_> = Box::leak(Box::new(Mutex::new(sender)));
     rcu::on_stall(Some(Box::new(move |_| {
         // SAFETY: as in `in_child`.
@@ -264,7 +263,7 @@ fn a_stall_handler_that_forks_goes_on_in_both() {
         if pid == 0 {
             // SAFETY: the call takes a number.
             unsafe { libc::alarm(LIMIT_S) };
-            // The child can read, and another waiter must wait for this grace period to end.
+            // The child can read, and a new waiter must wait for this grace period to end.
             drop(rcu::read());
             let waiter = ::sync::thread::spawn("waiter", rcu::synchronize).unwrap();
             for _ in 0..100 {
@@ -327,7 +326,6 @@ fn a_domain_of_the_parent_says_so_and_one_of_the_child_works() {
     use_srcu(&domain);
 }
 
-/// Counts its drop.
 struct Version(Arc<AtomicUsize>);
 
 impl Version {
@@ -595,8 +593,7 @@ fn what_a_child_is_refused_has_changed_nothing() {
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Calls `body`, which may panic in a child because an item was in use before the fork, and for no
-/// other reason.
+/// Calls `body`, which may panic in a child because an item was in use before the fork.
 fn may_be_lost(body: impl FnOnce()) {
     let refused = catch_unwind(AssertUnwindSafe(body)).err();
     let message = refused.map(|payload| *payload.downcast::<&str>().unwrap());
@@ -755,8 +752,7 @@ fn a_child_is_shown_by_a_page_of_its_own() {
     assert!(path.exists() && observe::unpublish());
 }
 
-/// Asserts that `body` panics because a slot was in use at the fork by a thread that does not exist
-/// here.
+/// Asserts that `body` panics because a thread that does not exist here used a slot at the fork.
 fn assert_lost(body: impl FnOnce()) {
     let refused = message_of(body);
     assert!(
@@ -775,8 +771,7 @@ fn slots_that_others_had_are_lost_to_the_child_and_all_others_there() {
         let (has_come, may_go) = (&Barrier::new(3), &Barrier::new(3));
         let cpu = CpuId::new;
         thread::scope(|scope| {
-            // One thread is in a section on CPU 0. Another owns CPU 1, which it does not serve, and
-            // CPU 2, where it has parked.
+            // One thread is in CPU 0's slot. Another owns CPU 1, and has parked on CPU 2.
             scope.spawn(move || {
                 slots.run_on(cpu(0), |_| {
                     has_come.wait();

@@ -1,7 +1,7 @@
 //! User code forks inside a call from the library, and the child returns from it.
 //!
 //! The child does none of its parent's work. On a thread of the library, and in an item, it exits
-//! with a message and a special status. On other threads it continues, as after any fork.
+//! with a message and a special status. On other threads it continues.
 
 #![cfg(not(any(loom, shuttle)))]
 
@@ -36,8 +36,7 @@ const LIMIT_S: u32 = 300;
 /// Exit status of a child that does its parent's work.
 const DOES_OTHERS_WORK: i32 = 9;
 
-/// Serializes tests that fork. Threads of other tests would not exist in the child, and would leave
-/// their locks held.
+/// Serializes tests that fork, because a child inherits the locks of threads that it lacks.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE
@@ -78,8 +77,7 @@ impl Fork {
 
     /// Forks, and returns in both processes.
     fn now(&self) {
-        // SAFETY: this is the subject of the test: the child uses only state that is valid after a
-        // fork.
+        // SAFETY: the subject of the test: the child uses only state that is valid after a fork.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             // SAFETY: the arguments are numbers. The signal kills the process.

@@ -1,9 +1,8 @@
-//! The list of all process-wide and thread-local variables of the library, and how a `fork` treats
-//! each.
+//! The list of all process-wide and thread-local variables, and how a `fork` treats each.
 //!
 //! A child has all of the memory but only one thread. State that another thread may be changing
-//! must be locked over the fork, initialized before it, or reset after it. A change that adds a
-//! `static` adds a row here, and the code that the row requires.
+//! must be locked over the fork, initialized before it, or reset after it. Each `static` needs a
+//! row here, and the code that the row requires.
 
 #![cfg(not(any(loom, shuttle)))]
 
@@ -182,8 +181,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("raw/runs.rs", "table", Tests),
 ];
 
-/// Returns the source files that the list covers, keyed by their name in the list, without their
-/// tests.
+/// Returns the source files that the list covers, by their name in the list, without tests.
 fn sources() -> BTreeMap<String, String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut sources = BTreeMap::new();
@@ -255,8 +253,7 @@ fn names_after<'a>(text: &'a str, keyword: &'a str) -> impl Iterator<Item = &'a 
     })
 }
 
-/// Returns the `static`s of a file, including thread-local ones, and the accessor functions that
-/// `process_wide!` declares.
+/// Returns the `static`s of a file, and the accessors that `process_wide!` declares.
 fn kept_in(text: &str) -> BTreeSet<&str> {
     let mut kept: BTreeSet<_> = names_after(text, "static ").collect();
     for (at, _) in text.match_indices("process_wide! {") {

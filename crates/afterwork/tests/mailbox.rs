@@ -1,5 +1,4 @@
-//! Properties that users of channels expect, tested on a mailbox. `mailbox/tests.rs` tests the
-//! mailbox's own properties.
+//! Properties of channels, tested on a mailbox. `mailbox/tests.rs` has the mailbox's own.
 
 #![cfg(not(any(loom, shuttle)))]
 
@@ -18,7 +17,6 @@ use std::{
 
 use afterwork::mailbox::{Backlog, Closed, Mailbox, PostError, Poster, TryRecvError};
 
-/// Counts its drop.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl Drop for Counted<'_> {
@@ -398,8 +396,7 @@ fn nr_sleeps() -> i64 {
     usage.ru_nvcsw
 }
 
-/// Holds for any time without items. With a timer of 1 ms the owner would sleep about a hundred
-/// times.
+/// Holds for any time. With a timer of 1 ms the owner would sleep about a hundred times.
 #[test]
 fn a_lingering_owner_without_items_is_not_woken() {
     let mut mailbox = Mailbox::builder().spin_limit(0).build();
@@ -426,8 +423,7 @@ fn a_post_does_not_touch_a_file_with_the_eventfds_number() {
     let number = mailbox.eventfd().unwrap().as_raw_fd();
     let (mut reader, writer) = std::io::pipe().unwrap();
     assert!(mailbox.arm(1).unwrap());
-    // SAFETY: the call takes two numbers. It acts like a program that closes unknown descriptors
-    // and opens a pipe.
+    // SAFETY: the call takes two numbers, like a program that closes unknown descriptors.
     assert!(unsafe { libc::dup2(writer.as_raw_fd(), number) } >= 0);
     poster.post(1).unwrap();
     assert!(mailbox.disarm(), "a poster has claimed the wake-up");
@@ -436,8 +432,7 @@ fn a_post_does_not_touch_a_file_with_the_eventfds_number() {
     assert_eq!(lost.kind(), ErrorKind::NotFound);
     mailbox.clear();
     drop((mailbox, poster, writer));
-    // SAFETY: the call takes a number. It would fail if the drop of the mailbox had closed the
-    // descriptor.
+    // SAFETY: the call takes a number. It fails if the mailbox has closed the descriptor.
     assert_eq!(unsafe { libc::close(number) }, 0);
     let mut written = Vec::new();
     reader.read_to_end(&mut written).unwrap();

@@ -1,6 +1,5 @@
 //! The memory of a burst of items is returned to the system. A separate program with one test,
-//! because it reads the memory of the process. It takes a few seconds, because memory is returned
-//! once a second.
+//! because it reads the memory of the process.
 #![cfg(not(any(loom, shuttle, miri)))]
 
 use std::{
@@ -39,8 +38,7 @@ fn join(items: &mut Vec<JoinHandle<()>>) {
     items.drain(..).for_each(|item| item.join().unwrap());
 }
 
-/// Runs four bursts at the same time, which end in different ways. Returns the memory of the
-/// process while all items waited.
+/// Runs four bursts that end in different ways. Returns the memory used while all items waited.
 fn four_bursts(nr_items: usize, handles: &mut [Vec<JoinHandle<()>>; 3]) -> usize {
     let queue = &Workqueue::builder("burst").max_active(1).build().unwrap();
     let (open, gate) = mpsc::channel::<()>();
@@ -69,8 +67,7 @@ fn four_bursts(nr_items: usize, handles: &mut [Vec<JoinHandle<()>>; 3]) -> usize
 #[test]
 fn a_burst_of_items_leaves_no_memory_behind() {
     let beside = std::hint::black_box(vec![1_u8; BESIDE]);
-    // The memory of these lists is allocated first, because the C library may or may not keep freed
-    // memory.
+    // Allocated first, because the C library may or may not keep freed memory.
     let mut handles = [(); 3].map(|()| Vec::with_capacity(NR_ITEMS));
     for handles in &mut handles {
         handles.spare_capacity_mut().fill_with(MaybeUninit::zeroed);

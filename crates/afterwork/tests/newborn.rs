@@ -1,5 +1,4 @@
-//! Settings that library threads must not inherit from the thread that happens to start them, each
-//! tested in a separate process.
+//! Settings that library threads must not inherit, each tested in a separate process.
 
 #![cfg(not(any(loom, shuttle, sim)))]
 
@@ -82,8 +81,7 @@ fn float_modes() -> [u64; 2] {
 #[cfg(target_arch = "x86_64")]
 fn make_float_modes_odd() {
     let (mxcsr, x87) = (0xffc0_u32, 0xf7f_u16);
-    // SAFETY: the instructions read the two variables. The thread computes no floating-point
-    // numbers.
+    // SAFETY: the instructions read two variables. The thread computes no floating-point numbers.
     unsafe {
         std::arch::asm!("ldmxcsr [{}]", "fldcw [{}]", in(reg) &raw const mxcsr, in(reg) &raw const x87);
     }

@@ -1,5 +1,4 @@
-//! The page that a process publishes, seen from inside. `crates/lab/tests/top.rs` reads it from
-//! outside.
+//! The published page, seen from inside. `crates/lab/tests/top.rs` reads it from outside.
 #![cfg(not(any(loom, shuttle)))]
 
 use std::{
@@ -111,8 +110,7 @@ fn a_page_with_a_closed_descriptor_is_removed() {
     let number: i32 = link.file_name().unwrap().to_str().unwrap().parse().unwrap();
     let theirs_at = std::env::temp_dir().join(format!("aw-{}-theirs", std::process::id()));
     let theirs = std::fs::File::create(&theirs_at).unwrap();
-    // SAFETY: the call takes two numbers. The page's descriptor refers to the other file from here
-    // on.
+    // SAFETY: the call takes two numbers. The page's descriptor is then the other file's.
     assert!(unsafe { libc::dup2(theirs.as_raw_fd(), number) } >= 0);
     let file = SharedFile::open(&path).unwrap();
     let give_up = Instant::now() + Duration::from_secs(30);
@@ -177,8 +175,7 @@ fn a_file_cut_short_or_written_over_is_made_anew() {
     file.write_at(&[0xa5; 4096], 0).unwrap();
     file.set_len(0).unwrap();
     let give_up = Instant::now() + Duration::from_secs(30);
-    // A request fails on an empty file. A round that had already begun may have written the page
-    // once more.
+    // A request fails on an empty file, but a round in progress may write the page again.
     while file.ring(ASKED_AT, 2).is_ok() {
         assert!(Instant::now() < give_up, "it cannot be cut short");
         file.set_len(0).unwrap();
@@ -237,8 +234,7 @@ fn a_child_of_fork_does_not_keep_its_parents_page_alive() {
     told.read_exact(&mut [0]).unwrap();
     assert!(file.is_locked().unwrap(), "the parent has lost it");
     assert!(observe::unpublish());
-    // A child that another test forks may hold the lock until it executes another program. The
-    // child of this test would hold it forever.
+    // A child of another test may hold the lock until it executes another program.
     let give_up = Instant::now() + Duration::from_secs(30);
     let mut was_let_go = false;
     while !was_let_go && Instant::now() < give_up {
@@ -298,7 +294,6 @@ fn what_a_killed_process_left_is_removed_by_the_next_that_shows_itself() {
     assert!(observe::unpublish());
 }
 
-/// Set in a child.
 const CHILD: &str = "AFTERWORK_TEST_CHILD";
 
 /// Not a test: the code of the child that must not write files.

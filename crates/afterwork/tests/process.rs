@@ -1,5 +1,4 @@
-//! Settings of the whole process: sandboxes, limits, priorities. Each test runs in a separate
-//! process.
+//! Settings of the whole process: sandboxes, limits, priorities. Each test has its own process.
 
 #![cfg(not(any(loom, shuttle)))]
 
@@ -97,7 +96,7 @@ fn a_barrier_that_is_refused_after_it_was_allowed_ends_the_process() {
             rcu::synchronize();
             quiet_reader(|| drop(rcu::read()));
             if !sync::asym::init() {
-                // Without `membarrier` in the kernel, the library does not depend on it later.
+                // Without `membarrier` in the kernel there is nothing to test, so end as expected.
                 std::process::abort();
             }
             refuse_membarrier();
@@ -129,8 +128,7 @@ fn policy() -> i32 {
     unsafe { libc::sched_getscheduler(0) }
 }
 
-/// Runs a reader that computes in a section while another thread waits for it. The section ends
-/// when `done` returns a value, which is returned.
+/// Runs a reader that computes in a section, with a waiter, until `done` returns a value.
 fn waited_for<R: Send + 'static>(done: impl Fn() -> Option<R> + Send + 'static) -> R {
     let (began, has_begun) = mpsc::channel();
     let (said, says) = mpsc::channel();
@@ -153,8 +151,7 @@ fn waited_for<R: Send + 'static>(done: impl Fn() -> Option<R> + Send + 'static) 
     says.recv().unwrap()
 }
 
-/// Starts a thread with the C library, which keeps the kernel's initial settings. Returns the
-/// thread's policy.
+/// Starts a thread with the C library, without changes by the standard library. Returns its policy.
 fn policy_of_new_thread() -> i32 {
     extern "C" fn main(_: *mut libc::c_void) -> *mut libc::c_void {
         std::ptr::without_provenance_mut(policy() as usize)
@@ -305,8 +302,7 @@ fn threads_of_the_library_s_are_like_the_first_thread_whoever_is_first_to_need_t
                 }
                 has == first
             };
-            // A thread that has just started may not have its settings yet. The alarm limits this
-            // loop.
+            // A new thread may not have its settings yet. The alarm limits this loop.
             while {
                 let found = threads(&ours);
                 found.len() < ours.len() || !found.iter().all(is_like_first)
@@ -364,8 +360,7 @@ fn a_process_may_end_inside_an_item_or_while_items_run() {
     LAST.set(Some(WorksAtExit(queue.clone())));
 }
 
-/// Queues items on both queues and on a timer. Each run increments `nr_run`. Returns the expected
-/// number of runs.
+/// Queues items on both queues and on a timer. Returns the expected final value of `nr_run`.
 fn work_a_little(queues: &[Workqueue; 2], nr_run: &Arc<AtomicUsize>) -> usize {
     let runs = || {
         let nr_run = nr_run.clone();
@@ -467,7 +462,7 @@ fn a_process_that_gets_no_thread_is_told_so_when_it_would_show_itself() {
             rlim_max: 0,
         };
         // SAFETY: the arguments are numbers, and a structure that outlives the calls. The limit
-        // does not apply to root, so the process changes its user first.
+        // does not apply to root.
         unsafe {
             if libc::geteuid() == 0 {
                 assert_eq!(libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534), 0);

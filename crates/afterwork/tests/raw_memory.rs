@@ -1,5 +1,4 @@
-//! Raw items, timers and callbacks allocate no memory when they are queued, armed, cancelled or
-//! waited for.
+//! Raw items, timers and callbacks allocate no memory when they are queued or waited for.
 
 #![cfg(not(any(loom, shuttle)))]
 
@@ -40,8 +39,7 @@ unsafe extern "C-unwind" fn nothing(_: *mut RawWork) {}
 
 unsafe fn forget(_: *mut rcu::Head) {}
 
-/// Calls `act` once, which may allocate process-wide state, and then 100 times. Checks that the
-/// later calls allocate nothing.
+/// Calls `act` once, which may allocate process-wide state. Later calls must allocate nothing.
 fn takes_nothing(what: &str, mut act: impl FnMut()) {
     act();
     let before = NR_TAKEN.get();

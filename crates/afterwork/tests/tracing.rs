@@ -197,8 +197,7 @@ fn registry(params: Params) -> Registry {
     Registry::new(Topology::synthetic("1 core").unwrap(), params).unwrap()
 }
 
-/// The only worker of a registry and its rescuer, each blocked in an item. No other worker is
-/// created until they are released.
+/// The only worker of a registry and its rescuer, each blocked in an item until released.
 struct Held {
     busy: Workqueue,
     releases: Vec<mpsc::Sender<()>>,
@@ -503,8 +502,7 @@ const DEEDS: [Deed; 5] = [
     }),
 ];
 
-/// Lets the subscriber do each deed at the first `event` of a queue, while `uses` works with the
-/// queue and drops its own handle.
+/// Lets the subscriber do each deed at the first `event` of a queue, while `uses` uses the queue.
 fn at_each_deed(
     how: &str,
     event: &'static str,

@@ -1,5 +1,4 @@
-//! Workers allocate no memory while their pool is locked. A separate program, because its allocator
-//! counts.
+//! Workers allocate no memory under their pool's lock. A program of its own: its allocator counts.
 #![cfg(all(debug_assertions, not(any(loom, shuttle))))]
 
 use std::{

@@ -28,7 +28,6 @@ use afterwork::{
 };
 use children::{alone, in_child, spawn};
 
-/// The wake-up of a local future.
 struct Woke(Woken);
 
 impl From<Woken> for Woke {
@@ -80,7 +79,6 @@ fn a_child_wakes_no_local_future_of_its_parents_and_ends_no_worker() {
     worker.shutdown_background();
 }
 
-/// The items of a mailbox with local futures.
 enum Mail {
     Number,
     Woken(Woken),
