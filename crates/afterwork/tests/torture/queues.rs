@@ -133,8 +133,7 @@ impl Place {
         let cpus = dice.pick(&[None, Some("0"), Some("1,3")]);
         let cpus = cpus.map(|list| list.parse().unwrap());
         let (what, is_ordered) = (dice.below(8), self.kind == Kind::Ordered);
-        // The change drains an ordered queue. The order is undefined for items queued at the same
-        // time.
+        // The change drains an ordered queue. Items queued at the same time have no order.
         let order = (is_ordered && matches!(what, 1..=3)).then(|| {
             self.nr_closings.fetch_add(1, Ordering::SeqCst);
             self.order.0.lock().unwrap()

@@ -33,7 +33,7 @@ use support::{Dice, Round, hostile, wander, watched};
 const ROUND: Duration = Duration::from_millis(300);
 /// Number of consecutive sections between two random choices, in most configurations.
 const BURST: usize = 200;
-/// Maximum number of reads in such a section: 300 ns, longer than a store takes to another CPU.
+/// Maximum number of reads in such a section, 300 ns: a store reaches another CPU sooner.
 const LOOKS: usize = 400;
 /// Maximum number of spin hints between such sections, up to some 4 us: a few grace periods.
 const PAUSES: usize = 200;
@@ -55,7 +55,7 @@ struct Config {
     nr_readers: usize,
     /// Number of threads that request grace periods and free no version.
     nr_fakes: usize,
-    /// Number of short sections between two random choices, one in sixteen of a long section.
+    /// Number of short sections between two random choices; one choice in 16 is a long section.
     burst: usize,
     /// Set if threads start, read once, and exit.
     has_churn: bool,

@@ -9,7 +9,7 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
-/// Number of versions: one is free for the writer, and versions are reused at once.
+/// Number of versions: enough that one is free for the writer, few enough for quick reuse.
 const NR_VERSIONS: usize = 16;
 
 /// A ring of versions, one of them published.
