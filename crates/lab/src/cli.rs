@@ -41,7 +41,7 @@ Exit status: 0 good, 1 a claim does not hold (with --check), 2 could not run,
 rest. `cargo run --release -p afterwork-top` is the user's command: top, topology, demo.
 ";
 
-/// Measures deferred work on this machine, in the same run as the alternatives that programs use today
+/// Measures deferred work on this machine, in one run with the alternatives that programs use today
 #[derive(Parser, Clone, Debug)]
 #[command(name = "afterwork-lab", bin_name = "afterwork-lab", version, styles = Styles::plain())]
 pub struct Cli {

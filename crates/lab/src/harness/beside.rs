@@ -44,7 +44,7 @@ pub struct Span {
     ended: AtomicU64,
 }
 
-/// The part of one background thread in a measurement.
+/// A background thread's handle to the measurement.
 #[derive(Debug)]
 pub struct Attendant<'s> {
     span: &'s Span,
@@ -192,7 +192,7 @@ impl Attendant<'_> {
         self.phase = phase;
     }
 
-    /// Returns the work done. Call it after [`goes_on`](Self::goes_on) returns `false`, or earlier.
+    /// Returns the work done. An attendant that leaves before the end counts as absent.
     #[must_use]
     pub fn leave(mut self) -> Attended {
         if self.phase != OVER {

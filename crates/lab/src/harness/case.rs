@@ -94,7 +94,7 @@ pub type RunFn = Box<dyn FnMut() -> Result<Option<Sample>, Stop>>;
 pub struct Variant {
     /// Name in tables and records, unique within the case.
     pub name: String,
-    /// `true` for third-party code, which ours is compared with.
+    /// `true` for third-party code, which is measured for comparison.
     pub peer: bool,
     /// Measures the variant once.
     pub run: RunFn,

@@ -48,11 +48,11 @@ pub struct Fingerprint {
     pub version: String,
     /// Commit of the build, with `+changes` if the tree was modified.
     pub commit: Option<String>,
-    /// Cargo's profile.
+    /// Cargo profile of the build.
     pub profile: String,
     /// Optimization level.
     pub opt_level: String,
-    /// Compiler.
+    /// Version of the compiler.
     pub rustc: Option<String>,
 }
 

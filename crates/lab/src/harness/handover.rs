@@ -17,7 +17,7 @@ const ROUND_TRIPS: u32 = 2_000;
 /// Number of measurements. The fastest counts, because a slower one lost a CPU.
 const ATTEMPTS: usize = 5;
 
-/// Timeout of a side that was taken off its CPU: a hundred times the need of the slowest machines.
+/// Timeout of a side that was taken off its CPU. The slowest machines need a hundredth of it.
 const PATIENCE_NS: u64 = 50_000_000;
 
 /// Spins between two reads of the clock. One read costs as much as a few spins.

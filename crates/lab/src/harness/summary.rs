@@ -1,4 +1,4 @@
-//! From the samples of a case to its table: medians, spreads, ratios to the best peer.
+//! Computes the table of a case from its samples: medians, spreads, ratios to the best peer.
 
 use super::case::Series;
 use super::metric::{Better, Metric};

@@ -22,7 +22,7 @@ pub struct Standing<'a> {
     pub peer: &'a str,
     /// All peers, of which `peer` is the best.
     pub rivals: Vec<&'a str>,
-    /// Factor by which ours is better: the quotient of two rates, or the inverse for two times.
+    /// Factor by which `ours` is better: the quotient of two rates, or the inverse for two times.
     pub times: f64,
     /// Median absolute deviation of the ratio, as a share of it.
     pub spread: f64,
@@ -79,8 +79,8 @@ impl<'a> Standing<'a> {
         })
     }
 
-    /// Formats as `4.2 × the best of tokio, rayon`, `even with std` or `0.9 × std: slower`. A
-    /// single run has no verdict.
+    /// Formats the comparison: `4.2 × the best of tokio, rayon`, `even with std` or `0.9 × std:
+    /// slower`. A single run has no verdict.
     #[must_use]
     pub fn in_words(&self) -> String {
         if self.n == 1 {

@@ -1,5 +1,5 @@
-//! Plots of one number per variant, with whiskers of one MAD above an axis with ticks. Ours and
-//! peers are drawn differently.
+//! Plots of one number per variant, with whiskers of one MAD above an axis with ticks. Peers have
+//! their own color.
 //!
 //! Bars are HTML boxes and not a picture, so that a narrow screen and a screen reader can show
 //! them. A logarithmic axis has dots, because the length of a bar would suggest a proportion.

@@ -85,7 +85,7 @@ struct Axis {
 }
 
 impl Axis {
-    /// From the first percentile of the fastest variant to the 99.9th of the slowest.
+    /// Returns an axis from the 1st percentile of the fastest variant to the 99.9th of the slowest.
     fn of(curves: &[&Curve]) -> Option<Self> {
         let inner = curves.iter().flat_map(|curve| &curve.points);
         let inner = inner.filter(|(percent, value)| (1.0..=99.9).contains(percent) && *value > 0.0);

@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(text, "0.0,240.0 300.0,120.0 600.0,0.0 ");
     }
 
-    /// Returns a case of the scale bench in which ours stays at 20 ns and the limit doubles.
+    /// Returns a case of the scale bench in which our variant stays at 20 ns and the limit doubles.
     fn scaled() -> CaseRun {
         let mut scaled = case(Better::Lower, "ns", (0.5, 0.0, 5));
         scaled.head.bench = "scale".into();

@@ -340,7 +340,7 @@ mod tests {
         );
     }
 
-    /// The second run has a machine twice as fast, for ours and for the peer.
+    /// In the second run the machine is twice as fast, for our variant and for the peer.
     #[test]
     fn drift_of_the_machine_is_no_change() {
         let [a, mut b] = [0, 1].map(|_| case(Better::Higher, "1/s", (3.0, 0.01, 5)));

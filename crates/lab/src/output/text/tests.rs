@@ -280,7 +280,7 @@ fn a_closed_pipe_is_told_apart_from_a_failure() {
 #[test]
 fn the_machine_fits_in_the_width_of_a_table() {
     for line in Fingerprint::take().unwrap().lines() {
-        // Hardware may have long names, so the lab's own words leave space for them.
+        // Hardware may have long names, so the limit is 40 characters higher here.
         assert!(line.len() <= MAX_WIDTH + 40, "{line}");
     }
 }
