@@ -75,7 +75,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     }
 }
 
-/// Returns `folder` if it is below the prefix for every prefix.
+/// Returns `folder` if it is a relative path that stays below the prefix.
 fn below(folder: &str) -> Result<&str, Failure> {
     let mut parts = Path::new(folder).components();
     if folder.is_empty() || !parts.all(|part| matches!(part, Component::Normal(_))) {

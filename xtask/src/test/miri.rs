@@ -20,7 +20,7 @@ struct Row {
 }
 
 /// Isolation rejects system calls that Miri does not emulate, such as opening procfs, and time
-/// advances with the interpreted code. Two CPUs, as on the test machines.
+/// advances with the interpreted code. The machine has two CPUs.
 const COMMON: &str = "-Zmiri-isolation-error=hide -Zmiri-num-cpus=2";
 
 /// The two aliasing models. The code must satisfy both.

@@ -10,7 +10,7 @@ use crate::report::talk;
 
 /// Interval of progress lines in a log.
 const HEARTBEAT: Duration = Duration::from_secs(30);
-/// The live line must not wrap, so that it can be erased. Every terminal has 80 columns.
+/// Width of the live line, which cannot be erased if it wraps. Every terminal has 80 columns.
 const LIVE_COLUMNS: usize = 79;
 
 /// Prints the progress of one layer.
