@@ -26,7 +26,7 @@ const README: &str = "README.md";
 const BEGIN: &str = "<!-- compared: written by `cargo xtask figures --write` -->\n";
 const END: &str = "<!-- compared: end -->\n";
 
-/// What follows the first row's number on the first screen.
+/// The text after the first row's ratio at the top of README.
 const SENTENCE: &str = " × there";
 
 const STALE: &str = "not as the run has it: cargo xtask figures --write";
