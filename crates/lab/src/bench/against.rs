@@ -1,5 +1,4 @@
-//! Compares two afterwork-lab programs in alternating runs, to find out whether a change made
-//! anything slower.
+//! Compares two afterwork-lab programs in alternating runs, to detect slowdowns.
 //!
 //! In each case, every variant of afterwork appears twice: once for this program and once for the
 //! other. In each repetition, both programs measure the case once, each in a process of its own and
@@ -24,7 +23,7 @@ use crate::harness::claim::{Bound, Claim};
 use crate::harness::metric::{Better, Metric};
 use crate::output::record::Record;
 
-/// Half of the change to detect: a change of 3 % exceeds it by as much as no change stays below it.
+/// Half of the change to detect, so that a change of 3 % and no change are equally far from it.
 const LEEWAY: f64 = 0.015;
 
 /// The two programs to compare.
@@ -42,8 +41,7 @@ pub struct Programs {
     pub nr_failed: Rc<Cell<usize>>,
 }
 
-/// Converts `cases` into cases that compare both programs. `args` are the arguments of this process
-/// without the program name.
+/// Converts `cases` into comparisons of both programs. `args` excludes the program name.
 #[must_use]
 pub fn cases(cases: Vec<Case>, programs: &Programs, args: &[OsString], seed: u64) -> Vec<Case> {
     let mut args = forwarded(args);
@@ -109,10 +107,8 @@ fn compared(case: Case, programs: &Programs, args: &[OsString]) -> Case {
 
 /// Reaction to a program that cannot measure.
 enum OnFailure {
-    /// The run stops with an error.
     Stops,
-    /// The run continues without a comparison. The failure is counted if the program lists the
-    /// case; an older program may not know it.
+    /// The run continues. The failure is counted if the program lists the case.
     GoesOn(Option<Rc<Cell<usize>>>),
 }
 
@@ -132,8 +128,7 @@ struct Side {
 }
 
 impl Side {
-    /// Returns the result of `variant`. If it was already returned in this repetition, starts the
-    /// next repetition.
+    /// Returns the result of `variant`, from the next repetition if it was already returned.
     fn take(&mut self, variant: &str) -> Result<Option<Sample>, Stop> {
         let is_next = self.records.is_none() || self.taken.contains(variant);
         if is_next && !self.cannot {
@@ -188,8 +183,7 @@ mod tests {
         text.split_whitespace().map(Into::into).collect()
     }
 
-    /// Creates a program that reports a rate of `factor`, and 1.5 times as much in every second
-    /// run.
+    /// Creates a program that reports a rate of `factor`, and of 1.5 `factor` in every second run.
     fn program(root: &Path, name: &str, factor: f64) -> PathBuf {
         let record = |rate: f64| Record {
             bench: "test".into(),

@@ -47,30 +47,26 @@ pub enum Which {
     #[command(after_help = rcu::MENU.help())]
     Rcu(rcu::RcuArgs),
 
-    /// Work on a CPU's own cache and drain it from other CPUs: cycles per object, effect of a drain
-    /// on the owner
+    /// Use a CPU's own cache and drain it from other CPUs: cycles per object, effect on the owner
     #[command(after_help = percpu::MENU.help())]
     Percpu(percpu::PercpuArgs),
 
-    /// Measure common needs of programs: limited capacity, borrowed data, idle CPUs, a million
-    /// sleeps
+    /// Measure common needs: limited capacity, borrowed data, idle CPUs, a million sleeps
     #[command(after_help = everyday::MENU.help())]
     Everyday,
 
-    /// Show how costs grow with producers, queues, pending items, lengths, readers, mailboxes and
-    /// timers; runs only if named
+    /// Show how costs grow with the number of producers, queues, items, readers, …; runs only if
+    /// named
     #[command(after_help = scale::MENU.help())]
     Scale,
 
-    /// Limit the number of concurrent items: joins through one pool of blocks, eight subsystems on
-    /// one machine
+    /// Limit concurrent items: joins through one pool of blocks, eight subsystems on one machine
     #[command(after_help = max_active::MENU.help())]
     MaxActive(max_active::MaxActiveArgs),
 }
 
 impl Which {
-    /// Returns every bench with default options, except [`Which::Scale`]: it takes minutes, so it
-    /// runs only if named.
+    /// Returns all benches with default options, except [`Which::Scale`], which takes minutes.
     #[must_use]
     pub fn all() -> Vec<Self> {
         vec![
@@ -179,8 +175,7 @@ pub struct CommonArgs {
     #[arg(long, global = true, value_name = "NAME", value_parser = kept::name, conflicts_with_all = ["against", "against_binary"])]
     pub save: Option<String>,
 
-    /// Compare this program with the one saved under NAME, in alternating runs; nine pairs detect a
-    /// 3 % slowdown
+    /// Compare this program with the one saved as NAME, by turns; nine pairs detect a 3 % slowdown
     #[arg(long, global = true, value_name = "NAME", value_parser = kept::name)]
     pub against: Option<String>,
 

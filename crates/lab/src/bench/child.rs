@@ -1,5 +1,4 @@
-//! Measures in a child process: runs a bench of an afterwork-lab program and parses the results it
-//! prints.
+//! Runs a bench of an afterwork-lab program in a child process, and parses its output.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
@@ -165,8 +164,7 @@ fn printed(program: &Path, args: &[OsString]) -> Result<String, Failed> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Extracts the line that gives the reason from the output of a failed program. A panic message may
-/// be followed by a backtrace.
+/// Returns the line of a failed program's output that gives the reason, without a backtrace.
 fn reason(talk: &str) -> String {
     let lines: Vec<&str> = talk.lines().collect();
     let panicked = lines.iter().rposition(|line| line.contains("panicked at "));
@@ -185,8 +183,7 @@ fn reason(talk: &str) -> String {
     last.map_or("it said nothing", |line| line).to_owned()
 }
 
-/// Makes the kernel kill this process when `parent`, which must be its parent, exits. Otherwise a
-/// hanging child would outlive it.
+/// Makes the kernel kill this process when its parent `parent` exits, so that it cannot outlive it.
 ///
 /// # Errors
 ///
@@ -251,8 +248,7 @@ pub fn sample<'a>(
     sample
 }
 
-/// Makes each variant run in a process of its own, so that it cannot reuse memory that an earlier
-/// variant freed.
+/// Makes each variant run in its own process, so that it cannot reuse memory freed by another one.
 ///
 /// The child gets `--inside` and measures in its own process. Variants in brackets are limits and
 /// are computed in this process.

@@ -21,11 +21,9 @@ const RECORDS: &str = "run.jsonl";
 const NEW: &str = "afterwork.new";
 const NEW_RECORDS: &str = "run.jsonl.new";
 
-/// Maximum length of a name.
 const LONGEST_NAME: usize = 64;
 
-/// Parses the name of a saved program. A valid name is a plain file name and cannot refer to
-/// another folder.
+/// Parses the name of a saved program: a plain file name that cannot refer to another folder.
 pub fn name(word: &str) -> Result<String, String> {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     let is_name = (1..=LONGEST_NAME).contains(&word.len())
@@ -55,8 +53,7 @@ impl Shelf {
 
     /// Implements [`find`](Self::find) for the given values of the two variables.
     fn of(data: Option<OsString>, home: Option<OsString>) -> Result<Self, Stop> {
-        // The XDG standard requires relative paths to be ignored: they would depend on the current
-        // directory.
+        // The XDG standard requires relative paths to be ignored.
         let data = data.map(PathBuf::from).filter(|it| it.is_absolute());
         let home = || Some(PathBuf::from(home?).join(".local/share"));
         let data = data.or_else(home).ok_or_else(|| {
@@ -65,8 +62,7 @@ impl Shelf {
         Ok(Self(data.join("afterwork/kept")))
     }
 
-    /// Returns the folder of the current user after checking that the folder `name` in it is
-    /// writable.
+    /// Returns the folder of the current user, after checking that `name` in it is writable.
     ///
     /// # Errors
     ///
@@ -94,8 +90,7 @@ impl Shelf {
         probed.map_err(|error| Stop::because(&format!("cannot keep {}", folder.display()), error))
     }
 
-    /// Saves `program` and its results under `name`, replaces any earlier ones, and returns the
-    /// folder.
+    /// Saves `program` and its results under `name`, replaces earlier ones, and returns the folder.
     ///
     /// # Errors
     ///
@@ -104,8 +99,7 @@ impl Shelf {
         let folder = self.0.join(name);
         let keep = || {
             fs::create_dir_all(&folder)?;
-            // Write new files and then rename them. The old program may be running, and it stays
-            // intact if the disk is full.
+            // The old program may be running, and stays intact if the disk is full.
             let [new, new_records] = [NEW, NEW_RECORDS].map(|name| folder.join(name));
             fs::copy(program, &new)?;
             let mut out = BufWriter::new(File::create(&new_records)?);

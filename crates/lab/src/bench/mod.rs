@@ -4,12 +4,10 @@
 //! To add a bench:
 //!
 //! 1. Define its [menu](settings::Menu), which lists its cases and peers.
-//!    [`settings::Settings::make`] creates the selected cases and removes the peers that were not
-//!    selected.
+//!    [`settings::Settings::make`] creates the selected ones.
 //! 2. Add a variant to [`args::Which`], with the options of the bench if it has any.
 //!
-//! With `--quick`, all benches together end within two minutes: [`session`] limits the time of each
-//! case.
+//! With `--quick`, all benches end within two minutes: [`session`] limits the time of each case.
 
 pub mod against;
 pub mod args;

@@ -32,8 +32,8 @@ use crate::output::text::{Finished, Form, Report};
 const REPEAT: usize = 9;
 const REPEAT_QUICK: usize = 5;
 
-/// Time limit for all benches together with `--quick`. The documented limit is two minutes; the
-/// rest is for the one repetition that each case runs in any case.
+/// Time limit for all benches together with `--quick`. The documented limit is two minutes, because
+/// every case runs at least one repetition.
 const QUICK: Duration = Duration::from_secs(90);
 
 /// Default name of the report page, in the current directory.
@@ -66,8 +66,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
     if common.list {
         return list(&cases, common.json);
     }
-    // Check output paths before measuring, so that no run is lost because its results cannot be
-    // written.
+    // Check output paths before measuring, because a failure afterwards would lose the results.
     let page = page(args);
     if let Some(path) = &page {
         may_write(path)?;
@@ -188,8 +187,7 @@ fn columns() -> usize {
     if told == 0 { usize::MAX } else { told }
 }
 
-/// Breaks `text` at spaces into indented lines of at most `width` characters. Longer words are not
-/// broken.
+/// Breaks `text` at spaces into indented lines of at most `width` characters, if words permit.
 fn wrapped(text: &str, width: usize) -> String {
     const INDENT: &str = "  ";
     let mut lines = vec![String::from(INDENT)];
@@ -276,8 +274,7 @@ fn page(args: &BenchArgs) -> Option<PathBuf> {
     common.report.clone().or(default)
 }
 
-/// Returns the cases of the named bench or of all benches. Claims are removed if their variants
-/// were not selected.
+/// Returns the cases of the named bench or of all, without claims about unselected variants.
 fn cases(args: &BenchArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
     let benches = args.which.clone().map_or_else(Which::all, |one| vec![one]);
     let menus: Vec<Menu> = benches.iter().map(Which::menu).collect();
@@ -304,8 +301,7 @@ fn cases(args: &BenchArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
     Ok(cases)
 }
 
-/// Keeps only variants with these `names`, and cases that have such variants. If `names` is empty,
-/// keeps all.
+/// Keeps only variants with these `names` and cases that have any. Keeps all if `names` is empty.
 fn only(names: &[String], mut cases: Vec<Case>) -> Result<Vec<Case>, Stop> {
     if names.is_empty() {
         return Ok(cases);
@@ -339,8 +335,8 @@ fn only(names: &[String], mut cases: Vec<Case>) -> Result<Vec<Case>, Stop> {
     Ok(cases)
 }
 
-/// Splits a list at its commas, except commas inside known names. Returns the rest of the list as
-/// the error if it starts with no known name.
+/// Splits a list at its commas, except those inside known names. If the list or its rest starts
+/// with no known name, returns it as the error.
 fn split_names(list: &str, known: &[&str]) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     let mut rest = list;
@@ -423,8 +419,7 @@ fn budget(common: &CommonArgs) -> Option<Duration> {
     asked.or_else(|| common.quick.then_some(QUICK))
 }
 
-/// Returns an equal share of the remaining time. Time that a case does not use is shared by the
-/// later cases.
+/// Returns an equal share of the remaining time. Later cases share time that a case leaves unused.
 fn share(left: Duration, cases: usize) -> Duration {
     left / u32::try_from(cases).unwrap_or(u32::MAX).max(1)
 }

@@ -21,8 +21,7 @@ pub struct Settings {
     pub pins: Vec<CpuId>,
     /// Interrupt flag, which runs check at least ten times a second.
     pub interrupt: Interrupt,
-    /// Set if every variant is measured in this process. Otherwise some variants get their own
-    /// process.
+    /// Set if all variants run in this process; otherwise some run in a process of their own.
     pub inside: bool,
     /// Selected cases and peers.
     pub pick: Pick,
@@ -51,8 +50,7 @@ pub struct Pick {
 }
 
 impl Menu {
-    /// Returns `true` if `name` is one of `peers`, or a variation of one that is not on the menu
-    /// (`tokio+yield`).
+    /// Returns `true` if `name` is one of `peers` or an unlisted variation of one (`tokio+yield`).
     fn is_one_of(self, peers: &[String], name: &str) -> bool {
         let base = name.split_once('+').map_or(name, |(base, _)| base);
         let name = if self.peers.contains(&name) {
@@ -117,8 +115,7 @@ pub(super) fn quoted(typed: &str) -> &str {
     if typed.is_empty() { "''" } else { typed }
 }
 
-/// Returns `nearest: 'parked'; ` with the `valid` name that resembles one of `typed` most, or an
-/// empty string.
+/// Returns `nearest: 'parked'; ` with the `valid` name nearest to one of `typed`, or nothing.
 pub(super) fn nearest(typed: &[&str], valid: &[&str]) -> String {
     let begun = |name: &&&str| {
         typed
@@ -177,8 +174,7 @@ impl Settings {
         cases
     }
 
-    /// Returns settings for short runs of the given cases, or of all if empty, on all available
-    /// CPUs.
+    /// Returns settings for short runs of the given cases, or of all, on all available CPUs.
     #[cfg(test)]
     pub(crate) fn of_tests(cases: &[&str]) -> Self {
         Self {
@@ -194,22 +190,14 @@ impl Settings {
     }
 }
 
-/// Parses a whole number from 1 to `MAX`.
-///
-/// # Errors
-///
-/// If `text` is no such number, returns a message for the user.
+/// Parses a whole number from 1 to `MAX`. The error is a message for the user.
 pub fn count<const MAX: usize>(text: &str) -> Result<usize, String> {
     let number = text.parse().ok();
     let known = number.filter(|number| (1..=MAX).contains(number));
     known.ok_or_else(|| format!("not a whole number from 1 to {MAX}"))
 }
 
-/// Parses a seed.
-///
-/// # Errors
-///
-/// If `text` is not a `u64`, returns a message for the user.
+/// Parses a seed. The error is a message for the user.
 pub fn seed(text: &str) -> Result<u64, String> {
     let what = format!("not a whole number from 0 to {}", u64::MAX);
     text.parse().map_err(|_| what)

@@ -51,9 +51,8 @@ pub fn queue(registry: &Registry, scope: AffinityScope) -> Result<Workqueue, Sto
 /// Sleep of an item: much longer than it takes to wake another worker.
 const NAP: Duration = Duration::from_millis(12);
 
-/// Lets `rounds` items sleep while another item waits behind each. Returns the times from the start
-/// of each sleep until the other item ran, or `None` if interrupted. The first round starts the
-/// threads and is not timed.
+/// Lets `rounds` items sleep while another item waits behind each. Returns the times until the
+/// other items ran, or `None` if interrupted. The first round starts the threads and is not timed.
 pub fn detect(
     sleep: Sleep,
     rounds: usize,

@@ -30,8 +30,7 @@ pub struct Mixed {
     pub manager: Option<Duration>,
 }
 
-/// Burns `BURN` of CPU time. It runs a fixed number of steps, so that threads on the same CPU do
-/// not burn at the same time.
+/// Burns `BURN` of CPU time in a fixed number of steps, so that time without a CPU does not count.
 fn burn() {
     static STEPS: OnceLock<u64> = OnceLock::new();
     let steps = *STEPS.get_or_init(|| {
@@ -124,8 +123,7 @@ pub fn pool<P: OneShotPool>(start: impl FnOnce() -> Result<P, Stop>) -> Result<M
     Ok(mixed)
 }
 
-/// Waits up to a second until the threads of a dropped pool have exited, so that they are not
-/// counted for the next.
+/// Waits up to a second until threads of a dropped pool have exited, so that none is counted later.
 fn settle(nr_before: usize) {
     let end = Instant::now() + Duration::from_secs(1);
     while nr_threads() > nr_before && Instant::now() < end {

@@ -5,8 +5,7 @@
 //! | `detect` | time until an item runs while another item of its pool sleeps on the only CPU |
 //! | `mixed` | time and threads for 64 items that burn 1 ms, sleep 5 ms and burn 1 ms |
 //!
-//! The variant `guard` sleeps in `workqueue::blocking`; in `sampler`, the manager must detect the
-//! sleep.
+//! `guard` sleeps in `workqueue::blocking`; in `sampler`, the manager must detect the sleep.
 
 mod cases;
 mod detect;

@@ -105,8 +105,7 @@ const EMPTY: u64 = 1_000_000;
 /// Duration of a run with occasional items.
 const IDLE: Duration = Duration::from_secs(2);
 const IDLE_QUICK: Duration = Duration::from_millis(300);
-/// Number of tasks, and the shortest sleep. It is long enough that all tasks sleep before the first
-/// wakes.
+/// Number of tasks, and the shortest sleep, which starts for all tasks before it ends for any.
 const SLEEPERS: (usize, Duration) = (1_000_000, Duration::from_secs(3));
 const SLEEPERS_QUICK: (usize, Duration) = (50_000, Duration::from_millis(300));
 
@@ -129,7 +128,6 @@ pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
     }))
 }
 
-/// Inputs that all cases share.
 struct Setting<'a> {
     settings: &'a Settings,
     topology: Topology,

@@ -46,8 +46,7 @@ pub fn run(
             let (start, its) = (cycles(), ran.clone());
             pool.submit(move || its.store(cycles(), Ordering::Relaxed));
             thread::sleep((period * item).saturating_sub(begun.elapsed()));
-            // An item that has not run within its period is not timed, because the next one uses
-            // the same cell.
+            // If the item has not run within its period, it is not timed.
             match ran.load(Ordering::Relaxed) {
                 0 => {}
                 end => told.push(start, end),

@@ -52,8 +52,7 @@ pub struct MaxActiveArgs {
 pub const SYSTEM_8: &str = "system-8";
 /// See [`SYSTEM_8`].
 pub const SYSTEM_16: &str = "system-16";
-/// The total that a per-CPU limit of 8 allows on 96 CPUs, as in the kernel's measurement, spread
-/// over the CPUs of this machine.
+/// The total of a per-CPU limit of 8 on 96 CPUs, as measured by the kernel, spread over all CPUs.
 pub const PER_CPU_MANY: &str = "per-cpu (768)";
 const PER_CPU_8: &str = "per-cpu-8";
 /// One queue for each subsystem.
@@ -73,7 +72,6 @@ const ON_THEIR_WAY: usize = 1024;
 const NR_JOINS: usize = 1024;
 const NR_JOINS_QUICK: usize = 512;
 
-/// Number of subsystems, and the limit of each.
 const NR_SUBSYSTEMS: usize = 8;
 const LIMIT: usize = 16;
 
@@ -84,15 +82,13 @@ const ITEMS_ON_THEIR_WAY: usize = 2 * LIMIT;
 const NR_ITEMS: usize = 1500;
 const NR_ITEMS_QUICK: usize = 600;
 
-/// Items of each subsystem except the flooding one, the interval between them, and the items in
-/// flight of the flood.
+/// Items of each other subsystem, their interval, and the flood's number of items in flight.
 const NR_REQUESTS: usize = 300;
 const NR_REQUESTS_QUICK: usize = 100;
 const REQUEST_EVERY: Duration = Duration::from_millis(4);
 const FLOOD_ON_ITS_WAY: usize = 1024;
 
-/// Computing time of an item, the share of items that wait for a device (one in `WAITS`), and the
-/// time of that wait.
+/// Computing time of an item, the period of items that also wait for a device, and that wait.
 const COMPUTE_US: u64 = 100;
 const WAITS: usize = 16;
 const DEVICE: Duration = Duration::from_millis(1);
@@ -113,7 +109,6 @@ pub fn cases(args: &MaxActiveArgs, settings: &Settings) -> Result<Vec<Case>, Sto
     }))
 }
 
-/// Inputs that all cases share.
 struct Setting {
     topology: Topology,
     settings: Settings,

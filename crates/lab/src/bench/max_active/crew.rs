@@ -27,7 +27,7 @@ pub const THREADS_768: &str = "threadpool-768";
 pub const BLOCKING_768: &str = "spawn_blocking-768";
 /// A threadpool for each subsystem.
 pub const THREADS_EACH: &str = "threadpool each";
-/// One `spawn_blocking` pool for all subsystems, with as many threads as the sum of their limits.
+/// One `spawn_blocking` pool for all subsystems, as large as the sum of their limits.
 pub const BLOCKING: &str = "spawn_blocking";
 /// A rayon pool for each subsystem.
 pub const RAYON_EACH: &str = "rayon each";

@@ -16,8 +16,7 @@ use crate::harness::case::Sample;
 use crate::harness::latency::Latencies;
 use crate::harness::switches::Usage;
 
-/// The body of an item, called with the item's number. After a failure, the crew gets no more
-/// items.
+/// The body of an item, called with its number. After a failure, the crew gets no more items.
 pub type Body = Arc<dyn Fn(usize) -> Result<(), Stop> + Send + Sync>;
 
 /// The number of items, in total and in flight.
@@ -48,8 +47,7 @@ struct State {
     failed: Option<Stop>,
 }
 
-/// An item in flight. Dropping it ends the flight: after its body, during a panic of the body, or
-/// without a run.
+/// An item in flight until it is dropped: after its body, in a panic of the body, or without a run.
 struct Item {
     traffic: Arc<Traffic>,
     start: u64,
@@ -166,8 +164,7 @@ impl Drop for Item {
 }
 
 impl Traffic {
-    /// Waits until fewer than the maximum are in flight. Returns `false`, without adding an item,
-    /// if an item failed.
+    /// Waits until there is capacity. Returns `false`, without adding an item, if an item failed.
     fn enter(&self) -> bool {
         let state = self.state.lock().expect("nobody panics here");
         let full = |state: &mut State| state.nr_there >= self.most;

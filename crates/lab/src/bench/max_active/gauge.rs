@@ -1,5 +1,4 @@
-//! Measures the growth of this process during a run by sampling its threads and memory every few
-//! milliseconds.
+//! Samples the threads and the memory of this process every few milliseconds during a run.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,8 +72,7 @@ fn settled() -> Result<Size, Stop> {
 }
 
 impl Gauge {
-    /// Starts sampling after threads of earlier runs have exited. The size at that moment is the
-    /// baseline.
+    /// Starts sampling after threads of earlier runs have exited. The size is then the baseline.
     pub fn start() -> Result<Self, Stop> {
         let before = settled()?;
         let stop = Arc::new(AtomicBool::new(false));

@@ -12,8 +12,8 @@
 //! machine gives no sign that fewer would be better. Only a limit set by the program helps, and it
 //! must apply to the whole program, as the buffer pool does.
 //!
-//! In the worst case a join reads [`NR_OUTER`] times as many blocks as in the best. On a file
-//! system in memory, reads cost almost nothing, and most of the effect disappears.
+//! The worst case reads [`NR_OUTER`] times the blocks of the best case. On a file system in memory,
+//! reads cost almost nothing, and most of the effect disappears.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -27,8 +27,7 @@ use lru::LruCache;
 use rustix::fs::{OFlags, fcntl_setfl};
 use top::exit::Stop;
 
-/// Bytes in a block. It is larger than a database page, so that throughput matters and not the call
-/// rate.
+/// Bytes in a block. It is larger than a database page, so that throughput limits the device.
 pub const BLOCK: usize = 64 * 1024;
 
 /// Inner blocks of a join, and the number of passes over them.
@@ -36,12 +35,11 @@ pub const NR_INNER: usize = 8;
 /// See [`NR_INNER`].
 pub const NR_OUTER: usize = 4;
 
-/// Capacity of the pool: the blocks of 32 joins. So 16 joins fit even if half of the pool holds
-/// blocks of finished joins.
+/// Capacity of the pool: 32 joins, so 16 fit even if half of the pool holds blocks of finished
+/// joins.
 const NR_KEPT: NonZeroUsize = NonZeroUsize::new(32 * NR_INNER).expect("not zero");
 
-/// Joins whose blocks the file contains; later joins reuse them in turn. By then, the pool has
-/// evicted the blocks.
+/// Joins whose blocks the file contains; later joins reuse blocks that the pool has evicted.
 const NR_JOINS: usize = 512;
 
 /// Memory alignment that devices require for direct reads.
@@ -83,8 +81,8 @@ impl Table {
             file.write_all(&block)?;
         }
         file.sync_all()?;
-        // Some file systems do not support direct I/O. Then a second read costs a copy, and the
-        // ratio shows it.
+        // Some file systems do not support direct I/O. There, the ratio only shows the cost of
+        // copying.
         let _ = fcntl_setfl(&file, OFlags::DIRECT);
         Ok(Self { file, nr_joins })
     }
@@ -110,7 +108,7 @@ impl BufferPool {
         for outer in 0..NR_OUTER {
             for inner in first..first + NR_INNER {
                 let block = self.block(inner)?;
-                // Stands in for comparing the rows of the two blocks.
+                // Takes the place of a comparison of rows.
                 let mut rows = crc32fast::Hasher::new_with_initial(outer as u32);
                 rows.update(block.bytes());
                 std::hint::black_box(rows.finalize());

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `joins` | items read their blocks several times, all through one buffer pool |
 //! | `subsystems` | eight subsystems with a limit each compute, and sometimes wait for a device |
-//! | `shares` | one of eight subsystems floods the shared pool, and the items of the others are timed |
+//! | `shares` | one of eight subsystems floods the shared pool; items of the others are timed |
 //!
 //! A [crew] of afterwork or of a peer runs the items, [drive] keeps a fixed number of them in
 //! flight and times them, and [gauge] measures the growth of the process. `docs/bench-method.md`

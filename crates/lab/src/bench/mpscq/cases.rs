@@ -46,14 +46,13 @@ pub const LIFO: &str = "lifo";
 /// See [`SINGLE`].
 pub const MAIL: &str = "mailbox";
 
-/// Items of a figure. With more threads than CPUs, this gives enough time slices for a mean.
-/// `--quick` uses a quarter.
+/// Items of a figure: enough time slices for a mean if threads share CPUs. `--quick` uses a
+/// quarter.
 const NR_ITEMS: usize = 400_000;
 const NR_ITEMS_QUICK: usize = 100_000;
 
 /// Number of stocks of each kind of item, which repetitions use in turn. The pages and cache sets
-/// of a stock change a figure by 10 %; with a single stock, that would look like a difference
-/// between queues.
+/// of a single stock would change figures by 10 %, which looks like a difference between queues.
 const PLACES: usize = 4;
 
 /// Creates the cases that `args` select.
@@ -64,7 +63,6 @@ pub fn cases(args: &MpscqArgs, settings: &Settings) -> Vec<Case> {
     settings.make(MENU, |name| setting.case(name))
 }
 
-/// Inputs that all cases share.
 struct Setting<'a> {
     settings: &'a Settings,
     items: usize,

@@ -9,8 +9,7 @@ use crate::harness::claim::{Against, Bound, Claim};
 /// Bound for the comparison with the most similar peer; 2 % is the tolerance of two medians.
 const NO_SLOWER: Bound = Bound::AtMost(1.02);
 
-/// Recycled blocks save allocations, and a poster with its own block shares no cache line with
-/// other posters.
+/// Recycled blocks save allocations, and posters with their own blocks share no cache lines.
 const MAIL_BOUND: Bound = Bound::AtMost(0.8);
 
 /// Claims about intrusive items, pushed and popped one at a time.
@@ -20,8 +19,7 @@ pub fn push_pop() -> Vec<Claim> {
         Claim::of(SINGLE, in_words(flow), flow.metric, other).keeps(bound)
     };
     let no_slower = |flow| against(flow, CORDYCEPS, Some(NO_SLOWER));
-    // The LIFO list that the queue replaces is shown without a claim. Its drain walks all items
-    // twice.
+    // The LIFO list that the queue replaces walks all items twice. It is shown without a claim.
     let paused = FLOWS.iter().filter(|it| it.polling == Polling::Paused);
     let shown = paused.map(|flow| against(flow, LIFO, None));
     FLOWS.iter().map(no_slower).chain(shown).collect()

@@ -7,11 +7,9 @@ use std::ptr;
 use lab_peers::CordycepsNode;
 use mpscq::Node;
 
-/// Identity of an item: its producer, its number and its push count. These are the eight bytes that
-/// every item carries.
+/// The eight bytes that every item carries: its producer, its number and its push count.
 ///
-/// bits 0..16 index of the producer | bits 16..32 number among its items | bits 32..64 number of
-/// pushes
+/// bits 0..16 index of the producer | bits 16..32 number among its items | bits 32..64 push count
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tag {
     bits: u64,

@@ -1,5 +1,4 @@
-//! The metrics of this bench: nanoseconds per item for each number of producers and both ways to
-//! poll.
+//! The metrics: nanoseconds per item for each number of producers and both ways to poll.
 
 use super::polling::Polling;
 use crate::harness::metric::{Metric, lower};

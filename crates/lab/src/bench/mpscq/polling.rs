@@ -19,9 +19,8 @@ pub enum Polling {
 const PAUSE_US: u64 = 1;
 
 /// Number of failed polls, or pauses, before the thread yields its CPU, which a thread with items
-/// may need. Both take a few microseconds. This is short compared with a thousand items, so it does
-/// not affect figures with more threads than CPUs. It is longer than a yield without another
-/// thread.
+/// may need. Both take a few microseconds: short compared with a thousand items, so that figures do
+/// not depend on the wait, and longer than a yield without another thread.
 const LOOKS_BEFORE_YIELD: u32 = 1024;
 const PAUSES_BEFORE_YIELD: u32 = 4;
 

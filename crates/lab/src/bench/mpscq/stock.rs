@@ -3,8 +3,7 @@
 use super::item::{Item, Tag};
 
 /// Items of one producer, the maximum in flight. A guess: one request from each of a thousand
-/// clients. With fewer, producers wait for the consumer more often; more do not fit into the
-/// caches.
+/// clients. With fewer, producers wait more often; more do not fit into the caches.
 pub const ITEMS: usize = 1024;
 
 /// One of this many allocated items is used in the scattered layout. Each takes at least 24 bytes,
@@ -126,8 +125,7 @@ mod tests {
         assert!(distance::<I>(Layout::Scattered) > 2 * LINE);
     }
 
-    /// Runs in a process of its own, as a bench does: the heap of this process is too fragmented
-    /// for adjacent items.
+    /// Runs in a process of its own, because this heap is too fragmented for adjacent items.
     #[test]
     fn items_lie_as_asked() {
         const KEY: &str = "AFTERWORK_TEST_ITEMS_LIE";

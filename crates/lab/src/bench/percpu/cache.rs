@@ -1,5 +1,4 @@
-//! A cache of objects, like an allocator's cache for one CPU: a list of free objects, linked
-//! through them.
+//! A cache of objects, like an allocator's cache for one CPU: a linked list of free objects.
 //!
 //! The list is a ring: an object is free again once all others have been allocated. So only
 //! allocation is measured.
@@ -17,8 +16,7 @@ struct Object {
     next: u32,
 }
 
-/// Returns all objects in the order of allocation. They are shuffled within their slabs, in the
-/// same way in each run.
+/// Returns all objects in the order of allocation: shuffled within slabs, equally in each run.
 fn shuffled(len: usize) -> Vec<u32> {
     let mut random = fastrand::Rng::with_seed(64);
     let mut all: Vec<u32> = (0..len as u32).collect();

@@ -23,8 +23,7 @@ pub fn warm() -> Vec<Claim> {
     ]
 }
 
-/// Claims about drains by the requesting thread, compared with a worker that is woken on the
-/// victim's CPU.
+/// Claims about drains by the requesting thread, compared with those by a woken worker.
 #[must_use]
 pub fn isolation() -> Vec<Claim> {
     let mut claims: Vec<Claim> = [EVERY_OP, ON_DEMAND, PARKED]

@@ -18,14 +18,13 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
-    /// Returns the interrupts of a CPU so far, or 0 if the system does not report them.
+    /// Returns the interrupts of a CPU until now, or 0 if the system provides none.
     pub fn now(cpu: CpuId) -> Self {
         let table = fs::read_to_string("/proc/interrupts").unwrap_or_default();
         Self::read(&table, cpu)
     }
 
-    /// Parses a table whose first line names the CPU of each column. The rows end with their
-    /// purpose.
+    /// Parses a table whose first line names the CPUs, and whose rows end with their purpose.
     fn read(table: &str, cpu: CpuId) -> Self {
         let mut lines = table.lines();
         let heads: Vec<&str> = lines

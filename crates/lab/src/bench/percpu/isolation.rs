@@ -1,8 +1,7 @@
-//! The isolation test: a real-time thread that must not be disturbed, and another CPU that drains
-//! its cache.
+//! The isolation test: a real-time thread must not be disturbed by drains from another CPU.
 //!
-//! The victim runs a tight loop on its own CPU, and records the longest pause of the loop. If it
-//! paused for a tenth of the run, the run is discarded. Another CPU requests drains at a fixed
+//! The victim runs a tight loop on its own CPU, and records the longest pause of the loop. If that
+//! is more than a tenth of the run, the run is discarded. Another CPU requests drains at a fixed
 //! pace, and each is timed. A quiet run of the same length drains nothing, because the host of a
 //! virtual machine disturbs the victim too.
 
@@ -26,8 +25,7 @@ use crate::bench::workqueue::producers::pin_to;
 use crate::harness::beside::{Attendant, Attended, Beside, Span};
 use crate::harness::latency::Latencies;
 
-/// Time between drains. A guess: often enough to disturb a victim noticeably, and 2000 drains take
-/// under a second.
+/// Time between drains. A guess: it disturbs a victim noticeably, and 2000 drains take 0.4 s.
 const PACE_US: u64 = 200;
 
 /// Pause before each run: the kernel throttles real-time threads for 50 ms per second of CPU time,
@@ -93,7 +91,7 @@ impl Way {
 }
 
 /// Runs the test on two CPUs. Returns `None` if interrupted, and
-/// [`Absent`](crate::harness::beside::Absent) if the victim paused for too long.
+/// [`Absent`](crate::harness::beside::Absent) if the victim paused too long.
 pub fn run(
     way: Way,
     nr_drains: usize,
@@ -150,7 +148,7 @@ pub fn run(
 /// Runs the loop of the victim.
 fn suffer(way: Way, owner: Option<Owner<'_, u64>>, over: &mut Attendant<'_>) {
     match (way, owner) {
-        // A worker drains a slot that has no owner.
+        // The worker would drain the slot, so the victim does not own it.
         (Way::QueuedToWorker, owner) => {
             drop(owner);
             stand(over, || ())
@@ -262,7 +260,7 @@ impl Drop for Worker {
     }
 }
 
-/// Returns the switches of this thread so far, or 0 if the system does not report them.
+/// Returns the switches of this thread until now, or 0 if the system provides none.
 fn switches() -> Switches {
     let usage = getrusage(UsageWho::RUSAGE_THREAD).ok();
     let count = |of: fn(&Usage) -> i64| usage.as_ref().map_or(0, |usage| of(usage) as u64);

@@ -14,8 +14,7 @@ use top::exit::Stop;
 use super::cache::Cache;
 use super::cases::{EVERY_OP, ON_DEMAND, PARKING_LOT, QUEUE, STD_MUTEX, THREAD_LOCAL, UNPROTECTED};
 
-/// One turn of a guard: takes objects from the cache, stores their indexes, and returns the cycles
-/// used.
+/// One turn of a guard: takes objects, stores their indexes, and returns the cycles used.
 pub type Turn<'g> = Box<dyn FnMut(&mut Cache, &mut [u32]) -> u64 + 'g>;
 
 /// Calls `with` with all guards.
@@ -36,8 +35,7 @@ pub fn with_all<R>(with: impl FnOnce(&mut [(&'static str, Turn<'_>)]) -> R) -> R
 /// Takes one object for each place. `$with` runs the work on the guard's own cache, which holds the
 /// objects of `$cache` during the turn.
 ///
-/// A macro and not a function, so that each guard is inlined into its own loop with its own kind of
-/// closure.
+/// A macro, so that each guard is inlined into its own loop with its own kind of closure.
 macro_rules! turn {
     ($cache:ident, $places:ident, |$work:ident| $with:expr) => {{
         let mut $work = |own: &mut Cache| swap(own, $cache);

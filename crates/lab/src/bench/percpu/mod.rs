@@ -2,13 +2,12 @@
 //!
 //! | case | scenario |
 //! |---|---|
-//! | `alloc-warm` | objects of 64 bytes are taken from a list that fits into the first-level cache |
-//! | `isolation` | a real-time thread uses its CPU's cache in a tight loop while another CPU drains it |
+//! | `alloc-warm` | objects of 64 bytes are taken from a list that fits the first-level cache |
+//! | `isolation` | a real-time thread uses its CPU's cache in a loop, and another CPU drains it |
 //!
 //! The lists are shuffled within slabs of 4 KiB, so that no prefetcher predicts the next object.
 //! The loop is the same for all variants and is inlined, so they differ only in the guard. The
-//! guards run in turns on one list, a few thousand objects at a time (`turns.rs`), so a repetition
-//! is one run of all guards.
+//! guards run in turns on one list (`turns.rs`), so a repetition is one run of all guards.
 
 mod cache;
 mod cases;

@@ -74,11 +74,9 @@ const REPLACE_CASES: [(&str, Readers, &str); 5] = [
 ];
 
 const NR_CALLS: usize = 100;
-/// Replacements with readers that keep their CPU: 100 would end before a cache line has moved to
-/// another CPU and back.
+/// Replacements with readers that keep their CPU: 100 end before a cache line has moved once.
 const NR_CALLS_BUSY: usize = 20_000;
-/// Pause between replacements with preempted readers. Without it, 100 replacements may end within a
-/// time slice.
+/// Pause between replacements with preempted readers; otherwise 100 may end within a time slice.
 const PAUSE: Duration = Duration::from_micros(200);
 const NR_BRIDGES: usize = 20_000;
 const BESIDE_BRIDGES: Readers = readers(0, 0, 2);
@@ -118,7 +116,6 @@ pub fn cases(args: &RcuArgs, settings: &Settings) -> Vec<Case> {
     settings.make(MENU, |name| setting.case(name))
 }
 
-/// Inputs that all cases share.
 struct Setting {
     /// Number of replacements given on the command line.
     calls: Option<usize>,
@@ -259,8 +256,7 @@ impl Setting {
 /// The initial value of most flavors.
 const NUMBER: fn() -> u64 = || 0;
 
-/// Creates a case with `ours` and all peers, which publish `first`. `run` gets the flavor and its
-/// name.
+/// Creates a case with `ours` and all peers, which publish `first`. `run` gets flavor and name.
 fn case<T: Value>(
     (name, about): (&'static str, String),
     (metrics, headline): (&'static [Metric], Metric),

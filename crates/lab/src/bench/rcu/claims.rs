@@ -21,8 +21,7 @@ const URCU_QSBR: &str = "urcu-qsbr";
 const NOT_DEARER: Bound = Bound::AtMost(1.0);
 /// A pin of crossbeam-epoch costs a store, a full fence and two branches.
 const FIFTH: Bound = Bound::AtMost(0.2);
-/// Others always pay for two barriers and a wake-up; afterwork pays only if a reader is in a
-/// section.
+/// Others always pay for two barriers and a wake-up, afterwork only if a reader is in a section.
 const TENTH: Bound = Bound::AtMost(0.1);
 /// Boosted readers that were preempted run at once, until the end of their section.
 const BOOSTED: Bound = Bound::AtMost(0.05);
@@ -32,13 +31,12 @@ const PREEMPTED: Bound = Bound::AtMost(0.8);
 const SHARED: Bound = Bound::AtLeast(10.0);
 /// afterwork does not poll every 10 ms.
 const NO_POLL: Bound = Bound::AtMost(0.01);
-/// Ratio measured for the kernel when the driver reports its own quiescent state: a mean of 6.04
-/// ms, before 9.75.
+/// Ratio that the kernel measured for reporting the driver's quiescent state: 6.04 to 9.75 ms.
 const ONE_WAIT_LESS: Bound = Bound::AtMost(0.62);
 /// Fixed waits of milliseconds are far longer than the time in which readers respond.
 const NO_WAIT: Bound = Bound::AtMost(0.01);
-/// Ratio measured for the kernel's set-up loop with `wake_from_gp` in addition: 15.9 s, before
-/// 20.8.
+/// Ratio that the kernel measured for `wake_from_gp` in addition, in the set-up loop: 15.9 to 20.8
+/// s.
 const WAKE_UPS_LESS: Bound = Bound::AtMost(0.77);
 const NOT_SLOWER: Bound = Bound::AtLeast(1.0);
 
@@ -66,9 +64,8 @@ pub fn read() -> Vec<Claim> {
     all
 }
 
-/// Claims about the kernel's changes to its fixed waits, and about a grace period without them.
-/// `figures` are the kernel's results for `early_qs`, `wake_from_gp`, and the second in addition to
-/// the first.
+/// Claims about the kernel's changes to its fixed waits, and about doing without such waits.
+/// `figures` are the kernel's: for `early_qs`, for `wake_from_gp`, and for the latter in addition.
 fn kernel_ways(
     metric: Metric,
     has_free_cpu: bool,

@@ -14,8 +14,8 @@ pub const SRCU: &str = "srcu";
 /// RCU readers of the process that report quiescent states.
 pub const QSBR: &str = "rcu-qsbr";
 
-/// The kernel's fixed waits before 7.1: the driver's own quiescent state is reported late, and a
-/// callback wakes the waiter.
+/// The kernel's waits before 7.1: the driver's own quiescent state is late, a callback wakes
+/// waiters.
 pub const WAITS: &str = "waits";
 /// [`WAITS`], but the driver's quiescent state is reported at once.
 pub const EARLY_QS: &str = "waits early_qs";

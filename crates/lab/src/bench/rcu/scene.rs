@@ -64,7 +64,7 @@ pub struct Scope {
 ///
 /// # Errors
 ///
-/// If a reader paused for too long; see [`beside`].
+/// If a reader paused too long; see [`beside`].
 pub fn replace_one_by_one(
     flavor: &dyn Flavor,
     readers: Readers,
@@ -99,12 +99,11 @@ pub fn replace_one_by_one(
     Ok((!interrupt.requested()).then_some(latencies))
 }
 
-/// Lets `updaters` threads replace the value for `span`. Returns the replacements per second and
-/// the work of the readers.
+/// Lets `updaters` threads replace the value for `span`. Returns their rate and the reads.
 ///
 /// # Errors
 ///
-/// If a reader paused for too long; see [`beside`].
+/// If a reader paused too long; see [`beside`].
 pub fn replace_together(
     flavor: &dyn Flavor,
     readers: Readers,
@@ -148,8 +147,7 @@ pub fn call_many(calls: &dyn Calls, count: usize, interrupt: &Interrupt) -> Opti
     Some(count as f64 / start.elapsed().as_secs_f64())
 }
 
-/// Times callbacks one by one, from queueing to completion. Returns none if they do not run by
-/// themselves.
+/// Times callbacks one by one, from queueing to completion. Empty if they do not run by themselves.
 #[must_use]
 pub fn call_singly(calls: &dyn Calls) -> Latencies {
     let mut latencies = Latencies::default();
@@ -186,7 +184,7 @@ pub fn barriers(calls: &dyn Calls) -> Latencies {
 ///
 /// # Errors
 ///
-/// If a reader paused for too long; see [`beside`].
+/// If a reader paused too long; see [`beside`].
 pub fn bridges(
     flavor: &dyn Flavor<Routes>,
     readers: Readers,
@@ -218,8 +216,7 @@ fn counter() -> &'static AtomicU64 {
     Box::leak(Box::default())
 }
 
-/// Runs `body` while readers read. All of them have started before, and busy ones read until `body`
-/// returns.
+/// Runs `body` while readers read. All have started before; busy ones read until `body` returns.
 fn among<T: Value, R>(
     flavor: &dyn Flavor<T>,
     readers: Readers,

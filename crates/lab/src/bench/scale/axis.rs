@@ -8,10 +8,7 @@ use crate::harness::case::Sample;
 use crate::harness::metric::{Metric, lower};
 
 /// Factor by which the cost of one thing grows when their number doubles: 2 to the exponent of a
-/// fitted power of n.
-///
-/// The exponent itself can be negative or near zero, so ratios of exponents are meaningless. This
-/// factor is positive.
+/// fitted power of n. Unlike the exponent, it is positive, so ratios are meaningful.
 pub const GROWTH: &str = "growth";
 
 /// Minimum number of things for which memory is reported, because memory is allocated in pages.
@@ -35,9 +32,9 @@ pub struct Axis {
 pub enum Limit {
     /// Grows as log n: the time of all n things then grows as n log n.
     LogN,
-    /// Grows as n log n, for an action that visits all n things.
+    /// Grows as n log n, if an action visits all n things.
     NLogN,
-    /// Grows as n, for an item that burns n nanoseconds.
+    /// Grows as n, if an item burns n nanoseconds.
     N,
 }
 
@@ -72,8 +69,7 @@ impl Limit {
 }
 
 impl Axis {
-    /// Returns the metrics of a case: the times at all places, their growth, and memory if it is
-    /// measured.
+    /// Returns the metrics of a case: times at all places, growth, and memory if it is measured.
     ///
     /// The metrics are leaked, because those of other benches are `'static`.
     #[must_use]

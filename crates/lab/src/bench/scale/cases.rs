@@ -155,7 +155,6 @@ pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
     }))
 }
 
-/// Inputs that all cases share.
 struct Setting<'a> {
     settings: &'a Settings,
     topology: Topology,
@@ -211,8 +210,7 @@ impl Setting<'_> {
         };
         let mut growth = at_most("growth for each doubling", GROWTH, axis.limit.name());
         if axis.limit == Limit::N {
-            // Items that burn n nanoseconds cost at least n, so their growth is shown without a
-            // claim.
+            // Items that burn n nanoseconds cost at least n, so their growth is only shown.
             growth.bound = None;
         }
         let mut claims = vec![growth];

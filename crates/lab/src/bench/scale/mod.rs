@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `producers` | producer threads, 1 to 64 | an item, of a fixed total number |
 //! | `queues` | queues, 1 to 1,000 | an item, with items spread over all queues |
-//! | `pending` | pending items, 1 to 10^6 | an item that is queued while all workers are blocked, and then run |
+//! | `pending` | pending items, 1 to 10^6 | an item, queued to blocked workers and then run |
 //! | `length` | nanoseconds of an item, 0 to 1 ms | an item, on all CPUs |
 //! | `readers` | registered readers, 1 to 10,000 | a replacement under RCU |
 //! | `mailboxes` | mailboxes, 1 to 100,000 | a post and its receipt |

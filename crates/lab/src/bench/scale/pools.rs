@@ -23,12 +23,10 @@ const BATCH: usize = 1_000;
 /// Minimum duration; shorter measurements are repeated, because clock and scheduler are coarse.
 const LEAST: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 20 });
 
-/// Time in which an idle worker takes an item even on an overloaded machine. Otherwise, its thread
-/// was not created.
+/// Time in which an idle worker takes an item on a full machine; otherwise, it was not created.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Returns the cost of an item with `producers` producers, which queue about `items` items
-/// together.
+/// Returns the cost of an item if `producers` producers queue about `items` items together.
 pub fn producers(
     pool: impl OneShotPool,
     producers: usize,
@@ -49,8 +47,7 @@ pub fn producers(
     }))
 }
 
-/// Returns the cost of an item if `items` items are queued to `pools` in turn. `grown` is the
-/// memory of all pools.
+/// Returns the cost of an item of `items` that go to `pools` in turn. The pools take `grown` bytes.
 pub fn spread(pools: &[impl OneShotPool], grown: u64, items: usize) -> Cost {
     let latch: &'static Latch = Box::leak(Box::default());
     let ns = ns_of_one(items, || {
@@ -68,8 +65,7 @@ pub fn spread(pools: &[impl OneShotPool], grown: u64, items: usize) -> Cost {
     }
 }
 
-/// Returns the cost of each of `items` items that are queued while all `workers` are blocked, and
-/// then run.
+/// Returns the cost of each of `items` items that are queued to blocked `workers` and then run.
 ///
 /// # Errors
 ///
@@ -134,7 +130,7 @@ impl Completions {
         self.each[index].wait();
     }
 
-    /// Waits until all workers are blocked. If none arrives within `patience`, releases them and
+    /// Waits until all workers are blocked. If none arrives within `patience`, releases all and
     /// fails.
     fn wait_until_held(&self, patience: Duration) -> Result<(), Stop> {
         let all = self.each.len();
@@ -183,8 +179,7 @@ pub fn length(pool: &impl OneShotPool, length_ns: usize, items: usize) -> Cost {
     Cost { ns, bytes: None }
 }
 
-/// Runs `all` once to warm up, then repeatedly for `LEAST`, and returns the mean time of one of
-/// its `count` things.
+/// Runs `all` once to warm up, repeats it for a while, and returns the mean time of one of `count`.
 pub fn ns_of_one(count: usize, mut all: impl FnMut()) -> f64 {
     all();
     let (begun, mut nr_done) = (Instant::now(), 0);

@@ -43,8 +43,7 @@ pub fn readers(flavor: &dyn Flavor, count: usize) -> Option<Cost> {
                 is_over.wait();
             };
             let thread = thread::Builder::new().stack_size(STACK);
-            // Fail hard: `has_room_for` started this number of threads, and readers at the barrier
-            // cannot be released.
+            // Panic on failure, because readers at the barrier cannot be released.
             let started = thread.spawn_scoped(scope, reader);
             started.expect("there is room for as many threads as there were");
         }
@@ -137,8 +136,7 @@ impl Letterbox for Crossbeam {
     }
 }
 
-/// Returns the cost of posting to each of `count` mailboxes and receiving, and the bytes of a used
-/// mailbox.
+/// Returns the cost of a post to each of `count` mailboxes and its receipt, and bytes per mailbox.
 pub fn mailboxes<B: Letterbox>(count: usize) -> Result<Cost, Stop> {
     let before = Size::now()?;
     let mut boxes: Vec<B> = std::iter::repeat_with(B::open).take(count).collect();
@@ -155,8 +153,7 @@ pub fn mailboxes<B: Letterbox>(count: usize) -> Result<Cost, Stop> {
     })
 }
 
-/// Returns the cost of starting and cancelling a sleep while `count` of them exist, and the bytes
-/// of one.
+/// Returns the cost to start and cancel a sleep, and its bytes, while there are `count` of them.
 pub fn timers<F: Future>(count: usize, mut sleep: impl FnMut() -> F) -> Result<Cost, Stop> {
     let mut context = Context::from_waker(Waker::noop());
     let mut begin_all = || {

@@ -121,7 +121,6 @@ pub fn cases(args: &TaskWorkArgs, settings: &Settings) -> Vec<Case> {
     })
 }
 
-/// Inputs that all cases share.
 struct Setting<'a> {
     settings: &'a Settings,
     items: usize,

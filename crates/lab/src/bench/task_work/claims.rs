@@ -57,8 +57,8 @@ pub fn wake_burst() -> Vec<Claim> {
     claims
 }
 
-/// Claims about the queue and the list that it replaces. With few clients there is little to
-/// reverse, so the results are shown without a bound.
+/// Claims about the queue and the list that it replaces, with bounds only for many clients, because
+/// there is little to reverse with few.
 #[must_use]
 pub fn service(many_clients: bool) -> Vec<Claim> {
     let when = |bound| many_clients.then_some(bound);

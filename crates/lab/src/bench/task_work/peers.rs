@@ -1,5 +1,4 @@
-//! The channels that afterwork is compared with. The owner blocks in the receive call of the
-//! channel.
+//! The channels that afterwork is compared with. The owner blocks in a channel's receive call.
 
 use std::sync::mpsc;
 

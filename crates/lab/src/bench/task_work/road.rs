@@ -1,7 +1,6 @@
 //! The path of items to a sleeping owner, represented by its two ends.
 //!
-//! An item is the value of the cycle counter just before the post: 8 bytes, passed by value on
-//! every path.
+//! An item is the cycle counter just before the post: 8 bytes, passed by value on every path.
 
 /// The poster's end. The path ends when it is dropped.
 pub trait Post: Send {
@@ -17,7 +16,6 @@ pub trait Post: Send {
 
 /// The owner's end.
 pub trait Receive: Send {
-    /// Sleeps until items arrive, and passes them to `take`. Returns `false` at the end of the
-    /// path.
+    /// Sleeps until items arrive, and passes them to `take`. Returns `false` when the path ends.
     fn receive(&mut self, take: impl FnMut(u64)) -> bool;
 }

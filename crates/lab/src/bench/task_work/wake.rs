@@ -116,8 +116,8 @@ impl Wake {
         Ok((spent, latencies))
     }
 
-    /// Posts the warm-up items, waits for the owner, and posts the others. Returns the cycles spent
-    /// in the later posts.
+    /// Posts the warm-up items, waits for the owner, posts the others, and returns the cycles of
+    /// these.
     fn post_all(&self, mut post: impl Post, warm_up: usize, is_warm: &AtomicBool) -> Option<u64> {
         self.post_at_pace(warm_up - 1, &mut post)?;
         post.post_urgent(cycles());

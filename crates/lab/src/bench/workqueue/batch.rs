@@ -1,5 +1,4 @@
-//! Batches of small items that a producer waits for together. A batch is created once and used by
-//! all runs.
+//! Batches of small items that a producer waits for together, created once for all runs.
 
 use crossbeam_utils::CachePadded;
 use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,8 +11,7 @@ use crate::harness::latency::Latencies;
 pub const SAMPLE_EVERY: usize = 16;
 
 /// Number of adjacent items that share a counter; the last of them decrements the batch's latch. A
-/// single counter for a million items would dominate the result: between two CPUs, each decrement
-/// takes 25 ns.
+/// single counter would dominate the result: two CPUs need 25 ns for each decrement.
 const GROUP: usize = 1000;
 
 /// The work of an item: it decrements its group's counter, and reads the clock if it is sampled.
@@ -54,8 +52,8 @@ impl Item {
         if let Some(probe) = self.probe {
             probe.ran.store(cycles(), Ordering::Relaxed);
         }
-        // ORDER(group): release to acquire along one word, both ends on this line, as in
-        // `Latch::arrive`.
+        // ORDER(group): release to acquire along one word, both ends on this line.
+        // If we are last, we acquire the writes of all earlier items; otherwise, the last one ours.
         // Test: a_batch_is_done_when_every_item_ran.
         if self.group.missing.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.group.latch.arrive();
@@ -122,8 +120,7 @@ impl Batch {
             }
             let end = group * GROUP + members.items;
             while next < end {
-                // Only multiples of SAMPLE_EVERY are sampled, so the inner loop has no sampled
-                // items.
+                // Only multiples of SAMPLE_EVERY are sampled, so the inner loop has none.
                 let run_end = (next + 1).next_multiple_of(SAMPLE_EVERY).min(end);
                 if let Some(probe) = self.items[next].probe {
                     let start = cycles();
@@ -149,8 +146,7 @@ impl Batch {
         self.latch.wait();
     }
 
-    /// Adds the time from queueing to running of every sampled item. Call it after
-    /// [`wait`](Self::wait).
+    /// Adds the time from queueing to running of every sampled item, after [`wait`](Self::wait).
     pub fn harvest(&self, completion: &mut Latencies) {
         for probe in self.probes {
             completion.push(

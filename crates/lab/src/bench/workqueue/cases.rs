@@ -57,11 +57,9 @@ fn scope(word: &str) -> Result<AffinityScope, String> {
     })
 }
 
-/// Default number of producers: more than the CPUs of a small machine, as in the kernel's similar
-/// test.
+/// Default number of producers, as in the kernel's test: more than the CPUs of a small machine.
 const PRODUCERS: usize = 8;
 
-/// Items in a batch of batch-1000.
 const BATCH_SIZE: usize = 1000;
 
 /// Items of each producer in one-at-a-time: 0.6 s for a pool that wakes a thread for each item.
@@ -105,7 +103,6 @@ pub fn cases(args: &WorkqueueArgs, settings: &Settings) -> Result<Vec<Case>, Sto
     Ok(settings.make(MENU, |name| setting.case(name)))
 }
 
-/// Inputs that all cases share.
 struct Setting<'a> {
     args: &'a WorkqueueArgs,
     settings: &'a Settings,
@@ -341,8 +338,7 @@ fn peer<P: OneShotPool + 'static>(
     Variant::peer(format!("{name}{}", waiting.suffix()), run)
 }
 
-/// Returns a run that starts a pool of its own and ends it afterwards, so that runs do not affect
-/// each other.
+/// Returns a run that starts and ends its own pool, so that runs do not affect each other.
 pub(in crate::bench) fn measured<S: Subject + 'static>(
     shape: &Shape,
     start: impl Fn() -> Result<S, Stop> + 'static,

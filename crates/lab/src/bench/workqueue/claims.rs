@@ -14,12 +14,10 @@ const fn kernel(figure: &'static str) -> Source {
     }
 }
 
-/// Bound for items whose waiter and worker cooperate, which no peer supports: at least the best
-/// peer.
+/// The waiter and worker of our items cooperate, which no peer supports: at least the best peer.
 const AS_THE_BEST: Bound = Bound::AtLeast(1.0);
 
-/// Bound for deferred wake-ups, which must not cost throughput; 2 % is the tolerance of two
-/// medians.
+/// Deferred wake-ups must not cost throughput; 2 % is the tolerance of two medians.
 const HARMLESS: Bound = Bound::AtLeast(0.98);
 
 /// Claims about one item at a time. Variants of afterwork wait in their own way, and the best peer
@@ -49,7 +47,7 @@ pub fn one_at_a_time(scopes: &[AffinityScope]) -> Vec<Claim> {
             _ => {}
         }
         // Peers that park at once were 85 to 148 times slower with this scope, and 16 times with
-        // others. A peer that busy-polls is four times as fast.
+        // others. Peers that busy-poll are four times as fast.
         let least = match scope {
             AffinityScope::Cpu => 10.0,
             _ => 3.0,
@@ -73,8 +71,7 @@ pub fn one_at_a_time(scopes: &[AffinityScope]) -> Vec<Claim> {
     claims
 }
 
-/// Claims about batches and fan-out: reusable items beat every peer by `reusable`, closures at
-/// least match the best.
+/// Claims about batches and fan-out: reusable items reach `reusable`, closures the best peer.
 #[must_use]
 pub fn many(scopes: &[AffinityScope], reusable: f64) -> Vec<Claim> {
     let mut claims = Vec::new();

@@ -10,14 +10,12 @@ use sync::hint::spin_loop;
 const ARMED: u32 = 0;
 /// The waiter sleeps, or is about to sleep.
 const ASLEEP: u32 = 1;
-/// Completed.
 const DONE: u32 = 2;
 
 /// How a waiter delays before it sleeps.
 ///
-/// The waiter strongly affects the figures of a pool: a waiter that busy-polls for a while is still
-/// awake when its item has run, and needs no wake-up. Pools are therefore compared with the same
-/// wait.
+/// A waiter that busy-polls for a while is still awake when its item has run, and needs no wake-up.
+/// This changes figures more than the pool does, so pools are compared with the same wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
     /// Parks at once.
@@ -128,8 +126,7 @@ impl Completion {
     #[inline]
     pub fn wait(&self) {
         let word = self.state.word();
-        // ORDER(completion): consume, other end in `complete`, in the failed exchange and in the
-        // loop.
+        // ORDER(completion): consume, other end in `complete`, in the failed exchange and the loop.
         // Test: a_waiter_sees_what_was_written_before_the_completion.
         let claim = word.compare_exchange(ARMED, ASLEEP, Ordering::Relaxed, Ordering::Acquire);
         if claim.is_ok() {
@@ -158,8 +155,7 @@ impl Latch {
     #[inline]
     pub fn arrive(&self) -> bool {
         // ORDER(latch): release to acquire along one word, both ends on this line. The last arrival
-        // acquires the writes of all earlier ones, and publishes them through
-        // `Completion::complete`.
+        // acquires the writes of all others and publishes them through `Completion::complete`.
         // Test: a_latch_waits_for_every_arrival.
         let last = self.missing.fetch_sub(1, Ordering::AcqRel) == 1;
         if last {

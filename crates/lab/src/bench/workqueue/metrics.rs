@@ -48,8 +48,7 @@ pub const LOCK: &[Metric] = &[
 
 /// Adds the hold times of the pool lock during enqueue to a sample.
 ///
-/// Percentiles are upper bounds of buckets whose sizes double, so they are coarse; the mean is
-/// exact.
+/// Percentiles are upper bounds of buckets that double in size, so only the mean is exact.
 pub fn add_lock_hold(sample: &mut Sample, hold: &Histogram, items: usize) {
     if hold.count == 0 {
         return;

@@ -3,7 +3,7 @@
 //! | case | scenario |
 //! |---|---|
 //! | `one-at-a-time` | each producer queues an item and waits for it before it queues the next |
-//! | `batch-1000` | each producer queues a thousand items and waits for all before the next thousand |
+//! | `batch-1000` | each producer queues a thousand items and waits for all, repeatedly |
 //! | `fan-out` | one producer queues a million items and waits for all |
 //! | `lock-hold` | one item at a time, with hold times of the pool lock |
 //!

@@ -101,8 +101,7 @@ impl Drop for Pools {
 
 impl Ours {
     /// Starts a workqueue that runs up to `workers` items at once. With `lock_stat`, it records
-    /// hold times of the pool lock, and workers park as soon as they are idle, so that each enqueue
-    /// has a wake-up to defer.
+    /// hold times of the pool lock, and idle workers park at once, so that each enqueue wakes one.
     pub fn start(
         topology: &Topology,
         way: Way,

@@ -10,7 +10,7 @@ use topology::{CpuId, CpuSet};
 
 use crate::harness::switches::{Spent, Usage};
 
-/// What was measured between the start of the first producer and the end of the last.
+/// Measurements between the start of the first producer and the end of the last.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     /// Wall-clock time from the first start to the last end.
@@ -53,8 +53,7 @@ impl Gate<'_> {
 ///
 /// # Panics
 ///
-/// If a producer panics, the process ends, because the other producers would wait at the gate for
-/// ever.
+/// A panic of a producer ends the process, because the others would wait at the gate for ever.
 pub fn run<T: Send>(
     producers: usize,
     pins: &[CpuId],

@@ -12,8 +12,7 @@ use super::subject::{Load, Lone, Subject};
 use crate::harness::case::Sample;
 use crate::harness::latency::Latencies;
 
-/// In one-at-a-time, one of this many items is timed: a helped item takes only as long as a few
-/// clock reads.
+/// In one-at-a-time, one of this many items is timed: reading the clock costs as much as an item.
 const LONE_SAMPLE_EVERY: usize = 8;
 
 /// One untimed warm-up item for this many timed items, so that threads are awake and caches warm.
@@ -49,7 +48,6 @@ pub enum Task {
     },
 }
 
-/// The results of one producer.
 struct Harvest {
     items: usize,
     enqueue: Latencies,

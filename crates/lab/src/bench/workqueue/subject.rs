@@ -25,7 +25,7 @@ pub trait Subject: Sync {
     /// Prepares a batch on the producer's thread, before timing starts.
     fn load(&self, items: &'static [Item]) -> Self::Load<'_>;
 
-    /// Returns the number of workers that the pool has woken so far, if it counts them.
+    /// Returns the number of workers woken by the pool, if it counts them.
     fn wakeups(&self) -> Option<u64> {
         None
     }
@@ -51,7 +51,7 @@ pub trait OneShotPool: Sync {
     /// Submits `work` to the workers and returns.
     fn submit(&self, work: impl FnOnce() + Send + 'static);
 
-    /// Returns the number of workers that the pool has woken so far, if it counts them.
+    /// Returns the number of workers woken by the pool, if it counts them.
     fn wakeups(&self) -> Option<u64> {
         None
     }

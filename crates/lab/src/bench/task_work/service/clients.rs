@@ -18,13 +18,12 @@ const NR_EVENTS: usize = 128;
 
 struct Client {
     stream: TcpStream,
-    /// Number of bytes of the response received so far.
+    /// Bytes of the response received by now.
     received: usize,
 }
 
 /// Sends requests of `size` bytes on all `streams`, each after the response to the previous one,
-/// until the span of `attendant` ends. Then waits for the last responses and closes the
-/// connections.
+/// until `attendant` is done. Then waits for the last responses and closes the connections.
 ///
 /// # Errors
 ///

@@ -1,5 +1,4 @@
-//! The loop of the owner: one thread handles all sockets, and sleeps for completions and task work
-//! together.
+//! The loop of the owner: one thread and one sleep for all sockets and for task work.
 
 use std::io;
 use std::net::TcpStream;
@@ -40,7 +39,6 @@ pub struct Served {
     pub wall_ns: u64,
 }
 
-/// Counters at one moment.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     usage: ThreadUsage,

@@ -93,10 +93,6 @@ impl Ring {
 
     /// Receives from a connection until `buffer` is full.
     ///
-    /// # Errors
-    ///
-    /// If a system call fails.
-    ///
     /// # Panics
     ///
     /// If the connection already has a request.
@@ -106,10 +102,6 @@ impl Ring {
 
     /// Sends `buffer` on a connection.
     ///
-    /// # Errors
-    ///
-    /// If a system call fails.
-    ///
     /// # Panics
     ///
     /// If the connection already has a request.
@@ -118,10 +110,6 @@ impl Ring {
     }
 
     /// Starts reporting notifications of the mailbox's owner waker. Dropping the mailbox ends that.
-    ///
-    /// # Errors
-    ///
-    /// If a system call fails.
     pub fn watch<T>(&mut self, mailbox: &Mailbox<T>) -> io::Result<()> {
         let entry = uring::poll_entry(mailbox, BELL)?;
         // SAFETY: (1): the entry polls a file descriptor and refers to no memory.
@@ -129,10 +117,6 @@ impl Ring {
     }
 
     /// Submits new requests to the kernel. With `sleep`, waits until a request completes.
-    ///
-    /// # Errors
-    ///
-    /// If the system call fails.
     pub fn submit(&mut self, sleep: bool) -> io::Result<()> {
         match self.ring.submit_and_wait(usize::from(sleep)) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
@@ -194,8 +178,7 @@ impl Ring {
     ///
     /// # Safety
     ///
-    /// 1. The memory that the entry refers to is valid until the request has completed, and no
-    ///    other code accesses it.
+    /// 1. Until the request completes, the entry's memory is valid and not used by other code.
     unsafe fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
         loop {
             // SAFETY: (1) is guaranteed by the caller.

@@ -18,7 +18,6 @@ use super::ring::Ring;
 use super::worker::work;
 use crate::harness::beside::{Beside, Span};
 
-/// Number of threads that process requests.
 const NR_WORKERS: usize = 2;
 
 /// Number of client threads, which share the CPUs with the service.
@@ -63,9 +62,8 @@ pub fn ring_works() -> io::Result<()> {
 }
 
 impl Service {
-    /// Serves, and returns the owner's results and the cost of posting for the workers. Returns
-    /// `None` if SIGINT interrupts the run, and [`Absent`](crate::harness::beside::Absent) if
-    /// clients paused for too long.
+    /// Serves, and returns the owner's results and the workers' cost of posting. Returns `None` if
+    /// interrupted, and [`Absent`](crate::harness::beside::Absent) if clients paused too long.
     pub fn run(&self) -> Result<Beside<Option<(Served, Meter)>>, Stop> {
         let told = |error| Stop::because("the loopback service failed", error);
         allow_descriptors(2 * self.clients as u64 + SPARE_FDS).map_err(told)?;
@@ -95,8 +93,7 @@ impl Service {
                 workers.push(scope.spawn(move || work(requests, &home)));
             }
             let size = self.size;
-            // When the owner exits, it drops its posters, which ends the workers, and its
-            // connections, which ends the clients.
+            // The owner's exit drops its posters and connections, which ends workers and clients.
             let owner = scope.spawn(move || serve(far, size, home, &posters, phase));
             let share = near.len().div_ceil(NR_CLIENT_THREADS).max(1);
             let mut clients = Vec::with_capacity(NR_CLIENT_THREADS);
@@ -110,8 +107,7 @@ impl Service {
             span.begin();
             self.sleep(self.measured);
             phase.store(ENDING, Ordering::Relaxed);
-            // Let the owner run its loop once more, so that it sees the end before its clients
-            // leave.
+            // Let the owner run its loop once more, so that it sees the end first.
             thread::sleep(STEP);
             span.end();
 

@@ -16,8 +16,7 @@ pub struct Message {
 
 /// Processes requests until their posters are dropped, and returns the cost of posting.
 pub fn work(mut requests: Mailbox<Message>, home: &Poster<Message>) -> Meter {
-    /// Maximum number of requests taken at once, so that finished ones do not wait for too many
-    /// others.
+    /// Maximum number of requests taken at once. Finished ones wait for these.
     const DRAIN: usize = 16;
     let mut posts = Meter::default();
     while requests.wait(1).is_ok() {
