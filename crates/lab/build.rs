@@ -1,11 +1,11 @@
-//! Tells the program which commit and compiler it was built from, for the fingerprint of its results.
+//! Passes the commit and the compiler of the build to the program, which reports them.
 
 use std::env;
 use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // Grows by a line whenever the checked-out commit changes; absent outside a git checkout.
+    // Grows with each change of the checked-out commit. Does not exist outside a git checkout.
     if let Some(log) = answer("git", &["rev-parse", "--git-path", "logs/HEAD"]) {
         println!("cargo::rerun-if-changed={log}");
     }
@@ -28,7 +28,7 @@ fn set(name: &str, value: Option<String>) {
     println!("cargo::rustc-env={name}={}", value.unwrap_or_default());
 }
 
-/// Returns what `program` printed; `None` if it could not run, failed, or said nothing.
+/// Returns the output of `program`; `None` if it failed, could not start, or printed nothing.
 fn answer(program: &str, args: &[&str]) -> Option<String> {
     let output = Command::new(program).args(args).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

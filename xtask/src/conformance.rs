@@ -1,8 +1,9 @@
-//! Checks the tables of rules in docs/conformance.md: each rule has a test of its own, and the test exists.
+//! Checks the rules in docs/conformance.md: each has a test of its own, and the test exists.
 //!
-//! A rule is a row of a table whose last column is headed `test`. That column names at least one test function, in
-//! backticks. A test is named once: one that serves two rules would not tell which of them broke. A test of Rust's is a function, one
-//! of C's a row of a table of the suite (or a misuse there); each of `rules.c` is named.
+//! A rule is a row of a table whose last column is headed `test`. This column names at least one
+//! test in backticks. A test is named only once, so that its failure identifies the rule. Rust
+//! tests are functions. C tests are rows of a table of the suite, or misuses in it. Each case of
+//! `rules.c` must be named.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +12,10 @@ use crate::report::{Failure, Finding, Findings};
 use crate::workspace::Workspace;
 
 const TABLE: &str = "docs/conformance.md";
-/// Where the tests in C are.
+/// The folder of the C tests.
 const SUITE: &str = "crates/capi/tests/c/";
 
-/// Finds rules without a test, tests that are not there, and tests that serve two rules.
+/// Finds rules without a test, missing tests, and tests of two rules.
 pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     let text = workspace
         .text(TABLE)?
@@ -41,21 +42,21 @@ pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     })
 }
 
-/// Returns the cases of a file of the suite in C, with their lines: what its table has.
+/// Returns the cases in the table of a C file, with their lines.
 fn cases(text: &str) -> Vec<(u32, &str)> {
     let rows = (1..).zip(text.lines()).filter_map(|(line, row)| {
         let row = row.strip_prefix('\t')?;
         if let Some(case) = row.strip_prefix("T(") {
             return Some((line, case.strip_suffix("),")?));
         }
-        // A misuse: its name, and what is said of it.
+        // A misuse: its name and the expected message.
         let misuse = row.strip_prefix("M(").or_else(|| row.strip_prefix("E("))?;
         Some((line, misuse.split_once(", \"")?.0))
     });
     rows.collect()
 }
 
-/// Finds cases of C's rules that no rule names.
+/// Finds cases of C that no rule names.
 fn unnamed(file: &str, cases: &[(u32, &str)], rules: &[Rule<'_>]) -> Vec<Finding> {
     let is_named = |case: &str| rules.iter().any(|rule| rule.tests.contains(&case));
     let unnamed = cases.iter().filter(|(_, case)| !is_named(case));
@@ -84,7 +85,7 @@ fn rules(text: &str) -> Vec<Rule<'_>> {
         if last == "test" {
             in_table = true;
         } else if in_table && !last.starts_with("--") {
-            // What stands between backticks is every second part.
+            // Every second part is between backticks.
             let tests = last.split('`').skip(1).step_by(2).collect();
             rules.push(Rule { line, tests });
         }

@@ -1,11 +1,12 @@
-//! Holds README's comparison and the tables of all claims in docs/figures.md to the run that both show:
+//! Compares README's table and the tables of docs/figures.md with the run that both show,
 //! `docs/figures/compared.jsonl`.
 //!
-//! `cargo xtask figures` checks; `--write` writes the tables from the run; `--run FILE` first keeps the output of
-//! `afterwork-lab bench --json` in FILE as the run. `docs/figures/measure` measures, and makes README's picture.
+//! `cargo xtask figures` checks the tables, and `--write` writes them. `--run FILE` first stores
+//! FILE, the output of `afterwork-lab bench --json`, as the run. `docs/figures/measure` measures
+//! such a run and creates README's picture.
 
 mod claims;
-/// The words of the lab, so that a case and a metric are called alike everywhere. The chore depends on no crate of the lab.
+/// The lab's words for cases and metrics. The chore does not depend on the lab's crates.
 #[path = "../../crates/lab/src/output/words.rs"]
 #[allow(dead_code, reason = "the lab needs more of them")]
 mod words;
@@ -25,13 +26,13 @@ const README: &str = "README.md";
 const BEGIN: &str = "<!-- compared: written by `cargo xtask figures --write` -->\n";
 const END: &str = "<!-- compared: end -->\n";
 
-/// What follows the first row's number on the first screen.
+/// The text after the first row's ratio at the top of README.
 const SENTENCE: &str = " × there";
 
 const STALE: &str = "not as the run has it: cargo xtask figures --write";
 
-/// The rows of README's table: what is done, against whom, and the claim of the lab: bench, case, variant, metric, which way is
-/// better, and the peer, or the best peer where none is named.
+/// The rows of README's table: operation, peers, and the claim of the lab (bench, case, variant,
+/// metric, direction, and a peer if it is not the best one).
 const ROWS: &str = "\
 queue an item and wait for it, 8 threads|best of tokio, rayon, threadpool, channel pool|workqueue one-at-a-time cache_shard+help items_per_s more
 the same, where a worker must run it|the same|workqueue one-at-a-time cache_shard items_per_s more
@@ -77,7 +78,7 @@ fn rows() -> Vec<Row> {
     ROWS.lines().map(row).collect()
 }
 
-/// What a run says of the rows: what was measured where, when and how.
+/// The ratios of a run, with its machine, date and command.
 #[derive(Debug)]
 struct Record {
     machine: String,
@@ -86,7 +87,7 @@ struct Record {
     ratios: Vec<Ratio>,
 }
 
-/// A ratio as the lab told it.
+/// A ratio from the record.
 #[derive(Debug)]
 struct Ratio {
     bench: String,
@@ -96,7 +97,7 @@ struct Ratio {
     against: String,
     median: f64,
     mad: f64,
-    /// Repetitions.
+    /// Number of repetitions.
     n: u64,
 }
 
@@ -112,7 +113,7 @@ impl Row {
             .find(|it| self.is_of(&it.bench, &it.case, &it.variant, &it.metric, &it.against))
     }
 
-    /// How many times better ours is, as README says it.
+    /// Formats the factor by which ours is better, as in README.
     fn told(&self, ratio: &Ratio) -> String {
         let times = if self.lower {
             ratio.median.recip()
@@ -135,7 +136,6 @@ impl Row {
     }
 }
 
-/// Runs the chore.
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     match args
         .iter()
@@ -161,7 +161,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     check(workspace)
 }
 
-/// Writes README's table, and the number on its first screen.
+/// Writes README's table, and the ratio at its top.
 fn tabled(workspace: &Workspace) -> Result<(), Failure> {
     let (record, readme) = (record(workspace)?, text(workspace, README)?);
     let (before, _, after) = between(&readme, BEGIN, END)
@@ -194,7 +194,7 @@ fn claims_of(workspace: &Workspace, record: &Record) -> Result<String, Failure> 
     ))
 }
 
-/// Takes the ratios out of what a bench printed.
+/// Parses the ratios in the output of a bench.
 fn taken(told: &str) -> Result<Record, Failure> {
     let mut lines = told
         .lines()
@@ -254,7 +254,7 @@ fn taken(told: &str) -> Result<Record, Failure> {
     })
 }
 
-/// What stands between the marks in README.
+/// Returns the text between the marks in README.
 fn table(record: &Record) -> String {
     let mut text = format!(
         "Measured side by side, in turns, on {} ({}, `{}`). More is better in every row; yours will differ, which is why the\nlab is \
@@ -301,7 +301,7 @@ fn check(workspace: &Workspace) -> Result<ExitCode, Failure> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Finds numbers of README that the record does not have.
+/// Finds ratios of README that differ from the record.
 fn broken(record: &Record, readme: &str) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut say = |line: usize, rule: String| found.push(Finding::new(README, line as u32, rule));
@@ -330,7 +330,7 @@ fn broken(record: &Record, readme: &str) -> Vec<Finding> {
     found
 }
 
-/// Puts the first row's number into the sentence of the first screen.
+/// Inserts the first row's ratio into the sentence at the top of README.
 fn in_front(before: &str, told: &str) -> String {
     let Some((head, tail)) = before.split_once(SENTENCE) else {
         return before.to_owned();
@@ -340,7 +340,7 @@ fn in_front(before: &str, told: &str) -> String {
     format!("{upto}{number}{SENTENCE}{tail}")
 }
 
-/// What stands before, between and after the marks.
+/// Returns the text before, between and after the marks.
 fn between<'a>(page: &'a str, begin: &str, end: &str) -> Option<(&'a str, &'a str, &'a str)> {
     let (before, rest) = page.split_once(begin)?;
     let (shown, after) = rest.split_once(end)?;
@@ -366,7 +366,7 @@ fn write(workspace: &Workspace, path: &str, text: &str) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    /// A run in which each row has the same ratio.
+    /// Returns a run in which each row has the same ratio.
     fn run() -> String {
         let mut told = String::from(
             r#"{"schema":4,"started":"2026-11-21 21:15:03 UTC","command":"afterwork-lab bench","fingerprint":{"cpu":"Xeon","cpus_allowed":2,"is_virtual":true,"kernel":"6.18"}}"#,

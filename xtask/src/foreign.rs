@@ -1,8 +1,9 @@
-//! Checks the ledger of foreign code: every place where a user's closure, destructor, waker, handler or source may run.
+//! Checks the ledger of foreign code: each place that may run a closure, destructor, waker,
+//! handler or source of a user has a tag.
 //!
-//! A place is a call of `contain`, `guarded` or `Foreign::new` of the library's `panics.rs`. In the four lines above it, or
-//! on its own, stands `FOREIGN(tag)`. The table in FOREIGN.md has a row for each tag, and no
-//! others. What a debug build adds is in `panics.rs`: it asserts that no lock is held at any of these places.
+//! A place is a call of `contain`, `guarded` or `Foreign::new` of `panics.rs`. A tag `FOREIGN(tag)`
+//! is on the line of the call or in the four lines above it. The table in FOREIGN.md has a row for
+//! each tag, and no other rows. In debug builds, `panics.rs` asserts that no lock is held there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +12,10 @@ use crate::workspace::Workspace;
 use crate::{layers, source};
 
 const LEDGER: &str = "FOREIGN.md";
-/// The file that defines the three.
+/// The file that defines these functions.
 const HOME: &str = "/panics.rs";
 const CALLS: &[&str] = &["contain(", "guarded(", "Foreign::new("];
-/// How far above its call a tag may stand.
+/// Maximum distance of a tag above its call, in lines.
 const NEAR: usize = 4;
 
 /// Finds calls without a tag, tags without a row, and rows without a tag.
@@ -44,7 +45,7 @@ pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     })
 }
 
-/// Returns the tags of the table and their lines.
+/// Returns the tags of the table with their lines.
 fn rows(text: &str) -> BTreeMap<String, u32> {
     let tag = |row: &str| Some(row.strip_prefix("| `")?.split_once('`')?.0.to_string());
     let lines = (1..).zip(text.lines());
@@ -60,7 +61,7 @@ fn in_source(
     used: &mut BTreeSet<String>,
 ) -> Vec<Finding> {
     let mut found = Vec::new();
-    // How many lines ago the last tag stood.
+    // Number of lines since the last tag.
     let mut since_tag = usize::MAX;
     let code = source::code(text);
     for ((number, line), code) in (1..).zip(text.lines()).zip(code.lines()) {
@@ -81,13 +82,12 @@ fn in_source(
     found
 }
 
-/// Returns the tags that a line names.
 fn tags(line: &str) -> impl Iterator<Item = &str> {
     let after = line.split("FOREIGN(").skip(1);
     after.filter_map(|rest| rest.split_once(')').map(|(tag, _)| tag))
 }
 
-/// Returns `true` if `code` calls the function and does not define or import it, or call one whose name ends alike.
+/// Returns `true` if `code` calls the function. Definitions, imports and longer names do not count.
 fn is_called(code: &str, call: &str) -> bool {
     code.match_indices(call).any(|(at, _)| {
         let before = &code[..at];

@@ -1,18 +1,18 @@
-//! `cargo xtask fuzz`: what reads bytes of strangers, against bytes at random.
+//! `cargo xtask fuzz`: tests the parsers of untrusted bytes with random input.
 //!
-//! The targets are in `fuzz/`, which no other build knows. They want rustup's nightly toolchain and cargo-fuzz; where the
-//! first is missing or the second cannot be installed the chore says so, and that is not a fault.
+//! The targets are in `fuzz/`, which no other build includes. They need rustup's nightly toolchain
+//! and cargo-fuzz. If these are not available, the chore reports that and succeeds.
 
 use std::process::{Command, ExitCode};
 
 use crate::report::{Failure, talk};
 use crate::workspace::{NIGHTLY, OF_OUR_TOOLCHAIN, Workspace, output};
 
-/// Targets, each with a file to begin from.
+/// Targets, each with a file as initial input.
 const TARGETS: &[(&str, &str)] = &[("page", "crates/top/src/top/stalled.page")];
 const DEFAULT_MINUTES: f64 = 1.0;
 
-/// Runs each target for as long as `args` ask.
+/// Runs each target for the time in `args`.
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     let seconds = seconds(args)?;
     if output(nightly(workspace).arg("--version")).is_err() {
@@ -49,7 +49,7 @@ fn can_fuzz(workspace: &Workspace) -> bool {
     output(nightly(workspace).args(["fuzz", "--version"])).is_ok()
 }
 
-/// Starts Cargo of the other toolchain.
+/// Creates a command that uses Cargo of the nightly toolchain.
 fn nightly(workspace: &Workspace) -> Command {
     let mut command = workspace.command("rustup");
     for name in OF_OUR_TOOLCHAIN {
@@ -67,7 +67,7 @@ fn seconds(args: &[String]) -> Result<u64, Failure> {
     };
     let seconds = minutes.map(|minutes| (minutes * 60.0).ceil());
     match seconds {
-        // Zero is no limit to the fuzzer.
+        // Zero would mean no limit.
         Some(seconds) if (1.0..1e9).contains(&seconds) => Ok(seconds as u64),
         _ => Err(Failure::new(
             "`fuzz` takes `--minutes M`, a number above zero".to_string(),

@@ -1,14 +1,14 @@
-//! The rule that Cargo cannot check: a crate above `sync` reaches atomics, locks, threads, clocks and system calls through
-//! `sync` alone. A model does not see a direct use.
+//! Checks that a crate above `sync` uses atomics, locks, threads, clocks and system calls only
+//! through `sync`. A model does not see a direct use.
 //!
-//! The check reads the text of each source file up to its unit tests, without comments. Unit tests and the programs in
-//! `tests/`, `benches/` and `examples/` may start threads of their own.
+//! The check reads the text of each source file up to its unit tests, without comments. Unit tests
+//! and the programs in `tests/`, `benches/` and `examples/` may start threads of their own.
 
 use crate::report::{Failure, Finding, Findings};
 use crate::source;
 use crate::workspace::Workspace;
 
-/// The crates that may use the machine: those at the side of `sync`, and programs that measure the real machine.
+/// The crates that may use the machine: those next to `sync`, and programs that measure it.
 const FREE: &[&str] = &[
     "topology",
     "sync",
@@ -39,7 +39,7 @@ const CRATES: &[&str] = &["libc", "rustix", "nix", "loom", "shuttle", "parking_l
 /// The back ends of `sync`, which are for the models in `tests/`.
 const PRIVATE: &[&str] = &["sync::__loom", "sync::__shuttle"];
 
-/// Finds every place that names what it must not.
+/// Finds every place that names a forbidden path.
 pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     let mut found = Findings::default();
     let mut nr_files = 0;

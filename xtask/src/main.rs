@@ -1,7 +1,7 @@
 //! The chores of the workspace: its tests, and the rules that no compiler checks.
 //!
-//! `cargo xtask` lists them. Every chore ends in exit code 0 (good), 1 (something is wrong, said line by
-//! line as `file:line: rule`) or 2 (it could not run).
+//! `cargo xtask` lists them. A chore exits with 0 (good), 1 (something is wrong, reported line by
+//! line as `file:line: rule`) or 2 (the chore could not run).
 
 mod asm;
 mod book;
@@ -26,7 +26,6 @@ use std::process::ExitCode;
 use report::{Failure, Findings};
 use workspace::Workspace;
 
-/// A chore, as the command line knows it.
 struct Chore {
     name: &'static str,
     about: &'static str,
@@ -136,7 +135,7 @@ fn dispatch(args: &[String]) -> Result<ExitCode, Failure> {
     (chore.run)(&Workspace::find()?, rest)
 }
 
-/// Runs one of the checks, which take no options and print what they find.
+/// Runs a check, which takes no options, and prints its findings.
 fn check(
     name: &str,
     find: fn(&Workspace) -> Result<Findings, Failure>,

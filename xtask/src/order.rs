@@ -1,14 +1,14 @@
 //! Checks the comments that explain memory orderings.
 //!
-//! An ordering is one end of an argument whose other end stands elsewhere, so its comment is a block of
-//! `//` lines that begins with `ORDER(tag):`, and every end carries the same tag. Of each tag there must be
+//! A memory ordering is one end of an argument. Its comment is a block of `//` lines that begins
+//! with `ORDER(tag):`, and every end of the argument has the same tag. Each tag must have
 //!
-//! - at least two ends, unless the only one says `both ends on this line` (a read-modify-write that meets
-//!   itself on another thread) or `other end in crate NAME` for a crate that is not ours to comment (it
-//!   must be one of the workspace's dependencies or a folder of `crates/`);
-//! - at least one `Test:` line, and each such line must name a test function that exists. Names are
-//!   looked for up to the first full stop, outside parentheses; a word with an underscore that is no test
-//!   is an error even beside a good one, for it was one once.
+//! - at least two ends, unless the only one contains `both ends on this line` (a read-modify-write
+//!   that pairs with itself on another thread) or `other end in crate NAME` (NAME is a dependency
+//!   of the workspace or a folder of `crates/`);
+//! - at least one `Test:` line. Each such line must name an existing test function. The names end
+//!   at the first full stop, and parentheses do not count. A word with an underscore that is not a
+//!   test is an error, because it may be the name of a deleted test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,15 +22,15 @@ struct End {
     file: String,
     line: u32,
     tag: String,
-    /// The block in one line, after the tag.
+    /// The text after the tag, joined into one line.
     text: String,
 }
 
-/// Finds tags with one end, without a test, or with a test that does not exist.
+/// Finds tags with one end, without a test, or with a missing test.
 pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     let mut ends = Vec::new();
     for file in workspace.rust_files()? {
-        // Here the form is talked about, not used.
+        // This crate describes the format and does not use it.
         if !file.starts_with("xtask/") {
             let text = workspace.text(&file)?.unwrap_or_default();
             ends.extend(ends_in(&file, &comments(&text)));
@@ -61,7 +61,7 @@ pub fn tests(workspace: &Workspace) -> Result<BTreeSet<String>, Failure> {
     let mut tests = BTreeSet::new();
     for file in workspace.rust_files()? {
         let text = workspace.text(&file)?.unwrap_or_default();
-        // In tests/ a function may be made a test by a macro or be the body that a test shares.
+        // In tests/, a macro may turn a function into a test, or several tests may share it.
         let is_test_tree = file.starts_with("tests/") || file.contains("/tests/");
         let names = source::functions(&text, !is_test_tree);
         tests.extend(names.into_iter().map(str::to_string));
@@ -69,7 +69,7 @@ pub fn tests(workspace: &Workspace) -> Result<BTreeSet<String>, Failure> {
     Ok(tests)
 }
 
-/// Joins line comments that follow each other, and keeps the blocks that begin with a tag.
+/// Joins adjacent line comments, and returns the blocks that begin with a tag.
 fn ends_in(file: &str, comments: &[Comment]) -> Vec<End> {
     let mut ends: Vec<End> = Vec::new();
     let mut last_line = 0;
@@ -89,7 +89,7 @@ fn ends_in(file: &str, comments: &[Comment]) -> Vec<End> {
             });
             last_line = comment.line;
         } else if follows && let Some(end) = ends.last_mut() {
-            // An empty line ends a sentence, as a full stop does.
+            // An empty line ends a sentence, like a full stop.
             end.text += if text.is_empty() { ". " } else { " " };
             end.text += text;
             last_line = comment.line;
@@ -163,7 +163,7 @@ fn broken(ends: &[End], tests: &BTreeSet<String>, crates: &BTreeSet<String>) -> 
     found
 }
 
-/// Returns the crate that `text` says the other end is in.
+/// Returns the crate of the other end.
 fn other_crate(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("other end in crate ")?;
     let end = rest
@@ -172,7 +172,7 @@ fn other_crate(text: &str) -> Option<&str> {
     Some(rest[..end].trim_matches('`'))
 }
 
-/// Returns the words of the `Test:` line that may be names; nothing without such a line.
+/// Returns the words of the `Test:` line that may be names; `None` if there is no such line.
 fn test_names(text: &str) -> Option<Vec<String>> {
     let (_, rest) = text
         .split_once("Test:")
@@ -190,7 +190,7 @@ fn test_names(text: &str) -> Option<Vec<String>> {
         }
     }
     let words = sentence.split(|c: char| c.is_whitespace() || ",;".contains(c));
-    // A path to a file locates the test, `module::name` ends in its name.
+    // A path to a file is not a name. Of `module::name`, the last part is the name.
     let names = words.filter(|word| !word.contains('/')).map(|word| {
         let last = word.rsplit("::").next().unwrap_or(word);
         last.trim_matches(|c: char| !(c.is_alphanumeric() || c == '_'))
@@ -207,7 +207,7 @@ mod tests {
         names.iter().map(|name| name.to_string()).collect()
     }
 
-    /// What is wrong with a file that holds `text`, in a tree with the test `park_vs_post`.
+    /// Returns the findings for a file with `text`, in a workspace with the test `park_vs_post`.
     fn found(text: &str) -> Vec<String> {
         let ends = ends_in("a.rs", &comments(text));
         let broken = broken(&ends, &set(&["park_vs_post", "handover"]), &set(&["tokio"]));

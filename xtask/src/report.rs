@@ -1,14 +1,14 @@
-//! How a chore speaks: what a check found, why it could not run.
+//! The output of a chore: findings of checks, and failures.
 
 use std::fmt;
 use std::io::Write;
 
-/// Writes `text` to stdout; a reader who has gone away is no error.
+/// Writes `text` to stdout. A closed pipe is not an error.
 pub fn data(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-/// Writes `text` to stderr; a reader who has gone away is no error.
+/// Writes `text` to stderr. A closed pipe is not an error.
 pub fn talk(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
@@ -16,25 +16,24 @@ pub fn talk(text: &str) {
 /// The outcome of a check.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// One entry a place where a rule is broken.
+    /// The places where a rule is broken.
     pub broken: Vec<Finding>,
-    /// What was looked at, for a reader who wonders whether anything was: `41 files`.
+    /// The extent of the check, such as `41 files`.
     pub looked_at: String,
 }
 
 /// A place where a rule is broken.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// From the workspace's root.
+    /// Path from the root of the workspace.
     pub file: String,
-    /// From 1; 0 when the file as a whole is meant.
+    /// Line, from 1; 0 for the whole file.
     pub line: u32,
-    /// Which rule, and what to do instead.
+    /// The rule, and the remedy.
     pub rule: String,
 }
 
 impl Finding {
-    /// Makes a finding.
     pub fn new(file: impl Into<String>, line: u32, rule: impl Into<String>) -> Self {
         Self {
             file: file.into(),
@@ -53,12 +52,11 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Why a chore could not run, in one line.
+/// The reason why a chore could not run, in one line.
 #[derive(Debug)]
 pub struct Failure(String);
 
 impl Failure {
-    /// Makes a failure that says `text`.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }

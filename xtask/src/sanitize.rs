@@ -1,17 +1,18 @@
-//! `cargo xtask sanitize`: tests and tortures under ThreadSanitizer and AddressSanitizer, and C's suite and examples under the
-//! first. (`cargo xtask capi` has both under AddressSanitizer.)
+//! `cargo xtask sanitize`: runs tests and tortures under ThreadSanitizer and AddressSanitizer, and
+//! the C suite and examples under the former. (`cargo xtask capi` runs them under the latter.)
 //!
-//! They need a nightly toolchain, and the first one the standard library's sources, for that must be built for it; both are
-//! installed once where rustup can. Where they cannot be had it says so and is good, for the rest of the workspace is built
-//! by the stable toolchain alone.
+//! The sanitizers need a nightly toolchain. ThreadSanitizer also needs the sources of the standard
+//! library, in order to rebuild it. Both are installed once if possible. Otherwise the chore
+//! reports that and succeeds, because the rest of the workspace needs only the stable toolchain.
 //!
-//! ThreadSanitizer does not know fences: what a fence alone hands over it reports as a race. Nothing is suppressed for
-//! that. Data goes from thread to thread by a release and an acquire of one word, everywhere; where a fence would do as
-//! well, as before the last handle of an item frees it, the code reads that word again. Fences order the words of
-//! wake-ups, drains and grace periods among themselves. That they do so the sanitizer cannot say; the models can.
+//! ThreadSanitizer does not model fences, so it reports data that only a fence publishes as a race.
+//! There are no suppressions. Data passes between threads by a release and an acquire of one
+//! atomic. In places where a fence would suffice, such as the drop of the last handle of an item,
+//! the code reads that atomic again. Fences only order the atomics of wake-ups, drains and grace
+//! periods. The models check these, because the sanitizer cannot.
 //!
-//! AddressSanitizer sees memory that is used after it was freed, whoever freed it. Leaks are looked for where nothing is
-//! leaked on purpose: statics live on, and so does what a refused callback held.
+//! AddressSanitizer detects memory that is used after it was freed. Leaks are checked only in tests
+//! without intended leaks, such as statics and the data of rejected callbacks.
 
 use std::process::{Command, ExitCode};
 use std::time::Instant;
@@ -20,7 +21,7 @@ use crate::report::{Failure, data, talk};
 use crate::torture::{self, Asked};
 use crate::workspace::{Metadata, NIGHTLY, OF_OUR_TOOLCHAIN, Workspace, output};
 
-/// Packages whose unit tests are run, which of their test programs, and whether leaks are looked for.
+/// Packages, the test programs to run besides unit tests, and `true` if leaks are checked.
 const SUITES: &[(&str, &[&str], bool)] = &[
     ("afterwork-mpscq", &[], true),
     ("afterwork-base", &[], false),
@@ -32,7 +33,7 @@ const SUITES: &[(&str, &[&str], bool)] = &[
     ("afterwork", &["workqueue", "percpu", "rcu"], false),
 ];
 
-/// Tests that say nothing under a sanitizer, by its name, and why.
+/// Tests that are skipped under a sanitizer: its name, the test, the reason.
 const WITHOUT: &[(&str, &str, &str)] = &[
     (
         "asan",
@@ -47,27 +48,25 @@ const WITHOUT: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// How a sanitized program ends that has something to report.
+/// Exit status of a sanitized program that reported an error.
 pub const REPORTED: i32 = 66;
 
-/// A sanitizer that a build may have.
 #[derive(Debug, PartialEq)]
 pub struct Sanitizer {
-    /// Its name here, which a command line has with two dashes, and its folder of builds.
+    /// Name of the command-line option and of the build folder.
     pub name: &'static str,
-    /// Its name elsewhere.
     title: &'static str,
     rustflag: &'static str,
-    /// Whether the standard library must be built for it.
+    /// Set if the standard library must be rebuilt.
     builds_std: bool,
-    /// The variable that it reads.
+    /// The environment variable with its options.
     variable: &'static str,
     options: &'static str,
 }
 
-/// The first report ends the program, with [`REPORTED`]. A child of `fork` may do what its parent may.
+/// The first report ends the program with [`REPORTED`]. A child of `fork` may start threads.
 pub const SANITIZERS: [Sanitizer; 2] = [
-    // Threads of a registry that was dropped end by themselves and nobody joins them: that is no report.
+    // Threads of a dropped registry exit by themselves and are not joined, which is not reported.
     Sanitizer {
         name: "tsan",
         title: "ThreadSanitizer",
@@ -86,15 +85,13 @@ pub const SANITIZERS: [Sanitizer; 2] = [
     },
 ];
 
-/// What a command line asks for.
 #[derive(Debug, PartialEq)]
 struct Options {
     only: Option<&'static Sanitizer>,
-    /// What each torture is told.
+    /// Arguments of each torture.
     words: Vec<String>,
 }
 
-/// Runs all of it.
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     if args.iter().any(|arg| arg == "--help" || arg == "-h") {
         data(&help());
@@ -166,9 +163,9 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     })
 }
 
-/// Builds the C interface, its suite and each of its examples under ThreadSanitizer, and runs these; true if all is well.
+/// Builds and runs the C suite and examples under ThreadSanitizer. Returns `true` if all succeed.
 ///
-/// A C compiler's own runtime may not know all that Rust's compiler calls, so what is linked is Rust's.
+/// The runtime of Rust's compiler is linked, because that of the C compiler may lack functions.
 fn in_c(
     workspace: &Workspace,
     metadata: &Metadata,
@@ -181,7 +178,7 @@ fn in_c(
         "-O1",
         "-fsanitize=thread",
         "-Icrates/capi/include",
-        // As the library is built here.
+        // Must match the build of the library.
         "-DAW_DEBUG=1",
     ];
     const SYSTEM: &[&str] = &["-lstdc++", "-lpthread", "-ldl", "-lm", "-lrt"];
@@ -239,7 +236,7 @@ fn in_c(
     Ok(is_good)
 }
 
-/// Returns ThreadSanitizer's runtime of the nightly toolchain.
+/// Returns the path of ThreadSanitizer's runtime in the nightly toolchain.
 fn runtime(workspace: &Workspace, host: &str) -> Result<std::path::PathBuf, Failure> {
     let mut asked = rustup(workspace);
     asked.args(["run", NIGHTLY, "rustc", "--print", "sysroot"]);
@@ -267,7 +264,7 @@ fn options(args: &[String]) -> Result<Options, Failure> {
         }
         let value = args.next().ok_or_else(|| wrong(arg))?;
         match arg.as_str() {
-            // The last one counts.
+            // The last value takes precedence.
             "--minutes" | "--seed" | "--without" => {
                 options.words.extend([arg.clone(), value.clone()]);
             }
@@ -283,18 +280,18 @@ fn options(args: &[String]) -> Result<Options, Failure> {
 }
 
 impl Sanitizer {
-    /// Returns what its variable is to hold.
+    /// Returns the value of its variable.
     fn options(&self, looks_for_leaks: bool) -> String {
         let leaks = u32::from(looks_for_leaks);
         format!("{} detect_leaks={leaks}", self.options)
     }
 }
 
-/// Returns the name of this machine's target, when all is there that `sanitizer` needs.
+/// Returns the target of this machine if all requirements of `sanitizer` are available.
 ///
 /// # Errors
 ///
-/// Why it is not, in one line.
+/// Returns the reason in one line if they are not available.
 pub fn make_ready(workspace: &Workspace, sanitizer: &Sanitizer) -> Result<String, Failure> {
     if let Some(host) = host_that_has(workspace, sanitizer.builds_std) {
         return Ok(host);
@@ -328,7 +325,7 @@ pub fn host_that_has(workspace: &Workspace, sources: bool) -> Option<String> {
         .map(String::from)
 }
 
-/// Begins a command that tests under a sanitizer, with these names under `--cfg`.
+/// Creates a command that tests under a sanitizer, with the given `--cfg` names.
 pub fn sanitized(
     workspace: &Workspace,
     metadata: &Metadata,
@@ -351,7 +348,7 @@ pub fn sanitized(
     command
 }
 
-/// Has `command`, which runs a program that is built for `sanitizer`, stop at the first report.
+/// Configures `command`, which runs a sanitized program, to stop at the first report.
 pub fn watch(command: &mut Command, sanitizer: &Sanitizer) {
     command.env(sanitizer.variable, sanitizer.options(false));
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask sim`: builds the program of crates/sim for the simulated machine, and runs it.
 //!
-//! A nightly compiler shows the machine plain accesses as well: it instruments them as for ThreadSanitizer, whose run-time is
-//! then the machine's own (`plain.rs` there).
+//! A nightly compiler can also show plain accesses to the machine. It instruments them as for
+//! ThreadSanitizer, and the machine provides the runtime (`plain.rs`).
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use crate::sanitize::{host_that_has, rustup};
 use crate::test::with_cfg;
 use crate::workspace::{NIGHTLY, Workspace};
 
-/// What runs on the machine. The machine itself is not shown its own accesses.
+/// The crates that run on the machine. The machine's own accesses are not instrumented.
 const SHOWN: [&str; 8] = [
     "afterwork",
     "afterwork-base",
@@ -22,17 +22,17 @@ const SHOWN: [&str; 8] = [
     "afterwork-sim",
     "afterwork-workqueue",
 ];
-/// The folder of a build that shows them, below that of all builds.
+/// Name of the target folder of instrumented builds.
 pub const PLAIN: &str = "sim-plain";
 
-/// Returns the flags of a build for the simulated machine: linked at a fixed address, so that runs are the same each time.
+/// Returns the flags for the simulated machine. A fixed address makes runs reproducible.
 pub fn flags(variable: &impl Fn(&str) -> Option<String>) -> (String, String) {
     let (name, flags) = with_cfg("sim", variable);
     let separator = if name == "RUSTFLAGS" { ' ' } else { '\x1f' };
     (name, format!("{flags}{separator}-Crelocation-model=static"))
 }
 
-/// Returns what nightly's cargo is to be told to show plain accesses, in a release build.
+/// Returns the arguments with which nightly's Cargo instruments plain accesses in a release build.
 pub fn shows_plain() -> impl Iterator<Item = String> {
     const FLAGS: &str = r#"["-Zsanitizer=thread","-Zexternal-clangrt","-Cunsafe-allow-abi-mismatch=sanitizer","-Cllvm-args=-tsan-instrument-func-entry-exit=0"]"#;
     let of = |name| format!("--config=profile.release.package.{name}.rustflags={FLAGS}");
@@ -41,12 +41,12 @@ pub fn shows_plain() -> impl Iterator<Item = String> {
         .chain(SHOWN.map(of))
 }
 
-/// Returns `true` if there is a toolchain that can.
+/// Returns `true` if such a toolchain is installed.
 pub fn can_show_plain(workspace: &Workspace) -> bool {
     host_that_has(workspace, false).is_some()
 }
 
-/// Builds the program, for the simulated machine by the flags that `env` has; returns where it is.
+/// Builds the program, natively if `env` is `None`, and returns its path.
 fn build(
     workspace: &Workspace,
     target: &Path,
@@ -70,7 +70,7 @@ fn build(
     Ok(target.join("release/afterwork-sim"))
 }
 
-/// Measures this machine by the program built for it; returns the file that says what was found.
+/// Measures this machine with a native build of the program. Returns the file of results.
 fn measure(workspace: &Workspace, target: &Path) -> Result<PathBuf, Failure> {
     let program = build(workspace, target, None, false)?;
     let name = program.display().to_string();
@@ -86,7 +86,7 @@ fn measure(workspace: &Workspace, target: &Path) -> Result<PathBuf, Failure> {
     Ok(file)
 }
 
-/// Runs the program. `--calibrate FILE` measures this machine first, or takes what `--measured FILE` says.
+/// Runs the program. `--calibrate FILE` measures this machine, or uses `--measured FILE`.
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     let target = workspace.metadata()?.target_directory;
     let env = flags(&|name| std::env::var(name).ok());

@@ -1,14 +1,14 @@
-//! Reads Rust source by lines, far enough for the checks of this crate.
+//! A line-based parser of Rust source that suffices for the checks of this crate.
 //!
-//! `cargo fmt` gives the form that this module relies on: an attribute, a comment and the head of a function each begin a
-//! line, and the unit tests stand last in a file.
+//! It relies on the format of `cargo fmt`: attributes, comments and function heads each begin a
+//! line, and unit tests are last in a file.
 
-/// A `//` comment that documents nothing.
+/// A `//` comment that is not documentation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comment {
-    /// Its line, from 1.
+    /// Line, from 1.
     pub line: u32,
-    /// The text behind the slashes.
+    /// Text after the slashes.
     pub text: String,
 }
 
@@ -23,10 +23,10 @@ pub fn comments(text: &str) -> Vec<Comment> {
     comments.collect()
 }
 
-/// Returns the code of `text` that ships: the same lines, empty where they are comments or tests.
+/// Returns the shipped code of `text`: the same lines, but empty for comments and tests.
 pub fn code(text: &str) -> String {
     let mut code = String::new();
-    // The indentation of the item that only tests have, while the lines of that item pass.
+    // Indentation of the test-only item that is being skipped.
     let mut test_item = None;
     for line in text.lines() {
         let item = line.trim_start();
@@ -43,12 +43,12 @@ pub fn code(text: &str) -> String {
     code
 }
 
-/// Returns `true` if all of a file is test code, by its name.
+/// Returns `true` if the name of a file marks it as test code.
 pub fn is_test(file: &str) -> bool {
     file.ends_with("tests.rs") || file.starts_with("tests/") || file.contains("/tests/")
 }
 
-/// Returns the names of the functions of `text`: all of them, or only those that carry `#[test]`.
+/// Returns the names of the functions of `text`: all, or only those with `#[test]`.
 pub fn functions(text: &str, only_tests: bool) -> Vec<&str> {
     let mut is_test = false;
     let mut found = Vec::new();
@@ -64,7 +64,7 @@ pub fn functions(text: &str, only_tests: bool) -> Vec<&str> {
     found
 }
 
-/// Returns the name of the function that a line begins.
+/// Returns the name of the function that begins in this line.
 fn function(line: &str) -> Option<&str> {
     let (before, rest) = line.split_once("fn ")?;
     let is_head = before.is_empty() || before.ends_with(' ') && !before.contains("//");

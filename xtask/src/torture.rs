@@ -1,8 +1,8 @@
-//! `cargo xtask torture NAME`: one torture program, for as long as asked.
+//! `cargo xtask torture NAME`: runs one torture program for the requested time.
 //!
-//! The programs are discovered: a crate joins by a test target called `torture_NAME` that reads its own arguments. It is
-//! built for speed, or for a sanitizer; with `--cfg torture`, in a folder apart, where bugs can be put back and the system can
-//! refuse things.
+//! Programs are discovered: a test target called `torture_NAME` that parses its own arguments. A
+//! program is built for speed or for a sanitizer. With `--cfg torture`, in a separate folder, it
+//! can also reintroduce bugs and inject system errors.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
@@ -15,52 +15,52 @@ use crate::sanitize::{self, REPORTED, SANITIZERS, Sanitizer};
 use crate::test::with_cfg;
 use crate::workspace::{Metadata, Workspace, output};
 
-/// How a test target says that it is one of these programs.
+/// Prefix of the test targets of torture programs.
 const PREFIX: &str = "torture_";
 
-/// How a program ends that found a fault; `tests/torture/support.rs` has it, too.
+/// Exit status after a fault, which must match `tests/torture/support.rs`.
 const FAULT: i32 = 70;
 
-/// How one ends whose arguments are wrong.
+/// Exit status after invalid arguments.
 const REFUSED: i32 = 2;
 
-/// Signals by which a fault ends a program: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV.
+/// Signals that a fault can raise: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV.
 const FATAL: &[i32] = &[4, 5, 6, 7, 8, 11];
 
-/// The calls that name a bug that can be put back.
+/// The calls that name a bug that can be reintroduced.
 const NAMING: &[&str] = &["armed(", "linger(", "twin::order(", "twin::fence("];
 
 /// A torture program.
 #[derive(Debug, PartialEq)]
 pub struct Program {
-    /// What one types.
+    /// Name on the command line.
     pub name: String,
     pub package: String,
     pub target: String,
 }
 
-/// What follows a program's name.
+/// The arguments after the name of the program.
 #[derive(Debug, Default, PartialEq)]
 pub struct Asked {
     sanitizer: Option<&'static Sanitizer>,
     twin: Option<String>,
     is_hostile: bool,
-    /// What the program itself is told.
+    /// Arguments of the program itself.
     words: Vec<String>,
 }
 
-/// How a program ended.
+/// The outcome of a program.
 #[derive(Debug, PartialEq)]
 pub enum End {
     Good,
     Faulty,
-    /// It has said in a line what is wrong with its arguments.
+    /// The program rejected its arguments with a message.
     Refused,
-    /// It could not run, or something stopped it.
+    /// The program could not start, or was stopped.
     Other(String),
 }
 
-/// Runs the program that `args` name, with what follows the name.
+/// Runs the program in `args`, with the arguments after its name.
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     let metadata = workspace.metadata()?;
     let programs = programs(&metadata);
@@ -96,7 +96,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     if asked.twin.is_none() {
         return Ok(exit_code(end.is_good()));
     }
-    // The bug must be found: then, and only then, all is good.
+    // The chore succeeds only if the program finds the bug.
     let seconds = start.elapsed().as_secs_f64();
     data(&match end {
         End::Faulty => format!("found after {seconds:.1} s\n"),
@@ -114,7 +114,7 @@ fn exit_code(is_good: bool) -> ExitCode {
 }
 
 impl Asked {
-    /// Takes `words` apart, for `sanitizer` unless they name one.
+    /// Parses `words`, with `sanitizer` as default.
     pub fn of(words: &[String], sanitizer: Option<&'static Sanitizer>) -> Self {
         let mut asked = Self {
             sanitizer,
@@ -152,7 +152,7 @@ impl End {
     }
 }
 
-/// Fails unless the sources name the bug `twin`.
+/// Returns an error unless the sources name the bug `twin`.
 fn must_be_named(workspace: &Workspace, twin: &str) -> Result<(), Failure> {
     for file in workspace.rust_files()? {
         if file.contains("/src/") && !file.starts_with("xtask/") {
@@ -167,7 +167,7 @@ fn must_be_named(workspace: &Workspace, twin: &str) -> Result<(), Failure> {
     )))
 }
 
-/// Returns the bugs that a source can put back, comments apart.
+/// Returns the bugs that a source can reintroduce, without comments.
 fn names_of_twins(text: &str) -> impl Iterator<Item = &str> {
     let lines = text.lines().map(str::trim_start);
     let code = lines.filter(|line| !line.starts_with("//"));
@@ -200,7 +200,7 @@ pub fn run(
             let mut build = workspace.command("cargo");
             build.args(["test", "--quiet", "--release"]);
             for cfg in cfgs {
-                // Apart, for the flag reaches every crate.
+                // A separate folder, because the flag affects every crate.
                 let (name, flags) = with_cfg(cfg, &|name| std::env::var(name).ok());
                 let apart = metadata.target_directory.join(cfg);
                 build.env(name, flags).arg("--target-dir").arg(apart);
@@ -224,7 +224,7 @@ pub fn run(
     Ok(End::of(status))
 }
 
-/// Finds the program in what Cargo said while it built it.
+/// Returns the path of the program from the messages of Cargo.
 fn executable(messages: &[u8], target: &str) -> Result<String, Failure> {
     #[derive(Deserialize)]
     struct Named {
@@ -251,7 +251,7 @@ fn status(command: &mut Command) -> Result<ExitStatus, Failure> {
         .map_err(|error| Failure::new(format!("cannot run the torture: {error}")))
 }
 
-/// Lists the torture programs of the workspace, in the order of their names.
+/// Returns the torture programs of the workspace, ordered by name.
 pub fn programs(metadata: &Metadata) -> Vec<Program> {
     let mut programs = Vec::new();
     for package in &metadata.packages {
@@ -377,12 +377,12 @@ mod tests {
     fn only_a_fault_is_a_fault() {
         let end = |raw| End::of(ExitStatus::from_raw(raw));
         assert_eq!(end(0), End::Good);
-        // SIGSEGV, SIGABRT; then what the program and the sanitizers say.
+        // SIGSEGV and SIGABRT, then the exit statuses of the program and of the sanitizers.
         for raw in [11, 6, FAULT << 8, REPORTED << 8] {
             assert_eq!(end(raw), End::Faulty);
         }
         assert_eq!(end(REFUSED << 8), End::Refused);
-        // A panic of something else; SIGINT, SIGKILL.
+        // Another panic; SIGINT, SIGKILL.
         for raw in [101 << 8, 2, 9] {
             assert!(matches!(end(raw), End::Other(_)), "{raw}");
         }

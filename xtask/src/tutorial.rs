@@ -1,4 +1,4 @@
-//! Follows docs/tutorial.md word for word: an empty folder, beside it this workspace, each command, each program, what it prints.
+//! Follows docs/tutorial.md in an empty folder next to this workspace: commands, programs, output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,21 +8,20 @@ use crate::report::{self, Failure};
 use crate::workspace::Workspace;
 
 const PAGE: &str = "docs/tutorial.md";
-/// What a program of the page replaces.
+/// The file that a program of the page replaces.
 const PROGRAM: &str = "src/main.rs";
-/// What the page calls a clone of this workspace.
+/// The page's name for a clone of this workspace.
 const CLONE: &str = "afterwork";
 
-/// A block of the page, with the line that it begins at.
+/// A block of the page, with its first line.
 #[derive(Debug, PartialEq)]
 enum Step<'a> {
-    /// Becomes the program.
+    /// Replaces the program.
     Write(u32, String),
-    /// Is typed, and prints this.
+    /// Runs a command with this output.
     Run(u32, &'a str, String),
 }
 
-/// Runs the chore.
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     if let Some(arg) = args.first() {
         return Err(Failure::new(format!(
@@ -40,7 +39,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     let done = std::os::unix::fs::symlink(workspace.root(), root.join(CLONE))
         .map_err(failed)
         .and_then(|()| follow(workspace, &steps, &root, &target));
-    // What was copied is in the page; what was built is under the target directory.
+    // The page has the sources, and the build is in the target directory.
     let _ = fs::remove_dir_all(&root);
     match done? {
         None => {
@@ -54,7 +53,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     }
 }
 
-/// Does what each step says; returns the first that does not do what the page says.
+/// Executes the steps. Returns the first one that differs from the page.
 fn follow(
     workspace: &Workspace,
     steps: &[Step<'_>],
@@ -99,7 +98,7 @@ fn follow(
     Ok(None)
 }
 
-/// Without the flags of who runs this: a reader has none.
+/// Removes the caller's flags, which a reader of the page does not have.
 fn plain(mut command: Command) -> Command {
     command.env_remove("RUSTFLAGS");
     command

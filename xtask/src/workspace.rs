@@ -1,4 +1,4 @@
-//! The workspace as Cargo and git see it: packages, targets, dependencies, files.
+//! The workspace as seen by Cargo and git: packages, targets, dependencies, files.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,57 +7,50 @@ use serde::Deserialize;
 
 use crate::report::Failure;
 
-/// The toolchain for what the stable one cannot do; rustup's name for it.
+/// The rustup name of the toolchain for unstable features.
 pub const NIGHTLY: &str = "nightly";
 
-/// Set for us by the toolchain that runs us; another toolchain must not see it.
+/// Variables that the stable toolchain sets, which another toolchain must not see.
 pub const OF_OUR_TOOLCHAIN: &[&str] = &["RUSTUP_TOOLCHAIN", "CARGO", "RUSTC", "RUSTDOC"];
 
-/// Where the workspace is.
 #[derive(Debug)]
 pub struct Workspace {
     root: PathBuf,
 }
 
-/// What `cargo metadata` says, as far as a chore asks.
+/// The part of the output of `cargo metadata` that the chores use.
 #[derive(Debug, Deserialize)]
 pub struct Metadata {
     /// The workspace's own packages.
     pub packages: Vec<Package>,
-    /// Where builds go.
+    /// The folder of builds.
     pub target_directory: PathBuf,
 }
 
-/// A package.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Package {
-    /// Its name in the registry.
     pub name: String,
-    /// Its version.
     pub version: String,
-    /// Its Cargo.toml.
+    /// Path of its Cargo.toml.
     pub manifest_path: PathBuf,
-    /// What it depends on.
     pub dependencies: Vec<Dependency>,
-    /// What can be built from it.
+    /// Targets that can be built.
     pub targets: Vec<Target>,
 }
 
-/// A dependency as the manifest states it.
+/// A dependency in the manifest.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Dependency {
-    /// The package depended on.
     pub name: String,
 }
 
 /// A library, program or test.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Target {
-    /// Its name.
     pub name: String,
     /// `lib`, `bin`, `test`, …
     pub kind: Vec<String>,
-    /// Features without which it is not built.
+    /// Features that the target requires.
     #[serde(default, rename = "required-features")]
     pub required_features: Vec<String>,
 }
@@ -72,7 +65,7 @@ impl Target {
 impl Workspace {
     /// Finds the workspace that this program belongs to.
     pub fn find() -> Result<Self, Failure> {
-        // Cargo says where the package is now; the compiled-in place may be that of another clone.
+        // The location at run time. The compiled-in one may be that of another clone.
         let package = std::env::var_os("CARGO_MANIFEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
         let root = package.parent().unwrap_or(&package).to_path_buf();
@@ -86,19 +79,18 @@ impl Workspace {
         }
     }
 
-    /// Returns the folder of the workspace.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Starts a command in the root, without input.
+    /// Creates a command that runs in the root, without input.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.root).stdin(Stdio::null());
         command
     }
 
-    /// Asks Cargo about the packages of the workspace.
+    /// Returns Cargo's description of the packages.
     pub fn metadata(&self) -> Result<Metadata, Failure> {
         let mut command = self.command("cargo");
         command.args(["metadata", "--format-version", "1", "--no-deps"]);
@@ -110,7 +102,7 @@ impl Workspace {
         })
     }
 
-    /// Lists the files that git tracks or would track, as paths from the root, sorted.
+    /// Returns the files that git tracks or would track, sorted, as paths from the root.
     pub fn files(&self) -> Result<Vec<String>, Failure> {
         let list = output(self.command("git").args([
             "ls-files",
@@ -129,14 +121,14 @@ impl Workspace {
         Ok(files)
     }
 
-    /// Lists the Rust files among [`files`](Self::files).
+    /// Returns the Rust files among [`files`](Self::files).
     pub fn rust_files(&self) -> Result<Vec<String>, Failure> {
         let mut files = self.files()?;
         files.retain(|name| name.ends_with(".rs"));
         Ok(files)
     }
 
-    /// Reads a file; nothing when it is not text.
+    /// Reads a file. Returns `None` if it is not text.
     pub fn text(&self, file: &str) -> Result<Option<String>, Failure> {
         let bytes = std::fs::read(self.root.join(file))
             .map_err(|error| Failure::new(format!("cannot read {file}: {error}")))?;
@@ -144,7 +136,7 @@ impl Workspace {
     }
 }
 
-/// Runs `command` to its end and returns what it wrote to stdout.
+/// Runs `command` to its end and returns its stdout.
 pub fn output(command: &mut Command) -> Result<Vec<u8>, Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     let done = command

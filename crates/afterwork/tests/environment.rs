@@ -33,7 +33,7 @@ fn is_inner(test: &str) -> bool {
     env::var(INNER).as_deref() == Ok(test)
 }
 
-/// Returns the command that runs `test` on its own.
+/// Returns the command that runs only `test`.
 fn command(program: &Path, test: &str, variable: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command
@@ -43,7 +43,7 @@ fn command(program: &Path, test: &str, variable: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Runs `test` on its own. It must succeed. Returns the lines that the library wrote on stderr.
+/// Runs only `test`, which must succeed. Returns the lines that the library wrote to stderr.
 fn lines(command: &mut Command) -> Vec<String> {
     let output: Output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -120,12 +120,12 @@ fn a_program_with_more_rights_ignores_the_environment() {
     if is_inner(TEST) {
         use_everything();
         let found = Params::from_env().unwrap().max_active;
-        // SAFETY: takes a number, and returns one.
+        // SAFETY: the call takes and returns a number.
         let is_marked = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
         println!("marked: {is_marked}, found: {found}");
         return;
     }
-    // A process that another test starts would hold the program open for writing.
+    // A child that another test forks would keep the program open for writing.
     let _alone = alone();
     let text = "workqueue.max_active=5,observe.publish=on,bad=1";
     let folder = env::temp_dir().join(format!("aw-secure-{}", std::process::id()));
@@ -135,7 +135,7 @@ fn a_program_with_more_rights_ignores_the_environment() {
     fs::copy(this_program(), &program).unwrap();
     let mut outcomes = Vec::new();
     for mode in [0o755, 0o4755, 0o2755] {
-        // Without the right to change the owner of files, nothing is set.
+        // Without the right to change the owner of files, the mode bits have no effect.
         let given = chown(&program, Some(0), Some(0));
         fs::set_permissions(&program, PermissionsExt::from_mode(mode)).unwrap();
         let mut command = command(&program, TEST, text);

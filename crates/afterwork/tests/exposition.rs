@@ -1,4 +1,4 @@
-//! What the library writes for Prometheus and as JSON is what their rules allow.
+//! Checks that the library's Prometheus and JSON output follows the rules of these formats.
 
 #![cfg(not(any(loom, shuttle)))]
 
@@ -15,7 +15,7 @@ use afterwork::{
 use prometheus::{Sample, metrics};
 use topology::Topology;
 
-/// Returns what follows a value of JSON, if there is one.
+/// Returns the text after a JSON value, or `None` if there is no value.
 fn after_json(text: &str) -> Option<&str> {
     let list = |text: &str, end: char, item: &dyn Fn(&str) -> Option<usize>| {
         let mut rest = &text[1..];
@@ -176,7 +176,7 @@ fn a_histogram_has_all_that_was_measured_and_its_sum_is_measured_too() {
         assert_eq!(of(metric, "_count"), counts);
         let sums: Vec<_> = times.iter().map(|it| it.total_ns as f64 / 1e9).collect();
         assert_eq!(of(metric, "_sum"), sums);
-        // 2^20 ns is among the ends.
+        // One bucket ends at 2^20 ns.
         let below = |it: &&Histogram| it.buckets.iter().take(20).sum::<u64>() as f64;
         let samples = metrics[metric].1.iter();
         let ends = samples.filter(|it| it.1.get("le").is_some_and(|le| le == "0.001048576"));

@@ -1,4 +1,4 @@
-//! Children of `fork`: RCU goes on there, and what cannot says so.
+//! Children of `fork`: RCU works in them, and operations that cannot work panic.
 
 #![cfg(not(any(loom, shuttle)))]
 
@@ -30,7 +30,7 @@ use afterwork::{
 use children::{LIMIT_S, alone, spawn};
 use topology::{CpuId, Topology};
 
-/// Forks; the child calls `body` and ends.
+/// Forks. The child calls `body` and exits successfully.
 fn in_child(body: impl FnOnce()) {
     let (ended, said) = children::in_child(body);
     assert!(
@@ -39,7 +39,7 @@ fn in_child(body: impl FnOnce()) {
     );
 }
 
-/// Does all that RCU is for, with a thread of its own.
+/// Uses all of RCU, with an additional thread.
 fn use_rcu() {
     let value = Arc::new(Rcu::new(1_u64));
     let stop = Arc::new(AtomicBool::new(false));
@@ -67,7 +67,7 @@ fn use_rcu() {
     assert_eq!(nr_run.load(Ordering::Relaxed), 98);
 }
 
-/// Does all that a domain is for.
+/// Uses all operations of a domain.
 fn use_srcu(domain: &Domain) {
     let guard = domain.read();
     let cookie = domain.get_state();
@@ -93,7 +93,7 @@ fn a_child_reads_waits_and_runs_callbacks_of_its_own() {
     use_rcu();
     in_child(|| {
         use_rcu();
-        // And a child of the child.
+        // Also in a child of the child.
         in_child(use_rcu);
     });
     use_rcu();
@@ -120,7 +120,7 @@ fn sections_that_were_open_in_other_threads_hold_nothing_up_in_a_child() {
     });
     is_ready.recv().unwrap();
     is_ready.recv().unwrap();
-    // A grace period that waits for the two, and a sweep.
+    // A grace period that waits for both readers, and a sweep.
     let waiter = thread::spawn(rcu::synchronize);
     let nr_run = Arc::new(AtomicUsize::new(0));
     let ran = nr_run.clone();
@@ -152,7 +152,7 @@ fn sections_that_were_open_in_other_threads_hold_nothing_up_in_a_child() {
 fn a_section_of_the_thread_that_forks_is_open_in_the_child_too() {
     let _alone = alone();
     let guard = rcu::read();
-    // It makes the section older than a grace period, or of the same number.
+    // The section is older than a grace period or has its number.
     let waiter = thread::spawn(rcu::synchronize);
     for _ in 0..20 {
         let guard = &guard;
@@ -166,7 +166,7 @@ fn a_section_of_the_thread_that_forks_is_open_in_the_child_too() {
                 thread::yield_now();
                 assert!(wait.try_recv().is_err(), "did not wait for the section");
             }
-            // SAFETY: this process does not drop it again: it ends without cleaning up.
+            // SAFETY: this process exits without cleanup, so it does not drop the guard again.
             drop(unsafe { std::ptr::read(guard) });
             waiter.join().unwrap();
             use_rcu();
@@ -182,7 +182,7 @@ fn a_section_that_an_ending_thread_leaves_open_is_open_in_its_child_too() {
     impl Drop for ForksAtExit {
         fn drop(&mut self) {
             in_child(|| {
-                // Its slot is given back by that, once.
+                // The drop releases the section's slot, once.
                 drop(self.0.take());
                 let (began, has_begun) = mpsc::channel();
                 let (ended, has_ended) = mpsc::channel::<()>();
@@ -207,14 +207,14 @@ fn a_section_that_an_ending_thread_leaves_open_is_open_in_its_child_too() {
                 waiter.join().unwrap();
                 use_rcu();
             });
-            // The parent's is open still.
+            // The section is still open in the parent.
             drop(self.0.take());
         }
     }
     thread_local!(static LAST: ForksAtExit = const { ForksAtExit(RefCell::new(None)) });
     let _alone = alone();
     thread::spawn(|| {
-        // First, so that the library's own end comes before it.
+        // First, so that the library's own destructor runs before this one.
         LAST.with(|last| *last.0.borrow_mut() = Some(rcu::read()));
     })
     .join()
@@ -233,7 +233,7 @@ fn a_fork_amid_everything_leaves_a_sane_child() {
                     drop(rcu::read());
                     rcu::call(|| ());
                     rcu::synchronize();
-                    // One that comes and goes.
+                    // A thread that starts, reads and exits.
                     scope.spawn(|| drop(rcu::read())).join().unwrap();
                 }
             });
@@ -255,22 +255,22 @@ fn a_stall_handler_that_forks_goes_on_in_both() {
         ..before
     });
     let (sender, receiver) = mpsc::channel();
-    // A child neither sends nor drops it: it would find the channel's lock taken where the other side had it at the fork.
+    // A child neither uses nor drops the channel, whose lock may be held at the fork.
     let sender: &Mutex<_> = Box::leak(Box::new(Mutex::new(sender)));
     rcu::on_stall(Some(Box::new(move |_| {
         // SAFETY: as in `in_child`.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
-            // SAFETY: takes a number.
+            // SAFETY: the call takes a number.
             unsafe { libc::alarm(LIMIT_S) };
-            // Its own sections are sections, and whoever else waits waits for this grace period to end.
+            // The child can read, and a new waiter must wait for this grace period to end.
             drop(rcu::read());
             let waiter = ::sync::thread::spawn("waiter", rcu::synchronize).unwrap();
             for _ in 0..100 {
                 thread::yield_now();
                 if waiter.is_finished() {
-                    // Two drive.
-                    // SAFETY: ends the process at once.
+                    // Two threads drive at the same time.
+                    // SAFETY: exits the process at once.
                     unsafe { libc::_exit(9) };
                 }
             }
@@ -285,7 +285,7 @@ fn a_stall_handler_that_forks_goes_on_in_both() {
         if std::process::id() != parent {
             rcu::on_stall(None);
             use_rcu();
-            // SAFETY: ends the process at once.
+            // SAFETY: exits the process at once.
             unsafe { libc::_exit(0) };
         }
     });
@@ -296,7 +296,7 @@ fn a_stall_handler_that_forks_goes_on_in_both() {
     waiter.join().unwrap();
     for pid in std::iter::once(pid).chain(receiver.try_iter()) {
         let mut status = 0;
-        // SAFETY: `status` lives over the call.
+        // SAFETY: `status` outlives the call.
         unsafe { libc::waitpid(pid, &mut status, 0) };
         assert_eq!(status, 0, "the child failed, or hung for {LIMIT_S} s");
     }
@@ -309,7 +309,7 @@ fn a_domain_of_the_parent_says_so_and_one_of_the_child_works() {
     let domain = Domain::new();
     use_srcu(&domain);
     in_child(|| {
-        // Sections are to be had in any case.
+        // Reading works in any case.
         drop(domain.read());
         for refused in [
             message_of(|| domain.synchronize()),
@@ -326,7 +326,6 @@ fn a_domain_of_the_parent_says_so_and_one_of_the_child_works() {
     use_srcu(&domain);
 }
 
-/// Counts itself out when it is dropped.
 struct Version(Arc<AtomicUsize>);
 
 impl Version {
@@ -394,12 +393,12 @@ fn a_refused_callback_is_leaked_and_not_dropped() {
 
 #[test]
 fn a_srcu_callback_that_forks_drops_no_version_in_the_child() {
-    /// Ends a process with a status of its own if it is dropped in a child.
+    /// Exits the process with a special status if it is dropped in a child.
     struct Ours(u32);
     impl Drop for Ours {
         fn drop(&mut self) {
             if std::process::id() != self.0 {
-                // SAFETY: ends the process at once.
+                // SAFETY: exits the process at once.
                 unsafe { libc::_exit(9) };
             }
         }
@@ -408,7 +407,7 @@ fn a_srcu_callback_that_forks_drops_no_version_in_the_child() {
     let ours = || Ours(std::process::id());
     let domain = Domain::new();
     let cell = Rcu::new_in(ours(), domain.clone());
-    // No channel: the child would find its lock taken where the other side had it at the fork.
+    // Not a channel: another thread may have held its lock at the fork.
     let [has_begun, may_go, pid] = [0; 3].map(|_| Arc::new(AtomicI32::new(0)));
     let wait_for = |word: &AtomicI32| {
         while word.load(Ordering::Acquire) == 0 {
@@ -424,21 +423,21 @@ fn a_srcu_callback_that_forks_drops_no_version_in_the_child() {
         // SAFETY: as in `in_child`.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // SAFETY: takes a number.
+            // SAFETY: the call takes a number.
             unsafe { libc::alarm(LIMIT_S) };
         }
         pid.store(child, Ordering::Release);
     });
     wait_for(&has_begun);
-    // It waits behind that batch.
+    // The callback waits until that batch has run.
     cell.replace(ours());
     may_go.store(1, Ordering::Release);
     let pid = wait_for(&pid);
     domain.barrier();
     let mut status = 0;
-    // SAFETY: `status` lives over the call.
+    // SAFETY: `status` outlives the call.
     unsafe { libc::waitpid(pid, &mut status, 0) };
-    // By the line of a child that comes back.
+    // The status of a child that returns from the callback.
     assert_eq!(
         libc::WEXITSTATUS(status),
         1,
@@ -446,13 +445,13 @@ fn a_srcu_callback_that_forks_drops_no_version_in_the_child() {
     );
 }
 
-/// Does what a queue is for.
+/// Runs items on `queue` and waits for them.
 fn use_queue(queue: &Workqueue) {
     let sums = (0..100_u64).map(|at| queue.spawn(move || at));
     let sums: Vec<_> = sums.collect();
     let sum: u64 = sums.into_iter().map(|sum| sum.join().unwrap()).sum();
     assert_eq!(sum, 4950);
-    // It may be a system queue, which must not be drained.
+    // A flush, because a system queue must not be drained.
     queue.flush().unwrap();
 }
 
@@ -483,7 +482,7 @@ fn a_queue_of_the_parent_says_so_and_those_of_the_child_work() {
                 "{refused}"
             );
         }
-        // It waits for nobody.
+        // These calls do not wait.
         drop(queue.clone());
         queue.clone().close_in_background();
         use_queue(&made());
@@ -506,7 +505,7 @@ fn an_item_of_the_parent_is_not_waited_for_in_the_child() {
     let mut both = Some((runs, ended));
     let last = AssertUnwindSafe(&mut both);
     in_child(move || {
-        // SAFETY: this process ends without dropping the originals.
+        // SAFETY: this process exits without dropping the originals.
         let (runs, ended) = unsafe { std::ptr::read(last.0) }.unwrap();
         assert_eq!(ended.join().unwrap(), 7);
         let refused = message_of(|| drop(runs.join()));
@@ -528,9 +527,9 @@ fn what_was_spawned_in_the_parent_is_not_waited_for_within_a_time() {
     let mut spawned = Some(queue.spawn(|| 7));
     let handle = AssertUnwindSafe(&mut spawned);
     in_child(move || {
-        // With workers in the child, which will never come to it.
+        // The child has workers, but none of them can run the item.
         use_queue(&Workqueue::builder("own").build().unwrap());
-        // SAFETY: this process ends without dropping the original.
+        // SAFETY: this process exits without dropping the original.
         let handle = unsafe { std::ptr::read(handle.0) }.unwrap();
         let refused = message_of(|| drop(handle.join_timeout(HOUR)));
         assert!(
@@ -557,7 +556,7 @@ fn a_child_that_was_forked_inside_a_join_joins_by_itself() {
     let (done, is_done) = mpsc::channel::<()>();
     queue.join(
         || {
-            // A worker is inside, so the next join would be offered.
+            // A worker is executing the item, so the next join would be offered to workers.
             is_taken.recv().unwrap();
             in_child(|| (0..2).for_each(|_| assert_eq!(sum(&queue, 4), 16)));
             drop(done);
@@ -594,7 +593,7 @@ fn what_a_child_is_refused_has_changed_nothing() {
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Calls `body`, which queues, cancels and looks; what it may be refused in a child is that alone.
+/// Calls `body`, which may panic in a child because an item was in use before the fork.
 fn may_be_lost(body: impl FnOnce()) {
     let refused = catch_unwind(AssertUnwindSafe(body)).err();
     let message = refused.map(|payload| *payload.downcast::<&str>().unwrap());
@@ -620,7 +619,7 @@ fn what_is_queued_in_the_parent_is_nobodys_in_a_child_with_queues_of_its_own() {
     let items = (&runs, &waits, &armed, &idle);
     in_child(move || {
         let (runs, waits, armed, idle) = items;
-        // SAFETY: this process ends without dropping the original.
+        // SAFETY: this process exits without dropping the original.
         let mut spawned = unsafe { std::ptr::read(last.0) }.unwrap();
         let made = Workqueue::builder("made").build().unwrap();
         use_queue(&made);
@@ -643,7 +642,7 @@ fn what_is_queued_in_the_parent_is_nobodys_in_a_child_with_queues_of_its_own() {
         assert!(!spawned.cancel() && !spawned.is_finished());
         let refused = message_of(|| _ = spawned.join());
         assert!(refused.contains("in use before"), "{refused}");
-        // What lay idle is the child's.
+        // An item that was idle at the fork belongs to the child.
         assert!(made.enqueue_after(idle, Duration::ZERO));
         assert!(idle.flush().is_ok() && !idle.is_pending());
         assert!(made.enqueue_after(idle, HOUR) && idle.cancel());
@@ -712,7 +711,7 @@ fn what_a_child_asks_or_shows_of_its_parent_waits_for_no_lock() {
     let is_over = Arc::new(AtomicBool::new(false));
     let others = [(), ()].map(|()| {
         let (queue, is_over) = (queue.clone(), is_over.clone());
-        // It takes the locks of the plan and of a pool.
+        // The call takes the locks of the plan and of a pool.
         thread::spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
                 queue.stats();
@@ -747,13 +746,13 @@ fn a_child_is_shown_by_a_page_of_its_own() {
         assert_ne!(of_child, path);
         assert!(of_child.exists());
         assert!(observe::unpublish() && !of_child.exists());
-        // And not its parent's.
+        // The child cannot remove its parent's page.
         assert!(!observe::unpublish() && path.exists());
     });
     assert!(path.exists() && observe::unpublish());
 }
 
-/// Asserts that `body` panics since a slot was somebody's who is not here.
+/// Asserts that `body` panics because a thread that does not exist here used a slot at the fork.
 fn assert_lost(body: impl FnOnce()) {
     let refused = message_of(body);
     assert!(
@@ -772,7 +771,7 @@ fn slots_that_others_had_are_lost_to_the_child_and_all_others_there() {
         let (has_come, may_go) = (&Barrier::new(3), &Barrier::new(3));
         let cpu = CpuId::new;
         thread::scope(|scope| {
-            // Inside CPU 0's; the owner of CPU 1's, who does not serve it; and of CPU 2's, who has parked.
+            // One thread is in CPU 0's slot. Another owns CPU 1, and has parked on CPU 2.
             scope.spawn(move || {
                 slots.run_on(cpu(0), |_| {
                     has_come.wait();
@@ -795,7 +794,7 @@ fn slots_that_others_had_are_lost_to_the_child_and_all_others_there() {
                     mine.with(|data| *data += 10);
                     assert_eq!(mine.with(|data| *data), 13);
                     assert_eq!(slots.run_on(cpu(2), |data| *data), 2);
-                    // Its owner is not here.
+                    // The owner does not exist in the child.
                     let mut parked = slots.attach(cpu(2)).unwrap();
                     parked.with(|data| assert_eq!(*data, 2));
                     for lost in [0, 1] {
@@ -807,7 +806,7 @@ fn slots_that_others_had_are_lost_to_the_child_and_all_others_there() {
                     assert!(slots.attach(cpu(1)).is_err());
                     drop(parked);
                     mine.while_parked(|| assert_lost(|| slots.drain_all(|_, _| ())));
-                    // A grandchild's slots are as the child's.
+                    // A grandchild finds the slots as the child does.
                     in_child(|| assert_lost(|| slots.run_on(cpu(0), |_| ())));
                     let fresh = PerCpu::builder().topology(machine.clone()).build(|_| 1);
                     assert_eq!(fresh.unwrap().sum_over(|data| *data), 4);
@@ -861,7 +860,7 @@ fn what_sleeps_or_comes_again_in_the_parent_is_refused_in_the_child_and_made_ane
         assert!(catch_unwind(polled).is_err(), "nobody wakes it");
         assert!(catch_unwind(AssertUnwindSafe(|| set.try_join_next())).is_err());
         assert!(catch_unwind(AssertUnwindSafe(|| set.abort_all())).is_err());
-        // Nobody hangs at locks that threads of the parent's may have.
+        // The drop does not hang at locks that threads of the parent may hold.
         drop((slept, set, ticks));
         workqueue::block_on(workqueue::sleep(Duration::from_millis(1)));
         let own = Workqueue::builder("own").build().unwrap();
@@ -893,7 +892,7 @@ fn a_waker_of_a_future_of_the_parent_does_nothing_in_the_child() {
         Poll::<()>::Pending
     }));
     let waker = receiver.recv().unwrap();
-    // The waker is the last that keeps it.
+    // The waker holds the last reference to the future.
     drop(handle);
     let last = AssertUnwindSafe(&waker);
     in_child(|| {
@@ -902,7 +901,7 @@ fn a_waker_of_a_future_of_the_parent_does_nothing_in_the_child() {
         assert_eq!(nr_dropped.load(Ordering::Relaxed), 0, "the parent's");
     });
     in_child(|| {
-        // SAFETY: this process ends without dropping the original.
+        // SAFETY: this process exits without dropping the original.
         let waker = unsafe { std::ptr::read(*last) };
         waker.wake_by_ref();
         drop(waker.clone());
@@ -943,14 +942,14 @@ fn a_child_does_not_wait_for_room_or_answers_of_its_parents() {
             Poll::Ready(Ok(())),
             "the parent's affair"
         );
-        // Makes room, and lets nobody in.
+        // The receipt frees capacity but admits no waiter.
         assert_eq!(mailbox.try_recv(), Ok(0));
         assert_eq!(mailbox.try_recv(), Err(TryRecvError::Empty));
         mailbox.close();
         assert_eq!(answer.wait(), Err(ReplyError::Lost));
         assert_eq!(other.reply(1), Err(1));
         drop((to, late));
-        // Its own are as any.
+        // A new mailbox in the child works normally.
         let mut mailbox = Mailbox::builder().capacity(1).build();
         let poster = mailbox.poster();
         poster.post(0).unwrap();

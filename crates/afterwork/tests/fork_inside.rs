@@ -1,7 +1,7 @@
-//! Forks inside of users' code that the library calls, whose child comes back from there.
+//! User code forks inside a call from the library, and the child returns from it.
 //!
-//! It does nothing of its parent's. On a thread of the library's, and in an item, it ends with a line and a status of its own;
-//! elsewhere it goes on, as after any fork.
+//! The child does none of its parent's work. On a thread of the library, and in an item, it exits
+//! with a message and a special status. On other threads it continues.
 
 #![cfg(not(any(loom, shuttle)))]
 
@@ -31,12 +31,12 @@ use afterwork::{
 use sync::fork::CAME_BACK;
 use topology::Topology;
 
-/// Ends a child that hangs.
+/// Limit in seconds after which a child that hangs is killed.
 const LIMIT_S: u32 = 300;
-/// How a child ends that does its parent's work.
+/// Exit status of a child that does its parent's work.
 const DOES_OTHERS_WORK: i32 = 9;
 
-/// Threads of other tests would be gone in the child with whatever they hold.
+/// Serializes tests that fork, because a child inherits the locks of threads that it lacks.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE
@@ -44,13 +44,13 @@ fn alone() -> MutexGuard<'static, ()> {
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Where a process was forked by users' code, and what became of the child.
+/// A fork in user code, and the result of its child.
 #[derive(Clone)]
 struct Fork(Arc<Shared>);
 
 struct Shared {
     parent: u32,
-    /// What the child writes on stderr.
+    /// The child's stderr.
     says: Mutex<File>,
     its_stderr: File,
     pids: Mutex<mpsc::Receiver<libc::pid_t>>,
@@ -60,10 +60,10 @@ struct Shared {
 impl Fork {
     fn new() -> Self {
         let mut ends = [0; 2];
-        // SAFETY: `ends` lives over the call.
+        // SAFETY: `ends` outlives the call.
         let refused = unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) };
         assert_eq!(refused, 0);
-        // SAFETY: just opened, and nobody else's.
+        // SAFETY: both descriptors were just opened, and no other code uses them.
         let [says, its_stderr] = ends.map(|end| unsafe { File::from_raw_fd(end) });
         let (tell, pids) = mpsc::channel();
         Self(Arc::new(Shared {
@@ -75,12 +75,12 @@ impl Fork {
         }))
     }
 
-    /// Forks, and comes back in both.
+    /// Forks, and returns in both processes.
     fn now(&self) {
-        // SAFETY: what this tests: what the child uses is sane there.
+        // SAFETY: the subject of the test: the child uses only state that is valid after a fork.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
-            // SAFETY: take numbers; the signal that is sent ends the process.
+            // SAFETY: the arguments are numbers. The signal kills the process.
             unsafe {
                 libc::alarm(LIMIT_S);
                 libc::dup2(self.0.its_stderr.as_raw_fd(), 2);
@@ -94,25 +94,25 @@ impl Fork {
         std::process::id() != self.0.parent
     }
 
-    /// Ends a child that calls this, which is its parent's to call.
+    /// Exits if this is the child. Called by work that belongs to the parent.
     fn not_in_child(&self) {
         if self.is_in_child() {
-            // SAFETY: ends the process at once.
+            // SAFETY: exits the process at once.
             unsafe { libc::_exit(DOES_OTHERS_WORK) };
         }
     }
 
-    /// Waits for the child; returns how it ended.
+    /// Waits for the child and returns its exit status.
     fn status(&self) -> i32 {
         let pid = self.0.pids.lock().unwrap().recv().unwrap();
         let mut status = 0;
-        // SAFETY: `status` lives over the call.
+        // SAFETY: `status` outlives the call.
         assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
         assert!(libc::WIFEXITED(status), "killed: {status:#x}");
         libc::WEXITSTATUS(status)
     }
 
-    /// Asserts that the child ended and said why.
+    /// Asserts that the child exited and reported the reason.
     fn must_have_ended(self, what: &str) {
         assert_eq!(self.status(), CAME_BACK, "{what}");
         let mut line = [0; 512];
@@ -126,7 +126,7 @@ impl Fork {
     }
 }
 
-/// A queue of one item at a time, and items on it that a child must not run.
+/// Builds a queue that runs one item at a time, and queues items that a child must not run.
 fn queue_with(fork: &Fork, first: impl FnOnce(&Workqueue)) {
     let queue = Workqueue::builder("forks").max_active(1).build().unwrap();
     let (go, wait) = mpsc::channel::<()>();
@@ -140,7 +140,7 @@ fn queue_with(fork: &Fork, first: impl FnOnce(&Workqueue)) {
     queue.drain().unwrap();
 }
 
-/// Forks when it is dropped, once.
+/// Forks once, when it is dropped.
 struct ForksAsItGoes(Option<Fork>);
 
 impl Drop for ForksAsItGoes {
@@ -253,7 +253,7 @@ fn an_item_that_its_joiner_runs_ends_a_child_on_a_user_s_thread() {
     let queue = Workqueue::builder("joined").build().unwrap();
     let joiner = thread::current().id();
     let has_forked = Arc::new(AtomicBool::new(false));
-    // Until it is quicker than the worker.
+    // Repeats until the joiner is faster than the worker.
     while !has_forked.load(Ordering::Relaxed) {
         let (forks, forked) = (fork.clone(), has_forked.clone());
         let joined = queue.spawn(move || {
@@ -268,7 +268,7 @@ fn an_item_that_its_joiner_runs_ends_a_child_on_a_user_s_thread() {
     fork.must_have_ended("a joiner");
 }
 
-/// Forks when it is woken.
+/// A waker that forks.
 struct ForksToWake(Fork, thread::Thread);
 
 impl Wake for ForksToWake {
@@ -291,7 +291,7 @@ fn a_waker_that_a_worker_calls_ends_a_child() {
         let polled = std::pin::Pin::new(&mut handle).poll(&mut Context::from_waker(&waker));
         assert!(polled.is_pending());
         drop(go);
-        // It is left to the worker, whose pool goes on.
+        // The worker runs the item, and its pool continues.
         std::mem::forget(handle);
     });
     fork.must_have_ended("a waker");
@@ -318,7 +318,7 @@ fn a_source_of_the_machine_that_forks_on_the_manager_ends_a_child() {
     });
     let registry = registry.unwrap();
     let queue = Workqueue::builder("waits").build_in(&registry).unwrap();
-    // Work that waits for a worker has the manager look.
+    // Waiting work causes the manager to sample.
     while !has_forked.load(Ordering::Relaxed) {
         (0..4).for_each(|_| queue.spawn_detached(|| thread::sleep(Duration::from_millis(2))));
         queue.drain().unwrap();
@@ -341,7 +341,7 @@ fn a_destructor_of_a_worker_s_thread_ends_a_child_with_the_thread() {
     let leave = move || LAST.with(|last| last.borrow_mut().0 = Some(forks));
     queue.spawn(leave).join().unwrap();
     drop((queue, registry));
-    // It was the last thread of that process.
+    // This was the last thread of that process.
     assert_eq!(fork.status(), 0);
 }
 
@@ -371,7 +371,7 @@ fn an_executor_s_child_runs_nothing_of_its_batch() {
         if let Some(fork) = &fork {
             fork.now();
         }
-        // In the child it is not the child's.
+        // In the child, the batch belongs to the parent and is not run.
         batch.run();
     })));
     for _ in 0..10 {
@@ -427,8 +427,8 @@ fn work_that_was_mailed_to_a_slot_and_forks_leaves_the_rest_to_the_parent() {
     owner.while_parked(|| slots.flush(cpu));
     let sum = owner.with(|data| *data);
     if fork.is_in_child() {
-        // The owner's thread is the user's, and has the slot.
-        // SAFETY: ends the process at once.
+        // The owner is a thread of the user and has the slot.
+        // SAFETY: exits the process at once.
         unsafe { libc::_exit(sum) };
     }
     assert_eq!(sum, 11);

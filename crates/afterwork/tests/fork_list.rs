@@ -1,7 +1,8 @@
-//! The list of all that the library keeps for a process or a thread, and what a `fork` does about each.
+//! The list of all process-wide and thread-local variables, and how a `fork` treats each.
 //!
-//! A child has the whole memory and one thread. So what another thread may be at must be held over the fork, settled
-//! before it, or made anew after it. Whoever adds a `static` adds a row here, and what the row says.
+//! A child has all of the memory but only one thread. State that another thread may be changing
+//! must be locked over the fork, initialized before it, or reset after it. Each `static` needs a
+//! row here, and the code that the row requires.
 
 #![cfg(not(any(loom, shuttle)))]
 
@@ -11,33 +12,33 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What a fork does about a value.
+/// How a fork treats a variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Over {
-    /// A lock, held by the thread that forks: `held.lock(…)` of this expression.
+    /// A lock that the forking thread holds over the fork: `held.lock(…)` with this expression.
     Held(&'static str),
-    /// As `Held`, by `sync::fork` itself.
+    /// As `Held`, but taken by `sync::fork` itself.
     HeldFirst,
-    /// Made once, and that before the fork: called by a handler's `settle`, with this expression.
+    /// Initialized once, before the fork: this expression in a handler's `settle`.
     Settled(&'static str),
-    /// Made as new in the child, by this in a handler's `child`.
+    /// Reset in the child: this expression in a handler's `child`.
     Reset(&'static str),
-    /// Made by each process for itself: `PerProcess`.
+    /// Created by each process: `PerProcess`.
     PerProcess,
-    /// A thread's own: the child has that of the thread that forked, and those of others are gone.
+    /// Thread-local: the child has only the copy of the thread that forked.
     Thread,
-    /// One word that nobody waits for, and that means in the child what it did in the parent.
+    /// A single atomic that no thread waits for. Its meaning is the same in the child.
     Word,
     /// Never changes.
     Constant,
-    /// Of models, or of tortures that do not fork.
+    /// Used in models, or in torture programs that do not fork.
     Tests,
 }
 
 use Over::{Constant, Held, HeldFirst, PerProcess, Reset, Settled, Tests, Thread, Word};
 
 const LIST: &[(&str, &str, Over)] = &[
-    // A child of a process that is registered is registered by its own handler.
+    // If a process is registered, its own handler registers the child.
     ("sync/asym.rs", "EXPEDITED", Word),
     ("sync/asym.rs", "REGISTERED", Settled("asym::init()")),
     ("sync/copies.rs", "WORD", Word),
@@ -53,7 +54,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("sync/fork.rs", "GENERATION", Reset("GENERATION.fetch_add")),
     ("sync/fork.rs", "HANDLERS", Word),
     ("sync/fork.rs", "HELD", Reset("HELD.swap")),
-    // Names the process that is at it: a child takes over.
+    // Holds the ID of the process in use, so a child takes over.
     ("sync/fork.rs", "WATCHED", Word),
     ("sync/identity.rs", "HELD", Thread),
     ("sync/identity.rs", "MINE", Thread),
@@ -64,12 +65,12 @@ const LIST: &[(&str, &str, Over)] = &[
     ("sync/newborn.rs", "POLICY", Word),
     ("sync/newborn.rs", "RECORD", Constant),
     ("sync/newborn.rs", "SLACK_NS", Word),
-    // Names the process that ends, and a thread of it.
+    // Holds the ID of the process that exits, and of a thread in it.
     ("sync/process.rs", "ENDING", Word),
     ("stacks/capture.rs", "DESK", Reset("DESK.reset()")),
     ("stacks/capture.rs", "HANDLER", Constant),
     ("stacks/capture.rs", "SILENT_UNTIL", Word),
-    // Names the process that holds the lock.
+    // Holds the ID of the process that holds the lock.
     ("sync/start.rs", "FIRST", Word),
     ("sync/start.rs", "IS_OURS", Thread),
     ("sync/start.rs", "STACK_SIZE", Thread),
@@ -79,7 +80,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("sync/twin.rs", "ARMED", Tests),
     ("sync/twin.rs", "MET", Tests),
     ("sync/twin.rs", "NR_PASSED", Tests),
-    // The process that has the page, by its number.
+    // The ID of the process that owns the page.
     ("page/publisher.rs", "AT_EXIT_SET", Word),
     ("page/publisher.rs", "HANDLER", Constant),
     ("page/publisher.rs", "NTH_NAME", Word),
@@ -93,7 +94,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("percpu/fork.rs", "HANDLER", Constant),
     ("percpu/fork.rs", "places", Held("places()")),
     ("rcu/bag.rs", "AT_EXIT", Thread),
-    // What is in the bag is the parent's: `bag::leave` in the child.
+    // The contents of the bag are the parent's, so the child calls `bag::leave`.
     ("rcu/bag.rs", "OPEN", Reset("bag::leave()")),
     ("rcu/bag.rs", "spares", Word),
     ("rcu/batch.rs", "RUNS", Thread),
@@ -176,11 +177,11 @@ const LIST: &[(&str, &str, Over)] = &[
     ("raw/delayed.rs", "RAW", Constant),
     ("raw/runs.rs", "INNERMOST", Thread),
     ("raw/runs.rs", "TABLE", PerProcess),
-    // In a model.
+    // Only in a model.
     ("raw/runs.rs", "table", Tests),
 ];
 
-/// The source files that the list is about, by the name that it has for them, without their tests.
+/// Returns the source files that the list covers, by their name in the list, without tests.
 fn sources() -> BTreeMap<String, String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut sources = BTreeMap::new();
@@ -188,7 +189,7 @@ fn sources() -> BTreeMap<String, String> {
         ("sync", "sync/"),
         ("stacks", "stacks/"),
         ("mpscq", "mpscq/"),
-        // Its folders have names of their own.
+        // Its folders appear under their own names.
         ("base", ""),
         ("rcu", "rcu/"),
         ("percpu", "percpu/"),
@@ -221,7 +222,7 @@ fn sources() -> BTreeMap<String, String> {
     sources
 }
 
-/// Leaves comments out, and each module of tests to its end, which is the next brace at the line's start.
+/// Removes comments and modules of tests. A module ends at the next brace at the start of a line.
 fn without_tests(text: &str) -> String {
     let mut kept = String::new();
     let mut lines = text.lines().peekable();
@@ -252,7 +253,7 @@ fn names_after<'a>(text: &'a str, keyword: &'a str) -> impl Iterator<Item = &'a 
     })
 }
 
-/// Returns the `static`s of a file, thread-local ones too, and the functions by which `process_wide!` shows its own.
+/// Returns the `static`s of a file, and the accessors that `process_wide!` declares.
 fn kept_in(text: &str) -> BTreeSet<&str> {
     let mut kept: BTreeSet<_> = names_after(text, "static ").collect();
     for (at, _) in text.match_indices("process_wide! {") {
@@ -268,10 +269,10 @@ fn all_that_is_kept_for_a_process_is_on_the_list() {
     let sources = sources();
     let mut found = BTreeSet::new();
     for (file, text) in &sources {
-        // The macros themselves.
+        // The file that defines the macros.
         let is_macro = file == "sync/lib.rs";
         let names = kept_in(text).into_iter().filter(|_| !is_macro);
-        // `$name`, where a macro declares them.
+        // `$name` in a macro that declares them.
         found.extend(names.map(|name| (file.as_str(), name)));
     }
     let new: Vec<_> = found.difference(&listed).collect();
@@ -322,7 +323,7 @@ fn what_the_list_says_is_done() {
             Word | Tests => true,
         };
         assert!(is_done, "{file}: {name} is not {over:?}");
-        // Of a word nobody can be in the middle of making it.
+        // A single atomic is never partly initialized.
         let is_made_once =
             declares("OnceLock") || declares("Mutex") || declares("std::sync::OnceLock");
         let may_be = !matches!(over, Word | Constant | Thread | PerProcess);

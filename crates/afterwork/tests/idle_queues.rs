@@ -1,4 +1,4 @@
-//! What a queue costs that nobody uses: a program of its own, because its allocator counts.
+//! Memory and threads of an unused queue. A separate program, because its allocator counts.
 #![cfg(not(any(loom, shuttle)))]
 
 use std::{
@@ -12,22 +12,22 @@ use afterwork::{
 };
 use topology::Topology;
 
-/// Counts the bytes that are in use.
+/// Counts the bytes in use.
 struct Counting;
 
 static NR_BYTES: AtomicIsize = AtomicIsize::new(0);
 
-// SAFETY: the system's allocator does all of it.
+// SAFETY: the system allocator does all the work.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         NR_BYTES.fetch_add(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: as of our caller.
+        // SAFETY: the caller guarantees the conditions.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         NR_BYTES.fetch_sub(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: as of our caller.
+        // SAFETY: the caller guarantees the conditions.
         unsafe { System.dealloc(place, layout) }
     }
 }
@@ -42,7 +42,7 @@ fn nr_threads() -> usize {
 #[test]
 fn a_thousand_idle_queues_own_no_thread_and_little_memory() {
     const COUNT: usize = 1000;
-    /// What keeps the seats of a CPU between runs has lines of its own.
+    /// The seat cache of a CPU has its own cache lines.
     const EACH_CPU: usize = 128;
     // Each further pool costs some 400 bytes a queue.
     for machine in ["2 core", "4 llc x 8 core"] {
@@ -59,7 +59,7 @@ fn a_thousand_idle_queues_own_no_thread_and_little_memory() {
             "{each} bytes a queue of {} pools",
             registry.pool_stats().len()
         );
-        // Fewer is no wonder: those of the registry before this one may just be going.
+        // There may be fewer threads, because those of the previous registry may just be exiting.
         assert!(nr_threads() <= threads, "a queue has a thread");
         assert!(each <= limit, "{each} bytes each");
         drop(queues);

@@ -1,4 +1,4 @@
-//! Futures of a queue's that use tokio's timers.
+//! Futures on a queue that use tokio's timers.
 #![cfg(not(any(loom, shuttle)))]
 
 use std::{
@@ -28,7 +28,7 @@ fn tokio_s_timers_work_inside_a_future_of_a_queue_s_and_on_a_thread() {
     let start = Instant::now();
     let task = queue.spawn_async(in_tokio(runtime.handle(), async {
         tokio::time::sleep(SHORT).await;
-        // Both kinds in one future.
+        // Both kinds of timers in one future.
         sleep(SHORT).await;
         let late = tokio::time::timeout(SHORT, pending::<()>()).await;
         (late.is_err(), tokio::spawn(async { 7 }).await.unwrap())
@@ -72,7 +72,7 @@ fn our_timers_work_in_tokio_s_tasks() {
     assert!(late.is_err());
 }
 
-/// A destructor of a thread-local may come after tokio's.
+/// A destructor of a thread-local may run after tokio's.
 #[test]
 fn a_future_that_goes_with_its_thread_is_dropped() {
     struct Told(mpsc::Sender<()>);
@@ -89,7 +89,7 @@ fn a_future_that_goes_with_its_thread_is_dropped() {
     let handle = runtime.handle().clone();
     let (send, receive) = mpsc::channel();
     let thread = thread::spawn(move || {
-        // Made before tokio's, so dropped after it.
+        // Initialized before tokio's, so dropped after it.
         KEPT.with(|kept| *kept.borrow_mut() = None);
         let told = Told(send);
         let future = in_tokio(&handle, async move {

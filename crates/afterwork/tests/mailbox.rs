@@ -1,5 +1,4 @@
-//! Guarantees that users of channels expect, checked on a mailbox. `crates/mailbox/src/tests.rs`
-//! tests the features that channels lack.
+//! Properties of channels, tested on a mailbox. `crates/mailbox/src/tests.rs` has its own.
 
 #![cfg(not(any(loom, shuttle)))]
 
@@ -18,7 +17,6 @@ use std::{
 
 use afterwork::mailbox::{Backlog, Closed, Mailbox, PostError, Poster, TryRecvError};
 
-/// Counts itself out when it is dropped.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl Drop for Counted<'_> {
@@ -114,7 +112,7 @@ fn no_more_are_inside_than_there_is_room_for_however_many_post() {
     const NR_POSTERS: usize = 4;
     const NR_POSTS: usize = 5000;
     let mut mailbox = Mailbox::builder().capacity(16).build();
-    // Those that were taken in. One more of each poster may be in, and not be counted yet.
+    // Number of accepted items. Each poster may have posted one more that is not counted yet.
     let nr_inside = AtomicUsize::new(0);
     thread::scope(|scope| {
         for from in 0..NR_POSTERS {
@@ -138,7 +136,7 @@ fn no_more_are_inside_than_there_is_room_for_however_many_post() {
                 next[from] += 1;
                 nr_received += 1;
             }
-            // Room is given back when the drain ends, at the latest.
+            // Capacity is released at the end of the drain at the latest.
             assert!(nr_inside.load(Ordering::SeqCst) <= nr_received + 16 + 7);
         }
         assert_eq!(next, [NR_POSTS; NR_POSTERS]);
@@ -191,7 +189,7 @@ fn an_item_is_received_or_dropped_once_however_both_ends_go() {
     }
 }
 
-/// Waits for a batch, and where that does not come in time for whatever comes.
+/// Waits for a batch and, after a timeout, for any item.
 #[test]
 fn a_wait_that_timed_out_leaves_nothing_that_a_later_one_sleeps_through() {
     const NR_POSTS: usize = 400;
@@ -219,7 +217,7 @@ fn a_wait_that_timed_out_leaves_nothing_that_a_later_one_sleeps_through() {
             let mut next = vec![0; nr_posters];
             loop {
                 let in_time = mailbox.wait_timeout(32, Duration::from_micros(round as u64 * 2));
-                // By then all may have gone.
+                // After the timeout, all posters may have ended.
                 if in_time == Err(Closed) || in_time == Ok(false) && mailbox.wait(1).is_err() {
                     break;
                 }
@@ -233,7 +231,7 @@ fn a_wait_that_timed_out_leaves_nothing_that_a_later_one_sleeps_through() {
     }
 }
 
-/// However posts that count and posts that do not follow each other.
+/// Holds for any sequence of eager and lazy posts.
 #[test]
 fn each_arming_is_rung_for_at_most_once() {
     use std::os::fd::AsRawFd;
@@ -265,7 +263,7 @@ fn each_arming_is_rung_for_at_most_once() {
             });
         }
         loop {
-            // Between an arming that finds items and its end a poster may ring as well.
+            // If `arm` finds items, a poster may still wake the owner before the arming ends.
             nr_armed += 1;
             if mailbox.arm(2).unwrap() {
                 let mut poll = libc::pollfd {
@@ -273,7 +271,7 @@ fn each_arming_is_rung_for_at_most_once() {
                     events: libc::POLLIN,
                     revents: 0,
                 };
-                // SAFETY: `poll` lives over the call.
+                // SAFETY: `poll` outlives the call.
                 let nr_ready = unsafe { libc::poll(&mut poll, 1, 60_000) };
                 assert_eq!(nr_ready, 1, "a wake-up was lost");
                 mailbox.disarm();
@@ -304,7 +302,7 @@ fn resident_kib() -> usize {
     number.unwrap().parse().unwrap()
 }
 
-/// Makes and drops as many of one thing.
+/// A function that creates and drops the given number of objects of one kind.
 type Makes = fn(usize);
 
 #[test]
@@ -312,7 +310,7 @@ fn mailboxes_that_come_and_go_leave_no_memory_behind() {
     const KEY: &str = "AFTERWORK_TEST_ALONE";
     let test = "mailboxes_that_come_and_go_leave_no_memory_behind";
     if std::env::var_os(KEY).is_none() {
-        // Other tests have memory, too.
+        // A separate process, because other tests also use memory.
         let status = Command::new(std::env::current_exe().unwrap())
             .args([test, "--exact", "--test-threads=1"])
             .env(KEY, test)
@@ -355,7 +353,7 @@ fn mailboxes_that_come_and_go_leave_no_memory_behind() {
         let before = resident_kib();
         makes(10_000);
         let grown_kib = resident_kib().saturating_sub(before);
-        // Of 64 bytes each it would be 640 KiB.
+        // A leak of 64 bytes each would be 640 KiB.
         assert!(grown_kib < 512, "{what}: {grown_kib} KiB");
     }
 }
@@ -388,17 +386,17 @@ fn the_last_poster_wakes_a_sleeping_owner_that_gets_all_that_was_posted() {
     }
 }
 
-/// Returns how often this thread has gone to sleep.
+/// Returns the number of times that this thread has slept.
 fn nr_sleeps() -> i64 {
-    // SAFETY: all zeros are a usage; the call writes one.
+    // SAFETY: a zeroed `rusage` is valid, and the call writes to it.
     let mut usage = unsafe { std::mem::zeroed::<libc::rusage>() };
-    // SAFETY: `usage` lives over the call.
+    // SAFETY: `usage` outlives the call.
     let status = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) };
     assert_eq!(status, 0);
     usage.ru_nvcsw
 }
 
-/// However long the owner is without items. One with a timer of 1 ms would sleep about a hundred times.
+/// Holds for any time. With a timer of 1 ms the owner would sleep about a hundred times.
 #[test]
 fn a_lingering_owner_without_items_is_not_woken() {
     let mut mailbox = Mailbox::builder().spin_limit(0).build();
@@ -425,8 +423,7 @@ fn a_post_does_not_touch_a_file_with_the_eventfds_number() {
     let number = mailbox.eventfd().unwrap().as_raw_fd();
     let (mut reader, writer) = std::io::pipe().unwrap();
     assert!(mailbox.arm(1).unwrap());
-    // SAFETY: the call takes two numbers. Does what a program does that closes unknown descriptors
-    // and opens a pipe.
+    // SAFETY: the call takes two numbers, like a program that closes unknown descriptors.
     assert!(unsafe { libc::dup2(writer.as_raw_fd(), number) } >= 0);
     poster.post(1).unwrap();
     assert!(mailbox.disarm(), "a poster has claimed the wake-up");
@@ -435,8 +432,7 @@ fn a_post_does_not_touch_a_file_with_the_eventfds_number() {
     assert_eq!(lost.kind(), ErrorKind::NotFound);
     mailbox.clear();
     drop((mailbox, poster, writer));
-    // SAFETY: the call takes a number. It would fail if the drop of the mailbox had closed the
-    // descriptor.
+    // SAFETY: the call takes a number. It fails if the mailbox has closed the descriptor.
     assert_eq!(unsafe { libc::close(number) }, 0);
     let mut written = Vec::new();
     reader.read_to_end(&mut written).unwrap();

@@ -1,5 +1,5 @@
-//! The memory of a burst of items goes back to the system after it. A program of its own, with one test: it reads what the
-//! process has. It takes some seconds, for looks are one apart.
+//! The memory of a burst of items is returned to the system. A separate program with one test,
+//! because it reads the memory of the process.
 #![cfg(not(any(loom, shuttle, miri)))]
 
 use std::{
@@ -11,14 +11,14 @@ use std::{
 
 use afterwork::workqueue::{JoinHandle, Workqueue};
 
-/// Items of each of four bursts; 4 MiB.
+/// Number of items of each of four bursts; 4 MiB.
 const NR_ITEMS: usize = 32 * 1024;
-/// What the program has beside: a tenth of it is more than a thread or a list takes.
+/// Other memory of the program. A tenth of it is more than a thread or a list uses.
 const BESIDE: usize = 8 << 20;
-/// What is promised.
+/// The documented limit.
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// Returns how many bytes of memory the process has of its own.
+/// Returns the private memory of the process in bytes.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("RssAnon:"));
@@ -26,9 +26,9 @@ fn resident() -> usize {
     kib.parse::<usize>().unwrap() * 1024
 }
 
-/// Makes items that wait behind another one.
+/// Creates items that wait for another one.
 fn burst(queue: &Workqueue, nr_items: usize) -> impl Iterator<Item = JoinHandle<()>> {
-    // With the header it fills a block of 128 bytes.
+    // With its header, an item fills a block of 128 bytes.
     let payload = [7_u64; 8];
     let item = move |i: usize| assert_eq!(std::hint::black_box(payload)[i % 8], 7);
     (0..nr_items).map(move |i| queue.spawn(move || item(i)))
@@ -38,12 +38,12 @@ fn join(items: &mut Vec<JoinHandle<()>>) {
     items.drain(..).for_each(|item| item.join().unwrap());
 }
 
-/// Has four bursts wait at once, which end in different ways; returns what the process had when all waited.
+/// Runs four bursts that end in different ways. Returns the memory used while all items waited.
 fn four_bursts(nr_items: usize, handles: &mut [Vec<JoinHandle<()>>; 3]) -> usize {
     let queue = &Workqueue::builder("burst").max_active(1).build().unwrap();
     let (open, gate) = mpsc::channel::<()>();
     let first = queue.spawn(move || gate.recv().unwrap());
-    // Nobody waits for these: they are freed by workers, for this thread.
+    // No thread waits for these items. Workers free them for this thread.
     burst(queue, nr_items).for_each(drop);
     let [own, others, of_ended] = handles;
     own.extend(burst(queue, nr_items));
@@ -67,7 +67,7 @@ fn four_bursts(nr_items: usize, handles: &mut [Vec<JoinHandle<()>>; 3]) -> usize
 #[test]
 fn a_burst_of_items_leaves_no_memory_behind() {
     let beside = std::hint::black_box(vec![1_u8; BESIDE]);
-    // Theirs is there before: the C library keeps what is freed, or not.
+    // Allocated first, because the C library may or may not keep freed memory.
     let mut handles = [(); 3].map(|()| Vec::with_capacity(NR_ITEMS));
     for handles in &mut handles {
         handles.spare_capacity_mut().fill_with(MaybeUninit::zeroed);

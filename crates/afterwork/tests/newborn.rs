@@ -1,5 +1,4 @@
-//! Settings that library threads must not inherit from the thread that happens to start them, each
-//! tested in a separate process.
+//! Settings that library threads must not inherit, each tested in a separate process.
 
 #![cfg(not(any(loom, shuttle, sim)))]
 
@@ -34,7 +33,7 @@ struct State {
 impl State {
     fn of_this_thread() -> Self {
         let (mut mode, mut nodes) = (0, [0; 16]);
-        // SAFETY: passes numbers, a mode to write, and 1024 bits to write.
+        // SAFETY: passes numbers, and pointers to an integer and to 1024 bits that the call writes.
         unsafe {
             libc::syscall(
                 libc::SYS_get_mempolicy,
@@ -58,7 +57,7 @@ impl State {
 #[cfg(target_arch = "x86_64")]
 fn float_modes() -> [u64; 2] {
     let (mut mxcsr, mut x87) = (0_u32, 0_u16);
-    // SAFETY: the instructions write to two places.
+    // SAFETY: the instructions write to the two variables.
     unsafe {
         std::arch::asm!("stmxcsr [{}]", "fnstcw [{}]", in(reg) &raw mut mxcsr, in(reg) &raw mut x87);
     }
@@ -82,7 +81,7 @@ fn float_modes() -> [u64; 2] {
 #[cfg(target_arch = "x86_64")]
 fn make_float_modes_odd() {
     let (mxcsr, x87) = (0xffc0_u32, 0xf7f_u16);
-    // SAFETY: the instructions read two places. The thread computes no floating-point numbers.
+    // SAFETY: the instructions read two variables. The thread computes no floating-point numbers.
     unsafe {
         std::arch::asm!("ldmxcsr [{}]", "fldcw [{}]", in(reg) &raw const mxcsr, in(reg) &raw const x87);
     }

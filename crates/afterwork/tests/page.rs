@@ -1,5 +1,4 @@
-//! The counters that a process publishes, read in that process. `crates/top/tests/top.rs` reads
-//! them from another process.
+//! The published page, seen from inside. `crates/top/tests/top.rs` reads it from outside.
 #![cfg(not(any(loom, shuttle)))]
 
 use std::{
@@ -21,10 +20,10 @@ use afterwork::{
 };
 use sync::shared_file::SharedFile;
 
-/// There is one page a process.
+/// Serializes the tests, because a process has one page.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// Asks for a round that begins after this call, and returns it.
+/// Requests a round that begins after this call, and returns the page.
 fn ask(path: &Path, number: u32) -> Page {
     let file = SharedFile::open(path).unwrap();
     let read = || Page::read(&std::fs::read(path).unwrap());
@@ -111,7 +110,7 @@ fn a_page_with_a_closed_descriptor_is_removed() {
     let number: i32 = link.file_name().unwrap().to_str().unwrap().parse().unwrap();
     let theirs_at = std::env::temp_dir().join(format!("aw-{}-theirs", std::process::id()));
     let theirs = std::fs::File::create(&theirs_at).unwrap();
-    // SAFETY: the call takes two numbers; the page's number is the other file's from here on.
+    // SAFETY: the call takes two numbers. The page's descriptor is then the other file's.
     assert!(unsafe { libc::dup2(theirs.as_raw_fd(), number) } >= 0);
     let file = SharedFile::open(&path).unwrap();
     let give_up = Instant::now() + Duration::from_secs(30);
@@ -125,7 +124,7 @@ fn a_page_with_a_closed_descriptor_is_removed() {
     assert_eq!(theirs.metadata().unwrap().len(), 0);
     let again = observe::publish().unwrap();
     assert!(ask(&again, 1).is_whole() && observe::unpublish());
-    // SAFETY: the call takes a number; the copy of the other file is closed once.
+    // SAFETY: the call takes a number. It closes the copy of the other file once.
     assert_eq!(unsafe { libc::close(number) }, 0);
     std::fs::remove_file(&theirs_at).unwrap();
 }
@@ -138,10 +137,10 @@ fn a_child_of_fork_shows_what_it_has_made_and_nothing_of_its_parent_s() {
     let _slots = PerCpu::builder().name("parent's").build(|_| 0).unwrap();
     rcu::call(|| ());
     rcu::barrier();
-    // SAFETY: the child uses the library, which is what this tests, and ends.
+    // SAFETY: the child uses the library, which is what this tests, and exits.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        // SAFETY: takes a number; the signal that is sent then ends the process.
+        // SAFETY: the call takes a number. The signal kills the process.
         unsafe { libc::alarm(30) };
         let shown = std::panic::catch_unwind(|| {
             let path = observe::publish().unwrap();
@@ -158,11 +157,11 @@ fn a_child_of_fork_shows_what_it_has_made_and_nothing_of_its_parent_s() {
                 assert!(names.iter().any(|name| name == ours), "{names:?}");
             }
         });
-        // SAFETY: ends the process at once.
+        // SAFETY: exits the process at once.
         unsafe { libc::_exit(i32::from(shown.is_err())) };
     }
     let mut status = 0;
-    // SAFETY: `status` lives over the call.
+    // SAFETY: `status` outlives the call.
     assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
     assert_eq!(status, 0);
 }
@@ -176,7 +175,7 @@ fn a_file_cut_short_or_written_over_is_made_anew() {
     file.write_at(&[0xa5; 4096], 0).unwrap();
     file.set_len(0).unwrap();
     let give_up = Instant::now() + Duration::from_secs(30);
-    // Whoever rings it cannot: there is no word. A round that had begun may have written it once more.
+    // A request fails on an empty file, but a round in progress may write the page again.
     while file.ring(ASKED_AT, 2).is_ok() {
         assert!(Instant::now() < give_up, "it cannot be cut short");
         file.set_len(0).unwrap();
@@ -197,7 +196,7 @@ fn a_process_that_lives_under_the_same_number_keeps_its_page() {
     let _one = ONE.lock().unwrap();
     let path = observe::publish().unwrap();
     assert!(observe::unpublish());
-    // As one in another container does, which shares the directory and not the numbers.
+    // Like a process in another container, which shares the directory but not the process IDs.
     let other = SharedFile::create(&path).unwrap();
     other.write_at(b"alive", 0).unwrap();
     assert!(other.lock().unwrap());
@@ -207,7 +206,7 @@ fn a_process_that_lives_under_the_same_number_keeps_its_page() {
     assert!(observe::unpublish() && !ours.exists());
     assert_eq!(std::fs::read(&path).unwrap(), b"alive");
     drop(other);
-    // A child that another test starts may have it for a moment.
+    // A child that another test forks may hold the lock for a short time.
     let left = SharedFile::open(&path).unwrap();
     while left.is_locked().unwrap() {
         std::thread::yield_now();
@@ -223,7 +222,7 @@ fn a_child_of_fork_does_not_keep_its_parents_page_alive() {
     let file = SharedFile::open(&path).unwrap();
     assert!(file.is_locked().unwrap());
     let (mut told, mut tell) = std::io::pipe().unwrap();
-    // SAFETY: the child says that it is there, and sleeps until it is killed.
+    // SAFETY: the child writes one byte, and sleeps until it is killed.
     let child = unsafe { libc::fork() };
     if child == 0 {
         tell.write_all(b"!").ok();
@@ -235,14 +234,14 @@ fn a_child_of_fork_does_not_keep_its_parents_page_alive() {
     told.read_exact(&mut [0]).unwrap();
     assert!(file.is_locked().unwrap(), "the parent has lost it");
     assert!(observe::unpublish());
-    // A child that another test starts may have it until it is another program; this one would keep it for ever.
+    // A child of another test may hold the lock until it executes another program.
     let give_up = Instant::now() + Duration::from_secs(30);
     let mut was_let_go = false;
     while !was_let_go && Instant::now() < give_up {
         was_let_go = !file.is_locked().unwrap();
         std::thread::yield_now();
     }
-    // SAFETY: our own child.
+    // SAFETY: the process is our own child.
     unsafe {
         libc::kill(child, libc::SIGKILL);
         libc::waitpid(child, std::ptr::null_mut(), 0);
@@ -254,31 +253,31 @@ fn a_child_of_fork_does_not_keep_its_parents_page_alive() {
 fn what_a_killed_process_left_is_removed_by_the_next_that_shows_itself() {
     let _one = ONE.lock().unwrap();
     let (mut told, mut tell) = std::io::pipe().unwrap();
-    // SAFETY: the child shows itself, says where, and ends as one that is killed does.
+    // SAFETY: the child publishes itself, writes the path, and exits like a process that is killed.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        // SAFETY: takes a number; the signal that is sent then ends the process.
+        // SAFETY: the call takes a number. The signal kills the process.
         unsafe { libc::alarm(30) };
         if let Ok(path) = observe::publish() {
             tell.write_all(path.to_str().unwrap().as_bytes()).ok();
         }
-        // SAFETY: ends the process at once.
+        // SAFETY: exits the process at once.
         unsafe { libc::_exit(0) };
     }
     drop(tell);
     let mut left = String::new();
     told.read_to_string(&mut left).unwrap();
-    // SAFETY: our own child.
+    // SAFETY: the process is our own child.
     unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
-    // Any process of this user may have removed it since.
+    // Any process of this user may have removed the page since.
     assert!(!left.is_empty(), "the child has not shown itself");
     let left = Path::new(&left);
-    // One of a process of another container's, which is not to be seen from here.
+    // The page of a process in another container, which is not visible from here.
     let number = u32::MAX - std::process::id();
     let elsewhere = &Path::new(page::DIRECTORY).join(page::name_of(number, 7));
     let lives = SharedFile::create(elsewhere).unwrap();
     assert!(lives.lock().unwrap());
-    // What only looks like a page.
+    // A file that is not a page but has a similar name.
     let other = &elsewhere.with_extension("tmp");
     std::fs::write(other, "").unwrap();
     observe::publish().unwrap();
@@ -286,7 +285,7 @@ fn what_a_killed_process_left_is_removed_by_the_next_that_shows_itself() {
     assert!(observe::unpublish());
     drop(lives);
     std::fs::remove_file(other).unwrap();
-    // A child that another test starts may have it for a moment.
+    // A child that another test forks may hold the lock for a short time.
     while SharedFile::open(elsewhere).is_ok_and(|file| file.is_locked().unwrap()) {
         std::thread::yield_now();
     }
@@ -295,16 +294,15 @@ fn what_a_killed_process_left_is_removed_by_the_next_that_shows_itself() {
     assert!(observe::unpublish());
 }
 
-/// Set for a child.
 const CHILD: &str = "AFTERWORK_TEST_CHILD";
 
-/// Not a test of its own: what the child does that may not write files.
+/// Not a test: the code of the child that must not write files.
 #[test]
 fn child() {
     if std::env::var_os(CHILD).is_some() {
         let refused = observe::publish().unwrap_err();
         println!("refused: {refused}");
-        // And again: nothing was left.
+        // The second call fails in the same way, because the first left no file.
         println!("refused: {}", observe::publish().unwrap_err());
     }
 }
@@ -342,7 +340,7 @@ fn a_page_that_was_left_behind_is_replaced_and_can_be_published_again() {
     assert_eq!(observe::publish().unwrap(), path);
     ask(&path, 1);
     assert!(observe::unpublish());
-    // A link is removed, and what it leads to left alone.
+    // A symbolic link is removed, and its target is not changed.
     let target = std::env::temp_dir().join(format!("aw-target-{}", std::process::id()));
     std::fs::write(&target, b"precious").unwrap();
     std::os::unix::fs::symlink(&target, &path).unwrap();

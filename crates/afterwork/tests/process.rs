@@ -1,4 +1,4 @@
-//! What is done to the process as a whole: sandboxes, limits, priorities; each in a process of its own.
+//! Settings of the whole process: sandboxes, limits, priorities. Each test has its own process.
 
 #![cfg(not(any(loom, shuttle)))]
 
@@ -28,7 +28,7 @@ use children::{LIMIT_S, alone, in_child, spawn};
 use sync::thread::ThreadId;
 use topology::CpuSet;
 
-/// Has the kernel refuse `membarrier` to this process from now on.
+/// Makes all later calls of `membarrier` in this process fail.
 fn refuse_membarrier() {
     const fn step(code: u32, k: u32, jump_if_false: u8) -> libc::sock_filter {
         libc::sock_filter {
@@ -51,7 +51,7 @@ fn refuse_membarrier() {
         len: filter.len() as u16,
         filter: filter.as_mut_ptr(),
     };
-    // SAFETY: numbers, and a program that lives over the calls.
+    // SAFETY: the arguments are numbers, and a filter program that outlives the calls.
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
         let (set, to) = (libc::SECCOMP_SET_MODE_FILTER, &raw const program);
@@ -60,7 +60,7 @@ fn refuse_membarrier() {
     }
 }
 
-/// Starts a thread that has just read, and reads no more: only a barrier can tell that it is idle.
+/// Starts a thread that reads once and then stays idle. Only a barrier can detect that it is idle.
 fn quiet_reader(read: impl FnOnce() + Send + 'static) -> mpsc::Sender<()> {
     let (done, wait) = mpsc::channel::<()>();
     let (ready, is_ready) = mpsc::channel();
@@ -96,11 +96,11 @@ fn a_barrier_that_is_refused_after_it_was_allowed_ends_the_process() {
             rcu::synchronize();
             quiet_reader(|| drop(rcu::read()));
             if !sync::asym::init() {
-                // A kernel without it refuses nothing later.
+                // Without `membarrier` in the kernel there is nothing to test, so end as expected.
                 std::process::abort();
             }
             refuse_membarrier();
-            // However the caller contains it.
+            // The process ends even if the caller catches panics.
             catch_unwind(body).ok();
         });
         assert_eq!(status.signal(), Some(libc::SIGABRT), "{status} {told}");
@@ -113,9 +113,9 @@ fn a_barrier_that_is_refused_after_it_was_allowed_ends_the_process() {
     }
 }
 
-/// Returns `true` if this process may have real-time threads; without the right to it nobody is boosted.
+/// Returns `true` if this process may have real-time threads. Otherwise no thread is boosted.
 fn may_boost() -> bool {
-    // SAFETY: reads a structure of numbers.
+    // SAFETY: the call reads a structure of numbers.
     let asked = thread::spawn(|| unsafe {
         let param = libc::sched_param { sched_priority: 1 };
         libc::sched_setscheduler(0, libc::SCHED_FIFO, &param) == 0
@@ -124,11 +124,11 @@ fn may_boost() -> bool {
 }
 
 fn policy() -> i32 {
-    // SAFETY: takes a number.
+    // SAFETY: the call takes a number.
     unsafe { libc::sched_getscheduler(0) }
 }
 
-/// Has a reader computing in a section, for which somebody waits, until `done` says something; returns that.
+/// Runs a reader that computes in a section, with a waiter, until `done` returns a value.
 fn waited_for<R: Send + 'static>(done: impl Fn() -> Option<R> + Send + 'static) -> R {
     let (began, has_begun) = mpsc::channel();
     let (said, says) = mpsc::channel();
@@ -151,13 +151,13 @@ fn waited_for<R: Send + 'static>(done: impl Fn() -> Option<R> + Send + 'static) 
     says.recv().unwrap()
 }
 
-/// Starts a thread by the C library, which leaves it as the kernel makes it; returns its policy.
+/// Starts a thread with the C library, without changes by the standard library. Returns its policy.
 fn policy_of_new_thread() -> i32 {
     extern "C" fn main(_: *mut libc::c_void) -> *mut libc::c_void {
         std::ptr::without_provenance_mut(policy() as usize)
     }
     let mut result = std::ptr::null_mut();
-    // SAFETY: the thread takes nothing, and is waited for.
+    // SAFETY: the thread takes no argument, and is joined.
     unsafe {
         let mut thread = std::mem::zeroed();
         let none = std::ptr::null();
@@ -177,20 +177,20 @@ fn what_a_boosted_reader_starts_is_not_boosted() {
     let (status, told) = in_child(|| {
         let started_by_boosted = || {
             (policy() & libc::SCHED_FIFO != 0).then(|| {
-                // SAFETY: ends at once, and says what it has.
+                // SAFETY: the child exits at once with its policy as the status.
                 let pid = unsafe { libc::fork() };
                 if pid == 0 {
                     // SAFETY: as above.
                     unsafe { libc::_exit(policy()) };
                 }
                 let mut status = 0;
-                // SAFETY: `status` lives over the call.
+                // SAFETY: `status` outlives the call.
                 unsafe { libc::waitpid(pid, &mut status, 0) };
                 (policy_of_new_thread(), libc::WEXITSTATUS(status))
             })
         };
         let ordinary = (libc::SCHED_OTHER, libc::SCHED_OTHER);
-        // More than once: the first boost must leave the thread as it was.
+        // More than once: the first boost must restore the thread's settings.
         assert_eq!(waited_for(started_by_boosted), ordinary);
         assert_eq!(waited_for(started_by_boosted), ordinary);
     });
@@ -208,17 +208,17 @@ fn nobody_is_boosted_where_the_kernel_limits_real_time() {
             rlim_cur: 50_000,
             rlim_max: 50_000,
         };
-        // SAFETY: reads the structure.
+        // SAFETY: the call reads the structure.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_RTTIME, &limit) }, 0);
         let start = Instant::now();
-        // Past the limit, of time in which nobody else may run.
+        // Longer than the limit on time without a sleep.
         let enough = move || (start.elapsed().as_millis() > 200).then_some(());
         waited_for(enough);
     });
     assert!(status.success(), "{status} {told}");
 }
 
-/// What a thread has that it may have from whoever started it.
+/// Settings that a thread may inherit from the thread that starts it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Inherited {
     cpus: String,
@@ -228,7 +228,7 @@ struct Inherited {
 }
 
 impl Inherited {
-    /// Of a thread of this process.
+    /// Returns the settings of a thread of this process.
     fn of(thread: i32) -> io::Result<Self> {
         let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status"))?;
         let field = |name| {
@@ -238,17 +238,17 @@ impl Inherited {
         Ok(Self {
             cpus: field("Cpus_allowed:"),
             blocked: field("SigBlk:"),
-            // SAFETY: take numbers.
+            // SAFETY: the call takes a number.
             policy: unsafe { libc::sched_getscheduler(thread) },
-            // SAFETY: as above.
+            // SAFETY: the call takes numbers.
             nice: unsafe { libc::getpriority(libc::PRIO_PROCESS, thread as libc::id_t) },
         })
     }
 }
 
-/// Makes the calling thread unlike others: on one CPU, first or last of all, without signals.
+/// Gives the calling thread unusual settings: one CPU, an extreme priority, blocked signals.
 fn become_odd() {
-    // SAFETY: zeroed sets and structures are whole, and the calls read them.
+    // SAFETY: zeroed sets and structures are valid, and the calls read them.
     unsafe {
         let mut cpus: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(libc::sched_getcpu() as usize, &mut cpus);
@@ -263,9 +263,9 @@ fn become_odd() {
     }
 }
 
-/// Returns what each thread of this process has whose name `ours` knows, by that name.
+/// Returns the settings of each thread of this process whose name is in `ours`, with the name.
 fn threads(ours: &[&str]) -> Vec<(String, Inherited)> {
-    // One that ends meanwhile is left out.
+    // A thread that exits during the scan is left out.
     let all = std::fs::read_dir("/proc/self/task")
         .unwrap()
         .filter_map(|task| {
@@ -297,12 +297,12 @@ fn threads_of_the_library_s_are_like_the_first_thread_whoever_is_first_to_need_t
             let is_like_first = |(name, has): &(String, Inherited)| {
                 let mut has = has.clone();
                 if name == "aw/manager" {
-                    // By its mask the manager knows which CPUs the registry is for.
+                    // The manager's own CPU mask reflects the CPUs of the registry.
                     has.cpus = first.cpus.clone();
                 }
                 has == first
             };
-            // One that has begun just now may still be on its way. The alarm ends this.
+            // A new thread may not have its settings yet. The alarm limits this loop.
             while {
                 let found = threads(&ours);
                 found.len() < ours.len() || !found.iter().all(is_like_first)
@@ -315,7 +315,7 @@ fn threads_of_the_library_s_are_like_the_first_thread_whoever_is_first_to_need_t
     assert!(status.success(), "{status} {told}");
 }
 
-/// Queues and waits when it is dropped.
+/// Queues an item and waits for it when it is dropped.
 struct WorksAtExit(Workqueue);
 
 impl Drop for WorksAtExit {
@@ -346,7 +346,7 @@ fn a_process_may_end_inside_an_item_or_while_items_run() {
         }
         return;
     };
-    // SAFETY: takes a number; the signal ends a process that hangs.
+    // SAFETY: the call takes a number. The signal kills a process that hangs.
     unsafe { libc::alarm(LIMIT_S) };
     let queue = workqueue::system_unbound().unwrap();
     for _ in 0..50 {
@@ -356,11 +356,11 @@ fn a_process_may_end_inside_an_item_or_while_items_run() {
         let _ = queue.spawn(|| std::process::exit(7)).join();
         unreachable!("the process has ended");
     }
-    // The first thread's own are dropped after `main`.
+    // The main thread's thread-locals are dropped after `main`.
     LAST.set(Some(WorksAtExit(queue.clone())));
 }
 
-/// Queues on both, and on a timer; counts what ran in `nr_run`, and returns how many that is to be.
+/// Queues items on both queues and on a timer. Returns the expected final value of `nr_run`.
 fn work_a_little(queues: &[Workqueue; 2], nr_run: &Arc<AtomicUsize>) -> usize {
     let runs = || {
         let nr_run = nr_run.clone();
@@ -400,7 +400,7 @@ fn work_goes_on_while_somebody_moves_its_threads() {
             for task in std::fs::read_dir("/proc/self/task").unwrap() {
                 let name = task.unwrap().file_name();
                 let thread = ThreadId(name.to_str().unwrap().parse().unwrap());
-                // It may have ended.
+                // The thread may have exited.
                 sync::cpu::set_affinity(Some(thread), [&one, &all][round % 2]).ok();
             }
             nr_due += work_a_little(&queues, &nr_run);
@@ -411,7 +411,7 @@ fn work_goes_on_while_somebody_moves_its_threads() {
     assert!(status.success(), "{status} {told}");
 }
 
-/// As a shell does, or a debugger.
+/// As a shell or a debugger does.
 #[test]
 fn work_goes_on_after_the_process_was_stopped() {
     let _alone = alone();
@@ -421,7 +421,7 @@ fn work_goes_on_after_the_process_was_stopped() {
         // SAFETY: the child reads procfs and sends signals.
         let stopper = unsafe { libc::fork() };
         if stopper == 0 {
-            // SAFETY: takes numbers.
+            // SAFETY: the arguments are numbers.
             unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
             let state = || {
                 let stat = std::fs::read_to_string(format!("/proc/{me}/stat")).unwrap();
@@ -439,11 +439,11 @@ fn work_goes_on_after_the_process_was_stopped() {
                     thread::yield_now();
                 }
             }
-            // SAFETY: ends the process at once.
+            // SAFETY: exits the process at once.
             unsafe { libc::_exit(0) };
         }
         let (mut nr_due, mut stopped) = (0, 0);
-        // SAFETY: `stopped` lives over the call.
+        // SAFETY: `stopped` outlives the call.
         while unsafe { libc::waitpid(stopper, &mut stopped, libc::WNOHANG) } == 0 {
             nr_due += work_a_little(&queues, &nr_run);
         }
@@ -461,7 +461,8 @@ fn a_process_that_gets_no_thread_is_told_so_when_it_would_show_itself() {
             rlim_cur: 0,
             rlim_max: 0,
         };
-        // SAFETY: numbers, and a structure that lives over the calls. To root no thread is refused.
+        // SAFETY: the arguments are numbers, and a structure that outlives the calls. The limit
+        // does not apply to root.
         unsafe {
             if libc::geteuid() == 0 {
                 assert_eq!(libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534), 0);

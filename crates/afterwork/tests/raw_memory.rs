@@ -1,4 +1,4 @@
-//! Raw items, timers and callbacks take no memory: not when they are queued, armed, cancelled, waited for, or handed over.
+//! Raw items, timers and callbacks allocate no memory when they are queued or waited for.
 
 #![cfg(not(any(loom, shuttle)))]
 
@@ -14,20 +14,20 @@ use raw::{RawDelayed, RawWork};
 
 thread_local!(static NR_TAKEN: Cell<u64> = const { Cell::new(0) });
 
-/// Counts what each thread takes.
+/// Counts the allocations of each thread.
 struct Counting;
 
-// SAFETY: the system's allocator, beside which a number is changed that takes no memory itself.
+// SAFETY: the system allocator does the work. The counter allocates no memory itself.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // Gone while a thread ends.
+        // The counter does not exist while a thread exits.
         NR_TAKEN.try_with(|nr| nr.set(nr.get() + 1)).ok();
-        // SAFETY: our caller's promise.
+        // SAFETY: the caller guarantees the conditions.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: our caller's promise.
+        // SAFETY: the caller guarantees the conditions.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -39,7 +39,7 @@ unsafe extern "C-unwind" fn nothing(_: *mut RawWork) {}
 
 unsafe fn forget(_: *mut rcu::Head) {}
 
-/// Does `act` some times, of which the first may make what a process makes once; checks that the others take nothing.
+/// Calls `act` once, which may allocate process-wide state. Later calls must allocate nothing.
 fn takes_nothing(what: &str, mut act: impl FnMut()) {
     act();
     let before = NR_TAKEN.get();
@@ -47,7 +47,7 @@ fn takes_nothing(what: &str, mut act: impl FnMut()) {
         act();
     }
     let nr_taken = NR_TAKEN.get() - before;
-    // A list of the pool's may grow where more workers come together than ever before.
+    // A list of the pool may grow if more workers than ever before are awake.
     assert!(nr_taken < 10, "{what}: {nr_taken} in 100 times");
 }
 
@@ -55,13 +55,13 @@ fn takes_nothing(what: &str, mut act: impl FnMut()) {
 fn nothing_is_allocated_for_an_item_a_timer_or_a_callback() {
     let queue = Workqueue::builder("memory").max_active(4).build().unwrap();
     let hour = Duration::from_secs(3600);
-    // SAFETY: it may be called anywhere.
+    // SAFETY: `nothing` may be called anywhere.
     let mut item = unsafe { RawDelayed::new(nothing) };
     let item = NonNull::from(&mut item);
     let work = RawDelayed::work(item);
     let mut heads: Vec<rcu::Head> = (0..101).map(|_| rcu::Head::new()).collect();
     let mut heads = heads.iter_mut();
-    // SAFETY: (all of these) the item is there, and idle before it goes; so is the queue.
+    // SAFETY: in all of these, the item and the queue are valid, and idle before they are dropped.
     takes_nothing("items", || unsafe {
         RawWork::queue(work, &queue, None).unwrap();
         RawWork::flush(work).unwrap();
@@ -76,7 +76,7 @@ fn nothing_is_allocated_for_an_item_a_timer_or_a_callback() {
         RawDelayed::queue(item, &queue, None, hour).unwrap();
         RawDelayed::flush(item).unwrap();
     });
-    // SAFETY: each head is handed over once, and stays until the barrier below.
+    // SAFETY: each head is queued once, and valid until the barrier below.
     takes_nothing("callbacks", || unsafe {
         rcu::call_head(heads.next().unwrap(), forget);
     });

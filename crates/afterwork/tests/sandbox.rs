@@ -1,5 +1,4 @@
-//! Machines of which the process sees little or nothing: no sysfs, no procfs, files that are
-//! missing, spoilt or contradictory.
+//! Machines of which the process sees little: no sysfs, no procfs, missing or contradictory files.
 //!
 //! Each case is a separate process that hides files in its own mount namespace.
 
@@ -19,7 +18,6 @@ use afterwork::{
 };
 use children::{alone, in_child};
 
-/// Calls `mount`.
 fn mount(source: &str, target: &str, kind: &str, flags: libc::c_ulong) -> io::Result<()> {
     let [source, target, kind] = [source, target, kind].map(|text| CString::new(text).unwrap());
     let (source, target, kind) = (source.as_ptr(), target.as_ptr(), kind.as_ptr());
@@ -76,8 +74,7 @@ fn use_everything() {
     observe::snapshot().unwrap();
 }
 
-/// Uses everything in a process that `hide` has changed. Returns the lines that the library wrote
-/// on stderr.
+/// Uses everything in a process that `hide` has changed. Returns the library's lines on stderr.
 fn lines_without(hide: impl FnOnce() -> io::Result<()>) -> Vec<String> {
     let (status, told) = in_child(|| {
         unshare_mounts().unwrap();

@@ -1,4 +1,4 @@
-//! A stall is told with the stacks of the workers that are stuck.
+//! A stall is reported with the stacks of the stuck workers.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -13,7 +13,7 @@ use afterwork::{
 
 const SIGURG: u32 = 23;
 
-/// A registry with one worker, whose stalls are told soon.
+/// Creates a registry with one worker that reports stalls early.
 fn impatient() -> (Registry, mpsc::Receiver<Stall>) {
     let params = Params {
         max_workers: 1,
@@ -31,13 +31,13 @@ fn impatient() -> (Registry, mpsc::Receiver<Stall>) {
     (registry, stalls)
 }
 
-/// One registry at a time: another one that takes stacks would be told so.
+/// Serializes the tests, because another registry that captures stacks would be refused.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has the one worker stuck in `item`, which is let go by the flag; returns the first stall for which `good` holds.
+/// Blocks the only worker in `item` until the flag is set. Returns the first stall that is `good`.
 fn stall_of(item: fn(&AtomicBool), good: impl Fn(&Stall) -> bool) -> Stall {
     let (registry, stalls) = impatient();
     let queue = Workqueue::builder("stuck")
@@ -62,7 +62,7 @@ fn has_a_stack(stall: &Stall) -> bool {
 #[inline(never)]
 fn stuck_in_a_loop(flag: &AtomicBool) {
     while !flag.load(Ordering::Relaxed) {
-        // Also in the allocator, under its locks.
+        // Also stops in the allocator, under its locks.
         std::hint::black_box(vec![0_u8; 100_000]);
     }
 }
@@ -90,7 +90,7 @@ fn stuck_deep_down(flag: &AtomicBool) {
 #[inline(never)]
 fn stuck_behind_a_mask(flag: &AtomicBool) {
     let masked = |how| {
-        // SAFETY: a set of this function's own.
+        // SAFETY: the set is a local variable.
         unsafe {
             let mut set = std::mem::zeroed();
             libc::sigemptyset(&mut set);
@@ -117,7 +117,7 @@ fn a_stall_is_told_with_the_functions_that_its_workers_are_in() {
         assert!(told.contains("tests/stacks.rs:"), "{told}");
         assert!(!told.contains("gdb"), "{told}");
         assert!(!stack.addresses().is_empty());
-        // Up to where the thread began.
+        // The stack extends to the start of the thread.
         assert!(!told.contains("and more"), "{told}");
         assert!(told.contains("afterwork_workqueue"), "{told}");
     }
@@ -140,13 +140,13 @@ fn who_does_not_answer_is_told_so() {
     let is_told = |stall: &Stall| why(stall).is_some_and(|it| it.contains("blocks the signal"));
     let told = stall_of(stuck_behind_a_mask, is_told).to_string();
     assert!(told.contains("not captured"), "{told}");
-    // The signal has come by now, and the next one is answered.
+    // The signal has arrived by now, and the next one is answered.
     stall_of(stuck_asleep, has_a_stack);
 }
 
 #[test]
 fn a_signal_that_cannot_be_used_is_refused() {
-    // SIGSEGV; SIGPIPE, which the standard library ignores; and no signal.
+    // SIGSEGV; SIGPIPE, which the standard library ignores; and a number that is not a signal.
     for (signal, why) in [
         (11, "means nothing to the machine"),
         (13, "neither handles"),
@@ -166,7 +166,7 @@ fn a_signal_that_cannot_be_used_is_refused() {
     }
 }
 
-/// A sink that panics at one of its pieces, or displays there what is given to it.
+/// A sink that panics at one of the pieces written to it, or displays another stack at that point.
 struct Hostile<'a> {
     inner: Option<&'a Stack>,
     nr_pieces_before: u32,
@@ -204,7 +204,7 @@ fn a_stack_is_displayed_after_a_sink_that_panics_anywhere_and_within_another() {
                     let display = std::panic::AssertUnwindSafe(|| write!(sink, "{stack}"));
                     let is_good = std::panic::catch_unwind(display).is_ok();
                     if sink.nr_pieces_before < u32::MAX / 2 && is_good {
-                        // It has no such piece.
+                        // The text has fewer pieces.
                         assert!(piece > 20, "{piece}");
                         return;
                     }

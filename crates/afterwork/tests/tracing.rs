@@ -1,4 +1,4 @@
-//! Events of the feature `tracing`, seen by a subscriber of our own.
+//! Events of the feature `tracing`, received by a test subscriber.
 
 use std::{
     cell::RefCell,
@@ -27,29 +27,29 @@ use tracing::{
     span,
 };
 
-/// How long a test waits for what must come.
+/// Time limit of a test for an expected event.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An event: its name, and its fields as text.
 #[derive(Clone, Debug)]
 struct Told {
     name: &'static str,
-    /// The name of the span in which it was emitted.
+    /// The name of the span in which the event was emitted.
     span: Option<&'static str>,
     fields: BTreeMap<&'static str, String>,
 }
 
-/// All that was told, of all tests: each looks for what names its own queue.
+/// The events of all tests. Each test selects those that name its own queue.
 static TOLD: Mutex<Vec<Told>> = Mutex::new(Vec::new());
-/// Queues at every event that names the queue "outer".
+/// A queue on which the subscriber queues an item at every event of the queue "outer".
 static INNER: Mutex<Option<Workqueue>> = Mutex::new(None);
-/// Joins once when something is queued on "again".
+/// A queue on which the subscriber joins once, when an item is queued on "again".
 static AGAIN: Mutex<Option<Workqueue>> = Mutex::new(None);
-/// Acts that are done once, keyed by the queue and the event at which they are due.
+/// Acts that run once, keyed by the queue and the event that triggers them.
 static ACTS: Mutex<BTreeMap<(String, &'static str), Act>> = Mutex::new(BTreeMap::new());
 static NR_INNER: AtomicU64 = AtomicU64::new(0);
 
-/// Every span's metadata, and how many have it, by its number less 1.
+/// Metadata and reference count of every span, at the index of its number less 1.
 static SPANS: Mutex<Vec<(&'static Metadata<'static>, i64)>> = Mutex::new(Vec::new());
 
 type Act = Box<dyn FnOnce() + Send>;
@@ -75,14 +75,14 @@ fn present() -> Option<&'static str> {
     INSIDE.with_borrow(|inside| inside.last().map(|id| metadata(id).name()))
 }
 
-/// Returns how many have a span called `name`.
+/// Returns the number of references to spans named `name`.
 fn nr_open(name: &str) -> i64 {
     let spans = SPANS.lock().unwrap();
     let named = spans.iter().filter(|it| it.0.name() == name);
     named.map(|it| it.1).sum()
 }
 
-/// Writes down what it is told; queues work or panics where a test wants that.
+/// A subscriber that records events, and queues work or panics if a test requests it.
 struct Scribe;
 
 struct Fields(BTreeMap<&'static str, String>);
@@ -177,7 +177,7 @@ fn told_of(queue: &str) -> Vec<Told> {
     told.iter().filter(is_it).cloned().collect()
 }
 
-/// Calls `body` on a thread of its own and fails when it hangs.
+/// Calls `body` on a separate thread, and fails if it hangs.
 fn ends(body: impl FnOnce() + Send + 'static) {
     listen();
     let (send, receive) = mpsc::channel();
@@ -197,7 +197,7 @@ fn registry(params: Params) -> Registry {
     Registry::new(Topology::synthetic("1 core").unwrap(), params).unwrap()
 }
 
-/// The only worker of a registry and its rescuer, each held in an item; no other worker is made meanwhile.
+/// The only worker of a registry and its rescuer, each blocked in an item until released.
 struct Held {
     busy: Workqueue,
     releases: Vec<mpsc::Sender<()>>,
@@ -350,7 +350,7 @@ fn the_span_of_who_queues_follows_the_work_whatever_it_is() {
             [Some("request"); 8],
             "3 runs, 3 polls, helped, and from inside"
         );
-        // Queued again by who is in no span, it runs in none.
+        // An item that is queued outside of any span runs in none.
         queue.enqueue(&work);
         queue.spawn_detached(tell);
         queue.drain().unwrap();
@@ -401,17 +401,17 @@ fn the_span_of_an_item_of_c_that_is_taken_back_is_closed() {
         queue.pause();
         let span = tracing::span!(target: "afterwork::test", tracing::Level::INFO, "raw");
         unsafe extern "C-unwind" fn nothing(_: *mut RawWork) {}
-        // Leaked: should an assertion fail they are still queued.
+        // Leaked, because the items are still queued if an assertion fails.
         let item = || {
-            // SAFETY: it may be called with anything.
+            // SAFETY: `nothing` may be called with any pointer.
             let item = Box::leak(Box::new(unsafe { RawWork::new(nothing) }));
-            // SAFETY: it is there for good.
+            // SAFETY: the item is leaked, so it is always valid.
             let queued = span.in_scope(|| unsafe { RawWork::queue(item.into(), &queue, None) });
             assert_eq!(queued, Ok(true));
             NonNull::from(item)
         };
         let items = [item(), item(), item(), item()];
-        // SAFETY: (all of them) they are there for good.
+        // SAFETY: in all of these, the items are leaked, so they are always valid.
         unsafe {
             assert_eq!(nr_open("raw"), 5);
             assert_eq!(RawWork::cancel(items[0]), Ok(true));
@@ -448,7 +448,7 @@ fn a_revived_item_is_told_as_queued_again() {
 fn a_subscriber_may_queue_work_at_every_event() {
     ends(|| {
         let registry = registry(Params::default());
-        // In the same pool, so that its lock would be taken twice if an event were told under it.
+        // In the same pool, so that an event emitted under its lock would deadlock.
         let inner = Workqueue::builder("inner").build_in(&registry).unwrap();
         *INNER.lock().unwrap() = Some(inner.clone());
         let outer = Workqueue::builder("outer").help(false);
@@ -476,7 +476,7 @@ fn a_subscriber_may_join_where_a_join_is_being_offered() {
         assert!(AGAIN.lock().unwrap().is_none());
         again.resume();
         again.drain().unwrap();
-        // A ticket that is left would bring a worker to a join that is over.
+        // A ticket that is not cancelled would bring a worker to a join that has ended.
         let told = told_of("again");
         assert!(!told.is_empty() && told.iter().all(|it| it.name != "execute_start"));
     });
@@ -491,7 +491,7 @@ const DEEDS: [Deed; 5] = [
     }),
     ("drops", drop),
     ("changes attributes", |queue| {
-        // Returns an error where it would have to wait.
+        // The call returns an error if it would have to wait.
         let _ = queue.set_nice(1);
         let _ = queue.set_nice(0);
     }),
@@ -502,8 +502,7 @@ const DEEDS: [Deed; 5] = [
     }),
 ];
 
-/// Lets the subscriber do each deed at the first `event` of a queue, while `uses` works with the
-/// queue and drops its own handle.
+/// Lets the subscriber do each deed at the first `event` of a queue, while `uses` uses the queue.
 fn at_each_deed(
     how: &str,
     event: &'static str,
@@ -697,7 +696,7 @@ fn what_the_watchdog_reports_is_told() {
             let _ = released.recv();
         });
         queue.spawn_detached(|| ());
-        // The event comes before the handler.
+        // The event is emitted before the handler runs.
         reports.recv_timeout(PATIENCE).unwrap();
         drop(release);
         queue.drain().unwrap();

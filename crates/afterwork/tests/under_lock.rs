@@ -1,4 +1,4 @@
-//! What workers do with their pool locked: they take no memory. A program of its own, because its allocator counts.
+//! Workers allocate no memory under their pool's lock. A program of its own: its allocator counts.
 #![cfg(all(debug_assertions, not(any(loom, shuttle))))]
 
 use std::{
@@ -19,22 +19,22 @@ struct Counting;
 static NR_UNDER_LOCK: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// Whether this thread has run an item.
+    /// Set if this thread has run an item.
     static IS_WORKER: Cell<bool> = const { Cell::new(false) };
 }
 
-// SAFETY: the system's allocator does all of it.
+// SAFETY: the system allocator does all the work.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if IS_WORKER.get() && sync::lock::is_any_held() {
             NR_UNDER_LOCK.fetch_add(1, Ordering::Relaxed);
         }
-        // SAFETY: as of our caller.
+        // SAFETY: the caller guarantees the conditions.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        // SAFETY: as of our caller.
+        // SAFETY: the caller guarantees the conditions.
         unsafe { System.dealloc(place, layout) }
     }
 }
@@ -47,7 +47,7 @@ fn a_worker_adopts_and_takes_items_without_memory_under_the_pool_lock() {
     const ROUNDS: usize = 1000;
     let machine = Topology::synthetic("1 core").unwrap();
     let registry = Registry::new(machine, Params::default()).unwrap();
-    // Nobody but workers runs them, and what is adopted at once is of several links.
+    // Only workers run the items, and each adoption includes items of several pwqs.
     let queues = ["one", "two"].map(|name| {
         let queue = Workqueue::builder(name).help(false);
         queue.build_in(&registry).unwrap()
@@ -61,12 +61,12 @@ fn a_worker_adopts_and_takes_items_without_memory_under_the_pool_lock() {
             work.flush().unwrap();
         }
     };
-    // Now the lists of workers and links grow.
+    // In this round, the lists of workers and pwqs grow.
     go_round();
     let before = NR_UNDER_LOCK.load(Ordering::Relaxed);
     (0..ROUNDS).for_each(|_| go_round());
     let count = NR_UNDER_LOCK.load(Ordering::Relaxed) - before;
-    // Another worker may still come, and a list grow for it; each round has an adoption at least.
+    // Another worker may still start and make a list grow. Each round has at least one adoption.
     assert!(
         count < ROUNDS / 10,
         "{count} allocations in {ROUNDS} rounds"

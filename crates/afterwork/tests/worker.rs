@@ -1,4 +1,4 @@
-//! Dedicated workers and local futures as the system sees them: priorities, and children of `fork`.
+//! Dedicated workers and local futures in the system: priorities, and children of `fork`.
 
 #![cfg(not(any(loom, shuttle)))]
 
@@ -28,7 +28,6 @@ use afterwork::{
 };
 use children::{alone, in_child, spawn};
 
-/// The wake-up of a local future.
 struct Woke(Woken);
 
 impl From<Woken> for Woke {
@@ -65,7 +64,7 @@ fn a_child_wakes_no_local_future_of_its_parents_and_ends_no_worker() {
         worker.spawn_detached(|| unreachable!("nobody runs it"));
         assert!(matches!(pending.join(), Err(JoinError::Cancelled)));
         drop(theirs);
-        // Its own are as any.
+        // A new worker in the child works normally.
         let own = Worker::builder("own").build().unwrap();
         let sum = own.spawn_local(|| async { spawn_local(async { 3 }).await });
         assert_eq!(sum.join().unwrap().unwrap(), 3);
@@ -80,7 +79,6 @@ fn a_child_wakes_no_local_future_of_its_parents_and_ends_no_worker() {
     worker.shutdown_background();
 }
 
-/// The mail of a mailbox with local futures.
 enum Mail {
     Number,
     Woken(Woken),
@@ -148,7 +146,7 @@ fn a_child_may_drop_all_that_its_parents_threads_use() {
             }
         });
         let owner = slots.attach(cpu).unwrap();
-        // Only the child takes it out.
+        // Only the child takes these values.
         let mut owned = Some((mailbox, futures, owner, poster.clone(), worker, version));
         for _ in 0..NR_FORKS {
             let (mailbox, futures, owner, ..) = owned.as_mut().unwrap();
@@ -185,7 +183,7 @@ fn a_child_may_drop_all_that_its_parents_threads_use() {
 fn a_worker_is_real_time_or_says_why_not() {
     let _alone = alone();
     let policy = || {
-        // SAFETY: 0 names this thread.
+        // SAFETY: 0 is the ID of this thread.
         unsafe { libc::sched_getscheduler(0) }
     };
     let if_permitted = Worker::builder("audio").fifo_if_permitted(1).build();
@@ -221,7 +219,7 @@ fn the_end_of_a_sleep_on_a_worker_costs_no_thread() {
     let sleep = registry.sleep(Duration::from_millis(1));
     worker.spawn_local(|| sleep).join().unwrap();
     let started = &started.lock().unwrap()[before..];
-    // The registry's own may be late.
+    // The registry's own threads may start late.
     let set_aside = |name: &String| ["aw/rescuer", "aw/reserve"].contains(&&**name);
     assert!(started.iter().all(set_aside), "{started:?}");
 }

@@ -1,4 +1,4 @@
-//! The pages of the book, whose snippets are tests; `cargo xtask book` sees to it that all are here.
+//! The pages of the book, whose snippets run as tests. `cargo xtask book` checks the list.
 
 macro_rules! pages {
     ($($name:ident $file:literal,)*) => {

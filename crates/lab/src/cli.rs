@@ -1,4 +1,4 @@
-//! The command line: its grammar, and the answers to a wrong line.
+//! The grammar of the command line, and the answers to an invalid one.
 
 use std::ffi::OsString;
 
@@ -11,7 +11,7 @@ use crate::bench::BenchArgs;
 use crate::bench::args::Which;
 use crate::output::page::ReportArgs;
 
-/// The text for a newcomer, which the command prints without arguments.
+/// The introduction that the command prints when it has no arguments.
 pub const TEACHING: &str = "\
 afterwork-lab: measures deferred work on this machine.
 
@@ -41,22 +41,22 @@ Exit status: 0 good, 1 a claim does not hold (with --check), 2 could not run,
 rest. `cargo run --release -p afterwork-top` is the user's command: top, topology, demo.
 ";
 
-/// Measures deferred work on this machine, in the same run as the ways that programs use today
+/// Measures deferred work on this machine, in one run with the alternatives that programs use today
 #[derive(Parser, Clone, Debug)]
 #[command(name = "afterwork-lab", bin_name = "afterwork-lab", version, styles = Styles::plain())]
 pub struct Cli {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Option<Command>,
 }
 
-/// What the command can do.
+/// The subcommands.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Command {
-    /// Measure how fast this machine defers work, beside the ways that programs use today
+    /// Measure how fast this machine defers work, next to the alternatives that programs use today
     Bench(Box<BenchArgs>),
 
-    /// Make a page of what a bench printed with --json, or of two such runs side by side
+    /// Make a page from the output of `bench --json`, or from two such outputs side by side
     Report(ReportArgs),
 }
 
@@ -65,7 +65,7 @@ impl Cli {
     ///
     /// # Errors
     ///
-    /// If the line asks for help or is wrong: the answer.
+    /// Returns the text to print if the line asks for help or is invalid.
     pub fn read<T: Into<OsString> + Clone>(
         line: impl IntoIterator<Item = T>,
     ) -> Result<Self, Answer> {
@@ -73,7 +73,7 @@ impl Cli {
     }
 }
 
-/// In the usage of errors about `afterwork-lab bench`.
+/// Usage line in the errors of `afterwork-lab bench`.
 const OF_BENCH: &str = "Usage: afterwork-lab bench";
 
 fn answer(error: &clap::Error) -> Answer {
@@ -84,7 +84,7 @@ fn answer(error: &clap::Error) -> Answer {
     Answer::of::<Cli>(error, &format!("{}benches", case_hint(error)))
 }
 
-/// Says how a case is asked for that was taken for a bench.
+/// Returns the hint for a case name that was typed in place of a subcommand.
 fn case_hint(error: &clap::Error) -> String {
     let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidSubcommand) else {
         return String::new();

@@ -1,14 +1,12 @@
 //! The lab: the command `afterwork-lab`, which measures deferred work on this machine.
 //!
-//! - [`cli`] has the grammar of the command line, [`top::exit`] the exit status.
-//! - [`harness`] is how anything is measured: interleaved, with spread, against peers; [`output`]
-//!   prints the results.
-//! - [`bench`](mod@bench) is what is measured.
+//! - [`cli`] is the grammar of the command line, [`top::exit`] the exit status.
+//! - [`harness`] measures: interleaved runs, spreads, ratios to peers. [`output`] prints results.
+//! - [`bench`](mod@bench) has the benchmarks.
 //!
-//! The binary is a call of [`main`]; the rest is public for its tests.
+//! The binary only calls [`main`]. The rest is public so that tests can use it.
 
-// Not `forbid`, for one file: `bench/task_work/service/ring.rs`, because submitting to an io_uring ring is unsafe
-// whichever crate does it.
+// Not `forbid`, because `bench/task_work/service/ring.rs` submits to io_uring, which is unsafe.
 #![deny(unsafe_code)]
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
@@ -17,7 +15,7 @@ pub mod cli;
 pub mod harness;
 pub mod output;
 
-/// Snippets of the book: here, because some of them show the peers' code beside ours.
+/// Snippets of the book. They are part of this crate because some of them use the peers.
 #[cfg(doctest)]
 mod book;
 

@@ -1,4 +1,4 @@
-//! Benches as a user runs them, in sizes that measure nothing.
+//! Benches as a user runs them, in sizes that are too small to measure anything.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -35,7 +35,7 @@ fn interrupt(child: &Child) {
     kill(Pid::from_raw(pid), Signal::SIGINT).expect("the child can be signalled");
 }
 
-/// The numbers among the lines; the head must come first.
+/// Returns the records of the output, which must begin with a head.
 fn records(out: &str) -> Vec<Record> {
     let mut lines = out.lines();
     let head: Head = serde_json::from_str(lines.next().expect("a head")).expect("a head");
@@ -127,7 +127,7 @@ fn text_fits(bench: &str) {
     );
     assert!(!out.contains('\x1b'), "colour into a pipe: {out}");
     let tables = out.lines().skip_while(|line| !line.starts_with("variant"));
-    // Sentences wrap as a terminal likes.
+    // Sentences wrap at the width of the terminal.
     let tables = tables.take_while(|line| !line.contains("in words:"));
     for line in tables.filter(|line| !line.starts_with("warning")) {
         assert!(line.chars().count() <= 100, "{line}");
@@ -149,7 +149,7 @@ fn only_what_was_asked_for_is_measured() {
 
 #[test]
 fn sigint_prints_what_was_measured_and_exits_130() {
-    // Repetitions without end, as far as a test is concerned; the signal ends them.
+    // The repetitions outlast the test. The signal ends them.
     let long = "bench workqueue --cases one-at-a-time --items 200 --repeat 10000";
     let root = tempfile::tempdir().expect("a folder");
     let page = root.path().join("page.html");
@@ -166,7 +166,7 @@ fn sigint_prints_what_was_measured_and_exits_130() {
             );
         }
         interrupt(&child);
-        // Both pipes are read on: a child that cannot write into one would never end.
+        // Both pipes are read to the end. Otherwise the child could block in a write.
         let rest = thread::spawn(move || {
             let mut rest = String::new();
             talk.read_to_string(&mut rest).map(|_| rest)
@@ -197,7 +197,7 @@ fn sigint_prints_what_was_measured_and_exits_130() {
 
 #[test]
 fn sigint_reaches_into_a_run() {
-    // A run of this size takes half an hour; the test ends when the signal is heard within one.
+    // A run of this size takes half an hour. The test ends when the run reacts to the signal.
     let mut child =
         start("bench workqueue --cases one-at-a-time --items 50000000 --repeat 1 --json");
     let mut out = BufReader::new(child.stdout.take().expect("piped"));
@@ -214,7 +214,7 @@ fn sigint_reaches_into_a_run() {
 
 #[test]
 fn a_child_that_measures_for_another_ends_with_it() {
-    // Half an hour, if it did not end.
+    // The run would take half an hour.
     let long = "bench workqueue --cases one-at-a-time --items 50000000 --repeat 1 --json";
     let script = format!(
         "{} {long} --inside=$$ & read -r _",
@@ -253,7 +253,7 @@ fn a_closed_pipe_ends_a_bench_without_an_error() {
     assert!(!err.contains("error") && !err.contains("panicked"), "{err}");
 }
 
-/// Runs a line with what is kept below `root`.
+/// Runs a command line that saves its builds below `root`.
 fn finish_at(root: &std::path::Path, line: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_afterwork-lab"));
     let command = command.args(line.split_whitespace());
@@ -274,7 +274,7 @@ fn what_was_kept_is_compared_with_by_turns() {
         root.path(),
         &format!("{ONE} --against before --json --check --seed 7"),
     );
-    // A tiny run may well be slower by turns: both answers are answers.
+    // A tiny run may be slower in alternating runs, so both exit codes are correct.
     assert!(
         matches!(output.status.code(), Some(0 | 1)),
         "{}",
@@ -383,7 +383,7 @@ fn what_is_not_there_to_compare_with_is_told() {
         let output = finish_at(root.path(), line);
         let err = text(output.stderr);
         assert_eq!(output.status.code(), Some(2), "{line}: {err}");
-        // On some machines a case is left out, which is told before.
+        // On some machines a case is left out, which is reported before.
         let mut lines = err.lines().filter(|it| !it.contains("left out"));
         let told = lines.next().unwrap_or_default();
         assert!(
@@ -397,7 +397,7 @@ fn what_is_not_there_to_compare_with_is_told() {
 fn a_list_tells_every_case_and_measures_nothing() {
     let output = finish("bench scale --list");
     assert_eq!(output.status.code(), Some(0));
-    // Nor is there a page, which could not be written here.
+    // No page is written, because here that would fail.
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("afterwork-report.html")).unwrap();
     let all = Command::new(env!("CARGO_BIN_EXE_afterwork-lab"))

@@ -1,4 +1,4 @@
-//! What the command answers to what people type.
+//! The command's answers to typical command lines.
 
 use std::process::{Command, Output, Stdio};
 

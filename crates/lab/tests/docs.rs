@@ -1,4 +1,4 @@
-//! What the book promises to list in full.
+//! Checks that the book's lists are complete.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Pages of runs, made as a user makes them and opened in a browser where there is one.
+//! Pages of runs, created as by a user and opened in a browser if there is one.
 
 use std::fs;
 use std::path::Path;
@@ -29,7 +29,7 @@ fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).expect("the command speaks UTF-8")
 }
 
-/// A tiny run in `run.jsonl` with its page in `run.html`.
+/// Creates a folder with a tiny run in `run.jsonl` and its page in `run.html`.
 fn run() -> TempDir {
     let root = tempfile::tempdir().unwrap();
     let output = afterwork(
@@ -154,7 +154,7 @@ fn what_is_no_run_is_refused_in_one_line() {
     assert!(!root.path().join("afterwork-report.html").exists());
 }
 
-/// Opens the page in a frame of each width and says what is there; only this page has a script.
+/// Page that opens `run.html` in frames of several widths and reports their contents.
 const PROBE: &str = r#"<!DOCTYPE html><meta charset="utf-8"><body><script>
 const said = [];
 addEventListener("error", event => said.push("error " + event.message));
@@ -216,7 +216,7 @@ fn a_browser_shows_the_run_of_all_benches_that_readme_quotes() {
     is_shown_whole(root.path(), [50, 12]);
 }
 
-/// Opens `run.html` of a folder in a browser, with all that it folds unfolded: it has so many bars and curves, and no fault.
+/// Opens `run.html` of a folder unfolded. Checks for faults and the number of bars and curves.
 fn is_shown_whole(root: &Path, [bars, curves]: [usize; 2]) {
     fs::write(root.join("probe.html"), PROBE).unwrap();
     for (scheme, number) in [("dark", 0), ("light", 1)] {
@@ -274,7 +274,7 @@ fn a_browser_shows_what_changed_between_two_runs_on_a_narrow_screen() {
     }
 }
 
-/// Opens `probe.html` of a folder and returns what became of it; nothing where there is no browser.
+/// Opens `probe.html` of a folder and returns its report; `None` if there is no browser.
 fn browsed(root: &Path, how: &[&str]) -> Option<String> {
     let shown = Command::new("chromium")
         .args([
@@ -310,8 +310,7 @@ fn browsed(root: &Path, how: &[&str]) -> Option<String> {
     }
 }
 
-/// Opens each diagram on a narrow screen; says which texts leave it, are small, cover each other, or are pale on what is
-/// behind them.
+/// Opens each diagram on a narrow screen. Reports texts that are cut off, small, covered or pale.
 const DIAGRAMS: &str = r#"<!DOCTYPE html><meta charset="utf-8"><body><script>
 const said = [];
 addEventListener("error", event => said.push("error " + event.message));

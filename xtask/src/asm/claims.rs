@@ -1,22 +1,22 @@
-//! What is said of generated code, as a table: to claim something, add a function to `crates/probes` and a row.
+//! Claims about the generated code. To add one, add a function to `crates/probes` and a row here.
 
 use super::listing::Function;
 
-/// What is said of one function.
+/// A claim about one function.
 pub struct Claim {
-    /// The end of its path.
+    /// Suffix of the function's path.
     function: &'static str,
     is: Is,
 }
 
-/// What a function is like.
+/// The claimed property.
 enum Is {
-    /// Instruction for instruction as another one.
+    /// The function has the same instructions as another one.
     Like(&'static str),
-    /// All that it does to other threads' words are plain loads and stores, but for so many locked instructions; what
-    /// it calls (what is rare, out of its way) does not count.
+    /// The function accesses memory of other threads by plain loads and stores, except for this
+    /// number of locked instructions. Out-of-line calls for rare cases do not count.
     Locking(usize),
-    /// The same, and it calls nothing.
+    /// Like `Locking`, and the function makes no calls.
     LockingAlone(usize),
 }
 
@@ -60,7 +60,7 @@ pub const CLAIMS: &[Claim] = &[
 ];
 
 impl Claim {
-    /// Says what is wrong, if anything is.
+    /// Returns a message if the claim does not hold.
     pub fn broken_by(&self, found: &[Function]) -> Option<String> {
         let name = self.function;
         let find = |name| found.iter().find(|function| function.is(name));

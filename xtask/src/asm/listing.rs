@@ -1,18 +1,19 @@
-//! What `objdump` prints, function by function, without what differs from build to build.
+//! Parses the output of `objdump` into functions, without the parts that differ between builds.
 
 use std::fmt;
 
-/// A function's code.
+/// The code of a function.
 pub struct Function<'a> {
-    /// More than one where the compiler found functions alike.
+    /// More than one name if the compiler merged equal functions.
     names: Vec<&'a str>,
-    /// Offset from the function's begin, and the instruction; jumps inside it go to an offset.
+    /// Offsets from the start of the function, with instructions. Jumps inside it go to an offset.
     lines: Vec<(u64, String)>,
 }
 
 /// Returns the functions of a listing whose paths begin with `prefix`.
 ///
-/// They stand apart by empty lines, begin with `address <path>:`, and go on with `address:\tinstruction`.
+/// Functions are separated by empty lines. The head is `address <path>:`, the other lines are
+/// `address:\tinstruction`.
 pub fn functions<'a>(listing: &'a str, prefix: &str) -> Vec<Function<'a>> {
     let all = listing.split("\n\n").filter_map(Function::read);
     all.filter(|function| function.names.iter().any(|name| name.starts_with(prefix)))
@@ -33,7 +34,7 @@ impl<'a> Function<'a> {
                 lines.push((at.checked_sub(begin?)?, tidy(rest, &names)));
             }
         }
-        // What lies between functions is filled up.
+        // Padding between functions.
         let is_padding =
             |line: &str| line == "int3" || line.starts_with("nop") || line == "xchg %ax,%ax";
         while lines.last().is_some_and(|(_, line)| is_padding(line)) {
@@ -42,19 +43,18 @@ impl<'a> Function<'a> {
         (!names.is_empty()).then_some(Self { names, lines })
     }
 
-    /// Returns `true` if this is to be looked at: a function of a module of the crate, and not of a module of that, where those
-    /// are which call them.
+    /// Returns `true` for a probe: a function in a module of the crate, not in a nested module.
+    /// Nested modules contain the callers of probes.
     pub fn is_probe(&self) -> bool {
         let is_below = |name: &&str| name.split("::").count() == 3 && !name.contains(['{', '<']);
         self.names.iter().any(is_below)
     }
 
-    /// Returns its paths.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().copied()
     }
 
-    /// Returns `true` if this is the function whose path ends so.
+    /// Returns `true` if a path of the function ends with `path`.
     pub fn is(&self, path: &str) -> bool {
         let is_end = |name: &&str| {
             let before = name.strip_suffix(path);
@@ -63,42 +63,41 @@ impl<'a> Function<'a> {
         self.names.iter().any(is_end)
     }
 
-    /// Returns `true` if `part` is in one of its paths.
+    /// Returns `true` if a path of the function contains `part`.
     pub fn is_called(&self, part: &str) -> bool {
         self.names.iter().any(|name| name.contains(part))
     }
 
-    /// Returns what it consists of.
     pub fn lines(&self) -> &[(u64, String)] {
         &self.lines
     }
 
-    /// Returns how many of its instructions lock a word or are fences.
+    /// Returns the number of locked instructions and fences.
     pub fn nr_locked(&self) -> usize {
         let locks = |line: &str| match line.split_once(' ').unwrap_or((line, "")) {
-            // To exchange with memory locks without a word; with a register it does not.
+            // An exchange with memory locks implicitly. An exchange of registers does not lock.
             ("xchg", operands) => operands.contains('('),
             (name, _) => matches!(name, "lock" | "mfence" | "lfence" | "sfence" | "cpuid"),
         };
         self.lines.iter().filter(|(_, line)| locks(line)).count()
     }
 
-    /// Returns `true` if it calls or goes to another one.
+    /// Returns `true` if the function calls or jumps to another function.
     pub fn calls(&self) -> bool {
         let leaves = |line: &str| line.starts_with("call") || line.contains('<');
         self.lines.iter().any(|(_, line)| leaves(line))
     }
 }
 
-/// Reads `address <name>:`.
+/// Parses `address <name>:`.
 fn head(line: &str) -> Option<(u64, &str)> {
     let (at, name) = line.split_once(" <")?;
     Some((u64::from_str_radix(at, 16).ok()?, name.strip_suffix(">:")?))
 }
 
-/// Leaves out addresses and repeated blanks, and of a path all but its end; a jump inside its function goes to `+0x…`.
+/// Removes addresses, repeated blanks and path prefixes. Jumps inside the function become `+0x…`.
 fn tidy(instruction: &str, own: &[&str]) -> String {
-    // What follows a `#` says where something lies that is addressed from here.
+    // After `#`, objdump prints the address of a memory operand.
     let (instruction, target) = match instruction.split_once('#') {
         Some((instruction, _)) => (instruction, None),
         None => match instruction.split_once(" <") {

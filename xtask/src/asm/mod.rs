@@ -1,7 +1,7 @@
-//! `cargo xtask asm`: the code that the compiler made of the functions of `crates/probes`, for proofs that rest on it.
+//! `cargo xtask asm`: the machine code of the functions of `crates/probes`.
 //!
-//! `asm NAME` shows it, `asm --check` holds it to the table of `claims.rs`. Both read what `objdump` prints of the
-//! program as it would ship. The claims are about x86-64.
+//! `asm NAME` shows the code, and `asm --check` checks the table of `claims.rs`. Both read the
+//! output of `objdump` for the release build. The claims are about x86-64.
 
 mod claims;
 mod listing;
@@ -15,7 +15,7 @@ use listing::{Function, functions};
 
 const PACKAGE: &str = "afterwork-probes";
 
-/// Shows each function whose name holds what is asked for, or checks what is said of all.
+/// Shows each function whose name contains the argument, or checks all claims.
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     let [arg] = args else {
         return Err(Failure::new(
@@ -43,7 +43,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     let program = workspace.metadata()?.target_directory;
     let mut objdump = Command::new("objdump");
     objdump
-        // All symbols: where the compiler found two functions alike they share one piece of code.
+        // Shows all symbols, because functions that the compiler merged share one piece of code.
         .args(["--disassemble", "--demangle", "--no-show-raw-insn"])
         .arg("--show-all-symbols")
         .arg(program.join("release").join(PACKAGE))

@@ -1,36 +1,35 @@
-//! Links of Markdown pages: whether the file that each names is there, and the heading in it.
+//! Checks the links of Markdown pages: the target file must exist, and so must the heading in it.
 //!
-//! Links to the network are left alone: whether they lead somewhere is not ours to say.
+//! Links to the network are not checked.
 
 use std::collections::BTreeSet;
 
 use crate::report::Finding;
 
-/// A page, as far as links go.
+/// The links and anchors of a page.
 #[derive(Debug)]
 pub struct Page {
-    /// From the workspace's root.
+    /// Path from the root of the workspace.
     pub file: String,
-    /// Those that lead to files.
+    /// The links to files.
     pub links: Vec<Link>,
-    /// What a link may name behind `#`.
+    /// The names that a link may have after `#`.
     anchors: BTreeSet<String>,
 }
 
 /// A link to a file of this repository.
 #[derive(Debug, PartialEq)]
 pub struct Link {
-    /// Where it stands.
+    /// Line of the link.
     pub line: u32,
-    /// As it was written.
+    /// Text of the target.
     pub text: String,
-    /// From the workspace's root; nothing when it leads out of the workspace.
+    /// Path of the target from the root of the workspace; `None` if it is outside.
     pub file: Option<String>,
     anchor: Option<String>,
 }
 
 impl Page {
-    /// Reads a page.
     pub fn new(file: &str, text: &str) -> Self {
         let mut page = Self {
             file: file.into(),
@@ -50,13 +49,13 @@ impl Page {
         page
     }
 
-    /// Returns `true` if one of its links names this file.
+    /// Returns `true` if a link of the page leads to `file`.
     pub fn leads_to(&self, file: &str) -> bool {
         let mut links = self.links.iter();
         links.any(|link| link.file.as_deref() == Some(file))
     }
 
-    /// Headings with the same words are told apart by numbers.
+    /// Headings with the same words get a number as suffix.
     fn add_anchor(&mut self, slug: &str) {
         let numbered = (1..).map(|number| format!("{slug}-{number}"));
         let mut names = std::iter::once(slug.to_string()).chain(numbered);
@@ -84,7 +83,7 @@ impl Link {
     }
 }
 
-/// Finds links to files or headings that are not there.
+/// Finds links to missing files or headings.
 pub fn broken(pages: &[Page], files: &[String]) -> Vec<Finding> {
     let mut found = Vec::new();
     for page in pages {
@@ -109,7 +108,7 @@ pub fn broken(pages: &[Page], files: &[String]) -> Vec<Finding> {
     found
 }
 
-/// The lines outside of fenced blocks, numbered from 1.
+/// Returns the lines outside of fenced blocks, numbered from 1.
 fn prose(text: &str) -> impl Iterator<Item = (u32, &str)> {
     let mut fenced = false;
     (1..).zip(text.lines()).filter(move |(_, line)| {
@@ -125,7 +124,7 @@ fn heading(line: &str) -> Option<&str> {
     ((1..=6).contains(&level) && words.starts_with(' ')).then(|| words.trim())
 }
 
-/// The name that a heading gets in a page.
+/// Returns the anchor of a heading.
 fn slug(heading: &str) -> String {
     let kept = heading.chars().filter_map(|letter| match letter {
         ' ' | '-' => Some('-'),
@@ -135,9 +134,9 @@ fn slug(heading: &str) -> String {
     kept.flat_map(char::to_lowercase).collect()
 }
 
-/// What stands in round brackets behind square ones, outside of code.
+/// Returns the link targets of a line, outside of code.
 fn targets(line: &str) -> Vec<&str> {
-    // What stands between backticks is every second part; no link of ours has a backtick in its target.
+    // Every second part is between backticks. No target in this repository has a backtick.
     let mut targets = Vec::new();
     let mut at = 0;
     let mut in_code = false;
@@ -156,7 +155,7 @@ fn targets(line: &str) -> Vec<&str> {
     targets
 }
 
-/// Goes from a file along a relative path; nothing when that leaves the workspace.
+/// Appends a relative path to the folder of a file. Returns `None` if it leaves the workspace.
 fn join(from: &str, path: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();

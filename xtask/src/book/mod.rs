@@ -1,4 +1,4 @@
-//! The book: checks that its pages are listed and tested and that its links lead somewhere, then builds it.
+//! The book: checks that its pages are listed and tested and that its links work, then builds it.
 
 mod links;
 
@@ -8,16 +8,16 @@ use std::process::{ExitCode, Stdio};
 use crate::report::{self, Failure, Finding};
 use crate::workspace::Workspace;
 
-/// Where the pages are.
+/// The folder of the pages.
 const PAGES: &str = "docs/";
-/// What lists them.
+/// The list of the pages.
 const SUMMARY: &str = "docs/SUMMARY.md";
-/// What makes tests of their snippets.
+/// The file that turns their snippets into tests.
 const TESTS: &str = "crates/lab/src/book.rs";
-/// What builds them.
+/// The program that builds the book.
 const BUILDER: &str = "mdbook";
 
-/// Pages about a part of the library, and what each has.
+/// Pages about a part of the library, and the headings that each page must have.
 const PARTS: &[&str] = &[
     "docs/workqueue.md",
     "docs/mpscq.md",
@@ -32,7 +32,6 @@ const PARTS: &[&str] = &[
 ];
 const SECTIONS: &[&str] = &["Problem", "Picture", "States", "Traps", "How it was proved"];
 
-/// Runs the chore.
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     if let Some(arg) = args.first() {
         return Err(Failure::new(format!(
@@ -101,7 +100,7 @@ fn check(workspace: &Workspace) -> Result<(Vec<Finding>, String), Failure> {
     Ok((broken, format!("{count} links of {} pages", pages.len())))
 }
 
-/// Lines of Rust snippets that rustdoc would hide.
+/// Returns lines of Rust snippets that rustdoc would hide.
 fn hidden(text: &str) -> Vec<u32> {
     let mut is_rust = false;
     let mut found = Vec::new();
@@ -121,7 +120,7 @@ fn has_section(text: &str, head: &str) -> bool {
         .any(|line| line.ends_with(head) || line.starts_with(head))
 }
 
-/// Pages that no reader of the book would find, and links out of it, which lead nowhere once it is built.
+/// Finds pages that the summary omits, and links to files outside of the book.
 fn unlisted(pages: &[links::Page]) -> Vec<Finding> {
     let Some(summary) = pages.iter().find(|page| page.file == SUMMARY) else {
         return vec![Finding::new(
@@ -153,7 +152,7 @@ fn unlisted(pages: &[links::Page]) -> Vec<Finding> {
     found
 }
 
-/// Pages whose snippets no test would notice to rot.
+/// Finds pages whose snippets are not tested.
 fn untested(pages: &[links::Page], tests: &str) -> Vec<Finding> {
     let names = pages.iter().filter_map(|page| {
         let name = page.file.strip_prefix(PAGES)?;

@@ -1,7 +1,7 @@
-//! Builds and runs the examples as users do, from what is installed.
+//! Builds and runs the examples as users do, with the installed library.
 //!
-//! Each compiler that is there builds each example by pkg-config and by CMake, against the shared library; CMake once more
-//! against the static one. What is not there is named and left out.
+//! Each available compiler builds each example with pkg-config and with CMake against the shared
+//! library, and with CMake against the static library. Missing tools are reported and skipped.
 
 use std::{
     fs,
@@ -13,10 +13,10 @@ use super::install::{URCU, URCU_FOLDER};
 use crate::report::{Failure, data};
 use crate::workspace::Workspace;
 
-/// Compilers: of C, and of C++ beside it.
+/// Compilers for C, each with its compiler for C++.
 const COMPILERS: &[(&str, &str)] = &[("gcc", "g++"), ("clang", "clang++")];
 const WARNINGS: &[&str] = &["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"];
-/// A program of C++; the examples are of C.
+/// A program in C++. The examples are in C.
 const IN_CPP: &str = "crates/capi/tests/c/plain.cpp";
 
 pub fn build(workspace: &Workspace, prefix: &Path) -> Result<ExitCode, Failure> {
@@ -166,7 +166,7 @@ fn by_cmake(
     }
     let folder = place.join("cmake");
     let build = folder.join("build");
-    // What another version has configured is of no use.
+    // Removes the build directory, which another version may have configured.
     let _ = fs::remove_dir_all(&build);
     fs::create_dir_all(&build)
         .and_then(|()| fs::write(folder.join("CMakeLists.txt"), text))
@@ -190,7 +190,7 @@ fn by_cmake(
     Ok(())
 }
 
-/// Runs the command and returns what it said; one that fails is a failure with all that.
+/// Runs the command and returns its output. If the command fails, the error contains the output.
 fn run(command: &mut Command) -> Result<String, Failure> {
     let output = command
         .output()

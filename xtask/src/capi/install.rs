@@ -1,7 +1,7 @@
-//! Puts headers, libraries, and what pkg-config and CMake read, where they belong.
+//! Installs headers, libraries, and the files for pkg-config and CMake.
 //!
-//! The shared libraries are linked here, from what Cargo makes the static ones of: Cargo has no way to give symbols a version,
-//! nor one library two names.
+//! The shared libraries are linked here from the static ones, because Cargo cannot assign versions
+//! to symbols or give a library two names.
 
 use std::{
     env, fs,
@@ -15,10 +15,10 @@ use crate::report::{Failure, data};
 use crate::workspace::Workspace;
 
 const HEADERS: &str = "crates/capi/include/afterwork";
-/// What the shared library calls itself; `crates/capi/build.rs` says the same.
+/// The soname of the shared library, which must match `crates/capi/build.rs`.
 const SONAME: &str = "libafterwork.so.0";
 const VERSIONS: &str = "crates/capi/afterwork.map";
-/// What the library that is preloaded calls itself: the names by which programs ask for liburcu.
+/// The sonames of the preloaded library, which are those of liburcu.
 const PRELOADED: &[&str] = &["liburcu.so.8", "liburcu-memb.so.8"];
 const PRELOADED_SYMBOLS: &str = "crates/preload/liburcu.map";
 /// The names by which programs ask pkg-config for liburcu. They are in a separate folder that a
@@ -36,17 +36,15 @@ pub const URCU_FOLDER: &str = "afterwork/pkgconfig";
 const URCU_VERSION: &str = "0.14.0";
 /// The file that lists all installed files, below the folder of libraries.
 const LIST: &str = "afterwork/files";
-/// The libraries that a program needs with the static library. `cc` adds the unwinding support by
-/// itself.
+/// The libraries that a program needs with the static library. `cc` adds the unwinding support.
 const PRIVATE: &str = "-lpthread -ldl -lm";
-/// What a static library of Rust's needs.
+/// The libraries that a static library of Rust needs.
 const SYSTEM: &[&str] = &["-lgcc_s", "-lpthread", "-ldl", "-lm"];
 
 /// The location and kind of an installation.
 #[derive(Debug)]
 pub struct Plan<'a> {
-    /// The folder in which the files will be used. They are written there, or below `DESTDIR` if
-    /// the environment has it.
+    /// The folder in which the files will be used. They are written below `DESTDIR` if that is set.
     pub prefix: &'a Path,
     /// The folder of libraries below the prefix.
     pub libraries: &'a str,
@@ -221,7 +219,7 @@ fn strip(workspace: &Workspace, archive: &Path) {
     }
 }
 
-/// Makes a shared library of a static one.
+/// Links a static library into a shared one.
 fn link(
     workspace: &Workspace,
     archive: &Path,
@@ -237,13 +235,12 @@ fn link(
         .arg("-Wl,--whole-archive")
         .arg(archive)
         .args(["-Wl,--no-whole-archive", "-Wl,--gc-sections"])
-        // Its threads run on, so it is never unloaded. The rest as Cargo links.
+        // The library is never unloaded, because its threads run on. The rest is as in Cargo.
         .args(["-Wl,-z,nodelete", "-Wl,-z,relro,-z,now", "-Wl,--as-needed"])
         .arg(format!("-Wl,-soname,{name}"))
         .arg(format!("-Wl,--version-script={symbols}"));
     if !debug {
-        // A debugger then shows frames inside the library as addresses, except for exported
-        // functions.
+        // A debugger then shows frames inside the library as addresses, except for exports.
         command.arg("-Wl,--strip-all");
     }
     let status = command
@@ -261,7 +258,7 @@ fn failed(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format!("{}: {error}", path.display()))
 }
 
-/// Returns what pkg-config is to know.
+/// Returns the pkg-config file of the library.
 fn pkg_config(prefix: &Path, libraries: &str, version: &str) -> String {
     format!(
         "prefix={}
@@ -279,7 +276,7 @@ Libs.private: {PRIVATE}
     )
 }
 
-/// Returns what pkg-config is to know of programs that include liburcu's headers by liburcu's names.
+/// Returns the pkg-config file for programs that include liburcu's headers by liburcu's names.
 fn pkg_config_of_urcu(prefix: &Path, version: &str) -> String {
     format!(
         "prefix={}
@@ -295,8 +292,7 @@ Cflags: -I${{includedir}}/afterwork/liburcu
     )
 }
 
-/// Returns the pkg-config file for programs that ask for liburcu. It refers to no other pkg-config
-/// file.
+/// Returns the pkg-config file for programs that ask for liburcu. It refers to no other file.
 fn pkg_config_as_urcu(prefix: &Path, libraries: &str, name: &str) -> String {
     format!(
         "prefix={}
@@ -314,9 +310,9 @@ Libs.private: {PRIVATE}
     )
 }
 
-/// Returns what CMake's `find_package` reads. It finds itself: the whole folder may be moved.
+/// Returns the file for CMake's `find_package`, whose relative paths allow moving the folder.
 fn cmake(libraries: &str) -> String {
-    // From the folder of this file up to the prefix.
+    // The path from the folder of this file to the prefix.
     let up = "/..".repeat(libraries.split('/').filter(|part| !part.is_empty()).count() + 2);
     format!(
         "# afterwork::afterwork, shared, and afterwork::static
@@ -345,7 +341,7 @@ endforeach()
     )
 }
 
-/// Returns what CMake asks for a version: below 1.0 each minor version is another interface.
+/// Returns CMake's version file. Below 1.0, each minor version is a different interface.
 fn cmake_version(version: &str) -> String {
     format!(
         "set(PACKAGE_VERSION {version})

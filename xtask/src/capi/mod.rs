@@ -1,9 +1,9 @@
-//! `cargo xtask capi`: the C interface, tested in C, or installed.
+//! `cargo xtask capi`: tests or installs the C interface.
 //!
-//! The tests are test programs of Rust's, in `crates/capi/tests` and `crates/preload/tests`, which drive the C compiler:
-//! `cargo xtask test` runs them among the integration tests, and this shows what they say. Then it installs the library into a
-//! folder below `target`, and has each compiler that is there build the examples with it, by pkg-config and by CMake. `--install` and `--uninstall` install the
-//! library anywhere, and remove it.
+//! The tests in `crates/capi/tests` and `crates/preload/tests` are Rust programs that call the C
+//! compiler. `cargo xtask test` runs them too; this chore also shows their output. It then installs
+//! the library below `target`, and builds the examples with each available compiler, with
+//! pkg-config and with CMake. `--install` and `--uninstall` use any folder.
 
 mod examples;
 mod install;
@@ -18,7 +18,7 @@ use crate::workspace::Workspace;
 const PACKAGE: &str = "afterwork-capi";
 const PRELOAD: &str = "afterwork-preload";
 
-/// Runs the tests and builds the examples, or installs into the folder that `args` name.
+/// Runs the tests and builds the examples, or installs into the folder in `args`.
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
@@ -75,7 +75,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     }
 }
 
-/// Returns the name of a folder, if that is below the prefix wherever the prefix is.
+/// Returns `folder` if it is a relative path that stays below the prefix.
 fn below(folder: &str) -> Result<&str, Failure> {
     let mut parts = Path::new(folder).components();
     if folder.is_empty() || !parts.all(|part| matches!(part, Component::Normal(_))) {

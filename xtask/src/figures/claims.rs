@@ -1,4 +1,4 @@
-//! All that a run claims, as the tables of docs/figures.md.
+//! All claims of a run, as the tables of docs/figures.md.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ pub(super) const PAGE: &str = "docs/figures.md";
 pub(super) const BEGIN: &str = "<!-- run: written by `cargo xtask figures --write` -->\n";
 pub(super) const END: &str = "<!-- run: end -->\n";
 
-/// How the claims of a run ended.
+/// The number of claims for each verdict.
 #[derive(Debug, Default)]
 struct Counts {
     held: u32,
@@ -19,7 +19,7 @@ struct Counts {
     one_run: u32,
 }
 
-/// Returns what stands between the marks: a sentence with the sums, and a table for each bench.
+/// Returns the text between the marks: a sentence with the sums, and a table for each bench.
 pub(super) fn tables(run: &str, machine: &str, date: &str, command: &str) -> String {
     let lines = run
         .lines()
@@ -68,7 +68,7 @@ pub(super) fn tables(run: &str, machine: &str, date: &str, command: &str) -> Str
     )
 }
 
-/// Tells what a case does, and its name where that is something else.
+/// Returns the operation of a case, with the name of the case if it differs.
 fn told(bench: &str, case: &str) -> String {
     match words::of_case(bench, case) {
         words if words == case => case.to_owned(),
@@ -115,7 +115,7 @@ fn measured(ratio: &Value) -> String {
     }
 }
 
-/// Two digits that say something, whatever the size.
+/// Formats a value with two significant digits.
 fn digits(value: f64) -> String {
     if value == 0.0 {
         return "0".into();

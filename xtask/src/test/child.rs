@@ -1,4 +1,4 @@
-//! Runs one command: its lines as they come, a bound on its time, a clean end on an interrupt.
+//! Runs one command, with its output line by line, a time limit, and a clean end on an interrupt.
 
 use std::io::{BufRead, BufReader, PipeReader};
 use std::os::unix::process::CommandExt;
@@ -13,17 +13,17 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::report::Failure;
 
-/// How often the clock and the signals are looked at.
+/// Interval between checks of the clock and the signals.
 const TICK: Duration = Duration::from_millis(100);
-/// How long a child may take to end when asked to, before it is killed.
+/// Time that a child has to exit after SIGTERM, before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Tells whether somebody asked this program to end.
+/// Set when a signal asks this program to exit.
 #[derive(Debug)]
 pub struct Signals(Arc<AtomicBool>);
 
 impl Signals {
-    /// Starts to watch.
+    /// Installs the signal handlers.
     pub fn watch() -> Result<Self, Failure> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -34,29 +34,27 @@ impl Signals {
         Ok(Self(flag))
     }
 
-    /// Returns `true` if a signal has come.
     pub fn caught(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// How a command ended.
+/// The outcome of a command.
 #[derive(Debug, PartialEq)]
 pub enum End {
-    /// By itself, with success.
     Good,
-    /// By itself, without.
+    /// Exited without success.
     Bad(ExitStatus),
-    /// It was stopped when its time was up.
+    /// Stopped at the time limit.
     OverLimit,
-    /// It was stopped because somebody asked this program to end.
+    /// Stopped because a signal arrived.
     Interrupted,
 }
 
-/// Runs `command` until it ends, `deadline` passes or a signal comes.
+/// Runs `command` until it ends, `deadline` passes or a signal arrives.
 ///
-/// `on` gets each line of stdout and stderr, in the order written, and `None` every 100 ms without one.
-/// Whatever the command started is gone when this returns, as long as it stayed in its process group.
+/// Calls `on` with each line of stdout and stderr, in the order written, and with `None` every 100
+/// ms without a line. All processes in the command's process group have ended when this returns.
 pub fn run(
     mut command: Command,
     deadline: Instant,
@@ -66,13 +64,13 @@ pub fn run(
     let program = command.get_program().to_string_lossy().into_owned();
     let cannot = |error: std::io::Error| Failure::new(format!("cannot run {program}: {error}"));
     let (reader, writer) = std::io::pipe().map_err(cannot)?;
-    // One pipe for both, or a test program's name and its result could change places.
+    // One pipe for both, so that the name of a test program precedes its results.
     command
         .stdout(writer.try_clone().map_err(cannot)?)
         .stderr(writer);
     command.env("CARGO_TERM_COLOR", "never").process_group(0);
     let mut child = command.spawn().map_err(cannot)?;
-    // It holds the write ends, which would keep the pipe open for ever.
+    // The command holds the write ends, which would keep the pipe open forever.
     drop(command);
     let (sender, lines) = channel();
     std::thread::spawn(move || read_lines(reader, &sender));
@@ -118,10 +116,10 @@ fn read_lines(reader: PipeReader, sender: &Sender<String>) {
     }
 }
 
-/// Ends the child and what it started: asks first, then kills.
+/// Ends the child's process group: first SIGTERM, then SIGKILL.
 fn stop(child: &mut Child, lines: &Receiver<String>, on: &mut impl FnMut(Option<String>)) {
     let group = Pid::from_child(child);
-    // Either call may find the group gone already, which is what is wanted.
+    // Both calls may fail because the group has already exited.
     let _ = kill_process_group(group, Signal::TERM);
     let asked = Instant::now();
     while asked.elapsed() < GRACE {
@@ -164,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_command_over_its_limit_is_stopped_with_what_it_started() {
-        // The shell's child holds the pipe: only its death lets the reader come to an end.
+        // The shell's child holds the pipe, so the reader ends only when this child is killed.
         let (end, lines) = shell("echo a; sleep 600 & wait", Duration::ZERO, &quiet());
         assert_eq!(end, End::OverLimit);
         assert!(lines.len() <= 1);

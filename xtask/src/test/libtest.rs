@@ -1,15 +1,13 @@
-//! Reads what `cargo test` prints, line by line.
+//! Parses the output of `cargo test` line by line.
 
 use std::ops::AddAssign;
 
-/// How many tests ended how.
+/// The number of tests for each outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Count {
-    /// Ran and held.
     pub passed: u64,
-    /// Ran and did not hold, or did not end.
+    /// Tests that failed or did not end.
     pub failed: u64,
-    /// Did not run.
     pub skipped: u64,
 }
 
@@ -21,12 +19,12 @@ impl AddAssign for Count {
     }
 }
 
-/// Adds up the test programs of one command.
+/// Adds up the results of the test programs of one command.
 #[derive(Debug, Default)]
 pub struct Reader {
-    /// The sum so far.
+    /// The sum of the results.
     pub count: Count,
-    /// What failed, by name.
+    /// Names of failed tests.
     pub failures: Vec<String>,
     prefix: Option<String>,
     running: Option<Running>,
@@ -37,7 +35,7 @@ pub struct Reader {
 #[derive(Debug)]
 struct Running {
     name: String,
-    /// What single tests have told, for a program that never tells its sum.
+    /// The results of single tests. Used if a program prints no sum.
     seen: Count,
     has_result: bool,
 }
@@ -50,7 +48,7 @@ enum Line {
 }
 
 impl Reader {
-    /// Makes a reader that puts `prefix` before the names of test programs.
+    /// Creates a reader that prepends `prefix` to the names of test programs.
     pub fn new(prefix: Option<&str>) -> Self {
         Self {
             prefix: prefix.map(str::to_string),
@@ -58,7 +56,7 @@ impl Reader {
         }
     }
 
-    /// Reads a line; returns what to tell when a program with any test in it has ended.
+    /// Parses a line. When a program that contains tests ends, returns its summary.
     pub fn read(&mut self, line: &str) -> Option<String> {
         self.is_disk_full |= line.contains("No space left on device");
         match (parse(line)?, &mut self.running) {
@@ -91,7 +89,7 @@ impl Reader {
         None
     }
 
-    /// Ends the reading of a command that was stopped: what it had told counts, the rest is nobody's fault.
+    /// Ends the parsing of an interrupted command. Results before the interrupt count.
     pub fn interrupt(&mut self) {
         if let Some(running) = self.running.take()
             && !running.has_result
@@ -100,7 +98,7 @@ impl Reader {
         }
     }
 
-    /// Ends the reading; `why` says what went wrong with the command, if anything did.
+    /// Ends the parsing; `why` is the error of the command, if any.
     pub fn finish(&mut self, why: Option<&str>) {
         self.end_running(why.unwrap_or("ended without a result"));
         if let Some(why) = why
@@ -116,7 +114,7 @@ impl Reader {
         }
     }
 
-    /// A program that gave no result crashed, or was stopped: one failure, of a test that it did not name.
+    /// A program without a result crashed or was stopped. It counts as one failure without a name.
     fn end_running(&mut self, why: &str) {
         if let Some(running) = self.running.take()
             && !running.has_result
@@ -128,7 +126,7 @@ impl Reader {
     }
 }
 
-/// Says a count in words; what is zero is left out, but for what passed.
+/// Formats a count. Zeros are omitted, except for the number of passed tests.
 pub fn told(count: Count) -> String {
     let mut text = format!("{} passed", count.passed);
     for (number, word) in [(count.failed, "failed"), (count.skipped, "skipped")] {
@@ -151,7 +149,7 @@ fn parse(line: &str) -> Option<Line> {
         };
     }
     let cargo = line.trim_start();
-    // Cargo indents what it says; a test that prints the same word does not.
+    // Cargo indents its own lines. A test that prints the same word does not.
     if cargo.len() == line.len() {
         return None;
     }
@@ -163,7 +161,7 @@ fn parse(line: &str) -> Option<Line> {
         .map(|name| Line::Starts(name.to_string()))
 }
 
-/// Names the program of `unittests src/lib.rs (target/debug/deps/sync-0123)` or `tests/prop.rs (…)`.
+/// Returns the program of `unittests src/lib.rs (target/debug/deps/sync-0123)`.
 fn program(rest: &str) -> Option<String> {
     let (source, path) = rest.strip_suffix(')')?.split_once(" (")?;
     match source.strip_prefix("unittests ") {
@@ -179,7 +177,7 @@ fn program(rest: &str) -> Option<String> {
     }
 }
 
-/// Reads `ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; …`.
+/// Parses `ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; …`.
 fn result(text: &str) -> Count {
     let mut count = Count::default();
     let numbers = text.split_once(". ").map_or(text, |(_, numbers)| numbers);

@@ -1,44 +1,44 @@
-//! The layer that interprets the code and checks every access of it.
+//! The layer that interprets the code and checks every memory access.
 //!
-//! Miri needs a nightly toolchain. Where there is none, or it cannot be had, the layer is skipped and says
-//! so: the rest of the workspace is built by the stable toolchain alone.
+//! Miri needs a nightly toolchain. If it is not available, the layer is skipped with a message,
+//! because the rest of the workspace needs only the stable toolchain.
 
 use super::plan::Step;
 use crate::report::{Failure, talk};
 use crate::workspace::{NIGHTLY, OF_OUR_TOOLCHAIN, Workspace, output};
 
-/// A program of tests to interpret.
+/// A test program to interpret.
 struct Row {
     package: &'static str,
     target: &'static str,
-    /// Tests, or parts of their names, that stay out, each with the reason.
+    /// Skipped tests, or parts of their names, each with the reason.
     without: &'static [(&'static str, &'static str)],
-    /// How many orders of events it is run in. One, unless threads meet in it.
+    /// Number of interleavings to try. One, unless the tests use threads.
     nr_seeds: u32,
-    /// For the interpreter.
+    /// Flags of the interpreter.
     flags: &'static str,
 }
 
-/// Where the system is not asked for what Miri does not emulate: an open of procfs is refused, and time passes as code
-/// is interpreted. Two CPUs, as the machines of the tests have.
+/// Isolation rejects system calls that Miri does not emulate, such as opening procfs, and time
+/// advances with the interpreted code. The machine has two CPUs.
 const COMMON: &str = "-Zmiri-isolation-error=hide -Zmiri-num-cpus=2";
 
-/// The two sets of rules about what a reference claims; code is to keep both.
+/// The two aliasing models. The code must satisfy both.
 const MODELS: [&str; 2] = ["", "-Zmiri-tree-borrows"];
 
-/// RCU's threads live as long as the process, so Miri cannot tell what they hold from a leak.
+/// RCU's threads never exit, so Miri cannot distinguish their memory from a leak.
 const THREADS_STAY: &str = "-Zmiri-ignore-leaks";
 
-/// Ten times as often as is usual: what goes wrong between two threads does so between two lines.
+/// Ten times the default preemption rate, so that threads are preempted between any two lines.
 const OFTEN: &str = "-Zmiri-ignore-leaks -Zmiri-preemption-rate=0.1";
 
-/// Texts, large machines and properties that are tried hundreds of times: minutes, and safe code.
+/// Texts, large machines and property tests of safe code, which would take minutes.
 const WITHOUT_POINTERS: &str = "long, in code without threads and pointers";
 
 /// Many tests panic on purpose, and each backtrace takes the interpreter seconds.
 const NO_BACKTRACES: (&str, &str) = ("RUST_BACKTRACE", "0");
 
-/// To interpret more, add a row.
+/// The programs. To interpret more, add a row.
 const ROWS: &[Row] = &[
     Row {
         package: "afterwork-mpscq",
@@ -143,7 +143,7 @@ pub fn steps(variable: &impl Fn(&str) -> Option<String>) -> Vec<Step> {
     let own = variable("MIRIFLAGS").unwrap_or_default();
     let step = |row: &Row, model: &str| {
         let seeds = match row.nr_seeds {
-            // The user's own seeds come last, and count.
+            // The user's own seeds are last and take precedence.
             1 => String::new(),
             nr => format!("-Zmiri-many-seeds=0..{nr}"),
         };
@@ -169,11 +169,11 @@ pub fn steps(variable: &impl Fn(&str) -> Option<String>) -> Vec<Step> {
         .collect()
 }
 
-/// Sees to it that Miri can run, installing it once where rustup can.
+/// Ensures that Miri can run, and installs it once if possible.
 ///
 /// # Errors
 ///
-/// Why it cannot, in one line.
+/// Returns the reason in one line if Miri cannot run.
 pub fn make_ready(workspace: &Workspace) -> Result<(), Failure> {
     let run = |words: &str| {
         let mut words = words.split_whitespace();

@@ -1,9 +1,9 @@
 //! `cargo xtask test`: runs every layer of tests and counts them.
 //!
-//! Progress goes to stderr: a line a test program as it ends, and a live line on a terminal. The closing
-//! table goes to stdout, and its last line is `N passed, N failed` (`, N skipped` may follow), alone. What
-//! the tests themselves print is shown when they fail. An interrupt stops what runs, shows the table of
-//! what was done, and ends in exit code 130.
+//! Progress goes to stderr: a line when a test program ends, and a live line on a terminal. The
+//! final table goes to stdout. Its last line is `N passed, N failed`, possibly with `, N skipped`.
+//! The output of failed tests is shown. An interrupt stops the running command, prints the partial
+//! table, and ends with exit code 130.
 //!
 //! ```text
 //!   options ─► plan (layer ─► steps) ─► child (one step) ─► libtest (lines ─► counts) ─► tally
@@ -33,10 +33,10 @@ use plan::{Layer, Step};
 use progress::Progress;
 use tally::{LayerTally, Tally};
 
-/// What a shell expects of a program that an interrupt ended: 128 and the signal's number.
+/// Exit code of an interrupted program, as in shells: 128 plus the number of the signal.
 const EXIT_INTERRUPTED: u8 = 130;
 
-/// Runs the layers that `args` ask for.
+/// Runs the layers in `args`.
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     let options = Options::parse(args)?;
     if options.help {

@@ -3,21 +3,19 @@
 use super::plan::{LAYERS, Layer};
 use crate::report::Failure;
 
-/// What was asked for.
 #[derive(Debug)]
 pub struct Options {
     /// The layers to run, in the order of the table.
     pub layers: Vec<&'static Layer>,
-    /// Say what there is and run nothing.
+    /// Set to list the commands without running them.
     pub list: bool,
-    /// Records instead of a table.
+    /// Set to print records in place of a table.
     pub json: bool,
-    /// Say how this is used.
+    /// Set to print the usage.
     pub help: bool,
 }
 
 impl Options {
-    /// Reads the arguments.
     pub fn parse(args: &[String]) -> Result<Self, Failure> {
         let mut options = Self {
             layers: Vec::new(),
@@ -66,7 +64,6 @@ fn unknown(arg: &str) -> Failure {
     ))
 }
 
-/// Says how the chore is used.
 pub fn help() -> String {
     let mut text = String::from(
         "Runs every layer of tests and counts them.\n\n\

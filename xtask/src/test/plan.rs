@@ -1,7 +1,8 @@
-//! What each layer runs.
+//! The commands of each layer.
 //!
-//! Test programs are discovered: a crate joins `loom` by having `tests/loom.rs` or `tests/loom/main.rs`,
-//! `shuttle` and `sim` likewise, `property` by a test called `prop` or `prop_…`; every other test is `integration`.
+//! Test programs are discovered: a crate joins `loom` with `tests/loom.rs` or `tests/loom/main.rs`,
+//! and `shuttle` and `sim` likewise. Tests called `prop` or `prop_…` belong to `property`, all
+//! others to `integration`.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,17 +10,16 @@ use super::miri;
 use crate::sim;
 use crate::workspace::{Metadata, NIGHTLY, OF_OUR_TOOLCHAIN, Package};
 
-/// A layer of tests.
 #[derive(Debug)]
 pub struct Layer {
-    /// How `--only` and the table call it.
+    /// Name for `--only` and in the table.
     pub name: &'static str,
-    /// The question that it answers.
+    /// The question that the layer answers.
     pub asks: &'static str,
-    /// How long one command of it may take. Guessed at several times what a slow machine with two CPUs
-    /// needs, building included: it is there to end a hang, not to judge speed.
+    /// Time limit of one command. Guess: several times the need of a slow machine with two CPUs,
+    /// including the build. It is meant to end a hang, not to judge speed.
     pub limit: Duration,
-    /// How many of its commands run at once: more than one where a command keeps one CPU busy only.
+    /// Number of commands that run at the same time. More than one if a command uses only one CPU.
     pub at_once: usize,
 }
 
@@ -36,7 +36,7 @@ const fn minutes(count: u64) -> Duration {
     Duration::from_secs(60 * count)
 }
 
-/// All layers, cheapest answer first.
+/// All layers, in the order of their cost.
 pub const LAYERS: &[Layer] = &[
     Layer {
         name: UNIT,
@@ -93,16 +93,16 @@ pub const LAYERS: &[Layer] = &[
 pub struct Step {
     /// The program and its arguments.
     pub args: Vec<String>,
-    /// Set for it, on top of the environment.
+    /// Variables that are added to the environment.
     pub env: Vec<(String, String)>,
-    /// Taken out of its environment.
+    /// Variables that are removed from the environment.
     pub without: &'static [&'static str],
-    /// What the progress lines put before the name of a test program.
+    /// Prefix of test programs' names in progress lines.
     pub prefix: Option<String>,
 }
 
 impl Step {
-    /// Makes a step of words parted by blanks, and more arguments.
+    /// Creates a step from words separated by blanks, and more arguments.
     pub fn new(words: &str, more: impl IntoIterator<Item = String>) -> Self {
         Self {
             args: words
@@ -114,7 +114,7 @@ impl Step {
         }
     }
 
-    /// Returns the command as one would type it.
+    /// Returns the command as typed in a shell.
     pub fn shown(&self) -> String {
         let env = self
             .env
@@ -155,8 +155,7 @@ pub fn steps(
     }
 }
 
-/// Returns the command that compares the simulated machine with closed forms, with assertions
-/// enabled.
+/// Returns the command that compares the simulated machine with closed forms, with assertions.
 fn machine_step(metadata: &Metadata, variable: &impl Fn(&str) -> Option<String>) -> Step {
     let apart = metadata.target_directory.join(SIM).display().to_string();
     let args = [
@@ -179,7 +178,7 @@ fn machine_step(metadata: &Metadata, variable: &impl Fn(&str) -> Option<String>)
     }
 }
 
-/// Returns the command that runs some of the tests with plain accesses shown, which wants another toolchain.
+/// Returns the command that runs some tests with instrumented plain accesses, on nightly.
 fn plain_step(metadata: &Metadata, variable: &impl Fn(&str) -> Option<String>) -> Step {
     let apart = metadata.target_directory.join(sim::PLAIN);
     let words = format!("rustup run {NIGHTLY} cargo test --release -p afterwork-sim --test sim");
@@ -202,9 +201,9 @@ fn plain_step(metadata: &Metadata, variable: &impl Fn(&str) -> Option<String>) -
     }
 }
 
-/// Returns the commands that run the test programs of `package` in `layer`: one for all that need the same features.
+/// Returns the commands for the test programs of `package` in `layer`, by set of features.
 ///
-/// A package is tested alone, so that it gets the features that its users would get.
+/// A package is tested alone, so that it has the same features as for its users.
 fn package_steps(
     layer: &str,
     package: &Package,
@@ -223,7 +222,7 @@ fn package_steps(
     steps.collect()
 }
 
-/// Returns the command that runs `names`, test programs of `package` in `layer` that need `features`.
+/// Returns the command for `names`, test programs of `package` in `layer` that need `features`.
 fn step_of(
     layer: &str,
     package: &Package,
@@ -243,12 +242,12 @@ fn step_of(
     );
     let mut env = Vec::new();
     if layer == SIM {
-        // Their unit tests are for that machine only.
+        // The unit tests of these packages are only for the simulated machine.
         args.push("--bins".into());
     }
     if matches!(layer, LOOM | SHUTTLE | SIM) {
-        // A model is built optimised, for it runs millions of times, and apart, for its `--cfg` reaches
-        // every crate.
+        // A model is optimized, because it runs millions of times. It is built in a separate
+        // folder, because its `--cfg` affects every crate.
         let apart = metadata.target_directory.join(layer).display().to_string();
         args.extend(["--release".to_string(), "--target-dir".to_string(), apart]);
         env.push(match layer {
@@ -264,7 +263,7 @@ fn step_of(
     }
 }
 
-/// Returns the layer that a test program belongs to, by its name.
+/// Returns the layer of a test program, by its name.
 fn layer_of(test: &str) -> &'static str {
     match test {
         "loom" => LOOM,
@@ -276,11 +275,11 @@ fn layer_of(test: &str) -> &'static str {
     }
 }
 
-/// Adds `--cfg NAME` to the flags that the user gave, in the form they were given in.
+/// Adds `--cfg NAME` to the user's flags, in the same form.
 pub fn with_cfg(cfg: &str, variable: &impl Fn(&str) -> Option<String>) -> (String, String) {
     const ENCODED: &str = "CARGO_ENCODED_RUSTFLAGS";
     const PLAIN: &str = "RUSTFLAGS";
-    // Cargo reads the encoded form first, whose parts a unit separator parts.
+    // Cargo reads the encoded form first. Its parts have a unit separator between them.
     let (name, separator, own) = match variable(ENCODED) {
         Some(own) => (ENCODED, "\x1f", own),
         None => (PLAIN, " ", variable(PLAIN).unwrap_or_default()),
@@ -290,7 +289,7 @@ pub fn with_cfg(cfg: &str, variable: &impl Fn(&str) -> Option<String>) -> (Strin
     (name.to_string(), given.join(separator))
 }
 
-/// Says what each layer would run.
+/// Returns the commands of each layer as text.
 pub fn list(metadata: &Metadata) -> String {
     let mut text = String::new();
     for layer in LAYERS {

@@ -1,4 +1,4 @@
-//! What a person sees while a layer runs; all of it on stderr.
+//! The progress of a layer, printed to stderr.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -8,12 +8,12 @@ use super::plan::Layer;
 use super::tally::LayerTally;
 use crate::report::talk;
 
-/// How often a log that nobody watches is told that all is well.
+/// Interval of progress lines in a log.
 const HEARTBEAT: Duration = Duration::from_secs(30);
-/// The live line must not wrap, or it could not be wiped; 80 columns is what every terminal has.
+/// Width of the live line, which cannot be erased if it wraps. Every terminal has 80 columns.
 const LIVE_COLUMNS: usize = 79;
 
-/// Tells of one layer.
+/// Prints the progress of one layer.
 #[derive(Debug)]
 pub struct Progress {
     layer: &'static Layer,
@@ -24,7 +24,6 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Begins a layer.
     pub fn new(layer: &'static Layer) -> Self {
         talk(&format!("{}: {}\n", layer.name, layer.asks));
         let now = Instant::now();
@@ -38,19 +37,19 @@ impl Progress {
         }
     }
 
-    /// Returns how long the layer has taken.
+    /// Returns the duration of the layer in seconds.
     pub fn seconds(&self) -> f64 {
         self.start.elapsed().as_secs_f64()
     }
 
-    /// Tells `text`, with the time.
+    /// Prints `text`, with the time.
     pub fn say(&mut self, text: &str) {
         self.wipe();
         talk(&format!("  {:>6.1} s  {text}\n", self.seconds()));
         self.last_told = Instant::now();
     }
 
-    /// Remembers what the command said last, for the live line.
+    /// Stores the last line of the command for the live line.
     pub fn doing(&mut self, line: &str) {
         if !line.trim().is_empty() {
             self.doing = line.trim().to_string();
@@ -58,7 +57,7 @@ impl Progress {
         self.tick();
     }
 
-    /// Lets time pass.
+    /// Refreshes the live line or, in a log, prints a line every `HEARTBEAT`.
     pub fn tick(&mut self) {
         if self.is_live {
             let text = format!("  {:>6.1} s  {}", self.seconds(), self.doing);
@@ -74,7 +73,7 @@ impl Progress {
         }
     }
 
-    /// Shows all that a command printed, because it failed.
+    /// Prints all output of a failed command.
     pub fn show(&mut self, command: &str, output: &[String]) {
         self.say(&format!("this failed: {command}"));
         for line in output {
@@ -82,7 +81,7 @@ impl Progress {
         }
     }
 
-    /// Ends the layer.
+    /// Prints the result of the layer.
     pub fn done(&mut self, tally: &LayerTally) {
         self.say(&format!(
             "{} in all: {}",

@@ -1,29 +1,28 @@
-//! The closing table.
+//! The final table.
 
 use serde_json::json;
 
 use super::libtest::{Count, Reader};
 
-/// What all layers came to.
+/// The results of all layers.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// In the order run.
+    /// The layers in the order of their runs.
     pub layers: Vec<LayerTally>,
 }
 
-/// What one layer came to.
+/// The results of one layer.
 #[derive(Debug)]
 pub struct LayerTally {
     name: &'static str,
-    /// How many tests ended how.
+    /// Number of tests for each outcome.
     pub count: Count,
-    /// How long it took, building included.
+    /// Duration in seconds, including builds.
     pub seconds: f64,
     failures: Vec<String>,
 }
 
 impl LayerTally {
-    /// Begins the tally of a layer.
     pub fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -33,7 +32,6 @@ impl LayerTally {
         }
     }
 
-    /// Adds what one command came to.
     pub fn add(&mut self, reader: Reader) {
         self.count += reader.count;
         self.failures.extend(reader.failures);
@@ -41,7 +39,6 @@ impl LayerTally {
 }
 
 impl Tally {
-    /// Adds the layers up.
     pub fn total(&self) -> Count {
         let mut total = Count::default();
         for layer in &self.layers {
@@ -50,7 +47,7 @@ impl Tally {
         total
     }
 
-    /// Draws the table; the last line is the sum, in words.
+    /// Formats the table. The last line is the sum in words.
     pub fn table(&self) -> String {
         let mut text = format!(
             "\n{:<12} {:>7} {:>7} {:>8} {:>9}\n",
@@ -79,7 +76,7 @@ impl Tally {
         text + "\n"
     }
 
-    /// Writes one record a layer, and one of them all.
+    /// Formats one JSON record per layer, and one for the sum.
     pub fn json(&self) -> String {
         let record = |name: &str, count: Count, seconds: f64, failures: Vec<&String>| {
             let record = json!({

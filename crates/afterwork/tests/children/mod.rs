@@ -1,4 +1,4 @@
-//! Tests in processes of their own.
+//! Tests in separate processes.
 
 use std::{
     fs::File,
@@ -9,10 +9,10 @@ use std::{
     sync::{Mutex, MutexGuard},
 };
 
-/// Ends a child that hangs: far beyond what one takes on a machine where much else runs.
+/// Limit in seconds after which a child that hangs is killed, long enough for a busy machine.
 pub const LIMIT_S: u32 = 300;
 
-/// Threads of other tests would be gone in the child with whatever they hold: of the standard output, say.
+/// Serializes tests that fork, because a child inherits the locks of threads that it lacks.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE
@@ -20,15 +20,15 @@ pub fn alone() -> MutexGuard<'static, ()> {
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Forks; the child calls `body` and ends. Returns how, and what it wrote to stderr.
+/// Forks. The child calls `body` and exits. Returns the child's exit status and its stderr.
 pub fn in_child(body: impl FnOnce()) -> (ExitStatus, String) {
     let mut ends = [0; 2];
-    // SAFETY: the call writes two numbers.
+    // SAFETY: the call writes two file descriptors to the array.
     assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
-    // SAFETY: the child relies on the C library's memory, which is sane in a child, and on the library's.
+    // SAFETY: the child uses memory of the C library and of this library, valid after a fork.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        // SAFETY: numbers; the signal of `alarm` ends the process.
+        // SAFETY: the arguments are numbers. The signal of `alarm` kills the process.
         unsafe {
             libc::dup2(ends[1], libc::STDERR_FILENO);
             libc::alarm(LIMIT_S);
@@ -37,14 +37,14 @@ pub fn in_child(body: impl FnOnce()) -> (ExitStatus, String) {
         if let Err(payload) = &ended
             && let Some(text) = payload.downcast_ref::<String>()
         {
-            // SAFETY: writes what is there. The test's own output is kept from view.
+            // SAFETY: writes an initialized string. The test harness would capture normal output.
             unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
         }
-        // SAFETY: ends the process at once.
+        // SAFETY: exits the process at once.
         unsafe { libc::_exit(i32::from(ended.is_err())) }
     }
     assert!(pid > 0, "{}", io::Error::last_os_error());
-    // SAFETY: both are ours, and used nowhere else.
+    // SAFETY: we own both descriptors, and no other code uses them.
     let mut stderr = unsafe {
         libc::close(ends[1]);
         File::from_raw_fd(ends[0])
@@ -52,12 +52,12 @@ pub fn in_child(body: impl FnOnce()) -> (ExitStatus, String) {
     let mut text = String::new();
     stderr.read_to_string(&mut text).unwrap();
     let mut status = 0;
-    // SAFETY: `status` lives over the call.
+    // SAFETY: `status` outlives the call.
     assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
     (ExitStatus::from_raw(status), text)
 }
 
-/// Starts a thread, also in a child: where the standard library may wait for a lock of a thread that is not there.
+/// Starts a thread without the lock of the standard library, which a child may find taken.
 pub fn spawn(body: impl FnOnce() + Send + 'static) -> sync::thread::JoinHandle {
     sync::thread::spawn("test", body).unwrap()
 }

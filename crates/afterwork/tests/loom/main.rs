@@ -1,9 +1,9 @@
-//! Every interleaving of small cases, weak memory included, and the twins that must go red.
+//! Explores every interleaving of small cases, including weak memory, and the twins that must fail.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p afterwork --release --test loom`
 //!
-//! The models run the shipped code; only constants are smaller (workers take two items at a time, no idle worker is
-//! kept). "Exhaustive" means without a bound on preemptions; else the bound is named.
+//! The models run the shipped code with smaller constants: a worker takes two items at a time, and
+//! no idle worker is kept. "Exhaustive" means that preemptions are unbounded.
 #![cfg(loom)]
 
 mod percpu;

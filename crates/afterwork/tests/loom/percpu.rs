@@ -1,6 +1,6 @@
-//! Sections of an owner and of remote callers on one slot, in every mode, and the twins that must go red.
+//! Sections of an owner and of remote callers on one slot, in every mode, and their twins.
 //!
-//! Loom checks the data itself: a section that overlaps another one, or that is not ordered after it, is a race.
+//! Loom checks the data: a section that overlaps an earlier one, or is not ordered after it, races.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn slots(qpw: Qpw, escalate: Escalate) -> Arc<Slots> {
     Arc::new(builder.build(|_| 0).unwrap())
 }
 
-/// An owner operates `nr_ops` times and ends; a remote caller adds one meanwhile. Then somebody looks.
+/// The owner runs `nr_ops` operations and ends while a remote caller adds one.
 fn owner_and_remote(qpw: Qpw, escalate: Escalate, nr_ops: u32) {
     let slots = slots(qpw, escalate);
     let theirs = slots.clone();
@@ -57,8 +57,7 @@ fn parked_between(qpw: Qpw) {
     assert_eq!(slots.run_on(CPU, |data| *data), 4);
 }
 
-/// Two threads attach to a slot whose owner was leaked by a thread that has ended. Each operates if
-/// it becomes the owner.
+/// Two threads attach to a slot whose leaked owner's thread has exited. A new owner operates once.
 fn two_take_over(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
     slots.attach(CPU).unwrap().leak_by_an_ended_thread();
@@ -79,7 +78,7 @@ fn two_take_over(qpw: Qpw) {
     assert_eq!(slots.run_on(CPU, |data| *data), nr_all);
 }
 
-/// The owner never comes by again while a remote caller breaks its bias, and then works on.
+/// The owner stops operating while a remote caller breaks its bias and then uses the slot.
 fn broken_bias() {
     let slots = slots(Qpw::OnDemand, Escalate::Interrupt);
     let theirs = slots.clone();
@@ -88,7 +87,7 @@ fn broken_bias() {
         for _ in 0..3 {
             owner.with(|data| *data += 1);
         }
-        // As if it never came by again.
+        // The owner never returns to the slot.
         std::mem::forget(owner);
     });
     for _ in 0..2 {
@@ -98,7 +97,7 @@ fn broken_bias() {
     assert_eq!(slots.run_on(CPU, |data| *data), 5);
 }
 
-/// Two letters are queued while the owner parks, or ends; they have run when all are through.
+/// Two queued calls are sent while the owner parks or ends. Both must run.
 fn letters_and_a_leaving_owner() {
     let slots = slots(Qpw::Queue, Escalate::Never);
     let done = Arc::new(AtomicU32::new(0));
@@ -115,7 +114,7 @@ fn letters_and_a_leaving_owner() {
     assert_eq!(done.load(Ordering::Relaxed), 1, "a letter was left behind");
 }
 
-/// A remote caller's section queues work onto its own slot while the owner operates; it has run when all are through.
+/// A remote caller's section queues work on its own slot while the owner operates.
 fn queued_from_inside(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
     let theirs = slots.clone();
@@ -130,7 +129,7 @@ fn queued_from_inside(qpw: Qpw) {
             });
             assert!(*data < 10, "work inside of its section");
         });
-        // Where the mode queues it is the owner's by now, or was run.
+        // In the queueing mode, the work has run or is left to the owner.
         let is_done = done.load(Ordering::Relaxed) == 1;
         assert!(is_done || qpw == Qpw::Queue, "work was left behind");
     });
@@ -142,7 +141,7 @@ fn queued_from_inside(qpw: Qpw) {
     assert!([11, 20].contains(&data), "{data}");
 }
 
-/// A flush, by whoever knows that work was queued, sees what it did.
+/// A flush sees the effects of work that was queued before it.
 fn flushed() {
     let slots = slots(Qpw::Queue, Escalate::Never);
     let result = Arc::new(crate::support::Plain::default());
@@ -158,7 +157,7 @@ fn flushed() {
     owner.join().unwrap();
 }
 
-/// A call is mailed to an owner that polls twice, and is taken back or not.
+/// A call is queued to an owner that polls twice. It runs, or the caller takes it back.
 fn called_with_a_deadline() {
     let slots = slots(Qpw::Queue, Escalate::Never);
     let theirs = slots.clone();
@@ -174,8 +173,7 @@ fn called_with_a_deadline() {
     assert_eq!(slots.run_on(CPU, |data| *data), nr_ran);
 }
 
-/// Ends an operation once a caller has announced that it waits for the slot. That call must run
-/// before the next operation.
+/// A caller announces that it waits during an operation. It must run before the next operation.
 fn announced_before_the_next_operation(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
     let mut owner = slots.attach(CPU).unwrap();
@@ -184,8 +182,7 @@ fn announced_before_the_next_operation(qpw: Qpw) {
     remote.join().unwrap();
 }
 
-/// Ends an operation and parks, once a caller has announced that it waits. That call must run
-/// before a call that begins later.
+/// A caller announces that it waits before the owner parks. It must run before a later caller.
 fn announced_before_a_later_call(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
     let mut owner = slots.attach(CPU).unwrap();
@@ -204,15 +201,14 @@ fn announced_before_a_later_call(qpw: Qpw) {
     later.join().unwrap();
 }
 
-/// Ends a call when the owner has announced that it waits for the slot. Its operation must come
-/// before a call that begins later.
+/// The owner announces that it waits during a call. Its operation must run before a later call.
 fn announced_owner_before_a_later_call(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
     let mut owner = slots.attach(CPU).unwrap();
     let theirs = slots.clone();
     let first = spawn(move || {
         let later = theirs.run_on(CPU, |data| {
-            // If the owner was first, it waits for nothing.
+            // If the owner was first, it does not wait.
             if *data > 0 {
                 return None;
             }
@@ -231,7 +227,7 @@ fn announced_owner_before_a_later_call(qpw: Qpw) {
     first.join().unwrap();
 }
 
-/// Starts a call on a slot that is not free, and returns once the caller has announced itself.
+/// Starts a call on a slot that is not free, and returns when the caller has announced itself.
 fn announced_call(slots: &Arc<Slots>) -> JoinHandle<()> {
     let theirs = slots.clone();
     let remote = spawn(move || theirs.run_on(CPU, |data| *data += 1));

@@ -1,4 +1,4 @@
-//! Readers, grace periods, and those who wait for them.
+//! Readers, grace periods, and threads that wait for grace periods.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use sync::{
 
 use crate::support::{Plain, bounded, exhaustive, spawn};
 
-/// Two versions of something, one of them in sight.
+/// Two versions of a value, one of which is published.
 #[derive(Default)]
 pub struct Versions {
     in_sight: AtomicUsize,
@@ -22,24 +22,24 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// Reads the version in sight; the caller is in a section.
+    /// Reads the published version; the caller is in a section.
     pub fn read(&self) {
-        // Relaxed: both versions are whole from the start, and nothing but RCU may keep the old one.
+        // Relaxed: both versions exist from the start, and only RCU may protect the old one.
         let version = self.in_sight.load(Ordering::Relaxed);
         assert_eq!(self.words[version].get(), 0, "a freed version was read");
     }
 
-    /// Reads the first version, which was in sight when the caller's section began.
+    /// Reads the first version, which was published when the caller's section began.
     pub fn read_first(&self) {
         assert_eq!(self.words[0].get(), 0, "a freed version was read");
     }
 
-    /// Takes the first version out of sight.
+    /// Unpublishes the first version.
     pub fn remove(&self) {
         self.in_sight.store(1, Ordering::Relaxed);
     }
 
-    /// Overwrites the first version; loom notices if somebody still reads it.
+    /// Overwrites the first version; loom reports a race if a reader still reads it.
     pub fn free(&self) {
         self.words[0].set(1);
     }
@@ -50,7 +50,7 @@ pub fn warm_up() {
     drop(rcu::read());
 }
 
-/// A reader that reads once, after sections before that left it as `before` does.
+/// Starts a reader that reads once, after the earlier sections of `before`.
 pub fn reader(versions: &Arc<Versions>, before: fn()) -> JoinHandle<()> {
     let versions = versions.clone();
     spawn(move || {
@@ -63,7 +63,7 @@ pub fn reader(versions: &Arc<Versions>, before: fn()) -> JoinHandle<()> {
 
 /// One version is replaced and freed while one reader reads.
 fn replace(before: fn()) {
-    // So that what is made once is made before the threads part.
+    // Initializes global state before the threads start.
     rcu::synchronize();
     let versions = Arc::new(Versions::default());
     let reader = reader(&versions, before);
@@ -73,7 +73,7 @@ fn replace(before: fn()) {
     reader.join().unwrap();
 }
 
-/// The reader was active when it began.
+/// The reader was active when the grace period began.
 fn an_active_reader() {
     replace(warm_up);
 }
@@ -174,13 +174,13 @@ fn park_must_be_tested_after_the_store() {
     });
 }
 
-/// A section that begins in the grace period is not waited for, and reads the new version.
+/// A section that begins during the grace period does not delay it, and reads the new version.
 #[test]
 fn a_section_that_begins_later_is_not_waited_for() {
     bounded(4, a_reader_that_is_being_parked);
 }
 
-/// A grace period that another drives serves a cookie; a reader reads what both replace.
+/// A grace period of another thread completes a cookie. A reader reads both replaced values.
 fn a_cookie() {
     rcu::synchronize();
     let both: [Arc<Versions>; 2] = Default::default();
@@ -217,7 +217,7 @@ fn a_cookie_needs_its_fence() {
     must_fail("rcu: no fence before the cookie", || bounded(3, a_cookie));
 }
 
-/// Two wait for grace periods because of a third that reads no more.
+/// Two updaters wait for grace periods because of a third thread, which no longer reads.
 fn two_updaters() {
     warm_up();
     let updaters = [(), ()].map(|()| spawn(rcu::synchronize));
@@ -236,7 +236,7 @@ fn a_driver_that_lets_go_must_wake_the_next() {
     must_fail("rcu: nobody to drive next", || bounded(2, two_updaters));
 }
 
-/// Threads take slots, leave them and find them again, while somebody looks.
+/// Threads acquire slots, release them and acquire them again during a scan.
 #[test]
 fn threads_come_and_go() {
     bounded(2, || {
@@ -262,7 +262,6 @@ fn a_slot_that_another_thread_takes() {
     reader.join().unwrap();
 }
 
-/// No bound.
 #[test]
 fn an_ending_thread_takes_no_section_of_another_for_its_own() {
     exhaustive(a_slot_that_another_thread_takes);
@@ -275,7 +274,7 @@ fn a_slot_that_is_given_back_must_forget_its_owner() {
     });
 }
 
-/// Three leaves on two levels; holdouts of two of them are marked, and may report before the next is marked.
+/// Three leaves on two levels. The holdout of one may report before the next leaf is marked.
 fn reports() {
     let tree = Arc::new(Reports::new(3));
     let words: Arc<[Plain; 2]> = Arc::default();
@@ -340,7 +339,7 @@ fn a_callback_needs_a_grace_period() {
     });
 }
 
-/// A callback joins one that was handed over before, and may be taken with it; a reader reads now and then.
+/// A callback joins the bag of an earlier one and may be taken with it, while a reader reads.
 fn a_callback_that_joins() {
     rcu::synchronize();
     let versions = Arc::new(Versions::default());
@@ -368,7 +367,7 @@ fn a_sweep_must_close_what_it_takes() {
     });
 }
 
-/// One hands over more than a bag holds while another sweeps.
+/// One thread queues more callbacks than a bag holds while another sweeps.
 fn bags() {
     let run: Arc<[Plain; 4]> = Arc::default();
     rcu::synchronize();
@@ -403,7 +402,7 @@ fn a_bag_that_is_taken_needs_the_order_of_the_take() {
     must_fail("rcu: relaxed take of a bag", || bounded(3, bags));
 }
 
-/// One takes both and gives the first back; another takes one meanwhile.
+/// One thread takes both spare bags and returns the first; another takes one at the same time.
 fn spare_bags() {
     let stock = Arc::new(model::Stock::new());
     let other = spawn({
@@ -431,7 +430,7 @@ fn two_threads_must_not_take_one_spare_bag() {
     must_fail("rcu: two take a bag", || bounded(3, spare_bags));
 }
 
-/// Two sweep at once; either may get the callback.
+/// Two threads sweep at the same time; either may take the callback.
 fn two_sweeps() {
     let run = Arc::new(Plain::default());
     rcu::synchronize();
@@ -455,7 +454,7 @@ fn two_sweeps_must_not_overlap() {
     must_fail("rcu: sweeps overlap", || bounded(3, two_sweeps));
 }
 
-/// A sweeper that may be sweeping already when the second callback comes.
+/// The sweeper may already be sweeping when the second callback is queued.
 fn a_barrier() {
     let run = Arc::new([Plain::default(), Plain::default()]);
     let stop = Arc::new(AtomicBool::new(false));
@@ -495,7 +494,7 @@ fn barrier_must_not_join_a_running_sweep() {
     });
 }
 
-/// A grace period of another thread ends a cookie, although no thread reads.
+/// A grace period of another thread completes a cookie, although no thread reads.
 fn a_cookie_and_a_synchronize() {
     let is_made = Arc::new(AtomicBool::new(false));
     let made = is_made.clone();

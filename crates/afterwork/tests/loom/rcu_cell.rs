@@ -1,4 +1,4 @@
-//! A cell's readers against whoever replaces its value.
+//! Readers of a cell, and a thread that replaces its value.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use sync::twin::must_fail;
 
 use crate::support::{Plain, exhaustive, spawn};
 
-/// A version that loom sees being made, read and dropped.
+/// A version whose creation, reads and drop loom tracks.
 struct Version(Plain);
 
 impl Version {
@@ -37,7 +37,7 @@ fn read(cell: &Cell) -> u32 {
     cell.load(&guard).0.get()
 }
 
-/// Replaced here and waited for; read there.
+/// This thread replaces the value and waits for a grace period while another thread reads.
 fn replaced() {
     let cell = cell();
     let theirs = cell.clone();

@@ -1,4 +1,4 @@
-//! Grace periods whose parts are spread over threads: who removes, who waits and who frees need not be one.
+//! Grace periods whose steps run on different threads: one removes, one waits, one frees.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
     support::{bounded, spawn},
 };
 
-/// A reader that `body` lets read, beside a grace period.
+/// Runs `body` as a reader at the same time as a grace period.
 fn beside(body: fn(&Versions)) {
     rcu::synchronize();
     let versions = Arc::new(Versions::default());
@@ -29,7 +29,7 @@ fn beside(body: fn(&Versions)) {
     reader.join().unwrap();
 }
 
-/// One thread removes; another, which is told, waits and frees.
+/// One thread removes the version and notifies another, which waits and frees.
 fn removed_by_another(before: fn()) {
     rcu::synchronize();
     let versions = Arc::new(Versions::default());
@@ -50,7 +50,7 @@ fn removed_by_another(before: fn()) {
     reader.join().unwrap();
 }
 
-/// One thread removes and notes the moment; another asks, or waits, and frees.
+/// One thread removes and records a cookie. Another polls it, or waits for it, and frees.
 fn cookie_of_another(before: fn()) {
     rcu::synchronize();
     let versions = Arc::new(Versions::default());
@@ -90,7 +90,7 @@ fn reads_after_it_waited(versions: &Versions) {
     drop(guard);
 }
 
-/// The slot of a thread that ends, and may have been asked, is this one's next.
+/// Reads on a slot of a thread that has exited, which a driver may have asked to report.
 fn takes_a_slot_over(versions: &Versions) {
     spawn(warm_up).join().unwrap();
     let guard = rcu::read();
@@ -98,7 +98,7 @@ fn takes_a_slot_over(versions: &Versions) {
     drop(guard);
 }
 
-/// Somebody else sweeps, for the sake of a moment that is asked about.
+/// Another thread sweeps because of a cookie that is polled.
 fn started() {
     rcu::synchronize();
     let versions = Arc::new(Versions::default());
@@ -114,7 +114,7 @@ fn started() {
     assert!(rcu::poll_state(cookie));
 }
 
-/// A callback leaves a section open on the thread that sweeps, and what it saw is removed.
+/// A callback leaves a section open on the sweeping thread. The version that it sees is removed.
 fn left_open() {
     rcu::synchronize();
     let versions = Arc::new(Versions::default());
@@ -123,7 +123,7 @@ fn left_open() {
     versions.remove();
     let theirs = versions.clone();
     rcu::call(move || theirs.free());
-    // It would wait for itself; nobody else can end the section.
+    // A sweep would wait for its own thread, because no other thread can end the section.
     if !model::sweep_waits() {
         model::sweep();
         versions.read_first();

@@ -1,4 +1,4 @@
-//! Readers that report, against grace periods.
+//! Readers that report quiescent states, and grace periods.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use crate::{
     support::{bounded, spawn},
 };
 
-/// One version is replaced and freed while a reader of a loop does `body`.
+/// One version is replaced and freed while a reader runs `body` in a loop.
 fn replace(body: fn(&mut Reader, &Versions)) {
-    // So that what is made once is made before the threads part.
+    // Initializes global state before the threads start.
     rcu::synchronize();
     let versions = Arc::new(Versions::default());
     let reader = reader(&versions, body);
@@ -64,7 +64,7 @@ fn reports_inside_a_section() {
     });
 }
 
-/// The reader ends when the grace period has: only its reports can end that.
+/// The reader ends after the grace period, which only the reader's reports can complete.
 fn reports_until_it_is_told() {
     rcu::synchronize();
     let is_told = Arc::new(AtomicBool::new(false));

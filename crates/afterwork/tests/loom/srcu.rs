@@ -1,4 +1,4 @@
-//! Sections of a sleepable domain against its grace periods.
+//! Sections of a sleepable domain, and its grace periods.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use sync::{
 
 use crate::support::{Plain, bounded, exhaustive, spawn};
 
-/// Two versions of a value; whoever waited for a grace period writes over the one that he had unlinked.
+/// Two versions of a value. A thread that unlinked a version overwrites it after a grace period.
 #[derive(Clone)]
 struct Versions {
     domain: Domain,
@@ -27,7 +27,7 @@ impl Versions {
         }
     }
 
-    /// Reads the current version; loom objects if it is being written over.
+    /// Reads the current version; loom reports a race if it is being overwritten.
     fn look(&self) {
         self.values[self.current.load(Ordering::Acquire)].get();
     }
@@ -52,7 +52,6 @@ impl Versions {
     }
 }
 
-/// One reader, one grace period.
 fn section() {
     let versions = Versions::new();
     versions.spawn_reader();
@@ -61,7 +60,7 @@ fn section() {
     versions.free();
 }
 
-/// As [`section`], of a reader whose line is not parked: drivers rely on its barriers.
+/// As [`section`], with a reader whose cache line is not parked. Drivers rely on its barriers.
 fn again() {
     let versions = Versions::new();
     let theirs = versions.clone();
@@ -74,8 +73,8 @@ fn again() {
     versions.free();
 }
 
-/// The light barrier of sections, which in a model is a full fence, is taken away by the caller: what is left are answers
-/// and what a reader does that leaves its parking.
+/// Runs with the light barrier of sections disabled, which is a full fence in a model. Only answers
+/// and the steps of a reader that stops being parked order memory.
 fn unaided(nr_sections: usize) {
     let versions = Versions::new();
     let theirs = versions.clone();
@@ -90,7 +89,7 @@ fn unaided(nr_sections: usize) {
     }
 }
 
-/// A section that begins here and ends on another thread, which has not read in this domain before.
+/// A section that begins here and ends on another thread, which has not yet read in this domain.
 fn moved() {
     let versions = Versions::new();
     let (guard, theirs) = (versions.domain.read_owned(), versions.clone());
@@ -103,14 +102,14 @@ fn moved() {
     versions.free();
 }
 
-/// A grace period that has to flip, before the one that counts: the reader may be late by a whole one.
+/// The reader may be late by a grace period: one that flips precedes the one under test.
 fn late() {
     let versions = Versions::new();
     let held = versions.domain.read();
     versions.spawn_reader();
     let theirs = versions.clone();
     let before = spawn(move || theirs.domain.synchronize());
-    // Lets them begin without using up the bound.
+    // Lets them begin without using up the preemption bound.
     loom::thread::yield_now();
     drop(held);
     before.join().unwrap();
@@ -119,7 +118,7 @@ fn late() {
     versions.free();
 }
 
-/// Two readers of which one comes and goes while the other stays.
+/// Two readers; one may begin and end its section while the other stays in its own.
 fn pair() {
     let versions = Versions::new();
     versions.spawn_reader();
@@ -129,7 +128,7 @@ fn pair() {
     versions.free();
 }
 
-/// Somebody drives while another asks whether that was enough for him.
+/// One thread drives a grace period while another polls its cookie.
 fn polled() {
     let versions = Versions::new();
     let theirs = versions.clone();
@@ -147,7 +146,7 @@ fn polled() {
     updater.join().unwrap();
 }
 
-/// Two wait, one drives.
+/// Two threads wait for grace periods; one of them drives.
 fn shared() {
     let domain = Domain::new();
     let theirs = domain.clone();
@@ -157,7 +156,7 @@ fn shared() {
     assert!(domain.poll_state(cookie));
 }
 
-/// A callback here, one from elsewhere; a barrier that must see ours.
+/// Two threads each queue a callback. The barrier must wait for that of its own thread.
 fn barrier() {
     let domain = Domain::new();
     let theirs = domain.clone();
@@ -169,7 +168,7 @@ fn barrier() {
     assert_eq!(written.get(), 1);
 }
 
-/// A callback whose grace period waits for a reader, and a barrier.
+/// A barrier, and a callback whose grace period waits for a reader.
 fn aside() {
     let domain = Domain::new();
     let guard = domain.read_owned();
@@ -207,7 +206,7 @@ fn a_srcu_answer_stands_for_a_barrier() {
     with("srcu: no fence in enter + srcu: answers unasked", || {
         bounded(4, || unaided(2))
     });
-    // Nor does it rest on the light barrier after a section, which would release the section in any case.
+    // Nor does the answer rely on the light barrier after a section, which also releases it.
     with(
         "srcu: no fence in enter + srcu: no fence in leave + srcu: answers unasked",
         || bounded(4, || unaided(2)),

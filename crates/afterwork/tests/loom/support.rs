@@ -1,4 +1,4 @@
-//! What all models share.
+//! Helpers shared by all models.
 
 use std::{
     mem::ManuallyDrop,
@@ -17,12 +17,12 @@ use sync::{
 };
 use topology::Topology;
 
-/// Explores without a bound.
+/// Explores all runs, without a bound.
 pub fn exhaustive(model: impl Fn() + Sync + Send + 'static) {
     builder().check(model);
 }
 
-/// Explores all runs with at most `preemptions` switches away from a thread that could go on.
+/// Explores all runs with at most `preemptions` switches away from a thread that could continue.
 pub fn bounded(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = builder();
     builder.preemption_bound = Some(preemptions);
@@ -31,23 +31,22 @@ pub fn bounded(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
 
 fn builder() -> loom::model::Builder {
     let mut builder = loom::model::Builder::new();
-    // A pool's life takes more steps than loom's default of a thousand.
+    // The lifetime of a pool takes more steps than loom's default of 1,000.
     builder.max_branches = 10_000;
     builder
 }
 
-/// Starts a thread of the model.
 pub fn spawn<R: 'static>(body: impl FnOnce() -> R + 'static) -> loom::thread::JoinHandle<R> {
     loom::thread::spawn(body)
 }
 
-/// Drops a queue when what the model is about is over: how it ends is explored by the models of that.
+/// Drops a queue at the end of a model, without exploring its destruction.
 pub fn wind_up(queue: Workqueue) {
     loom::stop_exploring();
     drop(queue);
 }
 
-/// Makes a machine with one pod of `nr_cpus` CPUs whose pools have at most `max_workers` workers.
+/// Creates a machine with one pod of `nr_cpus` CPUs. Each pool has at most `max_workers` workers.
 pub fn machine(nr_cpus: usize, max_workers: usize) -> Machine {
     static MACHINES: [OnceLock<Topology>; 2] = [OnceLock::new(), OnceLock::new()];
     let topology = MACHINES[nr_cpus - 1]
@@ -60,12 +59,12 @@ pub fn machine(nr_cpus: usize, max_workers: usize) -> Machine {
     Machine::new(topology, params)
 }
 
-/// Describes a queue whose joiners do not help.
+/// Returns the builder of a queue whose joiners do not help.
 pub fn plain() -> Builder {
     Workqueue::builder("model").help(false)
 }
 
-/// Makes a queue on two CPUs with `nr_workers` workers, of which joiners may or may not run items.
+/// Creates a queue on two CPUs with `nr_workers` workers. If `help`, joiners may run its items.
 pub fn queue(nr_workers: usize, help: bool) -> (Machine, Workqueue) {
     let machine = machine(2, nr_workers);
     let queue = plain().help(help).build_in(machine.registry()).unwrap();
@@ -73,8 +72,8 @@ pub fn queue(nr_workers: usize, help: bool) -> (Machine, Workqueue) {
     (machine, queue)
 }
 
-/// Two items, the first of which goes by `pass` through a gate that the second opens, on a pool that runs `nr_cpus` at once
-/// and has one worker; another is made only if somebody asks for it.
+/// Runs two items on a pool that runs `nr_cpus` items at once. The first waits with `pass` until
+/// the second opens a gate. The pool has one worker; a second must be requested.
 pub fn first_waits_for_second(nr_cpus: usize, pass: fn(&Barred)) {
     let mut machine = machine(nr_cpus, 2);
     let queue = plain().build_in(machine.registry()).unwrap();
@@ -99,7 +98,7 @@ pub fn first_waits_for_second(nr_cpus: usize, pass: fn(&Barred)) {
     wind_up(queue);
 }
 
-/// Keeps a value from being dropped while a model unwinds: loom has no thread any more that could take its locks.
+/// Leaks a value while a model unwinds, when no loom thread can take the value's locks.
 pub struct Careful<T>(ManuallyDrop<T>);
 
 impl<T> Careful<T> {
@@ -125,7 +124,7 @@ impl<T> DerefMut for Careful<T> {
 impl<T> Drop for Careful<T> {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            // SAFETY: dropped here alone, and once.
+            // SAFETY: only this destructor drops the value, and it runs once.
             unsafe { ManuallyDrop::drop(&mut self.0) };
         }
     }
@@ -142,11 +141,11 @@ unsafe impl Send for Plain {}
 
 impl Plain {
     pub fn set(&self, value: u32) {
-        // SAFETY: loom checks that nobody else is here.
+        // SAFETY: loom checks that no other thread accesses the value.
         self.0.with_mut(|place| unsafe { *place = value });
     }
     pub fn get(&self) -> u32 {
-        // SAFETY: loom checks that nobody writes.
+        // SAFETY: loom checks that no thread writes.
         self.0.with(|place| unsafe { *place })
     }
 }
@@ -157,7 +156,7 @@ impl std::fmt::Debug for Plain {
     }
 }
 
-/// Bars the way until it is opened; who waits reports that to no pool.
+/// A gate that blocks until it is opened. Its waiters report the wait to no pool.
 #[derive(Default)]
 pub struct Barred {
     open: Mutex<bool>,

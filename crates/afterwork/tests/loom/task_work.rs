@@ -1,7 +1,7 @@
-//! Posting to an owner: the wait protocol, and how either side ends.
+//! Posting to an owner: the wait protocol, and the end of either side.
 //!
-//! Lazy and eager posts, with three posters where it can be afforded; every bug that the protocol's page names has
-//! a model here that finds it.
+//! Lazy and eager posts, with three posters where the model can afford them. For every bug that the
+//! protocol's documentation names, a model here finds it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,12 +13,11 @@ use sync::twin::must_fail;
 
 use crate::support::{Careful, bounded, exhaustive, spawn};
 
-/// What a poster does.
 #[derive(Clone, Copy)]
 enum Post {
     Lazy,
     Eager,
-    /// Two items with one swap.
+    /// Posts two items with one swap.
     Batch,
 }
 
@@ -44,7 +43,7 @@ impl Post {
     }
 }
 
-/// Starts a poster for each post; the posters come back by the threads' ends, so none of them ends the mailbox.
+/// Starts a thread for each post. The threads return their posters, so the mailbox stays open.
 fn start(mailbox: &Mailbox<usize>, posts: &[Post]) -> Vec<loom::thread::JoinHandle<Poster<usize>>> {
     let threads = posts.iter().copied().enumerate().map(|(from, post)| {
         let poster = mailbox.poster();
@@ -56,7 +55,7 @@ fn start(mailbox: &Mailbox<usize>, posts: &[Post]) -> Vec<loom::thread::JoinHand
     threads.collect()
 }
 
-/// The owner waits for `count` items at a time until all are received; a wake-up that is lost is a deadlock.
+/// The owner receives all items, `count` at a time. A lost wake-up is a deadlock.
 fn all_are_received(posts: &'static [Post], count: usize) {
     let mut mailbox = Careful::new(Mailbox::builder().keep(0).build());
     let mut threads = Careful::new(start(&mailbox, posts));
@@ -138,7 +137,7 @@ fn an_emptiness_that_goes_by_the_missing_link_sleeps_on_posts() {
 
 #[test]
 fn a_claim_that_comes_late_needs_a_token() {
-    // One item at a time: the first poster may still claim when its item is received and the owner arms again.
+    // The first poster may still be claiming when its item is received and the owner arms again.
     let failure = must_fail("park: no token", || {
         bounded(2, || all_are_received(&[Post::Eager, Post::Eager], 1));
     });
@@ -150,8 +149,8 @@ fn a_claim_that_comes_late_is_only_early() {
     bounded(2, || all_are_received(&[Post::Eager, Post::Eager], 1));
 }
 
-/// The owner arms as a task that nobody runs, then sleeps as a thread, twice. The first poster may claim so late that
-/// it claims the arming of the second sleep: it must ring for that.
+/// The owner arms as a task that never runs, then sleeps twice as a thread. A poster that claims
+/// the arming of the second sleep must wake the owner for it.
 fn two_kinds_of_sleep() {
     let mut mailbox = Mailbox::builder().keep(0).build();
     let threads = start(&mailbox, &[Post::Eager, Post::Eager]);
@@ -175,7 +174,6 @@ fn a_claim_needs_its_acquire() {
     must_fail("wait: relaxed claim", || bounded(2, two_kinds_of_sleep));
 }
 
-/// Wakes the thread that runs a task.
 struct Runner(Unparker);
 
 impl Wake for Runner {
@@ -184,7 +182,7 @@ impl Wake for Runner {
     }
 }
 
-/// Two posters; the owner is a task on an executor of one parked thread.
+/// Two posters; the owner is a task on an executor with one parked thread.
 fn a_task_receives() {
     let mut parker = Parker::new();
     let waker = Waker::from(Arc::new(Runner(parker.unparker())));
@@ -195,7 +193,7 @@ fn a_task_receives() {
             .poll_recv(&mut Context::from_waker(&waker))
             .is_pending()
         {
-            // As an executor would: a task that wakes itself is run after others.
+            // Like an executor, runs other tasks before a task that woke itself.
             loom::thread::yield_now();
             parker.park();
         }
@@ -210,7 +208,7 @@ fn a_task_is_woken_for_every_post() {
     bounded(2, a_task_receives);
 }
 
-/// Posters end after a post each; the owner receives until nothing will come.
+/// Each poster posts once and ends. The owner receives until the mailbox is disconnected.
 fn posters_end(nr_posters: usize) {
     let mut mailbox = Mailbox::builder().keep(0).build();
     for from in 0..nr_posters {
@@ -235,7 +233,6 @@ fn the_owners_look_at_the_posters_needs_its_acquire() {
     must_fail("posters: relaxed look", || bounded(2, || posters_end(2)));
 }
 
-/// Counts itself out when dropped.
 struct Counted(Arc<AtomicUsize>);
 
 impl Drop for Counted {
@@ -244,7 +241,7 @@ impl Drop for Counted {
     }
 }
 
-/// Posters post while the owner ends; every item must be gone although the posters live on.
+/// Posters post while the owner ends. Every item must be dropped although the posters remain.
 fn the_owner_ends(nr_posters: usize) {
     let dropped = Arc::new(AtomicUsize::new(0));
     let mailbox = Mailbox::builder().keep(0).build();
@@ -252,7 +249,7 @@ fn the_owner_ends(nr_posters: usize) {
         .map(|_| {
             let (poster, dropped) = (mailbox.poster(), dropped.clone());
             spawn(move || {
-                // Refused or taken.
+                // The mailbox rejects the item or accepts it.
                 drop(poster.post_lazy(Counted(dropped)));
                 poster
             })
@@ -284,11 +281,11 @@ fn orphaning_needs_its_fence() {
     });
 }
 
-/// Two threads post by one poster that is a third one's: its emptied nodes go round between them.
+/// Two threads share one poster that a third thread owns, and recycle its emptied nodes.
 fn one_poster_of_three_threads() {
     let mut mailbox = Mailbox::builder().keep(2).build();
     let poster = Arc::new(mailbox.poster());
-    // Now this thread has the poster's own store, and others share the common one.
+    // This thread now owns the poster's private store; other threads use the shared one.
     poster.post_lazy(0).unwrap();
     assert_eq!(mailbox.try_recv(), Ok(0));
     let threads = [1, 2].map(|number| {
@@ -320,7 +317,7 @@ fn cache_needs_its_release() {
     });
 }
 
-/// The owner gives a node back while a poster looks for one.
+/// The owner returns a node while a poster takes one.
 #[test]
 fn a_node_goes_round_between_owner_and_poster() {
     bounded(3, || {

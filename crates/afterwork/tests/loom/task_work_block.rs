@@ -1,7 +1,6 @@
-//! Blocks of items between a poster and the owner: adding, closing, and going round.
+//! Blocks of items between a poster and the owner: adding, closing and recycling.
 //!
-//! A block has two slots here. Each item is a word that the model checks for races, and the slots are cells that it
-//! watches.
+//! A block has two slots here. Loom checks the slots, and a word in each item, for races.
 
 use std::collections::VecDeque;
 
@@ -10,7 +9,7 @@ use sync::twin::must_fail;
 
 use crate::support::{Plain, bounded, exhaustive, spawn};
 
-/// An item with contents that a thread that got it too early would race for.
+/// An item whose contents are a race if they are read too early.
 struct Item {
     number: u32,
     contents: Box<Plain>,
@@ -22,7 +21,7 @@ fn post(poster: &Poster<Item>, number: u32) {
     poster.post_lazy(Item { number, contents }).ok().unwrap();
 }
 
-/// Receives one item if it is there, which must be the next of its poster: number `10 * from + nth`.
+/// Receives one item, if there is one. It must be the next of its poster: number `10 * from + nth`.
 fn receive(mailbox: &mut Mailbox<Item>, got: &mut [VecDeque<u32>]) -> bool {
     let Ok(item) = mailbox.try_recv() else {
         return false;
@@ -37,7 +36,7 @@ fn numbers<const N: usize>(all: [&[u32]; N]) -> [VecDeque<u32>; N] {
     all.map(|numbers| numbers.iter().copied().collect())
 }
 
-/// One poster posts two items, into one block; the owner looks meanwhile.
+/// One poster posts two items into one block while the owner polls.
 fn two_in_a_block() {
     let mut mailbox = Mailbox::builder().keep(0).build();
     let poster = mailbox.poster();
@@ -70,12 +69,12 @@ fn looking_needs_its_acquire() {
     must_fail("block: relaxed look", || exhaustive(two_in_a_block));
 }
 
-/// Another poster comes in between the posts of the first: the owner closes the first one's block, which adds to it,
-/// or leaves it and uses it again, or ends.
+/// Another poster posts between the posts of the first. The owner closes the block of the first
+/// poster, which adds to it, leaves it and uses it again, or ends.
 fn a_block_is_left(nr_posts: u32, nr_looks: u32) {
     let mut mailbox = Mailbox::builder().keep(0).build();
     let (one, other) = (mailbox.poster(), mailbox.poster());
-    // All by the thread: a poster's own store is that of the first thread which posts.
+    // One thread makes all posts: a private store belongs to the first thread that posts.
     let thread = spawn(move || {
         for number in 0..nr_posts {
             post(&one, number);
@@ -127,7 +126,7 @@ fn reuse_after_adding_needs_its_acquire() {
     });
 }
 
-/// Posts that follow each other, by two posters of one thread.
+/// Consecutive posts by two posters of one thread.
 fn two_posters_take_turns() {
     let mut mailbox = Mailbox::builder().keep(0).build();
     let posters = [mailbox.poster(), mailbox.poster()];
@@ -137,7 +136,7 @@ fn two_posters_take_turns() {
     assert!(mailbox.drain(9).eq(0..5), "out of order");
 }
 
-/// Two posters of one thread take turns, so that one leaves more blocks than it remembers, while the owner reads them.
+/// Two posters of one thread alternate, so that one leaves more blocks than it remembers.
 fn more_is_left_than_remembered(nr_looks: u32) {
     let mut mailbox = Mailbox::builder().keep(2).build();
     let posters = [mailbox.poster(), mailbox.poster()];

@@ -1,18 +1,18 @@
-//! Urgent posts beside ordinary ones: none is slept through, neither lane hides the other, and each keeps its order.
+//! Urgent and ordinary posts: each wakes the owner, no lane hides the other or loses its order.
 
 use afterwork::mailbox::{Mailbox, Poster};
 use sync::twin::must_fail;
 
 use crate::support::{Careful, bounded, spawn};
 
-/// A poster of the mailbox in one of its lanes.
+/// Creates a poster in one of the mailbox's lanes.
 fn poster(mailbox: &Mailbox<usize>, urgent: bool) -> Poster<usize> {
     let ordinary = mailbox.poster();
     if urgent { ordinary.urgent() } else { ordinary }
 }
 
-/// Posters of these lanes post an item each; the owner waits for `count` at a time until all are received. The lane is opened
-/// beside the owner.
+/// A poster for each entry of `lanes` posts an item. The owner receives `count` items at a time.
+/// The urgent lane is opened while the owner runs.
 fn all_are_received(lanes: &'static [bool], eager: bool, count: usize) {
     let mut mailbox = Careful::new(Mailbox::builder().keep(0).build());
     let threads: Vec<_> = lanes
@@ -71,7 +71,7 @@ fn an_owner_must_count_both_lanes() {
     assert!(failure.contains("deadlock"), "{failure}");
 }
 
-/// Two lazy posts in the urgent lane: behind the first one in mid-push the second one is complete, uncounted and hidden.
+/// Two lazy posts in the urgent lane. The second is complete but hidden while the first is pushed.
 #[test]
 fn a_mid_push_in_one_lane_is_no_end_of_the_other() {
     bounded(2, || all_are_received(&[true, true], false, 2));
@@ -81,7 +81,7 @@ fn a_mid_push_in_one_lane_is_no_end_of_the_other() {
     assert!(failure.contains("deadlock"), "{failure}");
 }
 
-/// A poster in each lane posts two items. While both lanes have some, the urgent ones come first, and each lane keeps its order.
+/// Two posters, one in each lane. Urgent items come first, and each lane keeps its order.
 fn lanes_keep_their_order() {
     let mut mailbox = Careful::new(Mailbox::builder().keep(0).build());
     let urgent = Careful::new(poster(&mailbox, true));
@@ -108,7 +108,7 @@ fn each_lane_keeps_its_order() {
     bounded(2, lanes_keep_their_order);
 }
 
-/// More urgent items than may go before an ordinary one that waits.
+/// More urgent items than may be received before a waiting ordinary one.
 fn an_ordinary_item_waits() {
     let mut mailbox = Mailbox::builder().keep(0).build();
     poster(&mailbox, false).post_lazy(10).unwrap();
@@ -125,7 +125,7 @@ fn an_ordinary_item_has_its_turn() {
     });
 }
 
-/// An urgent post overlaps the owner's end.
+/// An urgent post overlaps the end of the owner.
 #[test]
 fn an_urgent_item_does_not_lie_in_a_dead_queue() {
     bounded(3, || {

@@ -1,4 +1,4 @@
-//! Local futures: wakes beside the poll and beside each other, cancels beside the start, and ends.
+//! Local futures: wakes during a poll and during each other, cancels during the start, and ends.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -28,7 +28,7 @@ fn owner() -> Owner {
     (Careful::new(mailbox), Careful::new(set))
 }
 
-/// A future that leaves its waker, and is ready when all `flags` are set; and the waker, after the first poll.
+/// Spawns a future that is ready when all `flags` are set. Returns it and its stored waker.
 fn lured<const N: usize>(
     (mailbox, set): &mut Owner,
     flags: [Arc<AtomicBool>; N],
@@ -37,7 +37,7 @@ fn lured<const N: usize>(
     let theirs = place.clone();
     let handle = set.spawn_local(poll_fn(move |cx| {
         theirs.replace(Some(cx.waker().clone()));
-        // Relaxed: what orders them after the wake is the wake.
+        // Relaxed: the wake orders the flags.
         match flags.iter().all(|flag| flag.load(Ordering::Relaxed)) {
             true => Poll::Ready(7),
             false => Poll::Pending,
@@ -66,7 +66,7 @@ fn is_ready<F: Future<Output = Result<u32, JoinError>>>(handle: F) -> bool {
     matches!(std::pin::pin!(handle).poll(cx), Poll::Ready(Ok(7)))
 }
 
-/// Two threads say something and wake, one by the other's wake-up.
+/// Two threads each set a flag and wake the future; one wake may be covered by the other.
 fn two_wake() {
     let mut owner = owner();
     let flags: [Arc<AtomicBool>; 2] = Default::default();
@@ -103,7 +103,7 @@ fn receiving_a_wake_up_needs_its_acquire() {
     assert!(failure.contains("deadlock"), "{failure}");
 }
 
-/// One thread wakes twice, the second time perhaps during the poll of the first.
+/// One thread wakes twice, the second time possibly during the poll that the first wake caused.
 fn a_wake_meets_the_poll() {
     let mut owner = owner();
     let flag: Arc<AtomicBool> = Arc::default();
@@ -131,7 +131,7 @@ fn a_wake_up_must_be_cleared_before_the_poll() {
     assert!(failure.contains("deadlock"), "{failure}");
 }
 
-/// The set and the mailbox go while a thread wakes.
+/// The set and the mailbox are dropped while a thread wakes.
 fn a_wake_meets_the_end() {
     let mut owner = owner();
     let (handle, waker) = lured(&mut owner, [Arc::default()]);
@@ -147,7 +147,7 @@ fn a_wake_may_come_when_the_set_and_the_mailbox_have_gone() {
     bounded(3, a_wake_meets_the_end);
 }
 
-/// Another thread cancels a future that is woken, received and polled meanwhile.
+/// Another thread cancels a future while it is woken, received and polled.
 fn a_cancel_meets_the_poll() {
     let mut owner = owner();
     let flag: Arc<AtomicBool> = Arc::default();
@@ -165,7 +165,7 @@ fn a_cancel_meets_the_poll() {
     assert!(matches!(cancelled, Err(JoinError::Cancelled)));
 }
 
-/// As `lured`, with another future's wake-up before its own.
+/// As `lured`, with another future's wake-up ahead of its own.
 fn lured_behind(
     owner: &mut Owner,
     flag: &Arc<AtomicBool>,
@@ -182,14 +182,13 @@ fn a_future_that_is_cancelled_ends() {
     bounded(2, a_cancel_meets_the_poll);
 }
 
-/// A closure of a dedicated worker starts while it is cancelled; then the worker goes.
+/// A closure of a dedicated worker starts while it is cancelled. Then the worker is dropped.
 fn a_cancel_meets_the_start() {
     let worker = Careful::new(Worker::builder("model").build().unwrap());
     let nr_run = Arc::new(AtomicU32::new(0));
     let theirs = nr_run.clone();
     let handle = worker.spawn(move || _ = theirs.fetch_add(1, Ordering::Relaxed));
     let was_in_time = handle.cancel();
-    // Waits for the thread.
     drop(worker);
     assert_eq!(nr_run.load(Ordering::Relaxed), u32::from(!was_in_time));
     assert_eq!(handle.join().is_ok(), !was_in_time);

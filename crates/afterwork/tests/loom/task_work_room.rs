@@ -1,4 +1,4 @@
-//! Who waits for room or for an answer, and an owner that lingers: no wait is forgotten, whoever comes first.
+//! Waits for capacity or for an answer, and an owner that lingers: no waiter is forgotten.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,14 +10,14 @@ use sync::twin::must_fail;
 
 use crate::support::{Careful, bounded, spawn};
 
-/// A mailbox that is full: as many items are inside as may be.
+/// Creates a full mailbox that contains `capacity` items.
 fn full(capacity: usize) -> (Careful<Mailbox<usize>>, Careful<Poster<usize>>) {
     let (mailbox, poster) = bound(capacity);
     (0..capacity).for_each(|number| poster.post_lazy(number).unwrap());
     (mailbox, poster)
 }
 
-/// A mailbox with room for so many.
+/// Creates an empty mailbox with the given capacity.
 fn bound(capacity: usize) -> (Careful<Mailbox<usize>>, Careful<Poster<usize>>) {
     let mailbox = Mailbox::builder().keep(0).capacity(capacity).build();
     let poster = mailbox.poster();
@@ -28,7 +28,7 @@ fn another(poster: &Poster<usize>) -> Careful<Poster<usize>> {
     Careful::new(poster.clone())
 }
 
-/// Receives one item after another, and sleeps in between.
+/// Receives the next item, and sleeps until it arrives.
 fn receive(mailbox: &mut Mailbox<usize>) -> usize {
     mailbox.wait(1).unwrap();
     mailbox.try_recv().unwrap()
@@ -38,7 +38,7 @@ fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// A thread waits for room, and the owner makes some.
+/// A thread waits for capacity, and the owner receives an item.
 fn one_waits() {
     let (mut mailbox, poster) = full(1);
     let sender = spawn(move || {
@@ -61,7 +61,7 @@ fn who_joins_the_line_must_look_for_room() {
     assert!(failure.contains("deadlock"), "{failure}");
 }
 
-/// Two wait; the room of one receipt reaches one of them, that of its item the other.
+/// Two threads wait. Each receipt frees capacity for one of them.
 fn two_wait() {
     let (mut mailbox, poster) = full(1);
     let senders = [1, 2].map(|number| {
@@ -80,19 +80,19 @@ fn room_goes_from_one_who_waits_to_the_next() {
     bounded(1, two_wait);
 }
 
-/// One of two who wait gives up, perhaps too late.
+/// One of two waiters cancels, possibly too late.
 fn one_gives_up() {
     let (mut mailbox, poster) = full(1);
     let other = another(&poster);
     let quitter = spawn(move || {
         let mut send = other.send(1);
         let is_in = poll(&mut send).is_ready();
-        // Taken back or inside, and never both.
+        // Either the item is taken back or it is in the mailbox, never both.
         !is_in && send.take_back().is_some()
     });
     assert_eq!(receive(&mut mailbox), 0);
     let is_back = quitter.join().unwrap();
-    // Whoever left the line has left it open.
+    // The wait queue is usable after a waiter has left it.
     let mut expected = vec![1; usize::from(!is_back)];
     if is_back {
         poster.post(2).unwrap();
@@ -113,7 +113,7 @@ fn who_leaves_the_line_must_say_that_it_is_empty() {
     });
 }
 
-/// A post beside the receipt that makes room for one who waits.
+/// A post races with the receipt that frees capacity for a waiter.
 fn a_post_comes_between() {
     let (mut mailbox, poster) = full(1);
     let mut send = poster.send(1);
@@ -138,7 +138,7 @@ fn posts_must_heed_the_line() {
     });
 }
 
-/// The owner ends while one waits. A send that overlaps the end may get in.
+/// The owner ends while one sender waits. A send that overlaps the end may succeed.
 fn the_owner_ends(closes: bool) {
     let (mut mailbox, poster) = full(1);
     let sender = spawn(move || (poster.send_wait(1), poster));
@@ -167,7 +167,8 @@ fn closing_must_wake_who_waits() {
     assert!(failure.contains("deadlock"), "{failure}");
 }
 
-/// The owner wants two, of which one is inside, and the room of the other is reserved. Who waits must wake it.
+/// The owner waits for two items. One is in the mailbox, and the capacity for the other is
+/// reserved. A waiting sender must wake the owner.
 fn the_owner_wants_more_than_can_come() {
     let (mut mailbox, poster) = bound(2);
     let mut held = Careful::new(poster.batch());
@@ -194,7 +195,7 @@ fn who_waits_for_room_must_wake_the_owner() {
     assert!(failure.contains("deadlock"), "{failure}");
 }
 
-/// All room is reserved, and one waits for some, when the owner falls asleep; then a part is posted, lazily.
+/// All capacity is reserved, and a sender waits. Then part of the reservation is posted lazily.
 fn a_lazy_post_comes_while_one_waits() {
     let (mut mailbox, poster) = bound(2);
     let [mut first, mut held] = [0, 9].map(|number| {
@@ -229,7 +230,7 @@ fn a_lazy_post_must_see_who_waits() {
     assert!(failure.contains("deadlock"), "{failure}");
 }
 
-/// A caller waits for an answer while the owner gives it, or ends with the call inside.
+/// A caller waits for an answer while the owner gives it, or ends with the call in its mailbox.
 fn a_call(answers: bool) {
     let builder = Mailbox::<ReplyTo<usize>>::builder().keep(0);
     let mut mailbox = Careful::new(builder.build());
@@ -272,7 +273,7 @@ fn a_call_that_is_dropped_must_tell_its_caller() {
     assert!(failure.contains("deadlock"), "{failure}");
 }
 
-/// A caller that goes while the owner answers: the answer comes back, or goes with the caller.
+/// A caller is dropped while the owner answers. The answer is returned or dropped with the caller.
 #[test]
 fn an_answer_is_taken_back_or_dropped_with_its_caller() {
     bounded(3, || {
@@ -286,7 +287,7 @@ fn an_answer_is_taken_back_or_dropped_with_its_caller() {
     });
 }
 
-/// An owner that lingers, beside a poster of what it waits for. The first sleep is for one item, the second for both.
+/// An owner lingers while a poster posts. The first sleep is for one item, the second for both.
 fn a_linger(eager: bool) {
     let mut mailbox = Careful::new(Mailbox::builder().keep(0).build());
     let poster = Careful::new(mailbox.poster());
@@ -299,7 +300,7 @@ fn a_linger(eager: bool) {
         }
         poster
     });
-    // In a model it never times out.
+    // In a model the wait never times out.
     assert_eq!(mailbox.wait_linger(1, 2, Duration::MAX), Ok(true));
     let nr_received = mailbox.drain(2).count();
     assert_eq!(nr_received, 2);

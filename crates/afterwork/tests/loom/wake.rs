@@ -11,7 +11,7 @@ use sync::{
 
 use crate::support::{Plain, bounded, exhaustive, spawn};
 
-/// Two wakers; the owner parks until both have been there, and reads what each wrote.
+/// Two wakers. The owner parks until both have written, and reads both values.
 fn hand_over() {
     let mut parker = Parker::new();
     let written = Arc::new([Plain::default(), Plain::default()]);
@@ -31,7 +31,7 @@ fn hand_over() {
     assert_eq!(written[0].get() + written[1].get(), 2);
 }
 
-/// One waker whose token is all that orders its write before the owner's read.
+/// One waker whose token alone orders its write before the owner's read.
 fn token_alone() {
     let mut parker = Parker::new();
     let written = Arc::new(Plain::default());
@@ -69,7 +69,7 @@ fn giving_the_token_needs_release() {
     must_fail("park: relaxed give", || exhaustive(token_alone));
 }
 
-/// `nr_waiters` wait for a notifier, with nothing else between them.
+/// `nr_waiters` threads wait for a notifier; no other synchronization orders them.
 fn event_count(nr_waiters: usize) {
     let event = Arc::new(EventCount::new());
     let ready = Arc::new(AtomicBool::new(false));
@@ -105,7 +105,7 @@ fn notifying_needs_its_fence() {
     });
 }
 
-/// Two threads collect the wake-ups of whoever sleeps, under a lock, and fire them after it.
+/// Two threads collect the wake-ups of sleepers under a lock, and fire them after releasing it.
 fn collected() {
     let mut parker = Parker::new();
     let sleepers = Arc::new(Mutex::new(vec![parker.unparker()]));

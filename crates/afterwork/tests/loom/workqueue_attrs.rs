@@ -10,7 +10,7 @@ use sync::{
 
 use crate::support::{exhaustive, machine, plain, spawn};
 
-/// An item is queued while the queue gets another pool; then both pools run what they have.
+/// An item is queued while the queue changes its pool. Then both pools run their items.
 fn an_item_meets_a_change() {
     let machine = machine(2, 1);
     let queue = plain().build_in(machine.registry()).unwrap();
@@ -30,7 +30,7 @@ fn an_item_meets_a_change() {
     loom::stop_exploring();
     machine.help_out();
     assert_eq!(nr_runs.load(Ordering::Relaxed), 1);
-    // Those that enqueuers asked for; they find nothing to do.
+    // Creates the workers that enqueuers requested; they find no work.
     machine.make_workers();
     drop(queue);
 }

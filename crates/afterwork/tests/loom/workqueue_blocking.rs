@@ -1,4 +1,4 @@
-//! Workers that block in an item, with a word to their pool and without.
+//! Workers that block in an item, with and without a report to their pool.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use sync::twin::must_fail;
 
 use crate::support::{Barred, bounded, first_waits_for_second, machine, plain, wind_up};
 
-/// An item that blocks until another has run, on a pool that runs one worker at once. The other is queued while the
-/// first is on its way to block, and needs a worker that nobody else asks for.
+/// An item blocks until another has run, on a pool that runs one worker at once. The other item is
+/// queued just before, and needs a worker that only the blocking report requests.
 fn blocks_for_another() {
     first_waits_for_second(1, |gate| workqueue::blocking(|| gate.pass()));
 }
 
-/// Looks find the only worker asleep; it wakes, and may be about to take what waits. A later item needs it again.
+/// The monitor finds the only worker asleep. It wakes, takes an item, and is needed again.
 fn seen_asleep_and_back() {
     let machine = machine(1, 1);
     let queue = plain().build_in(machine.registry()).unwrap();
@@ -31,7 +31,7 @@ fn seen_asleep_and_back() {
     gate.open();
     second.flush().unwrap();
     assert!(queue.enqueue(&second));
-    // Deadlocks if nobody is kicked because the worker that lies down is thought to be up.
+    // Deadlocks if no worker is kicked because the parking worker is counted as awake.
     second.flush().unwrap();
     wind_up(queue);
 }

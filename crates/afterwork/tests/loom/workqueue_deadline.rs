@@ -1,4 +1,4 @@
-//! An item with a deadline: it is started, or expires, never both, whoever comes first.
+//! An item with a deadline starts or expires, never both, in any order.
 
 use afterwork::{
     wake::Parker,
@@ -17,15 +17,15 @@ use sync::{
 
 use crate::support::{bounded, machine, plain, queue, spawn, wind_up};
 
-/// A deadline that does not come by itself.
+/// A deadline that does not expire by itself.
 const LATER: Duration = Duration::from_secs(3600);
 
-/// Counts runs. Leaked, so that the closure has nothing to drop: a twin moves it out twice.
+/// Counts runs. Leaked so that the closure has nothing to drop: a twin moves it out twice.
 fn counter() -> &'static AtomicU32 {
     Box::leak(Box::new(AtomicU32::new(0)))
 }
 
-/// The deadline comes while a worker comes to the item, and its owner waits, or cancels.
+/// The deadline expires while a worker reaches the item and its owner waits or cancels.
 fn comes_at(cancels: bool) {
     let (_machine, queue) = queue(1, false);
     let runs = counter();
@@ -44,7 +44,7 @@ fn comes_at(cancels: bool) {
     wind_up(queue);
 }
 
-/// The deadline is over when a worker, or a joiner that helps, comes to the item.
+/// The deadline has expired when a worker, or a joiner that helps, reaches the item.
 fn is_over() {
     let (_machine, queue) = queue(1, true);
     let runs = counter();
@@ -56,7 +56,7 @@ fn is_over() {
     wind_up(queue);
 }
 
-/// The deadline of an item comes that nobody comes to, while its handle is polled by another waker than before.
+/// The deadline expires before any worker reaches the item, while a new waker polls its handle.
 fn comes_to_who_awaits() {
     let machine = Arc::new(machine(1, 1));
     let queue = plain().build_in(machine.registry()).unwrap();

@@ -10,11 +10,11 @@ use sync::{
 
 use crate::support::{bounded, machine, plain, spawn, wind_up};
 
-/// The clock of a model stands at zero until a model says otherwise.
+/// The clock of a model stays at zero until the model advances it.
 const SOON: Duration = Duration::from_millis(1);
 const LATER: Duration = Duration::from_millis(100);
 
-/// A machine without workers, an item, and its count of runs; what waits is run by the model.
+/// Creates a machine without workers, an item, and its count of runs. The model runs the items.
 fn one_item() -> (Arc<Machine>, Workqueue, DelayedWork, Arc<AtomicU32>) {
     let machine = Arc::new(machine(1, 1));
     let queue = plain().build_in(machine.registry()).unwrap();
@@ -27,7 +27,7 @@ fn one_item() -> (Arc<Machine>, Workqueue, DelayedWork, Arc<AtomicU32>) {
     (machine, queue, work, count)
 }
 
-/// Fires what is due, on a thread of its own, while `meet` does something about it; then runs what waits.
+/// Fires due timers on another thread while `meet` acts on the item, then runs the waiting items.
 fn fire_beside<R>(
     (machine, queue, work, count): (Arc<Machine>, Workqueue, DelayedWork, Arc<AtomicU32>),
     meet: impl FnOnce(&Workqueue, &DelayedWork) -> R,

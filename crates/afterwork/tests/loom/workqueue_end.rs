@@ -1,4 +1,4 @@
-//! The end of a queue: beside a timer that leaves an item in it, and where the last handle goes inside a bottom half.
+//! The end of a queue while a timer queues an item, and by a drop in a bottom half.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,10 +10,10 @@ use sync::{
 
 use crate::support::{bounded, machine, plain, spawn};
 
-/// The clock of a model stands at zero until a model says otherwise.
+/// The clock of a model stays at zero until the model advances it.
 const SOON: Duration = Duration::from_millis(1);
 
-/// One thread fires a timer, one drops the queue's last handle, a worker runs what there is.
+/// One thread fires a timer, one drops the queue's last handle, and a worker runs the items.
 fn timer_meets_end() {
     let machine = Arc::new(machine(1, 1));
     let queue = plain().build_in(machine.registry()).unwrap();
@@ -53,8 +53,8 @@ fn the_end_must_wait_for_those_who_leave_items() {
     });
 }
 
-/// One thread drops the last handle of a queue, another one that of an item that waits for its time there, or cancels it
-/// first; whatever is last drops what the item owns.
+/// One thread drops the last handle of a queue. Another drops the last handle of an item whose
+/// timer is armed there, or cancels it first. The last of them drops the values that the item owns.
 fn far_timer_meets_end(cancels: bool) {
     struct Owned(Arc<AtomicU32>);
     impl Drop for Owned {
@@ -94,7 +94,7 @@ fn the_end_must_look_into_the_wheel() {
     });
 }
 
-/// A bottom-half item drops the last handle of a queue with an item; both run on the model's own thread.
+/// A bottom-half item drops the last handle of a queue that has an item, all on one thread.
 fn bottom_half_drops_the_last_handle() {
     let machine = machine(1, 1);
     let bh = plain().bh().build_in(machine.registry()).unwrap();
@@ -102,7 +102,7 @@ fn bottom_half_drops_the_last_handle() {
     machine.pretend_busy(true);
     let count = Arc::new(AtomicU32::new(0));
     let runs = count.clone();
-    // A future, which keeps the memory of its queue: where the end fails the model goes on.
+    // A future keeps the queue's memory alive, so the model continues if the queue ends early.
     let item = queue.spawn_async(async move {
         runs.fetch_add(1, Ordering::Relaxed);
     });
@@ -128,7 +128,7 @@ fn the_end_of_a_queue_must_not_unwind() {
     });
 }
 
-/// An item drops the last handle of its queue while another thread lets go of the rest: the end is a reaper's then.
+/// An item drops the last handle of its queue on the worker. A reaper then destroys the queue.
 fn item_drops_its_own_queue() {
     let machine = machine(1, 1);
     let queue = plain().build_in(machine.registry()).unwrap();

@@ -1,4 +1,4 @@
-//! Flushing a queue: what was queued before has ended, whoever ran it.
+//! Flushing a queue: the items queued before the flush have ended, whichever thread ran them.
 
 use std::sync::Arc;
 
@@ -11,14 +11,13 @@ use sync::{
 
 use crate::support::{Plain, bounded, machine, plain, queue, spawn, wind_up};
 
-/// An item for a worker, and a flush.
 fn flush_beside_a_worker() {
     let (_machine, queue) = queue(1, false);
     let ran = Arc::new(Plain::default());
     let run = ran.clone();
     queue.spawn_detached(move || run.set(1));
     queue.flush().unwrap();
-    // Races with the run if that is not over.
+    // Races with the run if the run has not ended.
     assert_eq!(ran.get(), 1);
     wind_up(queue);
 }
@@ -42,12 +41,12 @@ fn the_last_item_of_a_colour_must_tell() {
     });
 }
 
-/// An item that its joiner runs while another thread flushes the queue. With `adopted`, that thread is a worker first,
-/// and the joiner cannot take the item's link back; without, the joiner is one afterwards.
+/// A joiner runs its item while another thread flushes the queue. If `adopted`, the flusher acts as
+/// a worker first, so the joiner cannot take the item off its list.
 fn flush_beside_a_helper(adopted: bool) {
     let machine = Arc::new(machine(1, 1));
     let queue = plain().help(true).build_in(machine.registry()).unwrap();
-    // So that nobody is asked for until somebody helps out.
+    // No worker is requested until a thread calls `help_out`.
     machine.pretend_busy(true);
     let done = Arc::new(AtomicBool::new(false));
     let work = Work::new({
@@ -109,10 +108,10 @@ fn a_flush_waits_for_a_helper_whose_link_a_worker_met() {
     bounded(2, || flush_beside_a_helper(true));
 }
 
-/// Queues `work`, so that its joiner cannot take the link back, and flushes the queue on a thread that finds `done` set then.
+/// Queues `work` so that its joiner cannot take it off its list. Another thread flushes the queue.
 fn enqueue_and_flush(queue: &Workqueue, work: &Work, done: Arc<AtomicBool>) -> JoinHandle<()> {
     queue.enqueue(work);
-    // On top of it.
+    // The second item is on top, so `work` cannot be taken back.
     queue.spawn_detached(|| ());
     let queue = queue.clone();
     spawn(move || {
@@ -121,8 +120,8 @@ fn enqueue_and_flush(queue: &Workqueue, work: &Work, done: Arc<AtomicBool>) -> J
     })
 }
 
-/// An item whose link a worker meets while its joiner runs it, beside a flush that may have begun before that run. The
-/// run itself stands in for the worker, which spares the model a thread.
+/// A worker pops an item while its joiner runs it, during a flush that may have begun before that
+/// run. The run itself acts as the worker, which saves the model a thread.
 fn a_worker_meets_what_is_helped() {
     let machine = Arc::new(machine(1, 1));
     let queue = plain().help(true).build_in(machine.registry()).unwrap();
@@ -154,8 +153,8 @@ fn the_link_that_a_helper_left_behind_must_be_counted_until_its_run_has_ended() 
     });
 }
 
-/// An item that is queued elsewhere while its joiner runs it, which takes its link away and with that its count. The run
-/// itself stands in for the worker and for who queues.
+/// An item is queued elsewhere while its joiner runs it, which moves its list link and in-flight
+/// count. The run itself acts as the worker and as the enqueuer.
 fn helped_and_queued_elsewhere() {
     let machine = Arc::new(machine(1, 1));
     let queue = plain().help(true).build_in(machine.registry()).unwrap();
@@ -196,7 +195,7 @@ fn a_flush_must_look_for_helpers_again_when_a_link_was_cut_out() {
     });
 }
 
-/// Two flushes, each with an item of its own before it: there are two colours in a model, so one may have to wait.
+/// Two flushes, each with its own earlier item. With two colours, one flush may have to wait.
 fn two_flushes() {
     let (_machine, queue) = queue(1, false);
     let ran = [0, 1].map(|_| Arc::new(Plain::default()));

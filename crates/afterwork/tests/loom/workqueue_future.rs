@@ -1,4 +1,4 @@
-//! Futures: a wake against the end of a poll, against a cancel, and the last waker against the end.
+//! Futures: a wake during the end of a poll or a cancel, and the last waker during the end.
 
 use std::{
     future::Future,
@@ -22,26 +22,26 @@ fn queue(nr_workers: usize) -> (Machine, Workqueue) {
     (machine, queue)
 }
 
-/// What a future and who wakes it share. The lock is never held over a step of the model.
+/// The state that a future shares with its waker. No step of the model runs under the lock.
 #[derive(Default)]
 struct Shared {
     waker: Mutex<Option<Waker>>,
     left: Barred,
     ready: AtomicBool,
-    /// Two polls at once are a race.
+    /// Overlapping polls are a race.
     polls: Plain,
     nr_dropped: AtomicUsize,
 }
 
 impl Shared {
-    /// Waits for the first poll and takes the waker that it left.
+    /// Waits for the first poll and takes the waker that it stored.
     fn waker(&self) -> Waker {
         self.left.pass();
         self.waker.lock().unwrap().take().expect("left before")
     }
 }
 
-/// Leaves its waker at the first poll, and is ready when it is told.
+/// A future that stores its waker at the first poll, and is ready when `ready` is set.
 struct Lure(Arc<Shared>);
 
 impl Future for Lure {
@@ -55,7 +55,7 @@ impl Future for Lure {
             *shared.waker.lock().unwrap() = Some(waker);
             shared.left.open();
         }
-        // Relaxed: what orders it after the wake is the wake.
+        // Relaxed: the wake orders the flag.
         if shared.ready.load(Ordering::Relaxed) {
             Poll::Ready(7)
         } else {
@@ -72,7 +72,7 @@ impl Drop for Lure {
     }
 }
 
-/// The wake comes while the first poll is under way, or after it.
+/// The wake arrives during the first poll or after it.
 fn wake_meets_the_end_of_the_poll() {
     let (_machine, queue) = queue(1);
     let shared = Arc::new(Shared::default());
@@ -96,7 +96,7 @@ fn the_end_of_a_poll_must_look_for_a_wake() {
     });
 }
 
-/// Two wakes, of which the second may find the future pending; two workers.
+/// Two wakes, of which the second may find the future pending, and two workers.
 fn wake_meets_wake() {
     let (_machine, queue) = queue(2);
     let shared = Arc::new(Shared::default());
@@ -149,7 +149,7 @@ fn a_cancelled_future_is_dropped_once_whoever_wakes_it() {
     bounded(1, wake_meets_cancel);
 }
 
-/// Nobody wakes; the cancel comes before the first poll, during it, or after it.
+/// No thread wakes. The cancel arrives before, during or after the first poll.
 fn cancel_meets_the_end_of_the_poll() {
     let (_machine, queue) = queue(1);
     let shared = Arc::new(Shared::default());
@@ -190,7 +190,7 @@ fn a_cancel_that_moves_a_polled_future_is_found() {
     });
 }
 
-/// Two threads cancel while a worker may poll first: the future ends once, and is dropped once.
+/// Two threads cancel, and a worker may poll first. The future ends once and is dropped once.
 fn cancel_meets_cancel() {
     let (_machine, queue) = queue(1);
     let shared = Arc::new(Shared::default());
@@ -220,7 +220,7 @@ fn cancel_meets_a_task() {
     assert_eq!(shared.nr_dropped.load(Ordering::Relaxed), 1);
     shared.waker.lock().unwrap().take();
     wind_up(queue);
-    // The end of the queue leaves an item that a task awaited to a reaper.
+    // At the end of the queue, a reaper drops the item that a task awaited.
     machine.reap();
 }
 
@@ -250,7 +250,7 @@ fn a_cancel_that_only_leaves_word_would_be_slept_through() {
     });
 }
 
-/// The future ends by itself while another thread drops its last waker, and nobody has a handle.
+/// The future completes while another thread drops its last waker, and no handle exists.
 fn last_waker_meets_the_end() {
     let (_machine, queue) = queue(1);
     let shared = Arc::new(Shared::default());
@@ -260,7 +260,7 @@ fn last_waker_meets_the_end() {
     drop(waker);
     drop(queue);
     assert_eq!(shared.nr_dropped.load(Ordering::Relaxed), 1);
-    // Loom notices an item that is never freed, and one that is freed twice.
+    // Loom reports an item that is leaked or freed twice.
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn a_future_that_its_end_does_not_free_is_noticed() {
     });
 }
 
-/// The last waker goes while the future suspends: nobody can wake it any more.
+/// The last waker is dropped while the future suspends, so no thread can wake it again.
 fn last_waker_meets_the_suspension() {
     let (_machine, queue) = queue(1);
     let shared = Arc::new(Shared::default());
@@ -297,7 +297,7 @@ fn a_forlorn_future_that_nobody_freed_would_be_seen() {
     });
 }
 
-/// The queue goes while a waker queues its future.
+/// The queue is dropped while a waker queues its future.
 fn wake_meets_the_end_of_the_queue() {
     let (_machine, queue) = queue(1);
     let shared = Arc::new(Shared::default());

@@ -17,7 +17,7 @@ use sync::{
 
 use crate::support::{Barred, Plain, bounded, machine, plain, queue, spawn, wind_up};
 
-/// An item that counts its runs in a word that a model checks: two runs at once are a race.
+/// Creates an item that counts its runs in a checked word. Two overlapping runs are a race.
 fn counting() -> (Work, Arc<Plain>) {
     let count = Arc::new(Plain::default());
     let work = Work::new({
@@ -58,7 +58,6 @@ fn the_end_of_a_run_must_wake_who_flushes() {
     });
 }
 
-/// Two threads queue one item, with two workers.
 fn two_enqueuers() {
     let (_machine, queue) = queue(2, false);
     let (work, count) = counting();
@@ -83,7 +82,7 @@ fn an_item_that_ran_beside_itself_would_be_seen() {
     must_fail("item: runs beside itself", || bounded(1, two_enqueuers));
 }
 
-/// A word is written, and the item queued, which may be pending already: a run sees the word.
+/// A thread writes a word and queues an item that may already be pending. A run sees the word.
 fn enqueue_of_a_pending_item() {
     let (_machine, queue) = queue(1, false);
     let (word, seen) = (
@@ -117,7 +116,7 @@ fn an_enqueue_that_finds_the_item_pending_must_be_a_step() {
     });
 }
 
-/// Cancelling races with the worker; afterwards the item is queued again.
+/// A cancel races with the worker; afterwards the item is queued again.
 fn cancel_meets_pop() {
     let (_machine, queue) = queue(1, false);
     let (work, count) = counting();
@@ -134,7 +133,7 @@ fn a_cancelled_item_does_not_run_and_one_that_runs_is_not_cancelled() {
     bounded(3, cancel_meets_pop);
 }
 
-/// Two items are cancelled, by which tombstones are reaped, and one of them is queued again.
+/// Two items are cancelled, which removes tombstones, and one of them is queued again.
 fn reaped_beside_an_enqueue() {
     let (_machine, queue) = queue(1, false);
     let (first, count_first) = counting();
@@ -167,7 +166,7 @@ fn a_reaper_must_see_who_queues() {
     });
 }
 
-/// The item queues itself again; `cancel_sync` puts an end to that.
+/// The item queues itself again until `cancel_sync` stops it.
 fn cancel_sync_ends_it() {
     let (machine, queue) = queue(1, false);
     let count = Arc::new(Plain::default());
@@ -183,7 +182,7 @@ fn cancel_sync_ends_it() {
     queue.enqueue(&work);
     work.cancel_sync();
     assert!(!work.is_busy());
-    // Races with any run that is not over.
+    // Races with any run that has not ended.
     count.set(0);
     drop(queue);
     assert_eq!(count.get(), 0);
@@ -208,7 +207,7 @@ fn disable_meets_enqueue() {
     });
     work.disable_sync();
     assert!(!work.is_pending(), "pending although disabled");
-    // Races with any run that is not over.
+    // Races with any run that has not ended.
     count.set(0);
     enqueuer.join().unwrap();
     drop(queue);
@@ -227,7 +226,7 @@ fn disabling_must_wait_for_an_enqueuer_who_came_before() {
     });
 }
 
-/// A flush of a run that queues its own item and cancels it again.
+/// Flushes a run that queues its own item and cancels it again.
 fn flush_beside_a_cancel() {
     let (_machine, queue) = queue(1, false);
     let (started, ended) = (
@@ -267,7 +266,7 @@ fn a_cancel_must_not_pass_for_the_end_of_the_run() {
     });
 }
 
-/// The last handle goes while the item is queued, runs, or has run.
+/// The last handle is dropped before, during or after the run.
 fn last_handle() {
     let (_machine, queue) = queue(1, false);
     let (work, count) = counting();
@@ -275,7 +274,7 @@ fn last_handle() {
     drop(work);
     drop(queue);
     assert_eq!(count.get(), 1);
-    // Loom notices an item that is never freed, and one that is freed twice.
+    // Loom reports an item that is leaked or freed twice.
 }
 
 #[test]
@@ -288,7 +287,7 @@ fn an_item_that_nobody_frees_is_noticed() {
     must_fail("item: completion never frees", || bounded(3, last_handle));
 }
 
-/// The run clones the handle that it is lent, while the last other handle goes.
+/// The run clones the handle that it borrows while the last other handle is dropped.
 fn cloned_in_the_run() {
     let (_machine, queue) = queue(1, false);
     let kept = Arc::new(Mutex::new(None));
@@ -316,7 +315,6 @@ fn a_clone_must_wait_for_the_handle_that_goes() {
     });
 }
 
-/// A spawned closure, joined.
 fn spawn_and_join(help: bool) {
     let (_machine, queue) = queue(1, help);
     let handle = queue.spawn(|| Box::new(42));
@@ -330,7 +328,7 @@ fn a_joiner_gets_what_the_closure_returned() {
     bounded(3, || spawn_and_join(true));
 }
 
-/// A handle that goes, or cancels, while the closure waits, runs, or has run.
+/// The handle is dropped, or cancels, before, during or after the run of the closure.
 fn handle_goes(cancel: bool) {
     let (_machine, queue) = queue(1, false);
     let dropped = Arc::new(AtomicUsize::new(0));
@@ -366,7 +364,7 @@ impl Wake for Task {
     }
 }
 
-/// A task that polls a handle twice before it sleeps.
+/// A task polls a handle twice before it sleeps.
 fn polled() {
     let (_machine, queue) = queue(1, false);
     let mut handle = queue.spawn(|| 42);
@@ -397,7 +395,7 @@ fn the_end_of_a_run_must_wake_the_task() {
     must_fail("item: completion forgets its task", || bounded(3, polled));
 }
 
-/// The queue goes while a joiner, or one of the workers, runs an item of it.
+/// The queue is dropped while a joiner, or one of the workers, runs an item of it.
 fn queue_goes_beside_a_helper(nr_workers: usize) {
     let (_machine, queue) = queue(nr_workers, true);
     let done = Arc::new(AtomicBool::new(false));
@@ -441,7 +439,7 @@ fn a_drain_must_wait_for_helpers() {
     });
 }
 
-/// Two items of a queue that runs one at a time, two workers.
+/// Two items of a queue that runs one at a time, with two workers.
 fn one_at_a_time() {
     let machine = machine(2, 2);
     let queue = plain().max_active(1).build_in(machine.registry()).unwrap();
@@ -463,7 +461,7 @@ fn one_seat_means_one_item_at_a_time_and_none_forgotten() {
     bounded(1, one_at_a_time);
 }
 
-/// Items of an ordered queue, one of them cancelled: it is cut out of its line.
+/// Items of an ordered queue. One is cancelled, which removes it from the wait queue.
 fn ordered_cancel() {
     let machine = machine(2, 1);
     let queue = Workqueue::builder("model")
@@ -486,7 +484,7 @@ fn an_ordered_item_is_cut_out_or_runs() {
     bounded(2, ordered_cancel);
 }
 
-/// A cancelled item whose tombstone lies in one queue's list goes to another queue.
+/// A cancelled item whose tombstone is on one queue's list is queued on another queue.
 fn moved_to_another_queue() {
     let machine = machine(2, 1);
     let queues = [0, 1].map(|_| plain().build_in(machine.registry()).unwrap());
@@ -504,7 +502,7 @@ fn a_tombstone_follows_its_item_to_another_queue() {
     bounded(2, moved_to_another_queue);
 }
 
-/// The same, where nobody but the enqueuer gets the tombstone out of the pool's injector.
+/// As above, but only the enqueuer can remove the tombstone from the pool's injector.
 fn moved_from_a_stuck_pool() {
     let machine = machine(1, 1);
     let [first, second] = [0, 1].map(|_| plain().build_in(machine.registry()).unwrap());

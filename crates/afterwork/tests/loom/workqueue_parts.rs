@@ -1,4 +1,4 @@
-//! The injector, what a thread has at hand, and the gate, each by itself.
+//! The injector, the thread-local lists and the gate, each on its own.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use sync::{
 
 use crate::support::{bounded, exhaustive, spawn};
 
-/// Checks that items of each producer come in order, and counts them.
+/// Checks that the items of each producer arrive in order, and counts them.
 #[derive(Default)]
 struct Got {
     next: [usize; 3],
@@ -30,8 +30,8 @@ impl Got {
     }
 }
 
-/// Two producers, of single items and of a chain; the taker starts last, for loom looks for a conflict at the last
-/// access to a word alone.
+/// Two producers, of single items and of a chain. The consumer starts last, because loom looks for
+/// a conflict only at the last access to a word.
 fn inject() {
     let injected = Arc::new(Injected::default());
     let singles = spawn({
@@ -102,8 +102,8 @@ fn taking_injected_items_needs_acquire() {
     must_fail("stack: relaxed take", || exhaustive(inject));
 }
 
-/// A thread that has learned of an item before its push, as by its state, takes it back from above another one. It starts
-/// last: see `inject`.
+/// A thread learns of an item before its push, for example from its state, and takes it back from
+/// above another one. That thread starts last: see `inject`.
 fn take_back_beside_the_push() {
     let injected = Arc::new(Injected::default());
     injected.push(0, 0);
@@ -132,7 +132,7 @@ fn who_takes_an_item_back_must_see_its_push() {
     });
 }
 
-/// A seated thread leaves while another asks for the only seat: the seat is found free, or handed over.
+/// A thread releases the only seat while another requests it, and finds it or receives it.
 fn one_seat() {
     let gates = Arc::new(Gates::new(1));
     assert!(gates.try_enter());
@@ -150,7 +150,7 @@ fn one_seat() {
     assert_eq!(gates.nr_active(), 1);
 }
 
-/// As above, with the limit lowered and raised meanwhile.
+/// As above, while the limit is lowered and raised.
 fn seats_that_change() {
     let gates = Arc::new(Gates::new(2));
     assert!(gates.try_enter() && gates.try_enter());
@@ -203,7 +203,7 @@ fn a_seat_given_twice_is_found() {
     must_fail("active: a seat given twice", || exhaustive(one_seat));
 }
 
-/// Takes all four seats; from the first on those of two nodes are kept where they are given back.
+/// Acquires all four seats. Seats that are released then stay in the seat cache of their node.
 fn all_seated() -> Gates {
     let gates = Gates::with_stocks(4);
     assert!(gates.try_enter());
@@ -211,7 +211,7 @@ fn all_seated() -> Gates {
     gates
 }
 
-/// A seat is given to a stock while a thread of the other node asks for the only one: it is found, or handed over.
+/// A seat is released to a seat cache while the other node requests it, and finds or receives it.
 fn a_stock_meets_a_line() {
     let gates = all_seated();
     let other = spawn({
@@ -228,7 +228,7 @@ fn a_stock_meets_a_line() {
     assert_eq!(gates.nr_active(), 4);
 }
 
-/// Who runs an item gives his seat to a stock while a drain looks: the drain sees what he did, or is told.
+/// A runner releases its seat to a seat cache. A drain sees the effects of the run, or is notified.
 fn a_stock_meets_a_drain() {
     let (gates, has_run) = (Gates::with_stocks(4), Arc::new(AtomicU32::new(0)));
     assert!(gates.try_enter(), "and the stocks are open");
@@ -246,7 +246,7 @@ fn a_stock_meets_a_drain() {
     assert!(!idle || seen == 1, "the queue goes before its item has run");
 }
 
-/// The same of a helper whom a stock counts, and a flush.
+/// A helper that a seat cache counts, and a flush, as above.
 fn a_stock_meets_a_flush() {
     let (gates, has_run) = (Gates::with_stocks(4), Arc::new(AtomicU32::new(0)));
     assert!(gates.try_enter(), "and the stocks are open");
@@ -310,7 +310,7 @@ fn who_closes_stocks_must_see_what_was_done_and_be_told() {
     });
 }
 
-/// The owner uses what it has twice, and the looker looks twice. Whoever takes it takes it whole.
+/// The owner uses its value twice, and the collector checks twice. Each takes the whole value.
 fn owner_meets_looker() {
     let at_hand = Arc::new(AtHand::default());
     let owner = spawn({
@@ -319,7 +319,7 @@ fn owner_meets_looker() {
     });
     let taken: u32 = (0..2).filter_map(|_| at_hand.look().1).sum();
     let given = owner.join().unwrap();
-    // Asked or not, it is left alone now.
+    // Both are done, so the value is no longer in use.
     assert_eq!(given + taken + at_hand.look().1.unwrap_or(0), 2);
 }
 
@@ -365,7 +365,7 @@ fn what_the_looker_did_is_seen() {
     });
 }
 
-/// What comes home beside a look.
+/// A thread returns a value while the collector checks.
 fn bringer_meets_looker() {
     let at_hand = Arc::new(AtHand::default());
     let bringer = spawn({

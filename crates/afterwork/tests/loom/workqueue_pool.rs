@@ -1,4 +1,4 @@
-//! Pools: lying down, kicks, culling, the watch.
+//! Pools: parking, kicks, culling, the monitor.
 
 use std::sync::Arc;
 
@@ -12,20 +12,20 @@ use crate::support::{
     Barred, bounded, exhaustive, first_waits_for_second, machine, plain, spawn, wind_up,
 };
 
-/// A worker on its way to bed, and an item: it is run.
+/// A worker that is about to park, and an item. The item runs.
 fn one_worker_one_item() {
     let machine = machine(2, 1);
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.start_workers(1);
     let work = Work::new(|| ());
     assert!(queue.enqueue(&work));
-    // Deadlocks if the item is left to a worker that sleeps.
+    // Deadlocks if the item is left to a sleeping worker.
     work.flush().unwrap();
     wind_up(queue);
 }
 
-/// A worker on its way to bed, an item, and a thread that flushes the queue: that may take the item out of the injector just
-/// when the worker looks for it there.
+/// A worker that is about to park, an item, and a thread that flushes the queue. The flusher may
+/// take the item out of the injector just when the worker checks it.
 fn flush_adopts() {
     let machine = machine(2, 1);
     let queue = plain().build_in(machine.registry()).unwrap();
@@ -41,8 +41,8 @@ fn flush_adopts() {
     wind_up(queue);
 }
 
-/// A worker on its way to bed, an urgent item, and a thread that adopts what it finds, to flush the queue: then the link has a
-/// seat, and waits for the worker.
+/// A worker that is about to park, an urgent item, and a thread that adopts items in order to flush
+/// the queue. The pwq then has a seat and waits for the worker.
 fn flush_adopts_urgent() {
     let machine = machine(2, 1);
     let queue = plain().max_active(1).build_in(machine.registry()).unwrap();
@@ -130,7 +130,7 @@ fn a_forgotten_wake_up_is_noticed() {
     });
 }
 
-/// An item for a pool whose only worker is up and busy, and a watch that is just about to disarm itself.
+/// An item for a pool whose only worker is busy, while the monitor is about to disarm itself.
 fn pushed_while_the_watch_ends() {
     let mut machine = machine(1, 1);
     let queue = plain().build_in(machine.registry()).unwrap();
@@ -144,7 +144,7 @@ fn pushed_while_the_watch_ends() {
     });
     machine.tick();
     producer.join().unwrap();
-    // Whoever armed it rang; the watch that never was disarmed needs no ring.
+    // Arming wakes the manager. A monitor that was never disarmed needs no wake-up.
     assert!(machine.is_watching(), "work waits and nobody watches");
     machine.pretend_busy(false);
     machine.help_out();
@@ -163,7 +163,7 @@ fn the_watch_needs_its_fence() {
     });
 }
 
-/// A worker is kicked and culled at once, with the wake-up on its way; whoever is missing is made anew.
+/// A worker is kicked and culled at the same time. A missing worker is created again.
 fn kick_meets_cull(nr_workers: usize) {
     let mut machine = machine(2, 2);
     let queue = plain().build_in(machine.registry()).unwrap();

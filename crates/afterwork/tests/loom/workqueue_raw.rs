@@ -1,4 +1,4 @@
-//! Items in their users' memory: queueing, runs that free them, cancels and flushes after which they are freed.
+//! Items in user memory: queueing, runs that free them, and frees after cancels and flushes.
 
 use std::{ptr::NonNull, sync::Arc};
 
@@ -11,22 +11,21 @@ use sync::{
 
 use crate::support::{Plain, bounded, queue, spawn, wind_up};
 
-/// A user's structure: an item, and a count of its runs that a model checks. Two runs at once are a race, and so is a run beside
-/// whoever looks when the item is to be idle.
+/// A user's structure: an item, and a count of its runs that the model checks. Two overlapping runs
+/// are a race. So is a run that overlaps a read made when the item should be idle.
 #[repr(C)]
 struct Job {
     work: RawWork,
     nr_runs: Arc<Plain>,
-    /// Queues itself again as often.
+    /// Number of times that the item queues itself again.
     nr_again: AtomicU32,
     queue: Option<Workqueue>,
 }
 
-/// The address of a job, for other threads.
 #[derive(Clone, Copy)]
 struct There(NonNull<Job>);
 
-// SAFETY: a job's parts are atomic, or checked by the model.
+// SAFETY: the parts of a job are atomic, or checked by the model.
 unsafe impl Send for There {}
 
 impl There {
@@ -35,7 +34,7 @@ impl There {
     }
 
     fn queue(self, queue: &Workqueue) -> bool {
-        // SAFETY: each model frees its jobs when they are idle.
+        // SAFETY: each model frees its jobs only when they are idle.
         unsafe { RawWork::queue(self.work(), queue, None) }.unwrap()
     }
 
@@ -54,15 +53,15 @@ impl There {
         unsafe { RawWork::cancel_sync(self.work()) }.unwrap()
     }
 
-    /// Frees it; its count stays.
+    /// Frees the job and returns its count.
     fn free(self) -> Arc<Plain> {
-        // SAFETY: made by `job`; the model's claim is that nobody looks at it any more.
+        // SAFETY: made by `job`. The model claims that no other thread accesses the job any more.
         unsafe { Box::from_raw(self.0.as_ptr()) }.nr_runs.clone()
     }
 }
 
 unsafe extern "C-unwind" fn count(work: *mut RawWork) {
-    // SAFETY: part of a job, which is there while it runs.
+    // SAFETY: the item is part of a job, which is valid while it runs.
     let job = unsafe { &*work.cast::<Job>() };
     job.nr_runs.set(job.nr_runs.get() + 1);
     let again = job.nr_again.load(Ordering::Relaxed);
@@ -80,7 +79,7 @@ unsafe extern "C-unwind" fn count_and_free(work: *mut RawWork) {
 
 fn job(func: raw::WorkFn, again: Option<&Workqueue>) -> There {
     let job = Box::new(Job {
-        // SAFETY: it may be called on any thread.
+        // SAFETY: `func` may be called on any thread.
         work: unsafe { RawWork::new(func) },
         nr_runs: Arc::default(),
         nr_again: AtomicU32::new(u32::from(again.is_some())),
@@ -89,7 +88,6 @@ fn job(func: raw::WorkFn, again: Option<&Workqueue>) -> There {
     There(NonNull::from(Box::leak(job)))
 }
 
-/// Flushed, then freed.
 fn flush_then_free(help: bool) {
     let (_machine, queue) = queue(1, help);
     let job = job(count, None);
@@ -124,7 +122,7 @@ fn a_waiter_must_make_a_step() {
     });
 }
 
-/// Queued again, perhaps beside its run, and flushed, by who may run it if they `help`.
+/// The item is queued again, possibly during its run, and flushed, perhaps by helping.
 fn queued_beside_a_run(help: bool) {
     let (_machine, queue) = queue(1, help);
     let job = job(count, None);
@@ -148,7 +146,7 @@ fn a_run_must_be_noted_before_its_start() {
     });
 }
 
-/// Cancelled beside a worker, then freed.
+/// The item is cancelled while a worker may start it, then freed.
 fn cancel_then_free() {
     let (_machine, queue) = queue(1, false);
     let job = job(count, None);
@@ -168,7 +166,7 @@ fn a_raw_item_that_was_cancelled_does_not_run_and_may_be_freed() {
 fn freed_by_its_run() {
     let (_machine, queue) = queue(1, false);
     let job = job(count_and_free, None);
-    // SAFETY: not queued yet.
+    // SAFETY: the job is not queued yet.
     let nr_runs = unsafe { job.0.as_ref() }.nr_runs.clone();
     assert!(job.queue(&queue));
     drop(queue);
@@ -180,7 +178,6 @@ fn a_raw_item_may_be_freed_by_its_run() {
     bounded(2, freed_by_its_run);
 }
 
-/// Two threads queue it, with two workers.
 fn two_enqueuers() {
     let (_machine, queue) = queue(2, false);
     let job = job(count, None);
@@ -213,13 +210,13 @@ fn what_was_left_to_a_run_must_be_put_back() {
     });
 }
 
-/// It queues itself again, with two workers; `cancel_sync` puts an end to that, and it is freed.
+/// The item queues itself again until `cancel_sync` stops it. Then it is freed.
 fn cancel_ends_requeueing(nr_workers: usize) {
     let (_machine, queue) = queue(nr_workers, false);
     let job = job(count, Some(&queue));
     assert!(job.queue(&queue));
     job.cancel_sync();
-    // Races with any run that is not over.
+    // Races with any run that has not ended.
     job.free().set(0);
     wind_up(queue);
 }
@@ -230,7 +227,7 @@ fn a_raw_item_that_queues_itself_is_idle_after_cancel_sync() {
     bounded(1, || cancel_ends_requeueing(2));
 }
 
-/// One flushes while another cancels: the flush ends.
+/// One thread flushes while another cancels. The flush ends.
 fn cancelled_beside_a_flush() {
     let (_machine, queue) = queue(1, false);
     let job = job(count, None);

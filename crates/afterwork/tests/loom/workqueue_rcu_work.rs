@@ -16,7 +16,7 @@ use sync::{
 
 use crate::support::{bounded, machine, plain, spawn, wind_up};
 
-/// A machine without workers, an item, and its count of runs; what waits is run by the model.
+/// Creates a machine without workers, an item, and its count of runs. The model runs the items.
 fn one_item() -> (Arc<Machine>, Workqueue, RcuWork, Arc<AtomicU32>) {
     rcu::synchronize();
     let machine = Arc::new(machine(1, 1));
@@ -30,8 +30,7 @@ fn one_item() -> (Arc<Machine>, Workqueue, RcuWork, Arc<AtomicU32>) {
     (machine, queue, work, count)
 }
 
-/// Ends the grace period, on a thread of its own, while `meet` does something about it; returns how often the item ran,
-/// and what was met.
+/// Ends the grace period on another thread while `meet` acts. Returns the run count and its result.
 fn end_beside<R>(meet: impl FnOnce(&Workqueue, &RcuWork) -> R) -> (u32, R) {
     let (machine, queue, work, count) = one_item();
     assert!(queue.enqueue_rcu(&work));
@@ -57,7 +56,7 @@ fn a_cancelled_item_is_not_queued_by_its_grace_period_and_one_that_was_is_cancel
 
 fn requeue_meets_the_end() {
     let (nr_runs, queued) = end_beside(|queue, work| queue.enqueue_rcu(work));
-    // It waits for readers, then for a worker, all the time.
+    // The item stays pending: it waits for readers first and then for a worker.
     assert_eq!((nr_runs, queued), (1, false));
 }
 
@@ -73,7 +72,7 @@ fn the_end_of_a_grace_period_must_claim_the_item_before_it_unlocks_it() {
     });
 }
 
-/// Flushes an item that another thread is just queueing.
+/// Flushes an item while another thread queues it.
 fn flush_meets_queueing() {
     rcu::synchronize();
     let machine = Arc::new(machine(1, 1));

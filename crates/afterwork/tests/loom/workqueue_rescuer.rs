@@ -1,4 +1,4 @@
-//! Rescuers: calls that meet a rescuer on its way to sleep, and workers that come after all.
+//! Rescuers: calls to a rescuer that is about to sleep, and workers that arrive late.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use sync::{
 
 use crate::support::{bounded, machine, plain, wind_up};
 
-/// Long enough for a pool that wants for a worker to call its rescuers.
+/// Time after which a pool that lacks a worker calls its rescuers.
 const LONG_NS: u64 = 10_000_000;
 
-/// No worker comes, and the rescuer is called while it may be about to sleep.
+/// No worker arrives, and the rescuer is called while it may be about to sleep.
 fn called_to_sleep() {
     let machine = machine(1, 1);
     let queue = plain().mem_reclaim().build_in(machine.registry()).unwrap();
@@ -28,7 +28,7 @@ fn called_to_sleep() {
     drop(queue);
 }
 
-/// A worker comes just when the rescuer has been called; there is one seat, and a second item after the first.
+/// A worker arrives just after the rescuer was called. There are one seat and two items.
 fn worker_comes_after_all() {
     let machine = machine(1, 1);
     let queue = plain().mem_reclaim().max_active(1);

@@ -1,4 +1,4 @@
-//! The room of a queue with a capacity: a place that comes free is had by who waits first, once.
+//! A queue with a capacity: the first waiter acquires a freed capacity permit, once.
 
 use std::{
     sync::Arc,
@@ -24,8 +24,8 @@ fn full(capacity: usize) -> Arc<Places> {
     places
 }
 
-/// A place is given back while another thread waits for one, and a third one tries: it is had once, by one of them, and
-/// nobody waits while it is free.
+/// A capacity permit is released while one thread waits for it and another tries to acquire it. One
+/// of them acquires it once, and no thread waits while it is free.
 fn one_place() {
     let places = full(1);
     let waiter = spawn({
@@ -54,7 +54,7 @@ fn one_place() {
     assert_eq!(places.nr_free(), 1, "as many as there are");
 }
 
-/// Two wait; the first leaves while the place comes: the second has it.
+/// Two waiters. The first cancels while the permit is released, and the second acquires it.
 fn who_leaves() {
     let places = full(1);
     let context = &Context::from_waker(Waker::noop());
@@ -83,7 +83,7 @@ impl Wake for Bell {
     }
 }
 
-/// A task polls while the place comes: it has it, or will be woken.
+/// A task polls while the permit is released. It acquires the permit or is woken.
 fn a_task() {
     let places = full(1);
     let mut turn = Turn::default();
@@ -106,7 +106,7 @@ fn a_task() {
     assert_eq!(places.nr_free(), 1);
 }
 
-/// An item of a queue for one is cancelled while a worker comes to it: the place comes back once.
+/// An item of a queue with capacity 1 is cancelled while a worker reaches it.
 fn an_item(ordered: bool) {
     let machine = machine(2, 1);
     let queue = plain().capacity(1);
@@ -126,8 +126,8 @@ fn an_item(ordered: bool) {
     wind_up(queue);
 }
 
-/// Cancels a future of a queue with capacity 1 by its handle, and by another thread if `others`, while a worker may poll it for the
-/// first time. Its capacity is released once, even before a worker takes the future.
+/// Cancels a future of a queue with capacity 1, also from another thread if `others`, while a
+/// worker may poll it for the first time. Its capacity permit is released once, at once.
 fn a_future(worker_first: bool, others: bool) {
     let machine = machine(2, 1);
     let queue = plain().capacity(1).build_in(machine.registry()).unwrap();

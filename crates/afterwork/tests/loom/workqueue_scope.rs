@@ -1,6 +1,6 @@
-//! Scopes: their end against a guest that panics, an item against the owner who takes it, and an owner who sleeps.
+//! Scopes: their end while a guest panics, an item that is taken back, and a sleeping owner.
 //!
-//! Guests are threads of the model that came to a ticket; whether a worker comes at all is left to the scheduler.
+//! Guests are threads of the model that run a ticket. The scheduler may run no worker.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use sync::{
 
 use crate::support::{Barred, Plain, bounded, exhaustive, queue, spawn, wind_up};
 
-/// A guest runs an item that writes and panics; the owner ends the scope and writes.
+/// A guest runs an item that writes and panics. The owner ends the scope and writes.
 fn end_meets_a_guest_that_panics() {
     let scope = OpenScope::new(false);
     let word = Arc::new(Plain::default());
@@ -63,7 +63,7 @@ fn what_a_guest_wrote_must_be_published_by_its_leave() {
     });
 }
 
-/// An item is brought while the only guest, of the only ticket there may be, finds nothing left and goes.
+/// An item is added while the only guest finds no more work and leaves.
 fn item_is_brought_while_a_guest_goes() {
     let scope = OpenScope::new(false);
     let is_started = Arc::new(AtomicBool::new(false));
@@ -90,7 +90,7 @@ fn a_ticket_of_a_guest_who_goes_must_not_be_taken_for_help() {
     });
 }
 
-/// The owner takes the closure back while a worker comes to start it.
+/// The owner takes the closure back while a worker is about to start it.
 fn owner_takes_back_what_a_worker_starts() {
     let word = Arc::new(Plain::default());
     let pair = OpenPair::new({
@@ -127,8 +127,8 @@ fn an_owner_must_wait_for_who_has_come_before_it_looks() {
     });
 }
 
-/// A guest, in an item when the owner comes to the end, brings another and waits for it: the owner has to start it, asleep or
-/// about to be.
+/// A guest adds an item and waits for it while the owner ends the scope. The owner must start the
+/// item, even if it sleeps or is about to sleep.
 fn guest_brings_an_item_to_a_sleeping_owner() {
     let scope = OpenScope::new(false);
     let (gate, started) = (Arc::new(Barred::default()), Arc::new(Barred::default()));
@@ -162,7 +162,7 @@ fn who_brings_an_item_must_rouse_the_owner() {
     });
 }
 
-/// A guest brings two items, and takes both off the stack: it starts the first, which waits for the second, in the list.
+/// A guest takes two items off the stack. It starts the first, which waits for the second.
 fn items_are_left_in_the_list_by_a_guest() {
     let scope = OpenScope::new(false);
     let started = Arc::new(Barred::default());
@@ -197,7 +197,7 @@ fn an_owner_must_look_into_the_list_before_it_sleeps() {
     });
 }
 
-/// The guest is inside when the owner brings an item, for which it has written before.
+/// The guest is inside when the owner adds an item. The owner wrote the item's data before.
 fn an_item_is_brought_to_a_guest() {
     let scope = OpenScope::new(false);
     let word = Arc::new(Plain::default());
@@ -226,7 +226,7 @@ fn bringing_an_item_must_publish_it() {
     });
 }
 
-/// Two items that may not overlap, the owner and a guest.
+/// Two items that must not overlap, the owner and a guest.
 fn items_in_order() {
     let scope = OpenScope::new(true);
     let word = Arc::new(Plain::default());
@@ -258,7 +258,7 @@ fn an_item_must_wait_for_the_one_before_it() {
     });
 }
 
-/// Two participants work at three elements: each element is worked at once.
+/// Two participants process three elements. Each element is processed once.
 fn two_work_at_a_range() {
     let range = OpenRange::new(3);
     let words: Arc<[Plain; 3]> = Arc::default();
@@ -287,7 +287,7 @@ fn a_participant_that_takes_a_piece_must_look_whether_it_is_still_there() {
     });
 }
 
-/// The whole: a queue with a worker, a scope with an item that both may start.
+/// A queue with a worker, and a scope with an item that the owner or the worker starts.
 fn scope_on_a_queue() {
     let (_machine, queue) = queue(1, false);
     let ended = AtomicBool::new(false);
@@ -312,7 +312,7 @@ fn join_on_a_queue() {
     let (_machine, queue) = queue(1, false);
     let word = Plain::default();
     let add = |queue: &Workqueue| {
-        // Inside of another one: offered if a worker has come to that.
+        // Nested in another join, and offered if a worker is free for it.
         queue.join(|| (), || word.set(word.get() + 1));
     };
     queue.join(|| (), || add(&queue));

@@ -1,4 +1,4 @@
-//! Cancelling all: against queueing, a helper, a run, a firing timer. And a drain that is awaited.
+//! Bulk cancels during queueing, help, a run or a firing timer, and a drain that a task awaits.
 
 use std::{
     pin::pin,
@@ -24,7 +24,7 @@ fn is_cancelled<T>(outcome: &Result<T, JoinError>) -> bool {
     matches!(outcome, Err(JoinError::Cancelled))
 }
 
-/// One item was queued before, another one is being queued; nothing runs until all is over.
+/// One item was queued earlier, and another is being queued. No item runs before the end.
 fn cancel_all_meets_queueing() {
     let machine = machine(1, 1);
     let queue = plain().build_in(machine.registry()).unwrap();
@@ -58,7 +58,7 @@ fn to_cancel_all_must_look_into_the_injector() {
     });
 }
 
-/// A worker takes items that are cancelled, each of which is told of once.
+/// A worker takes items that are being cancelled. Each is reported once.
 fn cancel_all_meets_a_worker() {
     let (_machine, queue) = queue(1, false);
     let ran = Arc::new(Plain::default());
@@ -67,7 +67,7 @@ fn cancel_all_meets_a_worker() {
     let cancelled = queue.cancel_all() == 1;
     let first = first.join();
     assert_eq!(is_cancelled(&first), cancelled);
-    // Races with the run if that is not over.
+    // Races with the run if the run has not ended.
     assert_eq!(ran.get(), u32::from(!cancelled));
     wind_up(queue);
 }
@@ -77,7 +77,7 @@ fn an_item_that_a_worker_takes_meanwhile_runs_or_is_cancelled() {
     bounded(2, cancel_all_meets_a_worker);
 }
 
-/// The first of two items that a worker has in hand cancels all.
+/// The first of two items in a worker's local batch cancels all items.
 fn an_item_cancels_what_its_worker_has_in_hand() {
     let params = Params {
         max_workers: 1,
@@ -109,7 +109,7 @@ fn to_cancel_all_must_look_into_hands() {
     });
 }
 
-/// A joiner claims an item of a paused queue, finds no seat, and puts it back.
+/// A joiner claims an item of a paused queue, finds no seat, and puts the item back.
 fn cancel_all_meets_a_helper() {
     let machine = machine(1, 1);
     let queue = plain().help(true).build_in(machine.registry()).unwrap();
@@ -134,10 +134,10 @@ fn what_a_helper_gives_up_must_be_cancelled() {
     });
 }
 
-/// A link is handed a seat for what is then cancelled, and its queue is paused again before a worker comes for that, or after.
+/// A pwq receives a seat for an item that is cancelled, and its queue is paused before the run.
 fn pause_meets_a_seat_that_was_handed_on() {
     let machine = machine(1, 1);
-    // What is cancelled there leaves the line at once.
+    // In an ordered queue, a cancelled item leaves the wait queue at once.
     let queue = Workqueue::builder("model").ordered();
     let queue = queue.help(false).build_in(machine.registry()).unwrap();
     machine.start_workers(1);
@@ -147,7 +147,7 @@ fn pause_meets_a_seat_that_was_handed_on() {
     queue.resume();
     before.cancel();
     queue.pause();
-    // A lock, for to be seated by somebody who resumes the queue is not to see all that he did before.
+    // A lock, because a resume need not publish this thread's earlier writes.
     let is_paused = Arc::new(Mutex::new(true));
     let after = queue.spawn({
         let is_paused = is_paused.clone();
@@ -171,8 +171,8 @@ fn a_seat_that_was_handed_on_must_heed_a_pause() {
     });
 }
 
-/// An item that runs was queued again, and its link may be left to the run, when all is cancelled. If `anew` it was queued and
-/// cancelled before, and may be in that place.
+/// A running item was queued again when all items are cancelled. If the flag is set, it was queued
+/// and cancelled before, and may be in its old position.
 fn cancel_all_meets_a_run_of_what_was_queued(anew: bool) {
     let machine = Arc::new(machine(2, 2));
     let queue = plain().build_in(machine.registry()).unwrap();
@@ -181,14 +181,14 @@ fn cancel_all_meets_a_run_of_what_was_queued(anew: bool) {
     let count = Arc::new(AtomicU32::new(0));
     let work = Work::with_handle({
         let count = count.clone();
-        // Of the first run alone: the item does not keep its queue.
+        // Only the first run uses these handles, so that the item does not keep its queue alive.
         let mut own = Some((machine.clone(), queue.clone()));
         move |work| {
             count.fetch_add(1, Ordering::Relaxed);
             let Some((machine, queue)) = own.take() else {
                 return;
             };
-            // So that nobody is asked for.
+            // No worker is requested.
             machine.pretend_busy(true);
             queue.enqueue(work);
             if anew {
@@ -200,7 +200,7 @@ fn cancel_all_meets_a_run_of_what_was_queued(anew: bool) {
                 machine.help_out();
             });
             queue.cancel_all();
-            // What panics here is contained.
+            // A panic here would be caught, so the failure is counted.
             if !work.is_busy() {
                 count.fetch_add(100, Ordering::Relaxed);
             }
@@ -257,7 +257,7 @@ fn what_runs_must_not_be_ended() {
     });
 }
 
-/// A timer fires while all is cancelled; nothing runs.
+/// A timer fires while all items are cancelled. No item runs.
 fn cancel_all_meets_firing() {
     let soon = Duration::from_millis(1);
     let machine = Arc::new(machine(1, 1));
@@ -290,7 +290,7 @@ fn to_cancel_all_must_outlast_who_fires() {
     });
 }
 
-/// A timer is armed by somebody who may have seen the queue open before it was destroyed.
+/// A thread that may have seen the queue open arms a timer while the queue is destroyed.
 fn destroy_meets_arming() {
     let machine = machine(1, 1);
     let queue = plain().build_in(machine.registry()).unwrap();
@@ -320,7 +320,6 @@ fn to_destroy_must_reach_who_arms_after_it() {
     });
 }
 
-/// Wakes the thread that polls.
 #[derive(Default)]
 struct Bell {
     rung: Mutex<bool>,
@@ -334,7 +333,7 @@ impl Wake for Bell {
     }
 }
 
-/// A task awaits a drain while a worker runs what there is.
+/// A task awaits a drain while a worker runs the items.
 fn a_drain_is_awaited() {
     let (_machine, queue) = queue(1, false);
     let ran = Arc::new(Plain::default());
@@ -352,7 +351,7 @@ fn a_drain_is_awaited() {
             }
         }
     }
-    // Races with the run if that is not over.
+    // Races with the run if the run has not ended.
     assert_eq!(ran.get(), 1);
     wind_up(queue);
 }

@@ -18,11 +18,11 @@ use sync::{
 
 use crate::support::{bounded, machine, plain, spawn, wind_up};
 
-/// The clock of a model stands at zero until a model says otherwise.
+/// The clock of a model stays at zero until the model advances it.
 const SOON: Duration = Duration::from_millis(1);
 const LATER: Duration = Duration::from_millis(100);
 
-/// Knows whether its waker was fired.
+/// Records whether its waker was fired.
 struct Task(Parker);
 
 impl Task {
@@ -45,7 +45,7 @@ fn firing(machine: &Arc<Machine>) -> loom::thread::JoinHandle<()> {
     spawn(move || machine.fire_timers(2 * SOON))
 }
 
-/// The time comes while the sleep is polled by another waker.
+/// The timer fires while the sleep is polled with another waker.
 fn poll_meets_firing() {
     let machine = Arc::new(machine(1, 1));
     let (first, mut last) = (Task::new(), Task::new());
@@ -96,13 +96,13 @@ fn a_drop_must_take_the_timer_out() {
     });
 }
 
-/// A thread sleeps; another one is the manager, which lies down until it is told of a timer.
+/// A thread sleeps. Another is the manager, which parks until it is notified of a timer.
 fn block_on_meets_the_manager() {
     let mut machine = machine(1, 1);
     let sleep = machine.registry().sleep(SOON);
     let nr_looks = AtomicU32::new(0);
     let managing = spawn(move || {
-        // Rung once, it has looked twice.
+        // After one notification the manager has checked the condition twice.
         machine.serve_until(|| nr_looks.fetch_add(1, Ordering::Relaxed) > 0);
         machine.fire_timers(2 * SOON);
     });
@@ -122,7 +122,6 @@ fn the_manager_must_be_told_of_the_first_sleep() {
     });
 }
 
-/// Counts its drop.
 struct Life(Arc<AtomicU32>);
 
 impl Drop for Life {
@@ -133,7 +132,7 @@ impl Drop for Life {
     }
 }
 
-/// A run that is about to arm itself anew, while the periodic work is dropped.
+/// A run is about to arm its timer again while the periodic work is dropped.
 fn drop_meets_the_end_of_a_run() {
     let machine = Arc::new(machine(1, 1));
     let queue = plain().build_in(machine.registry()).unwrap();
@@ -154,7 +153,7 @@ fn drop_meets_the_end_of_a_run() {
     });
     drop(ticks);
     running.join().unwrap();
-    // No timer has it any more.
+    // No timer holds the closure any more.
     assert_eq!(nr_dropped.load(Ordering::Relaxed), 1);
     assert!(nr_runs.load(Ordering::Relaxed) <= 1);
     wind_up(queue);
@@ -172,7 +171,7 @@ fn the_end_of_a_run_must_look_whether_the_work_was_dropped() {
     });
 }
 
-/// A run is about to arm itself again while everything on its queue is cancelled.
+/// A run is about to arm its timer again while all items of its queue are cancelled.
 fn cancel_all_meets_the_end_of_a_run() {
     let machine = Arc::new(machine(1, 1));
     let queue = plain().build_in(machine.registry()).unwrap();

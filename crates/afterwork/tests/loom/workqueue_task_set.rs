@@ -1,4 +1,4 @@
-//! Sets of items: the end of one beside who waits for it, and beside the drop of the set.
+//! Sets of items: the end of one while its owner waits for it, and while the set is dropped.
 
 use std::sync::Arc;
 
@@ -10,7 +10,6 @@ use sync::{
 
 use crate::support::{bounded, queue, wind_up};
 
-/// Counts its drop.
 struct Life(Arc<AtomicUsize>);
 
 impl Drop for Life {
@@ -21,7 +20,7 @@ impl Drop for Life {
     }
 }
 
-/// One item ends while the set's owner looks for it, leaves its waker, or sleeps.
+/// One item ends while the set's owner checks it, registers its waker, or sleeps.
 fn end_meets_join_next() {
     let (_machine, queue) = queue(1, false);
     let mut set = TaskSet::new(&queue);
@@ -44,7 +43,7 @@ fn an_item_must_be_in_the_list_before_the_waiter_is_looked_for() {
     });
 }
 
-/// Two items end beside each other and beside their owner.
+/// Two items end at the same time, while their owner waits.
 fn two_ends_meet_join_next() {
     let (_machine, queue) = queue(2, false);
     let mut set = TaskSet::new(&queue);
@@ -64,7 +63,7 @@ fn every_result_of_a_set_is_taken_once() {
     bounded(1, two_ends_meet_join_next);
 }
 
-/// An item starts, or ends, while all are cancelled; what was cancelled still comes out.
+/// An item starts or ends while all are cancelled. The set still returns cancelled items.
 fn end_meets_abort() {
     let (machine, queue) = queue(1, false);
     let nr_dropped = Arc::new(AtomicUsize::new(0));
@@ -81,7 +80,7 @@ fn end_meets_abort() {
     assert_eq!((nr_results, nr_dropped.load(Ordering::Relaxed)), (2, 2));
     drop(set);
     wind_up(queue);
-    // The end of the queue leaves an item that a task awaited to a reaper.
+    // At the end of the queue, a reaper drops the item that a task awaited.
     machine.reap();
 }
 
@@ -90,7 +89,7 @@ fn what_is_cancelled_while_it_ends_comes_out_once() {
     bounded(1, end_meets_abort);
 }
 
-/// The set goes while an item ends.
+/// The set is dropped while an item ends.
 fn end_meets_drop() {
     let (_machine, queue) = queue(1, false);
     let nr_dropped = Arc::new(AtomicUsize::new(0));
@@ -100,7 +99,7 @@ fn end_meets_drop() {
     drop(set);
     drop(queue);
     assert_eq!(nr_dropped.load(Ordering::Relaxed), 1);
-    // Loom notices an item that is never freed, and one that is freed twice.
+    // Loom reports an item that is leaked or freed twice.
 }
 
 #[test]

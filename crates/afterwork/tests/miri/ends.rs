@@ -1,4 +1,4 @@
-//! What lets go of memory that others are about to look at: ends of queues, cancelled items, deep joins, batches.
+//! Memory that is freed while other threads may access it: queues, cancelled items, joins, batches.
 
 use std::{
     cell::RefCell,
@@ -59,7 +59,7 @@ fn tombstones_are_reaped_while_others_cancel_and_queue() {
     assert_eq!(count.get(), 2);
 }
 
-/// Queues an item and cancels it when its thread ends.
+/// Queues an item and cancels it when its thread exits.
 struct AtExit(Option<(Workqueue, Work)>);
 
 impl Drop for AtExit {
@@ -121,7 +121,7 @@ fn a_batch_that_its_executor_keeps_is_taken_back_or_runs_there() {
     rcu::call(move || counts.add());
     thread::scope(|scope| {
         scope.spawn(|| rcu::run_callbacks_on(None));
-        // It runs once, whoever is first.
+        // The callback runs once, in either order.
         drop(kept.lock().unwrap().take());
     });
     rcu::barrier();

@@ -1,7 +1,6 @@
-//! A little of everything, small enough for Miri to interpret: what users do, for the sake of the memory under it.
+//! User operations of all kinds, small enough for Miri, in order to check memory accesses.
 //!
-//! They pass on the real machine as well, in an instant, where they show little. `xtask/src/test/miri.rs` says how Miri
-//! runs them.
+//! `xtask/src/test/miri.rs` documents how Miri runs them. They also pass on the real machine.
 
 mod ends;
 mod percpu;

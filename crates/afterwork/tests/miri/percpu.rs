@@ -1,4 +1,4 @@
-//! Slots that their owners and others work on, in every mode.
+//! Slots that their owners and remote callers use, in every mode.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},

@@ -1,4 +1,4 @@
-//! Versions, callbacks and readers, and the memory that goes with each.
+//! Versions, callbacks and readers, and the memory that belongs to each.
 
 use std::{
     pin::pin,
@@ -12,7 +12,7 @@ use std::{
 
 use afterwork::rcu::{self, Flavor, Rcu, qsbr, srcu::Domain};
 
-/// Few, for each is a thousand times as long.
+/// Small, because Miri takes a thousand times as long for each.
 const NR_VERSIONS: usize = 4;
 
 fn replaces_while_two_read<F: Flavor + Send + Sync>(cell: &Rcu<Vec<usize>, F>) {
@@ -76,14 +76,14 @@ fn callbacks_of_all_kinds_run_once_also_those_of_threads_that_ended() {
                     rcu::call(move || {
                         mine.fetch_add(1, Ordering::Relaxed);
                     });
-                    // Too large for a place in a bag.
+                    // Too large for a slot in a bag.
                     let (mine, large) = (nr_run.clone(), [number; 40]);
                     rcu::call(move || {
                         mine.fetch_add(large[39] - large[0] + 1, Ordering::Relaxed);
                     });
                     rcu::call_drop(vec![number]);
                     let node = Box::into_raw(Box::new(Node(rcu::Head::new(), nr_run.clone())));
-                    // SAFETY: the head is the first field of a box that nobody else has.
+                    // SAFETY: the head is the first field of a box that no other code refers to.
                     unsafe {
                         rcu::call_head(node.cast(), |head| {
                             let node = Box::from_raw(head.cast::<Node>());

@@ -1,4 +1,4 @@
-//! Items from queueing to their end, by every way that frees them.
+//! Items from queueing to their end, in every way that frees them.
 
 use std::{
     future::{pending, poll_fn},
@@ -18,7 +18,7 @@ use afterwork::{
 };
 use topology::Topology;
 
-/// Two CPUs in one pool, whose workers look for no work before they lie down.
+/// Builds a queue on two CPUs with one pool, whose workers park without a busy-poll.
 fn build(builder: Builder) -> Workqueue {
     let params = Params {
         worker_spin_limit: 0,
@@ -32,7 +32,7 @@ pub fn queue() -> Workqueue {
     build(Workqueue::builder("miri"))
 }
 
-/// Counts, and says by its type that it was dropped as often as made.
+/// A counter. It checks that it was dropped as often as created.
 #[derive(Clone, Default)]
 pub struct Count(Arc<AtomicU32>);
 
@@ -46,7 +46,6 @@ impl Count {
     }
 }
 
-/// Runs a future on this thread.
 fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -237,7 +236,7 @@ fn a_future_is_woken_cancelled_and_freed_by_its_last_waker() {
     let mut handle = queue.spawn_async(pending::<()>());
     assert!(handle.cancel() && handle.join().is_err());
     drop(queue.spawn_async(async { vec![3] }));
-    // Nobody is left who could wake it.
+    // No waker is left.
     drop(queue.spawn_async(pending::<()>()));
     queue.drain().unwrap();
 }
@@ -249,7 +248,7 @@ fn a_delayed_item_comes_when_it_is_due_or_flushed_or_not_at_all() {
     let theirs = count.clone();
     let work = DelayedWork::new(move || theirs.add());
     queue.enqueue_after(&work, Duration::from_millis(1));
-    // The count says nothing of the item's own state, which may still be an old one here.
+    // The count does not reflect the state of the item, which may still be an old one here.
     while count.get() == 0 || !queue.enqueue_after(&work, Duration::from_secs(3600)) {
         thread::sleep(Duration::from_millis(1));
     }
@@ -283,7 +282,7 @@ fn queues_come_and_go_with_their_items() {
                 for _ in 0..2 {
                     let queue = queue();
                     let (again, theirs) = (queue.clone(), count.clone());
-                    // The last handle of a queue may go in an item of it.
+                    // An item of a queue may drop the queue's last handle.
                     queue.spawn_detached(move || {
                         theirs.add();
                         drop(again);
@@ -359,7 +358,7 @@ fn tasks_sleep_time_out_and_are_cancelled() {
     const SHORT: Duration = Duration::from_micros(100);
     const LONG: Duration = Duration::from_secs(3600);
     workqueue::block_on(registry.sleep(SHORT));
-    // By a waker of nobody's, which a reaper fires, and by a future's.
+    // The first sleep blocks this thread, and a reaper fires its waker. The second is in a future.
     block_on(registry.sleep(SHORT));
     let slept = registry.sleep(SHORT);
     let task = queue.spawn_async(async move {
@@ -412,7 +411,7 @@ fn work_comes_again_until_it_is_dropped_or_its_queue_is() {
             thread::yield_now();
         }
         work.unwrap().cancel_sync();
-        // A timer that was about to fire may be the last that has it.
+        // A timer that was about to fire may hold the last reference.
         while Arc::strong_count(&left) > 1 {
             thread::yield_now();
         }

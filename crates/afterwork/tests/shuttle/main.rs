@@ -1,4 +1,4 @@
-//! Very many interleavings of larger cases, every ordering taken for `SeqCst`.
+//! Explores many random interleavings of larger cases. Every ordering is treated as `SeqCst`.
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test -p afterwork --release --test shuttle`
 #![cfg(shuttle)]

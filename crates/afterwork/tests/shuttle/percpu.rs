@@ -1,4 +1,4 @@
-//! Three slots, owners that come, park and go, and remote callers of every kind, in every mode.
+//! Three slots, owners that attach, park and leave, and all remote callers, in every mode.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::workqueue::explore;
 
 const NR_CPUS: u32 = 3;
 
-/// Every thread adds ones to slots, each in its own way; none is lost.
+/// Every thread adds ones to slots in a different way. No addition is lost.
 fn sum_is_exact(qpw: Qpw, escalate: Escalate) {
     static MACHINE: OnceLock<Topology> = OnceLock::new();
     let machine = MACHINE.get_or_init(|| Topology::synthetic("3 core").unwrap());

@@ -1,4 +1,4 @@
-//! Sections, grace periods and callbacks of many threads, that share what they can.
+//! Sections, grace periods and callbacks of many threads that share as much as possible.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::workqueue::explore;
 
 const NR_READERS: usize = 3;
 const NR_UPDATERS: usize = 3;
-/// Updates of each updater.
+/// Number of updates per updater.
 const NR_UPDATES: usize = 2;
 const NR_VERSIONS: usize = 1 + NR_UPDATERS * NR_UPDATES;
 
-/// A value of which each version is freed once nobody can see it.
+/// A value whose versions are each freed once no reader can see them.
 #[derive(Default)]
 struct Versions {
     current: AtomicUsize,
@@ -29,7 +29,7 @@ struct Versions {
 }
 
 impl Versions {
-    /// Looks twice in one section, or in a nested one, and now and then lets others run between.
+    /// Reads twice in one section or in a nested one, and sometimes yields in between.
     fn read(&self) {
         let outer = rcu::read();
         let version = self.current.load(Ordering::Relaxed);
@@ -53,7 +53,7 @@ impl Versions {
         assert!(!was_freed, "version {version} was freed twice");
     }
 
-    /// Replaces the version; the old one is freed after a grace period, by any of the ways there are.
+    /// Replaces the version. The old one is freed after a grace period, in a random way.
     fn update(self: &Arc<Self>) {
         let new = 1 + self.next.fetch_add(1, Ordering::Relaxed);
         let old = self.current.swap(new, Ordering::AcqRel);

@@ -8,7 +8,7 @@ use sync::atomic::{AtomicUsize, Ordering};
 
 use crate::workqueue::explore;
 
-/// A version that counts how many of its kind live.
+/// A version that counts how many versions are alive.
 struct Version {
     number: usize,
     nr_alive: Arc<AtomicUsize>,
@@ -28,7 +28,7 @@ impl Drop for Version {
     }
 }
 
-/// Three threads add one twice each, and look; every version but the last is dropped once.
+/// Three threads add one twice each, and read. Every version but the last is dropped once.
 fn updated() {
     let nr_alive = Arc::new(AtomicUsize::new(0));
     let domain = Domain::new();

@@ -1,4 +1,4 @@
-//! Sleepable sections of many threads, guards that travel, callbacks and barriers.
+//! Sleepable sections of many threads, guards that move between threads, callbacks and barriers.
 
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ use crate::workqueue::explore;
 
 const NR_VERSIONS: usize = 6;
 
-/// A value of which each version is freed once nobody can see it.
+/// A value whose versions are each freed once no reader can see them.
 struct Versions {
     domain: Domain,
     current: AtomicUsize,
     is_freed: [AtomicBool; NR_VERSIONS],
-    /// Guards that wait to be ended by somebody else, with the version that each protects.
+    /// Guards that another thread will drop, with the version that each protects.
     travelling: Mutex<Vec<(OwnedGuard, usize)>>,
 }
 
@@ -61,7 +61,7 @@ impl Versions {
     }
 }
 
-/// Three readers, two of them updating now and then by a callback; one updater who waits.
+/// Three readers, two of which sometimes update with a callback, and one updater that waits.
 fn versions() {
     let versions = Arc::new(Versions {
         domain: Domain::new(),
@@ -96,7 +96,7 @@ fn versions() {
     for reader in readers {
         reader.join().unwrap();
     }
-    // Guards that nobody ended would hold the barrier up.
+    // A guard that no thread dropped would block the barrier.
     versions.travelling.lock().clear();
     versions.domain.barrier();
     let nr_freed = versions.is_freed.iter();
@@ -106,8 +106,7 @@ fn versions() {
     assert_eq!(nr_freed, 4, "the current version alone is left");
 }
 
-/// The runner puts a grace period aside, and a callback of another domain blocks the runner until a
-/// waiter has passed.
+/// A grace period is set aside, and a callback then blocks the runner until a waiter has passed.
 fn waiter() {
     let (domain, other) = (Domain::new(), Domain::new());
     let passed = Arc::new((AtomicBool::new(false), EventCount::new()));

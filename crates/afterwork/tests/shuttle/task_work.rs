@@ -16,7 +16,7 @@ const NR_ITEMS: usize = 6;
 
 type Item = (usize, usize);
 
-/// Posts lazily, eagerly and in batches; each poster in another rhythm.
+/// Starts posters that post lazily, eagerly and in batches, each in a different rhythm.
 fn start(mailbox: &Mailbox<Item>, nr_urgent: usize) -> Vec<thread::JoinHandle<()>> {
     let threads = (0..NR_POSTERS).map(|from| {
         let mut poster = mailbox.poster();
@@ -54,7 +54,7 @@ fn a_thread_owns(backlog: Backlog, keep: usize, nr_urgent: usize) {
     let threads = start(&mailbox, nr_urgent);
     let mut next = [0; NR_POSTERS];
     let mut count = 0;
-    // The count that is waited for goes up and down, and the last posters end the loop.
+    // The count that the owner waits for rises and falls. The end of the last poster ends the loop.
     loop {
         count = count % 7 + 1;
         match mailbox.wait(count) {
@@ -87,7 +87,6 @@ fn a_thread_receives_both_lanes_and_is_woken_for_all_of_it() {
     shuttle::check_random(|| a_thread_owns(Backlog::Lifo, 0, 2), NR_RUNS / 4);
 }
 
-/// Wakes the thread that runs a task.
 struct Runner(Unparker);
 
 impl Wake for Runner {
@@ -126,7 +125,6 @@ fn a_task_receives_everything_in_order_and_is_woken_for_all_of_it() {
     shuttle::check_random(a_task_owns, NR_RUNS);
 }
 
-/// Counts itself out when dropped.
 struct Counted(Arc<AtomicUsize>);
 
 impl Drop for Counted {
@@ -168,7 +166,7 @@ fn no_item_outlives_its_owner() {
     shuttle::check_pct(the_owner_ends_in_the_middle, NR_RUNS, 3);
 }
 
-/// Threads and tasks wait for room; some give up; the owner wants more at once than there is room for.
+/// Threads and tasks wait for capacity or cancel. The owner waits for more than the capacity.
 fn posters_wait_for_room(capacity: usize) {
     let mut mailbox = Mailbox::builder().capacity(capacity).build();
     let senders: Vec<_> = (0..3)

@@ -11,7 +11,7 @@ use sync::{
 
 use crate::workqueue::explore;
 
-/// Eight threads sleep for a turn, each for its own number; four others raise the count and wake.
+/// Eight threads each wait for their own number. Four others raise the count and wake.
 fn turns() {
     const NR_WAITERS: usize = 8;
     let event = Arc::new(EventCount::new());
@@ -36,7 +36,7 @@ fn turns() {
     }
 }
 
-/// Six parked threads lie on a list; three others take some off, under a lock, and wake them after it.
+/// Six parked threads are on a list. Three others remove some under a lock, and wake them later.
 fn collected() {
     let sleepers = Arc::new(Mutex::new(Vec::new()));
     let parked: Vec<_> = (0..6)

@@ -24,7 +24,7 @@ use sync::{
 };
 use topology::Topology;
 
-/// Runs `model` under `nr_runs` random schedules, and as many that switch threads at few random moments.
+/// Runs `model` under `nr_runs` random schedules, then under `nr_runs` with few thread switches.
 ///
 /// Prints the seed; `AFTERWORK_SEED` sets it.
 pub fn explore(nr_runs: usize, model: fn()) {
@@ -44,7 +44,7 @@ pub fn explore(nr_runs: usize, model: fn()) {
     Runner::new(PctScheduler::new_from_seed(seed, 3, nr_runs), config).run(model);
 }
 
-/// A machine whose manager is a thread of the model, and the queues on it.
+/// A machine whose manager is a thread of the model.
 struct Managed {
     registry: Registry,
     bell: afterwork::workqueue::model::Bell,
@@ -96,7 +96,7 @@ impl Managed {
         (managed, queues)
     }
 
-    /// Drops the queues, which waits for all that is left of them, and ends the manager.
+    /// Drops the queues, which waits for their remaining items, and ends the manager.
     fn end(self, queues: Vec<Workqueue>) {
         drop(queues);
         self.is_over.store(true, Ordering::Release);
@@ -105,7 +105,7 @@ impl Managed {
     }
 }
 
-/// An item that counts its runs, and notices when two of them meet.
+/// An item that counts its runs and detects overlapping ones.
 struct Counted {
     work: Work,
     nr_runs: Arc<AtomicU32>,
@@ -151,7 +151,7 @@ impl Counted {
     }
 }
 
-/// Three producers do whatever a user may do, to three items and two queues, while idle workers are culled.
+/// Three producers perform random operations on three items, while idle workers are culled.
 fn mix() {
     const NR_STEPS: usize = 10;
     let (managed, queues) = Managed::new(&[2, 1], 4);
@@ -201,7 +201,7 @@ fn mix() {
     assert_eq!(nr_detached.load(Ordering::Relaxed), nr_spawned);
 }
 
-/// Three producers, a dozen items each, of a queue with two seats: never three at once, and none forgotten.
+/// Three producers queue items on a queue with two seats. At most two run at once; none is lost.
 fn two_seats() {
     let (managed, queues) = Managed::new(&[256, 2], 4);
     let queue = queues[1].clone();
@@ -233,7 +233,7 @@ fn two_seats() {
     assert_eq!(nr_runs.load(Ordering::Relaxed), 36);
 }
 
-/// Three threads queue items, cancel and help some, and flush the queue: each then finds all that it queued ended.
+/// Three threads queue, cancel and help items. After a flush, all items they queued have ended.
 fn flushes() {
     let (managed, mut queues) = Managed::new(&[3], 3);
     let queue = queues.remove(0);
@@ -268,7 +268,7 @@ fn flushes() {
     managed.end(queues);
 }
 
-/// Items that wait for others of their queue, three deep: each wait lets another worker up.
+/// Items wait for others of their queue, three levels deep. Each wait lets another worker run.
 fn nested() {
     let (managed, mut queues) = Managed::new(&[256, 256], 4);
     // Joiners of the second queue sleep.
@@ -283,7 +283,7 @@ fn nested() {
     managed.end(queues);
 }
 
-/// Items that block on one another without a word to the pool, and come to an end because kicks are chained.
+/// Items block on one another without a report. They complete because kicks are chained.
 fn chained() {
     let (managed, queues) = Managed::new(&[256, 256], 3);
     let barrier = Arc::new(shuttle::sync::Barrier::new(3));
@@ -301,8 +301,8 @@ fn chained() {
     managed.end(queues);
 }
 
-/// Two threads queue the same two items on two queues as chains, in opposite order, while a third cancels them. Nobody works, so
-/// only who queues an item gets it out of the other queue's list.
+/// Two threads queue the same two items on two queues, in opposite order, while a third cancels
+/// them. Without workers, only an enqueuer can remove an item from the other list.
 fn chains_in_opposite_order() {
     let topology = Topology::synthetic("1 core").unwrap();
     let machine = Machine::new(&topology, Params::default());
@@ -334,7 +334,7 @@ fn chains_in_opposite_order() {
     drop((one, other));
 }
 
-/// Items queue themselves again, beside others, on an ordered queue; those of one thread start in order.
+/// Items of an ordered queue requeue themselves. The items of one thread start in order.
 fn ordered() {
     let (managed, mut queues) = Managed::new(&[256], 3);
     let queue = Workqueue::builder("ordered")
@@ -351,9 +351,9 @@ fn ordered() {
     assert!(seen.lock().unwrap().iter().copied().eq(0..8));
 }
 
-/// An ordinary item among more urgent ones than may go before it, of one queue with one seat.
+/// An ordinary item among more urgent ones than may start before it, on one queue with one seat.
 fn ordinary_among_urgent() {
-    /// How many start in a row, in a model, and what was taken just before the ordinary one came.
+    /// Number of urgent items that start in a row, plus one taken before the ordinary item arrived.
     const MOST: u32 = 2 + 1;
     const NR_URGENT: u32 = 6;
     let (managed, queues) = Managed::new(&[1, 1], 2);
@@ -380,7 +380,7 @@ fn ordinary_among_urgent() {
     assert_eq!(nr_started.load(Ordering::Relaxed), NR_URGENT);
 }
 
-/// A paused queue of one seat, whose urgent item was queued after an ordinary one and before the pause ended.
+/// A paused queue with one seat. Its urgent item is queued after an ordinary one.
 fn urgent_before_the_pause_ends() {
     let (managed, queues) = Managed::new(&[1], 2);
     let queue = queues[0].clone();
@@ -397,8 +397,8 @@ fn urgent_before_the_pause_ends() {
     assert_eq!(*order.lock().unwrap(), ["urgent", "ordinary"]);
 }
 
-/// A queue with shares that was busy alone, and one that was idle meanwhile: what both want afterwards they get by turns. Each item
-/// costs the same here, and a worker takes one at a time.
+/// Of two queues with shares, one was busy alone while the other was idle. Afterwards they
+/// alternate. A worker takes one item at a time.
 fn busy_beside_idle() {
     const NR_ITEMS: usize = 5;
     let params = Params {
@@ -429,7 +429,7 @@ fn busy_beside_idle() {
     for producer in producers {
         producer.join().unwrap();
     }
-    // Nothing of either has gone before: the only worker is in the plug.
+    // No item of either queue has run yet: the only worker is in the blocker item.
     release.send(()).unwrap();
     managed.end(queues);
     let seen = seen.lock().unwrap();
@@ -441,8 +441,8 @@ fn busy_beside_idle() {
     }
 }
 
-/// A queue with shares whose items wait, next to a chain of items, each the first one of its queue: an item queues the next one
-/// before it ends, so the worker always finds a new queue. The waiting queue is served before the chain ends.
+/// Items of a queue wait next to a chain of items on other queues. Each item queues the next before
+/// it ends. The waiting queue is served before the chain ends.
 fn old_beside_new() {
     const NR_OLD: u32 = 2;
     const NR_NEW: usize = 12;
@@ -480,8 +480,8 @@ fn old_beside_new() {
     assert_eq!(nr_left, 0, "all new queues go first");
 }
 
-/// A queue of few shares that has had its turn, holds its only seat for one item more, and owes thousands of turns; one of many
-/// shares, whose first item cancels that one, and whose second drains the queue. The only worker has given the seat up by then.
+/// A queue with few shares holds its only seat for one more item, and owes thousands of turns.
+/// Items of a queue with many shares cancel that item, and drain the first queue.
 fn emptied_among_shares() {
     let params = Params {
         max_batch: 1,

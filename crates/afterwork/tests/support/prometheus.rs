@@ -1,13 +1,13 @@
-//! Text for Prometheus, read by its rules: "Exposition formats" and "Metric and label naming" in Prometheus's documentation.
+//! Parses Prometheus text by its "Exposition formats" and "Metric and label naming".
 
 use std::collections::{BTreeMap, BTreeSet};
 
 pub type Labels = BTreeMap<String, String>;
 
-/// A sample: its series' name and labels, and its value.
+/// A sample: the name and labels of its series, and its value.
 pub type Sample = (String, Labels, f64);
 
-/// A metric: its type, and its samples in their order.
+/// A metric: its type, and its samples in order.
 pub type Metrics = BTreeMap<String, (String, Vec<Sample>)>;
 
 fn is_name(name: &str) -> bool {
@@ -18,7 +18,7 @@ fn is_name(name: &str) -> bool {
         && letters.all(|it| it.is_ascii_alphanumeric() || it == '_')
 }
 
-/// Splits a sample's line into what it says.
+/// Parses the line of a sample.
 fn sample(line: &str) -> Result<Sample, &'static str> {
     let (series, value) = line.rsplit_once(' ').ok_or("a sample has no value")?;
     let value = value.parse().map_err(|_| "a value is no number")?;
@@ -60,7 +60,7 @@ fn sample(line: &str) -> Result<Sample, &'static str> {
     Ok((name.to_owned(), labels, value))
 }
 
-/// Reads text for Prometheus, and refuses what its rules do not allow.
+/// Parses Prometheus text, and returns an error if it breaks a rule.
 pub fn metrics(text: &str) -> Result<Metrics, &'static str> {
     let mut metrics = Metrics::new();
     let (mut present, mut is_typed, mut seen) = (String::new(), false, BTreeSet::new());
@@ -118,7 +118,7 @@ pub fn metrics(text: &str) -> Result<Metrics, &'static str> {
 }
 
 fn histogram(name: &str, samples: &[Sample]) -> Result<(), &'static str> {
-    // Bucket by bucket, then the sum, then the count, of each set of labels.
+    // For each set of labels: the buckets in order, then the sum, then the count.
     let mut last: Option<(Labels, f64, f64)> = None;
     let mut nr_sums = 0;
     for (series, labels, value) in samples {

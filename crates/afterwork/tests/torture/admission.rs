@@ -1,4 +1,4 @@
-//! A queue with a capacity under torture, and items that must have started by a deadline.
+//! A queue with a capacity under torture, and items with a start deadline.
 
 use std::{
     pin::pin,
@@ -15,18 +15,18 @@ use afterwork::workqueue::{JoinError, Registry, TrySpawnError, Work, Workqueue};
 
 use crate::support::{Dice, Life, Lives, Planned, hostile, insist};
 
-/// A queue for a few, which all threads want to get into.
+/// A queue with a small capacity that all threads compete for.
 pub struct Crowded {
     queue: Workqueue,
     capacity: usize,
 }
 
-/// Wakes nobody: what is granted is found by the next poll, or passed on.
+/// Wakes no thread. The next poll finds a granted permit, or the permit is transferred.
 struct Deaf;
 
 impl Wake for Deaf {
     fn wake(self: Arc<Self>) {
-        // A user's waker may do this; who makes room must not care.
+        // A user's waker may panic; the thread that releases capacity must tolerate it.
         if hostile::is_on() {
             Planned::panic();
         }
@@ -49,7 +49,7 @@ impl Crowded {
         Self { queue, capacity }
     }
 
-    /// Tries to get something in, by the dice.
+    /// Spawns an item in one of the ways that wait for capacity or fail without it.
     pub fn torture(&self, lives: &Arc<Lives>, dice: &mut Dice) {
         let queue = &self.queue;
         let life = Life::new(lives);
@@ -107,7 +107,7 @@ impl Crowded {
         }
     }
 
-    /// Drains the queue, which then has room for all that it ever had.
+    /// Drains the queue, whose full capacity is free afterwards.
     pub fn end(self) {
         self.queue.drain().unwrap();
         assert_eq!(self.queue.room(), Some(self.capacity), "a place is lost");
@@ -117,7 +117,7 @@ impl Crowded {
     }
 }
 
-/// Spawns an item that must start by a deadline, and joins, cancels or drops it.
+/// Spawns an item with a start deadline, and joins, cancels or drops it.
 pub fn late(queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
     let has_run = Arc::new(AtomicBool::new(false));
     let (life, runs) = (Life::new(lives), has_run.clone());

@@ -1,4 +1,4 @@
-//! Futures under torture: they wait for bells that any thread rings, and wake themselves, until they have had enough.
+//! Futures under torture. They store wakers that any thread fires, or wake themselves.
 
 use std::{
     future::Future,
@@ -14,12 +14,12 @@ use afterwork::workqueue::{JoinError, Workqueue};
 
 use crate::support::{Dice, Life, Lives, Planned};
 
-/// Wakers that futures left; the flag says that one may be dropped instead of rung, for nobody waits for its future.
+/// Wakers stored by futures. If the flag is set, the waker may be dropped instead of fired.
 #[derive(Default)]
 pub struct Bells(Mutex<Vec<(Waker, bool)>>);
 
 impl Bells {
-    /// Rings one bell, drops it, or only rings it twice; returns `true` if there was one.
+    /// Fires one waker, possibly twice, or drops it. Returns `true` if there was one.
     pub fn ring(&self, dice: &mut Dice) -> bool {
         let mut bells = self.0.lock().unwrap();
         if bells.is_empty() {
@@ -41,14 +41,14 @@ impl Bells {
     }
 }
 
-/// Waits so often, in one way or another, then is ready.
+/// A future that waits `nr_waits` times, in random ways, and is then ready.
 struct Weary {
     nr_waits: usize,
     dice: Dice,
     panics: bool,
     forlorn: bool,
     bells: Arc<Bells>,
-    /// No two polls at once.
+    /// `true` during a poll, to detect overlapping polls.
     inside: AtomicBool,
     limit: (Arc<AtomicUsize>, usize),
     life: Option<Life>,
@@ -91,7 +91,7 @@ impl Weary {
     }
 }
 
-/// Spawns a future and does something with its handle, which must not wait for bells.
+/// Spawns a future and uses its handle without waiting for a stored waker.
 pub fn spawn(
     queue: &Workqueue,
     limit: (&Arc<AtomicUsize>, usize),
@@ -128,7 +128,7 @@ pub fn spawn(
 fn judge(outcome: Result<Life, JoinError>, panics: bool) {
     match outcome {
         Ok(_) => assert!(!panics),
-        // Or the queue was being drained.
+        // Refused if the queue was being drained.
         Err(JoinError::Cancelled | JoinError::Refused) => {}
         Err(JoinError::Panicked(payload))
             if panics && payload.downcast_ref::<Planned>().is_some() => {}

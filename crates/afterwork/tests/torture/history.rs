@@ -1,13 +1,14 @@
-//! What was done to one item, when, and what it answered; and a slow and obvious model that says whether it may.
+//! The history of one item: each operation, its time and its result, checked against a slow model.
 //!
-//! The model knows of an item whether it is pending, whether it runs, and how often it is disabled. Every *act*, a
-//! call of a user's or a run of the item, takes one *step* or several in the model, each at some moment between the
-//! act's beginning and its end. A history is good if there is an order of all steps that the model can take, answers
-//! included, and at whose end the item is idle. So "it said no" is checked just as "it said yes", and a flush is checked by
-//! what was queued and running when it looked.
+//! The model holds whether an item is pending, whether it runs, and how often it is disabled. Every
+//! *act* is a user's call or a run of the item. It takes one or more *steps* in the model, each at
+//! some time during the act. A history is good if the model can take all steps in some order, with
+//! the recorded results, and the item is idle at the end. A flush is checked against the items that
+//! were queued and running when it began.
 //!
-//! Acts are met in the order of their beginnings and ends. All the places at which the model may be are kept, at an
-//! act's end those alone in which it is done; if none is left, the history is a fault.
+//! The check processes the beginnings and ends of acts in order, and keeps all possible states of
+//! the model. At the end of an act, only states with that act done remain. If none does, the
+//! history is a fault.
 
 use std::{
     collections::HashSet,
@@ -16,48 +17,46 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// By how much the clocks of two CPUs may differ, in nanoseconds. A guess, and a generous one.
+/// Maximum clock difference between two CPUs, in nanoseconds. A generous guess.
 const SLACK_NS: u64 = 100;
-/// Acts of one item that overlap, at most.
+/// Maximum number of overlapping acts on one item.
 const NR_SLOTS: usize = 16;
-/// How much of a bad history is shown.
+/// Number of acts printed of a bad history.
 const SHOWN: usize = 40;
 
-/// An act, with its answer.
+/// An act, with its result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Act {
-    /// It was queued, or armed, or it said that it was pending or disabled.
+    /// `true` if the item was queued or armed, `false` if it was pending or disabled.
     Enqueue(bool),
-    /// It was taken out, or it was not pending.
+    /// `true` if the item was cancelled, `false` if it was not pending.
     Cancel(bool),
-    /// Disabled, then cancelled or not, then seen not to run, then enabled again.
+    /// Disabled and maybe cancelled. If `sync`, then seen not running. If `enables`, enabled again.
     Disable {
         cancelled: bool,
         sync: bool,
         enables: bool,
     },
     Enable,
-    /// `mod_delayed` and what it said; whether the queue may have refused it.
+    /// The result of `mod_delayed`, and whether the queue may have refused the item.
     Modify {
         was_pending: bool,
         refused: bool,
     },
-    /// How it was, all at one moment.
+    /// The state of the item at one moment.
     Busy {
         pending: bool,
         executing: bool,
     },
-    /// Everything that was queued or running at some moment has ended or been cancelled. The item's own flush says
-    /// whether there was anything. That of a queue may overtake a cancel which has emptied the item's place and not
-    /// ended, and overlook an item whose enqueuer is not back yet, though others see it pending; as in the kernel.
+    /// All work that was queued or running at some moment has ended or been cancelled. The item's
+    /// own flush reports whether there was any. As in the kernel, the flush of a queue can overtake
+    /// a cancel that has not returned, and miss an item whose enqueuer has not returned.
     Flush(Option<bool>),
-    /// A run began.
     Start,
-    /// It ended.
     End,
 }
 
-/// An act and when it was, in nanoseconds.
+/// An act and its time span, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
     pub act: Act,
@@ -65,12 +64,12 @@ pub struct Event {
     pub to_ns: u64,
 }
 
-/// What a thread did to the items, by their numbers.
+/// The acts of a thread, by item number.
 #[derive(Default)]
 pub struct Log(pub Vec<(usize, Event)>);
 
 impl Log {
-    /// Notes what `item` answered to `ask`.
+    /// Records the result of `ask` on `item`.
     pub fn note<R>(
         &mut self,
         item: usize,
@@ -96,16 +95,16 @@ impl Log {
 /// Returns the time since the first call.
 pub fn now_ns() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
-    // Not zero, for the slack.
+    // The time is never zero, so that the slack can be subtracted.
     let since = START.get_or_init(Instant::now).elapsed() + Duration::from_millis(1);
     u64::try_from(since.as_nanos()).expect("centuries")
 }
 
-/// Turns the beginnings and ends of an item's runs, in their order, into acts.
+/// Turns the start and end times of an item's runs into acts, in order.
 pub fn acts_of(runs: &[(u64, u64)]) -> Vec<Event> {
     let mut acts = Vec::with_capacity(2 * runs.len());
     for (i, &(began_ns, ended_ns)) in runs.iter().enumerate() {
-        // The item's own word changes before its code begins, and after it has ended.
+        // The item's state word changes before its closure begins and after it has ended.
         let before_ns = i.checked_sub(1).map_or(0, |before| runs[before].1);
         let after_ns = runs.get(i + 1).map_or(u64::MAX, |after| after.0);
         let event = |act, from_ns, to_ns| Event {
@@ -119,7 +118,7 @@ pub fn acts_of(runs: &[(u64, u64)]) -> Vec<Event> {
     acts
 }
 
-/// What the model knows of an item.
+/// The state of an item in the model.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 struct Item {
     pending: bool,
@@ -127,24 +126,24 @@ struct Item {
     nr_disables: u8,
 }
 
-/// How far an act has come: 0 at first, `DONE` at last.
+/// The progress of an act, from 0 to `DONE`.
 type Progress = u8;
 const DONE: Progress = u8::MAX;
-/// How far a flush is that has looked: waits for what was pending, for what was running.
+/// The progress of a flush that has read the state, with flags for what it waits for.
 const LOOKED: Progress = 4;
 const FOR_PENDING: Progress = 1;
 const FOR_RUN: Progress = 2;
 
-/// What acts are under way.
+/// The kinds of acts in progress.
 #[derive(Clone, Copy, Default)]
 struct Others {
-    /// Somebody has queued it, or is about to, and has not been told.
+    /// Set if a thread has queued the item, or is about to, and its call has not returned.
     queueing: bool,
-    /// Somebody is about to take it out of its queue.
+    /// Set if a thread is about to cancel the item.
     cancelling: bool,
 }
 
-/// A place at which the model may be.
+/// A possible state of the model.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Place {
     item: Item,
@@ -152,7 +151,7 @@ struct Place {
 }
 
 impl Act {
-    /// Adds every step that the act can take next: how far it is then, and what has become of the item.
+    /// Adds every step that the act can take next: its progress, and the item's new state.
     fn steps(
         self,
         progress: Progress,
@@ -213,7 +212,7 @@ impl Act {
                 was_pending,
                 refused,
             } => {
-                // It takes an item out of a queue first, and others may come in between.
+                // Other acts may run between the cancel and the enqueue of this call.
                 if pending && was_pending {
                     go(1, taken);
                     go(DONE, item);
@@ -266,7 +265,7 @@ impl Act {
 }
 
 impl Place {
-    /// Says what others are about.
+    /// Returns the kinds of acts in progress.
     fn others(&self, acts: &[Option<Act>; NR_SLOTS]) -> Others {
         let mut others = Others::default();
         for (&progress, act) in self.progress.iter().zip(acts) {
@@ -284,7 +283,7 @@ impl Place {
         others
     }
 
-    /// Tells the flushes that have looked what has become of what they wait for.
+    /// Updates the flushes that have read the state with the item's new state.
     fn tell_flushes(&mut self, before: Item, acts: &[Option<Act>; NR_SLOTS]) {
         let now = self.item;
         if before == now {
@@ -307,7 +306,7 @@ impl Place {
     }
 }
 
-/// The places at which the model may be, and the acts under way.
+/// The possible states of the model, and the acts in progress.
 struct Search {
     places: HashSet<Place>,
     acts: [Option<Act>; NR_SLOTS],
@@ -321,7 +320,7 @@ impl Search {
         slot
     }
 
-    /// Keeps the places in which the act of `slot` is done.
+    /// Keeps the states in which the act of `slot` is done.
     fn end(&mut self, slot: usize) {
         let mut reached: Vec<Place> = self.places.iter().copied().collect();
         let mut steps = Vec::new();
@@ -358,17 +357,17 @@ impl Search {
     }
 }
 
-/// Checks the history of one item, which was idle before and is idle now.
+/// Checks the history of one item, which is idle before and after it.
 ///
 /// # Errors
 ///
-/// The last acts before the one that no order explains.
+/// Returns the last acts up to the one that no order explains.
 pub fn check(mut events: Vec<Event>) -> Result<(), Unexplained> {
     for event in &mut events {
         event.from_ns = event.from_ns.saturating_sub(SLACK_NS);
         event.to_ns = event.to_ns.saturating_add(SLACK_NS);
     }
-    // Beginnings before ends of the same moment.
+    // Beginnings come before ends at the same time.
     let begins = events.iter().map(|event| event.from_ns);
     let ends = events.iter().map(|event| event.to_ns);
     let mut moments: Vec<(u64, bool, usize)> = (begins.enumerate().map(|(i, at)| (at, false, i)))
@@ -405,7 +404,7 @@ pub fn check(mut events: Vec<Event>) -> Result<(), Unexplained> {
 pub struct Unexplained(Vec<Event>);
 
 impl Unexplained {
-    /// Takes the acts that were under way or ended last when the last of `moments` came.
+    /// Takes the acts that were in progress, or ended last, at the last of `moments`.
     fn new(events: &[Event], moments: &[(u64, bool, usize)]) -> Self {
         let met = moments.iter().filter(|(_, is_end, _)| !is_end);
         let mut met: Vec<_> = met.map(|&(_, _, i)| events[i]).collect();

@@ -1,15 +1,16 @@
-//! Users' code at its worst, by the dice: `--hostile`.
+//! Hostile user code, at random: `--hostile`.
 //!
-//! Closures, destructors, wakers and handlers do here what safe code may do: they panic, also in destructors and with
-//! payloads whose drop panics, sleep, change their CPU, drop the last handle of what others made, and fork. Beside that the
-//! system refuses what it may refuse (`sync::fault`). Each of these is an *act* with a name, which `--without` takes away:
-//! so one finds out which of them a fault needs.
+//! Closures, destructors, wakers and handlers do anything that safe code may do. They panic, also
+//! in destructors and with payloads whose drop panics. They sleep, change their CPU, drop the last
+//! handle of other threads' objects, and fork. In addition, system calls fail at random
+//! (`sync::fault`). Each of these is an *act* with a name, which `--without` disables.
 //!
-//! Handles travel by way of the [`loot`](hide): whoever makes something hides its last handle there, and anybody drops it,
-//! anywhere. Two kinds are kept apart. To drop a *queue* is to wait for its items, so it is done where a wait is, and no item
-//! of such a queue waits or drops one; all else goes away without waiting.
+//! Handles move between threads through the [`loot`](hide): a thread hides its last handle there,
+//! and any other thread drops it. The drop of a *queue* waits for its items, so it happens only
+//! where waiting is allowed. Items of such a queue neither wait nor drop a queue. All other drops
+//! do not wait.
 //!
-//! What cannot come to an end, a guard that is leaked for good, is done in a child of `fork`, which then ends.
+//! An act that cannot be undone, such as a leaked guard, runs in a forked child, which then exits.
 
 use std::{
     any::Any,
@@ -28,48 +29,47 @@ use afterwork::observe;
 
 use super::{Dice, FAULT, Planned, fault, options, wander};
 
-/// What can be left out.
+/// An act that can be disabled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Act {
-    /// Code panics.
     Panic,
-    /// What is dropped panics, payloads of panics too.
+    /// Destructors panic, including those of panic payloads.
     Bomb,
-    /// Code sleeps, for less than a millisecond.
+    /// Code sleeps for less than a millisecond.
     Sleep,
-    /// Code queues on others' queues and calls back.
+    /// Code queues on other users' queues and queues callbacks.
     Queue,
-    /// Code waits for others' work.
+    /// Code waits for other users' work.
     Wait,
-    /// Code drops the last handle of what is another's.
+    /// Code drops the last handle of another user's object.
     Drop,
     /// Guards and handles are leaked.
     Leak,
-    /// The process forks, and the child uses what it inherited.
+    /// The process forks, and the child uses inherited objects.
     Fork,
     /// Threads change their CPU.
     Affinity,
-    /// Bottom-half items do what others do.
+    /// Bottom-half items misbehave.
     Bh,
-    /// So do timers' items, and what they captured.
+    /// Timer items, and the values that they capture, misbehave.
     Timer,
-    /// So do handlers of panics and reports, sources of the machine, executors.
+    /// Handlers of panics and reports, machine sources and executors misbehave.
     Handler,
-    /// So do wakers.
+    /// Wakers misbehave.
     Waker,
-    /// So do callbacks of grace periods.
+    /// Grace-period callbacks misbehave.
     Callback,
-    /// So do destructors of threads that end.
+    /// Thread-local destructors misbehave.
     Tls,
-    /// The system refuses threads.
+    /// Thread creation fails.
     Thread,
-    /// It refuses `membarrier`.
+    /// `membarrier` fails.
     Membarrier,
-    /// It refuses eventfds.
+    /// The creation of eventfds fails.
     Eventfd,
-    /// It refuses mappings.
+    /// Memory mappings fail.
     Mmap,
-    /// Sleeps on a word end at once.
+    /// Futex waits return at once.
     Futex,
 }
 
@@ -96,31 +96,30 @@ const ACTS: [(&str, Act); 20] = [
     ("futex", Act::Futex),
 ];
 
-/// How much is hidden at most: enough that most of it outlives its maker's interest.
+/// Maximum number of hidden objects. Most outlive the code that created them.
 const MAX_LOOT: usize = 32;
-/// After how many naps of its parent a child hangs: five minutes, far beyond what one takes beside many threads that want its CPU.
-/// Not by a clock: see `NAP` of support.rs.
+/// Number of the parent's naps after which a child counts as hung: five minutes, long enough for a
+/// busy machine. Naps are counted instead of time; see `NAP` in support.rs.
 const LIMIT_OF_CHILD: u32 = 150_000;
 const NAP_OF_PARENT: Duration = Duration::from_millis(2);
 
-/// Which acts are on, a bit each.
+/// Bit mask of enabled acts.
 static ON: AtomicU32 = AtomicU32::new(0);
 static OFF: AtomicU32 = AtomicU32::new(0);
 
 thread_local!(static EXPECTS_PANICS: Cell<bool> = const { Cell::new(false) });
 
-/// Whatever may be dropped by anybody.
+/// Objects that any thread may drop.
 type Loot = Mutex<Vec<Box<dyn Any + Send>>>;
 
 static QUEUES: Loot = Mutex::new(Vec::new());
 static REST: Loot = Mutex::new(Vec::new());
 
-/// Returns the names of all acts.
 pub fn names() -> Vec<&'static str> {
     ACTS.iter().map(|(name, _)| *name).collect()
 }
 
-/// Allows every act, where the build can refuse what the system grants.
+/// Allows every act, if the build can inject faults.
 pub fn allow() -> Result<(), String> {
     if !cfg!(torture) {
         return Err(
@@ -132,7 +131,7 @@ pub fn allow() -> Result<(), String> {
     Ok(())
 }
 
-/// Forbids the acts of a list of names.
+/// Forbids the acts named in `list`.
 pub fn forbid(list: &str) -> Result<(), String> {
     for name in list.split(',') {
         let known = options::find(name, &names()).map_err(|e| format!("--without: {e}"))?;
@@ -145,7 +144,7 @@ pub fn forbid(list: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Has the system refuse things from now on, if that is asked for; says what was asked for.
+/// Starts the injection of faults if it is enabled, and describes it.
 pub(super) fn begin(seed: u64) -> String {
     if !is_on() {
         return String::new();
@@ -163,7 +162,7 @@ pub(super) fn begin(seed: u64) -> String {
         ] {
             fault::set(point, if may(act) { one_in } else { 0 });
         }
-        // The first answer is for the whole process.
+        // The first result holds for the whole process.
         if may(Act::Membarrier) && dice.below(4) == 0 {
             fault::set(Point::Membarrier, 1);
             sync::asym::init();
@@ -179,28 +178,27 @@ pub(super) fn begin(seed: u64) -> String {
     }
 }
 
-/// Returns `true` if anything hostile is done at all.
+/// Returns `true` if any act is enabled.
 pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed) != 0
 }
 
-/// Returns `true` if `act` is allowed.
 pub fn may(act: Act) -> bool {
     let bit = 1 << act as u32;
     ON.load(Ordering::Relaxed) & !OFF.load(Ordering::Relaxed) & bit != 0
 }
 
-/// Returns `true` if to do `act` now, once in `one_in`. Throws no dice where it is not allowed.
+/// Returns `true` with probability 1 in `one_in` if `act` is allowed.
 pub fn dares(act: Act, dice: &mut Dice, one_in: usize) -> bool {
     may(act) && dice.below(one_in) == 0
 }
 
-/// Returns `true` if a panic of this thread is an answer that was asked for.
+/// Returns `true` if this thread expects a panic.
 pub(super) fn expects_panics() -> bool {
     EXPECTS_PANICS.try_with(Cell::get).unwrap_or(false)
 }
 
-/// Calls `body`, which the library may answer by a panic that its documentation promises.
+/// Calls `body`, which may panic as documented by the library.
 pub fn refusable<R>(body: impl FnOnce() -> R) -> Option<R> {
     let before = EXPECTS_PANICS.replace(true);
     let outcome = catch_unwind(AssertUnwindSafe(body));
@@ -208,13 +206,13 @@ pub fn refusable<R>(body: impl FnOnce() -> R) -> Option<R> {
     outcome.map_err(discard).ok()
 }
 
-/// Calls `body`, which panics as planned or not at all; returns `true` if it did.
+/// Calls `body`, which may panic as planned. Returns `true` if it did.
 pub fn contained(body: impl FnOnce()) -> bool {
     let outcome = catch_unwind(AssertUnwindSafe(body));
     outcome.map_err(discard).is_err()
 }
 
-/// Drops what a panic carried, and what that panics with.
+/// Drops a panic payload, and the payloads of panics in its drop.
 pub fn discard(payload: Box<dyn Any + Send>) {
     let mut payload = Some(payload);
     while let Some(last) = payload.take() {
@@ -222,7 +220,7 @@ pub fn discard(payload: Box<dyn Any + Send>) {
     }
 }
 
-/// Does something that waits for nobody, or nothing, or panics.
+/// Performs a random act that does not wait, or none, or panics.
 pub fn misbehave(dice: &mut Dice) {
     match dice.below(24) {
         0..3 if may(Act::Sleep) => {
@@ -239,7 +237,7 @@ pub fn misbehave(dice: &mut Dice) {
     }
 }
 
-/// Does something that may also drop the last handle of a queue, and so wait for its items; panics by none of it.
+/// Performs a random act that may drop the last handle of a queue. Catches its panics.
 pub fn misbehave_at_length(dice: &mut Dice) {
     if !is_on() {
         return;
@@ -255,17 +253,17 @@ pub fn misbehave_at_length(dice: &mut Dice) {
     });
 }
 
-/// Shows this process to others or hides it, beside whoever does the same.
+/// Publishes this process or hides it, while other threads may do the same.
 fn show(dice: &mut Dice) {
     if dice.below(2) == 0 {
-        // The system may refuse the mapping, and the thread.
+        // The mapping or the thread may fail.
         drop(observe::publish());
     } else {
         observe::unpublish();
     }
 }
 
-/// Shows this process, where no other thread does, and hides it again: nothing is left behind.
+/// Publishes this process and hides it again while no other thread does. No file remains.
 fn show_alone() {
     if !may(Act::Mmap) {
         return;
@@ -280,12 +278,12 @@ fn show_alone() {
     }
 }
 
-/// Hides a queue, or what holds one, for anybody to drop who may wait.
+/// Hides a queue, or an object that holds one. Any thread that may wait can drop it.
 pub fn hide_queue(dice: &mut Dice, queue: impl Any + Send) {
     put(&QUEUES, dice, Box::new(queue));
 }
 
-/// Hides what goes away without waiting, for anybody to drop.
+/// Hides an object whose drop does not wait. Any thread can drop it.
 pub fn hide(dice: &mut Dice, thing: impl Any + Send) {
     put(&REST, dice, Box::new(thing));
 }
@@ -301,9 +299,9 @@ fn put(loot: &Loot, dice: &mut Dice, thing: Box<dyn Any + Send>) {
     contained(|| drop(too_much));
 }
 
-/// Drops something that was hidden, here and now.
+/// Drops a hidden object.
 fn rob(loot: &Loot, dice: &mut Dice) {
-    // With a lock free before anything is dropped; a child of `fork` may find it taken for ever.
+    // Releases the lock before the drop. In a forked child the lock may be held forever.
     let Ok(mut loot) = loot.try_lock() else {
         return;
     };
@@ -316,7 +314,7 @@ fn rob(loot: &Loot, dice: &mut Dice) {
     drop(thing);
 }
 
-/// Drops all that was hidden.
+/// Drops all hidden objects.
 pub fn clean_up() {
     for loot in [&QUEUES, &REST] {
         loop {
@@ -328,7 +326,7 @@ pub fn clean_up() {
     }
 }
 
-/// Misbehaves when it is dropped, and shows a use after it by changing its mark.
+/// An object that misbehaves in its drop. A changed mark reveals a use after the drop.
 pub struct Grenade {
     dice: Dice,
     mark: Box<AtomicU32>,
@@ -337,7 +335,7 @@ pub struct Grenade {
 const INTACT: u32 = 0x5afe_5afe;
 
 impl Grenade {
-    /// Makes one that is armed, if grenades are allowed.
+    /// Creates a grenade, armed if grenades are allowed.
     pub fn new(dice: &mut Dice) -> Self {
         Self {
             dice: Dice::new(dice.bits()),
@@ -345,7 +343,7 @@ impl Grenade {
         }
     }
 
-    /// Fails if it has been dropped.
+    /// Fails if the grenade has been dropped.
     pub fn check(&self) {
         let mark = self.mark.load(Ordering::Relaxed);
         assert_eq!(mark, INTACT, "used after it was dropped");
@@ -362,17 +360,15 @@ impl Drop for Grenade {
     }
 }
 
-/// A waker that misbehaves when it is called and when it is dropped; what counts is counted first.
+/// A waker that misbehaves in calls and in its drop. It counts a call before it misbehaves.
 pub struct Rattle {
     dice: Mutex<Dice>,
-    /// How often it was called.
     pub nr_calls: AtomicUsize,
     sleeper: thread::Thread,
     _grenade: Grenade,
 }
 
 impl Rattle {
-    /// Makes one for this thread.
     pub fn new(dice: &mut Dice) -> Arc<Self> {
         Arc::new(Self {
             dice: Mutex::new(Dice::new(dice.bits())),
@@ -392,7 +388,7 @@ impl Wake for Rattle {
     }
 }
 
-/// Waits for `future` as a thread does, with a waker that misbehaves.
+/// Blocks on `future` with a waker that misbehaves.
 pub fn await_rudely<F: Future + Unpin>(mut future: F, dice: &mut Dice) -> F::Output {
     loop {
         let waker = if may(Act::Waker) {
@@ -417,8 +413,8 @@ impl Wake for Unpark {
     }
 }
 
-/// Starts a thread as the library does, in a child of `fork` too: the standard library's start takes a lock that a thread of the parent,
-/// just starting or ending, may have held at the fork. Waits until the system grants it.
+/// Starts a thread without the lock of the standard library, which another thread may have held at
+/// a fork. Retries until the system grants the thread.
 pub fn start_anyhow(body: impl FnOnce() + Send + 'static) -> ::sync::thread::JoinHandle {
     let body = Arc::new(Mutex::new(Some(body)));
     loop {
@@ -434,31 +430,31 @@ pub fn start_anyhow(body: impl FnOnce() + Send + 'static) -> ::sync::thread::Joi
     }
 }
 
-/// Forks; the child calls `body` and ends, and whatever is wrong there is wrong here.
+/// Forks. The child calls `body` and exits; a fault in the child is a fault here.
 ///
-/// What the child leaves it leaves for ever, guards too: it ends without destructors.
+/// The child exits without destructors, so anything that it leaks, such as a guard, stays leaked.
 pub fn in_child(what: &str, body: impl FnOnce()) {
-    // SAFETY: the child does what a user's does who read that the library survives a fork; the C library's memory does.
+    // SAFETY: this library and the C library's allocator support a fork.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        // Nobody else would end one that hangs.
-        // SAFETY: takes numbers; the signal that is sent then ends the process.
+        // No other process would kill a child that hangs.
+        // SAFETY: the arguments are numbers. The signal kills the process.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-        // Before the body's threads may do the same.
+        // The threads of `body` may do the same later.
         contained(show_alone);
         contained(body);
-        // At its end a child is not shown: it ends without what would remove its page.
+        // The child exits without the code that would remove its page, so it hides itself first.
         observe::unpublish();
-        // SAFETY: ends the process at once.
+        // SAFETY: exits the process at once.
         unsafe { libc::_exit(0) }
     }
     if pid < 0 {
-        // No memory for another process: nothing of ours.
+        // The system has no memory for another process, which is not a fault.
         return;
     }
     let mut status = 0;
     for nap in 0.. {
-        // SAFETY: `status` lives over the call.
+        // SAFETY: `status` outlives the call.
         if unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } == pid {
             break;
         }

@@ -1,7 +1,7 @@
-//! Hostile users of per-CPU data, beside the ordinary torture and with slots of their own.
+//! Hostile users of per-CPU data, next to the ordinary torture and with separate slots.
 //!
-//! What lies in the slots, what is mailed and what is told of panics misbehaves, inside the slots too. No mail is lost
-//! for that. An owner that is leaked holds its slot for good, so it is one of slots that go with it.
+//! The values in the slots, the queued calls and the panic handlers misbehave. No queued call may
+//! be lost. A leaked owner holds its slot forever, so the slots are leaked with it.
 
 use std::{
     sync::{
@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// How long a caller waits who may find the owner leaked or in another process.
+/// Time that a caller waits if the owner may be leaked or in another process.
 const PATIENCE: Duration = Duration::from_micros(200);
 
 /// Slots for hostile users.
@@ -40,14 +40,13 @@ impl Den {
         }
     }
 
-    /// Does one thing after another, so often.
     pub fn torture(&self, dice: &mut Dice) {
         for _ in 0..NR_STEPS {
             contained(|| self.act(dice));
         }
     }
 
-    /// Ends all that is left; no mail is lost, whatever it did.
+    /// Completes all remaining work. No queued call may be lost.
     pub fn end(self) {
         hostile::clean_up();
         for cpu in self.slots.cpus().iter() {
@@ -95,7 +94,7 @@ impl Den {
         for _ in 0..dice.below(20) {
             match dice.below(6) {
                 0 => owner = owner.park().unpark(),
-                // Ends with the panic, which ends the ownership.
+                // The panic ends the ownership.
                 1 => owner.while_parked(|| misbehave(dice)),
                 2 => drop(contained(|| owner.with(|data| touch(data, dice)))),
                 _ => owner.poll(),
@@ -103,7 +102,7 @@ impl Den {
         }
     }
 
-    /// Mails what counts itself first, and then may mail again from where it runs.
+    /// Queues a call that counts itself first and may then queue another one.
     fn mail(&self, dice: &mut Dice) {
         let (cpu, nr_ran, grenade) = (any_cpu(dice), self.nr_ran.clone(), Grenade::new(dice));
         let (mut own, seed) = (Dice::new(dice.bits()), dice.bits());
@@ -113,7 +112,8 @@ impl Den {
             nr_ran.fetch_add(1, Ordering::Relaxed);
             grenade.check();
             if let Some(slots) = again {
-                // Of the very slot that it is in: where that does not queue, it waits for itself, and says so.
+                // Queued to its own slot in a mode without a queue, the call would wait for itself.
+                // The library panics instead.
                 let again =
                     || slots.queue_percpu_work(cpu, move |_| misbehave(&mut Dice::new(seed)));
                 refusable(again);
@@ -126,7 +126,7 @@ impl Den {
         let mut own = Dice::new(dice.bits());
         hostile::in_child("per-CPU data", || {
             for cpu in self.slots.cpus().iter() {
-                // Whoever had it may be a thread that is not here: then it is lost, and says so.
+                // If the slot's owner does not exist in the child, the library panics.
                 refusable(|| _ = self.slots.try_run_on(cpu, PATIENCE, |data| data.len()));
             }
             let slots = slots("any", &mut own);
@@ -152,7 +152,7 @@ fn slots(config: &str, dice: &mut Dice) -> PerCpu<Vec<Grenade>> {
         .expect("nothing of it is read from the machine")
 }
 
-/// Works on data as hostile users do.
+/// Uses the data as hostile users do.
 fn touch(data: &mut Vec<Grenade>, dice: &mut Dice) {
     data.iter().for_each(Grenade::check);
     if data.len() < NR_CPUS as usize {
@@ -163,7 +163,7 @@ fn touch(data: &mut Vec<Grenade>, dice: &mut Dice) {
     misbehave(dice);
 }
 
-/// Leaks an owner: its slot is taken for good, and the others are not.
+/// Leaks an owner. Its slot stays taken, and the other slots remain usable.
 fn leak_owner(dice: &mut Dice) {
     let slots = slots("any", dice);
     let cpu = any_cpu(dice);

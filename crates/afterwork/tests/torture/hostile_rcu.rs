@@ -1,8 +1,9 @@
-//! Hostile users of grace periods, beside the ordinary torture: the process's, and a domain of their own.
+//! Hostile users of grace periods, next to the ordinary torture, of the process and of a domain.
 //!
-//! What they publish are [grenades](Grenade): a version that is freed under a reader shows its mark changed, and
-//! AddressSanitizer sees it read. Owned guards of the domain are leaked for others to end; one of the process that is leaked
-//! in a callback holds all later grace periods up for good, so that is done in a child of `fork`.
+//! They publish [grenades](Grenade). A version freed under a reader has a changed mark, and
+//! AddressSanitizer detects the read. Owned guards of the domain are left for other threads to
+//! drop. A leaked guard of the process blocks all later grace periods, so it is leaked in a forked
+//! child.
 
 use std::{
     sync::{
@@ -21,12 +22,11 @@ use crate::support::{
     hostile::{self, Act, Grenade, contained, dares, may, misbehave, refusable},
 };
 
-/// How long a child waits for its callback, which may have been refused a thread.
+/// Time that a child waits for its callback, which may lack a thread.
 const PATIENCE_OF_CHILD: Duration = Duration::from_secs(1);
-/// How often a child looks at what its leaked guard protects, with a callback each time.
+/// Number of times that a child checks the value of its leaked guard, with a callback each time.
 const NR_LOOKS: usize = 20;
 
-/// What hostile users share.
 pub struct Den {
     domain: Domain,
     theirs: Arc<Rcu<Grenade, Domain>>,
@@ -47,14 +47,13 @@ impl Den {
         }
     }
 
-    /// Does one thing after another until it is told to stop.
     pub fn torture(&self, dice: &mut Dice, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             contained(|| self.act(dice));
         }
     }
 
-    /// Ends all that is left; no callback is lost, whatever it did.
+    /// Completes all remaining work. No callback may be lost.
     pub fn end(self) {
         contained(|| rcu::run_callbacks_on(None));
         let Self {
@@ -67,7 +66,7 @@ impl Den {
         for cells in [Box::new(theirs) as Box<dyn std::any::Any>, Box::new(ours)] {
             contained(|| drop(cells));
         }
-        // Callbacks may hide guards, which hold up what waits.
+        // Callbacks may hide guards, which block the barrier.
         for _ in 0..2 {
             hostile::clean_up();
             rcu::barrier();
@@ -111,7 +110,7 @@ impl Den {
         let seen = self.ours.load(&guard);
         match dice.below(3) {
             0 => drop(self.ours.compare_exchange(seen, new, &guard)),
-            // A section that panics ends.
+            // A panic ends the section.
             1 => self.ours.update(|_| {
                 misbehave(dice);
                 Grenade::new(dice)
@@ -134,7 +133,7 @@ impl Den {
         seen.check();
     }
 
-    /// Hands over a callback that reads, calls back and misbehaves.
+    /// Queues a callback that reads, queues another callback and misbehaves.
     fn call(&self, dice: &mut Dice) {
         let (cell, nr_ran, grenade) = (self.ours.clone(), self.nr_ran.clone(), Grenade::new(dice));
         let mut own = Dice::new(dice.bits());
@@ -154,14 +153,14 @@ impl Den {
             drop(guard);
             if dares(Act::Wait, &mut own, 16) {
                 rcu::synchronize();
-                // Waits for itself, and says so.
+                // The barrier would wait for itself, so the library panics.
                 refusable(rcu::barrier);
             }
             misbehave(&mut own);
         });
     }
 
-    /// The same in the domain, where the guard may be left for somebody else to end.
+    /// Does the same in the domain, where another thread may drop the guard.
     fn call_theirs(&self, dice: &mut Dice) {
         let (cell, nr_ran, grenade) =
             (self.theirs.clone(), self.nr_ran.clone(), Grenade::new(dice));
@@ -184,7 +183,7 @@ impl Den {
         });
     }
 
-    /// Makes a domain whose handles go while callbacks of it wait.
+    /// Creates a domain whose handles are dropped while its callbacks wait.
     fn own_domain(&self, dice: &mut Dice) {
         let domain = Domain::new();
         let cell = Rcu::new_in(Grenade::new(dice), domain.clone());
@@ -214,7 +213,7 @@ impl Den {
         }
     }
 
-    /// Has a domain of the parent's refuse what is done to it, under a reader.
+    /// Updates a domain of the parent, which refuses in a child, while a reader is active.
     fn replace_in_child(&self, dice: &mut Dice) {
         let guard = self.theirs.read();
         let seen = self.theirs.load(&guard);
@@ -235,7 +234,7 @@ impl Den {
     }
 }
 
-/// Leaks a guard in a callback: what it protects is never freed, whatever is called and swept after that.
+/// Leaks a guard in a callback. The value that it protects is never freed.
 fn leak_in_callback(dice: &mut Dice) {
     let cell: &'static Rcu<Grenade> = Box::leak(Box::new(Rcu::new(Grenade::new(dice))));
     let (sender, receiver) = mpsc::channel();
@@ -254,7 +253,7 @@ fn leak_in_callback(dice: &mut Dice) {
     }
 }
 
-/// Does in a child what may be done anywhere.
+/// Uses the whole interface in a child.
 fn use_all(dice: &mut Dice) {
     let (cell, nr_ran) = (Rcu::new(Grenade::new(dice)), Arc::<AtomicU64>::default());
     for _ in 0..8 {
@@ -282,7 +281,7 @@ fn use_all(dice: &mut Dice) {
     hostile::misbehave_at_length(dice);
 }
 
-/// Has callbacks run by what misbehaves, after it ran them, or by the library itself again.
+/// Sets an executor of callbacks that misbehaves, or resets it to the library's own.
 fn set_executor(dice: &mut Dice) {
     let (kind, seed, grenade) = (dice.below(4), dice.bits(), Grenade::new(dice));
     if kind == 0 {
@@ -292,7 +291,7 @@ fn set_executor(dice: &mut Dice) {
         grenade.check();
         match kind {
             1 => drop(batch),
-            // Dropped where it panics.
+            // The batch is dropped by the unwinding.
             2 => {
                 let _batch = batch;
                 misbehave(&mut Dice::new(seed));

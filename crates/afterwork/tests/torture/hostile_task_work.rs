@@ -1,7 +1,7 @@
-//! Hostile users of mailboxes, beside the ordinary torture and with mailboxes of their own.
+//! Hostile users of mailboxes, next to the ordinary torture and with separate mailboxes.
 //!
-//! Items misbehave when they are dropped, by an owner that goes in the middle too, and so do wakers. What was accepted is
-//! received in order or dropped, and never twice.
+//! Items misbehave when they are dropped, also by an owner that is dropped early, and so do wakers.
+//! An accepted item is received in order or dropped, and never twice.
 
 use std::{
     future::Future,
@@ -24,18 +24,18 @@ use crate::support::{
 
 const NR_POSTERS: usize = 2;
 const MAX_ITEMS: u64 = 60;
-/// The longest sleep of an owner whose waker may have panicked instead of waking.
+/// The longest sleep of an owner whose waker may have panicked instead of waking it.
 const NAP: Duration = Duration::from_micros(200);
 
 struct Parcel {
     from: usize,
     number: u64,
     grenade: Grenade,
-    /// Whom to throw the grenade back to.
+    /// Recipient of the grenade.
     to: Option<ReplyTo<Grenade>>,
 }
 
-/// One mailbox's life.
+/// Runs one mailbox from creation to drop.
 pub fn torture(dice: &mut Dice) {
     if dares(Act::Fork, dice, 16) {
         return fork(dice);
@@ -48,7 +48,7 @@ pub fn torture(dice: &mut Dice) {
     thread::scope(|scope| {
         for from in 0..NR_POSTERS {
             let (poster, mut dice) = (mailbox.poster(), Dice::new(dice.bits()));
-            // The last poster's drop wakes.
+            // The drop of the last poster wakes the owner.
             let life = move || {
                 let mut poster = poster;
                 if dice.below(3) == 0 {
@@ -61,12 +61,12 @@ pub fn torture(dice: &mut Dice) {
         let mut next = [0; NR_POSTERS];
         contained(|| own(&mut mailbox, &mut next, dice));
         match dice.below(3) {
-            // With whatever is inside; posters come too late.
+            // The mailbox is dropped with its items, and later posts are rejected.
             0 => drop(contained(|| drop(mailbox))),
             1 => hostile::hide(dice, mailbox),
             _ => drop(contained(move || {
                 let mut serve = |parcel: Parcel, _: &Reader| parcel.open(&mut next);
-                // Else it waits for posters that are hidden.
+                // Without `close`, the owner would wait for hidden posters.
                 mailbox.close();
                 contained(|| mailbox.serve(8, &mut serve));
                 drop(mailbox);
@@ -76,10 +76,10 @@ pub fn torture(dice: &mut Dice) {
 }
 
 impl Parcel {
-    /// Fails if it is doubled or out of order; then it is dropped.
+    /// Fails if the item is duplicated or out of order, then drops it.
     fn open(self, next: &mut [u64; NR_POSTERS]) {
         self.grenade.check();
-        // Some were dropped by a panic, or as their post panicked.
+        // A panic may have dropped some items, also during their post.
         assert!(next[self.from] <= self.number, "doubled or out of order");
         next[self.from] = self.number + 1;
         if let Some(to) = self.to {
@@ -97,7 +97,7 @@ fn post(poster: &Poster<Parcel>, from: usize, dice: &mut Dice) {
     };
     let mut number = 0;
     while number < MAX_ITEMS {
-        // A waker may panic here; what was posted stays posted.
+        // A waker may panic here. Posted items stay posted.
         contained(|| match dice.below(7) {
             0 => drop(poster.post_lazy(parcel(number, dice))),
             1 => {
@@ -109,7 +109,7 @@ fn post(poster: &Poster<Parcel>, from: usize, dice: &mut Dice) {
                 let _ = batch.post();
             }
             2 => {
-                // Never posted.
+                // The batch is dropped by the panic and never posted.
                 let mut batch = poster.batch();
                 drop(batch.push(parcel(number, dice)));
                 misbehave(dice);
@@ -158,14 +158,14 @@ fn post(poster: &Poster<Parcel>, from: usize, dice: &mut Dice) {
     }
 }
 
-/// Receives some, and sleeps with wakers that misbehave.
+/// Receives items, and sleeps with wakers that misbehave.
 fn own(mailbox: &mut Mailbox<Parcel>, next: &mut [u64; NR_POSTERS], dice: &mut Dice) {
     for _ in 0..dice.below(30) {
         match dice.below(4) {
             0 if may(Act::Waker) => {
                 let waker = Waker::from(Rattle::new(dice));
                 let polled = mailbox.poll_ready(&mut Context::from_waker(&waker), 1);
-                // Its last handle is the mailbox's, which drops it in the middle of what it does.
+                // The mailbox holds the last handle and drops it inside one of its operations.
                 contained(|| drop(waker));
                 match polled {
                     Poll::Ready(Err(_)) => return,
@@ -174,10 +174,10 @@ fn own(mailbox: &mut Mailbox<Parcel>, next: &mut [u64; NR_POSTERS], dice: &mut D
                 }
             }
             1 => drop(mailbox.wait_timeout(2, NAP)),
-            // The first sleep has no end of its own: only where something is inside.
+            // The first sleep has no time limit, so the mailbox must not be empty.
             3 if !mailbox.is_empty() => drop(mailbox.wait_linger(1, 4, NAP)),
             2 => {
-                // The system may refuse the eventfd.
+                // The creation of the eventfd may fail.
                 if let Ok(true) = mailbox.arm(1) {
                     thread::sleep(NAP);
                 }
@@ -198,7 +198,7 @@ fn own(mailbox: &mut Mailbox<Parcel>, next: &mut [u64; NR_POSTERS], dice: &mut D
     }
 }
 
-/// Posts in a child to its parent's mailbox, where it is nobody's, and to one of its own.
+/// In a child, posts to its parent's mailbox, which has no owner there, and to one of its own.
 fn fork(dice: &mut Dice) {
     let inherited: Mailbox<Arc<u64>> = Mailbox::new();
     let poster = inherited.poster();

@@ -1,8 +1,9 @@
-//! Hostile users of workqueues, beside the ordinary torture and against a registry of their own.
+//! Hostile users of workqueues, next to the ordinary torture and with a separate registry.
 //!
-//! Most of it turns about *victims*: queues that hold items when their last handle goes, in an item of a bottom-half queue,
-//! in what a timer captured, while others flush a timer of theirs. Dropping the last handle waits until all items have
-//! run, where a wait is allowed; nowhere is an item lost.
+//! Most acts involve *victims*: queues that contain items when their last handle is dropped. It is
+//! dropped in a bottom-half item, or with the values that a timer captured, while other threads
+//! flush a timer of the queue. Where waiting is allowed, the drop waits for all items. No item is
+//! lost.
 
 use std::{
     cell::RefCell,
@@ -30,26 +31,26 @@ use crate::support::{
     insist, watched,
 };
 
-/// No timer of that length goes off in a round.
+/// A delay that does not elapse within a round.
 const NEVER: Duration = Duration::from_secs(3600);
-/// Timers of that length go off while their queue ends.
+/// A delay that elapses while the queue ends.
 const SOON: Duration = Duration::from_micros(100);
-/// Victims in a row whose timer is flushed while they end.
+/// Number of consecutive victims whose timer is flushed while they end.
 const NR_RACES: usize = 20;
-/// Timers that are flushed by turns, whether their queue is there or not.
+/// Number of timers that are flushed in turn, whether their queue exists or not.
 const NR_TIMERS: usize = 3;
 const MAX_ITEMS: usize = 20;
 
-/// A registry with queues, for hostile users.
+/// A registry with queues for hostile users.
 pub struct Lair {
     registry: Registry,
     queue: Workqueue,
     bh: Workqueue,
-    /// Timers whose queue may be gone.
+    /// Timers whose queue may be destroyed.
     timers: Mutex<Vec<DelayedWork>>,
 }
 
-/// A queue that is to end, and how many of its items have run.
+/// A queue that is about to end, and the number of its items that have run.
 struct Victim {
     queue: Workqueue,
     nr_items: usize,
@@ -57,7 +58,7 @@ struct Victim {
 }
 
 impl Victim {
-    /// Drops the last handle where that waits.
+    /// Drops the last handle where the drop waits.
     fn end(self) {
         let (nr_ran, nr_items) = (self.nr_ran.clone(), self.nr_items);
         drop(self.queue);
@@ -65,7 +66,7 @@ impl Victim {
         assert_eq!(nr_ran, nr_items, "a queue went before its items had run");
     }
 
-    /// Says, later, whether all have run.
+    /// Returns a function that checks whether all items have run.
     fn watch(&self) -> impl Fn() -> bool + use<> {
         let (nr_ran, nr_items) = (self.nr_ran.clone(), self.nr_items);
         move || nr_ran.load(Ordering::Relaxed) == nr_items
@@ -90,28 +91,27 @@ impl Lair {
         }
     }
 
-    /// Does one thing after another until it is told to stop.
     pub fn torture(&self, dice: &mut Dice, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             contained(|| self.act(dice));
         }
     }
 
-    /// Flushes timers, and nothing else, until it is told to stop.
+    /// Only flushes timers, until `stop` is set.
     pub fn flush_timers(&self, dice: &mut Dice, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             let timers = self.timers.lock().unwrap();
             let work = (!timers.is_empty()).then(|| timers[dice.below(timers.len())].clone());
             drop(timers);
             match work {
-                // What it says depends on what it met.
+                // The result depends on the state of the timer.
                 Some(work) => drop(contained(move || _ = work.flush())),
                 None => thread::sleep(Duration::from_micros(100)),
             }
         }
     }
 
-    /// Ends all that is left.
+    /// Completes all remaining work.
     pub fn end(self) {
         let Self {
             registry,
@@ -120,10 +120,10 @@ impl Lair {
             timers,
         } = self;
         watched("dropping what is hostile", || {
-            // What an RCU callback is to queue still has a queue then.
+            // RCU callbacks can still queue items, because the queue exists.
             rcu::barrier();
             contained(|| drop(timers));
-            // What handled reports is dropped here, and not by what ends the registry.
+            // Drops the report handler here, so that the end of the registry does not.
             contained(|| registry.on_report(|_| ()));
             hostile::clean_up();
             drop((queue, bh));
@@ -199,7 +199,7 @@ impl Lair {
         }
     }
 
-    /// A victim that ends in a moment.
+    /// Creates a victim that ends quickly.
     fn brief_victim(&self, dice: &mut Dice) -> Victim {
         let queue = build_anyhow(|| Workqueue::builder("brief").build_in(&self.registry));
         let (nr_items, nr_ran) = (dice.below(3), Arc::<AtomicUsize>::default());
@@ -214,7 +214,7 @@ impl Lair {
         }
     }
 
-    /// Has a bottom-half item, which may not wait, drop a queue's last handle.
+    /// Drops a queue's last handle in a bottom-half item, which must not wait.
     fn end_in_bottom_half(&self, dice: &mut Dice) {
         let victim = self.victim(dice);
         let has_run = victim.watch();
@@ -225,7 +225,7 @@ impl Lair {
         }
     }
 
-    /// Drops queues' last handles while their timers are flushed.
+    /// Drops the last handles of queues while their timers are flushed.
     fn end_under_flushes(&self, dice: &mut Dice) {
         let grenade = Grenade::new(dice);
         let work = DelayedWork::new(move || grenade.check());
@@ -249,11 +249,11 @@ impl Lair {
         work.cancel();
     }
 
-    /// Arms an item that owns what misbehaves when it goes, and drops it, or its queue.
+    /// Arms an item that owns misbehaving values, and drops the item or its queue.
     fn arm(&self, dice: &mut Dice) {
         let (grenade, seed) = (Grenade::new(dice), dice.bits());
         let mut own = Dice::new(seed);
-        // Dropped wherever the item's last handle goes.
+        // Dropped with the last handle of the item.
         let queue = (may(Act::Drop) && dice.below(2) == 0).then(|| self.victim(dice).queue);
         let owns_queue = queue.is_some();
         let work = DelayedWork::new(move || {
@@ -263,7 +263,7 @@ impl Lair {
         });
         let delay = Duration::from_micros(dice.pick(&[0, 50, 500, 2000]));
         match dice.below(4) {
-            // Its queue goes before its time comes.
+            // The queue ends before the timer fires.
             0 => {
                 let victim = self.victim(dice);
                 victim.queue.enqueue_after(&work, delay);
@@ -280,7 +280,7 @@ impl Lair {
         }
     }
 
-    /// Spawns what misbehaves, and does something rude with the handle.
+    /// Spawns an item that misbehaves, and uses its handle in hostile ways.
     fn spawn(&self, dice: &mut Dice) {
         let (grenade, queue) = (Grenade::new(dice), self.queue.clone());
         let mut own = Dice::new(dice.bits());
@@ -295,7 +295,7 @@ impl Lair {
                 }
             }
             misbehave(&mut own);
-            // What it returns misbehaves with its joiner.
+            // The result misbehaves on its joiner's thread.
             grenade
         });
         match dice.below(5) {
@@ -321,7 +321,7 @@ impl Lair {
         }
     }
 
-    /// Sleeps with wakers that misbehave, and ends that in some way.
+    /// Sleeps with wakers that misbehave, and ends the sleep in a random way.
     fn sleep(&self, dice: &mut Dice) {
         let span = Duration::from_micros(dice.pick(&[0, 50, 500, 2000]));
         let mut slept = self.registry.sleep(span);
@@ -344,7 +344,7 @@ impl Lair {
         }
     }
 
-    /// Comes again and again, misbehaves each time, and is ended anywhere.
+    /// Starts periodic work that misbehaves in each run, and ends it anywhere.
     fn come_again(&self, dice: &mut Dice) {
         let (grenade, mut own) = (Grenade::new(dice), Dice::new(dice.bits()));
         let victim = (dice.below(2) == 0).then(|| self.victim(dice));
@@ -371,7 +371,7 @@ impl Lair {
         }
     }
 
-    /// Gathers what misbehaves in a set, takes some of it, and ends it anywhere.
+    /// Adds misbehaving items to a set, takes some of the results, and ends the set anywhere.
     fn gather(&self, dice: &mut Dice) {
         let mut set = TaskSet::new(&self.queue);
         for _ in 0..dice.below(4) {
@@ -419,7 +419,7 @@ impl Lair {
         }
     }
 
-    /// Gives the registry another handler of reports, or a machine that is looked at by code that panics.
+    /// Gives the registry another report handler, or a machine source that panics.
     fn handle(&self, dice: &mut Dice) {
         let (grenade, seed) = (Grenade::new(dice), dice.bits());
         if dice.below(4) > 0 {
@@ -450,8 +450,8 @@ impl Lair {
         hostile::hide_queue(dice, registry);
     }
 
-    /// Has what drops it shut a registry down that waits for its time in a queue of that registry: by a reaper, on which the
-    /// queue ends, or whoever ends it.
+    /// Shuts down a registry in a destructor of a value that an armed timer of that registry owns,
+    /// on the reaper or thread that ends the timer's queue.
     fn shut_down_by_drop(&self, dice: &mut Dice) {
         struct Shuts(Option<Registry>, Grenade);
         impl Drop for Shuts {
@@ -474,12 +474,12 @@ impl Lair {
         contained(|| drop(queue));
     }
 
-    /// Leaves something in a worker's thread that misbehaves when the thread ends, and waits for work there.
+    /// Leaves a value in a worker's thread that misbehaves and waits when the thread exits.
     fn leave_in_thread(&self, dice: &mut Dice) {
         struct Last(Dice, Option<(Workqueue, Grenade)>);
         impl Drop for Last {
             fn drop(&mut self) {
-                // Who panics here is the standard library's to abort.
+                // If a panic escaped here, the standard library would abort the process.
                 contained(|| {
                     let (queue, grenade) = self.1.take().expect("it goes once");
                     grenade.check();
@@ -491,7 +491,7 @@ impl Lair {
             }
         }
         thread_local!(static LAST: RefCell<Option<Last>> = const { RefCell::new(None) });
-        // A queue of the process, which is there as long as any thread.
+        // A queue of the process, which exists as long as any thread.
         let Ok(queue) = Workqueue::builder("late").build() else {
             return;
         };
@@ -503,7 +503,7 @@ impl Lair {
         contained(|| drop(item.join()));
     }
 
-    /// Uses a child's queues, and its parent's, in a child.
+    /// In a child, uses the child's queues and those of its parent.
     fn fork(&self, dice: &mut Dice) {
         let (inherited, seed) = (self.queue.clone(), dice.bits());
         let work = Work::new(|| ());
@@ -526,7 +526,7 @@ impl Lair {
     }
 }
 
-/// Builds a queue, again where the system refused a thread.
+/// Builds a queue, and retries if the creation of a thread failed.
 fn build_anyhow(mut build: impl FnMut() -> Result<Workqueue, BuildError>) -> Workqueue {
     loop {
         match build() {
@@ -537,7 +537,7 @@ fn build_anyhow(mut build: impl FnMut() -> Result<Workqueue, BuildError>) -> Wor
     }
 }
 
-/// A future that misbehaves, and leaves its wakers to others.
+/// A future that misbehaves, and leaves its wakers to other threads.
 struct Rude {
     dice: Dice,
     nr_polls: usize,

@@ -1,4 +1,4 @@
-//! Reusable and delayed items under torture, and the log of what is done to them.
+//! Reusable and delayed items under torture, and the log of the acts on them.
 
 use std::{
     sync::{
@@ -18,16 +18,16 @@ use crate::{
     support::{Dice, Life, Lives, Planned, hostile},
 };
 
-/// Delays of timers, in microseconds; the longest one is met by cancels, changes and flushes alone.
+/// Delays of timers, in microseconds. Only cancels, changes and flushes encounter the longest one.
 const DELAYS_US: [u64; 5] = [0, 20, 200, 2_000, 60_000_000];
 
 /// An item that all threads use.
 pub struct Subject {
     number: usize,
     kind: Kind,
-    /// The one queue on which it is ever queued, or all.
+    /// The only queue that the item is queued on, or `None` if it uses all queues.
     home: Option<usize>,
-    /// What its runs did, once its closure has been dropped.
+    /// The acts of its runs, stored when its closure is dropped.
     runs: Arc<Mutex<Runs>>,
 }
 
@@ -36,14 +36,14 @@ enum Kind {
     Delayed(DelayedWork),
 }
 
-/// When runs began and ended, and what they did to their own item.
+/// The time spans of runs, and their acts on their own item.
 #[derive(Default)]
 struct Runs {
     spans: Vec<(u64, u64)>,
     acts: Log,
 }
 
-/// What an item's closure owns. Not shared, so that the log orders nothing.
+/// The values that an item's closure owns. They are not shared, so that the log adds no ordering.
 struct Body {
     number: usize,
     home: Option<usize>,
@@ -92,14 +92,13 @@ impl Body {
     }
 }
 
-/// A handle of either kind.
 #[derive(Clone, Copy)]
 enum Handle<'a> {
     Reusable(&'a Work),
     Delayed(&'a DelayedWork),
 }
 
-/// Calls what both kinds have.
+/// Calls a method that both kinds have.
 macro_rules! either {
     ($handle:expr, $work:ident => $call:expr) => {
         match $handle {
@@ -123,7 +122,7 @@ impl Handle<'_> {
     }
 }
 
-/// Queues or arms an item at `place`, in one way or another.
+/// Queues or arms an item at `place` in a random way.
 fn enqueue(item: usize, work: Handle<'_>, place: &Place, dice: &mut Dice, log: &mut Log) {
     let queue = &place.lane(dice);
     let closing = place.closing();
@@ -159,7 +158,7 @@ fn enqueue(item: usize, work: Handle<'_>, place: &Place, dice: &mut Dice, log: &
 }
 
 impl Subject {
-    /// Makes the item `number`; every second one keeps to one queue, and some have timers.
+    /// Creates the item `number`. Every second item stays on one queue, and some have timers.
     pub fn new(
         number: usize,
         places: &Arc<[Place]>,
@@ -205,7 +204,7 @@ impl Subject {
         }
     }
 
-    /// Does one thing to the item, and logs it.
+    /// Performs one act on the item, and logs it.
     pub fn torture(&self, places: &[Place], dice: &mut Dice, log: &mut Log) {
         let item = self.number;
         let place = &places[self.home.unwrap_or(dice.below(places.len()))];
@@ -236,12 +235,12 @@ impl Subject {
         }
     }
 
-    /// Waits for the item; one whose timer runs is queued at once.
+    /// Flushes the item. If its timer is armed, the item is queued at once.
     pub fn flush(&self, log: &mut Log) {
         let flush = || either!(self.handle(), work => work.flush());
         log.note(self.number, flush, |outcome| match outcome {
             Ok(any) => Some(Act::Flush(Some(any))),
-            // Also of a run that had ended before.
+            // The panic may be that of an earlier run.
             Err(FlushError::Panicked) => Some(Act::Flush(None)),
             Err(error) => panic!("{error}"),
         });
@@ -299,22 +298,22 @@ impl Subject {
         }
     }
 
-    /// Returns `true` if a flush of the whole of place `place` waits for the item, whoever queued it before.
+    /// Returns `true` if a flush of `place` waits for the item, whichever thread queued it.
     pub fn lives_at(&self, place: usize) -> bool {
-        // What waits for its timer is not in the queue.
+        // An item that waits for its timer is not on the queue.
         self.home == Some(place) && matches!(self.kind, Kind::Reusable(_))
     }
 }
 
-/// Checks the histories of all items, given what others did to them; returns how often they ran, and of how many acts.
+/// Checks the histories of all items. Returns the number of runs and of acts.
 pub fn check(subjects: Vec<Subject>, mut others: Log) -> (u64, u64) {
     let mut events: Vec<Vec<Event>> = subjects.iter().map(|_| Vec::new()).collect();
     let mut nr_runs = 0;
     for subject in subjects {
         let (number, runs) = (subject.number, subject.runs.clone());
-        // A run that was flushed may have armed the item anew, for longer than anybody wants to wait.
+        // A flushed run may have armed the item again, with a delay too long to wait for.
         subject.cancel_sync(&mut others);
-        // The closure goes with the last handle, and leaves what its runs did.
+        // The last handle drops the closure, which stores the log of its runs.
         drop(subject);
         while Arc::strong_count(&runs) > 1 {
             thread::yield_now();

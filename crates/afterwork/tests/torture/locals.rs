@@ -1,7 +1,8 @@
-//! Local futures and dedicated workers under torture: wakers on any thread, cancels, and ends in the middle.
+//! Local futures and dedicated workers under torture: remote wakers, cancels, and early ends.
 //!
-//! A future waits for bells, of which other threads have the wakers, and wakes itself, and spawns others, until it has had enough. It
-//! is polled and dropped on one thread. None may be forgotten while its owner goes on, and nothing lives when all has gone.
+//! A future stores wakers that other threads fire, wakes itself, and spawns other futures. It is
+//! polled and dropped on one thread. No future may be lost while its owner runs, and every value
+//! must be dropped at the end.
 
 use std::{
     future::Future,
@@ -29,10 +30,10 @@ const MAX_FUTURES: usize = 40;
 const MAX_NUMBERS: u64 = 60;
 const NR_USERS: usize = 2;
 const MAX_SPAWNS: usize = 60;
-/// The longest wait for what another thread may be slow to bring to its end.
+/// The longest wait for an action that another thread may be slow to complete.
 const NAP: Duration = Duration::from_micros(200);
 
-/// One set's life, or one worker's.
+/// Runs one set or one worker from creation to drop.
 pub fn torture(dice: &mut Dice) {
     let lives = Arc::new(Lives::default());
     let place = Place {
@@ -64,12 +65,12 @@ impl From<Woken> for Mail {
     }
 }
 
-/// Wakers that futures left.
+/// Wakers stored by futures.
 #[derive(Clone, Default)]
 struct Bells(Arc<Mutex<Vec<Waker>>>);
 
 impl Bells {
-    /// Rings one bell, if there is one, once or twice.
+    /// Fires one waker, if there is one, once or twice.
     fn ring(&self, dice: &mut Dice) {
         let mut bells = self.0.lock().unwrap();
         if bells.is_empty() {
@@ -91,7 +92,7 @@ struct Place {
     lives: Arc<Lives>,
 }
 
-/// Fails if it is dropped on another thread than the one where it was made.
+/// Fails if it is dropped on a thread other than its creator's.
 struct Bound(
     thread::ThreadId,
     #[expect(dead_code, reason = "counts its drop")] Life,
@@ -103,7 +104,7 @@ impl Drop for Bound {
     }
 }
 
-/// Waits so often, in one way or another, then is ready.
+/// A future that waits `nr_waits` times, in random ways, and is then ready.
 struct Weary {
     nr_waits: usize,
     panics: bool,
@@ -162,7 +163,7 @@ impl Future for Weary {
     }
 }
 
-/// Does something with a handle that waits for nothing.
+/// Uses a handle in a way that does not wait.
 fn decide(handle: JoinHandle<()>, fate: usize) {
     match fate {
         0 => drop(handle),
@@ -186,7 +187,7 @@ fn judge(outcome: Result<(), JoinError>) {
     }
 }
 
-/// A mailbox's life, whose owner has a set. Others ring, cancel and post.
+/// Runs a mailbox whose owner has a set. Other threads fire wakers, cancel and post.
 fn own(place: &Place, dice: &mut Dice) {
     let mut builder = Mailbox::builder();
     if dice.below(3) == 0 {
@@ -198,7 +199,7 @@ fn own(place: &Place, dice: &mut Dice) {
     let (give, take) = mpsc::channel::<JoinHandle<()>>();
     let take = Mutex::new(take);
     let nr_futures = dice.below(MAX_FUTURES);
-    // None: it goes on until nothing will come.
+    // `None` means that the owner runs until the mailbox is disconnected.
     let ends_after = (dice.below(2) == 0).then(|| dice.below(4 * nr_futures + 1));
     thread::scope(|scope| {
         for _ in 0..NR_RINGERS {
@@ -262,7 +263,7 @@ fn own(place: &Place, dice: &mut Dice) {
         }
         is_over.store(true, Ordering::Relaxed);
     });
-    // Those that ring now find nobody.
+    // Wakers fired now find no owner.
     (0..NR_RINGERS).for_each(|_| place.bells.ring(dice));
     take.into_inner().unwrap().try_iter().for_each(|handle| {
         judge(handle.try_join().expect("its set has gone"));
@@ -270,7 +271,7 @@ fn own(place: &Place, dice: &mut Dice) {
     place.bells.0.lock().unwrap().clear();
 }
 
-/// A dedicated worker's life, which ends with its last user, perhaps an item of its own.
+/// Runs a dedicated worker, which ends with its last user, possibly one of its own items.
 fn employ(place: &Place, dice: &mut Dice) {
     let worker = Arc::new(insist(|| Worker::builder("torture").build()));
     let is_over = AtomicBool::new(false);
@@ -313,7 +314,7 @@ fn use_worker(worker: &Arc<Worker>, place: &Place, dice: &mut Dice) {
             });
         }
         1 => {
-            // The last, perhaps.
+            // Possibly the last handle.
             let (its, mut dice) = (worker.clone(), Dice::new(dice.bits()));
             worker.spawn_detached(move || {
                 drop(life);
@@ -348,7 +349,7 @@ fn use_worker(worker: &Arc<Worker>, place: &Place, dice: &mut Dice) {
     }
 }
 
-/// Lets go of a worker; the last ends it in one of the ways.
+/// Drops a handle of a worker. The last one ends the worker in a random way.
 fn leave(worker: Arc<Worker>, dice: &mut Dice) {
     if let Some(worker) = Arc::into_inner(worker) {
         match dice.below(3) {

@@ -11,22 +11,21 @@ mod edits;
 
 use edits::edits;
 
-/// The calls that name a bug that can be put back; `xtask/src/torture.rs` has the same list.
+/// The functions that name an injectable bug; `xtask/src/torture.rs` has the same list.
 const NAMING: &[&str] = &["armed(", "linger(", "twin::order(", "twin::fence("];
-/// The number of near matches that an error names.
+/// Maximum number of near matches in an error.
 const MOST_NEAR: usize = 3;
 
 /// Returns the element of `choices` that equals `asked`.
 ///
 /// # Errors
 ///
-/// If there is none: a text with the nearest choices, or with all choices if there are few and none
-/// is near.
+/// If there is none, returns a text with the nearest choices, or with all if there are few.
 pub fn find<'a>(asked: &str, choices: &[&'a str]) -> Result<&'a str, String> {
     if let Some(found) = choices.iter().find(|choice| **choice == asked) {
         return Ok(found);
     }
-    // A guess: with half of the letters wrong it is a different word.
+    // A guess: a word in which half of the letters differ is a different word.
     let most = asked.chars().count() / 2;
     let mut ranked: Vec<_> = choices
         .iter()
@@ -47,8 +46,7 @@ pub fn find<'a>(asked: &str, choices: &[&'a str]) -> Result<&'a str, String> {
     Err(format!("`{asked}` is not known; {hint}"))
 }
 
-/// Returns the number of edits between two words. Returns 0 if the letters of `asked` are a part of
-/// `choice`.
+/// Returns the edit distance of two words, or 0 if `choice` contains the letters of `asked`.
 fn distance(asked: &str, choice: &str) -> usize {
     let letters = |word: &str| word.replace(|letter: char| !letter.is_alphanumeric(), "");
     let part = letters(asked);
@@ -59,8 +57,7 @@ fn distance(asked: &str, choice: &str) -> usize {
     }
 }
 
-/// Returns the names of all bugs that a build with `--cfg torture` can put back, found in its own
-/// sources.
+/// Returns the names of all bugs that a build can inject, found in its own sources.
 pub fn twins() -> io::Result<BTreeSet<String>> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut names = BTreeSet::new();
@@ -89,8 +86,7 @@ pub fn twins() -> io::Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// Returns the bugs that a source file can put back, ignoring comments. A call may have its name on
-/// the next line.
+/// Returns the bugs that a source file can inject. A name may be on the line after the call.
 fn names_in(text: &str) -> impl Iterator<Item = &str> {
     NAMING.iter().flat_map(move |call| {
         text.match_indices(call).filter_map(move |(at, _)| {

@@ -1,16 +1,16 @@
-//! Torture of per-CPU data: owners that come, park and go, callers of every kind, by the dice.
+//! Torture of per-CPU data, at random: owners that attach, park and leave, and all callers.
 //!
-//! `cargo xtask torture percpu --minutes 5 --seed 7`; five seconds and a seed of the clock without. It prints its seed.
+//! `cargo xtask torture percpu --minutes 5 --seed 7`. The default is five seconds.
 //!
-//! Every operation adds to a slot, and its thread counts what it added. In the end the sum is exact, with what was saved
-//! from CPUs that left. Threads change their CPU all the time, and CPUs are said to be gone that are not. Panics happen
-//! inside. Mail that is lost shows as a sum that is short, a slot that is lost as a
-//! round that does not end.
+//! Every operation adds to a slot, and its thread counts the additions. At the end the sum is
+//! exact, including the values saved from CPUs that went offline. Threads change their CPU all the
+//! time, and online CPUs are reported as offline. Panics happen inside sections. A lost queued call
+//! shows as a sum that is too low, and a lost slot as a round that does not end.
 //!
-//! With `--hostile` users of other slots do whatever safe code can, see `hostile_percpu.rs`.
+//! With `--hostile`, users of other slots do anything that safe code can do (`hostile_percpu.rs`).
 //!
-//! Bugs that it found, to be put back with `--twin`: `percpu: gives way and does not say so`,
-//! `percpu: runs a call that was taken back`.
+//! Bugs that it finds, injected with `--twin`: `percpu: gives way and does not say so`, `percpu:
+//! runs a call that was taken back`.
 #![cfg(not(any(loom, shuttle)))]
 
 mod hostile_percpu;
@@ -37,7 +37,7 @@ const NR_OWNERS: usize = 4;
 const NR_CALLERS: usize = 4;
 const NR_HOSTILE: usize = 2;
 const NR_STEPS: usize = 200;
-/// What the slots are; the dice decide about all else.
+/// Slot configurations. All other choices are random.
 const CONFIGS: &[&str] = &["any", "queue", "on_demand", "breakable", "every_op"];
 
 fn main() -> ExitCode {
@@ -52,7 +52,6 @@ struct Totals {
     nr_panics: u64,
 }
 
-/// What all threads of a round add up.
 #[derive(Default)]
 struct Tally {
     added: AtomicU64,
@@ -80,7 +79,6 @@ impl Tally {
     }
 }
 
-/// What all threads of a round work on.
 struct Scene {
     slots: Arc<PerCpu<u64>>,
     hits: SloppyCounter,
@@ -128,7 +126,7 @@ fn round(round: &Round<'_>, totals: &mut Totals) {
         tally.hits.into_inner() as i64,
         "the count is not exact"
     );
-    // No flush: mail that nobody ran by now is lost.
+    // Without a flush, a queued call that has not run by now is lost.
     let slots = all_of(slots, "somebody keeps a slot");
     let saved = saved.load(Ordering::Relaxed);
     let left: u64 = slots.into_data().map(|(_, data)| data).sum();
@@ -140,7 +138,7 @@ fn round(round: &Round<'_>, totals: &mut Totals) {
     totals.nr_panics += tally.panics.into_inner();
 }
 
-/// Waits until nobody else has what all shared: who was told of CPUs that left may be at it still.
+/// Waits until this is the last reference: the handler of offline CPUs may still use the object.
 fn all_of<T>(mut shared: Arc<T>, otherwise: &'static str) -> T {
     watched(otherwise, || {
         loop {
@@ -163,7 +161,7 @@ fn builder(config: &str, dice: &mut Dice) -> Builder {
         "on_demand" => (Qpw::OnDemand, Escalate::Never),
         "breakable" => {
             let how = dice.pick(&[Escalate::Quietly, Escalate::Interrupt]);
-            // Not to be had everywhere.
+            // Not available on every system.
             let how = [Escalate::Quietly, how][usize::from(sync::asym::init())];
             (Qpw::OnDemand, how)
         }
@@ -193,7 +191,6 @@ fn some_cpus(dice: &mut Dice) -> CpuSet {
     all.filter(|_| dice.below(2) == 0).collect()
 }
 
-/// Owns one slot after another.
 fn own(scene: &Scene, dice: &mut Dice) {
     for _ in 0..NR_STEPS / 20 {
         wander(dice);
@@ -230,7 +227,6 @@ fn step<'p>(mut owner: Owner<'p, u64>, scene: &Scene, dice: &mut Dice) -> Owner<
     owner
 }
 
-/// Calls on any slot, in any way.
 fn call(scene: &Scene, dice: &mut Dice) {
     for _ in 0..NR_STEPS {
         match dice.below(8) {
@@ -246,7 +242,6 @@ fn call(scene: &Scene, dice: &mut Dice) {
 }
 
 impl Scene {
-    /// Calls on a slot, in some way.
     fn call(&self, dice: &mut Dice) {
         let Self { slots, tally, .. } = self;
         let cpu = any_cpu(dice);

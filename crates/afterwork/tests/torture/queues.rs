@@ -1,4 +1,4 @@
-//! Queues under torture: of every kind, while their attributes change, and from their making to their end.
+//! Queues of every kind under torture, while their attributes change, until their destruction.
 
 use std::{
     sync::{
@@ -28,7 +28,6 @@ const SCOPES: [AffinityScope; 3] = [
     AffinityScope::System,
 ];
 
-/// What a queue is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Ordered,
@@ -37,26 +36,26 @@ enum Kind {
     Bh,
 }
 
-/// A queue and what holds of it.
+/// A queue and its expected properties.
 pub struct Place {
     pub queue: Workqueue,
     number: usize,
     kind: Kind,
-    /// How many threads are inside its one-shot items.
+    /// Number of threads inside its one-shot items.
     nr_inside: Arc<AtomicUsize>,
-    /// How many are inside polls of its futures.
+    /// Number of threads inside polls of its futures.
     pub nr_polls: Arc<AtomicUsize>,
-    /// How many may be.
+    /// Maximum of both counts.
     pub limit: usize,
-    /// In which order an ordered queue's closures were queued and ran.
+    /// The orders in which closures of an ordered queue were queued and ran.
     order: (Mutex<u64>, Arc<AtomicU64>),
-    /// Drains that have begun, and that have ended.
+    /// Drains that have begun, and drains that have ended.
     nr_closings: AtomicU64,
     nr_reopenings: AtomicU64,
 }
 
 impl Place {
-    /// Makes the queue `number`; the first is ordered.
+    /// Creates the queue `number`; the first is ordered.
     pub fn new(registry: &Registry, number: usize, dice: &mut Dice) -> Self {
         let kind = match (number, dice.below(6)) {
             (0, _) => Kind::Ordered,
@@ -79,7 +78,7 @@ impl Place {
             limit: match kind {
                 Kind::Ordered => 1,
                 Kind::Unbound => limit,
-                // Meant for each CPU, of which there may be more or fewer.
+                // The limit applies to each CPU, and the number of CPUs changes.
                 Kind::PerCpu | Kind::Bh => usize::MAX,
             },
             order: Default::default(),
@@ -97,17 +96,17 @@ impl Place {
         }
     }
 
-    /// Returns what [`may_have_refused`](Self::may_have_refused) wants to know of the time before an attempt.
+    /// Returns the argument for a later [`may_have_refused`](Self::may_have_refused).
     pub fn closing(&self) -> u64 {
         self.nr_reopenings.load(Ordering::SeqCst)
     }
 
-    /// Returns `true` if a drain was under way at any moment since `closing` was asked.
+    /// Returns `true` if a drain was in progress at any time since `closing` was called.
     pub fn may_have_refused(&self, closing: u64) -> bool {
         self.nr_closings.load(Ordering::SeqCst) != closing
     }
 
-    /// Flushes or drains the queue, and logs what that says of the items that live here.
+    /// Flushes or drains the queue, and logs the result for the items that stay on it.
     pub fn settle(&self, drains: bool, subjects: &[Subject], log: &mut Log) {
         let from_ns = now_ns();
         if drains {
@@ -128,13 +127,13 @@ impl Place {
         log.0.extend(living.map(|(item, _)| (item, event)));
     }
 
-    /// Changes the attributes of the queue, or the machine under all of them.
+    /// Changes the attributes of the queue, or the topology under all of them.
     pub fn change(&self, registry: &Registry, dice: &mut Dice) {
         let queue = &self.queue;
         let cpus = dice.pick(&[None, Some("0"), Some("1,3")]);
         let cpus = cpus.map(|list| list.parse().unwrap());
         let (what, is_ordered) = (dice.below(8), self.kind == Kind::Ordered);
-        // A change drains an ordered queue. The order is kept for items that are not queued at the same time.
+        // The change drains an ordered queue. Items queued at the same time have no order.
         let order = (is_ordered && matches!(what, 1..=3)).then(|| {
             self.nr_closings.fetch_add(1, Ordering::SeqCst);
             self.order.0.lock().unwrap()
@@ -150,7 +149,7 @@ impl Place {
             }
             5 => registry.set_unbound_cpus(cpus),
             6 => queue.set_shares(dice.pick(&[1, 100, 10_000])).unwrap(),
-            // All CPUs again, or but a few of them: the others went offline.
+            // All CPUs again, or only a few: the others went offline.
             _ => registry.set_topology(
                 Topology::synthetic(dice.pick(&["1 core", "2 core", "8 core"])).unwrap(),
             ),
@@ -160,7 +159,7 @@ impl Place {
         }
     }
 
-    /// Keeps the queue from starting anything, for a moment and a few items.
+    /// Pauses the queue while a few items are queued.
     pub fn hold(&self, lives: &Arc<Lives>, dice: &mut Dice) {
         self.queue.pause();
         for _ in 0..dice.below(4) {
@@ -173,12 +172,12 @@ impl Place {
         self.queue.resume();
     }
 
-    /// Lends something to the queue's workers; those of a bottom half must not wait.
+    /// Lends data to the queue's workers. Those of a bottom half must not wait.
     pub fn lend(&self, dice: &mut Dice) {
         scopes::torture(&self.lane(dice), self.kind != Kind::Bh, dice);
     }
 
-    /// Spawns a closure and does something with its handle.
+    /// Spawns a closure and uses its handle.
     pub fn spawn(&self, lives: &Arc<Lives>, dice: &mut Dice) {
         let (captured, result) = (Life::new(lives), Life::new(lives));
         if self.kind == Kind::Ordered {
@@ -224,7 +223,6 @@ impl Place {
     }
 }
 
-/// Describes the queue `number`.
 fn builder(number: usize, kind: Kind, limit: usize, dice: &mut Dice) -> Builder {
     let mut builder = Workqueue::builder(&format!("torture {number}"));
     builder = match kind {
@@ -257,7 +255,7 @@ fn judge(outcome: Result<Life, JoinError>, panics: bool) {
     }
 }
 
-/// Makes a queue that lives for a few items, whose last handle goes wherever it goes.
+/// Creates a queue for a few items, whose last handle is dropped anywhere.
 pub fn brief(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
     let (max_active, rescues) = (1 + dice.below(3) as u32, dice.below(8) == 0);
     let queue = insist(|| {
@@ -287,7 +285,7 @@ pub fn brief(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
             work.cancel();
         }
     }
-    // Its timer fires before the queue has gone, beside its end, or not at all.
+    // The timer fires before or during the end of the queue, or not at all.
     let life = Life::new(lives);
     let delayed = DelayedWork::new(move || {
         let _ = &life;
@@ -309,7 +307,7 @@ pub fn brief(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
     handle.join().unwrap();
 }
 
-/// Pauses a fresh queue, which then starts nothing, and destroys it, whereupon it has run all and takes nothing.
+/// Destroys a queue, which may be paused. All its items have run, and it rejects new ones.
 fn destroyed(queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
     let pauses = dice.below(2) == 0 && queue.pause();
     let nr_items = dice.below(6);

@@ -1,5 +1,5 @@
-//! Items in their users' memory under torture: ones of one thread, which it writes over and frees as soon as it may, ones that free
-//! themselves, and a few that all threads use.
+//! Items in user memory under torture. Some are used by one thread, which frees them as soon as it
+//! may. Some free themselves, and all threads share a few.
 
 use std::{
     ptr::NonNull,
@@ -19,38 +19,37 @@ use crate::{
     support::{Dice, Life, Lives, fault, hostile},
 };
 
-/// Items that all threads use.
+/// Number of items that all threads use.
 const NR_SHARED: usize = 6;
-/// Delays of timers, in microseconds; the longest one is met by cancels and changes alone.
+/// Delays of timers, in microseconds. Only cancels and changes encounter the longest one.
 const DELAYS_US: [u64; 4] = [0, 20, 300, 60_000_000];
 
-/// A user's structure.
 #[repr(C)]
 struct Job {
-    /// First, so that its address leads here.
+    /// The first field, so that the address of the item is that of the job.
     item: RawDelayed,
     inside: AtomicBool,
     nr_runs: AtomicU64,
-    /// How often it was queued, less how often it was cancelled.
+    /// Number of enqueues minus number of cancels.
     balance: AtomicI64,
-    /// How often it queues itself again, and where.
+    /// Number of times that the item queues itself again.
     nr_again: AtomicU32,
     places: Arc<[Place]>,
-    /// It frees itself.
+    /// Set if the item frees itself.
     frees: bool,
     _life: Life,
 }
 
-/// A job's address. It is there until it is freed by whoever made it, or by itself.
+/// A job's address, valid until its creator or the job itself frees it.
 #[derive(Clone, Copy)]
 struct There(NonNull<Job>);
 
-// SAFETY: a job's parts are atomic, or fixed.
+// SAFETY: the parts of a job are atomic, or do not change.
 unsafe impl Send for There {}
 // SAFETY: as above.
 unsafe impl Sync for There {}
 
-/// What all threads of a round use.
+/// The items that all threads of a round use.
 pub struct Yard(Vec<There>);
 
 unsafe extern "C-unwind" fn run(work: *mut RawWork) {
@@ -67,7 +66,7 @@ unsafe extern "C-unwind" fn run(work: *mut RawWork) {
     let order = Ordering::Relaxed;
     if let Ok(left) = job.nr_again.fetch_update(order, order, again) {
         let place = &job.places[left as usize % job.places.len()];
-        // Behind it, or elsewhere.
+        // The item may run again at once, on this queue or another.
         job.inside.store(false, Ordering::Relaxed);
         if there.queue(&place.queue, None) || !there.job().frees {
             return;
@@ -95,7 +94,7 @@ impl There {
     }
 
     fn job<'a>(self) -> &'a Job {
-        // SAFETY: there until it is freed.
+        // SAFETY: the job is valid until it is freed.
         unsafe { self.0.as_ref() }
     }
 
@@ -109,22 +108,22 @@ impl There {
 
     fn queue(self, queue: &Workqueue, cpu: Option<CpuId>) -> bool {
         let frees = self.job().frees;
-        // SAFETY: there until it has been cancelled, or runs.
+        // SAFETY: the job is valid until it has been cancelled, or runs.
         let queued = unsafe { RawWork::queue(self.work(), queue, cpu) }.unwrap();
-        // One that frees itself may be gone.
+        // An item that frees itself may already be freed.
         if queued && !frees {
             self.count(1);
         }
         queued
     }
 
-    /// Does one thing to it.
+    /// Performs one act on the item.
     fn act(self, place: &Place, dice: &mut Dice) {
         let (this, queue) = (self.0.cast::<RawDelayed>(), &place.queue);
         let delay = Duration::from_micros(dice.pick(&DELAYS_US));
-        // The system may refuse the thread of timers, which ends the process.
+        // The creation of the timer thread may fail, which ends the process.
         let nr_acts = if hostile::is_on() { 6 } else { 10 };
-        // SAFETY: there, as its queues are, until it has been cancelled for good.
+        // SAFETY: the job and its queues are valid until the final cancel.
         unsafe {
             match dice.below(nr_acts) {
                 0 | 1 => drop(self.queue(queue, None)),
@@ -146,14 +145,14 @@ impl There {
         }
     }
 
-    /// Has it idle, and checks how often it ran.
+    /// Waits until the item is idle, and checks its number of runs.
     fn settle(self, dice: &mut Dice) {
         let this = self.0.cast::<RawDelayed>();
         self.job().nr_again.store(0, Ordering::Relaxed);
-        // SAFETY: there.
+        // SAFETY: the job is valid until `free`.
         unsafe {
             if dice.below(3) == 0 {
-                // As far as it is queued; not if it is armed.
+                // Waits if the item is queued, but not if it is armed.
                 RawWork::flush(self.work()).unwrap();
             }
             let cancelled = RawDelayed::cancel_sync(this).unwrap();
@@ -172,9 +171,9 @@ impl There {
         }
     }
 
-    /// Frees it, and leaves nothing there that could be taken for an item.
+    /// Frees the job, and overwrites its memory so that no valid item remains there.
     fn free(self) {
-        // SAFETY: made by `new`, and nobody looks at it any more: that is what is tortured.
+        // SAFETY: made by `new`, and no other thread uses it any more, as the test checks.
         unsafe {
             self.0.drop_in_place();
             self.0.cast::<u8>().write_bytes(0xa5, size_of::<Job>());
@@ -192,7 +191,7 @@ impl Yard {
         )
     }
 
-    /// Does one thing to one that all use, or lives through all of one of its own.
+    /// Performs an act on a shared item, or runs a private one from creation to free.
     pub fn torture(&self, places: &Arc<[Place]>, lives: &Arc<Lives>, dice: &mut Dice) {
         let place = |dice: &mut Dice| dice.below(places.len());
         match dice.below(8) {
@@ -217,7 +216,7 @@ impl Yard {
         }
     }
 
-    /// Ends those that all have used. No thread does any more.
+    /// Frees the shared items, which no thread uses any more.
     pub fn end(self, dice: &mut Dice) {
         for job in self.0 {
             job.settle(dice);

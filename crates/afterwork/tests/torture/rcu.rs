@@ -1,12 +1,12 @@
-//! Torture of grace periods: versions are replaced under readers of every kind, and a freed one must not be seen.
+//! Torture of grace periods: versions are replaced, and no reader may see a freed one.
 //!
-//! `cargo xtask torture rcu --config TREE03 --minutes 5 --seed 7`; five seconds and a seed of the clock without.
+//! `cargo xtask torture rcu --config TREE03 --minutes 5 --seed 7`. The default is five seconds.
 //!
-//! With `--hostile` users beside all this do whatever safe code can, see `hostile_rcu.rs`.
+//! With `--hostile`, additional users do anything that safe code can do; see `hostile_rcu.rs`.
 //!
-//! With `--twin BUG` a bug is put back, and a fault is what should come; `cargo xtask torture` builds for that. The
-//! bugs: [`TWINS`]; and with `--hostile --asan`, in any configuration, `rcu: a sweep overlooks its own section` and `srcu: a
-//! refused callback is dropped`.
+//! `--twin BUG` injects a bug, which must cause a fault. The bugs are those of [`TWINS`]. With
+//! `--hostile --asan`, in any configuration, they also include `rcu: a sweep overlooks its own
+//! section` and `srcu: a refused callback is dropped`.
 
 mod hostile_rcu;
 mod rcu_flavor;
@@ -29,16 +29,16 @@ use rcu_flavor::{Flavor, Qsbr, Srcu, Tree};
 use rcu_versions::{Seen, Versions};
 use support::{Dice, Round, hostile, wander, watched};
 
-/// How long one set of threads tortures before it is joined.
+/// Time for which one set of threads runs before it is joined.
 const ROUND: Duration = Duration::from_millis(300);
-/// Sections without a pause between two throws of the dice, in most configurations.
+/// Number of consecutive sections between two random choices, in most configurations.
 const BURST: usize = 200;
-/// Looks at a version within such a section, up to some 300 ns: longer than a store takes to reach another CPU.
+/// Maximum number of reads in such a section, 300 ns: a store reaches another CPU sooner.
 const LOOKS: usize = 400;
-/// Hints between such sections, up to some 4 us: some grace periods.
+/// Maximum number of spin hints between such sections, up to some 4 us: a few grace periods.
 const PAUSES: usize = 200;
 const NR_HOSTILE: usize = 2;
-/// Callbacks of a flood before it waits for them.
+/// Number of callbacks in a flood before it waits for them.
 const FLOOD: u64 = 500;
 
 #[derive(Clone, Copy)]
@@ -48,24 +48,24 @@ enum Kind {
     Srcu,
 }
 
-/// What tortures whom; the dice decide about the rest.
+/// A configuration: the flavor and its threads. All other choices are random.
 struct Config {
     name: &'static str,
     kind: Kind,
     nr_readers: usize,
-    /// Threads that ask for grace periods and free nothing.
+    /// Number of threads that request grace periods and free no version.
     nr_fakes: usize,
-    /// Short sections between two throws of the dice, of which one in sixteen is for a long one.
+    /// Number of short sections between two random choices; one choice in 16 is a long section.
     burst: usize,
-    /// Threads come, read once, and go.
+    /// Set if threads start, read once, and exit.
     has_churn: bool,
-    /// Threads change their CPU.
+    /// Set if threads change their CPU.
     has_hotplug: bool,
-    /// Readers stay in a section for milliseconds now and then.
+    /// Set if readers sometimes stay in a section for milliseconds.
     has_stalls: bool,
-    /// Callbacks by the hundred, and barriers.
+    /// Set if callbacks are queued by the hundred, with barriers.
     has_floods: bool,
-    /// Guards end on other threads, where there are such guards.
+    /// Set if guards are dropped on other threads, in flavors with such guards.
     has_travel: bool,
 }
 
@@ -84,7 +84,7 @@ const fn tree(name: &'static str, nr_readers: usize, nr_fakes: usize) -> Config 
     }
 }
 
-/// The kernel's names, for what comes near to its configurations. The default is the most varied.
+/// Configurations with the names of the kernel's most similar ones. The default is the most varied.
 const CONFIGS: [Config; 10] = [
     Config {
         has_hotplug: true,
@@ -108,7 +108,7 @@ const CONFIGS: [Config; 10] = [
         has_churn: false,
         ..tree("TINY01", 1, 0)
     },
-    // The kernel has none of this name: there the scheduler reports.
+    // The kernel has no such configuration: there the scheduler reports.
     Config {
         kind: Kind::Qsbr,
         burst: 8,
@@ -133,7 +133,7 @@ const CONFIGS: [Config; 10] = [
         has_travel: false,
         ..tree("SRCU-T", 1, 0)
     },
-    // Not the kernel's: many long sections, and many grace periods that flip.
+    // Not from the kernel: many long sections, and many grace periods that flip.
     Config {
         kind: Kind::Srcu,
         burst: 1,
@@ -144,7 +144,7 @@ const CONFIGS: [Config; 10] = [
     },
 ];
 
-/// Bugs to put back, and the configuration that finds each within a minute on two CPUs.
+/// Injectable bugs, and the configuration that finds each within a minute on two CPUs.
 #[cfg(torture)]
 const TWINS: [(&str, &str); 13] = [
     ("rcu: no heavy barrier", "TREE07"),
@@ -201,7 +201,6 @@ impl Totals {
     }
 }
 
-/// A round's threads and what they share.
 struct Scene<F> {
     config: &'static Config,
     flavor: F,
@@ -258,7 +257,7 @@ impl<F: Flavor> Scene<F> {
             let flood = config.has_floods.then(|| scope.spawn(|| self.flood()));
             thread::sleep(ROUND);
             self.is_over.store(true, Ordering::Relaxed);
-            // Some still wait for sections that were left to others.
+            // Some threads still wait for sections that are left to other threads.
             let is_flooding = || flood.as_ref().is_some_and(|flood| !flood.is_finished());
             while is_flooding() || !threads.iter().all(|thread| thread.is_finished()) {
                 self.end_travelling();
@@ -267,7 +266,7 @@ impl<F: Flavor> Scene<F> {
             }
             flood.map_or(0, |flood| flood.join().unwrap())
         });
-        // Guards that nobody came for would hold the barrier up.
+        // Guards that no thread took would block the barrier.
         for (guard, seen) in self.travelling.into_inner().unwrap() {
             self.versions.check(seen);
             drop(guard);
@@ -295,7 +294,7 @@ impl<F: Flavor> Scene<F> {
     fn read(&self, mut dice: Dice) {
         while !self.is_over() {
             self.wander(&mut dice);
-            // Short or longer, one behind another or with a pause after which a reader counts as idle.
+            // Sections of random length, consecutive or with a pause that makes a reader idle.
             let (nr_looks, nr_pauses) = (dice.below(LOOKS), dice.below(2) * dice.below(PAUSES));
             for _ in 0..self.config.burst {
                 let guard = self.flavor.read();
@@ -314,7 +313,7 @@ impl<F: Flavor> Scene<F> {
                 0 => self.read_long(&mut dice),
                 1 => self.read_nested(),
                 2 if self.config.has_travel => self.send_guard(),
-                // An extended quiescent state, or long enough to be taken for one.
+                // An extended quiescent state, or a pause long enough to count as one.
                 3 => {
                     let span = Duration::from_micros(dice.below(300) as u64);
                     self.flavor.rest(|| thread::sleep(span));
@@ -344,13 +343,13 @@ impl<F: Flavor> Scene<F> {
         let inner = self.flavor.read();
         thread::yield_now();
         drop(outer);
-        // Which of the two ends last does not matter.
+        // The two guards may end in either order.
         thread::yield_now();
         self.versions.check(seen);
         drop(inner);
     }
 
-    /// Leaves a section for another thread to end, and ends what another left.
+    /// Leaves a section for another thread to end, and ends one that another thread left.
     fn send_guard(&self) {
         let Some(guard) = self.flavor.read_owned() else {
             return;
@@ -366,7 +365,7 @@ impl<F: Flavor> Scene<F> {
         }
     }
 
-    /// Ends a section that others left: somebody has to, for they hold grace periods up.
+    /// Ends a section that another thread left, because it blocks grace periods.
     fn end_travelling(&self) {
         if let Some((guard, seen)) = self.travelling.lock().unwrap().pop() {
             self.versions.check(seen);
@@ -377,7 +376,7 @@ impl<F: Flavor> Scene<F> {
     fn write(&self, mut dice: Dice) {
         while !self.is_over() {
             let Some(old) = self.versions.replace() else {
-                // All wait for callbacks.
+                // All versions wait for callbacks.
                 self.end_travelling();
                 thread::yield_now();
                 continue;

@@ -1,4 +1,4 @@
-//! What the torture of grace periods does with any flavor.
+//! The operations that the torture of grace periods uses, for any flavor.
 
 use std::cell::{Cell, RefCell};
 
@@ -7,12 +7,11 @@ use afterwork::rcu::{
     srcu::{Cookie, Domain, OwnedGuard},
 };
 
-/// What is tortured.
 pub trait Flavor: Clone + Send + Sync + 'static {
     type Guard<'a>;
     type Cookie;
     fn read(&self) -> Self::Guard<'_>;
-    /// A guard that another thread may end, if there are any.
+    /// Returns a guard that another thread may drop, if the flavor has such guards.
     fn read_owned(&self) -> Option<OwnedGuard>;
     fn synchronize(&self);
     fn get_state(&self) -> Self::Cookie;
@@ -20,13 +19,13 @@ pub trait Flavor: Clone + Send + Sync + 'static {
     fn cond_synchronize(&self, cookie: Self::Cookie);
     fn call(&self, callback: impl FnOnce() + Send + 'static);
     fn barrier(&self);
-    /// Does what takes long, outside of sections.
+    /// Calls a slow `body` outside of sections.
     fn rest(&self, body: impl FnOnce()) {
         body();
     }
 }
 
-/// Says how both flavors of the process wait: only their readers differ.
+/// Implements waiting for both flavors of the process, which differ only in their readers.
 macro_rules! grace_periods_of_the_process {
     () => {
         fn read_owned(&self) -> Option<OwnedGuard> {
@@ -66,7 +65,7 @@ impl Flavor for Tree {
     grace_periods_of_the_process!();
 }
 
-/// The readers of the process, who report when a section would end.
+/// The readers of the process, which report at the end of a section.
 #[derive(Clone)]
 pub struct Qsbr;
 
@@ -75,9 +74,9 @@ thread_local! {
     static NR_OPEN: Cell<u32> = const { Cell::new(0) };
 }
 
-/// From here to its drop nothing that counts is reported.
+/// No quiescent state takes effect before this is dropped.
 pub struct Round {
-    /// Of a section within: a report that comes too early must not count.
+    /// The guard of a nested section. It prevents an early report from taking effect.
     inner: Option<rcu::Guard>,
 }
 

@@ -1,27 +1,27 @@
-//! What readers look at while the torture replaces it.
+//! The versions that readers read while the torture replaces them.
 //!
-//! Versions lie in static memory and are never really freed: each has a *generation*, odd while it is published or may
-//! still be seen, even once its grace period is over. A reader looks at the generation when its section begins and
-//! again when it ends; an even one, or another one, is a fault. So a fault is a count and no crash.
+//! Versions are in static memory and never really freed. Each has a *generation*, which is odd
+//! while the version may be seen, and becomes even when it is freed. A reader reads the generation
+//! at the beginning and end of its section. An even or changed one is a fault.
 
 use std::sync::{
     Mutex,
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
-/// Versions in turn: enough that one is free when the writer wants one, few enough to be used again at once.
+/// Number of versions: enough that one is free for the writer, few enough for quick reuse.
 const NR_VERSIONS: usize = 16;
 
-/// Versions in turn, one of them published.
+/// A ring of versions, one of them published.
 pub struct Versions {
     current: AtomicUsize,
-    /// Odd while somebody may see it.
+    /// Odd while a reader may see the version.
     generations: [AtomicU64; NR_VERSIONS],
-    /// Whose generation is even and whom nobody writes.
+    /// Versions with an even generation that no thread writes.
     free: Mutex<Vec<usize>>,
 }
 
-/// What a reader saw when its section began.
+/// The version and generation that a reader read when its section began.
 #[derive(Clone, Copy)]
 pub struct Seen {
     version: usize,
@@ -29,7 +29,7 @@ pub struct Seen {
 }
 
 impl Versions {
-    /// Publishes the first of them.
+    /// Publishes the first version.
     pub fn new() -> Self {
         let versions = Self {
             current: AtomicUsize::new(0),
@@ -40,8 +40,8 @@ impl Versions {
         versions
     }
 
-    /// Looks at the published one.
-    // Relaxed on both sides: nothing but grace periods is to keep a version from being freed.
+    /// Reads the published version.
+    // Relaxed on both sides: only grace periods may keep a version from being freed.
     #[inline(always)]
     pub fn look(&self) -> Seen {
         let version = self.current.load(Ordering::Relaxed);
@@ -52,7 +52,7 @@ impl Versions {
         }
     }
 
-    /// Fails if what was seen has been freed since, or had been before.
+    /// Fails if the version was freed before or after it was read.
     #[inline(always)]
     pub fn check(&self, seen: Seen) {
         let now = self.generations[seen.version].load(Ordering::Relaxed);
@@ -64,20 +64,20 @@ impl Versions {
         );
     }
 
-    /// Publishes a free version; returns the one that it replaced, or nothing when none is free.
+    /// Publishes a free version. Returns the replaced one, or `None` if no version is free.
     pub fn replace(&self) -> Option<usize> {
         let new = self.free.lock().unwrap().pop()?;
         self.generations[new].fetch_add(1, Ordering::Relaxed);
         Some(self.current.swap(new, Ordering::AcqRel))
     }
 
-    /// Fails if versions other than the published one have not been freed.
+    /// Fails if a version other than the published one has not been freed.
     pub fn assert_all_free(&self) {
         let nr_free = self.free.lock().unwrap().len();
         assert_eq!(nr_free, NR_VERSIONS - 1, "a version was not freed");
     }
 
-    /// Frees a version whose grace period is over.
+    /// Frees a version after its grace period.
     pub fn free(&self, version: usize) {
         let before = self.generations[version].fetch_add(1, Ordering::Relaxed);
         assert_eq!(before % 2, 1, "freed twice");

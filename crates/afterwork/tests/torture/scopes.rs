@@ -1,4 +1,4 @@
-//! Scopes under torture: whatever becomes of the queue, all that borrows has run once and ended when the caller goes on.
+//! Scopes under torture. All borrowing work has run once and ended when the caller continues.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -9,13 +9,13 @@ use afterwork::workqueue::Workqueue;
 
 use crate::support::{Dice, Planned, hostile};
 
-/// How many elements are lent at most.
+/// Maximum number of lent elements.
 const NR_LENT: usize = 40;
 
-/// What was lent: how often each element has been worked at.
+/// The lent elements: the number of times that each has been processed.
 type Lent<'a> = &'a mut [u32];
 
-/// Lends something to `queue`, by the dice, and looks at it afterwards.
+/// Lends elements to `queue` at random, and checks them afterwards.
 pub fn torture(queue: &Workqueue, may_nest: bool, dice: &mut Dice) {
     let mut lent = vec![0; dice.below(NR_LENT)];
     let panics = dice.below(8) == 0 && !lent.is_empty();
@@ -32,7 +32,7 @@ pub fn torture(queue: &Workqueue, may_nest: bool, dice: &mut Dice) {
     match outcome {
         Ok(()) => assert!(!panics, "a panic is lost"),
         Err(payload) if (panics || hostile::is_on()) && Planned::is(&*payload) => {
-            // Of a range, or a join, what was not started is not done.
+            // A range or a join may leave elements unprocessed after a panic.
             assert!(lent.iter().all(|&times| times <= 1), "{lent:?}");
             return;
         }
@@ -43,14 +43,14 @@ pub fn torture(queue: &Workqueue, may_nest: bool, dice: &mut Dice) {
 
 struct Work<'a> {
     queue: &'a Workqueue,
-    /// Which element panics.
+    /// Index of the element that panics.
     panics: Option<usize>,
-    /// Who works may lend.
+    /// Set if items may lend.
     may_nest: bool,
 }
 
 impl Work<'_> {
-    /// Works at `lent`, whose first element is the `first` of all.
+    /// Processes `lent`, whose first element has the index `first`.
     fn lend(&self, first: usize, lent: Lent, depth: usize, dice: &mut Dice) {
         let seed = dice.bits();
         match (dice.below(3), lent.len()) {
@@ -61,7 +61,7 @@ impl Work<'_> {
         }
     }
 
-    /// Works at a part of what was lent, or lends it once more.
+    /// Processes a part of the lent elements, or lends it again.
     fn part(&self, first: usize, lent: Lent, depth: usize, seed: u64) {
         let mut dice = Dice::new(seed ^ first as u64);
         if let Some(depth) = depth.checked_sub(1) {
@@ -86,7 +86,7 @@ impl Work<'_> {
                 if seed & 64 == 0 {
                     s.spawn(move || self.part(first, part, depth, seed));
                 } else {
-                    // By another item, which a guest may run while the owner sleeps.
+                    // Spawned by another item, which a guest may run while the owner sleeps.
                     s.spawn(move || s.spawn(move || self.part(first, part, depth, seed)));
                 }
             }

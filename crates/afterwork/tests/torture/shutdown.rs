@@ -1,5 +1,5 @@
-//! Shutting down under torture: queues whose items are cancelled all at once while others queue, join, cancel and flush; that
-//! are drained in time or by a task; and of which one lets go without waiting.
+//! Shutdown under torture: queues whose items are cancelled in bulk while other threads use them,
+//! and that are drained or released without waiting.
 
 use std::{
     pin::pin,
@@ -22,7 +22,7 @@ use crate::support::{
     insist,
 };
 
-/// What has become of the items.
+/// Counts of items by their outcome.
 #[derive(Default)]
 struct Tally {
     nr_queued: AtomicUsize,
@@ -30,7 +30,6 @@ struct Tally {
     nr_cancelled: AtomicUsize,
 }
 
-/// Wakes a thread.
 struct Alarm(Thread);
 
 impl Wake for Alarm {
@@ -39,7 +38,7 @@ impl Wake for Alarm {
     }
 }
 
-/// Makes a queue, has two threads queue and cancel all, and shuts it down by the dice.
+/// Creates a queue, lets two threads queue and cancel in bulk, and shuts it down in a random way.
 pub fn torture(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
     let before = dice.clone();
     let queue = insist(|| {
@@ -71,7 +70,7 @@ pub fn torture(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
     );
 }
 
-/// Queues items of all kinds, and cancels all now and then.
+/// Queues items of all kinds, and sometimes cancels all of them.
 fn use_it(queue: &Workqueue, tally: &Arc<Tally>, lives: &Arc<Lives>, dice: &mut Dice) {
     let mut handles = Vec::new();
     let (life, ran) = (Life::new(lives), tally.clone());
@@ -99,14 +98,14 @@ fn use_it(queue: &Workqueue, tally: &Arc<Tally>, lives: &Arc<Lives>, dice: &mut 
             6 => drop(queue.enqueue_rcu(&rcu)),
             7 => drop(work.cancel()),
             8 => {
-                // Of the tally, too, are the others': not counted here.
+                // The result also includes other threads' items, so the tally does not use it.
                 queue.cancel_all();
-                // What was queued before by this thread has started, or is not pending.
+                // Earlier items of this thread have started or are not pending.
                 thread::yield_now();
             }
             _ => {
                 if let Some(handle) = handles.pop() {
-                    // Both may join, and nobody else resumes it.
+                    // Both threads may join here, and no other thread resumes the queue.
                     queue.resume();
                     judge(handle, tally, dice);
                 }
@@ -116,14 +115,14 @@ fn use_it(queue: &Workqueue, tally: &Arc<Tally>, lives: &Arc<Lives>, dice: &mut 
     if dice.below(2) == 0 {
         queue.cancel_all();
     }
-    // Those of a paused queue are joined when it goes on.
+    // Items of a paused queue cannot be joined.
     queue.resume();
     for handle in handles {
         judge(handle, tally, dice);
     }
 }
 
-/// Spawns something that counts its run, and drops a life whether it runs or not.
+/// Spawns an item that counts its run, and drops a life whether it runs or not.
 fn spawn(
     queue: &Workqueue,
     tally: &Arc<Tally>,
@@ -150,14 +149,14 @@ fn judge(handle: JoinHandle<()>, tally: &Tally, dice: &mut Dice) {
     }
     match handle.join() {
         Ok(()) => {}
-        // What it captured has blown up, and may again.
+        // A captured value has panicked in its drop, and the payload may panic again.
         Err(JoinError::Panicked(payload)) => drop(hostile::contained(|| drop(payload))),
         Err(JoinError::Cancelled) => drop(tally.nr_cancelled.fetch_add(1, Ordering::Relaxed)),
         Err(error) => panic!("{error}"),
     }
 }
 
-/// Ends the queue in one of the ways there are.
+/// Ends the queue in a random way.
 fn finish(queue: Workqueue, dice: &mut Dice) {
     match dice.below(6) {
         0 => drop(queue),

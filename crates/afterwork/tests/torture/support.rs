@@ -1,10 +1,10 @@
-//! What every torture program is made of: a command line, rounds by the dice, a watch over each.
+//! The parts of every torture program: a command line, random rounds, and a watchdog for each.
 //!
-//! A program is a test target called `torture_NAME`, without harness, whose `main` is one call of [`torture`]; that
-//! is all `cargo xtask torture NAME` asks for. The dice of a round follow from its seed, and those of a thread from
-//! its round's; how the threads meet does not.
+//! A program is a test target named `torture_NAME`, without a harness. Its `main` is one call of
+//! [`torture`]. The random choices of a round follow from its seed, and those of a thread from its
+//! round's. The interleaving of the threads does not.
 
-// A program need not use all of it.
+// No program uses all of these items.
 #![allow(dead_code)]
 
 #[path = "hostile.rs"]
@@ -28,23 +28,22 @@ use std::{
 
 use topology::CpuId;
 
-/// How long a program runs when nobody says: long enough to meet a coarse fault in every run of the tests.
+/// Default duration of a program, long enough to find an obvious fault in every test run.
 const DEFAULT: Duration = Duration::from_secs(5);
-/// A step hangs after so many naps of [`NAP`] in which the process did nothing. A good one takes milliseconds, but minutes on a
-/// machine that is very full, where it still does something every now and then.
+/// Number of [`NAP`]s without progress after which a step counts as hung. A good step takes
+/// milliseconds. On a very busy machine it may take minutes, but then makes some progress.
 const PATIENCE: u32 = 120;
-/// And after so many in which it did whatever.
+/// Number of naps after which a step counts as hung in any case.
 const PATIENCE_WITH_BUSY: u32 = 1800;
-/// The same where a bug is put back: a twin is to be found within a minute, by its hanging too.
+/// Both limits if a bug is injected: a twin must be found within a minute, also if it hangs.
 const PATIENCE_WITH_TWIN: u32 = 20;
-/// Time is counted in these: a machine that stood still for minutes, as a virtual one may, has cost one.
+/// The unit of waiting. A suspension of the machine, for any time, costs one nap.
 const NAP: Duration = Duration::from_secs(1);
-/// A process that uses less CPU time in a nap does nothing.
+/// CPU time per nap below which the process makes no progress.
 const NOTHING: Duration = Duration::from_millis(1);
-/// How the process ends when it found a fault; whatever cannot run ends otherwise. `xtask/src/torture.rs` knows it.
+/// Exit status of a process that found a fault. `xtask/src/torture.rs` repeats the value.
 pub const FAULT: u8 = 70;
-/// All options. Each one except `--hostile` is followed by a value: minutes, a number, a
-/// configuration, a bug, or a list of acts.
+/// All options. Each one except `--hostile` is followed by a value.
 const OPTIONS: &[&str] = &[
     "--minutes",
     "--seed",
@@ -53,34 +52,31 @@ const OPTIONS: &[&str] = &[
     "--hostile",
     "--without",
 ];
-/// What the usual test runner takes, so that these programs can be run beside its own.
+/// Options of the standard test runner, accepted so that these programs can run among its tests.
 const OF_THE_RUNNER: &[&str] = &["--nocapture", "--show-output", "--quiet", "-q", "--exact"];
 
-/// The round under way, for messages.
+/// The current round, for messages.
 static SEED: AtomicU64 = AtomicU64::new(0);
 static HAS_TWIN: AtomicBool = AtomicBool::new(false);
 
-/// One round of a torture.
 pub struct Round<'a> {
-    /// What its dice start from.
+    /// Seed of the round's random choices.
     pub seed: u64,
-    /// Which of the configurations was asked for.
     pub config: &'a str,
 }
 
-/// What a command line asks for.
 struct Options<'a> {
     length: Duration,
     seed: u64,
     config: &'a str,
-    /// The words without a dash, by which the test runner chooses tests, name another test.
+    /// Set if the arguments without a dash, which select tests, do not match this program.
     is_filtered: bool,
 }
 
-/// Runs rounds until the time is up; a fault ends the process with a word and the round's seed.
+/// Runs rounds until the time is over. A fault ends the process and prints the round's seed.
 ///
-/// `configs` are what `--config` takes, the default first. A panic whose payload is not [`Planned`] is a fault on
-/// whatever thread it happens.
+/// `configs` are the values of `--config`, the default first. On any thread, a panic is a fault
+/// unless its payload is [`Planned`].
 pub fn torture<T: Debug + Default>(
     subject: &str,
     configs: &[&str],
@@ -120,7 +116,7 @@ pub fn torture<T: Debug + Default>(
         nr_rounds += 1;
     }
     println!("no fault in {nr_rounds} rounds: {totals:?}");
-    // In the words of the test runner, for whoever counts tests; a fault ends the process before this.
+    // The format of the test runner, for tools that count tests.
     println!(
         "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in {:.2}s",
         start.elapsed().as_secs_f64()
@@ -168,7 +164,7 @@ fn arguments<'a>(
     Ok(options)
 }
 
-/// Returns the name of the test target, without what Cargo appends to it.
+/// Returns the name of the test target, without the suffix that Cargo appends.
 fn program_name() -> String {
     let program = std::env::args().next().unwrap_or_default();
     let name = program.rsplit('/').next().unwrap_or_default();
@@ -177,7 +173,7 @@ fn program_name() -> String {
         .to_string()
 }
 
-/// Puts a bug back, where the build has any.
+/// Injects a bug, if the build has any.
 fn put_back(twin: &str) -> Result<(), String> {
     let names = options::twins().map_err(|e| format!("--twin: the sources that name bugs: {e}"))?;
     let names: Vec<_> = names.iter().map(String::as_str).collect();
@@ -193,7 +189,7 @@ fn put_back(twin: &str) -> Result<(), String> {
     ))
 }
 
-/// Ends the process when `body` does not end.
+/// Ends the process if `body` does not return in time.
 pub fn watched<R>(what: &'static str, body: impl FnOnce() -> R) -> R {
     let (done, ended) = channel::<()>();
     let watch = thread::spawn(move || {
@@ -223,18 +219,17 @@ pub fn watched<R>(what: &'static str, body: impl FnOnce() -> R) -> R {
     outcome
 }
 
-/// Returns the CPU time of this process.
 fn cpu_time() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: writes to `time`, which lives over the call.
+    // SAFETY: the call writes to `time`, which outlives it.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Returns what each thread is at, as the kernel has it: its name, state, policy, and where it sleeps.
+/// Returns the kernel's data on each thread: name, state, policy, and the call that it sleeps in.
 fn threads() -> String {
     let mut told = String::new();
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
@@ -243,7 +238,7 @@ fn threads() -> String {
     for task in tasks.flatten() {
         let read = |name| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
         let (stat, wchan, syscall) = (read("stat"), read("wchan"), read("syscall"));
-        // Behind the name, which is in brackets, come the state, and the policy as the thirty-ninth.
+        // After the name in parentheses come the state and, as the thirty-ninth field, the policy.
         let (name, rest) = stat.rsplit_once(") ").unwrap_or_default();
         let rest: Vec<_> = rest.split(' ').collect();
         let field = |at: usize| rest.get(at).copied().unwrap_or("?");
@@ -253,16 +248,16 @@ fn threads() -> String {
     told
 }
 
-/// Ends the process with what is wrong, and the round's seed.
+/// Prints the fault and the round's seed, and ends the process.
 ///
-/// At once: other threads run, and what they would find at an orderly exit is no fault.
+/// Exits at once, because other threads run and would report false faults during an orderly exit.
 pub fn fault(what: &str) -> ! {
     let seed = SEED.load(Ordering::Relaxed);
-    // Where `RUST_BACKTRACE` asks for it.
+    // Captured if `RUST_BACKTRACE` is set.
     let stack = Backtrace::capture();
     let text = format!("{what}\nin the round of --seed {seed}\n{stack}\n");
-    // Not `eprintln`, whose lock a child of `fork` may find taken.
-    // SAFETY: the bytes are the text's; then the process ends.
+    // Not `eprintln`, whose lock may be held forever in a forked child.
+    // SAFETY: the pointer and length are those of `text`. Then the process exits.
     unsafe {
         libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len());
         libc::_exit(FAULT.into())
@@ -272,22 +267,20 @@ pub fn fault(what: &str) -> ! {
 /// The payload of a panic that is part of the torture.
 #[derive(Default)]
 pub struct Planned {
-    /// How often its drop panics.
+    /// Number of times that its drop panics.
     fuse: u32,
 }
 
 impl Planned {
-    /// Panics as planned.
     pub fn panic() -> ! {
         std::panic::panic_any(Planned::default())
     }
 
-    /// Panics with what panics when it is dropped, with what may panic when it is dropped.
+    /// Panics with a payload whose drop panics, `fuse` times in a row.
     pub fn panic_twice(fuse: u32) -> ! {
         std::panic::panic_any(Planned { fuse })
     }
 
-    /// Returns `true` if a panic was planned.
     pub fn is(payload: &(dyn Any + Send)) -> bool {
         payload.is::<Planned>()
     }
@@ -301,23 +294,21 @@ impl Drop for Planned {
     }
 }
 
-/// Counts what lives.
+/// Counts the values that are alive.
 #[derive(Default)]
 pub struct Lives(AtomicI64);
 
 impl Lives {
-    /// Fails if anything lives.
     pub fn assert_none(&self) {
         let nr_alive = self.0.load(Ordering::Relaxed);
         assert_eq!(nr_alive, 0, "something outlives everything");
     }
 }
 
-/// One that lives.
+/// A counted value.
 pub struct Life(Arc<Lives>);
 
 impl Life {
-    /// Comes to life.
     pub fn new(lives: &Arc<Lives>) -> Self {
         lives.0.fetch_add(1, Ordering::Relaxed);
         Self(lives.clone())
@@ -336,17 +327,16 @@ impl Drop for Life {
 pub struct Dice(u64);
 
 impl Dice {
-    /// Starts from `seed`.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Makes the dice of thread `i` of the round of `seed`.
+    /// Creates the dice of thread `i` in the round of `seed`.
     pub fn of_thread(seed: u64, i: usize) -> Self {
         Self(seed ^ (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// Throws 64 bits.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
@@ -355,18 +345,17 @@ impl Dice {
         bits ^ (bits >> 31)
     }
 
-    /// Throws a number below `limit`.
+    /// Returns a random number below `limit`.
     pub fn below(&mut self, limit: usize) -> usize {
         (self.bits() % limit as u64) as usize
     }
 
-    /// Takes one of `choices`.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }
 }
 
-/// Moves this thread to another CPU of those that it began with, if there is one.
+/// Moves this thread to a random CPU among those that it began with.
 pub fn wander(dice: &mut Dice) {
     static CPUS: OnceLock<Vec<CpuId>> = OnceLock::new();
     let cpus = CPUS.get_or_init(|| {
@@ -374,12 +363,12 @@ pub fn wander(dice: &mut Dice) {
         allowed.iter().collect()
     });
     if !cpus.is_empty() {
-        // One that went away since is as good as none.
+        // The CPU may be offline by now, which is harmless.
         let _ = sync::cpu::set_affinity(None, &[dice.pick(cpus)].into_iter().collect());
     }
 }
 
-/// Makes something, again where the system refused what it needs and is to refuse it now and then.
+/// Calls `make`, and retries if a fault was injected.
 pub fn insist<T, E: Debug>(mut make: impl FnMut() -> Result<T, E>) -> T {
     loop {
         match make() {

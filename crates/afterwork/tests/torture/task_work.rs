@@ -1,14 +1,14 @@
-//! Torture of mailboxes: posters of every kind, an owner of any kind, and ends of every kind, by the dice.
+//! Torture of mailboxes, at random: posters, owners and ends of every kind.
 //!
-//! `cargo xtask torture task-work --minutes 5 --seed 7`; five seconds and a seed of the clock without. It prints its
-//! seed.
+//! `cargo xtask torture task-work --minutes 5 --seed 7`. The default is five seconds.
 //!
-//! With `--hostile` users of other mailboxes do whatever safe code can, see `hostile_task_work.rs`.
+//! With `--hostile`, users of other mailboxes do anything safe code can (`hostile_task_work.rs`).
 //!
-//! Items are numbered by their poster. None may be lost while the owner receives, none doubled, none out of its
-//! poster's order, none alive when everything is gone; posters are killed by panics, owners dropped in the middle. Posters
-//! wait for room as threads and as tasks, give up, and call; every call gets its own answer or is lost. A wake-up that is lost
-//! shows as a round that does not end. Beside it local futures and dedicated workers have lives of their own: `locals.rs`.
+//! Items are numbered by their poster. No item may be lost while the owner receives, duplicated,
+//! out of its poster's order, or alive at the end. Panics end posters, and owners are dropped
+//! early. Posters wait for capacity as threads and as tasks, cancel the wait, and call. Every call
+//! gets its own answer or is lost. A lost wake-up shows as a round that does not end. Local futures
+//! and dedicated workers run at the same time: `locals.rs`.
 
 mod hostile_task_work;
 mod locals;
@@ -34,9 +34,9 @@ use support::{Dice, Life, Lives, Planned, Round, hostile, watched};
 
 const NR_POSTERS: usize = 6;
 const MAX_ITEMS: usize = 600;
-/// Lives of hostile users' mailboxes in a round.
+/// Number of hostile users' mailboxes in a round.
 const NR_HOSTILE: usize = 8;
-/// What the mailboxes are; the dice decide about all else.
+/// Mailbox configurations. All other choices are random.
 const CONFIGS: &[&str] = &["any", "fifo", "lifo", "bounded"];
 
 fn main() -> ExitCode {
@@ -54,11 +54,11 @@ struct Totals {
     nr_dropped_owners: u64,
 }
 
-/// The `number`th item that poster `from` got accepted.
+/// The item `number` that was accepted from poster `from`.
 struct Item {
     from: usize,
     number: u64,
-    /// Whom to tell the number.
+    /// Recipient of the number.
     to: Option<ReplyTo<u64>>,
     _life: Life,
 }
@@ -74,7 +74,6 @@ impl Item {
     }
 }
 
-/// What all posters of a round add up.
 #[derive(Default)]
 struct Tally {
     accepted: [AtomicU64; NR_POSTERS],
@@ -84,14 +83,13 @@ struct Tally {
     nr_killed: AtomicU64,
 }
 
-/// How the owner ends.
 #[derive(Clone, Copy, PartialEq)]
 enum End {
-    /// It receives until the last poster is gone.
+    /// The owner receives until the last poster is dropped.
     Never,
-    /// It closes the mailbox after so many items, and receives what is inside.
+    /// The owner closes the mailbox after this number of items, and receives the remaining ones.
     Closes(u64),
-    /// It is dropped after so many items.
+    /// The owner is dropped after this number of items.
     Dropped(u64),
 }
 
@@ -111,7 +109,7 @@ fn round(round: &Round<'_>, totals: &mut Totals) {
         if dice.below(3) > 0 {
             shared = Arc::new(mailbox.poster());
         }
-        // In either lane: what one thread posts keeps its order.
+        // In either lane, the posts of one thread keep their order.
         if dice.below(3) == 0 {
             shared = Arc::new(shared.urgent());
         }
@@ -174,7 +172,7 @@ fn mailbox(config: &str, dice: &mut Dice) -> Mailbox<Item> {
     builder.build()
 }
 
-/// One poster's life.
+/// Runs one poster from start to end.
 fn post(poster: &Poster<Item>, from: usize, lives: &Arc<Lives>, tally: &Tally, dice: &mut Dice) {
     let accepted = &tally.accepted[from];
     let nr_items = dice.below(MAX_ITEMS) as u64;
@@ -190,7 +188,7 @@ fn post(poster: &Poster<Item>, from: usize, lives: &Arc<Lives>, tally: &Tally, d
         if number >= killed_at {
             tally.nr_killed.fetch_add(1, Ordering::Relaxed);
             let mut batch = poster.batch();
-            // Never posted: the panic drops it.
+            // The panic drops the item, so it is never posted.
             drop(batch.push(Item::new(from, number, lives)));
             Planned::panic();
         }
@@ -247,7 +245,7 @@ fn post(poster: &Poster<Item>, from: usize, lives: &Arc<Lives>, tally: &Tally, d
     }
 }
 
-/// Sends as a task that may lose its patience after a few polls.
+/// Sends as a task that may cancel after a few polls.
 fn send_as_task(poster: &Poster<Item>, item: Item, dice: &mut Dice) -> Result<(), PostError<Item>> {
     let mut send = poster.send(item);
     let nr_polls = dice.pick(&[0, 1, 3, usize::MAX]);
@@ -263,7 +261,7 @@ fn send_as_task(poster: &Poster<Item>, item: Item, dice: &mut Dice) -> Result<()
         .map_or(Ok(()), |item| Err(PostError::Full(item)))
 }
 
-/// Waits for an answer in one of the ways, or does not.
+/// Waits for an answer in a random way, or does not wait.
 fn await_answer(mut reply: Reply<u64>, number: u64, tally: &Tally, dice: &mut Dice) {
     let answer = match dice.below(4) {
         0 => return,
@@ -295,7 +293,7 @@ fn await_answer(mut reply: Reply<u64>, number: u64, tally: &Tally, dice: &mut Di
     count.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Posts a few items with one swap; says how many.
+/// Posts a few items with one swap, and returns their number.
 fn batch(
     poster: &Poster<Item>,
     from: usize,
@@ -322,7 +320,7 @@ fn batch(
     match posted {
         Ok(()) => Ok(len),
         Err(closed) => {
-            // All of them come back, in order.
+            // All items are returned, in order.
             let mut items = batch.collect::<Vec<_>>();
             assert!(items.iter().map(|item| item.number).eq(first..first + len));
             Err(closed.map(|()| items.swap_remove(0)))
@@ -330,7 +328,7 @@ fn batch(
     }
 }
 
-/// The owner's life; returns how many items of each poster it received.
+/// Runs the owner. Returns the number of items received from each poster.
 fn own(mut mailbox: Mailbox<Item>, end: End, dice: &mut Dice) -> [u64; NR_POSTERS] {
     let mut next = [0; NR_POSTERS];
     let mut nr_received = 0;
@@ -366,7 +364,7 @@ fn own(mut mailbox: Mailbox<Item>, end: End, dice: &mut Dice) -> [u64; NR_POSTER
             }
         }
         if dice.below(200) == 0 {
-            // An owner may go on as another thread.
+            // The owner may move to another thread.
             let mut dice = Dice::new(dice.bits());
             let other = thread::spawn(move || {
                 let outcome = sleep(&mut mailbox, &mut dice);
@@ -379,14 +377,14 @@ fn own(mut mailbox: Mailbox<Item>, end: End, dice: &mut Dice) -> [u64; NR_POSTER
             }
         }
     }
-    // A post that overlapped `close` may still land; after the last poster's end nothing can.
+    // A post that overlaps `close` may still arrive. After the end of the last poster none can.
     if end == End::Never {
         assert!(matches!(mailbox.try_recv(), Err(TryRecvError::Closed)));
     }
     next
 }
 
-/// Sleeps in one of the ways until there may be something to receive.
+/// Sleeps in a random way until there may be an item to receive.
 fn sleep(mailbox: &mut Mailbox<Item>, dice: &mut Dice) -> Result<(), Closed> {
     let count = dice.pick(&[1, 2, 8, 32, 1000]);
     match dice.below(5) {
@@ -422,7 +420,6 @@ fn sleep(mailbox: &mut Mailbox<Item>, dice: &mut Dice) -> Result<(), Closed> {
     }
 }
 
-/// Wakes the thread on which a task runs.
 struct Unpark(thread::Thread);
 
 impl Wake for Unpark {

@@ -1,4 +1,4 @@
-//! What comes later, under torture: tasks that sleep and time out, sets of items, and work that comes again and again.
+//! Timed operations under torture: tasks that sleep and time out, sets of items, and periodic work.
 
 use std::{
     sync::{
@@ -15,14 +15,14 @@ use afterwork::workqueue::{
 
 use crate::support::{Dice, Life, Lives, Planned};
 
-/// No task sleeps so long in a round.
+/// A delay that does not elapse within a round.
 const NEVER: Duration = Duration::from_secs(3600);
 
 fn span(dice: &mut Dice) -> Duration {
     Duration::from_micros(dice.pick(&[0, 1, 60, 70, 200, 1000]))
 }
 
-/// Does one of them, by the dice.
+/// Performs one timed operation at random.
 pub fn torture(registry: &Registry, queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
     match dice.below(4) {
         0 => sleep(registry, queue, lives, dice),
@@ -32,7 +32,7 @@ pub fn torture(registry: &Registry, queue: &Workqueue, lives: &Arc<Lives>, dice:
     }
 }
 
-/// Sleeps on this thread or in a task; never too short.
+/// Sleeps on this thread or in a task, and checks that the sleep is not too short.
 fn sleep(registry: &Registry, queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
     let (span, start) = (span(dice), Instant::now());
     let slept = registry.sleep(span);
@@ -55,20 +55,20 @@ fn sleep(registry: &Registry, queue: &Workqueue, lives: &Arc<Lives>, dice: &mut 
     }
     match handle.join() {
         Ok(slept) => assert!(slept >= span, "too early"),
-        // Or the queue was being drained.
+        // Refused if the queue was being drained.
         Err(JoinError::Cancelled | JoinError::Refused) => {}
         Err(error) => panic!("{error}"),
     }
 }
 
-/// One of two that wait is given up.
+/// Runs a timeout that ends one of two sleeps early.
 fn time_out(registry: &Registry, dice: &mut Dice) {
     let (one, other) = (span(dice), span(dice));
     let start = Instant::now();
     let mut long = registry.sleep(NEVER);
     let outcome = block_on(registry.timeout(one, async {
         let short: Sleep = registry.sleep(other);
-        // Armed, and taken back with the future.
+        // The timer is armed, and taken back with the future.
         let given_up = registry.timeout(Duration::ZERO, &mut long).await;
         assert!(given_up.is_err(), "an hour is over");
         short.await;
@@ -77,7 +77,7 @@ fn time_out(registry: &Registry, dice: &mut Dice) {
     assert!(outcome.is_ok() || start.elapsed() >= one, "too early");
 }
 
-/// Closures and futures in a set, of which each comes out once, or none.
+/// Closures and futures in a set. Each result is returned at most once.
 fn set(registry: &Registry, queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
     let mut set = TaskSet::new(queue);
     let nr_items = dice.below(8);
@@ -127,7 +127,7 @@ fn set(registry: &Registry, queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Di
     assert_eq!(set.len(), nr_items - nr_taken);
 }
 
-/// Runs again and again, never beside itself, and not any more when that is over.
+/// Runs periodic work. Its runs never overlap, and none starts after its end.
 fn again(queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
     let period = Duration::from_micros(1 + dice.below(300) as u64);
     let (life, nr_runs) = (Life::new(lives), Arc::<AtomicUsize>::default());
@@ -164,7 +164,7 @@ fn again(queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
     }
 }
 
-/// Has a queue that is about to go run something again and again, until it has gone.
+/// Starts periodic work on a queue that is about to end, until the queue is destroyed.
 pub fn until_the_end(queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
     let life = Life::new(lives);
     let period = Duration::from_micros(1 + dice.below(100) as u64);

@@ -1,18 +1,16 @@
-//! Torture of the workqueue: many threads do everything at once to a few queues, for a while, by the dice.
+//! Torture of the workqueue: many threads perform random operations of all kinds on a few queues.
 //!
-//! `cargo xtask torture workqueue --minutes 5 --seed 7`; five seconds and a seed of the clock without. It prints its
-//! seed.
+//! `cargo xtask torture workqueue --minutes 5 --seed 7`. The default is five seconds.
 //!
-//! What is done to the reusable and delayed items, and when they ran, is written down and held against a model when the
-//! round is over (`history.rs`); the rest is checked as it happens.
+//! The acts on reusable and delayed items, and the times of their runs, are recorded and checked
+//! against a model after the round (`history.rs`). All other checks run during the round.
 //!
-//! With `--hostile` the items of all queues misbehave as well as they may (`hostile.rs`), and users of other queues do whatever
-//! safe code can (`hostile_workqueue.rs`).
+//! With `--hostile`, the items of all queues misbehave (`hostile.rs`), and users of other queues do
+//! anything that safe code can do (`hostile_workqueue.rs`).
 //!
-//! It finds these twins (`--twin`):
-//! `let go: still asleep`, `cancel: overlooks a claim`, `rescue: mixes colours`.
-//! With `--hostile` it finds `queue: an end unwinds`, and
-//! with `--asan` also `queue: a lease without its queue`.
+//! It finds these twins (`--twin`): `let go: still asleep`, `cancel: overlooks a claim`, `rescue:
+//! mixes colours`, with `--hostile` also `queue: an end unwinds`, and with `--asan` `queue: a lease
+//! without its queue`.
 
 mod admission;
 mod futures;
@@ -51,18 +49,18 @@ use raw_items::Yard;
 use support::{Dice, Lives, Round, hostile, insist, wander, watched};
 use topology::Topology;
 
-/// How long one set of registry, queues and items is tortured before it is torn down.
+/// Time for which one set of registry, queues and items is used before it is torn down.
 const ROUND: Duration = Duration::from_millis(300);
-/// After which time a round that has not ended tells what there is.
+/// Time after which a round that has not ended prints its state.
 const LATE: Duration = Duration::from_secs(60);
-/// Hostile users of all kinds, and those who only flush timers.
+/// Numbers of hostile users of all kinds, and of those that only flush timers.
 const NR_HOSTILE: usize = 3;
 const NR_FLUSHERS: usize = 2;
-/// How long nobody looks for bells when there is none.
+/// Pause before the next check for stored wakers, if there are none.
 const PAUSE: Duration = Duration::from_micros(200);
 const NR_THREADS: usize = 8;
 const NR_ITEMS: usize = 24;
-/// On what machine; the dice decide about all else.
+/// Machine configurations. All other choices are random.
 const CONFIGS: &[&str] = &["any", "one-cpu", "one-pod", "large"];
 
 fn main() -> ExitCode {
@@ -73,7 +71,7 @@ fn main() -> ExitCode {
 
 #[derive(Debug, Default)]
 struct Totals {
-    /// What was done to reusable and delayed items, their runs included.
+    /// Number of acts on reusable and delayed items, including their runs.
     nr_acts: u64,
     nr_runs: u64,
     nr_spawned: u64,
@@ -89,7 +87,6 @@ impl Totals {
     }
 }
 
-/// What all threads of a round share.
 struct Scene {
     registry: Registry,
     places: Arc<[Place]>,
@@ -146,7 +143,7 @@ fn round(round: &Round<'_>) -> Totals {
             }
             let start = Instant::now();
             let mut told = false;
-            // Whoever flushes or drains waits for futures that wait for bells.
+            // A flusher or drainer waits for futures, which wait for stored wakers.
             while threads.iter().any(|thread| !thread.is_finished()) {
                 if !scene.bells.ring(&mut dice) {
                     thread::sleep(PAUSE);
@@ -171,7 +168,7 @@ fn round(round: &Round<'_>) -> Totals {
     let mut log = scene.log.into_inner().unwrap();
     watched("ending raw items", || scene.yard.end(&mut dice));
     watched("flushing", || {
-        // A drain does not wait for timers, and the long ones are not for waiting.
+        // A drain does not wait for timers, and the long ones must not elapse.
         scene
             .subjects
             .iter()
@@ -180,7 +177,7 @@ fn round(round: &Round<'_>) -> Totals {
     watched("draining", || {
         let drained = AtomicBool::new(false);
         thread::scope(|threads| {
-            // Futures that wait are waited for.
+            // The drain waits for pending futures, so their wakers must be fired.
             threads.spawn(|| {
                 while !drained.load(Ordering::Acquire) {
                     if !scene.bells.ring(&mut dice) {
@@ -189,13 +186,13 @@ fn round(round: &Round<'_>) -> Totals {
                 }
             });
             for place in scene.places.iter() {
-                // Said to the histories: an item that queues itself elsewhere is refused there.
+                // For the histories: an item that queues itself elsewhere is refused there.
                 place.settle(true, &scene.subjects, &mut log);
             }
             drained.store(true, Ordering::Release);
         });
     });
-    // A worker may still have one, to find that all it came for was cancelled.
+    // A worker may still hold a seat, and then find that all its items are cancelled.
     watched("giving seats back", || {
         for place in scene.places.iter() {
             while place.queue.stats().nr_active > 0 {
@@ -208,7 +205,7 @@ fn round(round: &Round<'_>) -> Totals {
         scene.crowded.end();
         drop(scene.places);
     });
-    // A brief queue whose last handle went inside one of its items may still be on its way out.
+    // A short-lived queue whose last handle was dropped in one of its items may still be ending.
     watched("shutting down", || {
         let mut shut = scene.registry.shutdown();
         while let Err(still) = shut {
@@ -226,7 +223,6 @@ fn round(round: &Round<'_>) -> Totals {
 }
 
 impl Scene {
-    /// Does one thing after another until it is told to stop.
     fn torture(&self, dice: &mut Dice) {
         let mut log = Log::default();
         wander(dice);

@@ -1,11 +1,12 @@
-//! Two programs of this kind by turns: has a change made anything slower?
+//! Compares two afterwork-lab programs in alternating runs, to detect slowdowns.
 //!
-//! Each case becomes one whose variants are ours twice, once by this program and once by the other. In each repetition either
-//! program measures the case once, in a process of its own, in an order that is shuffled anew; the ratio of a variant is taken
-//! within the repetition. What both do alike, and what the machine does to both, cancels out.
+//! In each case, every variant of afterwork appears twice: once for this program and once for the
+//! other. In each repetition, both programs measure the case once, each in a process of its own and
+//! in random order. The ratio of a variant is computed within the repetition, so effects common to
+//! both programs cancel out.
 //!
-//! A claim fails when the median lies beyond `LEEWAY` by more than its MAD. With nine pairs that whose MAD is below 1.5 %
-//! shows a change of 3 %; the MAD stands beside.
+//! A claim fails if the median is beyond `LEEWAY` by more than its MAD. With nine pairs, a variant
+//! whose MAD is below 1.5 % shows a change of 3 %. The output contains the MAD.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -22,25 +23,25 @@ use crate::harness::claim::{Bound, Claim};
 use crate::harness::metric::{Better, Metric};
 use crate::output::record::Record;
 
-/// Half of the change that is to be seen: what changed by 3 % lies as far beyond it as what did not change lies within.
+/// Half of the change to detect, so that a change of 3 % and no change are equally far from it.
 const LEEWAY: f64 = 0.015;
 
-/// The two programs.
+/// The two programs to compare.
 #[derive(Clone, Debug, Default)]
 pub struct Programs {
-    /// This one.
+    /// Path of this program.
     pub this: PathBuf,
-    /// The one that it is compared with.
+    /// Path of the program to compare with.
     pub other: PathBuf,
-    /// What the other one is called in tables.
+    /// Name of the other program in tables.
     pub name: String,
-    /// The cases that the other one lists.
+    /// Cases that the other program lists.
     pub known: Vec<Known>,
-    /// How many of them it could not measure.
+    /// Number of these cases that the other program failed to measure.
     pub nr_failed: Rc<Cell<usize>>,
 }
 
-/// Makes of `cases` the ones that compare both programs; `args` are those of this call, without the program.
+/// Converts `cases` into comparisons of both programs. `args` excludes the program name.
 #[must_use]
 pub fn cases(cases: Vec<Case>, programs: &Programs, args: &[OsString], seed: u64) -> Vec<Case> {
     let mut args = forwarded(args);
@@ -71,7 +72,7 @@ fn compared(case: Case, programs: &Programs, args: &[OsString]) -> Case {
     };
     let goes_on = OnFailure::GoesOn(is_known.then(|| programs.nr_failed.clone()));
     let (here, there) = (side(this, OnFailure::Stops), side(other, goes_on));
-    // Those in brackets are limits, which no program changes.
+    // Variants in brackets are limits and do not depend on the program.
     let ours = case
         .variants
         .iter()
@@ -104,31 +105,30 @@ fn compared(case: Case, programs: &Programs, args: &[OsString]) -> Case {
     }
 }
 
-/// What it means that a program could not measure.
+/// Reaction to a program that cannot measure.
 enum OnFailure {
-    /// The run stops.
     Stops,
-    /// There is nothing to compare with. It is counted where the program lists the case; an older one may not know it.
+    /// The run continues. The failure is counted if the program lists the case.
     GoesOn(Option<Rc<Cell<usize>>>),
 }
 
-/// One program, and what it measured in this repetition.
+/// One program, and its results of the current repetition.
 struct Side {
     program: PathBuf,
     args: Vec<OsString>,
     bench: &'static str,
     metrics: &'static [Metric],
     on_failure: OnFailure,
-    /// Whether it could not, and is not asked again.
+    /// Set if the program failed; it is not started again.
     cannot: bool,
-    /// `None` before the first repetition; none of a program that cannot.
+    /// Results of the current repetition: `None` before the first one, empty if the program failed.
     records: Option<Vec<Record>>,
-    /// Variants of which this repetition's result was taken.
+    /// Variants whose result of the current repetition has been returned.
     taken: HashSet<String>,
 }
 
 impl Side {
-    /// Returns what `variant` measured in this repetition, which begins when one is asked for again.
+    /// Returns the result of `variant`, from the next repetition if it was already returned.
     fn take(&mut self, variant: &str) -> Result<Option<Sample>, Stop> {
         let is_next = self.records.is_none() || self.taken.contains(variant);
         if is_next && !self.cannot {
@@ -156,7 +156,7 @@ impl Side {
     }
 }
 
-/// Returns what a program that was named by its path is called in tables.
+/// Returns the table name of a program that was given by its path.
 #[must_use]
 pub fn file_name(program: &std::path::Path) -> String {
     let name = program.file_name().map(OsStr::to_string_lossy);
@@ -183,7 +183,7 @@ mod tests {
         text.split_whitespace().map(Into::into).collect()
     }
 
-    /// A program that measures the case at a rate that changes by half from run to run, times `factor`.
+    /// Creates a program that reports a rate of `factor`, and of 1.5 `factor` in every second run.
     fn program(root: &Path, name: &str, factor: f64) -> PathBuf {
         let record = |rate: f64| Record {
             bench: "test".into(),
@@ -260,7 +260,7 @@ mod tests {
         };
         let sample = side.take("v").unwrap().unwrap();
         assert_eq!(sample.value("rate"), None);
-        // Nor is it started for the next repetition.
+        // The program is not started for the next repetition either.
         side.program = "/bin/sh".into();
         side.args = words("-c exit\\ 130");
         assert!(side.take("v").unwrap().is_some());

@@ -11,15 +11,15 @@ use super::{
 };
 use crate::harness::case::Case;
 
-/// Measures how fast this machine defers work, beside the ways that programs use today.
+/// Measures the cost of deferring work on this machine, and compares it with other libraries.
 #[derive(Args, Clone, Debug)]
 #[command(args_conflicts_with_subcommands = false)]
 pub struct BenchArgs {
-    /// Which bench; all of them without a name.
+    /// Name of the bench; if absent, all benches run.
     #[command(subcommand)]
     pub which: Option<Which>,
 
-    /// How it is measured.
+    /// Options that all benches share.
     #[command(flatten)]
     pub common: CommonArgs,
 }
@@ -31,7 +31,7 @@ pub enum Which {
     #[command(after_help = workqueue::MENU.help())]
     Workqueue(workqueue::WorkqueueArgs),
 
-    /// Let items sleep in a pool: how soon others run in their place, with how many threads
+    /// Let items sleep in a pool: time until other items run instead, and number of threads
     #[command(after_help = blocking::MENU.help())]
     Blocking,
 
@@ -39,7 +39,7 @@ pub enum Which {
     #[command(after_help = mpscq::MENU.help())]
     Mpscq(mpscq::MpscqArgs),
 
-    /// Post items to one thread that sleeps: wake-ups, latency and what they cost whom
+    /// Post items to one sleeping thread: wake-ups, latency, and cost for poster and owner
     #[command(after_help = task_work::MENU.help())]
     TaskWork(task_work::TaskWorkArgs),
 
@@ -47,25 +47,26 @@ pub enum Which {
     #[command(after_help = rcu::MENU.help())]
     Rcu(rcu::RcuArgs),
 
-    /// Work on a CPU's own cache, and drain it from elsewhere: cycles an object, and what a drain does to the owner
+    /// Use a CPU's own cache and drain it from other CPUs: cycles per object, effect on the owner
     #[command(after_help = percpu::MENU.help())]
     Percpu(percpu::PercpuArgs),
 
-    /// Ask what programs ask for: room for so many, work that borrows, idle CPUs, a million sleeps
+    /// Measure common needs: limited capacity, borrowed data, idle CPUs, a million sleeps
     #[command(after_help = everyday::MENU.help())]
     Everyday,
 
-    /// See how costs grow: producers, queues, pending items, lengths, readers, mailboxes, timers; not among all benches
+    /// Show how costs grow with the number of producers, queues, items, readers, …; runs only if
+    /// named
     #[command(after_help = scale::MENU.help())]
     Scale,
 
-    /// Limit how many items run at once: joins over one pool of blocks, eight subsystems on one machine
+    /// Limit concurrent items: joins through one pool of blocks, eight subsystems on one machine
     #[command(after_help = max_active::MENU.help())]
     MaxActive(max_active::MaxActiveArgs),
 }
 
 impl Which {
-    /// Every bench as it is without options, but for [`Which::Scale`]: a study that takes minutes, and is asked for by name.
+    /// Returns all benches with default options, except [`Which::Scale`], which takes minutes.
     #[must_use]
     pub fn all() -> Vec<Self> {
         vec![
@@ -80,7 +81,7 @@ impl Which {
         ]
     }
 
-    /// Returns what it has to offer.
+    /// Returns the cases and peers of the bench.
     #[must_use]
     pub fn menu(&self) -> Menu {
         match self {
@@ -96,13 +97,13 @@ impl Which {
         }
     }
 
-    /// Returns whether `--pin` changes anything.
+    /// Returns `true` if `--pin` has an effect on the bench.
     #[must_use]
     pub fn pins_producers(&self) -> bool {
         matches!(self, Self::Workqueue(_) | Self::Mpscq(_) | Self::Everyday)
     }
 
-    /// Makes its cases.
+    /// Creates the cases of the bench.
     pub fn cases(&self, settings: &Settings) -> Result<Vec<Case>, Stop> {
         match self {
             Self::Workqueue(args) => workqueue::cases(args, settings),
@@ -118,10 +119,10 @@ impl Which {
     }
 }
 
-/// How a bench is measured, whichever it is.
+/// Options that apply to every bench.
 #[derive(Args, Clone, Debug, Default)]
 pub struct CommonArgs {
-    /// Fewer and shorter repetitions: all benches together, scale not among them, end within two minutes
+    /// Run fewer and shorter repetitions: all benches except scale end within two minutes
     #[arg(long, global = true)]
     pub quick: bool,
 
@@ -129,64 +130,64 @@ pub struct CommonArgs {
     #[arg(long, global = true, value_name = "N", value_parser = count::<10_000>)]
     pub repeat: Option<usize>,
 
-    /// Begin no repetition that would end later than this many seconds after the start
+    /// Start no repetition that would end more than this many seconds after the start
     #[arg(long, global = true, value_name = "S", value_parser = count::<86_400>)]
     pub seconds: Option<usize>,
 
-    /// Cases and peers.
+    /// Selected cases and peers.
     #[command(flatten)]
     pub pick: Pick,
 
-    /// Measure only the variants with these names, as tables spell them, separated by commas
+    /// Measure only the variants with these names (as printed in the tables), separated by commas
     #[arg(long, global = true, value_name = "VARIANT,…")]
     pub only: Vec<String>,
 
-    /// Pin producer threads to CPUs in turn, in workqueue, mpscq and everyday
+    /// Pin producer threads to CPUs in turn (workqueue, mpscq and everyday only)
     #[arg(long, global = true)]
     pub pin: bool,
 
-    /// Seed of the order in which variants have their turns [default: a new one]
+    /// Seed for the order in which variants run [default: random]
     #[arg(long, global = true, value_name = "SEED", value_parser = seed)]
     pub seed: Option<u64>,
 
-    /// Print one JSON object a line instead of tables
+    /// Print one JSON object per line instead of tables
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// Tell every run of every variant, too
+    /// Also print every run of every variant
     #[arg(long, global = true)]
     pub runs: bool,
 
-    /// Write a page of the run to this file, - for standard output, where the tables go to standard error
-    /// [default: afterwork-report.html when all benches run, unless with --json]
+    /// Write a report page to this file; - writes it to standard output, and the tables to standard
+    /// error [default: afterwork-report.html if all benches run without --json]
     #[arg(long, global = true, value_name = "FILE")]
     pub report: Option<PathBuf>,
 
-    /// Write no page
+    /// Write no report page
     #[arg(long, global = true, conflicts_with = "report")]
     pub no_report: bool,
 
-    /// Tell the cases, what each asks and who takes part, and measure nothing
+    /// List the cases with their descriptions and variants, and measure nothing
     #[arg(long, global = true)]
     pub list: bool,
 
-    /// Keep this program, and what it measures now, under a name, to compare with later
+    /// Save this program and its results under a name for later comparison
     #[arg(long, global = true, value_name = "NAME", value_parser = kept::name, conflicts_with_all = ["against", "against_binary"])]
     pub save: Option<String>,
 
-    /// Compare this program with the one that was kept under a name, by turns: nine pairs show what became 3 % slower
+    /// Compare this program with the one saved as NAME, by turns; nine pairs detect a 3 % slowdown
     #[arg(long, global = true, value_name = "NAME", value_parser = kept::name)]
     pub against: Option<String>,
 
-    /// The same with the program at this path
+    /// Compare this program with the one at this path, in alternating runs
     #[arg(long, global = true, value_name = "PATH", conflicts_with = "against")]
     pub against_binary: Option<PathBuf>,
 
-    /// Measure in this process and end with that one, whose child it is, which measures each variant in a process of its own
+    /// Measure every variant in this process, and exit when the parent process PID exits
     #[arg(long, global = true, hide = true, value_name = "PID")]
     pub inside: Option<u32>,
 
-    /// Exit with 1 if a claim was measured and does not hold, or the program to compare with failed
+    /// Exit with 1 if a measured claim fails or the other program failed
     #[arg(long, global = true)]
     pub check: bool,
 }

@@ -1,4 +1,4 @@
-//! Measuring in another process: a bench run by a program of this kind, and the numbers that it printed.
+//! Runs a bench of an afterwork-lab program in a child process, and parses its output.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
@@ -13,7 +13,7 @@ use crate::harness::case::{Case, Sample};
 use crate::harness::metric::Metric;
 use crate::output::record::{Line, Record};
 
-/// Options of this call that are not the children's, each with a value.
+/// Options that are not forwarded to child processes and take a value.
 const OWN_VALUES: [&str; 10] = [
     "--save",
     "--against",
@@ -26,18 +26,18 @@ const OWN_VALUES: [&str; 10] = [
     "--peers",
     "--only",
 ];
-/// The same without one.
+/// Options that are not forwarded to child processes and take no value.
 const OWN_FLAGS: [&str; 5] = ["--json", "--runs", "--check", "--no-report", "--list"];
 
-/// Bytes of the longest list of cases that is read; ours has 20 kB.
+/// Maximum size of a case list in bytes. The list of this version has 20 kB.
 const LONGEST_LIST: u64 = 1 << 20;
 
-/// Why a child measured nothing.
+/// The reason why a child returned no results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failed {
-    /// SIGINT ended it, as it does everything that was started from one terminal.
+    /// SIGINT ended the child. The terminal sends it to all processes of the foreground group.
     Interrupted,
-    /// In a line for the user.
+    /// Any other reason, as a line for the user.
     Because(String),
 }
 
@@ -50,15 +50,15 @@ impl From<Failed> for Stop {
     }
 }
 
-/// Runs `program` with `args`, which make it print records, and returns them.
+/// Runs `program` with `args`, which must select JSON output, and returns the records it prints.
 ///
 /// # Blocking
 ///
-/// Until it has ended.
+/// Blocks until the child exits.
 ///
 /// # Errors
 ///
-/// If it does not start, ends with an error, or prints something else.
+/// If the program cannot be started, fails, or prints anything but records.
 pub fn measure(program: &Path, args: &[OsString]) -> Result<Vec<Record>, Failed> {
     let told = printed(program, args)?;
     let mut records = Vec::new();
@@ -76,7 +76,7 @@ pub fn measure(program: &Path, args: &[OsString]) -> Result<Vec<Record>, Failed>
     Ok(records)
 }
 
-/// A case as another program lists it.
+/// A case as listed by another program.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
 pub struct Known {
     bench: String,
@@ -84,23 +84,23 @@ pub struct Known {
 }
 
 impl Known {
-    /// Returns whether this is `case`.
+    /// Returns `true` if this entry describes `case`.
     #[must_use]
     pub fn is(&self, case: &Case) -> bool {
         self.bench == case.bench && self.case == case.name
     }
 }
 
-/// Makes sure that `program` is of this kind and knows one of `cases`, and returns all that it knows; `bench` is the one they
-/// are of, if there is one.
+/// Checks that `program` is an afterwork-lab program that knows at least one of `cases`, and
+/// returns the cases it lists. If `bench` is given, only this bench is listed.
 ///
 /// # Blocking
 ///
-/// Until it has told its cases, or anything else.
+/// Blocks until the program has listed its cases, printed another line, or closed its output.
 ///
 /// # Errors
 ///
-/// A line for the user.
+/// If the program cannot be started, prints no case list, or knows none of `cases`.
 pub fn must_know_any(
     program: &Path,
     bench: Option<&str>,
@@ -122,7 +122,7 @@ pub fn must_know_any(
     let known: Option<Vec<Known>> = lines
         .map(|line| serde_json::from_str(&line.ok()?).ok())
         .collect();
-    // One that prints for ever, as `yes` does, is ended; it has told enough.
+    // A program that prints without end, such as `yes`, is killed here.
     let _ = child.kill();
     let _ = child.wait();
     let Some(known) = known.filter(|known| !known.is_empty()) else {
@@ -142,7 +142,7 @@ pub fn must_know_any(
     )))
 }
 
-/// Runs `program` and returns what it printed, which is something.
+/// Runs `program` and returns its output, which is not empty.
 fn printed(program: &Path, args: &[OsString]) -> Result<String, Failed> {
     let name = program.display();
     let because = |reason: String| Failed::Because(format!("{name}: {reason}"));
@@ -164,11 +164,11 @@ fn printed(program: &Path, args: &[OsString]) -> Result<String, Failed> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Picks of what a program said before it failed the line that says why: below a panic's may stand a backtrace.
+/// Returns the line of a failed program's output that gives the reason, without a backtrace.
 fn reason(talk: &str) -> String {
     let lines: Vec<&str> = talk.lines().collect();
     let panicked = lines.iter().rposition(|line| line.contains("panicked at "));
-    // What was said before a panic may have been a warning.
+    // Lines before a panic may be warnings, so they are skipped.
     let end = &lines[panicked.unwrap_or(0)..];
     let told = |line: &&&str| line.starts_with("afterwork: ") || line.starts_with("error: ");
     if let Some(told) = end.iter().rfind(told) {
@@ -183,11 +183,11 @@ fn reason(talk: &str) -> String {
     last.map_or("it said nothing", |line| line).to_owned()
 }
 
-/// Has this process end with `parent`, which started it: one that hangs would else be left behind.
+/// Makes the kernel kill this process when its parent `parent` exits, so that it cannot outlive it.
 ///
 /// # Errors
 ///
-/// If that has ended already; what the system says.
+/// If the parent has already exited, or the system call fails.
 pub fn end_with(parent: u32) -> Result<(), Stop> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| {
         Stop::because(
@@ -195,7 +195,7 @@ pub fn end_with(parent: u32) -> Result<(), Stop> {
             error,
         )
     })?;
-    // Asked afterwards: one that ended before is not told of.
+    // Check the parent only now: if it exited before the call above, no signal is sent.
     let is_there =
         getppid().is_some_and(|it| u32::try_from(it.as_raw_nonzero().get()) == Ok(parent));
     match is_there {
@@ -206,7 +206,7 @@ pub fn end_with(parent: u32) -> Result<(), Stop> {
     }
 }
 
-/// Leaves of the arguments what says how to measure.
+/// Removes the options that are not forwarded to child processes.
 #[must_use]
 pub fn forwarded(args: &[OsString]) -> Vec<OsString> {
     let mut kept = Vec::new();
@@ -225,13 +225,13 @@ pub fn forwarded(args: &[OsString]) -> Vec<OsString> {
     kept
 }
 
-/// Returns the arguments of this process, without the program.
+/// Returns the arguments of this process without the program name.
 #[must_use]
 pub fn own_args() -> Vec<OsString> {
     std::env::args_os().skip(1).collect()
 }
 
-/// Makes the sample of what `records` say of a variant.
+/// Creates a sample from the `records` of one variant.
 #[must_use]
 pub fn sample<'a>(
     records: impl IntoIterator<Item = &'a Record>,
@@ -248,9 +248,10 @@ pub fn sample<'a>(
     sample
 }
 
-/// Has each variant measured in a process of its own: memory that another one gave back there is not taken for free.
+/// Makes each variant run in its own process, so that it cannot reuse memory freed by another one.
 ///
-/// The child is told by `--inside` to measure by itself. Variants in brackets are limits and stay here.
+/// The child gets `--inside` and measures in its own process. Variants in brackets are limits and
+/// are computed in this process.
 #[must_use]
 pub fn apart(mut case: Case, settings: &Settings) -> Case {
     if settings.inside {

@@ -1,8 +1,8 @@
-//! Programs that are kept, each with what it measured, to be compared with later.
+//! Saved programs with their results, for later comparison.
 //!
-//! They are this user's and this machine's: below `$XDG_DATA_HOME/afterwork/kept`, or `~/.local/share` without, a folder a
-//! name. The program is kept because its old numbers are not enough: a machine drifts by more in a day than a change of
-//! three percent.
+//! They are stored per user, in `$XDG_DATA_HOME/afterwork/kept` or else in
+//! `~/.local/share/afterwork/kept`, one folder per name. Old results alone are not enough: within a
+//! day, the speed of a machine drifts by more than three percent. So the program is saved too.
 
 use std::env;
 use std::ffi::OsString;
@@ -14,17 +14,16 @@ use top::exit::Stop;
 
 use crate::output::record::{Line, line};
 
-/// What is kept in a folder.
+/// Names of the files in the folder of a saved program.
 const PROGRAM: &str = "afterwork";
 const RECORDS: &str = "run.jsonl";
-/// What becomes of these two.
+/// Names of the files while they are written.
 const NEW: &str = "afterwork.new";
 const NEW_RECORDS: &str = "run.jsonl.new";
 
-/// Longer ones are no names.
 const LONGEST_NAME: usize = 64;
 
-/// Parses the name of something kept: a file's name that cannot lead elsewhere.
+/// Parses the name of a saved program: a plain file name that cannot refer to another folder.
 pub fn name(word: &str) -> Result<String, String> {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     let is_name = (1..=LONGEST_NAME).contains(&word.len())
@@ -37,24 +36,24 @@ pub fn name(word: &str) -> Result<String, String> {
     }
 }
 
-/// The folder of all that is kept.
+/// The folder of all saved programs.
 #[derive(Clone, Debug)]
 pub struct Shelf(PathBuf);
 
 impl Shelf {
-    /// Finds this user's.
+    /// Returns the folder of the current user.
     ///
     /// # Errors
     ///
-    /// If the environment says neither where data goes nor who is at home.
+    /// If neither `XDG_DATA_HOME` nor `HOME` is set.
     pub fn find() -> Result<Self, Stop> {
         let set = |name| env::var_os(name).filter(|value| !value.is_empty());
         Self::of(set("XDG_DATA_HOME"), set("HOME"))
     }
 
-    /// As [`find`](Self::find), of these values of the environment.
+    /// Implements [`find`](Self::find) for the given values of the two variables.
     fn of(data: Option<OsString>, home: Option<OsString>) -> Result<Self, Stop> {
-        // The standard has a relative one ignored: another folder would be meant from each directory.
+        // The XDG standard requires relative paths to be ignored.
         let data = data.map(PathBuf::from).filter(|it| it.is_absolute());
         let home = || Some(PathBuf::from(home?).join(".local/share"));
         let data = data.or_else(home).ok_or_else(|| {
@@ -63,11 +62,11 @@ impl Shelf {
         Ok(Self(data.join("afterwork/kept")))
     }
 
-    /// Finds this user's, and makes the folder of `name` in it, into which something can be written.
+    /// Returns the folder of the current user, after checking that `name` in it is writable.
     ///
     /// # Errors
     ///
-    /// As [`find`](Self::find); what the system says.
+    /// If [`find`](Self::find) fails, or the folder is not writable.
     pub fn for_keeping(name: &str) -> Result<Self, Stop> {
         let shelf = Self::find()?;
         shelf.may_keep(name)?;
@@ -85,22 +84,22 @@ impl Shelf {
         };
         let probed: std::io::Result<()> = probe();
         if is_new {
-            // A run that is not kept leaves no name.
+            // A run that saves nothing leaves no folder.
             let _ = fs::remove_dir(&folder);
         }
         probed.map_err(|error| Stop::because(&format!("cannot keep {}", folder.display()), error))
     }
 
-    /// Keeps this program and what it measured under `name`, in place of what was there; returns the folder.
+    /// Saves `program` and its results under `name`, replaces earlier ones, and returns the folder.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// If a file cannot be written.
     pub fn keep(&self, name: &str, program: &Path, lines: &[Line]) -> Result<PathBuf, Stop> {
         let folder = self.0.join(name);
         let keep = || {
             fs::create_dir_all(&folder)?;
-            // Beside and then over it: the old one may be running, and stays whole if there is no room for the new one.
+            // The old program may be running, and stays intact if the disk is full.
             let [new, new_records] = [NEW, NEW_RECORDS].map(|name| folder.join(name));
             fs::copy(program, &new)?;
             let mut out = BufWriter::new(File::create(&new_records)?);
@@ -113,7 +112,7 @@ impl Shelf {
         };
         let kept: std::io::Result<()> = keep();
         if kept.is_err() {
-            // What there was no room for takes room.
+            // Remove partial files: the disk may be full.
             for name in [NEW, NEW_RECORDS] {
                 let _ = fs::remove_file(folder.join(name));
             }
@@ -123,11 +122,11 @@ impl Shelf {
         Ok(folder)
     }
 
-    /// Returns the program that is kept under `name`.
+    /// Returns the path of the program saved under `name`.
     ///
     /// # Errors
     ///
-    /// If there is none, with the names that there are.
+    /// If there is no such program. The message lists the existing names.
     pub fn program(&self, name: &str) -> Result<PathBuf, Stop> {
         let program = self.0.join(name).join(PROGRAM);
         if program.is_file() {
@@ -194,7 +193,7 @@ mod tests {
             fs::write(&program, text).unwrap();
             shelf.keep("old", &program, &[]).unwrap();
         }
-        // What cannot be kept whole takes nothing's place.
+        // A failed save replaces nothing.
         fs::create_dir(root.path().join("kept/old").join(NEW_RECORDS)).unwrap();
         fs::write(&program, "three").unwrap();
         assert!(shelf.keep("old", &program, &[]).is_err());

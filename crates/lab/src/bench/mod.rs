@@ -1,12 +1,13 @@
-//! `afterwork-lab bench`: what is measured.
+//! `afterwork-lab bench`: the benches.
 //!
-//! A bench is a module with its options and a function that makes its cases; `harness` does the rest. To add one:
+//! A bench is a module with its options and a function that creates its cases; `harness` runs them.
+//! To add a bench:
 //!
-//! 1. its [menu](settings::Menu) says what cases and peers there are; of these [`settings::Settings::make`] makes the cases
-//!    picked, and leaves out the peers that were not;
-//! 2. it becomes a variant of [`args::Which`], with its own options if it has any.
+//! 1. Define its [menu](settings::Menu), which lists its cases and peers.
+//!    [`settings::Settings::make`] creates the selected ones.
+//! 2. Add a variant to [`args::Which`], with the options of the bench if it has any.
 //!
-//! All benches together still end within two minutes with `--quick`, because [`session`] gives each case its share.
+//! With `--quick`, all benches end within two minutes: [`session`] limits the time of each case.
 
 pub mod against;
 pub mod args;

@@ -1,4 +1,4 @@
-//! One call of `afterwork-lab bench`: runs each case and prints its result.
+//! One call of `afterwork-lab bench`: runs each case and prints its results.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -28,18 +28,18 @@ use crate::output::page::{may_write, write_page};
 use crate::output::record::{self, End, Head, Listed, SCHEMA, Why};
 use crate::output::text::{Finished, Form, Report};
 
-/// Enough for a median that one wild run does not move.
+/// Number of repetitions: enough that one outlier does not move the median.
 const REPEAT: usize = 9;
 const REPEAT_QUICK: usize = 5;
 
-/// All benches together with `--quick`. The promise is two minutes; the rest is for the one repetition that
-/// every case has whatever it takes.
+/// Time limit for all benches together with `--quick`. The documented limit is two minutes, because
+/// every case runs at least one repetition.
 const QUICK: Duration = Duration::from_secs(90);
 
-/// In the current directory.
+/// Default name of the report page, in the current directory.
 const DEFAULT_PAGE: &str = "afterwork-report.html";
 
-/// Runs the benches asked for.
+/// Runs the selected benches.
 pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
     let interrupt =
         Interrupt::install().map_err(|error| Stop::because("cannot catch SIGINT", error))?;
@@ -51,7 +51,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
     let mut cases = match &mut programs {
         None => cases(args, &settings)?,
         Some(programs) => {
-            // Peers do not change, and take their time.
+            // Peers do not depend on the program, and measuring them takes time.
             settings.pick.peers = vec![NO_PEERS.into()];
             let cases = cases(args, &settings)?;
             let bench = args
@@ -66,7 +66,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
     if common.list {
         return list(&cases, common.json);
     }
-    // Before anything is measured: what cannot be kept is not worth the minutes.
+    // Check output paths before measuring, because a failure afterwards would lose the results.
     let page = page(args);
     if let Some(path) = &page {
         may_write(path)?;
@@ -78,7 +78,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
     let fingerprint = Fingerprint::take()?;
     let head = Head {
         schema: SCHEMA,
-        // Whoever started this one has watched.
+        // The parent process has already checked the machine.
         warnings: if common.inside.is_some() {
             Vec::new()
         } else {
@@ -158,7 +158,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
     })
 }
 
-/// Tells the cases with their variants, three lines or an object each.
+/// Prints the cases with their variants: three or more lines each, or one JSON object.
 fn list(cases: &[Case], json: bool) -> Result<Exit, Stop> {
     let mut out = io::stdout();
     let width = columns();
@@ -170,7 +170,7 @@ fn list(cases: &[Case], json: bool) -> Result<Exit, Stop> {
         let names: Vec<&str> = case.variants.iter().map(|it| it.name.as_str()).collect();
         let (bench, name, about) = (case.bench, case.name, &case.about);
         writeln!(out, "{bench} {name}")?;
-        // Some names hold commas.
+        // Separate by semicolons because some names contain commas.
         for text in [about, &names.join("; ")] {
             writeln!(out, "{}", wrapped(text, width))?;
         }
@@ -179,7 +179,7 @@ fn list(cases: &[Case], json: bool) -> Result<Exit, Stop> {
     Ok(Exit::Good)
 }
 
-/// How wide a list may be: as `COLUMNS` says, or the terminal; any width without one.
+/// Returns the line width: `COLUMNS`, otherwise the width of the terminal, otherwise unlimited.
 fn columns() -> usize {
     let told = std::env::var("COLUMNS").ok().and_then(|it| it.parse().ok());
     let seen = || tcgetwinsize(io::stdout()).map_or(0, |size| size.ws_col.into());
@@ -187,7 +187,7 @@ fn columns() -> usize {
     if told == 0 { usize::MAX } else { told }
 }
 
-/// Breaks `text` at its spaces into indented lines of at most `width` characters, if its words let it.
+/// Breaks `text` at spaces into indented lines of at most `width` characters, if words permit.
 fn wrapped(text: &str, width: usize) -> String {
     const INDENT: &str = "  ";
     let mut lines = vec![String::from(INDENT)];
@@ -205,7 +205,7 @@ fn wrapped(text: &str, width: usize) -> String {
     lines.join("\n")
 }
 
-/// The two programs to compare, if that was asked for.
+/// Returns the two programs to compare, if `--against` or `--against-binary` is given.
 fn programs(common: &CommonArgs) -> Result<Option<Programs>, Stop> {
     let (other, name) = match (&common.against, &common.against_binary) {
         (Some(name), _) => (Shelf::find()?.program(name)?, name.clone()),
@@ -231,7 +231,7 @@ fn this_program() -> Result<PathBuf, Stop> {
         .map_err(|error| Stop::because("cannot tell which program this is", error))
 }
 
-/// Where results go: standard output, unless the page goes there.
+/// Returns the output for results: standard output, unless the report page is written there.
 fn results(common: &CommonArgs) -> Result<Box<dyn Write>, Stop> {
     if common.report.as_deref() != Some(Path::new("-")) {
         return Ok(Box::new(io::stdout()));
@@ -246,7 +246,7 @@ fn results(common: &CommonArgs) -> Result<Box<dyn Write>, Stop> {
     Ok(Box::new(io::stderr()))
 }
 
-/// The command line as a shell would take it.
+/// Returns the command line with shell quoting.
 fn command(args: impl Iterator<Item = String>) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=,./+:".contains(c);
     let words = args.map(|word| {
@@ -265,7 +265,7 @@ fn command(args: impl Iterator<Item = String>) -> String {
         .join(" ")
 }
 
-/// Where to put the page of this run, if there is to be one.
+/// Returns the path of the report page, or `None` if none is written.
 fn page(args: &BenchArgs) -> Option<PathBuf> {
     let common = &args.common;
     let is_compared = common.against.is_some() || common.against_binary.is_some();
@@ -274,8 +274,7 @@ fn page(args: &BenchArgs) -> Option<PathBuf> {
     common.report.clone().or(default)
 }
 
-/// The cases of the bench named, or of all, with the claims that can be judged: a comparison with somebody who was
-/// left out on purpose is not worth a line.
+/// Returns the cases of the named bench or of all, without claims about unselected variants.
 fn cases(args: &BenchArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
     let benches = args.which.clone().map_or_else(Which::all, |one| vec![one]);
     let menus: Vec<Menu> = benches.iter().map(Which::menu).collect();
@@ -302,7 +301,7 @@ fn cases(args: &BenchArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
     Ok(cases)
 }
 
-/// Leaves only the variants with these `names`, and the cases that have any; all of them without names.
+/// Keeps only variants with these `names` and cases that have any. Keeps all if `names` is empty.
 fn only(names: &[String], mut cases: Vec<Case>) -> Result<Vec<Case>, Stop> {
     if names.is_empty() {
         return Ok(cases);
@@ -336,7 +335,8 @@ fn only(names: &[String], mut cases: Vec<Case>) -> Result<Vec<Case>, Stop> {
     Ok(cases)
 }
 
-/// Splits a list at its commas, but for those inside of names; returns what is left from where no name begins.
+/// Splits a list at its commas, except those inside known names. If the list or its rest starts
+/// with no known name, returns it as the error.
 fn split_names(list: &str, known: &[&str]) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     let mut rest = list;
@@ -378,7 +378,7 @@ fn drawing() -> Result<String, Stop> {
     Ok(draw(&topology, &ShardParams::default()))
 }
 
-/// What already speaks against the results before there are any.
+/// Returns warnings that are known before the measurement starts.
 fn early_warnings(fingerprint: &Fingerprint, cases: &[Case]) -> Result<Vec<String>, Stop> {
     let mut warnings = noise::warnings(&noise::before()?, "just before the start");
     if let Some([load1, ..]) = fingerprint.load {
@@ -419,7 +419,7 @@ fn budget(common: &CommonArgs) -> Option<Duration> {
     asked.or_else(|| common.quick.then_some(QUICK))
 }
 
-/// An equal share of what is left: what one case leaves over goes to those after it.
+/// Returns an equal share of the remaining time. Later cases share time that a case leaves unused.
 fn share(left: Duration, cases: usize) -> Duration {
     left / u32::try_from(cases).unwrap_or(u32::MAX).max(1)
 }
@@ -474,7 +474,7 @@ mod tests {
         let mut left_over = known.clone();
         for case in &cases {
             let narrow = format!("{} {}", case.bench, case.name);
-            // The others have a number in their names.
+            // Other metric names contain a number after `@`.
             let named = case.metrics.iter().filter(|it| !it.name.contains('@'));
             for metric in named.map(|it| it.name) {
                 let places = [narrow.as_str(), case.bench, "*"];

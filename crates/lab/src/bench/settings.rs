@@ -1,4 +1,4 @@
-//! What every bench is told when it makes its cases, and what it has to offer.
+//! Settings that every bench receives when it creates its cases, and the menu of a bench.
 
 use clap::Args;
 use top::exit::Stop;
@@ -7,49 +7,50 @@ use topology::CpuId;
 
 use crate::harness::case::Case;
 
-/// Word for "no peer at all".
+/// Value of `--peers` that selects no peer.
 pub(super) const NONE: &str = "none";
 
-/// What every bench is told when it makes its cases.
+/// Settings that every bench receives when it creates its cases.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Whether runs are to be short.
+    /// Set if runs are short.
     pub quick: bool,
-    /// The CPUs that this process may use.
+    /// CPUs that this process may use.
     pub cpus: Vec<CpuId>,
-    /// Where to pin producers, in turn; empty for nowhere.
+    /// CPUs to which producers are pinned in turn; empty if they are not pinned.
     pub pins: Vec<CpuId>,
-    /// Asked by runs, at least ten times a second.
+    /// Interrupt flag, which runs check at least ten times a second.
     pub interrupt: Interrupt,
-    /// Whether to measure in this process what is else given one of its own.
+    /// Set if all variants run in this process; otherwise some run in a process of their own.
     pub inside: bool,
-    /// What to run, and against whom.
+    /// Selected cases and peers.
     pub pick: Pick,
 }
 
-/// What a bench has to offer, as tables spell it and in their order.
+/// The cases and peers of a bench, as spelled in tables and in table order.
 #[derive(Clone, Copy, Debug)]
 pub struct Menu {
-    /// Its cases.
+    /// Names of the cases.
     pub cases: &'static [&'static str],
-    /// Its peers.
+    /// Names of the peers.
     pub peers: &'static [&'static str],
 }
 
-/// What was picked from the menus; everything when nothing was.
+/// The selected cases and peers. An empty list selects all.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Pick {
-    /// Cases to run, separated by commas; the help of a bench names its own [default: all]
+    /// Cases to run, separated by commas; the help of a bench lists them [default: all]
     #[arg(long, global = true, value_name = "CASE,…", value_delimiter = ',')]
     pub cases: Vec<String>,
 
-    /// Peers to measure against, separated by commas, or none; the help of a bench names its own [default: all]
+    /// Peers to measure, separated by commas, or none; the help of a bench lists them [default:
+    /// all]
     #[arg(long, global = true, value_name = "PEER,…", value_delimiter = ',')]
     pub peers: Vec<String>,
 }
 
 impl Menu {
-    /// Returns whether a variant is one of `peers`, or one of them in a way that is not on the menu (`tokio+yield`).
+    /// Returns `true` if `name` is one of `peers` or an unlisted variation of one (`tokio+yield`).
     fn is_one_of(self, peers: &[String], name: &str) -> bool {
         let base = name.split_once('+').map_or(name, |(base, _)| base);
         let name = if self.peers.contains(&name) {
@@ -60,7 +61,7 @@ impl Menu {
         peers.iter().any(|peer| peer == name)
     }
 
-    /// Returns what the help of the bench says of it.
+    /// Returns the text that the help of the bench shows.
     #[must_use]
     pub fn help(self) -> String {
         let [cases, peers] = [self.cases, self.peers].map(|names| names.join(", "));
@@ -69,14 +70,14 @@ impl Menu {
 }
 
 impl Pick {
-    /// Returns the first case picked that is on `menu`.
+    /// Returns the first selected case that is on `menu`.
     #[must_use]
     pub fn first_of(&self, menu: &Menu) -> Option<&str> {
         let mut cases = self.cases.iter().map(String::as_str);
         cases.find(|case| menu.cases.contains(case))
     }
 
-    /// Says what none of the benches has.
+    /// Returns an error if a selected name is on none of `menus`.
     pub fn check(&self, menus: &[Menu]) -> Result<(), Stop> {
         let cases = menus.iter().flat_map(|menu| menu.cases);
         let peers = menus.iter().flat_map(|menu| menu.peers).chain([&NONE]);
@@ -109,12 +110,12 @@ fn known(option: &str, names: &[String], valid: Vec<&str>) -> Result<(), Stop> {
     )))
 }
 
-/// Returns what was typed as a shell spells it: nothing would be overlooked.
+/// Returns `typed`, or two quotes if it is empty, because an empty name is easily overlooked.
 pub(super) fn quoted(typed: &str) -> &str {
     if typed.is_empty() { "''" } else { typed }
 }
 
-/// Says which of the `valid` names one of `typed` may have been meant to be: `nearest: 'parked'; `, or nothing.
+/// Returns `nearest: 'parked'; ` with the `valid` name nearest to one of `typed`, or nothing.
 pub(super) fn nearest(typed: &[&str], valid: &[&str]) -> String {
     let begun = |name: &&&str| {
         typed
@@ -125,10 +126,10 @@ pub(super) fn nearest(typed: &[&str], valid: &[&str]) -> String {
     if !begun.is_empty() {
         return format!("nearest: '{}'; ", begun.join("', '"));
     }
-    /// What clap asks for before it suggests.
+    /// Threshold that clap uses for suggestions.
     const ALIKE: f64 = 0.7;
     let alike = |name: &str| {
-        // Of a name that holds a comma what follows it may have been typed for itself.
+        // If the name contains a comma, also compare the part after the last comma.
         let last = name.rsplit(',').next().unwrap_or(name).trim();
         let pairs = typed.iter().flat_map(|it| [(it, name), (it, last)]);
         pairs.map(|(a, b)| strsim::jaro(a, b)).fold(0.0, f64::max)
@@ -141,22 +142,22 @@ pub(super) fn nearest(typed: &[&str], valid: &[&str]) -> String {
 }
 
 impl Settings {
-    /// Returns whether `case` was picked.
+    /// Returns `true` if `case` was selected.
     #[must_use]
     pub fn wants_case(&self, case: &str) -> bool {
         let cases = &self.pick.cases;
         cases.is_empty() || cases.iter().any(|wanted| wanted == case)
     }
 
-    /// Returns a size that was asked for, or else the usual one, or that of a short run.
+    /// Returns `asked` if given, otherwise `quick` for short runs and `usual` for others.
     #[must_use]
     pub fn size(&self, asked: Option<usize>, usual: usize, quick: usize) -> usize {
         asked.unwrap_or(if self.quick { quick } else { usual })
     }
 
-    /// Makes the cases picked, and leaves out of each the peers that were not.
+    /// Creates the selected cases, and removes peers that were not selected.
     ///
-    /// `case` may return `None` for one that this machine cannot run.
+    /// `case` may return `None` if this machine cannot run the case.
     pub fn make<C: Into<Option<Case>>>(
         &self,
         menu: Menu,
@@ -173,7 +174,7 @@ impl Settings {
         cases
     }
 
-    /// Short runs of some cases, or all, on whatever CPUs there are.
+    /// Returns settings for short runs of the given cases, or of all, on all available CPUs.
     #[cfg(test)]
     pub(crate) fn of_tests(cases: &[&str]) -> Self {
         Self {
@@ -189,22 +190,14 @@ impl Settings {
     }
 }
 
-/// Parses a whole number from 1 to `MAX`, and says so to whoever gives anything else.
-///
-/// # Errors
-///
-/// In words for the user.
+/// Parses a whole number from 1 to `MAX`. The error is a message for the user.
 pub fn count<const MAX: usize>(text: &str) -> Result<usize, String> {
     let number = text.parse().ok();
     let known = number.filter(|number| (1..=MAX).contains(number));
     known.ok_or_else(|| format!("not a whole number from 1 to {MAX}"))
 }
 
-/// Parses a seed, and says to whoever gives anything else what one is.
-///
-/// # Errors
-///
-/// In words for the user.
+/// Parses a seed. The error is a message for the user.
 pub fn seed(text: &str) -> Result<u64, String> {
     let what = format!("not a whole number from 0 to {}", u64::MAX);
     text.parse().map_err(|_| what)

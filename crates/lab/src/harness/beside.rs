@@ -1,13 +1,15 @@
-//! Who stands beside what is measured: readers, clients, a loop that must not be disturbed.
+//! Background threads of a measurement: readers, clients, a loop that must not be disturbed.
 //!
-//! A figure "beside a busy reader" is one only if the reader was busy. It may still be about to wake up when all is over, or
-//! have lost its CPU for most of the time. So it proves it: [`Attendant::goes_on`] stands in its loop, once for each piece of work.
+//! A figure "with a busy reader" is valid only if the reader was busy. The reader could still be
+//! waking up when the measurement ends, or lose its CPU for most of it. Each background thread,
+//! called an *attendant*, therefore calls [`Attendant::goes_on`] for each unit of work.
 //!
-//! - The clock starts when each attendant has ended a piece of work that it began after all were there.
-//! - A run in which one of them stood still for longer than a tenth of it is thrown away, and told.
+//! - The clock starts when each attendant has completed a unit of work that it began after all
+//!   attendants had started.
+//! - If an attendant pauses for more than a tenth of the run, the run is discarded with a warning.
 //!
-//! An attendant keeps its longest pause in its own memory: what stands beside costs those beside it a look at the cycle
-//! counter for each piece of work, and those measured nothing.
+//! An attendant records its longest pause in its own memory. This costs it one read of the cycle
+//! counter per unit of work, and costs the measured threads nothing.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -16,61 +18,61 @@ use sync::time::{cycles, cycles_per_us};
 
 use super::case::Series;
 
-/// An attendant that stands still for a larger part of the run was not beside all of it.
+/// Reciprocal of the longest pause that an attendant may make, as a share of the run.
 const SHARE: u64 = 10;
 
-/// How long a thread that wants to run may wait for each other one on its CPU: a tick of the slowest timers.
+/// Time that a runnable thread waits for another one on its CPU: a tick of the slowest timers.
 const TURN_MS: u64 = 4;
 
-/// Waiting in vain for an attendant to begin ends after so long: nothing can be measured beside it.
+/// Time after which waiting for the attendants to start fails.
 const PATIENCE_US: u64 = 10_000_000;
 
-/// Not all have been seen at work yet.
+/// Phase in which the attendants start. Their work does not count yet.
 const GATHERING: u8 = 0;
-/// What happens counts.
+/// Phase in which the attendants' work counts.
 const RUNNING: u8 = 1;
-/// It is over: attendants leave.
+/// Phase in which the attendants exit.
 const OVER: u8 = 2;
 
-/// The stretch of time that attendants are beside.
+/// The measured period, which attendants run alongside.
 #[derive(Debug, Default)]
 pub struct Span {
     phase: AtomicU8,
     nr_seen: AtomicUsize,
-    /// In cycles, as `ended`; written before the phase that they belong to.
+    /// In cycles, like `ended`. Both are written before the phase that they belong to.
     began: AtomicU64,
     ended: AtomicU64,
 }
 
-/// One thread beside what is measured.
+/// A background thread's handle to the measurement.
 #[derive(Debug)]
 pub struct Attendant<'s> {
     span: &'s Span,
     phase: u8,
-    /// End of the piece of work before.
+    /// End of the previous unit of work.
     last: u64,
     longest: u64,
     nr_pieces: u64,
 }
 
-/// What an attendant did within the span.
+/// The work of an attendant within the span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attended {
-    /// The longest time between the ends of two pieces of work, in cycles.
+    /// The longest time between the ends of two units of work, in cycles.
     pub longest: u64,
-    /// Pieces of work that ended within the span.
+    /// Units of work that ended within the span.
     pub nr_pieces: u64,
 }
 
-/// Somebody was not beside all of a run; the text says so.
+/// The reason why an attendant was absent for part of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Absent(pub String);
 
-/// What came of something done beside attendants.
+/// The result of a measurement with attendants.
 pub type Beside<T> = Result<T, Absent>;
 
 impl Span {
-    /// Returns a thread's part in it.
+    /// Creates the handle of an attendant.
     #[must_use]
     pub fn attend(&self) -> Attendant<'_> {
         Attendant {
@@ -82,45 +84,49 @@ impl Span {
         }
     }
 
-    /// Waits until `count` attendants have been seen at work.
+    /// Waits until `count` attendants are at work.
     ///
     /// # Errors
     ///
-    /// If they have not within ten seconds.
+    /// Returns an error if they do not start within ten seconds.
     pub fn wait_for(&self, count: usize) -> Beside<()> {
         let began = cycles();
-        // ORDER(seen): publish, other end in `Attendant::goes_on`: what an attendant wrote before is seen by who measures.
+        // ORDER(seen): publish, other end in `Attendant::goes_on`.
+        // If an attendant's increment comes first, our load sees the attendant's earlier writes. If
+        // our load comes first, it reads a lower count, and we poll again.
         // Test: the_body_begins_when_all_are_at_work.
         while self.nr_seen.load(Ordering::Acquire) < count {
             if cycles().saturating_sub(began) > PATIENCE_US * cycles_per_us() {
                 return Err(Absent("somebody beside it never began".into()));
             }
-            // Not a spin: where all share a CPU they need it.
+            // Yields, because the attendants may need this CPU.
             thread::yield_now();
         }
         Ok(())
     }
 
-    /// Begins the stretch that counts.
+    /// Starts the measured period.
     pub fn begin(&self) {
         self.began.store(cycles(), Ordering::Relaxed);
-        // ORDER(phase): publish, other end in `Attendant::goes_on`: who reads the phase reads when it began.
+        // ORDER(phase): publish, other end in `Attendant::goes_on`.
+        // If our store comes first, the attendant that reads the phase also reads `began`. If its
+        // load comes first, it continues in the old phase.
         // Test: the_body_begins_when_all_are_at_work.
         self.phase.store(RUNNING, Ordering::Release);
     }
 
-    /// Ends it; attendants leave.
+    /// Ends the measured period. The attendants then exit.
     pub fn end(&self) {
         self.ended.store(cycles(), Ordering::Relaxed);
         // ORDER(phase): publish, other end in `Attendant::goes_on`, as in `begin`.
         self.phase.store(OVER, Ordering::Release);
     }
 
-    /// Judges what attendants did once they have left.
+    /// Checks the pauses of attendants that have exited.
     ///
     /// # Errors
     ///
-    /// If one of them stood still for longer than a tenth of the span.
+    /// Returns an error if one of them paused for more than a tenth of the span.
     pub fn judge(&self, attended: &[Attended]) -> Beside<()> {
         let [began, ended] = [&self.began, &self.ended].map(|at| at.load(Ordering::Relaxed));
         judge(ended.saturating_sub(began), attended)
@@ -144,13 +150,14 @@ fn judge(span: u64, attended: &[Attended]) -> Beside<()> {
 }
 
 impl Attendant<'_> {
-    /// Says that a piece of work has ended, and returns `true` if another one is wanted; call it before the first, too.
+    /// Records the end of a unit of work, and returns `true` if the attendant continues. Call it
+    /// before the first unit, too.
     #[inline]
     pub fn goes_on(&mut self) -> bool {
         self.goes_on_at(cycles())
     }
 
-    /// As [`goes_on`](Self::goes_on), for who has just looked at the cycle counter.
+    /// Like [`goes_on`](Self::goes_on), with a cycle count that the caller just read.
     #[inline]
     pub fn goes_on_at(&mut self, now: u64) -> bool {
         // ORDER(phase): consume, other ends in `Span::begin` and `Span::end`.
@@ -171,7 +178,7 @@ impl Attendant<'_> {
         phase != OVER
     }
 
-    /// What was before the span does not count, nor does what is after it.
+    /// Discards the work before the span, and accounts for the pause at its end.
     #[cold]
     fn enter(&mut self, phase: u8) {
         if self.phase == GATHERING {
@@ -185,11 +192,11 @@ impl Attendant<'_> {
         self.phase = phase;
     }
 
-    /// Returns what it did; once [`goes_on`](Self::goes_on) has returned `false`, or when it gave up.
+    /// Returns the work done. An attendant that leaves before the end counts as absent.
     #[must_use]
     pub fn leave(mut self) -> Attended {
         if self.phase != OVER {
-            // It left too early: all that is to come is a pause of its own.
+            // The attendant exits early, so the rest of the span is one pause.
             self.longest = u64::MAX;
         }
         Attended {
@@ -199,25 +206,26 @@ impl Attendant<'_> {
     }
 }
 
-/// Returns how many milliseconds a run must last at least so that each of `threads` that want `cpus` CPUs has its turn in
-/// every tenth of it; 0 for one thread. Where each has a CPU two may have begun on the same one, until the kernel moves them.
+/// Returns the minimum duration of a run in milliseconds, so that each of `threads` threads on
+/// `cpus` CPUs runs in every tenth of it. Returns 0 for one thread. Even with a CPU for each, two
+/// threads may share one until the kernel moves them.
 #[must_use]
 pub fn least_ms(threads: usize, cpus: usize) -> u64 {
     match threads.div_ceil(cpus.max(1)) as u64 {
         0 | 1 if threads <= 1 => 0,
         0 | 1 => SHARE * TURN_MS,
-        // One more, for threads are not spread evenly at all times.
+        // One more, because threads are not always spread evenly.
         on_one_cpu => SHARE * (on_one_cpu + 1) * TURN_MS,
     }
 }
 
-/// Does `body` while each of `loads` is at work on a thread of its own.
+/// Runs `body` while each of `loads` attendants works on a thread of its own.
 ///
-/// `load(index, attendant)` loops as long as the attendant goes on. What it returns comes back in the order of the indexes.
+/// `load(index, attendant)` loops while the attendant continues. Results are in index order.
 ///
 /// # Errors
 ///
-/// If one of them did not begin, or stood still for longer than a tenth of the time that `body` took.
+/// Returns an error if an attendant did not start, or paused for more than a tenth of the run.
 pub fn beside<L: Send, R>(
     loads: usize,
     load: impl Fn(usize, &mut Attendant<'_>) -> L + Sync,
@@ -236,7 +244,7 @@ pub fn beside<L: Send, R>(
         let threads: Vec<_> = (0..loads).map(start).collect();
         let ready = span.wait_for(loads);
         span.begin();
-        // Also when the body panics, for they would go on.
+        // The guard also ends the span if `body` panics. Otherwise the attendants would never exit.
         let ending = Ending(span);
         let done = ready.map(|()| body());
         drop(ending);
@@ -261,7 +269,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Returns a warning for each variant of which runs were thrown away.
+/// Returns a warning for each variant with discarded runs.
 #[must_use]
 pub fn warnings(series: &[Series]) -> Vec<String> {
     let thrown = |series: &Series| {
@@ -283,7 +291,7 @@ mod tests {
 
     use super::*;
 
-    /// A span in cycles that is not measured but made up.
+    /// Judges a made-up span of 1000 cycles.
     fn told(longest: &[u64]) -> Beside<()> {
         let one = |&longest: &u64| Attended {
             longest,
@@ -305,7 +313,7 @@ mod tests {
         );
     }
 
-    /// What an attendant sees when it ends pieces of work at these cycles, the span lying between 1000 and 2000.
+    /// Returns the record of an attendant with these ends of units. The span is from 1000 to 2000.
     fn attended(before: &[u64], within: &[u64]) -> Attended {
         let span = Span::default();
         let mut attendant = span.attend();
@@ -324,7 +332,7 @@ mod tests {
     fn only_pauses_within_the_span_count() {
         let steady = attended(&[10, 900], &[1100, 1300, 1500, 1700, 1900]);
         assert_eq!((steady.longest, steady.nr_pieces), (200, 5));
-        // What it began before the span counts from where that begins.
+        // A unit of work that began before the span counts from the start of the span.
         assert_eq!(attended(&[10, 20], &[1050, 1950]).longest, 900);
         assert_eq!(attended(&[10, 990], &[1400]).longest, 600);
     }
@@ -347,7 +355,7 @@ mod tests {
         let is_over = AtomicBool::new(false);
         let stands_still = |index: usize, attendant: &mut Attendant<'_>| {
             while attendant.goes_on() {
-                // Both are seen at work; then one of them reads nothing more.
+                // Both attendants start to work. Then one of them stops.
                 if index == 1 && attendant.phase == RUNNING {
                     while !is_over.load(Ordering::Relaxed) {
                         thread::yield_now();
@@ -356,7 +364,7 @@ mod tests {
             }
         };
         let done = beside(2, stands_still, || {
-            // As long as the other one's slowest turn, and more.
+            // Longer than the other attendant's slowest turn.
             thread::sleep(std::time::Duration::from_millis(100));
             is_over.store(true, Ordering::Relaxed);
         });
@@ -378,7 +386,7 @@ mod tests {
                 .iter()
                 .all(|pieces| pieces.load(Ordering::Relaxed) > 0)
         };
-        // Whether a machine that others use lets each have a turn in time is not asked here.
+        // On a busy machine an attendant may pause for too long. That is not tested here.
         if let Ok((begun, left)) = beside(3, work, begun) {
             assert!(begun);
             let indexes: Vec<usize> = left.into_iter().map(|(index, _)| index).collect();

@@ -1,4 +1,4 @@
-//! What a bench is made of: cases, their variants, and the metrics that each run yields.
+//! The parts of a bench: cases, their variants, and the metrics that each run yields.
 
 use top::exit::Stop;
 
@@ -8,7 +8,7 @@ use super::latency::Latencies;
 use super::metric::Metric;
 use super::stats::{Point, Spread};
 
-/// What one run of one variant measured, metric by metric.
+/// The values that one run of one variant measured, by metric.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
     values: Vec<(&'static str, f64)>,
@@ -16,14 +16,14 @@ pub struct Sample {
     thrown_away: Option<String>,
 }
 
-/// The percentiles of a curve: close together where most things happen, and at the far end.
+/// The percentiles of a curve: dense where most samples are, and at the tail.
 pub const CURVE_PERCENTS: [f64; 17] = [
     0.0, 1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 98.0, 99.0, 99.9,
     100.0,
 ];
 
 impl Sample {
-    /// Makes what stands for a run that measured nothing, because somebody was not beside it; it holds no value.
+    /// Creates the sample of a discarded run, in which an attendant was absent. It has no values.
     #[must_use]
     pub fn thrown_away(absent: Absent) -> Self {
         Self {
@@ -32,7 +32,7 @@ impl Sample {
         }
     }
 
-    /// Makes the sample of what was done beside others, or what stands for it if they were not there.
+    /// Creates a sample from the result of a measurement with attendants.
     pub fn beside<T>(done: Beside<T>, tell: impl FnOnce(T) -> Option<Self>) -> Option<Self> {
         match done {
             Ok(done) => tell(done),
@@ -40,20 +40,20 @@ impl Sample {
         }
     }
 
-    /// Returns `true` for what stands for a run that measured nothing.
+    /// Returns `true` for the sample of a discarded run.
     #[must_use]
     pub fn is_thrown_away(&self) -> bool {
         self.thrown_away.is_some()
     }
 
-    /// Adds a value; one that is not finite is left out, as if it had not been measured.
+    /// Adds a value. A value that is not finite is ignored, as if it had not been measured.
     pub fn set(&mut self, metric: impl Into<&'static str>, value: f64) {
         if value.is_finite() {
             self.values.push((metric.into(), value));
         }
     }
 
-    /// Adds percentiles of `latencies`, each to its metric; nothing without any sample.
+    /// Adds percentiles of `latencies`, each to its metric. Without samples, adds nothing.
     pub fn set_percentiles<M: Into<&'static str>, const N: usize>(
         &mut self,
         latencies: Latencies,
@@ -70,14 +70,14 @@ impl Sample {
         }
     }
 
-    /// Adds how `latencies` are spread.
+    /// Adds the distribution of `latencies`.
     pub fn set_curve(&mut self, curve: &'static str, latencies: &Latencies) {
         let percentiles = latencies.clone().percentiles_ns(CURVE_PERCENTS);
         self.curves
             .extend(percentiles.map(|values| (curve, values)));
     }
 
-    /// Returns what was measured.
+    /// Returns the value of a metric.
     #[must_use]
     pub fn value(&self, metric: &str) -> Option<f64> {
         self.values
@@ -87,21 +87,21 @@ impl Sample {
     }
 }
 
-/// One run: sets up, warms up, measures, tears down. `None` says that SIGINT cut it short.
+/// One run: sets up, warms up, measures, tears down. Returns `None` if SIGINT interrupted it.
 pub type RunFn = Box<dyn FnMut() -> Result<Option<Sample>, Stop>>;
 
-/// One way to do what the case asks for.
+/// One implementation of a case.
 pub struct Variant {
-    /// As tables and records spell it; different from its neighbours'.
+    /// Name in tables and records, unique within the case.
     pub name: String,
-    /// Whether it is somebody else's code, to compare with.
+    /// `true` for third-party code, which is measured for comparison.
     pub peer: bool,
-    /// Measures it once.
+    /// Measures the variant once.
     pub run: RunFn,
 }
 
 impl Variant {
-    /// One of ours.
+    /// Creates a variant of this workspace.
     pub fn ours(
         name: impl Into<String>,
         run: impl FnMut() -> Result<Option<Sample>, Stop> + 'static,
@@ -113,7 +113,7 @@ impl Variant {
         }
     }
 
-    /// Somebody else's.
+    /// Creates a variant of third-party code.
     pub fn peer(
         name: impl Into<String>,
         run: impl FnMut() -> Result<Option<Sample>, Stop> + 'static,
@@ -121,33 +121,33 @@ impl Variant {
         Self::ours(name, run).as_peer()
     }
 
-    /// Makes it somebody else's.
+    /// Marks the variant as third-party code.
     #[must_use]
     pub fn as_peer(self) -> Self {
         Self { peer: true, ..self }
     }
 }
 
-/// A question, asked to several variants in one interleaved run.
+/// A question that several variants answer in one interleaved run.
 pub struct Case {
-    /// Of which bench.
+    /// Name of the bench.
     pub bench: &'static str,
-    /// As tables, records and `--cases` spell it.
+    /// Name in tables, in records and for `--cases`.
     pub name: &'static str,
-    /// What is done and timed, in a line.
+    /// The measured operation, in one line.
     pub about: String,
-    /// What the variants may yield, in the table's order.
+    /// The metrics of the variants, in the order of the table.
     pub metrics: &'static [Metric],
     /// The metric whose ratio to the best peer is a column of the table.
     pub headline: &'static str,
-    /// Who is measured.
+    /// The variants.
     pub variants: Vec<Variant>,
-    /// What is said of the results, and compared.
+    /// The ratios to report, and their bounds.
     pub claims: Vec<Claim>,
 }
 
 impl Case {
-    /// Returns `true` if both sides of `claim` take part.
+    /// Returns `true` if both variants of `claim` take part.
     #[must_use]
     pub fn can_judge(&self, claim: &Claim) -> bool {
         let has = |name: &String| self.variants.iter().any(|variant| variant.name == *name);
@@ -159,14 +159,14 @@ impl Case {
     }
 }
 
-/// What one variant yielded so far: a sample for each repetition that it ended.
+/// The samples of one variant, one for each completed repetition.
 #[derive(Clone, Debug)]
 pub struct Series {
     /// The variant's name.
     pub variant: String,
-    /// Whether it is a peer.
+    /// `true` for a peer.
     pub peer: bool,
-    /// Repetition and sample, in the order of the repetitions.
+    /// Repetitions and samples, in the order of the repetitions.
     pub samples: Vec<(usize, Sample)>,
 }
 
@@ -185,7 +185,7 @@ impl Series {
             .collect()
     }
 
-    /// Returns for each run that was thrown away why.
+    /// Returns the reasons of the discarded runs.
     pub fn thrown_away(&self) -> impl Iterator<Item = &str> {
         let samples = self.samples.iter();
         samples.filter_map(|(_, sample)| sample.thrown_away.as_deref())
@@ -193,7 +193,7 @@ impl Series {
 }
 
 impl Series {
-    /// Returns the distributions, each as pairs of percent and value, a value being the median over the repetitions.
+    /// Returns the distributions as pairs of percent and value, the median over the repetitions.
     #[must_use]
     pub fn curves(&self) -> Vec<(&'static str, Vec<(f64, f64)>)> {
         let mut samples = self.samples.iter().map(|(_, sample)| sample);

@@ -1,4 +1,4 @@
-//! What is said of a bench's results, and whether they bear it out.
+//! Claims about the results of a bench, and their verdicts.
 
 use std::fmt::Display;
 
@@ -9,37 +9,35 @@ use super::stats::{Spread, paired_ratio};
 use super::summary::best_peer;
 use crate::harness::metric::Metric;
 
-/// A ratio worth telling, and perhaps a bound that it is claimed to keep.
+/// A ratio to report, with an optional bound.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// In words, for the table: "without helping, cpu scope".
+    /// Description for the table, such as "without helping, cpu scope".
     pub what: String,
-    /// The variant above the stroke.
+    /// The variant in the numerator.
     pub variant: String,
-    /// Which of its metrics.
+    /// The metric that is compared.
     pub metric: &'static str,
-    /// Who stands below the stroke.
+    /// The denominator.
     pub against: Against,
-    /// What the ratio must keep; `None` where it is only shown.
+    /// The bound of the ratio; `None` if the ratio is only shown.
     pub bound: Option<Bound>,
-    /// The same ratio as somebody else measured it.
+    /// The same ratio as measured elsewhere.
     pub source: Option<Source>,
-    /// Whether it fails only where the bound is broken by more than one MAD.
+    /// Set if the claim fails only when the ratio breaks the bound by more than one MAD.
     pub surely: bool,
 }
 
-/// A figure from elsewhere, to stand beside what is measured here.
-///
-/// It is never judged: it tells what the idea did where it came from.
+/// A published figure, shown next to the measured one. It is never judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// The ratio, or several: "1.17 to 1.39".
+    /// The ratio, or several, such as "1.17 to 1.39".
     pub figure: &'static str,
-    /// Who measured it, on what.
+    /// The author and the hardware of the measurement.
     pub from: &'static str,
 }
 
-/// Whom a variant is compared with.
+/// The denominator of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Against {
     /// The peer with the best median of the claim's metric.
@@ -54,16 +52,16 @@ impl<S: Into<String>> From<S> for Against {
     }
 }
 
-/// A limit for a ratio.
+/// A bound of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
-    /// Not below.
+    /// The ratio is at least this.
     AtLeast(f64),
-    /// Not above.
+    /// The ratio is at most this.
     AtMost(f64),
 }
 
-/// What became of a claim.
+/// The outcome of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -71,31 +69,31 @@ pub enum Verdict {
     Holds,
     /// The median breaks the bound.
     Fails,
-    /// A single repetition was measured, and its ratio says nothing of the next one.
+    /// Only one repetition was measured. Its ratio does not predict the next one.
     OneRun,
-    /// Nothing is claimed, only shown.
+    /// The claim has no bound.
     Shown,
-    /// One side was not measured in this run.
+    /// One of the variants was not measured in this run.
     NotMeasured,
 }
 
-/// A claim with what was measured for it.
+/// A claim and its measurement.
 #[derive(Clone, Debug)]
 pub struct Judged<'a> {
-    /// What was claimed.
+    /// The claim.
     pub claim: &'a Claim,
-    /// Who stood below the stroke, if anybody was measured.
+    /// The variant in the denominator, if it was measured.
     pub against: Option<String>,
     /// The ratio, paired by repetition.
     pub ratio: Option<Spread>,
-    /// Whether it holds.
+    /// The outcome.
     pub verdict: Verdict,
-    /// Whether the bound lies within one MAD of the median: another run may well say the opposite.
+    /// `true` if the bound is within one MAD of the median, so that another run may differ.
     pub close: bool,
 }
 
 impl Claim {
-    /// Compares `variant` with `against` by a metric, which is told as `VARIANT, WHAT`; claims nothing yet.
+    /// Compares `variant` with `against` by a metric, without a bound.
     pub fn of(
         variant: impl Into<String>,
         what: impl Display,
@@ -114,7 +112,7 @@ impl Claim {
         }
     }
 
-    /// Tells it in other words.
+    /// Replaces the description.
     #[must_use]
     pub fn in_words(self, what: impl Into<String>) -> Self {
         Self {
@@ -123,7 +121,7 @@ impl Claim {
         }
     }
 
-    /// Claims that the ratio keeps a bound, where there is one.
+    /// Sets the bound of the ratio, if any.
     #[must_use]
     pub fn keeps(self, bound: impl Into<Option<Bound>>) -> Self {
         Self {
@@ -132,7 +130,7 @@ impl Claim {
         }
     }
 
-    /// Puts a figure from elsewhere beside it.
+    /// Adds a figure that was measured elsewhere.
     #[must_use]
     pub fn beside(self, source: impl Into<Option<Source>>) -> Self {
         Self {
@@ -141,7 +139,7 @@ impl Claim {
         }
     }
 
-    /// Claims no more than that nothing speaks against it: a bound that is broken by less than one MAD is kept.
+    /// Accepts a ratio that breaks the bound by at most one MAD.
     #[must_use]
     pub fn surely(self) -> Self {
         Self {
@@ -150,7 +148,7 @@ impl Claim {
         }
     }
 
-    /// Judges the claim by what was measured so far.
+    /// Judges the claim by the samples in `series`.
     #[must_use]
     pub fn judge<'a>(&'a self, metrics: &[Metric], series: &[Series]) -> Judged<'a> {
         let below = match &self.against {
@@ -197,7 +195,7 @@ impl Bound {
 
 impl std::fmt::Display for Bound {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // A bound may be a fraction; it was not meant to sixteen digits.
+        // Bounds may be fractions such as 1/30, so only three decimals are shown.
         let told = (self.value() * 1e3).round() / 1e3;
         match self {
             Self::AtLeast(_) => write!(f, ">= {told}"),

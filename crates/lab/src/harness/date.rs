@@ -1,10 +1,10 @@
-//! The date of a run, for its head.
+//! The date of a run, shown at the head of its results.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const DAY: u64 = 86_400;
 
-/// Writes a moment as `2026-11-21 21:15:03 UTC`; one before 1970 as its beginning.
+/// Formats a time as `2026-11-21 21:15:03 UTC`. A time before 1970 becomes the start of 1970.
 #[must_use]
 pub fn utc(moment: SystemTime) -> String {
     let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -17,9 +17,9 @@ pub fn utc(moment: SystemTime) -> String {
     )
 }
 
-/// Year, month and day so many days after 1970 began.
+/// Returns the year, month and day of the day that is `days` days after 1970-01-01.
 ///
-/// Years are counted from a March, so that a leap day is the last of its year (H. Hinnant, `civil_from_days`).
+/// Years start in March, so that a leap day comes last (H. Hinnant, `civil_from_days`).
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);

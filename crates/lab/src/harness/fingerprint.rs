@@ -1,4 +1,4 @@
-//! What was measured on what: the machine, its state, and the build. It heads every result.
+//! The machine, its state and the build, as shown at the head of every result.
 
 use std::fs;
 
@@ -7,36 +7,36 @@ use serde::{Deserialize, Serialize};
 use top::exit::Stop;
 use topology::{AffinityScope, CpuQuota, ShardParams, Topology};
 
-/// The machine and the build; what the machine does not tell is `None`.
+/// The machine and the build. A value that the machine does not provide is `None`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fingerprint {
-    /// The CPU's name for itself.
+    /// Model name of the CPU.
     pub cpu: Option<String>,
     /// `x86_64`, `aarch64`.
     pub arch: String,
-    /// CPUs that are online.
+    /// Number of online CPUs.
     pub cpus_online: usize,
-    /// CPUs that this process may use.
+    /// Number of CPUs that this process may use.
     pub cpus_allowed: usize,
-    /// Thousandths of a CPU that the cgroups around the process leave it, if they bound it.
+    /// CPU quota of the enclosing cgroups, in thousandths of a CPU; `None` if there is no limit.
     pub cpu_quota_milli: Option<u64>,
-    /// Cores among the online CPUs.
+    /// Number of cores among the online CPUs.
     pub cores: usize,
-    /// Last-level caches.
+    /// Number of last-level caches.
     pub caches: usize,
-    /// NUMA nodes.
+    /// Number of NUMA nodes.
     pub nodes: usize,
-    /// Pods of the default scope among the allowed CPUs.
+    /// Number of pods of the default affinity scope among the allowed CPUs.
     pub cache_shards: usize,
-    /// Whether siblings share cores.
+    /// `true` if hardware threads share cores.
     pub smt: bool,
-    /// Whether it is a virtual machine; `None` where that cannot be told.
+    /// `true` for a virtual machine; `None` if that cannot be determined.
     pub is_virtual: Option<bool>,
-    /// Maker and name of the machine, real or not.
+    /// Vendor and product name of the machine, physical or virtual.
     pub product: Option<String>,
     /// Release of the kernel.
     pub kernel: String,
-    /// Timer ticks a second.
+    /// Timer ticks per second.
     pub hz: Option<u64>,
     /// Frequency governor of the first allowed CPU.
     pub governor: Option<String>,
@@ -46,18 +46,18 @@ pub struct Fingerprint {
     pub load: Option<[f64; 3]>,
     /// Version of this program.
     pub version: String,
-    /// Commit that it was built from; `+changes` for a tree that differed from it.
+    /// Commit of the build, with `+changes` if the tree was modified.
     pub commit: Option<String>,
-    /// Cargo's profile.
+    /// Cargo profile of the build.
     pub profile: String,
-    /// Level of optimisation.
+    /// Optimization level.
     pub opt_level: String,
-    /// Compiler.
+    /// Version of the compiler.
     pub rustc: Option<String>,
 }
 
 impl Fingerprint {
-    /// Looks at the machine.
+    /// Reads the state of the machine.
     pub fn take() -> Result<Self, Stop> {
         let topology =
             Topology::detect().map_err(|error| Stop::because("cannot tell the CPUs", error))?;
@@ -100,13 +100,13 @@ impl Fingerprint {
         })
     }
 
-    /// Whether the build is one to measure with.
+    /// Returns `true` if the build is optimized and therefore fit for measurements.
     #[must_use]
     pub fn is_optimised(&self) -> bool {
         self.opt_level != "0" && !cfg!(debug_assertions)
     }
 
-    /// Tells it in a few lines of text, no wider than a table.
+    /// Formats the fingerprint as lines of text, no wider than a table.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let unknown = || "unknown".to_owned();
@@ -155,8 +155,7 @@ impl Fingerprint {
     }
 }
 
-/// Makers and products that are hypervisors, as they spell themselves in DMI; for machines whose CPU has no
-/// flag for it.
+/// Vendors and products of hypervisors, as spelled in DMI. Used if the CPU has no flag for it.
 const HYPERVISORS: [&str; 9] = [
     "qemu",
     "kvm",
@@ -170,17 +169,17 @@ const HYPERVISORS: [&str; 9] = [
 ];
 
 fn is_virtual(cpuinfo: &str, product: Option<&str>) -> Option<bool> {
-    // Only x86 has the line and the flag: there its absence says something too.
+    // Only x86 has this line. There, a missing flag means that the machine is not virtual.
     if let Some(flags) = field(cpuinfo, "flags") {
         return Some(flags.split(' ').any(|flag| flag == "hypervisor"));
     }
-    // `*.metal` is how Amazon names the machines that it rents whole.
+    // Amazon names its bare-metal instances `*.metal`.
     let product = product?.to_lowercase();
     Some(!product.contains(".metal") && HYPERVISORS.iter().any(|name| product.contains(name)))
 }
 
 fn cpu_name(cpuinfo: &str) -> Option<String> {
-    // arm64 names no model; implementer and part are all there is.
+    // arm64 has no model name, only implementer and part.
     field(cpuinfo, "model name").map(str::to_owned).or_else(|| {
         let implementer = field(cpuinfo, "CPU implementer")?;
         Some(format!(
@@ -190,7 +189,7 @@ fn cpu_name(cpuinfo: &str) -> Option<String> {
     })
 }
 
-/// The value of the first line `name : value`.
+/// Returns the value of the first line `name : value`.
 fn field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
     cpuinfo.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -205,10 +204,10 @@ fn product(vendor: Option<String>, name: Option<String>) -> Option<String> {
     }
 }
 
-/// The coarse clock moves once a tick, so its resolution is the tick.
+/// The coarse clock advances once per tick, so its resolution is the length of a tick.
 fn ticks_per_second(resolution_ns: i64) -> Option<u64> {
     let resolution_ns = u64::try_from(resolution_ns).ok().filter(|&ns| ns > 0)?;
-    // Rounded: 300 ticks a second have a resolution of 3 333 333 ns.
+    // Rounded, because the resolution of 300 ticks per second is 3 333 333 ns.
     Some((1_000_000_000 + resolution_ns / 2) / resolution_ns)
 }
 
@@ -222,7 +221,7 @@ fn load(loadavg: &str) -> Option<[f64; 3]> {
     numbers.try_into().ok()
 }
 
-/// The text of a file without its newline; `None` for a file that is missing, unreadable or empty.
+/// Returns the trimmed text of a file; `None` if it is missing, unreadable or empty.
 fn word(path: &str) -> Option<String> {
     told(fs::read_to_string(path).ok()?.trim())
 }

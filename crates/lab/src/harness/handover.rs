@@ -1,8 +1,8 @@
-//! How fast a cache line passes from one CPU to another right now.
+//! The current transfer time of a cache line between two CPUs.
 //!
-//! A virtual machine's CPUs move about on the host. When two of them land on cores that share no cache, every
-//! line that threads fight for takes twice as long, and a pool that shares more lines loses more. No load average
-//! tells of it; a ping-pong does.
+//! The host can move the CPUs of a virtual machine. When two of them end up on cores that share no
+//! cache, a contended cache line takes twice as long. A pool that shares more cache lines then
+//! loses more. The load average does not show this, but a ping-pong between two threads does.
 
 use std::thread;
 
@@ -11,24 +11,24 @@ use sync::hint::spin_loop;
 use sync::time::now_ns;
 use topology::{CpuId, CpuSet};
 
-/// Round trips of one measurement: half a millisecond.
+/// Round trips of one measurement, which take half a millisecond.
 const ROUND_TRIPS: u32 = 2_000;
 
-/// Measurements, of which the fastest counts: the others had a CPU taken away.
+/// Number of measurements. The fastest counts, because a slower one lost a CPU.
 const ATTEMPTS: usize = 5;
 
-/// A side that takes longer was off its CPU: a hundred times what the slowest machines need.
+/// Timeout of a side that was taken off its CPU. The slowest machines need a hundredth of it.
 const PATIENCE_NS: u64 = 50_000_000;
 
-/// Spins between two looks at the clock, which costs as much as a few of them.
+/// Spins between two reads of the clock. One read costs as much as a few spins.
 const SPINS_PER_LOOK: u32 = 1_024;
 
-/// Beyond this factor between two moments the CPUs are not where they were. Cores of one cache and of two
-/// differ by three; noise by less than a third.
+/// Ratio of two measurements above which the CPUs have moved. One and two caches differ by a factor
+/// of three, noise by less than a third.
 const MOVED: f64 = 1.5;
 
-/// Returns the nanoseconds that a line takes from the first to the last of `cpus` and back; `None` for a
-/// single CPU, or where threads cannot be pinned.
+/// Returns the round-trip time of a cache line between the first and the last of `cpus`, in
+/// nanoseconds. Returns `None` for a single CPU, or if threads cannot be pinned.
 #[must_use]
 pub fn round_trip_ns(cpus: &[CpuId]) -> Option<f64> {
     let (&first, &last) = (cpus.first()?, cpus.last()?);
@@ -40,7 +40,7 @@ pub fn round_trip_ns(cpus: &[CpuId]) -> Option<f64> {
         .min_by(f64::total_cmp)
 }
 
-/// Returns what to tell about two measurements that should be alike.
+/// Returns a warning if two measurements differ by more than noise.
 #[must_use]
 pub fn warning(before: Option<f64>, after: Option<f64>) -> Option<String> {
     let (before, after) = before.zip(after)?;
@@ -53,22 +53,22 @@ pub fn warning(before: Option<f64>, after: Option<f64>) -> Option<String> {
 }
 
 fn attempt(first: CpuId, last: CpuId) -> Option<f64> {
-    // Counts up; even numbers are the one side's turn, odd ones the other's.
+    // Turn counter. Even numbers are the turns of one side, odd numbers those of the other.
     let ball = AtomicU32::new(0);
     let ball = &ball;
     thread::scope(|scope| {
-        // Both in threads of their own, which take their pinning with them when they end. A side that is never
-        // answered, because the other could not start or was taken off its CPU, gives up.
+        // Both sides run on new threads, so that the pinning ends with them. A side times out if
+        // the other failed to start or was taken off its CPU.
         let sides = [(first, 0), (last, 1)].map(|(cpu, turn)| {
             thread::Builder::new().spawn_scoped(scope, move || play(ball, cpu, turn))
         });
         let [first, last] = sides.map(|side| side.ok()?.join().ok()?);
-        // Who started second did not wait for the other's start.
+        // The side that started second did not wait for the other one to start.
         Some(first?.min(last?))
     })
 }
 
-/// Plays one side, and returns the nanoseconds a round.
+/// Plays one side, and returns the nanoseconds per round.
 fn play(ball: &AtomicU32, cpu: CpuId, turn: u32) -> Option<f64> {
     sync::cpu::set_affinity(None, &[cpu].into_iter().collect::<CpuSet>()).ok()?;
     let start_ns = now_ns();

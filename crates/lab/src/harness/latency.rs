@@ -1,18 +1,18 @@
-//! How long things took: every sample kept, percentiles taken once at the end.
+//! Latencies: every sample is kept, and percentiles are computed once at the end.
 
 use super::stats::percentile;
 
 /// Durations in cycles of [`sync::time::cycles`].
 ///
-/// A push is a store into room set aside beforehand, so that the measuring disturbs the measured as
-/// little as can be; a histogram would cost a search for the bucket.
+/// A push stores into preallocated memory, so that it hardly disturbs the measured code. A
+/// histogram would have to search for the bucket.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies {
     cycles: Vec<u64>,
 }
 
 impl Latencies {
-    /// Makes an empty set with room for `samples`.
+    /// Creates an empty set with space for `samples` samples.
     #[must_use]
     pub fn with_room(samples: usize) -> Self {
         Self {
@@ -33,7 +33,7 @@ impl Latencies {
         self.cycles.extend_from_slice(&other.cycles);
     }
 
-    /// Returns the mean in nanoseconds; `None` without any sample.
+    /// Returns the mean in nanoseconds; `None` if there are no samples.
     #[must_use]
     pub fn mean_ns(&self) -> Option<f64> {
         let sum: u64 = self.cycles.iter().sum();
@@ -42,7 +42,7 @@ impl Latencies {
         (!self.cycles.is_empty()).then_some(mean * 1000.0 / cycles_per_us)
     }
 
-    /// Returns the percentiles in nanoseconds, in the order asked for; `None` without any sample.
+    /// Returns the percentiles in nanoseconds, in the order of `percents`; `None` without samples.
     #[must_use]
     pub fn percentiles_ns<const N: usize>(mut self, percents: [f64; N]) -> Option<[f64; N]> {
         self.cycles.sort_unstable();

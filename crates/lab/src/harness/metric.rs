@@ -1,40 +1,40 @@
-//! What a run yields: a number with a name, a unit and a column.
+//! Metrics: numbers with a name, a unit and a column.
 
 use serde::{Deserialize, Serialize};
 
-/// Scale of a column in microseconds, of nanoseconds.
+/// Scale of a column in microseconds, for values in nanoseconds.
 pub const NS_PER_US: f64 = 1e3;
-/// Scale of a column in milliseconds, of nanoseconds.
+/// Scale of a column in milliseconds, for values in nanoseconds.
 pub const NS_PER_MS: f64 = 1e6;
 /// Scale of a column in millions.
 pub const MILLION: f64 = 1e6;
-/// Scale of a column in percent, of a share.
+/// Scale of a column in percent, for values that are shares.
 pub const PERCENT: f64 = 0.01;
 
-/// Which way a metric is good.
+/// The direction in which a metric improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
-    /// Throughput.
+    /// Higher is better, as for throughput.
     Higher,
-    /// Time, switches.
+    /// Lower is better, as for times and switches.
     Lower,
 }
 
-/// A number that a run may yield.
+/// A number that a run may measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
-    /// As records spell it.
+    /// Name in records.
     pub name: &'static str,
     /// Unit of the recorded value.
     pub unit: &'static str,
-    /// Which way it is good; decides what the best peer is.
+    /// Direction in which the metric improves; selects the best peer.
     pub better: Better,
-    /// Group of the table's column, "" for none.
+    /// Group of the table's column, or "".
     pub group: &'static str,
-    /// Head of the table's column; "" for a metric that only records tell.
+    /// Head of the table's column, or "" if only records contain the metric.
     pub head: &'static str,
-    /// What the recorded value is divided by for the table.
+    /// Divisor of the recorded value for the table.
     pub scale: f64,
 }
 
@@ -44,7 +44,7 @@ impl From<Metric> for &'static str {
     }
 }
 
-/// A metric that is good when it is low, under `(group, head)` of the table.
+/// Creates a metric that is better when lower, with `(group, head)` in the table.
 #[must_use]
 pub const fn lower(
     name: &'static str,
@@ -62,7 +62,7 @@ pub const fn lower(
     }
 }
 
-/// A metric that is good when it is high, under `(group, head)` of the table.
+/// Creates a metric that is better when higher, with `(group, head)` in the table.
 #[must_use]
 pub const fn higher(
     name: &'static str,

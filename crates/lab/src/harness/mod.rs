@@ -1,9 +1,10 @@
-//! How the lab measures, whatever it measures.
+//! The measuring method that all benches share.
 //!
-//! A bench offers [cases](case::Case): a question, the variants that answer it, the [metrics](metric) that each run
-//! yields. The rest is the same for all: [`run`] interleaves the variants, [`summary`] takes medians,
-//! spreads and paired ratios, [`claim`] judges what is said of them. [`fingerprint`] and [`noise`] say what to think of
-//! it, and [`beside`](mod@beside) that readers and clients were there. How it is told is the business of `output`.
+//! A bench provides [cases](case::Case). A case is a question, the variants that answer it, and the
+//! [metrics](metric) of a run. [`run`] interleaves the variants. [`summary`] computes medians,
+//! spreads and paired ratios, and [`claim`] judges them. [`fingerprint`] and [`noise`] describe the
+//! state of the machine. [`beside`](mod@beside) verifies that background threads were at work. The
+//! module `output` prints the results.
 
 pub mod beside;
 pub mod case;

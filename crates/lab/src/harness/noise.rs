@@ -1,4 +1,4 @@
-//! How quiet the machine was: who else used its CPUs, and what the host took away.
+//! CPU time that other programs and the host took during a measurement.
 
 use std::fs;
 use std::thread;
@@ -9,35 +9,35 @@ use top::exit::Stop;
 use super::handover;
 use super::switches::Usage;
 
-/// How long the machine is watched before a bench. /proc/stat counts in ticks of 10 ms: 40 of them per CPU
-/// tell a few percent.
+/// Time for which the machine is watched before a bench. /proc/stat counts in ticks of 10 ms, and
+/// 40 ticks per CPU resolve a few percent.
 const WATCH: Duration = Duration::from_millis(400);
 
-/// Above this share of the CPUs, other programs are in the way. Guess: on two CPUs, 5 % is one thread that
-/// runs a tenth of the time.
+/// Share of the CPUs above which other programs disturb the results. Guess: on two CPUs, 5 % is one
+/// thread that runs a tenth of the time.
 const OTHERS_LIMIT: f64 = 0.05;
 
-/// Above this share the host takes enough away to bend a latency. Guess.
+/// Share of the CPU time above which steal by the host distorts latencies. Guess.
 const STEAL_LIMIT: f64 = 0.01;
 
-/// Above this relative MAD the repetitions disagree too much to compare figures of two runs. Guess.
+/// Relative MAD above which two runs cannot be compared. Guess.
 pub const SPREAD_LIMIT: f64 = 0.10;
 
-/// Fewer repetitions than this give a median but no idea of its spread.
+/// Minimum number of repetitions that show a spread.
 pub const FEW_REPETITIONS: usize = 3;
 
-/// What disturbed a stretch of time, as shares of the CPU time that there was.
+/// The disturbances of a period, as shares of its CPU time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Noise {
-    /// Used by other programs, and by the kernel on nobody's behalf.
+    /// CPU time of other programs and of the kernel's own threads.
     pub others: f64,
-    /// Taken by the host of a virtual machine.
+    /// CPU time that the host took from a virtual machine.
     pub steal: f64,
-    /// See [`handover`], before and after; `None` on a single CPU.
+    /// See [`handover`]: before and after; `None` on a single CPU.
     pub handover_ns: [Option<f64>; 2],
 }
 
-/// Watches the machine from its making on.
+/// Watches the machine from its creation on.
 #[derive(Clone, Copy, Debug)]
 pub struct NoiseMeter {
     cpus: CpuTimes,
@@ -45,10 +45,10 @@ pub struct NoiseMeter {
 }
 
 impl NoiseMeter {
-    /// Starts to watch.
+    /// Starts watching.
     pub fn start() -> Result<Self, Stop> {
         let unread = |error| Stop::because("cannot read the CPU time", error);
-        // A peer may be a process of its own.
+        // A peer may run in a child process.
         let own = [Usage::now(), Usage::of_children()];
         let [this, children] = own.map(|usage| usage.map_err(unread));
         Ok(Self {
@@ -66,14 +66,14 @@ impl NoiseMeter {
     }
 }
 
-/// Watches the machine for a moment while this process does nothing.
+/// Watches the machine for a short time while this process is idle.
 pub fn before() -> Result<Noise, Stop> {
     let meter = NoiseMeter::start()?;
     thread::sleep(WATCH);
     meter.noise()
 }
 
-/// Returns what to tell the user about the noise of a stretch `when`, in plain words.
+/// Returns warnings for the user about the noise of the period `when`.
 #[must_use]
 pub fn warnings(noise: &Noise, when: &str) -> Vec<String> {
     let mut lines = Vec::new();
@@ -96,10 +96,10 @@ pub fn warnings(noise: &Noise, when: &str) -> Vec<String> {
     lines
 }
 
-/// Returns what to tell about a load average that says the CPUs were wanted already.
+/// Returns a warning if the load average shows that the CPUs were busy before the start.
 #[must_use]
 pub fn load_warning(load1: f64, cpus: usize) -> Option<String> {
-    // Half of the CPUs wanted on average over a minute; a bench that has just ended also leaves that.
+    // On average over a minute, half of the CPUs were busy, perhaps with the previous bench.
     (load1 > cpus as f64 / 2.0).then(|| {
         format!(
             "the load average was {load1:.1} on {cpus} CPUs at the start: is the machine idle now?"
@@ -107,7 +107,7 @@ pub fn load_warning(load1: f64, cpus: usize) -> Option<String> {
     })
 }
 
-/// Ticks of all CPUs together since the machine started.
+/// Ticks of all CPUs since the machine started.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct CpuTimes {
     busy: f64,
@@ -115,7 +115,7 @@ struct CpuTimes {
     steal: f64,
 }
 
-/// /proc/stat counts in USER_HZ, which Linux fixes at 100 for user space.
+/// Nanoseconds per tick. /proc/stat counts in USER_HZ, which Linux fixes at 100 for user space.
 const NS_PER_TICK: f64 = 10_000_000.0;
 
 impl CpuTimes {
@@ -126,8 +126,8 @@ impl CpuTimes {
         Self::parse(&text).ok_or_else(|| Stop::because(path, "no line `cpu` with eight numbers"))
     }
 
-    /// The first line: `cpu user nice system idle iowait irq softirq steal guest guest_nice`, of which guest
-    /// time is in user time already.
+    /// Parses the first line: `cpu user nice system idle iowait irq softirq steal guest
+    /// guest_nice`. User time already includes guest time.
     fn parse(text: &str) -> Option<Self> {
         let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
         let ticks: Vec<f64> = line
@@ -150,7 +150,7 @@ fn noise(from: &CpuTimes, to: &CpuTimes, own_ticks: f64) -> Noise {
     if total <= 0.0 {
         return Noise::default();
     }
-    // Own time is exact and the machine's is in ticks, so the difference may fall below 0.
+    // Own time is exact, but the machine's time is in ticks, so the difference may be negative.
     Noise {
         others: ((busy - own_ticks) / total).clamp(0.0, 1.0),
         steal: (steal / total).clamp(0.0, 1.0),

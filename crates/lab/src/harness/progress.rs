@@ -1,4 +1,4 @@
-//! How far a bench is, on standard error: a bar on a terminal, a line for each repetition elsewhere.
+//! Progress of a bench on standard error: a bar on a terminal, otherwise a line per repetition.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use top::talk::{may_colour, say};
 
-/// Shows how many of the planned runs are done and about how long the rest takes.
+/// Shows the number of completed runs and an estimate of the remaining time.
 #[derive(Debug)]
 pub struct Progress {
     show: Show,
     started: Instant,
     planned: usize,
     done: usize,
-    /// When the whole must end, however much is left of the plan.
+    /// Time at which the bench must end, even if runs remain.
     end: Option<Instant>,
 }
 
@@ -25,7 +25,7 @@ enum Show {
 }
 
 impl Progress {
-    /// Makes one for `planned` runs that stops at `end` at the latest.
+    /// Creates a display for `planned` runs that stops at `end` at the latest.
     #[must_use]
     pub fn on_stderr(planned: usize, end: Option<Instant>) -> Self {
         let stderr = io::stderr();
@@ -46,7 +46,7 @@ impl Progress {
         }
     }
 
-    /// Makes one that shows nothing.
+    /// Creates a display that shows nothing.
     #[must_use]
     pub fn silent() -> Self {
         Self {
@@ -58,14 +58,14 @@ impl Progress {
         }
     }
 
-    /// Tells that a run of `variant` in `case` begins.
+    /// Shows that a run of `variant` in `case` begins.
     pub fn run_begins(&self, case: &str, variant: &str) {
         if let Show::Bar(bar) = &self.show {
             bar.set_message(format!("{case}: {variant}"));
         }
     }
 
-    /// Tells that a run ended.
+    /// Shows that a run ended.
     pub fn run_ended(&mut self) {
         self.done += 1;
         if let Show::Bar(bar) = &self.show {
@@ -74,7 +74,7 @@ impl Progress {
         }
     }
 
-    /// Tells that every variant of `case` had its turn once more.
+    /// Shows that every variant of `case` completed another repetition.
     pub fn repetition_ended(&self, case: &str, ended: usize, wanted: usize) {
         if matches!(self.show, Show::Lines) {
             say(format_args!(
@@ -84,7 +84,7 @@ impl Progress {
         }
     }
 
-    /// Tells that `runs` of the plan will not happen.
+    /// Removes `runs` runs from the plan.
     pub fn dropped(&mut self, runs: usize) {
         self.planned = self.planned.saturating_sub(runs);
         if let Show::Bar(bar) = &self.show {
@@ -92,7 +92,7 @@ impl Progress {
         }
     }
 
-    /// Lets `write` use the terminal with the bar out of its way.
+    /// Hides the bar while `write` uses the terminal.
     pub fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
         match &self.show {
             Show::Bar(bar) => bar.suspend(write),
@@ -106,7 +106,7 @@ impl Progress {
             .map(|end| end.saturating_duration_since(Instant::now()));
         let left = time_left(self.started.elapsed(), self.done, self.planned);
         if bound.is_some_and(|bound| bound.is_zero()) {
-            // Nobody knows how long those take that have not begun.
+            // The duration of the runs that have not begun is unknown.
             return "time is up: one repetition of each case that is left".into();
         }
         in_words(left.map(|left| bound.map_or(left, |bound| left.min(bound))))
@@ -127,11 +127,11 @@ fn style(colour: bool) -> ProgressStyle {
     } else {
         "{bar:30} {pos}/{len} {prefix}  {msg}"
     };
-    // A malformed template is a bug of this line; indicatif's own style still tells how far it is.
+    // If the template is malformed (a bug here), the default style still shows the progress.
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-/// Reckons that the runs to come take as long as those that were.
+/// Estimates the remaining time from the average duration of the completed runs.
 fn time_left(elapsed: Duration, done: usize, planned: usize) -> Option<Duration> {
     let left = planned.saturating_sub(done);
     (done > 0).then(|| elapsed.mul_f64(left as f64 / done as f64))

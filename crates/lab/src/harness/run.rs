@@ -1,8 +1,8 @@
-//! Interleaving: in each repetition every variant has its turn, in an order shuffled anew.
+//! Interleaving: each repetition runs every variant once, in a newly shuffled order.
 //!
-//! A machine drifts: it warms up, its neighbours wake, its clock steps down. Whoever measures all runs of
-//! one variant and then all of the next compares the hours of the day. Turn by turn, drift hits all alike,
-//! and a ratio is taken within a repetition.
+//! A machine drifts: it warms up, its neighbors wake, its clock slows down. If all runs of one
+//! variant were measured before the next variant, the comparison would include the drift.
+//! Interleaving exposes all variants to the same drift. Ratios are taken within a repetition.
 
 use std::time::{Duration, Instant};
 
@@ -13,28 +13,28 @@ use super::case::{Case, Sample, Series, Variant};
 
 use super::progress::Progress;
 
-/// Runs of a variant in one repetition, if the first is thrown away: another one may have all beside it that belong there.
+/// Attempts per variant and repetition. A discarded run is repeated once.
 const ATTEMPTS: usize = 2;
 
-/// How often, in which order, and for how long at most.
+/// The number of repetitions, their order and their time limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Repetitions wanted.
+    /// Number of repetitions.
     pub repeat: usize,
-    /// Decides every shuffle.
+    /// Seed of all shuffles.
     pub seed: u64,
-    /// No repetition begins that would probably end later than this after the first one began.
+    /// Time limit. No repetition begins if it would probably end after this limit.
     pub budget: Option<Duration>,
 }
 
-/// Why a case ended.
+/// The reason why a case ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It had all its repetitions.
+    /// All repetitions were completed.
     Complete,
-    /// Its time was up after this many repetitions.
+    /// The time limit was reached after this many repetitions.
     OutOfTime(usize),
-    /// SIGINT; the last repetition may lack some variants.
+    /// SIGINT arrived. The last repetition may lack some variants.
     Interrupted,
 }
 
@@ -74,7 +74,7 @@ pub fn run_case(
     Ok((all, Ended::Complete))
 }
 
-/// Runs a variant, and once more if that is thrown away; `None` when it was interrupted.
+/// Runs a variant, and runs it again if the run is discarded. Returns `None` if interrupted.
 fn once(variant: &mut Variant, interrupt: &Interrupt) -> Result<Option<Sample>, Stop> {
     let mut tried = None;
     for _ in 0..ATTEMPTS {
@@ -89,9 +89,9 @@ fn once(variant: &mut Variant, interrupt: &Interrupt) -> Result<Option<Sample>, 
     Ok(tried)
 }
 
-/// Whether a repetition may begin after `done` of them took `spent`.
+/// Returns `true` if a repetition may begin after `done` repetitions took `spent`.
 ///
-/// The first one always may: a result without spread is better than none, and says so.
+/// The first one may always begin, because a result without a spread is better than none.
 fn time_for_another(done: usize, spent: Duration, budget: Option<Duration>) -> bool {
     match (u32::try_from(done), budget) {
         (Ok(0), _) | (_, None) => true,
@@ -100,7 +100,7 @@ fn time_for_another(done: usize, spent: Duration, budget: Option<Duration>) -> b
     }
 }
 
-/// The order of the variants in one repetition; the same for the same seed.
+/// Returns the order of the variants in one repetition. Equal seeds give equal orders.
 fn order(variants: usize, seed: u64, repetition: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..variants).collect();
     fastrand::Rng::with_seed(seed.wrapping_add(repetition as u64)).shuffle(&mut order);
@@ -121,7 +121,7 @@ mod tests {
         budget: None,
     };
 
-    /// A case of three variants that note their turns, and what happens at turn `n`.
+    /// Creates a case of three variants that record their turns. `at(n)` is the result of turn `n`.
     fn case(
         turns: &Rc<RefCell<Vec<usize>>>,
         at: impl Fn(usize) -> Option<Sample> + Clone + 'static,

@@ -1,22 +1,20 @@
-//! The few statistics that the lab believes in: medians, their spread, and ratios of paired runs.
+//! The statistics of the lab: medians, their spread, and ratios of paired runs.
 
 use serde::{Deserialize, Serialize};
 
 /// A median with its spread and the number of values behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// The middle value; of an even number of values, the mean of the middle two.
+    /// The middle value, or the mean of the two middle values.
     pub median: f64,
-    /// Median absolute deviation: half of the values lie within this distance of the median.
+    /// Median absolute deviation: half of the values are within this distance of the median.
     pub mad: f64,
-    /// How many values there were.
+    /// Number of values.
     pub n: usize,
 }
 
 impl Spread {
-    /// Returns the spread of `values`, or `None` if there are none.
-    ///
-    /// Values must be finite: whoever measures leaves out what could not be measured.
+    /// Returns the spread of `values`, or `None` if there are none. Values must be finite.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let median = median(values.to_vec())?;
@@ -28,7 +26,7 @@ impl Spread {
         })
     }
 
-    /// Returns the MAD as a share of the median; 0 where the median is 0.
+    /// Returns the MAD as a share of the median; 0 if the median is 0.
     #[must_use]
     pub fn relative(&self) -> f64 {
         if self.median == 0.0 {
@@ -39,19 +37,19 @@ impl Spread {
     }
 }
 
-/// A value together with the repetition that it comes from.
+/// A value and its repetition.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Which repetition.
+    /// The repetition.
     pub repetition: usize,
-    /// What was measured in it.
+    /// The value.
     pub value: f64,
 }
 
-/// Returns the spread of the ratios `above / below`, each of two runs of one repetition.
+/// Returns the spread of the ratios `above / below`, each from two runs of one repetition.
 ///
-/// Runs of one repetition lie close together in time, so what slows the whole machine down slows both.
-/// A repetition in which either is missing, or `below` is 0, is left out; `None` if none remains.
+/// Runs of one repetition are close together in time, so a slow machine affects both. A
+/// repetition is ignored if a value is missing or `below` is 0. Returns `None` if no ratio remains.
 #[must_use]
 pub fn paired_ratio(above: &[Point], below: &[Point]) -> Option<Spread> {
     let ratios: Vec<f64> = above
@@ -66,7 +64,7 @@ pub fn paired_ratio(above: &[Point], below: &[Point]) -> Option<Spread> {
 
 /// Returns the smallest value that at least `percent` of `sorted` do not exceed (nearest rank).
 ///
-/// `sorted` must be in ascending order; `None` if it is empty.
+/// `sorted` must be in ascending order. Returns `None` if it is empty.
 #[must_use]
 pub fn percentile(sorted: &[u64], percent: f64) -> Option<u64> {
     let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
@@ -79,7 +77,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     if values.len() % 2 == 1 {
         return Some(upper);
     }
-    // Halved before the sum, which could overflow.
+    // Halved before the addition, which could overflow.
     Some(values[values.len() / 2 - 1] / 2.0 + upper / 2.0)
 }
 
@@ -167,7 +165,7 @@ mod tests {
         #[test]
         fn half_of_the_values_lie_within_the_mad(values in prop::collection::vec(-1e6..1e6_f64, 1..50)) {
             let Spread { median, mad, .. } = Spread::of(&values).unwrap();
-            // Room for the rounding of the subtraction.
+            // The tolerance allows for the rounding of the subtraction.
             let within = values.iter().filter(|&&v| (v - median).abs() <= mad + 1e-6).count();
             prop_assert!(mad >= 0.0 && within >= values.len().div_ceil(2));
         }

@@ -1,30 +1,30 @@
-//! From the samples of a case to what is told of it: medians, spreads, ratios to the best peer.
+//! Computes the table of a case from its samples: medians, spreads, ratios to the best peer.
 
 use super::case::Series;
 use super::metric::{Better, Metric};
 use super::stats::{Spread, paired_ratio};
 
-/// What is told of one variant.
+/// One row of the table, for one variant.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The variant's name.
     pub variant: String,
-    /// Whether it is a peer.
+    /// `true` for a peer.
     pub peer: bool,
-    /// One for each metric of the case, in its order.
+    /// One cell for each metric of the case, in order.
     pub cells: Vec<Cell>,
 }
 
-/// What is told of one metric of one variant; nothing where the variant does not measure it.
+/// One metric of one variant. Both fields are `None` if the variant does not measure it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cell {
-    /// The value itself.
+    /// The value.
     pub spread: Option<Spread>,
-    /// Its ratio to the best peer's, paired by repetition.
+    /// The ratio to the best peer, paired by repetition.
     pub vs_best_peer: Option<Spread>,
 }
 
-/// Returns a row for each variant that ended at least one run.
+/// Returns a row for each variant that completed at least one run.
 #[must_use]
 pub fn summarize(metrics: &[Metric], all: &[Series]) -> Vec<Row> {
     let best: Vec<Option<&Series>> = metrics
@@ -54,7 +54,8 @@ pub fn summarize(metrics: &[Metric], all: &[Series]) -> Vec<Row> {
 
 /// Returns the peer with the best median of `metric`.
 ///
-/// Chosen once over all repetitions: the best of each repetition would be a patchwork that no peer is.
+/// The peer is chosen once over all repetitions. The best peer of each repetition would be a
+/// mixture that no peer achieves.
 #[must_use]
 pub fn best_peer<'a>(all: &'a [Series], metric: &Metric) -> Option<&'a Series> {
     let medians = all

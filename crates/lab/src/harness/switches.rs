@@ -1,20 +1,18 @@
-//! What a stretch of work cost the machine: context switches and CPU time of this whole process.
+//! The cost of a period of work: context switches and CPU time of this process.
 
 use std::io;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 
-/// The process's counters at one moment.
-///
-/// They hold threads that have ended as well as those that live, so a pool may come and go in between.
+/// The process's counters at one moment. They include threads that have exited.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
     switches: u64,
     cpu_ns: u64,
 }
 
-/// What was used between two moments.
+/// The difference of the counters between two moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// Context switches, voluntary and involuntary, of all threads.
@@ -24,20 +22,20 @@ pub struct Spent {
 }
 
 impl Usage {
-    /// Reads the counters; costs one system call.
+    /// Reads the counters with one system call.
     ///
     /// # Errors
     ///
-    /// What the system says; Linux does not refuse it.
+    /// Returns the error of the system call. On Linux it does not fail.
     pub fn now() -> io::Result<Self> {
         Self::of(UsageWho::RUSAGE_SELF)
     }
 
-    /// Reads the counters of processes that this one started and that have ended.
+    /// Reads the counters of child processes that have ended.
     ///
     /// # Errors
     ///
-    /// As [`now`](Self::now).
+    /// See [`now`](Self::now).
     pub fn of_children() -> io::Result<Self> {
         Self::of(UsageWho::RUSAGE_CHILDREN)
     }
@@ -52,7 +50,7 @@ impl Usage {
         })
     }
 
-    /// Returns what was used since `earlier`.
+    /// Returns the resources used since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Spent {
         Spent {
@@ -82,7 +80,7 @@ mod tests {
     fn burning_costs_cpu_time() {
         let before = Usage::now().unwrap();
         let mut spent = Spent::default();
-        // Ends as soon as the counter has moved; a counter that stands still hangs the test.
+        // Ends as soon as the counter advances. If the counter is broken, the test hangs.
         while spent.cpu_ns == 0 {
             std::hint::black_box((0..10_000).sum::<u64>());
             spent = Usage::now().unwrap().since(&before);

@@ -1,5 +1,5 @@
-//! How results are told: as [mod@text] in [tables](table), as [JSON](record), as a [page](mod@page), and in
-//! [words](verdict), by [what each case does](words). A [`run::Run`] has its lines in order.
+//! Formats of results: [mod@text] in [tables](table), [JSON](record), a [page](mod@page), and
+//! [verdicts](verdict) in [words]. A [`run::Run`] contains its lines in order.
 
 pub mod page;
 pub mod record;

@@ -1,6 +1,6 @@
-//! The JSON that `--json` prints: one object a line, of the same few shapes for every bench.
+//! The JSON that `--json` prints: one object per line, in the same shapes for every bench.
 //!
-//! `docs/bench-method.md` documents it for readers; a change of shape raises [`SCHEMA`].
+//! `docs/bench-method.md` documents it for readers. A change of shape increments [`SCHEMA`].
 
 use serde::{Deserialize, Serialize};
 
@@ -12,40 +12,40 @@ use crate::harness::noise::Noise;
 use crate::harness::stats::Spread;
 use crate::harness::summary::Row;
 
-/// Version of the shape of the records; named in the first one.
+/// Version of the shape of the records, contained in the first line.
 pub const SCHEMA: u32 = 4;
 
-/// The `variant` of records that tell of the machine rather than of anything measured on it.
+/// The `variant` of records that describe the machine.
 pub const MACHINE: &str = "(machine)";
 
-/// Any line.
+/// A line of the output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Line {
-    /// The first one.
+    /// The first line.
     Head(Box<Head>),
-    /// The first one of a case.
+    /// The first line of a case.
     Case(CaseHead),
-    /// A claim of that case.
+    /// A claim of the case.
     Claimed(Claimed),
     /// A distribution.
     Curve(Curve),
-    /// What one run measured.
+    /// The values of one run.
     Run(Run),
     /// A number.
     Record(Record),
-    /// The last one.
+    /// The last line.
     End(End),
 }
 
-/// The first line: what was measured on what.
+/// The first line: the machine, the build and the command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Head {
     /// [`SCHEMA`].
     pub schema: u32,
     /// The machine and the build.
     pub fingerprint: Fingerprint,
-    /// When it began: `2026-11-21 21:15:03 UTC`; an older program does not tell.
+    /// Start time, such as `2026-11-21 21:15:03 UTC`. Empty in files of older versions.
     #[serde(default)]
     pub started: String,
     /// The command line.
@@ -53,15 +53,15 @@ pub struct Head {
     pub command: String,
     /// Seed of the shuffles.
     pub seed: u64,
-    /// The machine, drawn as `afterwork topology` does it.
+    /// The machine, drawn as `afterwork topology` draws it.
     pub drawing: String,
-    /// What spoke against believing the rest before there was any.
+    /// Warnings from before the first case.
     pub warnings: Vec<String>,
 }
 
 #[cfg(test)]
 impl Head {
-    /// One of this machine.
+    /// Creates the head of a run on this machine.
     pub(crate) fn of_tests() -> Self {
         Self {
             schema: SCHEMA,
@@ -75,64 +75,64 @@ impl Head {
     }
 }
 
-/// How a run ended. One without this line was cut off.
+/// The end of a run. If this line is missing, the file is truncated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct End {
-    /// Why it ended.
+    /// The reason.
     pub ended: Why,
-    /// How long it took.
+    /// Duration of the run.
     pub seconds: f64,
 }
 
-/// Why a run ended.
+/// The reason why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
-    /// All was measured that was asked for.
+    /// All requested cases were measured.
     Complete,
-    /// SIGINT: the last case has fewer repetitions, and those after it have none.
+    /// SIGINT arrived. The last case has fewer repetitions, and later cases have none.
     Interrupted,
 }
 
-/// What a case asks, and what its metrics are.
+/// The question and the metrics of a case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CaseHead {
-    /// Which bench.
+    /// Name of the bench.
     pub bench: String,
-    /// Which question of it.
+    /// Name of the case.
     pub case: String,
     /// The question.
     pub about: String,
-    /// The metric that variants are ranked by.
+    /// The metric that ranks the variants.
     pub headline: String,
-    /// All of them, in the order of the table.
+    /// All metrics, in the order of the table.
     pub metrics: Vec<MetricHead>,
-    /// What speaks against believing its numbers.
+    /// Warnings about the case.
     pub warnings: Vec<String>,
 }
 
-/// A case that could be measured, as `--list --json` tells it.
+/// A case that could be measured, as printed by `--list --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Listed {
-    /// Which bench.
+    /// Name of the bench.
     pub bench: String,
-    /// Which question of it.
+    /// Name of the case.
     pub case: String,
     /// The question.
     pub about: String,
-    /// The metric that variants are ranked by.
+    /// The metric that ranks the variants.
     pub headline: String,
-    /// Ours and limits, in the order of the table.
+    /// Our variants and the limits, in the order of the table.
     pub ours: Vec<String>,
-    /// Somebody else's.
+    /// Third-party variants.
     pub peers: Vec<String>,
 }
 
 impl Listed {
-    /// Tells of a case what is known before it is measured.
+    /// Describes a case before it is measured.
     #[must_use]
     pub fn of(case: &Case) -> Self {
         let (peers, ours): (Vec<_>, Vec<_>) = case.variants.iter().partition(|it| it.peer);
@@ -148,118 +148,118 @@ impl Listed {
     }
 }
 
-/// What a metric is.
+/// The description of a metric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MetricHead {
-    /// Its name in records.
+    /// Name in records.
     pub metric: String,
-    /// Its unit.
+    /// Unit.
     pub unit: String,
-    /// Which way it is good.
+    /// Direction in which the metric improves.
     pub better: Better,
 }
 
-/// A claim, and what became of it.
+/// A claim and its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claimed {
-    /// Which bench.
+    /// Name of the bench.
     pub bench: String,
-    /// Which question of it.
+    /// Name of the case.
     pub case: String,
-    /// In words.
+    /// Description of the claim.
     pub claim: String,
-    /// Who stands above the stroke.
+    /// The variant in the numerator.
     pub variant: String,
-    /// Which metric of both.
+    /// The metric that is compared.
     pub metric: String,
-    /// Who stands below it.
+    /// The variant in the denominator.
     pub against: Option<String>,
-    /// What the ratio must keep.
+    /// The bound of the ratio.
     pub bound: Option<String>,
-    /// Median of the ratio, its MAD and the repetitions behind it.
+    /// Median of the ratio, its MAD and the number of repetitions.
     pub ratio: Option<Spread>,
-    /// Whether it holds.
+    /// The outcome.
     pub verdict: Verdict,
-    /// Whether the bound lies within one MAD of the median.
+    /// `true` if the bound is within one MAD of the median.
     pub close: bool,
-    /// The same ratio as somebody else measured it.
+    /// The same ratio as measured elsewhere.
     pub source: Option<Sourced>,
 }
 
-/// A figure from elsewhere.
+/// A published figure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sourced {
     /// The ratio, or several, in words.
     pub figure: String,
-    /// Who measured it, on what.
+    /// The author and the hardware of the measurement.
     pub from: String,
 }
 
-/// How a quantity is spread: its percentiles, each the median over the repetitions.
+/// The distribution of a quantity: percentiles, each the median over the repetitions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Curve {
-    /// Which bench.
+    /// Name of the bench.
     pub bench: String,
-    /// Which question of it.
+    /// Name of the case.
     pub case: String,
-    /// Who was measured.
+    /// Name of the variant.
     pub variant: String,
-    /// Whether the variant is somebody else's code.
+    /// `true` for third-party code.
     pub peer: bool,
-    /// What of it.
+    /// Name of the quantity.
     pub curve: String,
-    /// In which unit.
+    /// Unit of the values.
     pub unit: String,
     /// Pairs of percent and value, both ascending.
     pub points: Vec<(f64, f64)>,
 }
 
-/// What one run of one variant measured; told where somebody asked for it.
+/// The values that one run of one variant measured. Printed on request only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
-    /// Which bench.
+    /// Name of the bench.
     pub bench: String,
-    /// Which question of it.
+    /// Name of the case.
     pub case: String,
-    /// Who was measured.
+    /// Name of the variant.
     pub variant: String,
-    /// In which repetition, from 1.
+    /// Number of the repetition, from 1.
     pub run: usize,
-    /// Pairs of metric and value, in the metric's unit.
+    /// Pairs of metric and value, each in the unit of the metric.
     pub values: Vec<(String, f64)>,
 }
 
-/// A number: one metric of one variant.
+/// One metric of one variant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// Which bench.
+    /// Name of the bench.
     pub bench: String,
-    /// Which question of it.
+    /// Name of the case.
     pub case: String,
-    /// Who was measured.
+    /// Name of the variant.
     pub variant: String,
-    /// What of it.
+    /// Name of the metric.
     pub metric: String,
-    /// In which unit; `ratio` for a quotient.
+    /// Unit of the value, or `ratio` for a quotient.
     pub unit: String,
     /// Median over the repetitions.
     pub median: f64,
     /// Median absolute deviation.
     pub mad: f64,
-    /// Repetitions behind it.
+    /// Number of repetitions.
     pub n: usize,
-    /// Whether the variant is somebody else's code.
+    /// `true` for third-party code.
     pub peer: bool,
 }
 
-/// Returns the lines of a case: its head, values, ratios to the best peer, the ratios that claims ask for, what became of
-/// the claims, and distributions.
+/// Returns the lines of a case: its head, values, ratios to the best peer, ratios and outcomes of
+/// its claims, and distributions.
 #[must_use]
 pub fn of_case(
     case: &Case,
@@ -386,7 +386,7 @@ fn curves<'a>(case: &'a Case, series: &'a [Series]) -> impl Iterator<Item = Curv
     })
 }
 
-/// Returns what each run measured, variant by variant.
+/// Returns the values of each run, variant by variant.
 #[must_use]
 pub fn of_runs(case: &Case, series: &[Series]) -> Vec<Line> {
     let runs = series.iter().flat_map(|series| {
@@ -404,7 +404,7 @@ pub fn of_runs(case: &Case, series: &[Series]) -> Vec<Line> {
     runs.collect()
 }
 
-/// Returns the records that tell how quiet the machine was while the case ran.
+/// Returns the records of the noise that was measured while the case ran.
 #[must_use]
 pub fn of_noise((bench, case): (&str, &str), noise: &Noise) -> Vec<Line> {
     let [before, after] = noise.handover_ns;
@@ -431,10 +431,10 @@ pub fn of_noise((bench, case): (&str, &str), noise: &Noise) -> Vec<Line> {
     .collect()
 }
 
-/// Returns the line of JSON for a record, without the newline.
+/// Returns a record as one line of JSON, without the newline.
 #[must_use]
 pub fn line(record: &impl Serialize) -> String {
-    // Records hold strings, finite numbers and plain structs: nothing that JSON cannot say.
+    // Records hold only strings, finite numbers and plain structs, which JSON can represent.
     serde_json::to_string(record).expect("a record of plain data is JSON")
 }
 

@@ -1,4 +1,4 @@
-//! The lines of a run, sorted by what they are about.
+//! The lines of a run, grouped by case.
 
 use std::io::{BufRead, ErrorKind};
 
@@ -6,36 +6,36 @@ use top::exit::Stop;
 
 use crate::output::record::{CaseHead, Claimed, Curve, End, Head, Line, MACHINE, Record, SCHEMA};
 
-/// All that a run told.
+/// All lines of a run.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// What was measured on what.
+    /// The machine, the build and the command.
     pub head: Head,
-    /// Its cases, in the order in which they were measured.
+    /// The cases, in the order in which they were measured.
     pub cases: Vec<CaseRun>,
-    /// How it ended, if it came to say so.
+    /// The end of the run; `None` if the file is truncated.
     pub end: Option<End>,
-    /// As they were told.
+    /// All lines in their original order.
     pub lines: Vec<Line>,
 }
 
-/// All that it told of one case.
+/// All lines of one case.
 #[derive(Clone, Debug)]
 pub struct CaseRun {
-    /// What the case asks.
+    /// The question and the metrics of the case.
     pub head: CaseHead,
-    /// Numbers of variants.
+    /// Values of the variants.
     pub records: Vec<Record>,
-    /// Numbers of the machine meanwhile.
+    /// Values of the machine while the case ran.
     pub machine: Vec<Record>,
-    /// Claims and what became of them.
+    /// Claims and their outcomes.
     pub claims: Vec<Claimed>,
     /// Distributions.
     pub curves: Vec<Curve>,
 }
 
 impl Run {
-    /// Reads what a bench printed; `name` says in errors whose it was.
+    /// Reads the output of a bench. Errors contain `name`.
     pub fn read(name: &str, source: impl BufRead) -> Result<Self, Stop> {
         let mut lines = Vec::new();
         let mut source = source.lines().enumerate().peekable();
@@ -45,7 +45,7 @@ impl Run {
             };
             let text = text.map_err(|error| match error.kind() {
                 ErrorKind::InvalidData if index == 0 => no_run(name),
-                // A character of several bytes may be cut, too.
+                // The output may end within a multi-byte character.
                 ErrorKind::InvalidData if source.peek().is_none() => wrong(&CUT_OFF),
                 ErrorKind::InvalidData => wrong(&NOT_A_LINE),
                 _ => wrong(&error),
@@ -66,7 +66,7 @@ impl Run {
         Self::of(lines).ok_or_else(|| no_run(name))
     }
 
-    /// Sorts lines; `None` when the first one does not tell of a machine, or another one belongs to no case.
+    /// Groups lines. Returns `None` if no [`Head`] comes first, or if results precede all cases.
     #[must_use]
     pub fn of(lines: Vec<Line>) -> Option<Self> {
         let Some((Line::Head(head), rest)) = lines.split_first() else {
@@ -108,7 +108,7 @@ fn no_run(name: &str) -> Stop {
 const NOT_A_LINE: &str = "nothing that a bench prints";
 const CUT_OFF: &str = "the record seems to be cut off here: take this line out, or measure anew";
 
-/// Before anything else: of another version nothing else would be understood.
+/// Checks the version before any other content, because other versions may have other shapes.
 fn check_schema(name: &str, text: &str) -> Result<(), Stop> {
     #[derive(serde::Deserialize)]
     struct Version {
@@ -135,21 +135,21 @@ impl CaseRun {
         }
     }
 
-    /// Returns the numbers of one metric, in the order of the variants.
+    /// Returns the values of one metric, in the order of the variants.
     pub fn of_metric<'a>(&'a self, metric: &str) -> impl Iterator<Item = &'a Record> {
         self.records
             .iter()
             .filter(move |record| record.metric == metric)
     }
 
-    /// Returns the number of one metric of one variant.
+    /// Returns the value of one metric of one variant.
     #[must_use]
     pub fn record(&self, variant: &str, metric: &str) -> Option<&Record> {
         let mut records = self.records.iter();
         records.find(|record| record.variant == variant && record.metric == metric)
     }
 
-    /// Returns the variants in order, and whether each is a peer.
+    /// Returns the variants in order, with `true` for peers.
     #[must_use]
     pub fn variants(&self) -> Vec<(&str, bool)> {
         let mut variants: Vec<(&str, bool)> = Vec::new();

@@ -5,22 +5,22 @@ use std::ops::Range;
 
 use crate::harness::stats::Spread;
 
-/// No table of the lab is wider: it fits a terminal half a screen wide, and a mail.
+/// Maximum width of the lab's tables, so that they fit a narrow terminal and an email.
 pub const MAX_WIDTH: usize = 100;
 
-/// Blanks between two columns; those of one group stand closer.
+/// Spaces between two columns, and between two columns of one group.
 const GAP: usize = 2;
 const GAP_IN_GROUP: usize = 1;
 
-/// One on either side of a group's name.
+/// Spaces around the name of a group.
 const BLANKS_AROUND_GROUP: usize = 2;
 
-/// On which side of its column a cell stands.
+/// Alignment of the cells of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
+    /// For words.
     Left,
-    /// Numbers.
+    /// For numbers.
     Right,
 }
 
@@ -32,7 +32,7 @@ struct Column {
     align: Align,
 }
 
-/// A table: heads in one or two lines, rows of text below.
+/// A table: one or two lines of heads, then rows of text.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     columns: Vec<Column>,
@@ -40,13 +40,13 @@ pub struct Table {
 }
 
 impl Table {
-    /// Makes a table without columns.
+    /// Creates a table without columns.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a column; neighbours of one `group` share a head of that name above their own ("" for none).
+    /// Adds a column. Adjacent columns with the same `group` share a head, unless it is "".
     #[must_use]
     pub fn column(mut self, group: &str, name: &str, align: Align) -> Self {
         self.columns.push(Column {
@@ -57,13 +57,13 @@ impl Table {
         self
     }
 
-    /// Adds a row; missing cells are empty, and cells past the last column are dropped.
+    /// Adds a row. Missing cells are empty, and excess cells are dropped.
     pub fn row(&mut self, mut cells: Vec<String>) {
         cells.resize(self.columns.len(), String::new());
         self.rows.push(cells);
     }
 
-    /// Returns the heads, a line or two, each ended by a newline.
+    /// Returns one or two lines of heads, each ended by a newline.
     #[must_use]
     pub fn head(&self) -> String {
         let mut head = String::new();
@@ -104,7 +104,7 @@ impl Table {
         line
     }
 
-    /// A group's name, centred between dashes over its columns.
+    /// Returns the names of the groups, each centered between dashes above its columns.
     fn group_line(&self) -> String {
         let mut line = String::new();
         let widths = self.widths();
@@ -120,7 +120,7 @@ impl Table {
         line
     }
 
-    /// Neighbours with one group's name; those without a group stand alone.
+    /// Returns the ranges of adjacent columns with the same group, or of a single column.
     fn groups(&self) -> Vec<Range<usize>> {
         let mut groups: Vec<Range<usize>> = Vec::new();
         for (index, column) in self.columns.iter().enumerate() {
@@ -146,7 +146,7 @@ impl Table {
         if joined { GAP_IN_GROUP } else { GAP }
     }
 
-    /// Width of neighbouring columns with the gaps between them.
+    /// Returns the width of adjacent columns, including the gaps between them.
     fn span(&self, widths: &[usize], columns: &Range<usize>) -> usize {
         let gaps: usize = (columns.start + 1..columns.end)
             .map(|index| self.gap_before(index))
@@ -165,7 +165,7 @@ impl Table {
                 *width = (*width).max(cell.chars().count());
             }
         }
-        // The columns of a group whose name is longer than they are take what is missing, the last ones first.
+        // If the name of a group is wider than its columns, they are widened, the last ones first.
         for group in self.groups() {
             let name = self.columns[group.start].group.chars().count();
             if name > 0 {
@@ -185,15 +185,15 @@ fn push_line(text: &mut String, line: &str) {
     let _ = writeln!(text, "{}", line.trim_end());
 }
 
-/// Writes `value` with about three significant digits, in five characters at most below 10^10; what is not zero does not look
-/// like it.
+/// Formats `value` with about three significant digits, in at most five characters below 10^10. A
+/// value other than zero is never printed as zero.
 #[must_use]
 pub fn three_digits(value: f64) -> String {
     let magnitude = value.abs();
     if magnitude > 0.0 && magnitude < 0.0005 {
         return format!("{value:.0e}");
     }
-    // From here on a thousand, a million, ... is a letter.
+    // Larger values have a letter for the power of a thousand.
     let (scaled, letter) = match magnitude {
         _ if magnitude < 9_999.5 => (value, ""),
         _ if magnitude < 9_999_500.0 => (value / 1e3, "k"),
@@ -209,7 +209,7 @@ pub fn three_digits(value: f64) -> String {
     format!("{scaled:.decimals$}{letter}")
 }
 
-/// Writes a ratio with its spread; of a single repetition nobody knows one.
+/// Formats a ratio with its spread. A single repetition has no spread.
 #[must_use]
 pub fn ratio(spread: Spread) -> String {
     let tell = |value: f64| {
@@ -219,7 +219,7 @@ pub fn ratio(spread: Spread) -> String {
             three_digits(value)
         }
     };
-    // Where two decimals hide what is tiny, three digits tell it.
+    // Small ratios get three significant digits, because two decimals would hide them.
     let median = if spread.median < 0.0995 {
         three_digits(spread.median)
     } else {
@@ -231,7 +231,7 @@ pub fn ratio(spread: Spread) -> String {
     let mad = match spread.mad {
         0.0 => "0".into(),
         mad if spread.median >= 0.0995 => tell(mad),
-        // Two decimals would show a zero that is none.
+        // Two decimals would print zero.
         mad if mad < 0.0005 => format!("{mad:.0e}"),
         mad if mad < 0.005 => format!("{mad:.0$}", (-mad.log10()).ceil() as usize),
         mad => tell(mad),

@@ -1,5 +1,5 @@
-//! What the user gets: tables for people, records for programs. Each block is flushed as soon as it stands,
-//! so that an interrupted bench has printed what it measured.
+//! The printed output: tables for people, records for programs. Each block is flushed as soon as it
+//! is complete, so that an interrupted bench has printed its results.
 
 use std::io::Write;
 
@@ -20,15 +20,15 @@ use crate::harness::noise::{self, Noise};
 use crate::harness::run::Ended;
 use crate::harness::summary::{Row, best_peer, summarize};
 
-/// In which form results are told.
+/// The format of printed results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Tables, perhaps in colour.
+    /// Tables, in color if `colour` is set.
     Text {
-        /// Whether the reader is a terminal that may be coloured.
+        /// Set if the output is a terminal that supports colors.
         colour: bool,
     },
-    /// One record a line.
+    /// One record per line.
     Json,
 }
 
@@ -38,28 +38,28 @@ pub struct Report<W> {
     out: W,
     form: Form,
     unmet: usize,
-    /// All that was told, for a page about it.
+    /// The lines of the page.
     told: Vec<Line>,
 }
 
-/// A case that ran, to its end or not.
+/// A case that ran, possibly not to its end.
 pub struct Finished<'a> {
-    /// What was asked.
+    /// The case.
     pub case: &'a Case,
-    /// What was measured.
+    /// The samples of each variant.
     pub series: &'a [Series],
-    /// Why it ended.
+    /// The reason why the case ended.
     pub ended: Ended,
-    /// Repetitions asked for.
+    /// Number of requested repetitions.
     pub repeat: usize,
-    /// How quiet the machine was meanwhile.
+    /// The noise while the case ran.
     pub noise: Noise,
-    /// Whether to tell every run as well.
+    /// Set if every run is printed, too.
     pub runs: bool,
 }
 
 impl<W: Write> Report<W> {
-    /// Makes one that has written nothing yet.
+    /// Creates an empty report.
     pub fn new(out: W, form: Form) -> Self {
         Self {
             out,
@@ -69,17 +69,17 @@ impl<W: Write> Report<W> {
         }
     }
 
-    /// Returns all that was told.
+    /// Returns all lines of the report.
     pub fn into_lines(self) -> Vec<Line> {
         self.told
     }
 
-    /// Returns how many claims were measured and do not hold.
+    /// Returns the number of claims that were measured and do not hold.
     pub fn unmet(&self) -> usize {
         self.unmet
     }
 
-    /// Tells the machine, the build and what already speaks against believing the rest.
+    /// Prints the machine, the build and the warnings.
     pub fn head(&mut self, head: &Head) -> Result<(), Stop> {
         self.told.push(Line::Head(Box::new(head.clone())));
         let text = match self.form {
@@ -95,7 +95,7 @@ impl<W: Write> Report<W> {
         self.warn(&head.warnings)
     }
 
-    /// Tells what a case measured.
+    /// Prints the results of a case.
     pub fn case(&mut self, finished: &Finished<'_>) -> Result<(), Stop> {
         let Finished {
             case,
@@ -150,7 +150,7 @@ impl<W: Write> Report<W> {
         self.warn(&warnings)
     }
 
-    /// Tells how it ended and, to people, all in a few words.
+    /// Prints how the run ended and, in text form, a summary.
     pub fn end(&mut self, end: End) -> Result<(), Stop> {
         let line = Line::End(end.clone());
         self.told.push(line.clone());
@@ -164,7 +164,7 @@ impl<W: Write> Report<W> {
         self.put(&text)
     }
 
-    /// Warnings belong to the results where people read them, and beside them where programs do.
+    /// Prints warnings with the results in text form, and to standard error in JSON form.
     fn warn(&mut self, warnings: &[String]) -> Result<(), Stop> {
         match self.form {
             Form::Json => {
@@ -192,7 +192,7 @@ impl<W: Write> Report<W> {
     }
 }
 
-/// The table of values, one row a variant.
+/// Returns the table of values, one row per variant.
 fn values(case: &Case, rows: &[Row]) -> String {
     let mut table = Table::new().column("", "variant", Align::Left);
     let has_peer = rows.iter().any(|row| row.peer);
@@ -231,7 +231,7 @@ fn values(case: &Case, rows: &[Row]) -> String {
     table.head() + &table.body()
 }
 
-/// The table of all runs, one row a run.
+/// Returns the table of all runs, one row per run.
 fn run_by_run(case: &Case, series: &[Series]) -> String {
     let shown = || case.metrics.iter().filter(|metric| !metric.head.is_empty());
     let mut table = Table::new()
@@ -254,7 +254,7 @@ fn run_by_run(case: &Case, series: &[Series]) -> String {
     format!("\n{}{}", table.head(), table.body())
 }
 
-/// The verdict at the end: a line a case, the claims that do not hold, and how many do.
+/// Returns the summary: a line per case, the failed claims, and the number that hold.
 fn in_words(run: &Run, end: &End, paint: Paint) -> String {
     let mut text = format!(
         "\n{}\n",
@@ -342,12 +342,12 @@ fn footnote(finished: &Finished<'_>, best: Option<&Series>) -> String {
     text + "\n"
 }
 
-/// The table of claims, or nothing where none was made.
+/// Returns the table of claims, or an empty string if there are none.
 fn claims((bench, case): (&str, &str), judged: &[Judged<'_>], paint: Paint) -> String {
     if judged.is_empty() {
         return String::new();
     }
-    // Two rows that differ by their metric alone name it.
+    // If two rows differ only by their metric, the rows name it.
     let is_told_apart = |one: &Judged<'_>| {
         let alike = judged
             .iter()
@@ -432,7 +432,7 @@ fn spread_warnings(case: &Case, rows: &[Row], series: &[Series]) -> Vec<String> 
         let thrown = series.map_or(0, |series| series.thrown_away().count());
         let all = fewest + thrown;
         warnings.push(if all >= noise::FEW_REPETITIONS {
-            // More were asked for; they were measured in vain.
+            // The other repetitions were discarded.
             format!(
                 "only {fewest} of {all} repetitions of {} counted for {}, too few to show a spread",
                 case.name, row.variant
@@ -463,7 +463,7 @@ fn told<T>(value: Option<T>, tell: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| "-".into(), tell)
 }
 
-/// Colours, or none.
+/// Colors, if any.
 #[derive(Clone, Copy)]
 struct Paint {
     colour: bool,

@@ -1,4 +1,4 @@
-//! The verdict of a run in words: how ours stands to the best peer, case by case, and what became of the claims.
+//! The verdict of a run in words: each case against its best peer, and the outcomes of the claims.
 
 use super::record::CaseHead;
 use super::run::{CaseRun, Run};
@@ -7,34 +7,34 @@ use super::words;
 use crate::harness::claim::Verdict;
 use crate::harness::metric::Better;
 
-/// Two medians of one repetition may differ by so much without a reason.
+/// Relative difference up to which two medians count as even.
 const EVEN: f64 = 0.05;
 
-/// More programs are counted.
+/// Maximum number of programs that are named. More are counted.
 const MOST_NAMED: usize = 6;
 
-/// How our best variant of a case stands to the best peer, by the metric that the case is ranked by.
+/// Our best variant of a case compared with the best peer, by the headline metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing<'a> {
-    /// Ours.
+    /// Name of our variant.
     pub ours: &'a str,
-    /// The peer.
+    /// Name of the peer.
     pub peer: &'a str,
-    /// All programs that it was the best of.
+    /// All peers, of which `peer` is the best.
     pub rivals: Vec<&'a str>,
-    /// How many times better ours is: of two rates the quotient, of two times its inverse.
+    /// Factor by which `ours` is better: the quotient of two rates, or the inverse for two times.
     pub times: f64,
     /// Median absolute deviation of the ratio, as a share of it.
     pub spread: f64,
-    /// Repetitions behind it.
+    /// Number of repetitions.
     pub n: usize,
-    /// Whether the metric is a time or a rate.
+    /// Set if the metric is a time or a rate.
     is_speed: bool,
 }
 
 impl<'a> Standing<'a> {
-    /// Compares the two; nothing where a case has no peer, or where a value is not positive: no quotient tells of how many
-    /// times better a negative number is.
+    /// Compares the two. Returns `None` if the case has no peer, or if a value is not positive: a
+    /// quotient with a negative number is meaningless.
     #[must_use]
     pub fn of(case: &'a CaseRun) -> Option<Self> {
         let headline = &case.head.headline;
@@ -48,7 +48,7 @@ impl<'a> Standing<'a> {
             Better::Higher => median,
             Better::Lower => median.recip(),
         };
-        // What no claim is made for stands for itself, as a run without any queue: it is no way to do it.
+        // A variant without a claim, such as a run without a queue, is only a reference.
         let claimed = |variant: &str| case.claims.iter().any(|claim| claim.variant == variant);
         let is_meant = |variant: &str| case.claims.is_empty() || claimed(variant);
         let ours = case
@@ -79,7 +79,8 @@ impl<'a> Standing<'a> {
         })
     }
 
-    /// Tells it: `4.2 × the best of tokio, rayon`, `even with std`, `0.9 × std: slower`; of one run, no verdict.
+    /// Formats the comparison: `4.2 × the best of tokio, rayon`, `even with std` or `0.9 × std:
+    /// slower`. A single run has no verdict.
     #[must_use]
     pub fn in_words(&self) -> String {
         if self.n == 1 {
@@ -109,25 +110,25 @@ impl<'a> Standing<'a> {
     }
 }
 
-/// How many claims came to what.
+/// The number of claims for each outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Hold.
+    /// Claims that hold.
     pub hold: usize,
-    /// Do not.
+    /// Claims that do not hold.
     pub fail: usize,
-    /// Of those two: so near their bound that another run may say the opposite.
+    /// Claims of both kinds so close to their bound that another run may differ.
     pub close: usize,
-    /// Rest on a single repetition.
+    /// Claims with a single repetition.
     pub one_run: usize,
-    /// Claim nothing.
+    /// Claims without a bound.
     pub shown: usize,
-    /// Lack one side.
+    /// Claims of which one variant was not measured.
     pub not_measured: usize,
 }
 
 impl Totals {
-    /// Counts.
+    /// Counts the claims of `cases`.
     #[must_use]
     pub fn of<'a>(cases: impl IntoIterator<Item = &'a CaseRun>) -> Self {
         let mut totals = Self::default();
@@ -144,7 +145,7 @@ impl Totals {
         totals
     }
 
-    /// Tells it in a line.
+    /// Formats the counts as a line.
     #[must_use]
     pub fn in_words(&self) -> String {
         let judged = self.hold + self.fail;
@@ -195,7 +196,7 @@ pub fn benches(run: &Run) -> Vec<(&str, Vec<&CaseRun>)> {
     benches
 }
 
-/// Says what the cases of a run are told by.
+/// Returns the heading of the summary.
 #[must_use]
 pub fn told_by(run: &Run) -> &'static str {
     match run.cases.iter().any(|case| Standing::of(case).is_some()) {
@@ -204,8 +205,8 @@ pub fn told_by(run: &Run) -> &'static str {
     }
 }
 
-/// Tells a case in a few words that follow its name: by which metric ours stands how, or, without a peer, what became of its
-/// claims.
+/// Describes a case in a few words that follow its name: the comparison by its headline metric or,
+/// without a peer, the outcomes of its claims.
 #[must_use]
 pub fn of_case(case: &CaseRun) -> String {
     Standing::of(case).map_or_else(
@@ -237,7 +238,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::output::record::{MetricHead, Record};
 
-    /// A case of `ours` and `peer`, whose ratio is as given.
+    /// Creates a case of `ours` and `peer` with the given ratio.
     pub(crate) fn case(better: Better, unit: &str, (median, mad, n): (f64, f64, usize)) -> CaseRun {
         let record = |variant: &str, metric: &str, peer, (median, mad)| Record {
             bench: "b".into(),

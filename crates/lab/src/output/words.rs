@@ -1,8 +1,8 @@
-//! What each case does and what each metric is, in the words of somebody who has not read the lab's code.
+//! Descriptions of cases and metrics, for readers who do not know the code of the lab.
 //!
-//! The chore that writes docs/figures.md compiles this file, too.
+//! The chore that writes docs/figures.md also compiles this file.
 
-/// A bench and a case: the action of that case.
+/// Lines of bench and case, followed by the operation that the case measures.
 const WORDS: &str = "\
 workqueue one-at-a-time: queue one item and wait
 workqueue batch-1000: queue batches of 1000 items
@@ -47,8 +47,9 @@ scale mailboxes: post to many mailboxes
 scale timers: keep many timers
 ";
 
-/// A place and a metric as records spell it: its name in words. A place is a bench with a case, a bench, or `*` for all of
-/// them; the narrower one wins. The words stand after "by", as the title of a plot and as the head of a column.
+/// Lines of scope and metric, followed by the name of the metric in words. A scope is a bench with
+/// a case, a bench, or `*` for all benches; the narrower one takes precedence. The words are used
+/// after "by", as the title of a plot and as the head of a column.
 const METRICS: &str = "\
 * items_per_s: items/s
 * enqueue_p50: p50 of the call that queues
@@ -134,7 +135,7 @@ everyday sleeps bytes_per_item: bytes per sleep
 scale growth: growth for each doubling
 ";
 
-/// Curves, and what is noted of the machine.
+/// Names of curves and of machine metrics.
 const OTHERS: &[(&str, &str)] = &[
     ("enqueue", "time of the call that queues"),
     ("completion", "time from queueing to the end"),
@@ -149,10 +150,10 @@ const OTHERS: &[(&str, &str)] = &[
     ("handover_after", "after"),
 ];
 
-/// What a metric of the scale bench begins with, and how it goes on: `ns@1000`.
+/// Prefixes of the scale bench's metrics, such as `ns@1000`, with their words.
 const AT: [(&str, &str); 2] = [("ns@", "time"), ("bytes@", "bytes")];
 
-/// An axis of the scale bench: the case, what its numbers count, and of what a time is.
+/// Axes of the scale bench: the case, the thing that it counts, and the unit of a time.
 const AXES: &[(&str, &str, &str)] = &[
     ("producers", "producers", "an item"),
     ("queues", "queues", "an item"),
@@ -163,7 +164,7 @@ const AXES: &[(&str, &str, &str)] = &[
     ("timers", "sleeps", "a sleep"),
 ];
 
-/// Tells of an axis what its numbers count and of what a time is: `("producers", "an item")`.
+/// Returns the thing that an axis counts, and the unit of a time: `("producers", "an item")`.
 #[must_use]
 pub fn of_axis(case: &str) -> (&'static str, &'static str) {
     let found = AXES.iter().find(|(known, ..)| *known == case);
@@ -178,13 +179,13 @@ fn found(table: &'static str, place: &str, name: &str) -> Option<&'static str> {
     })
 }
 
-/// Tells what a case does; one that this program does not know goes by its name.
+/// Returns the operation of a case, or the name of an unknown case.
 #[must_use]
 pub fn of_case<'a>(bench: &str, case: &'a str) -> &'a str {
     found(WORDS, bench, case).unwrap_or(case)
 }
 
-/// Tells what a metric of a case is; one that this program does not know goes by its name, without underscores.
+/// Returns the description of a metric, or the name of an unknown metric without underscores.
 #[must_use]
 pub fn of_metric(bench: &str, case: &str, metric: &str) -> String {
     let narrow = format!("{bench} {case}");
@@ -194,14 +195,14 @@ pub fn of_metric(bench: &str, case: &str, metric: &str) -> String {
     told.unwrap_or_else(|| of_other(metric))
 }
 
-/// Tells what a curve, or a figure of the machine, is.
+/// Returns the description of a curve or of a machine metric.
 #[must_use]
 pub fn of_other(name: &str) -> String {
     let found = OTHERS.iter().find(|(known, _)| *known == name);
     found.map_or_else(|| spelled(name), |(_, words)| (*words).to_owned())
 }
 
-/// Tells a metric that has a number in its name.
+/// Returns the description of a metric whose name contains a number.
 fn at(case: &str, metric: &str) -> Option<String> {
     AT.iter().find_map(|(start, words)| {
         let number = metric.strip_prefix(start)?;
@@ -211,7 +212,7 @@ fn at(case: &str, metric: &str) -> Option<String> {
     })
 }
 
-/// Sets commas between thousands.
+/// Inserts commas between thousands.
 fn grouped(number: &str) -> String {
     let mut text = String::new();
     for (index, digit) in number.chars().enumerate() {
@@ -223,12 +224,12 @@ fn grouped(number: &str) -> String {
     text
 }
 
-/// Spells a name as tables do: `items_per_s` is `items/s`.
+/// Formats a name as in tables: `items_per_s` becomes `items/s`.
 fn spelled(name: &str) -> String {
     name.replace("_per_", "/").replace('_', " ")
 }
 
-/// Names the programs behind variants: `tokio+yield` is tokio, too.
+/// Returns the programs of the variants: `tokio+yield` belongs to tokio.
 #[must_use]
 pub fn programs<'a>(variants: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let mut programs: Vec<&str> = Vec::new();
@@ -241,13 +242,13 @@ pub fn programs<'a>(variants: impl IntoIterator<Item = &'a str>) -> Vec<&'a str>
     programs
 }
 
-/// Every case that has words.
+/// Returns all cases with a description.
 #[cfg(test)]
 pub(crate) fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
     keys(WORDS)
 }
 
-/// Every place and metric that have words.
+/// Returns all scopes and metrics with a description.
 #[cfg(test)]
 pub(crate) fn known_metrics() -> impl Iterator<Item = (&'static str, &'static str)> {
     keys(METRICS)

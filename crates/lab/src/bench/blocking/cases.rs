@@ -1,4 +1,4 @@
-//! The cases: who takes part, and what is claimed.
+//! The cases: variants and claims.
 
 use super::detect::{Sleep, detect};
 use super::mixed::{ITEMS, Mixed, ours, pool};
@@ -13,17 +13,17 @@ const DETECT: &str = "detect";
 const MIXED: &str = "mixed";
 const SPAWN_BLOCKING: &str = SpawnBlocking::NAME;
 
-/// What there is to measure, and against whom.
+/// Names of the cases and peers.
 pub const MENU: Menu = Menu {
     cases: &[DETECT, MIXED],
     peers: &PEERS,
 };
-/// As `--peers` and tables spell them.
+/// Names of the peers, as `--peers` and tables spell them.
 pub const PEERS: [&str; 3] = [Crossbeam::NAME, Rayon::NAME, SPAWN_BLOCKING];
 
 const GUARD: &str = "guard";
 const SAMPLER: &str = "sampler";
-/// Not ways to be found out but limits: how soon each is to be.
+/// Limits for the time until the next item runs, with a guard and with the sampler.
 const HALF_MS: &str = "(0.5 ms)";
 const THREE_MS: &str = "(3 ms)";
 
@@ -34,7 +34,7 @@ const MAKESPAN: Metric = lower("makespan", "ns", ("", "all done ms"), NS_PER_MS)
 const THREADS: Metric = lower("threads", "threads", ("", "threads"), 1.0);
 const MANAGER: Metric = lower("manager_share", "share", ("", "looks % of a CPU"), PERCENT);
 
-/// Rounds of a run of `detect`, 14 ms each: enough for a p90.
+/// Rounds in a run of `detect`, 14 ms each: enough for a 90th percentile.
 const ROUNDS: usize = 40;
 const ROUNDS_QUICK: usize = 15;
 
@@ -44,7 +44,7 @@ const DETECT_METRICS: &[Metric] = &[P50, P90, LONGEST];
 
 const MIXED_METRICS: &[Metric] = &[MAKESPAN, THREADS, MANAGER];
 
-/// Makes the cases that were picked.
+/// Creates the selected cases.
 #[must_use]
 pub fn cases(settings: &Settings) -> Vec<Case> {
     settings.make(MENU, |name| match name {

@@ -1,4 +1,4 @@
-//! How long an item waits behind one that sleeps.
+//! Measures the time that an item waits behind one that sleeps.
 
 use std::sync::mpsc;
 use std::thread;
@@ -12,12 +12,12 @@ use topology::Topology;
 
 use crate::harness::latency::Latencies;
 
-/// How an item sleeps.
+/// Ways in which an item sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sleep {
     /// Inside `workqueue::blocking`.
     Told,
-    /// Without a word.
+    /// Without notifying the pool.
     Untold,
 }
 
@@ -31,7 +31,7 @@ impl Sleep {
     }
 }
 
-/// Makes a registry for this machine.
+/// Creates a registry for this machine.
 pub fn registry() -> Result<Registry, Stop> {
     let topology =
         Topology::detect().map_err(|error| Stop::because("cannot tell the CPUs", error))?;
@@ -39,7 +39,7 @@ pub fn registry() -> Result<Registry, Stop> {
         .map_err(|error| Stop::because("cannot start afterwork", error))
 }
 
-/// Builds a queue whose items only workers run.
+/// Builds a queue whose items run on workers only.
 pub fn queue(registry: &Registry, scope: AffinityScope) -> Result<Workqueue, Stop> {
     Workqueue::builder("blocking")
         .scope(scope)
@@ -48,11 +48,11 @@ pub fn queue(registry: &Registry, scope: AffinityScope) -> Result<Workqueue, Sto
         .map_err(|error| Stop::because("cannot build a queue", error))
 }
 
-/// How long an item sleeps: well beyond what another may take to be got up.
+/// Sleep of an item: much longer than it takes to wake another worker.
 const NAP: Duration = Duration::from_millis(12);
 
-/// Lets `rounds` items sleep, each with another behind it; returns how long after the first went to sleep the other ran,
-/// none if interrupted. The first round makes the threads and does not count.
+/// Lets `rounds` items sleep while another item waits behind each. Returns the times until the
+/// other items ran, or `None` if interrupted. The first round starts the threads and is not timed.
 pub fn detect(
     sleep: Sleep,
     rounds: usize,
@@ -76,7 +76,7 @@ pub fn detect(
             send.send(start.elapsed()).ok();
         });
         let times: Vec<Duration> = ran.iter().collect();
-        // All lie down before the next round.
+        // All workers park before the next round.
         queue
             .drain()
             .map_err(|error| Stop::because("cannot drain", error))?;

@@ -1,4 +1,4 @@
-//! Items that burn, sleep, and burn again.
+//! Items that burn CPU time, sleep, and burn CPU time again.
 
 use std::fs;
 use std::hint::black_box;
@@ -14,24 +14,23 @@ use top::exit::Stop;
 use super::detect::{Sleep, queue, registry};
 use crate::bench::workqueue::subject::OneShotPool;
 
-/// Items of the load.
+/// Number of items.
 pub const ITEMS: usize = 64;
 const BURN: Duration = Duration::from_millis(1);
 const SLEEP: Duration = Duration::from_millis(5);
 
-/// What a run of the load took.
+/// The results of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Mixed {
-    /// From the first item queued to the last one's end.
+    /// Time from queueing the first item to the completion of the last.
     pub makespan: Duration,
-    /// Threads that the pool had more than before it.
+    /// Number of threads that the pool added.
     pub threads: usize,
-    /// CPU time of the thread that looks after our pools.
+    /// CPU time of the manager thread of afterwork.
     pub manager: Option<Duration>,
 }
 
-/// Does what takes `BURN` of a CPU that does nothing else: a number of steps, so that threads that share a CPU do not
-/// burn at the same time.
+/// Burns `BURN` of CPU time in a fixed number of steps, so that time without a CPU does not count.
 fn burn() {
     static STEPS: OnceLock<u64> = OnceLock::new();
     let steps = *STEPS.get_or_init(|| {
@@ -63,7 +62,7 @@ fn nr_threads() -> usize {
     fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
 }
 
-/// Returns the CPU time of our thread called `name`.
+/// Returns the CPU time of the thread of this process called `name`.
 fn cpu_of(name: &str) -> Option<Duration> {
     let tasks = fs::read_dir("/proc/self/task").ok()?;
     let mut tasks = tasks.filter_map(Result::ok).filter_map(|task| {
@@ -75,7 +74,7 @@ fn cpu_of(name: &str) -> Option<Duration> {
     Some(Duration::from_nanos(ns))
 }
 
-/// Runs the load by `submit`.
+/// Runs all items through `submit`.
 fn run(nr_before: usize, sleep: Sleep, submit: impl Fn(Box<dyn FnOnce() + Send>)) -> Mixed {
     burn();
     let (send, ended) = mpsc::channel();
@@ -101,7 +100,7 @@ fn run(nr_before: usize, sleep: Sleep, submit: impl Fn(Box<dyn FnOnce() + Send>)
     }
 }
 
-/// Runs the load on a queue of ours.
+/// Runs all items on a workqueue.
 pub fn ours(sleep: Sleep) -> Result<Mixed, Stop> {
     let nr_before = nr_threads();
     let registry = registry()?;
@@ -114,7 +113,7 @@ pub fn ours(sleep: Sleep) -> Result<Mixed, Stop> {
     Ok(mixed)
 }
 
-/// Runs the load on a pool that `start` makes.
+/// Runs all items on a pool that `start` creates.
 pub fn pool<P: OneShotPool>(start: impl FnOnce() -> Result<P, Stop>) -> Result<Mixed, Stop> {
     let nr_before = nr_threads();
     let pool = start()?;
@@ -124,7 +123,7 @@ pub fn pool<P: OneShotPool>(start: impl FnOnce() -> Result<P, Stop>) -> Result<M
     Ok(mixed)
 }
 
-/// Waits until the threads of a pool that was dropped are gone, for a second at most: they are not the next one's.
+/// Waits up to a second until threads of a dropped pool have exited, so that none is counted later.
 fn settle(nr_before: usize) {
     let end = Instant::now() + Duration::from_secs(1);
     while nr_threads() > nr_before && Instant::now() < end {

@@ -1,11 +1,11 @@
-//! `afterwork-lab bench blocking`: items that sleep, on pools of one worker for each CPU.
+//! `afterwork-lab bench blocking`: items that sleep, on pools with one worker per CPU.
 //!
-//! | case | what is done |
+//! | case | what is measured |
 //! |---|---|
-//! | `detect` | an item sleeps on a pool of one CPU, and one behind it waits: how long until that runs |
-//! | `mixed` | 64 items that burn 1 ms, sleep 5 ms and burn 1 ms: how long all take, with how many threads |
+//! | `detect` | time until an item runs while another item of its pool sleeps on the only CPU |
+//! | `mixed` | time and threads for 64 items that burn 1 ms, sleep 5 ms and burn 1 ms |
 //!
-//! `guard` says so by `workqueue::blocking`, `sampler` does not and is found out.
+//! `guard` sleeps in `workqueue::blocking`; in `sampler`, the manager must detect the sleep.
 
 mod cases;
 mod detect;

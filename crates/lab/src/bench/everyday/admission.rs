@@ -1,4 +1,4 @@
-//! Pools that take no more ahead than they have room for; who comes too early waits.
+//! Pools with a limited number of waiting items; a producer that exceeds it waits.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use topology::Topology;
 use crate::bench::workqueue::ours::Ours;
 use crate::bench::workqueue::subject::OneShotPool;
 
-/// Items that have not started.
+/// Maximum number of items that have not started.
 pub const ROOM: usize = 1000;
 
 /// A queue with a capacity.
 #[derive(Debug)]
 pub struct Bounded(Ours);
 
-/// A permit for each task until it starts.
+/// A tokio runtime with a semaphore: each task holds a permit until it starts.
 #[derive(Debug)]
 pub struct Permits {
     runtime: Runtime,
@@ -26,7 +26,7 @@ pub struct Permits {
 }
 
 impl Bounded {
-    /// Starts it.
+    /// Starts a queue with capacity [`ROOM`] that runs up to `workers` items at once.
     pub fn start(topology: &Topology, workers: usize) -> Result<Self, Stop> {
         let max_active = u32::try_from(workers).unwrap_or(1);
         let set = |it: afterwork::workqueue::Builder| it.capacity(ROOM).max_active(max_active);
@@ -46,7 +46,7 @@ impl OneShotPool for Bounded {
 }
 
 impl Permits {
-    /// Starts it.
+    /// Starts a runtime with `workers` threads.
     pub fn start(workers: usize) -> Result<Self, Stop> {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime = builder.worker_threads(workers).build();
@@ -60,7 +60,7 @@ impl Permits {
 impl OneShotPool for Permits {
     #[inline]
     fn submit(&self, work: impl FnOnce() + Send + 'static) {
-        // Entering the runtime only where there is something to wait for.
+        // Enter the runtime only if there is no free permit.
         let permit = self.permits.clone().try_acquire_owned();
         let permit = permit.unwrap_or_else(|_| {
             let permit = self.permits.clone().acquire_owned();

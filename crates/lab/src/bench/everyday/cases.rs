@@ -1,4 +1,4 @@
-//! The cases: sizes, who takes part, and what is claimed.
+//! The cases: sizes, variants and claims.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -40,7 +40,7 @@ const ASYNC_IO: &str = "async-io";
 const RAYON_JOIN: &str = "rayon+join";
 const RAYON_SPAWN: &str = "rayon+spawn";
 
-/// What there is to measure, and against whom.
+/// Names of the cases and peers.
 pub const MENU: Menu = Menu {
     cases: &[ADMISSION, SCOPE_SUM, SCOPE_EMPTY, IDLE_1, IDLE_10, SLEEPS],
     peers: &[
@@ -59,7 +59,7 @@ const JOIN: &str = "join";
 const ONE_THREAD: &str = "(one thread)";
 const SPAWN: &str = "scope.spawn";
 const RANGE: &str = "for_each_range";
-/// Not a pool but a limit: what a program that hands over an item now and then may cost.
+/// A limit, not a pool: the CPU share that a program with an occasional item may use.
 const FOUR_PERCENT: &str = "(4 % of a CPU)";
 
 const RESIDENT: Metric = lower("resident", "B", ("", "MiB"), (1 << 20) as f64);
@@ -94,22 +94,22 @@ const SLEEP_METRICS: &[Metric] = &[
     BYTES_PER_SLEEP,
 ];
 
-/// Threads that flood, and items of each at once: far more than there is room for.
+/// Producer threads, and items that each queues at once: far more than the capacity.
 const PRODUCERS: usize = 4;
 const FLOOD: usize = 250_000;
 const FLOOD_QUICK: usize = 50_000;
-/// 512 MiB, and with `--quick` 64.
+/// Numbers to sum: 512 MiB, or 64 MiB with `--quick`.
 const NUMBERS: usize = 64 << 20;
 const NUMBERS_QUICK: usize = 8 << 20;
 const EMPTY: u64 = 1_000_000;
-/// How long items come now and then.
+/// Duration of a run with occasional items.
 const IDLE: Duration = Duration::from_secs(2);
 const IDLE_QUICK: Duration = Duration::from_millis(300);
-/// Tasks, and the shortest sleep: all sleep before one wakes.
+/// Number of tasks, and the shortest sleep, which starts for all tasks before it ends for any.
 const SLEEPERS: (usize, Duration) = (1_000_000, Duration::from_secs(3));
 const SLEEPERS_QUICK: (usize, Duration) = (50_000, Duration::from_millis(300));
 
-/// Makes the cases.
+/// Creates the selected cases.
 pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
     let topology =
         Topology::detect().map_err(|error| Stop::because("cannot tell the CPUs", error))?;
@@ -128,7 +128,6 @@ pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
     }))
 }
 
-/// What all cases have in common.
 struct Setting<'a> {
     settings: &'a Settings,
     topology: Topology,
@@ -136,7 +135,7 @@ struct Setting<'a> {
 }
 
 impl Setting<'_> {
-    /// A test measures nothing; all else has its size.
+    /// Returns `test` in unit tests, which measure nothing; otherwise the long or the quick size.
     fn size<T>(&self, long: T, quick: T, test: T) -> T {
         match (cfg!(test), self.settings.quick) {
             (true, _) => test,
@@ -373,7 +372,7 @@ fn no_slower((variant, what): (&str, &str), against: &str, least: f64) -> Claim 
     claim.keeps(Bound::AtLeast(least))
 }
 
-/// Numbers and their sum, made when the first variant needs them.
+/// Random numbers and their sum, created when the first variant needs them.
 #[derive(Clone)]
 struct Numbers {
     count: usize,
@@ -392,7 +391,7 @@ impl Numbers {
     }
 }
 
-/// A flood into a pool of its own, and what the process grew by.
+/// Returns a run that floods a new pool and measures the growth of the process.
 fn flooded<P: OneShotPool + 'static>(
     shape: &Shape,
     start: impl Fn() -> Result<P, Stop> + 'static,
@@ -419,7 +418,7 @@ fn borrowed(count: u64, wanted: u64, run: impl Fn() -> u64) -> Result<Option<Sam
     let spent = Usage::now().map_err(unread)?.since(&before);
     let mut sample = Sample::default();
     sample.set(NUMBERS_PER_S, count as f64 / took.as_secs_f64());
-    // Of all times, the one that warms up among them.
+    // CPU time includes the warm-up round.
     let times = f64::from(scopes::TIMES + 1);
     sample.set(CPU_PER_NUMBER, spent.cpu_ns as f64 / times / count as f64);
     Ok(Some(sample))

@@ -1,4 +1,4 @@
-//! An item now and then: what a pool costs a program that does hardly anything.
+//! An occasional item: the cost of a pool in a program that is almost idle.
 
 use std::sync::Arc;
 use std::thread;
@@ -13,23 +13,23 @@ use crate::bench::workqueue::subject::OneShotPool;
 use crate::harness::latency::Latencies;
 use crate::harness::switches::{Spent, Usage};
 
-/// Items before it counts: threads that are to start have started.
+/// Items before the measurement, so that all threads have started.
 const WARM_UP: u32 = 10;
 
-/// What a run measured.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Idled {
-    /// From handing an item over until it ran.
+    /// Time from submitting an item to its start.
     pub to_run: Latencies,
-    /// By all threads of this process.
+    /// CPU time and context switches of all threads of this process.
     pub spent: Spent,
-    /// How long.
+    /// Duration of the run.
     pub wall: Duration,
-    /// Items.
+    /// Number of items.
     pub items: u32,
 }
 
-/// Hands one item over in each `period`, for `span`; `None` if SIGINT cut it short.
+/// Submits one item in each `period` for `span`. Returns `None` if SIGINT interrupts the run.
 pub fn run(
     pool: &impl OneShotPool,
     (period, span): (Duration, Duration),
@@ -46,7 +46,7 @@ pub fn run(
             let (start, its) = (cycles(), ran.clone());
             pool.submit(move || its.store(cycles(), Ordering::Relaxed));
             thread::sleep((period * item).saturating_sub(begun.elapsed()));
-            // One that has not run within its period has no time: the next one follows.
+            // If the item has not run within its period, it is not timed.
             match ran.load(Ordering::Relaxed) {
                 0 => {}
                 end => told.push(start, end),

@@ -1,11 +1,11 @@
-//! `afterwork-lab bench everyday`: what programs ask of a pool besides speed.
+//! `afterwork-lab bench everyday`: properties other than speed that programs need from a pool.
 //!
-//! | case | what is done |
+//! | case | scenario |
 //! |---|---|
-//! | `admission` | producers flood a pool that takes no more than a thousand items ahead |
-//! | `scope-sum` | numbers in a borrowed slice are summed by all CPUs |
-//! | `scope-empty` | a million empty items that borrow |
-//! | `idle-1ms`, `idle-10ms` | an item now and then: what a program that does nothing else costs |
+//! | `admission` | producers flood a pool that holds at most a thousand waiting items |
+//! | `scope-sum` | all CPUs sum the numbers of a borrowed slice |
+//! | `scope-empty` | a million empty items run in a scope |
+//! | `idle-1ms`, `idle-10ms` | an occasional item: the cost in a program that does nothing else |
 //! | `sleeps` | a million tasks sleep |
 
 mod admission;

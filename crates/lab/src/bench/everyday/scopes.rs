@@ -1,4 +1,4 @@
-//! Work that borrows: sums of a slice, and items that do nothing.
+//! Work on borrowed data: sums of a slice, and empty items.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -8,13 +8,13 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 use sync::atomic::{AtomicU64, Ordering};
 
-/// Below it a half is summed at once: some microseconds of it.
+/// Slices up to this length are summed without splitting, which takes a few microseconds.
 const SMALLEST: usize = 16 * 1024;
 
-/// Times of which the mean counts, behind one that does not.
+/// Number of measured rounds, after one warm-up round.
 pub const TIMES: u32 = 3;
 
-/// Sums by `sum` a few times, and returns the mean; `None` if it is not the sum.
+/// Calls `sum` several times and returns the mean time. Returns `None` if a result is not `wanted`.
 pub fn timed(wanted: u64, sum: impl Fn() -> u64) -> Option<Duration> {
     let is_right = || black_box(sum()) == wanted;
     let is_right_warm = is_right();
@@ -23,7 +23,7 @@ pub fn timed(wanted: u64, sum: impl Fn() -> u64) -> Option<Duration> {
     (is_right_warm && are_right).then(|| begun.elapsed() / TIMES)
 }
 
-/// By pieces that are cut when somebody is free.
+/// Sums chunks that the queue splits while workers are idle.
 pub fn by_chunks(queue: &Workqueue, numbers: &[u64]) -> u64 {
     let sum = AtomicU64::new(0);
     queue.for_each_chunk(numbers, |chunk| {
@@ -32,7 +32,7 @@ pub fn by_chunks(queue: &Workqueue, numbers: &[u64]) -> u64 {
     sum.into_inner()
 }
 
-/// By halves.
+/// Sums halves recursively with `join`.
 pub fn by_join(queue: &Workqueue, numbers: &[u64]) -> u64 {
     if numbers.len() <= SMALLEST {
         return numbers.iter().sum();
@@ -42,12 +42,12 @@ pub fn by_join(queue: &Workqueue, numbers: &[u64]) -> u64 {
     left + right
 }
 
-/// As rayon does it.
+/// Sums with a parallel iterator of rayon.
 pub fn rayon_sum(pool: &ThreadPool, numbers: &[u64]) -> u64 {
     pool.install(|| numbers.par_iter().sum())
 }
 
-/// By rayon's halves.
+/// Sums halves recursively with `rayon::join`.
 pub fn rayon_join(pool: &ThreadPool, numbers: &[u64]) -> u64 {
     fn sum(numbers: &[u64]) -> u64 {
         if numbers.len() <= SMALLEST {
@@ -60,7 +60,7 @@ pub fn rayon_join(pool: &ThreadPool, numbers: &[u64]) -> u64 {
     pool.install(|| sum(numbers))
 }
 
-/// Items of a scope.
+/// Spawns `count` empty items in a scope.
 pub fn empty_items(queue: &Workqueue, count: u64) -> u64 {
     queue.scope(|scope| {
         for item in 0..count {
@@ -72,7 +72,7 @@ pub fn empty_items(queue: &Workqueue, count: u64) -> u64 {
     count
 }
 
-/// Numbers of a range.
+/// Runs an empty body for each number of a range.
 pub fn empty_range(queue: &Workqueue, count: u64) -> u64 {
     queue.for_each_range(0..count as usize, |range| {
         range.for_each(|item| {
@@ -82,7 +82,7 @@ pub fn empty_range(queue: &Workqueue, count: u64) -> u64 {
     count
 }
 
-/// Items of rayon's scope.
+/// Spawns `count` empty items in a scope of rayon.
 pub fn rayon_items(pool: &ThreadPool, count: u64) -> u64 {
     pool.scope(|scope| {
         for item in 0..count {
@@ -94,7 +94,7 @@ pub fn rayon_items(pool: &ThreadPool, count: u64) -> u64 {
     count
 }
 
-/// Numbers of rayon's range.
+/// Runs an empty body for each number of a range with rayon.
 pub fn rayon_range(pool: &ThreadPool, count: u64) -> u64 {
     pool.install(|| {
         (0..count).into_par_iter().for_each(|item| {

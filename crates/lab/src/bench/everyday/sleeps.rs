@@ -1,4 +1,4 @@
-//! Very many tasks that sleep at the same time.
+//! A large number of tasks that sleep at the same time.
 
 use std::time::{Duration, Instant};
 
@@ -13,34 +13,34 @@ use crate::bench::workqueue::completion::Latch;
 use crate::bench::workqueue::ours::Ours;
 use crate::harness::switches::{Spent, Usage};
 
-/// One sleep of so many is looked at.
+/// One of this many sleeps is timed.
 const SAMPLE_EVERY: usize = 16;
 
-/// Who wakes the tasks.
+/// The timers that wake the tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// Our tasks and our wheel.
+    /// Tasks and timer wheel of afterwork.
     Ours,
-    /// tokio's tasks and its wheel.
+    /// Tasks and timer wheel of tokio.
     Tokio,
-    /// async-io's timers; tasks are tokio's, for it has none.
+    /// Timers of async-io with tasks of tokio: async-io has no tasks.
     AsyncIo,
 }
 
-/// What a run measured.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Slept {
-    /// Until the last task was handed over.
+    /// Time until the last task was spawned.
     pub handed_over: Duration,
-    /// By all threads of this process, from the first to the end.
+    /// CPU time of all threads of this process, from the first spawn to the last wake-up.
     pub spent: Spent,
-    /// Memory that the process had more when all slept.
+    /// Growth of resident memory, measured while all tasks sleep.
     pub resident: u64,
-    /// How late the sampled ones woke, in nanoseconds, sorted.
+    /// Delays of the sampled wake-ups in nanoseconds, sorted.
     pub late_ns: Vec<u64>,
 }
 
-/// What all tasks of a run share; lives as long as the process.
+/// State shared by all tasks of a run. It is leaked, so tasks can borrow it.
 struct Sleepers {
     awake: Latch,
     late_ns: Vec<AtomicU64>,
@@ -56,7 +56,7 @@ impl Sleepers {
     }
 }
 
-/// Lets `count` tasks sleep for between one and two of `shortest`.
+/// Lets `count` tasks sleep for one to two times `shortest`.
 pub fn run(clock: Clock, count: usize, shortest: Duration, workers: usize) -> Result<Slept, Stop> {
     let none = || AtomicU64::new(0);
     let late_ns = std::iter::repeat_with(none).take(count.div_ceil(SAMPLE_EVERY));
@@ -65,7 +65,7 @@ pub fn run(clock: Clock, count: usize, shortest: Duration, workers: usize) -> Re
         late_ns: late_ns.collect(),
     }));
     sleepers.awake.arm(count);
-    // The same for all.
+    // The seed is the same for all variants.
     let mut random = fastrand::Rng::with_seed(count as u64);
     let shortest_us = shortest.as_micros() as u64;
     let mut due = move || {

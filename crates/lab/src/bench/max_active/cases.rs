@@ -1,4 +1,4 @@
-//! The cases: sizes, and who takes part.
+//! The cases: sizes and variants.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -29,72 +29,71 @@ const JOINS: &str = "joins";
 const SUBSYSTEMS: &str = "subsystems";
 const SHARES: &str = "shares";
 
-/// What there is to measure, and against whom.
+/// Names of the cases and peers.
 pub const MENU: Menu = Menu {
     cases: &[JOINS, SUBSYSTEMS, SHARES],
     peers: &crew::NAMES,
 };
 
-/// What to run, and against whom.
+/// Options of `bench max-active`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct MaxActiveArgs {
-    /// Items of each run of a case [default: depends on case and --quick]
+    /// Number of items in each run of a case [default: depends on the case and --quick]
     #[arg(long, value_name = "N", value_parser = count::<10_000_000>)]
     pub items: Option<usize>,
 
-    /// Where the file of `joins` is made; it has no name, and the end of the run frees it [default: the
-    /// system's place for temporary files]
+    /// Folder for the unnamed temporary file of `joins`, which is freed at the end of the run
+    /// [default: the system's folder for temporary files]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
 }
 
-/// Names of our variants: the limit, and whether it is the system's or each CPU's.
+/// Names of our variants: the scope of the limit (system or CPU) and its value.
 pub const SYSTEM_8: &str = "system-8";
 /// See [`SYSTEM_8`].
 pub const SYSTEM_16: &str = "system-16";
-/// As many as a per-CPU limit of 8 lets run on 96 CPUs: the kernel's figure, spread over the CPUs there are.
+/// The total of a per-CPU limit of 8 on 96 CPUs, as measured by the kernel, spread over all CPUs.
 pub const PER_CPU_MANY: &str = "per-cpu (768)";
 const PER_CPU_8: &str = "per-cpu-8";
-/// A queue for each subsystem.
+/// One queue for each subsystem.
 pub const OURS: &str = "afterwork";
-/// The same, each with shares.
+/// One queue with shares for each subsystem.
 pub const SHARING: &str = "afterwork shares";
-/// The same, each in a registry of its own, so that each has its own pool.
+/// One queue in its own registry for each subsystem, so that each has its own pool.
 pub const POOL_EACH: &str = "afterwork pool each";
 
-/// The kernel's figure.
+/// The total limit in the kernel's measurement.
 const MANY: usize = 768;
 
-/// Items on their way: more than the largest limit.
+/// Number of items in flight: more than the largest limit.
 const ON_THEIR_WAY: usize = 1024;
 
-/// Joins of a run: enough that many run at once for most of it.
+/// Joins in a run: enough that many are in progress most of the time.
 const NR_JOINS: usize = 1024;
 const NR_JOINS_QUICK: usize = 512;
 
-/// Subsystems of the program, and the limit of each.
 const NR_SUBSYSTEMS: usize = 8;
 const LIMIT: usize = 16;
 
-/// Items of each subsystem on their way: twice what its limit lets run.
+/// Items in flight of each subsystem: twice its limit.
 const ITEMS_ON_THEIR_WAY: usize = 2 * LIMIT;
 
-/// Items of each subsystem in a run: some tenths of a second.
+/// Items of each subsystem in a run, which takes some tenths of a second.
 const NR_ITEMS: usize = 1500;
 const NR_ITEMS_QUICK: usize = 600;
 
-/// Items of each subsystem but the one that floods, how often each has one, and what the flood keeps on its way.
+/// Items of each other subsystem, their interval, and the flood's number of items in flight.
 const NR_REQUESTS: usize = 300;
 const NR_REQUESTS_QUICK: usize = 100;
 const REQUEST_EVERY: Duration = Duration::from_millis(4);
 const FLOOD_ON_ITS_WAY: usize = 1024;
 
-/// What an item computes, which of them waits for a device, and how long.
+/// Computing time of an item, the period of items that also wait for a device, and that wait.
 const COMPUTE_US: u64 = 100;
 const WAITS: usize = 16;
 const DEVICE: Duration = Duration::from_millis(1);
 
-/// Makes the cases that `args` ask for.
+/// Creates the cases that `args` select.
 pub fn cases(args: &MaxActiveArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
     let topology = Topology::detect()
         .map_err(|error| Stop::because("cannot tell the machine's shape", error))?;
@@ -110,7 +109,6 @@ pub fn cases(args: &MaxActiveArgs, settings: &Settings) -> Result<Vec<Case>, Sto
     }))
 }
 
-/// What all cases have in common.
 struct Setting {
     topology: Topology,
     settings: Settings,
@@ -128,7 +126,7 @@ impl Setting {
         self.args.dir.clone().unwrap_or_else(std::env::temp_dir)
     }
 
-    /// One crew, with more items on their way than the largest limit.
+    /// Returns a drive for one crew, with more items in flight than the largest limit.
     fn drive(&self, items: usize) -> Drive {
         Drive {
             items,
@@ -140,7 +138,7 @@ impl Setting {
 
     fn registry(&self) -> impl Fn() -> Result<Registry, Stop> + Clone + 'static {
         let topology = self.topology.clone();
-        // Room for a thread for each item of the largest limit, as the peers have it.
+        // Like the peers, allow one thread for each item of the largest limit.
         let params = Params {
             max_workers: MANY + self.settings.cpus.len(),
             ..Params::default()
@@ -175,7 +173,7 @@ impl Setting {
         case(JOINS, about, variants, claims::joins())
     }
 
-    /// Our limits of both meanings, and pools with as many threads.
+    /// Variants with system-wide and per-CPU limits, and pools with the same number of threads.
     fn limits<O>(&self, drive: &Drive, open: &O) -> Vec<Variant>
     where
         O: Fn() -> Result<Body, Stop> + Clone + 'static,
@@ -306,7 +304,7 @@ fn case(name: &'static str, about: String, variants: Vec<Variant>, claims: Vec<C
     }
 }
 
-/// Runs what `open` makes on what `hire` makes.
+/// Returns a run that executes the body from `open` on the crews from `hire`.
 fn run(
     drive: &Drive,
     open: impl Fn() -> Result<Body, Stop> + 'static,
@@ -316,7 +314,7 @@ fn run(
     Box::new(move || drive.run(&hire, &open()?))
 }
 
-/// Computes, and now and then waits for a device.
+/// Returns a body that computes and sometimes waits for a device.
 fn mixed() -> Result<Body, Stop> {
     Ok(Arc::new(|number| {
         burn(COMPUTE_US);

@@ -1,19 +1,19 @@
-//! What we say of limits, to be judged on the reader's own machine.
+//! Claims about limits, which are checked on the machine of the reader.
 
 use super::cases::{OURS, PER_CPU_MANY, POOL_EACH, SHARING, SYSTEM_8, SYSTEM_16};
 use super::crew::{THREADS_8, THREADS_768};
 use super::metrics::{ITEMS, LATENCY_P99, MEMORY, SWITCHES, THREADS};
 use crate::harness::claim::{Against, Bound, Claim, Source};
 
-/// The factor that the kernel gained by system-wide limits.
+/// The factor that the kernel gained from system-wide limits, rounded down.
 const NEARLY_TWICE: Bound = Bound::AtLeast(1.9);
 
-/// A quarter of the threads, half of the tail, no less done.
+/// Bounds: a quarter of the threads, half of the tail latency, at least the same throughput.
 const QUARTER: Bound = Bound::AtMost(0.25);
 const HALF: Bound = Bound::AtMost(0.5);
 const NO_LESS: Bound = Bound::AtLeast(1.0);
 
-/// What the kernel's patches for this measured; there a limit is how many workers run.
+/// Results from the kernel's patch series. There, the limit is the number of running workers.
 const fn kernel(figure: &'static str) -> Source {
     Source {
         figure,
@@ -21,7 +21,7 @@ const fn kernel(figure: &'static str) -> Source {
     }
 }
 
-/// A pool of blocks that is large enough for few.
+/// Claims about a pool of blocks that is large enough only for a low limit.
 #[must_use]
 pub fn joins() -> Vec<Claim> {
     vec![
@@ -37,7 +37,7 @@ pub fn joins() -> Vec<Claim> {
     ]
 }
 
-/// Queues with limits against pools with threads.
+/// Claims about queues with limits, compared with thread pools.
 #[must_use]
 pub fn subsystems() -> Vec<Claim> {
     vec![
@@ -49,7 +49,7 @@ pub fn subsystems() -> Vec<Claim> {
     ]
 }
 
-/// Queues with shares beside one that floods their pool.
+/// Claims about queues with shares while another queue floods their pool.
 #[must_use]
 pub fn shares() -> Vec<Claim> {
     vec![

@@ -1,4 +1,4 @@
-//! Who runs items: workqueues, and the pools that programs have today.
+//! Crews, which run items: workqueues and the pools that programs use today.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use topology::AffinityScope;
 use crate::bench::workqueue::peers::{Rayon, SpawnBlocking, ThreadPool};
 use crate::bench::workqueue::subject::OneShotPool;
 
-/// As `--peers` and tables spell them: a pool of so many threads, each.
+/// Names of the peers, as `--peers` and tables spell them.
 pub const NAMES: [&str; 6] = [
     THREADS_8,
     THREADS_768,
@@ -21,23 +21,23 @@ pub const NAMES: [&str; 6] = [
 
 /// A pool of the crate threadpool with 8 threads.
 pub const THREADS_8: &str = "threadpool-8";
-/// See [`THREADS_8`].
+/// A pool of the crate threadpool with 768 threads.
 pub const THREADS_768: &str = "threadpool-768";
-/// tokio's spawn_blocking with at most 768 threads.
+/// `spawn_blocking` of tokio with at most 768 threads.
 pub const BLOCKING_768: &str = "spawn_blocking-768";
 /// A threadpool for each subsystem.
 pub const THREADS_EACH: &str = "threadpool each";
-/// One spawn_blocking for all subsystems, as large as their limits together.
+/// One `spawn_blocking` pool for all subsystems, as large as the sum of their limits.
 pub const BLOCKING: &str = "spawn_blocking";
 /// A rayon pool for each subsystem.
 pub const RAYON_EACH: &str = "rayon each";
 
-/// What a crew does.
+/// The work that a crew runs.
 pub type Job = Box<dyn FnOnce() + Send>;
 
-/// Runs jobs, so many at once as it was made for.
+/// Runs jobs, up to its limit at once.
 pub trait Crew: Send + Sync {
-    /// Hands a job over.
+    /// Submits a job.
     fn submit(&self, job: Job);
 }
 
@@ -47,22 +47,22 @@ impl<P: OneShotPool + Send> Crew for P {
     }
 }
 
-/// Makes a pool of the crate threadpool.
+/// Starts a pool of the crate threadpool.
 pub fn threads(count: usize) -> Result<Arc<dyn Crew>, Stop> {
     Ok(Arc::new(ThreadPool::start(count)?))
 }
 
-/// Makes a runtime of tokio whose spawn_blocking has at most `count` threads.
+/// Starts a runtime of tokio whose `spawn_blocking` uses at most `count` threads.
 pub fn blocking(count: usize) -> Result<Arc<dyn Crew>, Stop> {
     Ok(Arc::new(SpawnBlocking::start(count)?))
 }
 
-/// Makes a rayon pool.
+/// Starts a rayon pool.
 pub fn rayon(count: usize) -> Result<Arc<dyn Crew>, Stop> {
     Ok(Arc::new(Rayon::start(count)?))
 }
 
-/// Makes a queue of `registry`, all of whose CPUs share one pool.
+/// Creates a queue in `registry` that uses one pool for all CPUs.
 pub fn queue(
     registry: &Registry,
     max_active: usize,

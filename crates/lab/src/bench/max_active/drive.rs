@@ -1,4 +1,4 @@
-//! Keeps items on their way to crews, and times each from its queueing to its end.
+//! Keeps items in flight on crews, and times each item from queueing to completion.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -16,24 +16,24 @@ use crate::harness::case::Sample;
 use crate::harness::latency::Latencies;
 use crate::harness::switches::Usage;
 
-/// What an item does; it is told its number. After one that fails its crew gets no more.
+/// The body of an item, called with its number. After a failure, the crew gets no more items.
 pub type Body = Arc<dyn Fn(usize) -> Result<(), Stop> + Send + Sync>;
 
-/// How many items, and how many of them at once.
+/// The number of items, in total and in flight.
 #[derive(Clone, Debug)]
 pub struct Drive {
     /// Items for each crew.
     pub items: usize,
-    /// How many of them are queued or running.
+    /// Maximum number of items queued or running.
     pub on_their_way: usize,
-    /// None: as fast as they go. Else each crew is given one as often as that; but the first crew is flooded meanwhile, and is not
-    /// timed.
+    /// If `None`, each crew is kept full. Otherwise the first crew is flooded and not timed, and
+    /// each other crew gets one item per interval.
     pub every: Option<Duration>,
-    /// Asked before each item.
+    /// Interrupt flag, checked before each item.
     pub interrupt: Interrupt,
 }
 
-/// Items that are on their way to one crew.
+/// The items in flight on one crew.
 struct Traffic {
     state: Mutex<State>,
     moved: Condvar,
@@ -43,11 +43,11 @@ struct Traffic {
 struct State {
     nr_there: usize,
     latencies: Latencies,
-    /// What the first item that failed said.
+    /// The error of the first item that failed.
     failed: Option<Stop>,
 }
 
-/// One that is on its way until it is dropped: after its body, in a panic of that, or unrun.
+/// An item in flight until it is dropped: after its body, in a panic of the body, or without a run.
 struct Item {
     traffic: Arc<Traffic>,
     start: u64,
@@ -55,7 +55,7 @@ struct Item {
 }
 
 impl Drive {
-    /// Runs all items on the crews that `hire` makes, each driven by a thread of its own.
+    /// Runs all items on the crews that `hire` creates. Each crew has its own driver thread.
     pub fn run(
         &self,
         hire: impl FnOnce() -> Result<Vec<Arc<dyn Crew>>, Stop>,
@@ -65,7 +65,7 @@ impl Drive {
         let crews = hire()?;
         let usage = read_usage()?;
         let start = Instant::now();
-        // The flood ends with the others.
+        // The flood ends with the other crews.
         let (is_over, mut nr_flooded) = (AtomicBool::new(false), 0);
         let traffic: Vec<_> = thread::scope(|scope| {
             let (flooded, paced) = crews.split_at(usize::from(self.every.is_some()));
@@ -107,7 +107,7 @@ impl Drive {
         self.send(crew, body, numbers)
     }
 
-    /// Keeps items on their way until it is told to stop; returns how many those were.
+    /// Keeps items in flight until `is_over` is set, and returns how many were sent.
     fn flood(&self, crew: &dyn Crew, body: &Body, is_over: &AtomicBool) -> Result<u64, Stop> {
         let mut nr_sent = 0;
         let goes_on = |_: &usize| !is_over.load(Ordering::Relaxed);
@@ -164,7 +164,7 @@ impl Drop for Item {
 }
 
 impl Traffic {
-    /// Waits for room; returns `false` if an item failed, and nothing entered.
+    /// Waits until there is capacity. Returns `false`, without adding an item, if an item failed.
     fn enter(&self) -> bool {
         let state = self.state.lock().expect("nobody panics here");
         let full = |state: &mut State| state.nr_there >= self.most;
@@ -179,7 +179,7 @@ impl Traffic {
         state.nr_there -= 1;
         state.latencies.push(start, cycles());
         state.failed = state.failed.take().or(done.err());
-        // The driver is told when there is room for a good many, not for each.
+        // Notify the driver when a quarter is free, not after each item.
         let tell = state.nr_there == 0 || state.nr_there == self.most - self.most.div_ceil(4);
         drop(state);
         if tell {
@@ -198,7 +198,7 @@ impl Traffic {
     }
 }
 
-/// A thread that drives items, or why there is none.
+/// The handle of a driver thread, or the error if it could not be started.
 type Driver<'scope, T> = Result<thread::ScopedJoinHandle<'scope, Result<T, Stop>>, Stop>;
 
 fn started<'scope, T: Send + 'scope>(
@@ -209,7 +209,7 @@ fn started<'scope, T: Send + 'scope>(
     driver.map_err(|error| Stop::because("cannot start what drives items", error))
 }
 
-/// What a driver came to.
+/// Joins a driver thread and returns its result.
 fn join<T>(driver: Driver<'_, T>) -> Result<T, Stop> {
     let panicked = |_| Err(Stop::CouldNotRun("what drives items panicked".into()));
     driver?.join().unwrap_or_else(panicked)
@@ -271,13 +271,13 @@ mod tests {
         let panics = counted(|| panic!("as a test wants"));
         for (body, told) in [(fails, "no room"), (panics, "an item panicked")] {
             nr_run.store(0, Ordering::Relaxed);
-            // Of one thread each: while an item fails no other runs.
+            // Each crew has one thread, so no other item runs while one fails.
             let hire = || Ok(vec![crew::threads(1)?, crew::blocking(1)?]);
             let Err(Stop::CouldNotRun(reason)) = drive.run(hire, &body) else {
                 panic!("it says that {told}");
             };
             assert!(reason.starts_with(told), "{reason}");
-            // Each has run what was on its way when the 21st failed.
+            // Each crew has run the items in flight when the 21st failed.
             assert!(nr_run.load(Ordering::Relaxed) <= 2 * (21 + 7));
         }
     }

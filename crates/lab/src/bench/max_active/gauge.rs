@@ -1,4 +1,4 @@
-//! What the process grows to while something runs: its threads and its memory, looked at every few milliseconds.
+//! Samples the threads and the memory of this process every few milliseconds during a run.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,24 +8,24 @@ use std::time::{Duration, Instant};
 
 use top::exit::Stop;
 
-/// Time between two looks: a hundredth of the shortest run.
+/// Time between two samples: a hundredth of the shortest run.
 const PERIOD: Duration = Duration::from_millis(5);
 
-/// How long threads of what was measured before may take to end.
+/// Maximum time to wait for threads of earlier runs to exit.
 const GOING: Duration = Duration::from_secs(2);
 
 const KIB: u64 = 1024;
 
-/// Threads and bytes of memory of this process at one moment.
+/// Threads and resident memory of this process at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// Threads, the main one among them.
+    /// Number of threads, including the main thread.
     pub threads: u64,
-    /// Resident memory.
+    /// Resident memory in bytes.
     pub resident: u64,
 }
 
-/// Looks until it is asked for the result.
+/// A thread that samples the size until the result is requested.
 #[derive(Debug)]
 pub struct Gauge {
     before: Size,
@@ -58,7 +58,7 @@ fn field(status: &str, name: &str) -> u64 {
     number.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// Waits until there are no more threads than when this was first asked, or for [`GOING`].
+/// Waits until there are no more threads than at the first call, or for [`GOING`].
 fn settled() -> Result<Size, Stop> {
     static FIRST: OnceLock<u64> = OnceLock::new();
     let mut now = Size::now()?;
@@ -72,7 +72,7 @@ fn settled() -> Result<Size, Stop> {
 }
 
 impl Gauge {
-    /// Starts to look, when threads of what was before have ended; what there is then does not count.
+    /// Starts sampling after threads of earlier runs have exited. The size is then the baseline.
     pub fn start() -> Result<Self, Stop> {
         let before = settled()?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -95,7 +95,7 @@ impl Gauge {
         })
     }
 
-    /// Stops, and returns by how much the process was larger at most; the looker is not counted.
+    /// Stops sampling and returns the maximum growth. The sampling thread is not counted.
     #[must_use]
     pub fn growth(self) -> Size {
         self.stop.store(true, Ordering::Relaxed);

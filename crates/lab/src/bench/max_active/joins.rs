@@ -1,18 +1,19 @@
-//! Joins over one buffer pool, which thrash when too many run at once.
+//! Joins through one buffer pool, which thrashes if too many run at once.
 //!
-//! A database joins two tables in nested loops: for each of some outer blocks it goes over all inner blocks of the
-//! join. Blocks are read from a file, past the kernel's page cache, into a pool of fixed size that all joins share and
-//! that forgets the block which was used longest ago. An item is one join, and none needs a block of another.
+//! A database joins two tables with nested loops: for each outer block, a join reads all its inner
+//! blocks. Blocks are read from a file, bypassing the page cache, into a pool of fixed size. All
+//! joins share this pool, which evicts the least recently used block. An item is one join, and no
+//! two joins use the same block.
 //!
-//! What few joins need fits: each block is read once, and is there for the next outer blocks. What many joins need
-//! does not: by the time that one comes back to a block it is forgotten, and is read again, once for each outer block.
-//! The reads keep the device busy and the CPUs idle. Whoever starts work where CPUs are idle, as a pool of a workqueue
-//! does and as schedulers of batch jobs did when the word thrashing was made for it, now starts more joins. Nothing
-//! in the machine says that fewer would be better; only a limit of the program does, and only if it is meant for
-//! all of the program, as the pool of blocks is.
+//! The blocks of a few joins fit into the pool: each block is read once, and is still there for the
+//! next outer block. The blocks of many joins do not fit: a block is evicted before the join needs
+//! it again, so it is read once for each outer block. These reads keep the device busy and the CPUs
+//! idle. A worker pool that starts more work when CPUs are idle then starts even more joins. The
+//! machine gives no sign that fewer would be better. Only a limit set by the program helps, and it
+//! must apply to the whole program, as the buffer pool does.
 //!
-//! So the load's ratio has two ends. The reads of a join at worst are [`NR_OUTER`] times those at best; and where reads
-//! cost nothing, on a file system in memory, little is left of it.
+//! The worst case reads [`NR_OUTER`] times the blocks of the best case. On a file system in memory,
+//! reads cost almost nothing, and most of the effect disappears.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -26,21 +27,22 @@ use lru::LruCache;
 use rustix::fs::{OFlags, fcntl_setfl};
 use top::exit::Stop;
 
-/// Bytes of a block. Larger than a database's page, so that the device's bytes a second count and not its calls.
+/// Bytes in a block. It is larger than a database page, so that throughput limits the device.
 pub const BLOCK: usize = 64 * 1024;
 
-/// Inner blocks of a join, and how often it goes over them.
+/// Inner blocks of a join, and the number of passes over them.
 pub const NR_INNER: usize = 8;
 /// See [`NR_INNER`].
 pub const NR_OUTER: usize = 4;
 
-/// Blocks of the pool: those of 32 joins, so 16 find theirs even when the other half is what nobody needs any more.
+/// Capacity of the pool: 32 joins, so 16 fit even if half of the pool holds blocks of finished
+/// joins.
 const NR_KEPT: NonZeroUsize = NonZeroUsize::new(32 * NR_INNER).expect("not zero");
 
-/// Joins whose blocks the file has; those after them begin anew. So many lie between that nothing is left in the pool.
+/// Joins whose blocks the file contains; later joins reuse blocks that the pool has evicted.
 const NR_JOINS: usize = 512;
 
-/// What a device wants the memory to be aligned to that it reads into.
+/// Memory alignment that devices require for direct reads.
 const ALIGN: usize = 4096;
 
 /// The file of all blocks.
@@ -50,14 +52,14 @@ pub struct Table {
     nr_joins: usize,
 }
 
-/// The blocks in memory.
+/// The pool of blocks in memory.
 #[derive(Debug)]
 pub struct BufferPool {
     table: Arc<Table>,
     kept: Mutex<LruCache<usize, Arc<Block>>>,
 }
 
-/// Memory of a block, at a place that devices take.
+/// Memory for one block, aligned for direct reads.
 #[derive(Debug)]
 struct Block {
     room: Vec<u8>,
@@ -65,7 +67,7 @@ struct Block {
 }
 
 impl Table {
-    /// Writes the file, which has no name, in `dir`.
+    /// Creates and fills an unnamed file in `dir`.
     pub fn create(dir: &Path) -> Result<Self, Stop> {
         Self::with_joins(dir, NR_JOINS)
             .map_err(|error| Stop::because("cannot make the file to read from", error))
@@ -79,14 +81,15 @@ impl Table {
             file.write_all(&block)?;
         }
         file.sync_all()?;
-        // Some file systems have no way past the page cache. Then reading again costs a copy, and the ratio shows it.
+        // Some file systems do not support direct I/O. There, the ratio only shows the cost of
+        // copying.
         let _ = fcntl_setfl(&file, OFlags::DIRECT);
         Ok(Self { file, nr_joins })
     }
 }
 
 impl BufferPool {
-    /// Makes an empty pool.
+    /// Creates an empty pool.
     #[must_use]
     pub fn new(table: Arc<Table>) -> Self {
         Self {
@@ -105,7 +108,7 @@ impl BufferPool {
         for outer in 0..NR_OUTER {
             for inner in first..first + NR_INNER {
                 let block = self.block(inner)?;
-                // The rows of the two blocks that match, as far as a device is concerned.
+                // Takes the place of a comparison of rows.
                 let mut rows = crc32fast::Hasher::new_with_initial(outer as u32);
                 rows.update(block.bytes());
                 std::hint::black_box(rows.finalize());
@@ -114,7 +117,7 @@ impl BufferPool {
         Ok(())
     }
 
-    /// Returns block `number`, reading it if it is not kept.
+    /// Returns block `number`, and reads it if it is not in the pool.
     fn block(&self, number: usize) -> Result<Arc<Block>, Stop> {
         let kept = || self.kept.lock().expect("nobody panics under it");
         if let Some(block) = kept().get(&number) {
@@ -147,7 +150,7 @@ impl Block {
     }
 }
 
-/// Fills a block with bytes that follow from its number.
+/// Fills a block with bytes derived from its number.
 fn fill(block: &mut [u8], number: usize) {
     fastrand::Rng::with_seed(number as u64).fill(block);
 }
@@ -161,7 +164,7 @@ mod tests {
         BufferPool::new(Arc::new(table))
     }
 
-    /// Says which blocks of join `number` are kept.
+    /// Returns, for each block of join `number`, whether it is in the pool.
     fn kept(pool: &BufferPool, number: usize) -> Vec<bool> {
         let kept = pool.kept.lock().unwrap();
         let blocks = number * NR_INNER..(number + 1) * NR_INNER;

@@ -2,15 +2,15 @@
 
 use crate::harness::metric::{Metric, NS_PER_MS, NS_PER_US, higher, lower};
 
-/// Items done.
+/// Completed items per second.
 pub const ITEMS: Metric = higher("items_per_s", "1/s", ("", "items/s"), 1.0);
-/// From before an item is queued until it has ended.
+/// Time from just before an item is queued until it completes.
 pub const LATENCY_P50: Metric = lower("latency_p50", "ns", (LATENCY, "p50"), NS_PER_MS);
 /// See [`LATENCY_P50`].
 pub const LATENCY_P99: Metric = lower("latency_p99", "ns", (LATENCY, "p99"), NS_PER_MS);
-/// The most threads that the crews had at once.
+/// Maximum number of threads of the crews.
 pub const THREADS: Metric = lower("threads", "threads", ("", "threads"), 1.0);
-/// By how much the resident memory of the process grew at most.
+/// Maximum growth of the process's resident memory.
 pub const MEMORY: Metric = lower("memory_growth", "bytes", ("", "MiB"), MIB);
 /// Context switches of the whole process.
 pub const SWITCHES: Metric = lower("switches_per_item", "1/item", ("", "switches"), 1.0);
@@ -24,7 +24,7 @@ const MIB: f64 = 1024.0 * 1024.0;
 
 const LATENCY: &str = "queue to end ms";
 
-/// In the table's order.
+/// All metrics, in table order.
 pub const ALL: &[Metric] = &[
     ITEMS,
     LATENCY_P50,

@@ -1,13 +1,14 @@
-//! `afterwork-lab bench max-active`: the worth of a limit on running items, and its cost.
+//! `afterwork-lab bench max-active`: the benefit and the cost of a limit on concurrent items.
 //!
-//! | case | what is done |
+//! | case | scenario |
 //! |---|---|
-//! | `joins` | items that go over their blocks several times, all through one pool of blocks in memory |
-//! | `subsystems` | eight parts of a program, each with its limit, compute and now and then wait for a device |
-//! | `shares` | one of eight parts floods the pool that they share, and the items of the others are timed |
+//! | `joins` | items read their blocks several times, all through one buffer pool |
+//! | `subsystems` | eight subsystems with a limit each compute, and sometimes wait for a device |
+//! | `shares` | one of eight subsystems floods the shared pool; items of the others are timed |
 //!
-//! Items go to a [crew], ours or a peer's; [drive] keeps so many of them on their way and times them; [gauge] reads
-//! what the process grew to meanwhile. `docs/bench-method.md` tells what is timed.
+//! A [crew] of afterwork or of a peer runs the items, [drive] keeps a fixed number of them in
+//! flight and times them, and [gauge] measures the growth of the process. `docs/bench-method.md`
+//! defines the figures.
 
 mod cases;
 mod claims;

@@ -1,4 +1,4 @@
-//! The cases: sizes, and who takes part.
+//! The cases: sizes and variants.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -22,13 +22,13 @@ const PUSH_POP: &str = "push-pop";
 const PUSH_POP_CONTIGUOUS: &str = "push-pop-contiguous";
 const OWNED: &str = "owned";
 
-/// What there is to measure, and against whom.
+/// Names of the cases and peers.
 pub const MENU: Menu = Menu {
     cases: &[PUSH_POP, PUSH_POP_CONTIGUOUS, OWNED],
     peers: &peers::NAMES,
 };
 
-/// What to push, and against whom.
+/// Options of `bench mpscq`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct MpscqArgs {
     /// Items of each figure, all producers together [default: depends on --quick]
@@ -46,16 +46,16 @@ pub const LIFO: &str = "lifo";
 /// See [`SINGLE`].
 pub const MAIL: &str = "mailbox";
 
-/// Items of a figure: enough turns of the scheduler, where there are more threads than CPUs, for a mean; a quarter
-/// of it for `--quick`.
+/// Items of a figure: enough time slices for a mean if threads share CPUs. `--quick` uses a
+/// quarter.
 const NR_ITEMS: usize = 400_000;
 const NR_ITEMS_QUICK: usize = 100_000;
 
-/// Stocks of every kind of item, used by the repetitions in turn. Which pages and cache sets a stock happens to lie
-/// in moves a figure by a tenth; with a single one that would pass for a difference between queues.
+/// Number of stocks of each kind of item, which repetitions use in turn. The pages and cache sets
+/// of a single stock would change figures by 10 %, which looks like a difference between queues.
 const PLACES: usize = 4;
 
-/// Makes the cases that `args` ask for.
+/// Creates the cases that `args` select.
 #[must_use]
 pub fn cases(args: &MpscqArgs, settings: &Settings) -> Vec<Case> {
     let items = settings.size(args.items, NR_ITEMS, NR_ITEMS_QUICK);
@@ -63,13 +63,12 @@ pub fn cases(args: &MpscqArgs, settings: &Settings) -> Vec<Case> {
     settings.make(MENU, |name| setting.case(name))
 }
 
-/// What all cases have in common.
 struct Setting<'a> {
     settings: &'a Settings,
     items: usize,
 }
 
-/// Stocks of one kind of item, made when they are first needed and shared by all queues that carry them.
+/// Stocks of one kind of item, created on first use and shared by all queues of that kind.
 type Shared<I> = Rc<RefCell<Vec<Stock<I>>>>;
 
 /// The items of one case.
@@ -175,7 +174,7 @@ impl Setting<'_> {
         Variant::ours(name, self.run(items, layout, make))
     }
 
-    /// A run that takes every figure once, each with a queue of its own.
+    /// Returns a run that measures every figure once, each with a new queue.
     fn run<Q>(
         &self,
         items: &Shared<Q::Item>,
@@ -228,10 +227,10 @@ impl Items {
 mod tests {
     use super::*;
 
-    /// A few turns for every producer.
+    /// Number of items that gives each producer a few rounds.
     const FEW: usize = 30_000;
 
-    /// Runs every queue of `case`; a debug build checks the order of every item.
+    /// Runs every queue of `case`. A debug build checks the order of all items.
     fn every_queue_keeps_every_item_in_order(case: &str) {
         let args = MpscqArgs { items: Some(FEW) };
         let mut cases = cases(&args, &Settings::of_tests(&[case]));

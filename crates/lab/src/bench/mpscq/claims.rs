@@ -1,4 +1,4 @@
-//! What we say of our queues, to be judged on the reader's own machine.
+//! Claims about queues, which are checked on the machine of the reader.
 
 use super::cases::{LIFO, MAIL, SINGLE};
 use super::metrics::{FLOWS, FlowMetric};
@@ -6,26 +6,26 @@ use super::peers::CORDYCEPS;
 use super::polling::Polling;
 use crate::harness::claim::{Against, Bound, Claim};
 
-/// No slower than the nearest relative; the rest is what two medians may differ by.
+/// Bound for the comparison with the most similar peer; 2 % is the tolerance of two medians.
 const NO_SLOWER: Bound = Bound::AtMost(1.02);
 
-/// Recycled blocks spare the allocator, and a poster that has one to itself shares no line with other posters.
+/// Recycled blocks save allocations, and posters with their own blocks share no cache lines.
 const MAIL_BOUND: Bound = Bound::AtMost(0.8);
 
-/// Push and pop of intrusive items, single pushes on both sides.
+/// Claims about intrusive items, pushed and popped one at a time.
 #[must_use]
 pub fn push_pop() -> Vec<Claim> {
     let against = |flow: &FlowMetric, other: &'static str, bound: Option<Bound>| {
         Claim::of(SINGLE, in_words(flow), flow.metric, other).keeps(bound)
     };
     let no_slower = |flow| against(flow, CORDYCEPS, Some(NO_SLOWER));
-    // The replaced list: shown, not claimed. Its drain walks every item once more.
+    // The LIFO list that the queue replaces walks all items twice. It is shown without a claim.
     let paused = FLOWS.iter().filter(|it| it.polling == Polling::Paused);
     let shown = paused.map(|flow| against(flow, LIFO, None));
     FLOWS.iter().map(no_slower).chain(shown).collect()
 }
 
-/// Messages of 8 bytes against the best channel.
+/// Claims about messages of 8 bytes, compared with the best channel.
 #[must_use]
 pub fn owned() -> Vec<Claim> {
     let claim = |flow: &FlowMetric| {

@@ -1,16 +1,16 @@
-//! What is measured: a queue, seen through its two ends.
+//! The interface that the cases use to measure a queue.
 //!
-//! Every call in a timed loop is static: a case is compiled once for each queue.
+//! All calls in timed loops are static: each case is compiled once for each queue.
 
-/// Items that a producer links before it publishes them.
+/// Number of items that a producer links before it publishes them.
 pub const BURST: usize = 32;
 
-/// A queue under measurement, in one of the ways in which it can be used.
+/// A queue under measurement, used in one particular way.
 pub trait Fifo {
-    /// What goes in.
+    /// The type of the items.
     type Item;
 
-    /// A producer's end.
+    /// The producer's end.
     type Pusher<'q>: Pusher<Self::Item> + Send
     where
         Self: 'q;
@@ -20,29 +20,29 @@ pub trait Fifo {
     where
         Self: 'q;
 
-    /// Returns an end for each of `producers`, and the other one.
+    /// Returns a producer's end for each of `producers`, and the consumer's end.
     fn open(&mut self, producers: usize) -> (Vec<Self::Pusher<'_>>, Self::Popper<'_>);
 }
 
-/// A producer's end.
+/// The producer's end of a queue.
 pub trait Pusher<T> {
-    /// Puts an item in, or gathers it.
+    /// Pushes an item, or adds it to a chain that [`flush`](Self::flush) pushes.
     fn push(&mut self, item: T);
 
-    /// Puts in what was gathered.
+    /// Pushes the collected chain.
     #[inline(always)]
     fn flush(&mut self) {}
 }
 
-/// The consumer's end.
+/// The consumer's end of a queue.
 pub trait Popper<T> {
-    /// Hands the oldest items to `take`, at most `max` of them, and returns how many there were.
+    /// Pops at most `max` of the oldest items, passes each to `take`, and returns their number.
     ///
-    /// Fewer than `max` means that the queue was empty, or looked so.
+    /// If fewer than `max` were popped, the queue was empty or appeared empty.
     fn pop_up_to(&mut self, max: usize, take: impl FnMut(T)) -> usize;
 }
 
-/// Pops with something that gives one item at a time.
+/// Implements `pop_up_to` with a function that pops one item.
 #[inline(always)]
 pub fn one_by_one<T>(
     max: usize,

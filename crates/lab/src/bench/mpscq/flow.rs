@@ -1,14 +1,14 @@
-//! Items that go round between producers in threads of their own and one consumer.
+//! Items that circulate between producer threads and one consumer.
 //!
 //! ```text
 //! producer ──push──► queue ──pop──► consumer
-//!     ▲                                │ so many at a time
+//!     ▲                                │ in groups
 //!     └───────────── home ◄────────────┘
 //! ```
 //!
-//! Each producer has a fixed number of items and pushes whatever has come home. So the run is in a steady state: the
-//! queue holds what programs let pile up, not what fits into memory, and nothing but the queue itself allocates.
-//! The way home is the same for every queue.
+//! Each producer has a fixed number of items, and pushes those that have returned to its home. The
+//! run is therefore in a steady state: the queue has a realistic length, and only the queue itself
+//! allocates memory. The way home is the same for all queues.
 
 use std::sync::Barrier;
 use std::thread;
@@ -27,56 +27,57 @@ use super::polling::{Patience, Polling};
 use super::stock::{ITEMS, Stock};
 use crate::bench::workqueue::producers::{ExitOnPanic, die, pin_to};
 
-/// How many items the consumer gathers before it sends them home. Fewer make the way home a part of what is
-/// measured (a mutex, by two threads), more let the producer run dry.
+/// Items that the consumer collects before it returns them. With fewer, the mutex of the home would
+/// affect the figure; with more, producers would run out of items.
 const RETURN: usize = 128;
 
-/// How many items the consumer pops before it looks at anything else.
+/// Maximum number of items that the consumer pops at once.
 const POP: usize = 128;
 
-/// Untimed items before the timed ones: a tenth of them, so that threads are awake, code and caches warm.
+/// One untimed warm-up item for this many timed items, so that threads are awake and caches warm.
 const WARM_UP_SHARE: usize = 10;
 
-/// What is done.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Flow {
-    /// Threads that push.
+    /// Number of producer threads.
     pub producers: usize,
-    /// Items timed, all producers together.
+    /// Number of timed items, all producers together.
     pub items: usize,
-    /// What the consumer does when it finds nothing.
+    /// How the consumer polls an empty queue.
     pub polling: Polling,
-    /// Where producers are pinned, in turn; empty for nowhere.
+    /// CPUs to which producers are pinned in turn; empty if they are not pinned.
     pub pins: Vec<CpuId>,
-    /// Asked for within every tenth of a second.
+    /// Interrupt flag, checked at least ten times a second.
     pub interrupt: Interrupt,
 }
 
-/// What all threads see.
+/// State shared by all threads.
 struct Ground<I> {
     start: Barrier,
     homes: Vec<CachePadded<Home<I>>>,
-    /// Tells the producers to end.
+    /// Set to stop the producers.
     stop: AtomicBool,
     nr_pushing: CachePadded<AtomicUsize>,
 }
 
-/// Where the items of one producer come home to.
+/// The items returned to one producer.
 struct Home<I> {
-    /// A hint that spares the lock: whether anything lies inside.
+    /// Hint that saves taking the lock: set if there are items.
     filled: AtomicBool,
     items: Mutex<Vec<I>>,
 }
 
-/// Tells the producers to end, also when the consumer panics.
+/// Stops the producers when dropped, also if the consumer panics.
 struct StopOnDrop<'g>(&'g AtomicBool);
 
 impl Flow {
-    /// Lets the items go round and returns the nanoseconds between two pops; `None` if SIGINT cut it short.
+    /// Circulates the items and returns the nanoseconds per popped item. Returns `None` if SIGINT
+    /// interrupts the run.
     ///
     /// # Panics
     ///
-    /// In a debug build, when items of one producer come out in another order than they went in.
+    /// In a debug build, if the items of a producer are popped in another order than pushed.
     pub fn run<Q: Fifo<Item: Item>>(
         &self,
         mut queue: Q,
@@ -101,7 +102,7 @@ impl Flow {
                 });
                 match handle {
                     Ok(handle) => handles.push(handle),
-                    // Those started already wait for this one.
+                    // Earlier producers already wait for this one.
                     Err(error) => die(&format!("cannot start producer {index}: {error}")),
                 }
             }
@@ -127,7 +128,7 @@ impl Flow {
         Ok(ns_per_item)
     }
 
-    /// Pops until the timed items have come, and returns how long each took.
+    /// Pops until all timed items have arrived, and returns the nanoseconds per item.
     fn consume<I: Item>(
         &self,
         popper: &mut impl Popper<I>,
@@ -169,7 +170,7 @@ impl<I: Item> Ground<I> {
         }
     }
 
-    /// Pushes whatever comes home until it is told to end, and returns what it has then.
+    /// Pushes all returned items until `stop` is set, and returns the items that it then owns.
     fn produce(&self, index: usize, mut pusher: impl Pusher<I>, mut items: Vec<I>) -> Vec<I> {
         self.start.wait();
         let home = &self.homes[index];
@@ -190,17 +191,18 @@ impl<I: Item> Ground<I> {
         // ORDER(pushed): publish and consume, other end in `pop_the_rest`.
         //   here:     last push;                    nr_pushing -= 1   Release
         //   consumer: nr_pushing == 0   Acquire;    the last pop
-        // Else an item would stay in the queue and count as lost.
+        // If our decrement comes first, the last pop finds our items. If the load comes first, it
+        // reads a count above zero, and the consumer pops again.
         // Test: every_item_comes_home_and_time_passes.
         self.nr_pushing.fetch_sub(1, Ordering::Release);
         items
     }
 
-    /// Pops what is left once the producers were told to end.
+    /// Pops the remaining items after the producers were stopped.
     fn pop_the_rest(&self, popper: &mut impl Popper<I>, returns: &mut Returns<'_, I>) {
         let mut patience = Patience::new(Polling::Paused);
         loop {
-            // ORDER(pushed): the acquire end; see `produce`. In this order: look at the count, then pop.
+            // ORDER(pushed): the acquire end; see `produce`. The load must come before the pop.
             // Test: every_item_comes_home_and_time_passes.
             let over = self.nr_pushing.load(Ordering::Acquire) == 0;
             if popper.pop_up_to(POP, |item| returns.take(item)) == 0 {
@@ -221,9 +223,9 @@ impl<I> Home<I> {
         }
     }
 
-    /// Takes what came home into the empty `items`, and says whether there was any.
+    /// Moves the returned items into the empty `items`, and returns `true` if there were any.
     fn fetch(&self, items: &mut Vec<I>) -> bool {
-        // A hint: what was put in is seen by way of the lock.
+        // Relaxed: this is a hint, and the lock publishes the items.
         if !self.filled.load(Ordering::Relaxed) {
             return false;
         }
@@ -233,7 +235,7 @@ impl<I> Home<I> {
         !items.is_empty()
     }
 
-    /// Brings `items` home.
+    /// Returns `items` to the producer.
     fn deliver(&self, items: &mut Vec<I>) {
         let mut inside = self.items.lock();
         inside.append(items);
@@ -241,16 +243,16 @@ impl<I> Home<I> {
     }
 }
 
-/// Items that the consumer has popped and not sent home yet.
+/// Popped items that are not yet returned.
 struct Returns<'g, I> {
     ways: Vec<Way<'g, I>>,
 }
 
-/// To one home.
+/// Items to return to one home.
 struct Way<'g, I> {
     home: &'g Home<I>,
     items: Vec<I>,
-    /// Number of the item that must come next.
+    /// Number of the item that must be popped next.
     next: usize,
 }
 
@@ -308,11 +310,11 @@ mod tests {
         }
     }
 
-    /// A queue so plain that it is right, but for what it is told to lose.
+    /// A simple, correct queue that can be set to lose items.
     #[derive(Default)]
     struct Plain {
         items: Mutex<std::collections::VecDeque<Tag>>,
-        /// The producer whose items it loses.
+        /// The producer whose items are lost.
         loses: Option<usize>,
     }
 

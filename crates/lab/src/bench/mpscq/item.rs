@@ -1,4 +1,4 @@
-//! What goes through a queue: an item that knows whose it is.
+//! Items, which record the producer they belong to.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -7,9 +7,9 @@ use std::ptr;
 use lab_peers::CordycepsNode;
 use mpscq::Node;
 
-/// Whose an item is, which of them, and how often it was pushed; the eight bytes that every item carries.
+/// The eight bytes that every item carries: its producer, its number and its push count.
 ///
-/// bits 0..16 index of the producer | bits 16..32 number among its items | bits 32..64 pushes so far
+/// bits 0..16 index of the producer | bits 16..32 number among its items | bits 32..64 push count
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tag {
     bits: u64,
@@ -20,7 +20,7 @@ impl Tag {
     const FIELD_MASK: u64 = (1 << Self::FIELD) - 1;
     const ONE_PUSH: u64 = 1 << (2 * Self::FIELD);
 
-    /// Makes the tag of item `number` of the producer at `home`.
+    /// Creates the tag of item `number` of the producer at `home`.
     #[must_use]
     pub fn new(home: usize, number: usize) -> Self {
         let (home, number) = (home as u64, number as u64);
@@ -44,7 +44,7 @@ impl Tag {
         (self.bits >> Self::FIELD & Self::FIELD_MASK) as usize
     }
 
-    /// Returns the tag with one push more.
+    /// Returns the tag with the push count increased by one.
     #[inline(always)]
     #[must_use]
     pub fn pushed(self) -> Self {
@@ -54,34 +54,34 @@ impl Tag {
     }
 }
 
-/// An item, as a queue takes it.
+/// An item of a queue.
 pub trait Item: Send + 'static {
-    /// Makes one that has no tag yet.
+    /// Creates an item without a tag.
     fn make() -> Self;
 
-    /// Returns its tag: the consumer's one look into the item.
+    /// Returns the tag. The consumer reads nothing else of the item.
     fn tag(&self) -> Tag;
 
-    /// Gives it another tag.
+    /// Sets the tag.
     fn set_tag(&mut self, tag: Tag);
 
-    /// Writes to the item, as a producer does that has something to say.
+    /// Writes to the item, like a producer that fills in a message.
     #[inline(always)]
     fn fill(&mut self) {
         self.set_tag(self.tag().pushed());
     }
 
-    /// Returns where in memory it is; 0 for one that travels by value.
+    /// Returns the memory address, or 0 for an item passed by value.
     fn address(&self) -> usize;
 }
 
-/// What channels carry in `push-pop`: a pointer.
+/// The item of channels in `push-pop`: a pointer.
 pub type Boxed = Box<Cell<Tag>>;
 
-/// What our queues carry.
+/// The item of our queues.
 pub type Ours = Box<Node<Cell<Tag>>>;
 
-/// What cordyceps carries.
+/// The item of cordyceps.
 pub type Cordyceps = Pin<Box<CordycepsNode<Cell<Tag>>>>;
 
 macro_rules! pointer {
@@ -112,7 +112,7 @@ pointer!(Boxed, Box::default());
 pointer!(Ours, Node::new(Cell::default()));
 pointer!(Cordyceps, CordycepsNode::new(Cell::default()));
 
-/// By value.
+/// An item passed by value.
 impl Item for Tag {
     fn make() -> Self {
         Self::default()

@@ -1,4 +1,4 @@
-//! The metrics of this bench: nanoseconds an item, for every number of producers and both ways to poll.
+//! The metrics: nanoseconds per item for each number of producers and both ways to poll.
 
 use super::polling::Polling;
 use crate::harness::metric::{Metric, lower};
@@ -6,14 +6,14 @@ use crate::harness::metric::{Metric, lower};
 /// The metric that variants are ranked by.
 pub const HEADLINE: &str = FLOWS[1].metric.name;
 
-/// A figure that is taken with producers in threads of their own.
+/// A figure measured with producer threads.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowMetric {
-    /// Nanoseconds an item, under the number of producers.
+    /// Nanoseconds per item.
     pub metric: Metric,
-    /// How many producers.
+    /// Number of producers.
     pub producers: usize,
-    /// What the consumer does when it finds nothing.
+    /// How the consumer polls an empty queue.
     pub polling: Polling,
 }
 
@@ -33,7 +33,7 @@ const fn tight(name: &'static str, head: &'static str, producers: usize) -> Flow
     }
 }
 
-/// In the table's order.
+/// All figures, in table order.
 pub const FLOWS: [FlowMetric; 8] = [
     paused("ns_paused_1", "1", 1),
     paused("ns_paused_2", "2", 2),
@@ -45,12 +45,12 @@ pub const FLOWS: [FlowMetric; 8] = [
     tight("ns_tight_8", "8", 8),
 ];
 
-/// The most producers of any figure.
+/// Maximum number of producers of all figures.
 pub const MAX_PRODUCERS: usize = 8;
 
 const NS: &str = "ns/item";
 
-/// In the table's order.
+/// All metrics, in table order.
 pub const ALL: &[Metric] = &[
     FLOWS[0].metric,
     FLOWS[1].metric,

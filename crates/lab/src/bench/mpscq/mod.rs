@@ -1,14 +1,14 @@
-//! `afterwork-lab bench mpscq`: items from many producers to one consumer.
+//! `afterwork-lab bench mpscq`: items from several producers to one consumer.
 //!
-//! | case | what is done |
+//! | case | scenario |
 //! |---|---|
-//! | `push-pop` | items that hang in the queue themselves, or boxes through a channel; far apart in memory |
-//! | `push-pop-contiguous` | the same with items side by side in memory |
-//! | `owned` | 8 bytes by value: a mailbox that recycles its nodes, against channels |
+//! | `push-pop` | intrusive items, or boxes through a channel; scattered in memory |
+//! | `push-pop-contiguous` | the same with items next to each other in memory |
+//! | `owned` | 8 bytes by value: a mailbox that recycles its nodes, and channels |
 //!
-//! A queue is a [`Fifo`](fifo::Fifo). Items belong to a producer each and come home to it once they were popped
-//! ([`flow`]), so that a run allocates nothing but what the queue itself does. `docs/bench-method.md` tells what is
-//! timed.
+//! A queue is a [`Fifo`](fifo::Fifo). Each item belongs to a producer and returns to it after the
+//! pop ([`flow`]), so that only the queue itself allocates memory during a run.
+//! `docs/bench-method.md` defines the figures.
 
 mod cases;
 mod claims;

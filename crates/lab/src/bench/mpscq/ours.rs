@@ -1,4 +1,4 @@
-//! Our queues, in the ways in which they can be used.
+//! Queues of afterwork, in the different ways to use them.
 
 use std::cell::Cell;
 
@@ -9,22 +9,22 @@ use super::fifo::{BURST, Fifo, Popper, Pusher, one_by_one};
 use super::item::{self, Tag};
 use super::stock;
 
-/// What hangs in our queues where items are intrusive.
+/// The node type of intrusive items.
 type Hung = Node<Cell<Tag>>;
 
-/// Pushed and popped one at a time.
+/// Pushes and pops one item at a time.
 #[derive(Debug, Default)]
 pub struct Single(Queue<Hung>);
 
-/// Pushed one at a time, popped with a drain.
+/// Pushes one item at a time, pops with a drain.
 #[derive(Debug, Default)]
 pub struct Drained(Queue<Hung>);
 
-/// Linked into chains of [`BURST`], popped with a drain.
+/// Pushes chains of [`BURST`] items, pops with a drain.
 #[derive(Debug, Default)]
 pub struct Chained(Queue<Hung>);
 
-/// The list that a FIFO replaces: pushed by compare-exchange, taken all at once and turned round.
+/// The list that the FIFO replaces: pushed with compare-exchange, taken as a whole and reversed.
 #[derive(Debug, Default)]
 pub struct Lifo(Stack<Hung>);
 
@@ -32,7 +32,7 @@ pub struct Lifo(Stack<Hung>);
 #[derive(Debug)]
 pub struct Mail(Mailbox<Tag>);
 
-/// Gathers a chain.
+/// Collects items into a chain.
 #[derive(Debug)]
 pub struct ChainPusher<'q> {
     queue: &'q Queue<Hung>,
@@ -43,7 +43,7 @@ pub struct ChainPusher<'q> {
 #[derive(Debug)]
 pub struct DrainPopper<'q>(Consumer<'q, Hung>);
 
-/// Holds what was taken and not handed out yet.
+/// Pops from the reversed list, and takes the next list when it is empty.
 #[derive(Debug)]
 pub struct LifoPopper<'q> {
     list: &'q Stack<Hung>,
@@ -151,7 +151,7 @@ impl Popper<item::Ours> for LifoPopper<'_> {
 }
 
 impl Mail {
-    /// Makes a mailbox that keeps as many nodes as `producers` can have in flight.
+    /// Creates a mailbox that keeps enough nodes for all items of `producers`.
     #[must_use]
     pub fn for_producers(producers: usize) -> Self {
         Self(Mailbox::builder().keep(producers * stock::ITEMS).build())
@@ -189,7 +189,7 @@ fn consumer<T: mpscq::Linked>(queue: &Queue<T>) -> Consumer<'_, T> {
         .expect("a queue just made has no consumer yet")
 }
 
-/// A producer in mid-push is nothing to pop, as an empty queue is: a peer cannot tell them apart.
+/// Treats a push in progress like an empty queue, because peers cannot distinguish the two.
 #[inline(always)]
 fn found<T>(pop: Pop<T>) -> Option<T> {
     match pop {

@@ -1,4 +1,4 @@
-//! The queues that we measure ourselves against, each used as its manual says.
+//! The queues that afterwork is compared with, each used as its documentation recommends.
 
 use std::cell::Cell;
 use std::sync::mpsc;
@@ -12,12 +12,12 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use super::fifo::{Fifo, Popper, Pusher, one_by_one};
 use super::item::{self, Tag};
 
-/// As `--peers` and tables spell them.
+/// Names of the peers, as `--peers` and tables spell them.
 pub const NAMES: [&str; 7] = [CORDYCEPS, SEG_QUEUE, CROSSBEAM, STD, FLUME, KANAL, TOKIO];
 
-/// Intrusive, the nearest relative of ours.
+/// An intrusive queue, the peer most similar to ours.
 pub const CORDYCEPS: &str = "cordyceps";
-/// crossbeam's unbounded queue without the channel around it.
+/// crossbeam's unbounded queue without a channel.
 pub const SEG_QUEUE: &str = "segqueue";
 /// crossbeam's unbounded channel.
 pub const CROSSBEAM: &str = "crossbeam";
@@ -30,7 +30,7 @@ pub const KANAL: &str = "kanal";
 /// tokio's unbounded mpsc channel, without a runtime.
 pub const TOKIO: &str = "tokio";
 
-/// cordyceps' queue.
+/// The queue of cordyceps.
 #[derive(Debug)]
 pub struct Cordyceps(MpscQueue<CordycepsNode<Cell<Tag>>>);
 
@@ -66,7 +66,7 @@ impl Popper<item::Cordyceps> for Consumer<'_, CordycepsNode<Cell<Tag>>> {
     }
 }
 
-/// crossbeam's queue.
+/// The queue of crossbeam.
 #[derive(Debug)]
 pub struct Seg<T>(SegQueue<T>);
 
@@ -106,7 +106,7 @@ impl<T> Popper<T> for &SegQueue<T> {
     }
 }
 
-/// Any channel: a sender that is cloned for each producer, and a receiver.
+/// A channel: a sender that is cloned for each producer, and a receiver.
 #[derive(Debug)]
 pub struct Channel<T, S, R> {
     sender: S,
@@ -115,7 +115,7 @@ pub struct Channel<T, S, R> {
 }
 
 impl<T, S, R> Channel<T, S, R> {
-    /// Makes one of both ends.
+    /// Creates a channel from its two ends.
     pub fn of((sender, receiver): (S, R)) -> Self {
         Self {
             sender,
@@ -146,7 +146,7 @@ macro_rules! channel {
         impl<T> Pusher<T> for $sender {
             #[inline(always)]
             fn push(&mut self, item: T) {
-                // Fails only when the receiver is gone, which lives longer than every sender here.
+                // Fails only if the receiver was dropped, and it outlives all senders here.
                 assert!(self.send(item).is_ok(), "the receiver is there");
             }
         }

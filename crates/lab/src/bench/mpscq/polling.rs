@@ -1,30 +1,30 @@
-//! What a thread does when it has looked for something in vain.
+//! How a thread polls for items.
 
 use std::thread;
 
 use sync::hint::spin_loop;
 use sync::time::{cycles, cycles_per_us};
 
-/// What the consumer does after it found the queue empty.
+/// How the consumer polls an empty queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Polling {
-    /// Looks again at once, and so takes the line that a producer is about to write.
+    /// Polls again at once, and so takes the cache line that a producer is about to write.
     Tight,
-    /// Leaves the queue alone for a moment, in which items gather.
+    /// Pauses for a moment, in which items accumulate.
     Paused,
 }
 
-/// How long a pause is, in microseconds: some tens of pushes. Shorter is tight polling by another name, longer
-/// lets producers run out of items.
+/// Duration of a pause in microseconds: some tens of pushes. Shorter pauses are tight polling; with
+/// longer ones, producers run out of items.
 const PAUSE_US: u64 = 1;
 
-/// After so many looks in vain, or pauses, the thread gives its CPU away: there may be more threads than CPUs, and
-/// one of them has what it waits for. Both are a few microseconds: little beside what a thousand items take, so that
-/// waiting is no part of the figure where threads share a CPU, and more than a yield to nobody costs.
+/// Number of failed polls, or pauses, before the thread yields its CPU, which a thread with items
+/// may need. Both take a few microseconds: short compared with a thousand items, so that figures do
+/// not depend on the wait, and longer than a yield without another thread.
 const LOOKS_BEFORE_YIELD: u32 = 1024;
 const PAUSES_BEFORE_YIELD: u32 = 4;
 
-/// Counts looks in vain.
+/// Counts failed polls.
 #[derive(Debug)]
 pub struct Patience {
     polling: Polling,
@@ -33,7 +33,7 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// Makes one that has missed nothing yet.
+    /// Creates a counter without failed polls.
     #[must_use]
     pub fn new(polling: Polling) -> Self {
         Self {
@@ -43,13 +43,13 @@ impl Patience {
         }
     }
 
-    /// Notes that something was found.
+    /// Records a successful poll.
     #[inline(always)]
     pub fn hit(&mut self) {
         self.misses = 0;
     }
 
-    /// Notes that nothing was found; returns `true` if the CPU was given away.
+    /// Records a failed poll. Returns `true` if the thread yielded its CPU.
     #[inline]
     pub fn miss(&mut self) -> bool {
         self.misses += 1;

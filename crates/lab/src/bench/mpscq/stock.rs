@@ -1,37 +1,37 @@
-//! The items of the producers, and how they lie in memory.
+//! The items of the producers, and their layout in memory.
 
 use super::item::{Item, Tag};
 
-/// Items of one producer: what can be in flight. A guess: a request for each of a thousand clients. Fewer make
-/// producers wait for the consumer more often, more leave the caches.
+/// Items of one producer, the maximum in flight. A guess: one request from each of a thousand
+/// clients. With fewer, producers wait more often; more do not fit into the caches.
 pub const ITEMS: usize = 1024;
 
-/// Of so many items allocated, one is used where items are to be scattered. The allocator spends at least 24 bytes
-/// on each, so two that are used share no line, nor a pair of lines that is fetched together.
+/// One of this many allocated items is used in the scattered layout. Each takes at least 24 bytes,
+/// so used items share neither a cache line nor a pair of lines that is fetched together.
 const SPREAD: usize = 8;
 
-/// Decides where scattered items lie; the same in every run of every queue.
+/// Seed of the order of scattered items, the same in all runs of all queues.
 const SHUFFLE_SEED: u64 = 0x5ca7;
 
-/// How items lie in memory.
+/// Layout of items in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Side by side, pushed in that order: two or more share a cache line, and so do producer and consumer.
+    /// Next to each other, in push order: items share cache lines, and so do producer and consumer.
     Contiguous,
-    /// Each on lines of its own, pushed in an order that no prefetcher guesses.
+    /// On separate cache lines, in an order that no prefetcher predicts.
     Scattered,
 }
 
-/// The items of several producers, used by one run after the other.
+/// The items of several producers, used by one run after another.
 #[derive(Debug)]
 pub struct Stock<I> {
     homes: Vec<Vec<I>>,
-    /// Keep others out of the memory between scattered items.
+    /// Unused items that occupy the memory between scattered items.
     _spacers: Vec<I>,
 }
 
 impl<I: Item> Stock<I> {
-    /// Makes [`ITEMS`] items for each of `producers`.
+    /// Creates [`ITEMS`] items for each of `producers`.
     #[must_use]
     pub fn new(producers: usize, layout: Layout) -> Self {
         let wanted = producers * ITEMS;
@@ -46,7 +46,7 @@ impl<I: Item> Stock<I> {
                         spacers.push(item);
                     }
                 }
-                // Each producer's among themselves: strewn over all of the memory they would measure the TLB.
+                // Shuffle only within a producer: an order across all memory would measure the TLB.
                 let mut rng = fastrand::Rng::with_seed(SHUFFLE_SEED);
                 used.chunks_mut(ITEMS).for_each(|home| rng.shuffle(home));
                 (used, spacers)
@@ -67,7 +67,7 @@ impl<I: Item> Stock<I> {
         }
     }
 
-    /// Takes out the items of the first `producers`.
+    /// Takes the items of the first `producers`.
     pub fn take(&mut self, producers: usize) -> Vec<Vec<I>> {
         self.homes[..producers]
             .iter_mut()
@@ -75,7 +75,7 @@ impl<I: Item> Stock<I> {
             .collect()
     }
 
-    /// Puts items back, in any order, and says whether none was lost.
+    /// Puts items back in any order. Returns `true` if none was lost.
     pub fn put_back(&mut self, items: impl IntoIterator<Item = I>) -> bool {
         for item in items {
             self.homes[item.tag().home()].push(item);
@@ -95,7 +95,7 @@ impl<I: Item> Stock<I> {
     }
 }
 
-/// Makes items, in the order of their addresses.
+/// Creates items, sorted by address.
 fn by_address<I: Item>(count: usize) -> Vec<I> {
     let mut items: Vec<I> = (0..count).map(|_| I::make()).collect();
     items.sort_by_key(Item::address);
@@ -107,10 +107,10 @@ mod tests {
     use super::*;
     use crate::bench::mpscq::item::{Boxed, Cordyceps, Ours};
 
-    /// Of most machines.
+    /// Bytes in a cache line of most machines.
     const LINE: usize = 64;
 
-    /// The median distance between an item and the one pushed after it.
+    /// Returns the median distance between an item and the next one pushed.
     fn distance<I: Item>(layout: Layout) -> usize {
         let stock = Stock::<I>::new(2, layout);
         let addresses: Vec<usize> = stock.homes[0].iter().map(Item::address).collect();
@@ -125,7 +125,7 @@ mod tests {
         assert!(distance::<I>(Layout::Scattered) > 2 * LINE);
     }
 
-    /// In a process of its own, as a bench has: in the heap that other tests have left, nothing lies side by side.
+    /// Runs in a process of its own, because this heap is too fragmented for adjacent items.
     #[test]
     fn items_lie_as_asked() {
         const KEY: &str = "AFTERWORK_TEST_ITEMS_LIE";

@@ -1,22 +1,22 @@
-//! A cache of objects, as an allocator keeps one for each CPU: a list of free ones, linked through the objects.
+//! A cache of objects, like an allocator's cache for one CPU: a linked list of free objects.
 //!
-//! The list is closed to a ring: what was taken is free again when all others have been. So only taking costs anything.
+//! The list is a ring: an object is free again once all others have been allocated. So only
+//! allocation is measured.
 
-/// Objects of a slab of 4 KiB.
+/// Number of objects in a slab of 4 KiB.
 const PER_SLAB: usize = 4096 / size_of::<Object>();
 
-/// The first object of a cache that has none.
+/// The first object of an empty cache.
 const NONE: u32 = u32::MAX;
 
-/// What is handed out; its first word says which is free next.
+/// An object, with the index of the next free object in its first word.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Object {
     next: u32,
 }
 
-/// Returns all objects in the order in which they are to be handed out: shuffled within their slabs, always the same
-/// way, for runs are to be compared.
+/// Returns all objects in the order of allocation: shuffled within slabs, equally in each run.
 fn shuffled(len: usize) -> Vec<u32> {
     let mut random = fastrand::Rng::with_seed(64);
     let mut all: Vec<u32> = (0..len as u32).collect();
@@ -32,7 +32,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Makes a cache of `len` free objects, shuffled within their slabs.
+    /// Creates a cache of `len` free objects, shuffled within their slabs.
     pub fn new(len: usize) -> Self {
         let order = shuffled(len);
         let new = || Object { next: NONE };
@@ -46,7 +46,7 @@ impl Cache {
         }
     }
 
-    /// Takes an object; there must be one.
+    /// Takes an object. The cache must not be empty.
     #[inline(always)]
     pub fn alloc(&mut self) -> u32 {
         let taken = self.first;

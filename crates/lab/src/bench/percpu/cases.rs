@@ -1,4 +1,4 @@
-//! The cases: who guards the cache, and how it is drained.
+//! The cases: guards of the cache, and ways to drain it.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -21,16 +21,16 @@ const BENCH: &str = "percpu";
 const WARM: &str = "alloc-warm";
 const ISOLATED: &str = "isolation";
 
-/// What there is to measure, and against whom.
+/// Names of the cases and peers.
 pub const MENU: Menu = Menu {
     cases: &[WARM, ISOLATED],
     peers: PEERS,
 };
 
-/// What to work on, and against whom.
+/// Options of `bench percpu`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct PercpuArgs {
-    /// Drains of each run of `isolation` [default: 2000, with --quick 400]
+    /// Drains in each run of `isolation` [default: 2000, with --quick 400]
     #[arg(long, value_name = "N", value_parser = count::<1_000_000>)]
     pub drains: Option<usize>,
 }
@@ -47,7 +47,7 @@ pub(super) const QUEUED: &str = "queued to a worker";
 pub(super) const PARKED: &str = "parked";
 pub(super) const QUIET: &str = "quiet";
 
-/// Who stands around a list, ours last; and before them who drains as programs do today.
+/// Variants: a drain as in today's programs, and then the guards of a list, ours last.
 const NAMES: [&str; 8] = [
     QUEUED,
     UNPROTECTED,
@@ -58,7 +58,7 @@ const NAMES: [&str; 8] = [
     ON_DEMAND,
     EVERY_OP,
 ];
-/// As `--peers` and tables spell them.
+/// Names of the peers, as `--peers` and tables spell them.
 const PEERS: &[&str] = NAMES.split_at(5).0;
 const GUARDS: &[&str] = NAMES.split_at(1).1;
 
@@ -70,7 +70,7 @@ const WAYS: [(&str, Way); 5] = [
     (PARKED, Way::Parked),
 ];
 
-/// 16 KiB, and 8 KiB for where they go to: less than a first cache.
+/// Objects take 16 KiB and their destination 8 KiB, which is less than a first-level cache.
 const WARM_SIZE: Size = Size {
     len: 256,
     per_turn: 2048,
@@ -79,7 +79,7 @@ const WARM_SIZE: Size = Size {
 const NR_DRAINS: usize = 2_000;
 const NR_DRAINS_QUICK: usize = 400;
 
-/// Makes the cases that `args` ask for; `isolation` needs two CPUs.
+/// Creates the cases that `args` select. `isolation` needs two CPUs.
 #[must_use]
 pub fn cases(args: &PercpuArgs, settings: &Settings) -> Vec<Case> {
     let nr_drains = settings.size(args.drains, NR_DRAINS, NR_DRAINS_QUICK);
@@ -89,7 +89,7 @@ pub fn cases(args: &PercpuArgs, settings: &Settings) -> Vec<Case> {
     })
 }
 
-/// Makes a variant, ours or a peer by its name.
+/// Creates a variant, which is a peer if its name is in `PEERS`.
 fn variant(name: &str, run: impl FnMut() -> Result<Option<Sample>, Stop> + 'static) -> Variant {
     let variant = Variant::ours(name, run);
     let peer = PEERS.contains(&name);
@@ -183,7 +183,7 @@ fn sample(outcome: Outcome) -> Sample {
     sample
 }
 
-/// Tries it on a thread of its own, which ends at once.
+/// Returns `true` if a new thread can get a real-time priority.
 fn may_be_real_time() -> bool {
     let tried = std::thread::spawn(|| sync::thread::set_fifo(1).is_ok());
     tried.join().unwrap_or(false)
@@ -205,7 +205,7 @@ mod tests {
                 } else {
                     case.headline
                 };
-                // The victim may lose its CPU for most of a run of milliseconds.
+                // The victim may lose its CPU for most of a short run.
                 let was_beside = !sample.is_thrown_away();
                 let is_told = sample.value(metric).is_some_and(|value| value >= 0.0);
                 assert!(!was_beside || is_told, "{}", variant.name);

@@ -1,4 +1,4 @@
-//! What we say of per-CPU data, to be judged on the reader's own machine.
+//! Claims about per-CPU data, which are checked on the machine of the reader.
 
 use super::cases::{EVERY_OP, ON_DEMAND, PARKED, QUEUE, QUEUED, QUIET, STD_MUTEX, UNPROTECTED};
 use super::metrics::{CYCLES, DRAIN_P50, INTERRUPTS, SWITCHES};
@@ -10,10 +10,10 @@ fn claim(variant: &str, metric: Metric, against: &str, at_most: Option<f64>) -> 
     claim.keeps(at_most.map(Bound::AtMost))
 }
 
-/// With a warm cache the guard is all there is.
+/// Claims with a warm cache, in which the guard is the only difference.
 #[must_use]
 pub fn warm() -> Vec<Claim> {
-    // One cycle on about four.
+    // One more cycle than the usual four.
     let one_more = Some(1.25);
     vec![
         claim(QUEUE, CYCLES, UNPROTECTED, one_more),
@@ -23,7 +23,7 @@ pub fn warm() -> Vec<Claim> {
     ]
 }
 
-/// A drain by whoever wants it, against one that a worker of that CPU is woken for.
+/// Claims about drains by the requesting thread, compared with those by a woken worker.
 #[must_use]
 pub fn isolation() -> Vec<Claim> {
     let mut claims: Vec<Claim> = [EVERY_OP, ON_DEMAND, PARKED]
@@ -31,7 +31,7 @@ pub fn isolation() -> Vec<Claim> {
         .into();
     claims
         .extend([EVERY_OP, ON_DEMAND, PARKED].map(|way| claim(way, SWITCHES, QUEUED, Some(0.01))));
-    // One or two of about a hundred are a tick that fell in.
+    // Of about a hundred interrupts, one or two may be additional timer ticks.
     claims
         .extend([EVERY_OP, ON_DEMAND, PARKED].map(|way| claim(way, INTERRUPTS, QUIET, Some(1.05))));
     claims

@@ -1,30 +1,30 @@
-//! Which interrupts a CPU had, by what they are for.
+//! Interrupts of a CPU, by purpose.
 
 use std::fs;
 
 use topology::CpuId;
 
-/// Counts of interrupts.
+/// Numbers of interrupts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interrupts {
-    /// Of the timer.
+    /// Timer interrupts.
     pub timer: u64,
-    /// Of another CPU, that this one is to look for another thread to run.
+    /// Requests by another CPU to schedule another thread.
     pub resched: u64,
-    /// Of another CPU, that this one is to call a function: a barrier, a change of the page tables.
+    /// Requests by another CPU to call a function, such as a barrier or a TLB flush.
     pub call: u64,
-    /// Of devices and all else.
+    /// Interrupts of devices, and all others.
     pub other: u64,
 }
 
 impl Interrupts {
-    /// Counts those of a CPU so far; 0 where the system does not say.
+    /// Returns the interrupts of a CPU until now, or 0 if the system provides none.
     pub fn now(cpu: CpuId) -> Self {
         let table = fs::read_to_string("/proc/interrupts").unwrap_or_default();
         Self::read(&table, cpu)
     }
 
-    /// Reads a table whose first line says which column is whose, and whose rows end with what they count.
+    /// Parses a table whose first line names the CPUs, and whose rows end with their purpose.
     fn read(table: &str, cpu: CpuId) -> Self {
         let mut lines = table.lines();
         let heads: Vec<&str> = lines
@@ -56,7 +56,7 @@ impl Interrupts {
         all
     }
 
-    /// Returns those between two moments.
+    /// Returns the interrupts after `before`.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -67,7 +67,7 @@ impl Interrupts {
         }
     }
 
-    /// Returns how many there are.
+    /// Returns the number of all interrupts.
     #[must_use]
     pub fn sum(self) -> u64 {
         self.timer + self.resched + self.call + self.other
@@ -99,7 +99,7 @@ ERR:    5
         };
         assert_eq!(of(3), expected);
         assert_eq!(of(3).since(of(3)).sum(), 0);
-        // A row that ends early counts for all CPUs, and is the first one's column.
+        // A row with a single column counts for all CPUs, and is read as the first CPU's.
         assert_eq!(of(0).sum(), 17 + 3 + 4 + 2 + 5);
         assert_eq!(of(1), Interrupts::default());
     }

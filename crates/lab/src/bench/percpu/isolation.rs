@@ -1,9 +1,9 @@
-//! The isolation test: a real-time thread that must not be disturbed, and another CPU that wants its cache drained.
+//! The isolation test: a real-time thread must not be disturbed by drains from another CPU.
 //!
-//! The victim runs in a tight loop on a CPU of its own, and notes how long its loop ever stood still: a run in which it
-//! stood still for a tenth of it is thrown away. Drains come at a
-//! fixed pace from another CPU, each timed; the quiet run lasts as long and drains nothing, for a guest is disturbed by
-//! its host as well.
+//! The victim runs a tight loop on its own CPU, and records the longest pause of the loop. If that
+//! is more than a tenth of the run, the run is discarded. Another CPU requests drains at a fixed
+//! pace, and each is timed. A quiet run of the same length drains nothing, because the host of a
+//! virtual machine disturbs the victim too.
 
 use std::fs;
 use std::sync::Arc;
@@ -25,58 +25,58 @@ use crate::bench::workqueue::producers::pin_to;
 use crate::harness::beside::{Attendant, Attended, Beside, Span};
 use crate::harness::latency::Latencies;
 
-/// Between drains. A guess: so often that a victim disturbed by each has no peace, and 2000 take less than a second.
+/// Time between drains. A guess: it disturbs a victim noticeably, and 2000 drains take 0.4 s.
 const PACE_US: u64 = 200;
 
-/// Before each run: the kernel takes 50 ms of a second from real-time threads that want all of it, and a run takes less
-/// than half a second.
+/// Pause before each run: the kernel throttles real-time threads for 50 ms per second of CPU time,
+/// and a run takes less than half a second.
 const REST: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 500 });
 
-/// Above the victim's, so that a worker of its CPU is not starved by it.
+/// Higher than the victim's priority, so that the victim does not starve the worker.
 const WORKER_PRIORITY: u8 = 2;
 const VICTIM_PRIORITY: u8 = 1;
 
-/// How the cache is drained.
+/// Ways to drain the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Not at all.
+    /// No drains.
     Quiet,
-    /// By a worker thread of the victim's CPU, woken for each.
+    /// A worker thread on the victim's CPU drains. It is woken for each drain.
     QueuedToWorker,
-    /// By the drainer, after the victim handed the slot over.
+    /// The drainer drains after the victim has handed over the slot.
     OnDemand,
-    /// By the drainer, between two operations of the victim's.
+    /// The drainer drains between two operations of the victim.
     EveryOp,
-    /// By the drainer, while the victim has parked.
+    /// The drainer drains while the victim's slot is parked.
     Parked,
 }
 
-/// What came of it.
+/// The results of a run.
 pub struct Outcome {
-    /// One for each drain.
+    /// Times of the drains.
     pub drains: Latencies,
-    /// Of the victim: its longest gap in cycles, and how often it lost the CPU.
+    /// Longest pause of the victim's loop, in cycles.
     pub gap: u64,
-    /// See `gap`.
+    /// Context switches of the victim.
     pub switches: Switches,
-    /// Of the victim's CPU.
+    /// Interrupts of the victim's CPU.
     pub interrupts: Interrupts,
 }
 
-/// What the victim noted.
+/// Measurements of the victim thread.
 struct Suffered {
     attended: Attended,
     switches: Switches,
 }
 
-/// How often a thread stopped running, and for how long it wanted to go on.
+/// Context switches of a thread, and its time without a CPU.
 #[derive(Clone, Copy, Default)]
 pub struct Switches {
-    /// It went to sleep.
+    /// Number of times that it slept.
     pub voluntary: u64,
-    /// Its CPU was taken away.
+    /// Number of times that it was preempted.
     pub involuntary: u64,
-    /// It waited for a CPU, in nanoseconds.
+    /// Time that it waited for a CPU, in nanoseconds.
     pub waited_ns: u64,
 }
 
@@ -90,8 +90,8 @@ impl Way {
     }
 }
 
-/// Runs the test on two CPUs; `None` says that it was cut short, [`Absent`](crate::harness::beside::Absent) that there was no
-/// victim for a part of it.
+/// Runs the test on two CPUs. Returns `None` if interrupted, and
+/// [`Absent`](crate::harness::beside::Absent) if the victim paused too long.
 pub fn run(
     way: Way,
     nr_drains: usize,
@@ -106,7 +106,7 @@ pub fn run(
         let (slots, span) = (&slots, &span);
         let suffering = scope.spawn(move || {
             pin_to(victim);
-            // Without the right to it the victim is an ordinary thread; the case says so.
+            // Without that permission, the victim is an ordinary thread; `about` reports that.
             let _ = sync::thread::set_fifo(VICTIM_PRIORITY);
             let owner = slots.attach(victim);
             let mut attendant = span.attend();
@@ -145,10 +145,10 @@ pub fn run(
     })
 }
 
-/// The victim's loop.
+/// Runs the loop of the victim.
 fn suffer(way: Way, owner: Option<Owner<'_, u64>>, over: &mut Attendant<'_>) {
     match (way, owner) {
-        // A worker reaches the slot of somebody who has none.
+        // The worker would drain the slot, so the victim does not own it.
         (Way::QueuedToWorker, owner) => {
             drop(owner);
             stand(over, || ())
@@ -169,7 +169,7 @@ fn stand(over: &mut Attendant<'_>, mut work: impl FnMut()) {
     }
 }
 
-/// Drains at a fixed pace.
+/// Requests drains at a fixed pace.
 fn drain(
     way: Way,
     slots: &PerCpu<u64>,
@@ -203,7 +203,7 @@ fn drain(
     Some(latencies)
 }
 
-/// A thread of the victim's CPU that drains when it is told to.
+/// A thread on the victim's CPU that drains on request.
 struct Worker {
     asked: Arc<AtomicU64>,
     done: Arc<AtomicU64>,
@@ -211,7 +211,7 @@ struct Worker {
     thread: Option<thread::JoinHandle<()>>,
 }
 
-/// In `Worker::asked`: to end.
+/// Value of `Worker::asked` that stops the worker.
 const END: u64 = u64::MAX;
 
 impl Worker {
@@ -222,7 +222,7 @@ impl Worker {
         let (their_asked, their_done) = (asked.clone(), done.clone());
         let thread = thread::spawn(move || {
             pin_to(cpu);
-            // Without the right to it the worker starves, as an ordinary one does; `about` says so.
+            // Without that permission, the worker starves; `about` reports that.
             let _ = sync::thread::set_fifo(WORKER_PRIORITY);
             loop {
                 parker.park();
@@ -254,17 +254,17 @@ impl Drop for Worker {
         self.asked.store(END, Ordering::Release);
         self.unparker.unpark();
         if let Some(thread) = self.thread.take() {
-            // It does not panic.
+            // The worker does not panic.
             let _ = thread.join();
         }
     }
 }
 
-/// Returns what this thread has suffered so far; 0 where the system does not say.
+/// Returns the switches of this thread until now, or 0 if the system provides none.
 fn switches() -> Switches {
     let usage = getrusage(UsageWho::RUSAGE_THREAD).ok();
     let count = |of: fn(&Usage) -> i64| usage.as_ref().map_or(0, |usage| of(usage) as u64);
-    // Time on a CPU, time of waiting for one, turns.
+    // Fields: time on a CPU, time waiting for a CPU, number of time slices.
     let schedstat = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let waited_ns = schedstat.split_whitespace().nth(1);
     Switches {

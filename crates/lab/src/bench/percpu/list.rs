@@ -1,6 +1,6 @@
-//! The guards: whatever stands around the list while objects are taken from it, one by one.
+//! Guards of a list, through which objects are taken one by one.
 
-// Some guards call the work of the macro below, others hand it on.
+// Some guards call the closure of the macro below, others pass it on.
 #![allow(clippy::redundant_closure_call, clippy::let_unit_value, unused_mut)]
 
 use std::cell::RefCell;
@@ -14,10 +14,10 @@ use top::exit::Stop;
 use super::cache::Cache;
 use super::cases::{EVERY_OP, ON_DEMAND, PARKING_LOT, QUEUE, STD_MUTEX, THREAD_LOCAL, UNPROTECTED};
 
-/// A guard's turn: fills the places with objects of a cache that it guards meanwhile; returns the cycles that took.
+/// One turn of a guard: takes objects, stores their indexes, and returns the cycles used.
 pub type Turn<'g> = Box<dyn FnMut(&mut Cache, &mut [u32]) -> u64 + 'g>;
 
-/// Calls `with` a guard of each kind.
+/// Calls `with` with all guards.
 pub fn with_all<R>(with: impl FnOnce(&mut [(&'static str, Turn<'_>)]) -> R) -> Result<R, Stop> {
     let [queue, on_demand, every_op] = [Qpw::Queue, Qpw::OnDemand, Qpw::EveryOp].map(in_mode);
     let (queue, on_demand, every_op) = (queue?, on_demand?, every_op?);
@@ -32,9 +32,10 @@ pub fn with_all<R>(with: impl FnOnce(&mut [(&'static str, Turn<'_>)]) -> R) -> R
     ]))
 }
 
-/// Takes one object for each place by `with`, which works on the guard's own cache: it has the turn's objects meanwhile.
+/// Takes one object for each place. `$with` runs the work on the guard's own cache, which holds the
+/// objects of `$cache` during the turn.
 ///
-/// A macro and no function: each guard is to be inlined into a loop of its own, whatever closure it wants.
+/// A macro, so that each guard is inlined into its own loop with its own kind of closure.
 macro_rules! turn {
     ($cache:ident, $places:ident, |$work:ident| $with:expr) => {{
         let mut $work = |own: &mut Cache| swap(own, $cache);
@@ -51,7 +52,7 @@ macro_rules! turn {
     }};
 }
 
-/// Nothing.
+/// No guard.
 #[inline(never)]
 fn unprotected(cache: &mut Cache, places: &mut [u32]) -> u64 {
     let mut own = Cache::new(0);
@@ -67,7 +68,7 @@ pub(super) fn unmade(error: BuildError) -> Stop {
     Stop::because("cannot make per-CPU data", error)
 }
 
-/// Per-CPU data, by an owner.
+/// Per-CPU data, accessed by an owner.
 fn owned(slots: &PerCpu<Cache>) -> Result<Turn<'_>, Stop> {
     let owner = slots.cpus().iter().find_map(|cpu| slots.attach(cpu).ok());
     let owner = owner.ok_or_else(|| Stop::CouldNotRun("every CPU is isolated".into()))?;
@@ -80,7 +81,7 @@ fn owned(slots: &PerCpu<Cache>) -> Result<Turn<'_>, Stop> {
     }))
 }
 
-/// The owner is a local variable here, as it is to be.
+/// The owner is a local variable, as recommended.
 #[inline(never)]
 fn owned_turn<'p>(
     mut owner: Owner<'p, Cache>,
@@ -91,7 +92,7 @@ fn owned_turn<'p>(
     (owner, spent)
 }
 
-/// A lock of std's.
+/// A mutex of std.
 fn std_mutex<'g>() -> Turn<'g> {
     let own = Mutex::new(Cache::new(0));
     Box::new(move |cache, places| {
@@ -101,13 +102,13 @@ fn std_mutex<'g>() -> Turn<'g> {
     })
 }
 
-/// A lock of parking_lot's.
+/// A mutex of parking_lot.
 fn parking_lot<'g>() -> Turn<'g> {
     let own = parking_lot::Mutex::new(Cache::new(0));
     Box::new(move |cache, places| turn!(cache, places, |work| work(&mut own.lock())))
 }
 
-/// What nobody else can ever drain.
+/// A thread-local cache, which no other thread can drain.
 fn thread_local(cache: &mut Cache, places: &mut [u32]) -> u64 {
     thread_local!(static OWN: RefCell<Cache> = RefCell::new(Cache::new(0)));
     turn!(cache, places, |work| OWN.with_borrow_mut(work))

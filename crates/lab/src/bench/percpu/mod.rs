@@ -1,13 +1,13 @@
 //! `afterwork-lab bench percpu`: a CPU's cache of objects, its owner, and drains from other CPUs.
 //!
-//! | case | what is done |
+//! | case | scenario |
 //! |---|---|
-//! | `alloc-warm` | objects of 64 bytes are taken from a list that fits the first cache |
-//! | `isolation` | a real-time thread in a tight loop works on its CPU's cache while another CPU drains that |
+//! | `alloc-warm` | objects of 64 bytes are taken from a list that fits the first-level cache |
+//! | `isolation` | a real-time thread uses its CPU's cache in a loop, and another CPU drains it |
 //!
-//! The lists are shuffled within slabs of 4 KiB, so that no prefetcher knows the next object. The loop itself is the
-//! same for all, and inlined: what differs is what stands around the list. All guards have their turns on one list, a few
-//! thousand objects at a time (`turns.rs`), so a repetition is one run of all of them.
+//! The lists are shuffled within slabs of 4 KiB, so that no prefetcher predicts the next object.
+//! The loop is the same for all variants and is inlined, so they differ only in the guard. The
+//! guards run in turns on one list (`turns.rs`), so a repetition is one run of all guards.
 
 mod cache;
 mod cases;

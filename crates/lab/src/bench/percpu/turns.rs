@@ -1,9 +1,9 @@
-//! Who takes objects when: all guards by turns, from one list.
+//! Runs all guards in turns on one list.
 //!
-//! What a miss costs depends on which memory it is and on what the neighbours of this machine do at the moment, and
-//! differs by more from one piece of memory or half a second to another than from one guard to the next. So all guards
-//! work on the same ring, a few thousand objects each in turn, in an order shuffled anew for each round of turns; of the
-//! turns of a guard the median counts.
+//! The cost of a cache miss depends on the memory and on other load of the machine. It varies more
+//! between pieces of memory, and between half seconds, than between guards. So all guards use the
+//! same ring, a few thousand objects each turn, in an order that is shuffled each round. The result
+//! of a guard is the median of its turns.
 
 use std::thread;
 
@@ -16,31 +16,31 @@ use super::list::with_all;
 use crate::bench::workqueue::producers::pin_to;
 use crate::harness::stats::Spread;
 
-/// How much is taken, how often.
+/// The number of objects and turns.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// Objects of the ring.
     pub len: usize,
-    /// Objects of a turn. Where a turn begins the guard's own words come back to the first cache, so not too few; where
-    /// they go to belongs to what is to stay in that cache, so not too many.
+    /// Objects in a turn. Enough that reloading the guard's data at the start does not matter, and
+    /// few enough that their indexes fit into the first-level cache.
     pub per_turn: usize,
     /// Turns of each guard.
     pub nr_turns: usize,
 }
 
-/// The guards' results of one repetition, of which each variant takes its own.
+/// Results of all guards in one repetition; each variant takes its own.
 pub struct Turns {
     size: Size,
     cpu: Option<CpuId>,
     interrupt: Interrupt,
-    /// Made by the first repetition; all have the same memory.
+    /// Created in the first repetition, so that all use the same memory.
     cache: Option<Cache>,
-    /// Cycles an object, by guard.
+    /// Results not yet taken: guard and cycles per object.
     left: Vec<(&'static str, f64)>,
 }
 
 impl Turns {
-    /// Will run on `cpu`, or wherever it is.
+    /// Creates turns that run on `cpu`, or on any CPU if `None`.
     pub fn new(size: Size, cpu: Option<CpuId>, interrupt: &Interrupt) -> Self {
         Self {
             size,
@@ -51,9 +51,9 @@ impl Turns {
         }
     }
 
-    /// Returns the cycles that an object took through `guard`; `None` says that it was cut short.
+    /// Returns the cycles per object of `guard`, or `None` if interrupted.
     ///
-    /// Runs all guards if this one's result was taken already.
+    /// Runs all guards if this result has already been taken.
     pub fn take(&mut self, guard: &str) -> Result<Option<f64>, Stop> {
         let find = |(name, _): &(&str, f64)| *name == guard;
         if !self.left.iter().any(find) {
@@ -71,7 +71,7 @@ impl Turns {
         let cache = self.cache.get_or_insert_with(|| Cache::new(size.len));
         let (cpu, interrupt) = (self.cpu, &self.interrupt);
         thread::scope(|scope| {
-            // On a thread of its own, for it stays on its CPU.
+            // A thread that is pinned to a CPU stays pinned, so use another one.
             let measured = scope.spawn(move || {
                 cpu.into_iter().for_each(pin_to);
                 all_by_turns(size, cache, interrupt)

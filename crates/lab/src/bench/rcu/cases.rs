@@ -1,4 +1,4 @@
-//! The cases: how many read and replace, and who takes part.
+//! The cases: readers, updaters and variants.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -23,18 +23,18 @@ use crate::harness::claim::Claim;
 use crate::harness::latency::Latencies;
 use crate::harness::metric::Metric;
 
-/// Its name.
+/// Name of this bench.
 pub const BENCH: &str = "rcu";
 const READ_CASE: &str = "read";
 const CALL_CASE: &str = "call";
 const BRIDGE_CASE: &str = "bridge";
-/// Not in the kernel's ways, which say nothing here that two readers do not.
+/// The kernel's ways are not measured here: two readers show the same.
 pub(super) const ONE_BUSY: &str = "replace-1-busy";
 pub(super) const TWO_BUSY: &str = "replace-2-busy";
-/// More readers than CPUs: most are preempted in a section.
+/// More readers than CPUs, so most of them are preempted in a section.
 pub(super) const EIGHT_BUSY: &str = "replace-8-busy";
 
-/// What there is to measure, and against whom.
+/// Names of the cases and peers.
 pub const MENU: Menu = Menu {
     cases: &[
         READ_CASE,
@@ -51,16 +51,16 @@ pub const MENU: Menu = Menu {
     peers: &lab_peers::reclaim::NAMES,
 };
 
-/// What to replace, and against whom.
+/// Options of `bench rcu`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct RcuArgs {
-    /// Replacements of each run of the replace cases, for at most 20 s; without, 100 for at most a second, and 20000
-    /// beside one or two busy readers
+    /// Replacements in each run of the replace cases, for at most 20 s; by default 100 (20000 with
+    /// one or two busy readers) for at most 1 s
     #[arg(long, value_name = "N", value_parser = count::<1_000_000>)]
     pub calls: Option<usize>,
 }
 
-/// The cases of single replacements and the readers beside them.
+/// The cases with single replacements: name, readers, and their description.
 const REPLACE_CASES: [(&str, Readers, &str); 5] = [
     ("replace-idle", readers(0, 0, 0), "no reader"),
     (
@@ -74,37 +74,36 @@ const REPLACE_CASES: [(&str, Readers, &str); 5] = [
 ];
 
 const NR_CALLS: usize = 100;
-/// Beside readers that do not lose their CPU: a hundred are over before a cache line has gone to and fro.
+/// Replacements with readers that keep their CPU: 100 end before a cache line has moved once.
 const NR_CALLS_BUSY: usize = 20_000;
-/// What lies between replacements where readers are to lose their CPU meanwhile: a hundred without it may be over within a
-/// time slice.
+/// Pause between replacements with preempted readers; otherwise 100 may end within a time slice.
 const PAUSE: Duration = Duration::from_micros(200);
 const NR_BRIDGES: usize = 20_000;
 const BESIDE_BRIDGES: Readers = readers(0, 0, 2);
 
-/// Sections of a figure of `read`, and callbacks of one of `call`, enough that the wake-up before the first is no part of it; a tenth
-/// of them with `--quick`.
+/// Sections in a run of `read`, and callbacks in a run of `call`: enough that the first wake-up
+/// does not matter. `--quick` uses a tenth.
 const NR_READS: usize = 10_000_000;
 const NR_CALLBACKS: usize = 2_000_000;
-/// How long updaters update together.
+/// Duration of a run with several updaters.
 const SPAN: Duration = Duration::from_millis(300);
-/// And at most with `--quick`, however many share the CPUs with the reader; four times as long without.
+/// Maximum duration with `--quick`, for any number of threads per CPU; four times as long without.
 const QUICK_SPAN: Duration = Duration::from_millis(400);
 const QUICK_SHARE: u32 = 10;
 
-/// How long a run of single replacements lasts at most: with preempted readers one may take 20 ms.
+/// Maximum duration of single replacements: with preempted readers, each may take 20 ms.
 const LIMIT: Duration = Duration::from_secs(1);
-/// The same where somebody asked for a number of calls: a thousand that wait 20 ms each.
+/// Maximum duration if `--calls` is given: a thousand replacements of 20 ms each.
 const LIMIT_ASKED: Duration = Duration::from_secs(20);
 
-/// Makes a flavor anew for each run.
+/// Creates a flavor for each run.
 type Make<T> = Rc<dyn Fn() -> Box<dyn Flavor<T>>>;
 
 const fn readers(idle: usize, busy: usize, bursts: usize) -> Readers {
     Readers { idle, busy, bursts }
 }
 
-/// Makes the cases that `args` ask for.
+/// Creates the cases that `args` select.
 #[must_use]
 pub fn cases(args: &RcuArgs, settings: &Settings) -> Vec<Case> {
     let setting = Setting {
@@ -117,14 +116,13 @@ pub fn cases(args: &RcuArgs, settings: &Settings) -> Vec<Case> {
     settings.make(MENU, |name| setting.case(name))
 }
 
-/// What all cases have in common.
 struct Setting {
-    /// Replacements that were asked for.
+    /// Number of replacements given on the command line.
     calls: Option<usize>,
-    /// How long a run of replacements lasts at most.
+    /// Maximum duration of a run of replacements.
     limit: Duration,
     nr_cpus: usize,
-    /// What sizes are divided by.
+    /// Divisor for all sizes.
     share: u32,
     interrupt: Interrupt,
 }
@@ -208,7 +206,8 @@ impl Setting {
         case((name, about), (BRIDGES, BRIDGE), &ours, first, run, claims)
     }
 
-    /// Returns how long a run lasts at most, by the variant's name: those of the kernel's ways sleep, and sleep alike.
+    /// Returns the maximum duration of a run by the name of its variant. Runs of the kernel's ways
+    /// mostly sleep, always for the same time, so `--quick` shortens them.
     fn limits(&self) -> impl Fn(&str) -> Duration + 'static {
         let (limit, share) = (self.limit, self.share);
         move |name| {
@@ -217,9 +216,9 @@ impl Setting {
         }
     }
 
-    /// Returns how long a run has to last so that each of `threads` has its turns.
+    /// Returns the minimum duration of a run in which each of `threads` gets its time slices.
     fn least(&self, threads: usize) -> Duration {
-        // A test measures nothing.
+        // Unit tests measure nothing.
         let least_ms = if cfg!(test) {
             0
         } else {
@@ -254,10 +253,10 @@ impl Setting {
     }
 }
 
-/// What most flavors publish at first.
+/// The initial value of most flavors.
 const NUMBER: fn() -> u64 = || 0;
 
-/// Makes a case of `ours` and all peers that publish `first`; `run` gets the flavor and its name.
+/// Creates a case with `ours` and all peers, which publish `first`. `run` gets flavor and name.
 fn case<T: Value>(
     (name, about): (&'static str, String),
     (metrics, headline): (&'static [Metric], Metric),
@@ -277,7 +276,7 @@ fn case<T: Value>(
         variants.push(Variant::ours(name, once(name, make)));
     }
     for name in reclaim::NAMES {
-        // liburcu is skipped with a word, in `about`.
+        // If liburcu is missing, `about` reports that.
         if reclaim::flavor(name, first()).is_some() {
             let make = move || reclaim::flavor(name, first()).expect("it was there a moment ago");
             variants.push(Variant::peer(name, once(name, Rc::new(make))));
@@ -356,7 +355,7 @@ mod tests {
             for variant in &mut case.variants {
                 let sample = (variant.run)().unwrap().unwrap();
                 let headline = sample.value(case.headline);
-                // A run of microseconds may be over before a reader has had its turn.
+                // A run of microseconds may end before a reader has run.
                 let may_lack = (case.name == CALL_CASE && variant.peer) || sample.is_thrown_away();
                 let name = format!("{} of {}", case.name, variant.name);
                 assert!(may_lack || headline.unwrap() > 0.0, "{name}");

@@ -1,4 +1,4 @@
-//! What we say of our flavors, to be judged on the reader's own machine.
+//! Claims about flavors, which are checked on the machine of the reader.
 
 use lab_peers::reclaim::has_liburcu;
 
@@ -12,30 +12,31 @@ use super::ours::{
 use crate::harness::claim::{Bound, Claim, Source};
 use crate::harness::metric::Metric;
 
-/// The flavor of liburcu that its manual recommends.
+/// The flavor that the manual of liburcu recommends.
 const MEMB: &str = "urcu-memb";
 const EPOCH: &str = "crossbeam-epoch";
 const URCU_QSBR: &str = "urcu-qsbr";
 
-/// No dearer than the other, whose read side is inlined too.
+/// Bound for the comparison with a flavor whose read side is inlined too: at most its cost.
 const NOT_DEARER: Bound = Bound::AtMost(1.0);
-/// A pin is a store, a full fence and two branches.
+/// A pin of crossbeam-epoch costs a store, a full fence and two branches.
 const FIFTH: Bound = Bound::AtMost(0.2);
-/// What others do at all costs, two barriers and a wake-up, is for when a reader is in the way.
+/// Others always pay for two barriers and a wake-up, afterwork only if a reader is in a section.
 const TENTH: Bound = Bound::AtMost(0.1);
-/// Readers that have lost their CPU run at once, for the rest of their section.
+/// Boosted readers that were preempted run at once, until the end of their section.
 const BOOSTED: Bound = Bound::AtMost(0.05);
-/// They are what is waited for, and get the CPU in their turn.
+/// Preempted readers block the updater, and get their CPU again in the usual order.
 const PREEMPTED: Bound = Bound::AtMost(0.8);
-/// One grace period serves all who came before it.
+/// One grace period serves all updaters that started to wait before it.
 const SHARED: Bound = Bound::AtLeast(10.0);
-/// No polling every 10 ms.
+/// afterwork does not poll every 10 ms.
 const NO_POLL: Bound = Bound::AtMost(0.01);
-/// What reporting the driver's own quiescent state saved the kernel in the mean: 9.75 to 6.04 ms.
+/// Ratio that the kernel measured for reporting the driver's quiescent state: 6.04 to 9.75 ms.
 const ONE_WAIT_LESS: Bound = Bound::AtMost(0.62);
-/// Milliseconds of fixed waits against what readers take to answer.
+/// Fixed waits of milliseconds are far longer than the time in which readers respond.
 const NO_WAIT: Bound = Bound::AtMost(0.01);
-/// What `wake_from_gp` saved the kernel in the set-up loop, on top: 20.8 to 15.9 s.
+/// Ratio that the kernel measured for `wake_from_gp` in addition, in the set-up loop: 15.9 to 20.8
+/// s.
 const WAKE_UPS_LESS: Bound = Bound::AtMost(0.77);
 const NOT_SLOWER: Bound = Bound::AtLeast(1.0);
 
@@ -43,7 +44,7 @@ fn claims(metric: Metric, what: &str, against: &str, bound: Option<Bound>) -> Ve
     if against == MEMB && !has_liburcu() {
         return Vec::new();
     }
-    // The first is the one for everyday use, and what is claimed is claimed of it; the others are shown.
+    // Only the first flavor, for everyday use, has claims; the others are shown.
     let bounds = std::iter::once(bound).chain(std::iter::repeat(None));
     let of = |(name, bound): (&&str, Option<Bound>)| {
         Claim::of(*name, what, metric, against).keeps(bound)
@@ -51,20 +52,20 @@ fn claims(metric: Metric, what: &str, against: &str, bound: Option<Bound>) -> Ve
     NAMES.iter().zip(bounds).map(of).collect()
 }
 
-/// The read side.
+/// Claims about the read side.
 #[must_use]
 pub fn read() -> Vec<Claim> {
     let mut all = claims(READ, "a read", MEMB, Some(NOT_DEARER));
     all.extend(claims(READ, "a read", EPOCH, Some(FIFTH)));
     if has_liburcu() {
-        // Each is a load and an addition: what differs is noise, so nothing is claimed.
+        // Both are a load and an addition and differ only by noise, so nothing is claimed.
         all.push(Claim::of(QSBR, "a read", READ, URCU_QSBR));
     }
     all
 }
 
-/// What the kernel's changes do to its own fixed waits, and what doing without them does. `figures` are the kernel's own,
-/// of `early_qs`, `wake_from_gp`, and the one on top of the other.
+/// Claims about the kernel's changes to its fixed waits, and about doing without such waits.
+/// `figures` are the kernel's: for `early_qs`, for `wake_from_gp`, and for the latter in addition.
 fn kernel_ways(
     metric: Metric,
     has_free_cpu: bool,
@@ -77,7 +78,7 @@ fn kernel_ways(
             let claim = Claim::of(variant, "mean", metric, against);
             claim.keeps(bound).beside(source)
         };
-    // With more readers than CPUs, whose turn it is decides more than any wait.
+    // With more readers than CPUs, scheduling affects the result more than any wait.
     let where_free = |bound| has_free_cpu.then_some(bound);
     let [early_qs, wake_from_gp, both] = figures;
     vec![
@@ -89,14 +90,14 @@ fn kernel_ways(
     ]
 }
 
-/// Returns `true` if this process may give a thread a real-time priority, which is how readers are boosted.
+/// Returns `true` if this process may set a real-time priority, which boosting readers requires.
 fn may_boost() -> bool {
-    // A thread of its own, so that nothing is left behind.
+    // Use another thread, so that the priority of this one does not change.
     let tried = std::thread::spawn(|| sync::thread::set_fifo(1).is_ok());
     tried.join().is_ok_and(|may| may)
 }
 
-/// Single replacements, by the case's name.
+/// Claims about single replacements in `case`.
 #[must_use]
 pub fn replace(case: &str) -> Vec<Claim> {
     let (metric, bound) = match case {
@@ -111,7 +112,7 @@ pub fn replace(case: &str) -> Vec<Claim> {
     }
     all.extend(claims(metric, "until freed", EPOCH, None));
     if matches!(case, ONE_BUSY | TWO_BUSY) {
-        // They free when nobody looks at the old value, whatever readers do since.
+        // These peers free the old value as soon as no thread uses it, whatever readers do later.
         all.extend(
             ["haphazard", "arc-swap"]
                 .map(|peer| Claim::of(RCU, "until freed", metric, peer).keeps(Bound::AtMost(1.0))),
@@ -125,7 +126,7 @@ pub fn replace(case: &str) -> Vec<Claim> {
     all
 }
 
-/// Many who replace at once.
+/// Claims about concurrent updaters.
 #[must_use]
 pub fn updaters() -> Vec<Claim> {
     let mut all = claims(REPLACES, "replaces/s", MEMB, Some(SHARED));
@@ -133,7 +134,7 @@ pub fn updaters() -> Vec<Claim> {
     all
 }
 
-/// Callbacks.
+/// Claims about callbacks.
 #[must_use]
 pub fn call() -> Vec<Claim> {
     let mut all = claims(CALLS, "calls/s", MEMB, Some(NOT_SLOWER));
@@ -143,7 +144,7 @@ pub fn call() -> Vec<Claim> {
     all
 }
 
-/// The set-up loop.
+/// Claims about the set-up loop.
 #[must_use]
 pub fn bridge() -> Vec<Claim> {
     let mut all = claims(BRIDGE, "a bridge", MEMB, None);

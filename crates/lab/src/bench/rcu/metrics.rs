@@ -2,11 +2,11 @@
 
 use crate::harness::metric::{MILLION, Metric, NS_PER_US, higher, lower};
 
-/// A section with one look at the value.
+/// Time of a section that reads the value once.
 pub const READ: Metric = lower("read_ns", "ns", ("", "ns/read"), 1.0);
-/// The same in cycles of the CPU's counter.
+/// The same in cycles of the cycle counter.
 pub const READ_CYCLES: Metric = lower("read_cycles", "cycles", ("", "cycles"), 1.0);
-/// From the replacement until the old value has been freed.
+/// Time from the replacement until the old value is freed.
 pub const REPLACE_MEAN: Metric = lower("replace_mean", "ns", (REPLACE, "mean"), NS_PER_US);
 /// See [`REPLACE_MEAN`].
 pub const REPLACE_P50: Metric = lower("replace_p50", "ns", (REPLACE, "p50"), NS_PER_US);
@@ -18,23 +18,23 @@ pub const REPLACE_MIN: Metric = lower("replace_min", "ns", (REPLACE, "min"), NS_
 pub const REPLACE_MAX: Metric = lower("replace_max", "ns", (REPLACE, "max"), NS_PER_US);
 /// Replacements of all updaters together.
 pub const REPLACES: Metric = higher("replaces_per_s", "1/s", ("", "replaces/s"), 1.0);
-/// Sections of the readers beside them.
+/// Sections of the readers during these replacements.
 pub const READS: Metric = higher("reads_per_s", "1/s", ("", "M reads/s"), MILLION);
-/// Callbacks handed over and run.
+/// Callbacks queued and run.
 pub const CALLS: Metric = higher("calls_per_s", "1/s", ("", "M calls/s"), MILLION);
-/// From handing a callback over until it has run.
+/// Time from queueing a callback until it has run.
 pub const CALL_TO_RUN: Metric = lower("call_to_run_p50", "ns", ("", "us to run"), NS_PER_US);
-/// A barrier when no callback waits.
+/// Time of a barrier while no callback is pending.
 pub const BARRIER: Metric = lower("idle_barrier_p50", "ns", ("", "us a barrier"), NS_PER_US);
-/// One bridge: add, configure, delete.
+/// Time to add, configure and delete one bridge.
 pub const BRIDGE: Metric = lower("bridge_mean", "ns", ("", "us a bridge"), NS_PER_US);
 
 const REPLACE: &str = "replace us";
 
-/// Of the case `read`.
+/// Metrics of the case `read`.
 pub const READS_ALONE: &[Metric] = &[READ, READ_CYCLES];
 
-/// Of the replace cases, in the table's order.
+/// Metrics of the replace cases, in table order.
 pub const REPLACE_LATENCY: &[Metric] = &[
     REPLACE_MEAN,
     REPLACE_P50,
@@ -43,11 +43,11 @@ pub const REPLACE_LATENCY: &[Metric] = &[
     REPLACE_MAX,
 ];
 
-/// Of the cases with many updaters.
+/// Metrics of the cases with several updaters.
 pub const UPDATERS: &[Metric] = &[REPLACES, READS];
 
-/// Of the case `call`.
+/// Metrics of the case `call`.
 pub const CALLBACKS: &[Metric] = &[CALLS, CALL_TO_RUN, BARRIER];
 
-/// Of the case `bridge`.
+/// Metrics of the case `bridge`.
 pub const BRIDGES: &[Metric] = &[BRIDGE, READS];

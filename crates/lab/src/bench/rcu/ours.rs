@@ -1,4 +1,4 @@
-//! Our flavors: a cell, and the sections and grace periods that it relies on.
+//! Flavors of afterwork: a cell, with the sections and grace periods that it uses.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,30 +7,30 @@ use lab_peers::reclaim::{Calls, Flavor, Reader, Value};
 
 /// Names of our variants.
 pub const NAMES: [&str; 3] = [RCU, SRCU, QSBR];
-/// Readers of the process.
+/// RCU readers of the process.
 pub const RCU: &str = "rcu";
 /// Sleepable readers.
 pub const SRCU: &str = "srcu";
-/// Readers of the process that report.
+/// RCU readers of the process that report quiescent states.
 pub const QSBR: &str = "rcu-qsbr";
 
-/// The kernel's fixed waits, as they were before 7.1: the driver's own quiescent state counts late, and who waits is
-/// woken by a callback.
+/// The kernel's waits before 7.1: the driver's own quiescent state is late, a callback wakes
+/// waiters.
 pub const WAITS: &str = "waits";
-/// [`WAITS`] with the driver's quiescent state reported at once.
+/// [`WAITS`], but the driver's quiescent state is reported at once.
 pub const EARLY_QS: &str = "waits early_qs";
-/// [`WAITS`] with who waits woken by the grace period.
+/// [`WAITS`], but the grace period wakes the waiter.
 pub const WAKE_FROM_GP: &str = "waits wake_from_gp";
-/// [`WAITS`] with both: the kernel of today.
+/// [`WAITS`] with both changes: the current kernel.
 pub const BOTH: &str = "waits both";
 
-/// No fixed wait, and who waits is woken by a callback.
+/// No fixed wait, and a callback wakes the waiter.
 pub const BY_CALLBACK: &str = "by callback";
 
-/// Readers of the process, who are left where they are when others take their CPU.
+/// RCU readers of the process that are not boosted when they are preempted.
 pub const NOT_BOOSTED: &str = "rcu not boosted";
 
-/// The kernel's ways: each wait, `early_qs`, `wake_from_gp`.
+/// The kernel's ways: name, wait in milliseconds, `early_qs`, `wake_from_gp`.
 pub const KERNEL_WAYS: [(&str, u32, bool, bool); 5] = [
     (WAITS, FQS_MS, false, false),
     (EARLY_QS, FQS_MS, true, false),
@@ -48,10 +48,10 @@ pub fn with_kernel_ways() -> Vec<&'static str> {
         .collect()
 }
 
-/// Three jiffies at 1000 Hz: what the kernel waits before it looks, and before it looks again.
+/// Three jiffies at 1000 Hz: the kernel's wait before each scan of readers.
 const FQS_MS: u32 = 3;
 
-/// A cell of one of our flavors, and that flavor for its callbacks.
+/// A cell, its flavor, and the barrier of that flavor.
 struct Ours<T, F: rcu::Flavor> {
     cell: Rcu<T, F>,
     flavor: F,
@@ -60,20 +60,20 @@ struct Ours<T, F: rcu::Flavor> {
     _way: Option<Way>,
 }
 
-/// A cell whose readers report.
+/// A cell whose readers report quiescent states.
 struct Reporting<T>(Ours<T, Global>);
 
-/// A reader that is online since it last rested.
+/// A reader, which is online unless it has rested since its last read.
 struct Loop<'a, T> {
     cell: &'a Rcu<T>,
     online: Option<qsbr::Reader>,
 }
 
-/// Grace periods in another way than ours, in this process, until it is dropped.
+/// Changes the grace periods of this process until it is dropped.
 struct Way;
 
 impl Way {
-    /// Begins the way of the variant `name`, if it has one.
+    /// Applies the changes of the variant `name`, if it has any.
     fn of(name: &str) -> Option<Self> {
         if name == NOT_BOOSTED {
             rcu::set_tunables(Tunables {
@@ -104,11 +104,11 @@ impl Drop for Way {
     }
 }
 
-/// Makes one of our flavors, which publishes `value`.
+/// Creates the flavor `name`, which publishes `value`.
 ///
 /// # Panics
 ///
-/// For a name that is neither in [`NAMES`] nor in [`KERNEL_WAYS`] nor [`NOT_BOOSTED`].
+/// If `name` is neither in [`NAMES`] nor in [`KERNEL_WAYS`] nor [`NOT_BOOSTED`].
 #[must_use]
 pub fn flavor<T: Value>(name: &str, value: T) -> Box<dyn Flavor<T>> {
     if name == SRCU {

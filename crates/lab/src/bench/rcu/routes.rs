@@ -1,18 +1,18 @@
-//! A routing table: through which port an address is reached. Replaced as a whole, looked up under RCU.
+//! A routing table from addresses to ports. It is replaced as a whole, and read under RCU.
 
 use lab_peers::reclaim::Value;
 
-/// Addresses that are in the table whatever bridges come and go.
+/// Number of addresses that are always in the table.
 const NR_RESIDENT: u32 = 256;
-/// Addresses behind one bridge.
+/// Number of addresses behind one bridge.
 const NR_BRIDGED: u32 = 16;
-/// The port of an address whose bridge has not been configured.
+/// Port of an address whose bridge is not configured.
 const DOWN: u32 = 0;
 
 /// One version of the table.
 #[derive(Clone, Debug)]
 pub struct Routes {
-    /// In the order of the addresses.
+    /// Routes, sorted by address.
     routes: Vec<Route>,
 }
 
@@ -22,24 +22,24 @@ struct Route {
     port: u32,
 }
 
-/// What is done to a bridge, in this order.
+/// An operation on a bridge, in the order of its life cycle.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
-    /// Its addresses appear, without a port.
+    /// Adds its addresses, without a port.
     Add,
-    /// They get their port.
+    /// Sets the port of its addresses.
     Configure,
-    /// They go.
+    /// Removes its addresses.
     Delete,
 }
 
 impl Step {
-    /// A bridge's life.
+    /// All steps of the life cycle.
     pub const ALL: [Self; 3] = [Self::Add, Self::Configure, Self::Delete];
 }
 
 impl Routes {
-    /// Makes a table without any bridge.
+    /// Creates a table without bridges.
     #[must_use]
     pub fn resident() -> Self {
         let route = |n| Route {
@@ -92,7 +92,7 @@ impl Value for Routes {
     }
 }
 
-/// Returns the `n`th address; an odd factor makes all of them different.
+/// Returns the `n`th address. The factor is odd, so all addresses are different.
 fn spread(n: u32) -> u32 {
     n.wrapping_mul(0x9e37_79b1)
 }

@@ -1,4 +1,4 @@
-//! Readers that come and stay while somebody replaces the value before their eyes.
+//! Readers and updaters that run at the same time.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,58 +13,58 @@ use super::routes::{Routes, Step};
 use crate::harness::beside::{Attendant, Beside, beside};
 use crate::harness::latency::Latencies;
 
-/// Sections between two looks at whether it is over, and between two reports where readers report.
+/// Sections between two checks of whether the run is over, and between two quiescent states.
 const BATCH: usize = 64;
 
-/// What readers that come in bursts sleep for: the system makes the shortest sleep of it.
+/// Sleep of readers in bursts. The system rounds it up to its shortest sleep.
 const SHORTEST: Duration = Duration::from_micros(1);
 
-/// Fewer than that say nothing about a distribution.
+/// Minimum number of replacements: fewer give no distribution.
 const LEAST_CALLS: usize = 3;
 
-/// How long a callback is waited for: some run only when others follow.
+/// Maximum wait for a callback: some callbacks run only if others follow.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// Callbacks and barriers that are timed singly.
+/// Number of callbacks and barriers that are timed one by one.
 const NR_SINGLES: usize = 20;
 
-/// Who reads.
+/// The numbers of reader threads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Readers {
-    /// Threads that have read and block.
+    /// Threads that have read once and block.
     pub idle: usize,
     /// Threads that read without a pause.
     pub busy: usize,
-    /// Threads that read a batch of batches, and then sleep for as long as the system's shortest sleep.
+    /// Threads that read `BATCH` batches, and then sleep as briefly as the system can.
     pub bursts: usize,
 }
 
-/// What readers did while it lasted.
+/// The work of the readers during a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Read {
-    /// Sections of all of them.
+    /// Sections of all readers.
     pub nr_sections: u64,
-    /// How long.
+    /// Duration of the run.
     pub wall: Duration,
 }
 
-/// How long single replacements go on.
+/// Limits of a series of single replacements.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope {
-    /// So many at least.
+    /// Minimum number of replacements.
     pub calls: usize,
-    /// And for so long at least.
+    /// Minimum duration.
     pub least: Duration,
-    /// But no longer than this.
+    /// Maximum duration, which overrides the minimums.
     pub limit: Duration,
-    /// After each of them.
+    /// Pause after each replacement.
     pub pause: Duration,
 }
 
-/// Replaces one by one and times each; `None` when it was interrupted.
+/// Replaces the value repeatedly and times each replacement. Returns `None` if interrupted.
 ///
 /// # Errors
 ///
-/// If a reader was not reading all the while; see [`beside`].
+/// If a reader paused too long; see [`beside`].
 pub fn replace_one_by_one(
     flavor: &dyn Flavor,
     readers: Readers,
@@ -99,11 +99,11 @@ pub fn replace_one_by_one(
     Ok((!interrupt.requested()).then_some(latencies))
 }
 
-/// Lets `updaters` threads replace for `span`; returns how many replacements a second, and what the readers did.
+/// Lets `updaters` threads replace the value for `span`. Returns their rate and the reads.
 ///
 /// # Errors
 ///
-/// If a reader was not reading all the while; see [`beside`].
+/// If a reader paused too long; see [`beside`].
 pub fn replace_together(
     flavor: &dyn Flavor,
     readers: Readers,
@@ -130,7 +130,7 @@ pub fn replace_together(
     Ok((!interrupt.requested()).then_some((per_s, read)))
 }
 
-/// Hands over `count` callbacks and waits for the last; returns how many a second.
+/// Queues `count` callbacks, waits for the last, and returns the callbacks per second.
 #[must_use]
 pub fn call_many(calls: &dyn Calls, count: usize, interrupt: &Interrupt) -> Option<f64> {
     let counter = counter();
@@ -140,14 +140,14 @@ pub fn call_many(calls: &dyn Calls, count: usize, interrupt: &Interrupt) -> Opti
         if interrupt.requested() {
             return None;
         }
-        // Says nothing new where callbacks have their own thread, and makes the others get on.
+        // Makes progress in flavors without a callback thread, and does nothing in others.
         calls.call(counter, 0);
         thread::yield_now();
     }
     Some(count as f64 / start.elapsed().as_secs_f64())
 }
 
-/// Times single callbacks, from handing over to having run; empty when they do not run by themselves.
+/// Times callbacks one by one, from queueing to completion. Empty if they do not run by themselves.
 #[must_use]
 pub fn call_singly(calls: &dyn Calls) -> Latencies {
     let mut latencies = Latencies::default();
@@ -165,7 +165,7 @@ pub fn call_singly(calls: &dyn Calls) -> Latencies {
     latencies
 }
 
-/// Times barriers that have nothing to wait for; empty where there are none.
+/// Times barriers without pending callbacks. Returns none if the flavor has no barrier.
 #[must_use]
 pub fn barriers(calls: &dyn Calls) -> Latencies {
     let mut latencies = Latencies::default();
@@ -179,12 +179,12 @@ pub fn barriers(calls: &dyn Calls) -> Latencies {
     latencies
 }
 
-/// Sets up bridges: each is added, configured and deleted, and after each step nobody sees the table any more as it was
-/// before. Returns the nanoseconds of one.
+/// Adds, configures and deletes bridges. After each step, waits until no reader uses the previous
+/// table. Returns the nanoseconds per bridge.
 ///
 /// # Errors
 ///
-/// If a reader was not reading all the while; see [`beside`].
+/// If a reader paused too long; see [`beside`].
 pub fn bridges(
     flavor: &dyn Flavor<Routes>,
     readers: Readers,
@@ -211,12 +211,12 @@ pub fn bridges(
     Ok((!interrupt.requested()).then_some((ns, read)))
 }
 
-/// Lives as long as the process: a callback may come late.
+/// Returns a leaked counter, because a callback may run after the measurement.
 fn counter() -> &'static AtomicU64 {
     Box::leak(Box::default())
 }
 
-/// Does `body` while readers read; they have all begun when it begins, and those that are busy read through all of it.
+/// Runs `body` while readers read. All have started before; busy ones read until `body` returns.
 fn among<T: Value, R>(
     flavor: &dyn Flavor<T>,
     readers: Readers,

@@ -1,4 +1,4 @@
-//! An axis: of how many things costs are told.
+//! An axis: the numbers of things for which costs are measured.
 
 use top::exit::Stop;
 use top::interrupt::Interrupt;
@@ -7,49 +7,48 @@ use super::fit;
 use crate::harness::case::Sample;
 use crate::harness::metric::{Metric, lower};
 
-/// How many times as long one takes when their number doubles: 2 to the exponent of a power of that number.
-///
-/// An exponent itself may be negative, or near zero, and no quotient of two such numbers means anything. This is positive.
+/// Factor by which the cost of one thing grows when their number doubles: 2 to the exponent of a
+/// fitted power of n. Unlike the exponent, it is positive, so ratios are meaningful.
 pub const GROWTH: &str = "growth";
 
-/// Fewer things tell nothing of memory, which comes in pages.
+/// Minimum number of things for which memory is reported, because memory is allocated in pages.
 const LEAST_WEIGHED: usize = 1_000;
 
-/// The numbers at which a case is measured, ascending, with their metrics.
+/// The numbers at which a case is measured, in ascending order, and the metrics for them.
 #[derive(Clone, Copy, Debug)]
 pub struct Axis {
     /// The numbers.
     pub places: &'static [usize],
-    /// What a column of times is headed by: `ns an item, of so many producers`.
+    /// Heading of the time columns.
     pub head: &'static str,
-    /// What the time of one is held against.
+    /// Limit for the growth of the time per thing.
     pub limit: Limit,
-    /// Whether the things have memory of their own.
+    /// Set if the memory of the things is measured.
     pub weighs: bool,
 }
 
-/// How fast the time of one may grow.
+/// A limit for the growth of the time per thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// As log n: the time of all n then grows as n log n.
+    /// Grows as log n: the time of all n things then grows as n log n.
     LogN,
-    /// As n log n: one action visits all n.
+    /// Grows as n log n, if an action visits all n things.
     NLogN,
-    /// As n: an item that burns n nanoseconds takes as long.
+    /// Grows as n, if an item burns n nanoseconds.
     N,
 }
 
-/// What is measured at one place.
+/// The result at one place of the axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    /// Nanoseconds of one thing, or of one action.
+    /// Nanoseconds per thing or action.
     pub ns: f64,
-    /// Bytes of each thing, where memory belongs to it.
+    /// Bytes per thing, if memory is measured.
     pub bytes: Option<f64>,
 }
 
 impl Limit {
-    /// As tables spell it, among the variants.
+    /// Returns the name of the variant that represents the limit.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -59,7 +58,7 @@ impl Limit {
         }
     }
 
-    /// The logarithm is that of 2 n, so that one thing costs something.
+    /// Uses log 2n, so that the value for one thing is positive.
     fn of(self, n: f64) -> f64 {
         match self {
             Self::LogN => (2.0 * n).log2(),
@@ -70,9 +69,9 @@ impl Limit {
 }
 
 impl Axis {
-    /// Returns the metrics of a case on this axis: time at each place, then its growth, then memory where it is weighed.
+    /// Returns the metrics of a case: times at all places, growth, and memory if it is measured.
     ///
-    /// They live as long as the process, as the tables of other benches do.
+    /// The metrics are leaked, because those of other benches are `'static`.
     #[must_use]
     pub fn metrics(&self) -> &'static [Metric] {
         let mut metrics = Vec::new();
@@ -83,7 +82,7 @@ impl Axis {
         metrics.push(lower(GROWTH, "x", ("times, as n", "doubles"), 1.0));
         let last = self.places.last();
         for &place in self.weighed() {
-            // The table has the last one; records have all.
+            // Tables show memory at the last place only; records have all.
             let head = if Some(&place) == last { "bytes" } else { "" };
             metrics.push(lower(bytes_at(place), "B", ("", head), 1.0));
         }
@@ -95,19 +94,19 @@ impl Axis {
         places.filter(move |place| weighs && **place >= LEAST_WEIGHED)
     }
 
-    /// Returns the metric that the cases are ranked by: time at the last place.
+    /// Returns the metric that variants are ranked by: the time at the last place.
     #[must_use]
     pub fn last_time(&self) -> &'static str {
         time_at(self.places.last().copied().unwrap_or_default())
     }
 
-    /// Returns the metric of memory at the last place.
+    /// Returns the metric for memory at the last place.
     #[must_use]
     pub fn last_bytes(&self) -> &'static str {
         bytes_at(self.places.last().copied().unwrap_or_default())
     }
 
-    /// Measures at each place and fits the growth; `None` if it was interrupted.
+    /// Measures at each place and fits the growth. Returns `None` if interrupted.
     pub fn measure(
         &self,
         mut at: impl FnMut(usize) -> Result<Option<Cost>, Stop>,
@@ -119,7 +118,7 @@ impl Axis {
             if interrupt.requested() {
                 return Ok(None);
             }
-            // A machine may not have room for so many.
+            // The machine may be too small for this number.
             let Some(cost) = at(place)? else { continue };
             sample.set(time_at(place), cost.ns);
             let bytes = cost.bytes.filter(|_| self.weighs);
@@ -134,7 +133,7 @@ impl Axis {
         Ok(Some(sample))
     }
 
-    /// Makes the sample of what grows as the limit does.
+    /// Creates a sample that grows exactly as the limit.
     #[must_use]
     pub fn limit(&self) -> Sample {
         let mut sample = Sample::default();
@@ -146,7 +145,7 @@ impl Axis {
         sample
     }
 
-    /// Makes the sample of what takes so many bytes each at the last place.
+    /// Creates a sample with `bytes` bytes per thing at the last place.
     #[must_use]
     pub fn room(&self, bytes: f64) -> Sample {
         let mut sample = Sample::default();
@@ -155,7 +154,7 @@ impl Axis {
     }
 }
 
-/// Returns the metric of time at a place. Asked for again it is another string of the same letters.
+/// Returns the name of the time metric at a place. Each call leaks a new string.
 fn time_at(place: usize) -> &'static str {
     Box::leak(format!("ns@{place}").into_boxed_str())
 }
@@ -164,7 +163,7 @@ fn bytes_at(place: usize) -> &'static str {
     Box::leak(format!("bytes@{place}").into_boxed_str())
 }
 
-/// Writes a number as the head of a narrow column.
+/// Formats a number for the heading of a narrow column.
 fn short(place: usize) -> String {
     match place {
         ..1_000 => place.to_string(),
@@ -209,7 +208,7 @@ mod tests {
     #[test]
     fn what_grows_faster_than_its_limit_is_beyond_it() {
         let limit = growth(&AXIS.limit());
-        // The limit of all of them, n log n, would let both pass.
+        // A limit of n log n would accept both.
         assert!(growth(&measured(AXIS, f64::sqrt)) > limit);
         assert!(growth(&measured(AXIS, |n| n)) > limit);
         assert!(growth(&measured(AXIS, |n| 20.0 + n.ln())) < limit);
@@ -218,7 +217,7 @@ mod tests {
             ..AXIS
         };
         assert!(growth(&measured(visits, |n| n)) < growth(&visits.limit()));
-        // n log n of all is log n of each.
+        // The growth factor of n log n is twice that of log n.
         let ratio = growth(&visits.limit()) / limit;
         assert!((ratio - 2.0).abs() < 1e-9, "{ratio}");
     }

@@ -1,4 +1,4 @@
-//! The cases: axes, who takes part, and what is claimed.
+//! The cases: axes, variants and claims.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ const EPOCH: &str = "crossbeam-epoch";
 const MEMB: &str = "urcu-memb";
 const ASYNC_IO: &str = "async-io";
 
-/// What there is to measure, and against whom.
+/// Names of the cases and peers.
 pub const MENU: Menu = Menu {
     cases: &[
         PRODUCERS, QUEUES, PENDING, LENGTH, READERS, MAILBOXES, TIMERS,
@@ -50,25 +50,25 @@ pub const MENU: Menu = Menu {
 };
 
 const OURS: &str = "ours";
-/// No item of ours that waits may be larger.
+/// Limit for the size of a pending item.
 const LARGEST: (&str, f64) = ("(64 B)", 64.0);
 
-/// Items that producers queue together, and that go to queues and have lengths; with `--quick`.
+/// Number of items in the cases `producers`, `queues` and `length`.
 const ITEMS: usize = 200_000;
 const ITEMS_QUICK: usize = 40_000;
-/// All items of one length take about so long on one CPU.
+/// CPU time of all items of one length, approximately.
 const OF_A_LENGTH: Duration = Duration::from_millis(100);
 const MOST_OF_A_LENGTH: usize = 100_000;
 
-/// A case: its axis, and the words of its tables.
+/// The description of a case: its axis and the texts in its tables.
 struct Asked {
     name: &'static str,
-    /// The question; the numbers of the axis follow.
+    /// The question; the numbers of the axis are appended.
     text: &'static str,
-    /// The head of its column of times.
+    /// Heading of the time columns.
     head: &'static str,
     places: &'static [usize],
-    /// The number of largest places that `--quick` leaves out.
+    /// Number of the largest places that `--quick` skips.
     left_out: usize,
     limit: Limit,
     weighs: bool,
@@ -140,7 +140,7 @@ const ASKED: [Asked; 7] = [
     },
 ];
 
-/// Makes the cases.
+/// Creates the selected cases.
 pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
     let topology =
         Topology::detect().map_err(|error| Stop::because("cannot tell the CPUs", error))?;
@@ -155,7 +155,6 @@ pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
     }))
 }
 
-/// What all cases have in common.
 struct Setting<'a> {
     settings: &'a Settings,
     topology: Topology,
@@ -171,7 +170,7 @@ impl Setting<'_> {
         }
     }
 
-    /// Measures `at` each place.
+    /// Measures with `at` at each place.
     fn along(
         &self,
         axis: Axis,
@@ -186,7 +185,7 @@ impl Setting<'_> {
         move || Ours::start(&topology, Way::plain(AffinityScope::System), workers, false)
     }
 
-    /// Makes a case with its limit among the variants, and the claims on ours.
+    /// Creates a case, with the limit as a variant and claims about ours.
     fn case(&self, asked: &Asked) -> Case {
         let left_out = match (cfg!(test), self.settings.quick) {
             (true, _) => asked.places.len() - 2,
@@ -211,7 +210,7 @@ impl Setting<'_> {
         };
         let mut growth = at_most("growth for each doubling", GROWTH, axis.limit.name());
         if axis.limit == Limit::N {
-            // Items that burn n cost no less than n: their growth says nothing of a pool, and is only shown.
+            // Items that burn n nanoseconds cost at least n, so their growth is only shown.
             growth.bound = None;
         }
         let mut claims = vec![growth];
@@ -237,7 +236,7 @@ impl Setting<'_> {
         }
     }
 
-    /// Ours and three pools.
+    /// Variants for afterwork and three other pools.
     fn pools(&self, axis: Axis, name: &'static str) -> Vec<Variant> {
         let workers = self.workers;
         let tokio = self.at_pool(axis, name, move || Tokio::start(workers));
@@ -251,7 +250,7 @@ impl Setting<'_> {
         ]
     }
 
-    /// Starts a pool at each place, and measures it there.
+    /// Starts a pool at each place and measures it there.
     fn at_pool<P: OneShotPool>(
         &self,
         axis: Axis,

@@ -1,7 +1,7 @@
-//! The growth of a curve: how a cost rises with the number of things.
+//! The growth of a cost with the number of things.
 
-/// Returns the slope of the straight line through the logarithms of `points` with the least squares; `None` for fewer than
-/// two different places, or values that have no logarithm.
+/// Returns the slope of the least-squares line through the logarithms of `points`. Returns `None`
+/// if there are fewer than two different places, or if a value has no logarithm.
 #[must_use]
 fn exponent(points: &[(f64, f64)]) -> Option<f64> {
     let logs: Vec<(f64, f64)> = points.iter().map(|&(x, y)| (x.ln(), y.ln())).collect();
@@ -16,7 +16,7 @@ fn exponent(points: &[(f64, f64)]) -> Option<f64> {
     slope.is_finite().then_some(slope)
 }
 
-/// Returns what a value is multiplied by when the number doubles, as the straight line has it; `None` where there is none.
+/// Returns the factor by which the fitted value grows when the number doubles, if there is a fit.
 #[must_use]
 pub fn growth(points: &[(f64, f64)]) -> Option<f64> {
     exponent(points).map(f64::exp2)

@@ -1,18 +1,19 @@
 //! `afterwork-lab bench scale`: the growth of costs and of memory.
 //!
-//! | case | of how many | what is timed |
+//! | case | axis | what is timed |
 //! |---|---|---|
-//! | `producers` | threads that queue, 1 to 64 | an item, from a fixed number of them |
-//! | `queues` | queues, 1 to 1,000 | an item, spread over all of them |
-//! | `pending` | items that wait, 1 to 10^6 | an item, queued behind workers that are held, and run |
+//! | `producers` | producer threads, 1 to 64 | an item, of a fixed total number |
+//! | `queues` | queues, 1 to 1,000 | an item, with items spread over all queues |
+//! | `pending` | pending items, 1 to 10^6 | an item, queued to blocked workers and then run |
 //! | `length` | nanoseconds of an item, 0 to 1 ms | an item, on all CPUs |
 //! | `readers` | registered readers, 1 to 10,000 | a replacement under RCU |
 //! | `mailboxes` | mailboxes, 1 to 100,000 | a post and its receipt |
-//! | `timers` | sleeps, 1 to 10^7 | to begin one and to give it up |
+//! | `timers` | sleeps, 1 to 10^7 | the start and the cancellation of a sleep |
 //!
-//! A variant is measured at each number of an [axis](axis::Axis), in a process of its own, for memory is told, too. Cases are
-//! ranked by the time at the largest number. How the time of one grows is fitted ([`fit`]) and held against a limit on the same
-//! axis: log n, or n log n where one action visits all n.
+//! A variant is measured at each number of an [axis](axis::Axis), in a process of its own because
+//! memory is measured too. Variants are ranked by the time at the largest number. The growth of the
+//! time is fitted ([`fit`]) and compared with a limit on the same axis: log n, or n log n if one
+//! action visits all n things.
 
 pub mod axis;
 mod cases;

@@ -1,4 +1,4 @@
-//! Costs of items in pools, ours and others' alike.
+//! Costs of items in the pools of afterwork and of peers.
 
 use std::hint::spin_loop;
 use std::sync::{Condvar, Mutex};
@@ -17,16 +17,16 @@ use crate::bench::workqueue::subject::{OneShot, OneShotPool};
 
 const NS_PER_S: f64 = 1e9;
 
-/// Items of a batch that a producer waits for.
+/// Items in a batch that a producer waits for.
 const BATCH: usize = 1_000;
 
-/// What is over sooner is done again until so much time has passed: the clock and the scheduler are coarse.
+/// Minimum duration; shorter measurements are repeated, because clock and scheduler are coarse.
 const LEAST: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 20 });
 
-/// Within this an idle worker takes an item, on a machine that is very full: a thread that has not come by then was refused.
+/// Time in which an idle worker takes an item on a full machine; otherwise, it was not created.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Returns the cost of an item with so many producers, of about `items` together.
+/// Returns the cost of an item if `producers` producers queue about `items` items together.
 pub fn producers(
     pool: impl OneShotPool,
     producers: usize,
@@ -47,7 +47,7 @@ pub fn producers(
     }))
 }
 
-/// Returns the cost of an item of about `items` that go to `pools` in turn; what making those took in memory is `grown`.
+/// Returns the cost of an item of `items` that go to `pools` in turn. The pools take `grown` bytes.
 pub fn spread(pools: &[impl OneShotPool], grown: u64, items: usize) -> Cost {
     let latch: &'static Latch = Box::leak(Box::default());
     let ns = ns_of_one(items, || {
@@ -65,11 +65,11 @@ pub fn spread(pools: &[impl OneShotPool], grown: u64, items: usize) -> Cost {
     }
 }
 
-/// Returns the cost of each of `items` items that are queued while all of the `workers` are held, and then run.
+/// Returns the cost of each of `items` items that are queued to blocked `workers` and then run.
 ///
 /// # Errors
 ///
-/// If the pool has fewer workers; what the system says when it is asked for this process's memory.
+/// If the pool has fewer workers, or the memory of this process cannot be read.
 pub fn pending(pool: &impl OneShotPool, workers: usize, items: usize) -> Result<Cost, Stop> {
     let latch: &'static Latch = Box::leak(Box::default());
     let (mut spent, mut nr_done, mut grown) = (Duration::ZERO, 0, None);
@@ -89,7 +89,7 @@ pub fn pending(pool: &impl OneShotPool, workers: usize, items: usize) -> Result<
         }
         spent += begun.elapsed();
         let after = Size::now()?.resident;
-        // The first time: what it gives back is taken again for nothing.
+        // Only the first round measures growth: later rounds reuse the memory that it freed.
         grown.get_or_insert(after.saturating_sub(before.resident));
         let begun = Instant::now();
         open.open();
@@ -103,7 +103,7 @@ pub fn pending(pool: &impl OneShotPool, workers: usize, items: usize) -> Result<
     })
 }
 
-/// Workers that are held, one by one, until they are let go.
+/// Blocks workers until they are released together.
 struct Completions {
     nr_held: Mutex<usize>,
     moved: Condvar,
@@ -130,7 +130,8 @@ impl Completions {
         self.each[index].wait();
     }
 
-    /// Waits for all, as long as one more comes within `patience`; lets them go if not.
+    /// Waits until all workers are blocked. If none arrives within `patience`, releases all and
+    /// fails.
     fn wait_until_held(&self, patience: Duration) -> Result<(), Stop> {
         let all = self.each.len();
         let mut nr_held = self.nr_held.lock().expect("nobody panics under it");
@@ -160,7 +161,7 @@ impl Completions {
 /// Returns the cost of each of `items` items that burn `length_ns`, on all workers together.
 pub fn length(pool: &impl OneShotPool, length_ns: usize, items: usize) -> Cost {
     let latch: &'static Latch = Box::leak(Box::default());
-    // One nanosecond stands for none.
+    // A length of one nanosecond means an empty item.
     let length = length_ns as u64 * cycles_per_us() / 1_000;
     let ns = ns_of_one(items, || {
         latch.arm(items);
@@ -178,7 +179,7 @@ pub fn length(pool: &impl OneShotPool, length_ns: usize, items: usize) -> Cost {
     Cost { ns, bytes: None }
 }
 
-/// Does `all`, once to warm up and then for a while, and returns the mean of one of `count`.
+/// Runs `all` once to warm up, repeats it for a while, and returns the mean time of one of `count`.
 pub fn ns_of_one(count: usize, mut all: impl FnMut()) -> f64 {
     all();
     let (begun, mut nr_done) = (Instant::now(), 0);

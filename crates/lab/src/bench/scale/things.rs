@@ -15,18 +15,18 @@ use super::axis::Cost;
 use super::pools::ns_of_one;
 use crate::bench::max_active::gauge::Size;
 
-/// Of a thread that reads a number and then blocks.
+/// Stack size of a thread that reads a number and then blocks.
 const STACK: usize = 128 * 1024;
 
-/// Replacements at each number of readers: enough for a mean, or as many as there is time for.
+/// Maximum number of replacements at each number of readers, and their maximum duration.
 const NR_REPLACED: usize = 200;
 const REPLACE_FOR: Duration = Duration::from_millis(300);
 
-/// Longer than any run: these sleeps are given up.
+/// Longer than any run: these sleeps are cancelled.
 pub const FAR: Duration = Duration::from_secs(3600);
 
-/// Returns the cost of a replacement beside so many registered readers that block; `None` if the system has no room for
-/// their threads.
+/// Returns the cost of a replacement while `count` registered readers block. Returns `None` if the
+/// system cannot run this number of threads.
 pub fn readers(flavor: &dyn Flavor, count: usize) -> Option<Cost> {
     let (are_there, is_over) = (Barrier::new(count + 1), Barrier::new(count + 1));
     let (are_there, is_over) = (&are_there, &is_over);
@@ -43,7 +43,7 @@ pub fn readers(flavor: &dyn Flavor, count: usize) -> Option<Cost> {
                 is_over.wait();
             };
             let thread = thread::Builder::new().stack_size(STACK);
-            // There was room a moment ago, and those that wait at the barrier cannot be called back.
+            // Panic on failure, because readers at the barrier cannot be released.
             let started = thread.spawn_scoped(scope, reader);
             started.expect("there is room for as many threads as there were");
         }
@@ -60,7 +60,7 @@ pub fn readers(flavor: &dyn Flavor, count: usize) -> Option<Cost> {
     })
 }
 
-/// Tries it with threads that do nothing, all at once.
+/// Returns `true` if `count` idle threads can exist at the same time.
 fn has_room_for(count: usize) -> bool {
     let mut threads = Vec::with_capacity(count);
     for _ in 0..count {
@@ -73,15 +73,15 @@ fn has_room_for(count: usize) -> bool {
     let has_room = threads.len() == count;
     for thread in threads {
         thread.thread().unpark();
-        // It does not panic.
+        // The thread does not panic.
         let _ = thread.join();
     }
     has_room
 }
 
-/// Something that is posted to and received from by one thread.
+/// A mailbox or channel with both ends on one thread.
 pub trait Letterbox {
-    /// Makes one.
+    /// Creates a mailbox or channel.
     fn open() -> Self;
     /// Posts a number and receives it.
     fn send_and_receive(&mut self, number: u64) -> u64;
@@ -136,7 +136,7 @@ impl Letterbox for Crossbeam {
     }
 }
 
-/// Returns the cost of a post and its receipt, each to the next of `count`, and the bytes of one that was used.
+/// Returns the cost of a post to each of `count` mailboxes and its receipt, and bytes per mailbox.
 pub fn mailboxes<B: Letterbox>(count: usize) -> Result<Cost, Stop> {
     let before = Size::now()?;
     let mut boxes: Vec<B> = std::iter::repeat_with(B::open).take(count).collect();
@@ -153,7 +153,7 @@ pub fn mailboxes<B: Letterbox>(count: usize) -> Result<Cost, Stop> {
     })
 }
 
-/// Returns the cost of beginning a sleep and giving it up, with `count` of them at the same time, and the bytes of one.
+/// Returns the cost to start and cancel a sleep, and its bytes, while there are `count` of them.
 pub fn timers<F: Future>(count: usize, mut sleep: impl FnMut() -> F) -> Result<Cost, Stop> {
     let mut context = Context::from_waker(Waker::noop());
     let mut begin_all = || {

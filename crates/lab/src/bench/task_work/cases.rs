@@ -1,4 +1,4 @@
-//! The cases: sizes, and who takes part.
+//! The cases: sizes and variants.
 
 use std::time::Duration;
 
@@ -29,16 +29,16 @@ const WAKE_BURST: &str = "wake-burst";
 const SERVICE_FEW: &str = "service-8";
 const SERVICE_MANY: &str = "service-1024";
 
-/// What there is to measure, and against whom.
+/// Names of the cases and peers.
 pub const MENU: Menu = Menu {
     cases: &[WAKE_CASE, WAKE_BURST, SERVICE_FEW, SERVICE_MANY],
     peers: &peers::NAMES,
 };
 
-/// What to post, and against whom.
+/// Options of `bench task-work`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct TaskWorkArgs {
-    /// Items of each run of the wake cases [default: depends on --quick]
+    /// Items in each run of the wake cases [default: depends on --quick]
     #[arg(long, value_name = "N", value_parser = count::<10_000_000>)]
     pub items: Option<usize>,
 }
@@ -53,7 +53,7 @@ pub const WAIT_32: &str = "wait-32";
 pub const WAIT_8_CAP: &str = "wait-8+cap";
 /// See [`WAIT_1`].
 pub const WAIT_32_CAP: &str = "wait-32+cap";
-/// Not a way to wait but a limit: the cap, and what one wake-up of a sleeping owner takes.
+/// A limit, not a way to wait: the cap plus one wake-up of a sleeping owner.
 pub const CAP_AND_WAKE: &str = "(cap+1 wake)";
 
 /// See [`WAIT_1`].
@@ -65,23 +65,23 @@ pub const LIFO: &str = "mailbox+lifo";
 const FEW_CLIENTS: usize = 8;
 const MANY_CLIENTS: usize = 1024;
 
-/// Bytes of a request and of a response: a page. Larger makes copying all that the owner does, smaller makes the
-/// system call all of it.
+/// Bytes of a request and of a response: one page. The owner would mostly copy with larger ones,
+/// and mostly make system calls with smaller ones.
 const MESSAGE: usize = 4096;
 
-/// How long a service warms up and is measured: thousands of requests. Shorter for `--quick`.
+/// Durations of warm-up and measurement of a service: thousands of requests.
 const SERVED: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(800));
 const SERVED_QUICK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(300));
 
-/// Time from one item to the next: slow enough that an owner of single items sleeps in between, fast enough that
-/// sleeping and waking is most of what it does.
+/// Time between items: long enough that an owner of single items sleeps, and short enough that
+/// sleeping and waking are most of its work.
 const GAP: Duration = Duration::from_micros(10);
 
-/// Items of a burst: what the owner that waits for most waits for.
+/// Items in a burst, the largest number that an owner waits for.
 const BURST: usize = 32;
 
-/// How long an owner with a cap waits at most: less than 32 items take to come, more than 8 do, so that one of the
-/// capped owners is woken by the clock and the other by posters.
+/// Maximum wait of an owner with a cap. 32 items take longer to arrive, 8 do not, so one of the
+/// capped owners is woken by its timeout and the other by posters.
 const CAP: Duration = Duration::from_micros(200);
 
 const ONE_BY_ONE: Wait = Wait {
@@ -89,19 +89,19 @@ const ONE_BY_ONE: Wait = Wait {
     cap: None,
 };
 
-/// Time between posts that each find the owner asleep, whatever it does before it sleeps.
+/// Time between posts that always find the owner asleep.
 const LONE_GAP: Duration = Duration::from_micros(500);
 
-/// How many of those: enough for a p99.
+/// Number of such posts: enough for a p99.
 const NR_LONE: usize = 200;
 
-/// Items of a run: a tenth of a second. Enough for a p99 of a hundred; half of it for `--quick`.
+/// Items of a run, which takes a tenth of a second: enough for a p99. `--quick` uses half.
 const NR_ITEMS: usize = 10_000;
 const NR_ITEMS_QUICK: usize = 5_000;
 
-/// Makes the cases that `args` ask for.
+/// Creates the cases that `args` select.
 ///
-/// A machine without io_uring is told, and has no service cases.
+/// Without io_uring, prints a message and creates no service cases.
 #[must_use]
 pub fn cases(args: &TaskWorkArgs, settings: &Settings) -> Vec<Case> {
     let items = settings.size(args.items, NR_ITEMS, NR_ITEMS_QUICK);
@@ -121,7 +121,6 @@ pub fn cases(args: &TaskWorkArgs, settings: &Settings) -> Vec<Case> {
     })
 }
 
-/// What all cases have in common.
 struct Setting<'a> {
     settings: &'a Settings,
     items: usize,
@@ -240,7 +239,7 @@ impl Setting<'_> {
         ]
     }
 
-    /// The limit that an owner with a cap is held against, measured in the same repetition.
+    /// Returns the limit for owners with a cap, measured in the same repetition.
     fn cap_and_wake(&self) -> Variant {
         let lone = Wake {
             items: NR_LONE.min(self.items),
@@ -273,7 +272,7 @@ impl Setting<'_> {
     }
 }
 
-/// Two CPUs as far apart as their numbers tell; `None` if there are not two.
+/// Returns the two CPUs with the lowest and the highest number, or `None` if there is only one CPU.
 fn apart(cpus: &[CpuId]) -> Option<(CpuId, CpuId)> {
     let (&first, &last) = (cpus.first()?, cpus.last()?);
     (first != last).then_some((first, last))

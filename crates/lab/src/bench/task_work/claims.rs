@@ -1,26 +1,26 @@
-//! What we say of mailboxes, to be judged on the reader's own machine.
+//! Claims about mailboxes, which are checked on the machine of the reader.
 
 use super::cases::{CAP_AND_WAKE, FIFO, LIFO, WAIT_1, WAIT_8_CAP, WAIT_32, WAIT_32_CAP};
 use super::metrics::{LATENCY_P99, OWNER_CPU, REQUESTS, SHARE, WAKEUPS};
 use super::peers::{CROSSBEAM, STD, TOKIO};
 use crate::harness::claim::{Bound, Claim, Source};
 
-/// One wake-up in 32 items, and one now and then for less.
+/// One wake-up per 32 items, and some for fewer.
 const FEWER_WAKEUPS: Bound = Bound::AtMost(0.1);
 
-/// A third: most of what an owner of single items burns is going to sleep and coming back.
+/// A third: an owner of single items uses most of its CPU time to sleep and wake.
 const LESS_CPU: Bound = Bound::AtMost(0.333);
 
-/// No later than the other.
+/// Bound for latencies: at most the other one.
 const NO_LATER: Bound = Bound::AtMost(1.0);
 
-/// A list walked twice, of which the first time misses the caches, against a queue walked once.
+/// The list is walked twice, the first time with cache misses; the queue is walked once.
 const HALF: Bound = Bound::AtMost(0.5);
 
-/// What task work saves goes to requests.
+/// CPU time that task work saves is available for requests.
 const NOT_FEWER: Bound = Bound::AtLeast(1.0);
 
-/// What the kernel's patches for this measured, with 8 or with 1024 clients.
+/// Results from the kernel's patch series, with 8 or with 1024 clients.
 const fn kernel(figure: &'static str) -> Source {
     Source {
         figure,
@@ -28,7 +28,7 @@ const fn kernel(figure: &'static str) -> Source {
     }
 }
 
-/// One item at a time.
+/// Claims about one item at a time.
 #[must_use]
 pub fn wake() -> Vec<Claim> {
     let mut claims = Vec::new();
@@ -46,7 +46,7 @@ pub fn wake() -> Vec<Claim> {
     claims
 }
 
-/// Bursts need a wake-up each, whoever wakes: shown, not claimed.
+/// Each burst needs a wake-up in every variant, so these are shown without a bound.
 #[must_use]
 pub fn wake_burst() -> Vec<Claim> {
     let mut claims = Vec::new();
@@ -57,7 +57,8 @@ pub fn wake_burst() -> Vec<Claim> {
     claims
 }
 
-/// The queue against the list that it replaces. With few clients there is little to turn round: shown, not claimed.
+/// Claims about the queue and the list that it replaces, with bounds only for many clients, because
+/// there is little to reverse with few.
 #[must_use]
 pub fn service(many_clients: bool) -> Vec<Claim> {
     let when = |bound| many_clients.then_some(bound);

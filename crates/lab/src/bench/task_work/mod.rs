@@ -1,13 +1,14 @@
 //! `afterwork-lab bench task-work`: items for one owner thread that sleeps between them.
 //!
-//! | case | what is done |
+//! | case | scenario |
 //! |---|---|
-//! | `wake` | one item every 10 µs to an owner that waits for it: what the wake-ups cost whom |
+//! | `wake` | one item every 10 µs to an owner that waits for it: what wake-ups cost both sides |
 //! | `wake-burst` | the same items in bursts of 32 |
-//! | `service-8`, `service-1024` | a TCP service on io_uring whose finished requests return as task work |
+//! | `service-8`, `service-1024` | a TCP service on io_uring; requests return as task work |
 //!
-//! In the wake cases, owner and poster are the two ends of a [road]; [service] stands alone. `docs/bench-method.md` lists the timed intervals. Items by value in a steady
-//! state, with an owner that does not sleep, are the case `owned` of `bench mpscq`.
+//! In the wake cases, poster and owner are the two ends of a [path](road); [service] does not use
+//! one. `docs/bench-method.md` defines the figures. The case `owned` of `bench mpscq` measures
+//! items by value in a steady state, with an owner that does not sleep.
 
 mod cases;
 mod claims;

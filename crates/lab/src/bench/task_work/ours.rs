@@ -1,4 +1,4 @@
-//! Our roads: a mailbox, and how its owner waits.
+//! Mailboxes as paths, and the ways in which their owners wait.
 
 use std::time::Duration;
 
@@ -6,26 +6,26 @@ use afterwork::mailbox::{Mailbox, Poster};
 
 use super::road::{Post, Receive};
 
-/// How many items the owner takes before it would look at anything else.
+/// Maximum number of items that the owner takes at once.
 const DRAIN: usize = 256;
 
-/// How an owner waits.
+/// A way in which an owner waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// For how many items.
+    /// Number of items to wait for.
     pub count: usize,
-    /// For how long at most.
+    /// Maximum wait.
     pub cap: Option<Duration>,
 }
 
-/// An owner that waits in its way.
+/// An owner, with the way it waits.
 #[derive(Debug)]
 pub struct Owner {
     mailbox: Mailbox<u64>,
     wait: Wait,
 }
 
-/// Posts lazily where the owner waits for several items, urgently where it waits for one.
+/// Posts lazily if the owner waits for several items, urgently if it waits for one.
 #[derive(Debug)]
 pub struct MailPost {
     poster: Poster<u64>,
@@ -33,13 +33,13 @@ pub struct MailPost {
 }
 
 impl Wait {
-    /// Makes a mailbox whose owner waits like this.
+    /// Creates a mailbox whose owner waits in this way.
     #[must_use]
     pub fn open(self) -> (MailPost, Owner) {
         self.open_with(Mailbox::new())
     }
 
-    /// The same without any spinning before the sleep.
+    /// Creates the same mailbox, whose owner does not busy-poll before it sleeps.
     #[must_use]
     pub fn open_without_spin(self) -> (MailPost, Owner) {
         self.open_with(Mailbox::builder().spin_limit(0).build())
@@ -77,7 +77,7 @@ impl Receive for Owner {
         let Wait { count, cap } = self.wait;
         let waited = match cap {
             None => self.mailbox.wait(count),
-            // Full or not: what is there may run.
+            // After a timeout, the items that have arrived are drained too.
             Some(cap) => self.mailbox.wait_timeout(count, cap).map(|_full| ()),
         };
         self.mailbox.drain(DRAIN).for_each(take);

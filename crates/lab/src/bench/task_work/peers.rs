@@ -1,4 +1,4 @@
-//! The channels that we measure ourselves against: the owner blocks in each one's own receive.
+//! The channels that afterwork is compared with. The owner blocks in a channel's receive call.
 
 use std::sync::mpsc;
 
@@ -6,18 +6,18 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::road::{Post, Receive};
 
-/// As `--peers` and tables spell them.
+/// Names of the peers, as `--peers` and tables spell them.
 pub const NAMES: [&str; 5] = [STD, TOKIO, CROSSBEAM, FLUME, KANAL];
 
 /// The standard library's unbounded channel.
 pub const STD: &str = "std";
 /// tokio's unbounded mpsc channel, received from with `blocking_recv`.
 pub const TOKIO: &str = "tokio";
-/// crossbeam's unbounded channel; spins before it sleeps.
+/// crossbeam's unbounded channel, which busy-polls before it sleeps.
 pub const CROSSBEAM: &str = "crossbeam";
 /// flume's unbounded channel.
 pub const FLUME: &str = "flume";
-/// kanal's unbounded channel; spins before it sleeps.
+/// kanal's unbounded channel, which busy-polls before it sleeps.
 pub const KANAL: &str = "kanal";
 
 macro_rules! channel {
@@ -25,7 +25,7 @@ macro_rules! channel {
         impl Post for $sender {
             #[inline(always)]
             fn post(&mut self, item: u64) {
-                // Fails only when the receiver is gone, which lives longer than every sender here.
+                // Fails only if the receiver was dropped, and it outlives all senders here.
                 assert!(self.send(item).is_ok(), "the receiver is there");
             }
         }

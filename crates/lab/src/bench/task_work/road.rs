@@ -1,13 +1,13 @@
-//! What is measured: the way of an item to a sleeping owner, seen through its two ends.
+//! The path of items to a sleeping owner, represented by its two ends.
 //!
-//! An item is the cycle counter's reading of the moment before it was posted: 8 bytes, by value, on every road.
+//! An item is the cycle counter just before the post: 8 bytes, passed by value on every path.
 
-/// A poster's end. The road ends when it is dropped.
+/// The poster's end. The path ends when it is dropped.
 pub trait Post: Send {
-    /// Posts an item as the road is meant to be used.
+    /// Posts an item in the usual way of the path.
     fn post(&mut self, item: u64);
 
-    /// Posts an item that the owner must see now, however many it would rather wait for.
+    /// Posts an item that wakes the owner at once, even if it waits for more items.
     #[inline(always)]
     fn post_urgent(&mut self, item: u64) {
         self.post(item);
@@ -16,6 +16,6 @@ pub trait Post: Send {
 
 /// The owner's end.
 pub trait Receive: Send {
-    /// Sleeps until there is something and hands it to `take`; false when nothing will come.
+    /// Sleeps until items arrive, and passes them to `take`. Returns `false` when the path ends.
     fn receive(&mut self, take: impl FnMut(u64)) -> bool;
 }

@@ -1,4 +1,4 @@
-//! What a stretch of work cost one thread: how often it slept, and its CPU time.
+//! The sleeps and the CPU time of one thread.
 
 use std::io;
 
@@ -7,32 +7,32 @@ use rustix::time::{ClockId, clock_gettime};
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// The calling thread's counters at one moment.
+/// The counters of the calling thread at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadUsage {
     slept: u64,
     cpu_ns: u64,
 }
 
-/// What the thread used between two moments.
+/// The usage of a thread between two moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadSpent {
-    /// Voluntary context switches, as `/proc/self/task/<tid>/status` counts them: once for each time that the thread
-    /// went to sleep, so once for each wake-up. Having the CPU taken away does not count.
+    /// Voluntary context switches, as in `/proc/self/task/<tid>/status`: one for each sleep, and so
+    /// for each wake-up. Preemptions are not counted.
     pub slept: u64,
     /// CPU time in user space and in the kernel.
     pub cpu_ns: u64,
 }
 
 impl ThreadUsage {
-    /// Reads the counters of the calling thread; costs two system calls.
+    /// Reads the counters of the calling thread with two system calls.
     ///
     /// # Errors
     ///
-    /// What the system says; Linux does not refuse it.
+    /// If a system call fails, which does not happen on Linux.
     pub fn now() -> io::Result<Self> {
         let usage = getrusage(UsageWho::RUSAGE_THREAD)?;
-        // Finer than the times in `usage`, which some kernels count in ticks.
+        // More precise than the times in `usage`, which some kernels count in ticks.
         let cpu = clock_gettime(ClockId::ThreadCPUTime);
         Ok(Self {
             slept: usage.voluntary_context_switches() as u64,
@@ -40,7 +40,7 @@ impl ThreadUsage {
         })
     }
 
-    /// Returns what was used since `earlier`, which must be the same thread's.
+    /// Returns the usage since `earlier`, which must be from the same thread.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> ThreadSpent {
         ThreadSpent {
@@ -69,13 +69,13 @@ mod tests {
     fn sleeps_are_counted_as_proc_counts_them() {
         let (usage, proc) = (ThreadUsage::now().unwrap(), in_proc());
         let mut slept_in_proc = 0;
-        // A sleep that is over before the thread has left its CPU is none.
+        // A sleep that ends before the thread has left its CPU is not counted.
         while slept_in_proc < 5 {
             std::thread::sleep(Duration::from_micros(10));
             slept_in_proc = in_proc() - proc;
         }
         let slept = ThreadUsage::now().unwrap().since(&usage).slept;
-        // Reading from /proc may sleep too, on either side of the other reading.
+        // Reading /proc may sleep too, before or after the other reading.
         assert!(slept.abs_diff(slept_in_proc) <= 2, "{slept} sleeps");
     }
 

@@ -1,11 +1,11 @@
-//! Items at a steady pace to an owner that waits for them.
+//! Posts items at a steady pace to an owner that waits for them.
 //!
-//! The poster spins from one post to the next, so that its pace is its own whatever the owner does. Both have a thread
-//! of their own and count for themselves alone.
+//! The poster busy-waits between posts, so that its pace does not depend on the owner. Poster and
+//! owner are threads of their own, and each reads its own counters.
 //!
-//! They are pinned to different CPUs if there are two. Where the scheduler puts the owner decides what a wake-up costs
-//! (on the poster's CPU a fifth, but then the poster does not keep its pace), and it decides anew in each run: that
-//! would be measured, and not the roads.
+//! They are pinned to different CPUs if there are two, because a wake-up on the poster's CPU costs
+//! only a fifth, but delays the poster. The scheduler chooses differently in each run, and the
+//! choice would affect the result more than the path does.
 
 use std::thread;
 use std::time::Duration;
@@ -22,45 +22,45 @@ use super::thread_usage::{ThreadSpent, ThreadUsage};
 use crate::bench::workqueue::producers::{ExitOnPanic, die, pin_to};
 use crate::harness::latency::Latencies;
 
-/// Untimed items before the timed ones: a tenth of them, so that threads are awake, code and caches warm.
+/// One untimed warm-up item for this many timed items, so that threads are awake and caches warm.
 const WARM_UP_SHARE: usize = 10;
 
-/// Spins before a poster that waits for the owner gives its CPU away: where both share one, it must.
+/// Spins before a poster that waits for the owner yields its CPU, which both may share.
 const SPINS_PER_YIELD: u32 = 1024;
 
-/// How items are posted.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Wake {
-    /// Items timed.
+    /// Number of timed items.
     pub items: usize,
-    /// How many are posted at once.
+    /// Number of items posted together.
     pub burst: usize,
-    /// From one burst to the next.
+    /// Time between bursts.
     pub gap: Duration,
-    /// Where poster and owner are pinned; nowhere with `None`.
+    /// CPUs of poster and owner; `None` if they are not pinned.
     pub pins: Option<(CpuId, CpuId)>,
-    /// Asked for before each burst.
+    /// Interrupt flag, checked before each burst.
     pub interrupt: Interrupt,
 }
 
-/// What a run measured.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Woken {
-    /// What the owner used, from the first timed item to the end.
+    /// Usage of the owner, from the first timed item to the end.
     pub owner: ThreadSpent,
-    /// From before each post until the owner had the item.
+    /// Times from just before each post until the owner has the item.
     pub latencies: Latencies,
-    /// Cycles in calls that post.
+    /// Cycles spent in posts.
     pub post_cycles: u64,
-    /// Items timed.
+    /// Number of timed items.
     pub items: usize,
 }
 
 impl Wake {
-    /// Posts all items and returns what that took; `None` if SIGINT cut it short.
+    /// Posts all items and returns the results. Returns `None` if SIGINT interrupts the run.
     pub fn run(&self, (post, owner): (impl Post, impl Receive)) -> Result<Option<Woken>, Stop> {
         let warm_up = (self.items / WARM_UP_SHARE).max(1);
-        // Told by the owner once it has read its counters.
+        // Set by the owner after it has read its counters.
         let is_warm = AtomicBool::new(false);
         let is_warm = &is_warm;
         let (post_cycles, received) = thread::scope(|scope| {
@@ -85,7 +85,7 @@ impl Wake {
         }))
     }
 
-    /// Receives until the road ends.
+    /// Receives items until the path ends.
     fn receive_all(
         &self,
         mut owner: impl Receive,
@@ -116,7 +116,8 @@ impl Wake {
         Ok((spent, latencies))
     }
 
-    /// Posts the warm-up, waits for the owner, posts the rest; returns the cycles in posts of the rest.
+    /// Posts the warm-up items, waits for the owner, posts the others, and returns the cycles of
+    /// these.
     fn post_all(&self, mut post: impl Post, warm_up: usize, is_warm: &AtomicBool) -> Option<u64> {
         self.post_at_pace(warm_up - 1, &mut post)?;
         post.post_urgent(cycles());
@@ -156,7 +157,7 @@ impl Wake {
     }
 }
 
-/// Starts a thread of the scope on `cpu`; without it there is nothing to measure.
+/// Starts a thread on `cpu`. Ends the process if that fails.
 fn spawn<'s, T>(
     scope: &'s thread::Scope<'s, '_>,
     name: &str,
@@ -178,8 +179,8 @@ where
     thread.unwrap_or_else(|error| die(&format!("cannot start the {name}: {error}")))
 }
 
-/// When the burst after one that was due at `due` is due. A poster that was off its CPU does not catch up: that would
-/// be a burst that nobody asked for.
+/// Returns the time of the next burst after `due`. A poster that was preempted does not catch up,
+/// because that would create a larger burst.
 fn next_due(due: u64, gap: u64, now: u64) -> u64 {
     let next = due + gap;
     if next < now { now + gap } else { next }
@@ -201,7 +202,7 @@ mod tests {
         }
     }
 
-    /// A road that loses every tenth item.
+    /// A path that loses every tenth lazy item.
     struct Lossy(mpsc::Sender<u64>, u32);
 
     impl Post for Lossy {
@@ -230,7 +231,7 @@ mod tests {
     #[test]
     fn a_lost_item_is_told() {
         let (sender, receiver) = mpsc::channel();
-        // Nine of the warm-up arrive and its last one; two more until the owner believes that it is warm.
+        // The last of the nine timed items is lost.
         let few = Wake {
             items: 9,
             ..wake(1)

@@ -1,4 +1,4 @@
-//! Many tiny items that somebody waits for together, made once and used by every run.
+//! Batches of small items that a producer waits for together, created once for all runs.
 
 use crossbeam_utils::CachePadded;
 use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -7,21 +7,21 @@ use sync::time::cycles;
 use super::completion::Latch;
 use crate::harness::latency::Latencies;
 
-/// One item of so many is timed; the clock would disturb the others.
+/// One of this many items is timed, because reading the clock delays the other items.
 pub const SAMPLE_EVERY: usize = 16;
 
-/// So many neighbouring items share a counter, and the last of them arrives at the batch's latch. One counter
-/// for a million items would be what is measured: two CPUs that decrement it take 25 ns each time.
+/// Number of adjacent items that share a counter; the last of them decrements the batch's latch. A
+/// single counter would dominate the result: two CPUs need 25 ns for each decrement.
 const GROUP: usize = 1000;
 
-/// What a worker does: it counts itself, and looks at the clock if it is a sampled one.
+/// The work of an item: it decrements its group's counter, and reads the clock if it is sampled.
 #[derive(Clone, Copy, Debug)]
 pub struct Item {
     group: &'static Group,
     probe: Option<&'static Probe>,
 }
 
-/// Neighbours that count together.
+/// Adjacent items that share a counter.
 #[derive(Debug)]
 struct Group {
     missing: CachePadded<AtomicUsize>,
@@ -29,14 +29,14 @@ struct Group {
     latch: &'static Latch,
 }
 
-/// When a sampled item was queued, and when it ran.
+/// Times at which a sampled item was queued and ran.
 #[derive(Debug, Default)]
 struct Probe {
     queued: AtomicU64,
     ran: AtomicU64,
 }
 
-/// Items with what they count on; lives as long as the process, so that a pool may hold items as it likes.
+/// Items and their counters. They are leaked, so that pools can hold `'static` items.
 #[derive(Debug)]
 pub struct Batch {
     items: Vec<Item>,
@@ -46,13 +46,14 @@ pub struct Batch {
 }
 
 impl Item {
-    /// Does the item's work.
+    /// Runs the item.
     #[inline]
     pub fn run(self) {
         if let Some(probe) = self.probe {
             probe.ran.store(cycles(), Ordering::Relaxed);
         }
-        // ORDER(group): release to acquire along one word, both ends on this line, as in `Latch::arrive`.
+        // ORDER(group): release to acquire along one word, both ends on this line.
+        // If we are last, we acquire the writes of all earlier items; otherwise, the last one ours.
         // Test: a_batch_is_done_when_every_item_ran.
         if self.group.missing.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.group.latch.arrive();
@@ -61,7 +62,7 @@ impl Item {
 }
 
 impl Batch {
-    /// Makes `items` items, at least one, and never frees them.
+    /// Creates `items` items, at least one, and never frees them.
     #[must_use]
     pub fn leak(items: usize) -> &'static Self {
         let latch: &'static Latch = Box::leak(Box::default());
@@ -93,16 +94,16 @@ impl Batch {
         &self.items
     }
 
-    /// Returns how many of the items are timed.
+    /// Returns the number of timed items.
     #[must_use]
     pub fn nr_sampled(&self) -> usize {
         self.probes.len()
     }
 
-    /// Queues every item once by `queue(index)`, and notes how long the sampled calls took.
+    /// Queues every item once with `queue(index)`, and records the durations of the sampled calls.
     ///
-    /// `stop` is asked once in a group; when it says so, the rest run here and now, unqueued, so that
-    /// [`wait`](Self::wait) still ends. Returns whether all were queued.
+    /// `stop` is called once per group. If it returns `true`, the other items run on this thread,
+    /// so that [`wait`](Self::wait) still returns. Returns `true` if all items were queued.
     #[inline]
     pub fn queue_all(
         &self,
@@ -119,7 +120,7 @@ impl Batch {
             }
             let end = group * GROUP + members.items;
             while next < end {
-                // A sampled item stands at every multiple of SAMPLE_EVERY; the inner loop has none.
+                // Only multiples of SAMPLE_EVERY are sampled, so the inner loop has none.
                 let run_end = (next + 1).next_multiple_of(SAMPLE_EVERY).min(end);
                 if let Some(probe) = self.items[next].probe {
                     let start = cycles();
@@ -136,16 +137,16 @@ impl Batch {
         true
     }
 
-    /// Sleeps until every item ran.
+    /// Sleeps until every item has run.
     ///
     /// # Blocking
     ///
-    /// Until then.
+    /// Blocks until then.
     pub fn wait(&self) {
         self.latch.wait();
     }
 
-    /// Adds the time from queueing to running of every sampled item; call it after [`wait`](Self::wait).
+    /// Adds the time from queueing to running of every sampled item, after [`wait`](Self::wait).
     pub fn harvest(&self, completion: &mut Latencies) {
         for probe in self.probes {
             completion.push(

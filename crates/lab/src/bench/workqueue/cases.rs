@@ -1,4 +1,4 @@
-//! The cases: sizes, and who takes part.
+//! The cases: sizes and variants.
 
 use clap::Args;
 use top::exit::Stop;
@@ -21,13 +21,13 @@ const BATCH: &str = "batch-1000";
 const FAN_OUT: &str = "fan-out";
 const LOCK_HOLD: &str = "lock-hold";
 
-/// What there is to measure, and against whom.
+/// Names of the cases and peers.
 pub const MENU: Menu = Menu {
     cases: &[ONE_AT_A_TIME, BATCH, FAN_OUT, LOCK_HOLD],
     peers: &super::peers::NAMES,
 };
 
-/// What to queue, on what, and against whom.
+/// Options of `bench workqueue`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct WorkqueueArgs {
     /// Producer threads of one-at-a-time and batch-1000 [default: 8]
@@ -57,15 +57,13 @@ fn scope(word: &str) -> Result<AffinityScope, String> {
     })
 }
 
-/// Producers unless `--producers` says otherwise: more than the CPUs of a small machine, as in the kernel's
-/// own test of the same kind.
+/// Default number of producers, as in the kernel's test: more than the CPUs of a small machine.
 const PRODUCERS: usize = 8;
 
-/// Of batch-1000.
 const BATCH_SIZE: usize = 1000;
 
-/// Items of each producer one at a time: 0.6 s for a pool that wakes a thread for each; a tenth of it does
-/// for `--quick`, as nothing but the number of samples depends on it.
+/// Items of each producer in one-at-a-time: 0.6 s for a pool that wakes a thread for each item.
+/// `--quick` uses a tenth, because only the number of samples depends on it.
 const LONE_ITEMS: usize = 20_000;
 const LONE_ITEMS_QUICK: usize = 2_000;
 
@@ -73,7 +71,7 @@ const LONE_ITEMS_QUICK: usize = 2_000;
 const BATCH_ITEMS: usize = 100_000;
 const BATCH_ITEMS_QUICK: usize = 25_000;
 
-/// Items of the fan-out, `--quick` or not: how far a queue grows is what it tests.
+/// Items of fan-out, also with `--quick`: the case tests how a long queue behaves.
 const FAN_OUT_ITEMS: usize = 1_000_000;
 
 /// Scopes with `--quick`: the finest, the default, the coarsest.
@@ -83,14 +81,14 @@ const SCOPES_QUICK: [AffinityScope; 3] = [
     AffinityScope::System,
 ];
 
-/// Ratios to the best peer that reusable items are claimed to reach.
+/// Claimed ratios of reusable items to the best peer.
 const BATCH_CLAIM: f64 = 1.3;
 const FAN_OUT_CLAIM: f64 = 1.5;
 
-/// The ratio of the mean time that the pool lock is held, deferred to under the lock.
+/// Claimed ratio of pool-lock hold times: deferred wake-ups to wake-ups under the lock.
 const LOCK_CLAIM: f64 = 0.02;
 
-/// Makes the cases that `args` ask for.
+/// Creates the cases that `args` select.
 pub fn cases(args: &WorkqueueArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
     let topology =
         Topology::detect().map_err(|error| Stop::because("cannot tell the CPUs", error))?;
@@ -105,7 +103,6 @@ pub fn cases(args: &WorkqueueArgs, settings: &Settings) -> Result<Vec<Case>, Sto
     Ok(settings.make(MENU, |name| setting.case(name)))
 }
 
-/// What all cases have in common.
 struct Setting<'a> {
     args: &'a WorkqueueArgs,
     settings: &'a Settings,
@@ -205,7 +202,7 @@ impl Setting<'_> {
         }
     }
 
-    /// Ours in the system scope, waited for as the peers are: by a word that each item writes.
+    /// Variants of the system scope that wait like the peers do, on a word that each item writes.
     fn by_one_word(&self, shape: &Shape) -> Vec<Variant> {
         if !self.scopes.contains(&AffinityScope::System) {
             return Vec::new();
@@ -230,7 +227,7 @@ impl Setting<'_> {
         for producers in counts {
             let name = |wake: &str| format!("{wake}, producers: {producers}");
             let (after, under) = (name("deferred"), name("under_lock"));
-            // Shared by both, as what they wait on is made once.
+            // Both variants use the same completions, which are created once.
             let shape = self.shape(Task::one_at_a_time(producers, items));
             for (name, way) in [
                 (after.clone(), deferred),
@@ -297,7 +294,7 @@ fn peers_that_park(workers: usize, shape: &Shape) -> Vec<Variant> {
     peers(workers, shape, Waiting::Parks).into()
 }
 
-/// Each under each wait, and by its own way to wait if it has one: the best of all is the one to beat.
+/// Every peer with every [`Waiting`], and with its own way to wait if it has one.
 fn peers_by_every_wait(workers: usize, shape: &Shape) -> Vec<Variant> {
     let waits = Waiting::ALL.into_iter();
     let mut variants: Vec<Variant> = waits.flat_map(|wait| peers(workers, shape, wait)).collect();
@@ -341,7 +338,7 @@ fn peer<P: OneShotPool + 'static>(
     Variant::peer(format!("{name}{}", waiting.suffix()), run)
 }
 
-/// A run with a pool of its own: started before, ended after, nothing left over for the next variant.
+/// Returns a run that starts and ends its own pool, so that runs do not affect each other.
 pub(in crate::bench) fn measured<S: Subject + 'static>(
     shape: &Shape,
     start: impl Fn() -> Result<S, Stop> + 'static,
@@ -350,7 +347,7 @@ pub(in crate::bench) fn measured<S: Subject + 'static>(
     Box::new(move || shape.run(&start()?))
 }
 
-/// The scopes asked for, each once, or the default ones.
+/// Returns the scopes in `asked` without duplicates, or the default ones.
 fn scopes(asked: &[AffinityScope], quick: bool) -> Vec<AffinityScope> {
     let mut scopes = match (asked, quick) {
         ([], true) => SCOPES_QUICK.to_vec(),

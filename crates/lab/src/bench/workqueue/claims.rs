@@ -1,4 +1,4 @@
-//! What we say of our workqueues, to be judged on the reader's own machine.
+//! Claims about workqueues, which are checked on the machine of the reader.
 
 use topology::AffinityScope;
 
@@ -6,7 +6,7 @@ use super::metrics::{COMPLETION_P95, ITEMS_PER_S};
 use super::ours::Way;
 use crate::harness::claim::{Against, Bound, Claim, Source};
 
-/// What the kernel's patches for this measured; "one at a time" is their own test.
+/// Results from the kernel's patch series; "one at a time" is a test of that series.
 const fn kernel(figure: &'static str) -> Source {
     Source {
         figure,
@@ -14,14 +14,15 @@ const fn kernel(figure: &'static str) -> Source {
     }
 }
 
-/// Waiter and worker know of each other, which no peer's can: no less than the best of those.
+/// The waiter and worker of our items cooperate, which no peer supports: at least the best peer.
 const AS_THE_BEST: Bound = Bound::AtLeast(1.0);
 
-/// Deferring the wake-up must cost nobody anything; the rest is what two medians may differ by.
+/// Deferred wake-ups must not cost throughput; 2 % is the tolerance of two medians.
 const HARMLESS: Bound = Bound::AtLeast(0.98);
 
-/// One at a time, each of ours waited for in its own way: the best peer is the best of all pools under all waits. The floor
-/// is two context switches an item for whoever sleeps. A waiter that runs its own item makes none, which is our feature.
+/// Claims about one item at a time. Variants of afterwork wait in their own way, and the best peer
+/// is the best of all pools with all ways to wait. If the waiter sleeps, each item costs at least
+/// two context switches. A waiter that runs its own item needs none.
 #[must_use]
 pub fn one_at_a_time(scopes: &[AffinityScope]) -> Vec<Claim> {
     let mut claims = Vec::new();
@@ -35,7 +36,7 @@ pub fn one_at_a_time(scopes: &[AffinityScope]) -> Vec<Claim> {
                 let p95 = Claim::of(plain.to_string(), "", COMPLETION_P95, Against::BestPeer);
                 claims.push(p95.in_words(format!("completion p95 of {plain}")));
             }
-            // The default.
+            // The default scope.
             AffinityScope::CacheShard => {
                 claims.push(against_peer("items/s", plain, ITEMS_PER_S, AS_THE_BEST));
             }
@@ -45,7 +46,8 @@ pub fn one_at_a_time(scopes: &[AffinityScope]) -> Vec<Claim> {
             }
             _ => {}
         }
-        // Against peers that park at once 85 to 148 times was seen, and 16; one that looks on is four times those.
+        // Peers that park at once were 85 to 148 times slower with this scope, and 16 times with
+        // others. Peers that busy-poll are four times as fast.
         let least = match scope {
             AffinityScope::Cpu => 10.0,
             _ => 3.0,
@@ -69,7 +71,7 @@ pub fn one_at_a_time(scopes: &[AffinityScope]) -> Vec<Claim> {
     claims
 }
 
-/// Batches, and the fan-out by another bound: reusable items beat every channel, closures at least match it.
+/// Claims about batches and fan-out: reusable items reach `reusable`, closures the best peer.
 #[must_use]
 pub fn many(scopes: &[AffinityScope], reusable: f64) -> Vec<Claim> {
     let mut claims = Vec::new();

@@ -1,4 +1,4 @@
-//! The ways in which a producer of this bench waits, the same for every pool that has no way of its own.
+//! Completions and latches: how producers wait for items of pools that have no way to wait.
 
 use std::thread;
 
@@ -6,40 +6,39 @@ use sync::atomic::{AtomicUsize, Ordering};
 use sync::futex::Futex;
 use sync::hint::spin_loop;
 
-/// Nobody has completed it, nobody sleeps on it.
+/// Neither completed nor waited for.
 const ARMED: u32 = 0;
-/// The waiter sleeps, or is about to.
+/// The waiter sleeps, or is about to sleep.
 const ASLEEP: u32 = 1;
-/// Completed.
 const DONE: u32 = 2;
 
-/// What a waiter does before it sleeps.
+/// How a waiter delays before it sleeps.
 ///
-/// Much of what a pool seems to be worth is its waiter's: one that looks on for a while is still awake when its item has
-/// run, and needs no wake-up. So pools are compared with all waiting alike.
+/// A waiter that busy-polls for a while is still awake when its item has run, and needs no wake-up.
+/// This changes figures more than the pool does, so pools are compared with the same wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
-    /// Nothing.
+    /// Parks at once.
     Parks,
-    /// Gives its CPU away once.
+    /// Yields the CPU once, then parks.
     Yields,
-    /// Looks a hundred times, then gives its CPU away eight times.
+    /// Polls a hundred times, yields the CPU eight times, then parks.
     Looks,
 }
 
-/// A word that one thread completes and one waits for, over and over.
+/// A reusable flag that one thread sets and one thread waits for.
 ///
-/// Completing wakes only a waiter that sleeps.
+/// Setting it makes a system call only if the waiter sleeps.
 #[derive(Debug)]
 pub struct Completion {
     state: Futex,
 }
 
 impl Waiting {
-    /// From the shortest to the longest.
+    /// All ways, from the shortest to the longest delay.
     pub const ALL: [Self; 3] = [Self::Parks, Self::Yields, Self::Looks];
 
-    /// Looks, and how often the CPU is given away after them.
+    /// Returns the number of polls, and the number of yields after them.
     const fn looks_and_yields(self) -> (u32, u32) {
         match self {
             Self::Parks => (0, 0),
@@ -48,7 +47,7 @@ impl Waiting {
         }
     }
 
-    /// Returns what is added to the name of a pool that is waited for in this way.
+    /// Returns the suffix that this wait adds to the name of a pool.
     #[must_use]
     pub const fn suffix(self) -> &'static str {
         match self {
@@ -68,31 +67,33 @@ impl Default for Completion {
 }
 
 impl Completion {
-    /// Makes it wait-worthy again; the waiter calls it, before anybody could complete it.
+    /// Resets the completion. The waiter calls it before any thread can complete it.
     #[inline]
     pub fn arm(&self) {
-        // Published by whatever hands the item to the pool.
+        // Relaxed: submitting the item to the pool publishes this store.
         self.state.word().store(ARMED, Ordering::Relaxed);
     }
 
-    /// Lets the waiter go on.
+    /// Completes, and wakes the waiter if it sleeps.
     #[inline]
     pub fn complete(&self) {
-        // The waiter may arm it anew as soon as it reads DONE; a wake that comes late then wakes it for
-        // nothing, and it loops.
+        // The waiter may arm the completion again as soon as it reads DONE. A late wake-up is then
+        // spurious, and the waiter checks the state in a loop.
         let key = self.state.key();
-        // ORDER(completion): publish, other end in `wait`: what the item wrote before is seen by the waiter.
+        // ORDER(completion): publish, other end in `wait`.
+        // If our swap comes first, the waiter acquires the writes of the item. If the waiter's
+        // exchange comes first, we read ASLEEP and wake it.
         // Test: a_waiter_sees_what_was_written_before_the_completion.
         if self.state.word().swap(DONE, Ordering::Release) == ASLEEP {
             key.wake(1);
         }
     }
 
-    /// Waits until it is completed.
+    /// Waits until the completion is done, delaying sleep as `waiting` defines.
     ///
     /// # Blocking
     ///
-    /// Until [`complete`](Self::complete).
+    /// Blocks until [`complete`](Self::complete) is called.
     #[inline]
     pub fn wait_by(&self, waiting: Waiting) {
         let (looks, yields) = waiting.looks_and_yields();
@@ -117,15 +118,15 @@ impl Completion {
         self.state.word().load(Ordering::Acquire) == DONE
     }
 
-    /// Sleeps until it is completed.
+    /// Sleeps until the completion is done.
     ///
     /// # Blocking
     ///
-    /// Until [`complete`](Self::complete).
+    /// Blocks until [`complete`](Self::complete) is called.
     #[inline]
     pub fn wait(&self) {
         let word = self.state.word();
-        // ORDER(completion): consume, other end in `complete`, on both roads to DONE.
+        // ORDER(completion): consume, other end in `complete`, in the failed exchange and the loop.
         // Test: a_waiter_sees_what_was_written_before_the_completion.
         let claim = word.compare_exchange(ARMED, ASLEEP, Ordering::Relaxed, Ordering::Acquire);
         if claim.is_ok() {
@@ -136,7 +137,7 @@ impl Completion {
     }
 }
 
-/// A completion that takes many arrivals.
+/// A completion that is done after a number of arrivals.
 #[derive(Debug, Default)]
 pub struct Latch {
     missing: AtomicUsize,
@@ -144,17 +145,17 @@ pub struct Latch {
 }
 
 impl Latch {
-    /// Makes it wait for `arrivals`, of which there must be at least one.
+    /// Resets the latch to wait for `arrivals`, at least one.
     pub fn arm(&self, arrivals: usize) {
         self.missing.store(arrivals, Ordering::Relaxed);
         self.done.arm();
     }
 
-    /// Counts one arrival and says whether it was the last.
+    /// Counts one arrival, and returns `true` if it was the last.
     #[inline]
     pub fn arrive(&self) -> bool {
-        // ORDER(latch): release to acquire along one word, both ends on this line: the last to arrive has
-        // seen what all others wrote, and hands it on through `Completion::complete`.
+        // ORDER(latch): release to acquire along one word, both ends on this line. The last arrival
+        // acquires the writes of all others and publishes them through `Completion::complete`.
         // Test: a_latch_waits_for_every_arrival.
         let last = self.missing.fetch_sub(1, Ordering::AcqRel) == 1;
         if last {
@@ -167,7 +168,7 @@ impl Latch {
     ///
     /// # Blocking
     ///
-    /// Until the last [`arrive`](Self::arrive).
+    /// Blocks until the last [`arrive`](Self::arrive).
     pub fn wait(&self) {
         self.done.wait();
     }

@@ -1,4 +1,4 @@
-//! The metrics of this bench, and how a run fills them in.
+//! The metrics of this bench, and the sample of a run.
 
 use afterwork::workqueue::Histogram;
 
@@ -13,11 +13,11 @@ pub const ITEMS_PER_S: &str = "items_per_s";
 /// 95th percentile of the time from queueing to completion.
 pub const COMPLETION_P95: &str = "completion_p95";
 
-/// In the table's order.
+/// The metrics of all cases but `lock-hold`, in table order.
 pub const ALL: &[Metric] = &[
     higher(ITEMS_PER_S, "items/s", ("items", "M/s"), MILLION),
     lower("enqueue_p50", "ns", ("enqueue µs", "p50"), NS_PER_US),
-    // Not in the table: with the widest numbers elsewhere it would not fit.
+    // Not in the table, which would be too wide.
     lower("enqueue_p95", "ns", ("", ""), 1.0),
     lower("enqueue_p99", "ns", ("enqueue µs", "p99"), NS_PER_US),
     lower("completion_p50", "ns", ("complete µs", "p50"), NS_PER_US),
@@ -28,13 +28,13 @@ pub const ALL: &[Metric] = &[
     lower("cpu_per_item", "ns/item", ("per item", "CPUµs"), NS_PER_US),
 ];
 
-/// Mean time that queueing holds the pool lock.
+/// Mean hold time of the pool lock during enqueue.
 pub const LOCK_MEAN: &str = "lock_hold_mean";
 
-/// Of the case that looks at the pool lock.
+/// The metrics of `lock-hold`, in table order.
 pub const LOCK: &[Metric] = &[
     lower(LOCK_MEAN, "ns", ("lock held, ns", "mean"), 1.0),
-    // Not in the table: with the widest numbers elsewhere it would not fit.
+    // Not in the table, which would be too wide.
     lower("lock_hold_p50", "ns", ("", ""), 1.0),
     lower("lock_hold_p99", "ns", ("lock held, ns", "p99"), 1.0),
     lower("lock_hold_p999", "ns", ("lock held, ns", "p99.9"), 1.0),
@@ -46,9 +46,9 @@ pub const LOCK: &[Metric] = &[
     ALL[5],
 ];
 
-/// Adds to a sample how long queueing held the pool lock.
+/// Adds the hold times of the pool lock during enqueue to a sample.
 ///
-/// Percentiles are upper ends of buckets that double, so they are coarse; the mean is exact.
+/// Percentiles are upper bounds of buckets that double in size, so only the mean is exact.
 pub fn add_lock_hold(sample: &mut Sample, hold: &Histogram, items: usize) {
     if hold.count == 0 {
         return;
@@ -60,7 +60,7 @@ pub fn add_lock_hold(sample: &mut Sample, hold: &Histogram, items: usize) {
     sample.set("lock_holds_per_item", hold.count as f64 / items as f64);
 }
 
-/// Makes the sample of one run of `items` items.
+/// Creates the sample of one run of `items` items.
 #[must_use]
 pub fn sample(items: usize, window: &Window, enqueue: Latencies, completion: Latencies) -> Sample {
     const NS_PER_S: f64 = 1e9;

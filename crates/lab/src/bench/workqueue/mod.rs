@@ -1,14 +1,14 @@
-//! `afterwork-lab bench workqueue`: tiny items to a pool of workers.
+//! `afterwork-lab bench workqueue`: small items on a pool of workers.
 //!
-//! | case | what is done |
+//! | case | scenario |
 //! |---|---|
-//! | `one-at-a-time` | each producer queues an item, waits for it, queues the next |
-//! | `batch-1000` | each producer queues a thousand, waits for them together, queues the next thousand |
-//! | `fan-out` | one producer queues a million and waits for them together |
-//! | `lock-hold` | one at a time, with the pool lock under the clock |
+//! | `one-at-a-time` | each producer queues an item and waits for it before it queues the next |
+//! | `batch-1000` | each producer queues a thousand items and waits for all, repeatedly |
+//! | `fan-out` | one producer queues a million items and waits for all |
+//! | `lock-hold` | one item at a time, with hold times of the pool lock |
 //!
-//! A pool is a [`Subject`](subject::Subject); whatever takes closures is one through
-//! [`OneShot`](subject::OneShot). `docs/bench-method.md` tells what is timed.
+//! A pool is a [`Subject`](subject::Subject). [`OneShot`](subject::OneShot) adapts every pool that
+//! runs closures. `docs/bench-method.md` defines the figures.
 
 pub mod batch;
 mod cases;

@@ -1,4 +1,4 @@
-//! Our workqueues as subjects: reusable items or one-shot closures, with this or that tunable.
+//! Workqueues as subjects: reusable items or one-shot closures, with different tunables.
 
 use std::fmt;
 
@@ -11,21 +11,21 @@ use super::batch::Item;
 use super::completion::Completion;
 use super::subject::{Joins, Load, Lone, OneShotPool, Subject};
 
-/// One way to use a workqueue. Its text is the variant's name.
+/// One way to use a workqueue. Its `Display` output is the name of the variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// Who shares a pool.
+    /// The CPUs that share a pool.
     pub scope: AffinityScope,
-    /// When a picked worker is woken.
+    /// The time at which a selected worker is woken.
     pub wake: WakeMode,
-    /// Whether the waiter may run its own item.
+    /// Set if the waiter may run its own item.
     pub help: bool,
-    /// Whether items are one-shot closures.
+    /// Set if items are one-shot closures.
     pub spawn: bool,
 }
 
 impl Way {
-    /// Returns the plain way: reusable items, deferred wake-ups, nobody helps.
+    /// Returns the plain way: reusable items, deferred wake-ups, no helping.
     #[must_use]
     pub fn plain(scope: AffinityScope) -> Self {
         Self {
@@ -36,7 +36,7 @@ impl Way {
         }
     }
 
-    /// Returns the same with wake-ups under the pool lock.
+    /// Returns this way with wake-ups under the pool lock.
     #[must_use]
     pub fn under_lock(self) -> Self {
         Self {
@@ -45,13 +45,13 @@ impl Way {
         }
     }
 
-    /// Returns the same with waiters that help.
+    /// Returns this way with helping waiters.
     #[must_use]
     pub fn helped(self) -> Self {
         Self { help: true, ..self }
     }
 
-    /// Returns the same with one-shot closures.
+    /// Returns this way with one-shot closures.
     #[must_use]
     pub fn spawned(self) -> Self {
         Self {
@@ -77,15 +77,15 @@ impl fmt::Display for Way {
     }
 }
 
-/// A workqueue on pools of its own.
+/// A workqueue with its own pools.
 #[derive(Debug)]
 pub struct Ours {
-    // Declared before the pools that it uses, and so dropped before them.
+    // Declared before the pools, so that it is dropped before them.
     queue: Workqueue,
     pools: Pools,
 }
 
-/// Waits for the workers' threads when it is dropped, so that none runs on into the next variant's turn.
+/// Joins the workers when dropped, so that no worker runs during the next variant.
 #[derive(Debug)]
 struct Pools(Option<Registry>);
 
@@ -100,8 +100,8 @@ impl Drop for Pools {
 }
 
 impl Ours {
-    /// Starts it, with as many items at once as a peer has workers. With `lock_stat` the pool lock is under the clock, and workers sleep
-    /// as soon as they have nothing to do: who queues an item wakes one, or the lock has nothing to defer.
+    /// Starts a workqueue that runs up to `workers` items at once. With `lock_stat`, it records
+    /// hold times of the pool lock, and idle workers park at once, so that each enqueue wakes one.
     pub fn start(
         topology: &Topology,
         way: Way,
@@ -125,7 +125,7 @@ impl Ours {
         })
     }
 
-    /// Starts it with other parameters, and a queue as `set` makes it.
+    /// Starts a workqueue with other parameters, which `set` configures.
     pub fn build(
         topology: &Topology,
         params: Params,
@@ -142,17 +142,17 @@ impl Ours {
         })
     }
 
-    /// Returns what the pools belong to.
+    /// Returns the registry of the pools.
     ///
     /// # Panics
     ///
-    /// Never: it is there until this is dropped.
+    /// Never: only `drop` removes the registry.
     #[must_use]
     pub fn registry(&self) -> &Registry {
         self.pools.0.as_ref().expect("taken only by drop")
     }
 
-    /// Returns how long queueing has held the pool locks since the start.
+    /// Returns the hold times of the pool locks during enqueue since the start.
     #[must_use]
     pub fn lock_hold(&self) -> Histogram {
         self.pools
@@ -206,7 +206,7 @@ impl Joins for Ours {
     }
 }
 
-/// Measures by items that are made once and queued over and over, and waited for by `flush`.
+/// Measures items that are created once, queued repeatedly, and waited for with `flush`.
 #[derive(Debug)]
 pub struct Reusable(pub Ours);
 
@@ -251,7 +251,7 @@ impl Subject for Reusable {
     }
 }
 
-// A refusal or a panic below would leave the case waiting for ever: better the bench ends and says why.
+// If an item is rejected or panics, the bench ends here; otherwise the case would wait for ever.
 
 impl Lone for ReusableLone<'_> {
     #[inline]

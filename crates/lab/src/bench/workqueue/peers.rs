@@ -1,4 +1,4 @@
-//! The pools that we measure ourselves against, each used as its manual says.
+//! The pools that afterwork is compared with, each used as its documentation recommends.
 
 use std::thread::{self, JoinHandle};
 
@@ -7,7 +7,7 @@ use top::exit::Stop;
 
 use super::subject::{Joins, OneShotPool};
 
-/// As `--peers` and tables spell them.
+/// Names of the peers, as `--peers` and tables spell them.
 pub const NAMES: [&str; 4] = [Tokio::NAME, Rayon::NAME, ThreadPool::NAME, Crossbeam::NAME];
 
 /// tokio's multi-threaded runtime; each item is a spawned task.
@@ -18,29 +18,29 @@ pub struct Tokio(tokio::runtime::Runtime);
 #[derive(Debug)]
 pub struct SpawnBlocking(tokio::runtime::Runtime);
 
-/// A rayon pool of its own; each item is a `spawn`.
+/// A separate rayon pool; each item is a `spawn`.
 #[derive(Debug)]
 pub struct Rayon(rayon::ThreadPool);
 
-/// The threadpool crate; each item is an `execute`.
+/// The crate threadpool; each item is an `execute`.
 #[derive(Debug)]
 pub struct ThreadPool(threadpool::ThreadPool);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The pool that programs build by hand: boxed closures through an unbounded crossbeam channel.
+/// A typical hand-written pool: boxed closures through an unbounded crossbeam channel.
 #[derive(Debug)]
 pub struct Crossbeam {
-    /// `None` only while it is dropped.
+    /// `None` only during `drop`.
     sender: Option<Sender<Job>>,
     workers: Vec<JoinHandle<()>>,
 }
 
 impl Tokio {
-    /// Its name in tables and options.
+    /// Name in tables and options.
     pub const NAME: &str = "tokio";
 
-    /// Starts it.
+    /// Starts a runtime with `workers` threads.
     pub fn start(workers: usize) -> Result<Self, Stop> {
         tokio::runtime::Builder::new_multi_thread()
             .worker_threads(workers)
@@ -73,7 +73,7 @@ impl Joins for Tokio {
 }
 
 impl SpawnBlocking {
-    /// Its name in tables and options.
+    /// Name in tables and options.
     pub const NAME: &str = "spawn_blocking";
 
     /// Starts a runtime with at most `most` threads for blocking calls.
@@ -93,10 +93,10 @@ impl OneShotPool for SpawnBlocking {
 }
 
 impl Rayon {
-    /// Its name in tables and options.
+    /// Name in tables and options.
     pub const NAME: &str = "rayon";
 
-    /// Starts it.
+    /// Starts a pool with `workers` threads.
     pub fn start(workers: usize) -> Result<Self, Stop> {
         rayon::ThreadPoolBuilder::new()
             .num_threads(workers)
@@ -116,7 +116,7 @@ impl OneShotPool for Rayon {
 impl Joins for Rayon {
     type Handle = ();
 
-    /// Nothing yet: the one call that waits for an item hands it over, too.
+    /// Does nothing: `join` submits the item and waits for it in one call.
     #[inline]
     fn submit_joined(&self) {}
 
@@ -127,10 +127,10 @@ impl Joins for Rayon {
 }
 
 impl ThreadPool {
-    /// Its name in tables and options.
+    /// Name in tables and options.
     pub const NAME: &str = "threadpool";
 
-    /// Starts it.
+    /// Starts a pool with `workers` threads.
     pub fn start(workers: usize) -> Result<Self, Stop> {
         Ok(Self(threadpool::ThreadPool::new(workers)))
     }
@@ -145,22 +145,22 @@ impl OneShotPool for ThreadPool {
 
 impl Drop for ThreadPool {
     fn drop(&mut self) {
-        // The crate leaves its threads to end later, in the next variant's time.
+        // The crate does not join its threads, so they would exit during the next variant.
         self.0.join();
         self.0.set_num_threads(1);
     }
 }
 
 impl Crossbeam {
-    /// Its name in tables and options.
+    /// Name in tables and options.
     pub const NAME: &str = "crossbeam";
 
-    /// Starts it.
+    /// Starts a pool with `workers` threads and an unbounded channel.
     pub fn start(workers: usize) -> Result<Self, Stop> {
         Self::with(workers, unbounded())
     }
 
-    /// Starts one whose channel has room for so many items.
+    /// Starts a pool whose channel holds at most `room` items.
     pub fn start_bounded(workers: usize, room: usize) -> Result<Self, Stop> {
         Self::with(workers, bounded(room))
     }
@@ -189,7 +189,7 @@ impl OneShotPool for Crossbeam {
     #[inline]
     fn submit(&self, work: impl FnOnce() + Send + 'static) {
         let sender = self.sender.as_ref().expect("taken only by drop");
-        // Fails only when every worker is gone, and then the waiter would hang.
+        // Fails only if all workers have exited, and then the waiter would hang.
         sender
             .send(Box::new(work))
             .expect("workers live as long as the sender");
@@ -199,12 +199,12 @@ impl OneShotPool for Crossbeam {
 impl Joins for Crossbeam {
     type Handle = Receiver<()>;
 
-    /// With a channel for the answer, as programs do that want one.
+    /// Returns the result through a channel, as programs usually do.
     #[inline]
     fn submit_joined(&self) -> Self::Handle {
         let (answer, answered) = bounded(1);
         self.submit(move || {
-            // Refused when nobody waits any more.
+            // Fails if the waiter has dropped the receiver.
             let _ = answer.send(());
         });
         answered
@@ -220,7 +220,7 @@ impl Drop for Crossbeam {
     fn drop(&mut self) {
         self.sender = None;
         for worker in self.workers.drain(..) {
-            // A worker that panicked has said so.
+            // A panic of a worker has already been printed.
             let _ = worker.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Producer threads, let go together and watched while they work.
+//! Producer threads that start together, and the measurement while they run.
 
 use std::process;
 use std::sync::Barrier;
@@ -10,23 +10,23 @@ use topology::{CpuId, CpuSet};
 
 use crate::harness::switches::{Spent, Usage};
 
-/// What passed between the first producer's start and the last one's end.
+/// Measurements between the start of the first producer and the end of the last.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
-    /// From the first start to the last end.
+    /// Wall-clock time from the first start to the last end.
     pub wall_ns: u64,
-    /// By all threads of this process.
+    /// CPU time and context switches of all threads of this process.
     pub spent: Spent,
-    /// Workers woken, where the pool counts them.
+    /// Number of workers woken, if the pool counts them.
     pub wakeups: Option<u64>,
 }
 
-/// What each producer passes through: set-up and warm-up lie before it, tear-down after.
+/// Separates the measured work of each producer from its set-up, warm-up and tear-down.
 pub struct Gate<'g> {
     barrier: &'g Barrier,
 }
 
-/// The stretch that one producer was at work.
+/// Start and end of the measured work of one producer.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretch {
     start_ns: u64,
@@ -34,7 +34,7 @@ pub struct Stretch {
 }
 
 impl Gate<'_> {
-    /// Waits until all producers are ready, does `work`, and waits until all have done theirs.
+    /// Waits until all producers are ready, runs `work`, and waits until all have finished.
     pub fn pass<T>(&self, work: impl FnOnce() -> T) -> (T, Stretch) {
         self.barrier.wait(); // All are ready: the counters are read now.
         self.barrier.wait(); // Go.
@@ -49,11 +49,11 @@ impl Gate<'_> {
 
 /// Runs `body(index, gate)` on each of `producers` threads; each must pass the gate once.
 ///
-/// Producer `i` is pinned to `pins[i % pins.len()]`, or not at all if there are none.
+/// Producer `i` is pinned to `pins[i % pins.len()]`, or not pinned if `pins` is empty.
 ///
 /// # Panics
 ///
-/// A producer that panics ends the process: the others would wait for it at the gate for ever.
+/// A panic of a producer ends the process, because the others would wait at the gate for ever.
 pub fn run<T: Send>(
     producers: usize,
     pins: &[CpuId],
@@ -76,7 +76,7 @@ pub fn run<T: Send>(
             });
             match handle {
                 Ok(handle) => handles.push(handle),
-                // Those started already wait at the gate for this one.
+                // Earlier producers already wait at the gate for this one.
                 Err(error) => die(&format!("cannot start producer {index}: {error}")),
             }
         }
@@ -104,7 +104,7 @@ pub fn run<T: Send>(
     })
 }
 
-/// Pins the calling thread to `cpu`, or ends the process.
+/// Pins the calling thread to `cpu`. Ends the process if that fails.
 pub(in crate::bench) fn pin_to(cpu: CpuId) {
     let cpus: CpuSet = [cpu].into_iter().collect();
     if let Err(error) = sync::cpu::set_affinity(None, &cpus) {
@@ -112,13 +112,13 @@ pub(in crate::bench) fn pin_to(cpu: CpuId) {
     }
 }
 
-/// Ends the process: a producer that is missing leaves the others at the gate.
+/// Ends the process, because the other producers would wait at the gate for ever.
 pub(in crate::bench) fn die(reason: &str) -> ! {
     top::talk::say(format_args!("error: {reason}"));
     process::exit(i32::from(Exit::CouldNotRun.code()))
 }
 
-/// Ends the process when the thread that holds it panics.
+/// Ends the process if the thread that owns it panics.
 pub(in crate::bench) struct ExitOnPanic;
 
 impl Drop for ExitOnPanic {

@@ -1,4 +1,4 @@
-//! How a case is run, the same for all of its variants.
+//! Runs a case in the same way for all of its variants.
 
 use top::exit::Stop;
 use top::interrupt::Interrupt;
@@ -12,43 +12,42 @@ use super::subject::{Load, Lone, Subject};
 use crate::harness::case::Sample;
 use crate::harness::latency::Latencies;
 
-/// In one-at-a-time one item of so many is timed: a helped item takes as long as a few looks at the clock.
+/// In one-at-a-time, one of this many items is timed: reading the clock costs as much as an item.
 const LONE_SAMPLE_EVERY: usize = 8;
 
-/// Untimed items before the timed ones: a tenth of them, so that threads are awake, code and caches warm.
+/// One untimed warm-up item for this many timed items, so that threads are awake and caches warm.
 const WARM_UP_SHARE: usize = 10;
 
-/// Producers, and what each of them does.
+/// The producers and their task.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// What each producer does.
+    /// The task of each producer.
     pub task: Task,
-    /// Where producers are pinned, in turn; empty for nowhere.
+    /// CPUs to which producers are pinned in turn; empty if they are not pinned.
     pub pins: Vec<CpuId>,
-    /// Asked for within every tenth of a second.
+    /// Interrupt flag, checked at least ten times a second.
     pub interrupt: Interrupt,
 }
 
-/// What each producer does. What it waits on is made once for all runs.
+/// The task of each producer. Its completions and batches are created once for all runs.
 #[derive(Clone, Debug)]
 pub enum Task {
-    /// Queues `items` one at a time and waits for each; a producer for each completion.
+    /// Queues `items` one at a time and waits for each. There is one producer per completion.
     OneAtATime {
         /// Items of each producer.
         items: usize,
-        /// One for each producer.
+        /// The completion of each producer.
         completions: Vec<&'static Completion>,
     },
-    /// Queues its batch and waits for the whole of it, over and over; a producer for each batch.
+    /// Queues a batch and waits for all its items, repeatedly. There is one producer per batch.
     Batches {
-        /// Times that each producer does so.
+        /// Number of times that each producer queues its batch.
         rounds: usize,
-        /// One for each producer.
+        /// The batch of each producer.
         batches: Vec<&'static Batch>,
     },
 }
 
-/// What one producer brings home.
 struct Harvest {
     items: usize,
     enqueue: Latencies,
@@ -57,7 +56,7 @@ struct Harvest {
 }
 
 impl Task {
-    /// Makes what `producers` producers need to queue `items` each.
+    /// Creates the task of `producers` producers that queue `items` items each.
     #[must_use]
     pub fn one_at_a_time(producers: usize, items: usize) -> Self {
         let completions = (0..producers)
@@ -69,7 +68,7 @@ impl Task {
         }
     }
 
-    /// Makes what `producers` producers need to queue `rounds` batches of `size` each.
+    /// Creates the task of `producers` producers that queue `rounds` batches of `size` items each.
     #[must_use]
     pub fn batches(producers: usize, size: usize, rounds: usize) -> Self {
         Self::Batches {
@@ -80,7 +79,7 @@ impl Task {
 }
 
 impl Shape {
-    /// Runs the case once with a pool that has just been started; `None` if SIGINT cut it short.
+    /// Runs the case once on a new pool. Returns `None` if SIGINT interrupts the run.
     pub fn run<S: Subject>(&self, subject: &S) -> Result<Option<Sample>, Stop> {
         let wakeups = || subject.wakeups();
         let (harvests, window) = match &self.task {
@@ -95,7 +94,7 @@ impl Shape {
                 producers::run(batches.len(), &self.pins, wakeups, |index, gate| {
                     let batch = batches[index];
                     let mut load = subject.load(batch.items());
-                    // At least one whole batch: a pool that grows on demand has grown then.
+                    // Run at least one whole batch, so that pools that grow on demand have grown.
                     self.batches(batch, &mut load, rounds.div_ceil(WARM_UP_SHARE));
                     gate.pass(|| self.batches(batch, &mut load, *rounds))
                 })?

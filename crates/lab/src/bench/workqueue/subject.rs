@@ -1,79 +1,79 @@
-//! What is measured: a pool, seen through the two things that the cases ask of it.
+//! The interface that the cases use to measure a pool.
 //!
-//! Every call in a timed loop is static: a case is compiled once for each subject.
+//! All calls in timed loops are static: each case is compiled once for each subject.
 
 use super::batch::Item;
 use super::completion::{Completion, Waiting};
 
-/// A pool under measurement, in one of the ways in which it can be used.
+/// A pool under measurement, used in one particular way.
 pub trait Subject: Sync {
-    /// What a producer needs to queue one item and wait for it.
+    /// The state of a producer that queues one item and waits for it.
     type Lone<'s>: Lone
     where
         Self: 's;
 
-    /// What a producer needs to queue a batch of items.
+    /// The state of a producer that queues a batch of items.
     type Load<'s>: Load
     where
         Self: 's;
 
-    /// Prepares a producer's single item, on the producer's thread, before any timing.
+    /// Prepares a single item on the producer's thread, before timing starts.
     ///
-    /// `completion` is for a pool that has no way of its own to wait for an item.
+    /// `completion` is for pools that have no way to wait for an item.
     fn lone(&self, completion: &'static Completion) -> Self::Lone<'_>;
 
-    /// Prepares a producer's batch, on the producer's thread, before any timing.
+    /// Prepares a batch on the producer's thread, before timing starts.
     fn load(&self, items: &'static [Item]) -> Self::Load<'_>;
 
-    /// Returns how many workers the pool has woken so far, where it counts that.
+    /// Returns the number of workers woken by the pool, if it counts them.
     fn wakeups(&self) -> Option<u64> {
         None
     }
 }
 
-/// One item at a time.
+/// A single item that is queued repeatedly.
 pub trait Lone {
     /// Queues the item.
     fn queue(&mut self);
 
-    /// Waits until it ran; called once after each [`queue`](Self::queue).
+    /// Waits until the item has run. Called once after each [`queue`](Self::queue).
     fn wait(&mut self);
 }
 
-/// Many items, waited for by their own means.
+/// A batch of items. The items themselves signal their completion.
 pub trait Load {
     /// Queues the item at `index`.
     fn queue(&mut self, index: usize);
 }
 
-/// A pool that takes closures and runs each once: every peer, and ours by `spawn`.
+/// A pool that runs closures once each: all peers, and workqueues through `spawn`.
 pub trait OneShotPool: Sync {
-    /// Hands `work` to the workers and returns.
+    /// Submits `work` to the workers and returns.
     fn submit(&self, work: impl FnOnce() + Send + 'static);
 
-    /// Returns how many workers the pool has woken so far, where it counts that.
+    /// Returns the number of workers woken by the pool, if it counts them.
     fn wakeups(&self) -> Option<u64> {
         None
     }
 }
 
-/// A pool that can be waited for in a way of its own.
+/// A pool with its own way to wait for an item.
 pub trait Joins: OneShotPool {
-    /// What is waited by.
+    /// Handle to wait for an item.
     type Handle;
 
-    /// Hands an empty item to the workers, for one to wait for.
+    /// Submits an empty item that can be waited for.
     fn submit_joined(&self) -> Self::Handle;
 
-    /// Waits for it.
+    /// Waits for the item of `handle`.
     fn join(&self, handle: Self::Handle);
 }
 
-/// Measures a pool by one-shot closures and the common [`Completion`], which producers wait for in this way.
+/// Measures a pool with one-shot closures, and waits for a common [`Completion`] in the given way.
 #[derive(Debug)]
 pub struct OneShot<P>(pub P, pub Waiting);
 
-/// Measures a pool by one-shot closures, each waited for in the pool's own way.
+/// Measures a pool with one-shot closures, and waits for each with the pool's own handle.
 #[derive(Debug)]
 pub struct Joined<P>(pub P);
 
@@ -194,7 +194,7 @@ impl<P: OneShotPool> Load for OneShotLoad<'_, P> {
     }
 }
 
-/// Puts a subject through what the cases ask of it; hangs if an item does not run.
+/// Runs lone items and batches on a subject. Hangs if an item does not run.
 #[cfg(test)]
 pub(in crate::bench) fn runs_lone_items_and_batches(subject: &impl Subject) {
     use super::batch::Batch;

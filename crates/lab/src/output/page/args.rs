@@ -4,18 +4,18 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// Makes a page of a run printed by `afterwork-lab bench --json`, or of two such runs side by side.
+/// Makes a page from the output of `afterwork-lab bench --json`, or from two such outputs.
 #[derive(Args, Clone, Debug)]
 pub struct ReportArgs {
-    /// What a bench printed with --json; - for standard input
+    /// Output of `bench --json`; - for standard input
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
 
-    /// Another run, on this machine or another one, to be compared with the first
+    /// Another output, of this machine or another one, to compare with the first
     #[arg(value_name = "OTHER")]
     pub other: Option<PathBuf>,
 
-    /// Where to put the page; - for standard output
+    /// File of the page; - for standard output
     #[arg(
         short,
         long,

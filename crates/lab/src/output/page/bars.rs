@@ -1,7 +1,8 @@
-//! A plot of one number for each variant: ours and peers told apart, with whiskers of one MAD, over an axis with ticks.
+//! Plots of one number per variant, with whiskers of one MAD above an axis with ticks. Peers have
+//! their own color.
 //!
-//! Bars are boxes of the page and no picture, so that names and numbers stay readable on a narrow screen and to whoever
-//! has the page read aloud. Where lengths would be logarithms there are dots: half as long is not half as much there.
+//! Bars are HTML boxes and not a picture, so that a narrow screen and a screen reader can show
+//! them. A logarithmic axis has dots, because the length of a bar would suggest a proportion.
 
 use maud::{Markup, html};
 
@@ -10,16 +11,17 @@ use super::number;
 use crate::harness::metric::Better;
 use crate::output::record::{MetricHead, Record};
 
-/// Above this ratio of the longest to the shortest bar the axis is logarithmic: otherwise the short ones cannot be seen.
+/// Ratio of the longest to the shortest bar above which the axis is logarithmic. On a linear axis
+/// the short bars would be invisible.
 const LINEAR_UP_TO: f64 = 50.0;
 
-/// The shortest bar, in percent of the axis: it has to be seen.
+/// Length of the shortest bar in percent of the axis, so that it is visible.
 const SHORTEST: f64 = 1.0;
 
-/// Where on the axis the longest bar ends, in percent: there is room for a whisker beyond it.
+/// Length of the longest bar in percent of the axis, so that its whisker fits.
 const LONGEST: f64 = 90.0;
 
-/// Draws the bars of one metric under its name in words; nothing where there is nothing to draw.
+/// Draws the bars of one metric. Returns empty markup if there are none.
 pub fn bars(name: &str, metric: &MetricHead, records: &[&Record]) -> Markup {
     let scale = Scale::of(records.iter().map(|record| record.median));
     let best = match (metric.better, scale.is_log) {
@@ -75,7 +77,7 @@ pub fn bars(name: &str, metric: &MetricHead, records: &[&Record]) -> Markup {
     }
 }
 
-/// The label of a tick: a round number, and of its unit what scales; the caption and the values have the rest.
+/// Returns the label of a tick: a round number and the scaled part of its unit.
 fn label(tick: f64, unit: &str) -> String {
     let short = match unit {
         "ns" | "bytes" | "share" | "ratio" => unit,
@@ -97,14 +99,14 @@ fn label(tick: f64, unit: &str) -> String {
     format!("{digits}{}", rest.trim_end())
 }
 
-/// A name that a narrow screen breaks where it has joints, and not inside of a word.
+/// Returns a name that a narrow screen breaks at its joints, not within a word.
 pub fn breakable(name: &str) -> Markup {
     html! {
         @for part in name.split_inclusive(['+', '_']) { (part) wbr; }
     }
 }
 
-/// Says how many repetitions stand behind the numbers.
+/// Formats the number of repetitions behind the values.
 fn repetitions(records: &[&Record]) -> String {
     let counts = || records.iter().map(|record| record.n);
     match (counts().min(), counts().max()) {
@@ -115,7 +117,7 @@ fn repetitions(records: &[&Record]) -> String {
     }
 }
 
-/// From values to places on the axis, in percent.
+/// Maps values to positions on the axis, in percent.
 struct Scale {
     is_log: bool,
     least: f64,
@@ -137,7 +139,7 @@ impl Scale {
         let share = if self.most <= 0.0 || value <= 0.0 {
             0.0
         } else if self.is_log {
-            // A tenth of the way below the least, so that it has a place.
+            // The axis starts a tenth of its length below the least value, which thus has a bar.
             let floor = self.least.ln() - 0.1 * (self.most / self.least).ln();
             (value.ln() - floor) / (self.most.ln() - floor)
         } else {
@@ -146,7 +148,7 @@ impl Scale {
         (share * LONGEST).clamp(if value > 0.0 { SHORTEST } else { 0.0 }, 100.0)
     }
 
-    /// Round values on the axis, three at most: their labels must not touch. A narrow screen leaves out the middle one.
+    /// Returns at most three round values, so that labels do not overlap. Narrow screens show two.
     fn ticks(&self) -> Vec<f64> {
         if self.most <= 0.0 {
             return Vec::new();

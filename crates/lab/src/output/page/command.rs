@@ -1,4 +1,4 @@
-//! The command: reads runs, writes a page.
+//! The command `report`: reads runs and writes a page.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Write};
@@ -30,13 +30,13 @@ pub fn run(args: &ReportArgs) -> Result<(), Stop> {
     write(&args.output, &text)
 }
 
-/// Writes the page of what was just measured.
+/// Writes the page of the run that was just measured.
 pub fn write_page(path: &Path, lines: Vec<Line>) -> Result<(), Stop> {
     let run = Run::of(lines).expect("a bench tells a run");
     write(path, &one::page(&run))
 }
 
-/// Makes sure, before anything is measured, that the page of it can be written.
+/// Checks, before the measurement, that the page can be written.
 pub fn may_write(path: &Path) -> Result<(), Stop> {
     if path.as_os_str() == "-" {
         return Ok(());
@@ -49,7 +49,7 @@ pub fn may_write(path: &Path) -> Result<(), Stop> {
         .open(path)
         .map_err(|error| cannot_write(path, error))?;
     if is_new {
-        // What could be made can be removed; if not, the page replaces it.
+        // A file that was just created can be removed. If that fails, the page replaces it.
         let _ = fs::remove_file(path);
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! A plot of how a quantity is spread: for each variant the share of samples that are no larger (an ECDF).
+//! Plots of distributions: for each variant the share of samples that are no larger (ECDF).
 
 use std::fmt::Write;
 
@@ -11,13 +11,13 @@ use crate::output::words;
 const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 240.0;
 
-/// So many lines of ours, and of peers, can be told apart; the rest is in the table.
+/// Maximum numbers of distinguishable lines, ours and peers'. The table has the rest.
 const MOST_OURS: usize = 6;
 const MOST_PEERS: usize = 4;
 
 /// Draws the curves of one quantity over a logarithmic axis.
 ///
-/// Variants that `claimed` names are drawn before others.
+/// Variants in `claimed` are drawn before others.
 pub fn curves(curves: &[&Curve], claimed: &[&str]) -> Markup {
     let mut sorted = curves.to_vec();
     sorted.sort_by_key(|curve| !claimed.contains(&curve.variant.as_str()));
@@ -67,10 +67,10 @@ pub fn curves(curves: &[&Curve], claimed: &[&str]) -> Markup {
     }
 }
 
-/// Ticks of the axis of shares, from its top.
+/// Ticks of the axis of shares, from the top.
 const PERCENTS: [u8; 5] = [100, 75, 50, 25, 0];
 
-/// Ours have the first colours, peers the last ones and dashes.
+/// Our variants use the first colors. Peers use the last colors and dashes.
 fn colour(index: usize, peer: bool) -> usize {
     if peer {
         MOST_OURS + index % MOST_PEERS
@@ -85,14 +85,14 @@ struct Axis {
 }
 
 impl Axis {
-    /// From the first percentile of the quickest to the 99.9th of the slowest; what is beyond is cut off.
+    /// Returns an axis from the 1st percentile of the fastest variant to the 99.9th of the slowest.
     fn of(curves: &[&Curve]) -> Option<Self> {
         let inner = curves.iter().flat_map(|curve| &curve.points);
         let inner = inner.filter(|(percent, value)| (1.0..=99.9).contains(percent) && *value > 0.0);
         let values = inner.map(|&(_, value)| value);
         let least = values.clone().reduce(f64::min)?;
         let most = values.reduce(f64::max)?;
-        // A single value still has a place.
+        // Widens the axis if there is only a single value.
         let most = if most > least { most } else { least * 2.0 };
         Some(Self { least, most })
     }
@@ -106,7 +106,7 @@ impl Axis {
         HEIGHT * (1.0 - percent / 100.0)
     }
 
-    /// Powers of ten inside, four at most; on a short axis its ends.
+    /// Returns at most four powers of ten within the axis. A short axis has its ends as ticks.
     fn ticks(&self) -> Vec<f64> {
         let from = self.least.log10().ceil() as i32;
         let to = self.most.log10().floor() as i32;

@@ -1,4 +1,4 @@
-//! What every page has: its head, its style, its raw numbers.
+//! The parts of every page: head, style, raw numbers.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::output::record::{self, Line};
 
 const STYLE: &str = include_str!("style.css");
 
-/// Puts a body into a page that needs nothing from elsewhere.
+/// Wraps `body` in a page that loads no external resources.
 pub fn page(title: &str, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
@@ -16,7 +16,7 @@ pub fn page(title: &str, body: &Markup) -> String {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                // Nothing is loaded and nothing is run, whatever names a run carries.
+                // Forbids loading and running anything, even if the names in a run contain HTML.
                 meta http-equiv="Content-Security-Policy"
                     content="default-src 'none'; style-src 'unsafe-inline'; img-src data:";
                 title { (title) }
@@ -29,7 +29,7 @@ pub fn page(title: &str, body: &Markup) -> String {
     page.into_string()
 }
 
-/// A link that gives lines back as the file that they were.
+/// Returns a link that downloads lines as the original file.
 pub fn download<'a>(name: &str, lines: impl IntoIterator<Item = &'a Line>) -> Markup {
     let mut data = String::from("data:application/x-ndjson;charset=utf-8,");
     for line in lines {
@@ -39,7 +39,7 @@ pub fn download<'a>(name: &str, lines: impl IntoIterator<Item = &'a Line>) -> Ma
     html! { a download=(name) href=(data) { "Download " (name) } }
 }
 
-/// Appends what may stand in a URL as it is, and the rest as numbers.
+/// Appends `text` in URL encoding.
 fn push_encoded(url: &mut String, text: &str) {
     for byte in text.bytes() {
         match byte {

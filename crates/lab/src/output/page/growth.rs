@@ -1,6 +1,7 @@
-//! How costs grow: plots of what one costs at each number of things, both axes logarithmic, and a table of all growths.
+//! Growth of costs: plots of the cost of one thing for each number of things, on logarithmic axes,
+//! and a table of all growths.
 //!
-//! The numbers are the metrics `ns@N` and `bytes@N` of a case, and `growth`, whatever bench it is of.
+//! The numbers are the metrics `ns@N` and `bytes@N` of a case, and `growth`, of any bench.
 
 use std::fmt::Write;
 
@@ -13,20 +14,20 @@ use crate::output::words;
 const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 240.0;
 
-/// The metric that says what a time is multiplied by when the number doubles.
+/// The metric with the factor by which a time grows when the number doubles.
 pub const GROWTH: &str = "growth";
 
-/// What a metric of memory begins with.
+/// Prefix of metrics of memory.
 pub const BYTES_AT: &str = "bytes@";
 
-/// Labels below the axis stand no closer than this share of it.
+/// Minimum distance of two labels, as a share of the axis.
 const LABELS_APART: f64 = 0.07;
 
-/// What is drawn.
+/// A quantity that is drawn.
 struct Quantity {
-    /// What its metrics begin with.
+    /// Prefix of its metrics.
     start: &'static str,
-    /// Units of labels, ascending, with their sizes.
+    /// Units of labels with their sizes, in ascending order.
     units: &'static [(f64, &'static str)],
 }
 
@@ -38,21 +39,21 @@ const BYTES: Quantity = Quantity {
     start: BYTES_AT,
     units: &[(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB")],
 };
-/// Of numbers of things.
+/// Units for numbers of things.
 const NUMBERS: &[(f64, &str)] = &[(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")];
 
-/// A point: the number of things, and what one of them costs.
+/// A number of things, and the cost of one of them.
 type Point = (f64, f64);
 
 /// A variant and its points, in the order of the numbers.
 type Grown<'a> = (&'a str, Vec<Point>);
 
-/// Returns `true` for the name of what is no way to do it but a limit.
+/// Returns `true` for the name of a limit, which is not an implementation.
 pub fn is_limit(variant: &str) -> bool {
     variant.starts_with('(')
 }
 
-/// Draws how time and bytes grow; nothing for a case that has no such metrics at two numbers.
+/// Draws the growth of time and bytes. Returns empty markup without metrics for two numbers.
 pub fn growth(case: &CaseRun) -> Markup {
     let (_, one) = words::of_axis(&case.head.case);
     html! {
@@ -129,13 +130,13 @@ fn lines<'a>(case: &'a CaseRun, quantity: &Quantity) -> Vec<Grown<'a>> {
     lines.filter(|(_, points)| points.len() > 1).collect()
 }
 
-/// Returns `true` where ours is claimed to keep the limit, which may only be shown.
+/// Returns `true` if a claim bounds the growth. Other claims only show the limit.
 fn is_claimed(case: &CaseRun) -> bool {
     let mut claims = case.claims.iter();
     claims.any(|claim| claim.metric == GROWTH && claim.bound.is_some())
 }
 
-/// Returns the limit of a case as a line as steep as it may be, from the first point of what is claimed to keep it.
+/// Returns the limit of a case as a line that starts at the first point of the claim's variant.
 fn limit<'a>(case: &'a CaseRun, lines: &[Grown<'_>], x: &Range) -> Option<Grown<'a>> {
     let claim = case.claims.iter().find(|claim| claim.metric == GROWTH)?;
     let limit = claim.against.as_deref()?;
@@ -146,7 +147,7 @@ fn limit<'a>(case: &'a CaseRun, lines: &[Grown<'_>], x: &Range) -> Option<Grown<
     Some((limit, vec![(from, cost), (x.most, end)]))
 }
 
-/// An axis of logarithms, of a decade at least.
+/// A logarithmic axis of at least a decade.
 struct Range {
     least: f64,
     most: f64,
@@ -159,7 +160,7 @@ impl Range {
         Some(Self { least, most })
     }
 
-    /// Draws it out to powers of ten.
+    /// Extends the axis to powers of ten.
     fn in_decades(self) -> Self {
         Self {
             least: 10_f64.powf(self.least.log10().floor()),
@@ -171,7 +172,7 @@ impl Range {
         (value / self.least).ln() / (self.most / self.least).ln()
     }
 
-    /// Powers of ten inside.
+    /// Returns the powers of ten within the axis.
     fn powers(&self) -> Vec<f64> {
         let (from, to) = (self.least.log10().ceil(), self.most.log10().floor());
         (from as i32..=to as i32)
@@ -179,7 +180,7 @@ impl Range {
             .collect()
     }
 
-    /// Those of the numbers that have room for a label, ascending.
+    /// Returns the numbers that have enough space for a label, in ascending order.
     fn labels(&self, numbers: impl Iterator<Item = f64>) -> Vec<f64> {
         let mut numbers: Vec<f64> = numbers.collect();
         numbers.sort_by(f64::total_cmp);
@@ -194,7 +195,7 @@ impl Range {
     }
 }
 
-/// Writes a round value with the largest unit that it has one of: `100 ns`, `10 µs`, `64`, `10k`.
+/// Formats a round value in the largest unit that does not exceed it, such as `100 ns` or `10k`.
 fn label(value: f64, units: &[(f64, &str)]) -> String {
     let fits = units.iter().rev().find(|(size, _)| value >= size * 0.999);
     let &(size, unit) = fits.unwrap_or(&units[0]);
@@ -236,7 +237,7 @@ fn drawn(points: &[Point], x: &Range, y: &Range) -> String {
     text
 }
 
-/// Makes the table of all growths; nothing without any.
+/// Returns the table of all growths, or empty markup if there are none.
 pub fn growths(cases: &[&CaseRun]) -> Markup {
     let grown = |case: &&&CaseRun| case.of_metric(GROWTH).next().is_some();
     let cases: Vec<&CaseRun> = cases.iter().filter(grown).copied().collect();
@@ -268,7 +269,7 @@ pub fn growths(cases: &[&CaseRun]) -> Markup {
     }
 }
 
-/// Tells the growth of those variants, a line each.
+/// Returns the growth of the selected variants, one per line.
 fn told(case: &CaseRun, which: impl Fn(&str, bool) -> bool) -> Markup {
     let records = case.of_metric(GROWTH);
     html! {
@@ -332,7 +333,7 @@ mod tests {
         assert_eq!(text, "0.0,240.0 300.0,120.0 600.0,0.0 ");
     }
 
-    /// A case of the scale bench: ours stays at 20 ns, the limit doubles.
+    /// Returns a case of the scale bench in which our variant stays at 20 ns and the limit doubles.
     fn scaled() -> CaseRun {
         let mut scaled = case(Better::Lower, "ns", (0.5, 0.0, 5));
         scaled.head.bench = "scale".into();
@@ -375,7 +376,7 @@ mod tests {
         for part in ["time of an item", "queues", "10\u{a0}ns", "100\u{a0}ns"] {
             assert!(page.contains(part), "{part} in {page}");
         }
-        // Ten times as many at the top right, from where ours is at the left.
+        // At the top right the limit is ten times our first value.
         assert!(
             page.contains(r#"class="line limit" points="0.0,"#),
             "{page}"

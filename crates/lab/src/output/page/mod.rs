@@ -1,17 +1,17 @@
-//! `afterwork-lab report`: what a bench printed as JSON, as a page for people.
+//! `afterwork-lab report`: makes a page for people from the JSON that a bench printed.
 //!
-//! The page is one file of HTML without scripts and without anything from a network. It is made from the lines of a
-//! run alone (`run.rs`), so that a page can be made of a run on another machine, and of two runs side by side.
+//! The page is one HTML file without scripts and without external resources. It is made only from
+//! the lines of a run (`run.rs`), so that it can show runs of other machines.
 //!
-//! | file | what it makes |
+//! | file | contents |
 //! |---|---|
 //! | `one.rs` | the page of one run |
-//! | `bars.rs`, `curves.rs`, `growth.rs` | a plot each; `palette_tests.rs` checks their colours |
+//! | `bars.rs`, `curves.rs`, `growth.rs` | a plot each; `palette_tests.rs` checks their colors |
 //! | `two.rs` | the page of two runs |
 //! | `number.rs` | numbers with their units |
 //!
-//! Plots are written here and not by the crate `plotters` (0.3, four crates): its SVG has black lines and text in pixels, so it
-//! is unreadable on a dark page and on a narrow one, and ten curves take 17 kB where ours take 3.
+//! The crate `plotters` (0.3, four crates) is not used: its SVG has black lines and text in pixels,
+//! which is unreadable on a dark or narrow page. Ten curves take 17 kB with it and 3 kB here.
 
 mod args;
 mod bars;

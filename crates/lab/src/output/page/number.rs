@@ -1,9 +1,9 @@
-//! Numbers for people: three digits and a unit near them.
+//! Numbers for people: three digits with a suitable unit.
 
 use crate::harness::stats::Spread;
 use crate::output::table::{ratio, three_digits};
 
-/// Writes a value with its unit, scaled to where it has one to three digits before the point.
+/// Formats a value in the unit that leaves one to three digits before the point.
 pub fn with_unit(value: f64, unit: &str) -> String {
     let steps: &[(f64, &str)] = match unit {
         "ns" => &[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")],
@@ -34,7 +34,7 @@ pub fn with_unit(value: f64, unit: &str) -> String {
     format!("{} {unit}", three_digits(value / scale))
 }
 
-/// Writes a ratio with its spread.
+/// Formats a ratio with its spread.
 pub fn with_spread(spread: Spread) -> String {
     ratio(spread)
 }

@@ -14,10 +14,10 @@ use crate::output::run::{CaseRun, Run};
 use crate::output::verdict::{self, Totals, benches};
 use crate::output::words;
 
-/// Metrics that a case shows as bars at most; the table has all.
+/// Maximum number of metrics that a case shows as bars. The table has all.
 const BARS: usize = 3;
 
-/// The name under which the raw numbers are given back.
+/// Name of the file of raw numbers.
 const RAW: &str = "afterwork-run.jsonl";
 
 /// Makes the page of a run.
@@ -61,14 +61,14 @@ fn title(head: &Head) -> String {
     format!("Deferred work on {cpu}")
 }
 
-/// What was measured on what, in the words that head every result.
+/// Returns the fingerprint of the run and the seed.
 pub fn machine(head: &Head) -> Markup {
     html! {
         pre { (head.fingerprint.lines().join("\n")) "\norder    shuffled with --seed " (head.seed) }
     }
 }
 
-/// What spoke against believing the numbers.
+/// Returns the warnings of the run.
 pub fn warnings(warnings: &[String]) -> Markup {
     html! {
         @for warning in warnings { p.warning { "Warning: " (warning) } }
@@ -83,12 +83,12 @@ fn metric_of(case: &CaseRun, metric: &MetricHead) -> String {
     words::of_metric(&case.head.bench, &case.head.case, &metric.metric)
 }
 
-/// Where on the page a case is.
+/// Returns the anchor of a case on the page.
 fn anchor(case: &CaseRun) -> String {
     format!("{}-{}", case.head.bench, case.head.case)
 }
 
-/// A line a bench.
+/// Returns the verdicts, one line per bench.
 fn verdict(run: &Run) -> Markup {
     html! {
         h2 { "Verdict" }
@@ -113,7 +113,7 @@ fn verdict(run: &Run) -> Markup {
     }
 }
 
-/// The claims that do not hold.
+/// Returns the claims that do not hold.
 fn failures(run: &Run) -> Markup {
     let fails = || claims_of(run).filter(|claim| claim.verdict == Verdict::Fails);
     html! {
@@ -128,7 +128,7 @@ fn claims_of(run: &Run) -> impl Iterator<Item = &Claimed> {
     run.cases.iter().flat_map(|case| &case.claims)
 }
 
-/// All claims, folded by what became of them.
+/// Returns all claims, in a folded section per outcome.
 fn claims(run: &Run) -> Markup {
     let of = |verdict| claims_of(run).filter(move |claim| claim.verdict == verdict);
     html! {
@@ -180,7 +180,7 @@ fn row(claim: &Claimed) -> Markup {
             td {
                 (claim.claim)
                 @let metric = words::of_metric(&claim.bench, &claim.case, &claim.metric);
-                // Many claims name it.
+                // Omitted if the description of the claim contains the metric.
                 @if !claim.claim.contains(&metric) { " " span.quiet { (metric) } }
             }
             td { (claim.against.as_deref().unwrap_or("-")) }
@@ -204,7 +204,7 @@ fn measured(ratio: Spread) -> String {
     }
 }
 
-/// A case: what it asks, its plots, its table.
+/// Returns the section of a case: question, plots, table.
 fn question(case: &CaseRun) -> Markup {
     html! {
         @let claimed: Vec<&str> = case.claims.iter().flat_map(judged).collect();
@@ -229,12 +229,12 @@ fn question(case: &CaseRun) -> Markup {
     }
 }
 
-/// The variants on both sides of a claim.
+/// Returns the variants of a claim.
 fn judged(claim: &Claimed) -> impl Iterator<Item = &str> {
     std::iter::once(claim.variant.as_str()).chain(claim.against.as_deref())
 }
 
-/// The headline, then what claims are about, then the memory of as many as were weighed; all growths have a table.
+/// Returns the headline, the metrics of claims, and the memory at the largest number.
 fn shown(case: &CaseRun) -> Vec<&MetricHead> {
     let head = &case.head;
     let claimed = case.claims.iter().map(|claim| &claim.metric);

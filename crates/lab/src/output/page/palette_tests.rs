@@ -1,15 +1,15 @@
-//! A check of the colours in `style.css`: any two series differ for everybody, and all can be read.
+//! Checks of the colors in `style.css`: series differ, also under deuteranopia, and are legible.
 
 const STYLE: &str = include_str!("style.css");
 
-/// Difference between two series under deuteranopia: CIE76, where 2 can just be seen.
+/// Minimum difference of two series under deuteranopia (CIE76; a difference of 2 is just visible).
 const APART: f64 = 15.0;
-/// Of text and lines to what they stand on, as WCAG asks of text.
+/// Minimum contrast of text and lines to their background, as WCAG requires for text.
 const CONTRAST: f64 = 4.5;
 
 type Triple = [f64; 3];
 
-/// The value of a custom property in the light (0) or dark (1) set.
+/// Returns the value of a custom property in the light (0) or dark (1) set.
 fn colour(name: &str, set: usize) -> Triple {
     let mark = format!("--{name}: ");
     let mut values = STYLE.split(&mark).skip(1);
@@ -38,7 +38,7 @@ fn times(matrix: [Triple; 3], it: Triple) -> Triple {
     matrix.map(|row| row.iter().zip(it).map(|(a, b)| a * b).sum())
 }
 
-/// What a deuteranope sees: Machado, Oliveira and Fernandes 2009, severity 1.
+/// Simulates deuteranopia (Machado, Oliveira and Fernandes 2009, severity 1).
 fn deuteranopia(it: Triple) -> Triple {
     let matrix = [
         [0.367_322, 0.860_646, -0.227_968],
@@ -99,7 +99,7 @@ fn any_two_series_differ_for_everybody() {
     }
 }
 
-/// Degrees of hue between two of the first four, which most plots need; black and white have none.
+/// Minimum hue difference in degrees of the first four colors. Black and white have no hue.
 const HUES_APART: f64 = 45.0;
 
 #[test]

@@ -1,10 +1,11 @@
-//! The page of two runs: for each variant that both have, whether the second does better than the first.
+//! The page of two runs. It shows, for each variant in both, whether the second run is better.
 //!
-//! Runs minutes apart differ by more than the repetitions of one run do: the machine drifts. So what is judged is how a
-//! variant stands to the best peer of its own run, and a change counts only when it is larger than the spread of both
-//! ratios, than what variants of the case are usually spread by, than the peers' own change between the runs, and than a
-//! few percent. There is no verdict where no peer tells of drift, and where the machine was in another mode: where a host puts
-//! virtual CPUs on other cores, a cache line takes 400 ns in place of 60, and variants that share more lines suffer more.
+//! Runs minutes apart differ by more than the repetitions of one run, because the machine drifts.
+//! Each variant is therefore compared with the best peer of its own run. A change counts only if it
+//! is larger than each of these: the spread of both ratios, the usual spread of the case's
+//! variants, the peers' own change between the runs, and a few percent. There is no verdict if the
+//! runs share no peer, or if the machine was in another mode. If the host moves virtual CPUs to
+//! other cores, a cache line takes 400 ns in place of 60, which slows some variants more.
 
 use maud::{Markup, html};
 
@@ -18,21 +19,21 @@ use crate::output::run::{CaseRun, Run};
 use crate::output::table::three_digits;
 use crate::output::words;
 
-/// Less than this is no change, however little repetitions differ. Guess: two builds of the same code lie elsewhere in
-/// memory.
+/// Minimum share that counts as a change, even for a small spread. Guess: two builds of the same
+/// code have different memory layouts.
 const FLOOR: f64 = 0.05;
 
-/// So many times the spread of both. Guess: the MAD of a few repetitions is a rough estimate of what the next run does.
+/// Factor of the spread of both runs. Guess: the MAD of a few repetitions is a rough estimate.
 const SPREADS: f64 = 3.0;
 
-/// With fewer repetitions nobody knows the spread.
+/// Minimum number of repetitions with a known spread.
 const ENOUGH: usize = 3;
 
-/// The machine is in another mode when a cache line takes so many times as long from CPU to CPU and back. Measured: modes of 27,
-/// 65 and 320 ns, of which the first two hardly differ in ratios.
+/// Ratio of cache line round trips above which the machine is in another mode. Measured: modes of
+/// 27, 65 and 320 ns, of which the first two hardly differ in ratios.
 const OTHER_MODE: f64 = 3.0;
 
-/// The ends of the small axis, as a factor of change.
+/// End of the small axis, as a factor of change.
 const AXIS_END: f64 = 4.0;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,28 +46,28 @@ enum Change {
     OtherMode,
 }
 
-/// How a variant of the second run stands to that of the first.
+/// A variant of the second run compared with the first run.
 struct Row<'a> {
     variant: &'a str,
     one: &'a Record,
     other: &'a Record,
-    /// How many times better the second is, the drift of the machine taken out.
+    /// Factor by which the second run is better, corrected for the drift of the machine.
     times: f64,
-    /// What a change must exceed, as a share.
+    /// Minimum change that counts, as a share.
     threshold: f64,
     change: Change,
 }
 
-/// What the peers did between the runs.
+/// The change of the peers between the runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Drift {
     /// Median of second / first.
     factor: f64,
-    /// How far the peers are from each other, as a share.
+    /// Spread of the peers' changes, as a share.
     swing: f64,
 }
 
-/// Makes the page of two runs, by the names that the user gave them.
+/// Returns the page of two runs, with the names that the user gave them.
 #[must_use]
 pub fn page((first, a): (&str, &Run), (second, b): (&str, &Run)) -> String {
     let title = "Two runs of the lab";
@@ -122,10 +123,10 @@ pub fn page((first, a): (&str, &Run), (second, b): (&str, &Run)) -> String {
     frame::page(title, &body)
 }
 
-/// More of one run are folded.
+/// Number of warnings of a run that are shown. More are folded.
 const MOST_WARNINGS: usize = 3;
 
-/// Compares a case by its headline; nothing where the runs have no variant in common.
+/// Compares a case by its headline metric. Returns `None` if the runs have no variant in common.
 fn compare<'a>(
     a: &'a CaseRun,
     b: &'a CaseRun,
@@ -154,7 +155,7 @@ fn compare<'a>(
     let rows: Vec<Row<'_>> = ours
         .filter_map(|(variant, _)| {
             let (one, other) = pair(variant, &metric.metric)?;
-            // Paired by repetition with the same peer, ratios have the drift in them already.
+            // Ratios that are paired by repetition with the same peer need no correction for drift.
             let paired = is_same_best.then(|| pair(variant, &ratio)).flatten();
             let (below, above) = paired.unwrap_or((one, other));
             let drift_left = drift
@@ -210,7 +211,7 @@ fn relative(record: &Record) -> f64 {
     }
 }
 
-/// What half of the variants of both runs are spread by, as a share: a few repetitions may agree by chance.
+/// Returns the median spread of the variants in both runs, as a share.
 fn usual(a: &CaseRun, b: &CaseRun, metric: &str) -> f64 {
     let both = a.of_metric(metric).chain(b.of_metric(metric));
     let mut spreads: Vec<f64> = both.map(relative).collect();
@@ -218,7 +219,8 @@ fn usual(a: &CaseRun, b: &CaseRun, metric: &str) -> f64 {
     spreads.get(spreads.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// Whether a cache line took another time in the second run, at its fastest or at its slowest; `false` where nobody measured it.
+/// Returns `true` if the fastest or the slowest cache line round trip differs between the runs;
+/// `false` if it was not measured.
 fn is_other_mode(a: &CaseRun, b: &CaseRun) -> bool {
     let span = |case: &CaseRun| {
         let handovers = case
@@ -280,7 +282,7 @@ fn table(case: &CaseRun, metric: &MetricHead, drift: Option<Drift>, rows: &[Row<
     }
 }
 
-/// A dot on a logarithmic axis, over the band in which a change does not count.
+/// Draws a dot on a logarithmic axis, over the band of changes that do not count.
 fn plot(times: f64, threshold: f64) -> Markup {
     let place = |times: f64| (50.0 + 50.0 * times.ln() / AXIS_END.ln()).clamp(0.0, 100.0);
     let from = place(1.0 / (1.0 + threshold));
@@ -338,7 +340,7 @@ mod tests {
         );
     }
 
-    /// The machine is twice as fast in the second run, for ours and for the peer.
+    /// In the second run the machine is twice as fast, for our variant and for the peer.
     #[test]
     fn drift_of_the_machine_is_no_change() {
         let [a, mut b] = [0, 1].map(|_| case(Better::Higher, "1/s", (3.0, 0.01, 5)));
@@ -354,7 +356,7 @@ mod tests {
             })
         );
         assert_eq!((rows[0].times, rows[0].change), (1.0, Change::NoneSeen));
-        // Where another peer is the best now, the peers' change is taken out instead.
+        // If the best peer differs, the change of the peers is divided out instead.
         b.records.retain(|it| it.metric == "m");
         let (_, _, rows) = compare(&a, &b).unwrap();
         assert_eq!((rows[0].times, rows[0].change), (1.0, Change::NoneSeen));
@@ -385,7 +387,7 @@ mod tests {
         assert_eq!(changed(&a, &b), Change::NoPeer);
     }
 
-    /// Five repetitions that agree by chance do not show that the next five would.
+    /// If five repetitions agree by chance, the next five may not.
     #[test]
     fn a_spread_that_is_small_by_chance_is_taken_for_the_usual_one() {
         let [mut a, mut b] = [1.0, 1.2].map(|ratio| case(Better::Higher, "1/s", (ratio, 0.0, 5)));
@@ -410,8 +412,8 @@ mod tests {
         assert_eq!(super::drift(Vec::new()), None);
     }
 
-    /// Ten pairs of runs of one binary, on a machine whose cache lines take 27, 65 or 320 ns: the numbers that are compared, of
-    /// the cases that came to three repetitions (`real.tsv`).
+    /// `real.tsv` contains ten pairs of runs of one binary, on a machine whose cache lines take 27,
+    /// 65 or 320 ns. It has the compared numbers of the cases with three repetitions.
     #[test]
     fn of_ten_real_pairs_at_most_one_row_in_twenty_changed() {
         let mut runs: Vec<Vec<CaseRun>> = Vec::new();
@@ -470,7 +472,7 @@ mod tests {
         );
     }
 
-    /// Ten pairs of runs that differ by noise alone: medians of five draws, spread by 4 %, drift by up to 30 %.
+    /// Ten pairs of runs that differ by noise: medians of five draws, 4 % spread, drift up to 30 %.
     #[test]
     fn of_two_runs_of_one_binary_at_most_one_row_in_twenty_changed() {
         let mut rng = fastrand::Rng::with_seed(19);
@@ -479,7 +481,7 @@ mod tests {
         for _ in 0..10 {
             for _ in 0..20 {
                 let mut run = || {
-                    // The sum of four is nearly normal: 4 % is one sigma of it.
+                    // The sum of four is nearly normal, with a sigma of 4 %.
                     let mut noise = || (0..4).map(|_| rng.f64() - 0.5).sum::<f64>() * 0.07;
                     let mut draws: Vec<f64> = (0..5).map(|_| 2.0 * (1.0 + noise())).collect();
                     draws.sort_by(f64::total_cmp);

@@ -63,7 +63,7 @@ fn series(variant: &str, peer: bool, rates: &[f64]) -> Series {
     }
 }
 
-/// Reports ours at twice the peer's rate.
+/// Returns the report of a case in which our rate is twice the peer's.
 fn told(form: Form, bound: Bound, ended: Ended) -> (String, usize) {
     told_with(form, bound, ended, false)
 }
@@ -144,7 +144,7 @@ fn a_claim_that_fails_is_counted_and_said() {
     assert_eq!(unmet, 1);
 }
 
-/// Returns what a run of one case says that took 12.3 s, where the case and the run ended so.
+/// Returns the report of a run of one case that took 12.3 s.
 fn run_of(case: &Case, series: &[Series], (ended, why): (Ended, Why)) -> String {
     let mut out = Vec::new();
     let mut report = Report::new(&mut out, PLAIN);
@@ -280,7 +280,7 @@ fn a_closed_pipe_is_told_apart_from_a_failure() {
 #[test]
 fn the_machine_fits_in_the_width_of_a_table() {
     for line in Fingerprint::take().unwrap().lines() {
-        // Names that hardware gives itself may be long; the lab's own words leave them room.
+        // Hardware may have long names, so the limit is 40 characters higher here.
         assert!(line.len() <= MAX_WIDTH + 40, "{line}");
     }
 }

@@ -1,4 +1,4 @@
-//! The other ends of the connections: a request under way on each, by a few threads.
+//! The client ends of the connections. A few threads keep one request in progress on each.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -10,24 +10,24 @@ use rustix::event::epoll;
 use super::worker::answer;
 use crate::harness::beside::{Attendant, Attended};
 
-/// A client that waits longer for a response gives up: the service hangs, and so must not the bench.
+/// Maximum wait for a response. After that, the service is considered hung.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Connections looked at after one wait.
+/// Maximum number of connections handled after one wait.
 const NR_EVENTS: usize = 128;
 
 struct Client {
     stream: TcpStream,
-    /// How much of the response has come.
+    /// Bytes of the response received by now.
     received: usize,
 }
 
-/// Sends requests of `size` bytes on all of `streams`, each when the response to the one before has come, as long
-/// as `attendant` goes on; then waits for the last responses and closes the connections.
+/// Sends requests of `size` bytes on all `streams`, each after the response to the previous one,
+/// until `attendant` is done. Then waits for the last responses and closes the connections.
 ///
 /// # Errors
 ///
-/// What the system says, a response that is not the answer to its request, or none for ten seconds.
+/// If a system call fails, a response does not match its request, or none arrives for ten seconds.
 pub fn ask(
     streams: Vec<TcpStream>,
     size: usize,
@@ -84,8 +84,8 @@ pub fn ask(
 }
 
 impl Client {
-    /// Sends a request. It is the only one under way, so the socket has room for it, or will as soon as the service
-    /// has read the rest.
+    /// Sends a request. It is the only one in progress, so the socket buffer has space, or will
+    /// have after the service has read more.
     fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.stream.write(bytes) {
@@ -98,7 +98,7 @@ impl Client {
         Ok(())
     }
 
-    /// Receives what has come, and says whether that makes the response whole.
+    /// Receives available bytes, and returns `true` if the response is complete.
     fn receive(&mut self, bytes: &mut [u8], asked: u8) -> io::Result<bool> {
         let missing = &mut bytes[self.received..];
         match self.stream.read(missing) {
@@ -125,7 +125,7 @@ fn is_passing(error: &io::Error) -> bool {
     )
 }
 
-/// Looks at both ends of what came: at each byte would take as long as the service does.
+/// Checks only the first and last byte: checking all would take as long as the service.
 fn check(bytes: &[u8], asked: u8) -> io::Result<()> {
     let mut wanted = asked;
     answer(&mut wanted);

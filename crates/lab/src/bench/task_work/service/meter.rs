@@ -1,17 +1,17 @@
-//! Time in short sections of a thread that may lose its CPU inside any of them.
+//! Measures time in short sections of a thread that may be preempted in any of them.
 
 use sync::time::{cycles, cycles_per_us};
 
-/// What a section may take, whatever it does: the bell's system call among it.
+/// Maximum time of a section in microseconds, including the system call that wakes the owner.
 const BASE_US: u64 = 10;
 
-/// What it may take for each item besides: ten cache misses.
+/// Additional microseconds for each item: ten cache misses.
 const ITEM_US: u64 = 1;
 
-/// Adds up the cycles of sections.
+/// Sums the cycles of sections.
 ///
-/// A section that took longer than any can on its own lost its CPU in between. It counts as the mean of the others:
-/// one turn of another thread would outweigh thousands of them.
+/// A section that took longer than the maximum was preempted. It is counted as the mean of the
+/// others, because one time slice of another thread would outweigh thousands of sections.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Meter {
     cycles: u64,
@@ -21,7 +21,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Runs `body`, which returns how many items it handled and what it has to say.
+    /// Times `body`, which returns its number of items and a result.
     #[inline(always)]
     pub fn time<R>(&mut self, body: impl FnOnce() -> (usize, R)) -> R {
         let start = cycles();
@@ -44,7 +44,7 @@ impl Meter {
         }
     }
 
-    /// Adds what another thread's meter measured.
+    /// Adds the measurements of another thread's meter.
     pub fn absorb(&mut self, other: &Self) {
         self.cycles += other.cycles;
         self.items += other.items;
@@ -52,7 +52,7 @@ impl Meter {
         self.lost += other.lost;
     }
 
-    /// Returns what was measured since `earlier`, a copy of this meter.
+    /// Returns the measurements since `earlier`, a copy of this meter.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -63,19 +63,19 @@ impl Meter {
         }
     }
 
-    /// Returns how many items were handled.
+    /// Returns the number of items.
     #[must_use]
     pub fn items(&self) -> u64 {
         self.items
     }
 
-    /// Returns how many sections lost their CPU.
+    /// Returns the number of sections that were preempted.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Returns the time of all sections; not finite without any.
+    /// Returns the nanoseconds of all sections. The result is not finite if all were preempted.
     #[must_use]
     pub fn ns(&self) -> f64 {
         let mean = self.cycles as f64 / self.sections as f64;

@@ -1,4 +1,4 @@
-//! A service on loopback TCP whose one owner thread lives in an io_uring ring.
+//! A TCP service on the loopback interface, with one owner thread that uses io_uring.
 //!
 //! ```text
 //! clients ──request──► owner ──request──► worker (2)
@@ -6,9 +6,9 @@
 //!    └────response────┘  └────task work─────┘
 //! ```
 //!
-//! The owner alone touches sockets: [`ring`] receives and sends for it. The work on a request is done by
-//! [workers](worker), and what they finish comes home to the owner as task work. [`clients`] keep one request under
-//! way on each connection. [`owner`] is the loop, [`run`] one measurement of it all.
+//! Only the owner accesses sockets, through a [`ring`]. [Workers](worker) process the requests, and
+//! return them to the owner as task work. [`clients`] keep one request in progress on each
+//! connection. [`owner`] is the loop of the owner, and [`run`] is one measurement.
 
 pub mod clients;
 pub mod meter;

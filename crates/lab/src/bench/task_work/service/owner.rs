@@ -1,4 +1,4 @@
-//! The owner's loop: one thread for all sockets, one sleep for completions and task work together.
+//! The loop of the owner: one thread and one sleep for all sockets and for task work.
 
 use std::io;
 use std::net::TcpStream;
@@ -12,34 +12,33 @@ use super::ring::{Event, Ring};
 use super::worker::Message;
 use crate::bench::task_work::thread_usage::{ThreadSpent, ThreadUsage};
 
-/// Task work taken at once, before the loop looks at its completions.
+/// Maximum number of items drained before completions are handled.
 const DRAIN: usize = 256;
 
-/// Nothing is measured yet.
+/// Phase before the measurement.
 pub const WARMING_UP: u8 = 0;
-/// What happens counts.
+/// Phase of the measurement.
 pub const MEASURING: u8 = 1;
-/// It does not any more.
+/// Phase after the measurement.
 pub const ENDING: u8 = 2;
 
-/// What the owner measured between [`MEASURING`] and [`ENDING`].
+/// The owner's results between [`MEASURING`] and [`ENDING`].
 #[derive(Clone, Copy, Debug)]
 pub struct Served {
-    /// Requests whose responses were handed to the ring.
+    /// Requests whose responses were passed to the ring.
     pub requests: u64,
-    /// Draining (and turning round), arming, disarming, and looking at the bell.
+    /// Time to drain (and reverse) the mailbox, and to arm, disarm and check the owner waker.
     pub task_work: Meter,
-    /// Of the owner's thread.
+    /// Usage of the owner thread.
     pub spent: ThreadSpent,
-    /// Wake-ups by a poster.
+    /// Number of wake-ups by posters.
     pub rung: u64,
-    /// Drains that found anything.
+    /// Number of drains that found items.
     pub drains: u64,
-    /// How long it was.
+    /// Duration of the measurement.
     pub wall_ns: u64,
 }
 
-/// Counters at one moment.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     usage: ThreadUsage,
@@ -55,11 +54,11 @@ struct Counts {
     task_work: Meter,
 }
 
-/// Serves `streams` until all are closed by their clients.
+/// Serves `streams` until the clients have closed all of them.
 ///
 /// # Errors
 ///
-/// What the system says.
+/// If a system call fails.
 pub fn serve(
     streams: Vec<TcpStream>,
     size: usize,

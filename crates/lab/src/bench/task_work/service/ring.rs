@@ -1,11 +1,11 @@
-//! Sockets driven by an io_uring ring, safe to use: the one place of the lab with unsafe code.
+//! A safe interface to sockets driven by an io_uring ring: the only unsafe code of the lab.
 //!
-//! A submission entry holds a raw pointer to the buffer that the kernel will read or write, so submitting one is
-//! unsafe, and no wrapper of the crate `io-uring` makes it safe. Here a buffer is given up for the time of its request
-//! and comes back with its end. What is never given back, because the ring was dropped, is leaked: the kernel
-//! may still write to it.
+//! A submission entry contains a raw pointer to the buffer that the kernel reads or writes.
+//! Submitting it is therefore unsafe, and the crate `io-uring` has no safe wrapper. Here, a request
+//! owns its buffer until it completes. If the ring is dropped before that, the buffer is leaked,
+//! because the kernel may still access it.
 //!
-//! Miri knows no io_uring; the test below moves real bytes.
+//! Miri does not support io_uring, so the test below uses real sockets.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -16,16 +16,16 @@ use std::os::fd::AsRawFd;
 use afterwork::mailbox::{Mailbox, uring};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
-/// `user_data` of the mailbox's bell; requests have their connection's number there.
+/// `user_data` of the mailbox's owner waker; requests use the number of their connection.
 const BELL: u64 = u64::MAX;
 
-/// The most entries that a ring is made with: the kernel's own limit is 32768.
+/// Maximum number of entries of a ring; the kernel's limit is 32768.
 const MAX_ENTRIES: usize = 4096;
 
-/// A message's bytes.
+/// The bytes of a message.
 pub type Buffer = Box<[u8]>;
 
-/// A ring with the connections that it drives, at most one request on each.
+/// A ring and its connections, each with at most one request.
 pub struct Ring {
     ring: IoUring,
     connections: Vec<Connection>,
@@ -37,13 +37,13 @@ struct Connection {
     request: Option<Request>,
 }
 
-/// A request that the kernel may be at.
+/// A request that the kernel may be processing.
 #[derive(Debug)]
 struct Request {
     kind: Kind,
-    /// From `Box::into_raw`; only the kernel touches what it points to.
+    /// Result of `Box::into_raw`; only the kernel accesses the memory.
     buffer: *mut [u8],
-    /// How much of it is done.
+    /// Number of bytes transferred.
     done: usize,
 }
 
@@ -53,28 +53,28 @@ enum Kind {
     Send,
 }
 
-/// What a ring tells.
+/// An event of a ring.
 #[derive(Debug)]
 pub enum Event {
-    /// A buffer is full; of this connection.
+    /// The buffer of this connection is full.
     Received(usize, Buffer),
-    /// All of a buffer was sent.
+    /// All bytes of the buffer were sent.
     Sent(usize, Buffer),
-    /// The other side is gone.
+    /// The peer has closed the connection.
     Ended(usize),
-    /// The mailbox's bell was rung; `over` asks for another [`Ring::watch`].
+    /// The owner waker was notified. If `over`, call [`Ring::watch`] again.
     Bell {
-        /// Whether this was the last that will be told.
+        /// `true` if this is the last notification.
         over: bool,
     },
 }
 
 impl Ring {
-    /// Makes a ring for these connections.
+    /// Creates a ring for `streams`.
     ///
     /// # Errors
     ///
-    /// What the system says: there may be no io_uring, or none for this process.
+    /// If a system call fails, for example because io_uring is missing or not permitted.
     pub fn new(streams: Vec<TcpStream>) -> io::Result<Self> {
         let entries = (streams.len() + 1).next_power_of_two().min(MAX_ENTRIES);
         let ring = IoUring::builder()
@@ -91,48 +91,32 @@ impl Ring {
         })
     }
 
-    /// Fills `buffer` from a connection.
-    ///
-    /// # Errors
-    ///
-    /// What the system says.
+    /// Receives from a connection until `buffer` is full.
     ///
     /// # Panics
     ///
-    /// When the connection has a request already.
+    /// If the connection already has a request.
     pub fn receive(&mut self, connection: usize, buffer: Buffer) -> io::Result<()> {
         self.begin(connection, Kind::Receive, buffer)
     }
 
-    /// Sends `buffer` to a connection.
-    ///
-    /// # Errors
-    ///
-    /// What the system says.
+    /// Sends `buffer` on a connection.
     ///
     /// # Panics
     ///
-    /// When the connection has a request already.
+    /// If the connection already has a request.
     pub fn send(&mut self, connection: usize, buffer: Buffer) -> io::Result<()> {
         self.begin(connection, Kind::Send, buffer)
     }
 
-    /// Tells of the mailbox's bell from here on. The mailbox outlives the watching or ends it.
-    ///
-    /// # Errors
-    ///
-    /// What the system says.
+    /// Starts reporting notifications of the mailbox's owner waker. Dropping the mailbox ends that.
     pub fn watch<T>(&mut self, mailbox: &Mailbox<T>) -> io::Result<()> {
         let entry = uring::poll_entry(mailbox, BELL)?;
-        // SAFETY: the entry polls a file descriptor and names no memory.
+        // SAFETY: (1): the entry polls a file descriptor and refers to no memory.
         unsafe { self.push(&entry) }
     }
 
-    /// Hands new requests to the kernel, and with `sleep` waits until one of all has ended.
-    ///
-    /// # Errors
-    ///
-    /// What the system says.
+    /// Submits new requests to the kernel. With `sleep`, waits until a request completes.
     pub fn submit(&mut self, sleep: bool) -> io::Result<()> {
         match self.ring.submit_and_wait(usize::from(sleep)) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
@@ -140,11 +124,11 @@ impl Ring {
         }
     }
 
-    /// Returns something that happened, if anything did.
+    /// Returns the next event, if there is one.
     ///
     /// # Errors
     ///
-    /// What the system says, to the request or to its continuation.
+    /// If a request or its continuation fails.
     pub fn event(&mut self) -> io::Result<Option<Event>> {
         loop {
             let completion = self.ring.completion().next();
@@ -172,32 +156,32 @@ impl Ring {
         self.go_on(index)
     }
 
-    /// Asks for what is left of a connection's request.
+    /// Submits a request for the remaining bytes of a connection's request.
     fn go_on(&mut self, index: usize) -> io::Result<()> {
         let connection = &self.connections[index];
         let request = connection.request.as_ref().expect("the caller has one");
         let fd = types::Fd(connection.stream.as_raw_fd());
         let left = (request.buffer.len() - request.done) as u32;
-        // Inside the buffer: a request goes on only while some of it is left. Arithmetic alone, nothing is read.
+        // In bounds: bytes of the buffer remain. This only computes an address and reads nothing.
         let start = request.buffer.cast::<u8>().wrapping_add(request.done);
         let entry = match request.kind {
             Kind::Receive => opcode::Recv::new(fd, start, left).build(),
             Kind::Send => opcode::Send::new(fd, start, left).build(),
         };
-        // SAFETY: the buffer was given up by `Box::into_raw` and is freed by nobody but `completed`, which takes the
-        // request out of its connection when the kernel has ended it; before that, `begin` refuses another one. The
-        // descriptor is that of a stream which this ring owns.
+        // SAFETY: (1): `Box::into_raw` gave up the buffer, and only `completed` frees it, after the
+        // kernel has completed the request. Until then, `begin` rejects other requests of this
+        // connection. The ring owns the stream of the descriptor.
         unsafe { self.push(&entry.user_data(index as u64)) }
     }
 
-    /// Appends an entry; when there is no room, those before it are submitted.
+    /// Appends an entry. If the queue is full, submits the earlier entries first.
     ///
     /// # Safety
     ///
-    /// 1. Memory that the entry names stays valid, and is touched by nobody else, until the request has completed.
+    /// 1. Until the request completes, the entry's memory is valid and not used by other code.
     unsafe fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
         loop {
-            // SAFETY: by the caller's 1.
+            // SAFETY: (1) is guaranteed by the caller.
             if unsafe { self.ring.submission().push(entry) }.is_ok() {
                 return Ok(());
             }
@@ -209,7 +193,7 @@ impl Ring {
         let index = completion.user_data() as usize;
         let request = self.connections[index].request.as_mut();
         let request = request.expect("only requests of connections complete with their number");
-        // A connection that was reset has ended as one that was closed has.
+        // A reset connection has ended too.
         let moved = usize::try_from(completion.result()).unwrap_or(0);
         request.done += moved;
         if moved > 0 && request.done < request.buffer.len() {
@@ -220,8 +204,8 @@ impl Ring {
             .request
             .take()
             .expect("looked at just now");
-        // SAFETY: it came from `Box::into_raw` in `begin`; the request that used it has completed, is not repeated,
-        // and was taken out of its connection, so this happens once.
+        // SAFETY: `begin` created it with `Box::into_raw`. Its request has completed, is not
+        // submitted again, and was removed from its connection, so it is freed once.
         let buffer = unsafe { Box::from_raw(buffer) };
         Ok(Some(match kind {
             _ if moved == 0 => Event::Ended(index),

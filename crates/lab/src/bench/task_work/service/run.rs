@@ -1,4 +1,4 @@
-//! One measurement of the service: set up, warm up, measure, tear down.
+//! One measurement of the service: set-up, warm-up, measurement, tear-down.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -18,40 +18,39 @@ use super::ring::Ring;
 use super::worker::work;
 use crate::harness::beside::{Beside, Span};
 
-/// Threads that work on requests.
 const NR_WORKERS: usize = 2;
 
-/// Threads of clients; few, because they share the CPUs with what is measured.
+/// Number of client threads, which share the CPUs with the service.
 const NR_CLIENT_THREADS: usize = 2;
 
-/// How often SIGINT is asked for meanwhile.
+/// Interval between checks for SIGINT.
 const STEP: Duration = Duration::from_millis(50);
 
-/// Descriptors besides the connections' two ends each: rings, epoll sets, eventfds, standard streams.
+/// Descriptors besides two per connection: rings, epoll sets, eventfds, standard streams.
 const SPARE_FDS: u64 = 64;
 
-/// What is served.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Service {
-    /// How task work comes home.
+    /// Path of task work to the owner.
     pub backlog: Backlog,
-    /// Connections, each with one request under way.
+    /// Number of connections, each with one request in progress.
     pub clients: usize,
-    /// Bytes of a request, and of its response.
+    /// Bytes of a request and of its response.
     pub size: usize,
-    /// Before anything counts.
+    /// Duration of the warm-up.
     pub warm_up: Duration,
-    /// How long it is measured.
+    /// Duration of the measurement.
     pub measured: Duration,
-    /// Asked for every now and then.
+    /// Interrupt flag, checked regularly.
     pub interrupt: Interrupt,
 }
 
-/// Returns `true` if this process may have a ring.
+/// Checks whether this process can use a ring.
 ///
 /// # Errors
 ///
-/// Why it may not.
+/// If it cannot, returns the reason.
 pub fn ring_works() -> io::Result<()> {
     let mut home = Mailbox::<()>::new();
     let poster = home.poster();
@@ -63,8 +62,8 @@ pub fn ring_works() -> io::Result<()> {
 }
 
 impl Service {
-    /// Serves, and returns what the owner measured and what posting took the workers; `None` if SIGINT cut it short, and
-    /// [`Absent`](crate::harness::beside::Absent) if clients asked for nothing for a part of it.
+    /// Serves, and returns the owner's results and the workers' cost of posting. Returns `None` if
+    /// interrupted, and [`Absent`](crate::harness::beside::Absent) if clients paused too long.
     pub fn run(&self) -> Result<Beside<Option<(Served, Meter)>>, Stop> {
         let told = |error| Stop::because("the loopback service failed", error);
         allow_descriptors(2 * self.clients as u64 + SPARE_FDS).map_err(told)?;
@@ -94,7 +93,7 @@ impl Service {
                 workers.push(scope.spawn(move || work(requests, &home)));
             }
             let size = self.size;
-            // Ends its posters, and with them the workers, and its ends of the connections, and with them the clients.
+            // The owner's exit drops its posters and connections, which ends workers and clients.
             let owner = scope.spawn(move || serve(far, size, home, &posters, phase));
             let share = near.len().div_ceil(NR_CLIENT_THREADS).max(1);
             let mut clients = Vec::with_capacity(NR_CLIENT_THREADS);
@@ -108,7 +107,7 @@ impl Service {
             span.begin();
             self.sleep(self.measured);
             phase.store(ENDING, Ordering::Relaxed);
-            // One more turn of the owner, so that it has seen the end before its clients leave.
+            // Let the owner run its loop once more, so that it sees the end first.
             thread::sleep(STEP);
             span.end();
 
@@ -117,7 +116,7 @@ impl Service {
                 .into_iter()
                 .map(thread::ScopedJoinHandle::join)
                 .collect();
-            // First the owner's error: its end makes the clients fail too.
+            // Check the owner's error first, because its exit makes the clients fail too.
             let served = owner.join().map_err(panicked)??;
             let mut attended = Vec::with_capacity(NR_CLIENT_THREADS);
             for client in clients {
@@ -141,7 +140,7 @@ impl Service {
     }
 }
 
-/// Makes connections over loopback, and returns both ends of each.
+/// Creates connections over loopback, and returns both ends of each.
 fn connect(count: usize) -> io::Result<(Vec<TcpStream>, Vec<TcpStream>)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
@@ -149,7 +148,7 @@ fn connect(count: usize) -> io::Result<(Vec<TcpStream>, Vec<TcpStream>)> {
     for _ in 0..count {
         let near = TcpStream::connect(address)?;
         let (far, from) = listener.accept()?;
-        // Any program of this machine may connect to the port: one that is not ours is shown the door.
+        // Any program of this machine may connect to the port. Such a connection is an error.
         if from != near.local_addr()? {
             return Err(io::Error::other("a stranger connected to the service"));
         }
@@ -160,7 +159,7 @@ fn connect(count: usize) -> io::Result<(Vec<TcpStream>, Vec<TcpStream>)> {
     Ok(pairs)
 }
 
-/// Raises the soft limit of open descriptors, as far as this process may.
+/// Raises the soft limit of open descriptors, if permitted.
 fn allow_descriptors(wanted: u64) -> io::Result<()> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current.is_none_or(|current| current >= wanted) {
@@ -196,7 +195,7 @@ mod tests {
                 measured: STEP,
                 interrupt: Interrupt::default(),
             };
-            // On a busy machine the owner, or the clients, may sleep through a short time.
+            // On a busy machine, owner or clients may not run during a short measurement.
             let (served, posts) = loop {
                 match service.run().unwrap() {
                     Ok(Some((served, posts))) if served.requests > 0 => break (served, posts),

@@ -1,35 +1,35 @@
-//! The threads that do the work on requests, and post what they finished home to the owner.
+//! The threads that process requests, and post the responses to the owner.
 
 use afterwork::mailbox::{Mailbox, Poster};
 
 use super::meter::Meter;
 use super::ring::Buffer;
 
-/// A message of a connection, on its way to a worker or home.
+/// A message of a connection, on its way to a worker or to the owner.
 #[derive(Debug)]
 pub struct Message {
-    /// Whose it is.
+    /// Number of the connection.
     pub connection: usize,
-    /// What it says.
+    /// Content of the message.
     pub bytes: Buffer,
 }
 
-/// Does the work until no request will come, and returns what posting took.
+/// Processes requests until their posters are dropped, and returns the cost of posting.
 pub fn work(mut requests: Mailbox<Message>, home: &Poster<Message>) -> Meter {
-    /// Requests taken at once, before what is finished would have to wait for them.
+    /// Maximum number of requests taken at once. Finished ones wait for these.
     const DRAIN: usize = 16;
     let mut posts = Meter::default();
     while requests.wait(1).is_ok() {
         for mut message in requests.drain(DRAIN) {
             message.bytes.iter_mut().for_each(answer);
-            // Refused when the owner has ended early; then nobody waits for it.
+            // Fails if the owner has exited early. Then the response is not needed.
             posts.time(|| (1, home.post(message).is_ok()));
         }
     }
     posts
 }
 
-/// Turns a byte of a request into that of the response.
+/// Converts a byte of a request into the byte of the response.
 #[inline(always)]
 pub fn answer(byte: &mut u8) {
     *byte = byte.wrapping_add(1);
