@@ -22,13 +22,13 @@ fn inside<T: Send + 'static>(
     ends(move || {
         let own = queue.clone();
         let (send, receive) = mpsc::channel();
-        // Detached: a joiner could run it on a thread without a seat of its own.
+        // The item is detached, because a joiner could run it on a thread without a seat.
         queue.spawn_detached(move || send.send(body(&own)).unwrap());
         receive.recv().expect("the item ended without a value")
     })
 }
 
-/// Queues with one seat, on which joiners do not help.
+/// Returns queues with one seat whose joiners do not help.
 fn queues() -> [Workqueue; 2] {
     [
         alone_on_two(queue("ordered").ordered()),
