@@ -1,7 +1,7 @@
-//! An async task that owns a log, on an executor of three lines.
+//! An async task that owns a log, on a minimal executor.
 //!
-//! Any executor will do: the mailbox needs the task's waker and nothing else.
-//! `cargo run --release --example mailbox_async`
+//! Any executor works, because the mailbox needs only the task's waker. `cargo run --release
+//! --example mailbox_async`
 
 use std::error::Error;
 use std::future::Future;
@@ -15,7 +15,7 @@ use afterwork::mailbox::Mailbox;
 const NR_THREADS: usize = 3;
 const NR_LINES: usize = 1000;
 
-/// Wakes the thread on which a future runs.
+/// Wakes the thread that runs a future.
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -57,7 +57,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let nr_lines = block_on(async {
         let mut log = Vec::new();
-        // Woken once for 100 lines; the last ones come with the end of the last poster.
+        // The task is woken once per 100 lines. The last poster wakes it for the rest when it is
+        // dropped.
         while mailbox.ready(100).await.is_ok() {
             log.extend(mailbox.drain(100));
         }
