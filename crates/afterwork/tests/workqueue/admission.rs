@@ -299,8 +299,7 @@ fn who_waits_gets_room_in_the_order_of_coming() {
         }
         queue.resume();
         eventually("the item starts", || bells[0].rings() == 1);
-        // A permit skips a waiter that left the wait queue. A waiter that leaves with a permit
-        // passes it on.
+        // A permit skips a waiter that left, and is passed on by one that leaves with it.
         drop(waits.remove(1));
         assert!(queue.try_reserve().is_none(), "nobody overtakes");
         drop(waits.remove(0));
@@ -453,8 +452,7 @@ fn a_drain_takes_room_as_it_is_and_refuses_who_waits() {
             matches!(queue.try_spawn(|| ()), Err(TrySpawnError::Closed(_)))
         });
         queue.resume();
-        // The first waiter gets the permit of the item that starts, and releases it to the second
-        // one.
+        // The first waiter gets the permit of the started item, and releases it to the second.
         let mut is_told = false;
         eventually("the task and the thread are told", || {
             if !is_told && let Some(permit) = poll(&mut task, &bell) {
@@ -607,8 +605,7 @@ impl Wake for Orphan {
     }
 }
 
-/// Returns a full, paused queue, its item, and `nr_orphans` waiting tasks that are dropped when
-/// woken.
+/// Returns a full, paused queue, its item, and `nr_orphans` waiting tasks that end when woken.
 fn full_with_orphans(nr_orphans: usize) -> (&'static Workqueue, JoinHandle<u32>, Vec<Arc<Orphan>>) {
     let queue: &'static Workqueue = Box::leak(Box::new(paused(1)));
     let item = queue.try_spawn(|| 7).unwrap();

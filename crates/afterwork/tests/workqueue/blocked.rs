@@ -57,8 +57,7 @@ fn a_chain_of_items_each_waiting_for_the_next_ends() {
     }
 }
 
-/// Queues a tiny item, `blocker` and `rest` at once, so that one worker has several items in its
-/// local batch.
+/// Queues a tiny item, `blocker` and `rest` at once, so that one worker takes several of them.
 fn queue_in_one_hand(queue: &afterwork::workqueue::Workqueue, blocker: Work, rest: &[Work]) {
     let mut works = vec![Work::new(|| ()), blocker];
     works.extend_from_slice(rest);

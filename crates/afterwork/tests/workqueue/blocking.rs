@@ -13,8 +13,7 @@ use afterwork::{
 
 use crate::support::*;
 
-/// Runs an item on a pool of one CPU. It calls `wait` with a receiver, which only a later item
-/// serves.
+/// Runs an item on a pool of one CPU. It calls `wait`, which needs a later item to run.
 fn another_runs_meanwhile<T: Send + 'static>(
     wait: impl FnOnce(mpsc::Receiver<()>) -> T + Send + 'static,
 ) {

@@ -1,4 +1,4 @@
-//! Draining, destroying, pausing.
+//! Drains, `destroy` and `pause`.
 
 use std::{
     pin::Pin,
@@ -176,8 +176,7 @@ fn a_drain_that_goes_round_and_round_is_reported_with_the_item_that_keeps_coming
         });
         let queue = queue("busy").help(false).build_in(&registry).unwrap();
         let stop = Count::default();
-        // With six items, one is always in flight, and no scan of the pools finds all of them in
-        // transit.
+        // With six items, one is always in flight, and no scan misses all of them.
         for _ in 0..6 {
             let (again, stop) = (queue.clone(), stop.clone());
             queue.enqueue(&Work::with_handle(move |this| {
@@ -291,8 +290,7 @@ fn nothing_is_armed_for_a_queue_after_it_was_destroyed_beside_that() {
     });
 }
 
-/// This takes a second if each wait costs the same, and many minutes if each wait examines all
-/// others.
+/// Takes a second if each wait costs the same, and minutes if each wait examines all others.
 #[test]
 fn very_many_tasks_await_a_drain() {
     ends(|| {

@@ -310,8 +310,7 @@ fn what_far_timers_would_have_run_goes_with_the_last_handle_of_their_queue() {
         drop(brief);
         assert_eq!(census.alive(), 0);
         assert_eq!(others.alive(), 100);
-        // A handle that survives its queue can be armed on another queue as if it had never been
-        // armed.
+        // A handle that survives its queue can be armed on another queue.
         assert!(other.enqueue_after(&kept, HOUR) && kept.cancel() && !kept.cancel());
         drop((kept, other));
         assert_eq!(others.alive(), 0);

@@ -194,8 +194,7 @@ fn an_item_helped_after_the_flush_began_does_not_hold_it_up() {
 fn what_is_helped_later_does_not_hold_up_a_flush_that_waits_for_a_helper() {
     ends(|| {
         let queue = alone_on_two(queue("helped").max_active(256));
-        // Retries until the joiner runs the item, with a seat that its CPU kept, before a worker
-        // does.
+        // Retries until the joiner, with a seat that its CPU kept, runs the item before a worker.
         let helped = |queue: &Workqueue| loop {
             let ((plug, hole), own) = (stopper(), queue.clone());
             let (tell, told) = mpsc::channel();

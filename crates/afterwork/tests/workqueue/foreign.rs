@@ -1,5 +1,4 @@
-//! User code on the library's threads: destructors, handlers and sources that panic, block, and
-//! call the library.
+//! User code on the library's threads: destructors, handlers and sources that panic or block.
 
 use std::{
     cell::RefCell,
@@ -109,8 +108,7 @@ fn a_timed_item_whose_queue_is_gone_holds_up_none_that_needs_a_worker() {
     assert_eq!(fired, Vec::from_iter(1..8));
 }
 
-/// Blocks an item on `busy`. Once released, the item waits for an item that needs a new worker, and
-/// then counts its end.
+/// Blocks an item on `busy`. Once released, it waits for a new worker and then counts its end.
 fn needs_a_worker_once_released(registry: &Registry, busy: &Workqueue) -> (Plug, Count) {
     let third = queue("third").nice(3).help(false);
     let third = third.build_in(registry).unwrap();
@@ -279,8 +277,7 @@ fn what_no_reaper_could_be_had_for_is_dropped_by_the_reserve_one_by_one() {
         let drops = dropped.clone();
         forget_armed(&registry, at_drop(move || drops.add()));
     };
-    // No thread can be created when the last handle is dropped, so the fallback reaper drops the
-    // item.
+    // No thread can be created at the last drop, so the fallback reaper drops the item.
     let refused = || {
         registry.refuse_threads(true);
         arm();

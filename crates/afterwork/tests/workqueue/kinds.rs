@@ -205,7 +205,7 @@ fn a_rescuer_runs_what_no_worker_can_be_had_for() {
     ends(|| {
         let registry = registry("2 core");
         registry.refuse_threads(true);
-        // Keeps the fallback rescuer of the registry busy.
+        // Keeps the registry's rescuer busy.
         let plain = queue("plain").help(false).build_in(&registry).unwrap();
         let plug = plug_into(&plain);
         let queue = queue("reclaim").mem_reclaim().help(false);

@@ -55,8 +55,7 @@ fn drain_waits_for_what_items_queue() {
     for _ in 0..300 {
         let (again, runs) = (queue.clone(), Count::default());
         let count = runs.clone();
-        // The item moves from pod to pod, so a drain that checks one pod after the other may miss
-        // it.
+        // The item moves from pod to pod, so a scan of one pod after the other may miss it.
         let work = Work::with_handle(move |this| {
             count.add();
             if count.get() < 20 {
@@ -536,8 +535,7 @@ fn threads_that_wait_for_a_drain_are_woken_by_the_last_item() {
     drop(Arc::new(queue));
 }
 
-/// Returns the CPU time that this thread needs to create and drop one queue, if it has `nr_queues`
-/// queues at once.
+/// Returns the CPU time to create and drop one queue, while `nr_queues` queues exist.
 fn ns_per_queue(registry: &Registry, nr_queues: u32) -> u64 {
     fn cpu_ns() -> u64 {
         // SAFETY: a structure of integers.

@@ -79,8 +79,7 @@ fn nested_items_of_two_queues_in_turn_end() {
             let (a, b) = (here.clone(), there.clone());
             let joiner = thread::current().id();
             let inner = there.spawn(move || {
-                // If a worker runs the item before the joiner does, it has no seat for the inner
-                // items.
+                // If a worker runs the item, it has no seat for the inner items.
                 let helped = thread::current().id() == joiner;
                 1 + if helped { dive(&b, &a, depth - 1) } else { 0 }
             });
@@ -216,8 +215,7 @@ fn an_item_that_cancels_itself_from_within_one_that_it_helps_does_not_wait() {
     });
 }
 
-/// Spawns an item that calls `descend` with `depth - 1`, and joins it. Returns the depth that was
-/// reached.
+/// Spawns an item that calls `descend` with `depth - 1`. Returns the depth that it reached.
 fn descend(queue: &Workqueue, depth: usize) -> usize {
     if depth == 0 {
         return 0;

@@ -179,8 +179,7 @@ fn a_future_awaits_a_later_item_of_its_own_queue() {
     }
 }
 
-/// Makes a queue whose only worker is occupied while the plug exists, so that joiners run its
-/// items.
+/// Builds a queue whose only worker is occupied by the plug, so that joiners run its items.
 fn without_workers() -> (Workqueue, Plug) {
     let registry = unwatched("1 core");
     let build = |name| queue(name).build_in(&registry).unwrap();
@@ -207,8 +206,7 @@ fn a_helper_inside_another_queue_knows_its_seats() {
 
 #[test]
 fn nested_joins_on_many_stacks_know_their_seats() {
-    /// Joins an item of `helps` from inside another one, recursively, and finally joins an item of
-    /// `own`.
+    /// Joins items of `helps` recursively, and finally one of `own`.
     fn dive(own: &Workqueue, helps: &Workqueue, depth: u32) -> bool {
         if depth == 0 {
             return is_refused(own.spawn(|| ()).join());

@@ -19,8 +19,7 @@ fn thread_name() -> String {
         .to_string()
 }
 
-/// Returns the pool in which `queue` runs the item that `enqueue` queues. The worker's name
-/// identifies the pool.
+/// Returns the name of the worker, and so of the pool, that runs the item.
 fn pool_of(enqueue: impl FnOnce(&Work)) -> String {
     let (send, receive) = std::sync::mpsc::channel();
     let work = Work::new(move || send.send(thread_name()).unwrap());

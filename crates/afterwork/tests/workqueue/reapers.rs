@@ -39,8 +39,7 @@ impl Full {
         Self { queue, plug }
     }
 
-    /// Queues and cancels items without handles that own the given values, so that a reaper drops
-    /// these.
+    /// Queues and cancels items that own the given values, so that a reaper drops these.
     fn drop_aside(&self, owned: Vec<Box<dyn Send>>) {
         let works = owned.into_iter().map(|owned| {
             let work = Work::new(move || {
@@ -183,8 +182,7 @@ fn a_destructor_on_the_reserve_may_wait_for_the_next_one_at_the_end_of_a_registr
     chain_of_destructors_at_the_end(2, false);
 }
 
-/// Each destructor waits for the next one, while the registry is dropped and cannot create threads
-/// at times.
+/// Each destructor waits for the next one. Thread creation fails at times.
 #[test]
 fn chains_of_destructors_end_whenever_their_registry_goes() {
     ends(|| {

@@ -119,7 +119,7 @@ fn pools_of_a_queue_take_turns_with_its_rescuer() {
     ends(|| {
         let registry = registry("2 core");
         registry.refuse_threads(true);
-        // Keeps the fallback rescuer of the registry busy.
+        // Keeps the registry's rescuer busy.
         let plain = queue("plain").help(false).build_in(&registry).unwrap();
         let plug = plug_into(&plain);
         let queue = queue("reclaim").mem_reclaim().scope(AffinityScope::Cpu);
@@ -141,8 +141,7 @@ fn queues_of_every_kind_do_without_threads_that_the_system_refuses() {
         // SAFETY: the call takes no arguments.
         if unsafe { libc::geteuid() } == 0 {
             // The limit does not apply to root.
-            // SAFETY: the call takes numbers. All threads of the process change their user with
-            // this one.
+            // SAFETY: the call takes numbers. It changes the user of all threads.
             assert_eq!(unsafe { libc::setresuid(65534, 65534, 65534) }, 0);
         }
         let registry = Registry::new(Topology::detect().unwrap(), Params::default()).unwrap();

@@ -144,8 +144,7 @@ fn what_is_queued_behind_a_run_after_all_was_cancelled_runs() {
         });
         queue.enqueue(&work);
         plug.wait_until_stuck();
-        // A worker pops the item and hands it over to the run. Then it is cancelled, alone and with
-        // all others.
+        // A worker pops the item and hands it over to the run. Then it is cancelled twice.
         queue.enqueue(&work);
         eventually("a worker came to it", || {
             format!("{work:?}").contains("handoff")

@@ -45,8 +45,7 @@ fn poll(sleep: &mut Sleep, waker: &Waker) -> Poll<()> {
     Pin::new(sleep).poll(&mut Context::from_waker(waker))
 }
 
-/// Returns a sleep that registered `waker` and has not ended. On a busy machine the first may have
-/// ended.
+/// Returns a sleep that registered `waker` and has not ended, as some may on a busy machine.
 fn sleeping(registry: &Registry, span: Duration, waker: &Waker) -> Sleep {
     let mut sleeps = (0..1000).map(|_| registry.sleep(span));
     let pending =

@@ -120,8 +120,7 @@ fn each_item_of_a_burst_has_its_share_of_what_is_known_of_waits() {
     let queue = known_of_slow_items(COUNT);
     let waits = queue.wait_times();
     assert_eq!(waits.count, COUNT as u64 + 1, "{waits:?}");
-    // The nth item waits for all earlier ones, so half of the items wait for at least half of the
-    // total time.
+    // The nth item waits for all earlier ones, so half of them wait for half of the time.
     let half_ns = (COUNT as u64 / 2 - 1) * MS.as_nanos() as u64;
     assert!(waits.quantile_ns(0.5) >= half_ns, "{waits:?}");
     assert!(waits.quantile_ns(1.0) >= 2 * half_ns, "{waits:?}");
@@ -157,8 +156,7 @@ fn what_is_told_of_waits_and_starts_never_falls() {
     let works: Vec<_> = (0..200).map(|_| Work::new(|| ())).collect();
     queue.enqueue_all(&works);
     queue.drain().unwrap();
-    // Uses the other seat, so that no worker takes the items that the blocked one returns to the
-    // pool.
+    // Uses the other seat, so that no worker takes the items that the blocked one returns.
     let plug = plug_into(&queue);
     let step = Arc::new(AtomicU32::new(0));
     let (go, may_go) = mpsc::channel::<()>();
@@ -258,8 +256,7 @@ fn what_joiners_ran_waits_for_nobody_and_has_not_waited() {
         });
         eventually("it runs", || step.load(Ordering::Acquire) == 1);
         for _ in 0..50 {
-            // The first item cannot be taken out of the injector, because the second one is on top
-            // of it.
+            // The first item cannot be taken out of the injector, because it is not the newest.
             let (first, second) = (queue.spawn(|| ()), queue.spawn(|| ()));
             first.join().unwrap();
             second.join().unwrap();

@@ -26,7 +26,6 @@ pub fn registry(machine: &str) -> Registry {
     registry_with(machine, Params::default())
 }
 
-/// Creates a registry on a synthetic machine.
 pub fn registry_with(machine: &str, params: Params) -> Registry {
     Registry::new(Topology::synthetic(machine).unwrap(), params).unwrap()
 }
@@ -145,7 +144,6 @@ pub struct Hole {
     release: Receiver<()>,
 }
 
-/// Creates both sides.
 pub fn stopper() -> (Plug, Hole) {
     let (enter, entered) = mpsc::channel();
     let (release, released) = mpsc::channel();
@@ -191,7 +189,6 @@ pub fn plug_into(queue: &Workqueue) -> Plug {
 pub struct Gauge(Arc<(AtomicUsize, AtomicUsize)>);
 
 impl Gauge {
-    /// Calls `body` inside.
     pub fn within<T>(&self, body: impl FnOnce() -> T) -> T {
         let now = self.0.0.fetch_add(1, Ordering::SeqCst) + 1;
         self.0.1.fetch_max(now, Ordering::SeqCst);
@@ -200,7 +197,6 @@ impl Gauge {
         result
     }
 
-    /// Returns the maximum.
     pub fn most(&self) -> usize {
         self.0.1.load(Ordering::SeqCst)
     }
@@ -214,18 +210,15 @@ pub struct Census(Arc<(AtomicI64, AtomicUsize)>);
 pub struct Life(Census);
 
 impl Census {
-    /// Creates a life.
     pub fn life(&self) -> Life {
         self.0.0.fetch_add(1, Ordering::SeqCst);
         Life(self.clone())
     }
 
-    /// Returns the number of existing lives.
     pub fn alive(&self) -> i64 {
         self.0.0.load(Ordering::SeqCst)
     }
 
-    /// Returns the number of dropped lives.
     pub fn dropped(&self) -> usize {
         self.0.1.load(Ordering::SeqCst)
     }
@@ -245,7 +238,6 @@ impl Drop for Life {
     }
 }
 
-/// Counts runs.
 #[derive(Clone, Default)]
 pub struct Count(Arc<AtomicUsize>);
 
@@ -292,8 +284,7 @@ pub fn threads(count: usize, body: impl Fn(usize) + Sync) {
 pub fn others_sleep() {
     let is_awake = |task: &std::fs::DirEntry| {
         let stat = std::fs::read_to_string(task.path().join("stat"));
-        // The state follows the name, which may contain any characters. A thread without a file has
-        // exited.
+        // The state follows the name. A thread whose file cannot be read has exited.
         stat.is_ok_and(|it| !it.rsplit(") ").next().is_some_and(|it| it.starts_with('S')))
     };
     eventually("all other threads sleep", || {
