@@ -11,8 +11,7 @@ use afterwork::rcu;
 
 use crate::env;
 
-/// Serializes tests that count callbacks or check their threads, because callbacks belong to the
-/// whole process.
+/// Serializes tests that count callbacks or check their threads: all tests share the callbacks.
 static ALONE: Mutex<()> = Mutex::new(());
 
 pub fn alone() -> MutexGuard<'static, ()> {

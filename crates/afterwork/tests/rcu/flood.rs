@@ -27,8 +27,7 @@ const REPORT: &str = "callbacks wait in one list, to which thread";
 
 /// Keeps this thread on one CPU, so that it adds to one list.
 fn stay_here() {
-    // SAFETY: the structure consists of integers. The calls read and write it, and affect only this
-    // thread.
+    // SAFETY: the structure consists of integers. The calls affect only this thread.
     unsafe {
         let mut cpus: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(libc::sched_getcpu() as usize, &mut cpus);

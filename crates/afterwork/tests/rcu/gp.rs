@@ -35,8 +35,7 @@ impl Readers {
                     let guard = rcu::read();
                     let version = in_sight.load(Ordering::Acquire);
                     for _ in 0..10 {
-                        // SAFETY: this test leaks versions. A freed version is marked, and not
-                        // unmapped.
+                        // SAFETY: this test leaks versions. A freed version is only marked.
                         let state = unsafe { &*version }.state.load(Ordering::Relaxed);
                         assert_eq!(state, ALIVE, "a freed version was seen");
                     }

@@ -25,8 +25,7 @@ impl NoThreads {
         // SAFETY: the call takes no arguments.
         if unsafe { libc::geteuid() } == 0 {
             // The limit does not apply to root.
-            // SAFETY: the call takes numbers. All threads of the process change their user with
-            // this one.
+            // SAFETY: the call takes numbers. It changes the user of all threads.
             assert_eq!(unsafe { libc::setresuid(65534, 65534, 65534) }, 0);
         }
         let mut before = libc::rlimit {

@@ -71,8 +71,7 @@ fn stepped(at: u32) {
 #[test]
 fn a_section_in_a_signal_handler_is_waited_for_wherever_it_comes() {
     let _alone = alone();
-    // SAFETY: a zeroed structure is valid, and the handler makes only calls that a handler may
-    // make.
+    // SAFETY: a zeroed structure is valid, and the handler is async-signal-safe.
     unsafe {
         let mut act: libc::sigaction = std::mem::zeroed();
         act.sa_sigaction = on_trap as *const () as usize;
