@@ -34,8 +34,8 @@ fn call_beside_a_busy_owner(slots: &PerCpu<u64>, nr_callers: usize) {
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut owner = slots.attach(cpu(1)).unwrap();
-            // The loop body runs inside the operation: the slot is free for only a few nanoseconds
-            // between two operations.
+            // The loop body runs inside the operation, so the slot is free for only some
+            // nanoseconds.
             while owner.with(|_| {
                 let nr = nr_operations.fetch_add(1, Ordering::Relaxed);
                 burn(OPERATION);
@@ -101,8 +101,7 @@ fn a_busy_owner_lets_several_callers_take_turns() {
 /// Otherwise one operation takes thousands.
 const MOST_CALLS: usize = 5_000;
 
-/// Lets `nr_callers` threads call back to back until the owner has made its operations, each with
-/// `operate`.
+/// Lets `nr_callers` threads call back to back until the owner has called `operate` often enough.
 fn operate_beside_busy_callers(
     slots: &PerCpu<u64>,
     nr_callers: usize,
@@ -113,8 +112,8 @@ fn operate_beside_busy_callers(
     thread::scope(|scope| {
         for _ in 0..nr_callers {
             scope.spawn(|| {
-                // The loop body runs inside the call: the slot is free for only a few nanoseconds
-                // between two calls.
+                // The loop body runs inside the call, so the slot is free for only some
+                // nanoseconds.
                 while slots.run_on(cpu(1), |_| {
                     let nr = nr_calls.fetch_add(1, Ordering::Relaxed);
                     burn(OPERATION);

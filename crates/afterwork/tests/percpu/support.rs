@@ -11,8 +11,7 @@ pub const NR_CPUS: u32 = 4;
 
 static TELLER: Mutex<()> = Mutex::new(());
 
-/// Serializes tests that notify the process of absent CPUs, and tests that count values that such a
-/// notification moves.
+/// Serializes tests that notify the process of absent CPUs, and tests that depend on that.
 pub fn teller() -> MutexGuard<'static, ()> {
     TELLER.lock().unwrap_or_else(PoisonError::into_inner)
 }
