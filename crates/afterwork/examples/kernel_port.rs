@@ -32,8 +32,7 @@ use afterwork::{
 /// Any error of the example.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// The number of packets that a run of the receiver takes before it lets other items run, as in
-/// NAPI.
+/// The number of packets that a run of the receiver takes before it yields, as in NAPI.
 const BUDGET: usize = 64;
 const WATCHDOG_PERIOD: Duration = Duration::from_millis(1);
 const NR_COMMANDS: u32 = 100;

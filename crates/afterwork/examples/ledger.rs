@@ -45,8 +45,7 @@ fn main() -> Result<(), Failure> {
     run(nr_clients, nr_transfers)
 }
 
-/// Lets `nr_clients` threads make `nr_transfers` transfers each. The total amount must stay the
-/// same.
+/// Lets `nr_clients` threads make `nr_transfers` transfers each. The total must stay the same.
 pub fn run(nr_clients: usize, nr_transfers: usize) -> Result<(), Failure> {
     let ledger = Worker::builder("ledger").build()?;
     let checks = Workqueue::builder("checks").max_active(2).build()?;
@@ -78,8 +77,7 @@ pub fn run(nr_clients: usize, nr_transfers: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes one client's transfers. Returns the number that completed and the number that it
-/// cancelled.
+/// Makes one client's transfers. Returns the number that completed and that were cancelled.
 fn pay(
     client: usize,
     nr_transfers: usize,

@@ -57,8 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let nr_lines = block_on(async {
         let mut log = Vec::new();
-        // The task is woken once per 100 lines. The last poster wakes it for the rest when it is
-        // dropped.
+        // Wakes once per 100 lines, and for the rest when the last poster is dropped.
         while mailbox.ready(100).await.is_ok() {
             log.extend(mailbox.drain(100));
         }

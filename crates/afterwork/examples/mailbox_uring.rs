@@ -52,9 +52,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut nr_rung = 0_u32;
     while is_open {
         for entry in to_submit.drain(..) {
-            // SAFETY: the buffers, the socket and the mailbox were created before the ring, so they
-            // outlive its last request. A buffer is not accessed between a request and its
-            // completion.
+            // SAFETY: the buffers, the socket and the mailbox outlive the ring, which is dropped
+            // first. A buffer is not accessed between a request and its completion.
             unsafe { ring.submission().push(&entry)? };
         }
         // If this is `false`, there is something to receive already.

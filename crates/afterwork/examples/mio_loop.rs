@@ -47,8 +47,7 @@ fn main() -> Result<(), Failure> {
     run(nr_clients, nr_questions)
 }
 
-/// Serves `nr_clients` clients that ask `nr_questions` questions each, one after the other, and
-/// check the answers.
+/// Serves `nr_clients` clients, which ask `nr_questions` questions each and check the answers.
 pub fn run(nr_clients: u32, nr_questions: u32) -> Result<(), Failure> {
     let mut server = Server::new()?;
     let address = server.listener.local_addr()?;

@@ -160,8 +160,7 @@ impl Server {
         self.wait_for_room(CAPACITY - 3);
 
         let start = Instant::now();
-        // The server accepts no connections from here on. After the drain it has no requests
-        // either.
+        // The server accepts no connections from here on, and no requests after the drain.
         let _ = self.stop.send(());
         match self.queue.drain_timeout(GRACE) {
             Err(DrainError::StillBusy(busy)) => {

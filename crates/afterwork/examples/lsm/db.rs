@@ -108,8 +108,7 @@ impl Db {
     }
 
     pub fn get(&self, key: u64) -> io::Result<Option<u64>> {
-        // The active table is checked first, because a table enters the version before it stops
-        // being active.
+        // The active table is checked first: a table enters the version before it is replaced.
         if let Some(value) = self.active.lock().unwrap().records.get(&key) {
             return Ok(Some(*value));
         }
