@@ -217,7 +217,8 @@ fn an_item_that_has_started_is_let_run_beyond_its_deadline() {
         let queue = alone_on_two(queue("started").help(false));
         let (go, may_go) = mpsc::channel::<()>();
         let (started, has_started) = mpsc::channel();
-        // Usually long enough for a worker to start the item. Otherwise doubled.
+        // Usually long enough for a worker to start the item. If the item expires, the span
+        // doubles.
         let mut span = Duration::from_millis(50);
         let (deadline, handle) = loop {
             let deadline = Instant::now() + span;

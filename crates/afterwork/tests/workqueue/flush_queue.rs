@@ -129,7 +129,7 @@ fn many_flushes_at_once_all_end_when_what_they_wait_for_has() {
         for (_, flusher) in &waits {
             assert!(!flusher.is_finished());
         }
-        // Each flush waits for the first item too, so none ends before it.
+        // All items but the first are released. Each flush also waits for the first, so none ends.
         for (plug, _) in waits.iter().skip(1).rev() {
             plug.release();
         }

@@ -49,8 +49,8 @@ fn assert_managed(registry: &Registry) {
     assert_eq!(receive.recv_timeout(PATIENCE), Ok("fired"));
 }
 
-/// Makes the registry drop `owned` on a thread that must not run user code. A delayed item without
-/// handles owns it, and the item's queue is destroyed by one of its own items.
+/// Leaves `owned` to the registry, which must not drop it on a service thread. A delayed item
+/// without handles owns it, and the item's queue is destroyed by one of its own items.
 fn forget_armed(registry: &Registry, owned: impl Send + 'static) {
     let timers = queue("timers").build_in(registry).unwrap();
     let work = DelayedWork::new(move || {

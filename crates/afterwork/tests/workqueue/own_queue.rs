@@ -288,7 +288,7 @@ fn raising_the_limit_lets_items_wait_again() {
     assert!(inside(&queue, |own| own.spawn(|| ()).join().is_ok()));
 }
 
-/// A waker that waits for an item, and reports how that ended.
+/// A waker that waits for an item and reports the outcome.
 struct Joins {
     item: Mutex<Option<JoinHandle<()>>>,
     joined: mpsc::Sender<Result<(), JoinError>>,

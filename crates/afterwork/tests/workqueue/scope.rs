@@ -1,4 +1,4 @@
-//! Scopes, `for_each` and `join`: borrowed data, and owners that depend on no other thread.
+//! Scopes, `for_each_*` and `join`: borrowed data, and owners that depend on no other thread.
 
 use std::{
     ops::Range,

@@ -113,7 +113,8 @@ fn a_new_queue_for_each_item_starves_no_other_queue() {
         chain_queues(registry.clone(), nr_links.clone(), MOST_LINKS, nr_left);
         plug.release();
         old.drain().unwrap();
-        // About one item for each of the old queue is expected. A preemption adds some hundreds.
+        // About one link for each item of the old queue is expected. A preemption adds some
+        // hundreds.
         assert!(nr_links.get() < MOST_LINKS, "the old queue waited too long");
     }
 }
@@ -162,7 +163,7 @@ fn time_goes_by_shares() {
         first.load(Ordering::Relaxed) + second.load(Ordering::Relaxed),
         2 * FLOOD
     );
-    // 22 are expected, a ninth. Times on a loaded machine are inexact, so the bound is large.
+    // 22 items are expected, a ninth. Times on a loaded machine are inexact, so the bound is large.
     let at_end = at_end.load(Ordering::Relaxed);
     assert!(at_end < FLOOD / 2, "{at_end} of the few while the many ran");
 }

@@ -83,7 +83,7 @@ fn a_moment_that_is_over_is_ready_at_once_and_a_far_one_does_not_overflow() {
         assert!(poll(&mut far, Waker::noop()).is_pending());
         assert!(!far.is_elapsed());
     }
-    // They are gone, so nothing uses it.
+    // All sleeps have ended, so nothing uses the registry.
     shut_down(registry);
 }
 

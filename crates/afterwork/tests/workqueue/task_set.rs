@@ -50,7 +50,7 @@ fn closures_futures_panics_and_refusals_come_out_of_one_set() {
     set.spawn(|| panic!("on purpose"));
     set.spawn_async(async { panic!("on purpose") });
     set.add(gone.spawn(|| 7));
-    // An item that has ended before it is added.
+    // This item has ended before it is added.
     let ended = queue.spawn(|| 4);
     eventually("it has ended", || ended.is_finished());
     set.add(ended);
