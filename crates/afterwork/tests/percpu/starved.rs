@@ -34,8 +34,7 @@ fn call_beside_a_busy_owner(slots: &PerCpu<u64>, nr_callers: usize) {
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut owner = slots.attach(cpu(1)).unwrap();
-            // The loop body runs inside the operation, so the slot is free for only some
-            // nanoseconds.
+            // The loop body runs inside the operation: the slot is never free for long.
             while owner.with(|_| {
                 let nr = nr_operations.fetch_add(1, Ordering::Relaxed);
                 burn(OPERATION);
@@ -112,8 +111,7 @@ fn operate_beside_busy_callers(
     thread::scope(|scope| {
         for _ in 0..nr_callers {
             scope.spawn(|| {
-                // The loop body runs inside the call, so the slot is free for only some
-                // nanoseconds.
+                // The loop body runs inside the call: the slot is never free for long.
                 while slots.run_on(cpu(1), |_| {
                     let nr = nr_calls.fetch_add(1, Ordering::Relaxed);
                     burn(OPERATION);

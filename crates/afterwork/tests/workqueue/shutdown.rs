@@ -187,8 +187,7 @@ fn a_timer_that_takes_an_item_back_from_a_run_holds_no_lock_while_it_wakes_tasks
                 }
             });
             let [first, second] = [0, 1].map(CpuId::new);
-            // The item runs in one pool and is handed over to that run in the other, which the
-            // drain checks first. Then it is cancelled.
+            // It runs in one pool. The other one, which a drain checks first, hands it over.
             assert!(queue.enqueue_after_on(second, &work, Duration::ZERO));
             plug.wait_until_stuck();
             assert!(queue.enqueue_after_on(first, &work, Duration::ZERO));

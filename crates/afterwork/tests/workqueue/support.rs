@@ -17,8 +17,7 @@ use afterwork::{
 };
 use topology::{CpuId, Topology};
 
-/// The limit of every wait. It is over a hundred times what any test needs, so that a loaded
-/// machine and sanitizers stay below it.
+/// The limit of every wait, over a hundred times what any test needs without load.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Creates a registry on a synthetic machine. Workers of CPUs that do not exist here run anywhere.
