@@ -1,5 +1,4 @@
-//! An async program without another runtime: the library provides its tasks, timers, channels and
-//! limits.
+//! An async program without another runtime.
 //!
 //! Pages are fetched from mirrors, some of which never answer. A second queue parses them, and an
 //! actor counts them and answers questions. The program itself uses no thread but `main`.

@@ -1,5 +1,4 @@
-//! An HTTP server and its clients as futures on workqueues, without another executor or a thread
-//! per connection.
+//! An HTTP server and its clients as futures on workqueues, without another executor.
 //!
 //! hyper's futures are polled by `spawn_async`. The reactor that reports ready sockets is that of
 //! async-io. Its one thread calls the wakers, which only queue items. The server and the clients

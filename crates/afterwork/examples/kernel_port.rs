@@ -1,5 +1,4 @@
-//! A network driver that is structured like one of the kernel: work items, queues and order of
-//! teardown.
+//! A network driver with the structure of a kernel driver: work items, queues, order of teardown.
 //!
 //! | kernel driver | here |
 //! |---|---|

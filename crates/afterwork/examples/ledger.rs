@@ -1,5 +1,4 @@
-//! A ledger that one thread owns, without locks and atomics. Transfers wait for each other and for
-//! a check on another thread, and clients cancel them.
+//! A ledger that one thread owns, without locks. Transfers wait, and clients cancel them.
 //!
 //! | common solution | here |
 //! |---|---|

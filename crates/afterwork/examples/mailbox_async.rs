@@ -1,7 +1,7 @@
 //! An async task that owns a log, on a minimal executor.
 //!
-//! Any executor works, because the mailbox needs only the task's waker. `cargo run --release
-//! --example mailbox_async`
+//! Any executor works, because the mailbox needs only the task's waker.
+//! `cargo run --release --example mailbox_async`
 
 use std::error::Error;
 use std::future::Future;

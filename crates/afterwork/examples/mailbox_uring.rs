@@ -1,8 +1,7 @@
 //! An io_uring loop that owns a socket and receives answers from other threads.
 //!
-//! One call waits for completions and posts: a multishot request polls the mailbox's eventfd, which
-//! is signaled only while the loop sleeps. `cargo run --release --features io-uring --example
-//! mailbox_uring`
+//! One call waits for completions and for posts: a multishot request polls the mailbox's eventfd.
+//! `cargo run --release --features io-uring --example mailbox_uring`
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -34,8 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(sum)
     });
 
-    // The client asks one question at a time, so one buffer each is enough. They are declared
-    // before the ring so that they outlive it.
+    // One buffer each is enough for one question at a time. The ring is dropped before them.
     let mut question = [0_u8; 4];
     let mut answer = [0_u8; 8];
     let mut mailbox = Mailbox::new();

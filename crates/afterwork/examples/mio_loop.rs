@@ -1,5 +1,4 @@
-//! A single-threaded server on mio that queues long work and receives the answers through a
-//! mailbox.
+//! A single-threaded mio server that queues long work and receives the answers in a mailbox.
 //!
 //! The loop sleeps in one call for its sockets and for answers. The mailbox signals an eventfd,
 //! only while the loop sleeps and once for any number of answers. Nothing in the loop blocks. The

@@ -1,5 +1,4 @@
-//! Compares three ways to wake an owner that sleeps in an io_uring ring, to choose one for a
-//! mailbox.
+//! Compares three ways to wake an owner that sleeps in an io_uring ring.
 //!
 //! | way | the owner | the poster |
 //! |---|---|---|
@@ -25,8 +24,7 @@ use rustix::thread::{CpuSet, futex, sched_setaffinity};
 const NR_POSTS: usize = 5000;
 /// The time between two posts, long enough for the owner to sleep again.
 const GAP: Duration = Duration::from_micros(200);
-/// `FUTEX2_SIZE_U32` without the private flag, because a private wait is lost in a process that
-/// starts its second thread.
+/// `FUTEX2_SIZE_U32`. A private wait would be lost when the process starts its second thread.
 const FUTEX_U32: u32 = 2;
 /// `FUTEX_BITSET_MATCH_ANY`.
 const ANY: u64 = 0xffff_ffff;
@@ -129,8 +127,7 @@ fn by_eventfd() -> io::Result<Costs> {
     pin(1);
     let mut ring = IoUring::new(8)?;
     let entry = uring::poll_entry(&mailbox, 0)?;
-    // SAFETY: the entry refers to an eventfd and to no memory. The ring is dropped before the
-    // mailbox that owns the eventfd.
+    // SAFETY: the entry has an eventfd and no memory. The ring is dropped before the mailbox.
     unsafe { ring.submission().push(&entry) }.map_err(io::Error::other)?;
     let mut latency_ns = Vec::with_capacity(NR_POSTS);
     while latency_ns.len() < NR_POSTS {
@@ -157,8 +154,7 @@ fn by_message() -> io::Result<Costs> {
     let mut own: IoUring = IoUring::new(8)?;
     let poster = post_from_elsewhere(start, move |now| {
         let entry = opcode::MsgRingData::new(owner, 0, now, None).build();
-        // SAFETY: the entry refers to no memory, and to the owner's ring, which is dropped after
-        // this thread has been joined.
+        // SAFETY: the entry has no memory. The owner's ring outlives this thread.
         unsafe { own.submission().push(&entry) }.map_err(io::Error::other)?;
         own.submit_and_wait(1)?;
         let sent = own.completion().next().map_or(0, |sent| sent.result());
@@ -220,8 +216,7 @@ fn by_futex() -> io::Result<Costs> {
             }
         }
         let present = word.load(Ordering::Acquire);
-        // If a post arrives before the sleep, the next wait returns at once. `posted` may be the
-        // time of a later post.
+        // A post before the sleep ends the next wait. `posted` may be of a later post.
         let posted = posted.load(Ordering::Relaxed);
         latency_ns.extend((seen != present).then(|| now.saturating_sub(posted)));
         seen = present;

@@ -1,5 +1,4 @@
-//! An axum server that runs its computations on a queue with a capacity, and its behavior under
-//! overload.
+//! An axum server that computes on a queue with a capacity, and its behavior under overload.
 //!
 //! | event | effect | by |
 //! |---|---|---|
@@ -8,9 +7,8 @@
 //! | a client disconnects | its item is cancelled | `cancel_on_drop` |
 //! | shutdown, one client hangs | it is reported, others are cancelled | `drain_timeout`, `cancel_all` |
 //!
-//! The queue is paused where the order matters, so that each of these events occurs reliably.
-//! During the flood, memory is sampled and plotted. `cargo run --release --example axum_offload --
-//! [REQUESTS [CLIENTS]]`
+//! The queue is paused where the order matters. Memory is sampled and plotted during the flood.
+//! `cargo run --release --example axum_offload -- [REQUESTS [CLIENTS]]`
 
 mod clients;
 mod server;
@@ -30,8 +28,7 @@ use server::{CAPACITY, Failure, Server, digest_of};
 /// The limit of each step of the shutdown.
 const GRACE: Duration = Duration::from_millis(100);
 const SAMPLE_EVERY: Duration = Duration::from_millis(10);
-/// The limit of the growth of memory, in bytes: much more than the waiting requests need, much less
-/// than the flood would take without a bound.
+/// The limit of memory growth in bytes: more than the queue needs, less than an unbounded flood.
 const MAX_GROWTH: u64 = 64 << 20;
 
 fn main() -> Result<(), Failure> {
@@ -41,8 +38,7 @@ fn main() -> Result<(), Failure> {
     run(nr_requests, nr_clients)
 }
 
-/// Makes `nr_requests` requests on `nr_clients` connections, and checks the answers. Also tests
-/// each event of the table.
+/// Makes `nr_requests` requests on `nr_clients` connections. Then tests each event of the table.
 pub fn run(nr_requests: u64, nr_clients: u64) -> Result<(), Failure> {
     let server = Server::start()?;
     server.shed()?;

@@ -30,8 +30,7 @@ fn main() -> Result<(), Failure> {
     run(nr_keys, nr_writers)
 }
 
-/// Writes `nr_keys` keys three times from `nr_writers` threads while this thread reads them. Then
-/// reads all of them, also after a restart.
+/// Writes `nr_keys` keys three times while reading them. Then reads all, also after a restart.
 pub fn run(nr_keys: u64, nr_writers: u64) -> Result<(), Failure> {
     let dir = tempfile::tempdir()?;
     let db = Db::open(dir.path())?;
