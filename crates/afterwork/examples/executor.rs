@@ -1,17 +1,17 @@
-//! An async program with no other runtime: its tasks, timers, channels and limits are all the library's.
+//! An async program without another runtime.
 //!
-//! Pages are fetched from mirrors, some of which never answer; what is fetched is parsed where CPU time is spent, and counted by
-//! an actor, which answers questions too. Nothing here has a thread of its own but `main`.
+//! Pages are fetched from mirrors, some of which never answer. A second queue parses them, and an
+//! actor counts them and answers questions. The program itself uses no thread but `main`.
 //!
-//! | what | by |
+//! | feature | provided by |
 //! |---|---|
-//! | tasks, taken as they end | `TaskSet` |
-//! | a mirror that does not answer | `timeout`, around `sleep` and what comes after it |
-//! | no more parsing at once than there is room for | `capacity`, and `reserve().await` |
-//! | an actor, whose senders wait for room | `Mailbox` with a capacity, `send().await`, `recv().await` |
-//! | a question to it | `reply`, `ReplyTo` |
+//! | tasks, joined as they complete | `TaskSet` |
+//! | a mirror that does not answer | `timeout` around the request |
+//! | a bound on the pages that wait to be parsed | `capacity` and `reserve().await` |
+//! | an actor whose senders wait for capacity | a bounded `Mailbox`: `send().await`, `recv().await` |
+//! | a question to the actor | `reply`, `ReplyTo` |
 //! | progress | `interval` |
-//! | a task that is not wanted any more | `AbortHandle` |
+//! | a task that is cancelled | `AbortHandle` |
 //!
 //! `cargo run --release --example executor -- [PAGES]`
 
@@ -22,13 +22,13 @@ use afterwork::{
     workqueue::{JoinError, TaskSet, Workqueue, block_on, interval, sleep, timeout},
 };
 
-/// Anything that went wrong.
+/// Any error of the example.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// Each so-manieth page has a mirror that never answers.
+/// Every tenth page has a mirror that never answers.
 const NR_TO_A_HANG: u64 = 10;
 const PATIENCE: Duration = Duration::from_millis(2);
-/// How many pages may wait to be parsed, and to be counted.
+/// The number of pages that may wait to be parsed, and to be counted.
 const CAPACITY: usize = 16;
 
 fn main() -> Result<(), Failure> {
@@ -36,12 +36,12 @@ fn main() -> Result<(), Failure> {
     run(numbers.next().transpose()?.unwrap_or(10_000))
 }
 
-/// Fetches `nr_pages` pages, and checks what the actor has counted.
+/// Fetches `nr_pages` pages, and checks the actor's counts.
 pub fn run(nr_pages: u64) -> Result<(), Failure> {
     block_on(count(nr_pages))
 }
 
-/// What the actor is asked.
+/// A message to the actor.
 enum Mail {
     Page { number: u64, nr_words: u64 },
     HowMany(ReplyTo<usize>),
@@ -75,7 +75,7 @@ async fn count(nr_pages: u64) -> Result<(), Failure> {
     assert!(abort.abort());
     assert!(matches!(lost.await, Err(JoinError::Cancelled)));
     assert_eq!(how_many(&poster).await? as u64, nr_pages);
-    // Its poster goes with it; the actor ends with the last one.
+    // This drops all posters, so the actor ends.
     drop((progress, poster));
     let pages = actor.await?;
     for (expected, (number, nr_words)) in pages.into_iter().enumerate() {
@@ -87,20 +87,20 @@ async fn count(nr_pages: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Owns what has been counted.
+/// Runs the actor, which owns the counts.
 async fn keep(mut mailbox: Mailbox<Mail>) -> BTreeMap<u64, u64> {
     let mut pages = BTreeMap::new();
     while let Ok(mail) = mailbox.recv().await {
         match mail {
             Mail::Page { number, nr_words } => drop(pages.insert(number, nr_words)),
-            // Whoever asked may have gone.
+            // The task that asked may have been cancelled.
             Mail::HowMany(to) => drop(to.reply(pages.len())),
         }
     }
     pages
 }
 
-/// Tells how far the actor is.
+/// Prints the number of counted pages regularly.
 async fn report(poster: Poster<Mail>) -> Result<(), Failure> {
     let mut ticks = interval(Duration::from_millis(100))?;
     loop {
@@ -109,14 +109,14 @@ async fn report(poster: Poster<Mail>) -> Result<(), Failure> {
     }
 }
 
-/// Asks the actor, behind all that was sent to it before.
+/// Asks the actor for its count, after all earlier messages.
 async fn how_many(poster: &Poster<Mail>) -> Result<usize, Failure> {
     let (to, answer) = reply();
     poster.send(Mail::HowMany(to)).await?;
     Ok(answer.await?)
 }
 
-/// Fetches a page, parses it and posts what is in it; returns `true` if a second mirror was asked.
+/// Fetches a page, parses it and posts its word count. Returns `true` if a second mirror was asked.
 async fn fetch(number: u64, parsers: &Workqueue, poster: &Poster<Mail>) -> Result<bool, Failure> {
     let hangs = number.is_multiple_of(NR_TO_A_HANG);
     let first = timeout(PATIENCE, ask_mirror(number, hangs)).await;
@@ -131,7 +131,7 @@ async fn fetch(number: u64, parsers: &Workqueue, poster: &Poster<Mail>) -> Resul
     Ok(asked_second)
 }
 
-/// Stands for what a socket would bring.
+/// A placeholder for a request over a socket.
 async fn ask_mirror(number: u64, hangs: bool) -> u64 {
     sleep(Duration::from_micros(number % 500)).await;
     if hangs {
@@ -140,7 +140,7 @@ async fn ask_mirror(number: u64, hangs: bool) -> u64 {
     number
 }
 
-/// Stands for work that computes.
+/// A placeholder for a computation.
 fn parse(page: u64) -> u64 {
     (0..1000).fold(page, |sum, number| (sum ^ number) + 1) % 1000
 }

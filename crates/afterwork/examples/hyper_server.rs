@@ -1,8 +1,8 @@
-//! An HTTP server and its clients as futures on workqueues; no other executor, no thread per connection.
+//! An HTTP server and its clients as futures on workqueues, without another executor.
 //!
-//! hyper needs somebody who polls its futures: that is `spawn_async`. It also needs a reactor, which tells when a
-//! socket is ready; here that of async-io, whose one thread calls the wakers, which are queue operations.
-//! The server and the clients have a queue each, so that neither can use up the other's limit.
+//! hyper's futures are polled by `spawn_async`. The reactor that reports ready sockets is that of
+//! async-io. Its one thread calls the wakers, which only queue items. The server and the clients
+//! have a queue each, so that neither can use up the other's limit.
 //!
 //! `cargo run --release --example hyper_server -- [CONNECTIONS [REQUESTS OF EACH]]`
 
@@ -26,10 +26,10 @@ use hyper::{
     service::service_fn,
 };
 
-/// Anything that went wrong.
+/// Any error of the example.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// How many polls of each side run at once.
+/// The number of polls of each side that run at once.
 const MAX_ACTIVE: u32 = 8;
 
 fn main() -> Result<(), Failure> {
@@ -43,7 +43,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Serves `nr_connections` clients, who make `nr_requests` requests each and check every answer.
+/// Serves `nr_connections` clients, which make `nr_requests` requests each and check every answer.
 pub fn run(nr_connections: usize, nr_requests: usize) -> Result<(), Failure> {
     let serving = Workqueue::builder("http server")
         .max_active(MAX_ACTIVE)
@@ -62,14 +62,14 @@ pub fn run(nr_connections: usize, nr_requests: usize) -> Result<(), Failure> {
     for client in clients {
         client.join().map_err(|error| error.to_string())??;
     }
-    // The server would wait for connections forever. Those that it has end with their clients.
+    // The server would wait for connections forever. Existing connections end with their clients.
     server.cancel();
     serving.drain()?;
     asking.drain()?;
     Ok(())
 }
 
-/// Takes connections, each of which becomes a future of its own on `queue`.
+/// Accepts connections, and spawns a future on `queue` for each one.
 async fn accept(listener: Async<TcpListener>, queue: Workqueue) -> io::Result<Infallible> {
     loop {
         let (stream, _) = listener.accept().await?;
@@ -89,7 +89,7 @@ async fn greet(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infa
     Ok(Response::new(Full::from(greeting)))
 }
 
-/// Makes requests one after the other on one connection, which `queue` drives.
+/// Makes requests one after the other on one connection, which `queue` polls.
 async fn ask(
     address: SocketAddr,
     client: usize,
@@ -115,7 +115,7 @@ async fn ask(
     Ok(driver.await.map_err(|error| error.to_string())??)
 }
 
-/// A socket as hyper wants it.
+/// Implements hyper's I/O traits for a socket of async-io.
 struct Socket(Async<TcpStream>);
 
 impl rt::Read for Socket {
@@ -124,7 +124,7 @@ impl rt::Read for Socket {
         context: &mut Context<'_>,
         mut buffer: rt::ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        // hyper's buffer may be unwritten memory, which needs unsafe code to read into.
+        // hyper's buffer may be uninitialized memory, and reading into that requires unsafe code.
         let mut bytes = [0; 4096];
         let room = buffer.remaining().min(bytes.len());
         let nr_read = loop {

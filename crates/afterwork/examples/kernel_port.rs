@@ -1,14 +1,14 @@
-//! A network driver, as one would be written for the kernel: its items, its queues and the order of its teardown.
+//! A network driver with the structure of a kernel driver: work items, queues, order of teardown.
 //!
-//! | the kernel's driver | here |
+//! | kernel driver | here |
 //! |---|---|
 //! | `INIT_WORK(&nic->rx, nic_rx)`, `queue_work` from the interrupt | `Work::new`, `enqueue` |
-//! | `INIT_DELAYED_WORK(&nic->watchdog, …)`, which queues itself again | `DelayedWork::with_handle`, `enqueue_after` |
+//! | `INIT_DELAYED_WORK`, which requeues itself | `DelayedWork::with_handle`, `enqueue_after` |
 //! | `alloc_ordered_workqueue("nic_ctl")` | `.ordered()` |
 //! | `alloc_workqueue("nic_rx", WQ_UNBOUND \| WQ_MEM_RECLAIM, 0)` | `.mem_reclaim()` |
 //! | `list_add_rcu`, `list_del_rcu`, `list_for_each_entry_rcu`, `synchronize_rcu` | `Rcu<Vec<…>>`: `update`, `load`, `rcu::synchronize` |
-//! | `cancel_delayed_work_sync`, `cancel_work_sync`, `destroy_workqueue` in `remove` | the same, in the same order |
-//! | `container_of` | a `Weak` that the item's closure has |
+//! | `cancel_delayed_work_sync`, `cancel_work_sync`, `destroy_workqueue` in `remove` | the same calls in the same order |
+//! | `container_of` | a `Weak` in the item's closure |
 //!
 //! `cargo run --release --example kernel_port -- [PACKETS [INTERRUPT THREADS]]`
 
@@ -28,10 +28,10 @@ use afterwork::{
     workqueue::{DelayedWork, JoinHandle, Work, Workqueue},
 };
 
-/// Anything that went wrong.
+/// Any error of the example.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// How many packets a run of the receiver takes before it lets others run, as NAPI does.
+/// The number of packets that a run of the receiver takes before it yields, as in NAPI.
 const BUDGET: usize = 64;
 const WATCHDOG_PERIOD: Duration = Duration::from_millis(1);
 const NR_COMMANDS: u32 = 100;
@@ -43,7 +43,8 @@ fn main() -> Result<(), Failure> {
     run(nr_packets, nr_interrupts)
 }
 
-/// Lets `nr_interrupts` threads bring `nr_packets` packets each, beside listeners that come and go, and takes the driver away.
+/// Delivers `nr_packets` packets from each of `nr_interrupts` threads, while listeners are added
+/// and removed, and then removes the driver.
 pub fn run(nr_packets: u64, nr_interrupts: u64) -> Result<(), Failure> {
     let nic = Nic::probe()?;
     let all = Listener::new();
@@ -57,7 +58,7 @@ pub fn run(nr_packets: u64, nr_interrupts: u64) -> Result<(), Failure> {
             let listener = Listener::new();
             nic.add_listener(&listener);
             nic.remove_listener(&listener);
-            // No receiver that could have seen it is still at it.
+            // No receiver that may have seen the listener still uses it.
             listener.has_gone.store(true, Relaxed);
         }
         for (mtu, command) in commands.into_iter().enumerate() {
@@ -69,9 +70,9 @@ pub fn run(nr_packets: u64, nr_interrupts: u64) -> Result<(), Failure> {
     let nr_dropped = nic.remove()?;
     let nr_heard = all.nr_packets.load(Relaxed);
     assert_eq!(nr_heard + nr_dropped, nr_interrupts * nr_packets);
-    // Commands are done in their order.
+    // Commands run in order.
     assert_eq!(*nic.mtus.lock().unwrap(), Vec::from_iter(0..NR_COMMANDS));
-    // Gone is gone: the interrupt that comes late changes nothing.
+    // An interrupt after the removal changes nothing.
     let nr_runs = nic.nr_runs.load(Relaxed);
     nic.interrupt(1);
     assert!(!nic.rx.is_busy() && !nic.watchdog.is_pending());
@@ -85,17 +86,17 @@ pub fn run(nr_packets: u64, nr_interrupts: u64) -> Result<(), Failure> {
 
 /// The device.
 struct Nic {
-    /// What has arrived; none once the device is off.
+    /// Packets that have arrived; `None` once the device is off.
     ring: Mutex<Option<VecDeque<u64>>>,
-    /// Receives what is in the ring.
+    /// Receives the packets of the ring.
     rx: Work,
-    /// Looks at the device again and again.
+    /// Checks the device periodically.
     watchdog: DelayedWork,
-    /// Must get on when memory is short: others may wait for the network to be able to free some.
+    /// Must make progress when memory is low, because freeing memory may depend on the network.
     receiving: Workqueue,
-    /// Commands, one at a time.
+    /// Runs commands one at a time.
     control: Workqueue,
-    /// Who wants packets: read by each run of the receiver, seldom written.
+    /// Receivers of packets, read by each run of `rx` and rarely written.
     listeners: Rcu<Vec<Arc<Listener>>>,
     mtus: Mutex<Vec<u32>>,
     nr_runs: AtomicU64,
@@ -146,12 +147,12 @@ impl Nic {
         Ok(nic)
     }
 
-    /// The top half: takes the packet from the wire, and leaves the rest for later.
+    /// The top half: stores the packet and defers the rest.
     fn interrupt(&self, packet: u64) {
         if let Some(ring) = &mut *self.ring.lock().unwrap() {
             ring.push_back(packet);
         }
-        // False if it is pending already: then that run takes this packet, too.
+        // `false` if the item is already pending. That run takes this packet too.
         self.receiving.enqueue(&self.rx);
     }
 
@@ -179,7 +180,7 @@ impl Nic {
 
     fn watch(&self, watchdog: &DelayedWork) {
         self.nr_watches.fetch_add(1, Relaxed);
-        // Refused while somebody cancels it.
+        // Rejected while another thread cancels the item.
         self.receiving.enqueue_after(watchdog, WATCHDOG_PERIOD);
     }
 
@@ -199,7 +200,7 @@ impl Nic {
         });
     }
 
-    /// Returns when no receiver has the listener in its hands any more.
+    /// Removes a listener. Returns when no receiver uses it any more.
     fn remove_listener(&self, gone: &Arc<Listener>) {
         self.listeners.update(|old| {
             let mut list = old.clone();
@@ -209,11 +210,11 @@ impl Nic {
         rcu::synchronize();
     }
 
-    /// Takes the device away; returns how many packets nobody has received.
+    /// Removes the device. Returns the number of packets that were not received.
     fn remove(&self) -> Result<u64, Failure> {
-        // First what queues: no interrupts from here on.
+        // First stop the producer: no interrupts from here on.
         let ring = self.ring.lock().unwrap().take();
-        // Then what queues itself, and what was queued.
+        // Then cancel the item that queues itself and the item that was queued.
         self.watchdog.cancel_sync();
         self.rx.disable_sync();
         self.control.destroy()?;

@@ -1,12 +1,11 @@
-//! A ledger that one thread owns: transfers wait for each other, for a check that computes elsewhere, and are given up by
-//! clients, with no lock and no atomic in it.
+//! A ledger that one thread owns, without locks. Transfers wait, and clients cancel them.
 //!
-//! | as it is often done | here |
+//! | common solution | here |
 //! |---|---|
-//! | `Arc<Mutex<Account>>`, and an order in which to lock two of them | `Rc` and `Cell`, on the thread of a `Worker` |
-//! | a thread for each transfer that waits | a local future for each: `spawn_local` |
-//! | the check under the locks, or a second look after it | `queue.spawn(check).await`: on the pool, the accounts kept |
-//! | a flag that a client has gone | `cancel_on_drop` |
+//! | `Arc<Mutex<Account>>` and a lock order | `Rc` and `Cell` on the thread of a `Worker` |
+//! | a thread for each waiting transfer | a local future for each one: `spawn_local` |
+//! | a check under the locks, or a recheck | `queue.spawn(check).await`; accounts stay reserved |
+//! | a flag that the client has disconnected | `cancel_on_drop` |
 //!
 //! `cargo run --release --example ledger -- [CLIENTS [TRANSFERS OF EACH]]`
 
@@ -25,16 +24,16 @@ use afterwork::{
     workqueue::Workqueue,
 };
 
-/// Anything that went wrong.
+/// Any error of the example.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 const NR_ACCOUNTS: usize = 16;
 const OPENING_BALANCE: u64 = 1000;
-/// How long a client waits that is in a hurry.
+/// The time that an impatient client waits.
 const PATIENCE: Duration = Duration::from_micros(50);
 
 thread_local! {
-    /// The accounts, on the worker's thread.
+    /// The accounts, which live on the worker's thread.
     static LEDGER: [Rc<Account>; NR_ACCOUNTS] = std::array::from_fn(|_| Rc::new(Account::new()));
 }
 
@@ -45,7 +44,7 @@ fn main() -> Result<(), Failure> {
     run(nr_clients, nr_transfers)
 }
 
-/// Lets `nr_clients` threads make `nr_transfers` transfers each. No money may come or go.
+/// Lets `nr_clients` threads make `nr_transfers` transfers each. The total must stay the same.
 pub fn run(nr_clients: usize, nr_transfers: usize) -> Result<(), Failure> {
     let ledger = Worker::builder("ledger").build()?;
     let checks = Workqueue::builder("checks").max_active(2).build()?;
@@ -56,7 +55,7 @@ pub fn run(nr_clients: usize, nr_transfers: usize) -> Result<(), Failure> {
         let clients: Vec<_> = (0..nr_clients)
             .map(|client| scope.spawn(move || pay(client)))
             .collect();
-        // An audit between any two steps of transfers.
+        // Audits the books between any two steps of transfers.
         while clients.iter().any(|client| !client.is_finished()) {
             assert_eq!(ledger.spawn(total).join()?, total_at_first());
         }
@@ -69,7 +68,7 @@ pub fn run(nr_clients: usize, nr_transfers: usize) -> Result<(), Failure> {
     })?;
     assert_eq!(nr_made + nr_given_up, nr_clients * nr_transfers);
     assert_eq!(ledger.spawn(total).join()?, total_at_first());
-    // Waits for transfers that were given up and have not been dropped yet.
+    // Waits until the cancelled transfers have been dropped.
     ledger.shutdown();
     println!(
         "{nr_made} transfers made or declined, {nr_given_up} given up; the books are in order"
@@ -77,7 +76,7 @@ pub fn run(nr_clients: usize, nr_transfers: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One client's life. Returns how many transfers it saw the end of, and how many it gave up.
+/// Makes one client's transfers. Returns the number that completed and that were cancelled.
 fn pay(
     client: usize,
     nr_transfers: usize,
@@ -91,7 +90,7 @@ fn pay(
         let checks = checks.clone();
         let transfer = ledger.spawn_local(move || transfer(from, to, number as u64 % 90, checks));
         if number % 8 == 0 {
-            // Dropped when the time is over, and cancelled by that.
+            // After the timeout the handle is dropped, which cancels the transfer.
             match transfer.cancel_on_drop().join_timeout(PATIENCE) {
                 Ok(made) => _ = made?,
                 Err(_late) => {
@@ -107,9 +106,9 @@ fn pay(
     Ok((nr_made, nr_given_up))
 }
 
-/// Moves money, if there is enough of it and the check agrees. May be dropped at any `.await`.
+/// Moves money if the balance suffices and the check passes. May be dropped at any `.await`.
 async fn transfer(from: usize, to: usize, amount: u64, checks: Workqueue) -> bool {
-    // In one order, so that no two transfers wait for each other.
+    // Accounts are reserved in one order, so that no two transfers wait for each other.
     let [first, second] = [from.min(to), from.max(to)].map(account);
     let _kept = (first.keep().await, second.keep().await);
     let is_fine = checks.spawn(move || check(from, to, amount)).await;
@@ -122,7 +121,7 @@ async fn transfer(from: usize, to: usize, amount: u64, checks: Workqueue) -> boo
     is_made
 }
 
-/// What computes.
+/// A placeholder for a computation.
 fn check(from: usize, to: usize, amount: u64) -> bool {
     let digest = (0..1000_u64).fold(amount, |digest, round| {
         digest.rotate_left(5) ^ (round + from as u64 + to as u64)
@@ -148,7 +147,7 @@ struct Account {
     waiting: RefCell<Vec<Waker>>,
 }
 
-/// An account that no other transfer uses.
+/// Keeps an account reserved for one transfer.
 struct Kept(Rc<Account>);
 
 impl Account {
@@ -176,7 +175,7 @@ impl Account {
 impl Drop for Kept {
     fn drop(&mut self) {
         self.0.is_kept.set(false);
-        // All: the first may have been given up.
+        // All waiters are woken, because the first one may have been cancelled.
         self.0.waiting.take().into_iter().for_each(Waker::wake);
     }
 }

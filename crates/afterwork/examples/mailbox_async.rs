@@ -1,6 +1,6 @@
-//! An async task that owns a log, on an executor of three lines.
+//! An async task that owns a log, on a minimal executor.
 //!
-//! Any executor will do: the mailbox needs the task's waker and nothing else.
+//! Any executor works, because the mailbox needs only the task's waker.
 //! `cargo run --release --example mailbox_async`
 
 use std::error::Error;
@@ -15,7 +15,7 @@ use afterwork::mailbox::Mailbox;
 const NR_THREADS: usize = 3;
 const NR_LINES: usize = 1000;
 
-/// Wakes the thread on which a future runs.
+/// Wakes the thread that runs a future.
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let nr_lines = block_on(async {
         let mut log = Vec::new();
-        // Woken once for 100 lines; the last ones come with the end of the last poster.
+        // Wakes once per 100 lines, and for the rest when the last poster is dropped.
         while mailbox.ready(100).await.is_ok() {
             log.extend(mailbox.drain(100));
         }

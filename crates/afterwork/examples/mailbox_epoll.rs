@@ -1,7 +1,7 @@
-//! An event loop that owns a socket, and to which other threads post answers.
+//! An event loop that owns a socket and receives answers from other threads.
 //!
-//! The loop sleeps in epoll_wait for the socket and for posts at once. The eventfd of the mailbox is rung only while
-//! the loop sleeps. `cargo run --release --example mailbox_epoll`
+//! The loop sleeps in `epoll_wait` for the socket and for posts. The mailbox's eventfd is signaled
+//! only while the loop sleeps. `cargo run --release --example mailbox_epoll`
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 const SOCKET: u64 = 1;
 const BELL: u64 = 2;
 
-/// How many answers are sent before the loop looks at its socket again.
+/// The number of answers that are sent before the loop polls its socket again.
 const BATCH: usize = 16;
 const NR_QUESTIONS: u32 = 1000;
 
@@ -37,14 +37,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let poster = mailbox.poster();
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     epoll::add(&epoll, &socket, EventData::new_u64(SOCKET), EventFlags::IN)?;
-    // Edge-triggered: each ring is told once, and the eventfd need not be read.
+    // Edge-triggered: each signal is reported once, and the eventfd need not be read.
     let flags = EventFlags::IN | EventFlags::ET;
     epoll::add(&epoll, mailbox.eventfd()?, EventData::new_u64(BELL), flags)?;
 
     let mut nr_rung = 0_u32;
     let mut is_open = true;
     while is_open {
-        // `false`: there is something to receive already, so only look at the socket.
+        // If this is `false`, there is something to receive already, so the wait must not sleep.
         let may_sleep = mailbox.arm(1)?;
         let no_time = rustix::time::Timespec {
             tv_sec: 0,
@@ -59,11 +59,11 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let mut question = [0; 4];
                 match socket.read(&mut question)? {
                     0 => is_open = false,
-                    // The client asks one thing at a time, so a question comes whole.
+                    // The client asks one question at a time, so a read returns a whole one.
                     _ => {
                         let (poster, number) =
                             (poster.clone(), u64::from(u32::from_ne_bytes(question)));
-                        // Stands for work that takes long, on a pool of threads.
+                        // A placeholder for long work on a pool of threads.
                         thread::spawn(move || poster.post(number * number));
                     }
                 }

@@ -1,7 +1,7 @@
 //! A thread that owns a map and sleeps until there is enough to do.
 //!
-//! Other threads post changes to it, lazily: it wakes once for 32 of them, or after a millisecond, and nobody takes
-//! a lock. `cargo run --release --example mailbox_thread`
+//! Other threads post changes lazily: the owner wakes once for 32 of them, or after a millisecond,
+//! and no thread takes a lock. `cargo run --release --example mailbox_thread`
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use afterwork::mailbox::Mailbox;
 
-/// How many changes the owner makes before it would look at its other duties.
+/// The number of changes that the owner makes before it would do its other work.
 const BATCH: usize = 32;
-/// How long a change may wait for company.
+/// The longest time that a change waits for others.
 const PATIENCE: Duration = Duration::from_millis(1);
 
 const NR_THREADS: u64 = 4;
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let poster = mailbox.poster();
             thread::spawn(move || {
                 for number in 0..NR_CHANGES {
-                    // Refused only once the owner is gone; it stays until we are.
+                    // Fails only if the owner has exited, which waits for this thread.
                     poster
                         .post_lazy(number % 100)
                         .expect("the owner waits for us");
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let mut counts = HashMap::<u64, u64>::new();
     let mut nr_turns = 0_u32;
-    // Ends when the last poster is gone and everything is received.
+    // Ends when the last poster is dropped and everything is received.
     while mailbox.wait_timeout(BATCH, PATIENCE).is_ok() {
         nr_turns += 1;
         for key in mailbox.drain(BATCH) {

@@ -1,7 +1,7 @@
-//! An io_uring loop that owns a socket, and to which other threads post answers.
+//! An io_uring loop that owns a socket and receives answers from other threads.
 //!
-//! One call waits for completions and for posts together: a multishot request polls the mailbox's eventfd, which is
-//! rung only while the loop sleeps. `cargo run --release --features io-uring --example mailbox_uring`
+//! One call waits for completions and for posts: a multishot request polls the mailbox's eventfd.
+//! `cargo run --release --features io-uring --example mailbox_uring`
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ const QUESTION: u64 = 1;
 const ANSWER: u64 = 2;
 const BELL: u64 = 3;
 
-/// How many answers are sent before the loop looks at its completions again.
+/// The number of answers that are sent before the loop checks its completions again.
 const BATCH: usize = 16;
 const NR_QUESTIONS: u32 = 1000;
 
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(sum)
     });
 
-    // The client asks one thing at a time, so one buffer each is enough. They stand before the ring, to outlive it.
+    // One buffer each is enough for one question at a time. The ring is dropped before them.
     let mut question = [0_u8; 4];
     let mut answer = [0_u8; 8];
     let mut mailbox = Mailbox::new();
@@ -50,11 +50,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut nr_rung = 0_u32;
     while is_open {
         for entry in to_submit.drain(..) {
-            // SAFETY: buffers, socket and mailbox were made before the ring, so they outlive its last request; a
-            // buffer is not touched between a request and its completion.
+            // SAFETY: the buffers, the socket and the mailbox outlive the ring, which is dropped
+            // first. A buffer is not accessed between a request and its completion.
             unsafe { ring.submission().push(&entry)? };
         }
-        // `false`: there is something to receive already.
+        // If this is `false`, there is something to receive already.
         let may_sleep = mailbox.arm(1)?;
         ring.submit_and_wait(usize::from(may_sleep))?;
         mailbox.disarm();
@@ -65,7 +65,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 QUESTION => {
                     let (poster, number) =
                         (poster.clone(), u64::from(u32::from_ne_bytes(question)));
-                    // Stands for work that takes long, on a pool of threads.
+                    // A placeholder for long work on a pool of threads.
                     thread::spawn(move || poster.post(number * number));
                     to_submit.push(ask(&mut question));
                 }

@@ -1,8 +1,8 @@
-//! A server of one thread on mio, which hands to a queue what takes long, and gets the answers by mailbox.
+//! A single-threaded mio server that queues long work and receives the answers in a mailbox.
 //!
-//! The loop sleeps in one call for its sockets and for answers: the mailbox has an eventfd, which is rung only while the
-//! loop sleeps, and once however many answers come. Nothing that the loop does can block. The queue has room for a few questions;
-//! what it does not take goes back to its client as *busy*, who asks again.
+//! The loop sleeps in one call for its sockets and for answers. The mailbox signals an eventfd,
+//! only while the loop sleeps and once for any number of answers. Nothing in the loop blocks. The
+//! queue has room for a few questions. If it is full, the client gets *busy* and asks again.
 //!
 //! `cargo run --release --example mio_loop -- [CLIENTS [QUESTIONS OF EACH]]`
 
@@ -25,18 +25,18 @@ use mio::{
     unix::SourceFd,
 };
 
-/// Anything that went wrong.
+/// Any error of the example.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// Tokens of what is no client.
+/// Tokens of the sources that are no clients.
 const LISTENER: Token = Token(usize::MAX);
 const BELL: Token = Token(usize::MAX - 1);
-/// How many questions may wait, and how many are worked at.
+/// The number of questions that may wait. `MAX_ACTIVE` is the number that are answered at once.
 const CAPACITY: usize = 16;
 const MAX_ACTIVE: u32 = 2;
-/// How many answers are sent before the loop looks at its sockets again.
+/// The number of answers that are sent before the loop polls its sockets again.
 const BATCH: usize = 32;
-/// The answer to a question that was not taken.
+/// The answer to a question that was rejected.
 const BUSY: u64 = u64::MAX;
 
 fn main() -> Result<(), Failure> {
@@ -46,7 +46,7 @@ fn main() -> Result<(), Failure> {
     run(nr_clients, nr_questions)
 }
 
-/// Serves `nr_clients`, each of which asks `nr_questions` questions one after the other, and checks the answers.
+/// Serves `nr_clients` clients, which ask `nr_questions` questions each and check the answers.
 pub fn run(nr_clients: u32, nr_questions: u32) -> Result<(), Failure> {
     let mut server = Server::new()?;
     let address = server.listener.local_addr()?;
@@ -70,12 +70,12 @@ pub fn run(nr_clients: u32, nr_questions: u32) -> Result<(), Failure> {
 struct Server {
     poll: Poll,
     listener: TcpListener,
-    /// By token; none once it has gone.
+    /// The clients by token; `None` once a client has disconnected.
     clients: Vec<Option<TcpStream>>,
     queue: Workqueue,
-    /// For whom, and what.
+    /// The answers, with the client of each.
     answers: Mailbox<(Token, u64)>,
-    /// Where no answer can come `arm` lets no loop sleep.
+    /// Kept because `arm` does not let the loop sleep if no poster exists.
     poster: Poster<(Token, u64)>,
     nr_taken: usize,
     nr_refused: usize,
@@ -89,7 +89,7 @@ impl Server {
         let answers = Mailbox::new();
         let registry = poll.registry();
         registry.register(&mut listener, LISTENER, Interest::READABLE)?;
-        // mio is edge-triggered: each ring is told once, and the eventfd need not be read.
+        // mio is edge-triggered: it reports each signal once, and the eventfd need not be read.
         let bell = answers.eventfd()?.as_raw_fd();
         registry.register(&mut SourceFd(&bell), BELL, Interest::READABLE)?;
         Ok(Self {
@@ -108,12 +108,12 @@ impl Server {
         })
     }
 
-    /// Serves until `nr_clients` have come and gone.
+    /// Serves until `nr_clients` clients have connected and disconnected.
     fn serve(&mut self, nr_clients: u32) -> io::Result<()> {
         let mut events = Events::with_capacity(128);
         let mut nr_gone = 0;
         while nr_gone < nr_clients {
-            // False: there are answers already, so only look at the sockets.
+            // If this is `false`, there are answers already, so the poll must not sleep.
             let may_sleep = self.answers.arm(1)?;
             let patience = (!may_sleep).then_some(Duration::ZERO);
             match self.poll.poll(&mut events, patience) {
@@ -150,7 +150,7 @@ impl Server {
         }
     }
 
-    /// Takes what a client has asked; returns `false` if it has just gone.
+    /// Reads a client's questions. Returns `false` if the client has just disconnected.
     fn read(&mut self, client: Token) -> io::Result<bool> {
         loop {
             let Some(stream) = &mut self.clients[client.0] else {
@@ -162,7 +162,7 @@ impl Server {
                     self.clients[client.0] = None;
                     return Ok(false);
                 }
-                // A client asks one thing at a time, so a question comes whole.
+                // A client asks one question at a time, so a read returns a whole one.
                 Ok(_) => self.take(client, u32::from_ne_bytes(question))?,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
                 Err(error) => return Err(error),
@@ -173,11 +173,11 @@ impl Server {
     fn take(&mut self, client: Token, question: u32) -> io::Result<()> {
         let poster = self.poster.clone();
         let answer = move || {
-            // Refused once the server has ended, and then nobody waits for it.
+            // Fails only if the server has ended, and then the answer is not needed.
             let _ = poster.post((client, answer_to(question)));
         };
         match self.queue.try_spawn(answer) {
-            // The answer comes by mail.
+            // The answer arrives in the mailbox.
             Ok(handle) => drop(handle),
             Err(_full) => {
                 self.nr_refused += 1;
@@ -189,21 +189,21 @@ impl Server {
     }
 }
 
-/// Sends an answer; to nobody if the client has gone.
+/// Sends an answer, unless the client has disconnected.
 fn reply(clients: &mut [Option<TcpStream>], client: Token, answer: u64) -> io::Result<()> {
     match &mut clients[client.0] {
-        // There is room for the answer to the one question that it has asked.
+        // The socket buffer has space for the one answer that the client waits for.
         Some(stream) => stream.write_all(&answer.to_ne_bytes()),
         None => Ok(()),
     }
 }
 
-/// Stands for work that computes.
+/// A placeholder for a computation.
 fn answer_to(question: u32) -> u64 {
     (0..20_000).fold(u64::from(question), |sum, number| (sum ^ number) + 1)
 }
 
-/// Asks, and checks the answers; returns how often the server was busy.
+/// Asks the questions and checks the answers. Returns the number of *busy* answers.
 fn ask(address: SocketAddr, nr_questions: u32) -> io::Result<usize> {
     let mut stream = net::TcpStream::connect(address)?;
     let mut nr_busy = 0;

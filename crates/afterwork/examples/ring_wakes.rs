@@ -1,9 +1,9 @@
-//! Three roads into an io_uring ring whose owner sleeps, measured: which one a mailbox should take.
+//! Compares three ways to wake an owner that sleeps in an io_uring ring.
 //!
-//! | road | the owner | the poster |
+//! | way | the owner | the poster |
 //! |---|---|---|
-//! | eventfd | polls the mailbox's by one multishot request | writes it, if the owner has armed |
-//! | MSG_RING | waits for any completion | sends one from a ring of its own |
+//! | eventfd | polls the eventfd with one multishot request | writes to it if the owner has armed |
+//! | MSG_RING | waits for any completion | sends a message from its own ring |
 //! | futex | submits a wait on a shared word before each sleep | changes the word and wakes it |
 //!
 //! `cargo run --release --features io-uring --example ring_wakes`
@@ -22,18 +22,18 @@ use io_uring::{IoUring, opcode, types};
 use rustix::thread::{CpuSet, futex, sched_setaffinity};
 
 const NR_POSTS: usize = 5000;
-/// Long enough that the owner sleeps again before the next post.
+/// The time between two posts, long enough for the owner to sleep again.
 const GAP: Duration = Duration::from_micros(200);
-/// `FUTEX2_SIZE_U32`; without the private flag, for a private wait is lost in a process that starts its second thread.
+/// `FUTEX2_SIZE_U32`. A private wait would be lost when the process starts its second thread.
 const FUTEX_U32: u32 = 2;
 /// `FUTEX_BITSET_MATCH_ANY`.
 const ANY: u64 = 0xffff_ffff;
 
-/// What one road costs whom.
+/// The costs of one way.
 struct Costs {
-    /// From before the post until the owner has it.
+    /// The times from before a post until the owner has the item.
     latency_ns: Vec<u64>,
-    /// The call that posts.
+    /// The durations of the calls that post.
     post_ns: Vec<u64>,
 }
 
@@ -79,15 +79,15 @@ fn ns_since(start: Instant) -> u64 {
     start.elapsed().as_nanos() as u64
 }
 
-/// Poster and owner on CPUs of their own, where there are two.
+/// Pins the thread, so that poster and owner have CPUs of their own if there are two.
 fn pin(cpu: usize) {
     let mut set = CpuSet::new();
     set.set(cpu);
-    // Where it is refused the figures are those of an unpinned thread.
+    // If this fails, the figures are those of an unpinned thread.
     let _ = sched_setaffinity(None, &set);
 }
 
-/// Posts from another thread, each at its time; `post` gets the moment before it.
+/// Posts from another thread at regular times. `post` receives the time before the call.
 fn post_from_elsewhere(
     start: Instant,
     mut post: impl FnMut(u64) -> io::Result<()> + Send + 'static,
@@ -127,7 +127,7 @@ fn by_eventfd() -> io::Result<Costs> {
     pin(1);
     let mut ring = IoUring::new(8)?;
     let entry = uring::poll_entry(&mailbox, 0)?;
-    // SAFETY: the entry names an eventfd and no memory; the ring is dropped before the mailbox that owns it.
+    // SAFETY: the entry has an eventfd and no memory. The ring is dropped before the mailbox.
     unsafe { ring.submission().push(&entry) }.map_err(io::Error::other)?;
     let mut latency_ns = Vec::with_capacity(NR_POSTS);
     while latency_ns.len() < NR_POSTS {
@@ -154,7 +154,7 @@ fn by_message() -> io::Result<Costs> {
     let mut own: IoUring = IoUring::new(8)?;
     let poster = post_from_elsewhere(start, move |now| {
         let entry = opcode::MsgRingData::new(owner, 0, now, None).build();
-        // SAFETY: the entry names the owner's ring, which is dropped after this thread has been joined, and no memory.
+        // SAFETY: the entry has no memory. The owner's ring outlives this thread.
         unsafe { own.submission().push(&entry) }.map_err(io::Error::other)?;
         own.submit_and_wait(1)?;
         let sent = own.completion().next().map_or(0, |sent| sent.result());
@@ -166,7 +166,7 @@ fn by_message() -> io::Result<Costs> {
     });
     pin(1);
     let mut latency_ns = Vec::with_capacity(NR_POSTS);
-    // A poster that was refused sends nothing.
+    // A timeout, because a poster that fails sends nothing.
     let patience = types::Timespec::from(Duration::from_secs(1));
     let patience = types::SubmitArgs::new().timespec(&patience);
     while latency_ns.len() < NR_POSTS && !poster.is_finished() {
@@ -205,7 +205,7 @@ fn by_futex() -> io::Result<Costs> {
     let mut latency_ns = Vec::with_capacity(NR_POSTS);
     while latency_ns.len() < NR_POSTS {
         let entry = opcode::FutexWait::new(word.as_ptr(), u64::from(seen), ANY, FUTEX_U32).build();
-        // SAFETY: the word outlives the ring, which is dropped first; the kernel only compares it.
+        // SAFETY: the word outlives the ring, which is dropped first. The kernel only compares it.
         unsafe { ring.submission().push(&entry) }.map_err(io::Error::other)?;
         ring.submit_and_wait(1)?;
         let now = ns_since(start);
@@ -216,8 +216,7 @@ fn by_futex() -> io::Result<Costs> {
             }
         }
         let present = word.load(Ordering::Acquire);
-        // A post that came before the sleep is found by the next one at once.
-        // The next one may have been posted since.
+        // A post before the sleep ends the next wait. `posted` may be of a later post.
         let posted = posted.load(Ordering::Relaxed);
         latency_ns.extend((seen != present).then(|| now.saturating_sub(posted)));
         seen = present;

@@ -1,4 +1,4 @@
-//! What stands outside of the server: clients that speak some HTTP, and a look at the process from its outside.
+//! The clients, which speak a subset of HTTP, and measurements of the process.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-/// A connection, one request at a time.
+/// A connection that sends one request at a time.
 pub struct Client(BufReader<TcpStream>);
 
 impl Client {
@@ -26,7 +26,7 @@ impl Client {
         self.0.get_mut().write_all(request.as_bytes())
     }
 
-    /// Returns the status and the body.
+    /// Reads an answer. Returns its status and body.
     pub fn answer(&mut self) -> io::Result<(u16, String)> {
         let (mut status, mut length) = (0, 0);
         for line in self.0.by_ref().lines() {
@@ -52,7 +52,7 @@ pub fn until(is_so: impl Fn() -> bool) {
     }
 }
 
-/// The memory that the process has, in bytes.
+/// Returns the resident memory of the process in bytes.
 pub fn resident() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").expect("procfs is there");
     let nr_pages = statm
@@ -62,7 +62,7 @@ pub fn resident() -> u64 {
     nr_pages.expect("the second figure") * rustix::param::page_size() as u64
 }
 
-/// Draws `samples`, taken `every` so often, in sixteen lines at most: the highest of its time each.
+/// Plots `samples`, taken `every` interval, in at most sixteen lines with the maximum of each.
 pub fn plot(samples: &[u64], every: Duration) {
     let nr_each = samples.len().div_ceil(16);
     let peak = samples.iter().max().map_or(1, |most| *most);

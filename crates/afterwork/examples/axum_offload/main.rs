@@ -1,14 +1,14 @@
-//! An axum server that hands its work to a queue with a capacity, and what becomes of it in a flood.
+//! An axum server that computes on a queue with a capacity, and its behavior under overload.
 //!
-//! | when | what happens | by |
+//! | event | effect | by |
 //! |---|---|---|
-//! | as many requests wait as may | 503 at once | `try_spawn`: `TrySpawnError::Full` |
+//! | the queue is full | 503 at once | `try_spawn`: `TrySpawnError::Full` |
 //! | a request has not started in time | 504, and it never starts | `spawn_before` |
-//! | a client goes | its work is taken out of the queue | `cancel_on_drop` |
-//! | the server is to end, and a client hangs | it is named, the others are sent home, and all ends | `drain_timeout`, `cancel_all` |
+//! | a client disconnects | its item is cancelled | `cancel_on_drop` |
+//! | shutdown, one client hangs | it is reported, others are cancelled | `drain_timeout`, `cancel_all` |
 //!
-//! The queue is paused where order matters, so that each of these happens for certain. In the flood memory is sampled, and
-//! drawn. `cargo run --release --example axum_offload -- [REQUESTS [CLIENTS]]`
+//! The queue is paused where the order matters. Memory is sampled and plotted during the flood.
+//! `cargo run --release --example axum_offload -- [REQUESTS [CLIENTS]]`
 
 mod clients;
 mod server;
@@ -25,10 +25,10 @@ use afterwork::workqueue::{self, DrainError, block_on, timeout};
 use clients::{Client, plot, resident, until};
 use server::{CAPACITY, Failure, Server, digest_of};
 
-/// How long each step of the end may take.
+/// The limit of each step of the shutdown.
 const GRACE: Duration = Duration::from_millis(100);
 const SAMPLE_EVERY: Duration = Duration::from_millis(10);
-/// By how much memory may grow, in bytes: far more than what waits at once, far less than what a flood would leave behind.
+/// The limit of memory growth in bytes: more than the queue needs, less than an unbounded flood.
 const MAX_GROWTH: u64 = 64 << 20;
 
 fn main() -> Result<(), Failure> {
@@ -38,7 +38,7 @@ fn main() -> Result<(), Failure> {
     run(nr_requests, nr_clients)
 }
 
-/// Makes `nr_requests` requests from `nr_clients` connections, and checks what is answered, there and at the edges.
+/// Makes `nr_requests` requests on `nr_clients` connections. Then tests each event of the table.
 pub fn run(nr_requests: u64, nr_clients: u64) -> Result<(), Failure> {
     let server = Server::start()?;
     server.shed()?;
@@ -49,7 +49,7 @@ pub fn run(nr_requests: u64, nr_clients: u64) -> Result<(), Failure> {
 }
 
 impl Server {
-    /// Fills the queue up: one more request is turned away, and those inside are answered.
+    /// Fills the queue. One more request is rejected, and those in the queue are answered.
     fn shed(&self) -> Result<(), Failure> {
         self.queue.pause();
         let mut inside = self.ask_all(CAPACITY)?;
@@ -72,7 +72,7 @@ impl Server {
         let clients = self.ask_all(3)?;
         self.wait_for_room(CAPACITY - 3);
         drop(clients);
-        // Nothing starts here: so they were cancelled.
+        // The queue is paused, so the requests were cancelled.
         self.wait_for_room(CAPACITY);
         self.queue.resume();
         Ok(())
@@ -83,7 +83,7 @@ impl Server {
         let nr_before = self.queue.stats().expired;
         let mut client = Client::new(self.address)?;
         client.send("/digest/0/within/1")?;
-        // Its deadline may be over when it comes to the queue.
+        // The deadline may pass before the request reaches the queue.
         let has_come = || self.queue.room() < Some(CAPACITY);
         until(|| has_come() || self.queue.stats().expired > nr_before);
         thread::sleep(Duration::from_millis(2));
@@ -128,7 +128,7 @@ impl Server {
         Ok(())
     }
 
-    /// Returns how many were answered, shed and too late.
+    /// Returns the numbers of requests that were answered, rejected and late.
     fn ask_many(&self, seeds: impl Iterator<Item = u64>) -> io::Result<[u64; 3]> {
         let mut client = Client::new(self.address)?;
         let mut counts = [0; 3];
@@ -145,7 +145,7 @@ impl Server {
         Ok(counts)
     }
 
-    /// One client waits for what never comes, and three behind it for a queue that stands still.
+    /// One client waits for an event that never occurs, and three others for a paused queue.
     fn shut_down(self) -> Result<(), Failure> {
         let nr_polls = self.queue.stats().started;
         let mut hanging = Client::new(self.address)?;
@@ -156,7 +156,7 @@ impl Server {
         self.wait_for_room(CAPACITY - 3);
 
         let start = Instant::now();
-        // No connections from here on, and then no requests.
+        // The server accepts no connections from here on, and no requests after the drain.
         let _ = self.stop.send(());
         match self.queue.drain_timeout(GRACE) {
             Err(DrainError::StillBusy(busy)) => {
@@ -169,7 +169,7 @@ impl Server {
         for client in &mut behind {
             assert_eq!(client.answer()?.0, 503);
         }
-        // The server waits for the client that hangs, which is cancelled with the runtime.
+        // The server waits for the hanging client. The shutdown of the runtime cancels it.
         assert!(block_on(timeout(GRACE, self.served)).is_err());
         self.runtime.shutdown_timeout(GRACE);
         self.queue.resume();

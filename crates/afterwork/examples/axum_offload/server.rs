@@ -1,4 +1,4 @@
-//! The server: what comes from a socket is tokio's, what takes CPU time is the queue's.
+//! The server: tokio does the I/O, and the queue does the computations.
 
 use std::{
     error::Error,
@@ -17,12 +17,12 @@ use axum::{
 };
 use tokio::{net::TcpListener, runtime, sync::oneshot, task};
 
-/// Anything that went wrong.
+/// Any error of the example.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// How many requests may wait.
+/// The number of requests that may wait.
 pub const CAPACITY: usize = 32;
-/// How many are worked at.
+/// The number of requests that are computed at once.
 const MAX_ACTIVE: u32 = 2;
 
 async fn digest(
@@ -30,7 +30,7 @@ async fn digest(
     Path(seed): Path<u64>,
 ) -> Result<String, StatusCode> {
     match queue.try_spawn(move || digest_of(seed)) {
-        // Dropped with this future, when the client goes.
+        // The handle is dropped with this future if the client disconnects.
         Ok(handle) => answer(handle.cancel_on_drop().await),
         Err(_full_or_closed) => Err(StatusCode::SERVICE_UNAVAILABLE),
     }
@@ -45,7 +45,7 @@ async fn digest_within(
     answer(handle.cancel_on_drop().await)
 }
 
-/// Long polling, for what never comes.
+/// Long polling for an event that never occurs.
 async fn event(State(queue): State<Workqueue>) -> Result<String, StatusCode> {
     answer(queue.spawn_async(pending()).cancel_on_drop().await)
 }
@@ -60,7 +60,7 @@ fn answer(outcome: Result<u64, JoinError>) -> Result<String, StatusCode> {
         })
 }
 
-/// Stands for work that computes.
+/// A placeholder for a computation.
 pub fn digest_of(seed: u64) -> u64 {
     (0..20_000).fold(seed, |digest, number| {
         (digest ^ number).wrapping_mul(0x0100_0000_01b3)
@@ -71,9 +71,9 @@ pub struct Server {
     pub queue: Workqueue,
     pub address: SocketAddr,
     pub runtime: runtime::Runtime,
-    /// Ends the taking of connections.
+    /// Stops accepting connections.
     pub stop: oneshot::Sender<()>,
-    /// Ends when all connections have.
+    /// Completes when all connections have ended.
     pub served: task::JoinHandle<io::Result<()>>,
 }
 

@@ -23,11 +23,11 @@ use super::{
     table::{self, Records, Table},
 };
 
-/// How many records a table in memory has before it is flushed.
+/// The number of records with which an in-memory table is flushed.
 const FULL: usize = 1000;
-/// How many files there are before they are made one.
+/// The number of files that triggers a compaction.
 const MANY: usize = 4;
-/// How long a record may be in the log and not on disk.
+/// The longest time for which a record is in the log and not on disk.
 const LAZY: Duration = Duration::from_millis(1);
 
 pub struct Db {
@@ -35,7 +35,7 @@ pub struct Db {
     active: Arc<Mutex<Active>>,
     version: Rcu<Version, Domain>,
     readers: Domain,
-    /// Writes the log of the active table to disk.
+    /// Syncs the log of the active table.
     sync: DelayedWork,
     syncing: Workqueue,
     flushing: Workqueue,
@@ -44,17 +44,17 @@ pub struct Db {
     nr_stalls: AtomicU64,
 }
 
-/// A table in memory, and its log.
+/// An in-memory table and its log.
 struct Active {
     number: u64,
     log: File,
     records: Records,
 }
 
-/// What there is beside the active table, the oldest first.
+/// All tables except the active one, the oldest first.
 #[derive(Clone)]
 struct Version {
-    /// Full, and on their way to disk.
+    /// Full tables that are not on disk yet.
     frozen: Vec<Arc<Active>>,
     tables: Vec<Arc<Table>>,
 }
@@ -71,7 +71,7 @@ impl Active {
 
 impl Db {
     pub fn open(dir: &Path) -> Result<Arc<Self>, Failure> {
-        // What was in memory becomes tables.
+        // Logs of in-memory tables become table files.
         for name in table::list(dir, "log")? {
             let log = table::path_of(dir, name, "log");
             Table::write(dir, name, &table::read(&log)?)?;
@@ -108,7 +108,7 @@ impl Db {
     }
 
     pub fn get(&self, key: u64) -> io::Result<Option<u64>> {
-        // In this order: what is not active any more is in the version already.
+        // The active table is checked first: a table enters the version before it is replaced.
         if let Some(value) = self.active.lock().unwrap().records.get(&key) {
             return Ok(Some(*value));
         }
@@ -126,7 +126,7 @@ impl Db {
         Ok(None)
     }
 
-    /// Writes; if it `is_urgent`, returns when it is on disk.
+    /// Writes a record. If `is_urgent`, returns once it is on disk.
     pub fn put(self: &Arc<Self>, key: u64, value: u64, is_urgent: bool) -> Result<(), Failure> {
         let mut active = self.active.lock().unwrap();
         while active.records.len() >= FULL {
@@ -136,7 +136,7 @@ impl Db {
                 block_on(self.flushing.reserve())
             });
             active = self.active.lock().unwrap();
-            // Another writer may have come first.
+            // Another writer may have frozen the table.
             if active.records.len() >= FULL {
                 self.freeze(&mut active, permit)?;
             }
@@ -144,7 +144,7 @@ impl Db {
         active.log.write_all(&table::encode(key, value))?;
         active.records.insert(key, value);
         drop(active);
-        // False if it waits already: then it does so for this record, too.
+        // `false` if the item is already armed. That sync includes this record too.
         self.syncing.enqueue_after(&self.sync, LAZY);
         if is_urgent {
             self.sync.flush()?;
@@ -152,7 +152,7 @@ impl Db {
         Ok(())
     }
 
-    /// Puts an empty table in the place of the `active` one, and has that flushed.
+    /// Replaces the `active` table by an empty one, and queues the flush of the old one.
     fn freeze(self: &Arc<Self>, active: &mut Active, permit: Permit<'_>) -> Result<(), Failure> {
         let next = Active::create(&self.dir, active.number + 1)?;
         active.log.sync_data()?;
@@ -163,7 +163,7 @@ impl Db {
             version
         });
         let db = self.clone();
-        // Under the lock of the active table, so the order of the queue is that of the tables.
+        // The lock of the active table is held, so the queue has the order of the tables.
         drop(permit.spawn(move || db.flush(&full).expect("the disk takes a table"))?);
         Ok(())
     }
@@ -183,13 +183,13 @@ impl Db {
         if nr_tables >= MANY {
             let db = self.clone();
             let compact = move || db.compact().expect("the disk takes a table");
-            // Full if one waits already, which will see this table.
+            // Full if a compaction waits already, which will include this table.
             let _ = self.compacting.try_spawn(compact);
         }
         Ok(())
     }
 
-    /// Makes one table of all there are.
+    /// Merges all tables into one.
     fn compact(&self) -> io::Result<()> {
         let inputs = self.tables();
         let Some(last) = inputs.last() else {
@@ -207,7 +207,7 @@ impl Db {
             let tables = iter::once(table.clone()).chain(newer).collect();
             Version { frozen, tables }
         });
-        // Readers may still have them: their files go with the last one.
+        // Readers may still use the tables. The last one deletes the files.
         inputs.iter().for_each(|table| table.retire());
         Ok(())
     }
@@ -216,7 +216,7 @@ impl Db {
         self.version.load(&self.version.read()).tables.clone()
     }
 
-    /// Waits for all work, until no file is left that no reader sees.
+    /// Waits for all work, and until only files of the current version are left.
     pub fn settle(&self) -> Result<(), Failure> {
         self.sync.flush()?;
         self.flushing.drain()?;
@@ -227,7 +227,7 @@ impl Db {
         Ok(())
     }
 
-    /// Compacts beneath a reader, which goes on reading what it saw.
+    /// Compacts while a reader uses the old version, which must keep its files.
     pub fn check_files(&self) -> Result<(), Failure> {
         let guard = self.version.read();
         let version = self.version.load(&guard);

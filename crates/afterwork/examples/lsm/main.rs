@@ -1,14 +1,14 @@
-//! A small storage engine, an LSM tree, whose background work is all queues.
+//! A small storage engine, an LSM tree, that does its background work on queues.
 //!
-//! | work | how it is deferred |
+//! | work | method |
 //! |---|---|
-//! | writing the log to disk | one delayed item: who wants to be sure flushes it, and all who wait share an fsync |
-//! | flushing full tables of memory | an ordered queue with `mem_reclaim`, and room for two |
-//! | stalling writers while that is behind | `reserve`: they wait for room |
-//! | compaction | a queue with a limit of one and room for one: what is refused would find nothing to do |
-//! | versions | `Rcu`, whose readers may sleep; a file is deleted when the last reader of its table has gone |
+//! | syncing the log | one delayed item; writers that flush it share an fsync |
+//! | flushing full in-memory tables | an ordered queue with `mem_reclaim` and a capacity of two |
+//! | stalling writers while flushes are behind | writers wait in `reserve` |
+//! | compaction | a limit and a capacity of one: a rejected item would find nothing to do |
+//! | versions | `Rcu`, whose readers may sleep; the last reader of a table deletes its file |
 //!
-//! The engine is `db.rs`; `table.rs` has files of sorted records, and nothing of the library.
+//! `db.rs` is the engine. `table.rs` has files of sorted records, and does not use the library.
 //! `cargo run --release --example lsm -- [KEYS [WRITERS]]`
 
 mod db;
@@ -18,7 +18,7 @@ use std::{error::Error, sync::Arc, thread};
 
 use db::Db;
 
-/// Anything that went wrong.
+/// Any error of the example.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 const NR_ROUNDS: u64 = 3;
@@ -30,7 +30,7 @@ fn main() -> Result<(), Failure> {
     run(nr_keys, nr_writers)
 }
 
-/// Writes `nr_keys` keys three times from `nr_writers` threads, beside a reader; then reads all of them, also after a restart.
+/// Writes `nr_keys` keys three times while reading them. Then reads all, also after a restart.
 pub fn run(nr_keys: u64, nr_writers: u64) -> Result<(), Failure> {
     let dir = tempfile::tempdir()?;
     let db = Db::open(dir.path())?;
@@ -44,7 +44,7 @@ pub fn run(nr_keys: u64, nr_writers: u64) -> Result<(), Failure> {
                 })
             })
             .collect();
-        // What a key has never becomes older.
+        // A key's value never becomes older.
         let mut seen = vec![0; nr_keys as usize];
         let some_write = || writers.iter().any(|it| !it.is_finished());
         for key in (0..nr_keys).cycle().take_while(|_| some_write()) {
@@ -67,7 +67,7 @@ pub fn run(nr_keys: u64, nr_writers: u64) -> Result<(), Failure> {
     verify(&*Db::open(dir.path())?, nr_keys)
 }
 
-/// The value of a key, which grows.
+/// Returns the value of a key, which grows with the round.
 fn value(key: u64, round: u64) -> u64 {
     key << 8 | round
 }
@@ -75,7 +75,7 @@ fn value(key: u64, round: u64) -> u64 {
 fn write(db: &Arc<Db>, keys: impl Iterator<Item = u64> + Clone) -> Result<(), Failure> {
     for round in 1..=NR_ROUNDS {
         for key in keys.clone() {
-            // Each hundredth is on disk before the next one is written.
+            // Each hundredth record is on disk before the next one is written.
             db.put(key, value(key, round), key % 100 == 0)?;
         }
     }

@@ -1,4 +1,4 @@
-//! Files of records: logs, and tables, which are sorted.
+//! Files of records: logs, and sorted tables.
 
 use std::{
     collections::BTreeMap,
@@ -11,10 +11,10 @@ use std::{
 
 pub type Records = BTreeMap<u64, u64>;
 
-/// What a file is called: the table of memory that is the last one in it, and how often it was compacted since.
+/// The name of a file: the number of its newest in-memory table, and of compactions.
 pub type Name = (u64, u64);
 
-/// A key and a value.
+/// The size of a key and a value.
 const RECORD: usize = 16;
 
 /// A file of sorted records.
@@ -23,12 +23,12 @@ pub struct Table {
     pub path: PathBuf,
     file: File,
     nr_records: u64,
-    /// The file goes with this.
+    /// Set if dropping the table deletes the file.
     is_obsolete: AtomicBool,
 }
 
 impl Table {
-    /// Writes `records` to a new file, which is there whole or not at all.
+    /// Writes `records` to a new file, which appears complete or not at all.
     pub fn write(dir: &Path, name: Name, records: &Records) -> io::Result<Self> {
         let bytes: Vec<u8> = records
             .iter()
@@ -74,7 +74,7 @@ impl Table {
         read(&self.path)
     }
 
-    /// Deletes the file when nobody has the table any more.
+    /// Makes the last owner delete the file.
     pub fn retire(&self) {
         self.is_obsolete.store(true, Relaxed);
     }
@@ -88,7 +88,7 @@ impl Drop for Table {
     }
 }
 
-/// Reads all whole records of a log or a table; of a key the last one counts.
+/// Reads all complete records of a log or a table. The last record of a key counts.
 pub fn read(path: &Path) -> io::Result<Records> {
     let bytes = fs::read(path)?;
     Ok(bytes.as_chunks().0.iter().map(decode).collect())
@@ -107,7 +107,7 @@ pub fn path_of(dir: &Path, name: Name, kind: &str) -> PathBuf {
     dir.join(format!("{:08}-{:08}.{kind}", name.0, name.1))
 }
 
-/// Returns the names of the files of that kind, the oldest first.
+/// Returns the names of all files of that kind, the oldest first.
 pub fn list(dir: &Path, kind: &str) -> io::Result<Vec<Name>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(dir)? {

@@ -1,4 +1,4 @@
-//! CPUs leave a made-up machine; no CPU of a real one is taken away here.
+//! CPUs that go offline, on a synthetic machine.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -10,7 +10,8 @@ use topology::{CpuId, CpuSet, Topology};
 
 use crate::support::{NR_CPUS, builder, cpu, teller, while_owned};
 
-/// Data with ten times its CPU's number, and what arrives from CPUs that leave, with a message for each.
+/// Returns data with ten times its CPU's number in each slot, the sum drained from absent CPUs, and
+/// a receiver of their numbers.
 fn watched(
     qpw: Qpw,
 ) -> (
@@ -48,7 +49,7 @@ fn a_registry_that_notices_has_the_slots_of_absent_cpus_drained() {
         let registry = Registry::watching(machine, Params::default(), after).unwrap();
         let (slots, _watch, saved, told) = watched(qpw);
         change.send(Topology::flat(&without(3)).unwrap()).unwrap();
-        // The registry looks by itself now and then: it may have been first.
+        // The registry also refreshes the topology by itself, and may have been first.
         registry.refresh_topology();
         while told.recv().unwrap() != cpu(3) {}
         assert_eq!(slots.run_on(cpu(3), |data| *data), 0);
@@ -69,7 +70,7 @@ fn a_slot_whose_owner_lives_on_elsewhere_is_drained_like_any_other() {
             while told.recv().unwrap() != cpu(1) {}
         });
         assert!(saved.load(Ordering::Relaxed) >= 10);
-        // What comes there later is drained when somebody notices again.
+        // A value that arrives later is drained at the next notification.
         slots.run_on(cpu(1), |data| *data = 7);
         afterwork::percpu::set_online_cpus(&without(1));
         assert_eq!(slots.run_on(cpu(1), |data| *data), 0);

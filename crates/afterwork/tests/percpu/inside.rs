@@ -1,4 +1,4 @@
-//! Users' code inside a slot: it calls that very slot, and it panics.
+//! User code inside a slot that calls the same slot, or panics.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,7 +20,7 @@ fn in_every_mode(test: impl Fn(Arc<Lists>)) {
     }
 }
 
-/// Adds `depth`, and has work for the same slot add what is less, down to 0.
+/// Adds `depth` and queues work for the same slot, which does so with `depth - 1`, down to 0.
 fn count_down(lists: &Arc<Lists>, depth: u32) -> impl FnOnce(&mut Vec<u32>) + Send + 'static {
     let lists = lists.clone();
     move |list| {
@@ -39,7 +39,7 @@ fn work_queued_from_inside_a_section_runs_after_it() {
         assert_eq!(lists.run_on(cpu(1), std::mem::take), [3, 2, 1, 0]);
         lists.queue_percpu_work(cpu(1), count_down(&lists, 3));
         assert_eq!(lists.run_on(cpu(1), std::mem::take), [3, 2, 1, 0]);
-        // Also when the section panics.
+        // The same holds if the section panics.
         let panics = || {
             lists.run_on(cpu(1), |_| {
                 lists.queue_percpu_work(cpu(1), |list| list.push(7));
@@ -77,7 +77,7 @@ fn whoever_is_inside_a_slot_is_refused_it() {
         refused(&|| lists.drain_all(|cpu, list| list.push(cpu.as_u32())));
         refused(&|| lists.flush(cpu(1)));
         refused(&|| drop(lists.attach(cpu(1))));
-        // The drain found out before it had begun, and the slot can be had.
+        // The drain detected this before it began, so the slot is free.
         lists.drain_all(|_, list| assert!(list.is_empty()));
         drop(lists.attach(cpu(1)).unwrap());
     });
@@ -95,14 +95,14 @@ fn work_that_calls_its_own_slot_is_refused_whoever_runs_it() {
         let (tell, told) = mpsc::channel();
         let remote = lists.clone();
         let poster = std::thread::spawn(move || {
-            // Where the mode does not queue this waits for the owner.
+            // In a mode without a queue, this call waits for the owner.
             tell.send(()).unwrap();
             remote.queue_percpu_work(cpu(1), work);
         });
         told.recv().unwrap();
         if owner.qpw() == Qpw::Queue {
             poster.join().unwrap();
-            // The owner runs it as it parks: the slot is given up, and still its own.
+            // The owner runs the work as it parks, while it still holds the slot.
             owner.while_parked(|| ());
         } else {
             owner.while_parked(|| poster.join().unwrap());
@@ -202,7 +202,7 @@ fn a_leaked_owner_keeps_its_slot_until_its_thread_ends() {
     for qpw in Qpw::ALL {
         for parks in [false, true] {
             let hits = &builder(qpw).build(|_| 0_u64).unwrap();
-            // The kernel may take some time to forget a thread that has ended.
+            // The kernel reports a thread as existing for some time after it has exited.
             let attach = || loop {
                 match hits.attach(cpu(1)) {
                     Ok(owner) => break owner,
@@ -259,7 +259,7 @@ fn an_owner_whose_thread_exists_is_not_taken_over() {
     assert_eq!(hits.run_on(cpu(1), |hits| *hits), 0);
 }
 
-/// Says so when it is dropped.
+/// Sets a flag when it is dropped.
 struct Leaves(Arc<AtomicBool>);
 
 impl Drop for Leaves {
@@ -285,11 +285,11 @@ fn a_caller_that_must_not_sleep_stays_until_its_section_is_over() {
             });
         }
     };
-    // To tell of a panic inside another one, with a backtrace, takes longer than the section.
+    // Without this hook, printing nested panics with a backtrace takes longer than the section.
     std::panic::set_hook(Box::new(|_| ()));
     while_owned(&lists, || {
         let item = queue.spawn(move || {
-            // An owner that comes after the few looks of such a caller finds the call taken back.
+            // An owner that arrives after the caller's few polls finds that the call was cancelled.
             for _ in 0..20_000 {
                 drop(catch_unwind(AssertUnwindSafe(calls.clone())));
                 if begun.load(Ordering::SeqCst) {

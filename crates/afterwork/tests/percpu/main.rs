@@ -1,4 +1,4 @@
-//! Per-CPU data on the real machine: what owners, remote callers and drains may rely on.
+//! Tests of per-CPU data on the real machine: owners, remote callers and drains.
 #![cfg(not(any(loom, shuttle)))]
 
 mod absent;

@@ -1,4 +1,4 @@
-//! Every call means the same in every mode.
+//! Each call has the same meaning in every mode.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use afterwork::percpu::{AttachError, Escalate, NotRun, PerCpu, Qpw};
 
 use crate::support::{NR_CPUS, builder, cpu, cpus, serve_until, while_owned};
 
-/// Calls `test` with the data of each mode, also with those that break a bias.
+/// Calls `test` with data of each mode, and of each way to break a bias.
 fn in_every_mode(test: impl Fn(PerCpu<u64>)) {
     for qpw in Qpw::ALL {
         println!("{qpw}");
@@ -83,7 +83,7 @@ fn a_parked_owners_slot_is_free_to_take() {
                 assert_eq!(owner.with(|data| *data), 6);
             });
             attached.wait();
-            // Nobody polls: this would hang.
+            // The owner does not poll, so a call that waits for it would hang.
             slots.run_on(cpu(0), |data| *data += 1);
             slots.flush(cpu(0));
             over.wait();
@@ -167,7 +167,7 @@ fn a_deadline_that_passes_gives_the_closure_back() {
         thread::scope(|scope| {
             scope.spawn(|| {
                 let mut owner = slots.attach(cpu(1)).unwrap();
-                // One that is to be handed over on demand is had by the first operation.
+                // The first operation takes a slot that is handed over on demand.
                 owner.with(|_| ());
                 attached.wait();
                 over.wait();
@@ -194,7 +194,7 @@ fn an_owner_that_does_not_come_by_is_overcome_if_asked_for() {
     for how in [Escalate::Quietly, Escalate::Interrupt] {
         let builder = builder(Qpw::OnDemand).escalate(how, Duration::from_micros(10));
         let slots = builder.build(|_| 0u64).unwrap();
-        // What the kernel refuses on this machine cannot be shown on it.
+        // Skipped if the kernel does not support it on this machine.
         if how == Escalate::Quietly && !sync::asym::heavy_quiet() {
             continue;
         }
@@ -202,7 +202,7 @@ fn an_owner_that_does_not_come_by_is_overcome_if_asked_for() {
         thread::scope(|scope| {
             scope.spawn(|| {
                 let mut owner = slots.attach(cpu(1)).unwrap();
-                // Two: the first leaves it biased.
+                // The slot is biased from the first operation on.
                 owner.with(|data| *data += 1);
                 owner.with(|data| *data += 1);
                 attached.wait();
@@ -280,7 +280,7 @@ fn nothing_is_queued_onto_an_isolated_cpu() {
             let mut owner = slots.attach(cpu(1)).unwrap();
             owner.with(|data| *data += 1);
             attached.wait();
-            // It never polls.
+            // The owner never polls.
             over.wait();
         });
         attached.wait();

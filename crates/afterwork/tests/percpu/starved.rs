@@ -34,8 +34,7 @@ fn call_beside_a_busy_owner(slots: &PerCpu<u64>, nr_callers: usize) {
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut owner = slots.attach(cpu(1)).unwrap();
-            // The loop body is inside the operation: the slot is free for only a few nanoseconds
-            // between two of them.
+            // The loop body runs inside the operation: the slot is never free for long.
             while owner.with(|_| {
                 let nr = nr_operations.fetch_add(1, Ordering::Relaxed);
                 burn(OPERATION);
@@ -96,11 +95,12 @@ fn a_busy_owner_lets_several_callers_take_turns() {
     }
 }
 
-/// The most calls that begin while the owner makes its operations. With the announcement of an owner that has waited for a
-/// millisecond, each operation takes about 10 calls. Without it one operation takes thousands.
+/// The largest number of calls that may begin while the owner makes its operations. If an owner
+/// that has waited for a millisecond announces itself, each operation takes about 10 calls.
+/// Otherwise one operation takes thousands.
 const MOST_CALLS: usize = 5_000;
 
-/// Has `nr_callers` call back to back until the owner has made its operations, each by `operate`.
+/// Lets `nr_callers` threads call back to back until the owner has called `operate` often enough.
 fn operate_beside_busy_callers(
     slots: &PerCpu<u64>,
     nr_callers: usize,
@@ -111,7 +111,7 @@ fn operate_beside_busy_callers(
     thread::scope(|scope| {
         for _ in 0..nr_callers {
             scope.spawn(|| {
-                // All is inside the call: the slot is free for some nanoseconds between two of them.
+                // The loop body runs inside the call: the slot is never free for long.
                 while slots.run_on(cpu(1), |_| {
                     let nr = nr_calls.fetch_add(1, Ordering::Relaxed);
                     burn(OPERATION);
@@ -121,7 +121,7 @@ fn operate_beside_busy_callers(
         }
         let mut owner = slots.attach(cpu(1)).unwrap();
         while nr_made < NR_CALLS && nr_calls.load(Ordering::Relaxed) < MOST_CALLS {
-            // Mostly a caller is inside when the operation begins.
+            // A caller is usually inside when the operation begins.
             burn(OPERATION);
             operate(&mut owner);
             nr_made += 1;

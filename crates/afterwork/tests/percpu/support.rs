@@ -1,4 +1,4 @@
-//! What these tests share.
+//! Shared helpers.
 
 use std::sync::{Barrier, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
@@ -6,13 +6,12 @@ use std::thread;
 use afterwork::percpu::{Builder, Owner, PerCpu, Qpw};
 use topology::{CpuId, CpuSet, Topology};
 
-/// The machine that slots are made for; it need not be ours, for an owner may run anywhere.
+/// The CPUs of the slots' machine. The real one may have fewer, because an owner may run anywhere.
 pub const NR_CPUS: u32 = 4;
 
 static TELLER: Mutex<()> = Mutex::new(());
 
-/// Held by a test that tells that CPUs have gone: it tells the whole process. And by one that counts
-/// what would be moved then.
+/// Serializes tests that notify the process of absent CPUs, and tests that depend on that.
 pub fn teller() -> MutexGuard<'static, ()> {
     TELLER.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -36,7 +35,7 @@ pub fn while_owned<T: Send>(slots: &PerCpu<T>, elsewhere: impl FnOnce()) {
     let (tell, told) = mpsc::channel::<()>();
     thread::scope(|scope| {
         let attached = &attached;
-        // The other end goes when `elsewhere` is through, also by a panic.
+        // `elsewhere` has ended, or has panicked, when the sender is dropped.
         let tell = tell;
         let owner = scope.spawn(move || {
             let mut owner = slots.attach(cpu(1)).unwrap();
@@ -50,7 +49,7 @@ pub fn while_owned<T: Send>(slots: &PerCpu<T>, elsewhere: impl FnOnce()) {
     });
 }
 
-/// Polls until the other end of `told` is gone.
+/// Polls until the sender is dropped.
 pub fn serve_until<T>(owner: &mut Owner<'_, T>, told: &mpsc::Receiver<()>) {
     while told.try_recv() == Err(mpsc::TryRecvError::Empty) {
         owner.poll();

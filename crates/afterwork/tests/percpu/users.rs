@@ -1,4 +1,4 @@
-//! What is built on slots: a counter, a cache of pages.
+//! Types built on slots: a counter and a page cache.
 
 use std::thread;
 
@@ -6,7 +6,7 @@ use afterwork::percpu::{PageBatches, Qpw, SloppyCounter, set_online_cpus};
 
 use crate::support::{builder, cpus, teller};
 
-/// Calls `body` by four threads at once.
+/// Calls `body` on four threads at once.
 fn by_threads(body: impl Fn() + Sync) {
     thread::scope(|scope| {
         for _ in 0..4 {
@@ -42,7 +42,7 @@ fn pages_of_absent_cpus_are_found_elsewhere() {
     for qpw in Qpw::ALL {
         let pages = PageBatches::new(builder(qpw), 16, 2).unwrap();
         pages.free(vec![7; 16].into());
-        // Wherever it is, it must go.
+        // The pages are drained, whichever slot holds them.
         set_online_cpus(&cpus(&[]));
         assert_eq!(*pages.alloc(), [7; 16], "{qpw}");
     }
@@ -69,7 +69,7 @@ fn pages_come_back_by_the_batch_and_none_is_handed_out_twice() {
             }
         });
         let nr_pages = pages.shrink();
-        // 36 in use, and four left on each CPU.
+        // 36 pages are in use, and each CPU keeps four.
         assert!((9..=52).contains(&nr_pages), "{qpw}: {nr_pages}");
         assert_eq!(pages.shrink(), 0);
     }

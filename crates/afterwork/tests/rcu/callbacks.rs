@@ -1,4 +1,4 @@
-//! Callbacks: all run, once, in order, after their grace period.
+//! Callbacks: each runs once, in order, after its grace period.
 
 use std::sync::{
     Arc, Mutex, MutexGuard,
@@ -11,7 +11,7 @@ use afterwork::rcu;
 
 use crate::env;
 
-/// Callbacks are one family for the process: tests that count them, or say where they run, take turns.
+/// Serializes tests that count callbacks or check their threads: all tests share the callbacks.
 static ALONE: Mutex<()> = Mutex::new(());
 
 pub fn alone() -> MutexGuard<'static, ()> {
@@ -76,14 +76,14 @@ fn callbacks_of_closures_and_heads_run_in_the_order_of_their_thread() {
     static ORDER: Mutex<Vec<usize>> = Mutex::new(Vec::new());
     #[repr(C)]
     struct Node(rcu::Head, usize);
-    // On one CPU: lists are by CPU.
+    // The thread stays on one CPU, because each CPU has a list of its own.
     let cpu = sync::cpu::affinity().unwrap().iter().next().unwrap();
     thread::spawn(move || {
         sync::cpu::set_affinity(None, &[cpu].into_iter().collect()).unwrap();
         for at in 0..1000 {
             if at % 7 == 3 {
                 let node = Box::into_raw(Box::new(Node(rcu::Head::new(), at)));
-                // SAFETY: the head is the first field of a box that nobody else has.
+                // SAFETY: the head is the first field of a box, and nothing else refers to the box.
                 unsafe {
                     rcu::call_head(node.cast(), |head| {
                         let node = Box::from_raw(head.cast::<Node>());
@@ -132,7 +132,7 @@ fn what_a_thread_hands_over_as_it_ends_runs() {
 
 #[test]
 fn a_panic_in_a_callback_loses_no_other() {
-    // In a process of its own: an executor that another test took away may panic, and be counted, later.
+    // Runs in its own process: the executor of another test may panic late and be counted here.
     let test = "callbacks::a_panic_in_a_callback_loses_no_other";
     if env::alone(test, "").is_some() {
         return;
@@ -188,7 +188,7 @@ fn batches_run_where_the_user_wants() {
         let nr_batches = nr_batches.clone();
         move |batch: rcu::Batch| {
             nr_batches.fetch_add(1, Ordering::Relaxed);
-            // One in two is run elsewhere, the others are dropped, which runs them here.
+            // Every second batch runs on another thread. A dropped batch runs here.
             if nr_batches.load(Ordering::Relaxed).is_multiple_of(2) {
                 thread::spawn(move || batch.run());
             }

@@ -10,7 +10,7 @@ use afterwork::{
 
 /// A callback, with a value that it drops.
 type Callback = Box<dyn FnOnce() + Send>;
-/// The name of a way to run a callback, and the way.
+/// The name of a way to run a callback, and its function.
 type Kind<'a> = (&'a str, &'a dyn Fn(&Domain, Callback));
 
 /// A guard against hangs. No test waits this long.
@@ -24,7 +24,7 @@ fn call_head(callback: Callback) {
     unsafe { rcu::call_head(node.cast(), |head| Box::from_raw(head.cast::<Node>()).1()) };
 }
 
-/// A value whose drop runs a callback.
+/// Runs a callback when it is dropped.
 struct Last(Option<Callback>);
 
 impl Drop for Last {
@@ -38,8 +38,8 @@ impl Drop for Last {
 // SAFETY: no method takes a shared reference.
 unsafe impl Sync for Last {}
 
-/// Lets `make` make an owner of a thread. In the thread, a closure waits for all callbacks once it
-/// may begin. Drops the owner in each kind of callback.
+/// Calls `make` to create an owner of a thread. On that thread, a closure waits for all callbacks
+/// once it may begin. Drops the owner in each kind of callback.
 fn drops_end<T: Send + 'static>(make: impl Fn(Callback) -> T) {
     let nested = |domain: &Domain, callback: Callback| {
         let inner = domain.clone();

@@ -8,10 +8,10 @@ use std::{
 
 use afterwork::rcu::{self, Tunables};
 
-/// Set in a process that was made to run one test.
+/// Set in a process that was started to run one test.
 const ALONE: &str = "AFTERWORK_TEST_ALONE";
 
-/// Runs `test` in a process of its own with the tunables `text`; nothing if this is that process.
+/// Runs `test` in its own process with the tunables `text`. Returns `None` in that process.
 pub fn alone(test: &str, text: &str) -> Option<Output> {
     if env::var(ALONE).as_deref() == Ok(test) {
         return None;
@@ -90,12 +90,12 @@ fn a_wrong_environment_that_cannot_be_told_changes_nothing_either() {
     if env::var(ALONE).as_deref() != Ok(test) {
         return;
     }
-    // What is written there fails.
+    // Every write to this file fails.
     let full = std::fs::File::options()
         .write(true)
         .open("/dev/full")
         .unwrap();
-    // SAFETY: both are open, and nothing is kept of the one that goes.
+    // SAFETY: both descriptors are open, and nothing else uses the one that is replaced.
     assert_eq!(unsafe { libc::dup2(full.as_raw_fd(), 2) }, 2);
     rcu::call(|| ());
     rcu::barrier();

@@ -1,4 +1,4 @@
-//! Where callbacks run, by what a user makes of it.
+//! Executors: users decide where callbacks run.
 
 use std::{
     mem,
@@ -14,7 +14,7 @@ use afterwork::rcu::{self, Tunables};
 
 use crate::{callbacks::alone, stall::tuned};
 
-/// Hands over callbacks that count themselves, and waits for them.
+/// Queues callbacks that count themselves, and waits for them.
 fn run_some() {
     let nr_run = Arc::new(AtomicUsize::new(0));
     for _ in 0..100 {
@@ -68,7 +68,7 @@ fn an_executor_that_waits_for_callbacks_is_told_so_and_loses_none() {
     rcu::run_callbacks_on(Some(Box::new(move |batch: rcu::Batch| {
         let refused = catch_unwind(rcu::barrier).unwrap_err();
         sender.send(*refused.downcast::<&str>().unwrap()).ok();
-        // A grace period it may wait for.
+        // An executor may wait for a grace period.
         rcu::synchronize();
         batch.run();
     })));
@@ -97,7 +97,7 @@ fn an_executor_whose_drop_panics_stops_nothing() {
         rcu::run_callbacks_on(Some(Box::new(move |batch: rcu::Batch| {
             let _mine = &bomb;
             if replaced_in_its_batch {
-                // The sweeper then has the last handle of it.
+                // The sweeper then owns the executor's last handle.
                 rcu::run_callbacks_on(None);
             }
             batch.run();
@@ -123,7 +123,7 @@ fn an_executor_that_waits_for_callbacks_as_the_sweeper_drops_it_is_told_so() {
     let waits = Waits(sender);
     rcu::run_callbacks_on(Some(Box::new(move |batch: rcu::Batch| {
         let _mine = &waits;
-        // The sweeper then has the last handle of it.
+        // The sweeper then owns the executor's last handle.
         rcu::run_callbacks_on(None);
         batch.run();
     })));

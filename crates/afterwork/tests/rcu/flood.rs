@@ -16,8 +16,8 @@ use crate::env::alone;
 
 const MARK: usize = 100;
 const TUNED: &str = "rcu.qhimark=100";
-/// The waits at three marks. The flood passes seven marks; the list is taken at most once, after
-/// which it starts with the first mark again.
+/// The waits at three marks. The flood passes seven marks. The list is taken at most once, and then
+/// starts with the first mark again.
 const LEAST: Duration = Duration::from_millis(10 + 20 + 40);
 /// The number of one-word closures that pass seven marks. A bag holds 126 of them and counts as 63.
 const NR_CLOSURES: usize = 15 * MARK;
@@ -27,8 +27,7 @@ const REPORT: &str = "callbacks wait in one list, to which thread";
 
 /// Keeps this thread on one CPU, so that it adds to one list.
 fn stay_here() {
-    // SAFETY: the structure consists of integers. The calls read and write it, and affect only this
-    // thread.
+    // SAFETY: the structure consists of integers. The calls affect only this thread.
     unsafe {
         let mut cpus: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(libc::sched_getcpu() as usize, &mut cpus);
@@ -37,8 +36,7 @@ fn stay_here() {
     }
 }
 
-/// Calls `call` `nr` times on another thread while no callback may run. Returns the time that this
-/// took.
+/// Calls `call` `nr` times on another thread while no callback may run. Returns the elapsed time.
 fn under_a_reader(nr: usize, call: impl Fn(usize) + Send) -> Duration {
     let guard = rcu::read();
     let took = thread::scope(|scope| {
@@ -174,9 +172,9 @@ fn threads_that_call_once_each_are_no_flood() {
         rcu::call(move || _ = nr_run.fetch_add(1, Ordering::Relaxed));
     };
     let call_each_alone = |_| thread::scope(|scope| scope.spawn(count).join().unwrap());
-    // Fewer than the mark, and each in a bag of its own.
+    // The number is below the mark, and each closure is in its own bag.
     under_a_reader(MARK - 10, call_each_alone);
-    // Closures next to heads are in bags of their own, too.
+    // Next to a head, each closure is in its own bag, too.
     let call_both = |_| {
         count();
         call_head();

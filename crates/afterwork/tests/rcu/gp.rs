@@ -1,4 +1,4 @@
-//! Sections against grace periods.
+//! Read-side critical sections and grace periods.
 
 use std::sync::{
     Arc, Barrier,
@@ -11,12 +11,12 @@ use afterwork::rcu;
 
 const ALIVE: u64 = 0x5eed;
 
-/// A version that says when it has been freed.
+/// A version that is marked when it is freed.
 struct Version {
     state: AtomicU64,
 }
 
-/// Readers that check, until told to stop, that the version in sight is alive.
+/// Readers that check, until `stop` is called, that the current version is alive.
 struct Readers {
     in_sight: Arc<AtomicPtr<Version>>,
     stop: Arc<AtomicBool>,
@@ -35,7 +35,7 @@ impl Readers {
                     let guard = rcu::read();
                     let version = in_sight.load(Ordering::Acquire);
                     for _ in 0..10 {
-                        // SAFETY: versions are leaked by this test: a freed one is marked, not unmapped.
+                        // SAFETY: this test leaks versions. A freed version is only marked.
                         let state = unsafe { &*version }.state.load(Ordering::Relaxed);
                         assert_eq!(state, ALIVE, "a freed version was seen");
                     }
@@ -54,7 +54,7 @@ impl Readers {
 
     fn replace(&self) -> &'static Version {
         let old = self.in_sight.swap(new_version(), Ordering::AcqRel);
-        // SAFETY: leaked by `new_version`.
+        // SAFETY: `new_version` leaks the version.
         unsafe { &*old }
     }
 
@@ -113,7 +113,7 @@ fn synchronize_waits_for_an_open_section_and_not_for_an_idle_thread() {
         opened.send(()).unwrap();
         closing.recv().unwrap();
         drop(guard);
-        // Idle, but registered.
+        // The thread is idle, and still registered.
         opened.send(()).unwrap();
         closing.recv().unwrap();
     });
@@ -173,7 +173,7 @@ fn a_wait_in_a_section_panics_instead_of_waiting_for_itself() {
             "{what}: {message}"
         );
         drop(guard);
-        // Nor is anything left of it.
+        // The panic leaves no trace, so that a later wait succeeds.
         wait();
     }
     assert!(rcu::poll_state(cookie));
@@ -250,14 +250,14 @@ fn threads_that_come_and_go_leave_no_memory_behind() {
         resident_kib().saturating_sub(before)
     };
     come_and_go(400);
-    // A slot of each, of two lines, would be 250 KiB every time, and what a bag holds 1000. The first times grow by as many
-    // bags as ever wait at once.
+    // A leak of one slot per thread, of two cache lines, would be 250 KiB each time, and a leak of
+    // bags 1000 KiB. The first times grow by the largest number of bags that wait at once.
     let times = (0..30).map(|_| grown_kib());
     let grown_kib: Vec<_> = times.take_while(|grown| *grown >= 100).collect();
     assert!(grown_kib.len() < 30, "{grown_kib:?} KiB");
 }
 
-/// Reads when it is dropped.
+/// Enters a section when it is dropped.
 struct ReadsAtExit;
 
 impl Drop for ReadsAtExit {
@@ -268,7 +268,7 @@ impl Drop for ReadsAtExit {
     }
 }
 
-/// Holds a section open past the thread's last statement.
+/// Keeps a section open until the thread's locals are dropped.
 struct HoldsToTheEnd(#[expect(dead_code, reason = "dropped at the thread's end")] rcu::Guard);
 
 #[test]
@@ -277,7 +277,7 @@ fn a_section_in_a_thread_local_destructor_is_a_section() {
     thread_local!(static LATE: std::cell::OnceCell<HoldsToTheEnd> = const { std::cell::OnceCell::new() });
     for _ in 0..20 {
         thread::spawn(|| {
-            // Dropped in an order that is not ours to choose.
+            // The order in which the locals are dropped is unspecified.
             EARLY.with(|_| ());
             LATE.with(|late| assert!(late.set(HoldsToTheEnd(rcu::read())).is_ok()));
         })
@@ -287,7 +287,7 @@ fn a_section_in_a_thread_local_destructor_is_a_section() {
     }
 }
 
-/// Waits, when it is dropped, for the section that it holds open.
+/// When it is dropped, it waits for the section that it keeps open.
 struct WaitsForItself(Option<rcu::Guard>, mpsc::Sender<[bool; 3]>);
 
 impl Drop for WaitsForItself {
@@ -307,7 +307,8 @@ fn waiting_within_a_section_of_an_ending_thread_panics() {
     thread_local!(static LATE: std::cell::OnceCell<WaitsForItself> = const { std::cell::OnceCell::new() });
     let (sender, is_refused) = mpsc::channel();
     let reader = thread::spawn(move || {
-        // Known to the thread before its slot is: dropped after that was left, or before.
+        // The local is registered before the thread's slot, or after it, so that it is dropped
+        // after the slot or before it.
         LATE.with(|_| ());
         let waits = WaitsForItself(Some(rcu::read()), sender);
         LATE.with(|late| assert!(late.set(waits).is_ok()));

@@ -20,9 +20,9 @@ use crate::env::alone;
 
 #[derive(PartialEq, Eq, Debug)]
 enum Event {
-    /// The thread of callbacks waits for itself.
+    /// The callback thread waits for its own section.
     Stalled,
-    /// A version has been dropped.
+    /// A version was dropped.
     Dropped,
 }
 
@@ -34,8 +34,8 @@ impl Drop for Version {
     }
 }
 
-/// Replaces what a callback saw in a section that it leaves open by `leave_open`; in a process of its own, where no grace
-/// period ends any more.
+/// Replaces the version that a callback saw in a section, which it leaves open with `leave_open`.
+/// Runs in its own process, where no later grace period can end.
 fn what_is_seen_stays(test: &str, leave_open: fn(&Rcu<Version>)) {
     if alone(test, "rcu.stall_timeout=5").is_some() {
         return;
@@ -54,11 +54,11 @@ fn what_is_seen_stays(test: &str, leave_open: fn(&Rcu<Version>)) {
         leave_open(CELL.get().unwrap());
         left.send(()).unwrap();
     });
-    // No barrier: it may want another sweep.
+    // A barrier might wait for another sweep.
     is_open.recv().unwrap();
     CELL.get().unwrap().replace(Version(sender));
     assert_eq!(events.recv().unwrap(), Event::Stalled);
-    // Another one shares its fate.
+    // A second grace period stalls, too.
     let cookie = rcu::get_state();
     std::thread::spawn(rcu::synchronize);
     assert_eq!(events.recv().unwrap(), Event::Stalled);

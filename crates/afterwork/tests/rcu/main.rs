@@ -1,4 +1,4 @@
-//! RCU on the real machine: what it promises to those who use it.
+//! Tests of RCU's guarantees on the real machine.
 
 mod callbacks;
 mod ends;

@@ -1,4 +1,4 @@
-//! Readers that report.
+//! Readers that report quiescent states.
 
 use std::sync::{
     Arc, Barrier,
@@ -14,7 +14,7 @@ use afterwork::{
     workqueue::Workqueue,
 };
 
-/// A version that says when it is dropped.
+/// A version that sets a flag when it is dropped.
 struct Version(Arc<AtomicBool>);
 
 impl Drop for Version {
@@ -28,7 +28,7 @@ fn version() -> (Version, Arc<AtomicBool>) {
     (Version(is_dropped.clone()), is_dropped)
 }
 
-/// A loop on a thread of its own that takes a step whenever it is told to.
+/// A loop on its own thread that runs each step that it receives.
 struct Loop {
     step: mpsc::Sender<Step>,
     done: mpsc::Receiver<()>,
@@ -73,7 +73,7 @@ fn a_grace_period_waits_for_the_report_of_a_reader_that_is_online() {
     let cookie = rcu::start_poll();
     assert!(!rcu::poll_state(cookie));
     assert!(!is_dropped.load(Ordering::Acquire));
-    // Nobody but the loop can end it now, and nothing but its report.
+    // Only a report of the loop can end the grace period now.
     reading.step(Reader::quiescent);
     rcu_has_passed(&reading, cookie);
     reading.step(Reader::quiescent);
@@ -82,7 +82,7 @@ fn a_grace_period_waits_for_the_report_of_a_reader_that_is_online() {
     assert!(is_dropped.load(Ordering::Acquire));
 }
 
-/// Waits for a grace period while a loop goes on reporting.
+/// Waits for a grace period while a loop keeps reporting.
 fn rcu_has_passed(reading: &Loop, cookie: rcu::GpCookie) {
     while !rcu::poll_state(cookie) {
         reading.step(Reader::quiescent);
@@ -107,7 +107,7 @@ fn a_reader_that_is_offline_holds_nothing_up() {
     }
     wake.send(()).unwrap();
     reading.done.recv().unwrap();
-    // It is back online.
+    // The reader is online again.
     let cookie = rcu::start_poll();
     assert!(!rcu::poll_state(cookie));
     rcu_has_passed(&reading, cookie);

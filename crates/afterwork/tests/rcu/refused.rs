@@ -1,4 +1,4 @@
-//! When the system refuses the thread that would run callbacks.
+//! Callbacks while the system cannot create the thread that runs them.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -17,22 +17,22 @@ use afterwork::rcu::{self, srcu::Domain};
 
 use crate::env::alone;
 
-/// No more threads for this process, until dropped.
+/// Prevents the process from creating threads until it is dropped.
 struct NoThreads(libc::rlimit);
 
 impl NoThreads {
     fn begin() -> Self {
-        // SAFETY: takes nothing.
+        // SAFETY: the call takes no arguments.
         if unsafe { libc::geteuid() } == 0 {
-            // To root nothing is refused.
-            // SAFETY: takes numbers; all threads of the process change with this one.
+            // The limit does not apply to root.
+            // SAFETY: the call takes numbers. It changes the user of all threads.
             assert_eq!(unsafe { libc::setresuid(65534, 65534, 65534) }, 0);
         }
         let mut before = libc::rlimit {
             rlim_cur: 0,
             rlim_max: 0,
         };
-        // SAFETY: `before` lives over the call.
+        // SAFETY: `before` outlives the call.
         let known = unsafe { libc::getrlimit(libc::RLIMIT_NPROC, &mut before) };
         assert_eq!(known, 0);
         set(libc::rlimit {
@@ -53,11 +53,11 @@ impl Drop for NoThreads {
 }
 
 fn set(limit: libc::rlimit) {
-    // SAFETY: `limit` lives over the call.
+    // SAFETY: `limit` outlives the call.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &limit) }, 0);
 }
 
-/// Counts how often callbacks of it have run.
+/// Counts the runs of its callbacks.
 #[derive(Clone, Default)]
 struct Run(Arc<AtomicUsize>);
 
@@ -84,12 +84,12 @@ fn a_thread_that_was_refused_is_had_by_a_later_call() {
     let no_threads = NoThreads::begin();
     rcu::call(run.callback());
     drop(no_threads);
-    // Few enough that all would fit into what the first call opened.
+    // All calls fit into the memory that the first one allocated.
     let mut nr_calls = 1;
     while run.nr() == 0 && nr_calls < 60 {
         rcu::call(run.callback());
         nr_calls += 1;
-        // An attempt stands for a while.
+        // After a failed attempt, the next one is made some milliseconds later.
         thread::sleep(Duration::from_millis(5));
     }
     while run.nr() < nr_calls {
@@ -114,7 +114,7 @@ fn a_flood_of_callbacks_finds_a_thread_again_and_all_run_without_a_barrier() {
     flood(100_000);
     assert_eq!(run.nr(), 0, "run by who calls");
     drop(no_threads);
-    // No pause: each call tries, as soon as the last refusal is old.
+    // There is no pause: a call tries again some milliseconds after the last failure.
     while run.nr() == 0 {
         flood(100);
     }
@@ -152,7 +152,7 @@ fn whoever_waits_for_callbacks_runs_them_where_no_thread_is_to_be_had() {
     domain.call(run.callback());
     domain.barrier();
     assert_eq!(run.nr(), 2001);
-    // What it leaves open here is this thread's own.
+    // The callback leaves a section open on this thread.
     rcu::call(|| std::mem::forget(rcu::read()));
     rcu::barrier();
     rcu::call(run.callback());
@@ -179,11 +179,11 @@ fn a_callback_that_forks_on_who_waits_leaves_the_rest_to_the_parent() {
         };
         let pid = child.clone();
         call(Box::new(move || {
-            // SAFETY: the child goes on in what this tests, and ends below.
+            // SAFETY: the child runs only code under test, and exits below.
             pid.store(unsafe { fork() } as usize, Ordering::Relaxed);
         }));
         (0..100).for_each(|_| call(Box::new(run.callback())));
-        // A parent's domain says no in the child, RCU does not.
+        // In the child, a domain of the parent rejects the call, and RCU does not.
         let waited = match &domain {
             Some(domain) => catch_unwind(AssertUnwindSafe(|| domain.barrier())),
             None => catch_unwind(rcu::barrier),
@@ -191,29 +191,29 @@ fn a_callback_that_forks_on_who_waits_leaves_the_rest_to_the_parent() {
         let pid = child.load(Ordering::Relaxed) as libc::pid_t;
         if pid == 0 {
             let is_right = run.nr() == 0 && waited.is_err() == domain.is_some();
-            // SAFETY: ends the process at once.
+            // SAFETY: the call ends the process at once.
             unsafe { libc::_exit(i32::from(!is_right)) };
         }
         assert!(waited.is_ok() && run.nr() == 100);
         let mut status = 0;
-        // SAFETY: `status` lives over the call.
+        // SAFETY: `status` outlives the call.
         assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
         assert_eq!(status, 0, "the child ran callbacks of its parent's");
     }
     drop(no_threads);
 }
 
-/// Forks although no thread is to be had.
+/// Forks while the process can create no threads.
 ///
 /// # Safety
 ///
-/// 1. As of `libc::fork`.
+/// 1. As for `libc::fork`.
 unsafe fn fork() -> libc::pid_t {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: `limit` lives over the call.
+    // SAFETY: `limit` outlives the call.
     unsafe { libc::getrlimit(libc::RLIMIT_NPROC, &mut limit) };
     set(libc::rlimit {
         rlim_cur: limit.rlim_max,
@@ -260,7 +260,7 @@ fn a_grace_period_that_is_awaited_ends_once_a_thread_may_be_had_though_nobody_ca
     await_without_threads(rcu::synchronize_async());
 }
 
-/// Polls whenever it is woken; threads may be had from the fourth poll on.
+/// Polls at each wake-up. The process can create threads from the fourth poll on.
 fn await_without_threads(mut future: impl Future<Output = ()> + Unpin) {
     struct Woken(mpsc::Sender<()>);
     impl Wake for Woken {
@@ -329,7 +329,7 @@ fn a_domain_called_during_a_failed_start_is_served_later() {
     drop(no_threads);
     let mut nr_calls = 4;
     while run.nr() < nr_calls {
-        // The next attempt is some milliseconds after a failed one.
+        // The next attempt is made some milliseconds after a failed one.
         thread::sleep(Duration::from_millis(5));
         if nr_calls < 1000 {
             call();

@@ -117,7 +117,7 @@ fn a_blocking_callback_does_not_stop_other_domains() {
     blocked.barrier();
 }
 
-/// Returns how often the threads that run callbacks of domains have slept.
+/// Returns the total number of sleeps of the threads that run callbacks of domains.
 fn nr_sleeps() -> u64 {
     let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
     let states = tasks.flat_map(|task| fs::read_to_string(task.path().join("status")));
@@ -140,7 +140,7 @@ fn a_thread_whose_readers_stay_sleeps() {
     let guard = domain.read_owned();
     let (send, ran) = mpsc::channel();
     domain.call(move || send.send(()).unwrap());
-    // Longer than a thread without callbacks waits before it ends.
+    // This is longer than a thread without callbacks waits before it exits.
     thread::sleep(Duration::from_secs(2));
     let before = nr_sleeps();
     thread::sleep(Duration::from_secs(2));

@@ -1,4 +1,4 @@
-//! Sections in signal handlers, which may come anywhere.
+//! Sections in signal handlers, at every instruction.
 
 use std::{
     sync::{
@@ -11,7 +11,7 @@ use std::{
 
 use afterwork::{rcu, wake::Parker};
 
-/// The handler is one for the process.
+/// Serializes the tests, because the process has one handler.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE
@@ -23,18 +23,18 @@ fn alone() -> MutexGuard<'static, ()> {
 const TRAP: i64 = 0x100;
 const NOT_ARMED: u32 = u32::MAX;
 
-/// At which instruction of the stepped function the signal comes.
+/// The instruction of the stepped function at which the handler acts.
 static AT: AtomicU32 = AtomicU32::new(NOT_ARMED);
-/// How many instructions have been stepped.
+/// The number of instructions that have been stepped.
 static STEP: AtomicU32 = AtomicU32::new(0);
 static NR_ASKED: AtomicU32 = AtomicU32::new(0);
 static NR_WAITED: AtomicU32 = AtomicU32::new(0);
 static NR_UNPROTECTED: AtomicU32 = AtomicU32::new(0);
 
-/// Is called after each instruction while the trap flag is set. At one of them it opens a section, and has another thread
-/// wait for a grace period.
+/// Runs after each instruction while the trap flag is set. At instruction `AT` it opens a section,
+/// and another thread waits for a grace period.
 extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel hands us the interrupted thread's registers.
+    // SAFETY: the kernel passes the registers of the interrupted thread.
     let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
     let step = STEP.fetch_add(1, Ordering::Relaxed);
     let at = AT.load(Ordering::Relaxed);
@@ -43,7 +43,7 @@ extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_voi
         let nr_asked = NR_ASKED.fetch_add(1, Ordering::SeqCst) + 1;
         let has_waited = || NR_WAITED.load(Ordering::SeqCst) >= nr_asked;
         for _ in 0..16 {
-            // The call alone: it touches no memory of ours.
+            // Only this call is made, because it accesses no memory of the library.
             thread::yield_now();
             if has_waited() {
                 NR_UNPROTECTED.fetch_add(1, Ordering::SeqCst);
@@ -61,7 +61,7 @@ extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_voi
 fn stepped(at: u32) {
     STEP.store(0, Ordering::Relaxed);
     AT.store(at, Ordering::Relaxed);
-    // SAFETY: sets the trap flag, for which there is a handler.
+    // SAFETY: sets the trap flag, whose signal has a handler.
     unsafe { std::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq") };
     let guard = rcu::read();
     AT.store(NOT_ARMED, Ordering::Relaxed);
@@ -71,7 +71,7 @@ fn stepped(at: u32) {
 #[test]
 fn a_section_in_a_signal_handler_is_waited_for_wherever_it_comes() {
     let _alone = alone();
-    // SAFETY: a zeroed one is whole, and the handler keeps to what handlers may do.
+    // SAFETY: a zeroed structure is valid, and the handler is async-signal-safe.
     unsafe {
         let mut act: libc::sigaction = std::mem::zeroed();
         act.sa_sigaction = on_trap as *const () as usize;
@@ -101,7 +101,7 @@ fn a_section_in_a_signal_handler_is_waited_for_wherever_it_comes() {
         let nr_before = NR_ASKED.load(Ordering::SeqCst);
         stepped(at);
         if NR_ASKED.load(Ordering::SeqCst) == nr_before {
-            // It was over before.
+            // The function has fewer instructions.
             break;
         }
         while NR_WAITED.load(Ordering::SeqCst) < NR_ASKED.load(Ordering::SeqCst) {

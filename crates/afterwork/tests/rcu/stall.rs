@@ -1,4 +1,4 @@
-//! Readers that hold grace periods up, and the tunables.
+//! Readers that delay grace periods, and the tunables.
 
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, mpsc};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use afterwork::rcu::{self, Tunables};
 
-/// Tunables are the process's: whoever changes them takes turns, and puts them back.
+/// Holds the lock of the process's tunables, and restores them when it is dropped.
 pub struct Tuned(#[expect(dead_code, reason = "held")] MutexGuard<'static, ()>);
 
 pub fn tuned(tunables: Tunables) -> Tuned {
@@ -49,7 +49,7 @@ fn a_reader_that_stalls_a_grace_period_is_named() {
         .unwrap();
     open.recv().unwrap();
     let waiter = thread::spawn(rcu::synchronize);
-    // Other tests' readers may be told of, too.
+    // Readers of other tests may be reported, too.
     let stall = stalls
         .iter()
         .find(|stall| stall.name.as_deref() == Some("staller"))
@@ -57,7 +57,7 @@ fn a_reader_that_stalls_a_grace_period_is_named() {
     assert!(stall.waited >= Duration::from_millis(5));
     assert!(stall.to_string().contains("(staller)"));
     assert!(stall.doing.is_some_and(|doing| doing.starts_with("asleep")));
-    // Once a period: there will be another.
+    // Each period has one report, so there is another one.
     stalls.recv().unwrap();
     close.send(()).unwrap();
     waiter.join().unwrap();
@@ -138,8 +138,8 @@ fn a_stall_does_not_count_time_in_which_the_process_was_stopped() {
     let start = Instant::now();
     let waiter = thread::spawn(rcu::synchronize);
     reports.recv().unwrap();
-    // The shell resumes more than once, because the first signal may arrive before the process has
-    // stopped.
+    // The shell resumes the process more than once, because the first signal may arrive before the
+    // process has stopped.
     let resume = "for i in 1 2 3 4 5; do sleep 3; kill -CONT $PPID; done";
     let mut resumer = Command::new("sh").args(["-c", resume]).spawn().unwrap();
     let before = Instant::now();

@@ -15,7 +15,7 @@ use topology::CpuId;
 
 use crate::support::*;
 
-/// Queues from all CPUs, joins some, and says how many threads were inside items at once.
+/// Queues from all CPUs, joins some items, and returns the most threads that were in items at once.
 fn crowd(queue: &Workqueue) -> usize {
     let gauge = Gauge::default();
     threads(8, |i| {
@@ -66,7 +66,7 @@ fn a_helper_waits_for_a_seat_as_a_worker_does() {
 #[test]
 fn a_worker_waits_for_the_seat_of_a_helper() {
     ends(|| {
-        // Nobody stands in for the worker that sits in an item, so that its joiner helps.
+        // No other worker replaces the one that is blocked in an item, so the joiner helps.
         let registry = unwatched("1 core");
         let other = queue("other").build_in(&registry).unwrap();
         let keeps_worker = plug_into(&other);
@@ -248,14 +248,14 @@ fn a_limit_out_of_range_is_refused_and_changes_nothing() {
     assert_eq!(ordered.stats().max_active, 1);
 }
 
-/// Builds a queue with a pool for each of the CPUs of `machine`.
+/// Builds a queue with a pool for each CPU of `machine`.
 fn queue_on(machine: &str, max: u32, scope: MaxActiveScope) -> Workqueue {
     let queue = queue("meant").scope(AffinityScope::Cpu).help(false);
     let queue = queue.max_active(max).max_active_scope(scope);
     queue.build_in(&registry(machine)).unwrap()
 }
 
-/// Queues four on each of the CPUs, and checks that `expected` of all run at once.
+/// Queues four items on each CPU, and checks that at most `expected` items run at once.
 fn most_at_once(queue: &Workqueue, nr_cpus: u32, expected: usize) {
     let (entered, all_entered) = std::sync::mpsc::channel();
     let (release, released) = std::sync::mpsc::channel::<()>();
@@ -369,7 +369,7 @@ fn pools_that_wait_for_a_seat_take_turns() {
     });
 }
 
-/// The seat that a queue's link was handed when it was resumed is no right to start what comes after the next pause.
+/// A seat that a pwq gets when the queue resumes does not allow a start after the next pause.
 #[test]
 fn nothing_starts_after_a_pause_on_a_seat_from_before_it() {
     let params = Params {
@@ -384,7 +384,7 @@ fn nothing_starts_after_a_pause_on_a_seat_from_before_it() {
         let (plug, hole) = stopper();
         queue.pause();
         let before = queue.spawn(|| ());
-        // A worker has put it in line when it comes to what is behind it.
+        // A worker that reaches the next item has already put the pwq into the wait queue.
         other.spawn_detached(move || hole.sit());
         plug.wait_until_stuck();
         queue.resume();
@@ -400,11 +400,11 @@ fn nothing_starts_after_a_pause_on_a_seat_from_before_it() {
     }
 }
 
-/// How many of `nr` tiny items, which waited for a seat, a worker takes at once that gets one.
+/// Returns how many of `nr` tiny items a worker takes at once when it gets a seat for them.
 fn taken_with_a_seat(nr: usize) -> usize {
     let params = Params {
         max_workers: 1,
-        // Nobody takes back what the worker has in its hand.
+        // The manager does not return the items of the worker's local batch to the pool.
         watch_tick_us: 0,
         ..Params::default()
     };
@@ -416,7 +416,7 @@ fn taken_with_a_seat(nr: usize) -> usize {
     queue.pause();
     queue.spawn_detached(move || hole.sit());
     (1..nr).for_each(|_| queue.spawn_detached(|| ()));
-    // The worker has set them aside when it comes to what is behind them.
+    // When this item runs, the worker has already set the others aside.
     other.spawn(|| ()).join().unwrap();
     queue.resume();
     plug.wait_until_stuck();
@@ -428,7 +428,7 @@ fn taken_with_a_seat(nr: usize) -> usize {
 
 #[test]
 fn items_that_waited_for_a_seat_are_taken_by_the_batch() {
-    // A worker that lost its CPU in the item before takes them for long ones.
+    // If the worker loses its CPU during the first item, it expects long items and takes fewer.
     let tries = (0..50).map(|_| taken_with_a_seat(64));
     assert!(tries.into_iter().any(|nr_taken| nr_taken > 1));
 }
@@ -443,7 +443,7 @@ impl Drop for Flushes {
     }
 }
 
-/// Hands its waker out, and never becomes ready.
+/// Publishes its waker, and never becomes ready.
 struct Waits(
     Arc<Mutex<Option<Waker>>>,
     #[expect(dead_code, reason = "waits when it is dropped")] Flushes,
@@ -458,9 +458,9 @@ impl Future for Waits {
     }
 }
 
-/// Calls the closure that `prepare` returns on a thread that is in no item, while the only seat of
-/// the queue is in use. The closure runs a destructor that waits for an item. Checks that the item
-/// runs after the seat is released.
+/// Calls the closure that `prepare` returns on a thread that runs no item, while the queue's only
+/// seat is in use. The closure runs a destructor that waits for an item. Checks that the item runs
+/// after the seat is released.
 fn waits_for_a_seat<F: FnOnce() + Send>(prepare: impl FnOnce(&Workqueue, Flushes) -> F) {
     let queue = alone_on_two(queue("seat").max_active(1));
     let gauge = Gauge::default();
@@ -502,7 +502,7 @@ fn an_item_awaited_by_a_freed_future_takes_a_seat() {
             let waker = Arc::default();
             drop(queue.spawn_async(Waits(Arc::clone(&waker), flushes)));
             eventually("it has been polled", || waker.lock().unwrap().is_some());
-            // This item needs the only seat, so the poll has ended once it has run.
+            // This item needs the only seat, so the poll has ended once the item has run.
             queue.spawn(|| ()).join().unwrap();
             move || drop(waker.lock().unwrap().take())
         });

@@ -1,4 +1,4 @@
-//! A queue with a capacity: who is refused, who waits, and that each place comes back.
+//! Queues with a capacity: which calls are rejected, which wait, and when permits are released.
 
 use std::{
     io,
@@ -20,7 +20,7 @@ use afterwork::workqueue::{
 
 use crate::support::{Census, Count, PATIENCE, alone_on_two, ends, eventually, queue, registry};
 
-/// A queue for so many, paused.
+/// Builds a paused queue with the given capacity.
 fn paused(capacity: usize) -> Workqueue {
     let queue = alone_on_two(queue("full").capacity(capacity));
     queue.pause();
@@ -209,7 +209,7 @@ fn a_cancelled_future_frees_its_capacity_at_once() {
         set.spawn_async(async {});
         set.abort_all();
         assert_eq!(queue.room(), Some(1));
-        // A thread that waits for capacity gets the capacity of a future that is cancelled.
+        // A waiting thread gets the permit that a cancelled future releases.
         let mut full = queue.spawn_async(async {});
         let waiter = thread::spawn({
             let queue = queue.clone();
@@ -299,7 +299,7 @@ fn who_waits_gets_room_in_the_order_of_coming() {
         }
         queue.resume();
         eventually("the item starts", || bells[0].rings() == 1);
-        // One who leaves the line is passed over, and one who leaves with room passes it on.
+        // A permit skips a waiter that left, and is passed on by one that leaves with it.
         drop(waits.remove(1));
         assert!(queue.try_reserve().is_none(), "nobody overtakes");
         drop(waits.remove(0));
@@ -433,7 +433,7 @@ fn a_drain_takes_room_as_it_is_and_refuses_who_waits() {
         let inner = queue.clone();
         queue.spawn_detached(move || {
             may_go.recv().unwrap();
-            // Chained work has the same bound.
+            // Items that the queue's own items queue have the same bound.
             drop(inner.try_spawn(|| ()).unwrap());
             assert!(inner.try_spawn(|| ()).unwrap_err().is_full());
         });
@@ -452,7 +452,7 @@ fn a_drain_takes_room_as_it_is_and_refuses_who_waits() {
             matches!(queue.try_spawn(|| ()), Err(TrySpawnError::Closed(_)))
         });
         queue.resume();
-        // Whoever is first in line gets the place of the item that starts, and the other one gets it from him.
+        // The first waiter gets the permit of the started item, and releases it to the second.
         let mut is_told = false;
         eventually("the task and the thread are told", || {
             if !is_told && let Some(permit) = poll(&mut task, &bell) {
@@ -513,13 +513,13 @@ fn a_waker_that_panics_spares_who_makes_room() {
     queue.resume();
 }
 
-/// A task that its waker polls on the spot.
+/// A task that is polled by its waker, on the thread that wakes it.
 struct OnTheSpot(Mutex<Option<Task>>);
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl OnTheSpot {
-    /// Polls `task`, and has it polled by whoever wakes it.
+    /// Polls `task`, now and at each wake-up.
     fn begin(task: impl Future<Output = ()> + Send + 'static) {
         Arc::new(Self(Mutex::new(Some(Box::pin(task))))).wake();
     }
@@ -536,7 +536,8 @@ impl Wake for OnTheSpot {
     }
 }
 
-/// A full queue, paused; its item; and what tells that a task which stands in line has dropped its handle.
+/// Returns a full, paused queue, its item, and a receiver. A task in the wait queue sends to it
+/// after dropping its handle of the queue.
 fn full_with_a_task_that_lets_go() -> (Workqueue, JoinHandle<u32>, mpsc::Receiver<()>) {
     let queue = paused(1);
     let item = queue.try_spawn(|| 7).unwrap();
@@ -554,7 +555,7 @@ fn full_with_a_task_that_lets_go() -> (Workqueue, JoinHandle<u32>, mpsc::Receive
 fn a_waker_that_is_told_of_room_may_drop_the_last_handle() {
     ends(|| {
         let (queue, item, gone) = full_with_a_task_that_lets_go();
-        // A start. What is told of a resumption comes later than this handle goes.
+        // Here the item starts. The task is notified before this handle is dropped.
         let resumed = queue.clone();
         drop(queue);
         resumed.resume();
@@ -594,7 +595,7 @@ fn a_waker_that_is_told_of_room_may_queue_the_very_item_again() {
     });
 }
 
-/// A task whose future goes as it is woken: that of an executor that has ended.
+/// A task that drops its future when it is woken, like a task of an executor that has ended.
 struct Orphan(Mutex<Option<Task>>);
 
 impl Wake for Orphan {
@@ -604,7 +605,7 @@ impl Wake for Orphan {
     }
 }
 
-/// A full queue, paused; its item; and so many tasks in line that go as they are woken.
+/// Returns a full, paused queue, its item, and `nr_orphans` waiting tasks that end when woken.
 fn full_with_orphans(nr_orphans: usize) -> (&'static Workqueue, JoinHandle<u32>, Vec<Arc<Orphan>>) {
     let queue: &'static Workqueue = Box::leak(Box::new(paused(1)));
     let item = queue.try_spawn(|| 7).unwrap();
@@ -625,7 +626,7 @@ fn full_with_orphans(nr_orphans: usize) -> (&'static Workqueue, JoinHandle<u32>,
 fn a_place_goes_along_a_line_of_tasks_that_go_as_they_are_woken() {
     ends(|| {
         let (queue, item, orphans) = full_with_orphans(100_000);
-        // On a small stack.
+        // A small stack, because the permit must not be passed on recursively.
         let small = thread::Builder::new().stack_size(64 << 10);
         let cancels = small.spawn(move || drop(item.cancel_on_drop())).unwrap();
         cancels.join().unwrap();
@@ -638,7 +639,7 @@ fn a_place_goes_along_a_line_of_tasks_that_go_as_they_are_woken() {
 #[test]
 fn who_came_last_leaves_the_line_as_soon_as_who_came_first() {
     ends(|| {
-        // Where each looked at all before it this took minutes.
+        // This took minutes when each waiter that left walked past all earlier waiters.
         let (queue, item, orphans) = full_with_orphans(100_000);
         orphans.iter().rev().for_each(|it| it.clone().wake());
         assert_eq!(queue.room(), Some(0));
@@ -647,7 +648,7 @@ fn who_came_last_leaves_the_line_as_soon_as_who_came_first() {
     });
 }
 
-/// A task whose waker gives a place back, and waits for the thread that gets it.
+/// A task whose waker releases a permit and then waits for the thread that gets it.
 struct Impatient {
     gives: Mutex<Option<Permit<'static>>>,
     waits: Mutex<mpsc::Receiver<()>>,
@@ -680,7 +681,7 @@ fn a_waker_that_is_told_of_room_may_wait_for_a_thread_that_gets_some_by_it() {
             drop(queue.spawn_wait(|| ()).unwrap());
             came.send(()).unwrap();
         });
-        // It stands in line, or will find the place free.
+        // By then the thread is in the wait queue. If it is late, it finds a free permit.
         thread::sleep(Duration::from_millis(50));
         drop(first);
         assert!(is_told.recv().unwrap(), "the thread was not woken");

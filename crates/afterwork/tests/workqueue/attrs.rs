@@ -1,4 +1,4 @@
-//! Attributes that change while a queue is used, and machines that do.
+//! Changes of attributes, and of the machine, while a queue is in use.
 
 use std::sync::{
     Arc, Mutex,
@@ -17,7 +17,7 @@ fn set(list: &str) -> CpuSet {
     list.parse().unwrap()
 }
 
-/// Returns where the pools of `registry` run that have workers, or had.
+/// Returns the CPUs of the pools of `registry` that have or had workers.
 fn used(registry: &Registry) -> Vec<String> {
     let pools = registry.pool_stats();
     let used = pools.iter().filter(|pool| pool.created > 0);
@@ -255,7 +255,7 @@ fn pools_without_routes_let_all_their_workers_go_and_serve_late_items() {
             let mut first = true;
             move |this| {
                 if std::mem::take(&mut first) {
-                    // Runs again where it runs.
+                    // The second run is in the same pool.
                     again.enqueue(this);
                     hole.sit();
                 }

@@ -1,4 +1,4 @@
-//! Items that block in ways of which the pool is not told.
+//! Items that block without reporting it to the pool.
 
 use std::sync::{
     Arc,
@@ -30,7 +30,7 @@ fn a_chain_of_items_each_waiting_for_the_next_ends() {
         .build_in(&registry("1 core"))
         .unwrap();
     let (done, all_done) = mpsc::channel();
-    // Each waits for the one after it, so all must be in at once.
+    // Each item waits for the next one, so all must run at once.
     let mut wait: Option<mpsc::Receiver<()>> = None;
     let mut senders = Vec::new();
     for _ in 0..20 {
@@ -57,7 +57,7 @@ fn a_chain_of_items_each_waiting_for_the_next_ends() {
     }
 }
 
-/// Queues a tiny item, then `blocker` followed by `rest` in one go, so that one worker gets several in hand.
+/// Queues a tiny item, `blocker` and `rest` at once, so that one worker takes several of them.
 fn queue_in_one_hand(queue: &afterwork::workqueue::Workqueue, blocker: Work, rest: &[Work]) {
     let mut works = vec![Work::new(|| ()), blocker];
     works.extend_from_slice(rest);

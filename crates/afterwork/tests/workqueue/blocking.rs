@@ -1,4 +1,4 @@
-//! Items that say that they block, and those that are found out.
+//! Items that report that they block, and items that the manager finds blocked.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -13,7 +13,7 @@ use afterwork::{
 
 use crate::support::*;
 
-/// Runs an item on a pool of one CPU that calls `wait` with a sender's other end, which only a later item serves.
+/// Runs an item on a pool of one CPU. It calls `wait`, which needs a later item to run.
 fn another_runs_meanwhile<T: Send + 'static>(
     wait: impl FnOnce(mpsc::Receiver<()>) -> T + Send + 'static,
 ) {
@@ -133,7 +133,7 @@ fn blocking_on_a_thread_that_is_no_worker_calls_its_body() {
     assert_eq!(workqueue::blocking(|| workqueue::blocking(|| 42)), 42);
 }
 
-/// Lets `count` items block at once in `wait`, returns the most workers that ran an item after they all came back.
+/// Blocks `count` items at once. Returns the most workers that run items at once after that.
 fn most_at_once_after(queue: &Workqueue, count: usize) -> usize {
     let plugs: Vec<_> = (0..count)
         .map(|_| {
@@ -145,7 +145,7 @@ fn most_at_once_after(queue: &Workqueue, count: usize) -> usize {
         .collect();
     plugs.iter().for_each(Plug::release);
     queue.drain().unwrap();
-    // All have lain down or are about to: each item that follows finds the pool as if nobody had blocked.
+    // The surplus workers are parked or about to park, so the next items do not use them.
     let gauge = Gauge::default();
     for _ in 0..200 {
         let gauge = gauge.clone();
@@ -176,7 +176,7 @@ fn a_worker_that_sleeps_without_a_word_is_found_and_counted() {
         let registry = registry("1 core");
         let queue = queue("found").help(false).build_in(&registry).unwrap();
         let plug = plug_into(&queue);
-        // Not helped, so a second worker ran it.
+        // The joiner does not help, so a second worker ran the item.
         queue.spawn(|| ()).join().unwrap();
         plug.release();
         queue.drain().unwrap();
@@ -191,7 +191,7 @@ fn an_item_that_hogs_the_cpu_does_not_hold_up_its_pool() {
         let registry = registry("1 core");
         let queue = queue("hogs").help(false).build_in(&registry).unwrap();
         let (send, receive) = mpsc::channel::<()>();
-        // Spins, and never sleeps, until an item behind it has run.
+        // Spins without sleeping until a later item has run.
         let hog = queue.spawn(move || {
             while let Err(mpsc::TryRecvError::Empty) = receive.try_recv() {
                 std::hint::spin_loop();

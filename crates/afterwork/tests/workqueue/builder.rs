@@ -1,4 +1,4 @@
-//! What a builder refuses, and how it says so.
+//! Values that builders reject, and the errors that they return.
 
 use afterwork::{
     mailbox::{Mailbox, Worker, WorkerError},
@@ -37,7 +37,7 @@ fn a_name_with_a_nul_is_refused_by_each_builder() {
             ..Params::default()
         };
         assert!(Registry::new(Topology::synthetic("1 core").unwrap(), params).is_err());
-        // This name is only shown; no thread has it.
+        // This name is only displayed. It is not the name of a thread.
         let mailbox = Mailbox::<u32>::builder().name(name).build();
         mailbox.poster().post(1).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Taking items back.
+//! Cancelling items.
 
 use std::sync::{
     Arc, Mutex,
@@ -260,9 +260,10 @@ fn a_cancelled_item_that_owns_the_last_handle_of_its_queue_is_freed() {
     });
 }
 
-/// Spawns and cancels very many items of `queue`, among some that wait; returns how much the process has grown by a tenth of them,
-/// the least of all: what is cancelled while somebody with the pool's lock has lost its CPU stays for that long. Were all of it
-/// to stay, that would be 1.5 MiB.
+/// Queues and cancels 100,000 closures and 100,000 items, among ten that wait. Returns the smallest
+/// growth of the process during a tenth of them, in KiB. The smallest counts because cancelled
+/// items remain while a thread that was preempted holds the pool lock. If all of them remained, the
+/// growth would be 1.5 MiB.
 fn storm(queue: &Workqueue, order: &Arc<Mutex<Vec<usize>>>, name: &str) -> usize {
     let mut sizes = Vec::new();
     for i in 0..100_000 {
@@ -310,7 +311,7 @@ fn what_is_cancelled_on_a_full_or_paused_queue_leaves_it() {
     );
 }
 
-/// Where each queue judged their common list by what it had cancelled itself, none of three would ever have cut out.
+/// If each queue counted only its own tombstones, none of the three would ever remove any.
 #[test]
 fn what_several_queues_cancel_by_turns_leaves_a_busy_pool() {
     let registry = unwatched("1 core");
@@ -328,7 +329,7 @@ fn what_several_queues_cancel_by_turns_leaves_a_busy_pool() {
         }
         most = most.max(registry.pool_stats()[0].nr_pending);
     }
-    // As many as wait, and what each queue may cancel before it looks.
+    // The bound is the number of waiting items plus the cancels of each queue between two checks.
     assert!(most <= 2 * waiting.len() + 3 * 64, "{most} in the list");
     plug.release();
     queues.iter().for_each(|queue| queue.drain().unwrap());
@@ -351,7 +352,7 @@ fn a_cancelled_item_does_not_count_as_inactive() {
     );
 }
 
-/// What it holds may wait for anything, which whoever cancels another item need not do.
+/// The item's values may wait for anything, so a canceller of another item must not drop them.
 #[test]
 fn an_item_that_left_a_full_queue_is_dropped_aside() {
     struct Names(std::sync::mpsc::Sender<String>);
@@ -375,8 +376,8 @@ fn an_item_that_left_a_full_queue_is_dropped_aside() {
     plug.release();
 }
 
-/// Makes a worker take a blocking item and, behind it, `work`, in one batch of the first queue.
-/// Returns `None` if the worker took fewer items.
+/// Makes a worker take a blocking item and then `work` in one batch of the first queue. Returns
+/// `None` if the worker took fewer items.
 fn in_a_batch_behind_what_blocks(work: &Work) -> Option<(Workqueue, Workqueue, Plug)> {
     let registry = unwatched("1 core");
     let former = queue("former").help(false).max_active(4);
@@ -386,7 +387,7 @@ fn in_a_batch_behind_what_blocks(work: &Work) -> Option<(Workqueue, Workqueue, P
     former.pause();
     former.spawn_detached(move || hole.sit());
     assert!(former.enqueue(work));
-    // When this item runs, the worker has already moved the items of the paused queue aside.
+    // When this item runs, the worker has already set the items of the paused queue aside.
     next.spawn(|| ()).join().unwrap();
     former.resume();
     plug.wait_until_stuck();

@@ -1,5 +1,4 @@
-//! The order in which a bulk cancel calls user code (after its last change), and the count that it
-//! returns.
+//! Bulk cancels: they call user code after their last change, and return an exact count.
 
 use std::{
     pin::{Pin, pin},
@@ -18,13 +17,13 @@ use crate::support::*;
 
 const LATER: Duration = Duration::from_secs(3600);
 
-/// Ways to cancel everything on a queue.
+/// The calls that cancel everything on a queue.
 const WAYS: [fn(&Workqueue); 2] = [
     |queue| _ = queue.cancel_all(),
     |queue| queue.clone().shutdown_background(),
 ];
 
-/// Makes a paused queue with a pool for each of two CPUs.
+/// Builds a paused queue with a pool for each of two CPUs.
 fn two_pods(registry: &Registry) -> Workqueue {
     let queue = queue("pods").scope(AffinityScope::Cpu);
     let queue = queue.build_in(registry).unwrap();
@@ -35,7 +34,7 @@ fn two_pods(registry: &Registry) -> Workqueue {
 /// Both orders of the two CPUs.
 const ORDERS: [[u32; 2]; 2] = [[0, 1], [1, 0]];
 
-/// Joins an item when it is dropped, or woken.
+/// Joins an item when it is dropped or woken.
 #[derive(Default)]
 struct Joins(Mutex<Option<JoinHandle<()>>>);
 
@@ -99,7 +98,7 @@ fn destructors_join_cancelled_items_without_threads() {
             let holder = queue.spawn_on(CpuId::new(first), move || drop((joins, dropped)));
             queue.shutdown_background();
             assert!(holder.join().is_err());
-            // Wait until the closure has been dropped.
+            // By then the closure has been dropped.
             assert!(all_dropped.recv_timeout(PATIENCE).is_err());
             registry.refuse_threads(false);
         }
@@ -114,7 +113,7 @@ fn a_waker_of_a_cancelled_item_joins_another_one() {
             for way in WAYS {
                 let queue = two_pods(&registry);
                 let mut awaited = queue.spawn_on(CpuId::new(first), || ());
-                // An item of the same pod, and one of the other pod.
+                // One item of the same pod, and one of the other pod.
                 let others = [first, second].map(|cpu| queue.spawn_on(CpuId::new(cpu), || ()));
                 let joins = others.map(|other| Arc::new(Joins::of(other)));
                 assert!(is_pending_for(
@@ -217,7 +216,7 @@ fn a_destructor_waits_for_a_thread_that_flushes_or_drains() {
     });
 }
 
-/// Joins an item of a queue, which may run, when it is dropped.
+/// Joins an item of a queue, which may have run, when it is dropped.
 struct JoinsRun(Option<JoinHandle<()>>);
 
 impl Drop for JoinsRun {
@@ -328,7 +327,7 @@ fn an_item_that_cancels_all_is_still_the_current_one() {
     });
 }
 
-/// Waits when it is woken.
+/// Calls a closure, which waits, when it is woken.
 struct WaitsWhenWoken(Mutex<Option<Box<dyn FnOnce() + Send>>>);
 
 impl WaitsWhenWoken {

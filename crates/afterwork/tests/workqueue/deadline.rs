@@ -1,4 +1,4 @@
-//! Items that must have started by a deadline: they run, or expire, and their owner is told.
+//! Items with a deadline: they start in time or expire, and their joiner is notified.
 
 use std::{
     pin::Pin,
@@ -146,12 +146,12 @@ fn a_task_that_awaits_is_told_when_the_deadline_comes_and_no_worker_does() {
         });
         assert!(outcome.join().unwrap());
         lives.all_dropped(1);
-        // By another waker than was left first.
+        // The second poll registers another waker than the first.
         let mut handle = stuck.spawn_before(Instant::now() + SOON, || ());
-        // Under load its time may have come by then.
+        // On a loaded machine the deadline may have passed.
         let outcome = poll(&mut handle).unwrap_or_else(|| workqueue::block_on(handle));
         assert!(has_expired(outcome));
-        // One that goes, or ends, before that leaves nothing.
+        // An item that is cancelled before its deadline leaves no timer.
         let mut handle = stuck.spawn_before(Instant::now() + LATER, || ());
         assert!(poll(&mut handle).is_none());
         assert!(handle.cancel());
@@ -217,7 +217,8 @@ fn an_item_that_has_started_is_let_run_beyond_its_deadline() {
         let queue = alone_on_two(queue("started").help(false));
         let (go, may_go) = mpsc::channel::<()>();
         let (started, has_started) = mpsc::channel();
-        // Long enough for a worker to come, mostly; else it expires, and we try again with more.
+        // Usually long enough for a worker to start the item. If the item expires, the span
+        // doubles.
         let mut span = Duration::from_millis(50);
         let (deadline, handle) = loop {
             let deadline = Instant::now() + span;
@@ -263,7 +264,7 @@ fn an_expired_item_gives_its_place_back() {
         assert!(matches!(refused.join(), Err(JoinError::Refused)));
         assert!(has_expired(handle.join()));
         assert_eq!(queue.room(), Some(1));
-        // One that nobody joins gives it back when a worker comes to it.
+        // A detached item releases its permit when a worker reaches it.
         let deadline = Instant::now() + SOON;
         drop(queue.spawn_before(deadline, || unreachable!("it has expired")));
         while Instant::now() < deadline {

@@ -1,4 +1,4 @@
-//! Items whose time has not come.
+//! Delayed items.
 
 use std::{
     sync::mpsc,
@@ -322,7 +322,7 @@ fn delays_of_any_length_are_flushed_changed_and_keep_no_near_one_waiting() {
     for (bit, work) in works.iter().enumerate() {
         assert!(queue.enqueue_after(work, Duration::from_nanos(1 << bit)));
     }
-    // Those of up to half a second.
+    // The first 30 delays are at most half a second.
     eventually("the near ones have fired", || {
         works[..30].iter().all(|work| !work.is_pending())
     });

@@ -9,10 +9,10 @@ use afterwork::{
 
 use crate::support::*;
 
-/// What a report names: who waits, for which queue, for which function.
+/// The waiting item, the awaited queue and the awaited function of a report.
 type Named = (String, Option<String>, Option<&'static str>);
 
-/// A registry, a queue of it with a rescuer and one without, and the waits that are reported.
+/// A registry, two of its queues, one with a rescuer and one without, and the reported waits.
 struct Scene {
     registry: Registry,
     rescued: Workqueue,
@@ -53,7 +53,7 @@ impl Scene {
         self.rescued.spawn(body).join().unwrap();
     }
 
-    /// Returns what has been reported.
+    /// Returns the reports received until now.
     fn told(&self) -> Vec<Named> {
         self.reports.try_iter().collect()
     }
@@ -116,8 +116,8 @@ fn a_wait_for_an_item_of_a_queue_without_a_rescuer_is_reported_whatever_the_item
 #[test]
 fn a_wait_inside_an_item_that_an_item_with_a_rescuer_helps_is_reported_as_its_own() {
     ends(|| {
-        // The one worker is in the item that waits, and no rescuer is called without looks, so nobody but the waiter can
-        // run what it waits for.
+        // The only worker is in the waiting item, and without the monitor no rescuer is called. So
+        // only the waiter can run the awaited item.
         let params = Params {
             max_workers: 1,
             watch_tick_us: 3_600_000_000,
@@ -161,7 +161,7 @@ fn waits_that_keep_the_promise_of_a_rescuer_are_not_reported() {
             joined.join().unwrap();
             flushed.flush().unwrap();
         });
-        // From an item without a rescuer anything may be waited for.
+        // An item without a rescuer may wait for anything.
         let (first, third) = (scene.rescued.clone(), queue("third"));
         let third = third.build_in(&scene.registry).unwrap();
         let waiter = scene.plain.spawn(move || {
@@ -169,7 +169,7 @@ fn waits_that_keep_the_promise_of_a_rescuer_are_not_reported() {
             third.drain().unwrap();
         });
         waiter.join().unwrap();
-        // A cancel that waits is excused, as by the kernel.
+        // A cancel that waits is not reported, as in the kernel.
         let (plug, hole) = stopper();
         let running = Work::new(move || hole.sit());
         scene.plain.enqueue(&running);

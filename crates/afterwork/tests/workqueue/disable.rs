@@ -1,4 +1,4 @@
-//! Disabling, enabling, and what an item is at.
+//! Disabling and enabling items, and their state.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! Draining, destroying, pausing.
+//! Drains, `destroy` and `pause`.
 
 use std::{
     pin::Pin,
@@ -176,8 +176,7 @@ fn a_drain_that_goes_round_and_round_is_reported_with_the_item_that_keeps_coming
         });
         let queue = queue("busy").help(false).build_in(&registry).unwrap();
         let stop = Count::default();
-        // So many that there is never a moment in which nothing is in flight, nor a look that meets all of them on
-        // their way from one place to the next.
+        // With six items, one is always in flight, and no scan misses all of them.
         for _ in 0..6 {
             let (again, stop) = (queue.clone(), stop.clone());
             queue.enqueue(&Work::with_handle(move |this| {
@@ -264,7 +263,7 @@ fn what_waits_for_its_time_is_cancelled_as_its_queue_is_destroyed() {
         assert_eq!(kept.flush(), Ok(false));
         assert!(!kept.cancel());
         assert!(other.enqueue_after(&kept, Duration::ZERO));
-        // A worker may have run it by now.
+        // A worker may have run the item before.
         kept.flush().unwrap();
         assert_eq!(runs.get(), 1);
         assert!(!going.enqueue_after(&kept, Duration::ZERO));
@@ -291,7 +290,7 @@ fn nothing_is_armed_for_a_queue_after_it_was_destroyed_beside_that() {
     });
 }
 
-/// Takes a second if each wait costs the same, and many minutes if each wait examines all others.
+/// Takes a second if each wait costs the same, and minutes if each wait examines all others.
 #[test]
 fn very_many_tasks_await_a_drain() {
     ends(|| {

@@ -1,4 +1,4 @@
-//! How queues end: where the thread that drops the last handle must not wait, and beside timers that fire.
+//! Destroying queues: on threads that must not wait, and while timers fire.
 
 use std::{
     pin::Pin,
@@ -23,7 +23,7 @@ use crate::support::*;
 const HOUR: Duration = Duration::from_secs(3600);
 const SOON: Duration = Duration::from_micros(50);
 
-/// A queue whose one seat is taken, with items that wait for it and count.
+/// Returns a queue whose only seat is in use, and that has `nr_items` items that wait for it.
 fn stuck(registry: &Registry, nr_items: usize) -> (Workqueue, Plug, Count) {
     let queue = queue("stuck").max_active(1).build_in(registry).unwrap();
     let (plug, count) = (plug_into(&queue), Count::default());
@@ -86,7 +86,7 @@ fn the_manager_that_drops_the_last_handle_does_not_wait() {
         });
         timers.enqueue_after(&work, Duration::from_millis(1));
         drop(work);
-        // So the manager has the item's last handle when its time comes, if that has not come yet.
+        // The manager then drops the item's last handle, unless the timer has fired before.
         let ender = thread::spawn(move || drop(timers));
         census.all_dropped(1);
         let (send, receive) = mpsc::channel();
@@ -101,7 +101,7 @@ fn the_manager_that_drops_the_last_handle_does_not_wait() {
     });
 }
 
-/// Has an item stuck on `queue` that owns it, too.
+/// Blocks an item of `queue` that owns a handle of the queue.
 fn plugged_by_its_owner(queue: &Workqueue) -> Plug {
     let own = queue.clone();
     let (plug, hole) = stopper();
@@ -154,7 +154,7 @@ fn a_queue_that_goes_with_an_item_cancelled_in_it_ends() {
             });
             assert!(queue.enqueue(&work) && work.cancel());
             registry.refuse_threads(refuses);
-            // From now on the item keeps the queue, and nobody the item but the list that it is in.
+            // From now on only the item owns the queue, and only the list refers to the item.
             drop((work, queue));
             plug.release();
             all_gone(registry);
@@ -166,7 +166,7 @@ fn a_queue_that_goes_with_an_item_cancelled_in_it_ends() {
 #[test]
 fn a_panic_handler_whose_drop_waits_for_a_worker_holds_up_no_manager() {
     ends(|| {
-        /// Waits in its drop until it is told.
+        /// Waits for a message when it is dropped.
         struct Waits(std::sync::mpsc::Receiver<()>);
         impl Drop for Waits {
             fn drop(&mut self) {
@@ -187,7 +187,7 @@ fn a_panic_handler_whose_drop_waits_for_a_worker_holds_up_no_manager() {
         registry.refuse_threads(true);
         drop(queue);
         plug.release();
-        // By then the manager may be in that drop, or not; what it serves goes on.
+        // The manager may be in that drop by now. It still fires timers and destroys queues.
         let has_gone = || registry.pool_stats().iter().all(|pool| pool.nice != 3);
         eventually("the queue has gone", has_gone);
         let timed = DelayedWork::new(|| ());
@@ -278,12 +278,12 @@ fn an_item_that_waits_for_readers_is_free_when_its_queue_has_gone() {
     assert!(!work.is_pending());
     assert!(other.enqueue_rcu(&work) && work.is_pending());
     drop(guard);
-    // It may have run already.
+    // The item may have run already.
     work.flush().unwrap();
     assert_eq!(count.get(), 1);
 }
 
-/// An item with an hour's delay that nobody else has, and that owns what the census counts.
+/// Arms an item without handles for an hour. It owns a life of `census`.
 fn arm_for_an_hour(queue: &Workqueue, census: &Census) {
     let life = census.life();
     let work = DelayedWork::new(move || {
@@ -310,7 +310,7 @@ fn what_far_timers_would_have_run_goes_with_the_last_handle_of_their_queue() {
         drop(brief);
         assert_eq!(census.alive(), 0);
         assert_eq!(others.alive(), 100);
-        // What goes on is armed anew as if nothing had been.
+        // A handle that survives its queue can be armed on another queue.
         assert!(other.enqueue_after(&kept, HOUR) && kept.cancel() && !kept.cancel());
         drop((kept, other));
         assert_eq!(others.alive(), 0);
@@ -343,7 +343,7 @@ fn what_far_timers_would_have_run_goes_where_the_end_must_not_wait() {
     });
 }
 
-/// An item of the queue waits for what a timer's destructor does.
+/// An item of the queue waits for the destructor of a timer's item.
 #[test]
 fn the_end_drops_what_its_timers_would_have_run_before_it_waits_for_items() {
     ends(|| {

@@ -1,4 +1,4 @@
-//! Waiting for an item.
+//! Flushes of an item.
 
 use std::sync::{
     Arc,
@@ -109,7 +109,7 @@ fn flush_waits_for_the_present_run_although_a_later_one_is_cancelled() {
         eventually("the flusher sleeps", || is_slept_for(&work));
         assert!(queue.enqueue(&work));
         assert!(work.cancel());
-        // Not needed to pass: it gives a flusher that was woken too early the time to say so.
+        // Gives a flusher that wakes too early the time to return. The test passes without it.
         holds_within(std::time::Duration::from_millis(50), || {
             flusher.is_finished()
         });
@@ -191,7 +191,7 @@ fn an_item_that_flushes_itself_is_told_so() {
     let work = Work::with_handle(move |this| send.send(this.flush()).unwrap());
     queue.enqueue(&work);
     assert_eq!(receive.recv_timeout(PATIENCE), Ok(Err(FlushError::OwnItem)));
-    // Also when it is run by a helper, and when it is pending again.
+    // The same holds if a helper runs the item, and if the item is pending again.
     let (again, (send, receive)) = (queue.clone(), mpsc::channel());
     let work = Work::with_handle(move |this| {
         if send.send(this.flush()).is_ok() {
@@ -215,7 +215,7 @@ fn an_item_that_flushes_itself_from_within_one_that_it_helps_is_told_so() {
         let (inner_queue, (send, receive)) = (queue.clone(), mpsc::channel());
         let work = Work::with_handle(move |this| {
             let (outer, send) = (this.clone(), send.clone());
-            // The only seat is ours, so nobody else can run it.
+            // We hold the only seat, so no worker can run the inner item.
             let inner = Work::new(move || send.send(outer.flush()).unwrap());
             inner_queue.enqueue(&inner);
             inner.flush().unwrap();
@@ -264,7 +264,7 @@ fn a_panicked_run_is_reported_and_a_good_one_clears_it() {
 fn a_flush_that_helps_reports_the_panic() {
     let queue = alone_on_two(queue("panics").max_active(4));
     let work = Work::new(|| panic!("as told"));
-    // No worker can take it first: all seats of a limit of one are ours in turn.
+    // With a limit of one, no worker can start the item before the flusher.
     queue.set_max_active(1).unwrap();
     let plug = plug_into(&queue);
     queue.enqueue(&work);
@@ -285,7 +285,8 @@ fn a_flush_that_helps_reports_the_panic() {
 #[test]
 fn flushing_from_another_item_lets_the_pool_go_on() {
     ends(|| {
-        // One CPU in the pool, no help: the flusher's worker sleeps, another one must run the flushed item.
+        // The pool has one CPU and no helper runs the item: the flusher's worker sleeps, so another
+        // worker must run the flushed item.
         let registry = registry("1 core");
         let queue = queue("chain")
             .help(false)

@@ -1,4 +1,4 @@
-//! Waiting for all that a queue holds.
+//! Flushes of a queue.
 
 use std::{
     sync::{
@@ -13,7 +13,7 @@ use afterwork::workqueue::{AffinityScope, Work, Workqueue};
 
 use crate::support::*;
 
-/// Returns how many threads wait for something of the queue to end.
+/// Returns the number of threads that wait for items of the queue.
 fn nr_waiting(queue: &Workqueue) -> usize {
     let text = format!("{queue:?}");
     let (_, count) = text.split_once("nr_waiting: ").unwrap();
@@ -21,7 +21,7 @@ fn nr_waiting(queue: &Workqueue) -> usize {
     count.parse().unwrap()
 }
 
-/// Starts a flush of a queue in which something blocks, and returns when it sleeps.
+/// Starts a flush of a queue that has a blocked item. Returns when the flush sleeps.
 fn flusher(queue: &Workqueue) -> thread::JoinHandle<()> {
     let before = nr_waiting(queue);
     let flushed = queue.clone();
@@ -30,7 +30,7 @@ fn flusher(queue: &Workqueue) -> thread::JoinHandle<()> {
     flusher
 }
 
-/// Gives a flush that ends too early the time to do so.
+/// Returns `true` if the flush ends within 10 ms.
 fn has_ended(flusher: &thread::JoinHandle<()>) -> bool {
     holds_within(std::time::Duration::from_millis(10), || {
         flusher.is_finished()
@@ -117,7 +117,7 @@ fn a_stream_of_new_items_does_not_hold_up_a_flush() {
 #[test]
 fn many_flushes_at_once_all_end_when_what_they_wait_for_has() {
     ends(|| {
-        // More than there are colours, each with an item of its own before it.
+        // Uses more flushes than there are colours, each with an item of its own.
         let queue = alone_on_two(queue("colours").max_active(512));
         let mut waits = Vec::new();
         for _ in 0..40 {
@@ -129,7 +129,7 @@ fn many_flushes_at_once_all_end_when_what_they_wait_for_has() {
         for (_, flusher) in &waits {
             assert!(!flusher.is_finished());
         }
-        // The last first: no flush ends, for each waits for the first item.
+        // All items but the first are released. Each flush also waits for the first, so none ends.
         for (plug, _) in waits.iter().skip(1).rev() {
             plug.release();
         }
@@ -153,7 +153,7 @@ fn flush_waits_for_an_item_that_its_joiner_runs() {
             let over = Arc::new(AtomicBool::new(false));
             let ended = over.clone();
             if pushed_by_other {
-                // Something before it, so that it is not the injector's newest.
+                // The earlier item wakes a worker, which may adopt both before the joiner helps.
                 queue.spawn_detached(|| ());
             }
             let handle = queue.spawn(move || {
@@ -194,7 +194,7 @@ fn an_item_helped_after_the_flush_began_does_not_hold_it_up() {
 fn what_is_helped_later_does_not_hold_up_a_flush_that_waits_for_a_helper() {
     ends(|| {
         let queue = alone_on_two(queue("helped").max_active(256));
-        // Until no worker was there first: its joiner runs it, by a seat that its CPU kept.
+        // Retries until the joiner, with a seat that its CPU kept, runs the item before a worker.
         let helped = |queue: &Workqueue| loop {
             let ((plug, hole), own) = (stopper(), queue.clone());
             let (tell, told) = mpsc::channel();
@@ -305,7 +305,7 @@ fn flushing_a_queue_from_its_own_item_is_refused_by_name() {
 #[test]
 fn an_item_may_flush_another_queue_although_its_pool_has_one_worker() {
     ends(|| {
-        // A tick that never comes: the flush itself must let another worker up.
+        // The monitor does not run, so only the flush itself can wake another worker.
         let registry = registry_with(
             "1 core",
             afterwork::params::Params {

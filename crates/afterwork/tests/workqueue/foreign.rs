@@ -1,4 +1,4 @@
-//! Users' code on the library's own threads: destructors, handlers and sources that panic, wait, and come back.
+//! User code on the library's threads: destructors, handlers and sources that panic or block.
 
 use std::{
     cell::RefCell,
@@ -19,7 +19,7 @@ use topology::Topology;
 
 use crate::support::*;
 
-/// Tells that it is dropped, and does something then.
+/// Calls a closure when it is dropped.
 struct AtDrop<F: FnMut()>(F);
 
 impl<F: FnMut()> Drop for AtDrop<F> {
@@ -32,14 +32,14 @@ fn at_drop<F: FnMut()>(func: F) -> AtDrop<F> {
     AtDrop(func)
 }
 
-/// Panics, unless a test fails already.
+/// Panics, unless the test has failed already.
 fn explode() {
     if !std::thread::panicking() {
         panic!("dropped");
     }
 }
 
-/// Fails unless the manager makes a worker for a pool that has none, and fires timers.
+/// Fails unless the manager creates a worker for a pool that has none, and fires timers.
 fn assert_managed(registry: &Registry) {
     let queue = queue("later").nice(7).help(false);
     let queue = queue.build_in(registry).unwrap();
@@ -49,8 +49,8 @@ fn assert_managed(registry: &Registry) {
     assert_eq!(receive.recv_timeout(PATIENCE), Ok("fired"));
 }
 
-/// Has what the registry's own threads must not drop be `owned`: by an item that waits for its time and that nobody else
-/// has, of a queue that goes in an item of its own.
+/// Leaves `owned` to the registry, which must not drop it on a service thread. A delayed item
+/// without handles owns it, and the item's queue is destroyed by one of its own items.
 fn forget_armed(registry: &Registry, owned: impl Send + 'static) {
     let timers = queue("timers").build_in(registry).unwrap();
     let work = DelayedWork::new(move || {
@@ -89,7 +89,7 @@ fn a_timed_item_whose_queue_is_gone_holds_up_none_that_needs_a_worker() {
     let gone = queue("gone").build_in(&registry).unwrap();
     let forgotten = DelayedWork::new(|| ()).with_slack(SLACK);
     assert!(gone.enqueue_after(&forgotten, SLACK));
-    // They fall due together, and each is of a pool that has no worker yet.
+    // They expire at the same time, and each one belongs to a pool without workers.
     let live = (1..8).map(|nice| {
         let send = send.clone();
         let queue = queue("live").nice(nice).help(false);
@@ -108,7 +108,7 @@ fn a_timed_item_whose_queue_is_gone_holds_up_none_that_needs_a_worker() {
     assert_eq!(fired, Vec::from_iter(1..8));
 }
 
-/// Has an item stuck on `busy` that waits for a worker that must be made, once it is let go; counts its end.
+/// Blocks an item on `busy`. Once released, it waits for a new worker and then counts its end.
 fn needs_a_worker_once_released(registry: &Registry, busy: &Workqueue) -> (Plug, Count) {
     let third = queue("third").nice(3).help(false);
     let third = third.build_in(registry).unwrap();
@@ -130,7 +130,7 @@ fn the_drop_of_a_timed_item_may_wait_for_a_worker_that_must_be_made() {
     let busy = queue("busy").build_in(&registry).unwrap();
     let (plug, ended) = needs_a_worker_once_released(&registry, &busy);
     let (send, receive) = mpsc::channel();
-    // The fields go in this order.
+    // A tuple drops its fields in this order.
     forget_armed(&registry, (at_drop(move || send.send(()).unwrap()), busy));
     receive.recv_timeout(PATIENCE).unwrap();
     plug.release();
@@ -157,7 +157,7 @@ fn workers_are_made_while_the_locals_of_one_that_left_wait_for_an_item() {
     let second = queue("second").nice(4).help(false);
     let second = second.build_in(&registry).unwrap();
     let (send, receive) = mpsc::channel();
-    // Six workers at once, so that some are sent away.
+    // Creates six workers at once, so that some are culled.
     let all_in = Arc::new(std::sync::Barrier::new(6));
     for _ in 0..6 {
         let (second, send, all_in) = (second.clone(), send.clone(), all_in.clone());
@@ -185,7 +185,7 @@ fn a_source_that_panics_is_asked_again() {
     let registry = registry.unwrap();
     assert!(!registry.refresh_topology() && asked.get() == 1);
     let queue = queue("waits").build_in(&registry).unwrap();
-    // Work that waits for a worker has the manager look.
+    // The manager reads the source while items wait for a worker.
     eventually("the manager asks", || {
         (0..4).for_each(|_| queue.spawn_detached(|| std::thread::sleep(Duration::from_millis(2))));
         asked.get() >= 3
@@ -212,7 +212,7 @@ fn a_report_handler_that_is_dropped_may_give_another() {
     });
 }
 
-/// Whoever is the last to let go of a queue's inside may be a worker.
+/// A worker may drop the last reference to a queue's core.
 #[test]
 fn the_panic_handler_goes_with_the_last_handle_of_its_queue() {
     let dropped = Count::default();
@@ -254,7 +254,7 @@ fn a_report_handler_may_drop_the_last_handle_of_a_queue_that_needs_a_worker() {
         }
         drop(last);
     });
-    // Of a bottom half one worker runs, and nobody takes its place.
+    // Only one worker runs the items of a bottom-half queue, and no other worker replaces it.
     let stalls = queue("stalls").bh().build_in(&registry).unwrap();
     let (stuck, held) = mpsc::channel::<()>();
     stalls.spawn_detached(move || {
@@ -277,7 +277,7 @@ fn what_no_reaper_could_be_had_for_is_dropped_by_the_reserve_one_by_one() {
         let drops = dropped.clone();
         forget_armed(&registry, at_drop(move || drops.add()));
     };
-    // Its items need a worker, and no other thread can be had when its last handle goes.
+    // No thread can be created at the last drop, so the fallback reaper drops the item.
     let refused = || {
         registry.refuse_threads(true);
         arm();
@@ -311,7 +311,7 @@ fn what_a_queue_refuses_may_change_its_attributes_when_dropped() {
     });
 }
 
-/// Does something once it is woken.
+/// Calls a closure when it is first woken.
 struct AtWake(Mutex<Option<Box<dyn FnOnce() + Send>>>);
 
 impl Wake for AtWake {
@@ -322,7 +322,8 @@ impl Wake for AtWake {
     }
 }
 
-/// Has `enqueue` queue an item that was cancelled in another queue, and `func` be called by a task that awaits the drain of that.
+/// Makes a task that awaits a drain call `func`. The drain ends when `enqueue` queues an item that
+/// was cancelled on the drained queue.
 fn awaits_a_drain(enqueue: impl FnOnce(&Work), func: impl FnOnce() + Send + 'static) {
     let registry = registry("1 core");
     let other = queue("other").build_in(&registry).unwrap();

@@ -1,4 +1,4 @@
-//! Handles as futures, under an executor of ten lines.
+//! Handles as futures, on an executor of ten lines.
 
 use std::{
     future::Future,

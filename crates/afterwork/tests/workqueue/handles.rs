@@ -1,4 +1,4 @@
-//! What a join handle can do beside joining, and how errors become others.
+//! The methods of a join handle other than `join`, and the conversion of errors.
 
 use std::{
     error::Error,
@@ -142,7 +142,7 @@ fn what_a_dropped_handle_cancels_may_panic_in_its_drop() {
         queue.pause();
         let bomb = Bomb;
         let item = queue.spawn(move || drop(bomb)).cancel_on_drop();
-        // Not while another panic unwinds, either.
+        // The handle may also be dropped while a panic unwinds.
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             let _item = item;
             panic_any("the owner");
@@ -176,7 +176,8 @@ fn a_weak_handle_keeps_no_queue_and_gives_it_as_long_as_it_is_there() {
         assert_eq!(again.spawn(|| 7).join().unwrap(), 7);
         drop(queue);
         assert!(weak.upgrade().is_some(), "the other handle keeps it");
-        // Inside its own item its last handle goes: it ends later, and nobody gets it back.
+        // The last handle is dropped inside the queue's own item. The queue is destroyed later, and
+        // no new handle can be created.
         let (send, receive) = mpsc::channel();
         let seen = weak.clone();
         let work = Work::new(move || send.send(seen.upgrade().is_none()).unwrap());

@@ -1,4 +1,4 @@
-//! Reusable items: queueing, runs, and who keeps them alive.
+//! Reusable items: enqueues, runs and lifetime.
 
 use std::sync::{
     Arc, Mutex,
@@ -51,7 +51,7 @@ fn queueing_a_running_item_says_true_once_and_runs_it_exactly_once_more() {
     assert_eq!(count.get(), 2);
 }
 
-/// Hammers one item from eight threads on `queues`, and checks that it never overlapped and never missed a run.
+/// Queues one item from eight threads. Checks that its runs never overlap and that none is missing.
 fn hammer(queues: &[Workqueue], cancelling: bool) {
     const THREADS: usize = 8;
     let inside = Arc::new(AtomicBool::new(false));
@@ -293,7 +293,7 @@ fn a_handle_kept_by_a_run_survives_the_last_one_dropped_at_the_same_moment() {
 #[test]
 fn a_run_sees_what_the_enqueuer_wrote_and_what_the_run_before_wrote() {
     let queue = alone_on_two(queue("visible"));
-    // Neither cell is ever written by two threads at once; a race detector would say so if it were not ordered.
+    // No two threads write a cell at the same time. A race detector reports an error if they do.
     static WRITTEN: AtomicUsize = AtomicUsize::new(0);
     let mut last = 0;
     let work = Work::new(move || {
@@ -335,7 +335,7 @@ fn an_item_is_the_current_one_in_its_run_alone() {
         let outer = Work::new(move || {
             let before = workqueue::current_work().expect("it runs");
             own.enqueue(&inner);
-            // Perhaps run here: then it is the innermost.
+            // If the item runs on this thread, it is the innermost one.
             inner.flush().unwrap();
             assert!(
                 own.spawn(|| workqueue::current_work().is_none())

@@ -205,7 +205,7 @@ fn a_rescuer_runs_what_no_worker_can_be_had_for() {
     ends(|| {
         let registry = registry("2 core");
         registry.refuse_threads(true);
-        // Keeps the rescuer that is for everybody busy.
+        // Keeps the registry's rescuer busy.
         let plain = queue("plain").help(false).build_in(&registry).unwrap();
         let plug = plug_into(&plain);
         let queue = queue("reclaim").mem_reclaim().help(false);
@@ -314,7 +314,7 @@ fn an_item_that_waits_where_no_thread_is_had_does_not_hold_up_the_manager() {
             inner.join().unwrap()
         });
         receive.recv().unwrap();
-        // Threads are to be had again: the manager gets one, for the inner item.
+        // The manager can start a thread for the inner item now.
         registry.refuse_threads(false);
         assert_eq!(waits.join().unwrap(), 42);
     });
@@ -372,7 +372,7 @@ fn a_rescuer_works_when_the_system_refuses_threads() {
             };
             others_sleep();
             leave_bytes(4 << 20);
-            // Stacks that the C library has kept of threads that ended are used up first.
+            // Uses up the stacks of exited threads that the C library has cached.
             let (stop, stopped) = mpsc::channel::<()>();
             let stopped = Arc::new(std::sync::Mutex::new(stopped));
             let (up, started) = mpsc::channel();
@@ -388,7 +388,7 @@ fn a_rescuer_works_when_the_system_refuses_threads() {
                 held.push(thread);
                 assert!(held.len() < 64, "threads are to be had without end");
             }
-            // A little for the heap, and not enough for another stack.
+            // Leaves some memory for the heap, and too little for another stack.
             leave_bytes(1 << 20);
             let sum: u32 = (0..10)
                 .map(|i| queue.spawn(move || i).join().unwrap())
@@ -397,7 +397,7 @@ fn a_rescuer_works_when_the_system_refuses_threads() {
             setrlimit(Resource::As, before).unwrap();
             assert_eq!(sum, 45);
             let stats = &registry.pool_stats()[0];
-            // A worker may have been had after all, on the stack of a thread that has ended since.
+            // A worker may have started after all, on the stack of a thread that has exited since.
             assert!(stats.spawn_failed > 0 || stats.created > 0, "{stats:?}");
         },
     );
@@ -445,7 +445,7 @@ fn a_wait_that_a_bottom_half_item_is_refused_has_changed_nothing() {
         assert!(other.enqueue(&running));
         plug.wait_until_stuck();
         plug.release();
-        // An item does not wait for itself.
+        // An item that waits for itself returns at once.
         let own = Work::with_handle(|own| _ = own.cancel_sync());
         bh.enqueue(&own);
         own.flush().unwrap();

@@ -1,4 +1,4 @@
-//! Draining, dropping, shutting down, and what is left after it.
+//! Drains, drops and shutdowns, and the resources that remain after them.
 
 use std::{
     cell::RefCell,
@@ -15,7 +15,7 @@ use topology::Topology;
 
 use crate::support::*;
 
-/// The names of this process's threads that belong to the library.
+/// Returns the names of the library's threads in this process.
 fn our_threads() -> Vec<String> {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     tasks
@@ -55,7 +55,7 @@ fn drain_waits_for_what_items_queue() {
     for _ in 0..300 {
         let (again, runs) = (queue.clone(), Count::default());
         let count = runs.clone();
-        // It wanders from pod to pod, so that a look at one pod after the other may miss it.
+        // The item moves from pod to pod, so a scan of one pod after the other may miss it.
         let work = Work::with_handle(move |this| {
             count.add();
             if count.get() < 20 {
@@ -117,7 +117,7 @@ fn draining_a_queue_from_within_an_item_that_its_item_helps_is_refused() {
         let (on, own) = (queue.clone(), queue.clone());
         let other = crate::support::queue("other").build_in(&registry).unwrap();
         let said = queue.spawn(move || {
-            // The only seat is ours, so nobody else can run what is queued here.
+            // We hold the only seat, so no worker can run the item that is queued here.
             on.spawn(move || {
                 let inner = other.spawn(|| ());
                 inner.join().unwrap();
@@ -271,12 +271,12 @@ fn no_thread_is_left_after_shutdown() {
                 if round % 2 == 0 {
                     queue.drain().unwrap();
                 }
-                // A joiner may be done before the worker that was asked for exists.
+                // The join may return before the requested worker exists.
                 queue.spawn(|| ()).join().unwrap();
             }
             drop(queues);
             registry.shutdown().unwrap();
-            // The kernel wakes who joins a thread before it takes that off its list.
+            // The kernel wakes a joiner before it removes the thread from its list.
             eventually("no thread is left", || our_threads().is_empty());
         }
     });
@@ -396,7 +396,7 @@ fn a_thread_may_wait_for_items_while_it_ends() {
                 let queue = alone_on_two(queue("late").help(help));
                 let (said, heard) = mpsc::channel();
                 std::thread::spawn(move || {
-                    // First of this thread's locals, so last to go.
+                    // The first local of the thread is destroyed last.
                     LAST.set(Some(AtExit {
                         queue: queue.clone(),
                         said,
@@ -446,7 +446,7 @@ fn the_last_handle_dropped_inside_an_item_is_safe_when_no_thread_can_be_had() {
             plug.release();
             receive.recv_timeout(PATIENCE).unwrap();
             eventually("the items that were left have run", || count.get() == 500);
-            // No reaper could be had, and the end is carried out all the same.
+            // No reaper could be started. The queue is destroyed all the same.
             shut_down(registry);
         },
     );
@@ -478,8 +478,8 @@ fn queues_are_built_or_refused_by_name_when_no_thread_can_be_had() {
     );
 }
 
-/// Makes every further thread fail: its stack would be above what the process may map. The C
-/// library keeps the stacks of threads that ended; sleeping threads take these away from it.
+/// Makes the creation of further threads fail, because a stack would exceed the address-space
+/// limit. The sleeping threads use up the stacks that the C library has cached.
 fn refuse_further_threads() {
     use rustix::process::{Resource, Rlimit, setrlimit};
     others_sleep();
@@ -500,7 +500,7 @@ fn refuse_further_threads() {
     assert!(refused, "threads can still be had");
 }
 
-/// Returns `true`, and says so, where a sanitizer has mapped the memory that is to be refused.
+/// Returns `true` and prints a message if a sanitizer has mapped too much memory for a limit.
 fn has_memory_without_end() -> bool {
     let is_so = mapped_bytes() > 1 << 40;
     if is_so {
@@ -525,7 +525,7 @@ fn threads_that_wait_for_a_drain_are_woken_by_the_last_item() {
             std::thread::spawn(move || queue.drain().unwrap())
         })
         .collect();
-    // Not needed to pass: it lets the drainers fall asleep.
+    // Lets the drainers fall asleep. The test passes without it.
     std::thread::sleep(Duration::from_millis(5));
     assert!(drainers.iter().all(|drainer| !drainer.is_finished()));
     plug.release();
@@ -535,7 +535,7 @@ fn threads_that_wait_for_a_drain_are_woken_by_the_last_item() {
     drop(Arc::new(queue));
 }
 
-/// How much CPU time it takes this thread to make and drop `nr_queues` queues that are there at once, for each of them.
+/// Returns the CPU time to create and drop one queue, while `nr_queues` queues exist.
 fn ns_per_queue(registry: &Registry, nr_queues: u32) -> u64 {
     fn cpu_ns() -> u64 {
         // SAFETY: a structure of integers.
@@ -549,7 +549,7 @@ fn ns_per_queue(registry: &Registry, nr_queues: u32) -> u64 {
     let start = cpu_ns();
     let make = |_| queue("one of many").build_in(registry).unwrap();
     let queues: Vec<_> = (0..nr_queues).map(make).collect();
-    // The last first, and the first first.
+    // Drops the second half from the end and the first half from the start.
     let (first, last) = queues.split_at(queues.len() / 2);
     let (first, last) = (first.to_vec(), last.to_vec());
     drop(queues);

@@ -71,7 +71,7 @@ fn a_limit_of_one_holds_for_threads_while_items_nest() {
 #[test]
 fn nested_items_of_two_queues_in_turn_end() {
     ends(|| {
-        /// Returns how deep it came.
+        /// Returns the depth that it reached.
         fn dive(here: &Workqueue, there: &Workqueue, depth: u32) -> u32 {
             if depth == 0 {
                 return 0;
@@ -79,7 +79,7 @@ fn nested_items_of_two_queues_in_turn_end() {
             let (a, b) = (here.clone(), there.clone());
             let joiner = thread::current().id();
             let inner = there.spawn(move || {
-                // A worker that was faster than the joiner has no seat that it could lend to what is further in.
+                // If a worker runs the item, it has no seat for the inner items.
                 let helped = thread::current().id() == joiner;
                 1 + if helped { dive(&b, &a, depth - 1) } else { 0 }
             });
@@ -152,7 +152,7 @@ fn a_panic_climbs_through_nested_joins() {
 #[test]
 fn joining_in_a_pool_of_few_workers_without_help_needs_no_watch() {
     ends(|| {
-        // A tick that never comes: only what joiners report may bring more workers.
+        // The monitor does not run, so only reports of joiners can start more workers.
         let params = Params {
             watch_tick_us: 3_600_000_000,
             ..Params::default()
@@ -204,7 +204,7 @@ fn an_item_that_cancels_itself_from_within_one_that_it_helps_does_not_wait() {
         let (send, receive) = std::sync::mpsc::channel();
         let work = Work::with_handle(move |this| {
             let (outer, send) = (this.clone(), send.clone());
-            // The only seat is ours, so nobody else can run it.
+            // We hold the only seat, so no worker can run the inner item.
             let inner = Work::new(move || send.send(outer.cancel_sync()).unwrap());
             inner_queue.enqueue(&inner);
             inner.flush().unwrap();
@@ -215,7 +215,7 @@ fn an_item_that_cancels_itself_from_within_one_that_it_helps_does_not_wait() {
     });
 }
 
-/// Spawns an item that does the same for `depth - 1` and joins it, and so on; returns how deep that went.
+/// Spawns an item that calls `descend` with `depth - 1`. Returns the depth that it reached.
 fn descend(queue: &Workqueue, depth: usize) -> usize {
     if depth == 0 {
         return 0;
@@ -236,7 +236,7 @@ fn joins_nested_ten_thousand_deep_end_under_any_limit() {
     }
 }
 
-/// What a thread does at its end.
+/// A closure that a thread runs when it exits.
 struct AtExit(Option<Box<dyn FnOnce()>>);
 
 impl Drop for AtExit {
@@ -262,7 +262,7 @@ fn locals_of_the_thread_of_a_deep_join_are_dropped_outside_all_items() {
         deeper.join().unwrap();
     }
     ends(|| {
-        // Nobody stands in for the worker that sits in an item, so that joiners help all the way down.
+        // No other worker replaces the blocked one, so joiners help at every level.
         let registry = unwatched("1 core");
         let other = queue("other").build_in(&registry).unwrap();
         let plug = plug_into(&other);

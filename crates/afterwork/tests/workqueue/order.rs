@@ -1,4 +1,4 @@
-//! In which order items run.
+//! The order in which items run.
 
 use std::sync::{
     Arc, Barrier, Mutex,
@@ -242,7 +242,7 @@ fn closures_cancelled_from_the_back_of_an_ordered_queue_leave_the_others_in_thei
         let queue = alone_on_two(queue("ordered").ordered());
         queue.pause();
         let order = Arc::new(Mutex::new(Vec::new()));
-        // Where each cancel walked through the line this took a minute.
+        // This took a minute when each cancel walked through the list.
         let spawn = |i| {
             let order = order.clone();
             queue.spawn(move || order.lock().unwrap().push(i))

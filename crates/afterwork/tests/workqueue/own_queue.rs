@@ -22,13 +22,13 @@ fn inside<T: Send + 'static>(
     ends(move || {
         let own = queue.clone();
         let (send, receive) = mpsc::channel();
-        // Detached: a joiner could run it on a thread without a seat of its own.
+        // The item is detached, because a joiner could run it on a thread without a seat.
         queue.spawn_detached(move || send.send(body(&own)).unwrap());
         receive.recv().expect("the item ended without a value")
     })
 }
 
-/// Queues with one seat, on which joiners do not help.
+/// Returns queues with one seat whose joiners do not help.
 fn queues() -> [Workqueue; 2] {
     [
         alone_on_two(queue("ordered").ordered()),
@@ -179,8 +179,7 @@ fn a_future_awaits_a_later_item_of_its_own_queue() {
     }
 }
 
-/// Makes a queue whose only worker is occupied while the plug exists, so that joiners run its
-/// items.
+/// Builds a queue whose only worker is occupied by the plug, so that joiners run its items.
 fn without_workers() -> (Workqueue, Plug) {
     let registry = unwatched("1 core");
     let build = |name| queue(name).build_in(&registry).unwrap();
@@ -207,8 +206,7 @@ fn a_helper_inside_another_queue_knows_its_seats() {
 
 #[test]
 fn nested_joins_on_many_stacks_know_their_seats() {
-    /// Joins an item of `helps` from inside another one, recursively, and finally joins an item of
-    /// `own`.
+    /// Joins items of `helps` recursively, and finally one of `own`.
     fn dive(own: &Workqueue, helps: &Workqueue, depth: u32) -> bool {
         if depth == 0 {
             return is_refused(own.spawn(|| ()).join());
@@ -290,7 +288,7 @@ fn raising_the_limit_lets_items_wait_again() {
     assert!(inside(&queue, |own| own.spawn(|| ()).join().is_ok()));
 }
 
-/// A waker that waits for an item, and reports how that ended.
+/// A waker that waits for an item and reports the outcome.
 struct Joins {
     item: Mutex<Option<JoinHandle<()>>>,
     joined: mpsc::Sender<Result<(), JoinError>>,

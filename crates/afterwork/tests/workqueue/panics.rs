@@ -1,4 +1,4 @@
-//! Panics in items, in what they drop, and in the handler.
+//! Panics in items, in destructors, and in the handler.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,7 +6,7 @@ use afterwork::workqueue::{JoinError, Work, schedule_on_each_cpu};
 
 use crate::support::*;
 
-/// Panics when it is dropped, but not while its thread panics already.
+/// Panics when it is dropped, unless its thread is panicking.
 struct Grenade;
 
 impl Drop for Grenade {
@@ -123,7 +123,7 @@ fn a_closure_whose_drop_panics_does_not_cost_a_worker() {
             });
             queue.enqueue(&work);
             if i % 2 == 0 {
-                // Its place in the line stays behind, and it is freed there.
+                // The tombstone of the item stays in the list until a worker frees it.
                 work.cancel();
             }
         }

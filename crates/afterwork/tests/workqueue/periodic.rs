@@ -1,4 +1,4 @@
-//! Work that comes again and again.
+//! Periodic work.
 
 use std::{
     sync::{Arc, Mutex, mpsc},
@@ -71,7 +71,7 @@ fn in_a_burst_all_missed_ticks_come() {
         .with_missed_ticks(MissedTickBehavior::Burst);
     std::thread::sleep(50 * PERIOD);
     plug.release();
-    // As many as there were periods, though the first could not start for all that time.
+    // The number of ticks equals the number of periods, although no tick could start at first.
     eventually("they have caught up", || {
         count.get() as u128 >= start.elapsed().as_nanos() / PERIOD.as_nanos() - 1
     });

@@ -1,4 +1,4 @@
-//! Where an item that names its place runs.
+//! Items that run on a given CPU or node.
 
 use std::{
     collections::BTreeSet,
@@ -19,7 +19,7 @@ fn thread_name() -> String {
         .to_string()
 }
 
-/// Returns the pool in which `queue` runs what `enqueue` queues, by its worker's name.
+/// Returns the name of the worker, and so of the pool, that runs the item.
 fn pool_of(enqueue: impl FnOnce(&Work)) -> String {
     let (send, receive) = std::sync::mpsc::channel();
     let work = Work::new(move || send.send(thread_name()).unwrap());
@@ -93,7 +93,7 @@ fn a_closure_spawned_on_a_node_runs_in_a_pool_of_that_node() {
 #[test]
 fn what_is_to_run_on_a_cpu_runs_there() {
     let topology = Topology::detect().unwrap();
-    // SAFETY: it asks for a number.
+    // SAFETY: the call has no preconditions.
     let here = || CpuId::new(unsafe { libc::sched_getcpu() } as u32);
     for cpu in topology.allowed().iter() {
         let ran_on = workqueue::work_on_cpu(cpu, here).unwrap();

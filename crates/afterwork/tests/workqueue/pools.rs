@@ -1,4 +1,4 @@
-//! Workers: where they run, how many, when they come and go.
+//! Workers: their CPUs, their number, and when they start and exit.
 
 use std::{
     collections::BTreeSet,
@@ -27,7 +27,7 @@ fn only_pool(registry: &Registry) -> PoolStats {
     pools.remove(0)
 }
 
-/// Runs `body` in a worker, never in a helper.
+/// Runs `body` on a worker, never on a helper.
 fn in_worker<T: Send + 'static>(queue: &Workqueue, body: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = std::sync::mpsc::channel();
     queue.spawn_detached(move || drop(send.send(body())));
@@ -49,7 +49,7 @@ fn workers_run_on_the_cpus_of_their_pod() {
             pin(i);
             let mine = affinity();
             let seen = in_worker(&queue, affinity);
-            // A worker of a queue that is not strict may have been let run elsewhere on a loaded machine.
+            // On a loaded machine, a worker of a queue that is not strict may run on another CPU.
             assert!(
                 seen == mine || !strict && seen == allowed,
                 "{seen} for {mine}"
@@ -101,7 +101,7 @@ fn a_loose_worker_that_its_cpu_starves_is_let_go_and_comes_home() {
     }
     ends(|| {
         let registry = here(Params::default());
-        // Last in line for its CPU, which others keep busy.
+        // With this nice value, the worker rarely gets its CPU, which other threads keep busy.
         let queue = queue("loose").scope(AffinityScope::Cpu).nice(19);
         let queue = queue.build_in(&registry).unwrap();
         let allowed = affinity();
@@ -122,7 +122,7 @@ fn a_loose_worker_that_its_cpu_starves_is_let_go_and_comes_home() {
                     queue.spawn(move || while affinity() != allowed {})
                 })
                 .collect();
-            // Not joined: this thread would take one for its own.
+            // They are not joined, because a join would run an item on this thread.
             eventually("they are let go", || {
                 items.iter().all(JoinHandle::is_finished)
             });
@@ -202,7 +202,7 @@ fn queues_with_unlike_attributes_have_pools_of_their_own() {
     assert_eq!(count(), 0);
 }
 
-/// Makes `count` workers of the only pool run at once.
+/// Runs `count` workers of the only pool at once.
 fn meet(queue: &Workqueue, count: usize) {
     let barrier = Arc::new(Barrier::new(count));
     let threads: Vec<_> = (0..count)
@@ -238,7 +238,7 @@ fn idle_workers_are_culled_down_to_two() {
         let stats = only_pool(&registry);
         assert!(stats.culled >= 6, "{stats:?}");
     }
-    // Two are kept although they idle on.
+    // Two workers stay, although they remain idle.
     std::thread::sleep(std::time::Duration::from_millis(50));
     assert_eq!(only_pool(&registry).nr_workers, 2);
     assert_eq!(in_worker(&queue, || 1), 1);
@@ -246,15 +246,15 @@ fn idle_workers_are_culled_down_to_two() {
 
 /// Returns whether the page at `address` of this process is in memory.
 fn is_resident(address: usize) -> bool {
-    // SAFETY: nothing is touched.
+    // SAFETY: the call takes a number.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
     let (start, mut resident) = (std::ptr::without_provenance_mut(address & !(page - 1)), 0);
-    // SAFETY: as above.
+    // SAFETY: the page may be unmapped, because the call does not access it.
     assert_eq!(unsafe { libc::mincore(start, page, &raw mut resident) }, 0);
     resident & 1 == 1
 }
 
-/// Uses a quarter of a mebibyte of stack; returns an address in it.
+/// Uses 256 KiB of stack. Returns an address in it.
 #[inline(never)]
 fn dig() -> usize {
     let deep = [1_u8; 256 << 10];
@@ -269,7 +269,7 @@ fn idle_workers_give_the_memory_of_their_stacks_back() {
     };
     let registry = registry_with("1 core", params);
     let queue = queue("deep").help(false).build_in(&registry).unwrap();
-    // The second time, too: its manager sleeps when the first has come to an end.
+    // The second round checks that the manager wakes up again after it has freed the first stack.
     for _ in 0..2 {
         let deep = in_worker(&queue, dig);
         eventually("what was used once goes back", || !is_resident(deep));
@@ -288,7 +288,7 @@ fn workers_that_came_because_others_joined_are_culled_too() {
         let registry = registry_with("1 core", params.clone());
         let queue = queue("cull").help(false).build_in(&registry).unwrap();
         let (a, b) = (queue.clone(), queue.clone());
-        // Three workers: two that sleep in a join, and one that runs.
+        // There are three workers: two sleep in a join, and one runs the innermost item.
         in_worker(&queue, move || {
             a.spawn(move || b.spawn(|| ()).join().unwrap())
                 .join()

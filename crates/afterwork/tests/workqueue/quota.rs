@@ -1,4 +1,4 @@
-//! Pools follow the CPU quota of the process's cgroup.
+//! Pools that follow the CPU quota of the process's cgroup.
 
 use std::{
     fs, io,
@@ -16,13 +16,13 @@ use topology::{CpuQuota, Topology};
 
 use crate::support::*;
 
-/// Makes a machine of four CPUs with the quota of so many thousandths of a CPU.
+/// Returns a machine of four CPUs with a quota in thousandths of a CPU.
 fn machine(millicpus: Option<u64>) -> Topology {
     let quota = millicpus.and_then(|milli| CpuQuota::new(milli * 100, 100_000));
     Topology::synthetic("4 core").unwrap().with_quota(quota)
 }
 
-/// Makes a registry whose watch never looks: nobody replaces a worker that goes on and on.
+/// Creates a registry without monitor, so that no worker is replaced, however long its item runs.
 fn limited(millicpus: u64, params: Params) -> Registry {
     let params = Params {
         watch_tick_us: 3_600_000_000,
@@ -31,7 +31,7 @@ fn limited(millicpus: u64, params: Params) -> Registry {
     Registry::new(machine(Some(millicpus)), params).unwrap()
 }
 
-/// Returns how many short items run at once at most, of a few that all want to.
+/// Returns the most items, of 400 short ones, that run at once.
 fn most_at_once(queue: &Workqueue) -> usize {
     let gauge = Gauge::default();
     for _ in 0..400 {
@@ -44,7 +44,7 @@ fn most_at_once(queue: &Workqueue) -> usize {
     gauge.most()
 }
 
-/// Has `count` items wait for each other, none of which says so.
+/// Runs `count` items that wait for each other without reporting it.
 fn meet(queue: &Workqueue, count: usize) {
     static NR_THERE: AtomicUsize = AtomicUsize::new(0);
     NR_THERE.store(0, Ordering::SeqCst);
@@ -65,7 +65,7 @@ fn a_pool_runs_no_more_workers_than_its_quota_feeds_and_follows_it() {
         let registry = limited(500, Params::default());
         let queue = queue("fed").build_in(&registry).unwrap();
         assert_eq!(most_at_once(&queue), 1, "half a CPU feeds one, not none");
-        // More, while the queue is there; and for what waits already.
+        // More items run at once as soon as the quota grows.
         registry.set_topology(machine(Some(3500)));
         meet(&queue, 4);
         registry.set_topology(machine(Some(1000)));
@@ -86,7 +86,7 @@ fn work_that_waits_is_taken_up_when_the_quota_grows() {
         let plug = plug_into(&queue);
         let handle = queue.spawn(|| ());
         registry.set_topology(machine(Some(2000)));
-        // The first stays where it is.
+        // The first item still blocks its worker.
         eventually("another worker came", || handle.is_finished());
         plug.release();
     });
@@ -121,16 +121,16 @@ fn unbound_queues_keep_to_the_cpus_that_a_parameter_names() {
     assert_eq!(registry.unbound_cpus(), None);
 }
 
-/// A cgroup for a while, of whichever version has the controller `cpu`.
+/// A temporary cgroup, of the version that has the controller `cpu`.
 struct Cgroup {
     dir: PathBuf,
     is_v2: bool,
-    /// Where this process was before.
+    /// The cgroup that this process was in before.
     home: PathBuf,
 }
 
 impl Cgroup {
-    /// Makes one below this process's own, and goes there.
+    /// Creates a cgroup below the process's own, and moves the process there.
     fn enter() -> io::Result<Self> {
         let cgroups = fs::read_to_string("/proc/self/cgroup")?;
         let mut lines = cgroups.lines().filter_map(|line| {
@@ -157,7 +157,7 @@ impl Cgroup {
         Ok(cgroup)
     }
 
-    /// Grants so many microseconds in each tenth of a second.
+    /// Sets the quota in microseconds per 100 ms.
     fn set(&self, quota_us: u64) -> io::Result<()> {
         if self.is_v2 {
             return fs::write(self.dir.join("cpu.max"), format!("{quota_us} 100000"));
@@ -193,7 +193,7 @@ fn the_registry_of_the_process_follows_the_quota_of_its_cgroup() {
             let queue = queue("process").build().unwrap();
             queue.spawn(|| ()).join().unwrap();
             cgroup.set(50_000).unwrap();
-            // The manager may have looked first, or be at it.
+            // The manager may read the new quota before this thread does.
             eventually("the quota is seen", || {
                 registry.refresh_topology();
                 quota() == Some(500)

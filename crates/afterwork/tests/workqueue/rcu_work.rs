@@ -16,7 +16,7 @@ fn counting(count: &Count) -> RcuWork {
     RcuWork::new(move || count.add())
 }
 
-/// A section on a thread of its own: grace periods that begin in it wait.
+/// A read-side critical section on its own thread. Grace periods that begin in it wait.
 struct Section {
     close: mpsc::Sender<()>,
     thread: thread::JoinHandle<()>,
@@ -53,7 +53,7 @@ fn an_rcu_work_runs_after_the_sections_that_were_open_and_not_before() {
         is_open.store(true, Ordering::Relaxed);
         let section = Section::open();
         assert!(queue.enqueue_rcu(&work));
-        // A drain does not wait for it.
+        // A drain does not wait for the item.
         queue.drain().unwrap();
         assert!(work.is_pending());
         is_open.store(false, Ordering::Relaxed);
@@ -104,7 +104,7 @@ fn an_item_that_waits_for_readers_is_cancelled_and_queued_for_a_later_grace_peri
     let second = Section::open();
     assert!(queue.enqueue_rcu(&work));
     first.close();
-    // The callback of the first queueing has nothing to say.
+    // The callback of the first enqueue has no effect.
     let cookie = rcu::start_poll();
     assert!(!rcu::poll_state(cookie));
     assert!(work.is_pending() && count.get() == 0);

@@ -1,4 +1,4 @@
-//! Reapers: what they drop may wait for anything, and for each other's.
+//! Reapers: the destructors that they run may wait for anything, including each other.
 
 use std::{
     cell::RefCell,
@@ -12,7 +12,7 @@ use afterwork::{
 
 use crate::support::*;
 
-/// Does something when it is dropped.
+/// Calls a closure when it is dropped.
 struct AtDrop<F: FnOnce()>(Option<F>);
 
 impl<F: FnOnce()> Drop for AtDrop<F> {
@@ -25,7 +25,7 @@ fn at_drop<F: FnOnce()>(func: F) -> AtDrop<F> {
     AtDrop(Some(func))
 }
 
-/// A queue whose one seat is taken, so that nobody comes to what is cancelled there.
+/// A queue whose only seat is in use, so that no worker reaches items that were cancelled there.
 struct Full {
     queue: Workqueue,
     plug: Plug,
@@ -39,7 +39,7 @@ impl Full {
         Self { queue, plug }
     }
 
-    /// Leaves what was cancelled and has no handle any more, with what each item captured, to a reaper.
+    /// Queues and cancels items that own the given values, so that a reaper drops these.
     fn drop_aside(&self, owned: Vec<Box<dyn Send>>) {
         let works = owned.into_iter().map(|owned| {
             let work = Work::new(move || {
@@ -100,7 +100,8 @@ fn a_destructor_that_waits_holds_up_no_end_of_a_queue() {
     });
 }
 
-/// Shuts a registry down when it is told to, and tells whether it was.
+/// Returns a value whose destructor shuts the registry down, the sender that starts the shutdown,
+/// and the receiver of its outcome.
 fn shuts_down(registry: Registry) -> (AtDrop<impl FnOnce() + Send>, Sender<()>, Receiver<bool>) {
     let (go, stop) = mpsc::channel();
     let (send, receive) = mpsc::channel();
@@ -134,8 +135,9 @@ fn a_destructor_on_the_reserve_does_not_wait_for_the_end_of_the_reserve() {
     assert_eq!(receive.recv_timeout(PATIENCE), Ok(false));
 }
 
-/// Leaves as many destructors as `nr` to errands of a registry that gets no thread, each of which waits for the next one, and ends
-/// the registry when the first of them stands still on the reserve; it gets threads again if `relents`.
+/// Defers `nr` destructors, each of which waits for the next one, in a registry that cannot create
+/// threads. Shuts the registry down when the fallback reaper blocks in the first one. From then on
+/// the registry can create threads if `relents`.
 fn chain_of_destructors_at_the_end(nr: usize, relents: bool) {
     ends(move || {
         let registry = registry("2 core");
@@ -147,7 +149,7 @@ fn chain_of_destructors_at_the_end(nr: usize, relents: bool) {
         for _ in 0..nr {
             let (tell, waits_for) = mpsc::channel::<()>();
             let (told, count, begun) = (told.replace(tell), count.clone(), begun.clone());
-            // The last one's is dropped here, and it waits for nobody.
+            // The last destructor does not wait, because its sender is dropped after the loop.
             owned.push(Box::new(at_drop(move || {
                 begun.send(()).unwrap();
                 _ = waits_for.recv();
@@ -180,7 +182,7 @@ fn a_destructor_on_the_reserve_may_wait_for_the_next_one_at_the_end_of_a_registr
     chain_of_destructors_at_the_end(2, false);
 }
 
-/// Each destructor that is left waits for the next one, while the registry goes and is refused threads now and then.
+/// Each destructor waits for the next one. Thread creation fails at times.
 #[test]
 fn chains_of_destructors_end_whenever_their_registry_goes() {
     ends(|| {
@@ -232,7 +234,7 @@ fn a_local_of_a_workers_thread_does_not_wait_for_the_end_of_the_thread() {
         .spawn(move || LOCAL.set(Some(Box::new(shut))))
         .join()
         .unwrap();
-    // With its pool the worker goes.
+    // The worker exits with its pool.
     drop(queue);
     go.send(()).unwrap();
     assert_eq!(receive.recv_timeout(PATIENCE), Ok(false));

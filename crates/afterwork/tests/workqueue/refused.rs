@@ -1,4 +1,4 @@
-//! What goes on where no thread is to be had.
+//! Behavior while no thread can be created.
 
 use std::sync::{
     Arc,
@@ -13,7 +13,7 @@ use topology::Topology;
 
 use crate::support::*;
 
-/// Queues whose pools differ.
+/// Returns settings of queues that use different pools.
 fn kinds() -> Vec<fn(Builder) -> Builder> {
     vec![
         |it| it.scope(AffinityScope::Cpu),
@@ -49,7 +49,7 @@ fn an_item_runs_although_all_workers_sleep_and_no_more_can_be_had() {
             assert_eq!(registry.pool_stats()[0].created, 1);
             plug.release();
             sleeps.drain().unwrap();
-            // Of this one the pool is told.
+            // This item reports to the pool that it blocks.
             sleeps.spawn_detached(move || workqueue::blocking(|| other.sit()));
             told.wait_until_stuck();
             assert_eq!(waits.spawn(|| 7).join().unwrap(), 7);
@@ -77,7 +77,7 @@ fn an_item_runs_although_the_only_worker_hogs_the_cpu_and_no_more_can_be_had() {
     });
 }
 
-/// Makes an item that queues itself on `cpu` until it is told to stop.
+/// Returns an item that queues itself on `cpu` until the flag is set.
 fn restless(queue: &workqueue::Workqueue, cpu: CpuId) -> (Work, Arc<AtomicBool>) {
     let stop = Arc::new(AtomicBool::new(false));
     let (again, stopped) = (queue.clone(), stop.clone());
@@ -119,7 +119,7 @@ fn pools_of_a_queue_take_turns_with_its_rescuer() {
     ends(|| {
         let registry = registry("2 core");
         registry.refuse_threads(true);
-        // Keeps the rescuer that is for everybody busy.
+        // Keeps the registry's rescuer busy.
         let plain = queue("plain").help(false).build_in(&registry).unwrap();
         let plug = plug_into(&plain);
         let queue = queue("reclaim").mem_reclaim().scope(AffinityScope::Cpu);
@@ -138,10 +138,10 @@ fn pools_of_a_queue_take_turns_with_its_rescuer() {
 fn queues_of_every_kind_do_without_threads_that_the_system_refuses() {
     let test = "refused::queues_of_every_kind_do_without_threads_that_the_system_refuses";
     in_own_process(test, || {
-        // SAFETY: takes nothing.
+        // SAFETY: the call takes no arguments.
         if unsafe { libc::geteuid() } == 0 {
-            // To root nothing is refused.
-            // SAFETY: takes numbers; all threads of the process change with this one.
+            // The limit does not apply to root.
+            // SAFETY: the call takes numbers. It changes the user of all threads.
             assert_eq!(unsafe { libc::setresuid(65534, 65534, 65534) }, 0);
         }
         let registry = Registry::new(Topology::detect().unwrap(), Params::default()).unwrap();
@@ -152,11 +152,11 @@ fn queues_of_every_kind_do_without_threads_that_the_system_refuses() {
             rlim_cur: 0,
             rlim_max: 0,
         };
-        // SAFETY: `none` lives over the call.
+        // SAFETY: `none` outlives the call.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &none) }, 0);
         assert!(std::thread::Builder::new().spawn(|| ()).is_err());
         for kind in kinds {
-            // What may not have a higher priority is refused with an error.
+            // A queue with a priority that the process may not set is rejected with an error.
             let Ok(queue) = kind(queue("kind").help(false)).build_in(&registry) else {
                 continue;
             };

@@ -1,4 +1,4 @@
-//! Scopes, pieces and joins: borrowed data, and an owner who never needs anybody.
+//! Scopes, `for_each_*` and `join`: borrowed data, and owners that depend on no other thread.
 
 use std::{
     ops::Range,
@@ -19,7 +19,7 @@ fn pool() -> Workqueue {
     alone_on_two(queue("scope"))
 }
 
-/// Runs a scope of `count` items, and returns on which threads they ran.
+/// Runs a scope of `count` items. Returns the threads that ran them.
 fn threads_of(queue: &Workqueue, count: usize) -> Vec<ThreadId> {
     let threads = Mutex::new(Vec::new());
     queue.scope(|s| {
@@ -32,7 +32,7 @@ fn threads_of(queue: &Workqueue, count: usize) -> Vec<ThreadId> {
     threads
 }
 
-/// All three run on the calling thread alone.
+/// Checks that a scope, `for_each_range` and `join` run on the calling thread alone.
 fn owner_does_it_all(queue: &Workqueue) {
     let me = thread::current().id();
     assert!(threads_of(queue, 100).iter().all(|&it| it == me));
@@ -116,7 +116,7 @@ fn items_that_wait_for_each_other_run_on_as_many_threads() {
                 });
             }
         });
-        // Both are the owner's and one guest's, whoever takes which.
+        // The owner and one guest run one of the two elements each.
         queue.for_each_range(0..2, |_| {
             all.wait();
         });
@@ -166,7 +166,7 @@ fn a_scope_needs_no_thread() {
         let queue = queue("scope").build_in(&registry).unwrap();
         registry.refuse_threads(true);
         let (plug, hole) = stopper();
-        // The manager itself is in this, for there is no other thread.
+        // The manager runs this item, because there is no other thread.
         sleeps.spawn_detached(move || hole.sit());
         plug.wait_until_stuck();
         owner_does_it_all(&queue);
@@ -235,7 +235,7 @@ fn items_of_a_scope_on_an_ordered_queue_run_one_at_a_time_in_their_order() {
 #[test]
 fn an_owner_that_waits_starts_what_a_guest_brings() {
     ends(|| {
-        // One seat, so that there is one guest.
+        // With one seat there is one guest.
         let queue = alone_on_two(queue("one").max_active(1));
         for _ in 0..20 {
             let (send, receive) = mpsc::channel();
@@ -253,8 +253,9 @@ fn an_owner_that_waits_starts_what_a_guest_brings() {
     });
 }
 
-/// An item locks, and joins a second part that another thread has taken; meanwhile an item comes that wants the lock. A thread
-/// that runs whatever it can get while it waits takes that up inside the first, and waits for itself.
+/// An item takes a lock and joins a second part that another thread has taken. At the same time an
+/// item arrives that needs the lock. A thread that runs any item while it waits would run this one
+/// inside the first, and deadlock.
 #[test]
 fn an_owner_that_holds_a_lock_never_runs_what_wants_it() {
     ends(|| {
@@ -419,7 +420,7 @@ fn a_body_that_panics_waits_for_its_items_first() {
     });
 }
 
-/// What panics when it is dropped.
+/// A value whose destructor panics.
 struct Bomb;
 
 impl Drop for Bomb {
@@ -439,7 +440,7 @@ fn what_parts_returned_may_panic_when_it_is_dropped_beside_another_panic() {
             });
         };
         assert_eq!(panic_of(of_scope), "an item");
-        // The owner's part goes on when a guest has come.
+        // The owner's part continues when a guest has arrived.
         let both = Barrier::new(2);
         let panics = |what| {
             both.wait();
@@ -509,7 +510,7 @@ fn of_a_join_the_first_panic_goes_on_and_a_second_part_that_was_not_taken_is_dro
     });
 }
 
-/// Calls `for_each_range` and checks that each element comes once.
+/// Calls `for_each_range`, and checks that it visits each element once.
 fn covers(queue: &Workqueue, range: Range<usize>, work: impl Fn() + Sync) {
     let marks: Vec<_> = range.clone().map(|_| AtomicU32::new(0)).collect();
     queue.for_each_range(range.clone(), |part| {
@@ -643,7 +644,7 @@ fn joins_of_two_queues_nest_in_each_other_and_with_scopes() {
     });
 }
 
-/// The chain is taken apart while its joins are under way: offered, taken, and offered again.
+/// The chain of joins is dismantled while they run: offered, taken, and offered again.
 #[test]
 fn what_a_join_offers_is_the_outermost_that_was_not() {
     ends(|| {
@@ -652,7 +653,7 @@ fn what_a_join_offers_is_the_outermost_that_was_not() {
         queue.join(
             || {
                 first.wait();
-                // The outermost has been taken. This one is offered next, and taken too.
+                // The outermost join has been taken. This one is offered next, and taken too.
                 queue.join(
                     || {
                         second.wait();
@@ -712,7 +713,7 @@ fn parts_of_a_bottom_half_queues_scope_may_wait() {
             covers(&bh, 0..64, nests);
             assert_eq!(fib(&bh, 10), 55);
         }
-        // The owner may be an item of the queue, although the queue's workers must not wait.
+        // The owner may be an item of the queue, although the queue's workers must not block.
         let inner = bh.clone();
         let sum = bh.spawn(move || {
             inner.scope(|s| s.spawn(|| ()));

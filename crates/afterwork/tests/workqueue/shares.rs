@@ -1,4 +1,4 @@
-//! Shares of a pool's CPU time: a queue that floods the pool does not hold up the others.
+//! Shares of a pool's CPU time: a queue that floods the pool does not delay the others.
 
 use std::{
     sync::{
@@ -12,7 +12,7 @@ use afterwork::workqueue::{BuildError, MAX_SHARES, Registry, Workqueue};
 
 use crate::support::*;
 
-/// Items of the flood: some tens of milliseconds.
+/// The number of items in the flood. They take some tens of milliseconds.
 const FLOOD: usize = 200;
 
 fn burn(us: u64) {
@@ -30,7 +30,7 @@ fn build(name: &str, registry: &Registry) -> Workqueue {
         .unwrap()
 }
 
-/// Queues a flood of items, which count themselves when they start.
+/// Queues a flood of items that increment the returned counter when they start.
 fn flood(queue: &Workqueue) -> Arc<AtomicUsize> {
     let nr_started = Arc::new(AtomicUsize::new(0));
     for _ in 0..FLOOD {
@@ -113,8 +113,8 @@ fn a_new_queue_for_each_item_starves_no_other_queue() {
         chain_queues(registry.clone(), nr_links.clone(), MOST_LINKS, nr_left);
         plug.release();
         old.drain().unwrap();
-        // About one item for each item of the old queue is expected. An item that is preempted adds
-        // some hundreds.
+        // About one link for each item of the old queue is expected. A preemption adds some
+        // hundreds.
         assert!(nr_links.get() < MOST_LINKS, "the old queue waited too long");
     }
 }
@@ -133,7 +133,7 @@ fn shares_hold_for_what_waits_already() {
     assert_eq!((requests.shares(), wide.shares()), (Some(500), None));
     plug.release();
     assert_eq!(answer.join().unwrap(), 0);
-    // With the queue its shares go; what waits is none the worse.
+    // The queue releases its shares. Its items run all the same.
     drop(requests);
     wide.drain().unwrap();
     assert_eq!(nr_started.load(Ordering::Relaxed), FLOOD);
@@ -163,14 +163,15 @@ fn time_goes_by_shares() {
         first.load(Ordering::Relaxed) + second.load(Ordering::Relaxed),
         2 * FLOOD
     );
-    // A ninth of the flood is 22; the clock of a loaded machine is not for more than that it is not half.
+    // 22 items are expected, a ninth. Times on a loaded machine are inexact, so the bound is large.
     let at_end = at_end.load(Ordering::Relaxed);
     assert!(at_end < FLOOD / 2, "{at_end} of the few while the many ran");
 }
 
-/// Makes a pool of one worker, a queue of few shares that owes a lot and waits with one item more, and one of many
-/// shares with a flood, whose tenth item calls `at_tenth` with the first queue. Returns how much of the flood had started when
-/// `seen` said so.
+/// Runs two queues on a pool of one worker. `few` has one share, owes much CPU time, and has one
+/// item waiting. `many` has all the shares and a flood, whose tenth item calls `at_tenth` with
+/// `few`. Returns the number of started items of the flood when the waiting item starts. If that
+/// item is cancelled, returns the number at which `seen` first returned `true`.
 fn owing(
     at_tenth: impl FnOnce(&Workqueue) + Send + 'static,
     seen: impl Fn(&Workqueue) -> bool + Send + 'static,
@@ -245,7 +246,7 @@ fn who_had_an_idle_pool_for_itself_owes_nothing() {
     let few = few.build_in(&registry).unwrap();
     let many = queue("many").max_active(1).help(false).shares(MAX_SHARES);
     let many = many.build_in(&registry).unwrap();
-    // As often as it takes for the worker to find nothing before the plug.
+    // Repeats until the worker finds the pool empty before the blocker item is queued.
     eventually("it goes at once", || {
         few.spawn(|| burn(3000)).join().unwrap();
         std::thread::sleep(Duration::from_millis(5));
@@ -274,7 +275,7 @@ fn a_queue_takes_its_shares_out_of_a_pool_that_it_leaves() {
         let answer = requests.spawn(move || counted.load(Ordering::Relaxed));
         plug.release();
         assert_eq!(answer.join().unwrap(), expected, "nice {nice}");
-        // Until the worker has told what it used.
+        // By the end of the drain the worker has recorded the CPU time of its items.
         compaction.drain().unwrap();
         requests.drain().unwrap();
         assert_eq!(moved.spawn(|| 1).join().unwrap(), 1);

@@ -1,4 +1,4 @@
-//! Cancelling all, drains that end in time or are awaited, and letting go of a queue without waiting for it.
+//! Bulk cancels, drains with a timeout, asynchronous drains, and queues that end in the background.
 
 use std::{
     future,
@@ -22,7 +22,7 @@ use crate::support::*;
 const LATER: Duration = Duration::from_secs(3600);
 const TICK: Duration = Duration::from_micros(100);
 
-/// Makes a queue of which nothing starts.
+/// Builds a paused queue.
 fn paused() -> Workqueue {
     let queue = alone_on_two(queue("shutdown"));
     queue.pause();
@@ -60,7 +60,7 @@ fn all_that_is_queued_is_cancelled_and_its_joiners_are_told() {
                 .all(|handle| is_cancelled(handle.join()))
         );
         assert_eq!(queue.cancel_all(), 0);
-        // The queue is as before, and so are the items.
+        // The queue and its items can be used again.
         assert_eq!(queue.enqueue_all(&works), 50);
         queue.resume();
         queue.drain().unwrap();
@@ -110,7 +110,7 @@ fn what_runs_goes_on_and_what_is_queued_behind_it_does_not() {
                 eventually("a worker came to it", || {
                     format!("{work:?}").contains("handoff")
                 });
-                // In no list: whether the run is told is seen at its end.
+                // The item is on no list, so the cancel takes effect at the end of the run.
                 queue.cancel_all();
             } else {
                 assert_eq!(queue.cancel_all(), 0, "it runs");
@@ -144,7 +144,7 @@ fn what_is_queued_behind_a_run_after_all_was_cancelled_runs() {
         });
         queue.enqueue(&work);
         plug.wait_until_stuck();
-        // Its link is left to the run; there it is cancelled, and then all is.
+        // A worker pops the item and hands it over to the run. Then it is cancelled twice.
         queue.enqueue(&work);
         eventually("a worker came to it", || {
             format!("{work:?}").contains("handoff")
@@ -160,7 +160,7 @@ fn what_is_queued_behind_a_run_after_all_was_cancelled_runs() {
     });
 }
 
-/// A waker that asks for an item's state, and so takes its timer's lock.
+/// A waker that reads an item's state, which takes the lock of its timer.
 struct Asks(DelayedWork, Count);
 
 impl Wake for Asks {
@@ -187,7 +187,7 @@ fn a_timer_that_takes_an_item_back_from_a_run_holds_no_lock_while_it_wakes_tasks
                 }
             });
             let [first, second] = [0, 1].map(CpuId::new);
-            // It runs in one pool, and is left to that run in the other, the one that a drain looks at first; there it is cancelled.
+            // It runs in one pool. The other one, which a drain checks first, hands it over.
             assert!(queue.enqueue_after_on(second, &work, Duration::ZERO));
             plug.wait_until_stuck();
             assert!(queue.enqueue_after_on(first, &work, Duration::ZERO));
@@ -203,7 +203,7 @@ fn a_timer_that_takes_an_item_back_from_a_run_holds_no_lock_while_it_wakes_tasks
             let poll = drain.as_mut().poll(&mut Context::from_waker(&waker));
             assert!(poll.is_pending());
             if !format!("{work:?}").contains("handoff") {
-                // Its time came before the drain.
+                // The timer has fired before the drain.
                 plug.release();
                 continue;
             }
@@ -219,8 +219,8 @@ fn a_timer_that_takes_an_item_back_from_a_run_holds_no_lock_while_it_wakes_tasks
     });
 }
 
-/// Queues an item behind its own run, has its link left to that run, and cancels all. In between it is done to as `queue_anew`
-/// says. Returns how often the item has run when all is over, of which `then` may queue it.
+/// Queues an item while it runs, lets a worker hand it over to that run, and cancels all items.
+/// Calls `queue_anew` before the handover, and `then` after the cancel. Returns the number of runs.
 fn runs_when_all_is_cancelled_behind_a_run(
     queue_anew: impl Fn(&Workqueue, &Work),
     then: impl Fn(&Workqueue, &Work),
@@ -454,7 +454,7 @@ fn destructors_of_what_is_cancelled_may_do_anything() {
             again.spawn_detached(move || runs.add());
         });
         queue.spawn_detached(move || drop(spawns));
-        // It owns the last handle but ours.
+        // The item owns a handle of the queue.
         let own = queue.clone();
         let work = Work::new(move || drop(own.clone()));
         queue.enqueue(&work);
@@ -466,7 +466,7 @@ fn destructors_of_what_is_cancelled_may_do_anything() {
         queue.resume();
         queue.drain().unwrap();
         assert_eq!(count.get(), 1);
-        // And where it is the last of all.
+        // The last item drops the last handle.
         queue.pause();
         let last = queue.clone();
         queue.spawn_detached(move || drop(last));
@@ -482,7 +482,7 @@ fn an_item_may_cancel_all_of_its_own_queue() {
         let plug = plug_into(&queue);
         let own = queue.clone();
         let cancels = queue.spawn(move || own.cancel_all());
-        // Of one worker's hand perhaps.
+        // They may be in the local batch of the worker.
         for _ in 0..20 {
             queue.spawn_detached(|| unreachable!("cancelled"));
         }
@@ -552,7 +552,7 @@ fn each_item_runs_or_is_cancelled_whoever_queues_meanwhile() {
     });
 }
 
-/// Returns how many items of the queue are said to do that.
+/// Returns the number of items of the queue that `drain_timeout` reports with `doing`.
 fn named(queue: &Workqueue, doing: Doing) -> usize {
     match queue.drain_timeout(Duration::ZERO) {
         Ok(()) => 0,
@@ -778,7 +778,7 @@ fn what_is_cancelled_with_all_else_gives_its_room_back() {
             assert!(is_cancelled(handle.join()));
             assert_eq!((queue.room(), queue.len()), (Some(3), 0));
         }
-        // Paused, it ends all the same.
+        // The queue is dropped while it is paused.
     });
 }
 

@@ -1,4 +1,4 @@
-//! Tasks that sleep, time out and tick, and threads that wait for futures.
+//! Sleeps, timeouts and intervals of tasks, and threads that block on futures.
 
 use std::{
     future::{Future, pending, poll_fn, ready},
@@ -19,11 +19,11 @@ use afterwork::workqueue::{
 
 use crate::support::*;
 
-/// A time that no test waits for.
+/// A duration that no test waits for.
 const LONG: Duration = Duration::from_secs(3600);
 const SHORT: Duration = Duration::from_millis(2);
 
-/// A waker of a user's own, that does something.
+/// A waker that calls a closure.
 struct Does<F>(F);
 
 impl<F: Fn() + Send + Sync> Wake for Does<F> {
@@ -45,7 +45,7 @@ fn poll(sleep: &mut Sleep, waker: &Waker) -> Poll<()> {
     Pin::new(sleep).poll(&mut Context::from_waker(waker))
 }
 
-/// Makes a sleep whose time has not come when `waker` is left with it: on a busy machine it may have.
+/// Returns a sleep that registered `waker` and has not ended, as some may on a busy machine.
 fn sleeping(registry: &Registry, span: Duration, waker: &Waker) -> Sleep {
     let mut sleeps = (0..1000).map(|_| registry.sleep(span));
     let pending =
@@ -83,7 +83,7 @@ fn a_moment_that_is_over_is_ready_at_once_and_a_far_one_does_not_overflow() {
         assert!(poll(&mut far, Waker::noop()).is_pending());
         assert!(!far.is_elapsed());
     }
-    // They are gone, so nothing uses it.
+    // All sleeps have ended, so nothing uses the registry.
     shut_down(registry);
 }
 
@@ -123,7 +123,7 @@ fn a_waker_whose_clone_outlasts_the_sleep_is_dropped_under_no_lock() {
     let mut slept = sleeping(&registry, 25 * SHORT, &tells(&send, "first"));
     // SAFETY: the tables' functions use no data.
     let slow = unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &SLOW)) };
-    // A debug build asserts it where the clone is dropped.
+    // A debug build asserts that no lock is held where the clone is dropped.
     assert!(poll(&mut slept, &slow).is_ready());
 }
 
@@ -134,7 +134,7 @@ fn the_waker_of_the_last_poll_is_fired_and_those_before_it_are_not() {
     let mut slept = registry.sleep(250 * SHORT);
     for waker in [tells(&send, "first"), tells(&send, "last")] {
         assert!(poll(&mut slept, &waker).is_pending());
-        // A second time by the same one.
+        // The second poll uses the same waker.
         assert!(poll(&mut slept, &waker).is_pending());
     }
     assert_eq!(receive.recv_timeout(PATIENCE), Ok("last"));
@@ -157,7 +157,7 @@ fn a_sleep_that_is_dropped_drops_its_waker_and_fires_none() {
     assert_eq!(census.alive(), 1);
     drop(slept);
     census.all_dropped(1);
-    // Its place is another's now.
+    // Another sleep now uses its slot.
     let (send, receive) = mpsc::channel();
     let first = sleeping(&registry, SHORT, &tells(&send, "first"));
     drop(first);
@@ -206,7 +206,7 @@ fn a_waker_that_panics_or_waits_or_ends_things_holds_up_no_timer() {
     let _sleeps: Vec<_> = wakers.iter().map(asleep).collect();
     plug.wait_until_stuck();
     eventually("the last is fired", || fired.get() == 1);
-    // One sits in its waker, and the manager still fires timers.
+    // One waker blocks its thread, and the manager still fires timers.
     let queue = queue("later").build_in(&registry).unwrap();
     let (send, receive) = mpsc::channel();
     let timed = DelayedWork::new(move || send.send(()).unwrap());
@@ -228,7 +228,7 @@ fn sleeps_of_our_own_tasks_need_no_thread_but_the_registry_s() {
     block_on(registry.sleep(SHORT));
     let task = queue.spawn_async(async move { inside.sleep(SHORT).await });
     block_on(task).unwrap();
-    // A stranger's waker is fired by the thread that is set aside.
+    // The fallback reaper wakes wakers that are not the library's own.
     let (send, receive) = mpsc::channel();
     let _slept = sleeping(&registry, SHORT, &tells(&send, "late"));
     assert_eq!(receive.recv_timeout(PATIENCE), Ok("late"));
@@ -244,7 +244,7 @@ fn a_hundred_thousand_sleeps_are_cheap_and_leave_nothing() {
             assert!(poll(slept, Waker::noop()).is_pending());
         }
         drop(sleeps);
-        // What is freed later is counted, too.
+        // Memory that is freed later counts too.
         for _ in 0..2000 {
             let mut slept = registry.sleep(LONG);
             assert!(poll(&mut slept, Waker::noop()).is_pending());
@@ -257,7 +257,7 @@ fn a_future_is_ready_in_time_or_the_time_is_over() {
     let registry = registry("2 core");
     assert_eq!(block_on(timeout(LONG, ready(7))), Ok(7));
     assert_eq!(block_on(timeout(Duration::MAX, ready(7))), Ok(7));
-    // What is ready is never too late.
+    // A future that is ready never times out.
     assert_eq!(block_on(timeout(Duration::ZERO, ready(7))), Ok(7));
     assert_eq!(
         block_on(timeout_at(Instant::now() - SHORT, ready(7))),
@@ -337,7 +337,7 @@ fn an_interval_ticks_at_once_and_then_by_its_grid() {
     assert!(interval(Duration::MAX).is_ok());
 }
 
-/// Returns how many ticks are there at once after nobody came for some periods.
+/// Returns the number of ticks that are ready after three and a half periods without a poll.
 fn at_once_after_a_while(behavior: MissedTickBehavior) -> usize {
     let period = 100 * SHORT;
     let mut ticks = interval(period).unwrap();
@@ -353,7 +353,7 @@ fn at_once_after_a_while(behavior: MissedTickBehavior) -> usize {
 
 #[test]
 fn ticks_that_were_missed_come_at_once_or_never() {
-    // A machine that is late by more than periods may miss more.
+    // On a busy machine, a thread that oversleeps may miss more ticks.
     assert!(at_once_after_a_while(MissedTickBehavior::Burst) >= 4);
     assert!(at_once_after_a_while(MissedTickBehavior::Delay) >= 1);
     assert!(at_once_after_a_while(MissedTickBehavior::Skip) >= 1);
@@ -365,7 +365,7 @@ fn block_on_sleeps_between_polls_and_wakes_whoever_wakes_it() {
     let (send, receive) = mpsc::channel::<Waker>();
     let waking = thread::spawn(move || {
         for waker in receive {
-            // A clone may be fired on any thread, as often as one likes.
+            // A clone may be woken on any thread, and any number of times.
             waker.wake_by_ref();
             waker.wake();
         }
@@ -419,7 +419,7 @@ fn a_panic_of_a_poll_leaves_block_on_and_the_next_one_works() {
     assert_eq!(block_on(async { 7 }), 7);
 }
 
-/// What may be sent, and left behind by a panic, and moved when it was polled.
+/// These types may be sent, moved after a poll, and used after a panic.
 #[test]
 fn the_types_may_go_where_tokio_s_go() {
     fn goes<T: Send + Sync + Unpin>() {}

@@ -1,4 +1,4 @@
-//! One-shot closures and their handles.
+//! Closures that run once, and their handles.
 
 use std::{
     any::Any,
@@ -218,7 +218,7 @@ fn types_without_size_or_value_are_results_too() {
 fn a_join_error_goes_where_errors_of_threads_go() {
     fn fails() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let queue = alone_on_two(queue("error"));
-        // What it panics with may be of a type that no other thread may look at.
+        // The payload of a panic need not be `Sync`.
         let payload = std::cell::Cell::new(1);
         queue
             .spawn(move || std::panic::panic_any(payload))
@@ -295,7 +295,7 @@ fn a_hundred_thousand_one_shots_from_threads_that_end_leave_nothing_behind() {
         .build_in(&registry("64 core"))
         .unwrap();
     let (closures, results) = (Census::default(), Census::default());
-    // Each round's threads inherit the item memory of those before them.
+    // The threads of each round inherit the item memory of earlier threads.
     for _ in 0..5 {
         let barrier = Barrier::new(4);
         threads(4, |i| {
@@ -337,7 +337,7 @@ fn handles_outlive_their_queue() {
 fn many_closures_are_queued_in_their_order_and_each_runs_once() {
     let queue = alone_on_two(queue("all").ordered());
     let (send, receive) = mpsc::channel();
-    // Chains that are full, one that is not, and none.
+    // Full chains, a partial one, and none.
     for count in [0, 1, 63, 64, 65, 1000] {
         let funcs = (0..count).map(|i| {
             let send = send.clone();
@@ -388,7 +388,8 @@ fn of_many_closures_none_comes_after_the_end_of_a_queue_that_their_giver_destroy
         let life = census.life();
         move || drop(life)
     });
-    // The first chain was queued before; what had been gathered since is refused like what comes later.
+    // The first chain was queued before the queue was destroyed. The items that were collected
+    // since are rejected, as later ones are.
     assert_eq!(queue.spawn_detached_all(funcs), 64);
     let stats = queue.stats();
     assert_eq!((stats.completed, stats.refused), (64, 36));

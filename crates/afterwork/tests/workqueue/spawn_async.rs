@@ -15,7 +15,7 @@ use afterwork::workqueue::JoinError;
 
 use crate::support::*;
 
-/// Lets a future wait until it is opened, from anywhere.
+/// Futures wait for it until any thread opens it.
 #[derive(Clone, Default)]
 pub struct Door(pub Arc<Mutex<(bool, Vec<Waker>)>>);
 
@@ -46,7 +46,7 @@ impl Door {
     }
 }
 
-/// Waits once, having woken itself.
+/// Wakes its own task and returns `Pending` once.
 pub async fn yields() {
     let mut waited = false;
     poll_fn(|context| {
@@ -59,7 +59,7 @@ pub async fn yields() {
     .await;
 }
 
-/// Keeps the waker of the task that polls it where others find it, and is ready when told.
+/// A future that publishes its task's waker, and is ready once `end` was called.
 #[derive(Clone, Default)]
 pub struct Lure(Arc<(Mutex<Option<Waker>>, AtomicBool)>);
 
@@ -312,7 +312,7 @@ fn the_task_that_awaits_a_future_is_woken_once_when_it_ends() {
         let mut context = Context::from_waker(&waker);
         assert!(handle.as_mut().poll(&mut context).is_pending());
         let own = lure.waker().unwrap();
-        // Polls that bring no end do not wake who waits for the end.
+        // A poll that does not complete the future does not wake the task that awaits it.
         own.wake_by_ref();
         lure.end();
         own.wake_by_ref();

@@ -1,4 +1,4 @@
-//! How futures end: ready, cancelled, panicked, forlorn; and how their queue ends.
+//! The end of futures (ready, cancelled, panicked, without handle and wakers), and of their queue.
 
 use std::{
     future::{pending, poll_fn},
@@ -128,7 +128,7 @@ fn futures_cancelled_before_their_first_poll_leave_no_memory() {
             let queue = alone_on_two(builder);
             queue.pause();
             let kept = Arc::new(());
-            // Together 10 MiB at each time.
+            // Each call of the closure creates 10 MiB of futures.
             leaves_less_than(4096, "cancelled futures", || {
                 for number in 0..10_000 {
                     let theirs = (kept.clone(), [7_u8; 1024]);
@@ -312,7 +312,7 @@ fn the_last_waker_of_a_detached_future_takes_it_along() {
         }));
         eventually("it waits", || door.nr_waiting() == 1);
         let waker = door.0.lock().unwrap().1.pop().unwrap();
-        // The future holds the door too, but no waker of itself.
+        // The future also owns the door, but no waker of its own task.
         assert_eq!(census.alive(), 1);
         drop(waker);
         census.all_dropped(1);
@@ -370,7 +370,7 @@ fn a_result_that_nobody_wants_is_dropped() {
     ends(|| {
         let queue = alone_on_two(queue("unwanted"));
         let (census, lure) = (Census::default(), Lure::default());
-        // Detached before its end, and after it.
+        // Detached before its end, and after its end.
         let life = census.life();
         let before = queue.spawn_async({
             let lure = lure.clone();
@@ -419,7 +419,7 @@ fn a_forlorn_future_whose_tasks_waker_panics_as_it_is_dropped_holds_up_no_drain(
         let waker = Waker::from(Arc::new(Bomb));
         let poll = Pin::new(&mut handle).poll(&mut Context::from_waker(&waker));
         assert!(poll.is_pending());
-        // The handle has the last one.
+        // Only the handle keeps the waker now.
         drop(waker);
         drop(handle);
         queue.drain().unwrap();

@@ -1,4 +1,4 @@
-//! What is counted, and the picture of it.
+//! Statistics and snapshots.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
@@ -44,7 +44,7 @@ fn a_worker_got_up_for_one_that_sleeps_is_counted_by_its_queue_and_its_pool() {
 #[test]
 fn a_pool_keeps_what_was_counted_for_queues_that_have_gone() {
     let registry = registry("2 core");
-    // Two that share a pool, which stays with the second.
+    // Two queues share a pool, and the second one keeps it alive.
     let going = queue("going").help(false).build_in(&registry).unwrap();
     let _stays = queue("staying").build_in(&registry).unwrap();
     for _ in 0..10 {
@@ -95,14 +95,14 @@ fn cpu_time_is_what_items_used_and_not_what_they_slept() {
     assert!(slept < 100_000, "{slept} µs for a sleep of 200 ms");
 }
 
-/// Items that sleep for a millisecond each, and what is known of them when they have run.
+/// Runs items that sleep for a millisecond each. Returns the queue, whose statistics are complete.
 fn known_of_slow_items(count: usize) -> Workqueue {
     let queue = alone_on_two(queue("slow").help(false).max_active(1));
     let plug = plug_into(&queue);
     for _ in 0..count {
         queue.spawn_detached(|| std::thread::sleep(MS));
     }
-    // Who asks takes over what producers have left, so it is known when all of it came.
+    // The query adopts the injector, so that all items count as queued by now.
     assert!(queue.oldest_wait().is_some());
     plug.release();
     queue.drain().unwrap();
@@ -120,7 +120,7 @@ fn each_item_of_a_burst_has_its_share_of_what_is_known_of_waits() {
     let queue = known_of_slow_items(COUNT);
     let waits = queue.wait_times();
     assert_eq!(waits.count, COUNT as u64 + 1, "{waits:?}");
-    // The nth waits for all before it. So half of them wait for at least half of the time that all take.
+    // The nth item waits for all earlier ones, so half of them wait for half of the time.
     let half_ns = (COUNT as u64 / 2 - 1) * MS.as_nanos() as u64;
     assert!(waits.quantile_ns(0.5) >= half_ns, "{waits:?}");
     assert!(waits.quantile_ns(1.0) >= 2 * half_ns, "{waits:?}");
@@ -139,7 +139,7 @@ fn what_a_worker_had_in_hand_and_gave_back_is_counted_once() {
     queue.drain().unwrap();
     eventually("the last is told", || queue.stats().completed == 21);
     let waits = queue.wait_times();
-    // What was taken at the very end may not be told.
+    // The waits of the last batch may not be recorded yet.
     assert!((1..=21).contains(&waits.count), "{waits:?}");
 }
 
@@ -152,11 +152,11 @@ fn what_is_told_of_waits_and_starts_never_falls() {
     let registry = registry_with("1 core", params);
     let queue = queue("hands").help(false).max_active(2);
     let queue = queue.build_in(&registry).unwrap();
-    // Of short items a worker takes many.
+    // A worker takes a large batch if items are short.
     let works: Vec<_> = (0..200).map(|_| Work::new(|| ())).collect();
     queue.enqueue_all(&works);
     queue.drain().unwrap();
-    // Has the other seat, so that nobody takes what goes back.
+    // Uses the other seat, so that no worker takes the items that the blocked one returns.
     let plug = plug_into(&queue);
     let step = Arc::new(AtomicU32::new(0));
     let (go, may_go) = mpsc::channel::<()>();
@@ -166,7 +166,7 @@ fn what_is_told_of_waits_and_starts_never_falls() {
         while its.load(Ordering::Acquire) < 2 {
             std::thread::yield_now();
         }
-        // What it has in hand goes back.
+        // The worker returns its local batch to the pool.
         let _ = workqueue::blocking(|| may_go.recv());
     });
     let works: Vec<_> = [first].into_iter().chain(works).collect();
@@ -194,7 +194,7 @@ fn items_of_queues_that_take_turns_all_have_their_share() {
     let registry = registry("1 core");
     let queues = ["a", "b"].map(|name| queue(name).help(false).build_in(&registry).unwrap());
     let plugs = queues.each_ref().map(plug_into);
-    // A worker goes from one to the other before it tells one of them again.
+    // The worker alternates between the queues before it records the times of either again.
     for _ in 0..500 {
         for queue in &queues {
             queue.spawn_detached(|| ());
@@ -213,7 +213,7 @@ fn items_of_queues_that_take_turns_all_have_their_share() {
 #[test]
 fn a_worker_that_leaves_tells_what_it_has_not_told() {
     let params = Params {
-        // Tells of the first, and of no other before it is asked.
+        // A worker records the first item, and no other one until it must.
         wait_sample: 1_000_000,
         ..Params::default()
     };
@@ -223,7 +223,7 @@ fn a_worker_that_leaves_tells_what_it_has_not_told() {
         queue.spawn(|| ()).join().unwrap();
     }
     queue.drain().unwrap();
-    // Nothing leads to its pool any more.
+    // The queue no longer uses its former pool.
     queue.set_nice(1).unwrap();
     let nr_workers = || {
         registry
@@ -241,7 +241,7 @@ fn a_worker_that_leaves_tells_what_it_has_not_told() {
 
 #[test]
 fn what_joiners_ran_waits_for_nobody_and_has_not_waited() {
-    // Nobody looks whether its one worker makes headway.
+    // The monitor does not replace the worker that is busy.
     let registry = unwatched("1 core");
     let hogged = queue("hog").help(false).build_in(&registry).unwrap();
     let queue = queue("helped").build_in(&registry).unwrap();
@@ -256,7 +256,7 @@ fn what_joiners_ran_waits_for_nobody_and_has_not_waited() {
         });
         eventually("it runs", || step.load(Ordering::Acquire) == 1);
         for _ in 0..50 {
-            // The first cannot be taken back out of the injector, for the second lies upon it.
+            // The first item cannot be taken out of the injector, because it is not the newest.
             let (first, second) = (queue.spawn(|| ()), queue.spawn(|| ()));
             first.join().unwrap();
             second.join().unwrap();
@@ -334,7 +334,7 @@ fn the_oldest_item_is_that_of_this_queue_and_not_of_another() {
     let (old, new) = (build("old").unwrap(), build("new").unwrap());
     let (old_plug, new_plug) = (plug_into(&old), plug_into(&new));
     old.spawn_detached(|| ());
-    // What is asked takes the item over: what comes later comes to an empty pool again.
+    // The query adopts the item, so that the next push finds an empty pool again.
     assert!(old.oldest_wait().is_some());
     std::thread::sleep(20 * MS);
     new.spawn_detached(|| ());
@@ -444,7 +444,7 @@ fn what_workers_have_run_is_counted_also_where_they_come_back_in_surplus() {
             let barrier = std::sync::Arc::new(std::sync::Barrier::new(NR_WORKERS));
             for _ in 0..NR_WORKERS {
                 let barrier = barrier.clone();
-                // All are away at once, and come back at once to a pool of one CPU.
+                // All workers block at once, and return at once to a pool of one CPU.
                 queue.spawn_detached(move || {
                     workqueue::blocking(|| barrier.wait());
                 });

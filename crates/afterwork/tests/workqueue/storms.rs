@@ -1,4 +1,4 @@
-//! Everything at once, and very many of everything: what must hold then is that nothing is lost, and nothing stays.
+//! Many random operations at once, and very many objects: no item is lost, and no memory is leaked.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use afterwork::{
 
 use crate::support::*;
 
-/// How many threads queue and take back in a storm.
+/// The number of threads that queue and cancel items.
 const NR_CANCELLERS: usize = 3;
 
-/// Queues items and takes them back by the dice; returns how many of them are to run.
+/// Queues and cancels random items. Returns the number of runs that are due.
 fn cancel_by_the_dice(queues: &[Workqueue], count: &Count, rounds: usize, seed: u64) -> usize {
     let mut dice = Dice::new(seed);
     let own: Vec<_> = (0..8).map(|_| counting(count)).collect();
@@ -25,7 +25,7 @@ fn cancel_by_the_dice(queues: &[Workqueue], count: &Count, rounds: usize, seed: 
             1..4 => nr_due -= usize::from(work.cancel()),
             4 => {
                 let count = count.clone();
-                // Refused while a drain is under way.
+                // Rejected during a drain.
                 if let Ok(mut handle) = queue.try_spawn(move || count.add()) {
                     nr_due += usize::from(!handle.cancel());
                 }
@@ -49,7 +49,7 @@ fn cancel_by_the_dice(queues: &[Workqueue], count: &Count, rounds: usize, seed: 
     nr_due
 }
 
-/// Changes queues by the dice in all that may change, and waits for them. Who pauses one resumes it.
+/// Pauses, drains and changes random queues. Each pause is followed by a resume.
 fn change_by_the_dice(queues: &[Workqueue], rounds: usize, seed: u64) {
     let mut dice = Dice::new(seed);
     for _ in 0..rounds {
@@ -110,7 +110,8 @@ fn items_are_taken_back_while_their_queues_pause_drain_and_change() {
     });
 }
 
-/// Joins another that joins another and so on, `depth` of them, of which every seventh panics; returns how many did not.
+/// Joins items nested `depth` deep, every seventh of which panics. Returns the number of nested
+/// items above the outermost panic.
 fn descend_and_panic(queue: &Workqueue, depth: usize) -> usize {
     if depth == 0 {
         panic!("as told");
@@ -132,7 +133,7 @@ fn deep_joins_end_though_items_panic_and_threads_are_refused() {
             let queue = queue("deep").max_active(max).build_in(&registry).unwrap();
             for refuse in [false, true] {
                 registry.refuse_threads(refuse);
-                // 6 of them lie above the last that panics.
+                // The last 6 items are outside the outermost panic.
                 assert_eq!(descend_and_panic(&queue, 1000), 1000 % 7);
             }
             queue.drain().unwrap();
@@ -141,7 +142,7 @@ fn deep_joins_end_though_items_panic_and_threads_are_refused() {
     }
 }
 
-/// Makes and drops `count` of one thing.
+/// Creates and drops a number of objects of one kind.
 type Makes = fn(&Workqueue, usize);
 
 #[test]
@@ -196,10 +197,10 @@ fn what_is_made_and_dropped_leaves_no_memory_behind() {
         ];
         for (what, queue, makes) in kinds {
             let settle = || idle.drain().unwrap();
-            // What is kept for later is there after the first of these.
+            // The first round creates what is cached for later.
             makes(queue, 10_000);
             settle();
-            // Of 40 thousand, 40 bytes each would be 1600 KiB.
+            // A leak of 40 bytes for each of the 40,000 would be 1600 KiB.
             leaves_less_than(1024, what, || {
                 for _ in 0..4 {
                     makes(queue, 10_000);
@@ -212,7 +213,7 @@ fn what_is_made_and_dropped_leaves_no_memory_behind() {
     });
 }
 
-/// Uses queues of one kind on `registry` for a moment.
+/// Uses queues of one kind on a registry.
 type Uses = fn(&Registry, usize);
 
 #[test]
@@ -224,7 +225,7 @@ fn queues_that_are_made_and_dropped_leave_no_memory_behind() {
         fn brief(builder: Builder, registry: &Registry) {
             builder.build_in(registry).unwrap().spawn_detached(|| ());
         }
-        // How many of each: some take a thread, and are fewer.
+        // The number of queues per round. Kinds that own a thread have fewer.
         let kinds: [(&str, usize, Uses); 7] = [
             ("queues", 2000, |registry, _| {
                 brief(queue("short").max_active(2), registry);
@@ -276,7 +277,7 @@ fn queues_that_are_made_and_dropped_leave_no_memory_behind() {
                 eventually("all queues have gone", is_alone);
             };
             makes(count);
-            // The stacks of some threads more, or less, are as great.
+            // The limit allows for some thread stacks.
             leaves_less_than(2048, what, || {
                 makes(4 * count);
                 eventually("their threads have gone", || nr_threads() <= 12);

@@ -1,4 +1,4 @@
-//! What the tests share: machines, gauges, counters of drops, and waiting that ends.
+//! Shared helpers: machines, gauges, counters of drops, and waits with a limit.
 
 use std::{
     process::Command,
@@ -17,21 +17,19 @@ use afterwork::{
 };
 use topology::{CpuId, Topology};
 
-/// How long a test waits for what must come. Nothing takes a hundredth of it; on a loaded machine, under a
-/// sanitizer, some of it may be used.
+/// The limit of every wait, over a hundred times what any test needs without load.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Makes a registry of its own on a made-up machine; CPUs that do not exist here refuse their workers' affinity.
+/// Creates a registry on a synthetic machine. Workers of CPUs that do not exist here run anywhere.
 pub fn registry(machine: &str) -> Registry {
     registry_with(machine, Params::default())
 }
 
-/// Makes a registry of its own on a made-up machine.
 pub fn registry_with(machine: &str, params: Params) -> Registry {
     Registry::new(Topology::synthetic(machine).unwrap(), params).unwrap()
 }
 
-/// Shuts a registry down of which queues may still be on their way out.
+/// Shuts down a registry whose queues may still be in the process of being destroyed.
 pub fn shut_down(registry: Registry) {
     let mut registry = Some(registry);
     eventually("the registry is shut down", || {
@@ -45,7 +43,7 @@ pub fn shut_down(registry: Registry) {
     });
 }
 
-/// Makes a registry whose watch never looks: only what is reported brings another worker.
+/// Creates a registry without monitor: only reports of waiting workers bring another worker.
 pub fn unwatched(machine: &str) -> Registry {
     let params = Params {
         watch_tick_us: 3_600_000_000,
@@ -54,17 +52,17 @@ pub fn unwatched(machine: &str) -> Registry {
     registry_with(machine, params)
 }
 
-/// Builds a queue of `builder` on a registry of its own with two CPUs in one pool.
+/// Builds a queue on a registry of its own, with two CPUs in one pool.
 pub fn alone_on_two(builder: Builder) -> Workqueue {
     builder.build_in(&registry("2 core")).unwrap()
 }
 
-/// Starts to describe a queue.
+/// Returns a builder of a queue.
 pub fn queue(name: &str) -> Builder {
     Workqueue::builder(name)
 }
 
-/// Calls `body` on a thread of its own and fails when it hangs.
+/// Calls `body` on its own thread, and fails if it hangs.
 pub fn ends<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
     let thread = thread::spawn(move || {
@@ -83,7 +81,7 @@ pub fn ends<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
     }
 }
 
-/// Waits until `condition` holds, for things that have no event of their own.
+/// Waits until `condition` holds. For conditions without an event.
 #[track_caller]
 pub fn eventually(what: &str, condition: impl FnMut() -> bool) {
     assert!(
@@ -92,7 +90,7 @@ pub fn eventually(what: &str, condition: impl FnMut() -> bool) {
     );
 }
 
-/// Returns `true` if `condition` came to hold within `span`.
+/// Returns `true` if `condition` holds within `span`.
 pub fn holds_within(span: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + span;
     loop {
@@ -106,7 +104,7 @@ pub fn holds_within(span: Duration, mut condition: impl FnMut() -> bool) -> bool
     }
 }
 
-/// Runs `body` in a process of its own, where no other test's threads are.
+/// Runs `body` in its own process, without the threads of other tests.
 pub fn in_own_process(test: &str, body: impl FnOnce()) {
     const KEY: &str = "AFTERWORK_TEST_ALONE";
     if std::env::var(KEY).as_deref() == Ok(test) {
@@ -119,7 +117,7 @@ pub fn in_own_process(test: &str, body: impl FnOnce()) {
         .spawn()
         .unwrap();
     let mut status = None;
-    // It may do what takes minutes beside much else.
+    // A test may take minutes on a loaded machine.
     let ended = holds_within(10 * PATIENCE, || {
         status = child.try_wait().unwrap();
         status.is_some()
@@ -133,7 +131,7 @@ pub fn in_own_process(test: &str, body: impl FnOnce()) {
     );
 }
 
-/// Keeps a thread inside an item until it is told to go on, or dropped.
+/// Keeps a thread inside an item until it is released or dropped.
 pub struct Plug {
     entered: Receiver<()>,
     release: Sender<()>,
@@ -145,7 +143,6 @@ pub struct Hole {
     release: Receiver<()>,
 }
 
-/// Makes both sides.
 pub fn stopper() -> (Plug, Hole) {
     let (enter, entered) = mpsc::channel();
     let (release, released) = mpsc::channel();
@@ -159,19 +156,19 @@ pub fn stopper() -> (Plug, Hole) {
 }
 
 impl Plug {
-    /// Waits until an item sits in it.
+    /// Waits until an item blocks in the hole.
     pub fn wait_until_stuck(&self) {
         self.entered.recv_timeout(PATIENCE).expect("nobody came");
     }
 
-    /// Lets one stay go on.
+    /// Releases the blocked item once.
     pub fn release(&self) {
         self.release.send(()).unwrap();
     }
 }
 
 impl Hole {
-    /// Says that it is here, and stays until it is released. The pool is not told.
+    /// Notifies the plug and blocks until it is released, without a report to the pool.
     pub fn sit(&self) {
         self.entered.send(()).unwrap();
         let _ = self.release.recv();
@@ -186,12 +183,11 @@ pub fn plug_into(queue: &Workqueue) -> Plug {
     plug
 }
 
-/// Counts who is inside, and the most that ever were.
+/// Counts the threads that are inside, and the maximum.
 #[derive(Clone, Default)]
 pub struct Gauge(Arc<(AtomicUsize, AtomicUsize)>);
 
 impl Gauge {
-    /// Calls `body` inside.
     pub fn within<T>(&self, body: impl FnOnce() -> T) -> T {
         let now = self.0.0.fetch_add(1, Ordering::SeqCst) + 1;
         self.0.1.fetch_max(now, Ordering::SeqCst);
@@ -200,37 +196,33 @@ impl Gauge {
         result
     }
 
-    /// Returns the most that were inside at once.
     pub fn most(&self) -> usize {
         self.0.1.load(Ordering::SeqCst)
     }
 }
 
-/// Counts its clones that are alive and how often one was dropped.
+/// Counts the lives that exist, and those that were dropped.
 #[derive(Clone, Default)]
 pub struct Census(Arc<(AtomicI64, AtomicUsize)>);
 
-/// Is alive until it is dropped.
+/// Counts as alive until it is dropped.
 pub struct Life(Census);
 
 impl Census {
-    /// Brings one to life.
     pub fn life(&self) -> Life {
         self.0.0.fetch_add(1, Ordering::SeqCst);
         Life(self.clone())
     }
 
-    /// Returns how many live.
     pub fn alive(&self) -> i64 {
         self.0.0.load(Ordering::SeqCst)
     }
 
-    /// Returns how many were dropped.
     pub fn dropped(&self) -> usize {
         self.0.1.load(Ordering::SeqCst)
     }
 
-    /// Waits until all are dropped, and checks that none was dropped twice.
+    /// Waits until `count` lives are dropped, and checks that none was dropped twice.
     #[track_caller]
     pub fn all_dropped(&self, count: usize) {
         eventually("everything is dropped", || self.alive() <= 0);
@@ -245,7 +237,6 @@ impl Drop for Life {
     }
 }
 
-/// Counts runs.
 #[derive(Clone, Default)]
 pub struct Count(Arc<AtomicUsize>);
 
@@ -259,25 +250,25 @@ impl Count {
     }
 }
 
-/// Makes an item that counts its runs.
+/// Creates an item that counts its runs.
 pub fn counting(count: &Count) -> Work {
     let count = count.clone();
     Work::new(move || count.add())
 }
 
-/// Returns `true` if somebody sleeps until the item ends a run.
+/// Returns `true` if a thread sleeps until the item ends a run.
 pub fn is_slept_for(work: &Work) -> bool {
     format!("{work:?}").contains("waited")
 }
 
-/// Lets this thread run on the `i`th CPU that it may use, counted round.
+/// Pins this thread to the `i`th CPU that it may use, modulo their number.
 pub fn pin(i: usize) {
     let cpus: Vec<CpuId> = sync::cpu::affinity().unwrap().iter().collect();
     let cpu = cpus[i % cpus.len()];
     sync::cpu::set_affinity(None, &[cpu].into_iter().collect()).unwrap();
 }
 
-/// Runs `body(i)` on `count` threads and waits for all.
+/// Runs `body(i)` on `count` threads, and joins them.
 pub fn threads(count: usize, body: impl Fn(usize) + Sync) {
     thread::scope(|scope| {
         for i in 0..count {
@@ -287,13 +278,12 @@ pub fn threads(count: usize, body: impl Fn(usize) + Sync) {
     });
 }
 
-/// Returns how much memory the process has, in KiB.
-/// Waits until all other threads sleep: one that starts, or has just been made, needs memory of its own, and the standard library
-/// ends the process where it gets none.
+/// Waits until all other threads sleep. A thread that starts needs memory, and without it the
+/// standard library aborts the process.
 pub fn others_sleep() {
     let is_awake = |task: &std::fs::DirEntry| {
         let stat = std::fs::read_to_string(task.path().join("stat"));
-        // After the name, which may hold anything. One that cannot be read has ended.
+        // The state follows the name. A thread whose file cannot be read has exited.
         stat.is_ok_and(|it| !it.rsplit(") ").next().is_some_and(|it| it.starts_with('S')))
     };
     eventually("all other threads sleep", || {
@@ -306,12 +296,13 @@ pub fn others_sleep() {
     });
 }
 
+/// Returns the resident memory of the process in KiB.
 pub fn resident_kib() -> usize {
     status("VmRSS:")
 }
 
-/// Checks that `act` leaves less than `limit_kib` behind: not each of five times, for what is kept once, as a stack of a
-/// thread more than ever before, is kept once.
+/// Checks that one of five calls of `act` leaves less than `limit_kib` behind. Memory that is
+/// cached once, such as a thread's stack, counts in one call only.
 pub fn leaves_less_than(limit_kib: usize, what: &str, mut act: impl FnMut()) {
     let grown_kib = (0..5).map(|_| {
         let before = resident_kib();
@@ -322,12 +313,12 @@ pub fn leaves_less_than(limit_kib: usize, what: &str, mut act: impl FnMut()) {
     assert!(grown_kib.len() < 5, "{what}: {grown_kib:?} KiB");
 }
 
-/// Returns how many threads the process has.
+/// Returns the number of threads of the process.
 pub fn nr_threads() -> usize {
     status("Threads:")
 }
 
-/// Returns what procfs says of this process under `name`, in whatever unit.
+/// Returns the number that procfs reports for this process under `name`, in the unit of procfs.
 fn status(name: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -335,7 +326,7 @@ fn status(name: &str) -> usize {
     number.parse().unwrap()
 }
 
-/// A small generator of numbers that look random (xorshift64*).
+/// A pseudorandom number generator (xorshift64*).
 pub struct Dice(u64);
 
 impl Dice {
@@ -351,7 +342,7 @@ impl Dice {
     }
 }
 
-/// Returns a seed for this run and prints it; `AFTERWORK_SEED` overrides.
+/// Prints and returns the seed of this run, which `AFTERWORK_SEED` overrides.
 pub fn seed() -> u64 {
     let seed = std::env::var("AFTERWORK_SEED")
         .ok()

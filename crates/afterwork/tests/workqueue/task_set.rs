@@ -1,4 +1,4 @@
-//! Sets of items whose results are taken as they come, and handles that only cancel.
+//! Task sets, and handles that can only cancel.
 
 use std::{
     future::pending,
@@ -50,7 +50,7 @@ fn closures_futures_panics_and_refusals_come_out_of_one_set() {
     set.spawn(|| panic!("on purpose"));
     set.spawn_async(async { panic!("on purpose") });
     set.add(gone.spawn(|| 7));
-    // One that has ended by then.
+    // This item has ended before it is added.
     let ended = queue.spawn(|| 4);
     eventually("it has ended", || ended.is_finished());
     set.add(ended);
@@ -138,7 +138,7 @@ fn a_set_that_is_dropped_cancels_what_has_not_started_and_its_futures() {
         });
     }
     drop(set);
-    // Closures are dropped by who cancels.
+    // The canceller drops the closures.
     assert_eq!((census.alive(), never.get()), (4, 0));
     plug.release();
     census.all_dropped(8);
@@ -213,7 +213,7 @@ fn what_has_started_by_its_deadline_comes_out_of_a_set_once() {
     let (begun, has_begun) = mpsc::channel();
     set.add(queue.spawn_before(deadline, move || {
         begun.send(()).unwrap();
-        // A while beyond it.
+        // Runs past the deadline.
         while Instant::now() < deadline + 2 * SHORT {
             thread::yield_now();
         }
@@ -221,7 +221,7 @@ fn what_has_started_by_its_deadline_comes_out_of_a_set_once() {
     }));
     match has_begun.recv() {
         Ok(()) => assert_eq!(set.join_next_blocking().unwrap().unwrap(), 1),
-        // It did not start in time: the machine is busy.
+        // The item did not start in time, because the machine is busy.
         Err(_) => assert!(set.join_next_blocking().unwrap().is_err()),
     }
     assert!(set.join_next_blocking().is_none());

@@ -1,4 +1,4 @@
-//! What a registry's threads are like: their stacks, their names, and what they call when they begin and end.
+//! The threads of a registry: their stacks, their names, and the hooks that they call.
 
 use std::{
     sync::{Arc, Mutex, mpsc},
@@ -18,7 +18,7 @@ fn name() -> String {
     thread::current().name().unwrap_or_default().to_owned()
 }
 
-/// Makes a hook that notes which threads call it.
+/// Creates a hook that records the threads that call it.
 fn noting(threads: &Arc<Mutex<Vec<String>>>) -> Option<ThreadHook> {
     let threads = threads.clone();
     Some(ThreadHook::new(move || {
@@ -89,7 +89,7 @@ fn hooks_may_panic_and_go_with_the_last_who_has_them() {
     });
 }
 
-/// Uses up about so many KiB of stack.
+/// Uses about `kib` KiB of stack.
 fn dig(kib: usize) -> u8 {
     let room = std::hint::black_box([0u8; 1024]);
     let below = if kib > 1 { dig(kib - 1) } else { 0 };
@@ -102,7 +102,7 @@ fn stacks_are_as_large_as_they_are_said_to_be() {
         let params = "workqueue.stack_size=67108864".parse().unwrap();
         let registry = registry_with("2 core", params);
         let queue = queue("large").help(false).build_in(&registry).unwrap();
-        // Of 2 MiB this would take eight times as much.
+        // A stack of 2 MiB is an eighth of this.
         assert_eq!(queue.spawn(|| dig(16 << 10)).join().unwrap(), 0);
     });
 }
@@ -186,7 +186,7 @@ fn a_hook_may_drop_the_last_handle_of_a_queue_that_waits_for_its_thread() {
         let drops = move || drop(given.lock().unwrap().try_recv());
         let params = Params {
             on_thread_start: Some(ThreadHook::new(move || {
-                // The rescuer has no handle to wait for.
+                // Only workers drop a handle.
                 if name().starts_with("aw/u") {
                     thread::sleep(Duration::from_millis(20));
                     drops();

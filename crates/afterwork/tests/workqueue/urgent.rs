@@ -1,4 +1,4 @@
-//! The urgent lane: what overtakes what, and that nothing starves by that.
+//! The urgent lane: it overtakes ordinary items, and starves none of them.
 
 use std::{
     future::poll_fn,
@@ -11,7 +11,7 @@ use afterwork::workqueue::{BuildError, DelayedWork, TrySpawnError, Work, Workque
 
 use crate::support::*;
 
-/// In which order items have started.
+/// Records the order in which items start.
 #[derive(Clone, Default)]
 struct Order(Arc<Mutex<Vec<String>>>);
 
@@ -26,7 +26,7 @@ impl Order {
     }
 }
 
-/// Makes a queue of one seat, in a pool of one CPU.
+/// Builds a queue with one seat, in a pool of one CPU.
 fn narrow() -> Workqueue {
     let queue = queue("narrow").max_active(1).help(false);
     queue.build_in(&registry("1 core")).unwrap()
@@ -39,7 +39,7 @@ fn an_urgent_item_starts_before_all_ordinary_ones_that_wait() {
     for name in ["a", "b", "c"] {
         queue.spawn_detached(order.note(name));
     }
-    // The first call: what waits already is overtaken, too.
+    // The first call of `urgent` takes effect for items that wait already.
     let urgent = queue.urgent().unwrap();
     assert!(urgent.is_urgent() && !queue.is_urgent());
     urgent.spawn_detached(order.note("U"));
@@ -52,7 +52,7 @@ fn an_urgent_item_starts_before_all_ordinary_ones_that_wait() {
 
 #[test]
 fn what_a_worker_has_in_hand_is_overtaken_as_well() {
-    // Other than `narrow`, a worker takes several at once.
+    // Unlike on `narrow`, a worker takes several items at once.
     let registry = unwatched("1 core");
     let queue = queue("hand").max_active(2).help(false);
     let (queue, order) = (queue.build_in(&registry).unwrap(), Order::default());
@@ -131,7 +131,7 @@ fn a_pending_item_keeps_its_lane_and_a_cancelled_one_changes_it() {
     assert!(queue.enqueue(&kept));
     queue.spawn_detached(order.note("o"));
     assert!(!urgent.enqueue(&kept), "it is pending");
-    // Their places are still in the lists when they are queued anew.
+    // Their tombstones are still on the lists when they are queued again.
     assert!(queue.enqueue(&hastened) && hastened.cancel() && urgent.enqueue(&hastened));
     assert!(urgent.enqueue(&slowed) && slowed.cancel() && queue.enqueue(&slowed));
     plug.release();

@@ -1,4 +1,4 @@
-//! Reports: work that does not move, and items that take the CPU for long.
+//! Reports of stalls, and of items that hog a CPU.
 
 use std::sync::mpsc;
 
@@ -9,7 +9,7 @@ use afterwork::{
 
 use crate::support::*;
 
-/// A registry that passes its reports on.
+/// Returns a registry, and the receiver of its reports.
 fn reporting(params: Params) -> (Registry, mpsc::Receiver<Report>) {
     let registry = registry_with("1 core", params);
     let (send, reports) = mpsc::channel();
@@ -17,7 +17,7 @@ fn reporting(params: Params) -> (Registry, mpsc::Receiver<Report>) {
     (registry, reports)
 }
 
-/// A pool of one worker, and stalls that are told after 20 ms.
+/// Parameters for a pool of one worker, with stalls reported after 20 ms.
 fn impatient() -> Params {
     Params {
         max_workers: 1,
@@ -44,7 +44,7 @@ fn a_stall_names_the_first_item_and_what_every_worker_is_in() {
         let queue = queue("waits").help(false).build_in(&registry).unwrap();
         queue.enqueue(&Work::new(waits_behind));
         queue.spawn_detached(|| ());
-        // The first may have been told before the second was queued; then it is told again.
+        // If the first item is reported before the second is queued, a later report has both.
         let both = |report| match report {
             Report::Stall(stall) => (stall.nr_waiting == 2).then_some(stall),
             _ => None,
@@ -67,7 +67,7 @@ fn a_stall_names_the_first_item_and_what_every_worker_is_in() {
         let process = number_after(&told, "; their stacks: gdb --batch --pid=");
         assert_eq!(thread, worker.thread);
         assert_eq!(process, std::process::id());
-        // What a debugger looks for when it is told the one, and lists the other.
+        // A debugger finds the thread in this folder.
         let task = format!("/proc/{process}/task/{thread}");
         assert!(std::path::Path::new(&task).exists(), "{task}");
     });
@@ -103,9 +103,10 @@ fn items_that_wait_for_a_seat_are_no_stall() {
         let single = single.build_in(&registry).unwrap();
         let plug = plug_into(&single);
         single.spawn_detached(|| ());
-        // Until then it waits for a worker, which may be a stall.
+        // Until then the item waits for a worker, which may be a stall.
         eventually("it waits for a seat", || single.stats().nr_inactive == 1);
-        // Stalls of another queue come after the single one's would have.
+        // A stall of `single` would be reported before the stall of `full`, so the first report
+        // shows that there was none.
         let full = queue("full").help(false).build_in(&registry).unwrap();
         let plugs: Vec<_> = (0..7).map(|_| plug_into(&full)).collect();
         full.spawn_detached(|| ());
