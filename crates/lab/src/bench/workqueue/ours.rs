@@ -251,7 +251,7 @@ impl Subject for Reusable {
     }
 }
 
-// If an item is rejected or panics, the bench ends here; otherwise the case would wait for ever.
+// If an item is rejected or panics, the bench ends here; otherwise the case would wait forever.
 
 impl Lone for ReusableLone<'_> {
     #[inline]

@@ -53,7 +53,7 @@ impl Gate<'_> {
 ///
 /// # Panics
 ///
-/// A panic of a producer ends the process, because the others would wait at the gate for ever.
+/// A panic of a producer ends the process, because the others would wait at the gate forever.
 pub fn run<T: Send>(
     producers: usize,
     pins: &[CpuId],
@@ -112,7 +112,7 @@ pub(in crate::bench) fn pin_to(cpu: CpuId) {
     }
 }
 
-/// Ends the process, because the other producers would wait at the gate for ever.
+/// Ends the process, because the other producers would wait at the gate forever.
 pub(in crate::bench) fn die(reason: &str) -> ! {
     top::talk::say(format_args!("error: {reason}"));
     process::exit(i32::from(Exit::CouldNotRun.code()))
