@@ -33,6 +33,7 @@ static SLACK_NS: AtomicU64 = AtomicU64::new(DEFAULT_SLACK_NS);
 static POLICY: [AtomicU64; 1 + NR_NODES / 64] = [const { AtomicU64::new(0) }; 1 + NR_NODES / 64];
 
 /// Must not allocate, because the program's allocator may not be ready.
+#[cfg_attr(miri, expect(dead_code))]
 extern "C" fn record() {
     // SAFETY: both calls only return numbers.
     let is_first = unsafe { libc::gettid() == libc::getpid() };

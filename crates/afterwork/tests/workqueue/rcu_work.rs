@@ -6,8 +6,12 @@ use std::sync::{
     mpsc,
 };
 use std::thread;
+use std::time::Duration;
 
-use afterwork::{rcu, workqueue::RcuWork};
+use afterwork::{
+    rcu,
+    workqueue::{RcuWork, block_on},
+};
 
 use crate::support::*;
 
@@ -217,5 +221,38 @@ fn rcu_works_of_many_threads_are_neither_lost_nor_doubled() {
         }
         queue.drain().unwrap();
         assert_eq!(count.get() + nr_cancelled.get(), nr_queued.get());
+    });
+}
+
+/// A cancelled item leaves an entry in the list of its former queue. If that queue is busy, the end
+/// of the next grace period arms a timer instead of queueing the item.
+#[test]
+fn a_timer_that_a_grace_period_arms_wakes_the_manager() {
+    ends(|| {
+        let registry = registry("2 cores");
+        let busy = queue("busy").max_active(1).build_in(&registry).unwrap();
+        let other = queue("other").build_in(&registry).unwrap();
+        let count = Count::default();
+        let work = counting(&count);
+        let plug = plug_into(&busy);
+        assert!(busy.enqueue_rcu(&work));
+        rcu::barrier();
+        assert!(work.cancel());
+        assert!(other.enqueue_rcu(&work));
+        rcu::barrier();
+        plug.release();
+        busy.drain().unwrap();
+        let (woken, wakes) = mpsc::channel();
+        thread::scope(|scope| {
+            let registry = &registry;
+            scope.spawn(move || {
+                block_on(registry.sleep(Duration::from_millis(1)));
+                woken.send(()).ok();
+            });
+            // Without the wake-up, the manager sleeps until it culls idle workers.
+            wakes.recv_timeout(Duration::from_secs(8)).unwrap();
+        });
+        work.flush().unwrap();
+        assert_eq!(count.get(), 1);
     });
 }

@@ -712,11 +712,11 @@ impl DeferredEffects<'_> {
 
     #[cold]
     fn tell_other_pools(&mut self) {
-        for core in self.settled.drain(..) {
-            core.settled.notify_all();
-        }
         for seeker in self.seats.drain(..) {
             seeker.take_seat();
+        }
+        for core in self.settled.drain(..) {
+            core.settled.notify_all();
         }
     }
 }

@@ -662,8 +662,11 @@ impl Due {
             // Removing the list link may have to wait until an item has ended.
             let again_ns = now_ns.saturating_add(RETRY_NS);
             let place = (armed.queue, armed.cpu);
-            state.put(&self.timer, &self.work, &queue, place, again_ns);
+            let is_first = state.put(&self.timer, &self.work, &queue, place, again_ns);
             drop(state);
+            if is_first {
+                queue.manager.wake();
+            }
         } else {
             let early = twin::armed("delayed: unlocks before it claims");
             let mut held = (!early).then_some(state);
