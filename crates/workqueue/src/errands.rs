@@ -120,19 +120,26 @@ pub(crate) fn fire(waker: Foreign<Waker>) {
     }
 }
 
-/// Fires wakers. If a waker forks and returns in the child, the remaining wakers belong to the
-/// parent, and the child gets `false`.
-///
-/// Wakers that never block are fired first: those of threads in `block_on`, of futures and of task
-/// sets. A waker that blocks may therefore wait for one of these. They are dropped last, because a
-/// drop may run a destructor.
-pub(crate) fn fire_all(wakers: Vec<Foreign<Waker>>) -> bool {
-    let here = Process::now();
-    let (known, mut wakers): (Vec<_>, Vec<_>) =
+/// Fires the wakers that never block: those of threads in `block_on`, of futures and of task sets.
+/// Returns the other wakers, and the fired ones to be dropped later, because a drop may run a
+/// destructor.
+fn fire_known(wakers: Vec<Foreign<Waker>>) -> (Vec<Foreign<Waker>>, Vec<Foreign<Waker>>) {
+    let (known, mut others): (Vec<_>, Vec<_>) =
         wakers.into_iter().partition(|waker| is_known(waker));
     // The waker of the task that awaits a task set may block.
     let ((), woken) = with_wakers_aside(|| known.iter().for_each(|waker| waker.wake_by_ref()));
-    wakers.extend(woken);
+    others.extend(woken);
+    (others, known)
+}
+
+/// Fires wakers. If a waker forks and returns in the child, the remaining wakers belong to the
+/// parent, and the child gets `false`.
+///
+/// Wakers that never block are fired first. A waker that blocks may therefore wait for one of
+/// these.
+pub(crate) fn fire_all(wakers: Vec<Foreign<Waker>>) -> bool {
+    let here = Process::now();
+    let (wakers, known) = fire_known(wakers);
     let mut wakers = wakers.into_iter();
     while let Some(waker) = wakers.next() {
         fire(waker);
@@ -142,6 +149,27 @@ pub(crate) fn fire_all(wakers: Vec<Foreign<Waker>>) -> bool {
         }
     }
     true
+}
+
+/// Calls `body`. On a worker, wakers that may block are not fired, but returned as a cleanup. Between
+/// two items the worker counts as searching, so producers would wake no other worker meanwhile.
+pub(crate) fn without_blocking(body: impl FnOnce()) -> Option<impl Errand + 'static> {
+    if !SERVES.try_with(Cell::get).unwrap_or(false) {
+        body();
+        return None;
+    }
+    let ((), wakers) = with_wakers_aside(body);
+    let (others, _known) = fire_known(wakers);
+    (!others.is_empty()).then_some(Wakers(others))
+}
+
+/// Wakers that may block.
+struct Wakers(Vec<Foreign<Waker>>);
+
+impl Errand for Wakers {
+    fn run(self: Box<Self>) {
+        fire_all(self.0);
+    }
 }
 
 /// Sets whether other threads depend on this thread while it runs no item, as on a worker.

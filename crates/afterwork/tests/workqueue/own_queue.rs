@@ -329,3 +329,33 @@ fn the_waker_of_a_drain_may_join_an_item_of_a_queue_with_one_seat() {
         block_on(drain).unwrap();
     }
 }
+
+/// A waker that waits, without a report to the library, for an item of another queue.
+struct WaitsFor {
+    other: Workqueue,
+    ended: mpsc::Sender<bool>,
+}
+
+impl Wake for WaitsFor {
+    fn wake(self: Arc<Self>) {
+        let (ran, runs) = mpsc::channel();
+        self.other.spawn_detached(move || ran.send(()).unwrap());
+        let has_run = runs.recv_timeout(PATIENCE).is_ok();
+        self.ended.send(has_run).unwrap();
+    }
+}
+
+#[test]
+fn the_waker_of_a_drain_may_wait_for_an_item_of_its_pool() {
+    let registry = registry("1 core");
+    let drained = queue("drained").build_in(&registry).unwrap();
+    let other = queue("other").build_in(&registry).unwrap();
+    let (ended, receive) = mpsc::channel();
+    let waker = Waker::from(Arc::new(WaitsFor { other, ended }));
+    let plug = plug_into(&drained);
+    let mut drain = pin!(drained.drain_async());
+    let mut context = Context::from_waker(&waker);
+    assert!(drain.as_mut().poll(&mut context).is_pending());
+    plug.release();
+    assert!(receive.recv_timeout(2 * PATIENCE).unwrap(), "hangs");
+}

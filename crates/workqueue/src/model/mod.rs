@@ -192,7 +192,7 @@ impl Workqueue {
         func: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
         let home = self.here();
-        let (item, handle) = joinable_by(StartBefore::new(self, 0), func, &home, false);
+        let (item, handle) = joinable_by(StartBefore::new(self, 0), func, home, false);
         home.push(item);
         handle
     }

@@ -50,6 +50,7 @@ use super::{
     worker::{Taken, Worker},
 };
 use crate::{
+    errands,
     item::{
         head::Head,
         list::{Colour, Injector, UpTo},
@@ -365,13 +366,6 @@ impl WorkerPool {
             return Taken::Nothing;
         }
         guard.retire(worker);
-        if !guard.effects.settled.is_empty() {
-            // The wakers that this fires may wait for an item that needs the worker's seat.
-            guard.take_all_back(worker);
-            guard.effects.watch |= guard.has_work();
-            drop(guard);
-            return self.take(worker);
-        }
         let taken = guard.take(worker);
         if let Taken::Items(count) = taken {
             worker.publish(count);
@@ -715,8 +709,11 @@ impl DeferredEffects<'_> {
         for seeker in self.seats.drain(..) {
             seeker.take_seat();
         }
-        for core in self.settled.drain(..) {
-            core.settled.notify_all();
+        let settled = self.settled.drain(..);
+        let notify = || settled.for_each(|core| core.settled.notify_all());
+        let rest = errands::without_blocking(notify);
+        if rest.is_some() {
+            self.pool.manager.leave_to_reapers(rest);
         }
     }
 }
