@@ -407,8 +407,8 @@ mod tests {
 
     #[test]
     fn the_sentence_on_the_first_screen_is_written_too() {
-        let told = in_front("run 6.7 × as often as others", "25 × ±3 %");
-        assert_eq!(told, "run 25 × as often as others");
+        let told = in_front("run 6.7 × there others", "25 × ±3 %");
+        assert_eq!(told, "run 25 × there others");
     }
 
     #[test]
