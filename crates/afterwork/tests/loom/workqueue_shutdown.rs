@@ -9,9 +9,10 @@ use std::{
 
 use afterwork::{
     params::Params,
+    wake::Unparker,
     workqueue::{DelayedWork, JoinError, Work, Workqueue, model::Machine},
 };
-use loom::sync::{Condvar, Mutex};
+use loom::sync::Mutex;
 use sync::{
     atomic::{AtomicU32, Ordering},
     twin::must_fail,
@@ -320,35 +321,30 @@ fn to_destroy_must_reach_who_arms_after_it() {
     });
 }
 
-#[derive(Default)]
-struct Bell {
-    rung: Mutex<bool>,
-    ring: Condvar,
-}
+/// A waker that may block, as far as the library knows, so a reaper calls it.
+struct Bell(Unparker);
 
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
-        *self.rung.lock().unwrap() = true;
-        self.ring.notify_one();
+        self.0.unpark();
     }
 }
 
 /// A task awaits a drain while a worker runs the items.
 fn a_drain_is_awaited() {
-    let (_machine, queue) = queue(1, false);
+    let (mut machine, queue) = queue(1, false);
     let ran = Arc::new(Plain::default());
     let runs = ran.clone();
     queue.spawn_detached(move || runs.set(1));
-    let bell = Arc::new(Bell::default());
-    let waker = Waker::from(bell.clone());
+    let waker = Waker::from(Arc::new(Bell(machine.notifier())));
     let mut context = Context::from_waker(&waker);
+    // An earlier notification would end the wait below, and hide a lost wake-up.
+    machine.was_rung();
     {
         let mut drain = pin!(queue.drain_async());
         while drain.as_mut().poll(&mut context) != Poll::Ready(Ok(())) {
-            let mut rung = bell.rung.lock().unwrap();
-            while !std::mem::take(&mut *rung) {
-                rung = bell.ring.wait(rung).unwrap();
-            }
+            machine.wait();
+            machine.reap();
         }
     }
     // Races with the run if the run has not ended.

@@ -143,6 +143,16 @@ impl Machine {
         self.parker.try_park()
     }
 
+    /// Waits until the manager is notified, or the unparker of [`notifier`](Self::notifier) is used.
+    pub fn wait(&mut self) {
+        self.parker.park();
+    }
+
+    /// Returns what ends [`wait`](Self::wait).
+    pub fn notifier(&self) -> base::wake::Unparker {
+        self.parker.unparker()
+    }
+
     /// Fires the timers that are due `at` after the clock's zero.
     pub fn fire_timers(&self, at: std::time::Duration) {
         self.registry.timers().fire(at.as_nanos() as u64);
