@@ -1,16 +1,16 @@
 //! The command's answers to typical command lines.
 
-use std::process::{Command, Output, Stdio};
+#[path = "../../top/tests/support/mod.rs"]
+mod support;
+
+use std::process::Output;
+
+use support::{assert_help_into_closed_pipe, assert_rejected, run, text};
+
+const COMMAND: &str = env!("CARGO_BIN_EXE_afterwork-lab");
 
 fn lab(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_afterwork-lab"))
-        .args(args)
-        .output()
-        .expect("the command starts")
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("the command speaks UTF-8")
+    run(COMMAND, args)
 }
 
 #[test]
@@ -158,29 +158,10 @@ fn bad_input_is_one_line_that_says_what_is_valid() {
         ),
         (&["bench", "task-work", "--only", "nosuch"], "wait-32+cap"),
     ];
-    for (args, valid) in bad {
-        let output = lab(args);
-        let err = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {err}");
-        assert_eq!(err.lines().count(), 1, "{args:?}: {err}");
-        assert!(
-            err.starts_with("error: ") && err.contains(valid),
-            "{args:?}: {err}"
-        );
-        assert!(output.stdout.is_empty(), "{args:?}");
-    }
+    assert_rejected(COMMAND, bad);
 }
 
 #[test]
 fn help_into_a_closed_pipe_is_no_error() {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_afterwork-lab"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the command starts");
-    drop(child.stdout.take());
-    let output = child.wait_with_output().expect("the command ends");
-    assert_eq!(output.status.code(), Some(0));
-    assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+    assert_help_into_closed_pipe(COMMAND);
 }

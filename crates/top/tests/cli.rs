@@ -1,16 +1,15 @@
 //! The answers of the command to lines that people type.
 
-use std::process::{Command, Output, Stdio};
+mod support;
+
+use std::process::Output;
+
+use support::{assert_help_into_closed_pipe, assert_rejected, run, text};
+
+const COMMAND: &str = env!("CARGO_BIN_EXE_afterwork");
 
 fn afterwork(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_afterwork"))
-        .args(args)
-        .output()
-        .expect("the command starts")
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("the command speaks UTF-8")
+    run(COMMAND, args)
 }
 
 #[test]
@@ -58,29 +57,10 @@ fn bad_input_is_one_line_that_says_what_is_valid() {
         ),
         (&["demo", "--seconds", "0"], "from 1 to 86400"),
     ];
-    for (args, valid) in bad {
-        let output = afterwork(args);
-        let err = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {err}");
-        assert_eq!(err.lines().count(), 1, "{args:?}: {err}");
-        assert!(
-            err.starts_with("error: ") && err.contains(valid),
-            "{args:?}: {err}"
-        );
-        assert!(output.stdout.is_empty(), "{args:?}");
-    }
+    assert_rejected(COMMAND, bad);
 }
 
 #[test]
 fn help_into_a_closed_pipe_is_no_error() {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_afterwork"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the command starts");
-    drop(child.stdout.take());
-    let output = child.wait_with_output().expect("the command ends");
-    assert_eq!(output.status.code(), Some(0));
-    assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+    assert_help_into_closed_pipe(COMMAND);
 }

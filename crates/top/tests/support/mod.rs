@@ -1,0 +1,45 @@
+//! What the tests of the commands `afterwork` and `afterwork-lab` share. Each function gets the
+//! path of the command's binary.
+
+use std::process::{Command, Output, Stdio};
+
+pub fn run(command: &str, args: &[&str]) -> Output {
+    Command::new(command)
+        .args(args)
+        .output()
+        .expect("the command starts")
+}
+
+pub fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("the command speaks UTF-8")
+}
+
+/// Asserts that the command rejects each list of arguments with one line that contains the text
+/// next to it, and prints nothing else.
+pub fn assert_rejected(command: &str, bad: &[(&[&str], &str)]) {
+    for (args, valid) in bad {
+        let output = run(command, args);
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {err}");
+        assert_eq!(err.lines().count(), 1, "{args:?}: {err}");
+        assert!(
+            err.starts_with("error: ") && err.contains(valid),
+            "{args:?}: {err}"
+        );
+        assert!(output.stdout.is_empty(), "{args:?}");
+    }
+}
+
+/// Asserts that the command ends well even if no process reads its help.
+pub fn assert_help_into_closed_pipe(command: &str) {
+    let mut child = Command::new(command)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("the command ends");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+}
