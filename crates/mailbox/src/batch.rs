@@ -25,8 +25,8 @@ pub struct Batch<'p, T> {
     nr_open: usize,
     /// Number of items in all blocks.
     nr_packed: usize,
-    /// Items that were taken out of the blocks again, for the iterator. While this is not empty,
-    /// the batch has no block.
+    /// Items that the iterator has taken out of the blocks. While this is not empty, the batch has
+    /// no block.
     back: VecDeque<T>,
 }
 

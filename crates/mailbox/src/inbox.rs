@@ -323,7 +323,7 @@ impl<T> Inbox<T> {
     }
 
     /// Counts the items of both lanes, block by block, until `is_enough`. Its arguments are the
-    /// number so far, and whether the block has an eager item.
+    /// current count, and `true` if the block has an eager item.
     ///
     /// # Safety
     ///

@@ -219,7 +219,7 @@ impl<T> Poster<T> {
     }
 }
 
-/// Creates both ends of a call, for an item that is not posted by [`Poster::call`].
+/// Creates both ends of a call whose item is posted without [`Poster::call`].
 ///
 /// # Examples
 ///

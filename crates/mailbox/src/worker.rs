@@ -27,8 +27,8 @@ use super::poster::Poster;
 use super::reply::{ReplyTo, reply};
 use super::target::{POSTED, Post, Target, Woken};
 
-/// Number of items that the thread receives before it checks whether it may sleep. Bounds nothing
-/// else: items are served in order.
+/// Number of items that the thread receives before it checks whether it may sleep. It has no
+/// other effect, because items are served in order.
 const BATCH: usize = 32;
 
 /// One thread that runs closures in order, and futures that stay on it.

@@ -11,7 +11,8 @@ use topology::CpuId;
 use super::choice::{AtStart, Choice, Kind};
 use super::slot::Slot;
 
-/// Owns one CPU's slot of a [`PerCpu`](super::PerCpu), for the thread that created it.
+/// Ownership of one CPU's slot of a [`PerCpu`](super::PerCpu). It belongs to the thread that
+/// created it.
 ///
 /// A slot has at most one owner. The owner stays on its thread. That thread should run on the
 /// slot's CPU, which is faster but not required. Dropping the owner gives up the slot.

@@ -14,8 +14,8 @@ const NR_SPINS: u32 = 128;
 /// than any call should take, because an owner should not lose its CPU.
 const NR_OWNER_SPINS: u32 = 1 << 14;
 
-/// Number of times a waiter yields its CPU before it sleeps. A guess: about as many threads as may
-/// share a CPU.
+/// Number of times a waiter yields its CPU before it sleeps. A guess: the number of threads that
+/// may share a CPU.
 const NR_YIELDS: u32 = 32;
 
 /// The age at which a waiting call announces itself. A call that competes with short operations

@@ -358,7 +358,7 @@ unsafe impl<T: Send> Send for Old<T> {}
 
 impl<T> Drop for Old<T> {
     fn drop(&mut self) {
-        // SAFETY: from `Box::into_raw`; only `retire` creates one, for a version that it removed
+        // SAFETY: from `Box::into_raw`; only `retire` creates one, after it removed the version
         // from the cell. The callback drops it after every section that could have loaded it, or
         // leaks it.
         drop(unsafe { Box::from_raw(self.0) });

@@ -161,8 +161,8 @@ impl Reader {
     ///
     /// # Panics
     ///
-    /// If `body` does. Aborts the process if `body` leaves so many sections open that this reader
-    /// cannot go online again.
+    /// If `body` does. Aborts the process if this reader cannot go online again, because
+    /// `body` left too many sections open.
     #[doc(alias = "urcu_qsbr_thread_offline")]
     #[doc(alias("rcu_thread_offline", "rcu_thread_online"))]
     pub fn offline<R>(&mut self, body: impl FnOnce() -> R) -> R {

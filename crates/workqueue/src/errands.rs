@@ -109,7 +109,7 @@ pub(crate) fn fire(waker: Foreign<Waker>) {
     });
     if let Some(waker) = waker {
         // FOREIGN(drain-wake): the waker of a task that awaits a drain, on the thread that ends the
-        // drain; contained.
+        // drain, or on a reaper; contained.
         // FOREIGN(room-wake): the waker of a task that waits for capacity, on the thread that
         // releases it, or waits; contained.
         // FOREIGN(task-wake): the waker of a task that awaits an item, on the thread that cancels
@@ -151,8 +151,9 @@ pub(crate) fn fire_all(wakers: Vec<Foreign<Waker>>) -> bool {
     true
 }
 
-/// Calls `body`. On a worker, wakers that may block are not fired, but returned as a cleanup. Between
-/// two items the worker counts as searching, so producers would wake no other worker meanwhile.
+/// Calls `body`. On a worker, returns wakers that may block as a cleanup instead of firing them.
+/// Between two items a worker counts as searching: while a waker blocked it, producers would wake
+/// no other worker.
 pub(crate) fn without_blocking(body: impl FnOnce()) -> Option<impl Errand + 'static> {
     if !SERVES.try_with(Cell::get).unwrap_or(false) {
         body();

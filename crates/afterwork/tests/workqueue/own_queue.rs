@@ -330,7 +330,7 @@ fn the_waker_of_a_drain_may_join_an_item_of_a_queue_with_one_seat() {
     }
 }
 
-/// A waker that waits, without a report to the library, for an item of another queue.
+/// A waker that blocks until an item of another queue has run. The library is not notified.
 struct WaitsFor {
     other: Workqueue,
     ended: mpsc::Sender<bool>,

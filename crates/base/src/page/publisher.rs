@@ -14,8 +14,8 @@
 //!
 //! # Changes of the file by other processes
 //!
-//! The file belongs to the user of the process, who may change it in any way. The process reads
-//! only the number from it, and only compares it. It never maps the file, so a truncated file
+//! The file belongs to the user of the process. Any program of that user may change it. The process
+//! reads only the number from it, and only compares it. It never maps the file, so a truncated file
 //! causes no signal: the process writes it again. A file that was removed is created again only
 //! when [`publish`] is called after an [`unpublish`].
 //!

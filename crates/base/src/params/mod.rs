@@ -60,8 +60,8 @@ pub enum MaxActiveScope {
     System,
     /// Each NUMA node.
     Node,
-    /// Each CPU: a pool of eight CPUs may run eight times as many. The kernel does this for per-CPU
-    /// queues, and approximately did so before 6.9 for unbound queues.
+    /// Each CPU: a pool of eight CPUs may run eight times `max_active` items. The kernel does this
+    /// with per-CPU queues, and approximately did so with unbound queues before 6.9.
     Cpu,
 }
 
@@ -207,8 +207,8 @@ pub struct Params {
     pub on_thread_stop: Option<ThreadHook>,
     /// How remote callers access per-CPU data whose builder does not set it. The kernel's `qpw=`.
     pub qpw: Qpw,
-    /// The parameters of RCU's grace periods. Read from the environment only, for the whole
-    /// process: a registry ignores them.
+    /// The parameters of RCU's grace periods. They apply to the whole process and come
+    /// from the environment only: a registry ignores them.
     pub rcu: Tunables,
 }
 

@@ -194,7 +194,7 @@ fn a_waker_that_waits_for_callbacks_as_it_is_dropped_is_dropped_under_no_lock() 
         pin::pin,
         task::{Context, Poll, Wake, Waker},
     };
-    /// Waits, when it is dropped, for the callback that would wake it.
+    /// Its drop waits for the callback that would wake it.
     struct Waits(Domain, mpsc::Sender<()>);
     impl Wake for Waits {
         fn wake(self: std::sync::Arc<Self>) {}

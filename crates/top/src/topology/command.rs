@@ -31,8 +31,8 @@ pub struct TopologyArgs {
     #[arg(long, value_name = "CORES", default_value_t = ShardParams::DEFAULT_CACHE_SHARD_SIZE)]
     pub cache_shard_size: usize,
 
-    /// Save the files that describe the machine to a new or empty directory, for a report; shows
-    /// nothing
+    /// Save the files that describe the machine to a new or empty directory, to attach to a
+    /// report; shows nothing
     #[arg(long, value_name = "DIR", conflicts_with_all = ["synthetic", "json"])]
     pub save: Option<PathBuf>,
 }

@@ -51,7 +51,7 @@ use crate::{
 ///
 /// let queue = Workqueue::builder("example").build()?;
 /// let file = Arc::new(Rcu::new("old.db"));
-/// let remove = RcuWork::new(|| println!("nobody reads old.db any more: remove it"));
+/// let remove = RcuWork::new(|| println!("no reader has old.db: remove it"));
 /// file.replace("new.db");
 /// assert!(queue.enqueue_rcu(&remove));
 /// remove.flush()?;
