@@ -9,6 +9,7 @@ use top::cli::{Answer, parse};
 
 use crate::bench::BenchArgs;
 use crate::bench::args::Which;
+use crate::bench::questions::TryArgs;
 use crate::output::page::ReportArgs;
 
 /// The introduction that the command prints when it has no arguments.
@@ -20,12 +21,12 @@ defers it as the Linux kernel does; this command shows what that is worth here, 
 the thread pools, channels and reclaimers that programs use today.
 
 Try:
+  afterwork-lab try                    seven questions in a minute, each with an answer of this
+                                       machine
   afterwork-lab bench --quick          every bench in under two minutes, and a page about it:
                                        afterwork-report.html
   afterwork-lab bench workqueue --json > here.jsonl
                                        one bench, as one JSON object a line, to keep
-  afterwork-lab report here.jsonl there.jsonl
-                                       two such runs side by side
   afterwork-lab bench --save before rcu
                                        keeps this program, and then, when it has been changed,
   afterwork-lab bench --against before rcu
@@ -53,10 +54,13 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Command {
+    /// Answer seven questions of a newcomer in a minute, next to the programs that are used today
+    Try(TryArgs),
+
     /// Measure how fast this machine defers work, next to the alternatives that programs use today
     Bench(Box<BenchArgs>),
 
-    /// Make a page from the output of `bench --json`, or from two such outputs side by side
+    /// Make a page from the output of `bench --json`
     Report(ReportArgs),
 }
 
@@ -118,7 +122,7 @@ mod tests {
         for (args, valid) in [
             (
                 ["renamed", "nosuch"].as_slice(),
-                "; commands: bench, report",
+                "; commands: try, bench, report",
             ),
             (&["renamed", "bench", "nosuch"], "; benches: workqueue"),
         ] {

@@ -15,13 +15,14 @@ use super::against::{self, Programs};
 use super::args::{BenchArgs, CommonArgs, Which};
 use super::child::{self, must_know_any, own_args};
 use super::kept::Shelf;
+use super::questions::{self, QUESTIONS, TryArgs};
 use super::settings::{Menu, NONE as NO_PEERS, Settings, nearest, quoted};
 use super::{rcu, scale};
 use crate::harness::case::Case;
 use crate::harness::date;
 use crate::harness::fingerprint::Fingerprint;
 use crate::harness::handover;
-use crate::harness::noise::{self, NoiseMeter};
+use crate::harness::noise::{self, Noise, NoiseMeter};
 use crate::harness::progress::Progress;
 use crate::harness::run::{Ended, Plan, run_case};
 use crate::output::page::{may_write, write_page};
@@ -39,8 +40,17 @@ const QUICK: Duration = Duration::from_secs(90);
 /// Default name of the report page, in the current directory.
 const DEFAULT_PAGE: &str = "afterwork-report.html";
 
+/// Answers the questions of `try`.
+pub fn ask(args: &TryArgs) -> Result<Exit, Stop> {
+    measure(&args.bench(), true)
+}
+
 /// Runs the selected benches.
 pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
+    measure(args, false)
+}
+
+fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
     let interrupt =
         Interrupt::install().map_err(|error| Stop::because("cannot catch SIGINT", error))?;
     let common = &args.common;
@@ -49,6 +59,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
     let mut settings = settings(common, interrupt.clone())?;
     let mut programs = programs(common)?;
     let mut cases = match &mut programs {
+        None if asks => questions::cases(&settings)?,
         None => cases(args, &settings)?,
         Some(programs) => {
             // Peers do not depend on the program, and measuring them takes time.
@@ -74,16 +85,20 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
     let shelf = common.save.as_deref().map(Shelf::for_keeping).transpose()?;
 
     let started = Instant::now();
-    let mut report = Report::new(results(common)?, form(common));
+    let mut report = Report::new(results(common)?, form(common, asks));
     let fingerprint = Fingerprint::take()?;
+    // The parent process has already checked the machine.
+    let before = match common.inside {
+        Some(_) => Noise::default(),
+        None => noise::before()?,
+    };
     let head = Head {
         schema: SCHEMA,
-        // The parent process has already checked the machine.
-        warnings: if common.inside.is_some() {
-            Vec::new()
-        } else {
-            early_warnings(&fingerprint, &cases)?
+        warnings: match common.inside {
+            Some(_) => Vec::new(),
+            None => early_warnings(&before, &fingerprint, &cases),
         },
+        others_cpu: before.others,
         fingerprint,
         started: date::utc(SystemTime::now()),
         command: command(std::env::args().skip(1)),
@@ -117,6 +132,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
             repeat,
             noise,
             runs: common.runs,
+            asked: QUESTIONS.get(index).filter(|_| asks),
         };
         progress.aside(|| report.case(&finished))?;
         if ended == Ended::Interrupted {
@@ -385,11 +401,8 @@ fn drawing() -> Result<String, Stop> {
 }
 
 /// Returns warnings that are known before the measurement starts.
-fn early_warnings(fingerprint: &Fingerprint, cases: &[Case]) -> Result<Vec<String>, Stop> {
-    let mut warnings = noise::warnings(&noise::before()?, "just before the start");
-    if let Some([load1, ..]) = fingerprint.load {
-        warnings.extend(noise::load_warning(load1, fingerprint.cpus_allowed));
-    }
+fn early_warnings(before: &Noise, fingerprint: &Fingerprint, cases: &[Case]) -> Vec<String> {
+    let mut warnings = noise::warnings(before, "just before the start");
     if !fingerprint.is_optimised() {
         warnings
             .push("this is a debug build: its figures mean nothing, build with --release".into());
@@ -402,16 +415,18 @@ fn early_warnings(fingerprint: &Fingerprint, cases: &[Case]) -> Result<Vec<Strin
                 .into(),
         );
     }
-    Ok(warnings)
+    warnings
 }
 
-fn form(common: &CommonArgs) -> Form {
-    if common.json {
-        Form::Json
-    } else {
-        Form::Text {
-            color: may_color(&io::stdout()),
-        }
+fn form(common: &CommonArgs, asks: bool) -> Form {
+    let color = may_color(&io::stdout());
+    match asks {
+        _ if common.json => Form::Json,
+        true => Form::Answers { color },
+        false => Form::Text {
+            color,
+            claims: common.check,
+        },
     }
 }
 

@@ -81,8 +81,8 @@ impl Run {
                 Line::Case(head) => cases.push(CaseRun::new(head)),
                 Line::Claimed(claimed) => cases.last_mut()?.claims.push(claimed),
                 Line::Curve(curve) => cases.last_mut()?.curves.push(curve),
-                // The page shows medians.
-                Line::Run(_) => {}
+                // The page shows medians of all variants.
+                Line::Run(_) | Line::Answer(_) => {}
                 Line::Record(record) if record.variant == MACHINE => {
                     cases.last_mut()?.machine.push(record);
                 }

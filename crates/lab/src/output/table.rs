@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::ops::Range;
 
+use super::outcome::three_digits;
 use crate::harness::stats::Spread;
 
 /// Maximum width of the lab's tables, so that they fit a narrow terminal and an email.
@@ -183,30 +184,6 @@ impl Table {
 fn push_line(text: &mut String, line: &str) {
     // Writing to a String cannot fail.
     let _ = writeln!(text, "{}", line.trim_end());
-}
-
-/// Formats `value` with about three significant digits, in at most five characters below 10^10. A
-/// value other than zero is never printed as zero.
-#[must_use]
-pub fn three_digits(value: f64) -> String {
-    let magnitude = value.abs();
-    if magnitude > 0.0 && magnitude < 0.0005 {
-        return format!("{value:.0e}");
-    }
-    // Larger values have a letter for the power of a thousand.
-    let (scaled, letter) = match magnitude {
-        _ if magnitude < 9_999.5 => (value, ""),
-        _ if magnitude < 9_999_500.0 => (value / 1e3, "k"),
-        _ => (value / 1e6, "M"),
-    };
-    let magnitude = scaled.abs();
-    let decimals = match magnitude {
-        _ if magnitude == 0.0 || magnitude >= 99.95 => 0,
-        _ if magnitude >= 9.995 => 1,
-        _ if magnitude >= 0.9995 => 2,
-        _ => 3,
-    };
-    format!("{scaled:.decimals$}{letter}")
 }
 
 /// Formats a ratio with its spread. A single repetition has no spread.

@@ -7,9 +7,11 @@ use anstyle::{AnsiColor, Style};
 use top::exit::Stop;
 use top::talk::say;
 
+use super::answer::{self, Question};
+use super::outcome::{self, three_digits};
 use super::record::{self, Claimed, End, Head, Line, Why};
 use super::run::Run;
-use super::table::{Align, Table, ratio, three_digits};
+use super::table::{Align, Table, ratio};
 use super::verdict::{self, Totals};
 use super::words;
 use crate::harness::beside;
@@ -27,9 +29,16 @@ pub enum Form {
     Text {
         /// Set if the output is a terminal that supports colors.
         color: bool,
+        /// Set if the claims are printed, which are targets of the project.
+        claims: bool,
     },
     /// One record per line.
     Json,
+    /// Answers to questions, in color if `color` is set.
+    Answers {
+        /// Set if the output is a terminal that supports colors.
+        color: bool,
+    },
 }
 
 /// Writes results to `out`.
@@ -56,6 +65,8 @@ pub struct Finished<'a> {
     pub noise: Noise,
     /// Set if every run is printed, too.
     pub runs: bool,
+    /// The question that the case answers.
+    pub asked: Option<&'a Question>,
 }
 
 impl<W: Write> Report<W> {
@@ -90,6 +101,7 @@ impl<W: Write> Report<W> {
                 lines.push(format!("started  {}: {}", head.started, head.command));
                 lines.join("\n") + "\n"
             }
+            Form::Answers { .. } => introduction(head),
         };
         self.put(&text)?;
         self.warn(&head.warnings)
@@ -102,6 +114,7 @@ impl<W: Write> Report<W> {
             series,
             noise,
             runs,
+            asked,
             ..
         } = finished;
         let rows = summarize(case.metrics, series);
@@ -116,15 +129,28 @@ impl<W: Write> Report<W> {
             .count();
         let mut warnings = noise::warnings(noise, &format!("during {}", case.name));
         warnings.extend(beside::warnings(series));
-        warnings.extend(spread_warnings(case, &rows, series));
+        if asked.is_none() {
+            warnings.extend(spread_warnings(case, &rows, series));
+        }
         let mut lines = record::of_case(case, &rows, series, &judged, &warnings);
         lines.extend(record::of_noise((case.bench, case.name), noise));
         if *runs {
             lines.extend(record::of_runs(case, series));
         }
+        let answered = asked.map_or_else(Vec::new, |it| it.answers(case.metrics, series));
+        lines.extend(answered.iter().cloned().map(Line::Answer));
         let text = match self.form {
             Form::Json => lines.iter().map(|line| record::line(line) + "\n").collect(),
-            Form::Text { color } => {
+            Form::Answers { color } => {
+                let paint = Paint { color };
+                let question = asked.map_or("", |it| it.text);
+                answer::block(question, &answered, |outcome, verdict| match outcome {
+                    outcome::BETTER => paint.in_color(verdict, AnsiColor::Green),
+                    outcome::WORSE => paint.in_color(verdict, AnsiColor::Red),
+                    _ => verdict.to_owned(),
+                })
+            }
+            Form::Text { color, claims } => {
                 let paint = Paint { color };
                 let best = case
                     .metrics
@@ -138,7 +164,9 @@ impl<W: Write> Report<W> {
                 );
                 text.push_str(&values(case, &rows));
                 text.push_str(&footnote(finished, best));
-                text.push_str(&claims((case.bench, case.name), &judged, paint));
+                if claims {
+                    text.push_str(&table_of_claims((case.bench, case.name), &judged, paint));
+                }
                 if *runs {
                     text.push_str(&run_by_run(case, series));
                 }
@@ -147,7 +175,11 @@ impl<W: Write> Report<W> {
         };
         self.lines.extend(lines);
         self.put(&text)?;
-        self.warn(&warnings)
+        match self.form {
+            // The last lines report noise once.
+            Form::Answers { .. } => Ok(()),
+            Form::Text { .. } | Form::Json => self.warn(&warnings),
+        }
     }
 
     /// Prints how the run ended and, in text form, a summary.
@@ -156,10 +188,11 @@ impl<W: Write> Report<W> {
         self.lines.push(line.clone());
         let text = match self.form {
             Form::Json => record::line(&line) + "\n",
-            Form::Text { color } => {
+            Form::Text { color, claims } => {
                 let run = Run::of(self.lines.clone()).expect("a bench tells a run");
-                in_words(&run, &end, Paint { color })
+                in_words(&run, &end, claims, Paint { color })
             }
+            Form::Answers { .. } => conclusion(&self.lines, &end),
         };
         self.put(&text)
     }
@@ -173,7 +206,7 @@ impl<W: Write> Report<W> {
                     .for_each(|warning| say(format_args!("warning: {warning}")));
                 Ok(())
             }
-            Form::Text { color } => {
+            Form::Text { color, .. } | Form::Answers { color } => {
                 let paint = Paint { color };
                 let lines = warnings.iter().map(|warning| {
                     format!(
@@ -257,7 +290,7 @@ fn run_by_run(case: &Case, series: &[Series]) -> String {
 }
 
 /// Returns the summary: a line per case, the failed claims, and the number that hold.
-fn in_words(run: &Run, end: &End, paint: Paint) -> String {
+fn in_words(run: &Run, end: &End, claims: bool, paint: Paint) -> String {
     let mut text = format!(
         "\n{}\n",
         paint.bold(&format!("in words: {}", verdict::reported_by(run)))
@@ -274,7 +307,7 @@ fn in_words(run: &Run, end: &End, paint: Paint) -> String {
             text.push_str(&format!("  {words}{} ({by})\n", verdict::of_case(case)));
         }
     }
-    for case in &run.cases {
+    for case in run.cases.iter().filter(|_| claims) {
         for claim in case.claims.iter().filter(|it| it.verdict == Verdict::Fails) {
             let alike = |it: &&Claimed| it.claim == claim.claim && it.against == claim.against;
             let metric = match case.claims.iter().filter(alike).count() {
@@ -301,8 +334,58 @@ fn in_words(run: &Run, end: &End, paint: Paint) -> String {
         Why::Complete => "",
         Why::Interrupted => "; interrupted: the rest was not measured",
     };
-    let totals = Totals::of(&run.cases).in_words();
+    let totals = match claims {
+        true => Totals::of(&run.cases).in_words(),
+        false => verdict::outcomes(run),
+    };
     text + &format!("{totals}; {:.0} s in all{ended}\n", end.seconds)
+}
+
+/// Returns the first lines of the answers.
+fn introduction(head: &Head) -> String {
+    let machine = &head.fingerprint;
+    let kind = match machine.is_virtual {
+        Some(true) => " (virtual)",
+        _ => "",
+    };
+    format!(
+        "afterwork {} · {} CPUs, {}{kind} · other programs use {:.0} % · about a minute\n\
+         Same work, same machine, in turns. Ours on the left, the best of the others next to it.\n",
+        machine.version,
+        machine.cpus_allowed,
+        machine.cpu.as_deref().unwrap_or("unknown"),
+        head.others_cpu * 100.0,
+    )
+}
+
+/// Returns the last lines of the answers.
+fn conclusion(lines: &[Line], end: &End) -> String {
+    let answers = lines.iter().filter_map(|line| match line {
+        Line::Answer(answer) => Some(answer),
+        _ => None,
+    });
+    let ended = match end.ended {
+        Why::Complete => "",
+        Why::Interrupted => " · interrupted",
+    };
+    let others = lines.iter().filter_map(|line| match line {
+        Line::Record(record) if record.metric == "others_cpu" => Some(record.median),
+        _ => None,
+    });
+    let noise = match others.fold(0.0, f64::max) {
+        most if most > noise::OTHERS_LIMIT => format!(
+            "warning: other programs used up to {:.0} % of the CPUs: run this on a quiet machine\n",
+            most * 100.0
+        ),
+        _ => String::new(),
+    };
+    format!(
+        "\n{noise}{} · {:.0} s{ended}\n\
+         All benches: afterwork-lab bench (about 10 minutes). A page of these: --report FILE.\n\
+         A program to watch: cargo run -p afterwork-top demo, and in another terminal top.\n",
+        answer::totals(answers),
+        end.seconds
+    )
 }
 
 fn footnote(finished: &Finished<'_>, best: Option<&Series>) -> String {
@@ -345,7 +428,7 @@ fn footnote(finished: &Finished<'_>, best: Option<&Series>) -> String {
 }
 
 /// Returns the table of claims, or an empty string if there are none.
-fn claims((bench, case): (&str, &str), judged: &[Judged<'_>], paint: Paint) -> String {
+fn table_of_claims((bench, case): (&str, &str), judged: &[Judged<'_>], paint: Paint) -> String {
     if judged.is_empty() {
         return String::new();
     }

@@ -1,14 +1,11 @@
 //! The verdict of a run in words: each case against its best peer, and the outcomes of the claims.
 
+use super::outcome::{self, OUTCOMES, three_digits};
 use super::record::CaseHead;
 use super::run::{CaseRun, Run};
-use super::table::three_digits;
 use super::words;
 use crate::harness::claim::Verdict;
 use crate::harness::metric::Better;
-
-/// Relative difference up to which two medians count as even.
-const EVEN: f64 = 0.05;
 
 /// Maximum number of programs that are named. More are counted.
 const MOST_NAMED: usize = 6;
@@ -87,14 +84,17 @@ impl<'a> Standing<'a> {
             return "one run, no verdict".into();
         }
         let (times, rivals) = (three_digits(self.times), self.rivals());
-        if (self.times - 1.0).abs() <= EVEN.max(self.spread * self.times) {
-            return format!("even with {rivals}");
+        match self.outcome() {
+            outcome::BETTER => format!("{times} × {rivals}"),
+            outcome::WORSE if self.is_speed => format!("{times} × {rivals}: slower"),
+            outcome::WORSE => format!("{times} × {rivals}: worse"),
+            outcome::EVEN => format!("even with {rivals}"),
+            _ => format!("undecided against {rivals}"),
         }
-        match (self.times > 1.0, self.is_speed) {
-            (true, _) => format!("{times} × {rivals}"),
-            (false, true) => format!("{times} × {rivals}: slower"),
-            (false, false) => format!("{times} × {rivals}: worse"),
-        }
+    }
+
+    fn outcome(&self) -> &'static str {
+        outcome::of(self.times, self.spread * self.times, self.n)
     }
 
     fn rivals(&self) -> String {
@@ -181,6 +181,21 @@ impl Totals {
         }
         parts.join("; ")
     }
+}
+
+/// Counts the outcomes of the cases with a peer, by their headline metric.
+#[must_use]
+pub fn outcomes(run: &Run) -> String {
+    let standings: Vec<_> = run.cases.iter().filter_map(Standing::of).collect();
+    let count = |outcome| {
+        standings
+            .iter()
+            .filter(|it| it.outcome() == outcome)
+            .count()
+    };
+    OUTCOMES
+        .map(|outcome| format!("{outcome} {}", count(outcome)))
+        .join(" · ")
 }
 
 /// Returns the benches of a run in order, each with its cases.

@@ -38,6 +38,8 @@ everyday scope-empty: spawn a million empty items that borrow
 everyday idle-1ms: stay idle but for an item every ms
 everyday idle-10ms: stay idle but for an item every 10 ms
 everyday sleeps: let a million tasks sleep
+everyday locked: hold a lock and wait for a part of the own work
+everyday save-soon: save soon after the last of a thousand changes
 scale producers: queue from many threads at once
 scale queues: queue to many queues
 scale pending: have many items pending
@@ -132,6 +134,10 @@ everyday sleeps hand_over: time to hand over a sleep
 everyday sleeps late_p50: p50 of how late sleepers wake
 everyday sleeps late_p99: p99 of how late sleepers wake
 everyday sleeps bytes_per_item: bytes per sleep
+everyday ended: runs that ended
+everyday until_end: time until all requests ended
+everyday saves: saves
+everyday per_change: time of a change
 scale growth: growth for each doubling
 ";
 

@@ -1,7 +1,8 @@
 //! Numbers for people: three digits with a suitable unit.
 
 use crate::harness::stats::Spread;
-use crate::output::table::{ratio, three_digits};
+use crate::output::outcome::three_digits;
+use crate::output::table::ratio;
 
 /// Formats a value in the unit that leaves one to three digits before the point.
 pub fn with_unit(value: f64, unit: &str) -> String {

@@ -85,13 +85,17 @@ fn report_with(form: Form, bound: Bound, ended: Ended, runs: bool) -> (String, u
             repeat: 5,
             noise,
             runs,
+            asked: None,
         })
         .unwrap();
     let unmet = report.unmet();
     (String::from_utf8(out).unwrap(), unmet)
 }
 
-const PLAIN: Form = Form::Text { color: false };
+const PLAIN: Form = Form::Text {
+    color: false,
+    claims: true,
+};
 
 #[test]
 fn all_runs_are_shown_on_request() {
@@ -156,6 +160,7 @@ fn run_of(case: &Case, series: &[Series], (ended, why): (Ended, Why)) -> String 
         repeat: 5,
         noise: Noise::default(),
         runs: false,
+        asked: None,
     };
     report.case(&finished).unwrap();
     let end = End {
@@ -195,7 +200,10 @@ fn a_run_ends_with_its_verdict_in_words() {
 #[test]
 fn color_is_used_only_where_it_is_allowed() {
     let (text, _) = report(
-        Form::Text { color: true },
+        Form::Text {
+            color: true,
+            claims: true,
+        },
         Bound::AtLeast(1.5),
         Ended::Complete,
     );
