@@ -330,7 +330,7 @@ impl Worker {
     ///
     /// # Blocking
     ///
-    /// Never blocks. In a child of `fork` the handle returns [`Refused`](JoinError::Refused).
+    /// Never blocks. In a child of `fork` the handle returns [`Closed`](JoinError::Closed).
     pub fn spawn<R: Send + 'static>(
         &self,
         func: impl FnOnce() -> R + Send + 'static,
@@ -367,7 +367,7 @@ impl Worker {
     ///
     /// # Blocking
     ///
-    /// Never blocks. In a child of `fork` the handle returns [`Refused`](JoinError::Refused).
+    /// Never blocks. In a child of `fork` the handle returns [`Closed`](JoinError::Closed).
     ///
     /// # Examples
     ///
@@ -411,7 +411,7 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// [`JoinError::OwnItem`] on the worker's own thread, [`JoinError::Refused`] in a child of `fork`.
+    /// [`JoinError::OwnItem`] on the worker's own thread, [`JoinError::Closed`] in a child of `fork`.
     ///
     /// # Panics
     ///

@@ -335,7 +335,7 @@ fn a_drain_is_awaited() {
     let (mut machine, queue) = queue(1, false);
     let ran = Arc::new(Plain::default());
     let runs = ran.clone();
-    queue.spawn_detached(move || runs.set(1));
+    queue.spawn_detached(move || runs.set(1)).unwrap();
     let waker = Waker::from(Arc::new(Bell(machine.notifier())));
     let mut context = Context::from_waker(&waker);
     // An earlier notification would end the wait below, and hide a lost wake-up.

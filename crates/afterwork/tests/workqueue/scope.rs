@@ -167,7 +167,7 @@ fn a_scope_needs_no_thread() {
         registry.refuse_threads(true);
         let (plug, hole) = stopper();
         // The manager runs this item, because there is no other thread.
-        sleeps.spawn_detached(move || hole.sit());
+        sleeps.spawn_detached(move || hole.sit()).unwrap();
         plug.wait_until_stuck();
         owner_does_it_all(&queue);
         plug.release();
@@ -279,7 +279,7 @@ fn an_owner_that_holds_a_lock_never_runs_what_wants_it() {
             });
             taken.wait();
             s.spawn(|| *lock.lock().unwrap() += 1);
-            queue.spawn_detached(|| ());
+            queue.spawn_detached(|| ()).unwrap();
             came.store(true, Ordering::Release);
         });
         assert_eq!(lock.into_inner().unwrap(), 2);

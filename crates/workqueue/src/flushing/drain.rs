@@ -121,7 +121,7 @@ impl Workqueue {
     ///
     /// let queue = Workqueue::builder("example").build()?;
     /// let (send, receive) = std::sync::mpsc::channel::<()>();
-    /// queue.spawn_detached(move || drop(receive.recv()));
+    /// queue.spawn_detached(move || drop(receive.recv())).unwrap();
     /// let Err(DrainError::StillBusy(busy)) = queue.drain_timeout(Duration::from_millis(1)) else {
     ///     unreachable!("it waits for the channel");
     /// };

@@ -126,7 +126,7 @@ impl Workqueue {
     /// static NR_DONE: AtomicU32 = AtomicU32::new(0);
     /// let queue = Workqueue::builder("example").build()?;
     /// for _ in 0..100 {
-    ///     queue.spawn_detached(|| { NR_DONE.fetch_add(1, Ordering::Relaxed); });
+    ///     queue.spawn_detached(|| { NR_DONE.fetch_add(1, Ordering::Relaxed); }).unwrap();
     /// }
     /// queue.flush()?;
     /// assert_eq!(NR_DONE.load(Ordering::Relaxed), 100);
