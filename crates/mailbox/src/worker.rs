@@ -171,6 +171,12 @@ impl Error for WorkerError {
     }
 }
 
+base::internal::into_io_error!(WorkerError, |error| match error {
+    WorkerError::Thread(error) | WorkerError::Cpus(error) | WorkerError::Fifo(error) =>
+        error.kind(),
+    _ => ErrorKind::InvalidInput,
+});
+
 impl WorkerBuilder {
     /// Binds the thread to these CPUs. By default it has the CPUs of the process's first thread.
     #[doc(alias = "kthread_create_worker_on_cpu")]

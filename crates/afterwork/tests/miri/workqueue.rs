@@ -314,7 +314,7 @@ fn what_is_lent_to_a_scope_comes_back() {
             });
         }
     });
-    queue.for_each_chunk_mut(&mut lent, |chunk| {
+    queue.for_each_chunk_mut(&mut lent, 5, |_, chunk| {
         chunk.iter_mut().for_each(|it| **it -= 100);
     });
     let sum = |half: &[Box<i32>]| half.iter().map(|it| **it).sum::<i32>();

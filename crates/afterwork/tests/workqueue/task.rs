@@ -1,12 +1,17 @@
 //! Options of one piece of work, and their combinations.
 
 use std::{
-    sync::mpsc,
+    io,
+    sync::{Arc, Barrier, mpsc},
     time::{Duration, Instant},
 };
 
-use afterwork::workqueue::{
-    AffinityScope, CancelHandle, CpuId, DelayedWork, JoinError, Work, Workqueue,
+use afterwork::{
+    mailbox::Mailbox,
+    params::Params,
+    workqueue::{
+        AffinityScope, CancelHandle, CpuId, DelayedWork, JoinError, MAX_ACTIVE, Work, Workqueue,
+    },
 };
 
 use crate::support::{Census, Count, alone_on_two, ends, plug_into, queue, registry};
@@ -157,4 +162,73 @@ fn urgent_has_no_effect_on_an_ordered_queue() {
     queue.resume();
     queue.drain().unwrap();
     assert_eq!(seen.get(), 1);
+}
+
+#[test]
+fn all_items_of_a_blocking_queue_may_block() {
+    ends(|| {
+        let queue = queue("files").blocking();
+        let queue = queue.build_in(&registry("2 core")).unwrap();
+        assert_eq!(queue.stats().max_active, MAX_ACTIVE);
+        let barrier = Arc::new(Barrier::new(16));
+        for _ in 0..16 {
+            let barrier = barrier.clone();
+            queue.spawn_detached(move || drop(barrier.wait())).unwrap();
+        }
+        queue.drain().unwrap();
+        // No worker was replaced because a sample had found it asleep.
+        assert_eq!(queue.stats().cm_wakeups, 0);
+    });
+    let few = queue("few").blocking().max_active(3);
+    let few = few.build_in(&registry("2 core")).unwrap();
+    assert_eq!(few.stats().max_active, 3);
+    let one = queue("one").ordered().blocking();
+    assert!(one.build_in(&registry("2 core")).is_ok());
+}
+
+#[test]
+fn an_item_of_an_owner_does_not_keep_it() {
+    let queue = alone_on_two(queue("owned"));
+    let owner = Arc::new(Count::default());
+    let work = Work::for_weak(&owner, Count::add);
+    let delayed = DelayedWork::for_weak(&owner, Count::add);
+    assert!(queue.enqueue(&work) && queue.enqueue_after(&delayed, Duration::ZERO));
+    queue.flush().unwrap();
+    assert_eq!((owner.get(), Arc::weak_count(&owner)), (2, 2));
+    let count = (*owner).clone();
+    assert_eq!(Arc::strong_count(&owner), 1);
+    drop(owner);
+    assert!(queue.enqueue(&work));
+    queue.flush().unwrap();
+    assert_eq!(count.get(), 2, "the owner was dropped");
+}
+
+#[test]
+fn every_error_becomes_an_io_error() {
+    fn kind(error: impl Into<io::Error> + std::error::Error) -> io::ErrorKind {
+        let text = error.to_string();
+        assert!(!text.contains('\n'), "{text}");
+        let error = error.into();
+        assert_eq!(error.to_string(), text);
+        error.kind()
+    }
+    use io::ErrorKind::{BrokenPipe, InvalidInput, TimedOut, WouldBlock};
+    let queue = alone_on_two(queue("errors").capacity(1));
+    queue.pause();
+    let first = queue.spawn(|| ());
+    assert_eq!(kind(queue.spawn(|| ()).join().unwrap_err()), WouldBlock);
+    let busy = queue.drain_timeout(Duration::ZERO).unwrap_err();
+    assert_eq!(kind(busy), TimedOut);
+    queue.destroy().unwrap();
+    first.join().unwrap();
+    assert_eq!(kind(queue.spawn(|| ()).join().unwrap_err()), BrokenPipe);
+    let never = queue.every(Duration::ZERO, || ()).unwrap_err();
+    assert_eq!(kind(never), InvalidInput);
+    let wrong = "workqueue.max_activ=3".parse::<Params>();
+    assert_eq!(kind(wrong.unwrap_err()), InvalidInput);
+    let full = Mailbox::builder().capacity(1).build();
+    full.poster().post(1).unwrap();
+    assert_eq!(kind(full.poster().post(2).unwrap_err()), WouldBlock);
+    full.close();
+    assert_eq!(kind(full.poster().post(2).unwrap_err()), BrokenPipe);
 }

@@ -1,6 +1,6 @@
 //! The error of a join, and the panic payload of a work item.
 
-use std::{any::Any, fmt, io};
+use std::{any::Any, fmt};
 
 use super::{Payload, text_of};
 
@@ -69,17 +69,12 @@ impl fmt::Display for JoinError {
 
 impl std::error::Error for JoinError {}
 
-impl From<JoinError> for io::Error {
-    fn from(error: JoinError) -> Self {
-        let kind = match &error {
-            JoinError::Expired => io::ErrorKind::TimedOut,
-            JoinError::Full => io::ErrorKind::WouldBlock,
-            JoinError::Closed => io::ErrorKind::BrokenPipe,
-            _ => io::ErrorKind::Other,
-        };
-        io::Error::new(kind, error)
-    }
-}
+topology::into_io_error!(JoinError, |error| match error {
+    JoinError::Expired => ErrorKind::TimedOut,
+    JoinError::Full => ErrorKind::WouldBlock,
+    JoinError::Closed => ErrorKind::BrokenPipe,
+    _ => ErrorKind::Other,
+});
 
 /// The result of a closure or a future.
 pub type Outcome<T> = Result<T, JoinError>;

@@ -38,6 +38,11 @@ impl fmt::Display for DrainError {
 
 impl std::error::Error for DrainError {}
 
+base::internal::into_io_error!(DrainError, |error| match error {
+    DrainError::OwnQueue(_) => ErrorKind::Other,
+    DrainError::StillBusy(_) => ErrorKind::TimedOut,
+});
+
 impl From<OwnQueueError> for DrainError {
     fn from(error: OwnQueueError) -> Self {
         Self::OwnQueue(error)

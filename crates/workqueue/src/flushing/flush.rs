@@ -79,6 +79,8 @@ impl fmt::Display for OwnQueueError {
 
 impl std::error::Error for OwnQueueError {}
 
+base::internal::into_io_error!(OwnQueueError, |_| ErrorKind::Other);
+
 pub(crate) struct Flush<'a> {
     /// The pwqs whose items the flush waits for. They exist until the queue is destroyed.
     links: Vec<(Arc<Pwq>, UpTo)>,

@@ -49,6 +49,7 @@ pub struct Builder {
     help: Option<bool>,
     pub(crate) ordered: bool,
     pub(crate) cpu_intensive: bool,
+    pub(crate) blocking: bool,
     pub(crate) with_rescuer: bool,
     pub(crate) bh: bool,
     on_panic: Option<PanicHandler>,
@@ -79,6 +80,7 @@ impl Builder {
             help: None,
             ordered: false,
             cpu_intensive: false,
+            blocking: false,
             with_rescuer: false,
             bh: false,
             on_panic: None,
@@ -306,6 +308,9 @@ impl Builder {
         }
         let params = registry.params();
         let (mut max_active, mut affinity) = (params.max_active, params.default_affinity_scope);
+        if self.blocking {
+            max_active = MAX_ACTIVE;
+        }
         if self.ordered {
             self.check_ordered()?;
             (max_active, affinity) = (1, AffinityScope::System);

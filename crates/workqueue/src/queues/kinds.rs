@@ -66,6 +66,36 @@ impl Builder {
         self
     }
 
+    /// Lets all items of the queue block: they do not count toward the workers that a pool runs at
+    /// once. By default [`MAX_ACTIVE`](crate::MAX_ACTIVE) of them run.
+    ///
+    /// It is a pool for blocking calls, without a [`blocking`](crate::blocking) in each item. Set
+    /// [`max_active`](Self::max_active) to bound its threads.
+    ///
+    /// # Cost
+    ///
+    /// Workers take one item at a time, and start another worker while items wait.
+    ///
+    /// # Errors
+    ///
+    /// As for [`cpu_intensive`](Self::cpu_intensive), which it includes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::workqueue::Workqueue;
+    ///
+    /// let files = Workqueue::builder("files").blocking().build()?;
+    /// let name = files.spawn(|| std::fs::read_to_string("/proc/self/comm"));
+    /// assert!(name.join()?.is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("spawn_blocking", "max_blocking_threads"))]
+    pub fn blocking(mut self) -> Self {
+        self.blocking = true;
+        self.cpu_intensive()
+    }
+
     /// Reserves a thread for times when no worker can be created. The kernel's `WQ_MEM_RECLAIM`.
     ///
     /// # Guarantees

@@ -290,3 +290,5 @@ impl fmt::Display for StillInUse {
 }
 
 impl std::error::Error for StillInUse {}
+
+base::internal::into_io_error!(StillInUse, |_| ErrorKind::ResourceBusy);

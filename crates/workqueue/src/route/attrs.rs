@@ -168,13 +168,8 @@ impl std::error::Error for BuildError {
     }
 }
 
-impl From<BuildError> for io::Error {
-    fn from(error: BuildError) -> Self {
-        let kind = match &error {
-            BuildError::NicePermission(_, error) | BuildError::Rescuer(error) => error.kind(),
-            BuildError::Registry(_) | BuildError::OwnQueue => io::ErrorKind::Other,
-            _ => io::ErrorKind::InvalidInput,
-        };
-        io::Error::new(kind, error)
-    }
-}
+base::internal::into_io_error!(BuildError, |error| match error {
+    BuildError::NicePermission(_, error) | BuildError::Rescuer(error) => error.kind(),
+    BuildError::Registry(_) | BuildError::OwnQueue => ErrorKind::Other,
+    _ => ErrorKind::InvalidInput,
+});

@@ -174,8 +174,25 @@ impl<T> TaskSet<T> {
         }
     }
 
-    /// Adds an item that was spawned by any function, on any queue. If its result was already
-    /// taken, its result in the set is [`JoinError::Taken`].
+    /// Adds an item that was spawned by any function, on any queue, also with
+    /// [options](Workqueue::task). If its result was already taken, its result in the set is
+    /// [`JoinError::Taken`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::{TaskSet, Workqueue};
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let queue = Workqueue::builder("example").capacity(2).build()?;
+    /// let mut set = TaskSet::new(&queue);
+    /// let soon = Instant::now() + Duration::from_secs(60);
+    /// for number in 0..10 {
+    ///     set.add(queue.task().deadline(soon).wait_for_room().spawn(move || number));
+    /// }
+    /// assert_eq!(set.results().count(), 10);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Panics
     ///

@@ -10,7 +10,7 @@ use sync::{Patience, twin, unmodelled::Arc};
 use crate::{
     execute::{
         wait::must_not_be_lost,
-        work::{Busy, FlushError, Work},
+        work::{Busy, FlushError, Work, with_owner},
     },
     queues::{
         queue::Workqueue,
@@ -96,6 +96,14 @@ impl<U: 'static> Deferred<U> {
             timer,
             until: PhantomData,
         }
+    }
+
+    /// Creates an item that belongs to `owner`, as [`Work::for_weak`] does.
+    pub fn for_weak<T: Send + Sync + 'static>(
+        owner: &Arc<T>,
+        func: impl FnMut(&T) + Send + 'static,
+    ) -> Self {
+        Self::new(with_owner(owner, func))
     }
 
     /// Returns `true` if the item waits for its time, or is queued and has not started.
