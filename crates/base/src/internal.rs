@@ -1,5 +1,7 @@
 //! Functions for the other crates of afterwork, not for programs: they may change with any version.
 
+pub use topology::into_io_error;
+
 pub mod admission {
     pub use crate::admission::*;
 }

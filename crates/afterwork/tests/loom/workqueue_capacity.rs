@@ -118,7 +118,7 @@ fn an_item(ordered: bool) {
     let queue = queue.build_in(machine.registry()).unwrap();
     let work = Work::new(|| ());
     assert_eq!(queue.try_enqueue(&work), Ok(true));
-    assert_eq!(queue.room(), Some(0));
+    assert_eq!(queue.report().room, Some(0));
     machine.start_workers(1);
     let canceller = spawn({
         let work = work.clone();
@@ -126,7 +126,7 @@ fn an_item(ordered: bool) {
     });
     canceller.join().unwrap();
     work.flush().unwrap();
-    assert_eq!(queue.room(), Some(1));
+    assert_eq!(queue.report().room, Some(1));
     wind_up(queue);
 }
 
@@ -135,23 +135,27 @@ fn an_item(ordered: bool) {
 fn a_future(worker_first: bool, others: bool) {
     let machine = machine(2, 1);
     let queue = plain().capacity(1).build_in(machine.registry()).unwrap();
-    let (mut handle, abort) = queue.spawn_async_abortable(async {});
-    assert_eq!(queue.room(), Some(0));
+    let mut canceller = afterwork::workqueue::CancelHandle::default();
+    let mut handle = queue
+        .task()
+        .cancel_handle(&mut canceller)
+        .spawn_async(async {});
+    assert_eq!(queue.report().room, Some(0));
     if worker_first {
         machine.start_workers(1);
     }
-    let canceller = others.then(|| spawn(move || abort.abort()));
+    let canceller = others.then(|| spawn(move || canceller.cancel()));
     let mut is_cancelled = handle.cancel();
     if let Some(canceller) = canceller {
         is_cancelled |= canceller.join().unwrap();
     }
     if !worker_first {
         assert!(is_cancelled && handle.is_finished());
-        assert_eq!(queue.room(), Some(1), "no worker has taken it");
+        assert_eq!(queue.report().room, Some(1), "no worker has taken it");
         machine.start_workers(1);
     }
     let _ = handle.join();
-    assert_eq!(queue.room(), Some(1));
+    assert_eq!(queue.report().room, Some(1));
     wind_up(queue);
 }
 

@@ -91,7 +91,7 @@ fn firing_must_claim_the_item_before_it_unlocks_the_timer() {
 fn mod_meets_firing() {
     fire_beside(
         one_item(),
-        |queue, work| queue.mod_delayed(work, LATER),
+        |queue, work| queue.reschedule(work, LATER),
         |was_pending, work, runs| {
             assert!(work.is_pending(), "its time has not come");
             assert_eq!(runs(), 1 + u32::from(!was_pending));

@@ -38,6 +38,11 @@ impl fmt::Display for DrainError {
 
 impl std::error::Error for DrainError {}
 
+base::internal::into_io_error!(DrainError, |error| match error {
+    DrainError::OwnQueue(_) => ErrorKind::Other,
+    DrainError::StillBusy(_) => ErrorKind::TimedOut,
+});
+
 impl From<OwnQueueError> for DrainError {
     fn from(error: OwnQueueError) -> Self {
         Self::OwnQueue(error)
@@ -121,7 +126,7 @@ impl Workqueue {
     ///
     /// let queue = Workqueue::builder("example").build()?;
     /// let (send, receive) = std::sync::mpsc::channel::<()>();
-    /// queue.spawn_detached(move || drop(receive.recv()));
+    /// queue.spawn_detached(move || drop(receive.recv())).unwrap();
     /// let Err(DrainError::StillBusy(busy)) = queue.drain_timeout(Duration::from_millis(1)) else {
     ///     unreachable!("it waits for the channel");
     /// };

@@ -31,7 +31,7 @@ use sync::{
     cpu, twin,
     unmodelled::Arc,
 };
-use topology::{CpuId, Pods, Topology};
+use topology::{CpuId, CpuSet, Pods, Topology};
 
 use crate::{
     item::{head::Home, lane::Lane},
@@ -111,18 +111,21 @@ impl Routes {
         &self.pwqs[self.pods.pod_of(cpu).unwrap_or(0)]
     }
 
-    fn at_node(&self, node: u32) -> &Pwq {
-        let Some(node) = self.topology.nodes().iter().find(|it| it.id == node) else {
-            return &self.pwqs[0];
-        };
+    /// Returns the current CPU if it is in the NUMA node `node`, otherwise the node's first CPU
+    /// that the queue uses. If there is none, returns a CPU of the first pod.
+    pub(crate) fn cpu_in(&self, node: u32) -> CpuId {
+        let node = self.topology.nodes().iter().find(|it| it.id == node);
+        let cpus = node.map(|it| &it.cpus);
         let here = cpu::current();
+        if cpus.is_some_and(|cpus| cpus.contains(here)) {
+            return here;
+        }
         let usable = |cpu: &CpuId| self.pods.pod_of(*cpu).is_some();
-        let cpu = if node.cpus.contains(here) {
-            Some(here)
-        } else {
-            node.cpus.iter().find(usable)
-        };
-        cpu.map_or(&self.pwqs[0], |cpu| self.at_cpu(cpu))
+        let mut cpus = cpus.into_iter().flat_map(CpuSet::iter);
+        cpus.find(usable).unwrap_or_else(|| {
+            let first = self.pods.pod(0).cpus.first();
+            first.expect("a pod has a CPU")
+        })
     }
 }
 
@@ -156,7 +159,8 @@ impl RouteTable {
     }
 
     pub(crate) fn at_node(&self, node: u32) -> &Pwq {
-        self.routes().at_node(node)
+        let routes = self.routes();
+        routes.at_cpu(routes.cpu_in(node))
     }
 
     /// Publishes `routes`, which must be kept for as long as `self`.
