@@ -70,8 +70,8 @@ pub(super) struct Shared<T> {
     pub(super) owner: CachePadded<Owner>,
     /// Written by either side, once in many posts.
     pub(super) free: CachePadded<Stack<Block<T>>>,
-    /// Written by every post and receipt of a bounded mailbox; `None` in others.
-    pub(super) room: CachePadded<Option<Room<Waiting<T>>>>,
+    /// I: `None` in an unbounded mailbox. Each side has a line of its own in it.
+    pub(super) room: Option<Box<Room<Waiting<T>>>>,
     /// A: number of [`Poster`](super::Poster)s.
     pub(super) nr_posters: CachePadded<AtomicUsize>,
     /// The state that the owner leaves behind when it ends.
@@ -146,7 +146,7 @@ impl<T> Shared<T> {
                 tally,
             }),
             free: CachePadded::new(Stack::new()),
-            room: CachePadded::new(capacity.map(Room::new)),
+            room: capacity.map(|capacity| Box::new(Room::new(capacity))),
             nr_posters: CachePadded::new(AtomicUsize::new(0)),
             dead: Mutex::new(Dead {
                 reader: None,
@@ -201,22 +201,27 @@ impl<T> Shared<T> {
     /// it.
     #[inline]
     pub(super) fn take_room(&self) -> bool {
-        self.room.as_ref().is_none_or(Room::try_take)
+        self.room.as_ref().is_none_or(|room| room.try_take())
+    }
+
+    /// Returns `true` if [`take_room`](Self::take_room) would succeed now.
+    pub(super) fn has_room(&self) -> bool {
+        self.room.as_ref().is_none_or(|room| room.is_free())
     }
 
     /// Returns `true` if items wait for capacity.
     pub(super) fn is_awaited(&self) -> bool {
-        self.room.as_ref().is_some_and(Room::is_awaited)
+        self.room.as_ref().is_some_and(|room| room.is_awaited())
     }
 
     pub(super) fn capacity(&self) -> Option<usize> {
-        self.room.as_ref().map(Room::capacity)
+        self.room.as_ref().map(|room| room.capacity())
     }
 
     /// Releases the capacity of `nr_items` items that were received.
     #[inline(always)]
     pub(super) fn release(&self, nr_items: usize) {
-        if let Some(room) = &*self.room
+        if let Some(room) = &self.room
             && room.release(nr_items)
         {
             self.let_in(room);
@@ -247,7 +252,7 @@ impl<T> Shared<T> {
     /// owner as an eager post does, and an owner that finds `AWAITED` and any item does not sleep.
     #[cold]
     pub(super) fn wait_for_room(&self, item: T, lane: Lane, on_turn: OnTurn) -> Result<Ticket, T> {
-        let Some(room) = &*self.room else {
+        let Some(room) = &self.room else {
             return Err(item);
         };
         let on_turn = Some(on_turn);
@@ -271,7 +276,7 @@ impl<T> Shared<T> {
     pub(super) fn close(&self) {
         self.owner.life.store(CLOSED, Ordering::Relaxed);
         let mut wakeq = WakeQ::new();
-        if let Some(room) = &*self.room {
+        if let Some(room) = &self.room {
             room.close(|waiting| {
                 let on_turn = waiting.on_turn.take();
                 on_turn
@@ -344,7 +349,7 @@ impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
         // Every poster was dropped and has sealed its blocks, so this also frees the last blocks.
         self.drop_items();
-        for waiting in self.room.iter_mut().flat_map(Room::forgotten) {
+        for waiting in self.room.iter_mut().flat_map(|room| room.forgotten()) {
             // FOREIGN(dead-item): the drop of an item whose waiting send was leaked, on the last
             // thread. A panic is caught.
             panics::contain(|| drop(waiting.item));

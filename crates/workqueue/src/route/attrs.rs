@@ -11,7 +11,7 @@ use super::registry_error::RegistryError;
 pub const MAX_ACTIVE: u32 = 512;
 
 /// The largest `capacity`, the number of waiting items. More would not fit into memory.
-pub const MAX_CAPACITY: usize = u32::MAX as usize;
+pub const MAX_CAPACITY: usize = base::internal::admission::MAX_CAPACITY;
 
 /// The largest number of shares of a queue. The kernel's `CGROUP_WEIGHT_MAX`.
 pub const MAX_SHARES: u32 = 10_000;
