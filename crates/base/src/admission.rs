@@ -86,8 +86,8 @@ impl State {
         let low = self.0 as u32;
         let nr_left = (left & !AWAITED).wrapping_sub(low & !AWAITED) / ONE_LEFT;
         let nr_inside = (self.nr_inside() as u32).saturating_sub(nr_left);
-        let low = left & !AWAITED | low & AWAITED;
-        Self(u64::from(nr_inside) * Self::ONE_INSIDE | u64::from(low))
+        let low = (left & !AWAITED) | (low & AWAITED);
+        Self((u64::from(nr_inside) * Self::ONE_INSIDE) | u64::from(low))
     }
 }
 
