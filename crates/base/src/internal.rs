@@ -49,7 +49,7 @@ pub mod trace {
 
 pub mod wake {
     pub use crate::wake::{
-        harmless::{Maker, is_harmless, is_known, note_harmless, note_known},
+        harmless::{Maker, fire_known, is_harmless, note_harmless, note_known},
         parker::unpark,
         spin::{
             LONGEST_LOOK_AFTER_WORK_NS, look_as_waiter, machine_may_spin, spin_as_waiter,

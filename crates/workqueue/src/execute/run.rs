@@ -49,7 +49,7 @@ pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
         Pop::Run(_) => {
             if from.is_counted() && !sync::twin::armed("room: a start keeps its place") {
                 // SAFETY: our caller holds the in-flight count, which keeps the pwq alive.
-                unsafe { give_place_back(item.as_ptr(), home) };
+                give_place_back(unsafe { &*home });
             }
             // SAFETY: our transition began the run, and our caller keeps the in-flight count.
             let ending = unsafe { run(item, home, false, || ()) };
@@ -331,8 +331,7 @@ fn help_here(item: NonNull<Head>) -> bool {
         Some(if taken_back { next.unlink() } else { next })
     });
     if claimed.is_counted() {
-        // SAFETY: the seat keeps the queue alive.
-        unsafe { give_place_back(item.as_ptr(), home) };
+        give_place_back(home);
     }
     home.gate.note_helped(core, holds);
     let mut left = None;
@@ -485,19 +484,10 @@ pub(crate) fn cancel_and(
     true
 }
 
-/// Releases the capacity permit of `item`, which was queued at `home`, as part of its run: a waker
-/// may drop the last handle of the queue, and that drop must not wait for this item.
-///
-/// # Safety
-///
-/// 1. `home` stays valid until this returns.
-#[cold]
-unsafe fn give_place_back(item: *const Head, home: *const Pwq) {
-    // SAFETY: (1).
-    let core = unsafe { &(*home).core };
-    if let Some(room) = &core.room {
-        // SAFETY: (1).
-        unsafe { with_current(item, home, || room.give_back(1)) };
+/// Releases the capacity permit of an item that was queued at `home` and now starts.
+fn give_place_back(home: &Pwq) {
+    if let Some(room) = &home.core.room {
+        room.give_back(1);
     }
 }
 

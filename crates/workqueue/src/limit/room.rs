@@ -5,41 +5,39 @@
 //! from its admission on. If it gives up at the same time, it releases that permit (twin `room: a
 //! waiter that gives up keeps its place`).
 
-use std::{cell::RefCell, collections::VecDeque, mem, task::Waker, time::Duration};
+use std::{mem, task::Waker, time::Duration};
 
 use base::internal::{
     admission::{self, Place, Ticket},
     panics::Foreign,
     wake::sleeper::{OnTurn, Sleeper},
 };
-use sync::twin;
+use sync::{twin, unmodelled::Arc};
 
-use crate::errands;
+use crate::errands::{self, Reapers};
 
-pub(crate) struct Room(admission::Room<OnTurn>);
-
-sync::thread_local! {
-    /// The wakers of the tasks that this thread has admitted and not woken yet. A waker may drop
-    /// the future of an admitted producer, whose permit then goes to the next one. A loop therefore
-    /// wakes the tasks, so that these calls do not nest.
-    static TO_WAKE: RefCell<Option<VecDeque<Foreign<Waker>>>> = RefCell::new(None)
+pub(crate) struct Room {
+    room: admission::Room<OnTurn>,
+    /// I: for the wakers of tasks that may block.
+    reapers: Arc<dyn Reapers>,
 }
 
 impl Room {
-    pub(crate) fn new(capacity: usize) -> Self {
-        Self(admission::Room::new(capacity))
+    pub(crate) fn new(capacity: usize, reapers: Arc<dyn Reapers>) -> Self {
+        let room = admission::Room::new(capacity);
+        Self { room, reapers }
     }
 
     pub(crate) fn capacity(&self) -> usize {
-        self.0.capacity()
+        self.room.capacity()
     }
 
     pub(crate) fn nr_free(&self) -> usize {
-        self.capacity().saturating_sub(self.0.nr_inside())
+        self.capacity().saturating_sub(self.room.nr_inside())
     }
 
     pub(crate) fn try_take(&self) -> bool {
-        self.0.try_take()
+        self.room.try_take()
     }
 
     /// Acquires a permit, or starts or continues to wait for one by `ticket`. Returns `true` if the
@@ -54,12 +52,14 @@ impl Room {
             if self.try_take() {
                 return true;
             }
-            *ticket = self.0.join(on_turn(), || self.let_in()).ok();
+            *ticket = self.room.join(on_turn(), || self.let_in()).ok();
             return false;
         };
         let mut on_turn = on_turn();
         // The previous one is dropped with no lock held.
-        let place = self.0.find(waits, |place| mem::swap(place, &mut on_turn));
+        let place = self
+            .room
+            .find(waits, |place| mem::swap(place, &mut on_turn));
         let has_place = matches!(place, Place::Inside);
         if has_place {
             *ticket = None;
@@ -90,10 +90,10 @@ impl Room {
 
     /// Ends a wait. Releases the permit if the waiter was admitted.
     pub(crate) fn leave(&self, ticket: Option<Ticket>) {
-        let Some(ticket) = ticket.filter(|_| !twin::torn_down() && self.0.is_at_home()) else {
+        let Some(ticket) = ticket.filter(|_| !twin::torn_down() && self.room.is_at_home()) else {
             return;
         };
-        let is_inside = self.0.leave(ticket).is_none();
+        let is_inside = self.room.leave(ticket).is_none();
         if is_inside && !twin::armed("room: a waiter that gives up keeps its place") {
             self.give_back(1);
         }
@@ -103,49 +103,27 @@ impl Room {
     ///
     /// # Blocking
     ///
-    /// Only briefly. It may wake a thread or call the waker of a task, so no lock may be held.
+    /// Only briefly. It may wake a thread, so no lock may be held.
     pub(crate) fn give_back(&self, count: usize) {
-        if !twin::torn_down() && self.0.release(count) {
+        if !twin::torn_down() && self.room.release(count) {
             self.let_in();
         }
     }
 
-    /// Admits waiters and wakes them. Threads are woken at once, because a waker of an outer call
-    /// may wait for them; tasks are woken one after the other.
+    /// Admits waiters and wakes them. Runs no user code: reapers call the wakers of tasks that may
+    /// block, because such a waker may wait for the calling item, or for another waiter's waker.
     #[cold]
     fn let_in(&self) {
         let mut on_turns = Vec::new();
-        self.0.let_in(|on_turn| on_turns.push(on_turn));
+        self.room.let_in(|on_turn| on_turns.push(on_turn));
+        let wake = |on_turn: OnTurn| on_turn.into_inner().fire_unless_task();
         let wakers = on_turns
             .into_iter()
-            .filter_map(|on_turn| on_turn.into_inner().fire_unless_task());
-        let mut wakers: VecDeque<_> = wakers.map(Foreign::new).collect();
-        if wakers.is_empty() {
-            return;
-        }
-        // The list may be destroyed already in a thread that exits. The calls nest there.
-        let is_within = TO_WAKE.try_with(|list| match &mut *list.borrow_mut() {
-            Some(list) => {
-                list.append(&mut wakers);
-                true
-            }
-            none => {
-                *none = Some(mem::take(&mut wakers));
-                false
-            }
-        });
-        let next = || {
-            let next = TO_WAKE.try_with(|list| list.borrow_mut().as_mut()?.pop_front());
-            // In a forked child the wakers belong to the parent.
-            next.ok().flatten().filter(|_| self.0.is_at_home())
-        };
-        match is_within {
-            Ok(true) => {}
-            Ok(false) => {
-                std::iter::from_fn(next).for_each(errands::fire);
-                let _ = TO_WAKE.try_with(|list| list.take());
-            }
-            Err(_) => wakers.into_iter().for_each(errands::fire),
+            .filter_map(wake)
+            .map(Foreign::<Waker>::new);
+        let left = errands::fire_known(wakers);
+        if !left.is_empty() {
+            self.reapers.leave(left);
         }
     }
 }

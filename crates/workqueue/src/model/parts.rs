@@ -7,6 +7,7 @@ use mpscq::{Node, Stack};
 use sync::{asym, cell::UnsafeCell, twin, unmodelled::Arc};
 
 use super::super::{
+    errands::{Errand, Left, Reapers},
     item::{
         head::{Head, State, VTable},
         list::{Colour, Injector},
@@ -234,10 +235,19 @@ pub struct Places(Room);
 #[derive(Debug, Default)]
 pub struct Turn(Option<Ticket>);
 
+/// Reapers that run each cleanup at once.
+struct AtOnce;
+
+impl Reapers for AtOnce {
+    fn leave(&self, left: Vec<Left>) {
+        left.into_iter().for_each(|one| Box::new(one).run());
+    }
+}
+
 impl Places {
     /// Creates `capacity` permits.
     pub fn new(capacity: usize) -> Self {
-        Self(Room::new(capacity))
+        Self(Room::new(capacity, Arc::new(AtOnce)))
     }
 
     /// Acquires a permit if one is free.

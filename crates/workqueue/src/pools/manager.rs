@@ -17,7 +17,7 @@ use sync::{
 
 use super::pool::WorkerPool;
 use crate::{
-    errands::{self, Errand, Errands},
+    errands::{self, Errand, Errands, Left, Reapers},
     observe::report::Report,
 };
 
@@ -45,6 +45,12 @@ pub(crate) struct Manager {
     pub(crate) errands: Errands,
     /// I: names and other properties of its threads.
     pub(crate) style: ThreadStyle,
+}
+
+impl Reapers for Manager {
+    fn leave(&self, left: Vec<Left>) {
+        self.leave_to_reapers(left);
+    }
 }
 
 /// A handler of reports.

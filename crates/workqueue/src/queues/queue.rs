@@ -188,11 +188,13 @@ impl Drop for Draining<'_> {
 
 impl Workqueue {
     pub(crate) fn new(name: &str, mut parts: Parts, registry: &Registry) -> Self {
+        let manager = registry.machine().manager.clone();
+        let room = |capacity| Room::new(capacity, manager.clone());
         let core = Arc::new(QueueCore {
             cpu_intensive: parts.cpu_intensive,
             bh: parts.bh,
             reclaim: parts.rescuer.is_some(),
-            room: parts.capacity.map(Room::new),
+            room: parts.capacity.map(room),
             shares: AtomicU32::new(parts.shares.unwrap_or(0)),
             ..QueueCore::new(name, parts.on_panic.take())
         });
@@ -206,7 +208,7 @@ impl Workqueue {
             for_all: parts.for_all,
             route_table: RouteTable::new(&routes),
             plan: Mutex::new(plan),
-            manager: registry.machine().manager.clone(),
+            manager,
             timers: OwnTimers::new(registry.timers()),
             rescuer: Mutex::new(parts.rescuer),
         });
