@@ -10,7 +10,10 @@ use std::{mem, task::Waker, time::Duration};
 use base::internal::{
     admission::{self, Place, Ticket},
     panics::Foreign,
-    wake::sleeper::{OnTurn, Sleeper},
+    wake::{
+        look_as_waiter,
+        sleeper::{OnTurn, Sleeper},
+    },
 };
 use sync::{twin, unmodelled::Arc};
 
@@ -73,10 +76,11 @@ impl Room {
     ///
     /// Until [`give_back`](Self::give_back) releases a permit. Models never time out.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> bool {
-        if self.try_take() {
+        let (mut sleeper, mut ticket) = (Sleeper::new(timeout), None);
+        // Each waiter costs a thread that releases a permit a wake-up.
+        if timeout != Some(Duration::ZERO) && look_as_waiter(|| self.try_take()) {
             return true;
         }
-        let (mut sleeper, mut ticket) = (Sleeper::new(timeout), None);
         let mut in_time = true;
         while !self.poll(&mut ticket, || sleeper.on_turn()) {
             if !in_time {

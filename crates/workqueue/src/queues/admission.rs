@@ -144,10 +144,19 @@ impl<'a> Permit<'a> {
         if !self.queue.admits() {
             return Err(TrySpawnError::Closed(func));
         }
+        Ok(self.spawn_admitted(func))
+    }
+
+    #[inline]
+    fn spawn_admitted<T, F>(self, func: F) -> JoinHandle<T>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
         let home = self.queue.here();
         let (item, handle) = join::joinable(func, home, self.use_up());
         home.push(item);
-        Ok(handle)
+        handle
     }
 
     /// Queues `func` with this permit, as [`Workqueue::spawn_before`] does. If the deadline has
@@ -424,8 +433,9 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// It blocks until, for each earlier waiter and for the caller, an item has started or was
-    /// cancelled. In a work item of another queue, the pool may start another worker while the
+    /// It first checks for free capacity repeatedly, for some microseconds, and yields its CPU in
+    /// between. Then it joins the waiters, and blocks until, for each earlier waiter and for the
+    /// caller, an item has started or was cancelled. In a work item of another queue, the pool may start another worker while the
     /// caller blocks. Items of two full queues that wait for free capacity of each other's queue
     /// deadlock. Inside an item of this queue the call does not wait, because the items that would
     /// free capacity may wait for the calling item.
@@ -499,12 +509,19 @@ impl Workqueue {
             _ => return self.try_spawn(func),
         };
         report::must_be_free_to_sleep();
+        let permit = |room| Permit {
+            queue: self,
+            room: Some(room),
+        };
+        if room.try_take() {
+            return Ok(permit(room).spawn_admitted(func));
+        }
         if !room.wait(timeout) {
             self.inner.note_refused();
             return Err(TrySpawnError::Full(func));
         }
-        let room = Some(room);
-        Permit { queue: self, room }.spawn(func)
+        // The queue may have been closed during the wait.
+        permit(room).spawn(func)
     }
 
     /// Waits for free capacity for one item, and reserves it.
