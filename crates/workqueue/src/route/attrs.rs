@@ -90,6 +90,8 @@ pub enum BuildError {
     Bh,
     /// The queue is process-wide (see [`system`](crate::system)) and cannot be changed.
     System(Box<str>),
+    /// The queue was destroyed.
+    Destroyed,
     /// The rescuer thread of a `mem_reclaim` queue could not be created.
     Rescuer(io::Error),
     /// The process may not set this negative nice value.
@@ -133,6 +135,7 @@ impl fmt::Display for BuildError {
                 f,
                 "workqueue {queue:?} is for the whole process, so one of its users cannot change it"
             ),
+            Self::Destroyed => f.write_str("the workqueue was destroyed"),
             Self::Rescuer(error) => write!(f, "the rescuer's thread was refused: {error}"),
             Self::NicePermission(nice, error) => {
                 write!(f, "nice value {nice} is refused to this process: {error}")
@@ -157,6 +160,7 @@ impl From<BuildError> for io::Error {
         let kind = match &error {
             BuildError::NicePermission(_, error) | BuildError::Rescuer(error) => error.kind(),
             BuildError::Registry(_) | BuildError::OwnQueue => io::ErrorKind::Other,
+            BuildError::Destroyed => io::ErrorKind::BrokenPipe,
             _ => io::ErrorKind::InvalidInput,
         };
         io::Error::new(kind, error)
