@@ -28,22 +28,22 @@ fn paused(capacity: usize) -> Workqueue {
 }
 
 #[derive(Default)]
-struct Bell(AtomicUsize);
+struct WakeFlag(AtomicUsize);
 
-impl Wake for Bell {
+impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-impl Bell {
+impl WakeFlag {
     fn rings(&self) -> usize {
         self.0.load(Ordering::SeqCst)
     }
 }
 
-fn poll<'a>(reserve: &mut Reserve<'a>, bell: &Arc<Bell>) -> Option<TaskOptions<'a>> {
-    let waker = Waker::from(bell.clone());
+fn poll<'a>(reserve: &mut Reserve<'a>, waker: &Arc<WakeFlag>) -> Option<TaskOptions<'a>> {
+    let waker = Waker::from(waker.clone());
     match Pin::new(reserve).poll(&mut Context::from_waker(&waker)) {
         Poll::Ready(permit) => Some(permit),
         Poll::Pending => None,
@@ -213,7 +213,14 @@ fn a_cancelled_future_frees_its_capacity_at_once() {
         let mut full = queue.spawn_async(async {});
         let waiter = thread::spawn({
             let queue = queue.clone();
-            move || queue.task().wait_for_room().try_spawn(|| 7).ok().unwrap()
+            move || {
+                queue
+                    .task()
+                    .wait_for_capacity()
+                    .try_spawn(|| 7)
+                    .ok()
+                    .unwrap()
+            }
         });
         assert!(full.cancel());
         let waiter = waiter.join().unwrap();
@@ -298,26 +305,26 @@ fn who_waits_gets_room_in_the_order_of_coming() {
     ends(|| {
         let queue = paused(1);
         queue.spawn_detached(|| ()).unwrap();
-        let bells: Vec<_> = (0..4).map(|_| Arc::new(Bell::default())).collect();
-        let mut waits: Vec<_> = bells.iter().map(|_| queue.task().reserve()).collect();
-        for (wait, bell) in waits.iter_mut().zip(&bells) {
-            assert!(poll(wait, bell).is_none());
+        let wakes: Vec<_> = (0..4).map(|_| Arc::new(WakeFlag::default())).collect();
+        let mut waits: Vec<_> = wakes.iter().map(|_| queue.task().reserve()).collect();
+        for (wait, waker) in waits.iter_mut().zip(&wakes) {
+            assert!(poll(wait, waker).is_none());
         }
         queue.resume();
-        eventually("the item starts", || bells[0].rings() == 1);
+        eventually("the item starts", || wakes[0].rings() == 1);
         // A permit skips a waiter that left, and is passed on by one that leaves with it.
         drop(waits.remove(1));
         assert!(queue.task().try_reserve().is_none(), "nobody overtakes");
         drop(waits.remove(0));
         assert_eq!(
-            (bells[1].rings(), bells[2].rings(), bells[3].rings()),
+            (wakes[1].rings(), wakes[2].rings(), wakes[3].rings()),
             (0, 1, 0)
         );
-        let permit = poll(&mut waits[0], &bells[2]).expect("it has been granted room");
+        let permit = poll(&mut waits[0], &wakes[2]).expect("it has been granted room");
         assert_eq!(queue.report().room, Some(0));
         drop(permit);
-        assert_eq!(bells[3].rings(), 1);
-        let permit = poll(&mut waits[1], &bells[3]).unwrap();
+        assert_eq!(wakes[3].rings(), 1);
+        let permit = poll(&mut waits[1], &wakes[3]).unwrap();
         assert_eq!(permit.spawn(|| 3).join().unwrap(), 3);
         drop(waits);
         assert_eq!(queue.report().room, Some(1));
@@ -337,7 +344,7 @@ fn threads_that_wait_for_room_all_get_it() {
                         drop(
                             queue
                                 .task()
-                                .wait_for_room()
+                                .wait_for_capacity()
                                 .try_spawn(move || inner.add())
                                 .unwrap(),
                         );
@@ -373,8 +380,8 @@ fn an_item_does_not_wait_for_room_in_its_own_queue() {
         let queue = alone_on_two(queue("own").capacity(1).max_active(1));
         let inner = queue.clone();
         let outcome = queue.spawn(move || {
-            let first = inner.task().wait_for_room().try_spawn(|| ()).is_ok();
-            let second = inner.task().wait_for_room().try_spawn(|| ());
+            let first = inner.task().wait_for_capacity().try_spawn(|| ()).is_ok();
+            let second = inner.task().wait_for_capacity().try_spawn(|| ());
             (first, second.is_err_and(|error| error.is_full()))
         });
         assert_eq!(outcome.join().unwrap(), (true, true));
@@ -429,7 +436,7 @@ fn a_queue_without_a_capacity_always_has_room() {
     assert_eq!(
         queue
             .task()
-            .wait_for_room()
+            .wait_for_capacity()
             .try_spawn(|| 1)
             .unwrap()
             .join()
@@ -457,11 +464,11 @@ fn a_drain_takes_room_as_it_is_and_refuses_who_waits() {
             .unwrap();
         let waiter = {
             let queue = queue.clone();
-            thread::spawn(move || queue.task().wait_for_room().try_spawn(|| ()).map(drop))
+            thread::spawn(move || queue.task().wait_for_capacity().try_spawn(|| ()).map(drop))
         };
         let mut task = pin!(queue.task().reserve());
-        let bell = Arc::new(Bell::default());
-        assert!(poll(&mut task, &bell).is_none());
+        let waker = Arc::new(WakeFlag::default());
+        assert!(poll(&mut task, &waker).is_none());
         let drainer = {
             let queue = queue.clone();
             thread::spawn(move || queue.drain().unwrap())
@@ -471,12 +478,12 @@ fn a_drain_takes_room_as_it_is_and_refuses_who_waits() {
         });
         queue.resume();
         // The first waiter gets the permit of the started item, and releases it to the second.
-        let mut is_told = false;
+        let mut is_notified = false;
         eventually("the task and the thread are told", || {
-            if !is_told && let Some(permit) = poll(&mut task, &bell) {
-                is_told = permit.try_spawn(|| ()).is_err_and(|error| !error.is_full());
+            if !is_notified && let Some(permit) = poll(&mut task, &waker) {
+                is_notified = permit.try_spawn(|| ()).is_err_and(|error| !error.is_full());
             }
-            is_told && waiter.is_finished()
+            is_notified && waiter.is_finished()
         });
         go.send(()).unwrap();
         assert!(waiter.join().unwrap().is_err_and(|error| !error.is_full()));
@@ -682,14 +689,14 @@ fn who_came_last_leaves_the_line_as_soon_as_who_came_first() {
 struct Impatient {
     gives: Mutex<Option<TaskOptions<'static>>>,
     waits: Mutex<mpsc::Receiver<()>>,
-    told: mpsc::Sender<bool>,
+    notifier: mpsc::Sender<bool>,
 }
 
 impl Wake for Impatient {
     fn wake(self: Arc<Self>) {
         drop(self.gives.lock().unwrap().take());
         let came = self.waits.lock().unwrap().recv_timeout(PATIENCE);
-        self.told.send(came.is_ok()).unwrap();
+        self.notifier.send(came.is_ok()).unwrap();
     }
 }
 
@@ -698,23 +705,23 @@ fn a_waker_that_is_told_of_room_may_wait_for_a_thread_that_gets_some_by_it() {
     ends(|| {
         let queue: &'static Workqueue = Box::leak(Box::new(paused(2)));
         let [first, second] = [(); 2].map(|()| queue.task().try_reserve().unwrap());
-        let ((came, waits), (told, is_told)) = (mpsc::channel(), mpsc::channel());
+        let ((came, waits), (notifier, is_notified)) = (mpsc::channel(), mpsc::channel());
         let waker = Waker::from(Arc::new(Impatient {
             gives: Mutex::new(Some(second)),
             waits: Mutex::new(waits),
-            told,
+            notifier,
         }));
         let mut task = pin!(queue.task().reserve());
         let polled = task.as_mut().poll(&mut Context::from_waker(&waker));
         assert!(polled.is_pending());
         let waits = thread::spawn(move || {
-            drop(queue.task().wait_for_room().try_spawn(|| ()).unwrap());
+            drop(queue.task().wait_for_capacity().try_spawn(|| ()).unwrap());
             came.send(()).unwrap();
         });
         // By then the thread is in the wait queue. If it is late, it finds a free permit.
         thread::sleep(Duration::from_millis(50));
         drop(first);
-        assert!(is_told.recv().unwrap(), "the thread was not woken");
+        assert!(is_notified.recv().unwrap(), "the thread was not woken");
         waits.join().unwrap();
         queue.resume();
     });

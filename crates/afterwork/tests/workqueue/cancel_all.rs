@@ -184,7 +184,7 @@ fn a_destructor_waits_for_a_producer_that_waits_for_room() {
             let other = queue.clone();
             let producer = thread::spawn(move || {
                 take.recv().unwrap();
-                drop(other.task().wait_for_room().try_spawn(|| ()));
+                drop(other.task().wait_for_capacity().try_spawn(|| ()));
             });
             let guard = JoinsThread(Some(producer));
             let handle = queue.try_spawn(move || drop(guard)).unwrap();
@@ -334,8 +334,8 @@ fn an_item_that_cancels_all_is_still_the_current_one() {
         // Items that this item queues do not start.
         queue.set_max_active(1).unwrap();
         assert!(queue.enqueue(&work));
-        let told = receive.recv_timeout(PATIENCE).unwrap();
-        assert_eq!(told, (1, Err(FlushError::OwnItem)));
+        let received = receive.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(received, (1, Err(FlushError::OwnItem)));
     });
 }
 

@@ -1,7 +1,7 @@
 //! Queueing on a queue with a capacity: rejecting, waiting, and reserving a permit.
 //!
 //! New work is counted: closures, futures, and items queued by [`Workqueue::try_enqueue`]. Each
-//! holds a capacity permit (`limit/room.rs`) until it starts or is cancelled. If no permit is free,
+//! holds a capacity permit (`limit/capacity.rs`) until it starts or is cancelled. If no permit is free,
 //! the work is rejected, or the caller waits before it queues. Work that cannot be rejected without
 //! loss is not counted, because its number is bounded anyway: items queued by `enqueue`, by timers
 //! and by grace periods, woken futures, and the tickets of a scope, whose work is stored on its
@@ -24,7 +24,7 @@ use super::{
     queue::{Admission, COUNTS, Inner, Workqueue},
     task::TaskOptions,
 };
-use crate::limit::room::Room;
+use crate::limit::capacity::Capacity;
 
 /// The error of queueing work that a queue rejects. Contains the work.
 ///
@@ -139,12 +139,12 @@ impl<F> From<TrySpawnError<F>> for io::Error {
 
 /// A capacity permit for one item, which its drop releases. It is `None` if the queue has no
 /// capacity.
-pub(super) struct Permit<'a>(Option<&'a Room>);
+pub(super) struct Permit<'a>(Option<&'a Capacity>);
 
 impl<'a> Permit<'a> {
-    /// Creates the permit that the caller acquired, if `has_place` is set.
-    pub(super) fn of(queue: &'a Inner, has_place: bool) -> Self {
-        Self(queue.core.room.as_ref().filter(|_| has_place))
+    /// Creates the permit that the caller acquired, if `has_permit` is set.
+    pub(super) fn of(queue: &'a Inner, has_permit: bool) -> Self {
+        Self(queue.core.capacity.as_ref().filter(|_| has_permit))
     }
 
     pub(super) fn is_some(&self) -> bool {
@@ -159,8 +159,8 @@ impl<'a> Permit<'a> {
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        if let Some(room) = self.0 {
-            room.give_back(1);
+        if let Some(capacity) = self.0 {
+            capacity.release(1);
         }
     }
 }
@@ -181,13 +181,13 @@ impl<'a> Future for Reserve<'a> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<TaskOptions<'a>> {
         let queue = self.queue;
         queue.inner.must_be_at_home();
-        let room = queue.inner.core.room.as_ref();
-        if let Some(room) = room
-            && !room.poll(&mut self.ticket, || on_turn_of_task(context))
+        let capacity = queue.inner.core.capacity.as_ref();
+        if let Some(capacity) = capacity
+            && !capacity.poll(&mut self.ticket, || on_turn_of_task(context))
         {
             return Poll::Pending;
         }
-        let permit = Permit(room);
+        let permit = Permit(capacity);
         let options = self.options.take().expect("polled after it was ready");
         Poll::Ready(options.with_permit(permit))
     }
@@ -195,8 +195,8 @@ impl<'a> Future for Reserve<'a> {
 
 impl Drop for Reserve<'_> {
     fn drop(&mut self) {
-        if let Some(room) = &self.queue.inner.core.room {
-            room.leave(self.ticket);
+        if let Some(capacity) = &self.queue.inner.core.capacity {
+            capacity.leave(self.ticket);
         }
     }
 }
@@ -211,7 +211,7 @@ impl<'a> TaskOptions<'a> {
     /// Waits for free capacity for one item, and reserves it: the options that are returned hold a
     /// *capacity permit*.
     ///
-    /// As with [`wait_for_room`](Self::wait_for_room), waiters get capacity in order of arrival. A
+    /// As with [`wait_for_capacity`](Self::wait_for_capacity), waiters get capacity in order of arrival. A
     /// task that waits here occupies no worker and no seat, so it may be a task of this queue. A
     /// permit counts as a waiting item, and dropping the options releases it. On a queue without a
     /// capacity nothing is reserved.
@@ -258,10 +258,10 @@ impl<'a> TaskOptions<'a> {
     pub fn try_reserve(self) -> Option<Self> {
         let inner = &self.queue.inner;
         inner.must_be_at_home();
-        let room = inner.core.room.as_ref();
+        let capacity = inner.core.capacity.as_ref();
         // Create the permit only after its capacity was acquired, because its drop releases it.
-        let has_place = room.is_none_or(Room::try_take);
-        has_place.then(|| self.with_permit(Permit(room)))
+        let has_permit = capacity.is_none_or(Capacity::try_take);
+        has_permit.then(|| self.with_permit(Permit(capacity)))
     }
 }
 
@@ -269,10 +269,10 @@ impl Workqueue {
     /// Acquires a capacity permit if the queue has a capacity. Returns whether the new item holds
     /// one.
     #[inline]
-    pub(super) fn try_place(&self) -> Result<bool, TrySpawnError> {
+    pub(super) fn try_permit(&self) -> Result<bool, TrySpawnError> {
         match self.admission() {
             Admission::Open => Ok(false),
-            Admission::Counted(room) if room.try_take() => Ok(true),
+            Admission::Counted(capacity) if capacity.try_take() => Ok(true),
             Admission::Counted(_) => {
                 self.inner.note_refused();
                 Err(TrySpawnError::FULL)
@@ -281,24 +281,24 @@ impl Workqueue {
         }
     }
 
-    /// Acquires a capacity permit as [`try_place`](Self::try_place) does, and sleeps for one until
+    /// Acquires a capacity permit as [`try_permit`](Self::try_permit) does, and sleeps for one until
     /// `until`. Items of this queue do not wait.
     pub(super) fn wait_for_place(
         &self,
         until: Option<time::Instant>,
     ) -> Result<bool, TrySpawnError> {
-        let room = match self.admission() {
-            Admission::Counted(room) if !self.inner.runs_here() => room,
+        let capacity = match self.admission() {
+            Admission::Counted(capacity) if !self.inner.runs_here() => capacity,
             Admission::Closed => return Err(TrySpawnError::CLOSED),
-            _ => return self.try_place(),
+            _ => return self.try_permit(),
         };
         report::must_be_free_to_sleep();
         let left = until.map(|it| it.saturating_duration_since(time::Instant::now()));
-        if !room.wait(left) {
+        if !capacity.wait(left) {
             self.inner.note_refused();
             return Err(TrySpawnError::FULL);
         }
-        let permit = Permit(Some(room));
+        let permit = Permit(Some(capacity));
         if !self.admits() {
             return Err(TrySpawnError::CLOSED);
         }
@@ -333,8 +333,8 @@ impl Inner {
             self.note_refused();
             return Admission::Closed;
         }
-        match &self.core.room {
-            Some(room) => Admission::Counted(room),
+        match &self.core.capacity {
+            Some(capacity) => Admission::Counted(capacity),
             None => Admission::Open,
         }
     }

@@ -38,8 +38,8 @@ impl Workqueue {
         &self,
         func: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
-        match self.try_place() {
-            Ok(has_place) => self.push_joinable(func, has_place),
+        match self.try_permit() {
+            Ok(has_permit) => self.push_joinable(func, has_permit),
             Err(error) => rejected(error.with(func)),
         }
     }
@@ -57,8 +57,8 @@ impl Workqueue {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        match self.try_place() {
-            Ok(has_place) => Ok(self.push_joinable(func, has_place)),
+        match self.try_permit() {
+            Ok(has_permit) => Ok(self.push_joinable(func, has_permit)),
             Err(error) => Err(error.with(func)),
         }
     }
@@ -67,10 +67,10 @@ impl Workqueue {
     fn push_joinable<T: Send + 'static>(
         &self,
         func: impl FnOnce() -> T + Send + 'static,
-        has_place: bool,
+        has_permit: bool,
     ) -> JoinHandle<T> {
         let home = self.here();
-        let (item, handle) = join::joinable(AnyTime, func, home, has_place);
+        let (item, handle) = join::joinable(AnyTime, func, home, has_permit);
         home.push(item);
         handle
     }
@@ -97,9 +97,9 @@ impl Workqueue {
     where
         F: FnOnce() + Send + 'static,
     {
-        match self.try_place() {
-            Ok(has_place) => {
-                self.here().push_detached(func, has_place);
+        match self.try_permit() {
+            Ok(has_permit) => {
+                self.here().push_detached(func, has_permit);
                 Ok(())
             }
             Err(error) => Err(error.with(func)),
@@ -164,10 +164,10 @@ impl Workqueue {
 }
 
 impl Pwq {
-    /// Queues `func` without a handle. `has_place` is set if the caller holds a capacity permit.
+    /// Queues `func` without a handle. `has_permit` is set if the caller holds a capacity permit.
     #[inline]
-    pub(super) fn push_detached(&self, func: impl FnOnce() + Send + 'static, has_place: bool) {
-        if has_place {
+    pub(super) fn push_detached(&self, func: impl FnOnce() + Send + 'static, has_permit: bool) {
+        if has_permit {
             self.push_counted(func);
         } else {
             self.push(join::detached(func, self.as_home()));
