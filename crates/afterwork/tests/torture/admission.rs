@@ -67,7 +67,7 @@ impl Crowded {
                 drop(
                     queue
                         .task()
-                        .wait_for_room_until(Instant::now() + span)
+                        .wait_for_capacity_until(Instant::now() + span)
                         .try_spawn(item),
                 );
             }
@@ -121,12 +121,12 @@ impl Crowded {
     pub fn end(self) {
         self.queue.drain().unwrap();
         assert_eq!(
-            self.queue.report().room,
+            self.queue.report().free_capacity,
             Some(self.capacity),
             "a place is lost"
         );
         self.queue.destroy().unwrap();
-        let refused = self.queue.task().wait_for_room().try_spawn(|| ());
+        let refused = self.queue.task().wait_for_capacity().try_spawn(|| ());
         assert!(refused.is_err_and(|error| !error.is_full()));
     }
 }

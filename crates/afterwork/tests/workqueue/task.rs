@@ -89,7 +89,7 @@ fn a_full_queue_returns_each_kind_of_work() {
     assert_eq!(
         queue
             .task()
-            .wait_for_room()
+            .wait_for_capacity()
             .spawn_async(future)
             .join()
             .unwrap(),
@@ -208,7 +208,7 @@ fn every_error_becomes_an_io_error() {
     fn kind(error: impl Into<io::Error> + std::error::Error) -> io::ErrorKind {
         let text = error.to_string();
         assert!(!text.contains('\n'), "{text}");
-        let error = error.into();
+        let error: io::Error = error.into();
         assert_eq!(error.to_string(), text);
         error.kind()
     }

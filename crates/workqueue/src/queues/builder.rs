@@ -140,13 +140,13 @@ impl Builder {
     /// | call | if the queue is full |
     /// |---|---|
     /// | [`try_spawn`](Workqueue::try_spawn), [`try_enqueue`](Workqueue::try_enqueue), [`spawn_detached`](Workqueue::spawn_detached) | return the work in [the error](crate::TrySpawnError) |
-    /// | [`wait_for_room`](crate::TaskOptions::wait_for_room), [`reserve`](crate::TaskOptions::reserve) | wait for free capacity, in order of arrival |
+    /// | [`wait_for_capacity`](crate::TaskOptions::wait_for_capacity), [`reserve`](crate::TaskOptions::reserve) | wait for free capacity, in order of arrival |
     /// | [`spawn`](Workqueue::spawn), other calls that return a handle, [`TaskSet::spawn`](crate::TaskSet::spawn) | drop the work; the handle returns [`Full`](crate::JoinError::Full) |
     /// | [`spawn_detached_all`](crate::TaskOptions::spawn_detached_all) | drop the work, and count it as `refused` |
     /// | [`enqueue`](Workqueue::enqueue) and its variants, delayed and RCU work, wakes of futures, scopes | queue the work without counting it: its number is bounded by the items, futures and scopes that the callers keep |
     ///
     /// The same holds inside the queue's own items, also during a drain, except that
-    /// `wait_for_room` does not wait there. During a drain the work of other callers is rejected. A paused
+    /// `wait_for_capacity` does not wait there. During a drain the work of other callers is rejected. A paused
     /// queue fills up, and stays full until it is resumed.
     ///
     /// # Cost

@@ -138,5 +138,5 @@ pub struct QueueReport {
     /// The number of items that may wait, if the queue has a [capacity](crate::Builder::capacity).
     pub capacity: Option<usize>,
     /// The free part of the capacity.
-    pub room: Option<usize>,
+    pub free_capacity: Option<usize>,
 }
