@@ -209,7 +209,7 @@ fn calibrate(
     measured: &Path,
     made: &PathBuf,
 ) -> Result<bool, String> {
-    let result = |error: &dyn std::fmt::Display| format!("{}: {error}", measured.display());
+    let named = |error: &dyn std::fmt::Display| format!("{}: {error}", measured.display());
     let text = std::fs::read_to_string(measured).map_err(|error| named(&error))?;
     let measured: Value = serde_json::from_str(&text).map_err(|error| named(&error))?;
     let shape = measured["topology"].as_str().ok_or("no `topology`")?;

@@ -36,7 +36,7 @@
 // | `flushing` | waiting for all items of a queue |
 // | `scope` | work that borrows from the stack of the thread that waits for it |
 // | `time` | items and tasks that start after a delay, after a grace period, or periodically |
-// | `tasks` | for async programs: sets of items, handles that cancel, tokio's context |
+// | `tasks` | for async programs: sets of items, tokio's context |
 // | `manage` | the manager thread; creating a registry |
 //
 // `cleanups.rs` runs deferred cleanup. `internal.rs` is the interface for `crates/raw`.
@@ -44,9 +44,18 @@
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
+// The page of `Workqueue` lists its methods in the order of these lines.
+
+mod queues;
+
+mod time;
+
+mod scope;
+
+mod flushing;
+
 mod cleanups;
 mod execute;
-mod flushing;
 #[doc(hidden)]
 pub mod internal;
 mod item;
@@ -54,11 +63,8 @@ mod limit;
 mod manage;
 mod observe;
 mod pools;
-mod queues;
 mod route;
-mod scope;
 mod tasks;
-mod time;
 
 #[cfg(any(loom, shuttle))]
 #[doc(hidden)]

@@ -123,7 +123,7 @@ fn an_item(ordered: bool) {
     let queue = queue.build_in(machine.registry()).unwrap();
     let work = Work::new(|| ());
     assert_eq!(queue.try_enqueue(&work), Ok(true));
-    assert_eq!(queue.report().nr_free, Some(0));
+    assert_eq!(queue.report().free_capacity, Some(0));
     machine.start_workers(1);
     let canceller = spawn({
         let work = work.clone();
@@ -131,7 +131,7 @@ fn an_item(ordered: bool) {
     });
     canceller.join().unwrap();
     work.flush().unwrap();
-    assert_eq!(queue.report().nr_free, Some(1));
+    assert_eq!(queue.report().free_capacity, Some(1));
     wind_up(queue);
 }
 
@@ -145,7 +145,7 @@ fn a_future(worker_first: bool, others: bool) {
         .task()
         .cancel_handle(&mut canceller)
         .spawn_async(async {});
-    assert_eq!(queue.report().nr_free, Some(0));
+    assert_eq!(queue.report().free_capacity, Some(0));
     if worker_first {
         machine.start_workers(1);
     }
@@ -156,11 +156,15 @@ fn a_future(worker_first: bool, others: bool) {
     }
     if !worker_first {
         assert!(is_cancelled && handle.is_finished());
-        assert_eq!(queue.report().nr_free, Some(1), "no worker has taken it");
+        assert_eq!(
+            queue.report().free_capacity,
+            Some(1),
+            "no worker has taken it"
+        );
         machine.start_workers(1);
     }
     let _ = handle.join();
-    assert_eq!(queue.report().nr_free, Some(1));
+    assert_eq!(queue.report().free_capacity, Some(1));
     wind_up(queue);
 }
 

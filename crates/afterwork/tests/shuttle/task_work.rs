@@ -167,7 +167,7 @@ fn no_item_outlives_its_owner() {
 }
 
 /// Threads and tasks wait for capacity or cancel. The owner waits for more than the capacity.
-fn posters_wait_for_room(capacity: usize) {
+fn posters_wait_for_capacity(capacity: usize) {
     let mut mailbox = Mailbox::builder().capacity(capacity).build();
     let senders: Vec<_> = (0..3)
         .map(|from| {
@@ -206,7 +206,7 @@ fn posters_wait_for_room(capacity: usize) {
 #[test]
 fn waiting_senders_are_admitted_in_order() {
     for capacity in [1, 2] {
-        shuttle::check_random(move || posters_wait_for_room(capacity), NR_RUNS / 2);
-        shuttle::check_pct(move || posters_wait_for_room(capacity), NR_RUNS / 4, 3);
+        shuttle::check_random(move || posters_wait_for_capacity(capacity), NR_RUNS / 2);
+        shuttle::check_pct(move || posters_wait_for_capacity(capacity), NR_RUNS / 4, 3);
     }
 }

@@ -67,7 +67,7 @@ impl Crowded {
                 drop(
                     queue
                         .task()
-                        .wait_for_room_until(Instant::now() + span)
+                        .wait_for_capacity_until(Instant::now() + span)
                         .try_spawn(item),
                 );
             }
@@ -121,7 +121,7 @@ impl Crowded {
     pub fn end(self) {
         self.queue.drain().unwrap();
         assert_eq!(
-            self.queue.report().nr_free,
+            self.queue.report().free_capacity,
             Some(self.capacity),
             "a place is lost"
         );

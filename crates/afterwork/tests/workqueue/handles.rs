@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use afterwork::workqueue::{BuildError, JoinError, JoinHandle, Work, Workqueue};
+use afterwork::workqueue::{BuildError, JoinError, JoinHandle, WeakWorkqueue, Work, Workqueue};
 
 use crate::support::*;
 
@@ -172,7 +172,7 @@ fn an_error_of_a_builder_is_one_of_io_that_still_says_what_it_was() {
 fn a_weak_handle_keeps_no_queue_and_gives_it_as_long_as_it_is_there() {
     ends(|| {
         let queue = alone_on_two(queue("weak").max_active(1));
-        let weak = queue.downgrade();
+        let weak = WeakWorkqueue::new(&queue);
         let again = weak.clone().upgrade().expect("it is there");
         assert_eq!(again.spawn(|| 7).join().unwrap(), 7);
         drop(queue);

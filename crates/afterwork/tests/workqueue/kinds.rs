@@ -9,7 +9,9 @@ use afterwork::{
     mailbox::{self, Mailbox},
     params::Params,
     rcu::{self, Rcu, srcu::Domain},
-    workqueue::{self, AffinityScope, BuildError, DelayedWork, JoinError, Registry, Work},
+    workqueue::{
+        self, AffinityScope, BuildError, DelayedWork, JoinError, Registry, WeakWorkqueue, Work,
+    },
 };
 use topology::{CpuId, Topology};
 
@@ -499,7 +501,7 @@ fn no_user_of_a_system_queue_stops_or_changes_it() {
         ];
         for queue in queues.map(Result::unwrap) {
             let attrs = queue.attrs();
-            for clone in [queue.clone(), queue.downgrade().upgrade().unwrap()] {
+            for clone in [queue.clone(), WeakWorkqueue::new(queue).upgrade().unwrap()] {
                 let works = |after: &str| {
                     assert_eq!(queue.spawn(|| 7).join().unwrap(), 7, "after {after}");
                     assert!(queue.try_spawn(|| ()).is_ok(), "after {after}");

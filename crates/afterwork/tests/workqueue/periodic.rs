@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use afterwork::workqueue::{MissedTickBehavior, Periodic, Workqueue, ZeroPeriod};
+use afterwork::workqueue::{MissedTickBehavior, Periodic, WeakWorkqueue, Workqueue, ZeroPeriod};
 
 use crate::support::*;
 
@@ -295,7 +295,7 @@ fn a_tick_that_cancels_all_is_the_last() {
     ends(|| {
         let queue = alone_on_two(queue("every"));
         let count = Count::default();
-        let (runs, own) = (count.clone(), queue.downgrade());
+        let (runs, own) = (count.clone(), WeakWorkqueue::new(&queue));
         let (sender, receiver) = mpsc::channel();
         let ticks = queue.every(PERIOD, move || {
             runs.add();

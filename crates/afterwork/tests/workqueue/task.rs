@@ -208,7 +208,7 @@ fn every_error_becomes_an_io_error() {
     fn kind(error: impl Into<io::Error> + std::error::Error) -> io::ErrorKind {
         let text = error.to_string();
         assert!(!text.contains('\n'), "{text}");
-        let error = error.into();
+        let error: io::Error = error.into();
         assert_eq!(error.to_string(), text);
         error.kind()
     }

@@ -2,8 +2,12 @@
 //! `drain.rs` until the queue is empty, and `drain_async.rs` does so for tasks. `rounds.rs` counts
 //! the rounds of a drain. `cancel_all.rs` cancels without waiting.
 
-pub(crate) mod cancel_all;
-pub(crate) mod drain;
-pub(crate) mod drain_async;
 pub(crate) mod flush;
+
+pub(crate) mod drain;
+
+pub(crate) mod drain_async;
+
+pub(crate) mod cancel_all;
+
 pub(crate) mod rounds;

@@ -4,18 +4,26 @@
 //! the kernel's queues in `system.rs`. `enqueue.rs` claims an item and pushes it. `spawn.rs` queues
 //! closures and futures (`future.rs`), and `spawn_all.rs` many closures. `task.rs` queues work with
 //! options: within a capacity (`admission.rs`), with a deadline (`expiry.rs`), ahead of other items
-//! (`urgent.rs`), with a handle that only cancels (`cancel_handle.rs`). `weak.rs` has weak handles. `shares.rs` sets
-//! CPU shares. `reroute.rs` changes the routes of a queue in use. `registry.rs` owns the shared
+//! (`urgent.rs`), with a handle that only cancels (`cancel_handle.rs`). `weak.rs` has weak handles.
+//! `shares.rs` sets CPU shares. `reroute.rs` changes the routes of a queue in use. `registry.rs` owns the shared
 //! pools and the timers (`timers.rs`, in a `wheel.rs`) that queue items later and wake tasks
 //! (`sleeps.rs`). `end.rs` has the protocol that destroys a queue. `describe.rs` collects
 //! statistics.
 
-pub(crate) mod admission;
+// The pages of `Workqueue` and `TaskOptions` list their methods in the order of these lines.
+
 pub(crate) mod builder;
+
+pub(crate) mod spawn;
+
+pub(crate) mod task;
+
+pub(crate) mod enqueue;
+
+pub(crate) mod admission;
 pub(crate) mod cancel_handle;
 pub(crate) mod describe;
 pub(crate) mod end;
-pub(crate) mod enqueue;
 pub(crate) mod expiry;
 pub(crate) mod future;
 pub(crate) mod kinds;
@@ -24,10 +32,8 @@ pub(crate) mod registry;
 pub(crate) mod reroute;
 pub(crate) mod shares;
 pub(crate) mod sleeps;
-pub(crate) mod spawn;
 pub(crate) mod spawn_all;
 pub(crate) mod system;
-pub(crate) mod task;
 pub(crate) mod timers;
 pub(crate) mod urgent;
 pub(crate) mod weak;

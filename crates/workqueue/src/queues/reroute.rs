@@ -117,6 +117,7 @@ impl Workqueue {
         self.inner.must_be_at_home();
         let before = self.attrs();
         let mut attrs = before.clone();
+        // The caller's closure, under no lock; it may unwind, because nothing has changed.
         change(&mut attrs);
         self.check(&attrs)?;
         // Another thread may change other attributes at the same time.

@@ -225,7 +225,7 @@ impl<'a> TaskOptions<'a> {
 
     /// Waits for free capacity as [`wait_for_capacity`](Self::wait_for_capacity) does, at most until
     /// `deadline`. After that the work is rejected, as if the queue were full.
-    pub fn wait_for_room_until(mut self, deadline: time::Instant) -> Self {
+    pub fn wait_for_capacity_until(mut self, deadline: time::Instant) -> Self {
         self.entry = Entry::Wait(Some(deadline));
         self
     }

@@ -10,28 +10,29 @@ use super::{
 };
 use crate::item::lane::Lane;
 
-/// A handle that does not keep its queue alive; created by [`Workqueue::downgrade`].
+/// A handle that does not keep its queue alive.
 ///
 /// It is for values that are owned by a queue and also queue there, such as an item that queues
 /// itself again, or a cache that refills itself. With a [`Workqueue`] of its own, such a value
 /// would keep the queue alive forever.
 #[derive(Clone)]
+#[must_use = "it keeps nothing, and does nothing by itself"]
 pub struct WeakWorkqueue {
     inner: Weak<Inner>,
     lease: Weak<Lease>,
     lane: Lane,
 }
 
-impl Workqueue {
-    /// Returns a handle that does not keep the queue alive.
+impl WeakWorkqueue {
+    /// Creates a handle that does not keep `queue` alive.
     ///
     /// # Examples
     ///
     /// ```
-    /// use afterwork::workqueue::{Work, Workqueue};
+    /// use afterwork::workqueue::{WeakWorkqueue, Work, Workqueue};
     ///
     /// let queue = Workqueue::builder("example").build()?;
-    /// let weak = queue.downgrade();
+    /// let weak = WeakWorkqueue::new(&queue);
     /// let again = Work::with_handle(move |this| {
     ///     // Ends with the queue.
     ///     if let Some(queue) = weak.upgrade() {
@@ -43,17 +44,15 @@ impl Workqueue {
     /// assert!(!again.is_busy());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use = "it keeps nothing, and does nothing by itself"]
-    pub fn downgrade(&self) -> WeakWorkqueue {
-        WeakWorkqueue {
-            inner: Arc::<Inner>::downgrade(&self.inner),
-            lease: Arc::<Lease>::downgrade(&self.lease),
-            lane: self.lane,
+    #[doc(alias = "downgrade")]
+    pub fn new(queue: &Workqueue) -> Self {
+        Self {
+            inner: Arc::<Inner>::downgrade(&queue.inner),
+            lease: Arc::<Lease>::downgrade(&queue.lease),
+            lane: queue.lane,
         }
     }
-}
 
-impl WeakWorkqueue {
     /// Returns a handle, or `None` if the queue's last handle was dropped, even if items still run.
     ///
     /// The returned handle may be the last one; [`Workqueue`] documents what its drop waits for.
