@@ -19,6 +19,9 @@
 //! pending, so that no thread can arm it twice, or miss it. The push follows.
 //!
 //! The manager never waits for an item's lock, whose holder may wait for a worker. It retries soon.
+//! Nor does it cut a list link out of another queue, which may be paused: it leaves the item, which
+//! stays armed and is in no wheel, to a reaper. The reaper waits for the item's lock, and otherwise
+//! acts as the manager does.
 //!
 //! Destroying the queue removes its timers from the wheel, and drops the items that they would have
 //! queued. If an item has other handles, their next operation finds it disarmed.
@@ -194,9 +197,17 @@ pub(crate) enum Arming {
     Refused,
 }
 
-/// The error if another thread holds an item's lock.
+/// The reason for which the manager does not fire a timer now.
 #[derive(Debug)]
-struct Locked;
+enum Later {
+    /// Another thread holds the item's lock.
+    Locked,
+    /// The item's list link must be cut out of another list first, which may take a while.
+    Cut,
+}
+
+/// An expired item that a reaper queues, because its list link must be cut out first.
+struct Cutting(Due);
 
 /// Values that are removed under an item's lock and may be last handles of user data. They are
 /// dropped after the lock is released.
@@ -619,9 +630,16 @@ impl Due {
 
     /// Queues the item if its generation is current. Returns it if it must be freed: user code.
     pub(crate) fn fire(self, timers: &Timers, now_ns: u64) -> Option<Dead> {
-        if let Ok(left) = self.try_fire(now_ns) {
-            timers.manager.leave_to_reapers(left);
-            return self.work.leave();
+        match self.try_fire() {
+            Ok(left) => {
+                timers.manager.leave_to_reapers(left);
+                return self.work.leave();
+            }
+            Err(Later::Cut) => {
+                timers.manager.leave_to_reapers([Cutting(self)]);
+                return None;
+            }
+            Err(Later::Locked) => {}
         }
         // If a thread disarms the timer before the next attempt, this generation is outdated then.
         let mut late = timers.late.lock();
@@ -634,14 +652,21 @@ impl Due {
         None
     }
 
-    /// Queues the item if its generation is current. Returns its in-flight count on another pwq, or
-    /// an error if another thread holds the item's lock.
-    fn try_fire(&self, now_ns: u64) -> Result<Option<LeftCount>, Locked> {
+    /// Queues the item if its generation is current. Returns its in-flight count on another pwq.
+    fn try_fire(&self) -> Result<Option<LeftCount>, Later> {
+        let state = self.timer.state.try_lock().ok_or(Later::Locked)?;
+        self.fire_locked(state, false)
+    }
+
+    /// Does the same with the lock of the item, and never fails if it `may_cut`.
+    fn fire_locked(
+        &self,
+        state: MutexGuard<'_, State>,
+        may_cut: bool,
+    ) -> Result<Option<LeftCount>, Later> {
         // Dropped after the lock and the visit.
         let queue;
-        let Some(mut state) = self.timer.state.try_lock() else {
-            return Err(Locked);
-        };
+        let mut state = state;
         let is_ours = state.generation == self.generation;
         if !is_ours && !twin::armed("delayed: fires what was changed") {
             return Ok(None);
@@ -658,29 +683,33 @@ impl Due {
             return Ok(None);
         }
         let lane = armed.queue.lane();
-        if queue.must_cut_out(&self.work, lane) {
-            // Removing the list link may have to wait until an item has ended.
-            let again_ns = now_ns.saturating_add(RETRY_NS);
-            let place = (armed.queue, armed.cpu);
-            let is_first = state.put(&self.timer, &self.work, &queue, place, again_ns);
-            drop(state);
-            if is_first {
-                queue.manager.wake();
-            }
-        } else {
-            let early = twin::armed("delayed: unlocks before it claims");
-            let mut held = (!early).then_some(state);
-            let claimed = queue.claim_at(armed.cpu, &self.work, lane);
-            if let (None, Some(state)) = (&claimed, &mut held)
-                && !twin::armed("delayed: firing overlooks disable")
-            {
-                // The thread that disables the item is about to disarm it, and to return `true`.
-                state.armed = Some(armed);
-            }
-            drop(held);
-            return Ok(claimed.and_then(Claimed::push));
+        if !may_cut && queue.must_cut_out(&self.work, lane) {
+            state.armed = Some(armed);
+            return Err(Later::Cut);
         }
-        Ok(None)
+        let early = twin::armed("delayed: unlocks before it claims");
+        let mut held = (!early).then_some(state);
+        let claimed = queue.claim_at(armed.cpu, &self.work, lane);
+        if let (None, Some(state)) = (&claimed, &mut held)
+            && !twin::armed("delayed: firing overlooks disable")
+        {
+            // The thread that disables the item is about to disarm it, and to return `true`.
+            state.armed = Some(armed);
+        }
+        drop(held);
+        Ok(claimed.and_then(Claimed::push))
+    }
+}
+
+impl Errand for Cutting {
+    fn run(self: Box<Self>) {
+        let Self(due) = *self;
+        let fired = due.fire_locked(due.timer.state.lock(), true);
+        if let Ok(Some(left)) = fired {
+            left.give_back();
+        }
+        // FOREIGN(item-free): an item without handles, on a reaper; contained by `Dead`.
+        drop(due.leave());
     }
 }
 
