@@ -7,11 +7,12 @@
 //! with a deadline, `urgent.rs` ahead of other items. `weak.rs` has weak handles. `shares.rs` sets
 //! CPU shares. `reroute.rs` changes the routes of a queue in use. `registry.rs` owns the shared
 //! pools and the timers (`timers.rs`, in a `wheel.rs`) that queue items later and wake tasks
-//! (`sleeps.rs`). `end.rs` has the protocol that destroys a queue. `describe.rs` collects
+//! (`sleeps.rs`), by its `clock.rs`. `end.rs` has the protocol that destroys a queue. `describe.rs` collects
 //! statistics.
 
 pub(crate) mod admission;
 pub(crate) mod builder;
+pub(crate) mod clock;
 pub(crate) mod describe;
 pub(crate) mod end;
 pub(crate) mod enqueue;

@@ -37,30 +37,32 @@
 //! item. Both are changed under the lock of the wheel. Only a thread that holds the item's lock
 //! inserts the timer, and it has removed it from any other wheel before.
 //!
-//! The wheel also has the wakers of sleeping tasks (`sleeps.rs`) and the items of the C API
-//! (`crates/raw`). A [`Kind`] is the function that the manager calls for an expired timer.
+//! The wheel also has the items of the C API (`crates/raw`). A [`Kind`] is the function that the
+//! manager calls for an expired timer. Sleeping tasks have wheels of their own (`sleeps.rs`).
 //!
 //! An item may also be armed to wait for an RCU grace period (`rcu_work.rs`). Then it is in no
 //! wheel, and a callback fires it; the rest is the same. The manager does the work that the
 //! callback cannot do at once.
 
-use std::{cell::UnsafeCell, mem::offset_of, ptr::NonNull, task::Waker, time::Duration};
+use std::{cell::UnsafeCell, mem::offset_of, ptr::NonNull, time::Duration};
 
-use base::internal::{panics::Foreign, trace};
+use base::internal::trace;
 use sync::{
     Mutex, MutexGuard,
     atomic::{AtomicU64, Ordering},
     cpu,
     fork::Inherited,
-    time, twin,
+    twin,
     unmodelled::Arc,
 };
 use topology::CpuId;
 
 use super::{
+    clock::Clock,
     end::{Visit, WeakQueue},
     enqueue::Claimed,
     queue::{Inner, Workqueue},
+    sleeps::Sleeps,
     wheel::{self, Link, rounded_ns},
 };
 use crate::{
@@ -73,24 +75,14 @@ use crate::{
 /// Delay until the manager retries to fire an item whose lock was held. A guess: one monitor tick.
 const RETRY_NS: u64 = 1_000_000;
 
-/// The content of a timer that has expired.
-#[derive(Debug)]
-pub enum Expiry {
-    /// An item to be queued.
-    Item(Due),
-    /// A task to wake.
-    Task(Foreign<Waker>),
-}
-
 /// The function that expires a timer of this kind. The manager calls it with the lock of the wheel,
-/// from which it has just removed the timer. The function either adds the content of the timer to
-/// the vector and returns the lock, or it completes the expiry itself and has unlocked the wheel.
+/// from which it has just removed the timer. The function either adds the item of the timer to the
+/// vector and returns the lock, or it completes the expiry itself and has unlocked the wheel.
 #[derive(Debug)]
 pub struct Kind(pub Expire);
 
 /// The function of a [`Kind`].
-pub type Expire =
-    for<'a> unsafe fn(NonNull<Node>, Guard<'a>, &mut Vec<Expiry>) -> Option<Guard<'a>>;
+pub type Expire = for<'a> unsafe fn(NonNull<Node>, Guard<'a>, &mut Vec<Due>) -> Option<Guard<'a>>;
 
 /// The lock of a wheel.
 pub type Guard<'a> = MutexGuard<'a, Wheel>;
@@ -114,7 +106,10 @@ pub struct Due {
 /// The timers of one registry.
 #[derive(Debug)]
 pub struct Timers {
+    /// I
+    pub(crate) clock: Clock,
     pub(crate) wheel: Mutex<Wheel>,
+    pub(super) sleeps: Sleeps,
     /// Items whose locks were held at their time, with the time of the next attempt.
     pub(super) late: Mutex<Vec<(u64, Due)>>,
     /// I: the owner of the thread that fires them.
@@ -308,7 +303,8 @@ impl Timer {
             claimed = queue.inner.claim(cpu, work, queue.lane);
             claimed.is_some()
         } else {
-            let at_ns = time::now_ns().saturating_add(nanos(delay));
+            let now_ns = queue.inner.timers.all.clock.now_ns();
+            let at_ns = now_ns.saturating_add(nanos(delay));
             let at_ns = rounded_ns(at_ns, state.slack_ns);
             let place = (queue.to_weak(), cpu.unwrap_or_else(cpu::current));
             let is_first = state.put(self, work, &queue.inner, place, at_ns);
@@ -484,9 +480,11 @@ impl State {
 }
 
 impl Timers {
-    pub(crate) fn new(manager: &Arc<Manager>) -> Self {
+    pub(crate) fn new(manager: &Arc<Manager>, clock: Clock, sleeps: Sleeps) -> Self {
         Self {
-            wheel: Mutex::default(),
+            wheel: Mutex::new(Wheel::new(clock.tick_shift())),
+            clock,
+            sleeps,
             late: Mutex::default(),
             manager: manager.clone(),
         }
@@ -496,7 +494,34 @@ impl Timers {
     pub(crate) fn next_ns(&self) -> Option<u64> {
         let again_ns = self.late.lock().iter().map(|it| it.0).min();
         let next_ns = self.wheel.lock().next_ns();
-        again_ns.into_iter().chain(next_ns).min()
+        let sleep_ns = self.sleeps.next_ns();
+        [again_ns, next_ns, sleep_ns].into_iter().flatten().min()
+    }
+
+    /// Queues the items and wakes the tasks whose time has come. Reapers run user code.
+    pub(crate) fn fire(&self, now_ns: u64) {
+        let mut late = self.late.lock();
+        // A paused clock does not pass the time at which to try again.
+        let again = late.extract_if(.., |it| it.0 <= now_ns || self.clock.is_paused());
+        let mut expired: Vec<_> = again.map(|(_, due)| due).collect();
+        drop(late);
+        let mut wheel = self.wheel.lock();
+        while let Some(node) = wheel.pop(now_ns) {
+            // SAFETY: the node was in the wheel, and stays valid while we hold the lock.
+            let Kind(expire) = unsafe { node.as_ref() }.kind;
+            // SAFETY: the node has this kind, and was just removed.
+            let rest = unsafe { expire(node, wheel, &mut expired) };
+            wheel = rest.unwrap_or_else(|| self.wheel.lock());
+        }
+        drop(wheel);
+        let fired = expired.into_iter().filter_map(|due| due.fire(self, now_ns));
+        self.manager.leave_to_reapers(fired);
+        self.fire_sleeps(now_ns);
+    }
+
+    /// Returns `true` if no item waits for another attempt to fire it.
+    pub(crate) fn are_fired(&self) -> bool {
+        self.late.lock().is_empty()
     }
 }
 
@@ -600,11 +625,11 @@ impl Place {
 unsafe fn expire_item<'a>(
     node: NonNull<Node>,
     wheel: Guard<'a>,
-    expired: &mut Vec<Expiry>,
+    expired: &mut Vec<Due>,
 ) -> Option<Guard<'a>> {
     // SAFETY: (1), and the lock of the wheel is held.
     let due = unsafe { Place::take(node.as_ptr().cast()) };
-    expired.extend(due.map(Expiry::Item));
+    expired.extend(due);
     Some(wheel)
 }
 
