@@ -10,7 +10,7 @@ use std::{
 };
 
 use afterwork::workqueue::{
-    DelayedWork, Elapsed, JoinError, MissedTickBehavior, Registry, Workqueue,
+    Backoff, DelayedWork, Elapsed, JoinError, MissedTickBehavior, Registry, Workqueue,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -207,4 +207,53 @@ fn an_item_that_a_reaper_fires_is_not_late() {
     registry.advance(60 * SECOND);
     assert_eq!(document.nr_saves(), 1);
     paused.resume();
+}
+
+#[test]
+fn a_retry_pauses_longer_each_time_and_gives_up() {
+    let mut registry = Registry::for_tests().unwrap();
+    let queue = Workqueue::builder("retry").build_in(&registry).unwrap();
+    let (log, start, clock) = (Log::default(), registry.now(), registry.clone());
+    let noted = log.clone();
+    let policy = Backoff::new(4, SECOND).longest(3 * SECOND);
+    let task = queue.spawn_async(registry.retry(policy, move || {
+        let since = clock.now().duration_since(start).as_millis();
+        noted.0.lock().unwrap().push((since, "failed"));
+        async { Err::<(), _>("busy") }
+    }));
+    registry.advance(60 * SECOND);
+    assert_eq!(task.join().unwrap(), Err("busy"));
+    let times: Vec<_> = log.0.lock().unwrap().iter().map(|it| it.0).collect();
+    let pauses: Vec<_> = times.windows(2).map(|two| two[1] - two[0]).collect();
+    assert_eq!(pauses.len(), 3);
+    for (pause, longest) in pauses.into_iter().zip([1000, 2000, 3000]) {
+        assert!(
+            (longest / 2..=longest).contains(&pause),
+            "{pause} of {longest}"
+        );
+    }
+}
+
+#[test]
+fn a_rate_limit_lets_a_burst_pass_and_then_one_a_period() {
+    let mut registry = Registry::for_tests().unwrap();
+    let queue = Workqueue::builder("rate").build_in(&registry).unwrap();
+    let limit = Arc::new(registry.rate_limit(SECOND, 3));
+    let nr_passed = Arc::new(AtomicU32::new(0));
+    for _ in 0..10 {
+        let (limit, passed) = (limit.clone(), nr_passed.clone());
+        drop(queue.spawn_async(async move {
+            limit.acquire().await;
+            passed.fetch_add(1, Ordering::Relaxed);
+        }));
+    }
+    for expected in 3..=10 {
+        registry.run_until_idle();
+        assert_eq!(nr_passed.load(Ordering::Relaxed), expected);
+        assert!(!limit.try_acquire());
+        registry.advance(SECOND);
+    }
+    registry.advance(2 * SECOND);
+    let all_pass = (0..3).all(|_| limit.try_acquire());
+    assert!(all_pass && !limit.try_acquire());
 }

@@ -101,8 +101,10 @@ pub use tasks::set::TaskSet;
 pub use time::delayed::{Deferred, Delay, DelayedWork};
 pub use time::interval::{Interval, MissedTickBehavior, ZeroPeriod, interval};
 pub use time::periodic::Periodic;
+pub use time::rate::RateLimit;
 #[cfg(feature = "rcu")]
 pub use time::rcu_work::{GracePeriod, RcuWork};
+pub use time::retry::{Backoff, retry};
 pub use time::sleep::{Sleep, sleep, sleep_until};
 pub use time::timeout::{Elapsed, Timeout, timeout, timeout_at};
 pub use topology::{AffinityScope, CpuId, CpuSet, Topology};

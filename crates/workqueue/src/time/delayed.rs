@@ -318,7 +318,7 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "mod_delayed_work")]
-    #[doc(alias = "mod_timer")]
+    #[doc(alias("mod_timer", "debounce"))]
     pub fn mod_delayed(&self, work: &DelayedWork, delay: Duration) -> bool {
         self.mod_delayed_at(None, work, delay)
     }
