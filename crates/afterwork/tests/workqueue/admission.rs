@@ -32,15 +32,15 @@ fn is_full<F>(error: &TrySpawnError<F>) -> bool {
 }
 
 #[derive(Default)]
-struct Bell(AtomicUsize);
+struct WakeFlag(AtomicUsize);
 
-impl Wake for Bell {
+impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-impl Bell {
+impl WakeFlag {
     fn rings(&self) -> usize {
         self.0.load(Ordering::SeqCst)
     }
@@ -48,9 +48,9 @@ impl Bell {
 
 fn poll<'a>(
     reserve: &mut Reserve<'a>,
-    bell: &Arc<Bell>,
+    waker: &Arc<WakeFlag>,
 ) -> Option<afterwork::workqueue::Permit<'a>> {
-    let waker = Waker::from(bell.clone());
+    let waker = Waker::from(waker.clone());
     match Pin::new(reserve).poll(&mut Context::from_waker(&waker)) {
         Poll::Ready(permit) => Some(permit),
         Poll::Pending => None,
@@ -292,26 +292,26 @@ fn who_waits_gets_room_in_the_order_of_coming() {
     ends(|| {
         let queue = paused(1);
         queue.spawn_detached(|| ());
-        let bells: Vec<_> = (0..4).map(|_| Arc::new(Bell::default())).collect();
-        let mut waits: Vec<_> = bells.iter().map(|_| queue.reserve()).collect();
-        for (wait, bell) in waits.iter_mut().zip(&bells) {
-            assert!(poll(wait, bell).is_none());
+        let wakes: Vec<_> = (0..4).map(|_| Arc::new(WakeFlag::default())).collect();
+        let mut waits: Vec<_> = wakes.iter().map(|_| queue.reserve()).collect();
+        for (wait, waker) in waits.iter_mut().zip(&wakes) {
+            assert!(poll(wait, waker).is_none());
         }
         queue.resume();
-        eventually("the item starts", || bells[0].rings() == 1);
+        eventually("the item starts", || wakes[0].rings() == 1);
         // A permit skips a waiter that left, and is passed on by one that leaves with it.
         drop(waits.remove(1));
         assert!(queue.try_reserve().is_none(), "nobody overtakes");
         drop(waits.remove(0));
         assert_eq!(
-            (bells[1].rings(), bells[2].rings(), bells[3].rings()),
+            (wakes[1].rings(), wakes[2].rings(), wakes[3].rings()),
             (0, 1, 0)
         );
-        let permit = poll(&mut waits[0], &bells[2]).expect("it has been granted room");
+        let permit = poll(&mut waits[0], &wakes[2]).expect("it has been granted room");
         assert_eq!(queue.room(), Some(0));
         drop(permit);
-        assert_eq!(bells[3].rings(), 1);
-        let permit = poll(&mut waits[1], &bells[3]).unwrap();
+        assert_eq!(wakes[3].rings(), 1);
+        let permit = poll(&mut waits[1], &wakes[3]).unwrap();
         assert_eq!(permit.spawn(|| 3).unwrap().join().unwrap(), 3);
         drop(waits);
         assert_eq!(queue.room(), Some(1));
@@ -442,8 +442,8 @@ fn a_drain_takes_room_as_it_is_and_refuses_who_waits() {
             thread::spawn(move || queue.spawn_wait(|| ()).map(drop))
         };
         let mut task = pin!(queue.reserve());
-        let bell = Arc::new(Bell::default());
-        assert!(poll(&mut task, &bell).is_none());
+        let waker = Arc::new(WakeFlag::default());
+        assert!(poll(&mut task, &waker).is_none());
         let drainer = {
             let queue = queue.clone();
             thread::spawn(move || queue.drain().unwrap())
@@ -453,12 +453,12 @@ fn a_drain_takes_room_as_it_is_and_refuses_who_waits() {
         });
         queue.resume();
         // The first waiter gets the permit of the started item, and releases it to the second.
-        let mut is_told = false;
+        let mut is_notified = false;
         eventually("the task and the thread are told", || {
-            if !is_told && let Some(permit) = poll(&mut task, &bell) {
-                is_told = matches!(permit.spawn(|| ()), Err(TrySpawnError::Closed(_)));
+            if !is_notified && let Some(permit) = poll(&mut task, &waker) {
+                is_notified = matches!(permit.spawn(|| ()), Err(TrySpawnError::Closed(_)));
             }
-            is_told && waiter.is_finished()
+            is_notified && waiter.is_finished()
         });
         go.send(()).unwrap();
         assert!(matches!(
@@ -652,14 +652,14 @@ fn who_came_last_leaves_the_line_as_soon_as_who_came_first() {
 struct Impatient {
     gives: Mutex<Option<Permit<'static>>>,
     waits: Mutex<mpsc::Receiver<()>>,
-    told: mpsc::Sender<bool>,
+    notifier: mpsc::Sender<bool>,
 }
 
 impl Wake for Impatient {
     fn wake(self: Arc<Self>) {
         drop(self.gives.lock().unwrap().take());
         let came = self.waits.lock().unwrap().recv_timeout(PATIENCE);
-        self.told.send(came.is_ok()).unwrap();
+        self.notifier.send(came.is_ok()).unwrap();
     }
 }
 
@@ -668,11 +668,11 @@ fn a_waker_that_is_told_of_room_may_wait_for_a_thread_that_gets_some_by_it() {
     ends(|| {
         let queue: &'static Workqueue = Box::leak(Box::new(paused(2)));
         let [first, second] = [(); 2].map(|()| queue.try_reserve().unwrap());
-        let ((came, waits), (told, is_told)) = (mpsc::channel(), mpsc::channel());
+        let ((came, waits), (notifier, is_notified)) = (mpsc::channel(), mpsc::channel());
         let waker = Waker::from(Arc::new(Impatient {
             gives: Mutex::new(Some(second)),
             waits: Mutex::new(waits),
-            told,
+            notifier,
         }));
         let mut task = pin!(queue.reserve());
         let polled = task.as_mut().poll(&mut Context::from_waker(&waker));
@@ -684,7 +684,7 @@ fn a_waker_that_is_told_of_room_may_wait_for_a_thread_that_gets_some_by_it() {
         // By then the thread is in the wait queue. If it is late, it finds a free permit.
         thread::sleep(Duration::from_millis(50));
         drop(first);
-        assert!(is_told.recv().unwrap(), "the thread was not woken");
+        assert!(is_notified.recv().unwrap(), "the thread was not woken");
         waits.join().unwrap();
         queue.resume();
     });

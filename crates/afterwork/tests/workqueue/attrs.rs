@@ -383,7 +383,7 @@ fn the_manager_looks_at_the_machine_while_work_waits() {
         let machine = Topology::synthetic("4 core").unwrap();
         let mut news = vec![machine.restricted_to(&set("1-2")).unwrap()];
         let params = Params {
-            machine_look_ms: 1,
+            topology_refresh_ms: 1,
             ..Params::default()
         };
         let registry = Registry::watching(machine, params, move || news.pop()).unwrap();

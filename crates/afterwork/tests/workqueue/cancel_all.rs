@@ -322,8 +322,8 @@ fn an_item_that_cancels_all_is_still_the_current_one() {
         // Items that this item queues do not start.
         queue.set_max_active(1).unwrap();
         assert!(queue.enqueue(&work));
-        let told = receive.recv_timeout(PATIENCE).unwrap();
-        assert_eq!(told, (1, Err(FlushError::OwnItem)));
+        let received = receive.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(received, (1, Err(FlushError::OwnItem)));
     });
 }
 

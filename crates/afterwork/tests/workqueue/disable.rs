@@ -115,7 +115,7 @@ fn cancel_sync_leaves_a_disabled_item_disabled() {
 }
 
 #[test]
-fn busy_tells_pending_from_executing() {
+fn busy_distinguishes_pending_from_executing() {
     let queue = alone_on_two(queue("busy").max_active(1));
     let of = |work: &Work| (work.busy().pending, work.busy().executing);
     let (plug, hole) = stopper();

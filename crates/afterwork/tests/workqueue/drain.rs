@@ -189,7 +189,7 @@ fn a_drain_that_goes_round_and_round_is_reported_with_the_item_that_keeps_coming
             let queue = queue.clone();
             thread::spawn(move || queue.drain().unwrap())
         };
-        let told = reports.iter().filter_map(|report| match report {
+        let reported = reports.iter().filter_map(|report| match report {
             Report::LongDrain {
                 queue,
                 rounds,
@@ -199,7 +199,7 @@ fn a_drain_that_goes_round_and_round_is_reported_with_the_item_that_keeps_coming
         });
         let rounds = [10].into_iter().chain((100..=1000).step_by(100));
         let mut named = 0;
-        for (expected, (queue, rounds, item)) in rounds.zip(told) {
+        for (expected, (queue, rounds, item)) in rounds.zip(reported) {
             assert_eq!((queue.as_str(), rounds), ("busy", expected));
             if let Some(item) = item {
                 named += 1;

@@ -378,13 +378,13 @@ fn a_waker_that_a_worker_calls_between_items_may_drop_the_last_handle_of_what_it
         let (first, second) = (build("first"), build("second"));
         let plug = plug_into(&first);
         let items: Vec<_> = (0..4).map(|i| second.spawn(move || i)).collect();
-        let (send, told) = mpsc::channel();
+        let (send, receiver) = mpsc::channel();
         let waker = Waker::from(Arc::new(Drops(Mutex::new(Some(second)), send)));
         let mut drain = first.drain_async();
         let polled = Pin::new(&mut drain).poll(&mut Context::from_waker(&waker));
         assert!(polled.is_pending());
         drop(plug);
-        told.recv().unwrap();
+        receiver.recv().unwrap();
         for (i, item) in items.into_iter().enumerate() {
             assert_eq!(item.join().unwrap(), i);
         }

@@ -117,8 +117,8 @@ fn a_stream_of_new_items_does_not_hold_up_a_flush() {
 #[test]
 fn many_flushes_at_once_all_end_when_what_they_wait_for_has() {
     ends(|| {
-        // Uses more flushes than there are colours, each with an item of its own.
-        let queue = alone_on_two(queue("colours").max_active(512));
+        // Uses more flushes than there are colors, each with an item of its own.
+        let queue = alone_on_two(queue("colors").max_active(512));
         let mut waits = Vec::new();
         for _ in 0..40 {
             let (plug, hole) = stopper();
@@ -197,18 +197,18 @@ fn what_is_helped_later_does_not_hold_up_a_flush_that_waits_for_a_helper() {
         // Retries until the joiner, with a seat that its CPU kept, runs the item before a worker.
         let helped = |queue: &Workqueue| loop {
             let ((plug, hole), own) = (stopper(), queue.clone());
-            let (tell, told) = mpsc::channel();
+            let (sender, receiver) = mpsc::channel();
             let joiner = thread::spawn(move || {
                 pin(0);
                 (0..50).for_each(|_| own.spawn(|| ()).join().unwrap());
                 let joiner = thread::current().id();
                 let item = move || {
-                    tell.send(thread::current().id() == joiner).unwrap();
+                    sender.send(thread::current().id() == joiner).unwrap();
                     hole.sit();
                 };
                 own.spawn(item).join().unwrap();
             });
-            if told.recv().unwrap() {
+            if receiver.recv().unwrap() {
                 return (plug, joiner);
             }
             plug.release();

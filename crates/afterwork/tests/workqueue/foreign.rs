@@ -173,7 +173,7 @@ fn workers_are_made_while_the_locals_of_one_that_left_wait_for_an_item() {
 #[test]
 fn a_source_that_panics_is_asked_again() {
     let params = Params {
-        machine_look_ms: 1,
+        topology_refresh_ms: 1,
         ..Params::default()
     };
     let asked = Count::default();

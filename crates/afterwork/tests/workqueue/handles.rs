@@ -73,15 +73,16 @@ fn an_item_that_joins_itself_with_a_timeout_is_told() {
     ends(|| {
         let queue = pool();
         let (send, receive) = mpsc::channel::<JoinHandle<()>>();
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let handle = queue.spawn(move || {
             let own = receive.recv().unwrap();
             let outcome = own.join_timeout(Duration::MAX).map_err(drop).unwrap();
-            tell.send(matches!(outcome, Err(JoinError::OwnItem)))
+            sender
+                .send(matches!(outcome, Err(JoinError::OwnItem)))
                 .unwrap();
         });
         send.send(handle).unwrap();
-        assert_eq!(told.recv(), Ok(true));
+        assert_eq!(receiver.recv(), Ok(true));
     });
 }
 

@@ -291,7 +291,7 @@ fn a_handle_kept_by_a_run_survives_the_last_one_dropped_at_the_same_moment() {
 }
 
 #[test]
-fn a_run_sees_what_the_enqueuer_wrote_and_what_the_run_before_wrote() {
+fn run_sees_writes_of_the_enqueuer_and_of_the_previous_run() {
     let queue = alone_on_two(queue("visible"));
     // No two threads write a cell at the same time. A race detector reports an error if they do.
     static WRITTEN: AtomicUsize = AtomicUsize::new(0);

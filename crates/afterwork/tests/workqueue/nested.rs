@@ -267,17 +267,17 @@ fn locals_of_the_thread_of_a_deep_join_are_dropped_outside_all_items() {
         let other = queue("other").build_in(&registry).unwrap();
         let plug = plug_into(&other);
         let queue = queue("deep").build_in(&registry).unwrap();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let (go, may_go) = std::sync::mpsc::channel();
         let theirs = queue.clone();
         let at_exit = move || {
             may_go.recv().unwrap();
-            tell.send(theirs.drain()).unwrap();
+            sender.send(theirs.drain()).unwrap();
         };
         let bottom = || AT_EXIT.with(|place| place.borrow_mut().0 = Some(Box::new(at_exit)));
         dive(&queue, 200, Box::new(bottom));
         plug.release();
         go.send(()).unwrap();
-        assert_eq!(told.recv_timeout(PATIENCE / 2), Ok(Ok(())));
+        assert_eq!(receiver.recv_timeout(PATIENCE / 2), Ok(Ok(())));
     });
 }

@@ -63,15 +63,15 @@ fn the_handler_hears_of_panics_that_no_joiner_sees_and_of_no_other() {
     let future = async { panic!("future {}", 1) };
     drop(queue.spawn_async(future));
     queue.drain().unwrap();
-    let told = |text: Option<&str>, number| {
+    let reported = |text: Option<&str>, number| {
         let text = text.map(str::to_owned);
         ("named".to_owned(), text, number, true)
     };
     let expected = [
-        told(Some("detached"), None),
-        told(Some("dropped"), None),
-        told(None, Some(7)),
-        told(Some("future 1"), None),
+        reported(Some("detached"), None),
+        reported(Some("dropped"), None),
+        reported(None, Some(7)),
+        reported(Some("future 1"), None),
     ];
     assert_eq!(*heard.lock().unwrap(), expected);
     assert_eq!(queue.stats().panicked, 5);

@@ -296,13 +296,14 @@ fn a_tick_that_cancels_all_is_the_last() {
         let queue = alone_on_two(queue("every"));
         let count = Count::default();
         let (runs, own) = (count.clone(), queue.downgrade());
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let ticks = queue.every(PERIOD, move || {
             runs.add();
-            tell.send(own.upgrade().map(|queue| queue.cancel_all()))
+            sender
+                .send(own.upgrade().map(|queue| queue.cancel_all()))
                 .ok();
         });
-        assert_eq!(told.recv_timeout(PATIENCE).unwrap(), Some(0));
+        assert_eq!(receiver.recv_timeout(PATIENCE).unwrap(), Some(0));
         let_others_tick(&queue);
         assert_eq!(count.get(), 1);
         drop(ticks);

@@ -28,11 +28,11 @@ struct Section {
 
 impl Section {
     fn open() -> Self {
-        let (told, opened) = mpsc::channel();
+        let (sender, opened) = mpsc::channel();
         let (close, closing) = mpsc::channel();
         let thread = thread::spawn(move || {
             let guard = rcu::read();
-            told.send(()).unwrap();
+            sender.send(()).unwrap();
             closing.recv().unwrap();
             drop(guard);
         });

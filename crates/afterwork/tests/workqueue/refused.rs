@@ -39,7 +39,7 @@ fn an_item_runs_although_all_workers_sleep_and_no_more_can_be_had() {
             let two = [queue("sleeps"), queue("waits")];
             let [sleeps, waits] = two.map(|it| kind(it).help(false).build_in(&registry).unwrap());
             let (plug, hole) = stopper();
-            let (told, other) = stopper();
+            let (stopped, other) = stopper();
             sleeps.spawn_detached(move || hole.sit());
             plug.wait_until_stuck();
             registry.refuse_threads(true);
@@ -51,9 +51,9 @@ fn an_item_runs_although_all_workers_sleep_and_no_more_can_be_had() {
             sleeps.drain().unwrap();
             // This item reports to the pool that it blocks.
             sleeps.spawn_detached(move || workqueue::blocking(|| other.sit()));
-            told.wait_until_stuck();
+            stopped.wait_until_stuck();
             assert_eq!(waits.spawn(|| 7).join().unwrap(), 7);
-            told.release();
+            stopped.release();
         });
     }
 }

@@ -350,9 +350,9 @@ fn panic_of(body: impl FnOnce()) -> &'static str {
 #[test]
 fn the_first_panic_goes_on_when_all_items_have_ended_and_others_are_told() {
     ends(|| {
-        let told = Count::default();
-        let tell = told.clone();
-        let queue = alone_on_two(queue("panics").on_panic(move |_| tell.add()));
+        let nr_reported = Count::default();
+        let in_handler = nr_reported.clone();
+        let queue = alone_on_two(queue("panics").on_panic(move |_| in_handler.add()));
         queue.pause();
         let nr_ended = AtomicUsize::new(0);
         let text = panic_of(|| {
@@ -367,7 +367,7 @@ fn the_first_panic_goes_on_when_all_items_have_ended_and_others_are_told() {
             });
         });
         assert_eq!((text, nr_ended.into_inner()), ("first", 5));
-        assert_eq!((told.get(), queue.stats().panicked), (5, 6));
+        assert_eq!((nr_reported.get(), queue.stats().panicked), (5, 6));
         queue.resume();
     });
 }

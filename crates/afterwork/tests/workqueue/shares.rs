@@ -75,8 +75,8 @@ fn a_flood_does_not_hold_up_a_queue_with_the_same_limit() {
 }
 
 /// Builds a queue with one item. The item builds the next such queue and drops its own queue,
-/// `nr_left` times, unless `stop` is 0. `nr_links` counts the items.
-fn chain_queues(registry: Registry, nr_links: Count, nr_left: usize, stop: Arc<AtomicUsize>) {
+/// `nr_left` times, unless `stop` is 0. `nr_pwqs` counts the items.
+fn chain_queues(registry: Registry, nr_pwqs: Count, nr_left: usize, stop: Arc<AtomicUsize>) {
     if nr_left == 0 || stop.load(Ordering::Relaxed) == 0 {
         return;
     }
@@ -85,9 +85,9 @@ fn chain_queues(registry: Registry, nr_links: Count, nr_left: usize, stop: Arc<A
     let its_own = queue.clone();
     queue.spawn_detached(move || {
         burn(50);
-        nr_links.add();
+        nr_pwqs.add();
         // The next queue is built before this item ends, so the worker always finds a new one.
-        chain_queues(registry, nr_links, nr_left - 1, stop);
+        chain_queues(registry, nr_pwqs, nr_left - 1, stop);
         drop(its_own);
     });
 }
@@ -109,13 +109,13 @@ fn a_new_queue_for_each_item_starves_no_other_queue() {
                 nr_left.fetch_sub(1, Ordering::Relaxed);
             });
         }
-        let nr_links = Count::default();
-        chain_queues(registry.clone(), nr_links.clone(), MOST_LINKS, nr_left);
+        let nr_pwqs = Count::default();
+        chain_queues(registry.clone(), nr_pwqs.clone(), MOST_LINKS, nr_left);
         plug.release();
         old.drain().unwrap();
         // About one link for each item of the old queue is expected. A preemption adds some
         // hundreds.
-        assert!(nr_links.get() < MOST_LINKS, "the old queue waited too long");
+        assert!(nr_pwqs.get() < MOST_LINKS, "the old queue waited too long");
     }
 }
 

@@ -197,8 +197,8 @@ fn a_timer_that_takes_an_item_back_from_a_run_holds_no_lock_while_it_wakes_tasks
             assert!(work.cancel());
             let delay = if by_flush { LATER } else { 100 * TICK };
             assert!(queue.enqueue_after_on(second, &work, delay));
-            let told = Count::default();
-            let waker = Waker::from(Arc::new(Asks(work.clone(), told.clone())));
+            let notified = Count::default();
+            let waker = Waker::from(Arc::new(Asks(work.clone(), notified.clone())));
             let mut drain = pin!(queue.drain_async());
             let poll = drain.as_mut().poll(&mut Context::from_waker(&waker));
             assert!(poll.is_pending());
@@ -211,7 +211,7 @@ fn a_timer_that_takes_an_item_back_from_a_run_holds_no_lock_while_it_wakes_tasks
                 if by_flush {
                     scope.spawn(|| work.flush().unwrap());
                 }
-                eventually("the task is woken", || told.get() > 0);
+                eventually("the task is woken", || notified.get() > 0);
                 plug.release();
             });
             eventually("it has run again", || count.get() == 2);
@@ -282,14 +282,14 @@ fn ordered_and_full_queues_are_emptied_and_keep_their_order() {
         for builder in [queue("ordered").ordered(), queue("full").max_active(1)] {
             let queue = alone_on_two(builder);
             let plug = plug_into(&queue);
-            let told = Arc::new(Mutex::new(Vec::new()));
+            let notified = Arc::new(Mutex::new(Vec::new()));
             let work = {
-                let told = told.clone();
-                Work::new(move || told.lock().unwrap().push(99))
+                let notified = notified.clone();
+                Work::new(move || notified.lock().unwrap().push(99))
             };
             let spawn = |i| {
-                let told = told.clone();
-                queue.spawn(move || told.lock().unwrap().push(i))
+                let notified = notified.clone();
+                queue.spawn(move || notified.lock().unwrap().push(i))
             };
             queue.enqueue(&work);
             let cancelled: Vec<_> = (0..10).map(spawn).collect();
@@ -305,7 +305,7 @@ fn ordered_and_full_queues_are_emptied_and_keep_their_order() {
             later.into_iter().for_each(|handle| handle.join().unwrap());
             queue.drain().unwrap();
             let expected: Vec<_> = (10..20).chain([99]).collect();
-            assert_eq!(*told.lock().unwrap(), expected);
+            assert_eq!(*notified.lock().unwrap(), expected);
         }
     });
 }
@@ -517,7 +517,7 @@ fn each_item_runs_or_is_cancelled_whoever_queues_meanwhile() {
         for ordered in [false, true] {
             let builder = queue("meanwhile");
             let queue = alone_on_two(if ordered { builder.ordered() } else { builder });
-            let (lives, nr_told) = (Census::default(), Count::default());
+            let (lives, nr_reported) = (Census::default(), Count::default());
             let cancelled = Count::default();
             threads(3, |i| {
                 let mut dice = Dice::new(seed ^ (i as u64) << 20);
@@ -529,10 +529,10 @@ fn each_item_runs_or_is_cancelled_whoever_queues_meanwhile() {
                     return;
                 }
                 for _ in 0..NR_ITEMS {
-                    let (life, told) = (lives.life(), nr_told.clone());
+                    let (life, notified) = (lives.life(), nr_reported.clone());
                     let run = move || {
                         drop(life);
-                        told.add();
+                        notified.add();
                     };
                     match dice.below(4) {
                         0 => queue.spawn_detached(run),
@@ -547,7 +547,7 @@ fn each_item_runs_or_is_cancelled_whoever_queues_meanwhile() {
             });
             queue.drain().unwrap();
             lives.all_dropped(2 * NR_ITEMS);
-            assert_eq!(cancelled.get() + nr_told.get(), 2 * NR_ITEMS);
+            assert_eq!(cancelled.get() + nr_reported.get(), 2 * NR_ITEMS);
         }
     });
 }

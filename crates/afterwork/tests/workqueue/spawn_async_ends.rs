@@ -152,8 +152,8 @@ fn futures_cancelled_before_their_first_poll_leave_no_memory() {
 
 #[test]
 fn a_cancel_before_the_first_poll_wakes_the_task_that_awaits() {
-    struct Bell(Count);
-    impl Wake for Bell {
+    struct WakeFlag(Count);
+    impl Wake for WakeFlag {
         fn wake(self: Arc<Self>) {
             self.0.add();
         }
@@ -163,7 +163,7 @@ fn a_cancel_before_the_first_poll_wakes_the_task_that_awaits() {
         queue.pause();
         let (mut handle, abort) = queue.spawn_async_abortable(pending::<()>());
         let rings = Count::default();
-        let waker = Waker::from(Arc::new(Bell(rings.clone())));
+        let waker = Waker::from(Arc::new(WakeFlag(rings.clone())));
         let mut context = Context::from_waker(&waker);
         assert!(Pin::new(&mut handle).poll(&mut context).is_pending());
         assert!(abort.abort());

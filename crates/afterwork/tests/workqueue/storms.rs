@@ -146,8 +146,8 @@ fn deep_joins_end_though_items_panic_and_threads_are_refused() {
 type Makes = fn(&Workqueue, usize);
 
 #[test]
-fn what_is_made_and_dropped_leaves_no_memory_behind() {
-    let test = "storms::what_is_made_and_dropped_leaves_no_memory_behind";
+fn dropped_objects_leave_no_memory_behind() {
+    let test = "storms::dropped_objects_leave_no_memory_behind";
     in_own_process(test, || {
         let registry = registry("2 core");
         let idle = queue("idle").build_in(&registry).unwrap();

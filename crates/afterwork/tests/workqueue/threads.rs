@@ -156,11 +156,11 @@ fn threads_that_cannot_be_are_refused_and_the_tunable_is_named() {
             thread_name: name.into(),
             ..Params::default()
         };
-        let told = refused(params);
-        assert!(told.starts_with("thread_name="), "{told}");
+        let message = refused(params);
+        assert!(message.starts_with("thread_name="), "{message}");
         assert!(
-            told.ends_with("expected a name of 1 to 10 bytes, without a NUL"),
-            "{told}"
+            message.ends_with("expected a name of 1 to 10 bytes, without a NUL"),
+            "{message}"
         );
     }
 }

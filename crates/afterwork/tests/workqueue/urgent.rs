@@ -117,8 +117,8 @@ fn an_ordered_queue_has_no_urgent_lane() {
         .unwrap();
     let refused = queue.urgent();
     assert!(matches!(refused, Err(BuildError::OrderedUrgent)));
-    let told = refused.unwrap_err().to_string();
-    assert_eq!(told, "an ordered queue has no urgent lane");
+    let message = refused.unwrap_err().to_string();
+    assert_eq!(message, "an ordered queue has no urgent lane");
 }
 
 #[test]

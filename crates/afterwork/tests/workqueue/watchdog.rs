@@ -61,10 +61,10 @@ fn a_stall_names_the_first_item_and_what_every_worker_is_in() {
         plug.release();
         queue.drain().unwrap();
         assert!(registry.pool_stats()[0].stalls >= 1);
-        let told = stall.to_string();
-        assert!(!told.contains('\n'));
-        let thread = number_after(&told, "; thread ");
-        let process = number_after(&told, "; their stacks: gdb --batch --pid=");
+        let text = stall.to_string();
+        assert!(!text.contains('\n'));
+        let thread = number_after(&text, "; thread ");
+        let process = number_after(&text, "; their stacks: gdb --batch --pid=");
         assert_eq!(thread, worker.thread);
         assert_eq!(process, std::process::id());
         // A debugger finds the thread in this folder.

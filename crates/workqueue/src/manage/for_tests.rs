@@ -14,7 +14,7 @@
 use std::{ops::Deref, time::Duration};
 
 use base::internal::params::Params;
-use sync::Patience;
+use sync::Backoff;
 use topology::{CpuId, Topology};
 
 use crate::{
@@ -77,7 +77,7 @@ impl Registry {
             worker_spin_limit: 0,
             cpu_intensive_thresh_us: 60_000_000,
             watchdog_thresh_ms: 0,
-            machine_look_ms: 0,
+            topology_refresh_ms: 0,
             cpu_quota: false,
             ..Params::default()
         };
@@ -119,7 +119,7 @@ impl TestRegistry {
     /// idle. An item must not call this.
     #[doc(alias = "Wait")]
     pub fn run_until_idle(&self) {
-        let mut patience = Patience::new();
+        let mut backoff = Backoff::new();
         let mut before = None;
         loop {
             let timers = self.timers();
@@ -131,7 +131,7 @@ impl TestRegistry {
                 return;
             }
             if nr_taken.is_none() {
-                patience.pause();
+                backoff.pause();
             }
             before = nr_taken;
         }
@@ -140,7 +140,7 @@ impl TestRegistry {
     /// If all pools and reapers rest, returns the number of items that the pools have taken.
     fn at_rest(&self) -> Option<u64> {
         let manager = &self.machine().manager;
-        if !self.timers().are_fired() || !manager.errands.are_done() {
+        if !self.timers().are_fired() || !manager.cleanups.are_done() {
             return None;
         }
         let pools = manager.pools();

@@ -66,8 +66,8 @@ use super::{
     wheel::{self, Link, rounded_ns},
 };
 use crate::{
-    errands::Errand,
-    execute::{run::LeftCount, wait::must_not_be_lost, work::Work},
+    cleanups::Cleanup,
+    execute::{run::CountToRelease, wait::must_not_be_lost, work::Work},
     item::head::Dead,
     pools::manager::Manager,
 };
@@ -315,7 +315,7 @@ impl Timer {
         let left = claimed.and_then(Claimed::push);
         drop(disarmed);
         if let Some(left) = left {
-            left.give_back();
+            left.release();
         }
         if let Some(manager) = wakes {
             manager.wake();
@@ -341,15 +341,14 @@ impl Timer {
         let _disarmed;
         let mut dust = Dust::default();
         let mut state = self.lock(&mut dust);
-        let is_disabled = work.is_disabled() && !twin::armed("every: arms what is disabled");
+        let is_disabled = work.is_disabled() && !twin::armed("every: arms a disabled item");
         if state.armed.is_some() || is_disabled || work.is_pending() {
             return;
         }
         let is_first = state.put(self, work, queue, (weak, cpu::current()), at_ns);
         // If the queue cancels everything after this check, it finds the timer in the wheel.
         let is_old = |armed: &Armed| armed.nr_cancels != nr_cancels;
-        if state.armed.as_ref().is_some_and(is_old)
-            && !twin::armed("every: arms what was cancelled")
+        if state.armed.as_ref().is_some_and(is_old) && !twin::armed("every: arms a cancelled item")
         {
             _disarmed = state.disarm(self);
         }
@@ -396,7 +395,7 @@ impl Timer {
         let left = claimed.push();
         drop((queue, disarmed));
         if let Some(left) = left {
-            left.give_back();
+            left.release();
         }
         Some(true)
     }
@@ -636,7 +635,7 @@ unsafe fn expire_item<'a>(
 impl Armed {
     fn is_cancelled(&self, queue: &Inner) -> bool {
         let is_closed =
-            queue.closed.is_destroyed() && !twin::armed("destroy: forgets who is arming");
+            queue.closed.is_destroyed() && !twin::armed("destroy: forgets arming timers");
         self.nr_cancels != queue.timers.nr_cancels() || is_closed
     }
 }
@@ -678,7 +677,7 @@ impl Due {
     }
 
     /// Queues the item if its generation is current. Returns its in-flight count on another pwq.
-    fn try_fire(&self) -> Result<Option<LeftCount>, Later> {
+    fn try_fire(&self) -> Result<Option<CountToRelease>, Later> {
         let state = self.timer.state.try_lock().ok_or(Later::Locked)?;
         self.fire_locked(state, false)
     }
@@ -688,12 +687,12 @@ impl Due {
         &self,
         state: MutexGuard<'_, State>,
         may_cut: bool,
-    ) -> Result<Option<LeftCount>, Later> {
+    ) -> Result<Option<CountToRelease>, Later> {
         // Dropped after the lock and the visit.
         let queue;
         let mut state = state;
         let is_ours = state.generation == self.generation;
-        if !is_ours && !twin::armed("delayed: fires what was changed") {
+        if !is_ours && !twin::armed("delayed: fires a changed timer") {
             return Ok(None);
         }
         let Some(armed) = state.armed.take() else {
@@ -704,7 +703,7 @@ impl Due {
             // The queue was destroyed together with its timers.
             return Ok(None);
         };
-        if armed.is_cancelled(&queue) && !twin::armed("cancel all: forgets what is being fired") {
+        if armed.is_cancelled(&queue) && !twin::armed("cancel all: forgets firing timers") {
             return Ok(None);
         }
         let lane = armed.queue.lane();
@@ -726,12 +725,12 @@ impl Due {
     }
 }
 
-impl Errand for Cutting {
+impl Cleanup for Cutting {
     fn run(self: Box<Self>) {
         let Self(due) = *self;
         let fired = due.fire_locked(due.timer.state.lock(), true);
         if let Ok(Some(left)) = fired {
-            left.give_back();
+            left.release();
         }
         // FOREIGN(item-free): an item without handles, on a reaper; contained by `Dead`.
         drop(due.leave());
@@ -739,9 +738,9 @@ impl Errand for Cutting {
 }
 
 // The count of an item that was fired by a thread that must not run user code.
-impl Errand for LeftCount {
+impl Cleanup for CountToRelease {
     fn run(self: Box<Self>) {
-        self.give_back();
+        self.release();
     }
 }
 
@@ -758,7 +757,7 @@ mod tests {
     use base::internal::params::Params;
 
     #[test]
-    fn what_an_item_was_counted_as_elsewhere_is_given_back_where_threads_are_refused() {
+    fn count_on_another_pwq_is_released_without_new_threads() {
         let machine = Topology::synthetic("1 core").unwrap();
         let registry = Registry::new(machine, Params::default()).unwrap();
         let build = |name| Workqueue::builder(name).build_in(&registry).unwrap();

@@ -11,8 +11,10 @@ use topology::{AffinityScope, Topology};
 
 use super::admission::{Bounded, Permits, ROOM};
 use super::idle::{self, Idled};
+use super::locked::{self, REQUESTS, Splits};
 use super::scopes;
 use super::sleeps::{self, Clock, Slept};
+use super::soon::{self, CHANGES, Saved};
 use super::timeouts::{self, Ended};
 use crate::bench::child::apart;
 use crate::bench::max_active::gauge::Size;
@@ -25,7 +27,7 @@ use crate::bench::workqueue::shape::{Shape, Task};
 use crate::bench::workqueue::subject::{OneShot, OneShotPool};
 use crate::harness::case::{Case, RunFn, Sample, Variant};
 use crate::harness::claim::{Against, Bound, Claim};
-use crate::harness::metric::{MILLION, Metric, NS_PER_US, PERCENT, higher, lower};
+use crate::harness::metric::{MILLION, Metric, NS_PER_MS, NS_PER_US, PERCENT, higher, lower};
 use crate::harness::stats::percentile;
 use crate::harness::switches::Usage;
 
@@ -37,6 +39,8 @@ const IDLE_1: &str = "idle-1ms";
 const IDLE_10: &str = "idle-10ms";
 const SLEEPS: &str = "sleeps";
 const TIMEOUTS: &str = "timeouts";
+const LOCKED: &str = "locked";
+const SAVE_SOON: &str = "save-soon";
 
 const ASYNC_IO: &str = "async-io";
 const RAYON_JOIN: &str = "rayon+join";
@@ -52,6 +56,8 @@ pub const MENU: Menu = Menu {
         IDLE_10,
         SLEEPS,
         TIMEOUTS,
+        LOCKED,
+        SAVE_SOON,
     ],
     peers: &[
         Tokio::NAME,
@@ -63,6 +69,10 @@ pub const MENU: Menu = Menu {
 };
 
 const OURS: &str = "ours";
+/// A task of tokio for each change.
+const TASK_EACH: &str = "tokio+each";
+/// The same, but each change aborts the task before it.
+const TASK_ABORTED: &str = "tokio+abort";
 const UNBOUNDED: &str = "unbounded";
 const CHUNKS: &str = "for_each_chunk";
 const JOIN: &str = "join";
@@ -86,6 +96,13 @@ const TIMEOUTS_PER_S: Metric = higher("timeouts_per_s", "1/s", ("", "M/s"), MILL
 const CPU_PER_TIMEOUT: Metric = lower("cpu_per_item", "ns/item", ("ns a timeout", "CPU"), 1.0);
 const LATE_P50: Metric = lower("late_p50", "ns", ("late us", "p50"), NS_PER_US);
 const LATE_P99: Metric = lower("late_p99", "ns", ("late us", "p99"), NS_PER_US);
+
+/// 1 if all requests ended, 0 if they deadlocked.
+pub const ENDED: Metric = higher("ended", "bool", ("", "ended"), 1.0);
+/// Time until the last request ended, or until the run was given up.
+pub const UNTIL_END: Metric = lower("until_end", "ns", ("", "ms"), NS_PER_MS);
+const SAVES: Metric = lower("saves", "saves", ("", "saves"), 1.0);
+const PER_CHANGE: Metric = lower("per_change", "ns", ("", "ns/change"), 1.0);
 
 const ADMISSION_METRICS: &[Metric] = &[
     higher(ITEMS_PER_S, "items/s", ("items", "M/s"), MILLION),
@@ -144,7 +161,9 @@ pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
         IDLE_1 => setting.idle(name, Duration::from_millis(1)),
         IDLE_10 => setting.idle(name, Duration::from_millis(10)),
         SLEEPS => setting.sleeps(),
-        _ => setting.timeouts(),
+        TIMEOUTS => setting.timeouts(),
+        LOCKED => locked_case(),
+        _ => save_soon(),
     }))
 }
 
@@ -433,6 +452,73 @@ fn timeout_sample(ended: &Ended, count: usize) -> Sample {
     sample.set(TIMEOUTS_PER_S, per_s);
     sample.set(CPU_PER_TIMEOUT, ended.spent.cpu_ns as f64 / count as f64);
     sample
+}
+
+fn locked_case() -> Case {
+    Case {
+        bench: BENCH,
+        name: LOCKED,
+        about: format!(
+            "{REQUESTS} requests take one lock; the first holds it while it waits for its other half"
+        ),
+        metrics: &[ENDED, UNTIL_END],
+        headline: UNTIL_END.name,
+        variants: vec![
+            Variant::ours(OURS, final_if_deadlocked(locked::ours)),
+            Variant::peer(Rayon::NAME, final_if_deadlocked(locked::Rayon::start)),
+        ],
+        claims: vec![
+            Claim::of(OURS, "ends", UNTIL_END, Against::BestPeer).keeps(Bound::AtMost(1.0)),
+        ],
+    }
+}
+
+/// Returns a run of the requests. A deadlock leaves its threads behind, so it is not repeated: later
+/// runs return the same sample.
+fn final_if_deadlocked<S: Splits>(start: impl Fn() -> Result<S, Stop> + 'static) -> RunFn {
+    let mut is_deadlocked = false;
+    Box::new(move || {
+        let took = if is_deadlocked {
+            None
+        } else {
+            locked::run(&start()?)
+        };
+        is_deadlocked = took.is_none();
+        let mut sample = Sample::default();
+        sample.set(ENDED, f64::from(u8::from(took.is_some())));
+        sample.set(
+            UNTIL_END,
+            took.unwrap_or(locked::PATIENCE).as_nanos() as f64,
+        );
+        Ok(Some(sample))
+    })
+}
+
+fn save_soon() -> Case {
+    let run = |save: fn() -> Result<Saved, Stop>| {
+        move || {
+            let Saved { saves, per_change } = save()?;
+            let mut sample = Sample::default();
+            sample.set(SAVES, saves as f64);
+            sample.set(PER_CHANGE, per_change.as_nanos() as f64);
+            Ok(Some(sample))
+        }
+    };
+    Case {
+        bench: BENCH,
+        name: SAVE_SOON,
+        about: format!("{CHANGES} changes, each with a save 100 ms after the last one"),
+        metrics: &[SAVES, PER_CHANGE],
+        headline: PER_CHANGE.name,
+        variants: vec![
+            Variant::ours(OURS, run(soon::ours)),
+            Variant::peer(TASK_EACH, run(|| soon::tokio(false))),
+            Variant::peer(TASK_ABORTED, run(|| soon::tokio(true))),
+        ],
+        claims: vec![
+            Claim::of(OURS, "time", PER_CHANGE, Against::BestPeer).keeps(Bound::AtMost(1.0)),
+        ],
+    }
 }
 
 fn no_slower((variant, what): (&str, &str), against: &str, least: f64) -> Claim {
