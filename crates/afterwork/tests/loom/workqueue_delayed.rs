@@ -173,7 +173,7 @@ fn mod_meets_a_reaper() {
     machine.fire_timers(2 * SOON);
     let reaper = spawn({
         let machine = machine.clone();
-        move || machine.stand_in()
+        move || machine.run_fallback()
     });
     let was_pending = other.mod_delayed(&work, LATER);
     assert!(work.is_pending(), "its time has not come");

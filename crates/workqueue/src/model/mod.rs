@@ -165,8 +165,8 @@ impl Machine {
     }
 
     /// Runs the first deferred cleanup on this thread. Returns `true` if there was one.
-    pub fn stand_in(&self) -> bool {
-        self.registry.manager().cleanups.stand_in()
+    pub fn run_fallback(&self) -> bool {
+        self.registry.manager().cleanups.run_fallback()
     }
 
     /// Drops the registry, and starts the requested reapers until its queues have been destroyed.
