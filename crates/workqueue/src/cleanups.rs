@@ -263,6 +263,7 @@ impl CleanupQueue {
     }
 
     /// Returns `true` if no cleanup waits or runs.
+    #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn are_done(&self) -> bool {
         let list = self.0.lock();
         list.waiting.is_empty() && list.nr_reapers == 0

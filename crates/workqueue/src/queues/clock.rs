@@ -20,6 +20,7 @@ const FAR_NS: u64 = 40_000_000;
 #[derive(Debug)]
 pub(crate) enum Clock {
     System,
+    #[cfg_attr(any(loom, shuttle), expect(dead_code, reason = "models need none"))]
     Paused(Paused),
 }
 
@@ -32,6 +33,7 @@ pub(crate) struct Paused {
 }
 
 impl Clock {
+    #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn paused() -> Self {
         Self::Paused(Paused {
             start: Instant::now(),
@@ -90,6 +92,7 @@ impl Clock {
     }
 
     /// Sets the time of a paused clock.
+    #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn set_ns(&self, now_ns: u64) {
         if let Self::Paused(paused) = self {
             paused.now_ns.store(now_ns, Ordering::Relaxed);
