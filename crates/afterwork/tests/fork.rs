@@ -467,7 +467,7 @@ fn a_queue_of_the_parent_says_so_and_those_of_the_child_work() {
         for refused in [
             message_of(|| assert!(queue.enqueue(&work))),
             message_of(|| drop(queue.spawn(|| ()))),
-            message_of(|| system.spawn_detached(|| ())),
+            message_of(|| drop(system.spawn_detached(|| ()))),
             message_of(|| queue.flush().unwrap()),
             message_of(|| queue.drain().unwrap()),
             message_of(|| queue.drain_timeout(Duration::ZERO).unwrap()),
@@ -531,6 +531,7 @@ fn join_timeout_in_a_child_does_not_wait_for_a_parents_item() {
         use_queue(&Workqueue::builder("own").build().unwrap());
         // SAFETY: this process exits without dropping the original.
         let handle = unsafe { std::ptr::read(handle.0) }.unwrap();
+        let mut handle = handle;
         let refused = message_of(|| drop(handle.join_timeout(HOUR)));
         assert!(
             refused.contains("before the process was forked"),
@@ -583,9 +584,9 @@ fn rejected_call_in_a_child_changes_nothing() {
                 "{message}"
             );
         };
-        is_refused(&|| _ = queue.enable_and_queue(&work));
+        is_refused(&|| _ = work.enable() && queue.enqueue(&work));
         assert!(work.enable(), "it has been enabled");
-        is_refused(&|| _ = queue.mod_delayed(&delayed, Duration::ZERO));
+        is_refused(&|| _ = queue.reschedule(&delayed, Duration::ZERO));
         is_refused(&|| _ = delayed.flush());
         assert!(delayed.is_pending());
     });
@@ -859,7 +860,7 @@ fn child_rejects_parents_timers_and_can_create_new_ones() {
         let polled = AssertUnwindSafe(|| Pin::new(&mut slept).poll(&mut context));
         assert!(catch_unwind(polled).is_err(), "nobody wakes it");
         assert!(catch_unwind(AssertUnwindSafe(|| set.try_join_next())).is_err());
-        assert!(catch_unwind(AssertUnwindSafe(|| set.abort_all())).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| set.cancel_all())).is_err());
         // The drop does not hang at locks that threads of the parent may hold.
         drop((slept, set, ticks));
         workqueue::block_on(workqueue::sleep(Duration::from_millis(1)));
@@ -869,7 +870,7 @@ fn child_rejects_parents_timers_and_can_create_new_ones() {
         assert_eq!(set.join_next_blocking().unwrap().unwrap(), 7);
     });
     let (slept, mut set, ticks) = theirs.take().unwrap();
-    set.abort_all();
+    set.cancel_all();
     assert!(set.join_next_blocking().unwrap().is_err());
     drop((slept, ticks));
 }

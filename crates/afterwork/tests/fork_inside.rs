@@ -130,11 +130,13 @@ impl Fork {
 fn queue_with(fork: &Fork, first: impl FnOnce(&Workqueue)) {
     let queue = Workqueue::builder("forks").max_active(1).build().unwrap();
     let (go, wait) = mpsc::channel::<()>();
-    queue.spawn_detached(move || assert!(wait.recv().is_err()));
+    queue
+        .spawn_detached(move || assert!(wait.recv().is_err()))
+        .unwrap();
     first(&queue);
     for _ in 0..20 {
         let fork = fork.clone();
-        queue.spawn_detached(move || fork.not_in_child());
+        queue.spawn_detached(move || fork.not_in_child()).unwrap();
     }
     drop(go);
     queue.drain().unwrap();
@@ -158,7 +160,7 @@ fn an_item_s_child_ends_where_the_item_does() {
     let kinds: [(&str, Queues); 6] = [
         (
             "detached",
-            Box::new(|queue, fork| queue.spawn_detached(move || fork.now())),
+            Box::new(|queue, fork| queue.spawn_detached(move || fork.now()).unwrap()),
         ),
         (
             "spawned",
@@ -231,17 +233,21 @@ fn panicking_item_in_a_child_does_not_call_the_handler() {
     let builder = Workqueue::builder("panics").on_panic(move |_| handler.not_in_child());
     let queue = builder.build().unwrap();
     let forks = fork.clone();
-    queue.spawn_detached(move || {
-        forks.now();
-        std::panic::resume_unwind(Box::new("on purpose"));
-    });
+    queue
+        .spawn_detached(move || {
+            forks.now();
+            std::panic::resume_unwind(Box::new("on purpose"));
+        })
+        .unwrap();
     queue.drain().unwrap();
     fork.must_have_ended("an item that panics");
     let fork = Fork::new();
     let handler = fork.clone();
     let builder = Workqueue::builder("panics").on_panic(move |_| handler.now());
     let queue = builder.build().unwrap();
-    queue.spawn_detached(|| std::panic::resume_unwind(Box::new("on purpose")));
+    queue
+        .spawn_detached(|| std::panic::resume_unwind(Box::new("on purpose")))
+        .unwrap();
     queue.drain().unwrap();
     fork.must_have_ended("the handler");
 }
@@ -320,7 +326,11 @@ fn child_of_a_forking_topology_source_exits() {
     let queue = Workqueue::builder("waits").build_in(&registry).unwrap();
     // Waiting work causes the manager to sample.
     while !has_forked.load(Ordering::Relaxed) {
-        (0..4).for_each(|_| queue.spawn_detached(|| thread::sleep(Duration::from_millis(2))));
+        (0..4).for_each(|_| {
+            queue
+                .spawn_detached(|| thread::sleep(Duration::from_millis(2)))
+                .unwrap()
+        });
         queue.drain().unwrap();
     }
     fork.must_have_ended("a source");

@@ -129,11 +129,17 @@ fn states_of_ours() -> Vec<(&'static str, State)> {
         move || report.send((kind, State::of_this_thread())).unwrap()
     };
     let queue = Workqueue::builder("newborn").build().unwrap();
-    queue.spawn_detached(reporter("worker"));
-    let reclaim = Workqueue::builder("reclaim").mem_reclaim().build().unwrap();
-    reclaim.spawn_detached(reporter("worker of a queue with a rescuer"));
+    queue.spawn_detached(reporter("worker")).unwrap();
+    let reclaim = Workqueue::builder("reclaim")
+        .with_rescuer()
+        .build()
+        .unwrap();
+    reclaim
+        .spawn_detached(reporter("worker of a queue with a rescuer"))
+        .unwrap();
     let bh = Workqueue::builder("bh").bh().build().unwrap();
-    bh.spawn_detached(reporter("worker of bottom halves"));
+    bh.spawn_detached(reporter("worker of bottom halves"))
+        .unwrap();
     let worker = Worker::builder("newborn").build().unwrap();
     worker.spawn(reporter("dedicated worker")).join().unwrap();
     rcu::call(reporter("rcu"));

@@ -52,10 +52,12 @@ fn every_subsystem_is_on_the_page_for_as_long_as_it_is_there() {
     let queue = Workqueue::builder("shown").max_active(1).build().unwrap();
     let (inside, is_inside) = mpsc::channel();
     let (go, may_go) = mpsc::channel::<()>();
-    queue.spawn_detached(move || {
-        inside.send(()).unwrap();
-        let _ = may_go.recv();
-    });
+    queue
+        .spawn_detached(move || {
+            inside.send(()).unwrap();
+            let _ = may_go.recv();
+        })
+        .unwrap();
     is_inside.recv().unwrap();
     let waits = queue.spawn(|| ());
     let mut mailbox = Mailbox::builder().name("letters").build();

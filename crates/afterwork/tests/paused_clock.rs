@@ -36,7 +36,7 @@ impl SaveSoon {
     }
 
     fn changed(&self) {
-        self.queue.mod_delayed(&self.save, 60 * SECOND);
+        self.queue.reschedule(&self.save, 60 * SECOND);
     }
 
     fn nr_saves(&self) -> u32 {
@@ -127,16 +127,16 @@ fn an_item_that_has_not_started_by_its_deadline_expires() {
     let mut registry = Registry::for_tests().unwrap();
     let queue = Workqueue::builder("deadline").build_in(&registry).unwrap();
     let deadline = registry.now() + SECOND;
-    let in_time = queue.spawn_before(deadline, || 7);
+    let in_time = queue.task().deadline(deadline).spawn(|| 7);
     assert_eq!(in_time.join().unwrap(), 7);
     queue.pause();
-    let mut late = queue.spawn_before(deadline, || 7);
+    let mut late = queue.task().deadline(deadline).spawn(|| 7);
     registry.advance(SECOND - MS);
-    late = late.try_join().expect_err("the queue is paused");
+    assert!(late.try_join().is_none(), "the queue is paused");
     registry.advance(MS);
     assert!(matches!(late.join(), Err(JoinError::Expired)));
     queue.resume();
-    let never = queue.spawn_before(deadline, || 7);
+    let never = queue.task().deadline(deadline).spawn(|| 7);
     assert!(matches!(never.join(), Err(JoinError::Expired)));
 }
 
@@ -146,7 +146,7 @@ fn a_task_that_awaits_an_item_is_woken_at_its_deadline() {
     let build = |name| Workqueue::builder(name).build_in(&registry).unwrap();
     let (paused, queue) = (build("paused"), build("awaits"));
     paused.pause();
-    let late = paused.spawn_before(registry.now() + SECOND, || 7);
+    let late = paused.task().deadline(registry.now() + SECOND).spawn(|| 7);
     let task = queue.spawn_async(late);
     registry.advance(SECOND);
     assert!(matches!(task.join().unwrap(), Err(JoinError::Expired)));
@@ -172,13 +172,14 @@ fn missed_ticks_follow_the_rule() {
 fn the_registry_is_idle_when_all_that_can_run_has_run() {
     fn spawn_below(queue: &Workqueue, nr_runs: &Arc<AtomicU32>, depth: u32) {
         let (inside, runs) = (queue.clone(), nr_runs.clone());
-        queue.spawn_detached(move || {
+        let spawned = queue.spawn_detached(move || {
             runs.fetch_add(1, Ordering::Relaxed);
             if depth > 0 {
                 spawn_below(&inside, &runs, depth - 1);
                 spawn_below(&inside, &runs, depth - 1);
             }
         });
+        assert!(spawned.is_ok());
     }
     let registry = Registry::for_tests().unwrap();
     let build = |name| Workqueue::builder(name).build_in(&registry).unwrap();
@@ -201,7 +202,7 @@ fn an_item_that_a_reaper_fires_is_not_late() {
     let document = SaveSoon::new(&registry);
     let paused = Workqueue::builder("paused").build_in(&registry).unwrap();
     paused.pause();
-    paused.mod_delayed(&document.save, Duration::ZERO);
+    paused.reschedule(&document.save, Duration::ZERO);
     assert!(document.save.cancel());
     document.changed();
     registry.advance(60 * SECOND);

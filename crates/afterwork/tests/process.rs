@@ -320,7 +320,7 @@ struct WorksAtExit(Workqueue);
 
 impl Drop for WorksAtExit {
     fn drop(&mut self) {
-        self.0.spawn_detached(|| ());
+        self.0.spawn_detached(|| ()).unwrap();
         assert_eq!(self.0.spawn(|| 5).join().unwrap(), 5);
         self.0.flush().unwrap();
         println!("the last is done");
@@ -350,7 +350,9 @@ fn a_process_may_end_inside_an_item_or_while_items_run() {
     unsafe { libc::alarm(LIMIT_S) };
     let queue = workqueue::system_unbound().unwrap();
     for _ in 0..50 {
-        queue.spawn_detached(|| thread::sleep(Duration::from_millis(1)));
+        queue
+            .spawn_detached(|| thread::sleep(Duration::from_millis(1)))
+            .unwrap();
     }
     if how == "exits" {
         let _ = queue.spawn(|| std::process::exit(7)).join();
@@ -371,7 +373,7 @@ fn work_a_little(queues: &[Workqueue; 2], nr_run: &Arc<AtomicUsize>) -> usize {
     let timed = DelayedWork::new(runs());
     assert!(queues[0].enqueue_after(&timed, Duration::from_micros(300)));
     for queue in queues {
-        (0..20).for_each(|_| queue.spawn_detached(runs()));
+        (0..20).for_each(|_| queue.spawn_detached(runs()).unwrap());
         assert_eq!(queue.spawn(|| 5).join().unwrap(), 5);
         queue.flush().unwrap();
     }

@@ -46,8 +46,8 @@ fn stall_of(item: fn(&AtomicBool), good: impl Fn(&Stall) -> bool) -> Stall {
         .unwrap();
     let flag = Arc::new(AtomicBool::new(false));
     let theirs = flag.clone();
-    queue.spawn_detached(move || item(&theirs));
-    queue.spawn_detached(|| ());
+    queue.spawn_detached(move || item(&theirs)).unwrap();
+    queue.spawn_detached(|| ()).unwrap();
     let stall = stalls.iter().find(|it| good(it)).unwrap();
     flag.store(true, Ordering::Relaxed);
     queue.drain().unwrap();

@@ -141,9 +141,11 @@ impl Subscriber for Scribe {
             "outer" => {
                 let inner = INNER.lock().unwrap().clone();
                 if let Some(inner) = inner {
-                    inner.spawn_detached(|| {
-                        NR_INNER.fetch_add(1, Ordering::SeqCst);
-                    });
+                    inner
+                        .spawn_detached(|| {
+                            NR_INNER.fetch_add(1, Ordering::SeqCst);
+                        })
+                        .unwrap();
                 }
             }
             "again" if event.metadata().name() == "queue_work" => {
@@ -215,7 +217,8 @@ impl Held {
             busy.spawn_detached(move || {
                 inside.send(()).unwrap();
                 let _ = released.recv();
-            });
+            })
+            .unwrap();
             is_inside.recv().unwrap();
             releases.push(release);
         }
@@ -260,7 +263,7 @@ fn events_of_an_item_are_in_order_for_all_kinds_and_threads() {
         item.flush().unwrap();
         only_worker.let_go(&registry);
         queue("a closure", true).spawn(|| ()).join().unwrap();
-        queue("detached", true).spawn_detached(|| ());
+        queue("detached", true).spawn_detached(|| ()).unwrap();
         queue("a future", true)
             .spawn_async(async {})
             .join()
@@ -318,7 +321,7 @@ fn span_of_the_enqueuer_follows_all_kinds_of_work() {
         let mut handles = Vec::new();
         request.in_scope(|| {
             handles.push(queue.spawn(send_span.clone()));
-            queue.spawn_detached(send_span.clone());
+            queue.spawn_detached(send_span.clone()).unwrap();
             queue.enqueue(&work);
             let (send_span, mut nr_polls) = (send_span.clone(), 0);
             handles.push(queue.spawn_async(std::future::poll_fn(move |context| {
@@ -342,7 +345,7 @@ fn span_of_the_enqueuer_follows_all_kinds_of_work() {
         let inner = send_span.clone();
         let other = queue.clone();
         request
-            .in_scope(|| helps.spawn(move || other.spawn_detached(inner)))
+            .in_scope(|| helps.spawn(move || other.spawn_detached(inner).unwrap()))
             .join()
             .unwrap();
         queue.drain().unwrap();
@@ -354,7 +357,7 @@ fn span_of_the_enqueuer_follows_all_kinds_of_work() {
         );
         // An item that is queued outside of any span runs in none.
         queue.enqueue(&work);
-        queue.spawn_detached(send_span);
+        queue.spawn_detached(send_span).unwrap();
         queue.drain().unwrap();
         assert_eq!(seen.try_iter().collect::<Vec<_>>(), [None; 2]);
         assert_eq!(present(), None);
@@ -377,7 +380,7 @@ fn span_of_an_item_that_never_runs_is_closed() {
         let works = [(); 2].map(|()| Work::new(|| ()));
         let mut handle = span.in_scope(|| {
             works.iter().for_each(|work| assert!(queue.enqueue(work)));
-            queue.spawn_detached(|| ());
+            queue.spawn_detached(|| ()).unwrap();
             drop(queue.spawn_async(std::future::pending::<()>()));
             queue.spawn(|| ())
         });
@@ -456,7 +459,7 @@ fn a_subscriber_may_queue_work_at_every_event() {
         let outer = Workqueue::builder("outer").help(false);
         let outer = outer.build_in(&registry).unwrap();
         for _ in 0..10 {
-            outer.spawn_detached(|| ());
+            outer.spawn_detached(|| ()).unwrap();
         }
         outer.drain().unwrap();
         *INNER.lock().unwrap() = None;
@@ -494,8 +497,8 @@ const DEEDS: [Deed; 5] = [
     ("drops", drop),
     ("changes attributes", |queue| {
         // The call returns an error if it would have to wait.
-        let _ = queue.set_nice(1);
-        let _ = queue.set_nice(0);
+        let _ = queue.set_attrs(|attrs| attrs.nice = 1);
+        let _ = queue.set_attrs(|attrs| attrs.nice = 0);
     }),
     ("shuts down", Workqueue::shutdown_background),
     ("pauses", |queue| {
@@ -574,7 +577,7 @@ fn a_subscriber_may_stop_the_queue_of_flushed_delayed_work() {
 #[test]
 fn a_subscriber_may_stop_an_ordered_queue_at_each_enqueue() {
     at_each_deed("in order", "queue_work", ordered, |queue, _| {
-        queue.spawn_detached(|| ());
+        queue.spawn_detached(|| ()).unwrap();
     });
     at_each_deed("in order, at once", "queue_work", ordered, |queue, _| {
         let work = DelayedWork::new(|| ());
@@ -582,7 +585,7 @@ fn a_subscriber_may_stop_an_ordered_queue_at_each_enqueue() {
     });
     at_each_deed("in order, many", "queue_work", ordered, |queue, _| {
         queue.enqueue_all(&[Work::new(|| ()), Work::new(|| ())]);
-        queue.spawn_detached_all((0..2).map(|_| || ()));
+        queue.task().spawn_detached_all((0..2).map(|_| || ()));
     });
     at_each_deed("in order, a future", "queue_work", ordered, |queue, _| {
         drop(queue.spawn_async(async {}));
@@ -597,7 +600,7 @@ fn a_subscriber_may_stop_a_queue_at_each_step_of_an_item() {
             ("in order, by a worker", ordered),
         ] {
             at_each_deed(&format!("{how}, {event}"), event, build, |queue, _| {
-                queue.spawn_detached(|| ());
+                queue.spawn_detached(|| ()).unwrap();
                 drop(queue);
             });
         }
@@ -634,9 +637,9 @@ fn items_of_an_ordered_queue_run_in_the_span_that_queued_them() {
             .collect();
         span.in_scope(|| {
             queue.enqueue_all(&works);
-            queue.spawn_detached(send_span.clone());
+            queue.spawn_detached(send_span.clone()).unwrap();
         });
-        queue.spawn_detached(send_span);
+        queue.spawn_detached(send_span).unwrap();
         queue.drain().unwrap();
         let seen: Vec<_> = seen.iter().take(4).collect();
         assert_eq!(seen, [Some("around"), Some("around"), Some("around"), None]);
@@ -651,7 +654,7 @@ fn a_subscriber_that_panics_costs_no_worker_and_no_item() {
         let registry = registry(Params::default());
         let queue = Workqueue::builder("panics").build_in(&registry).unwrap();
         assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
-        queue.spawn_detached(|| ());
+        queue.spawn_detached(|| ()).unwrap();
         queue.drain().unwrap();
         let created = registry.pool_stats()[0].created;
         assert_eq!(registry.pool_stats()[0].nr_workers as u64, created);
@@ -665,9 +668,9 @@ fn rescuer_calls_and_batches_emit_events() {
     ends(|| {
         let registry = registry(Params::default());
         let only_worker = Held::new(&registry);
-        let queue = Workqueue::builder("rescued").mem_reclaim().help(false);
+        let queue = Workqueue::builder("rescued").with_rescuer().help(false);
         let queue = queue.build_in(&registry).unwrap();
-        queue.spawn_detached(|| ());
+        queue.spawn_detached(|| ()).unwrap();
         queue.drain().unwrap();
         only_worker.let_go(&registry);
         let recorded = events_of("rescued");
@@ -694,10 +697,12 @@ fn watchdog_reports_emit_events() {
         let queue = Workqueue::builder("stalls").help(false);
         let queue = queue.build_in(&registry).unwrap();
         let (release, released) = mpsc::channel::<()>();
-        queue.spawn_detached(move || {
-            let _ = released.recv();
-        });
-        queue.spawn_detached(|| ());
+        queue
+            .spawn_detached(move || {
+                let _ = released.recv();
+            })
+            .unwrap();
+        queue.spawn_detached(|| ()).unwrap();
         // The event is emitted before the handler runs.
         reports.recv_timeout(PATIENCE).unwrap();
         drop(release);

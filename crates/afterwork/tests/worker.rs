@@ -59,8 +59,8 @@ fn child_wakes_no_local_future_and_ends_no_worker_of_the_parent() {
         assert!(!parked.cancel() && parked.is_finished());
         assert!(mailbox.is_empty(), "woken");
         let refused = futures.spawn_local(async {}).join();
-        assert!(matches!(refused, Err(JoinError::Refused)));
-        assert!(matches!(worker.flush(), Err(JoinError::Refused)));
+        assert!(matches!(refused, Err(JoinError::Closed)));
+        assert!(matches!(worker.flush(), Err(JoinError::Closed)));
         worker.spawn_detached(|| unreachable!("nobody runs it"));
         assert!(matches!(pending.join(), Err(JoinError::Cancelled)));
         drop(theirs);

@@ -214,7 +214,7 @@ fn described(name: &str, flags: c_uint, max_active: c_int) -> Option<Builder> {
         builder = builder.bh();
     }
     if has(WQ_MEM_RECLAIM) {
-        builder = builder.mem_reclaim();
+        builder = builder.with_rescuer();
     }
     if has(WQ_CPU_INTENSIVE) {
         builder = builder.cpu_intensive();
@@ -512,8 +512,8 @@ unsafe extern "C" fn aw_apply_workqueue_attrs(
         if let Kind::System(_) = unsafe { &(*queue).kind } {
             return misuse(NAME, &"a system queue cannot be changed", -EINVAL);
         }
-        let scope = match attrs.affn_scope {
-            0 => inner.attrs().scope,
+        let affinity = match attrs.affn_scope {
+            0 => inner.attrs().affinity,
             at @ 1..=6 => AffinityScope::ALL[at as usize - 1],
             _ => return -EINVAL,
         };
@@ -524,13 +524,13 @@ unsafe extern "C" fn aw_apply_workqueue_attrs(
             return -EINVAL;
         };
         let wanted = Attrs {
-            scope,
+            affinity,
             strict: attrs.affn_strict,
             // A full mask means no mask, so that the queue follows changes of the machine.
             cpus: (cpus.len() < 16 * 64).then_some(cpus),
             nice,
         };
-        match inner.set_attrs(&wanted) {
+        match inner.set_attrs(|attrs| *attrs = wanted) {
             Ok(()) => 0,
             Err(BuildError::NicePermission(..)) => -EPERM,
             Err(BuildError::OwnQueue) => -EBUSY,

@@ -246,7 +246,7 @@ impl<F: Future> Task for Local<F> {
 
     fn refuse(&mut self) {
         if let Some(to) = self.to.take() {
-            answer(to, Err(JoinError::Refused));
+            answer(to, Err(JoinError::Closed));
         }
     }
 }
@@ -302,7 +302,7 @@ impl<T: From<Woken> + Send + 'static> LocalSet<T> {
     /// Adds a future. It is polled first when its wake-up, which this posts, is received.
     ///
     /// If the mailbox is closed, and in a child of `fork`, the future is dropped, and its handle
-    /// returns [`Refused`](JoinError::Refused).
+    /// returns [`Closed`](JoinError::Closed).
     ///
     /// # Blocking
     ///
@@ -444,7 +444,7 @@ impl<T: From<Woken> + Send + 'static> Inner<T> {
         }
         while let Some(mut task) = tasks.refused.pop() {
             drop(tasks);
-            task.end(JoinError::Refused);
+            task.end(JoinError::Closed);
             tasks = self.tasks.borrow_mut();
         }
         tasks.drops_refused = false;

@@ -241,7 +241,7 @@ fn futures_whose_mailbox_is_gone_end_with_their_set() {
     assert!(!handle.is_finished() && !unpolled.is_finished());
     assert!(matches!(
         set.spawn_local(async {}).join(),
-        Err(JoinError::Refused)
+        Err(JoinError::Closed)
     ));
     drop(set);
     assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
@@ -258,7 +258,7 @@ impl Drop for Chain {
         if self.1 > 0 {
             let next = Self(self.0.clone(), self.1 - 1);
             let refused = self.0.spawn_local(async move { drop(next) });
-            assert!(matches!(refused.join(), Err(JoinError::Refused)));
+            assert!(matches!(refused.join(), Err(JoinError::Closed)));
         }
         let (depth, deepest) = DEPTHS.get();
         DEPTHS.set((depth - 1, deepest));
@@ -272,8 +272,8 @@ fn refused_futures_that_spawn_as_they_are_dropped_do_not_nest() {
     mailbox.close();
     DEPTHS.set((0, 0));
     let chain = Chain(set.clone(), if cfg!(miri) { 10 } else { 1000 });
-    let refused = set.spawn_local(async move { drop(chain) });
-    assert!(matches!(refused.try_join(), Ok(Err(JoinError::Refused))));
+    let mut refused = set.spawn_local(async move { drop(chain) });
+    assert!(matches!(refused.try_join(), Some(Err(JoinError::Closed))));
     assert_eq!((DEPTHS.get(), Rc::strong_count(&set)), ((0, 1), 1));
 }
 
@@ -389,7 +389,7 @@ fn a_closed_mailbox_takes_no_futures_and_lets_wake_ups_in() {
     serve(&mut mailbox, &set);
     mailbox.close();
     let refused = set.spawn_local(async {});
-    assert!(matches!(refused.join(), Err(JoinError::Refused)));
+    assert!(matches!(refused.join(), Err(JoinError::Closed)));
     probe.waker().wake();
     serve(&mut mailbox, &set);
     assert!(handle.is_finished());

@@ -171,6 +171,12 @@ impl Error for WorkerError {
     }
 }
 
+base::internal::into_io_error!(WorkerError, |error| match error {
+    WorkerError::Thread(error) | WorkerError::Cpus(error) | WorkerError::Fifo(error) =>
+        error.kind(),
+    _ => ErrorKind::InvalidInput,
+});
+
 impl WorkerBuilder {
     /// Binds the thread to these CPUs. By default it has the CPUs of the process's first thread.
     #[doc(alias = "kthread_create_worker_on_cpu")]
@@ -330,7 +336,7 @@ impl Worker {
     ///
     /// # Blocking
     ///
-    /// Never blocks. In a child of `fork` the handle returns [`Refused`](JoinError::Refused).
+    /// Never blocks. In a child of `fork` the handle returns [`Closed`](JoinError::Closed).
     pub fn spawn<R: Send + 'static>(
         &self,
         func: impl FnOnce() -> R + Send + 'static,
@@ -367,7 +373,7 @@ impl Worker {
     ///
     /// # Blocking
     ///
-    /// Never blocks. In a child of `fork` the handle returns [`Refused`](JoinError::Refused).
+    /// Never blocks. In a child of `fork` the handle returns [`Closed`](JoinError::Closed).
     ///
     /// # Examples
     ///
@@ -411,7 +417,7 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// [`JoinError::OwnItem`] on the worker's own thread, [`JoinError::Refused`] in a child of `fork`.
+    /// [`JoinError::OwnItem`] on the worker's own thread, [`JoinError::Closed`] in a child of `fork`.
     ///
     /// # Panics
     ///

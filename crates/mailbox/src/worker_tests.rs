@@ -126,7 +126,7 @@ fn a_cancel_comes_before_the_start_or_says_that_it_did_not() {
     assert!(matches!(future.join(), Err(JoinError::Cancelled)));
     assert_eq!(kept.join_timeout(Duration::MAX).unwrap().unwrap(), 0);
     worker.flush().unwrap();
-    let ended = worker.spawn(count());
+    let mut ended = worker.spawn(count());
     worker.flush().unwrap();
     assert!(!ended.cancel());
     assert_eq!(ended.try_join().unwrap().unwrap(), 1);
@@ -276,7 +276,7 @@ fn worker_wakers_are_known_to_run_no_user_code() {
     assert!(worker().spawn_local(is_known).join().unwrap());
     let mut mailbox = Mailbox::<Mail>::new();
     let set = LocalSet::new(&mailbox);
-    let handle = set.spawn_local(is_known());
+    let mut handle = set.spawn_local(is_known());
     set.poll(mailbox.try_recv().unwrap().0);
     assert!(!handle.try_join().unwrap().unwrap());
 }

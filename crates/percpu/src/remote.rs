@@ -407,6 +407,17 @@ impl<F> fmt::Display for NotRun<F> {
 
 impl<F> std::error::Error for NotRun<F> {}
 
+/// Drops the closure.
+impl<F> From<NotRun<F>> for std::io::Error {
+    fn from(error: NotRun<F>) -> Self {
+        let kind = match &error {
+            NotRun::Busy(_) => std::io::ErrorKind::TimedOut,
+            NotRun::NoSuchCpu(_) => std::io::ErrorKind::InvalidInput,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
 impl<T, C: Choice> fmt::Debug for PerCpu<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PerCpu")

@@ -66,10 +66,12 @@ macro_rules! on {
 fn plugged(queue: &Workqueue) -> mpsc::Sender<()> {
     let (unplug, plug) = mpsc::channel::<()>();
     let (inside, started) = mpsc::channel();
-    queue.spawn_detached(move || {
-        inside.send(()).unwrap();
-        plug.recv().ok();
-    });
+    queue
+        .spawn_detached(move || {
+            inside.send(()).unwrap();
+            plug.recv().ok();
+        })
+        .unwrap();
     started.recv().unwrap();
     unplug
 }
@@ -215,7 +217,7 @@ fn a_cancelled_raw_item_may_be_freed_at_once_wherever_it_was() {
                     u32::from(was_pending)
                 })
                 .sum::<u32>();
-            if queue.attrs().scope == topology::AffinityScope::System {
+            if queue.attrs().affinity == topology::AffinityScope::System {
                 assert_eq!(nr_cancelled, nr_before + 1);
             }
             unplug.send(()).unwrap();

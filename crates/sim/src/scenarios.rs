@@ -225,7 +225,7 @@ fn queue_of(
     with: impl FnOnce(Builder) -> Builder,
 ) {
     let registry = registry(job);
-    let builder = with(Workqueue::builder("sim").scope(job.scope));
+    let builder = with(Workqueue::builder("sim").affinity(job.scope));
     let queue = Arc::new(builder.build_in(&registry).expect("a queue"));
     let (nr_items, measured2, shared) = (job.nr_items, measured.clone(), queue.clone());
     let kicks = registry.pool_stats().iter().map(|pool| pool.kicks).sum();
@@ -263,7 +263,7 @@ fn queue_of(
 fn fan_out(job: &Job, measured: &Arc<Measured>) {
     let registry = registry(job);
     let queue = Workqueue::builder("sim")
-        .scope(job.scope)
+        .affinity(job.scope)
         .build_in(&registry)
         .expect("a queue");
     let works: Vec<_> = (0..4 * job.topology.nr_cpus())

@@ -80,13 +80,15 @@ pub use observe::left::{Doing, LeftItems, StillBusy};
 pub use observe::report::{BusyWorker, ItemName, Report, Stall};
 pub use observe::tally::Histogram;
 pub use pools::blocking::blocking;
-pub use queues::admission::{Permit, Reserve, TrySpawnError};
+pub use queues::admission::{Reserve, TrySpawnError};
 pub use queues::builder::Builder;
+pub use queues::cancel_handle::CancelHandle;
 pub use queues::queue::Workqueue;
 pub use queues::registry::{Registry, StillInUse};
 pub use queues::system::{
     schedule_on_each_cpu, system, system_highpri, system_long, system_unbound, work_on_cpu,
 };
+pub use queues::task::TaskOptions;
 pub use queues::weak::WeakWorkqueue;
 pub use route::attrs::{Attrs, BuildError, MAX_ACTIVE, MAX_CAPACITY, MAX_SHARES};
 pub use route::registry_error::{RegistryError, TopologyInUse};
@@ -94,7 +96,6 @@ pub use route::stats::{PoolStats, QueueReport, QueueStats};
 pub use scope::Scope;
 #[cfg(feature = "stacks")]
 pub use stacks::Stack;
-pub use tasks::abort::AbortHandle;
 #[cfg(all(feature = "tokio", not(any(loom, shuttle))))]
 pub use tasks::in_tokio::{InTokio, in_tokio};
 pub use tasks::set::TaskSet;

@@ -2,8 +2,8 @@
 //!
 //! | event | effect | by |
 //! |---|---|---|
-//! | the queue is full | 503 at once | `try_spawn`: `TrySpawnError::Full` |
-//! | a request has not started in time | 504, and it never starts | `spawn_before` |
+//! | the queue is full | 503 at once | `JoinError::Full` |
+//! | a request has not started in time | 504, and it never starts | `task().deadline(…)` |
 //! | a client disconnects | its item is cancelled | `cancel_on_drop` |
 //! | shutdown, one client hangs | it is reported, others are cancelled | `drain_timeout`, `cancel_all` |
 //!
@@ -84,7 +84,7 @@ impl Server {
         let mut client = Client::new(self.address)?;
         client.send("/digest/0/within/1")?;
         // The deadline may pass before the request reaches the queue.
-        let has_come = || self.queue.room() < Some(CAPACITY);
+        let has_come = || self.queue.report().nr_free < Some(CAPACITY);
         until(|| has_come() || self.queue.stats().expired > nr_before);
         thread::sleep(Duration::from_millis(2));
         self.queue.resume();
@@ -191,6 +191,6 @@ impl Server {
     }
 
     fn wait_for_capacity(&self, room: usize) {
-        until(|| self.queue.room() == Some(room));
+        until(|| self.queue.report().nr_free == Some(room));
     }
 }

@@ -91,7 +91,7 @@ fn firing_must_claim_the_item_before_it_unlocks_the_timer() {
 fn mod_meets_firing() {
     fire_beside(
         one_item(),
-        |queue, work| queue.mod_delayed(work, LATER),
+        |queue, work| queue.reschedule(work, LATER),
         |was_pending, work, runs| {
             assert!(work.is_pending(), "its time has not come");
             assert_eq!(runs(), 1 + u32::from(!was_pending));
@@ -175,7 +175,7 @@ fn mod_meets_a_reaper() {
         let machine = machine.clone();
         move || machine.run_fallback()
     });
-    let was_pending = other.mod_delayed(&work, LATER);
+    let was_pending = other.reschedule(&work, LATER);
     assert!(work.is_pending(), "its time has not come");
     assert!(reaper.join().unwrap(), "a cleanup was queued");
     machine.pretend_busy(false);

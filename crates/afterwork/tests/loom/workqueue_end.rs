@@ -134,7 +134,7 @@ fn item_drops_its_own_queue() {
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.start_workers(1);
     let own = queue.clone();
-    queue.spawn_detached(move || drop(own));
+    queue.spawn_detached(move || drop(own)).unwrap();
     drop(queue);
     machine.end();
 }

@@ -15,7 +15,7 @@ fn flush_beside_a_worker() {
     let (_machine, queue) = queue(1, false);
     let ran = Arc::new(Plain::default());
     let run = ran.clone();
-    queue.spawn_detached(move || run.set(1));
+    queue.spawn_detached(move || run.set(1)).unwrap();
     queue.flush().unwrap();
     // Races with the run if the run has not ended.
     assert_eq!(ran.get(), 1);
@@ -55,7 +55,7 @@ fn flush_beside_a_helper(adopted: bool) {
     });
     queue.enqueue(&work);
     if adopted {
-        queue.spawn_detached(|| ());
+        queue.spawn_detached(|| ()).unwrap();
     }
     let flusher = spawn({
         let (machine, queue) = (machine.clone(), queue.clone());
@@ -112,7 +112,7 @@ fn a_flush_waits_for_a_helper_whose_link_a_worker_met() {
 fn enqueue_and_flush(queue: &Workqueue, work: &Work, done: Arc<AtomicBool>) -> JoinHandle<()> {
     queue.enqueue(work);
     // The second item is on top, so `work` cannot be taken back.
-    queue.spawn_detached(|| ());
+    queue.spawn_detached(|| ()).unwrap();
     let queue = queue.clone();
     spawn(move || {
         queue.flush().unwrap();
@@ -200,7 +200,7 @@ fn two_flushes() {
     let (_machine, queue) = queue(1, false);
     let ran = [0, 1].map(|_| Arc::new(Plain::default()));
     let [first, second] = ran.clone();
-    queue.spawn_detached(move || first.set(1));
+    queue.spawn_detached(move || first.set(1)).unwrap();
     let other = spawn({
         let (queue, ran) = (queue.clone(), ran[0].clone());
         move || {
@@ -208,7 +208,7 @@ fn two_flushes() {
             assert_eq!(ran.get(), 1);
         }
     });
-    queue.spawn_detached(move || second.set(1));
+    queue.spawn_detached(move || second.set(1)).unwrap();
     queue.flush().unwrap();
     assert_eq!(ran[0].get() + ran[1].get(), 2);
     other.join().unwrap();

@@ -196,8 +196,12 @@ fn a_cancel_that_moves_a_polled_future_is_found() {
 fn cancel_meets_cancel() {
     let (_machine, queue) = queue(1);
     let shared = Arc::new(Shared::default());
-    let (mut handle, abort) = queue.spawn_async_abortable(Lure(shared.clone()));
-    let other = spawn(move || abort.abort());
+    let mut canceller = afterwork::workqueue::CancelHandle::default();
+    let mut handle = queue
+        .task()
+        .cancel_handle(&mut canceller)
+        .spawn_async(Lure(shared.clone()));
+    let other = spawn(move || canceller.cancel());
     let is_cancelled = handle.cancel();
     assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
     assert!(other.join().unwrap() || is_cancelled);
@@ -215,8 +219,12 @@ fn a_future_that_two_threads_cancel_ends_once() {
 fn cancel_meets_a_task() {
     let (machine, queue) = queue(1);
     let shared = Arc::new(Shared::default());
-    let (handle, abort) = queue.spawn_async_abortable(Lure(shared.clone()));
-    let canceller = spawn(move || assert!(abort.abort()));
+    let mut canceller = afterwork::workqueue::CancelHandle::default();
+    let handle = queue
+        .task()
+        .cancel_handle(&mut canceller)
+        .spawn_async(Lure(shared.clone()));
+    let canceller = spawn(move || assert!(canceller.cancel()));
     assert!(matches!(block_on(handle), Err(JoinError::Cancelled)));
     canceller.join().unwrap();
     assert_eq!(shared.nr_dropped.load(Ordering::Relaxed), 1);

@@ -33,7 +33,7 @@ fn one_item() -> (Arc<Machine>, Workqueue, RcuWork, Arc<AtomicU32>) {
 /// Ends the grace period on another thread while `meet` acts. Returns the run count and its result.
 fn end_beside<R>(meet: impl FnOnce(&Workqueue, &RcuWork) -> R) -> (u32, R) {
     let (machine, queue, work, count) = one_item();
-    assert!(queue.enqueue_rcu(&work));
+    assert!(queue.task().enqueue_rcu(&work));
     let sweeping = spawn(sweep);
     let met = meet(&queue, &work);
     sweeping.join().unwrap();
@@ -55,7 +55,7 @@ fn cancel_prevents_or_undoes_queueing_by_a_grace_period() {
 }
 
 fn requeue_meets_the_end() {
-    let (nr_runs, queued) = end_beside(|queue, work| queue.enqueue_rcu(work));
+    let (nr_runs, queued) = end_beside(|queue, work| queue.task().enqueue_rcu(work));
     // The item stays pending: it waits for readers first and then for a worker.
     assert_eq!((nr_runs, queued), (1, false));
 }
@@ -85,7 +85,7 @@ fn flush_meets_queueing() {
     let queueing = spawn({
         let (queue, work, stop) = (queue.clone(), work.clone(), stop.clone());
         move || {
-            assert!(queue.enqueue_rcu(&work));
+            assert!(queue.task().enqueue_rcu(&work));
             while !stop.load(Ordering::Relaxed) {
                 sweep_when_wanted();
             }

@@ -71,7 +71,7 @@ fn end_meets_abort() {
     let (closure, future) = (Life(nr_dropped.clone()), Life(nr_dropped.clone()));
     set.spawn(move || drop(closure));
     set.spawn_async(async move { drop(future) });
-    set.abort_all();
+    set.cancel_all();
     let mut nr_results = 0;
     while let Some(result) = block_on(set.join_next()) {
         assert!(matches!(result, Ok(()) | Err(JoinError::Cancelled)));

@@ -25,7 +25,7 @@ fn queue_dropped_in_a_callback_is_destroyed_elsewhere() {
     let count = Count::default();
     for _ in 0..2 {
         let (queue, theirs) = (queue(), count.clone());
-        queue.spawn_detached(move || theirs.add());
+        queue.spawn_detached(move || theirs.add()).unwrap();
         rcu::call(move || drop(queue));
     }
     rcu::barrier();
@@ -99,7 +99,7 @@ fn timers_and_callbacks_fire_into_a_queue_that_ends() {
         let delayed = DelayedWork::new(move || first.add());
         let after = RcuWork::new(move || second.add());
         queue.enqueue_after(&delayed, Duration::from_micros(round * 50));
-        queue.enqueue_rcu(&after);
+        queue.task().enqueue_rcu(&after);
         thread::sleep(Duration::from_micros(50));
         drop(queue);
         let nr_run = count.get();

@@ -71,7 +71,7 @@ impl Managed {
             .enumerate()
             .map(|(number, &max_active)| {
                 Workqueue::builder("model")
-                    .scope(AffinityScope::System)
+                    .affinity(AffinityScope::System)
                     .max_active(max_active)
                     .help(number == 0)
                     .build_in(machine.registry())
@@ -100,7 +100,7 @@ impl Managed {
     fn end(self, queues: Vec<Workqueue>) {
         drop(queues);
         self.is_over.store(true, Ordering::Release);
-        self.wake_flag.ring();
+        self.wake_flag.wake();
         self.manager.join().unwrap();
     }
 }
@@ -178,12 +178,16 @@ fn mix() {
                         9 => {
                             nr_spawned += 1;
                             let nr_detached = nr_detached.clone();
-                            queue.spawn_detached(move || {
-                                nr_detached.fetch_add(1, Ordering::Relaxed);
-                            });
+                            queue
+                                .spawn_detached(move || {
+                                    nr_detached.fetch_add(1, Ordering::Relaxed);
+                                })
+                                .unwrap();
                         }
                         10 => queue.set_max_active(thread_rng().gen_range(1..=3)).unwrap(),
-                        11 => queue.set_nice(thread_rng().gen_range(0..2)).unwrap(),
+                        11 => queue
+                            .set_attrs(|attrs| attrs.nice = thread_rng().gen_range(0..2))
+                            .unwrap(),
                         12 => queue.flush().unwrap(),
                         _ => culler.cull(),
                     }
@@ -213,14 +217,16 @@ fn two_seats() {
             thread::spawn(move || {
                 for _ in 0..12 {
                     let (nr_inside, nr_runs) = (nr_inside.clone(), nr_runs.clone());
-                    queue.spawn_detached(move || {
-                        assert!(
-                            nr_inside.fetch_add(1, Ordering::Relaxed) < 2,
-                            "three at once"
-                        );
-                        nr_runs.fetch_add(1, Ordering::Relaxed);
-                        nr_inside.fetch_sub(1, Ordering::Relaxed);
-                    });
+                    queue
+                        .spawn_detached(move || {
+                            assert!(
+                                nr_inside.fetch_add(1, Ordering::Relaxed) < 2,
+                                "three at once"
+                            );
+                            nr_runs.fetch_add(1, Ordering::Relaxed);
+                            nr_inside.fetch_sub(1, Ordering::Relaxed);
+                        })
+                        .unwrap();
                 }
             })
         })
@@ -344,7 +350,9 @@ fn ordered() {
     let seen = Arc::new(shuttle::sync::Mutex::new(Vec::new()));
     for number in 0..8 {
         let seen = seen.clone();
-        queue.spawn_detached(move || seen.lock().unwrap().push(number));
+        queue
+            .spawn_detached(move || seen.lock().unwrap().push(number))
+            .unwrap();
     }
     queues.push(queue);
     managed.end(queues);
@@ -364,13 +372,17 @@ fn ordinary_among_urgent() {
         move || {
             for _ in 0..NR_URGENT {
                 let nr_started = nr_started.clone();
-                urgent.spawn_detached(move || _ = nr_started.fetch_add(1, Ordering::Relaxed));
+                urgent
+                    .spawn_detached(move || _ = nr_started.fetch_add(1, Ordering::Relaxed))
+                    .unwrap();
             }
         }
     });
     let at_start = Arc::new(AtomicU32::new(0));
     let (counts, noted) = (nr_started.clone(), at_start.clone());
-    queue.spawn_detached(move || noted.store(counts.load(Ordering::Relaxed), Ordering::Relaxed));
+    queue
+        .spawn_detached(move || noted.store(counts.load(Ordering::Relaxed), Ordering::Relaxed))
+        .unwrap();
     let when_queued = nr_started.load(Ordering::Relaxed);
     urgent.join().unwrap();
     drop(queue);
@@ -389,7 +401,9 @@ fn urgent_before_the_pause_ends() {
     let order = Arc::new(shuttle::sync::Mutex::new(Vec::new()));
     for (name, queue) in [("ordinary", &queue), ("urgent", &urgent)] {
         let order = order.clone();
-        queue.spawn_detached(move || order.lock().unwrap().push(name));
+        queue
+            .spawn_detached(move || order.lock().unwrap().push(name))
+            .unwrap();
     }
     queue.resume();
     drop((queue, urgent));
@@ -411,18 +425,20 @@ fn busy_beside_idle() {
     };
     busy.set_shares(100).unwrap();
     for _ in 0..NR_ITEMS {
-        busy.spawn_detached(|| ());
+        busy.spawn_detached(|| ()).unwrap();
     }
     busy.drain().unwrap();
     let (release, released) = shuttle::sync::mpsc::channel::<()>();
-    plugged.spawn_detached(move || _ = released.recv());
+    plugged.spawn_detached(move || _ = released.recv()).unwrap();
     let seen = Arc::new(shuttle::sync::Mutex::new(Vec::new()));
     let producers = [busy, idle].map(|queue| {
         let (queue, seen) = (queue.clone(), seen.clone());
         thread::spawn(move || {
             for _ in 0..NR_ITEMS {
-                let (seen, of_busy) = (seen.clone(), queue.shares().is_some());
-                queue.spawn_detached(move || seen.lock().unwrap().push(of_busy));
+                let (seen, of_busy) = (seen.clone(), queue.report().shares.is_some());
+                queue
+                    .spawn_detached(move || seen.lock().unwrap().push(of_busy))
+                    .unwrap();
             }
         })
     });
@@ -448,7 +464,7 @@ fn old_beside_new() {
     const NR_NEW: usize = 12;
     fn chain(mut new: Vec<Workqueue>, ended: shuttle::sync::mpsc::Sender<()>) {
         match new.pop() {
-            Some(queue) => queue.spawn_detached(move || chain(new, ended)),
+            Some(queue) => queue.spawn_detached(move || chain(new, ended)).unwrap(),
             None => ended.send(()).unwrap(),
         }
     }
@@ -465,11 +481,12 @@ fn old_beside_new() {
         queue.set_shares(100).unwrap();
     }
     let (release, released) = shuttle::sync::mpsc::channel::<()>();
-    plugged.spawn_detached(move || _ = released.recv());
+    plugged.spawn_detached(move || _ = released.recv()).unwrap();
     let nr_left = Arc::new(AtomicU32::new(NR_OLD));
     for _ in 0..NR_OLD {
         let nr_left = nr_left.clone();
-        old.spawn_detached(move || _ = nr_left.fetch_sub(1, Ordering::Relaxed));
+        old.spawn_detached(move || _ = nr_left.fetch_sub(1, Ordering::Relaxed))
+            .unwrap();
     }
     let (ended, has_ended) = shuttle::sync::mpsc::channel();
     chain(new.to_vec(), ended);
@@ -494,11 +511,12 @@ fn emptied_among_shares() {
     few.set_shares(1).unwrap();
     many.set_shares(MAX_SHARES).unwrap();
     let (release, released) = shuttle::sync::mpsc::channel::<()>();
-    plugged.spawn_detached(move || _ = released.recv());
+    plugged.spawn_detached(move || _ = released.recv()).unwrap();
     let nr_of_few = Arc::new(AtomicU32::new(0));
     for _ in 0..2 {
         let nr_of_few = nr_of_few.clone();
-        few.spawn_detached(move || _ = nr_of_few.fetch_add(1, Ordering::Relaxed));
+        few.spawn_detached(move || _ = nr_of_few.fetch_add(1, Ordering::Relaxed))
+            .unwrap();
     }
     let nr_cancelled = Arc::new(AtomicU32::new(0));
     let producer = thread::spawn({
@@ -507,8 +525,10 @@ fn emptied_among_shares() {
             let drained = few.clone();
             many.spawn_detached(move || {
                 nr_cancelled.store(few.cancel_all() as u32, Ordering::Relaxed);
-            });
-            many.spawn_detached(move || drained.drain().unwrap());
+            })
+            .unwrap();
+            many.spawn_detached(move || drained.drain().unwrap())
+                .unwrap();
         }
     });
     producer.join().unwrap();

@@ -118,7 +118,7 @@ pub fn spawn(
             judge(handle.join(), panics);
         }
         _ => {
-            if let Ok(outcome) = handle.try_join() {
+            if let Some(outcome) = handle.try_join() {
                 judge(outcome, panics);
             }
         }
@@ -129,7 +129,7 @@ fn judge(outcome: Result<Life, JoinError>, panics: bool) {
     match outcome {
         Ok(_) => assert!(!panics),
         // Refused if the queue was being drained.
-        Err(JoinError::Cancelled | JoinError::Refused) => {}
+        Err(JoinError::Cancelled | JoinError::Closed) => {}
         Err(JoinError::Panicked(payload))
             if panics && payload.downcast_ref::<Planned>().is_some() => {}
         Err(error) => panic!("{error}"),

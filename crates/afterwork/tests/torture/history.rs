@@ -38,7 +38,7 @@ pub enum Act {
         enables: bool,
     },
     Enable,
-    /// The result of `mod_delayed`, and whether the queue may have refused the item.
+    /// The result of `reschedule`, and whether the queue may have refused the item.
     Modify {
         was_pending: bool,
         refused: bool,

@@ -164,13 +164,13 @@ impl Future for Weary {
 }
 
 /// Uses a handle in a way that does not wait.
-fn decide(handle: JoinHandle<()>, fate: usize) {
+fn decide(mut handle: JoinHandle<()>, fate: usize) {
     match fate {
         0 => drop(handle),
         1 => drop(handle.cancel_on_drop()),
         _ => {
             handle.cancel();
-            if let Ok(outcome) = handle.try_join() {
+            if let Some(outcome) = handle.try_join() {
                 judge(outcome);
             }
         }
@@ -179,7 +179,7 @@ fn decide(handle: JoinHandle<()>, fate: usize) {
 
 fn judge(outcome: Result<(), JoinError>) {
     match outcome {
-        Ok(()) | Err(JoinError::Cancelled | JoinError::Refused) => {}
+        Ok(()) | Err(JoinError::Cancelled | JoinError::Closed) => {}
         Err(JoinError::Panicked(payload)) if payload.downcast_ref::<Planned>().is_some() => {
             hostile::discard(payload.into_inner());
         }
@@ -210,7 +210,7 @@ fn own(place: &Place, dice: &mut Dice) {
                     place.wakes.ring(&mut dice);
                     let handle = take.lock().unwrap().try_recv();
                     match (handle, dice.below(4)) {
-                        (Ok(handle), 3) => drop(handle.join_timeout(NAP).map(judge)),
+                        (Ok(mut handle), 3) => drop(handle.join_timeout(NAP).map(judge)),
                         (Ok(handle), fate) => decide(handle, fate),
                         (Err(_), _) => thread::yield_now(),
                     }
@@ -265,9 +265,12 @@ fn own(place: &Place, dice: &mut Dice) {
     });
     // Wakers fired now find no owner.
     (0..NR_RINGERS).for_each(|_| place.wakes.ring(dice));
-    take.into_inner().unwrap().try_iter().for_each(|handle| {
-        judge(handle.try_join().expect("its set has gone"));
-    });
+    take.into_inner()
+        .unwrap()
+        .try_iter()
+        .for_each(|mut handle| {
+            judge(handle.try_join().expect("its set has gone"));
+        });
     place.wakes.0.lock().unwrap().clear();
 }
 
@@ -333,7 +336,7 @@ fn use_worker(worker: &Arc<Worker>, place: &Place, dice: &mut Dice) {
         5 => assert!(worker.flush().is_ok()),
         _ => {
             let (place, mut its_dice) = (place.clone(), Dice::new(dice.bits()));
-            let handle = worker.spawn_local(move || {
+            let mut handle = worker.spawn_local(move || {
                 drop(life);
                 if its_dice.below(30) == 0 {
                     Planned::panic();

@@ -39,7 +39,7 @@ impl Scene {
                 let _ = send.send((waiter, queue, func));
             }
         });
-        let rescued = queue("rescued").mem_reclaim().help(false);
+        let rescued = queue("rescued").with_rescuer().help(false);
         Self {
             rescued: rescued.build_in(&registry).unwrap(),
             plain: queue("plain").help(false).build_in(&registry).unwrap(),
@@ -154,7 +154,7 @@ fn a_dependency_is_reported_once_for_each_pair() {
 fn waits_that_keep_the_promise_of_a_rescuer_are_not_reported() {
     ends(|| {
         let scene = Scene::new();
-        let second = queue("second").mem_reclaim().help(false);
+        let second = queue("second").with_rescuer().help(false);
         let second = second.build_in(&scene.registry).unwrap();
         let (flushed, joined) = (second.clone(), second.spawn(|| ()));
         scene.within(move || {

@@ -80,7 +80,7 @@ fn an_item_that_disables_itself_cannot_queue_itself() {
     queue.enqueue(&work);
     queue.drain().unwrap();
     assert_eq!(*said.lock().unwrap(), [(false, false)]);
-    assert!(queue.enable_and_queue(&work));
+    assert!(work.enable() && queue.enqueue(&work));
     queue.drain().unwrap();
     assert_eq!(count.get(), 2);
 }
@@ -92,8 +92,8 @@ fn enable_and_queue_queues_only_at_the_last_enable() {
     let work = counting(&count);
     work.disable();
     work.disable();
-    assert!(!queue.enable_and_queue(&work));
-    assert!(queue.enable_and_queue(&work));
+    assert!(!(work.enable() && queue.enqueue(&work)));
+    assert!(work.enable() && queue.enqueue(&work));
     queue.drain().unwrap();
     assert_eq!(count.get(), 1);
 }

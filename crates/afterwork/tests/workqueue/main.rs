@@ -48,6 +48,7 @@ mod spawn_async;
 mod spawn_async_ends;
 mod statistics;
 mod storms;
+mod task;
 mod task_set;
 mod threads;
 mod urgent;

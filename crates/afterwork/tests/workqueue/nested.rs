@@ -43,7 +43,9 @@ fn nested_items_end_under_any_limit_when_no_joiner_stands_outside() {
                 .build_in(&registry("2 core"))
                 .unwrap();
             let (inner, (send, receive)) = (queue.clone(), std::sync::mpsc::channel());
-            queue.spawn_detached(move || send.send(fib(&inner, 11)).unwrap());
+            queue
+                .spawn_detached(move || send.send(fib(&inner, 11)).unwrap())
+                .unwrap();
             assert_eq!(receive.recv_timeout(PATIENCE / 2), Ok(89));
             queue.drain().unwrap();
         });
@@ -98,7 +100,7 @@ fn nested_items_of_two_queues_in_turn_end() {
 fn nested_items_end_without_help_while_there_are_seats() {
     for scope in [AffinityScope::System, AffinityScope::Cpu] {
         ends(move || {
-            let queue = queue("fib").help(false).scope(scope).max_active(512);
+            let queue = queue("fib").help(false).affinity(scope).max_active(512);
             let queue = queue.build_in(&registry("2 core")).unwrap();
             let inner = queue.clone();
             assert_eq!(queue.spawn(move || fib(&inner, 8)).join().unwrap(), 21);

@@ -1,9 +1,10 @@
 //! Items that wait for later items of a queue whose only seat they hold.
 
 use std::{
+    future::poll_fn,
     pin::pin,
     sync::{Arc, Mutex, mpsc},
-    task::{Context, Wake, Waker},
+    task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker},
     time::{Duration, Instant},
 };
 
@@ -23,7 +24,9 @@ fn inside<T: Send + 'static>(
         let own = queue.clone();
         let (send, receive) = mpsc::channel();
         // The item is detached, because a joiner could run it on a thread without a seat.
-        queue.spawn_detached(move || send.send(body(&own)).unwrap());
+        queue
+            .spawn_detached(move || send.send(body(&own)).unwrap())
+            .unwrap();
         receive.recv().expect("the item ended without a value")
     })
 }
@@ -62,7 +65,7 @@ fn a_timed_join_of_a_later_item_is_an_error_at_once() {
     for queue in queues() {
         assert!(inside(&queue, |own| {
             let joined = own.spawn(|| ()).join_timeout(Duration::MAX);
-            joined.is_ok_and(is_refused)
+            joined.is_some_and(is_refused)
         }));
     }
 }
@@ -80,7 +83,7 @@ fn a_join_of_a_future_of_a_queue_with_one_seat_is_an_error() {
             polled.recv_timeout(PATIENCE).unwrap();
             handle
         };
-        let (waiting, mut cancelled) = (waits(&queue), waits(&queue));
+        let (mut waiting, mut cancelled) = (waits(&queue), waits(&queue));
         queue.spawn(|| ()).join().unwrap();
         let (refused, waiting) = inside(&queue, move |own| {
             let fresh = own.spawn_async(async {}).join();
@@ -89,7 +92,7 @@ fn a_join_of_a_future_of_a_queue_with_one_seat_is_an_error() {
             ([is_refused(fresh), is_refused(cancelled.join())], waiting)
         });
         assert_eq!(refused, [true, true]);
-        assert!(waiting.is_ok_and(is_refused));
+        assert!(waiting.is_some_and(is_refused));
         // The waiting future has no handle any more, and is dropped.
         queue.drain().unwrap();
     }
@@ -229,7 +232,7 @@ fn an_item_with_a_deadline_is_waited_for_until_then() {
         let ended = inside(&queue, |own| {
             let deadline = Instant::now() + Duration::from_millis(5);
             let join = |handle: JoinHandle<()>| handle.join();
-            join(own.spawn_before(deadline, || ()))
+            join(own.task().deadline(deadline).spawn(|| ()))
         });
         assert!(matches!(ended, Err(JoinError::Expired)));
     }
@@ -310,10 +313,12 @@ fn the_waker_of_a_drain_may_join_an_item_of_a_queue_with_one_seat() {
         let joins = Arc::new(Joins { item, joined });
         let (plug, hole) = stopper();
         let (own, waker) = (queue.clone(), joins.clone());
-        queue.spawn_detached(move || {
-            hole.sit();
-            *waker.item.lock().unwrap() = Some(own.spawn(|| ()));
-        });
+        queue
+            .spawn_detached(move || {
+                hole.sit();
+                *waker.item.lock().unwrap() = Some(own.spawn(|| ()));
+            })
+            .unwrap();
         plug.wait_until_stuck();
         let waker = Waker::from(joins);
         let mut drain = pin!(queue.drain_async());
@@ -339,7 +344,9 @@ struct WaitsFor {
 impl Wake for WaitsFor {
     fn wake(self: Arc<Self>) {
         let (ran, runs) = mpsc::channel();
-        self.other.spawn_detached(move || ran.send(()).unwrap());
+        self.other
+            .spawn_detached(move || ran.send(()).unwrap())
+            .unwrap();
         let has_run = runs.recv_timeout(PATIENCE).is_ok();
         self.ended.send(has_run).unwrap();
     }
@@ -358,4 +365,84 @@ fn the_waker_of_a_drain_may_wait_for_an_item_of_its_pool() {
     assert!(drain.as_mut().poll(&mut context).is_pending());
     plug.release();
     assert!(receive.recv_timeout(2 * PATIENCE).unwrap(), "hangs");
+}
+
+/// Calls `at_clone` when it is cloned, and `at_drop` when the clone is dropped.
+struct Hooks {
+    at_clone: Box<dyn Fn() + Sync>,
+    at_drop: Box<dyn Fn() + Sync>,
+}
+
+impl Hooks {
+    fn waker(&'static self) -> Waker {
+        static WAKER: RawWakerVTable = RawWakerVTable::new(
+            |data| {
+                (Hooks::of(data).at_clone)();
+                RawWaker::new(data, &CLONE)
+            },
+            |_| unreachable!("not woken"),
+            |_| unreachable!("not woken"),
+            |_| (),
+        );
+        static CLONE: RawWakerVTable = RawWakerVTable::new(
+            |_| unreachable!("not cloned again"),
+            |_| unreachable!("not woken"),
+            |_| unreachable!("not woken"),
+            |data| (Hooks::of(data).at_drop)(),
+        );
+        // SAFETY: the functions read hooks that live forever and may be used by any thread.
+        unsafe { Waker::new(std::ptr::from_ref(self).cast(), &WAKER) }
+    }
+
+    fn of(data: *const ()) -> &'static Self {
+        // SAFETY: made by `waker`, from hooks that live forever.
+        unsafe { &*data.cast() }
+    }
+}
+
+/// A future whose waker waits for a drain owns a waker of its joiner. With the end of the drain
+/// goes the last handle of the future, on the worker that ended the drain.
+#[test]
+fn the_drop_of_a_fired_waker_may_wait_for_an_item_of_its_pool() {
+    ends(|| {
+        let registry = registry("1 core");
+        let [home, drained, other] =
+            ["home", "drained", "other"].map(|name| queue(name).build_in(&registry).unwrap());
+        let ((lend, lent), (ended, receive)) = (mpsc::channel(), mpsc::channel());
+        home.pause();
+        let future = poll_fn(move |cx| {
+            lend.send(cx.waker().clone()).unwrap();
+            Poll::Ready(())
+        });
+        let mut joiner = Box::pin(home.spawn_async(future));
+        let hooks = Box::leak(Box::new(Hooks {
+            // The future ends while its joiner registers.
+            at_clone: Box::new(move || {
+                home.resume();
+                home.flush().unwrap();
+            }),
+            at_drop: Box::new(move || {
+                let (ran, runs) = mpsc::channel();
+                other.spawn_detached(move || ran.send(()).unwrap()).unwrap();
+                ended.send(runs.recv_timeout(PATIENCE)).unwrap();
+            }),
+        }));
+        let joined = joiner
+            .as_mut()
+            .poll(&mut Context::from_waker(&hooks.waker()));
+        assert!(joined.is_ready());
+        drop(joiner);
+        let waker = lent.recv().unwrap();
+        let plug = plug_into(&drained);
+        let mut drain = pin!(drained.drain_async());
+        assert!(
+            drain
+                .as_mut()
+                .poll(&mut Context::from_waker(&waker))
+                .is_pending()
+        );
+        drop(waker);
+        plug.release();
+        assert_eq!(receive.recv().unwrap(), Ok(()), "hangs");
+    });
 }

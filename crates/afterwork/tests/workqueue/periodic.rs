@@ -281,7 +281,7 @@ fn cancel_all_ends_waiting_periodic_work() {
         queue.pause();
         let runs = count.clone();
         let queued = queue.every(PERIOD, move || runs.add()).unwrap();
-        eventually("it is queued", || queue.len() == 1);
+        eventually("it is queued", || queue.stats().nr_inactive == 1);
         assert_eq!(queue.cancel_all(), 1);
         queue.resume();
         let_others_tick(&queue);

@@ -85,10 +85,12 @@ fn a_destructor_that_waits_holds_up_no_end_of_a_queue() {
         full.drop_aside(vec![Box::new(waits)]);
         let queue = queue("brief").nice(3).build_in(&registry).unwrap();
         let (own, (plug, hole)) = (queue.clone(), stopper());
-        queue.spawn_detached(move || {
-            hole.sit();
-            drop(own);
-        });
+        queue
+            .spawn_detached(move || {
+                hole.sit();
+                drop(own);
+            })
+            .unwrap();
         plug.wait_until_stuck();
         drop(queue);
         plug.release();
@@ -249,7 +251,7 @@ fn a_report_handler_does_not_wait_for_the_end_of_the_manager() {
     let registry = registry_with("1 core", params);
     let queue = queue("stalls").bh().build_in(&registry).unwrap();
     let (plug, hole) = stopper();
-    queue.spawn_detached(move || hole.sit());
+    queue.spawn_detached(move || hole.sit()).unwrap();
     plug.wait_until_stuck();
     let waits = queue.spawn(|| ());
     let (own, (send, receive)) = (
@@ -283,7 +285,7 @@ fn very_many_queues_end_in_items_of_their_own_and_leave_no_thread() {
             for _ in 0..2000 {
                 let queue = queue("brief").build_in(&registry).unwrap();
                 let own = queue.clone();
-                queue.spawn_detached(move || drop(own));
+                queue.spawn_detached(move || drop(own)).unwrap();
             }
             shut_down(registry);
             let threads = std::fs::read_dir("/proc/self/task").unwrap();

@@ -289,18 +289,22 @@ fn an_interval_that_is_behind_yields_between_two_ticks() {
         ends(move || {
             let queue = alone_on_two(queue("one").max_active(1));
             // The interval is behind from its second tick on.
-            let (handle, abort) = queue.spawn_async_abortable(async move {
-                let mut ticks = interval(Duration::from_nanos(1)).unwrap();
-                ticks.set_missed_tick_behavior(missed);
-                loop {
-                    ticks.tick().await;
-                }
-            });
+            let mut canceller = afterwork::workqueue::CancelHandle::default();
+            let handle = queue
+                .task()
+                .cancel_handle(&mut canceller)
+                .spawn_async(async move {
+                    let mut ticks = interval(Duration::from_nanos(1)).unwrap();
+                    ticks.set_missed_tick_behavior(missed);
+                    loop {
+                        ticks.tick().await;
+                    }
+                });
             for number in 0..100 {
                 let other = queue.spawn_async(async move { number });
                 assert_eq!(other.join().unwrap(), number);
             }
-            assert!(abort.abort());
+            assert!(canceller.cancel());
             assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
         });
     }
@@ -427,7 +431,7 @@ fn the_types_may_go_where_tokio_s_go() {
     goes::<afterwork::workqueue::Interval>();
     goes::<afterwork::workqueue::Timeout<std::future::Ready<()>>>();
     goes::<afterwork::workqueue::TaskSet<std::cell::Cell<u8>>>();
-    goes::<afterwork::workqueue::AbortHandle>();
+    goes::<afterwork::workqueue::CancelHandle>();
     goes::<afterwork::workqueue::Periodic>();
 }
 

@@ -325,7 +325,7 @@ fn the_task_that_awaits_a_future_is_woken_once_when_it_ends() {
 fn futures_wander_between_the_pods_of_their_wakers() {
     ends(|| {
         let queue = queue("pods")
-            .scope(afterwork::workqueue::AffinityScope::Cpu)
+            .affinity(afterwork::workqueue::AffinityScope::Cpu)
             .build_in(&registry("2 core"))
             .unwrap();
         threads(2, |i| {

@@ -39,7 +39,7 @@ fn threads_call_what_they_are_given_before_their_first_item_and_after_their_last
         let registry = registry_with("2 core", params);
         let queue = queue("hooks")
             .help(false)
-            .mem_reclaim()
+            .with_rescuer()
             .build_in(&registry)
             .unwrap();
         let before = started.clone();

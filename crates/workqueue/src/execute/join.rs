@@ -56,10 +56,9 @@ use crate::{
 /// let queue = Workqueue::builder("example").build()?;
 /// let mut handle = queue.spawn(|| 1 + 1);
 /// let sum = loop {
-///     handle = match handle.try_join() {
-///         Ok(result) => break result?,
-///         Err(handle) => handle,
-///     };
+///     if let Some(sum) = handle.try_join() {
+///         break sum?;
+///     }
 /// };
 /// assert_eq!(sum, 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -100,24 +99,10 @@ union Content<F, T> {
     outcome: ManuallyDrop<Option<Outcome<T>>>,
 }
 
-/// Creates an item that runs `func` at any time and keeps its result. `has_permit` is `true` if the
-/// caller holds a capacity permit of the queue for it.
+/// Creates an item that runs `func` by the deadline `start_by` and keeps its result. `has_permit` is
+/// `true` if the caller holds a capacity permit of the queue for it.
 #[inline]
-pub(crate) fn joinable<F, T>(
-    func: F,
-    home: &Pwq,
-    has_permit: bool,
-) -> (NonNull<Head>, JoinHandle<T>)
-where
-    F: FnOnce() -> T + Send + 'static,
-    T: Send + 'static,
-{
-    joinable_by(AnyTime, func, home, has_permit)
-}
-
-/// Creates an item as [`joinable`] does, with the deadline `start_by`.
-#[inline]
-pub(crate) fn joinable_by<F, T, S>(
+pub(crate) fn joinable<F, T, S>(
     start_by: S,
     func: F,
     home: &Pwq,
@@ -150,38 +135,27 @@ where
     (item, unsafe { JoinHandle::of(item) })
 }
 
-/// Drops `func`, and creates the handle of an item that is not queued.
+/// Drops `work`, and creates the handle of an item that is not queued.
 #[cold]
-pub(crate) fn refused<F, T>(func: F) -> JoinHandle<T>
-where
-    F: FnOnce() -> T + Send + 'static,
-    T: Send + 'static,
-{
-    // FOREIGN(refused-drop): a rejected closure, on the spawning thread; it may unwind to the
-    // caller.
-    drop(func);
-    ended::<F, T>(JoinError::Refused)
+pub(crate) fn refused<W, T: Send + 'static>(work: W, error: JoinError) -> JoinHandle<T> {
+    // FOREIGN(refused-drop): a rejected closure or future, on the spawning thread; it may unwind to
+    // the caller.
+    drop(work);
+    ended(error)
 }
 
-/// Drops `func`, and creates the handle of an item whose deadline had passed before it was queued.
+/// Drops `work`, and creates the handle of an item whose deadline had passed before it was queued.
 #[cold]
-pub(crate) fn expired<F, T>(func: F) -> JoinHandle<T>
-where
-    F: FnOnce() -> T + Send + 'static,
-    T: Send + 'static,
-{
-    // FOREIGN(expired-drop): the closure, on the spawning thread; contained.
-    contain(|| drop(func));
-    ended::<F, T>(JoinError::Expired)
+pub(crate) fn expired<W, T: Send + 'static>(work: W) -> JoinHandle<T> {
+    // FOREIGN(expired-drop): the closure or future, on the spawning thread; contained.
+    contain(|| drop(work));
+    ended(JoinError::Expired)
 }
 
-fn ended<F, T>(error: JoinError) -> JoinHandle<T>
-where
-    F: FnOnce() -> T + Send + 'static,
-    T: Send + 'static,
-{
-    let vtable = Joinable::<F, T, AnyTime>::VTABLE;
-    let item = memory::place(Joinable::<F, T, AnyTime> {
+fn ended<T: Send + 'static>(error: JoinError) -> JoinHandle<T> {
+    type Ended<T> = Joinable<fn() -> T, T, AnyTime>;
+    let vtable = Ended::<T>::VTABLE;
+    let item = memory::place(Ended::<T> {
         head: Head::new(vtable, State::ended(), std::ptr::null_mut()),
         start_by: AnyTime,
         task: UnsafeCell::new(None),
@@ -400,7 +374,7 @@ impl<T> JoinHandle<T> {
     ///
     /// - [`JoinError::Panicked`] with the payload if the closure panicked.
     /// - [`JoinError::Cancelled`] or [`JoinError::Expired`] if it did not run.
-    /// - [`JoinError::Refused`] if the queue rejected it.
+    /// - [`JoinError::Full`] or [`JoinError::Closed`] if the queue rejected it.
     /// - [`JoinError::OwnItem`] from inside the closure itself.
     /// - [`JoinError::OwnQueue`] from inside another item of a queue with one seat (as every
     ///   ordered queue has), if the joined item has not started and joiners cannot help: it would
@@ -421,7 +395,8 @@ impl<T> JoinHandle<T> {
         self.take()
     }
 
-    /// Waits at most `timeout` for the closure to end. Returns its result, or else the handle.
+    /// Waits at most `timeout` for the closure to end. Returns its result, or `None` if the time is
+    /// over.
     ///
     /// It never runs the closure on this thread, because that could exceed `timeout`.
     ///
@@ -431,7 +406,7 @@ impl<T> JoinHandle<T> {
     ///
     /// # Errors
     ///
-    /// The handle if the time is over. Inside, the errors of [`join`](Self::join).
+    /// Those of [`join`](Self::join); [`JoinError::Taken`] after the result was returned.
     ///
     /// # Panics
     ///
@@ -445,29 +420,27 @@ impl<T> JoinHandle<T> {
     ///
     /// let queue = Workqueue::builder("example").build()?;
     /// queue.pause();
-    /// let handle = queue.spawn(|| 7);
-    /// let Err(handle) = handle.join_timeout(Duration::from_millis(1)) else {
-    ///     unreachable!("nothing starts on a paused queue");
-    /// };
+    /// let mut handle = queue.spawn(|| 7);
+    /// assert!(handle.join_timeout(Duration::from_millis(1)).is_none(), "nothing starts");
     /// queue.resume();
     /// assert_eq!(handle.join_timeout(Duration::MAX).unwrap()?, 7);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn join_timeout(self, timeout: Duration) -> Result<Result<T, JoinError>, Self> {
+    pub fn join_timeout(&mut self, timeout: Duration) -> Option<Result<T, JoinError>> {
         if !self.is_finished() {
             must_not_be_lost(self.is_lost());
             if let Some(error) = self.refusal() {
-                return Ok(Err(reported(error)));
+                return Some(Err(reported(error)));
             }
             wait::before_waiting_for(self.head());
             let end_ns = time::now_ns().saturating_add(nanos(timeout));
             self.wait_until_expired(end_ns);
             let left = Duration::from_nanos(end_ns.saturating_sub(time::now_ns()));
             if !wait::until_completed_within(self.head(), 1, left) {
-                return Err(self);
+                return None;
             }
         }
-        Ok(self.take())
+        Some(self.take())
     }
 
     /// If possible, runs the item here before the caller waits for it. Returns `true` if the item
@@ -515,13 +488,9 @@ impl<T> JoinHandle<T> {
     ///
     /// # Errors
     ///
-    /// The handle itself, if the closure has not ended.
-    pub fn try_join(mut self) -> Result<Result<T, JoinError>, Self> {
-        if self.has_ended() {
-            Ok(self.take())
-        } else {
-            Err(self)
-        }
+    /// As [`join_timeout`](Self::join_timeout).
+    pub fn try_join(&mut self) -> Option<Result<T, JoinError>> {
+        self.has_ended().then(|| self.take())
     }
 
     /// Returns `true` if the closure has ended or was cancelled.

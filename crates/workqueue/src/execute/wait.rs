@@ -5,7 +5,7 @@
 //! An item must not wait for itself, and an item with a rescuer must not depend on an item without
 //! one.
 //!
-//! Items of a `mem_reclaim` queue run even if no thread can be created. If such an item waits for
+//! Items of a `with_rescuer` queue run even if no thread can be created. If such an item waits for
 //! an item or a flush of a queue without a rescuer, it depends on a new thread after all. A waiter
 //! is therefore checked here first, and such a wait is reported, once for each pair. The kernel's
 //! `check_flush_dependency`.

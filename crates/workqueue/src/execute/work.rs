@@ -11,7 +11,7 @@ use base::internal::{
     panics::{discard, guarded_in_item, join_error::PanicPayload},
     wake::report,
 };
-use sync::Backoff;
+use sync::{Backoff, unmodelled::Arc};
 
 use super::{
     run::{self, current_item, is_current, note_panic},
@@ -105,6 +105,8 @@ impl fmt::Display for FlushError {
 
 impl std::error::Error for FlushError {}
 
+base::internal::into_io_error!(FlushError, |_| ErrorKind::Other);
+
 /// The item behind the handles.
 ///
 /// The item has its own box, outside of the slab. Adjacent items that are queued on one CPU and run
@@ -158,6 +160,50 @@ impl Work {
         Self {
             item: NonNull::from(Box::leak(item)).cast(),
         }
+    }
+
+    /// Creates an item that belongs to `owner`: it calls `func` with it, and does nothing once the
+    /// owner was dropped. The item does not keep the owner alive.
+    ///
+    /// If the other handles of the owner are dropped during a run, the run drops the owner.
+    ///
+    /// # Examples
+    ///
+    /// A struct has its item in a cell, because the item is created when the struct is in its `Arc`:
+    ///
+    /// ```
+    /// use std::sync::{Arc, OnceLock, atomic::{AtomicU32, Ordering}};
+    /// use afterwork::workqueue::{Work, Workqueue};
+    ///
+    /// #[derive(Default)]
+    /// struct Cache {
+    ///     nr_saves: AtomicU32,
+    ///     save: OnceLock<Work>,
+    /// }
+    ///
+    /// impl Cache {
+    ///     fn save(&self) {
+    ///         self.nr_saves.fetch_add(1, Ordering::Relaxed);
+    ///     }
+    ///
+    ///     fn save_soon(self: &Arc<Self>, queue: &Workqueue) {
+    ///         queue.enqueue(self.save.get_or_init(|| Work::for_weak(self, Self::save)));
+    ///     }
+    /// }
+    ///
+    /// let queue = Workqueue::builder("disk").build()?;
+    /// let cache = Arc::new(Cache::default());
+    /// cache.save_soon(&queue);
+    /// queue.flush()?;
+    /// assert_eq!(cache.nr_saves.load(Ordering::Relaxed), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("new_cyclic", "container_of", "WeakWork"))]
+    pub fn for_weak<T: Send + Sync + 'static>(
+        owner: &Arc<T>,
+        func: impl FnMut(&T) + Send + 'static,
+    ) -> Self {
+        Self::new(with_owner(owner, func))
     }
 
     /// Returns `true` if the item is queued and has not started.
@@ -438,6 +484,19 @@ impl Work {
             let state = self.head().load();
             state.is_idle() && !state.has_link()
         })
+    }
+}
+
+/// Returns a closure that calls `func` with `owner`, as long as it exists.
+pub(crate) fn with_owner<T: Send + Sync + 'static>(
+    owner: &Arc<T>,
+    mut func: impl FnMut(&T) + Send + 'static,
+) -> impl FnMut() + Send + 'static {
+    let owner = Arc::downgrade(owner);
+    move || {
+        if let Some(owner) = owner.upgrade() {
+            func(&owner);
+        }
     }
 }
 

@@ -38,6 +38,11 @@ impl fmt::Display for DrainError {
 
 impl std::error::Error for DrainError {}
 
+base::internal::into_io_error!(DrainError, |error| match error {
+    DrainError::OwnQueue(_) => ErrorKind::Other,
+    DrainError::StillBusy(_) => ErrorKind::TimedOut,
+});
+
 impl From<OwnQueueError> for DrainError {
     fn from(error: OwnQueueError) -> Self {
         Self::OwnQueue(error)
@@ -68,9 +73,11 @@ impl Workqueue {
     /// # Blocking
     ///
     /// Until the queue is empty. If items keep queueing new items, the drain never ends, and is
-    /// reported ([`Report::LongDrain`]). It also never ends while a suspended future is not woken;
-    /// [`drain_timeout`](Self::drain_timeout) names that future. A thread that must not block uses
-    /// [`drain_async`](Self::drain_async). See also [`pause`](Self::pause).
+    /// reported ([`Report::LongDrain`]). It never ends if an item of the queue waits for the caller:
+    /// for example, if it joins an item of another queue, and that item calls this. Nor does it end
+    /// while a suspended future is not woken; [`drain_timeout`](Self::drain_timeout) names that
+    /// future. A thread that must not block uses [`drain_async`](Self::drain_async). See also
+    /// [`pause`](Self::pause).
     ///
     /// [`Report::LongDrain`]: crate::Report::LongDrain
     ///
@@ -121,7 +128,7 @@ impl Workqueue {
     ///
     /// let queue = Workqueue::builder("example").build()?;
     /// let (send, receive) = std::sync::mpsc::channel::<()>();
-    /// queue.spawn_detached(move || drop(receive.recv()));
+    /// queue.spawn_detached(move || drop(receive.recv())).unwrap();
     /// let Err(DrainError::StillBusy(busy)) = queue.drain_timeout(Duration::from_millis(1)) else {
     ///     unreachable!("it waits for the channel");
     /// };

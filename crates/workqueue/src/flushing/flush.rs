@@ -79,6 +79,8 @@ impl fmt::Display for OwnQueueError {
 
 impl std::error::Error for OwnQueueError {}
 
+base::internal::into_io_error!(OwnQueueError, |_| ErrorKind::Other);
+
 pub(crate) struct Flush<'a> {
     /// The pwqs whose items the flush waits for. They exist until the queue is destroyed.
     pwqs: Vec<(Arc<Pwq>, UpTo)>,
@@ -126,7 +128,7 @@ impl Workqueue {
     /// static NR_DONE: AtomicU32 = AtomicU32::new(0);
     /// let queue = Workqueue::builder("example").build()?;
     /// for _ in 0..100 {
-    ///     queue.spawn_detached(|| { NR_DONE.fetch_add(1, Ordering::Relaxed); });
+    ///     queue.spawn_detached(|| { NR_DONE.fetch_add(1, Ordering::Relaxed); }).unwrap();
     /// }
     /// queue.flush()?;
     /// assert_eq!(NR_DONE.load(Ordering::Relaxed), 100);

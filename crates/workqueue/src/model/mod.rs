@@ -15,9 +15,9 @@ use sync::{atomic::Ordering, unmodelled::Arc};
 use topology::Topology;
 
 use super::{
-    JoinHandle, Registry, Work, Workqueue, execute::join::joinable_by,
+    JoinHandle, Registry, Work, Workqueue, execute::join::joinable,
     manage::manager_loop::ManagerLoop, pools::manager::Manager, pools::policy::Census,
-    pools::pool::WorkerPool, queues::expiry::StartBefore,
+    pools::pool::WorkerPool, queues::expiry::StartBefore, queues::future::task,
 };
 
 /// A registry whose manager is the model itself.
@@ -201,13 +201,25 @@ impl Machine {
 }
 
 impl Workqueue {
-    /// Queues `func` with a deadline that has passed before any thread can start it.
+    /// Queues `func` with a deadline that has passed before any thread can start it, if wanted as
+    /// a future.
     pub fn spawn_overdue<T: Send + 'static>(
         &self,
+        as_future: bool,
         func: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
-        let home = self.here();
-        let (item, handle) = joinable_by(StartBefore::new(self, 0), func, home, false);
+        let (home, start_by) = (self.here(), StartBefore::new(self, 0));
+        let (item, handle) = if as_future {
+            task(
+                start_by,
+                async move { func() },
+                home,
+                self.inner.clone(),
+                false,
+            )
+        } else {
+            joinable(start_by, func, home, false)
+        };
         home.push(item);
         handle
     }

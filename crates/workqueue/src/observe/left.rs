@@ -83,6 +83,8 @@ impl fmt::Display for StillBusy {
 
 impl std::error::Error for StillBusy {}
 
+base::internal::into_io_error!(StillBusy, |_| ErrorKind::TimedOut);
+
 impl fmt::Display for LeftItems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let func = self.func.unwrap_or("what is not named");

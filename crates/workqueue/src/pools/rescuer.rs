@@ -1,6 +1,6 @@
 //! A thread in reserve for work that must make progress although no worker can be started.
 //!
-//! A queue built with [`mem_reclaim`](crate::Builder::mem_reclaim) has its own rescuer.
+//! A queue built with [`with_rescuer`](crate::Builder::with_rescuer) has its own rescuer.
 //! When work of a pool has waited 10 ms for a worker, the manager calls *mayday* for each such
 //! queue with items there, and again every 100 ms. The rescuer registers with the pool, moves to
 //! its CPUs, runs that queue's items in batches of 16, and parks again. It does not count as awake,

@@ -12,7 +12,7 @@ use sync::{
 use super::queue::Inner;
 use crate::{
     item::lane::Lane,
-    observe::tally::Histogram,
+    limit::capacity::Capacity,
     pools::{
         dispatch::Enlisted,
         pool::WorkerPool,
@@ -67,16 +67,6 @@ impl Gathered {
 impl Inner {
     pub(crate) fn stats(&self) -> QueueStats {
         self.gather().0
-    }
-
-    /// Returns the wait times and the run times of items.
-    pub(crate) fn times(&self) -> (Histogram, Histogram) {
-        let times = self.gather().1.times;
-        (times.wait.recorded(), times.run.recorded())
-    }
-
-    pub(crate) fn oldest(&self) -> Option<Duration> {
-        self.gather().1.oldest
     }
 
     fn gather(&self) -> (QueueStats, Gathered) {
@@ -138,39 +128,28 @@ impl Inner {
         reaped.into_iter().for_each(Reaped::finish);
     }
 
-    pub(crate) fn nr_waiting(&self) -> usize {
-        let plan = self.plan.lock();
-        let pwqs = plan.pwqs().to_vec();
-        let reaped = self.reap(&plan, &pwqs);
-        let listed = pwqs.iter().map(|pwq| {
-            let mut dispatch = pwq.pool.lock();
-            dispatch.adopt(&pwq.pool.injector);
-            dispatch.pwq(pwq.slot).nr_listed()
-        });
-        let nr_waiting = listed.sum();
-        drop(plan);
-        reaped.into_iter().for_each(Reaped::finish);
-        nr_waiting
-    }
-
     /// Returns a report of the queue, unless it was destroyed.
     pub(crate) fn known(&self) -> Option<QueueReport> {
-        let plan = self.plan.lock();
-        let attrs = plan.attrs().clone();
-        let is_dead = plan.is_dead();
-        drop(plan);
-        if is_dead {
-            return None;
-        }
+        let is_dead = self.plan.lock().is_dead();
+        (!is_dead).then(|| self.report_all())
+    }
+
+    pub(crate) fn report_all(&self) -> QueueReport {
+        let attrs = self.plan.lock().attrs().clone();
         let (stats, gathered) = self.gather();
-        Some(QueueReport {
+        let shares = self.core.shares.load(Ordering::Relaxed);
+        let capacity = self.core.capacity.as_ref();
+        QueueReport {
             name: self.core.name.to_string(),
             attrs,
             stats,
             wait: gathered.times.wait.recorded(),
             run: gathered.times.run.recorded(),
             oldest: gathered.oldest,
-        })
+            shares: (shares > 0).then_some(shares),
+            capacity: capacity.map(Capacity::capacity),
+            nr_free: capacity.map(Capacity::nr_free),
+        }
     }
 }
 

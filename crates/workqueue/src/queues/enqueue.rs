@@ -9,7 +9,10 @@ use std::ptr::NonNull;
 use sync::{atomic::Ordering, twin};
 use topology::CpuId;
 
-use super::queue::{Inner, Workqueue};
+use super::{
+    admission::TrySpawnError,
+    queue::{Inner, Workqueue},
+};
 use crate::{
     execute::{
         run::{self, CountToRelease},
@@ -123,11 +126,14 @@ impl Workqueue {
         self.inner.plan_and_push(work, home, false)
     }
 
-    /// Undoes one [`Work::disable`], and queues `work` if none is left. Returns `true` if queued.
+    /// Queues `work` as [`enqueue`](Self::enqueue) does, if there is free capacity.
     ///
-    /// # Panics
+    /// Returns `Ok(false)` if the item is already pending, even if the queue is full. For a
+    /// disabled item it returns `Ok(false)` if there is free capacity, and otherwise an error.
     ///
-    /// If the item is not disabled, and in a child of `fork` (see [`Workqueue`]).
+    /// # Errors
+    ///
+    /// As [`try_spawn`](Self::try_spawn).
     ///
     /// # Blocking
     ///
@@ -137,19 +143,19 @@ impl Workqueue {
     ///
     /// ```
     /// # use afterwork::workqueue::{Work, Workqueue};
-    /// let queue = Workqueue::builder("example").build()?;
-    /// let work = Work::new(|| ());
-    /// work.disable();
-    /// assert!(!queue.enqueue(&work));
-    /// assert!(queue.enable_and_queue(&work));
-    /// work.flush()?;
+    /// let queue = Workqueue::builder("example").capacity(1).build()?;
+    /// queue.pause();
+    /// let (one, other) = (Work::new(|| ()), Work::new(|| ()));
+    /// assert!(queue.try_enqueue(&one)?);
+    /// assert!(!queue.try_enqueue(&one)?, "it is pending");
+    /// assert!(queue.try_enqueue(&other).is_err_and(|error| error.is_full()));
+    /// one.cancel();
+    /// assert!(queue.try_enqueue(&other)?);
+    /// queue.resume();
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[doc(alias = "enable_and_queue_work")]
-    pub fn enable_and_queue(&self, work: &Work) -> bool {
-        self.inner.must_be_at_home();
-        must_not_be_lost(work.is_lost());
-        work.enable() && self.enqueue(work)
+    pub fn try_enqueue(&self, work: &Work) -> Result<bool, TrySpawnError> {
+        self.task().try_enqueue(work)
     }
 
     /// Queues each of `works` that is not pending, in order, and returns the number queued.
@@ -171,7 +177,10 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn enqueue_all(&self, works: &[Work]) -> usize {
-        let home = self.here();
+        self.enqueue_all_at(self.here(), works)
+    }
+
+    pub(super) fn enqueue_all_at(&self, home: &Pwq, works: &[Work]) -> usize {
         if !self.admits() {
             return 0;
         }

@@ -51,12 +51,13 @@ use super::queue::Inner;
 use crate::{
     cleanups,
     execute::{
+        deadline::StartBy,
         join::JoinHandle,
         run::{self, note_panic, with_freed},
     },
     item::{
         deferred_drops::DeferredDrops,
-        head::{Dead, Ending, HandleTable, Handles, Head, Rules, State, TaskSlot, VTable},
+        head::{Ending, Expiry, HandleTable, Handles, Head, Rules, State, TaskSlot, VTable},
         list::{self, Color},
         memory,
     },
@@ -87,8 +88,10 @@ struct HeldPwq {
 }
 
 #[repr(C)]
-struct Task<F: Future> {
+struct Task<F: Future, S> {
     base: Base,
+    /// I, except for the parts that only the handle writes.
+    start_by: S,
     /// The run accesses it, then the handle, then the thread that frees the item.
     stage: UnsafeCell<Stage<F>>,
 }
@@ -99,9 +102,10 @@ enum Stage<F: Future> {
     Gone,
 }
 
-/// Creates an item that polls `future`, to be pushed to `home`, a pwq of `queue`. `has_permit` is
-/// set if the caller holds a capacity permit for it.
-pub(crate) fn task<F>(
+/// Creates an item that polls `future`, first by the deadline `start_by`, to be pushed to `home`, a
+/// pwq of `queue`. `has_permit` is set if the caller holds a capacity permit for it.
+pub(crate) fn task<F, S>(
+    start_by: S,
     future: F,
     home: &Pwq,
     queue: Arc<Inner>,
@@ -110,6 +114,7 @@ pub(crate) fn task<F>(
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
+    S: StartBy,
 {
     // Only a worker may run it, and its list link is never removed.
     let rules = Rules {
@@ -120,7 +125,7 @@ where
     let item = memory::place(Task {
         base: Base {
             head: Head::new(
-                Task::<F>::VTABLE,
+                Task::<F, S>::VTABLE,
                 State::queued(rules).counted(has_permit),
                 home.as_home(),
             ),
@@ -132,6 +137,7 @@ where
             }),
             task: UnsafeCell::new(None),
         },
+        start_by,
         stage: UnsafeCell::new(Stage::Future(future)),
     })
     .cast();
@@ -139,10 +145,11 @@ where
     (item, unsafe { JoinHandle::of(item) })
 }
 
-impl<F> Task<F>
+impl<F, S> Task<F, S>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
+    S: StartBy,
 {
     const VTABLE: &'static VTable = &VTable {
         run: run::pop_and_run,
@@ -163,9 +170,23 @@ where
             cancel: Self::cancel,
             leave: Self::leave,
             slot_at: std::mem::offset_of!(Base, task),
-            expiry: None,
+            expiry: if S::IS_LIMITED {
+                Some(Expiry {
+                    left_ns: |item| Self::start_by(item).left_ns(),
+                    expire: Self::expire,
+                    wake_then: |item, waker| Self::start_by(item).wake_then(waker),
+                })
+            } else {
+                None
+            },
         }),
     };
+
+    fn start_by<'a>(item: NonNull<Head>) -> &'a S {
+        // SAFETY: only items of this type use this table, and its functions are called while the
+        // item is allocated.
+        unsafe { &(*item.as_ptr().cast::<Self>()).start_by }
+    }
 
     fn stage(item: NonNull<Head>) -> *mut Stage<F> {
         // SAFETY: only items of this type use this table.
@@ -177,8 +198,20 @@ where
         let base = unsafe { base(item) };
         // SAFETY: runs do not overlap, and only runs access the stage until the future ends.
         let stage = unsafe { &mut *Self::stage(item) };
+        let is_late = || {
+            // SAFETY: the caller runs the item.
+            let is_first = unsafe { base.held_pwq() }.is_none();
+            is_first && Self::start_by(item).is_over()
+        };
         let outcome = if base.head.load().is_cancelled() {
             dropped(stage, Err(JoinError::Cancelled))
+        } else if is_late() && !twin::armed("deadline: starts after it") {
+            // SAFETY: the caller runs the item.
+            unsafe { run::note_expired() };
+            // FOREIGN(expired-drop): an unpolled future whose deadline has passed, by a worker in
+            // its item; contained.
+            contain(|| *stage = Stage::Gone);
+            Err(JoinError::Expired)
         } else {
             // Lent without a count, because the run keeps the item alive.
             let waker = ManuallyDrop::new(waker(item));
@@ -196,19 +229,32 @@ where
     /// Moves an unpolled future out, instead of polling it.
     unsafe fn skip(item: NonNull<Head>, deferred_drops: &mut DeferredDrops) {
         // SAFETY: the caller runs the item, and this is its first run.
-        deferred_drops.defer_drop(unsafe { Self::set_cancelled(item) });
+        deferred_drops.defer_drop(unsafe { Self::set_failed(item, JoinError::Cancelled) });
     }
 
-    /// Sets the outcome to cancelled, and returns the future.
+    /// Stores `error` as the outcome, and returns the future.
     ///
     /// # Safety
     ///
     /// 1. The future was never polled, and the caller runs the item or has claimed it.
-    unsafe fn set_cancelled(item: NonNull<Head>) -> Stage<F> {
+    unsafe fn set_failed(item: NonNull<Head>, error: JoinError) -> Stage<F> {
         // SAFETY: (1): no other thread accesses the stage before the future has ended.
         let stage = unsafe { &mut *Self::stage(item) };
         // The future may be moved, because it is not pinned.
-        std::mem::replace(stage, Stage::Outcome(Err(JoinError::Cancelled)))
+        std::mem::replace(stage, Stage::Outcome(Err(error)))
+    }
+
+    /// Dequeues and drops the future, whose deadline has passed, if it was never polled.
+    unsafe fn expire(item: NonNull<Head>) -> bool {
+        let mut unpolled = None;
+        let is_expired = run::cancel_and(item, State::claim_unpolled, |home| {
+            home.core.nr_expired.fetch_add(1, Ordering::Relaxed);
+            // SAFETY: the caller of this closure has claimed the item.
+            unpolled = Some(unsafe { Self::set_failed(item, JoinError::Expired) });
+        });
+        // FOREIGN(expired-drop): an unpolled future, on the joining thread; contained.
+        contain(|| drop(unpolled));
+        is_expired
     }
 
     /// Dequeues and drops the future if it was never polled; otherwise a worker drops it. Returns
@@ -223,7 +269,7 @@ where
         let mut unpolled = None;
         let is_cancelled = run::cancel_and(item, State::claim_unpolled, |_| {
             // SAFETY: the caller of this closure has claimed the item.
-            unpolled = (!early).then(|| unsafe { Self::set_cancelled(item) });
+            unpolled = (!early).then(|| unsafe { Self::set_failed(item, JoinError::Cancelled) });
         });
         if !is_cancelled {
             // SAFETY: the caller has the handle, or a waker.
@@ -311,7 +357,7 @@ where
         let (stage, slot) = unsafe { (&*Self::stage(item), &*base(item).task.get()) };
         let is_taken = matches!(
             stage,
-            Stage::Gone | Stage::Outcome(Err(JoinError::Cancelled))
+            Stage::Gone | Stage::Outcome(Err(JoinError::Cancelled | JoinError::Expired))
         );
         slot.is_none() && is_taken
     }
@@ -335,8 +381,10 @@ where
         // unreachable, no locks; contained.
         unsafe { with_freed(item.as_ptr(), home, || contain(|| *stage = Stage::Gone)) };
         // FOREIGN(future-waker): its drop, by the same thread, no locks; contained.
-        // SAFETY: no other thread has the item, and only the base is not dropped yet.
+        // SAFETY: no other thread has the item, and its base is not dropped yet.
         contain(|| unsafe { ptr::drop_in_place(item.as_ptr().cast::<Base>()) });
+        // SAFETY: as above; only the deadline is not dropped yet.
+        unsafe { ptr::drop_in_place(&raw mut (*item.as_ptr().cast::<Self>()).start_by) };
         // SAFETY: no other thread has the item, and all of it is dropped.
         unsafe { memory::release(item.cast::<Self>()) };
         if let Some((pool, slot, color)) = left {
@@ -458,7 +506,7 @@ static WAKER: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, rem
 
 /// Registers the wakers of futures as harmless. Call it before the first future is queued.
 pub(crate) fn note_wakers() {
-    note_known(Maker::Future, &WAKER);
+    note_known(Maker::Future, &WAKER, wake_ours);
 }
 
 /// Creates a waker, a handle that is not counted yet.
@@ -483,18 +531,15 @@ fn item_of(data: *const ()) -> NonNull<Head> {
     NonNull::new(data.cast_mut().cast()).expect("made from an item")
 }
 
-/// Fires `waker` if it is a future's, which runs no user code. Returns the item if it must be
-/// freed. Any other waker is returned as the error.
-pub(crate) fn wake_ours(waker: Waker) -> Result<Option<Dead>, Waker> {
-    if !ptr::eq(waker.vtable(), &WAKER) {
-        return Err(waker);
-    }
+/// Fires a future's waker, without user code. Returns the item if it must be freed.
+fn wake_ours(waker: Waker) -> Option<Box<dyn Send>> {
     let item = item_of(ManuallyDrop::new(waker).data());
     // SAFETY: the waker is a handle, and is not used after this.
-    Ok(unsafe {
+    let dead = unsafe {
         transition(item, State::wake);
         base(item).handles.leave(item)
-    })
+    };
+    dead.map(|dead| Box::new(dead) as Box<dyn Send>)
 }
 
 /// Cancels the future of `waker`, as its handle does. Returns `false` if it has ended.

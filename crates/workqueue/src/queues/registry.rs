@@ -217,7 +217,7 @@ impl Registry {
     /// all workers of a pool sleep or hog the CPU, one reserved thread of the registry runs the
     /// items, one at a time. Another reserved thread fires foreign wakers and drops cancelled work.
     /// An item that the reserved thread runs therefore waits forever if it waits for another item
-    /// of such a pool. [`mem_reclaim`](crate::Builder::mem_reclaim) gives a queue a
+    /// of such a pool. [`with_rescuer`](crate::Builder::with_rescuer) gives a queue a
     /// thread of its own.
     #[doc(hidden)]
     pub fn refuse_threads(&self, refuse: bool) {
@@ -303,3 +303,5 @@ impl fmt::Display for StillInUse {
 }
 
 impl std::error::Error for StillInUse {}
+
+base::internal::into_io_error!(StillInUse, |_| ErrorKind::ResourceBusy);

@@ -28,7 +28,7 @@ impl Workqueue {
     /// let compaction = Workqueue::builder("compaction").shares(100).build()?;
     /// // The disk fills up: it must not fall behind now.
     /// compaction.set_shares(1000)?;
-    /// assert_eq!(compaction.shares(), Some(1000));
+    /// assert_eq!(compaction.report().shares, Some(1000));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "cpu_weight")]
@@ -43,11 +43,5 @@ impl Workqueue {
             pwq.pool.lock().set_shares(pwq.slot, shares);
         }
         Ok(())
-    }
-
-    /// Returns the queue's shares, if any were set.
-    pub fn shares(&self) -> Option<u32> {
-        let shares = self.inner.core.shares.load(Ordering::Relaxed);
-        (shares > 0).then_some(shares)
     }
 }

@@ -33,17 +33,11 @@
 //!
 //! # Which thread fires
 //!
-//! A waker is user code, which the manager does not run. It fires only wakers of known types: of a
-//! queue's future (an enqueue), of a dedicated worker (a post), and of a thread in `block_on`. It
-//! hands all others over to reapers (`cleanups.rs`), one cleanup for each, because one waker may wait
-//! for what the next one does.
+//! A waker is user code, which the manager does not run: see [`cleanups::fire_known`].
 
 use std::{mem, ptr::NonNull, task::Waker};
 
-use base::internal::{
-    panics::{Foreign, contain},
-    wake::{is_harmless, unpark},
-};
+use base::internal::panics::Foreign;
 use crossbeam_utils::CachePadded;
 use sync::{
     Mutex,
@@ -53,14 +47,10 @@ use sync::{
 };
 
 use super::{
-    future,
     timers::Timers,
     wheel::{Node, Wheel},
 };
-use crate::{
-    cleanups::{self, Cleanup},
-    item::head::Dead,
-};
+use crate::cleanups;
 
 /// Largest number of shards. A guess: the manager locks each shard whenever it wakes (15 ns), and a
 /// shard in use has 8 KiB.
@@ -229,9 +219,7 @@ impl Timers {
 
     /// Wakes tasks. Reapers fire the wakers that are user code.
     pub(crate) fn leave_wakers(&self, wakers: Vec<Foreign<Waker>>) {
-        let wake = |waker: Foreign<Waker>| wake(waker.into_inner());
-        self.manager
-            .leave_to_reapers(wakers.into_iter().filter_map(wake));
+        self.manager.leave_to_reapers(cleanups::fire_known(wakers));
     }
 
     /// Arranges for `waker` to be fired at `at_ns`, by `timer`, which is created if it is `None`.
@@ -313,37 +301,5 @@ impl Timers {
         // FOREIGN(sleep-drop): the drop of a waker, on the thread that ends the sleep, under no
         // lock; contained by `Foreign`.
         drop(waker);
-    }
-}
-
-/// The waker of a fired timer, which may block.
-enum Left {
-    Item(Dead),
-    Waker(Foreign<Waker>),
-}
-
-impl Cleanup for Left {
-    fn run(self: Box<Self>) {
-        match *self {
-            Self::Item(dead) => drop(dead),
-            Self::Waker(waker) => {
-                // FOREIGN(sleep-wake): a task's waker, on a reaper, with no lock held; contained.
-                contain(|| waker.into_inner().wake());
-            }
-        }
-    }
-}
-
-/// Fires a waker that runs no user code. Returns the work that another thread must do.
-fn wake(waker: Waker) -> Option<Left> {
-    let waker = unpark(waker)?;
-    if is_harmless(&waker) {
-        waker.wake();
-        return None;
-    }
-    match future::wake_ours(waker) {
-        Ok(dead) => dead.map(Left::Item),
-        // FOREIGN(sleep-wake): a reaper fires or drops it.
-        Err(waker) => Some(Left::Waker(Foreign::new(waker))),
     }
 }

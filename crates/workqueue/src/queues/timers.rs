@@ -61,8 +61,9 @@ use super::{
     clock::Clock,
     end::{Visit, WeakQueue},
     enqueue::Claimed,
-    queue::{Inner, Workqueue},
+    queue::Inner,
     sleeps::Sleeps,
+    task::TaskOptions,
     wheel::{self, Link, rounded_ns},
 };
 use crate::{
@@ -262,16 +263,16 @@ impl Timer {
         self.lock(&mut dust).armed.is_some()
     }
 
-    /// Arms the timer for `queue`, to queue the item on `cpu` or the current CPU. `again` is set if
-    /// the item may be armed already.
+    /// Arms the timer, to queue the item with `options`. `again` is set if the item may be armed
+    /// already.
     pub(crate) fn arm(
         self: &Arc<Self>,
         work: &Work,
-        queue: &Workqueue,
-        cpu: Option<CpuId>,
+        options: &TaskOptions<'_>,
         delay: Duration,
         again: bool,
     ) -> Arming {
+        let (queue, weak, cpu) = options.later();
         queue.inner.must_be_at_home();
         must_not_be_lost(self.is_lost() || work.is_lost());
         // Without a delay the item is claimed under the lock, so its span is captured before that.
@@ -300,13 +301,13 @@ impl Timer {
         let done = if !queue.admits() {
             false
         } else if delay.is_zero() {
-            claimed = queue.inner.claim(cpu, work, queue.lane);
+            claimed = queue.inner.claim(cpu, work, weak.lane());
             claimed.is_some()
         } else {
             let now_ns = queue.inner.timers.all.clock.now_ns();
             let at_ns = now_ns.saturating_add(nanos(delay));
             let at_ns = rounded_ns(at_ns, state.slack_ns);
-            let place = (queue.to_weak(), cpu.unwrap_or_else(cpu::current));
+            let place = (weak, cpu.unwrap_or_else(cpu::current));
             let is_first = state.put(self, work, &queue.inner, place, at_ns);
             wakes = is_first.then(|| queue.inner.manager.clone());
             true

@@ -111,7 +111,7 @@ impl Machine {
         let (topology, unbound) = (view.topology.clone(), view.unbound.clone());
         drop(view);
         let cpus = placed(attrs.cpus.as_ref(), unbound.as_ref(), topology.allowed());
-        let pods = cut(&topology, &cpus, attrs.scope, &self.params);
+        let pods = cut(&topology, &cpus, attrs.affinity, &self.params);
         (topology, pods)
     }
 

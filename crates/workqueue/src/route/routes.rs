@@ -31,7 +31,7 @@ use sync::{
     cpu, twin,
     unmodelled::Arc,
 };
-use topology::{CpuId, Pods, Topology};
+use topology::{CpuId, CpuSet, Pods, Topology};
 
 use crate::{
     item::{head::Home, lane::Lane},
@@ -80,6 +80,11 @@ impl Routes {
         self.pods.iter().flat_map(|pod| pod.cpus.iter())
     }
 
+    /// Returns `true` if it was built for `pods` of `topology`.
+    pub(crate) fn is_of(&self, topology: &Topology, pods: &Pods) -> bool {
+        self.pods == *pods && *self.topology == *topology
+    }
+
     /// Returns `true` if both tables map every CPU to the same pwq.
     pub(crate) fn is_like(&self, other: &Routes) -> bool {
         self.pods == other.pods
@@ -111,18 +116,21 @@ impl Routes {
         &self.pwqs[self.pods.pod_of(cpu).unwrap_or(0)]
     }
 
-    fn at_node(&self, node: u32) -> &Pwq {
-        let Some(node) = self.topology.nodes().iter().find(|it| it.id == node) else {
-            return &self.pwqs[0];
-        };
+    /// Returns the current CPU if it is in the NUMA node `node`, otherwise the node's first CPU
+    /// that the queue uses. If there is none, returns a CPU of the first pod.
+    pub(crate) fn cpu_in(&self, node: u32) -> CpuId {
+        let node = self.topology.nodes().iter().find(|it| it.id == node);
+        let cpus = node.map(|it| &it.cpus);
         let here = cpu::current();
+        if cpus.is_some_and(|cpus| cpus.contains(here)) {
+            return here;
+        }
         let usable = |cpu: &CpuId| self.pods.pod_of(*cpu).is_some();
-        let cpu = if node.cpus.contains(here) {
-            Some(here)
-        } else {
-            node.cpus.iter().find(usable)
-        };
-        cpu.map_or(&self.pwqs[0], |cpu| self.at_cpu(cpu))
+        let mut cpus = cpus.into_iter().flat_map(CpuSet::iter);
+        cpus.find(usable).unwrap_or_else(|| {
+            let first = self.pods.pod(0).cpus.first();
+            first.expect("a pod has a CPU")
+        })
     }
 }
 
@@ -156,7 +164,8 @@ impl RouteTable {
     }
 
     pub(crate) fn at_node(&self, node: u32) -> &Pwq {
-        self.routes().at_node(node)
+        let routes = self.routes();
+        routes.at_cpu(routes.cpu_in(node))
     }
 
     /// Publishes `routes`, which must be kept for as long as `self`.

@@ -50,7 +50,7 @@ use crate::{
 ///
 /// - Each result is taken once, in the order in which the items ended. Items that end at the same
 ///   time on different threads are in either order.
-/// - Dropping the set cancels all items in it, as [`abort_all`](Self::abort_all) does. The drop
+/// - Dropping the set cancels all items in it, as [`cancel_all`](Self::cancel_all) does. The drop
 ///   does not wait: closures that have started continue.
 /// - The set is a handle of its queue.
 ///
@@ -120,6 +120,13 @@ impl Wake for AtEnd {
     }
 }
 
+/// Fires a waker of [`AtEnd`]. Returns it, because it may own the last reference to the waiter's
+/// waker.
+fn wake_ours(waker: Waker) -> Option<Box<dyn Send>> {
+    waker.wake_by_ref();
+    Some(Box::new(Foreign::new(waker)))
+}
+
 impl Ended {
     fn add(&self, place: usize) {
         let mut list = self.0.lock();
@@ -174,8 +181,25 @@ impl<T> TaskSet<T> {
         }
     }
 
-    /// Adds an item that was spawned by any function, on any queue. If its result was already
-    /// taken, its result in the set is [`JoinError::Taken`].
+    /// Adds an item that was spawned by any function, on any queue, also with
+    /// [options](Workqueue::task). If its result was already taken, its result in the set is
+    /// [`JoinError::Taken`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::{TaskSet, Workqueue};
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let queue = Workqueue::builder("example").capacity(2).build()?;
+    /// let mut set = TaskSet::new(&queue);
+    /// let soon = Instant::now() + Duration::from_secs(60);
+    /// for number in 0..10 {
+    ///     set.add(queue.task().deadline(soon).wait_for_capacity().spawn(move || number));
+    /// }
+    /// assert_eq!(set.results().count(), 10);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Panics
     ///
@@ -192,7 +216,7 @@ impl<T> TaskSet<T> {
         }
         let ended = self.ended.clone();
         let waker = Waker::from(Arc::new(AtEnd { place, ended }));
-        note_known(Maker::TaskSet, waker.vtable());
+        note_known(Maker::TaskSet, waker.vtable(), wake_ours);
         // This panics if the item is the parent's, so the index is not in use before it.
         let waits = handle.await_end(&waker);
         if reused.is_some() {
@@ -285,16 +309,14 @@ impl<T> TaskSet<T> {
         loop {
             let place = self.ended.take()?;
             let handle = self.handles.get_mut(place).and_then(Option::take);
-            match handle.map(JoinHandle::try_join) {
-                Some(Ok(result)) => {
-                    self.unused.push(place);
-                    return Some(result);
-                }
-                // A second entry of an earlier item with this index, or the entry of an item whose
-                // deadline passed after it had started.
-                Some(Err(handle)) => self.handles[place] = Some(handle),
-                None => {}
+            let Some(mut handle) = handle else { continue };
+            if let Some(result) = handle.try_join() {
+                self.unused.push(place);
+                return Some(result);
             }
+            // A second entry of an earlier item with this index, or the entry of an item whose
+            // deadline passed after it had started.
+            self.handles[place] = Some(handle);
         }
     }
 
@@ -340,11 +362,11 @@ impl<T> TaskSet<T> {
     /// returns a cancelled item as [`JoinError::Cancelled`].
     ///
     /// A panic of a closure or future that is dropped here is caught.
-    pub fn abort_all(&mut self) {
+    pub fn cancel_all(&mut self) {
         self.must_be_here();
         for (place, handle) in self.handles.iter_mut().enumerate() {
             let Some(handle) = handle else { continue };
-            // The waker of an ended item reports it, now or earlier; a second `abort_all` must not.
+            // The waker of an ended item reports it, now or earlier; a second `cancel_all` must not.
             if handle.is_finished() {
                 continue;
             }
@@ -394,7 +416,7 @@ impl<T: Send + 'static> TaskSet<T> {
 impl<T> Drop for TaskSet<T> {
     fn drop(&mut self) {
         if !twin::torn_down() && self.process.is_this() {
-            self.abort_all();
+            self.cancel_all();
         }
     }
 }
@@ -419,7 +441,7 @@ mod tests {
         queue.pause();
         let mut set = TaskSet::new(&queue);
         (0..10).for_each(|_| set.spawn(|| ()));
-        (0..100).for_each(|_| set.abort_all());
+        (0..100).for_each(|_| set.cancel_all());
         assert_eq!(set.ended.0.lock().places.len(), 10);
         assert_eq!(set.results().count(), 10);
         queue.resume();

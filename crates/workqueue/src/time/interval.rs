@@ -186,6 +186,8 @@ impl fmt::Display for ZeroPeriod {
 
 impl std::error::Error for ZeroPeriod {}
 
+base::internal::into_io_error!(ZeroPeriod, |_| ErrorKind::InvalidInput);
+
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use proptest::prelude::*;

@@ -42,7 +42,7 @@ pub fn registry() -> Result<Registry, Stop> {
 /// Builds a queue whose items run on workers only.
 pub fn queue(registry: &Registry, scope: AffinityScope) -> Result<Workqueue, Stop> {
     Workqueue::builder("blocking")
-        .scope(scope)
+        .affinity(scope)
         .help(false)
         .build_in(registry)
         .map_err(|error| Stop::because("cannot build a queue", error))
@@ -68,13 +68,17 @@ pub fn detect(
         }
         let (send, ran) = mpsc::channel();
         let asleep = send.clone();
-        queue.spawn_detached(move || {
-            asleep.send(start.elapsed()).ok();
-            sleep.sleep(NAP);
-        });
-        queue.spawn_detached(move || {
-            send.send(start.elapsed()).ok();
-        });
+        queue
+            .spawn_detached(move || {
+                asleep.send(start.elapsed()).ok();
+                sleep.sleep(NAP);
+            })
+            .unwrap();
+        queue
+            .spawn_detached(move || {
+                send.send(start.elapsed()).ok();
+            })
+            .unwrap();
         let times: Vec<Duration> = ran.iter().collect();
         // All workers park before the next round.
         queue

@@ -105,7 +105,7 @@ pub fn ours(sleep: Sleep) -> Result<Mixed, Stop> {
     let nr_before = nr_threads();
     let registry = registry()?;
     let queue: Workqueue = queue(&registry, AffinityScope::System)?;
-    let mixed = run(nr_before, sleep, |item| queue.spawn_detached(item));
+    let mixed = run(nr_before, sleep, |item| queue.spawn_detached(item).unwrap());
     drop(queue);
     registry
         .shutdown()

@@ -37,7 +37,7 @@ impl Bounded {
 impl OneShotPool for Bounded {
     #[inline]
     fn submit(&self, work: impl FnOnce() + Send + 'static) {
-        let queued = self.0.queue().spawn_wait(work);
+        let queued = self.0.queue().task().wait_for_capacity().try_spawn(work);
         assert!(
             queued.is_ok(),
             "the queue is open, and this is no item of it"
