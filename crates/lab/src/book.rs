@@ -42,6 +42,7 @@ pages! {
     srcu "srcu.md",
     mailbox "mailbox.md",
     testing "testing.md",
+    testing_your_program "testing-your-program.md",
     top "top.md",
     topology "topology.md",
     wake "wake.md",

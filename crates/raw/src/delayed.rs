@@ -36,7 +36,7 @@ use topology::CpuId;
 
 use workqueue::{
     Workqueue,
-    internal::{self, Expiry, Guard, Held, Kind, Node, Place, State, Timers, Wheel},
+    internal::{self, Due, Guard, Held, Kind, Node, Place, State, Timers, Wheel},
 };
 
 use crate::work::{Claim, Misuse, RawWork};
@@ -513,7 +513,7 @@ unsafe fn disarm(item: NonNull<RawDelayed>) -> bool {
 unsafe fn expire_node<'a>(
     node: NonNull<Node>,
     wheel: Guard<'a>,
-    _: &mut Vec<Expiry>,
+    _: &mut Vec<Due>,
 ) -> Option<Guard<'a>> {
     // SAFETY: (1); it was in the wheel, so its item is alive and armed.
     unsafe { expire(wheel, item_of(node.as_ptr().cast())) };

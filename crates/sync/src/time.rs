@@ -16,16 +16,30 @@ pub fn now_ns() -> u64 {
         return now;
     }
     #[cfg(not(any(loom, shuttle)))]
-    {
-        let mut now = std::mem::MaybeUninit::<libc::timespec>::uninit();
-        // SAFETY: the call writes the structure, which outlives it.
-        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, now.as_mut_ptr()) };
-        // SAFETY: every kernel has this clock, so the call has written it.
-        let now = unsafe { now.assume_init() };
-        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-    }
+    return read(libc::CLOCK_MONOTONIC);
     #[cfg(any(loom, shuttle))]
     0
+}
+
+/// Returns an earlier value of [`now_ns`], usually of the last tick of the kernel's timer, which is
+/// at most 10 ms ago. Costs about 5 ns.
+#[inline]
+pub fn coarse_ns() -> u64 {
+    #[cfg(any(loom, shuttle, sim, miri))]
+    return now_ns();
+    #[cfg(not(any(loom, shuttle, sim, miri)))]
+    read(libc::CLOCK_MONOTONIC_COARSE)
+}
+
+#[cfg(not(any(loom, shuttle)))]
+#[inline]
+fn read(clock: libc::clockid_t) -> u64 {
+    let mut now = std::mem::MaybeUninit::<libc::timespec>::uninit();
+    // SAFETY: the call writes the structure, which outlives it.
+    unsafe { libc::clock_gettime(clock, now.as_mut_ptr()) };
+    // SAFETY: every kernel has these clocks, so the call has written it.
+    let now = unsafe { now.assume_init() };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// Returns `span` as the kernel takes a timeout.
@@ -205,6 +219,8 @@ mod tests {
         for _ in 0..1000 {
             assert!(now_ns() >= ns);
         }
+        let coarse_ns = coarse_ns();
+        assert!(coarse_ns > 0 && coarse_ns <= now_ns());
         assert!(cycles() >= count);
         assert!(cycles_per_us() >= 1);
     }

@@ -287,6 +287,13 @@ impl CleanupQueue {
         self.0.lock().due_ns()
     }
 
+    /// Returns `true` if no cleanup waits or runs.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn are_done(&self) -> bool {
+        let list = self.0.lock();
+        list.waiting.is_empty() && list.nr_reapers == 0
+    }
+
     /// Runs cleanups until none is left. Called by a reaper that was counted.
     pub(crate) fn serve(&self) {
         while let Some(cleanup) = self.take() {

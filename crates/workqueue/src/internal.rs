@@ -33,7 +33,7 @@ pub use crate::{
 };
 #[cfg(not(any(loom, shuttle)))]
 pub use crate::{
-    queues::timers::{Expiry, Guard, Kind, Node, Timers, Wheel},
+    queues::timers::{Due, Guard, Kind, Node, Timers, Wheel},
     route::registry_error::RegistryError,
 };
 

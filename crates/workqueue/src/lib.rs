@@ -79,6 +79,8 @@ pub use execute::work::{Busy, FlushError, Work, current_work};
 pub use flushing::drain::DrainError;
 pub use flushing::drain_async::Drain;
 pub use flushing::flush::OwnQueueError;
+#[cfg(not(any(loom, shuttle)))]
+pub use manage::for_tests::TestRegistry;
 pub use observe::item_panic::ItemPanic;
 pub use observe::left::{Doing, LeftItems, StillBusy};
 pub use observe::report::{BusyWorker, ItemName, Report, Stall};
@@ -106,8 +108,10 @@ pub use tasks::set::TaskSet;
 pub use time::delayed::{Deferred, Delay, DelayedWork};
 pub use time::interval::{Interval, MissedTickBehavior, ZeroPeriod, interval};
 pub use time::periodic::Periodic;
+pub use time::rate::RateLimit;
 #[cfg(feature = "rcu")]
 pub use time::rcu_work::{GracePeriod, RcuWork};
+pub use time::retry::{Backoff, retry};
 pub use time::sleep::{Sleep, sleep, sleep_until};
 pub use time::timeout::{Elapsed, Timeout, timeout, timeout_at};
 pub use topology::{AffinityScope, CpuId, CpuSet, Topology};

@@ -142,7 +142,7 @@ fn expiry_of_a_started_item_is_found() {
 fn a_start_after_the_deadline_is_found() {
     for as_future in [false, true] {
         must_fail("deadline: starts after it", || {
-            bounded(2, || is_over(as_future))
+            bounded(2, move || is_over(as_future))
         });
     }
 }

@@ -161,3 +161,41 @@ fn firing_must_leave_the_timer_to_whoever_disables_the_item() {
         bounded(3, disable_meets_firing);
     });
 }
+
+/// A reaper fires the timer, because a cancelled enqueue left the item's link on a paused queue.
+fn mod_meets_a_reaper() {
+    let (machine, other, work, count) = one_item();
+    let paused = plain().build_in(machine.registry()).unwrap();
+    machine.pretend_busy(true);
+    paused.pause();
+    assert!(paused.enqueue_after(&work, Duration::ZERO) && work.cancel());
+    assert!(other.enqueue_after(&work, SOON));
+    machine.fire_timers(2 * SOON);
+    let reaper = spawn({
+        let machine = machine.clone();
+        move || machine.run_fallback()
+    });
+    let was_pending = other.reschedule(&work, LATER);
+    assert!(work.is_pending(), "its time has not come");
+    assert!(reaper.join().unwrap(), "a cleanup was queued");
+    machine.pretend_busy(false);
+    machine.help_out();
+    let nr_runs = count.load(Ordering::Relaxed);
+    assert_eq!(nr_runs, u32::from(!was_pending));
+    work.cancel();
+    paused.resume();
+    wind_up(paused);
+    wind_up(other);
+}
+
+#[test]
+fn a_timer_that_was_changed_is_not_fired_by_a_reaper() {
+    bounded(2, mod_meets_a_reaper);
+}
+
+#[test]
+fn a_reaper_must_look_for_a_change() {
+    must_fail("delayed: fires a changed timer", || {
+        bounded(2, mod_meets_a_reaper);
+    });
+}

@@ -96,6 +96,13 @@ fn a_drop_must_take_the_timer_out() {
     });
 }
 
+#[test]
+fn an_expired_timer_must_be_left_to_its_owner() {
+    must_fail("sleep: an expiry publishes nothing", || {
+        bounded(3, drop_meets_firing);
+    });
+}
+
 /// A thread sleeps. Another is the manager, which parks until it is notified of a timer.
 fn block_on_meets_the_manager() {
     let mut machine = machine(1, 1);

@@ -328,3 +328,22 @@ fn delays_of_any_length_are_flushed_changed_and_keep_no_near_one_waiting() {
     });
     assert!(works[45..].iter().all(DelayedWork::is_pending));
 }
+
+/// The item's cancelled enqueue stays on the list of the paused queue.
+#[test]
+fn an_item_cancelled_on_a_paused_queue_fires_on_another() {
+    let registry = registry("2 core");
+    let [paused, other] = ["paused", "other"].map(|name| queue(name).build_in(&registry).unwrap());
+    let count = Count::default();
+    let work = counting(&count);
+    paused.pause();
+    assert!(paused.enqueue_after(&work, Duration::ZERO) && work.cancel());
+    assert!(other.enqueue_after(&work, SHORT));
+    eventually("it ran", || count.get() == 1);
+    // Disarming finds an item that is left to a reaper, too.
+    assert!(paused.enqueue_after(&work, Duration::ZERO) && work.cancel());
+    assert!(other.enqueue_after(&work, SHORT));
+    other.reschedule(&work, LONG);
+    assert!(work.is_pending() && work.cancel() && !work.is_pending());
+    paused.resume();
+}

@@ -24,8 +24,9 @@ pub(crate) trait StartBy: Send + 'static {
     /// `true` if the item only brings a worker to a scope and was not queued by the user.
     const IS_TICKET: bool = false;
 
-    /// Returns the deadline as a time of the clock.
-    fn at_ns(&self) -> u64 {
+    /// Returns the time until the deadline. A clock that does not run may require another call
+    /// after the result has passed.
+    fn left_ns(&self) -> u64 {
         u64::MAX
     }
 

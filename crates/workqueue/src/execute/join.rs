@@ -206,7 +206,7 @@ where
             slot_at: std::mem::offset_of!(Joinable<F, T, S>, task),
             expiry: if S::IS_LIMITED {
                 Some(Expiry {
-                    at_ns: Self::at_ns,
+                    left_ns: Self::left_ns,
                     expire: Self::expire,
                     wake_then: Self::wake_then,
                 })
@@ -293,13 +293,13 @@ where
         true
     }
 
-    unsafe fn at_ns(item: NonNull<Head>) -> u64 {
+    unsafe fn left_ns(item: NonNull<Head>) -> u64 {
         // SAFETY: only items of this type have this table, and the field is never written.
-        unsafe { (*item.as_ptr().cast::<Self>()).start_by.at_ns() }
+        unsafe { (*item.as_ptr().cast::<Self>()).start_by.left_ns() }
     }
 
     unsafe fn wake_then(item: NonNull<Head>, waker: &Waker) -> bool {
-        // SAFETY: as in `at_ns`; the caller is the handle, the only writer of its mutable parts.
+        // SAFETY: as in `left_ns`; the caller is the handle, the only writer of its mutable parts.
         unsafe { (*item.as_ptr().cast::<Self>()).start_by.wake_then(waker) }
     }
 
@@ -530,7 +530,7 @@ impl<T> JoinHandle<T> {
 
     fn is_over(&self, expiry: &Expiry) -> bool {
         // SAFETY: the table is the item's.
-        time::now_ns() >= unsafe { (expiry.at_ns)(self.item) }
+        unsafe { (expiry.left_ns)(self.item) == 0 }
     }
 
     /// Registers `waker`, in place of an earlier one, to be fired when the item ends by itself and
@@ -583,12 +583,19 @@ impl<T> JoinHandle<T> {
         let Some(expiry) = &self.table().expiry else {
             return;
         };
-        // SAFETY: the table is the item's.
-        let at_ns = unsafe { (expiry.at_ns)(self.item) };
-        let left = Duration::from_nanos(at_ns.min(end_ns).saturating_sub(time::now_ns()));
-        if !wait::until_completed_within(self.head(), 1, left) && time::now_ns() >= at_ns {
-            // SAFETY: as above; we are its only handle. If the item runs, our caller waits.
-            unsafe { (expiry.expire)(self.item) };
+        loop {
+            // SAFETY: the table is the item's.
+            let left_ns = unsafe { (expiry.left_ns)(self.item) };
+            if left_ns == 0 {
+                // SAFETY: as above; we are its only handle. If the item runs, our caller waits.
+                unsafe { (expiry.expire)(self.item) };
+                return;
+            }
+            let left_ns = left_ns.min(end_ns.saturating_sub(time::now_ns()));
+            let left = Duration::from_nanos(left_ns);
+            if wait::until_completed_within(self.head(), 1, left) || left_ns == 0 {
+                return;
+            }
         }
     }
 

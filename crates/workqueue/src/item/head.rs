@@ -192,8 +192,10 @@ impl HandleTable {
 /// The functions that a join handle needs for an item that is to start by a deadline.
 #[derive(Debug)]
 pub(crate) struct Expiry {
-    /// Returns the deadline as a clock time.
-    pub(crate) at_ns: unsafe fn(NonNull<Head>) -> u64,
+    /// Returns the time until the deadline, as [`StartBy::left_ns`] does.
+    ///
+    /// [`StartBy::left_ns`]: crate::execute::deadline::StartBy::left_ns
+    pub(crate) left_ns: unsafe fn(NonNull<Head>) -> u64,
     /// Expires the item, whose deadline has passed. Returns `true` if it has not started, and never
     /// will.
     pub(crate) expire: unsafe fn(NonNull<Head>) -> bool,

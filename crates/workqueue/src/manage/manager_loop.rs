@@ -159,7 +159,10 @@ impl ManagerLoop {
             if self.manager.inbox.lock().quit {
                 return;
             }
-            self.timers.fire(now_ns);
+            // Only a test advances a paused clock, and fires the timers.
+            if !self.timers.clock.is_paused() {
+                self.timers.fire(now_ns);
+            }
             if memory::begin_scan(now_ns) {
                 self.manager.leave_to_reapers([Scan]);
             }
@@ -303,7 +306,8 @@ impl ManagerLoop {
         let retry_ns = (!self.retry.is_empty()).then_some(self.next_retry_ns);
         let armed = self.manager.armed.load(Ordering::Relaxed);
         let tick_ns = armed.then_some(self.next_tick_ns);
-        let timer_ns = self.timers.next_ns();
+        let is_paused = self.timers.clock.is_paused();
+        let timer_ns = (!is_paused).then(|| self.timers.next_ns()).flatten();
         let reaper_ns = self.manager.cleanups.next_ns();
         let deadlines = [
             cull_ns,

@@ -7,7 +7,7 @@ use topology::Topology;
 use super::manager_loop;
 use crate::{
     execute::wait,
-    queues::registry::Registry,
+    queues::{clock::Clock, registry::Registry},
     route::registry_error::{RegistryError, TopologyInUse},
 };
 
@@ -20,9 +20,17 @@ impl Registry {
     /// [`stack_size`](Params::stack_size) or [`thread_name`](Params::thread_name) is out of range,
     /// or if [`stall_signal`](Params::stall_signal) cannot be used.
     pub fn new(topology: Topology, params: Params) -> Result<Self, RegistryError> {
+        Self::with_clock(topology, params, Clock::System)
+    }
+
+    pub(super) fn with_clock(
+        topology: Topology,
+        params: Params,
+        clock: Clock,
+    ) -> Result<Self, RegistryError> {
         params.check_threads().map_err(RegistryError::Params)?;
         enable_stacks(params.stall_signal).map_err(RegistryError::Params)?;
-        let registry = Self::of(topology, params);
+        let registry = Self::of(topology, params, clock);
         // Calibrates the clock here so that the first run of an item does not have to.
         sync::time::cycles_per_us();
         manager_loop::start(registry.machine(), registry.timers())
@@ -57,7 +65,7 @@ impl Registry {
     #[cfg(any(loom, shuttle))]
     pub(crate) fn unmanaged(topology: Topology, params: Params) -> Self {
         wait::note_workers();
-        Self::of(topology, params)
+        Self::of(topology, params, Clock::System)
     }
 
     /// Returns the registry of the process. The first call creates it for the CPUs that the process

@@ -164,6 +164,11 @@ impl Machine {
         assert!(!refused, "a model refuses no thread");
     }
 
+    /// Runs the first deferred cleanup on this thread. Returns `true` if there was one.
+    pub fn run_fallback(&self) -> bool {
+        self.registry.manager().cleanups.run_fallback()
+    }
+
     /// Drops the registry, and starts the requested reapers until its queues have been destroyed.
     pub fn end(mut self) {
         let manager = self.registry.manager().clone();

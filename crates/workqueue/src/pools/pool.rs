@@ -337,6 +337,19 @@ impl WorkerPool {
         (!pwq.drain_waits).then_some(pwq.nr_adopted)
     }
 
+    /// Returns the number of items that workers have taken; `None` if a worker is awake, in an item,
+    /// or needed.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn at_rest(&self) -> Option<u64> {
+        let dispatch = self.lock();
+        let is_busy = |worker: &Worker| worker.is_inside() || worker.has_items();
+        let rests = self.census().nr_awake() == 0
+            && self.injector.is_empty()
+            && !dispatch.has_work()
+            && !dispatch.workers().any(|it| is_busy(&it.worker));
+        rests.then_some(dispatch.nr_taken)
+    }
+
     /// Separates the items of a pwq that are in the injector or in flight from later ones.
     pub(crate) fn close_color(&self, slot: usize) -> UpTo {
         let mut dispatch = self.lock();

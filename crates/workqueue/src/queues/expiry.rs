@@ -10,7 +10,7 @@
 
 use std::{cell::RefCell, fmt, task::Waker};
 
-use sync::{atomic::Ordering, time, twin, unmodelled::Arc};
+use sync::{atomic::Ordering, time::Instant, twin, unmodelled::Arc};
 
 use super::{
     queue::{Inner, Workqueue},
@@ -41,12 +41,12 @@ impl StartBefore {
 impl StartBy for StartBefore {
     const IS_LIMITED: bool = true;
 
-    fn at_ns(&self) -> u64 {
-        self.at_ns
+    fn left_ns(&self) -> u64 {
+        self.inner.timers.all.clock.left_ns(self.at_ns)
     }
 
     fn is_over(&self) -> bool {
-        time::now_ns() >= self.at_ns
+        self.left_ns() == 0
     }
 
     fn wake_then(&self, waker: &Waker) -> bool {
@@ -78,8 +78,8 @@ impl fmt::Debug for StartBefore {
 
 impl Workqueue {
     /// Returns the start deadline. If it has passed, counts an expired item and returns `None`.
-    pub(super) fn start_before(&self, deadline: time::Instant) -> Option<StartBefore> {
-        let start_by = StartBefore::new(self, time::ns_of(deadline));
+    pub(super) fn start_before(&self, deadline: Instant) -> Option<StartBefore> {
+        let start_by = StartBefore::new(self, self.inner.timers.all.clock.ns_of(deadline));
         if start_by.is_over() {
             self.inner.must_be_at_home();
             self.inner.core.nr_expired.fetch_add(1, Ordering::Relaxed);

@@ -172,7 +172,7 @@ where
             slot_at: std::mem::offset_of!(Base, task),
             expiry: if S::IS_LIMITED {
                 Some(Expiry {
-                    at_ns: |item| Self::start_by(item).at_ns(),
+                    left_ns: |item| Self::start_by(item).left_ns(),
                     expire: Self::expire,
                     wake_then: |item, waker| Self::start_by(item).wake_then(waker),
                 })

@@ -7,7 +7,7 @@
 //! (`urgent.rs`), with a handle that only cancels (`cancel_handle.rs`). `weak.rs` has weak handles.
 //! `shares.rs` sets CPU shares. `reroute.rs` changes the routes of a queue in use. `registry.rs` owns the shared
 //! pools and the timers (`timers.rs`, in a `wheel.rs`) that queue items later and wake tasks
-//! (`sleeps.rs`). `end.rs` has the protocol that destroys a queue. `describe.rs` collects
+//! (`sleeps.rs`), by its `clock.rs`. `end.rs` has the protocol that destroys a queue. `describe.rs` collects
 //! statistics.
 
 // The pages of `Workqueue` and `TaskOptions` list their methods in the order of these lines.
@@ -22,6 +22,7 @@ pub(crate) mod enqueue;
 
 pub(crate) mod admission;
 pub(crate) mod cancel_handle;
+pub(crate) mod clock;
 pub(crate) mod describe;
 pub(crate) mod end;
 pub(crate) mod expiry;

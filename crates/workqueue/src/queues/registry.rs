@@ -6,10 +6,10 @@ use base::internal::{
     page::{self, Joined},
     params::Params,
 };
-use sync::{fork::Process, unmodelled::Arc};
+use sync::{fork::Process, time::Instant, unmodelled::Arc};
 use topology::{CpuSet, Topology};
 
-use super::timers::Timers;
+use super::{clock::Clock, sleeps::Sleeps, timers::Timers};
 use crate::{
     observe::report::Report,
     pools::manager::{Manager, ReportHandler},
@@ -52,9 +52,16 @@ struct Inner {
 
 impl Registry {
     /// Creates a registry without its manager thread; see `start.rs`.
-    pub(crate) fn of(topology: Topology, params: Params) -> Self {
+    pub(crate) fn of(topology: Topology, params: Params, clock: Clock) -> Self {
         let manager = Arc::new(Manager::new(params.thread_style()));
-        let timers = Arc::new(Timers::new(&manager));
+        let slack_ns = if clock.is_paused() {
+            0
+        } else {
+            params.sleep_slack_us.saturating_mul(1000)
+        };
+        let nr_cpus = topology.allowed().len();
+        let sleeps = Sleeps::new(nr_cpus, clock.tick_shift(), slack_ns);
+        let timers = Arc::new(Timers::new(&manager, clock, sleeps));
         let machine = Arc::new(Machine::new(topology, params, manager));
         let seen = Arc::downgrade(&machine);
         let shown = page::join(move |image| {
@@ -215,6 +222,12 @@ impl Registry {
     #[doc(hidden)]
     pub fn refuse_threads(&self, refuse: bool) {
         self.inner.machine.manager.refuse_threads(refuse);
+    }
+
+    /// Returns the present moment of the clock by which this registry's timers fire. It is that of
+    /// [`Instant::now`], except in a registry [for tests](Self::for_tests).
+    pub fn now(&self) -> Instant {
+        self.timers().clock.now()
     }
 
     /// Waits until all threads of this registry's pools have exited.

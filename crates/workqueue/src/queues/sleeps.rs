@@ -1,21 +1,35 @@
-//! Tasks that sleep until a deadline: one waker each in the wheel.
+//! Tasks that sleep until a deadline: one waker each in a wheel.
 //!
 //! # The protocol
 //!
-//! A sleep owns its timer, which holds the waker. The wheel's lock guards all decisions:
+//! There are several wheels, the *shards*, so that threads of different CPUs arm and cancel at the
+//! same time. A sleep owns its timer, which holds the waker, and is in the shard of the CPU that
+//! armed it. The shard's lock guards all decisions:
 //!
 //! ```text
-//! poll:     no timer yet?  lock: insert one with the waker;  if it is the first, wake the manager
+//! poll:     no timer yet?  lock: insert one with the waker;  if it is the shard's first, wake the
+//!           manager
+//!           expired?       ready
 //!           a timer?       lock: replace the waker; without a waker the timer has expired
-//! drop:     lock: remove the timer
-//! manager:  lock: remove the expired timers;  then fire the wakers
+//! drop:     expired?       free the timer
+//!           otherwise      lock: remove the timer
+//! manager:  each shard:    lock: remove the expired timers, take their wakers, mark them as
+//!           expired;  then fire the wakers
 //! ```
 //!
 //! A poll either finds the timer with a waker and replaces it, so that the manager fires the new
 //! waker, or it finds that the timer has expired and is ready. No wake-up is lost. Wakers are
-//! cloned before the lock is acquired and dropped after it is released. The twins are
-//! `sleep: a poll keeps the first waker`, `sleep: a drop leaves the timer` and
-//! `sleep: the first wakes no thread`.
+//! cloned before the lock is acquired and dropped after it is released. The manager does not access
+//! a timer after it has marked it as expired, so its owner frees it without the lock. The twins are
+//! `sleep: a poll keeps the first waker`, `sleep: a drop leaves the timer`,
+//! `sleep: the first wakes no thread` and `sleep: an expiry publishes nothing`.
+//!
+//! # Slack
+//!
+//! If many sleeps end, the cost of the manager's and the workers' wake-ups is that of many short
+//! rests. After the manager has fired at least [`MANY`] wakers, it therefore fires none for the time
+//! of the tunable `sleep_slack_us`. A sleep is late by at most this time, because its deadline is
+//! not before that firing. Fewer sleeps are exact. A paused clock has no slack.
 //!
 //! # Which thread fires
 //!
@@ -24,76 +38,178 @@
 use std::{mem, ptr::NonNull, task::Waker};
 
 use base::internal::panics::Foreign;
-use sync::twin;
+use crossbeam_utils::CachePadded;
+use sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+    cell::UnsafeCell,
+    cpu, twin,
+};
 
-use super::timers::{Expiry, Guard, Kind, Node, Timers};
-use crate::cleanups::{self, Left};
+use super::{
+    timers::Timers,
+    wheel::{Node, Wheel},
+};
+use crate::cleanups;
+
+/// Largest number of shards. A guess: the manager locks each shard whenever it wakes (15 ns), and a
+/// shard in use has 8 KiB.
+const MAX_SHARDS: usize = 16;
+
+/// Number of wakers fired at once from which slack applies. A guess: with fewer, the wake-ups of
+/// the manager cost less than a hundredth of a CPU.
+const MANY: usize = 8;
+
+/// Maximum number of timers that expire under one hold of a shard's lock, 64 times 50 ns.
+const MAX_AT_ONCE: usize = 64;
+
+/// The wheels of a registry's sleeps.
+#[derive(Debug)]
+pub(crate) struct Sleeps {
+    shards: Box<[CachePadded<Mutex<Shard>>]>,
+    /// I: in nanoseconds.
+    slack_ns: u64,
+    /// A: a time before which no waker is fired, written by the thread that fires them.
+    rests_until_ns: AtomicU64,
+}
+
+type Shard = Wheel<()>;
 
 /// The timer of a sleep, owned until [`end_sleep`](Timers::end_sleep).
 #[derive(Debug)]
 pub(crate) struct SleepTimer(NonNull<Sleeper>);
 
-// SAFETY: the timer is accessed only under the lock of its wheel, and its waker is `Send`.
+// SAFETY: the timer is accessed only as the protocol allows, and its waker is `Send`.
 unsafe impl Send for SleepTimer {}
 // SAFETY: as above.
 unsafe impl Sync for SleepTimer {}
 
-/// A timer in a wheel, guarded by the wheel's lock.
+/// A timer in a shard, guarded by the shard's lock except for the flag.
 #[repr(C)]
 struct Sleeper {
-    node: Node,
+    node: Node<()>,
     /// `None` once the timer has expired.
-    waker: Option<Foreign<Waker>>,
+    waker: UnsafeCell<Option<Foreign<Waker>>>,
+    /// I: the index of its shard.
+    shard: u32,
+    /// A: set when the timer has expired.
+    has_expired: AtomicBool,
 }
 
 // `Sleep` documents this size.
+#[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(size_of::<Sleeper>() <= 48);
 
-static SLEEP: Kind = Kind(expire_sleep);
+impl SleepTimer {
+    /// Returns the timer, of which no reference may exist: the shard's lock guards it.
+    fn as_ptr(&self) -> *const Sleeper {
+        self.0.as_ptr()
+    }
 
-/// Expires the timer of a sleep.
-///
-/// # Safety
-///
-/// 1. `node` is the first field of a [`Sleeper`], and was just removed from `wheel`.
-unsafe fn expire_sleep<'a>(
-    node: NonNull<Node>,
-    wheel: Guard<'a>,
-    expired: &mut Vec<Expiry>,
-) -> Option<Guard<'a>> {
-    // SAFETY: (1), and the lock of the wheel is held.
-    let waker = unsafe { (*node.as_ptr().cast::<Sleeper>()).waker.take() };
-    expired.extend(waker.map(Expiry::Task));
-    Some(wheel)
+    fn flag(&self) -> &AtomicBool {
+        // SAFETY: the timer is allocated as long as this exists, and the flag is atomic.
+        unsafe { &(*self.as_ptr()).has_expired }
+    }
+
+    fn waker(&self) -> &UnsafeCell<Option<Foreign<Waker>>> {
+        // SAFETY: the timer is allocated as long as this exists, and the field is a cell.
+        unsafe { &(*self.as_ptr()).waker }
+    }
+
+    fn shard<'a>(&self, sleeps: &'a Sleeps) -> &'a Mutex<Shard> {
+        // SAFETY: the timer is allocated as long as this exists, and the field is constant.
+        &sleeps.shards[unsafe { (*self.as_ptr()).shard } as usize]
+    }
+
+    fn has_expired(&self) -> bool {
+        // ORDER(expired): other end in `expire`.
+        // If the manager's store comes first, the waker is taken and the timer is ours alone. If
+        // our load comes first, we take the lock, after the manager or before it.
+        // Test: a_sleep_that_was_dropped_before_its_time_wakes_nobody
+        self.flag().load(Ordering::Acquire)
+    }
+
+    /// Takes the waker.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller has locked the shard, or owns a timer that has expired.
+    unsafe fn take(&self) -> Option<Foreign<Waker>> {
+        // SAFETY: (1).
+        self.waker().with_mut(|waker| unsafe { (*waker).take() })
+    }
+}
+
+impl Sleeps {
+    /// Creates the wheels for a machine of `nr_cpus` CPUs, with ticks of 2^`shift` ns.
+    pub(crate) fn new(nr_cpus: usize, shift: u32, slack_ns: u64) -> Self {
+        let nr_shards = nr_cpus.next_power_of_two().min(MAX_SHARDS);
+        let shard = |_| CachePadded::new(Mutex::new(Shard::new(shift)));
+        Self {
+            shards: (0..nr_shards).map(shard).collect(),
+            slack_ns,
+            rests_until_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns the index of the current CPU's shard.
+    fn here(&self) -> usize {
+        cpu::current().index() % self.shards.len()
+    }
+
+    /// Returns the time at which [`Timers::fire`] must be called next for a sleep.
+    pub(super) fn next_ns(&self) -> Option<u64> {
+        let next_ns = |shard: &CachePadded<Mutex<Shard>>| shard.lock().next_ns();
+        let next_ns = self.shards.iter().filter_map(next_ns).min()?;
+        Some(next_ns.max(self.rests_until_ns.load(Ordering::Relaxed)))
+    }
+}
+
+/// Removes timers that have expired by `now_ns` from a locked shard. Returns their wakers.
+fn expire(shard: &mut Shard, now_ns: u64) -> Vec<Foreign<Waker>> {
+    let mut wakers = Vec::new();
+    while wakers.len() < MAX_AT_ONCE
+        && let Some(node) = shard.pop(now_ns)
+    {
+        // The first field of a timer, which is freed only after the flag is set.
+        let timer = SleepTimer(node.cast());
+        // SAFETY: (1): the caller has locked the shard.
+        wakers.extend(unsafe { timer.take() });
+        // ORDER(expired): publish and consume, other end in `Sleeper::has_expired`.
+        //   here: take the waker;  has_expired = true, Release
+        //   there: has_expired, Acquire;  free the timer
+        // If our store comes first, the owner frees the timer after our last access. If the owner's
+        // load comes first, the owner waits for the lock that we hold.
+        // Test: a_sleep_that_was_dropped_before_its_time_wakes_nobody
+        let order = twin::order("sleep: an expiry publishes nothing", Ordering::Release);
+        timer.flag().store(true, order);
+    }
+    wakers
 }
 
 impl Timers {
-    /// Queues the items and wakes the tasks whose time has come. Reapers run user code.
-    pub(crate) fn fire(&self, now_ns: u64) {
-        let mut late = self.late.lock();
-        let again = late.extract_if(.., |it| it.0 <= now_ns);
-        let mut expired: Vec<_> = again.map(|(_, due)| Expiry::Item(due)).collect();
-        drop(late);
-        let mut wheel = self.wheel.lock();
-        while let Some(node) = wheel.pop(now_ns) {
-            // SAFETY: the node was in the wheel, and stays valid while we hold the lock.
-            let Kind(expire) = unsafe { node.as_ref() }.kind;
-            // SAFETY: the node has this kind, and was just removed.
-            let rest = unsafe { expire(node, wheel, &mut expired) };
-            wheel = rest.unwrap_or_else(|| self.wheel.lock());
+    /// Wakes the tasks whose time has come.
+    pub(super) fn fire_sleeps(&self, now_ns: u64) {
+        let sleeps = &self.sleeps;
+        if now_ns < sleeps.rests_until_ns.load(Ordering::Relaxed) {
+            return;
         }
-        drop(wheel);
-        let mut left = Vec::new();
-        for expiry in expired {
-            match expiry {
-                Expiry::Item(due) => {
-                    let dead = due.fire(self, now_ns);
-                    left.extend(dead.map(|dead| Left::Value(Box::new(dead))));
+        let mut nr_fired = 0;
+        for shard in &sleeps.shards {
+            loop {
+                let wakers = expire(&mut shard.lock(), now_ns);
+                if wakers.is_empty() {
+                    break;
                 }
-                Expiry::Task(waker) => left.extend(cleanups::fire_known([waker])),
+                nr_fired += wakers.len();
+                self.leave_wakers(wakers);
             }
         }
-        self.manager.leave_to_reapers(left);
+        let until_ns = match nr_fired {
+            MANY.. => now_ns.saturating_add(sleeps.slack_ns),
+            _ => 0,
+        };
+        sleeps.rests_until_ns.store(until_ns, Ordering::Relaxed);
     }
 
     /// Wakes the tasks whose wakers the manager has put aside since the last call.
@@ -109,48 +225,60 @@ impl Timers {
     /// Arranges for `waker` to be fired at `at_ns`, by `timer`, which is created if it is `None`.
     /// Returns `false` if the timer has expired.
     pub(crate) fn sleep(&self, timer: &mut Option<SleepTimer>, at_ns: u64, waker: &Waker) -> bool {
-        let there = timer.as_ref().map(|timer| timer.0.as_ptr());
-        if let Some(there) = there {
-            let _wheel = self.wheel.lock();
-            // SAFETY: the sleep owns the timer, and the lock of the wheel guards it.
-            match unsafe { &(*there).waker } {
-                Some(there) if there.will_wake(waker) => return true,
-                Some(_) if twin::armed("sleep: a poll keeps the first waker") => return true,
-                Some(_) => {}
-                None => return false,
-            }
-        }
-        // FOREIGN(waker-clone): the clone of a user's waker, on the polling thread, under no lock;
-        // a panic unwinds to the caller.
-        let mut ours = Foreign::new(waker.clone());
-        let Some(there) = there else {
+        let Some(there) = timer else {
+            // FOREIGN(waker-clone): the clone of a user's waker, on the polling thread, under no
+            // lock; a panic unwinds to the caller.
+            let ours = Foreign::new(waker.clone());
+            let shard = self.sleeps.here();
             let sleeper = Box::new(Sleeper {
-                node: Node::new(&SLEEP),
-                waker: Some(ours),
+                node: Node::new(()),
+                waker: UnsafeCell::new(Some(ours)),
+                shard: shard as u32,
+                has_expired: AtomicBool::new(false),
             });
             let sleeper = NonNull::from(Box::leak(sleeper));
+            let mut shard = self.sleeps.shards[shard].lock();
             // SAFETY: the timer is new, and stays allocated until `end_sleep` has removed it.
-            let is_first = unsafe { self.wheel.lock().insert(sleeper.cast(), at_ns) };
+            let is_first = unsafe { shard.insert(sleeper.cast(), at_ns) };
+            drop(shard);
             *timer = Some(SleepTimer(sleeper));
             if is_first && !twin::armed("sleep: the first wakes no thread") {
                 self.manager.wake();
             }
             return true;
         };
-        let wheel = self.wheel.lock();
+        if there.has_expired() {
+            return false;
+        }
+        let shard = there.shard(&self.sleeps);
+        let lock = shard.lock();
+        // SAFETY: the lock of the shard is held.
+        let is_there = there
+            .waker()
+            .with(|place| unsafe { (*place).as_ref().map(|there| there.will_wake(waker)) });
+        drop(lock);
+        match is_there {
+            Some(true) => return true,
+            Some(false) if twin::armed("sleep: a poll keeps the first waker") => return true,
+            Some(false) => {}
+            None => return false,
+        }
+        // FOREIGN(waker-clone): as above.
+        let ours = Foreign::new(waker.clone());
+        let lock = shard.lock();
         // The time may have come while the waker was cloned.
-        // SAFETY: as above.
-        let waits = match unsafe { &mut (*there).waker } {
-            Some(there) => {
-                mem::swap(there, &mut ours);
-                true
+        // SAFETY: the lock of the shard is held.
+        let before = there.waker().with_mut(|place| unsafe {
+            match &mut *place {
+                Some(there) => Ok(mem::replace(there, ours)),
+                None => Err(ours),
             }
-            None => false,
-        };
+        });
+        drop(lock);
+        let waits = before.is_ok();
         // Dropped with no lock held, because the drop may drop a user's future.
-        drop(wheel);
         // FOREIGN(sleep-drop): as in `end_sleep`, on the polling thread.
-        drop(ours);
+        drop(before);
         waits
     }
 
@@ -159,17 +287,19 @@ impl Timers {
         if twin::armed("sleep: a drop leaves the timer") {
             return;
         }
-        let sleeper = timer.0;
-        let mut wheel = self.wheel.lock();
-        // SAFETY: the sleep owns the timer, and the lock of the wheel guards it.
-        if unsafe { sleeper.as_ref() }.node.is_linked() {
-            // SAFETY: as above.
-            unsafe { wheel.remove(sleeper.cast()) };
+        let lock = (!timer.has_expired()).then(|| timer.shard(&self.sleeps).lock());
+        // SAFETY: we have locked the shard, or the timer has expired.
+        let waker = unsafe { timer.take() };
+        if let Some(mut shard) = lock
+            && waker.is_some()
+        {
+            // SAFETY: the timer has not expired, so it is in the shard.
+            unsafe { shard.remove(timer.0.cast()) };
         }
-        drop(wheel);
+        // SAFETY: it was created from a box, and is in no wheel.
+        drop(unsafe { Box::from_raw(timer.0.as_ptr()) });
         // FOREIGN(sleep-drop): the drop of a waker, on the thread that ends the sleep, under no
         // lock; contained by `Foreign`.
-        // SAFETY: it was created from a box, and is in no wheel.
-        drop(unsafe { Box::from_raw(sleeper.as_ptr()) });
+        drop(waker);
     }
 }

@@ -19,6 +19,9 @@
 //! pending, so that no thread can arm it twice, or miss it. The push follows.
 //!
 //! The manager never waits for an item's lock, whose holder may wait for a worker. It retries soon.
+//! Nor does it cut a list link out of another queue, which may be paused: it leaves the item, which
+//! stays armed and is in no wheel, to a reaper. The reaper waits for the item's lock, and otherwise
+//! acts as the manager does.
 //!
 //! Destroying the queue removes its timers from the wheel, and drops the items that they would have
 //! queued. If an item has other handles, their next operation finds it disarmed.
@@ -34,30 +37,32 @@
 //! item. Both are changed under the lock of the wheel. Only a thread that holds the item's lock
 //! inserts the timer, and it has removed it from any other wheel before.
 //!
-//! The wheel also has the wakers of sleeping tasks (`sleeps.rs`) and the items of the C API
-//! (`crates/raw`). A [`Kind`] is the function that the manager calls for an expired timer.
+//! The wheel also has the items of the C API (`crates/raw`). A [`Kind`] is the function that the
+//! manager calls for an expired timer. Sleeping tasks have wheels of their own (`sleeps.rs`).
 //!
 //! An item may also be armed to wait for an RCU grace period (`rcu_work.rs`). Then it is in no
 //! wheel, and a callback fires it; the rest is the same. The manager does the work that the
 //! callback cannot do at once.
 
-use std::{cell::UnsafeCell, mem::offset_of, ptr::NonNull, task::Waker, time::Duration};
+use std::{cell::UnsafeCell, mem::offset_of, ptr::NonNull, time::Duration};
 
-use base::internal::{panics::Foreign, trace};
+use base::internal::trace;
 use sync::{
     Mutex, MutexGuard,
     atomic::{AtomicU64, Ordering},
     cpu,
     fork::Inherited,
-    time, twin,
+    twin,
     unmodelled::Arc,
 };
 use topology::CpuId;
 
 use super::{
+    clock::Clock,
     end::{Visit, WeakQueue},
     enqueue::Claimed,
     queue::Inner,
+    sleeps::Sleeps,
     task::TaskOptions,
     wheel::{self, Link, rounded_ns},
 };
@@ -71,24 +76,14 @@ use crate::{
 /// Delay until the manager retries to fire an item whose lock was held. A guess: one monitor tick.
 const RETRY_NS: u64 = 1_000_000;
 
-/// The content of a timer that has expired.
-#[derive(Debug)]
-pub enum Expiry {
-    /// An item to be queued.
-    Item(Due),
-    /// A task to wake.
-    Task(Foreign<Waker>),
-}
-
 /// The function that expires a timer of this kind. The manager calls it with the lock of the wheel,
-/// from which it has just removed the timer. The function either adds the content of the timer to
-/// the vector and returns the lock, or it completes the expiry itself and has unlocked the wheel.
+/// from which it has just removed the timer. The function either adds the item of the timer to the
+/// vector and returns the lock, or it completes the expiry itself and has unlocked the wheel.
 #[derive(Debug)]
 pub struct Kind(pub Expire);
 
 /// The function of a [`Kind`].
-pub type Expire =
-    for<'a> unsafe fn(NonNull<Node>, Guard<'a>, &mut Vec<Expiry>) -> Option<Guard<'a>>;
+pub type Expire = for<'a> unsafe fn(NonNull<Node>, Guard<'a>, &mut Vec<Due>) -> Option<Guard<'a>>;
 
 /// The lock of a wheel.
 pub type Guard<'a> = MutexGuard<'a, Wheel>;
@@ -112,7 +107,10 @@ pub struct Due {
 /// The timers of one registry.
 #[derive(Debug)]
 pub struct Timers {
+    /// I
+    pub(crate) clock: Clock,
     pub(crate) wheel: Mutex<Wheel>,
+    pub(super) sleeps: Sleeps,
     /// Items whose locks were held at their time, with the time of the next attempt.
     pub(super) late: Mutex<Vec<(u64, Due)>>,
     /// I: the owner of the thread that fires them.
@@ -195,9 +193,17 @@ pub(crate) enum Arming {
     Refused,
 }
 
-/// The error if another thread holds an item's lock.
+/// The reason for which the manager does not fire a timer now.
 #[derive(Debug)]
-struct Locked;
+enum Later {
+    /// Another thread holds the item's lock.
+    Locked,
+    /// The item's list link must be cut out of another list first, which may take a while.
+    Cut,
+}
+
+/// An expired item that a reaper queues, because its list link must be cut out first.
+struct Cutting(Due);
 
 /// Values that are removed under an item's lock and may be last handles of user data. They are
 /// dropped after the lock is released.
@@ -298,7 +304,8 @@ impl Timer {
             claimed = queue.inner.claim(cpu, work, weak.lane());
             claimed.is_some()
         } else {
-            let at_ns = time::now_ns().saturating_add(nanos(delay));
+            let now_ns = queue.inner.timers.all.clock.now_ns();
+            let at_ns = now_ns.saturating_add(nanos(delay));
             let at_ns = rounded_ns(at_ns, state.slack_ns);
             let place = (weak, cpu.unwrap_or_else(cpu::current));
             let is_first = state.put(self, work, &queue.inner, place, at_ns);
@@ -473,9 +480,11 @@ impl State {
 }
 
 impl Timers {
-    pub(crate) fn new(manager: &Arc<Manager>) -> Self {
+    pub(crate) fn new(manager: &Arc<Manager>, clock: Clock, sleeps: Sleeps) -> Self {
         Self {
-            wheel: Mutex::default(),
+            wheel: Mutex::new(Wheel::new(clock.tick_shift())),
+            clock,
+            sleeps,
             late: Mutex::default(),
             manager: manager.clone(),
         }
@@ -485,7 +494,35 @@ impl Timers {
     pub(crate) fn next_ns(&self) -> Option<u64> {
         let again_ns = self.late.lock().iter().map(|it| it.0).min();
         let next_ns = self.wheel.lock().next_ns();
-        again_ns.into_iter().chain(next_ns).min()
+        let sleep_ns = self.sleeps.next_ns();
+        [again_ns, next_ns, sleep_ns].into_iter().flatten().min()
+    }
+
+    /// Queues the items and wakes the tasks whose time has come. Reapers run user code.
+    pub(crate) fn fire(&self, now_ns: u64) {
+        let mut late = self.late.lock();
+        // A paused clock does not pass the time at which to try again.
+        let again = late.extract_if(.., |it| it.0 <= now_ns || self.clock.is_paused());
+        let mut expired: Vec<_> = again.map(|(_, due)| due).collect();
+        drop(late);
+        let mut wheel = self.wheel.lock();
+        while let Some(node) = wheel.pop(now_ns) {
+            // SAFETY: the node was in the wheel, and stays valid while we hold the lock.
+            let Kind(expire) = unsafe { node.as_ref() }.kind;
+            // SAFETY: the node has this kind, and was just removed.
+            let rest = unsafe { expire(node, wheel, &mut expired) };
+            wheel = rest.unwrap_or_else(|| self.wheel.lock());
+        }
+        drop(wheel);
+        let fired = expired.into_iter().filter_map(|due| due.fire(self, now_ns));
+        self.manager.leave_to_reapers(fired);
+        self.fire_sleeps(now_ns);
+    }
+
+    /// Returns `true` if no item waits for another attempt to fire it.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn are_fired(&self) -> bool {
+        self.late.lock().is_empty()
     }
 }
 
@@ -589,11 +626,11 @@ impl Place {
 unsafe fn expire_item<'a>(
     node: NonNull<Node>,
     wheel: Guard<'a>,
-    expired: &mut Vec<Expiry>,
+    expired: &mut Vec<Due>,
 ) -> Option<Guard<'a>> {
     // SAFETY: (1), and the lock of the wheel is held.
     let due = unsafe { Place::take(node.as_ptr().cast()) };
-    expired.extend(due.map(Expiry::Item));
+    expired.extend(due);
     Some(wheel)
 }
 
@@ -619,9 +656,16 @@ impl Due {
 
     /// Queues the item if its generation is current. Returns it if it must be freed: user code.
     pub(crate) fn fire(self, timers: &Timers, now_ns: u64) -> Option<Dead> {
-        if let Ok(left) = self.try_fire(now_ns) {
-            timers.manager.leave_to_reapers(left);
-            return self.work.leave();
+        match self.try_fire() {
+            Ok(left) => {
+                timers.manager.leave_to_reapers(left);
+                return self.work.leave();
+            }
+            Err(Later::Cut) => {
+                timers.manager.leave_to_reapers([Cutting(self)]);
+                return None;
+            }
+            Err(Later::Locked) => {}
         }
         // If a thread disarms the timer before the next attempt, this generation is outdated then.
         let mut late = timers.late.lock();
@@ -634,14 +678,21 @@ impl Due {
         None
     }
 
-    /// Queues the item if its generation is current. Returns its in-flight count on another pwq, or
-    /// an error if another thread holds the item's lock.
-    fn try_fire(&self, now_ns: u64) -> Result<Option<CountToRelease>, Locked> {
+    /// Queues the item if its generation is current. Returns its in-flight count on another pwq.
+    fn try_fire(&self) -> Result<Option<CountToRelease>, Later> {
+        let state = self.timer.state.try_lock().ok_or(Later::Locked)?;
+        self.fire_locked(state, false)
+    }
+
+    /// Does the same with the lock of the item, and never fails if it `may_cut`.
+    fn fire_locked(
+        &self,
+        state: MutexGuard<'_, State>,
+        may_cut: bool,
+    ) -> Result<Option<CountToRelease>, Later> {
         // Dropped after the lock and the visit.
         let queue;
-        let Some(mut state) = self.timer.state.try_lock() else {
-            return Err(Locked);
-        };
+        let mut state = state;
         let is_ours = state.generation == self.generation;
         if !is_ours && !twin::armed("delayed: fires a changed timer") {
             return Ok(None);
@@ -658,29 +709,33 @@ impl Due {
             return Ok(None);
         }
         let lane = armed.queue.lane();
-        if queue.must_cut_out(&self.work, lane) {
-            // Removing the list link may have to wait until an item has ended.
-            let again_ns = now_ns.saturating_add(RETRY_NS);
-            let place = (armed.queue, armed.cpu);
-            let is_first = state.put(&self.timer, &self.work, &queue, place, again_ns);
-            drop(state);
-            if is_first {
-                queue.manager.wake();
-            }
-        } else {
-            let early = twin::armed("delayed: unlocks before it claims");
-            let mut held = (!early).then_some(state);
-            let claimed = queue.claim_at(armed.cpu, &self.work, lane);
-            if let (None, Some(state)) = (&claimed, &mut held)
-                && !twin::armed("delayed: firing overlooks disable")
-            {
-                // The thread that disables the item is about to disarm it, and to return `true`.
-                state.armed = Some(armed);
-            }
-            drop(held);
-            return Ok(claimed.and_then(Claimed::push));
+        if !may_cut && queue.must_cut_out(&self.work, lane) {
+            state.armed = Some(armed);
+            return Err(Later::Cut);
         }
-        Ok(None)
+        let early = twin::armed("delayed: unlocks before it claims");
+        let mut held = (!early).then_some(state);
+        let claimed = queue.claim_at(armed.cpu, &self.work, lane);
+        if let (None, Some(state)) = (&claimed, &mut held)
+            && !twin::armed("delayed: firing overlooks disable")
+        {
+            // The thread that disables the item is about to disarm it, and to return `true`.
+            state.armed = Some(armed);
+        }
+        drop(held);
+        Ok(claimed.and_then(Claimed::push))
+    }
+}
+
+impl Cleanup for Cutting {
+    fn run(self: Box<Self>) {
+        let Self(due) = *self;
+        let fired = due.fire_locked(due.timer.state.lock(), true);
+        if let Ok(Some(left)) = fired {
+            left.release();
+        }
+        // FOREIGN(item-free): an item without handles, on a reaper; contained by `Dead`.
+        drop(due.leave());
     }
 }
 

@@ -1,10 +1,10 @@
 //! A hierarchical timer wheel: finds the timers that expire, without a clock, a lock or a thread.
 //!
-//! Time is divided into ticks. Level 0 has a slot for each of the next 64 ticks, level 1 one for
-//! each of the next 64 times 64 ticks, and so on. The level of a timer is given by the highest
-//! six-bit group in which its tick differs from the current tick. As time passes, the timers of a
-//! slot move down, at most once for each level. Insertion and removal take constant time,
-//! regardless of the number of timers.
+//! Time is divided into ticks, whose length is fixed when the wheel is created. Level 0 has a slot
+//! for each of the next 64 ticks, level 1 one for each of the next 64 times 64 ticks, and so on. The
+//! level of a timer is given by the highest six-bit group in which its tick differs from the current
+//! tick. As time passes, the timers of a slot move down, at most once for each level. Insertion and
+//! removal take constant time, regardless of the number of timers.
 //!
 //! Timers of a lower level expire before those of a higher one, and within one level in the order
 //! of the slots. The next timer to expire is thus in the first slot of the lowest level that has
@@ -17,11 +17,11 @@ use std::{marker::PhantomData, ptr, ptr::NonNull};
 
 const SLOT_BITS: u32 = 6;
 const NR_SLOTS: usize = 1 << SLOT_BITS;
-/// Length of a tick: 2^16 ns or 65 µs, about the time it takes to wake a thread.
-const TICK_SHIFT: u32 = 16;
-/// Enough levels for all ticks of 64 bits of nanoseconds.
-const NR_LEVELS: usize = 8;
-const LAST_TICK: u64 = u64::MAX >> TICK_SHIFT;
+/// Length of a tick of the system's time: 2^16 ns or 65 µs, about the time it takes to wake a
+/// thread.
+pub(crate) const TICK_SHIFT: u32 = 16;
+/// Enough levels for all ticks of 64 bits of nanoseconds, if a tick is one nanosecond.
+const MAX_LEVELS: usize = u64::BITS.div_ceil(SLOT_BITS) as usize;
 
 /// A link in a ring: that of a member, or the head of the ring.
 #[derive(Debug)]
@@ -46,10 +46,12 @@ pub struct Node<K> {
 pub struct Wheel<K> {
     /// The tick up to which all timers have expired.
     now_tick: u64,
-    /// The rings of all slots, by level. They do not move.
+    /// I: the length of a tick is 2^`shift` ns.
+    shift: u32,
+    /// The rings of all slots, by level; none before the first timer. They do not move.
     slots: Vec<Link>,
     /// A bit for each slot of a level that may have timers.
-    occupied: [u64; NR_LEVELS],
+    occupied: [u64; MAX_LEVELS],
     /// A tick before which no timer expires. It is exact unless the first timer was removed, even
     /// if that was the only one.
     earliest_tick: Option<u64>,
@@ -160,19 +162,19 @@ impl<K> Node<K> {
     }
 }
 
-impl<K> Default for Wheel<K> {
-    fn default() -> Self {
+impl<K> Wheel<K> {
+    /// Creates a wheel without timers, whose ticks are 2^`shift` ns long.
+    pub(crate) const fn new(shift: u32) -> Self {
         Self {
             now_tick: 0,
-            slots: (0..NR_LEVELS * NR_SLOTS).map(|_| Link::NONE).collect(),
-            occupied: [0; NR_LEVELS],
+            shift,
+            slots: Vec::new(),
+            occupied: [0; MAX_LEVELS],
             earliest_tick: None,
             kinds: PhantomData,
         }
     }
-}
 
-impl<K> Wheel<K> {
     /// Inserts a timer that expires at `at_ns` or less than a tick later. Returns `true` if it is
     /// the first to expire.
     ///
@@ -182,8 +184,11 @@ impl<K> Wheel<K> {
     ///    thread with exclusive access to the wheel accesses it.
     pub unsafe fn insert(&mut self, node: NonNull<Node<K>>, at_ns: u64) -> bool {
         // A timer never expires early, nor in a tick that has already passed.
-        let rounded = at_ns.div_ceil(1 << TICK_SHIFT).min(LAST_TICK);
-        let tick = rounded.max(self.now_tick + 1);
+        if self.slots.is_empty() {
+            self.slots = self.empty_slots();
+        }
+        let rounded = at_ns.div_ceil(1 << self.shift).min(self.last_tick());
+        let tick = rounded.max(self.now_tick.saturating_add(1));
         // SAFETY: (1).
         unsafe {
             (*node.as_ptr()).tick = tick;
@@ -210,7 +215,7 @@ impl<K> Wheel<K> {
     /// returns it. If there is none, advances the time to `now_ns` and returns `None`. Timers
     /// expire in the order of their ticks. Call it until it returns `None`.
     pub(crate) fn pop(&mut self, now_ns: u64) -> Option<NonNull<Node<K>>> {
-        let now_tick = now_ns >> TICK_SHIFT;
+        let now_tick = now_ns >> self.shift;
         while let Some((level, slot)) = self.first_slot() {
             let start = self.start_of(level, slot);
             if start > now_tick {
@@ -258,7 +263,17 @@ impl<K> Wheel<K> {
     /// that is not the first would wake no thread, and would stay in the wheel.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.earliest_tick
-            .map(|tick| tick.saturating_mul(1 << TICK_SHIFT))
+            .map(|tick| tick.saturating_mul(1 << self.shift))
+    }
+
+    #[cold]
+    fn empty_slots(&self) -> Vec<Link> {
+        let nr_levels = (u64::BITS - self.shift).div_ceil(SLOT_BITS) as usize;
+        (0..nr_levels * NR_SLOTS).map(|_| Link::NONE).collect()
+    }
+
+    fn last_tick(&self) -> u64 {
+        u64::MAX >> self.shift
     }
 
     /// Returns the lowest level, and the first slot of it, that has timers.
@@ -279,7 +294,7 @@ impl<K> Wheel<K> {
     fn first_tick(&mut self) -> Option<u64> {
         let (level, slot) = self.first_slot()?;
         let ring = self.ring(level, slot);
-        let mut earliest = LAST_TICK;
+        let mut earliest = self.last_tick();
         // SAFETY: we have exclusive access to rings and nodes, by (1) of `insert`.
         unsafe {
             let mut at = Link::first(ring);
@@ -329,13 +344,26 @@ mod tests {
     const TICK_NS: u64 = 1 << TICK_SHIFT;
 
     /// A wheel whose timers are numbers.
-    #[derive(Default)]
     struct Numbers {
         wheel: Wheel<usize>,
         nodes: Vec<NonNull<Node<usize>>>,
     }
 
+    impl Default for Numbers {
+        fn default() -> Self {
+            Self::of(TICK_SHIFT)
+        }
+    }
+
     impl Numbers {
+        fn of(shift: u32) -> Self {
+            let wheel = Wheel::new(shift);
+            Self {
+                wheel,
+                nodes: Vec::new(),
+            }
+        }
+
         fn insert(&mut self, at_ns: u64) -> (usize, bool) {
             let number = self.nodes.len();
             let node = NonNull::from(Box::leak(Box::new(Node::new(number))));
@@ -390,6 +418,20 @@ mod tests {
         assert!(is_first || next_ns.is_some_and(|at_ns| at_ns <= 20 * TICK_NS));
         assert!(numbers.advance(9 * TICK_NS).is_empty());
         assert_eq!(numbers.wheel.next_ns(), Some(20 * TICK_NS));
+    }
+
+    #[test]
+    fn a_wheel_of_nanoseconds_expires_each_timer_exactly_in_time() {
+        let mut numbers = Numbers::of(0);
+        let times = [1, 64, TICK_NS, 3_600_000_000_000, u64::MAX];
+        for at_ns in times {
+            numbers.insert(at_ns);
+        }
+        for (number, at_ns) in times.into_iter().enumerate() {
+            assert_eq!(numbers.wheel.next_ns(), Some(at_ns));
+            assert!(numbers.advance(at_ns - 1).is_empty());
+            assert_eq!(numbers.advance(at_ns), [number]);
+        }
     }
 
     #[test]

@@ -8,8 +8,6 @@ use std::{
     time::Duration,
 };
 
-use sync::time;
-
 use super::sleep::{Sleep, global};
 use crate::queues::{registry::Registry, timers::nanos};
 
@@ -95,7 +93,7 @@ impl Registry {
     ///
     /// [`ZeroPeriod`] if `period` is zero.
     pub fn interval(&self, period: Duration) -> Result<Interval, ZeroPeriod> {
-        let (period_ns, now_ns) = (period_ns(period)?, time::now_ns());
+        let (period_ns, now_ns) = (period_ns(period)?, self.now_ns());
         Ok(Interval {
             sleep: self.sleep_until_ns(now_ns),
             due_ns: now_ns,
@@ -147,7 +145,7 @@ impl Interval {
             return Poll::Pending;
         }
         self.nr_at_once += 1;
-        let now_ns = time::now_ns();
+        let now_ns = self.sleep.registry().now_ns();
         self.due_ns = self.missed.next_ns(self.due_ns, now_ns, self.period_ns);
         self.sleep.reset_ns(self.due_ns);
         Poll::Ready(())
@@ -160,7 +158,8 @@ impl Interval {
 
     /// Makes the next tick due one period from now, and starts a new grid there.
     pub fn reset(&mut self) {
-        self.due_ns = time::now_ns().saturating_add(self.period_ns);
+        let now_ns = self.sleep.registry().now_ns();
+        self.due_ns = now_ns.saturating_add(self.period_ns);
         self.sleep.reset_ns(self.due_ns);
     }
 

@@ -11,7 +11,7 @@ use std::{fmt, time::Duration};
 
 use sync::{
     atomic::{AtomicU32, Ordering},
-    time, twin,
+    twin,
     unmodelled::Arc,
 };
 
@@ -100,7 +100,7 @@ impl Workqueue {
     /// assert!(queue.every(Duration::ZERO, || ()).is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[doc(alias("setInterval", "ticker", "schedule_with_fixed_rate"))]
+    #[doc(alias("setInterval", "ticker", "cron", "schedule_with_fixed_rate"))]
     pub fn every(
         &self,
         period: Duration,
@@ -109,7 +109,13 @@ impl Workqueue {
         let period_ns = period_ns(period)?;
         self.inner.must_be_at_home();
         let missed = Arc::new(AtomicU32::new(MissedTickBehavior::Skip as u32));
-        let due_ns = time::now_ns().saturating_add(period_ns);
+        let due_ns = self
+            .inner
+            .timers
+            .all
+            .clock
+            .now_ns()
+            .saturating_add(period_ns);
         let nr_cancels = self.inner.timers.nr_cancels();
         let mut ticks = Ticks {
             queue: self.to_weak(),
@@ -153,7 +159,8 @@ impl Drop for Again<'_> {
         let queue = ticks.queue.upgrade().filter(|queue| queue.is_at_home());
         if let Some(queue) = queue {
             let missed = ticks.missed();
-            ticks.due_ns = missed.next_ns(ticks.due_ns, time::now_ns(), ticks.period_ns);
+            let now_ns = queue.timers.all.clock.now_ns();
+            ticks.due_ns = missed.next_ns(ticks.due_ns, now_ns, ticks.period_ns);
             let weak = ticks.queue.clone();
             queue.arm_at(work, ticks.due_ns, weak, ticks.nr_cancels);
         }

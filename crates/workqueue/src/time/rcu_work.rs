@@ -7,7 +7,7 @@
 //! The callback is queued after the item's lock is released. A flusher may therefore find the item
 //! armed before the callback is queued; it repeats its barrier until that arming has ended.
 
-use sync::{cpu, time, unmodelled::Arc};
+use sync::{cpu, unmodelled::Arc};
 
 use super::delayed::Deferred;
 use crate::{
@@ -86,7 +86,8 @@ fn fire_after_grace_period(due: Due, queue: WeakQueue) {
     rcu::internal::call_at_once(move || {
         // If the queue lost its last handle, the item is no longer armed.
         if let Some(queue) = queue.upgrade() {
-            let dead = due.fire(&queue.timers.all, time::now_ns());
+            let timers = &queue.timers.all;
+            let dead = due.fire(timers, timers.clock.now_ns());
             queue.manager.leave_to_reapers(dead);
         }
     });

@@ -2,15 +2,13 @@
 
 use std::{
     fmt,
+    ops::Deref,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
 };
 
-use sync::{
-    time::{self, Instant},
-    twin,
-};
+use sync::{time::Instant, twin};
 
 use crate::queues::{
     registry::Registry,
@@ -44,7 +42,9 @@ use crate::queues::{
 /// ```
 #[doc(alias("Timer", "msleep", "schedule_timeout"))]
 pub fn sleep(duration: Duration) -> Sleep {
-    global().sleep(duration)
+    let registry = global();
+    let until_ns = registry.now_ns().saturating_add(nanos(duration));
+    Sleep::of(Owner::Process(registry), until_ns)
 }
 
 /// Waits until `deadline`; ready at once if it has passed.
@@ -53,7 +53,9 @@ pub fn sleep(duration: Duration) -> Sleep {
 ///
 /// As [`sleep()`].
 pub fn sleep_until(deadline: Instant) -> Sleep {
-    global().sleep_until(deadline)
+    let registry = global();
+    let at_ns = registry.timers().clock.ns_of(deadline);
+    Sleep::of(Owner::Process(registry), at_ns)
 }
 
 /// Returns the registry whose thread wakes sleeps that name no registry.
@@ -71,7 +73,9 @@ pub(super) fn global() -> &'static Registry {
 ///
 /// - It is never ready early. The clock is monotonic and advances in steps of 65 µs. The task is
 ///   woken at the end of the step that contains the deadline, plus the time that the system takes
-///   to run the registry's thread and the task, usually 0.1 ms.
+///   to run the registry's thread and the task, usually 0.1 ms. While eight and more sleeps of a
+///   registry end at once, the next ones end up to half a millisecond later, so that they share
+///   wake-ups ([`Params::sleep_slack_us`](base::params::Params::sleep_slack_us)).
 /// - A deadline that has passed at the first poll makes it ready at once. A duration that cannot be
 ///   represented (584 years or more) never ends.
 /// - Dropping it cancels it, and drops the waker unless the waker is being fired at that moment.
@@ -80,8 +84,9 @@ pub(super) fn global() -> &'static Registry {
 /// # Cost
 ///
 /// One allocation of 48 bytes while it waits. The first poll, each further poll and the drop take a
-/// short lock and a constant number of operations, independent of the number of sleeps. Only a
-/// sleep that becomes the first to expire wakes the registry's thread.
+/// short lock and a constant number of operations, independent of the number of sleeps. Threads on
+/// different CPUs take different locks. The drop of a sleep that has ended takes none. Only a sleep
+/// that becomes the first to expire of those of its CPU wakes the registry's thread.
 ///
 /// The registry's thread itself fires a waker of a [queue's future](crate::Workqueue::spawn_async),
 /// of a future of a dedicated worker, or of [`block_on`](crate::block_on). A waker of another
@@ -93,10 +98,27 @@ pub(super) fn global() -> &'static Registry {
 /// If it is polled in a child of `fork` and was created before the fork.
 #[must_use = "a sleep does nothing unless it is awaited"]
 pub struct Sleep {
-    registry: Registry,
+    registry: Owner,
     at_ns: u64,
     /// `None` until the first poll that waits.
     timer: Option<SleepTimer>,
+}
+
+/// The registry of a sleep. That of the process is not counted: all threads share its count.
+enum Owner {
+    Process(&'static Registry),
+    Other(Registry),
+}
+
+impl Deref for Owner {
+    type Target = Registry;
+
+    fn deref(&self) -> &Registry {
+        match self {
+            Self::Process(registry) => registry,
+            Self::Other(registry) => registry,
+        }
+    }
 }
 
 impl Registry {
@@ -114,32 +136,44 @@ impl Registry {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn sleep(&self, duration: Duration) -> Sleep {
-        self.sleep_until_ns(time::now_ns().saturating_add(nanos(duration)))
+        self.sleep_until_ns(self.now_ns().saturating_add(nanos(duration)))
     }
 
     /// Waits until `deadline`, as [`sleep_until`] does; this registry's thread wakes it.
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
-        self.sleep_until_ns(time::ns_of(deadline))
+        self.sleep_until_ns(self.timers().clock.ns_of(deadline))
     }
 
     pub(super) fn sleep_until_ns(&self, at_ns: u64) -> Sleep {
-        Sleep {
-            registry: self.clone(),
-            at_ns,
-            timer: None,
-        }
+        Sleep::of(Owner::Other(self.clone()), at_ns)
+    }
+
+    pub(super) fn now_ns(&self) -> u64 {
+        self.timers().clock.now_ns()
     }
 }
 
 impl Sleep {
+    fn of(registry: Owner, at_ns: u64) -> Self {
+        Self {
+            registry,
+            at_ns,
+            timer: None,
+        }
+    }
+
+    pub(super) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
     /// Returns `true` if its deadline has passed, whether or not it has been polled since.
     pub fn is_elapsed(&self) -> bool {
-        time::now_ns() >= self.at_ns
+        self.registry.now_ns() >= self.at_ns
     }
 
     /// Changes the deadline, from the next poll on. A sleep that was ready waits again.
     pub fn reset(&mut self, deadline: Instant) {
-        self.reset_ns(time::ns_of(deadline));
+        self.reset_ns(self.timers().clock.ns_of(deadline));
     }
 
     pub(super) fn reset_ns(&mut self, at_ns: u64) {
@@ -169,7 +203,7 @@ impl Future for Sleep {
             self.registry.is_here(),
             "the sleep was made before the process was forked, and nobody wakes it in the child: make one there"
         );
-        if self.is_elapsed() {
+        if self.registry.timers().clock.has_passed(self.at_ns) {
             self.disarm();
             return Poll::Ready(());
         }

@@ -9,7 +9,7 @@ use std::{
 
 use sync::time::Instant;
 
-use super::sleep::{Sleep, global};
+use super::sleep::{Sleep, sleep, sleep_until};
 use crate::queues::registry::Registry;
 
 /// Waits for `future`, for at most `duration` from this call.
@@ -34,7 +34,7 @@ use crate::queues::registry::Registry;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoFuture> {
-    Timeout::of(global().sleep(duration), future)
+    Timeout::of(sleep(duration), future)
 }
 
 /// Waits for `future`, at most until `deadline`.
@@ -43,7 +43,7 @@ pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoF
 ///
 /// As [`sleep`](crate::sleep).
 pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::IntoFuture> {
-    Timeout::of(global().sleep_until(deadline), future)
+    Timeout::of(sleep_until(deadline), future)
 }
 
 impl Registry {

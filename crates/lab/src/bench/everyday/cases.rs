@@ -15,6 +15,7 @@ use super::locked::{self, REQUESTS, Splits};
 use super::scopes;
 use super::sleeps::{self, Clock, Slept};
 use super::soon::{self, CHANGES, Saved};
+use super::timeouts::{self, Ended};
 use crate::bench::child::apart;
 use crate::bench::max_active::gauge::Size;
 use crate::bench::settings::{Menu, Settings};
@@ -37,6 +38,7 @@ const SCOPE_EMPTY: &str = "scope-empty";
 const IDLE_1: &str = "idle-1ms";
 const IDLE_10: &str = "idle-10ms";
 const SLEEPS: &str = "sleeps";
+const TIMEOUTS: &str = "timeouts";
 const LOCKED: &str = "locked";
 const SAVE_SOON: &str = "save-soon";
 
@@ -53,6 +55,7 @@ pub const MENU: Menu = Menu {
         IDLE_1,
         IDLE_10,
         SLEEPS,
+        TIMEOUTS,
         LOCKED,
         SAVE_SOON,
     ],
@@ -89,6 +92,8 @@ const SWITCHES: Metric = lower("switches_per_item", "1/item", ("", "switches"), 
 const HAND_OVER: Metric = lower("hand_over", "ns/item", ("ns a sleep", "hand over"), 1.0);
 const CPU_PER_SLEEP: Metric = lower("cpu_per_item", "ns/item", ("ns a sleep", "CPU"), 1.0);
 const BYTES_PER_SLEEP: Metric = lower("bytes_per_item", "B/item", ("", "bytes"), 1.0);
+const TIMEOUTS_PER_S: Metric = higher("timeouts_per_s", "1/s", ("", "M/s"), MILLION);
+const CPU_PER_TIMEOUT: Metric = lower("cpu_per_item", "ns/item", ("ns a timeout", "CPU"), 1.0);
 const LATE_P50: Metric = lower("late_p50", "ns", ("late us", "p50"), NS_PER_US);
 const LATE_P99: Metric = lower("late_p99", "ns", ("late us", "p99"), NS_PER_US);
 
@@ -118,6 +123,8 @@ const SLEEP_METRICS: &[Metric] = &[
     BYTES_PER_SLEEP,
 ];
 
+const TIMEOUT_METRICS: &[Metric] = &[TIMEOUTS_PER_S, CPU_PER_TIMEOUT];
+
 /// Producer threads, and items that each queues at once: far more than the capacity.
 const PRODUCERS: usize = 4;
 const FLOOD: usize = 250_000;
@@ -132,6 +139,11 @@ const IDLE_QUICK: Duration = Duration::from_millis(300);
 /// Number of tasks, and the shortest sleep, which starts for all tasks before it ends for any.
 const SLEEPERS: (usize, Duration) = (1_000_000, Duration::from_secs(3));
 const SLEEPERS_QUICK: (usize, Duration) = (50_000, Duration::from_millis(300));
+
+/// Threads with timeouts, and the timeouts of each.
+const CLIENTS: usize = 8;
+const TIMEOUTS_EACH: usize = 1_000_000;
+const TIMEOUTS_QUICK: usize = 100_000;
 
 /// Creates the selected cases.
 pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
@@ -149,6 +161,7 @@ pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
         IDLE_1 => setting.idle(name, Duration::from_millis(1)),
         IDLE_10 => setting.idle(name, Duration::from_millis(10)),
         SLEEPS => setting.sleeps(),
+        TIMEOUTS => setting.timeouts(),
         LOCKED => locked_case(),
         _ => save_soon(),
     }))
@@ -391,6 +404,54 @@ impl Setting<'_> {
         };
         apart(case, self.settings)
     }
+
+    fn timeouts(&self) -> Case {
+        let count = self.size(TIMEOUTS_EACH, TIMEOUTS_QUICK, 100);
+        let ours = |nr_threads: usize| {
+            move || {
+                let ended = timeouts::ours(nr_threads, count)?;
+                Ok(Some(timeout_sample(&ended, nr_threads * count)))
+            }
+        };
+        let workers = self.workers;
+        let tokio = move || {
+            let ended = timeouts::tokio(&sleeps::runtime(workers)?, CLIENTS, count)?;
+            Ok(Some(timeout_sample(&ended, CLIENTS * count)))
+        };
+        let claim = |what, metric, against: Against| Claim {
+            against,
+            ..Claim::of(OURS, what, metric, Against::BestPeer)
+        };
+        let per_s = claim("timeouts/s", TIMEOUTS_PER_S, Against::BestPeer);
+        let cpu = claim("CPU", CPU_PER_TIMEOUT, Against::BestPeer);
+        let flat = claim("CPU", CPU_PER_TIMEOUT, ONE_THREAD.into());
+        let case = Case {
+            bench: BENCH,
+            name: TIMEOUTS,
+            about: format!("{CLIENTS} threads arm and cancel {count} timeouts each; none fires"),
+            metrics: TIMEOUT_METRICS,
+            headline: TIMEOUTS_PER_S.name,
+            variants: vec![
+                Variant::ours(OURS, ours(CLIENTS)),
+                Variant::ours(ONE_THREAD, ours(1)),
+                Variant::peer(Tokio::NAME, tokio),
+            ],
+            claims: vec![
+                per_s.keeps(Bound::AtLeast(1.0)),
+                cpu.keeps(Bound::AtMost(1.0)),
+                flat.keeps(Bound::AtMost(1.25)),
+            ],
+        };
+        apart(case, self.settings)
+    }
+}
+
+fn timeout_sample(ended: &Ended, count: usize) -> Sample {
+    let mut sample = Sample::default();
+    let per_s = count as f64 / ended.wall.as_secs_f64();
+    sample.set(TIMEOUTS_PER_S, per_s);
+    sample.set(CPU_PER_TIMEOUT, ended.spent.cpu_ns as f64 / count as f64);
+    sample
 }
 
 fn locked_case() -> Case {

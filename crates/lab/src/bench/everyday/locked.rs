@@ -32,7 +32,7 @@ pub trait Splits: Clone + Send + 'static {
 
 impl Splits for Workqueue {
     fn submit(&self, request: impl FnOnce() + Send + 'static) {
-        self.spawn_detached(request);
+        assert!(self.spawn_detached(request).is_ok());
     }
 
     fn both(&self, first: impl FnOnce() + Send, second: impl FnOnce() + Send + 'static) {

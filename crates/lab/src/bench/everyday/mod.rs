@@ -7,6 +7,7 @@
 //! | `scope-empty` | a million empty items run in a scope |
 //! | `idle-1ms`, `idle-10ms` | an occasional item: the cost in a program that does nothing else |
 //! | `sleeps` | a million tasks sleep |
+//! | `timeouts` | threads arm and cancel timeouts that never fire |
 //! | `locked` | requests hold a lock while they wait for a part of their own work |
 //! | `save-soon` | a thousand changes, each with a save soon after the last one |
 
@@ -17,6 +18,7 @@ mod locked;
 mod scopes;
 mod sleeps;
 mod soon;
+mod timeouts;
 
 pub use cases::{ENDED, MENU, UNTIL_END, cases};
 pub use locked::PATIENCE;

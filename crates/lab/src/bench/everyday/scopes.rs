@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use afterwork::workqueue::Workqueue;
 use rayon::ThreadPool;
 use rayon::prelude::*;
-use sync::atomic::{AtomicU64, Ordering};
 
 /// Slices up to this length are summed without splitting, which takes a few microseconds.
 const SMALLEST: usize = 16 * 1024;
@@ -25,7 +24,7 @@ pub fn timed(wanted: u64, sum: impl Fn() -> u64) -> Option<Duration> {
 
 /// Sums pieces that the queue cuts while workers are idle.
 pub fn by_chunks(queue: &Workqueue, numbers: &[u64]) -> u64 {
-    let sum_of = |range| numbers[range].iter().sum();
+    let sum_of = |range: std::ops::Range<usize>| numbers[range].iter().sum();
     let sum = queue.map_reduce(0..numbers.len(), sum_of, |left: u64, right| left + right);
     sum.unwrap_or(0)
 }

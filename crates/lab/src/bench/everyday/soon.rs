@@ -44,7 +44,7 @@ pub fn ours() -> Result<Saved, Stop> {
         save.flush().expect("the item does not panic");
         saves.load(Ordering::Relaxed)
     };
-    Ok(count(|| _ = queue.mod_delayed(&save, SOON), end))
+    Ok(count(|| _ = queue.reschedule(&save, SOON), end))
 }
 
 /// Spawns a task of tokio for each change, which sleeps and saves. With `abort`, each change first

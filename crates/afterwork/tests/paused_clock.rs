@@ -1,0 +1,260 @@
+//! A program's own tests, with a clock that only they advance. None of them waits for real time.
+
+use std::{
+    future::pending,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use afterwork::workqueue::{
+    Backoff, DelayedWork, Elapsed, JoinError, MissedTickBehavior, Registry, Workqueue,
+};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+const YEAR: Duration = Duration::from_secs(365 * 86_400);
+
+/// Saves a document a minute after its last change.
+struct SaveSoon {
+    queue: Workqueue,
+    save: DelayedWork,
+    nr_saves: Arc<AtomicU32>,
+}
+
+impl SaveSoon {
+    fn new(registry: &Registry) -> Self {
+        let nr_saves = Arc::new(AtomicU32::new(0));
+        let saves = nr_saves.clone();
+        Self {
+            queue: Workqueue::builder("save").build_in(registry).unwrap(),
+            save: DelayedWork::new(move || _ = saves.fetch_add(1, Ordering::Relaxed)),
+            nr_saves,
+        }
+    }
+
+    fn changed(&self) {
+        self.queue.reschedule(&self.save, 60 * SECOND);
+    }
+
+    fn nr_saves(&self) -> u32 {
+        self.nr_saves.load(Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn changes_within_a_minute_are_saved_once() {
+    let mut registry = Registry::for_tests().unwrap();
+    let document = SaveSoon::new(&registry);
+    for _ in 0..3 {
+        document.changed();
+        registry.advance(59 * SECOND);
+    }
+    assert_eq!(document.nr_saves(), 0);
+    registry.advance(SECOND);
+    assert_eq!(document.nr_saves(), 1);
+}
+
+/// Events with the times at which they happened, in milliseconds.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<(u128, &'static str)>>>);
+
+#[test]
+fn timers_of_all_kinds_fire_in_order_and_exactly_in_time() {
+    let mut registry = Registry::for_tests().unwrap();
+    let queue = Workqueue::builder("timers").build_in(&registry).unwrap();
+    let log = Log::default();
+    let start = registry.now();
+    let note = {
+        let (log, registry) = (log.clone(), registry.clone());
+        move |what| {
+            let since = registry.now().duration_since(start).as_millis();
+            log.0.lock().unwrap().push((since, what));
+        }
+    };
+    let noted = |what| {
+        let note = note.clone();
+        move || note(what)
+    };
+    let delayed = DelayedWork::new(noted("delayed"));
+    queue.enqueue_after(&delayed, 30 * MS);
+    let _ticks = queue.every(20 * MS, noted("tick")).unwrap();
+    let (inside, ticked) = (registry.clone(), noted("interval"));
+    drop(queue.spawn_async(async move {
+        let mut ticks = inside.interval(25 * MS).unwrap();
+        for _ in 0..3 {
+            ticks.tick().await;
+            ticked();
+        }
+    }));
+    let (inside, slept) = (registry.clone(), noted("slept"));
+    drop(queue.spawn_async(async move {
+        for span in [10, 15] {
+            inside.sleep(span * MS).await;
+            slept();
+        }
+    }));
+    registry.advance(50 * MS);
+    let expected = [
+        (0, "interval"),
+        (10, "slept"),
+        (20, "tick"),
+        (25, "interval"),
+        (25, "slept"),
+        (30, "delayed"),
+        (40, "tick"),
+        (50, "interval"),
+    ];
+    assert_eq!(*log.0.lock().unwrap(), expected);
+}
+
+#[test]
+fn a_timeout_ends_a_future_at_its_time_and_not_before() {
+    let mut registry = Registry::for_tests().unwrap();
+    let queue = Workqueue::builder("timeout").build_in(&registry).unwrap();
+    let limited = registry.timeout(YEAR, pending::<()>());
+    let task = queue.spawn_async(limited);
+    registry.advance(YEAR - Duration::from_nanos(1));
+    assert!(!task.is_finished());
+    registry.advance(Duration::from_nanos(1));
+    assert_eq!(task.join().unwrap(), Err(Elapsed));
+}
+
+#[test]
+fn an_item_that_has_not_started_by_its_deadline_expires() {
+    let mut registry = Registry::for_tests().unwrap();
+    let queue = Workqueue::builder("deadline").build_in(&registry).unwrap();
+    let deadline = registry.now() + SECOND;
+    let in_time = queue.task().deadline(deadline).spawn(|| 7);
+    assert_eq!(in_time.join().unwrap(), 7);
+    queue.pause();
+    let mut late = queue.task().deadline(deadline).spawn(|| 7);
+    registry.advance(SECOND - MS);
+    assert!(late.try_join().is_none(), "the queue is paused");
+    registry.advance(MS);
+    assert!(matches!(late.join(), Err(JoinError::Expired)));
+    queue.resume();
+    let never = queue.task().deadline(deadline).spawn(|| 7);
+    assert!(matches!(never.join(), Err(JoinError::Expired)));
+}
+
+#[test]
+fn a_task_that_awaits_an_item_is_woken_at_its_deadline() {
+    let mut registry = Registry::for_tests().unwrap();
+    let build = |name| Workqueue::builder(name).build_in(&registry).unwrap();
+    let (paused, queue) = (build("paused"), build("awaits"));
+    paused.pause();
+    let late = paused.task().deadline(registry.now() + SECOND).spawn(|| 7);
+    let task = queue.spawn_async(late);
+    registry.advance(SECOND);
+    assert!(matches!(task.join().unwrap(), Err(JoinError::Expired)));
+}
+
+#[test]
+fn missed_ticks_follow_the_rule() {
+    for (missed, count) in [
+        (MissedTickBehavior::Burst, 5),
+        (MissedTickBehavior::Skip, 1),
+    ] {
+        let mut registry = Registry::for_tests().unwrap();
+        let mut ticks = registry.interval(SECOND).unwrap();
+        ticks.set_missed_tick_behavior(missed);
+        registry.advance(4 * SECOND);
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        let is_ready = |_: &i32| ticks.poll_tick(&mut context).is_ready();
+        assert_eq!((0..8).take_while(is_ready).count(), count);
+    }
+}
+
+#[test]
+fn the_registry_is_idle_when_all_that_can_run_has_run() {
+    fn spawn_below(queue: &Workqueue, nr_runs: &Arc<AtomicU32>, depth: u32) {
+        let (inside, runs) = (queue.clone(), nr_runs.clone());
+        let spawned = queue.spawn_detached(move || {
+            runs.fetch_add(1, Ordering::Relaxed);
+            if depth > 0 {
+                spawn_below(&inside, &runs, depth - 1);
+                spawn_below(&inside, &runs, depth - 1);
+            }
+        });
+        assert!(spawned.is_ok());
+    }
+    let registry = Registry::for_tests().unwrap();
+    let build = |name| Workqueue::builder(name).build_in(&registry).unwrap();
+    let (queue, paused) = (build("tree"), build("paused"));
+    let nr_runs = Arc::new(AtomicU32::new(0));
+    paused.pause();
+    spawn_below(&paused, &nr_runs, 0);
+    spawn_below(&queue, &nr_runs, 9);
+    registry.run_until_idle();
+    assert_eq!(nr_runs.load(Ordering::Relaxed), 1023);
+    paused.resume();
+    registry.run_until_idle();
+    assert_eq!(nr_runs.load(Ordering::Relaxed), 1024);
+}
+
+/// The cancelled enqueue leaves the item to a reaper, for which the registry waits.
+#[test]
+fn an_item_that_a_reaper_fires_is_not_late() {
+    let mut registry = Registry::for_tests().unwrap();
+    let document = SaveSoon::new(&registry);
+    let paused = Workqueue::builder("paused").build_in(&registry).unwrap();
+    paused.pause();
+    paused.reschedule(&document.save, Duration::ZERO);
+    assert!(document.save.cancel());
+    document.changed();
+    registry.advance(60 * SECOND);
+    assert_eq!(document.nr_saves(), 1);
+    paused.resume();
+}
+
+#[test]
+fn a_retry_pauses_longer_each_time_and_gives_up() {
+    let mut registry = Registry::for_tests().unwrap();
+    let queue = Workqueue::builder("retry").build_in(&registry).unwrap();
+    let (log, start, clock) = (Log::default(), registry.now(), registry.clone());
+    let noted = log.clone();
+    let policy = Backoff::new(4, SECOND).longest(3 * SECOND);
+    let task = queue.spawn_async(registry.retry(policy, move || {
+        let since = clock.now().duration_since(start).as_millis();
+        noted.0.lock().unwrap().push((since, "failed"));
+        async { Err::<(), _>("busy") }
+    }));
+    registry.advance(60 * SECOND);
+    assert_eq!(task.join().unwrap(), Err("busy"));
+    let times: Vec<_> = log.0.lock().unwrap().iter().map(|it| it.0).collect();
+    let pauses: Vec<_> = times.windows(2).map(|two| two[1] - two[0]).collect();
+    assert_eq!(pauses.len(), 3);
+    for (pause, longest) in pauses.into_iter().zip([1000, 2000, 3000]) {
+        assert!(
+            (longest / 2..=longest).contains(&pause),
+            "{pause} of {longest}"
+        );
+    }
+}
+
+#[test]
+fn a_rate_limit_lets_a_burst_pass_and_then_one_a_period() {
+    let mut registry = Registry::for_tests().unwrap();
+    let queue = Workqueue::builder("rate").build_in(&registry).unwrap();
+    let limit = Arc::new(registry.rate_limit(SECOND, 3));
+    let nr_passed = Arc::new(AtomicU32::new(0));
+    for _ in 0..10 {
+        let (limit, passed) = (limit.clone(), nr_passed.clone());
+        drop(queue.spawn_async(async move {
+            limit.acquire().await;
+            passed.fetch_add(1, Ordering::Relaxed);
+        }));
+    }
+    for expected in 3..=10 {
+        registry.run_until_idle();
+        assert_eq!(nr_passed.load(Ordering::Relaxed), expected);
+        assert!(!limit.try_acquire());
+        registry.advance(SECOND);
+    }
+    registry.advance(2 * SECOND);
+    let all_pass = (0..3).all(|_| limit.try_acquire());
+    assert!(all_pass && !limit.try_acquire());
+}

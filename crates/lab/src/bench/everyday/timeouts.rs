@@ -1,0 +1,82 @@
+//! Timeouts that never fire: threads whose operations all end in time.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Barrier;
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use afterwork::workqueue::{Registry, timeout};
+use tokio::runtime::Runtime;
+use top::exit::Stop;
+
+use crate::harness::switches::{Spent, Usage};
+
+/// Longer than any run.
+const LIMIT: Duration = Duration::from_secs(3600);
+
+/// The results of a run.
+#[derive(Debug)]
+pub struct Ended {
+    /// CPU time of all threads of this process.
+    pub spent: Spent,
+    /// Duration of the run.
+    pub wall: Duration,
+}
+
+/// Runs `count` operations with a timeout of afterwork on each of `nr_threads` threads.
+pub fn ours(nr_threads: usize, count: usize) -> Result<Ended, Stop> {
+    Registry::global().map_err(|error| Stop::because("cannot make a registry", error))?;
+    measured(nr_threads, || {
+        (0..count).for_each(|_| within(timeout(LIMIT, operation())));
+    })
+}
+
+/// Does the same with timeouts of tokio.
+pub fn tokio(runtime: &Runtime, nr_threads: usize, count: usize) -> Result<Ended, Stop> {
+    measured(nr_threads, || {
+        let _within = runtime.enter();
+        (0..count).for_each(|_| within(tokio::time::timeout(LIMIT, operation())));
+    })
+}
+
+/// An operation that is not ready at its first poll, so that a timeout is armed.
+fn operation() -> impl Future<Output = ()> {
+    let mut is_ready = false;
+    poll_fn(move |_| {
+        if is_ready {
+            return Poll::Ready(());
+        }
+        is_ready = true;
+        Poll::Pending
+    })
+}
+
+fn within<E>(limited: impl Future<Output = Result<(), E>>) {
+    let mut limited = pin!(limited);
+    let mut context = Context::from_waker(Waker::noop());
+    let is_pending = limited.as_mut().poll(&mut context).is_pending();
+    let ended = limited.as_mut().poll(&mut context);
+    assert!(is_pending && matches!(ended, Poll::Ready(Ok(()))));
+}
+
+fn measured(nr_threads: usize, work: impl Fn() + Sync) -> Result<Ended, Stop> {
+    let unread = |error| Stop::because("cannot read the CPU time", error);
+    let start = Barrier::new(nr_threads + 1);
+    let before = Usage::now().map_err(unread)?;
+    let mut begun = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..nr_threads {
+            scope.spawn(|| {
+                start.wait();
+                work();
+            });
+        }
+        start.wait();
+        begun = Instant::now();
+    });
+    let wall = begun.elapsed();
+    let spent = Usage::now().map_err(unread)?.since(&before);
+    Ok(Ended { spent, wall })
+}

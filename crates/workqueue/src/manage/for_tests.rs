@@ -1,0 +1,157 @@
+//! A registry for tests of users' programs, whose clock only the test advances.
+//!
+//! Items run on workers, as always, because an item may block, and a joiner or the end of a queue
+//! may wait for it. An executor that ran items on the calling thread would hang there. The test
+//! thread fires timers itself, and waits until the workers rest.
+//!
+//! # At rest
+//!
+//! A pool rests if no worker is awake or in an item, and none is needed. Pools and reapers are
+//! checked one after another, and an item of a pool that was checked last may have queued another
+//! to one that was checked first. So they are checked twice. If all pools rest both times, and no
+//! pool has taken an item in between, all of them rested at the moment between the two checks.
+
+use std::{ops::Deref, time::Duration};
+
+use base::internal::params::Params;
+use sync::Backoff;
+use topology::{CpuId, Topology};
+
+use crate::{
+    queues::{clock::Clock, registry::Registry, timers::nanos},
+    route::registry_error::RegistryError,
+};
+
+/// A registry for tests, whose clock stands still until the test advances it; created by
+/// [`Registry::for_tests`].
+///
+/// Build the queues of the program under test in it. It dereferences to its [`Registry`], which a
+/// program can clone.
+///
+/// # Guarantees
+///
+/// - The clock governs delayed and periodic items, sleeps, intervals, timeouts and start deadlines
+///   of this registry and its queues. [`advance`](Self::advance) fires them in the order of their
+///   times, exactly at their times, without waiting for real time to pass.
+/// - Of several at the same time, delayed and periodic items are queued first, then tasks are woken,
+///   each kind in the order in which they were armed.
+/// - The registry has one CPU. Items of queues with equal attributes start in the order in which
+///   they were queued, one after another, except that an item that blocks lets the next one start.
+/// - `workqueue::sleep` and others that name no registry follow the system's clock, as do waits of
+///   threads with a timeout, such as [`JoinHandle::join_timeout`](crate::JoinHandle::join_timeout).
+///
+/// # Examples
+///
+/// ```
+/// use std::{sync::{Arc, atomic::{AtomicU32, Ordering}}, time::Duration};
+/// use afterwork::workqueue::{DelayedWork, Registry, Workqueue};
+///
+/// let mut registry = Registry::for_tests()?;
+/// let queue = Workqueue::builder("example").build_in(&registry)?;
+/// let nr_saves = Arc::new(AtomicU32::new(0));
+/// let saves = nr_saves.clone();
+/// let save_soon = DelayedWork::new(move || _ = saves.fetch_add(1, Ordering::Relaxed));
+/// for _ in 0..3 {
+///     queue.reschedule(&save_soon, Duration::from_secs(60));
+///     registry.advance(Duration::from_secs(59));
+/// }
+/// assert_eq!(nr_saves.load(Ordering::Relaxed), 0);
+/// registry.advance(Duration::from_secs(1));
+/// assert_eq!(nr_saves.load(Ordering::Relaxed), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[doc(alias("pause", "synctest", "FakeClock", "mock"))]
+pub struct TestRegistry(Registry);
+
+impl Registry {
+    /// Creates a registry with one CPU and a clock that stands still, for tests of programs.
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::Thread`] if its thread cannot be started.
+    pub fn for_tests() -> Result<TestRegistry, RegistryError> {
+        let params = Params {
+            // A worker that parks at once makes the registry idle sooner. The others would let a
+            // second item run at the same time, or only cost time.
+            worker_spin_limit: 0,
+            cpu_intensive_thresh_us: 60_000_000,
+            watchdog_thresh_ms: 0,
+            topology_refresh_ms: 0,
+            cpu_quota: false,
+            ..Params::default()
+        };
+        let one = [CpuId::new(0)].into_iter().collect();
+        let topology = Topology::flat(&one).expect("one CPU is a machine");
+        Self::with_clock(topology, params, Clock::paused()).map(TestRegistry)
+    }
+}
+
+impl TestRegistry {
+    /// Advances the clock by `span`, and fires all timers that are due on the way. After each
+    /// moment at which timers fired, waits until the registry is idle.
+    ///
+    /// # Blocking
+    ///
+    /// As [`run_until_idle`](Self::run_until_idle), at least once.
+    #[doc(alias("tick", "sleep"))]
+    pub fn advance(&mut self, span: Duration) {
+        let timers = self.timers();
+        let clock = &timers.clock;
+        let end_ns = clock.now_ns().saturating_add(nanos(span));
+        self.run_until_idle();
+        while let Some(next_ns) = timers.next_ns().filter(|&next_ns| next_ns <= end_ns) {
+            // A timer that is overdue fires now.
+            let now_ns = next_ns.max(clock.now_ns());
+            clock.set_ns(now_ns);
+            timers.fire(now_ns);
+            self.run_until_idle();
+        }
+        clock.set_ns(end_ns);
+    }
+
+    /// Waits until each item of the registry's queues has ended, waits for the clock or another
+    /// event, or waits on a queue that is paused.
+    ///
+    /// # Blocking
+    ///
+    /// Until then, without a limit: an item that blocks its thread until the test goes on is never
+    /// idle. An item must not call this.
+    #[doc(alias = "Wait")]
+    pub fn run_until_idle(&self) {
+        let mut backoff = Backoff::new();
+        let mut before = None;
+        loop {
+            let timers = self.timers();
+            if !timers.are_fired() {
+                timers.fire(timers.clock.now_ns());
+            }
+            let nr_taken = self.at_rest();
+            if nr_taken.is_some() && nr_taken == before {
+                return;
+            }
+            if nr_taken.is_none() {
+                backoff.pause();
+            }
+            before = nr_taken;
+        }
+    }
+
+    /// If all pools and reapers rest, returns the number of items that the pools have taken.
+    fn at_rest(&self) -> Option<u64> {
+        let manager = &self.machine().manager;
+        if !self.timers().are_fired() || !manager.cleanups.are_done() {
+            return None;
+        }
+        let pools = manager.pools();
+        pools.iter().map(|pool| pool.at_rest()).sum()
+    }
+}
+
+impl Deref for TestRegistry {
+    type Target = Registry;
+
+    fn deref(&self) -> &Registry {
+        &self.0
+    }
+}

@@ -1,0 +1,106 @@
+//! The clock of a registry: the system's monotonic one, or one that only a test advances.
+//!
+//! Timers, sleeps, ticks and start deadlines read the time here and nowhere else, so that a paused
+//! clock governs all of them. Waits of threads with a timeout read the system's clock.
+
+use sync::{
+    atomic::{AtomicU64, Ordering},
+    time::{self, Instant},
+};
+
+use super::wheel::TICK_SHIFT;
+
+/// Longest sleep of a thread that waits for a moment of a paused clock, after which it reads the
+/// clock again. A guess: a shorter sleep costs CPU time, a longer one delays a test.
+const NAP_NS: u64 = 1_000_000;
+
+/// Distance of a time that is far away: several times as long as the kernel's longest tick, 10 ms.
+const FAR_NS: u64 = 40_000_000;
+
+#[derive(Debug)]
+pub(crate) enum Clock {
+    System,
+    #[cfg_attr(any(loom, shuttle), expect(dead_code, reason = "models need none"))]
+    Paused(Paused),
+}
+
+#[derive(Debug)]
+pub(crate) struct Paused {
+    /// I: the moment at which the clock shows 0.
+    start: Instant,
+    /// A
+    now_ns: AtomicU64,
+}
+
+impl Clock {
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn paused() -> Self {
+        Self::Paused(Paused {
+            start: Instant::now(),
+            now_ns: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        matches!(self, Self::Paused(_))
+    }
+
+    #[inline]
+    pub(crate) fn now_ns(&self) -> u64 {
+        match self {
+            Self::System => time::now_ns(),
+            // Relaxed: the wake-ups that an advance causes order it before whatever they wake.
+            Self::Paused(paused) => paused.now_ns.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Returns `true` if `at_ns` has passed, unless the kernel's timer is late by more than a few
+    /// ticks. Cheaper than [`now_ns`](Self::now_ns) if `at_ns` is far away.
+    #[inline]
+    pub(crate) fn has_passed(&self, at_ns: u64) -> bool {
+        let may_have = self.is_paused() || at_ns <= time::coarse_ns().saturating_add(FAR_NS);
+        may_have && at_ns <= self.now_ns()
+    }
+
+    /// Returns the time from now until `at_ns`; of a paused clock, at most [`NAP_NS`].
+    pub(crate) fn left_ns(&self, at_ns: u64) -> u64 {
+        let left_ns = at_ns.saturating_sub(self.now_ns());
+        if self.is_paused() {
+            left_ns.min(NAP_NS)
+        } else {
+            left_ns
+        }
+    }
+
+    /// Returns the moment `at` as [`now_ns`](Self::now_ns) counts.
+    pub(crate) fn ns_of(&self, at: Instant) -> u64 {
+        match self {
+            Self::System => time::ns_of(at),
+            Self::Paused(paused) => {
+                let since = at.saturating_duration_since(paused.start);
+                u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+            }
+        }
+    }
+
+    /// Returns the present moment.
+    pub(crate) fn now(&self) -> Instant {
+        match self {
+            Self::System => Instant::now(),
+            Self::Paused(paused) => paused.start + std::time::Duration::from_nanos(self.now_ns()),
+        }
+    }
+
+    /// Sets the time of a paused clock.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn set_ns(&self, now_ns: u64) {
+        if let Self::Paused(paused) = self {
+            paused.now_ns.store(now_ns, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the length of a wheel's tick as a shift. Timers of a paused clock are exact.
+    pub(crate) fn tick_shift(&self) -> u32 {
+        if self.is_paused() { 0 } else { TICK_SHIFT }
+    }
+}

@@ -1,0 +1,118 @@
+//! Attempts that are repeated after growing pauses.
+
+use std::time::Duration;
+
+use super::sleep::global;
+use crate::queues::{registry::Registry, timers::nanos};
+
+/// The pauses between attempts: each is twice as long as the one before, up to a limit.
+///
+/// A pause is between half of its length and its whole length, at random, so that many clients that
+/// failed at the same time do not all try again at the same time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[doc(alias("jitter", "ExponentialBackoff"))]
+pub struct Backoff {
+    first: Duration,
+    longest: Duration,
+    nr_attempts: u32,
+}
+
+impl Backoff {
+    /// Creates a policy of at most `nr_attempts` attempts, with a first pause of `first` and no
+    /// limit for the others. Without attempts, there is one.
+    pub const fn new(nr_attempts: u32, first: Duration) -> Self {
+        Self {
+            first,
+            longest: Duration::MAX,
+            nr_attempts,
+        }
+    }
+
+    /// Sets the longest pause.
+    pub const fn longest(self, longest: Duration) -> Self {
+        Self { longest, ..self }
+    }
+
+    /// Returns the pause after the attempt of this number, from 1; `None` if it was the last one.
+    fn pause(self, attempt: u32, random: u64) -> Option<Duration> {
+        if attempt >= self.nr_attempts {
+            return None;
+        }
+        let factor = 1u32.checked_shl(attempt - 1).unwrap_or(u32::MAX);
+        let whole_ns = nanos(self.first.saturating_mul(factor).min(self.longest));
+        let half_ns = whole_ns / 2;
+        Some(Duration::from_nanos(whole_ns - random % (half_ns + 1)))
+    }
+}
+
+/// Calls `attempt` until it returns `Ok`, with pauses as `policy` says, and returns the last result.
+///
+/// A drain of a queue that runs this as a task waits for it, also during a pause. An attempt that
+/// blocks belongs in an item: `retry(policy, || queue.spawn(…))`, whose errors are those of a join.
+///
+/// # Panics
+///
+/// As [`sleep`](crate::sleep()).
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use afterwork::workqueue::{Backoff, block_on, retry};
+///
+/// let policy = Backoff::new(5, Duration::from_millis(1)).longest(Duration::from_secs(1));
+/// let mut nr_attempts = 0;
+/// let outcome = block_on(retry(policy, || {
+///     nr_attempts += 1;
+///     let number = nr_attempts;
+///     async move { if number < 3 { Err("busy") } else { Ok(number) } }
+/// }));
+/// assert_eq!(outcome, Ok(3));
+/// ```
+#[doc(alias("backoff", "repeat"))]
+pub async fn retry<T, E, F>(policy: Backoff, attempt: impl FnMut() -> F) -> Result<T, E>
+where
+    F: Future<Output = Result<T, E>>,
+{
+    again(global(), policy, attempt).await
+}
+
+impl Registry {
+    /// Repeats `attempt` as [`retry`] does, with pauses by this registry's clock.
+    pub fn retry<T, E, F, A>(
+        &self,
+        policy: Backoff,
+        attempt: A,
+    ) -> impl Future<Output = Result<T, E>> + use<T, E, F, A>
+    where
+        F: Future<Output = Result<T, E>>,
+        A: FnMut() -> F,
+    {
+        let registry = self.clone();
+        async move { again(&registry, policy, attempt).await }
+    }
+}
+
+async fn again<T, E, F: Future<Output = Result<T, E>>>(
+    registry: &Registry,
+    policy: Backoff,
+    mut attempt: impl FnMut() -> F,
+) -> Result<T, E> {
+    for nr_attempts in 1.. {
+        let outcome = attempt().await;
+        let random = scrambled(registry.now_ns().wrapping_add(nr_attempts.into()));
+        match policy.pause(nr_attempts, random) {
+            Some(pause) if outcome.is_err() => registry.sleep(pause).await,
+            _ => return outcome,
+        }
+    }
+    unreachable!("a policy ends at the last number")
+}
+
+/// Returns a number without apparent relation to `seed`: the step of SplitMix64.
+const fn scrambled(seed: u64) -> u64 {
+    let mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
