@@ -107,7 +107,7 @@ impl Crowded {
                 assert!(
                     queue
                         .report()
-                        .nr_free
+                        .free_capacity
                         .is_some_and(|room| room <= self.capacity)
                 );
                 queue.resume();
