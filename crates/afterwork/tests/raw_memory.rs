@@ -1,4 +1,5 @@
-//! Raw items, timers and callbacks allocate no memory when they are queued or waited for.
+//! Raw items, timers, callbacks and short joins allocate no memory when they are queued or waited
+//! for.
 
 #![cfg(not(any(loom, shuttle)))]
 
@@ -59,6 +60,11 @@ fn nothing_is_allocated_for_an_item_a_timer_or_a_callback() {
     let mut item = unsafe { RawDelayed::new(nothing) };
     let item = NonNull::from(&mut item);
     let work = RawDelayed::work(item);
+    takes_nothing("short joins, after a thread's first few hundred", || {
+        for _ in 0..500 {
+            queue.join(|| (), || ());
+        }
+    });
     let mut heads: Vec<rcu::Head> = (0..101).map(|_| rcu::Head::new()).collect();
     let mut heads = heads.iter_mut();
     // SAFETY: in all of these, the item and the queue are valid, and idle before they are dropped.

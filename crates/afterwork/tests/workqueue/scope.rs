@@ -696,6 +696,26 @@ fn what_a_join_offers_is_the_outermost_that_was_not() {
     });
 }
 
+/// After many short joins, the outermost join is offered by a join inside it.
+#[test]
+fn a_long_join_after_short_ones_finds_a_worker() {
+    ends(|| {
+        let queue = pool();
+        for _ in 0..10_000 {
+            queue.join(|| (), || ());
+        }
+        let is_taken = AtomicBool::new(false);
+        queue.join(
+            || {
+                while !is_taken.load(Ordering::Relaxed) {
+                    queue.join(|| (), || ());
+                }
+            },
+            || is_taken.store(true, Ordering::Relaxed),
+        );
+    });
+}
+
 #[test]
 fn a_scope_is_refused_in_a_bottom_half_before_its_body() {
     ends(|| {

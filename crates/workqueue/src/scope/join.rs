@@ -15,15 +15,17 @@
 //! the second closure of a join, the owner runs it after the first. Otherwise the owner waits for
 //! the worker, and runs nothing else while it waits.
 //!
+//! An offer costs more than a short join saves. Each thread therefore has a *credit* of offers. The
+//! outermost join of a chain adds one for each microsecond that a worker could save: the time of
+//! its shorter closure, without the first microseconds. Without credit, a chain makes no first offer
+//! until it is some microseconds old.
+//!
 //! Only its own thread uses a chain. A guest knows a crew, and through it a `Pair` on the stack.
 
-use std::{
-    cell::{Cell, RefCell},
-    ptr,
-};
+use std::{cell::Cell, panic::resume_unwind, ptr};
 
-use base::internal::panics::{contain, guarded_in_item};
-use sync::{cell::UnsafeCell, unmodelled::Arc};
+use base::internal::panics::{Payload, contain, guarded_in_item};
+use sync::{cell::UnsafeCell, time, unmodelled::Arc};
 
 use super::{
     crew::{self, Crew, Ticket, Visit, whole},
@@ -41,6 +43,8 @@ struct Pair<'a, B, R> {
     core: &'a QueueCore,
 }
 
+type Offer = (Arc<Crew>, JoinHandle<()>);
+
 /// A join in the chain of its thread.
 struct Node {
     /// The next outer join of the chain; null for the outermost.
@@ -49,25 +53,52 @@ struct Node {
     queue: *const Workqueue,
     pair: *const (),
     visit: Visit,
-    offer: RefCell<Option<(Arc<Crew>, JoinHandle<()>)>>,
+    offer: Cell<Option<Offer>>,
 }
 
 /// The joins of one queue that this thread is in. The nodes are on its stack.
-#[derive(Clone, Copy)]
 struct Chain {
     /// The queue's core, for comparison only. Null if there is no chain.
-    core: *const QueueCore,
-    innermost: *const Node,
+    core: Cell<*const QueueCore>,
+    innermost: Cell<*const Node>,
     /// The outermost join that was not offered; null for none.
-    unoffered: *const Node,
+    unoffered: Cell<*const Node>,
+    /// The crew of the last offer, which its node keeps alive. Null for none.
+    offered: Cell<*const Crew>,
+    /// The time at which the first closure of the outermost join began, in cycles.
+    began: Cell<u64>,
+    /// The number of offers that chains of this thread may make while they are young.
+    credit: Cell<u64>,
 }
 
+/// The outermost join of a chain: the chain that it replaces, and its own times, in cycles.
+struct Outermost {
+    core: *const QueueCore,
+    innermost: *const Node,
+    unoffered: *const Node,
+    offered: *const Crew,
+    began: u64,
+    first_took: u64,
+    second_began: u64,
+}
+
+/// The credit of a new thread. With a lower value, the first joins of a thread may be sequential;
+/// with a higher one, a thread with short joins only makes more useless offers. A guess.
+const FIRST_CREDIT: u64 = 200;
+
+/// The time that a worker needs to wake, in microseconds. With a lower value, joins are offered that
+/// no worker can shorten; with a higher one, a chain without credit makes its first offer later.
+const WAKE_US: u64 = 2;
+
 sync::thread_local! {
-    static CHAIN: Cell<Chain> = Cell::new(Chain {
-        core: ptr::null(),
-        innermost: ptr::null(),
-        unoffered: ptr::null(),
-    })
+    static CHAIN: Chain = Chain {
+        core: Cell::new(ptr::null()),
+        innermost: Cell::new(ptr::null()),
+        unoffered: Cell::new(ptr::null()),
+        offered: Cell::new(ptr::null()),
+        began: Cell::new(0),
+        credit: Cell::new(FIRST_CREDIT),
+    }
 }
 
 impl<B: FnOnce() -> R + Send, R: Send> Pair<'_, B, R> {
@@ -97,42 +128,179 @@ impl<B: FnOnce() -> R + Send, R: Send> Pair<'_, B, R> {
     }
 }
 
+impl<B, R> Pair<'_, B, R> {
+    /// Drops the second closure or its value, because the first has panicked. Only for the owner,
+    /// when there is no guest.
+    fn drop_second(&self) {
+        // SAFETY: there is no guest.
+        let second = self.second.with_mut(|second| unsafe { (*second).take() });
+        // SAFETY: as above.
+        let returned = self.returned.with_mut(|it| unsafe { (*it).take() });
+        // FOREIGN(scope-run): the drop of the second part, or of its value, on the owner, which
+        // resumes the panic of the first.
+        contain(|| drop((second, returned)));
+    }
+
+    /// Ends a join that was not offered, and whose first part has panicked.
+    #[cold]
+    fn end_alone(&self, payload: Payload) -> ! {
+        self.drop_second();
+        resume_unwind(payload)
+    }
+
+    /// Waits for the guest of an offered join. Returns the value of the first part, or resumes the
+    /// first panic.
+    #[cold]
+    fn end_offer<Ra>(
+        &self,
+        (crew, ticket): Offer,
+        on_one_cpu: bool,
+        first: Result<Ra, Payload>,
+    ) -> Ra {
+        whole(|| crew.close(on_one_cpu));
+        crew::take_back(ticket);
+        if first.is_err() {
+            self.drop_second();
+        }
+        self.first_panic.go_on(first)
+    }
+}
+
 impl Chain {
-    /// Offers the outermost unoffered join, if a worker has used the ticket of the last offer.
-    #[inline]
-    fn offer(mut self) {
+    /// Offers the outermost unoffered join. Without credit, only if a worker has used the last offer
+    /// of the chain, or the chain is old enough.
+    #[cold]
+    fn offer(&self) {
         // SAFETY: nodes of a chain are on this thread's stack, in outer frames.
-        let Some(next) = (unsafe { self.unoffered.as_ref() }) else {
+        let Some(next) = (unsafe { self.unoffered.get().as_ref() }) else {
             return;
         };
-        // SAFETY: as above.
-        let last = unsafe { next.outer.as_ref() };
-        let last = last.map(|last| last.offer.borrow());
-        let is_open = |(crew, _): &(Arc<Crew>, _)| !crew.was_visited();
-        if last.is_some_and(|last| last.as_ref().is_some_and(is_open)) {
+        let credit = self.credit.get();
+        let age = || time::cycles().saturating_sub(self.began.get());
+        if credit == 0 && self.offered.get().is_null() && age() < wake_cycles() {
             return;
         }
         // Update the chain first: code that runs while the ticket is sent may join here too, and
         // must not offer this join again.
-        self.unoffered = next.inner.get();
-        CHAIN.with(|chain| chain.set(self));
-        next.send();
+        self.unoffered.set(next.inner.get());
+        self.offered.set(ptr::null());
+        self.credit.set(credit.saturating_sub(1));
+        self.offered.set(next.send());
+        if next.outer.is_null() && next.inner.get().is_null() {
+            // Without the time of the offer.
+            self.began.set(time::cycles());
+        }
     }
 }
 
+/// Not inlined, so that a nested join contains only its own code.
+impl Outermost {
+    /// Starts a chain in place of the present one.
+    #[inline(never)]
+    fn start(core: *const QueueCore) -> Self {
+        CHAIN.with(|chain| Self {
+            core: chain.core.replace(core),
+            innermost: chain.innermost.replace(ptr::null()),
+            unoffered: chain.unoffered.replace(ptr::null()),
+            offered: chain.offered.replace(ptr::null()),
+            began: chain.began.replace(time::cycles()),
+            first_took: 0,
+            second_began: 0,
+        })
+    }
+
+    /// Resumes the replaced chain, after the first closure.
+    #[inline(never)]
+    fn end_chain(&mut self) {
+        self.second_began = time::cycles();
+        CHAIN.with(|chain| {
+            self.first_took = self.second_began.saturating_sub(chain.began.get());
+            chain.core.set(self.core);
+            chain.innermost.set(self.innermost);
+            chain.unoffered.set(self.unoffered);
+            chain.offered.set(self.offered);
+            chain.began.set(self.began);
+        });
+    }
+
+    /// Adds the time that a worker could have saved. `is_here` is `true` if the second closure ran
+    /// on this thread.
+    #[inline(never)]
+    fn settle(&self, is_here: bool) {
+        let shorter = if is_here {
+            let second_took = time::cycles().saturating_sub(self.second_began);
+            second_took.min(self.first_took)
+        } else {
+            self.first_took
+        };
+        let saved = shorter.saturating_sub(wake_cycles());
+        if saved > 0 {
+            let more = saved / time::cycles_per_us();
+            CHAIN.with(|chain| chain.credit.set(chain.credit.get().saturating_add(more)));
+        }
+    }
+}
+
+fn wake_cycles() -> u64 {
+    WAKE_US * time::cycles_per_us()
+}
+
 impl Node {
-    #[cold]
-    fn send(&self) {
+    /// Sends the ticket of this join. Returns its crew, or null if no worker may take it.
+    fn send(&self) -> *const Crew {
         // SAFETY: the caller of the join, in an outer frame, borrows the queue.
         let queue = unsafe { &*self.queue };
         // A child that was forked inside a join runs all parts itself. A panic would skip `leave`.
         if !crew::may_have_guests(queue) {
-            return;
+            return ptr::null();
         }
         // SAFETY: the pair outlives the open crew; one ticket makes one guest.
         let crew = unsafe { Crew::new(self.pair, self.visit) };
-        let ticket = crew::send(queue, &crew);
-        *self.offer.borrow_mut() = ticket.map(|ticket| (crew, ticket));
+        let Some(ticket) = crew::send(queue, &crew) else {
+            return ptr::null();
+        };
+        let address = Arc::as_ptr(&crew);
+        self.offer.set(Some((crew, ticket)));
+        address
+    }
+
+    /// Makes this the innermost join of its chain. Offers a join if no worker has yet to use the
+    /// ticket of the last offer.
+    #[inline]
+    fn enter(&self, chain: &Chain) {
+        let innermost = ptr::from_ref(self);
+        // SAFETY: nodes of a chain are on this thread's stack, in outer frames.
+        if let Some(outer) = unsafe { self.outer.as_ref() } {
+            outer.inner.set(innermost);
+        }
+        chain.innermost.set(innermost);
+        if chain.unoffered.get().is_null() {
+            chain.unoffered.set(innermost);
+        }
+        // SAFETY: the node that keeps the crew alive is in an outer frame.
+        let offered = unsafe { chain.offered.get().as_ref() };
+        let may_offer = !self.outer.is_null() || chain.credit.get() > 0;
+        if may_offer && offered.is_none_or(Crew::was_visited) {
+            chain.offer();
+        }
+    }
+
+    /// Removes this join, the innermost one, from its chain; returns its offer.
+    #[inline]
+    fn leave(&self, chain: &Chain) -> Option<Offer> {
+        // SAFETY: as in `enter`.
+        if let Some(outer) = unsafe { self.outer.as_ref() } {
+            outer.inner.set(ptr::null());
+        }
+        chain.innermost.set(self.outer);
+        if ptr::eq(chain.unoffered.get(), self) {
+            chain.unoffered.set(ptr::null());
+        }
+        let offer = self.offer.take();
+        if offer.is_some() {
+            chain.offered.set(ptr::null());
+        }
+        offer
     }
 }
 
@@ -151,6 +319,11 @@ impl Workqueue {
     ///
     /// A nested join costs a few nanoseconds while no worker has taken this thread's last offer.
     /// Afterwards the outermost unoffered join is offered: one allocation and one item.
+    ///
+    /// A thread whose earlier outermost joins were too short for a worker, 2 µs for each closure,
+    /// offers its outermost join later: when `a` joins on this queue more than 2 µs after it began.
+    /// Such a join costs some 30 ns if it is short, and otherwise `b` may run after `a`. So `a` must
+    /// not wait for `b`.
     ///
     /// # Blocking
     ///
@@ -184,9 +357,8 @@ impl Workqueue {
         B: FnOnce() -> Rb + Send,
         Rb: Send,
     {
-        let core = &*self.inner.core;
-        let around = CHAIN.with(Cell::get);
-        let is_first = !ptr::eq(around.core, core);
+        let core = ptr::from_ref(&*self.inner.core);
+        let is_first = CHAIN.with(|chain| !ptr::eq(chain.core.get(), core));
         if is_first {
             self.must_be_free_to_own();
         }
@@ -194,39 +366,37 @@ impl Workqueue {
             second: UnsafeCell::new(Some(b)),
             returned: UnsafeCell::new(None),
             first_panic: FirstPanic::default(),
-            core,
+            core: &self.inner.core,
         };
+        let mut outermost = is_first.then(|| Outermost::start(core));
         let node = Node {
-            outer: if is_first {
-                ptr::null()
-            } else {
-                around.innermost
-            },
+            outer: CHAIN.with(|chain| chain.innermost.get()),
             inner: Cell::new(ptr::null()),
             queue: self,
             pair: (&raw const pair).cast(),
             visit: Pair::<B, Rb>::visit,
-            offer: RefCell::new(None),
+            offer: Cell::new(None),
         };
-        node.enter(core, around);
+        CHAIN.with(|chain| node.enter(chain));
         // FOREIGN(scope-run): the first part of a join, on the owner; contained, and resumed later.
         let first = guarded_in_item(a);
-        node.leave(is_first, around);
-        if let Some((crew, ticket)) = node.offer.take() {
-            whole(|| crew.close(self.reach().on_one_cpu));
-            crew::take_back(ticket);
+        let offer = CHAIN.with(|chain| node.leave(chain));
+        if let Some(outermost) = &mut outermost {
+            outermost.end_chain();
         }
+        let first = match offer {
+            Some(offer) => {
+                let first = pair.end_offer(offer, self.reach().on_one_cpu, first);
+                if let Some(outermost) = &mut outermost {
+                    outermost.second_began = time::cycles();
+                }
+                first
+            }
+            None => first.unwrap_or_else(|payload| pair.end_alone(payload)),
+        };
         // SAFETY: the crew is closed or was never offered, so there is no guest.
-        let mut second = pair.second.with_mut(|second| unsafe { (*second).take() });
-        if first.is_err() {
-            // SAFETY: as above.
-            let returned = pair.returned.with_mut(|it| unsafe { (*it).take() });
-            let second = second.take();
-            // FOREIGN(scope-run): the drop of the second part, or of its value, on the owner, which
-            // resumes the panic of the first.
-            contain(|| drop((second, returned)));
-        }
-        let first = pair.first_panic.go_on(first);
+        let second = pair.second.with_mut(|second| unsafe { (*second).take() });
+        let is_here = second.is_some();
         let second = match second {
             Some(second) => second(),
             None => {
@@ -234,57 +404,9 @@ impl Workqueue {
                 returned.expect("it returned, or panicked")
             }
         };
+        if let Some(outermost) = outermost {
+            outermost.settle(is_here);
+        }
         (first, second)
-    }
-}
-
-impl Node {
-    /// Makes this the innermost join of its chain.
-    #[inline]
-    fn enter(&self, core: *const QueueCore, around: Chain) {
-        let innermost = ptr::from_ref(self);
-        // SAFETY: nodes of a chain are on this thread's stack, in outer frames.
-        let unoffered = match unsafe { self.outer.as_ref() } {
-            Some(outer) => {
-                outer.inner.set(innermost);
-                if around.unoffered.is_null() {
-                    innermost
-                } else {
-                    around.unoffered
-                }
-            }
-            None => innermost,
-        };
-        let chain = Chain {
-            core,
-            innermost,
-            unoffered,
-        };
-        CHAIN.with(|place| place.set(chain));
-        chain.offer();
-    }
-
-    /// Removes this join, the innermost one, from its chain.
-    #[inline]
-    fn leave(&self, is_first: bool, around: Chain) {
-        // SAFETY: as in `enter`.
-        let before = match unsafe { self.outer.as_ref() } {
-            Some(outer) if !is_first => {
-                outer.inner.set(ptr::null());
-                let now = CHAIN.with(Cell::get);
-                let was_unoffered = ptr::eq(now.unoffered, self);
-                Chain {
-                    innermost: outer,
-                    unoffered: if was_unoffered {
-                        ptr::null()
-                    } else {
-                        now.unoffered
-                    },
-                    ..now
-                }
-            }
-            _ => around,
-        };
-        CHAIN.with(|chain| chain.set(before));
     }
 }
