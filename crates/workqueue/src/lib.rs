@@ -83,6 +83,7 @@ pub use queues::builder::Builder;
 pub use queues::queue::Workqueue;
 pub use queues::registry::{Registry, StillInUse};
 pub use queues::system::{
+pub use queues::strand::Strand;
     schedule_on_each_cpu, system, system_highpri, system_long, system_unbound, work_on_cpu,
 };
 pub use queues::weak::WeakWorkqueue;

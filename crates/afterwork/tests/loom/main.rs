@@ -36,4 +36,5 @@ mod workqueue_room;
 mod workqueue_scope;
 mod workqueue_shutdown;
 mod workqueue_sleep;
+mod workqueue_strand;
 mod workqueue_task_set;

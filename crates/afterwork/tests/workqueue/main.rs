@@ -50,5 +50,6 @@ mod statistics;
 mod storms;
 mod task_set;
 mod threads;
+mod strand;
 mod urgent;
 mod watchdog;

@@ -80,7 +80,7 @@ impl Cancelled {
             nr_ended[usize::from(colour.0)] += usize::from(popped.counts());
             self.nr_items += usize::from(popped.ran());
         }
-        self.nr_items -= remains.nr_tickets;
+        self.nr_items = self.nr_items.saturating_add_signed(remains.nr_more);
         self.parts.push(Part {
             link: cut.link,
             remains,

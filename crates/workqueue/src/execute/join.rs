@@ -35,7 +35,8 @@ use super::{
 use crate::{
     item::{
         head::{
-            self, Ending, Expiry, HandleTable, Head, Home, Popped, Rules, State, TaskSlot, VTable,
+            self, Ending, Expiry, HandleTable, Head, Home, Pop, Popped, Rules, State, TaskSlot,
+            VTable,
         },
         memory,
         remains::Remains,
@@ -124,8 +125,10 @@ where
     T: Send + 'static,
     S: StartBy,
 {
-    // The item is queued once, so its list position does not matter after a cancel.
+    // The item is queued once, so its list position does not matter after a cancel. A joiner must
+    // not overtake the other closures of a strand.
     let rules = Rules {
+        help: home.rules.help && !S::IN_STRAND,
         ordered: false,
         ..home.rules
     };
@@ -209,9 +212,20 @@ where
     S: StartBy,
 {
     const VTABLE: &'static VTable = &VTable {
-        run: run::pop_and_run,
-        // SAFETY: as for `pop_and_cancel`.
-        cancel: |item, remains| unsafe { run::pop_and_cancel(item, remains, Self::skip) },
+        run: if S::IN_STRAND {
+            // SAFETY: as for `pop_and_run`.
+            |item| unsafe { run::pop_by_and_run(item, |state| unclaimed(state, State::pop)) }
+        } else {
+            run::pop_and_run
+        },
+        cancel: |item, remains| {
+            let pop = |state| match S::IN_STRAND {
+                true => unclaimed(state, State::pop_to_cancel),
+                false => Some(state.pop_to_cancel()),
+            };
+            // SAFETY: as for `pop_and_cancel`.
+            unsafe { run::pop_by_and_cancel(item, remains, Self::skip, pop) }
+        },
         call: Self::call,
         name: std::any::type_name::<F>,
         free: Self::free,
@@ -233,6 +247,11 @@ where
             } else {
                 None
             },
+            strand: if S::IN_STRAND {
+                Some(Self::strand)
+            } else {
+                None
+            },
         }),
     };
 
@@ -247,14 +266,19 @@ where
         // closure, and only we access it.
         let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*content).func) });
         // SAFETY: only items of this type have this table, and the field is never written.
-        let is_over = unsafe { (*item.as_ptr().cast::<Self>()).start_by.is_over() };
-        let mut outcome = if is_over && !twin::armed("deadline: starts after it") {
+        let start_by = unsafe { &(*item.as_ptr().cast::<Self>()).start_by };
+        let mut outcome = if start_by.is_over() && !twin::armed("deadline: starts after it") {
             // SAFETY: the caller runs the item.
             unsafe { run::note_expired() };
             // FOREIGN(expired-drop): a closure whose deadline has passed, on the thread that would
             // have run it, in its run; contained.
             contain(|| drop(func));
             Err(JoinError::Expired)
+        } else if start_by.is_cancelled() {
+            // FOREIGN(cancel-drop): a closure of a strand that ran during a bulk cancel, on the
+            // thread that would have run the closure, in its run; contained.
+            contain(|| drop(func));
+            Err(JoinError::Cancelled)
         } else {
             // FOREIGN(item-run): a closure, on a worker, rescuer or joiner, in its run; contained.
             guarded_in_item(func).map_err(JoinError::panicked)
@@ -282,7 +306,7 @@ where
     unsafe fn skip(item: NonNull<Head>, remains: &mut Remains) {
         // SAFETY: the caller runs the item, which has not run before.
         remains.bury(unsafe { Self::set_failed(item, JoinError::Cancelled) });
-        remains.nr_tickets += usize::from(S::IS_TICKET);
+        remains.nr_more -= isize::from(S::IS_TICKET);
     }
 
     /// Stores `error` as the outcome, and returns the closure.
@@ -322,6 +346,11 @@ where
         // SAFETY: as in `at_ns`; the caller is the handle, the only writer of its mutable parts.
         unsafe { (*item.as_ptr().cast::<Self>()).start_by.wake_then(waker) }
     }
+    unsafe fn strand(item: NonNull<Head>) -> *const Head {
+        // SAFETY: as in `at_ns`.
+        unsafe { (*item.as_ptr().cast::<Self>()).start_by.strand() }
+    }
+
 
     /// Expires the item, whose deadline has passed, and drops its closure, if it has not started.
     unsafe fn expire(item: NonNull<Head>) -> bool {
@@ -688,6 +717,13 @@ fn nanos(span: Duration) -> u64 {
 
 /// A closure without a handle. Its state is never read.
 #[repr(C)]
+/// Decides how to pop a closure of a strand; `None` while a canceller has claimed it. A claim that
+/// outlasts the strand could not read the pwq, which the strand's in-flight count keeps.
+fn unclaimed(state: State, pop: fn(State) -> Pop) -> Option<Pop> {
+    let waits = state.is_claimed() && !twin::armed("strand: pops a claimed closure");
+    (!waits).then(|| pop(state))
+}
+
 struct Detached<F> {
     head: Head,
     func: ManuallyDrop<F>,

@@ -41,10 +41,24 @@ use crate::{
 /// 1. `item` is linked, and only the caller holds its list link.
 pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
     // SAFETY: (1): a linked item is alive.
+    // SAFETY: (1).
+    unsafe { pop_by_and_run(item, |state| Some(state.pop())) }
+}
+
+/// As [`pop_and_run`], with the decision `plan`.
+///
+/// # Safety
+///
+/// 1. As for [`pop_and_run`].
+#[inline]
+pub(crate) unsafe fn pop_by_and_run(
+    item: NonNull<Head>,
+    plan: impl Fn(State) -> Option<Pop>,
+) -> Popped {
     let head = unsafe { item.as_ref() };
     // Read before the transition, because the item may get another home after it.
     let home = Pwq::of(head.home.load(Ordering::Relaxed));
-    let (from, pop) = head.pop();
+    let (from, pop) = head.pop_by(plan);
     match pop {
         Pop::Run(_) => {
             if from.is_counted() && !sync::twin::armed("room: a start keeps its place") {
@@ -251,12 +265,27 @@ pub(crate) unsafe fn pop_and_cancel(
     remains: &mut Remains,
     skip: unsafe fn(NonNull<Head>, &mut Remains),
 ) -> Popped {
+) -> Popped {
+    // SAFETY: (1).
+    unsafe { pop_by_and_cancel(item, remains, skip, |state| Some(state.pop_to_cancel())) }
+}
+
+/// As [`pop_and_cancel`], with the decision `plan`.
+///
+/// # Safety
+///
+/// 1. As for [`pop_and_cancel`].
+pub(crate) unsafe fn pop_by_and_cancel(
+    item: NonNull<Head>,
+    remains: &mut Remains,
+    skip: unsafe fn(NonNull<Head>, &mut Remains),
+    plan: impl Fn(State) -> Option<Pop>,
     // SAFETY: (1): a linked item is alive.
     let head = unsafe { item.as_ref() };
     // Read before the transition, because the item may get another home after it.
     let home = Pwq::of(head.home.load(Ordering::Relaxed));
     let vtable = head.vtable();
-    let (from, pop) = head.pop_to_cancel();
+    let (from, pop) = head.pop_by(plan);
     let is_cancelled = !matches!(pop, Pop::Leave(_)) && from.is_pending();
     if is_cancelled && from.is_counted() {
         remains.nr_places += 1;
@@ -446,7 +475,8 @@ pub(crate) fn cancel_and(
     let (mut left, mut wakers) = (None, Vec::new());
     if claimed.is_ordered() {
         left = Some(cut_out(item));
-    } else {
+    } else if !is_in_strand(head) {
+        // A strand counts itself in flight instead of its closures, and removes their tombstones.
         wakers = home.note_cancelled();
     }
     let wakes = loop {
@@ -486,6 +516,12 @@ pub(crate) fn cancel_and(
 }
 
 /// Releases the capacity permit of `item`, which was queued at `home`, as part of its run: a waker
+/// Returns `true` if the item is a closure of a strand.
+pub(crate) fn is_in_strand(head: &Head) -> bool {
+    let table = head.vtable().handle.as_ref();
+    table.is_some_and(|table| table.strand.is_some())
+}
+
 /// may drop the last handle of the queue, and that drop must not wait for this item.
 ///
 /// # Safety

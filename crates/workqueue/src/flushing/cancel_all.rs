@@ -4,7 +4,7 @@
 //! Timers are taken off the wheel before that, and the canceller waits for a timer that is firing
 //! (`queues/timers.rs`). A delayed item is therefore cancelled on the wheel or found in a pool.
 
-use sync::twin;
+use sync::{atomic::Ordering, twin};
 
 use crate::{
     execute::cancel_cut::Cancelled,
@@ -184,6 +184,9 @@ impl Inner {
         for link in links {
             cancelled.add(link.pool.cut(&link));
         }
+        // For closures of strands that run. Relaxed: a closure that reads the former number after
+        // this starts during the call.
+        self.core.nr_cancels.fetch_add(1, Ordering::Relaxed);
         cancelled
     }
 }

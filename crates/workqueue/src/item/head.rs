@@ -162,6 +162,9 @@ pub(crate) struct HandleTable {
     pub(crate) slot_at: usize,
     /// Set for an item with a deadline.
     pub(crate) expiry: Option<Expiry>,
+    /// Set for a closure of a strand: returns the item of the strand, which may be freed once the
+    /// closure has ended.
+    pub(crate) strand: Option<unsafe fn(NonNull<Head>) -> *const Head>,
 }
 
 impl HandleTable {
@@ -334,17 +337,21 @@ impl Head {
         }
     }
 
-    /// Pops the item; returns the state before and the decision, which has been applied.
+    /// Pops the item as `plan` decides; returns the state before and the decision, which has been
+    /// applied. While `plan` returns `None`, another thread is about to change the state.
     #[inline]
-    pub(crate) fn pop(&self) -> (State, Pop) {
-        let mut from = self.load();
+    pub(crate) fn pop_by(&self, plan: impl Fn(State) -> Option<Pop>) -> (State, Pop) {
+        let mut patience = Patience::new();
         loop {
-            let pop = from.pop();
+            let from = self.load();
+            let Some(pop) = plan(from) else {
+                patience.pause();
+                continue;
+            };
             let (Pop::Run(to) | Pop::Leave(to) | Pop::Discard(to)) = pop;
             if self.step(from, to) {
                 return (from, pop);
             }
-            from = self.load();
         }
     }
 

@@ -26,6 +26,8 @@ pub(crate) struct QueueCore {
     pub(crate) nr_helped: AtomicU64,
     /// A: how many running items were cut out of a list. A flush checks whether it changed.
     pub(crate) nr_cut: AtomicU64,
+    /// A: how often all items were cancelled. A closure of a strand compares it.
+    pub(crate) nr_cancels: AtomicU32,
     /// A: statistics.
     pub(crate) nr_panicked: AtomicU64,
     /// A: statistics.
@@ -51,6 +53,8 @@ pub(crate) struct QueueCore {
     pub(crate) bh: bool,
     /// I: set if the queue has a rescuer.
     pub(crate) reclaim: bool,
+    /// I: set if the queue is in no list of queues.
+    pub(crate) hidden: bool,
     /// Names of the queues without a rescuer that its items have waited for. A leaf lock.
     pub(crate) waits: Mutex<Vec<Box<str>>>,
 }
@@ -69,6 +73,7 @@ impl QueueCore {
             nr_cut: AtomicU64::new(0),
             nr_panicked: AtomicU64::new(0),
             nr_expired: AtomicU64::new(0),
+            nr_cancels: AtomicU32::new(0),
             nr_refused: AtomicU64::new(0),
             nr_helped_seen: AtomicU64::new(0),
             nr_shown_started: AtomicU64::new(0),
@@ -82,6 +87,7 @@ impl QueueCore {
             reclaim: false,
             waits: Mutex::new(Vec::new()),
         }
+            hidden: false,
     }
 
     /// Returns `true` if no item of this queue has waited for `what` before.

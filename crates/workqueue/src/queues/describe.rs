@@ -153,8 +153,11 @@ impl Inner {
         nr_waiting
     }
 
-    /// Returns a report of the queue, unless it was destroyed.
+    /// Returns a report of the queue, unless it is hidden or was destroyed.
     pub(crate) fn known(&self) -> Option<QueueReport> {
+        if self.core.hidden {
+            return None;
+        }
         let plan = self.plan.lock();
         let attrs = plan.attrs().clone();
         let is_dead = plan.is_dead();

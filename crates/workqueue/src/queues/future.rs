@@ -162,6 +162,7 @@ where
             leave: Self::leave,
             slot_at: std::mem::offset_of!(Base, task),
             expiry: None,
+            strand: None,
         }),
     };
 

@@ -4,7 +4,8 @@
 //! the kernel's queues in `system.rs`. `enqueue.rs` claims an item and pushes it. `spawn.rs` queues
 //! closures and futures (`future.rs`), also on a chosen CPU or node, and checks that the queue
 //! accepts them. `spawn_all.rs` queues many closures, `admission.rs` within a capacity, `expiry.rs`
-//! with a deadline, `urgent.rs` ahead of other items. `weak.rs` has weak handles. `shares.rs` sets
+//! with a deadline, `urgent.rs` ahead of other items, and `strand.rs` one after the other with a
+//! state. `weak.rs` has weak handles. `shares.rs` sets
 //! CPU shares. `reroute.rs` changes the routes of a queue in use. `registry.rs` owns the shared
 //! pools and the timers (`timers.rs`, in a `wheel.rs`) that queue items later and wake tasks
 //! (`sleeps.rs`). `end.rs` has the protocol that destroys a queue. `describe.rs` collects
@@ -25,6 +26,7 @@ pub(crate) mod shares;
 pub(crate) mod sleeps;
 pub(crate) mod spawn;
 pub(crate) mod spawn_all;
+pub(crate) mod strand;
 pub(crate) mod system;
 pub(crate) mod timers;
 pub(crate) mod urgent;

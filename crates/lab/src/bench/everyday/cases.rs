@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use afterwork::workqueue::Workqueue;
+use afterwork::workqueue::{Strand, Workqueue};
 use rayon::{ThreadPool as RayonPool, ThreadPoolBuilder};
 use top::exit::Stop;
 use topology::{AffinityScope, Topology};
@@ -13,6 +13,7 @@ use super::admission::{Bounded, Permits, ROOM};
 use super::idle::{self, Idled};
 use super::scopes;
 use super::sleeps::{self, Clock, Slept};
+use super::strands::{self, Locked, Ordered, ROUNDS, Strung};
 use crate::bench::child::apart;
 use crate::bench::max_active::gauge::Size;
 use crate::bench::settings::{Menu, Settings};
@@ -35,6 +36,7 @@ const SCOPE_EMPTY: &str = "scope-empty";
 const IDLE_1: &str = "idle-1ms";
 const IDLE_10: &str = "idle-10ms";
 const SLEEPS: &str = "sleeps";
+const STRANDS: &str = "strands";
 
 const ASYNC_IO: &str = "async-io";
 const RAYON_JOIN: &str = "rayon+join";
@@ -42,7 +44,15 @@ const RAYON_SPAWN: &str = "rayon+spawn";
 
 /// Names of the cases and peers.
 pub const MENU: Menu = Menu {
-    cases: &[ADMISSION, SCOPE_SUM, SCOPE_EMPTY, IDLE_1, IDLE_10, SLEEPS],
+    cases: &[
+        ADMISSION,
+        SCOPE_SUM,
+        SCOPE_EMPTY,
+        IDLE_1,
+        IDLE_10,
+        SLEEPS,
+        STRANDS,
+    ],
     peers: &[
         Tokio::NAME,
         Rayon::NAME,
@@ -59,6 +69,7 @@ const JOIN: &str = "join";
 const ONE_THREAD: &str = "(one thread)";
 const SPAWN: &str = "scope.spawn";
 const RANGE: &str = "for_each_range";
+const ORDERED: &str = "ordered";
 /// A limit, not a pool: the CPU share that a program with an occasional item may use.
 const FOUR_PERCENT: &str = "(4 % of a CPU)";
 
@@ -74,6 +85,11 @@ const CPU_PER_SLEEP: Metric = lower("cpu_per_item", "ns/item", ("ns a sleep", "C
 const BYTES_PER_SLEEP: Metric = lower("bytes_per_item", "B/item", ("", "bytes"), 1.0);
 const LATE_P50: Metric = lower("late_p50", "ns", ("late us", "p50"), NS_PER_US);
 const LATE_P99: Metric = lower("late_p99", "ns", ("late us", "p99"), NS_PER_US);
+
+const MAKE: Metric = lower("make", "ns/state", ("ns a state", "make"), 1.0);
+const DROP: Metric = lower("drop", "ns/state", ("ns a state", "drop"), 1.0);
+const BYTES_MADE: Metric = lower("bytes_made", "B/state", ("bytes", "made"), 1.0);
+const BYTES_USED: Metric = lower("bytes_used", "B/state", ("bytes", "used"), 1.0);
 
 const ADMISSION_METRICS: &[Metric] = &[
     higher(ITEMS_PER_S, "items/s", ("items", "M/s"), MILLION),
@@ -93,6 +109,13 @@ const SLEEP_METRICS: &[Metric] = &[
     LATE_P99,
     BYTES_PER_SLEEP,
 ];
+const STRAND_METRICS: &[Metric] = &[
+    MAKE,
+    DROP,
+    BYTES_MADE,
+    BYTES_USED,
+    higher(ITEMS_PER_S, "items/s", ("items", "M/s"), MILLION),
+];
 
 /// Producer threads, and items that each queues at once: far more than the capacity.
 const PRODUCERS: usize = 4;
@@ -109,6 +132,11 @@ const IDLE_QUICK: Duration = Duration::from_millis(300);
 const SLEEPERS: (usize, Duration) = (1_000_000, Duration::from_secs(3));
 const SLEEPERS_QUICK: (usize, Duration) = (50_000, Duration::from_millis(300));
 
+/// Number of states, and of ordered queues, which take more memory.
+const STATES: usize = 100_000;
+const STATES_QUICK: usize = 20_000;
+const ORDERED_QUEUES: usize = 10_000;
+
 /// Creates the selected cases.
 pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
     let topology =
@@ -124,7 +152,8 @@ pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
         SCOPE_EMPTY => setting.empty(),
         IDLE_1 => setting.idle(name, Duration::from_millis(1)),
         IDLE_10 => setting.idle(name, Duration::from_millis(10)),
-        _ => setting.sleeps(),
+        SLEEPS => setting.sleeps(),
+        _ => setting.strands(),
     }))
 }
 
@@ -328,6 +357,49 @@ impl Setting<'_> {
         Box::new(move || Ok(idle::run(&start()?, pace, &interrupt)?.map(idle_sample)))
     }
 
+    fn strands(&self) -> Case {
+        let count = self.size(STATES, STATES_QUICK, 100);
+        let nr_queues = count.min(ORDERED_QUEUES);
+        let (start, start_ordered) = (self.start(), self.start());
+        let ours = move || {
+            let strung = strands::run::<Strand<usize>>(start()?.queue(), count)?;
+            Ok(Some(strand_sample(&strung, count)))
+        };
+        let ordered = move || {
+            let ours = start_ordered()?;
+            let strung = strands::run::<Ordered>(ours.registry(), nr_queues)?;
+            Ok(Some(strand_sample(&strung, nr_queues)))
+        };
+        let workers = self.workers;
+        let tokio = move || {
+            let strung = strands::run::<Locked>(&sleeps::runtime(workers)?, count)?;
+            Ok(Some(strand_sample(&strung, count)))
+        };
+        let at_most = |what: &str, metric: Metric, against: &'static str| {
+            Claim::of(OURS, what, metric, against).keeps(Bound::AtMost(1.0))
+        };
+        let case = Case {
+            bench: BENCH,
+            name: STRANDS,
+            about: format!(
+                "{count} states ({nr_queues} ordered queues) with {ROUNDS} closures each; {workers} workers"
+            ),
+            metrics: STRAND_METRICS,
+            headline: ITEMS_PER_S,
+            variants: vec![
+                Variant::ours(OURS, ours),
+                Variant::ours(ORDERED, ordered),
+                Variant::peer(Tokio::NAME, tokio),
+            ],
+            claims: vec![
+                at_most("bytes a state", BYTES_USED, ORDERED),
+                at_most("make", MAKE, ORDERED),
+                at_most("drop", DROP, ORDERED),
+            ],
+        };
+        apart(case, self.settings)
+    }
+
     fn sleeps(&self) -> Case {
         let test = (500, Duration::from_millis(2));
         let (count, shortest) = self.size(SLEEPERS, SLEEPERS_QUICK, test);
@@ -365,6 +437,19 @@ impl Setting<'_> {
         };
         apart(case, self.settings)
     }
+}
+
+/// Returns the figures of `count` states.
+fn strand_sample(strung: &Strung, count: usize) -> Sample {
+    let mut sample = Sample::default();
+    let each = |of_all: f64| of_all / count as f64;
+    sample.set(MAKE, each(strung.made.as_nanos() as f64));
+    sample.set(DROP, each(strung.dropped.as_nanos() as f64));
+    sample.set(BYTES_MADE, each(strung.resident as f64));
+    sample.set(BYTES_USED, each(strung.used as f64));
+    let nr_items = (count * ROUNDS) as f64;
+    sample.set(ITEMS_PER_S, nr_items / strung.ran.as_secs_f64());
+    sample
 }
 
 fn no_slower((variant, what): (&str, &str), against: &str, least: f64) -> Claim {

@@ -7,11 +7,13 @@
 //! | `scope-empty` | a million empty items run in a scope |
 //! | `idle-1ms`, `idle-10ms` | an occasional item: the cost in a program that does nothing else |
 //! | `sleeps` | a million tasks sleep |
+//! | `strands` | a hundred thousand states, each used by one closure at a time |
 
 mod admission;
 mod cases;
 mod idle;
 mod scopes;
 mod sleeps;
+mod strands;
 
 pub use cases::{MENU, cases};

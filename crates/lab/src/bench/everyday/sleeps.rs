@@ -109,7 +109,8 @@ pub fn run(clock: Clock, count: usize, shortest: Duration, workers: usize) -> Re
     }
 }
 
-fn runtime(workers: usize) -> Result<Runtime, Stop> {
+/// Starts tokio with `workers` threads.
+pub fn runtime(workers: usize) -> Result<Runtime, Stop> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(workers).enable_time().build();
     runtime.map_err(|error| Stop::because("cannot start tokio", error))

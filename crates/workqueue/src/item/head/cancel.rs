@@ -1,8 +1,7 @@
 //! The transitions by which an item is cancelled, reaped or disabled.
 
 use super::{
-    CLAIMED, COUNTED, DISABLE_ONE, HANDOFF, Head, LINKED, OWED, PENDING, Pop, RUNNING, State,
-    WAITED,
+    CLAIMED, COUNTED, DISABLE_ONE, HANDOFF, LINKED, OWED, PENDING, Pop, RUNNING, State, WAITED,
 };
 
 impl State {
@@ -70,20 +69,5 @@ impl State {
     /// Undoes one `disable`; `None` if there is none.
     pub fn enable(self) -> Option<State> {
         (self.disable_depth() > 0).then(|| State(self.0 - DISABLE_ONE))
-    }
-}
-
-impl Head {
-    /// Pops the item to cancel it; otherwise like [`pop`](Self::pop).
-    pub(crate) fn pop_to_cancel(&self) -> (State, Pop) {
-        let mut from = self.load();
-        loop {
-            let pop = from.pop_to_cancel();
-            let (Pop::Run(to) | Pop::Leave(to) | Pop::Discard(to)) = pop;
-            if self.step(from, to) {
-                return (from, pop);
-            }
-            from = self.load();
-        }
     }
 }
