@@ -95,6 +95,7 @@ pub use scope::Scope;
 pub use stacks::Stack;
 pub use tasks::abort::AbortHandle;
 #[cfg(all(feature = "tokio", not(any(loom, shuttle))))]
+pub use tasks::cancellation::{CancellationToken, Cancelled, is_cancelled};
 pub use tasks::in_tokio::{InTokio, in_tokio};
 pub use tasks::set::TaskSet;
 pub use time::delayed::{Deferred, Delay, DelayedWork};

@@ -38,3 +38,4 @@ mod workqueue_shutdown;
 mod workqueue_sleep;
 mod workqueue_strand;
 mod workqueue_task_set;
+mod workqueue_token;

@@ -14,6 +14,7 @@ mod blocking;
 mod builder;
 mod cancel;
 mod cancel_all;
+mod cancellation;
 mod deadline;
 mod delayed;
 mod dependency;

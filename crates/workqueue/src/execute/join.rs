@@ -327,6 +327,10 @@ where
     /// Cancels the item and drops its closure, if it has not started.
     unsafe fn cancel(item: NonNull<Head>) -> bool {
         if !run::cancel(item) {
+            if !S::IS_TICKET {
+                // SAFETY: the caller is the handle.
+                unsafe { item.as_ref() }.cancel_started();
+            }
             return false;
         }
         // SAFETY: the only handle has cancelled the item, so no other thread accesses the content.
@@ -387,6 +391,7 @@ where
     unsafe fn free(item: NonNull<Head>) {
         // SAFETY: the item has ended, and no handle or list refers to it, so only we access it.
         unsafe {
+            item.as_ref().unwatch();
             std::ptr::drop_in_place(&raw mut (*item.as_ptr().cast::<Self>()).task);
             std::ptr::drop_in_place(&raw mut (*item.as_ptr().cast::<Self>()).start_by);
             // The last drop of user data: if it unwinds, the block leaks.
@@ -554,8 +559,9 @@ impl<T> JoinHandle<T> {
 
     /// Cancels the item. Returns `true` if it will not run any more.
     ///
-    /// A closure that has not started is removed from the queue and dropped here. If it has started
-    /// or ended, this has no effect and returns `false`. A future that was never polled is
+    /// A closure that has not started is removed from the queue and dropped here. If it has
+    /// started, it continues, [`is_cancelled`](crate::is_cancelled) is `true` in it, and this
+    /// returns `false`, as it does for a closure that has ended. A future that was never polled is
     /// cancelled in the same way. If it was polled and has not ended, a worker of its queue drops
     /// it instead of polling it again, and this returns `true`. A poll in progress may still
     /// complete the future; [`join`](Self::join) then returns its result.

@@ -26,6 +26,7 @@ use crate::{
         list::{self, Colour},
         remains::Remains,
         revival::Revivable,
+        token::Token,
     },
     limit::{
         active::Gate,
@@ -689,6 +690,42 @@ fn set_blocking(blocks: bool) {
             ..innermost.get()
         });
     });
+}
+
+/// Returns `true` if the innermost run of this thread is to end early.
+pub(crate) fn is_cancelled() -> bool {
+    let frame = INNERMOST.with(Cell::get);
+    // SAFETY: the item of a run is alive until the run ends, and is forgotten before it is freed.
+    let item = unsafe { frame.item.as_ref() };
+    let is_cancelled = item.is_some_and(|head| {
+        let state = head.load();
+        if head.vtable().is_work {
+            state.disable_depth() > 0
+        } else {
+            state.is_cancelled()
+        }
+    });
+    // SAFETY: the run keeps a home that is not null alive.
+    let home = unsafe { frame.home.as_ref() };
+    let queue = home.and_then(|home| home.core.token.get());
+    is_cancelled || queue.is_some_and(|token| token.is_set())
+}
+
+/// Returns the token of the innermost run of this thread, which is a child of the token of its
+/// queue. Outside of runs, returns a new token.
+pub(crate) fn current_token() -> Arc<Token> {
+    let frame = INNERMOST.with(Cell::get);
+    // SAFETY: the run keeps a home that is not null alive.
+    let Some(home) = (unsafe { frame.home.as_ref() }) else {
+        return Token::new();
+    };
+    let token = home.core.token().child();
+    // SAFETY: as in `is_cancelled`.
+    let item = unsafe { frame.item.as_ref() };
+    match item.filter(|head| head.vtable().handle.is_some()) {
+        Some(head) => head.watch(token),
+        None => token,
+    }
 }
 
 /// Returns the number of runs on this thread's own stack.

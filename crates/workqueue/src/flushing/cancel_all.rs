@@ -7,6 +7,7 @@
 use sync::{atomic::Ordering, twin};
 
 use crate::{
+    errands,
     execute::cancel_cut::Cancelled,
     queues::queue::{Inner, Workqueue},
 };
@@ -125,7 +126,8 @@ impl Workqueue {
     /// ended, and their joiners get
     /// [`JoinError::Cancelled`](crate::JoinError::Cancelled). Threads of the registry
     /// then call the wakers of tasks and drop the closures, in the order described at
-    /// [`cancel_all`](Self::cancel_all). A running item continues to its end. Other handles reject
+    /// [`cancel_all`](Self::cancel_all). A running item continues to its end, and can ask
+    /// [`is_cancelled`](crate::is_cancelled). Other handles reject
     /// new items.
     ///
     /// A destructor that blocks does not delay the others. However, while thread creation fails, a
@@ -161,16 +163,24 @@ impl Workqueue {
             return;
         }
         self.inner.closed.destroy();
-        let rest = self.inner.take_all().end();
-        self.resume();
-        // One deferred cleanup for each destructor, so that none that blocks delays the others.
-        self.inner.timers.all.leave_wakers(rest.wakers);
-        self.inner.manager.leave_boxed_to_reapers(rest.dropped);
+        self.inner.cancel_in_background();
         self.end_in_background();
     }
 }
 
 impl Inner {
+    /// Cancels all items of a closed queue, and notifies those that run. Threads of the registry
+    /// run user code.
+    pub(super) fn cancel_in_background(&self) {
+        let mut rest = self.take_all().end();
+        self.set_paused(false);
+        let ((), wakers) = errands::with_wakers_aside(|| self.core.token().cancel());
+        rest.wakers.extend(wakers);
+        // One deferred cleanup for each destructor, so that none that blocks delays the others.
+        self.timers.all.leave_wakers(rest.wakers);
+        self.manager.leave_boxed_to_reapers(rest.dropped);
+    }
+
     /// Takes all pending items and timers. None of them starts afterwards.
     fn take_all(&self) -> Cancelled {
         let mut cancelled = Cancelled::default();

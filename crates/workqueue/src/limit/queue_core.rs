@@ -4,13 +4,13 @@ use std::any::Any;
 
 use base::internal::panics::{Foreign, discard, guarded_in_item};
 use sync::{
-    Mutex,
+    Mutex, OnceLock,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     unmodelled::Arc,
 };
 
 use super::{room::Room, settled::Settled};
-use crate::observe::item_panic::ItemPanic;
+use crate::{item::token::Token, observe::item_panic::ItemPanic};
 
 /// The panic handler of a queue. Its drop is foreign code.
 pub(crate) type Handler = Arc<Foreign<PanicHandler>>;
@@ -41,6 +41,8 @@ pub(crate) struct QueueCore {
     /// Called after a panic that no joiner receives. Removed when the queue is destroyed, which may
     /// be before this value is dropped. A leaf lock.
     pub(crate) on_panic: Mutex<Option<Handler>>,
+    /// A: the parent of its items' tokens, cancelled when the queue is shut down.
+    pub(crate) token: OnceLock<Arc<Token>>,
     /// I: the limit on waiting items; `None` without a capacity.
     pub(crate) room: Option<Room>,
     /// I: set if its items do not count against the workers that a pool runs at once.
@@ -79,6 +81,7 @@ impl QueueCore {
             nr_shown_started: AtomicU64::new(0),
             // FOREIGN(on-panic-drop): by `Foreign`.
             on_panic: Mutex::new(on_panic.map(|handler| Arc::new(Foreign::new(handler)))),
+            token: OnceLock::new(),
             room: None,
             cpu_intensive: false,
             has_lanes: AtomicBool::new(false),
@@ -87,7 +90,11 @@ impl QueueCore {
             reclaim: false,
             waits: Mutex::new(Vec::new()),
         }
-            hidden: false,
+    }
+
+    /// Returns the token that is cancelled when the queue is shut down.
+    pub(crate) fn token(&self) -> &Arc<Token> {
+        self.token.get_or_init(Token::new)
     }
 
     /// Returns `true` if no item of this queue has waited for `what` before.
