@@ -73,6 +73,7 @@ pub use execute::work::{Busy, FlushError, Work, current_work};
 pub use flushing::drain::DrainError;
 pub use flushing::drain_async::Drain;
 pub use flushing::flush::OwnQueueError;
+pub use flushing::shutdown::{shutdown_in_order, shutdown_in_order_async};
 pub use observe::item_panic::ItemPanic;
 pub use observe::left::{Doing, LeftItems, StillBusy};
 pub use observe::report::{BusyWorker, ItemName, Report, Stall};
@@ -82,8 +83,8 @@ pub use queues::admission::{Permit, Reserve, TrySpawnError};
 pub use queues::builder::Builder;
 pub use queues::queue::Workqueue;
 pub use queues::registry::{Registry, StillInUse};
-pub use queues::system::{
 pub use queues::strand::Strand;
+pub use queues::system::{
     schedule_on_each_cpu, system, system_highpri, system_long, system_unbound, work_on_cpu,
 };
 pub use queues::weak::WeakWorkqueue;
@@ -94,8 +95,8 @@ pub use scope::Scope;
 #[cfg(feature = "stacks")]
 pub use stacks::Stack;
 pub use tasks::abort::AbortHandle;
-#[cfg(all(feature = "tokio", not(any(loom, shuttle))))]
 pub use tasks::cancellation::{CancellationToken, Cancelled, is_cancelled};
+#[cfg(all(feature = "tokio", not(any(loom, shuttle))))]
 pub use tasks::in_tokio::{InTokio, in_tokio};
 pub use tasks::set::TaskSet;
 pub use time::delayed::{Deferred, Delay, DelayedWork};

@@ -346,15 +346,15 @@ where
         unsafe { (*item.as_ptr().cast::<Self>()).start_by.at_ns() }
     }
 
-    unsafe fn wake_then(item: NonNull<Head>, waker: &Waker) -> bool {
-        // SAFETY: as in `at_ns`; the caller is the handle, the only writer of its mutable parts.
-        unsafe { (*item.as_ptr().cast::<Self>()).start_by.wake_then(waker) }
-    }
     unsafe fn strand(item: NonNull<Head>) -> *const Head {
         // SAFETY: as in `at_ns`.
         unsafe { (*item.as_ptr().cast::<Self>()).start_by.strand() }
     }
 
+    unsafe fn wake_then(item: NonNull<Head>, waker: &Waker) -> bool {
+        // SAFETY: as in `at_ns`; the caller is the handle, the only writer of its mutable parts.
+        unsafe { (*item.as_ptr().cast::<Self>()).start_by.wake_then(waker) }
+    }
 
     /// Expires the item, whose deadline has passed, and drops its closure, if it has not started.
     unsafe fn expire(item: NonNull<Head>) -> bool {
@@ -717,12 +717,6 @@ impl<T> fmt::Debug for JoinHandle<T> {
     }
 }
 
-fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// A closure without a handle. Its state is never read.
-#[repr(C)]
 /// Decides how to pop a closure of a strand; `None` while a canceller has claimed it. A claim that
 /// outlasts the strand could not read the pwq, which the strand's in-flight count keeps.
 fn unclaimed(state: State, pop: fn(State) -> Pop) -> Option<Pop> {
@@ -730,6 +724,12 @@ fn unclaimed(state: State, pop: fn(State) -> Pop) -> Option<Pop> {
     (!waits).then(|| pop(state))
 }
 
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A closure without a handle. Its state is never read.
+#[repr(C)]
 struct Detached<F> {
     head: Head,
     func: ManuallyDrop<F>,

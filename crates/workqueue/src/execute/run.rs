@@ -41,7 +41,6 @@ use crate::{
 ///
 /// 1. `item` is linked, and only the caller holds its list link.
 pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
-    // SAFETY: (1): a linked item is alive.
     // SAFETY: (1).
     unsafe { pop_by_and_run(item, |state| Some(state.pop())) }
 }
@@ -56,6 +55,7 @@ pub(crate) unsafe fn pop_by_and_run(
     item: NonNull<Head>,
     plan: impl Fn(State) -> Option<Pop>,
 ) -> Popped {
+    // SAFETY: (1): a linked item is alive.
     let head = unsafe { item.as_ref() };
     // Read before the transition, because the item may get another home after it.
     let home = Pwq::of(head.home.load(Ordering::Relaxed));
@@ -266,7 +266,6 @@ pub(crate) unsafe fn pop_and_cancel(
     remains: &mut Remains,
     skip: unsafe fn(NonNull<Head>, &mut Remains),
 ) -> Popped {
-) -> Popped {
     // SAFETY: (1).
     unsafe { pop_by_and_cancel(item, remains, skip, |state| Some(state.pop_to_cancel())) }
 }
@@ -281,6 +280,7 @@ pub(crate) unsafe fn pop_by_and_cancel(
     remains: &mut Remains,
     skip: unsafe fn(NonNull<Head>, &mut Remains),
     plan: impl Fn(State) -> Option<Pop>,
+) -> Popped {
     // SAFETY: (1): a linked item is alive.
     let head = unsafe { item.as_ref() };
     // Read before the transition, because the item may get another home after it.
@@ -516,13 +516,13 @@ pub(crate) fn cancel_and(
     true
 }
 
-/// Releases the capacity permit of `item`, which was queued at `home`, as part of its run: a waker
 /// Returns `true` if the item is a closure of a strand.
 pub(crate) fn is_in_strand(head: &Head) -> bool {
     let table = head.vtable().handle.as_ref();
     table.is_some_and(|table| table.strand.is_some())
 }
 
+/// Releases the capacity permit of `item`, which was queued at `home`, as part of its run: a waker
 /// may drop the last handle of the queue, and that drop must not wait for this item.
 ///
 /// # Safety

@@ -184,6 +184,9 @@ impl Inner {
     /// Takes all pending items and timers. None of them starts afterwards.
     fn take_all(&self) -> Cancelled {
         let mut cancelled = Cancelled::default();
+        // For closures of strands that run. Relaxed: a closure that reads the former number after
+        // this starts during the call.
+        self.core.nr_cancels.fetch_add(1, Ordering::Relaxed);
         for due in self.timers.cancel() {
             cancelled.add_due(due.leave());
         }
@@ -194,9 +197,6 @@ impl Inner {
         for link in links {
             cancelled.add(link.pool.cut(&link));
         }
-        // For closures of strands that run. Relaxed: a closure that reads the former number after
-        // this starts during the call.
-        self.core.nr_cancels.fetch_add(1, Ordering::Relaxed);
         cancelled
     }
 }

@@ -53,10 +53,10 @@ pub(crate) struct QueueCore {
     pub(crate) shares: AtomicU32,
     /// I: set if its items never sleep; each pod then has one thread for them.
     pub(crate) bh: bool,
-    /// I: set if the queue has a rescuer.
-    pub(crate) reclaim: bool,
     /// I: set if the queue is in no list of queues.
     pub(crate) hidden: bool,
+    /// I: set if the queue has a rescuer.
+    pub(crate) reclaim: bool,
     /// Names of the queues without a rescuer that its items have waited for. A leaf lock.
     pub(crate) waits: Mutex<Vec<Box<str>>>,
 }
@@ -73,9 +73,9 @@ impl QueueCore {
             settled: Settled::default(),
             nr_helped: AtomicU64::new(0),
             nr_cut: AtomicU64::new(0),
+            nr_cancels: AtomicU32::new(0),
             nr_panicked: AtomicU64::new(0),
             nr_expired: AtomicU64::new(0),
-            nr_cancels: AtomicU32::new(0),
             nr_refused: AtomicU64::new(0),
             nr_helped_seen: AtomicU64::new(0),
             nr_shown_started: AtomicU64::new(0),
@@ -87,6 +87,7 @@ impl QueueCore {
             has_lanes: AtomicBool::new(false),
             shares: AtomicU32::new(0),
             bh: false,
+            hidden: false,
             reclaim: false,
             waits: Mutex::new(Vec::new()),
         }
