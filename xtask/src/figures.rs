@@ -1,12 +1,14 @@
-//! Compares README's table and the tables of docs/figures.md with the run that both show,
-//! `docs/figures/compared.jsonl`.
+//! Compares the tables of README and docs/figures.md with the runs that they show.
 //!
-//! `cargo xtask figures` checks the tables, and `--write` writes them. `--run FILE` first stores
-//! FILE, the output of `afterwork-lab bench --json`, as the run. `docs/figures/measure` measures
-//! such a run and creates README's picture.
+//! README shows the answers of `afterwork-lab try`, as ranges over several runs
+//! (`docs/figures/try.jsonl`); docs/figures.md shows each comparison of one run of all benches
+//! (`docs/figures/bench.jsonl`). `cargo xtask figures` checks the tables, `--write` writes them.
+//! `docs/figures/measure` measures both.
 
-mod claims;
-/// The lab's words for cases and metrics. The chore does not depend on the lab's crates.
+/// The lab's rule and words. The chore does not depend on the lab's crates.
+#[path = "../../crates/lab/src/output/outcome.rs"]
+#[allow(dead_code, reason = "the lab needs more of it")]
+mod outcome;
 #[path = "../../crates/lab/src/output/words.rs"]
 #[allow(dead_code, reason = "the lab needs more of them")]
 mod words;
@@ -20,335 +22,333 @@ use serde_json::Value;
 use crate::report::{self, Failure, Finding};
 use crate::workspace::Workspace;
 
-/// The run that README and docs/figures.md show.
-const RUN: &str = "docs/figures/compared.jsonl";
-const README: &str = "README.md";
-const BEGIN: &str = "<!-- compared: written by `cargo xtask figures --write` -->\n";
-const END: &str = "<!-- compared: end -->\n";
+/// Pages, with their run, the function that makes the table, and the marks around it.
+const PAGES: [(&str, &str, fn(&[Value]) -> String); 2] = [
+    ("README.md", "docs/figures/try.jsonl", answers),
+    ("docs/figures.md", "docs/figures/bench.jsonl", comparisons),
+];
+const BEGIN: &str = "<!-- written by `cargo xtask figures --write` -->\n";
+const END: &str = "<!-- end -->\n";
 
-/// The text after the first row's ratio at the top of README.
-const SENTENCE: &str = " × there";
+const STALE: &str = "not as its run has it: cargo xtask figures --write";
 
-const STALE: &str = "not as the run has it: cargo xtask figures --write";
+/// Metrics that docs/figures.md omits: other percentiles of what it shows, and details.
+const OMITTED: [&str; 18] = [
+    "enqueue_p50",
+    "enqueue_p95",
+    "completion_p95",
+    "switches_per_item",
+    "wakeups_per_item",
+    "read_cycles",
+    "replace_mean",
+    "replace_min",
+    "replace_max",
+    "post_mean",
+    "to_run_p90",
+    "lock_hold_p50",
+    "lock_hold_p999",
+    "ns_paused_1",
+    "ns_paused_8",
+    "ns_tight_1",
+    "ns_tight_8",
+    "hand_over",
+];
 
-/// The rows of README's table: operation, peers, and the claim of the lab (bench, case, variant,
-/// metric, direction, and a peer if it is not the best one).
-const ROWS: &str = "\
-queue an item and wait for it, 8 threads|best of tokio, rayon, threadpool, channel pool|workqueue one-at-a-time cache_shard+help items_per_s more
-the same, where a worker must run it|the same|workqueue one-at-a-time cache_shard items_per_s more
-batches of 1000 items|the same|workqueue batch-1000 cache_shard items_per_s more
-eight subsystems with limits, one machine|best of three kinds of pool, one each|max-active subsystems afterwork latency_p99 less
-small messages to an owner|best of five channels|mpscq owned mailbox ns_paused_2 less
-an owner that sleeps until 32 are there|std's channel|task-work wake wait-32 owner_cpu_per_item less std
-read under RCU|crossbeam-epoch|rcu read rcu read_ns less crossbeam-epoch
-the intrusive queue, items side by side|cordyceps|mpscq push-pop-contiguous mpscq ns_tight_4 less cordyceps
-";
-
-/// A row of README's table.
-struct Row {
-    what: &'static str,
-    against: &'static str,
-    bench: &'static str,
-    case: &'static str,
-    variant: &'static str,
-    metric: &'static str,
-    other: Option<&'static str>,
-    /// Set if less is better, so that the ratio is inverted.
-    lower: bool,
-}
-
-fn rows() -> Vec<Row> {
-    let row = |line: &'static str| {
-        let mut cells = line.split('|');
-        let mut cell = || cells.next().unwrap_or_default();
-        let (what, against, claim) = (cell(), cell(), cell());
-        let mut words = claim.split(' ');
-        let mut word = || words.next().unwrap_or_default();
-        Row {
-            what,
-            against,
-            bench: word(),
-            case: word(),
-            variant: word(),
-            metric: word(),
-            lower: word() == "less",
-            other: words.next(),
-        }
-    };
-    ROWS.lines().map(row).collect()
-}
-
-/// The ratios of a run, with its machine, date and command.
-#[derive(Debug)]
-struct Record {
-    machine: String,
-    date: String,
-    command: String,
-    ratios: Vec<Ratio>,
-}
-
-/// A ratio from the record.
-#[derive(Debug)]
-struct Ratio {
-    bench: String,
-    case: String,
-    variant: String,
-    metric: String,
-    against: String,
-    median: f64,
-    mad: f64,
-    /// Number of repetitions.
-    n: u64,
-}
-
-impl Row {
-    fn is_of(&self, bench: &str, case: &str, variant: &str, metric: &str, against: &str) -> bool {
-        (bench, case, variant, metric) == (self.bench, self.case, self.variant, self.metric)
-            && self.other.is_none_or(|other| other == against)
-    }
-
-    fn find<'a>(&self, ratios: &'a [Ratio]) -> Option<&'a Ratio> {
-        ratios
-            .iter()
-            .find(|it| self.is_of(&it.bench, &it.case, &it.variant, &it.metric, &it.against))
-    }
-
-    /// Formats the factor by which ours is better, as in README.
-    fn told(&self, ratio: &Ratio) -> String {
-        let times = if self.lower {
-            ratio.median.recip()
-        } else {
-            ratio.median
-        };
-        let decimals = usize::from(times < 9.95) + usize::from(times < 0.995);
-        let mut told = format!("{times:.decimals$} ×");
-        let percent = ratio.mad / ratio.median * 100.0;
-        if percent >= 0.5 {
-            let _ = write!(told, " ±{percent:.0} %");
-        }
-        if times < 0.95 {
-            told += ": slower";
-        }
-        if ratio.n == 1 {
-            told += " (one run)";
-        }
-        told
-    }
-}
+/// The variant that docs/figures.md compares: the default one where a case has several. In other
+/// cases it is our first variant.
+const DEFAULTS: [(&str, &str); 4] = [
+    ("one-at-a-time", "cache_shard+spawn"),
+    ("batch-1000", "cache_shard+spawn"),
+    ("fan-out", "cache_shard+spawn"),
+    ("wake", "wait-32"),
+];
 
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
-    match args
-        .iter()
-        .map(String::as_str)
-        .collect::<Vec<_>>()
-        .as_slice()
-    {
-        [] => return check(workspace),
-        ["--write"] => tabled(workspace)?,
-        ["--run", file] => {
-            let told = fs::read_to_string(file)
-                .map_err(|error| Failure::new(format!("cannot read {file}: {error}")))?;
-            taken(&told)?;
-            write(workspace, RUN, &told)?;
-            tabled(workspace)?;
+    match args {
+        [] => {}
+        [flag] if flag == "--write" => {
+            for (page, run, table) in PAGES {
+                let (shown, table) = (text(workspace, page)?, table(&lines(workspace, run)?));
+                let (before, _, after) = between(&shown).ok_or_else(|| unmarked(page))?;
+                let path = workspace.root().join(page);
+                fs::write(path, format!("{before}{BEGIN}{table}{END}{after}"))
+                    .map_err(|error| Failure::new(format!("cannot write {page}: {error}")))?;
+            }
         }
-        _ => {
-            return Err(Failure::new(
-                "`figures` takes nothing, --write, or --run FILE",
-            ));
-        }
+        _ => return Err(Failure::new("`figures` takes nothing, or --write")),
     }
     check(workspace)
 }
 
-/// Writes README's table, and the ratio at its top.
-fn tabled(workspace: &Workspace) -> Result<(), Failure> {
-    let (record, readme) = (record(workspace)?, text(workspace, README)?);
-    let (before, _, after) = between(&readme, BEGIN, END)
-        .ok_or_else(|| Failure::new(format!("{README} has no {}", BEGIN.trim_end())))?;
-    let first = &rows()[0];
-    let first = first.find(&record.ratios).map(|ratio| first.told(ratio));
-    let before = in_front(before, first.as_deref().unwrap_or("-"));
-    let written = format!("{before}{BEGIN}{}{END}{after}", table(&record));
-    write(workspace, README, &written)?;
-    let page = text(workspace, claims::PAGE)?;
-    let (before, _, after) = between(&page, claims::BEGIN, claims::END).ok_or_else(|| {
-        Failure::new(format!(
-            "{} has no {}",
-            claims::PAGE,
-            claims::BEGIN.trim_end()
-        ))
-    })?;
-    let tables = claims_of(workspace, &record)?;
-    let written = format!("{before}{}{tables}{}{after}", claims::BEGIN, claims::END);
-    write(workspace, claims::PAGE, &written)
-}
-
-fn claims_of(workspace: &Workspace, record: &Record) -> Result<String, Failure> {
-    let run = text(workspace, RUN)?;
-    Ok(claims::tables(
-        &run,
-        &record.machine,
-        &record.date,
-        &record.command,
-    ))
-}
-
-/// Parses the ratios in the output of a bench.
-fn taken(told: &str) -> Result<Record, Failure> {
-    let mut lines = told
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap_or_default());
-    let head = lines.next().unwrap_or_default();
-    let word = |at: &str| {
-        let found = head.pointer(at).and_then(Value::as_str).map(str::to_owned);
-        found.ok_or_else(|| Failure::new(format!("no run of the lab: its head has no {at}")))
-    };
-    let mut ratios: Vec<Ratio> = Vec::new();
-    for line in lines {
-        let of = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
-        let [bench, case, variant, metric, against] =
-            ["bench", "case", "variant", "metric", "against"].map(of);
-        let wanted = |row: &Row| row.is_of(&bench, &case, &variant, &metric, &against);
-        let ratio = &line["ratio"];
-        let Some((median, mad)) = ratio["median"].as_f64().zip(ratio["mad"].as_f64()) else {
-            continue;
-        };
-        if line["claim"].is_string() && rows().iter().any(wanted) {
-            let n = ratio["n"].as_u64().unwrap_or(1);
-            ratios.push(Ratio {
-                bench,
-                case,
-                variant,
-                metric,
-                against,
-                median,
-                mad,
-                n,
-            });
-        }
-    }
-    for row in rows() {
-        if row.find(&ratios).is_none() {
-            return Err(Failure::new(format!("not measured: {}", row.what)));
-        }
-    }
-    let cpus = head
-        .pointer("/fingerprint/cpus_allowed")
-        .and_then(Value::as_u64);
-    Ok(Record {
-        machine: format!(
-            "{} CPUs of a{} {}, Linux {}",
-            cpus.unwrap_or(0),
-            if head.pointer("/fingerprint/is_virtual") == Some(&Value::Bool(true)) {
-                " virtual"
-            } else {
-                "n"
-            },
-            word("/fingerprint/cpu")?,
-            word("/fingerprint/kernel")?
-        ),
-        date: word("/started")?.chars().take(10).collect(),
-        command: word("/command")?,
-        ratios,
-    })
-}
-
-/// Returns the text between the marks in README.
-fn table(record: &Record) -> String {
-    let mut text = format!(
-        "Measured side by side, in turns, on {} ({}, `{}`). More is better in every row; yours will differ, which is why the\nlab is \
-         here.\n\n| what | against | times better | command: `cargo run --release --` |\n|---|---|---|---|\n",
-        record.machine, record.date, record.command
-    );
-    for row in rows() {
-        let told = row
-            .find(&record.ratios)
-            .map_or_else(|| "-".into(), |ratio| row.told(ratio));
-        let _ = writeln!(
-            text,
-            "| {}: {} | {} | {told} | `bench {} --cases {}` |",
-            row.what,
-            words::of_metric(row.bench, row.case, row.metric),
-            row.against,
-            row.bench,
-            row.case
-        );
-    }
-    text
-}
-
 fn check(workspace: &Workspace) -> Result<ExitCode, Failure> {
-    let (record, readme) = (record(workspace)?, text(workspace, README)?);
-    let mut found = broken(&record, &readme);
-    let page = text(workspace, claims::PAGE)?;
-    let tables = claims_of(workspace, &record)?;
-    if between(&page, claims::BEGIN, claims::END).is_none_or(|(_, shown, _)| shown != tables) {
-        found.push(Finding::new(claims::PAGE, 0, STALE));
+    let mut found = Vec::new();
+    for (page, run, table) in PAGES {
+        let (shown, table) = (text(workspace, page)?, table(&lines(workspace, run)?));
+        let (before, inside, after) = between(&shown).ok_or_else(|| unmarked(page))?;
+        if inside != table {
+            found.push(Finding::new(page, 0, STALE));
+        }
+        found.extend(unknown_ratios(page, before, &table));
+        found.extend(unknown_ratios(page, after, &table));
     }
     for finding in &found {
         report::data(&format!("{finding}\n"));
     }
     if found.is_empty() {
-        report::data(&format!(
-            "figures: good ({} ratios of {})\n",
-            rows().len(),
-            record.date
-        ));
+        report::data("figures: good\n");
         return Ok(ExitCode::SUCCESS);
     }
     report::talk(&format!("figures: {} broken\n", found.len()));
     Ok(ExitCode::FAILURE)
 }
 
-/// Finds ratios of README that differ from the record.
-fn broken(record: &Record, readme: &str) -> Vec<Finding> {
-    let mut found = Vec::new();
-    let mut say = |line: usize, rule: String| found.push(Finding::new(README, line as u32, rule));
-    match between(readme, BEGIN, END) {
-        Some((_, shown, _)) if shown == table(record) => {}
-        _ => say(0, STALE.into()),
-    }
-    let rows = rows();
-    let ratios = rows
+/// Finds ratios in the text of a page (`4.2 ×`) that its table does not have.
+fn unknown_ratios(page: &str, text: &str, table: &str) -> Vec<Finding> {
+    let ratios = text.match_indices(" ×").filter_map(|(at, _)| {
+        let word = text[..at].rsplit([' ', '\n']).next().unwrap_or_default();
+        let number = word.trim_start_matches(|c: char| !c.is_ascii_digit());
+        (!number.is_empty() && !table.contains(&format!("{number} ×"))).then_some(number)
+    });
+    ratios
+        .map(|number| Finding::new(page, 0, format!("{number} × is not in its table")))
+        .collect()
+}
+
+/// Returns README's table: a row for each answer, with the range of its values over the runs.
+fn answers(lines: &[Value]) -> String {
+    let heads: Vec<&Value> = lines
         .iter()
-        .filter_map(|row| Some(row.told(row.find(&record.ratios)?)));
-    let known: Vec<String> = ratios.collect();
-    for (line, text) in (1..).zip(readme.lines()) {
-        for (at, _) in text.match_indices(" ×") {
-            let word = text[..at].rsplit(' ').next().unwrap_or_default();
-            let number = word.trim_start_matches(|c: char| !c.is_ascii_digit());
-            if !number.is_empty()
-                && !known
-                    .iter()
-                    .any(|told| told.starts_with(&format!("{number} ×")))
-            {
-                say(line, format!("{number} × is not of {RUN}"));
+        .filter(|it| it["fingerprint"].is_object())
+        .collect();
+    let answers: Vec<&Value> = lines
+        .iter()
+        .filter(|it| it["question"].is_string())
+        .collect();
+    let mut text = format!(
+        "{}; {} runs of `cargo run --release -- try`, each with several turns. A value is the range of \
+         the runs' medians.\n\n| | | afterwork | the best of the others | ours is |\n|---|---|---|---|---|\n",
+        machine(heads.first().copied()),
+        heads.len()
+    );
+    let mut seen: Vec<(&str, &str)> = Vec::new();
+    for answer in &answers {
+        let key = (word(answer, "question"), word(answer, "row"));
+        if seen.contains(&key) {
+            continue;
+        }
+        let of_row: Vec<&&Value> = answers
+            .iter()
+            .filter(|it| (word(it, "question"), word(it, "row")) == key)
+            .collect();
+        let all = |name| range(of_row.iter().map(|it| word(it, name)));
+        let peers = words::programs(of_row.iter().map(|it| word(it, "peer")));
+        let outcomes = words::programs(of_row.iter().map(|it| word(it, "outcome")));
+        let times = of_row
+            .iter()
+            .map(|it| it["times_better"]["median"].as_f64());
+        let times: Vec<String> = times.flatten().map(outcome::three_digits).collect();
+        let question = match seen.last() {
+            Some((last, _)) if *last == key.0 => "",
+            _ => key.0,
+        };
+        let _ = writeln!(
+            text,
+            "| {question} | {} | {} | {} ({}) | {}: {} × |",
+            key.1,
+            all("ours_value"),
+            all("peer_value"),
+            peers.join(", "),
+            outcomes.join(" or "),
+            range(times.iter().map(String::as_str)),
+        );
+        seen.push(key);
+    }
+    text
+}
+
+/// Returns the tables of docs/figures.md: first the comparisons that ours loses, then all.
+fn comparisons(lines: &[Value]) -> String {
+    let head = lines.iter().find(|it| it["fingerprint"].is_object());
+    let mut text = format!(
+        "`{}` on {}.\n",
+        head.map_or("", |it| word(it, "command")),
+        machine(head)
+    );
+    let (mut worse, mut all) = (String::new(), String::new());
+    let mut bench = "";
+    for case in lines.iter().filter(|it| it["about"].is_string()) {
+        let rows = rows(case, lines);
+        if rows.is_empty() {
+            continue;
+        }
+        if bench != word(case, "bench") {
+            bench = word(case, "bench");
+            let _ = write!(all, "\n### {bench}\n\n{TABLE}");
+        }
+        let name = words::of_case(bench, word(case, "case"));
+        for (index, row) in rows.iter().enumerate() {
+            let cell = if index == 0 { name } else { "" };
+            let _ = writeln!(all, "| {cell} | {} |", row.text);
+            if row.outcome == outcome::WORSE {
+                let _ = writeln!(worse, "| {name} | {} |", row.text);
             }
         }
     }
-    found
+    let _ = write!(
+        text,
+        "\n### Where others are faster\n\n{TABLE}{worse}\n## Every comparison\n{all}"
+    );
+    text
 }
 
-/// Inserts the first row's ratio into the sentence at the top of README.
-fn in_front(before: &str, told: &str) -> String {
-    let Some((head, tail)) = before.split_once(SENTENCE) else {
-        return before.to_owned();
+const TABLE: &str = "| case | by | ours | the best of the others | times better | ours is |\n|---|---|---|---|---|---|\n";
+
+/// A row of docs/figures.md.
+struct Row {
+    text: String,
+    outcome: &'static str,
+}
+
+/// Returns a row for each metric that our variant of the case and a peer have.
+fn rows(case: &Value, lines: &[Value]) -> Vec<Row> {
+    let is_of = |it: &&Value| it["bench"] == case["bench"] && it["case"] == case["case"];
+    let records: Vec<&Value> = lines
+        .iter()
+        .filter(is_of)
+        .filter(|it| it["mad"].is_number() && it["peer"].is_boolean())
+        .collect();
+    let default = DEFAULTS.iter().find(|it| it.0 == word(case, "case"));
+    let first = || {
+        records
+            .iter()
+            .find(|it| it["peer"] == false)
+            .map(|it| word(it, "variant"))
     };
-    let upto = head.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let number = told.split(' ').next().unwrap_or(told);
-    format!("{upto}{number}{SENTENCE}{tail}")
+    let Some(ours) = default.map(|it| it.1).or_else(first) else {
+        return Vec::new();
+    };
+    let metrics = case["metrics"].as_array().map_or(&[][..], Vec::as_slice);
+    let shown = metrics
+        .iter()
+        .filter(|it| !OMITTED.contains(&word(it, "metric")));
+    let row = |metric: &Value| {
+        let name = word(metric, "metric");
+        let value = |peer: bool, variant: &str| {
+            records
+                .iter()
+                .find(|it| it["peer"] == peer && it["metric"] == name && it["variant"] == variant)
+        };
+        let ratio = format!("{name}.vs_best_peer");
+        let of_ratio = |peer: bool| {
+            let ratio = &ratio;
+            records
+                .iter()
+                .filter(move |it| it["peer"] == peer && it["metric"] == **ratio)
+        };
+        // The best peer divided by itself is exactly one.
+        let best = of_ratio(true).find(|it| it["median"] == 1.0 && it["mad"] == 0.0)?;
+        let measured = of_ratio(false).find(|it| it["variant"] == ours)?;
+        let (median, mad) = (measured["median"].as_f64()?, measured["mad"].as_f64()?);
+        let n = usize::try_from(measured["n"].as_u64()?).ok()?;
+        let (times, spread) = match word(metric, "better") {
+            "higher" => (median, mad),
+            _ if median > 0.0 => (median.recip(), mad / (median * median)),
+            _ => return None,
+        };
+        let outcome = outcome::of(times, spread, n);
+        let peer = word(best, "variant");
+        let unit = word(metric, "unit");
+        let shown = |it: &Value| Some(figure(it["median"].as_f64()?, unit));
+        Some(Row {
+            text: format!(
+                "{} | {} ({ours}) | {} ({peer}) | {} × ±{:.0} % | {outcome}",
+                words::of_metric(word(case, "bench"), word(case, "case"), name),
+                shown(value(false, ours)?)?,
+                shown(value(true, peer)?)?,
+                outcome::three_digits(times),
+                spread / times * 100.0,
+            ),
+            outcome,
+        })
+    };
+    shown.filter_map(row).collect()
+}
+
+/// Formats a value with its unit.
+fn figure(value: f64, unit: &str) -> String {
+    match unit {
+        _ if unit.starts_with("ns") => outcome::time(value),
+        "share" => format!("{} %", outcome::three_digits(value * 100.0)),
+        _ if unit.starts_with('B') || unit == "bytes" => match value {
+            _ if value < 1e4 => format!("{} B", outcome::three_digits(value)),
+            _ => format!("{} MiB", outcome::three_digits(value / f64::from(1 << 20))),
+        },
+        _ => outcome::three_digits(value),
+    }
+}
+
+/// Formats values as `1.2 to 1.4 ms`, or as one value if all are equal.
+fn range<'a>(values: impl Iterator<Item = &'a str>) -> String {
+    let number = |text: &str| text.split(' ').next().and_then(|it| it.parse::<f64>().ok());
+    let unit = |text: &str| text.split_once(' ').map_or("", |it| it.1).to_owned();
+    let mut all: Vec<&str> = values.collect();
+    all.sort_by(|a, b| {
+        unit(a).cmp(&unit(b)).then(
+            number(a)
+                .partial_cmp(&number(b))
+                .unwrap_or(std::cmp::Ordering::Equal),
+        )
+    });
+    match (all.first(), all.last()) {
+        (Some(first), Some(last)) if first == last => (*first).to_owned(),
+        (Some(first), Some(last)) if unit(first) == unit(last) && number(first).is_some() => {
+            format!("{} to {last}", first.split(' ').next().unwrap_or_default())
+        }
+        (Some(first), Some(last)) => format!("{first} to {last}"),
+        _ => String::new(),
+    }
+}
+
+fn machine(head: Option<&Value>) -> String {
+    let Some(head) = head else {
+        return String::new();
+    };
+    let machine = &head["fingerprint"];
+    let kind = if machine["is_virtual"] == true {
+        " virtual"
+    } else {
+        ""
+    };
+    format!(
+        "{}{kind} CPUs, {}, Linux {}, {}",
+        machine["cpus_allowed"],
+        word(machine, "cpu"),
+        word(machine, "kernel"),
+        word(head, "started").split(' ').next().unwrap_or_default()
+    )
+}
+
+fn word<'a>(value: &'a Value, name: &str) -> &'a str {
+    value[name].as_str().unwrap_or_default()
 }
 
 /// Returns the text before, between and after the marks.
-fn between<'a>(page: &'a str, begin: &str, end: &str) -> Option<(&'a str, &'a str, &'a str)> {
-    let (before, rest) = page.split_once(begin)?;
-    let (shown, after) = rest.split_once(end)?;
+fn between(page: &str) -> Option<(&str, &str, &str)> {
+    let (before, rest) = page.split_once(BEGIN)?;
+    let (shown, after) = rest.split_once(END)?;
     Some((before, shown, after))
 }
 
-fn record(workspace: &Workspace) -> Result<Record, Failure> {
-    taken(&text(workspace, RUN)?)
+fn unmarked(page: &str) -> Failure {
+    Failure::new(format!("{page} has no {}", BEGIN.trim_end()))
+}
+
+fn lines(workspace: &Workspace, run: &str) -> Result<Vec<Value>, Failure> {
+    let wrong = |error| Failure::new(format!("{run}: {error}"));
+    text(workspace, run)?
+        .lines()
+        .map(|line| serde_json::from_str(line).map_err(wrong))
+        .collect()
 }
 
 fn text(workspace: &Workspace, path: &str) -> Result<String, Failure> {
@@ -357,73 +357,56 @@ fn text(workspace: &Workspace, path: &str) -> Result<String, Failure> {
         .ok_or_else(|| Failure::new(format!("{path} is no text")))
 }
 
-fn write(workspace: &Workspace, path: &str, text: &str) -> Result<(), Failure> {
-    fs::write(workspace.root().join(path), text)
-        .map_err(|error| Failure::new(format!("cannot write {path}: {error}")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Returns a run in which each row has the same ratio.
-    fn run() -> String {
-        let mut told = String::from(
-            r#"{"schema":4,"started":"2026-11-21 21:15:03 UTC","command":"afterwork-lab bench","fingerprint":{"cpu":"Xeon","cpus_allowed":2,"is_virtual":true,"kernel":"6.18"}}"#,
+    const RUN: &str = r#"{"fingerprint":{"cpu":"Xeon","cpus_allowed":2,"is_virtual":true,"kernel":"6.18"},"started":"2026-11-21 21:15:03 UTC","command":"afterwork-lab bench"}
+{"bench":"rcu","case":"read","about":"a","headline":"read_ns","metrics":[{"metric":"read_ns","unit":"ns","better":"lower"}]}
+{"bench":"rcu","case":"read","variant":"rcu","metric":"read_ns","unit":"ns","median":2.0,"mad":0.0,"n":9,"peer":false}
+{"bench":"rcu","case":"read","variant":"seize","metric":"read_ns","unit":"ns","median":1.0,"mad":0.0,"n":9,"peer":true}
+{"bench":"rcu","case":"read","variant":"rcu","metric":"read_ns.vs_best_peer","unit":"ratio","median":2.0,"mad":0.2,"n":9,"peer":false}
+{"bench":"rcu","case":"read","variant":"seize","metric":"read_ns.vs_best_peer","unit":"ratio","median":1.0,"mad":0.0,"n":9,"peer":true}"#;
+
+    fn values(run: &str) -> Vec<Value> {
+        run.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn a_loss_is_shown_first_and_again_among_all() {
+        let page = comparisons(&values(RUN));
+        let row = "| time of a read | 2.00 ns (rcu) | 1.00 ns (seize) | 0.500 × ±10 % | worse |";
+        assert_eq!(page.matches(row).count(), 2, "{page}");
+        assert!(
+            page.contains("2 virtual CPUs, Xeon, Linux 6.18, 2026-11-21"),
+            "{page}"
         );
-        for row in rows() {
-            let _ = write!(
-                told,
-                "\n{{\"bench\":\"{}\",\"case\":\"{}\",\"claim\":\"c\",\"variant\":\"{}\",\"metric\":\"{}\",\"against\":\"{}\",\"ratio\":{{\"median\":2.0,\"mad\":0.1,\"n\":9}}}}",
-                row.bench,
-                row.case,
-                row.variant,
-                row.metric,
-                row.other.unwrap_or("tokio")
-            );
-        }
-        told
-    }
-
-    fn readme(record: &Record) -> String {
-        format!("2.0 × as fast\n{BEGIN}{}{END}", table(record))
     }
 
     #[test]
-    fn a_record_is_taken_from_a_run_and_shown_as_times_better() {
-        let record = taken(&run()).unwrap();
-        assert_eq!(record.ratios.len(), rows().len());
-        assert_eq!(
-            (record.date.as_str(), record.ratios[0].n),
-            ("2026-11-21", 9)
-        );
-        assert_eq!(record.machine, "2 CPUs of a virtual Xeon, Linux 6.18");
-        assert_eq!(rows()[0].told(&record.ratios[0]), "2.0 × ±5 %");
-        assert_eq!(rows()[7].told(&record.ratios[7]), "0.50 × ±5 %: slower");
-        assert!(broken(&record, &readme(&record)).is_empty());
-        let short = run().replace("one-at-a-time", "other");
-        assert!(taken(&short).is_err());
+    fn an_answer_has_the_range_of_its_runs() {
+        let answer = |ours: &str, times: f64, outcome: &str| {
+            format!(
+                r#"{{"question":"q","row":"r","ours":"o","peer":"tokio+join","ours_value":"{ours}","peer_value":"7 ns","times_better":{{"median":{times},"mad":0,"n":9}},"outcome":"{outcome}"}}"#
+            )
+        };
+        let runs = [
+            answer("2.5 ns", 2.8, "better"),
+            answer("2.4 ns", 2.9, "better"),
+        ]
+        .join("\n");
+        let table = answers(&values(&runs));
+        let row = "| q | r | 2.4 to 2.5 ns | 7 ns (tokio) | better: 2.80 to 2.90 × |";
+        assert!(table.contains(row), "{table}");
     }
 
     #[test]
-    fn the_sentence_on_the_first_screen_is_written_too() {
-        let told = in_front("run 6.7 × there others", "25 × ±3 %");
-        assert_eq!(told, "run 25 × there others");
-    }
-
-    #[test]
-    fn what_the_run_does_not_say_is_found() {
-        let record = taken(&run()).unwrap();
-        let good = readme(&record);
-        for (from, to, word) in [
-            ("2.0 × as fast", "3.7 × as fast", "3.7 × is not of"),
-            ("2.0 × ±5 % |", "2.1 × ±5 % |", "not as the run has it"),
-        ] {
-            let found = broken(&record, &good.replacen(from, to, 1));
-            assert!(
-                found.iter().any(|finding| finding.rule.contains(word)),
-                "{word}: {found:?}"
-            );
-        }
+    fn a_changed_digit_is_found() {
+        let table = answers(&values(""));
+        assert_eq!(unknown_ratios("p", "It is 4.2 × faster.", &table).len(), 1);
+        assert!(unknown_ratios("p", "It is faster: ×", &table).is_empty());
+        assert_eq!(unknown_ratios("p", "It is 4.2 × faster.", "4.2 ×").len(), 0);
     }
 }

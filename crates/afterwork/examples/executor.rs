@@ -7,11 +7,11 @@
 //! |---|---|
 //! | tasks, joined as they complete | `TaskSet` |
 //! | a mirror that does not answer | `timeout` around the request |
-//! | a bound on the pages that wait to be parsed | `capacity` and `reserve().await` |
+//! | a bound on the pages that wait to be parsed | `capacity` and `task().reserve().await` |
 //! | an actor whose senders wait for capacity | a bounded `Mailbox`: `send().await`, `recv().await` |
 //! | a question to the actor | `reply`, `ReplyTo` |
 //! | progress | `interval` |
-//! | a task that is cancelled | `AbortHandle` |
+//! | a task that is cancelled | `CancelHandle` |
 //!
 //! `cargo run --release --example executor -- [PAGES]`
 
@@ -19,7 +19,7 @@ use std::{collections::BTreeMap, error::Error, future::pending, time::Duration};
 
 use afterwork::{
     mailbox::{Mailbox, Poster, ReplyTo, reply},
-    workqueue::{JoinError, TaskSet, Workqueue, block_on, interval, sleep, timeout},
+    workqueue::{CancelHandle, JoinError, TaskSet, Workqueue, block_on, interval, sleep, timeout},
 };
 
 /// Any error of the example.
@@ -58,7 +58,11 @@ async fn count(nr_pages: u64) -> Result<(), Failure> {
     let actor = tasks.spawn_async(keep(mailbox));
 
     let progress = tasks.spawn_async(report(poster.clone())).cancel_on_drop();
-    let (lost, abort) = tasks.spawn_async_abortable(pending::<()>());
+    let mut canceller = CancelHandle::default();
+    let lost = tasks
+        .task()
+        .cancel_handle(&mut canceller)
+        .spawn_async(pending::<()>());
     let mut set = TaskSet::new(&tasks);
     for number in 0..nr_pages {
         let (parsers, poster) = (parsers.clone(), poster.clone());
@@ -72,7 +76,7 @@ async fn count(nr_pages: u64) -> Result<(), Failure> {
     assert_eq!(nr_fetched, nr_pages);
     assert!(nr_second >= nr_pages / NR_TO_A_HANG);
 
-    assert!(abort.abort());
+    assert!(canceller.cancel());
     assert!(matches!(lost.await, Err(JoinError::Cancelled)));
     assert_eq!(how_many(&poster).await? as u64, nr_pages);
     // This drops all posters, so the actor ends.
@@ -125,8 +129,8 @@ async fn fetch(number: u64, parsers: &Workqueue, poster: &Poster<Mail>) -> Resul
         Ok(page) => page,
         Err(_elapsed) => ask_mirror(number, false).await,
     };
-    let permit = parsers.reserve().await;
-    let nr_words = permit.spawn(move || parse(page))?.await?;
+    let permit = parsers.task().reserve().await;
+    let nr_words = permit.spawn(move || parse(page)).await?;
     poster.send(Mail::Page { number, nr_words }).await?;
     Ok(asked_second)
 }

@@ -5,7 +5,7 @@
 //! | `INIT_WORK(&nic->rx, nic_rx)`, `queue_work` from the interrupt | `Work::new`, `enqueue` |
 //! | `INIT_DELAYED_WORK`, which requeues itself | `DelayedWork::with_handle`, `enqueue_after` |
 //! | `alloc_ordered_workqueue("nic_ctl")` | `.ordered()` |
-//! | `alloc_workqueue("nic_rx", WQ_UNBOUND \| WQ_MEM_RECLAIM, 0)` | `.mem_reclaim()` |
+//! | `alloc_workqueue("nic_rx", WQ_UNBOUND \| WQ_MEM_RECLAIM, 0)` | `.with_rescuer()` |
 //! | `list_add_rcu`, `list_del_rcu`, `list_for_each_entry_rcu`, `synchronize_rcu` | `Rcu<Vec<…>>`: `update`, `load`, `rcu::synchronize` |
 //! | `cancel_delayed_work_sync`, `cancel_work_sync`, `destroy_workqueue` in `remove` | the same calls in the same order |
 //! | `container_of` | a `Weak` in the item's closure |
@@ -119,7 +119,7 @@ impl Listener {
 
 impl Nic {
     fn probe() -> Result<Arc<Self>, Failure> {
-        let receiving = Workqueue::builder("nic_rx").mem_reclaim().build()?;
+        let receiving = Workqueue::builder("nic_rx").with_rescuer().build()?;
         let control = Workqueue::builder("nic_ctl").ordered().build()?;
         let nic = Arc::new_cyclic(|nic: &Weak<Self>| {
             let (to_receive, to_watch) = (nic.clone(), nic.clone());

@@ -92,8 +92,8 @@ fn pay(
         if number % 8 == 0 {
             // After the timeout the handle is dropped, which cancels the transfer.
             match transfer.cancel_on_drop().join_timeout(PATIENCE) {
-                Ok(made) => _ = made?,
-                Err(_late) => {
+                Some(made) => _ = made?,
+                None => {
                     nr_given_up += 1;
                     continue;
                 }

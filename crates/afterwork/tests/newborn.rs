@@ -129,11 +129,17 @@ fn states_of_ours() -> Vec<(&'static str, State)> {
         move || report.send((kind, State::of_this_thread())).unwrap()
     };
     let queue = Workqueue::builder("newborn").build().unwrap();
-    queue.spawn_detached(reporter("worker"));
-    let reclaim = Workqueue::builder("reclaim").mem_reclaim().build().unwrap();
-    reclaim.spawn_detached(reporter("worker of a queue with a rescuer"));
+    queue.spawn_detached(reporter("worker")).unwrap();
+    let reclaim = Workqueue::builder("reclaim")
+        .with_rescuer()
+        .build()
+        .unwrap();
+    reclaim
+        .spawn_detached(reporter("worker of a queue with a rescuer"))
+        .unwrap();
     let bh = Workqueue::builder("bh").bh().build().unwrap();
-    bh.spawn_detached(reporter("worker of bottom halves"));
+    bh.spawn_detached(reporter("worker of bottom halves"))
+        .unwrap();
     let worker = Worker::builder("newborn").build().unwrap();
     worker.spawn(reporter("dedicated worker")).join().unwrap();
     rcu::call(reporter("rcu"));
@@ -170,7 +176,7 @@ fn library_threads_inherit_nothing_odd_from_their_starter() {
     ];
     let _alone = alone();
     for (what, make_odd) in ODD {
-        let (status, told) = in_child(|| {
+        let (status, output) = in_child(|| {
             let plain = State::of_this_thread();
             let odd = spawn(move || {
                 make_odd();
@@ -181,8 +187,8 @@ fn library_threads_inherit_nothing_odd_from_their_starter() {
             });
             odd.join().unwrap_or_else(|payload| resume_unwind(payload));
         });
-        assert!(status.success(), "{what}: {status} {told}");
-        eprint!("{told}");
+        assert!(status.success(), "{what}: {status} {output}");
+        eprint!("{output}");
     }
 }
 

@@ -37,7 +37,7 @@ impl From<Woken> for Woke {
 }
 
 #[test]
-fn a_child_wakes_no_local_future_of_its_parents_and_ends_no_worker() {
+fn child_wakes_no_local_future_and_ends_no_worker_of_the_parent() {
     let _alone = alone();
     let mut mailbox = Mailbox::<Woke>::new();
     let futures = LocalSet::new(&mailbox);
@@ -59,8 +59,8 @@ fn a_child_wakes_no_local_future_of_its_parents_and_ends_no_worker() {
         assert!(!parked.cancel() && parked.is_finished());
         assert!(mailbox.is_empty(), "woken");
         let refused = futures.spawn_local(async {}).join();
-        assert!(matches!(refused, Err(JoinError::Refused)));
-        assert!(matches!(worker.flush(), Err(JoinError::Refused)));
+        assert!(matches!(refused, Err(JoinError::Closed)));
+        assert!(matches!(worker.flush(), Err(JoinError::Closed)));
         worker.spawn_detached(|| unreachable!("nobody runs it"));
         assert!(matches!(pending.join(), Err(JoinError::Cancelled)));
         drop(theirs);

@@ -1,5 +1,7 @@
 //! Functions for the other crates of afterwork, not for programs: they may change with any version.
 
+pub use topology::into_io_error;
+
 pub mod admission {
     pub use crate::admission::*;
 }
@@ -52,7 +54,7 @@ pub mod wake {
         harmless::{Maker, is_harmless, is_known, note_harmless, note_known},
         parker::unpark,
         spin::{
-            LONGEST_LOOK_AFTER_WORK_NS, look_as_waiter, machine_may_spin, spin_as_waiter,
+            MAX_POLL_AFTER_WORK_NS, machine_may_spin, poll_as_waiter, spin_as_waiter,
             yield_as_waiter,
         },
         *,

@@ -9,6 +9,7 @@ use top::cli::{Answer, parse};
 
 use crate::bench::BenchArgs;
 use crate::bench::args::Which;
+use crate::bench::questions::TryArgs;
 use crate::output::page::ReportArgs;
 
 /// The introduction that the command prints when it has no arguments.
@@ -20,12 +21,12 @@ defers it as the Linux kernel does; this command shows what that is worth here, 
 the thread pools, channels and reclaimers that programs use today.
 
 Try:
+  afterwork-lab try                    seven questions in a minute, each with an answer of this
+                                       machine
   afterwork-lab bench --quick          every bench in under two minutes, and a page about it:
                                        afterwork-report.html
   afterwork-lab bench workqueue --json > here.jsonl
                                        one bench, as one JSON object a line, to keep
-  afterwork-lab report here.jsonl there.jsonl
-                                       two such runs side by side
   afterwork-lab bench --save before rcu
                                        keeps this program, and then, when it has been changed,
   afterwork-lab bench --against before rcu
@@ -53,10 +54,13 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Command {
+    /// Answer seven questions of a newcomer in a minute, next to the programs that are used today
+    Try(TryArgs),
+
     /// Measure how fast this machine defers work, next to the alternatives that programs use today
     Bench(Box<BenchArgs>),
 
-    /// Make a page from the output of `bench --json`, or from two such outputs side by side
+    /// Make a page from the output of `bench --json`
     Report(ReportArgs),
 }
 
@@ -114,11 +118,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_valid_is_told_under_another_file_name_too() {
+    fn valid_commands_are_listed_under_any_program_name() {
         for (args, valid) in [
             (
                 ["renamed", "nosuch"].as_slice(),
-                "; commands: bench, report",
+                "; commands: try, bench, report",
             ),
             (&["renamed", "bench", "nosuch"], "; benches: workqueue"),
         ] {
@@ -130,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_in_one_line() {
+    fn errors_are_reported_in_one_line() {
         for args in [
             ["afterwork-lab", "bench", "nosuch"].as_slice(),
             &["afterwork-lab", "nosuch"],
@@ -153,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_number_below_zero_is_refused_by_the_name_of_its_option() {
-        for (line, told) in [
+        for (line, reason) in [
             (
                 "bench --repeat -1",
                 "'-1' for '--repeat <N>': not a whole number from 1 to 10000",
@@ -165,15 +169,15 @@ mod tests {
         ] {
             let line = std::iter::once("afterwork-lab").chain(line.split(' '));
             let Err(Answer::Wrong(said)) = Cli::read(line) else {
-                panic!("{told} is wrong")
+                panic!("{reason} is wrong")
             };
-            assert!(said.contains(told), "{said}");
+            assert!(said.contains(reason), "{said}");
         }
     }
 
     #[test]
-    fn what_is_unknown_or_missing_is_told_with_the_help_that_names_it() {
-        for (line, told) in [
+    fn unknown_and_missing_options_are_reported_with_the_help() {
+        for (line, reason) in [
             ("--nosuch", "'--nosuch' found; see `afterwork-lab --help`"),
             ("bench -q", "'-q' found; see `afterwork-lab bench --help`"),
             (
@@ -187,9 +191,9 @@ mod tests {
         ] {
             let line = std::iter::once("afterwork-lab").chain(line.split(' '));
             let Err(Answer::Wrong(said)) = Cli::read(line) else {
-                panic!("{told} is wrong")
+                panic!("{reason} is wrong")
             };
-            assert!(said.contains(told) && said.lines().count() == 1, "{said}");
+            assert!(said.contains(reason) && said.lines().count() == 1, "{said}");
         }
     }
 

@@ -35,6 +35,7 @@ pub fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<Exit, Stop> {
     match cli.command {
         None => top::print(TEACHING.as_bytes()),
+        Some(Command::Try(args)) => bench::session::ask(&args),
         Some(Command::Bench(args)) => bench::session::run(&args),
         Some(Command::Report(args)) => page::run(&args).map(|()| Exit::Good),
     }

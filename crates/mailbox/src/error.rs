@@ -1,7 +1,7 @@
 //! The errors of posting and receiving.
 
 use std::error::Error;
-use std::fmt;
+use std::{fmt, io};
 
 /// The error of a post that was rejected. Returns the item.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,6 +51,18 @@ impl<T> fmt::Display for PostError<T> {
 
 impl<T> Error for PostError<T> {}
 
+/// Drops the item. A full mailbox becomes [`WouldBlock`](io::ErrorKind::WouldBlock), a closed one
+/// [`BrokenPipe`](io::ErrorKind::BrokenPipe).
+impl<T> From<PostError<T>> for io::Error {
+    fn from(error: PostError<T>) -> Self {
+        let kind = match &error {
+            PostError::Closed(_) => io::ErrorKind::BrokenPipe,
+            PostError::Full(_) => io::ErrorKind::WouldBlock,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
 /// The mailbox is empty, and no item will arrive: the owner has closed it, or the last poster was
 /// dropped. In a child of `fork`, also a mailbox whose items are behind an unfinished post of
 /// another thread of the parent, because that post never ends in the child.
@@ -64,6 +76,8 @@ impl fmt::Display for Closed {
 }
 
 impl Error for Closed {}
+
+base::internal::into_io_error!(Closed, |_| ErrorKind::BrokenPipe);
 
 /// The reason why [`Mailbox::try_recv`](super::Mailbox::try_recv) returned no item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,6 +102,11 @@ impl fmt::Display for TryRecvError {
 }
 
 impl Error for TryRecvError {}
+
+base::internal::into_io_error!(TryRecvError, |error| match error {
+    TryRecvError::Closed => ErrorKind::BrokenPipe,
+    _ => ErrorKind::WouldBlock,
+});
 
 impl From<Closed> for TryRecvError {
     fn from(Closed: Closed) -> Self {

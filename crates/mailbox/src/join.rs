@@ -45,7 +45,7 @@ impl<R> UnwindSafe for JoinHandle<R> {}
 impl<R> RefUnwindSafe for JoinHandle<R> {}
 
 /// Reports an outcome to the handle, or drops it if there is no handle.
-pub(super) fn tell<R>(to: ReplyTo<Outcome<R>>, outcome: Outcome<R>) {
+pub(super) fn answer<R>(to: ReplyTo<Outcome<R>>, outcome: Outcome<R>) {
     if let Err(unread) = to.reply(outcome) {
         // FOREIGN(future-outcome): the drop of an outcome without a joiner, on the set's thread. A
         // panic is caught.
@@ -70,7 +70,7 @@ impl<R> JoinHandle<R> {
     /// Creates the handle of work that was rejected.
     pub(super) fn refused() -> Self {
         let (to, reply) = reply();
-        tell(to, Err(JoinError::Refused));
+        answer(to, Err(JoinError::Closed));
         Self::new(reply, None)
     }
 
@@ -87,7 +87,7 @@ impl<R> JoinHandle<R> {
     ///
     /// [`JoinError::Panicked`] if the future or closure, or the drop of the future, panicked.
     /// [`JoinError::Cancelled`] if it was cancelled, if the set was dropped or the worker was shut
-    /// down in the background before it ended, and in a child of `fork`. [`JoinError::Refused`] if
+    /// down in the background before it ended, and in a child of `fork`. [`JoinError::Closed`] if
     /// it was rejected. [`JoinError::OwnItem`] on the thread that would have to run it.
     ///
     /// # Panics
@@ -100,7 +100,7 @@ impl<R> JoinHandle<R> {
         outcome(self.reply.wait_within(None))
     }
 
-    /// Waits for the end for at most `timeout`.
+    /// Waits for the end for at most `timeout`. Returns `None` if the timeout expired.
     ///
     /// # Blocking
     ///
@@ -108,33 +108,29 @@ impl<R> JoinHandle<R> {
     ///
     /// # Errors
     ///
-    /// The handle itself, if the timeout expired; inside, those of [`join`](Self::join).
+    /// Those of [`join`](Self::join); [`JoinError::Cancelled`] after the result was returned.
     ///
     /// # Panics
     ///
     /// As `join`.
-    pub fn join_timeout(mut self, timeout: Duration) -> Result<Result<R, JoinError>, Self> {
+    pub fn join_timeout(&mut self, timeout: Duration) -> Option<Result<R, JoinError>> {
         if self.is_own() {
-            return Ok(Err(JoinError::OwnItem));
+            return Some(Err(JoinError::OwnItem));
         }
         match self.reply.wait_within(Some(timeout)) {
-            Err(ReplyError::TimedOut) => Err(self),
-            answer => Ok(outcome(answer)),
+            Err(ReplyError::TimedOut) => None,
+            answer => Some(outcome(answer)),
         }
     }
 
-    /// Returns the result if the work has ended, otherwise the handle.
+    /// Returns the result if the work has ended.
     ///
     /// # Errors
     ///
-    /// The handle itself, if the work has not ended; inside, those of [`join`](Self::join).
-    pub fn try_join(mut self) -> Result<Result<R, JoinError>, Self> {
-        if self.is_finished() {
-            // Never waits.
-            Ok(outcome(self.reply.take_ready()))
-        } else {
-            Err(self)
-        }
+    /// As [`join_timeout`](Self::join_timeout).
+    pub fn try_join(&mut self) -> Option<Result<R, JoinError>> {
+        // Never waits.
+        self.is_finished().then(|| outcome(self.reply.take_ready()))
     }
 
     /// Returns `true` if the work has ended, or was dropped with its set.

@@ -27,7 +27,7 @@ use sync::atomic::Ordering;
 use sync::twin;
 use sync::unmodelled::Arc;
 
-use super::join::{JoinHandle, tell};
+use super::join::{JoinHandle, answer};
 use super::mailbox::Mailbox;
 use super::poster::Poster;
 use super::reply::{ReplyTo, reply};
@@ -246,7 +246,7 @@ impl<F: Future> Task for Local<F> {
 
     fn refuse(&mut self) {
         if let Some(to) = self.to.take() {
-            tell(to, Err(JoinError::Refused));
+            answer(to, Err(JoinError::Closed));
         }
     }
 }
@@ -264,7 +264,7 @@ impl<F: Future> Local<F> {
             panics::contain(|| drop(before));
         }
         match self.to.take() {
-            Some(to) => tell(to, outcome),
+            Some(to) => answer(to, outcome),
             // FOREIGN(future-outcome): the panic payload of the drop of a rejected future,
             // likewise.
             None => _ = panics::contain(|| drop(outcome)),
@@ -302,7 +302,7 @@ impl<T: From<Woken> + Send + 'static> LocalSet<T> {
     /// Adds a future. It is polled first when its wake-up, which this posts, is received.
     ///
     /// If the mailbox is closed, and in a child of `fork`, the future is dropped, and its handle
-    /// returns [`Refused`](JoinError::Refused).
+    /// returns [`Closed`](JoinError::Closed).
     ///
     /// # Blocking
     ///
@@ -444,7 +444,7 @@ impl<T: From<Woken> + Send + 'static> Inner<T> {
         }
         while let Some(mut task) = tasks.refused.pop() {
             drop(tasks);
-            task.end(JoinError::Refused);
+            task.end(JoinError::Closed);
             tasks = self.tasks.borrow_mut();
         }
         tasks.drops_refused = false;

@@ -91,6 +91,11 @@ impl fmt::Display for ReplyError {
 
 impl Error for ReplyError {}
 
+base::internal::into_io_error!(ReplyError, |error| match error {
+    ReplyError::Lost => ErrorKind::BrokenPipe,
+    ReplyError::TimedOut => ErrorKind::TimedOut,
+});
+
 impl<T> Poster<T> {
     /// Posts the item that `make` returns, and returns the handle for the owner's answer.
     ///
@@ -397,7 +402,7 @@ impl<R> Drop for ReplyTo<R> {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take()
             && !twin::torn_down()
-            && !twin::armed("reply: a drop tells nobody")
+            && !twin::armed("reply: a drop does not notify")
         {
             let _ = slot.end(State::Lost);
         }

@@ -219,3 +219,8 @@ impl std::error::Error for BuildError {
         }
     }
 }
+
+base::internal::into_io_error!(BuildError, |error| match error {
+    BuildError::NoMembarrier => ErrorKind::Unsupported,
+    _ => ErrorKind::InvalidInput,
+});

@@ -312,3 +312,8 @@ impl fmt::Display for AttachError {
 }
 
 impl std::error::Error for AttachError {}
+
+base::internal::into_io_error!(AttachError, |error| match error {
+    AttachError::Owned(_) => ErrorKind::ResourceBusy,
+    _ => ErrorKind::InvalidInput,
+});

@@ -112,7 +112,7 @@ fn with_queue(
     body: impl FnOnce(&Arc<Workqueue>),
 ) {
     let registry: Registry = registry(job);
-    let builder = with(Workqueue::builder("check").scope(job.scope));
+    let builder = with(Workqueue::builder("check").affinity(job.scope));
     let queue = Arc::new(builder.build_in(&registry).expect("a queue"));
     body(&queue);
     drop(queue);
@@ -255,7 +255,7 @@ fn limit_holds(job: &Job) {
 fn order_holds(job: &Job) {
     with_queue(
         job,
-        |builder| builder.ordered().scope(AffinityScope::System),
+        |builder| builder.ordered().affinity(AffinityScope::System),
         |queue| {
             let visits = Arc::<Visits>::default();
             let next: Arc<Vec<_>> =
@@ -334,7 +334,7 @@ fn delays_hold(job: &Job) {
                         assert!(queue.enqueue_after(&work, delay), "it was not pending");
                     } else {
                         queue.enqueue_after(&work, Duration::from_secs(3600));
-                        assert!(queue.mod_delayed(&work, delay), "it was pending");
+                        assert!(queue.reschedule(&work, delay), "it was pending");
                     }
                     if round % 3 == 2 {
                         thread::sleep(delay);

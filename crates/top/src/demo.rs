@@ -89,11 +89,12 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
             let _ = poster.post_lazy(round);
         }
         // No thread waits for these: two run at a time, and the others stay in the queue.
-        for _ in thumbnails.len()..BACKLOG {
-            thumbnails.spawn_detached(|| {
+        for _ in thumbnails.stats().nr_inactive..BACKLOG {
+            let thumbnail = || {
                 burn(Duration::from_millis(1));
                 workqueue::blocking(|| thread::sleep(2 * ROUND));
-            });
+            };
+            thumbnails.spawn_detached(thumbnail).expect("it is open");
         }
         later.enqueue_after(&delayed[round as usize % delayed.len()], PAUSE);
         counts.with_current(|count| *count += wave);

@@ -57,6 +57,8 @@ impl fmt::Display for ParseCpuListError {
 
 impl std::error::Error for ParseCpuListError {}
 
+crate::into_io_error!(ParseCpuListError, |_| ErrorKind::InvalidInput);
+
 /// Parses the kernel's list format, such as `0-3,8,10-11`. Strides are allowed: `0-31:2/4` is the
 /// first two of every four CPUs. An empty text is the empty set.
 ///

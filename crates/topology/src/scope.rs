@@ -108,6 +108,8 @@ impl fmt::Display for UnknownScope {
 
 impl std::error::Error for UnknownScope {}
 
+crate::into_io_error!(UnknownScope, |_| ErrorKind::InvalidInput);
+
 #[cfg(test)]
 mod tests {
     use super::*;

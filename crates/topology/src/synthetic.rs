@@ -66,6 +66,8 @@ impl fmt::Display for SyntheticError {
 
 impl std::error::Error for SyntheticError {}
 
+crate::into_io_error!(SyntheticError, |_| ErrorKind::InvalidInput);
+
 impl Topology {
     /// Creates a synthetic machine, such as `2 numa x 4 llc x 8 core x 2 smt`.
     ///

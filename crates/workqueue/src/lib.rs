@@ -39,12 +39,12 @@
 // | `tasks` | for async programs: sets of items, handles that cancel, tokio's context |
 // | `manage` | the manager thread; creating a registry |
 //
-// `errands.rs` runs deferred cleanup. `internal.rs` is the interface for `crates/raw`.
+// `cleanups.rs` runs deferred cleanup. `internal.rs` is the interface for `crates/raw`.
 // ARCHITECTURE.md follows an item from file to file.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
-mod errands;
+mod cleanups;
 mod execute;
 mod flushing;
 #[doc(hidden)]
@@ -79,14 +79,16 @@ pub use observe::left::{Doing, LeftItems, StillBusy};
 pub use observe::report::{BusyWorker, ItemName, Report, Stall};
 pub use observe::tally::Histogram;
 pub use pools::blocking::blocking;
-pub use queues::admission::{Permit, Reserve, TrySpawnError};
+pub use queues::admission::{Reserve, TrySpawnError};
 pub use queues::builder::Builder;
+pub use queues::cancel_handle::CancelHandle;
 pub use queues::queue::Workqueue;
 pub use queues::registry::{Registry, StillInUse};
 pub use queues::strand::Strand;
 pub use queues::system::{
     schedule_on_each_cpu, system, system_highpri, system_long, system_unbound, work_on_cpu,
 };
+pub use queues::task::TaskOptions;
 pub use queues::weak::WeakWorkqueue;
 pub use route::attrs::{Attrs, BuildError, MAX_ACTIVE, MAX_CAPACITY, MAX_SHARES};
 pub use route::registry_error::{RegistryError, TopologyInUse};
@@ -94,7 +96,6 @@ pub use route::stats::{PoolStats, QueueReport, QueueStats};
 pub use scope::Scope;
 #[cfg(feature = "stacks")]
 pub use stacks::Stack;
-pub use tasks::abort::AbortHandle;
 pub use tasks::cancellation::{CancellationToken, Cancelled, is_cancelled};
 #[cfg(all(feature = "tokio", not(any(loom, shuttle))))]
 pub use tasks::in_tokio::{InTokio, in_tokio};

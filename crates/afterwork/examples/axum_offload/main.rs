@@ -2,8 +2,8 @@
 //!
 //! | event | effect | by |
 //! |---|---|---|
-//! | the queue is full | 503 at once | `try_spawn`: `TrySpawnError::Full` |
-//! | a request has not started in time | 504, and it never starts | `spawn_before` |
+//! | the queue is full | 503 at once | `JoinError::Full` |
+//! | a request has not started in time | 504, and it never starts | `task().deadline(…)` |
 //! | a client disconnects | its item is cancelled | `cancel_on_drop` |
 //! | shutdown, one client hangs | it is reported, others are cancelled | `drain_timeout`, `cancel_all` |
 //!
@@ -42,7 +42,7 @@ fn main() -> Result<(), Failure> {
 pub fn run(nr_requests: u64, nr_clients: u64) -> Result<(), Failure> {
     let server = Server::start()?;
     server.shed()?;
-    server.forget_who_goes()?;
+    server.forget_leaving()?;
     server.expire()?;
     server.flood(nr_requests, nr_clients)?;
     server.shut_down()
@@ -53,7 +53,7 @@ impl Server {
     fn shed(&self) -> Result<(), Failure> {
         self.queue.pause();
         let mut inside = self.ask_all(CAPACITY)?;
-        self.wait_for_room(0);
+        self.wait_for_capacity(0);
         assert_eq!(Client::new(self.address)?.ask("/digest/0")?.0, 503);
         assert_eq!(
             Client::new(self.address)?.ask("/digest/0/within/60000")?.0,
@@ -67,13 +67,13 @@ impl Server {
         Ok(())
     }
 
-    fn forget_who_goes(&self) -> Result<(), Failure> {
+    fn forget_leaving(&self) -> Result<(), Failure> {
         self.queue.pause();
         let clients = self.ask_all(3)?;
-        self.wait_for_room(CAPACITY - 3);
+        self.wait_for_capacity(CAPACITY - 3);
         drop(clients);
         // The queue is paused, so the requests were cancelled.
-        self.wait_for_room(CAPACITY);
+        self.wait_for_capacity(CAPACITY);
         self.queue.resume();
         Ok(())
     }
@@ -84,7 +84,7 @@ impl Server {
         let mut client = Client::new(self.address)?;
         client.send("/digest/0/within/1")?;
         // The deadline may pass before the request reaches the queue.
-        let has_come = || self.queue.room() < Some(CAPACITY);
+        let has_come = || self.queue.report().room < Some(CAPACITY);
         until(|| has_come() || self.queue.stats().expired > nr_before);
         thread::sleep(Duration::from_millis(2));
         self.queue.resume();
@@ -153,7 +153,7 @@ impl Server {
         until(|| self.queue.stats().started > nr_polls);
         self.queue.pause();
         let mut behind = self.ask_all(3)?;
-        self.wait_for_room(CAPACITY - 3);
+        self.wait_for_capacity(CAPACITY - 3);
 
         let start = Instant::now();
         // The server accepts no connections from here on, and no requests after the drain.
@@ -190,7 +190,7 @@ impl Server {
         (0..count).map(ask).collect()
     }
 
-    fn wait_for_room(&self, room: usize) {
-        until(|| self.queue.room() == Some(room));
+    fn wait_for_capacity(&self, room: usize) {
+        until(|| self.queue.report().room == Some(room));
     }
 }

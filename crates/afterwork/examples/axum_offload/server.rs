@@ -41,7 +41,10 @@ async fn digest_within(
     Path((seed, ms)): Path<(u64, u64)>,
 ) -> Result<String, StatusCode> {
     let deadline = Instant::now() + Duration::from_millis(ms);
-    let handle = queue.spawn_before(deadline, move || digest_of(seed));
+    let handle = queue
+        .task()
+        .deadline(deadline)
+        .spawn(move || digest_of(seed));
     answer(handle.cancel_on_drop().await)
 }
 
@@ -55,7 +58,9 @@ fn answer(outcome: Result<u64, JoinError>) -> Result<String, StatusCode> {
         .map(|digest| digest.to_string())
         .map_err(|error| match error {
             JoinError::Expired => StatusCode::GATEWAY_TIMEOUT,
-            JoinError::Refused | JoinError::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
+            JoinError::Full | JoinError::Closed | JoinError::Cancelled => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         })
 }

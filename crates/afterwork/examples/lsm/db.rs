@@ -15,7 +15,7 @@ use std::{
 
 use afterwork::{
     rcu::{Rcu, srcu::Domain},
-    workqueue::{DelayedWork, Permit, Workqueue, block_on, blocking},
+    workqueue::{DelayedWork, TaskOptions, Workqueue, block_on, blocking},
 };
 
 use super::{
@@ -91,7 +91,7 @@ impl Db {
             count.fetch_add(1, Relaxed);
         });
         let frozen = Vec::new();
-        let flushing = Workqueue::builder("lsm flush").ordered().mem_reclaim();
+        let flushing = Workqueue::builder("lsm flush").ordered().with_rescuer();
         let compacting = Workqueue::builder("lsm compact").max_active(1);
         Ok(Arc::new(Self {
             dir: dir.into(),
@@ -99,7 +99,7 @@ impl Db {
             version: Rcu::new_in(Version { frozen, tables }, readers.clone()),
             readers,
             sync,
-            syncing: Workqueue::builder("lsm sync").mem_reclaim().build()?,
+            syncing: Workqueue::builder("lsm sync").with_rescuer().build()?,
             flushing: flushing.capacity(2).build()?,
             compacting: compacting.capacity(1).build()?,
             nr_syncs,
@@ -131,9 +131,9 @@ impl Db {
         let mut active = self.active.lock().unwrap();
         while active.records.len() >= FULL {
             drop(active);
-            let permit = self.flushing.try_reserve().unwrap_or_else(|| {
+            let permit = self.flushing.task().try_reserve().unwrap_or_else(|| {
                 self.nr_stalls.fetch_add(1, Relaxed);
-                block_on(self.flushing.reserve())
+                block_on(self.flushing.task().reserve())
             });
             active = self.active.lock().unwrap();
             // Another writer may have frozen the table.
@@ -153,7 +153,11 @@ impl Db {
     }
 
     /// Replaces the `active` table by an empty one, and queues the flush of the old one.
-    fn freeze(self: &Arc<Self>, active: &mut Active, permit: Permit<'_>) -> Result<(), Failure> {
+    fn freeze(
+        self: &Arc<Self>,
+        active: &mut Active,
+        permit: TaskOptions<'_>,
+    ) -> Result<(), Failure> {
         let next = Active::create(&self.dir, active.number + 1)?;
         active.log.sync_data()?;
         let full = Arc::new(mem::replace(active, next));
@@ -164,7 +168,7 @@ impl Db {
         });
         let db = self.clone();
         // The lock of the active table is held, so the queue has the order of the tables.
-        drop(permit.spawn(move || db.flush(&full).expect("the disk takes a table"))?);
+        permit.spawn_detached(move || db.flush(&full).expect("the disk takes a table"))?;
         Ok(())
     }
 

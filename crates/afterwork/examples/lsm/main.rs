@@ -3,7 +3,7 @@
 //! | work | method |
 //! |---|---|
 //! | syncing the log | one delayed item; writers that flush it share an fsync |
-//! | flushing full in-memory tables | an ordered queue with `mem_reclaim` and a capacity of two |
+//! | flushing full in-memory tables | an ordered queue with `with_rescuer` and a capacity of two |
 //! | stalling writers while flushes are behind | writers wait in `reserve` |
 //! | compaction | a limit and a capacity of one: a rejected item would find nothing to do |
 //! | versions | `Rcu`, whose readers may sleep; the last reader of a table deletes its file |

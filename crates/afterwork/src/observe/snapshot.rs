@@ -104,7 +104,7 @@ type Row = Vec<(&'static str, Value)>;
 fn queue_row(queue: &QueueReport) -> Row {
     let named = [
         ("queue", Value::Text(queue.name.clone())),
-        ("scope", Value::Text(queue.attrs.scope.to_string())),
+        ("scope", Value::Text(queue.attrs.affinity.to_string())),
         ("nice", Value::Text(queue.attrs.nice.to_string())),
     ];
     let mut row = row(named, &queue.record());

@@ -25,7 +25,7 @@ fn an_item_meets_a_change() {
         let queue = queue.clone();
         move || assert!(queue.enqueue(&work))
     });
-    queue.set_nice(5).unwrap();
+    queue.set_attrs(|attrs| attrs.nice = 5).unwrap();
     enqueuer.join().unwrap();
     loom::stop_exploring();
     machine.help_out();

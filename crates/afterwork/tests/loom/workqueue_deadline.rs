@@ -2,7 +2,7 @@
 
 use afterwork::{
     wake::Parker,
-    workqueue::{JoinError, JoinHandle},
+    workqueue::{CancelHandle, JoinError, JoinHandle},
 };
 use std::{
     pin::Pin,
@@ -25,17 +25,26 @@ fn counter() -> &'static AtomicU32 {
     Box::leak(Box::new(AtomicU32::new(0)))
 }
 
-/// The deadline expires while a worker reaches the item and its owner waits or cancels.
-fn comes_at(cancels: bool) {
+/// The deadline expires while a worker reaches the item and its owner waits or cancels. With a
+/// cancel handle, another thread cancels at the same time.
+fn comes_at(cancels: bool, has_handle: bool) {
     let (_machine, queue) = queue(1, false);
     let runs = counter();
-    let mut handle = queue.spawn_before(Instant::now() + LATER, move || {
+    let mut canceller = CancelHandle::default();
+    let mut options = queue.task().deadline(Instant::now() + LATER);
+    if has_handle {
+        options = options.cancel_handle(&mut canceller);
+    }
+    let mut handle = options.spawn(move || {
         runs.fetch_add(1, Ordering::Relaxed);
     });
-    let is_cancelled = cancels && handle.cancel();
+    let other = has_handle.then(|| spawn(move || canceller.cancel()));
+    let mut is_cancelled = cancels && handle.cancel();
     let has_expired = handle.expire_now();
+    is_cancelled |= other.is_some_and(|it| it.join().unwrap());
     match handle.join() {
-        Ok(()) => assert!(!has_expired && !is_cancelled && runs.load(Ordering::Relaxed) == 1),
+        // A cancel of a future during its poll comes too late.
+        Ok(()) => assert!(!has_expired && runs.load(Ordering::Relaxed) == 1),
         Err(JoinError::Expired) => assert!(has_expired && runs.load(Ordering::Relaxed) == 0),
         Err(JoinError::Cancelled) => assert!(is_cancelled && runs.load(Ordering::Relaxed) == 0),
         Err(error) => panic!("{error}"),
@@ -45,10 +54,10 @@ fn comes_at(cancels: bool) {
 }
 
 /// The deadline has expired when a worker, or a joiner that helps, reaches the item.
-fn is_over() {
+fn is_over(as_future: bool) {
     let (_machine, queue) = queue(1, true);
     let runs = counter();
-    let handle = queue.spawn_overdue(move || {
+    let handle = queue.spawn_overdue(as_future, move || {
         runs.fetch_add(1, Ordering::Relaxed);
     });
     assert!(matches!(handle.join(), Err(JoinError::Expired)));
@@ -57,11 +66,11 @@ fn is_over() {
 }
 
 /// The deadline expires before any worker reaches the item, while a new waker polls its handle.
-fn comes_to_who_awaits() {
+fn expires_while_awaited() {
     let machine = Arc::new(machine(1, 1));
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.pretend_busy(true);
-    let mut handle = queue.spawn_before(Instant::now() + LATER, || ());
+    let mut handle = queue.task().deadline(Instant::now() + LATER).spawn(|| ());
     let (first, mut last) = (Parker::with_spin_limit(0), Parker::with_spin_limit(0));
     let poll = |handle: &mut JoinHandle<()>, task: &Parker| {
         let waker = Waker::from(task.unparker());
@@ -90,40 +99,50 @@ fn comes_to_who_awaits() {
 }
 
 #[test]
-fn who_awaits_an_item_is_told_of_its_deadline() {
-    bounded(2, comes_to_who_awaits);
+fn task_awaiting_an_item_is_notified_of_its_deadline() {
+    bounded(2, expires_while_awaited);
 }
 
 #[test]
-fn who_awaits_an_item_must_have_a_timer() {
-    must_fail("deadline: the wheel tells no task", || {
-        bounded(2, comes_to_who_awaits)
+fn task_awaiting_an_item_must_have_a_timer() {
+    must_fail("deadline: the wheel wakes no task", || {
+        bounded(2, expires_while_awaited)
     });
 }
 
 #[test]
 fn an_item_is_started_or_expires() {
-    bounded(2, || comes_at(false));
+    bounded(2, || comes_at(false, false));
+}
+
+#[test]
+fn a_cancel_handle_and_a_deadline_end_an_item_once() {
+    bounded(2, || comes_at(false, true));
 }
 
 #[test]
 fn an_item_with_a_deadline_is_cancelled_once() {
-    bounded(2, || comes_at(true));
+    bounded(2, || comes_at(true, false));
 }
 
 #[test]
 fn an_item_whose_deadline_is_over_never_starts() {
-    bounded(2, is_over);
+    bounded(2, || is_over(false));
+    bounded(2, || is_over(true));
 }
 
 #[test]
-fn an_expiry_of_what_has_started_is_found() {
-    must_fail("deadline: expires what has started", || {
-        bounded(2, || comes_at(false))
+fn expiry_of_a_started_item_is_found() {
+    must_fail("deadline: expires a started item", || {
+        bounded(2, || comes_at(false, false))
     });
 }
 
 #[test]
 fn a_start_after_the_deadline_is_found() {
-    must_fail("deadline: starts after it", || bounded(2, is_over));
+    for as_future in [false, true] {
+        must_fail("deadline: starts after it", || {
+            bounded(2, || is_over(as_future))
+        });
+    }
 }

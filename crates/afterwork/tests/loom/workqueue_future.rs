@@ -111,13 +111,15 @@ fn wake_meets_wake() {
 }
 
 #[test]
-fn the_poll_to_come_sees_what_was_written_before_a_wake_that_found_it_pending() {
+fn next_poll_sees_writes_before_a_wake_of_a_pending_future() {
     bounded(1, wake_meets_wake);
 }
 
 #[test]
 fn a_wake_that_finds_the_future_pending_must_be_a_step() {
-    must_fail("future: pending is no step", || bounded(1, wake_meets_wake));
+    must_fail("future: pending is no transition", || {
+        bounded(1, wake_meets_wake)
+    });
 }
 
 /// One thread wakes, the other cancels.
@@ -185,7 +187,7 @@ fn a_cancelled_future_that_was_woken_is_dropped_by_a_worker() {
 
 #[test]
 fn a_cancel_that_moves_a_polled_future_is_found() {
-    must_fail("future: a cancel moves what was polled", || {
+    must_fail("future: a cancel moves a polled future", || {
         bounded(1, cancel_follows_a_wake);
     });
 }
@@ -194,8 +196,12 @@ fn a_cancel_that_moves_a_polled_future_is_found() {
 fn cancel_meets_cancel() {
     let (_machine, queue) = queue(1);
     let shared = Arc::new(Shared::default());
-    let (mut handle, abort) = queue.spawn_async_abortable(Lure(shared.clone()));
-    let other = spawn(move || abort.abort());
+    let mut canceller = afterwork::workqueue::CancelHandle::default();
+    let mut handle = queue
+        .task()
+        .cancel_handle(&mut canceller)
+        .spawn_async(Lure(shared.clone()));
+    let other = spawn(move || canceller.cancel());
     let is_cancelled = handle.cancel();
     assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
     assert!(other.join().unwrap() || is_cancelled);
@@ -213,8 +219,12 @@ fn a_future_that_two_threads_cancel_ends_once() {
 fn cancel_meets_a_task() {
     let (machine, queue) = queue(1);
     let shared = Arc::new(Shared::default());
-    let (handle, abort) = queue.spawn_async_abortable(Lure(shared.clone()));
-    let canceller = spawn(move || assert!(abort.abort()));
+    let mut canceller = afterwork::workqueue::CancelHandle::default();
+    let handle = queue
+        .task()
+        .cancel_handle(&mut canceller)
+        .spawn_async(Lure(shared.clone()));
+    let canceller = spawn(move || assert!(canceller.cancel()));
     assert!(matches!(block_on(handle), Err(JoinError::Cancelled)));
     canceller.join().unwrap();
     assert_eq!(shared.nr_dropped.load(Ordering::Relaxed), 1);
@@ -286,7 +296,7 @@ fn last_waker_meets_the_suspension() {
 }
 
 #[test]
-fn a_future_that_nobody_can_wake_is_dropped_once_and_lets_its_queue_go() {
+fn unwakable_future_is_dropped_once_and_releases_its_queue() {
     bounded(2, last_waker_meets_the_suspension);
 }
 
@@ -326,7 +336,7 @@ fn a_queue_does_not_go_before_its_futures_have_ended() {
 
 #[test]
 fn a_future_that_waits_must_keep_its_count() {
-    must_fail("future: no held link", || {
+    must_fail("future: no held pwq", || {
         bounded(1, wake_meets_the_end_of_the_queue);
     });
 }

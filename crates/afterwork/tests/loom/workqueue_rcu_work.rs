@@ -33,7 +33,7 @@ fn one_item() -> (Arc<Machine>, Workqueue, RcuWork, Arc<AtomicU32>) {
 /// Ends the grace period on another thread while `meet` acts. Returns the run count and its result.
 fn end_beside<R>(meet: impl FnOnce(&Workqueue, &RcuWork) -> R) -> (u32, R) {
     let (machine, queue, work, count) = one_item();
-    assert!(queue.enqueue_rcu(&work));
+    assert!(queue.task().enqueue_rcu(&work));
     let sweeping = spawn(sweep);
     let met = meet(&queue, &work);
     sweeping.join().unwrap();
@@ -47,7 +47,7 @@ fn end_beside<R>(meet: impl FnOnce(&Workqueue, &RcuWork) -> R) -> (u32, R) {
 }
 
 #[test]
-fn a_cancelled_item_is_not_queued_by_its_grace_period_and_one_that_was_is_cancelled_there() {
+fn cancel_prevents_or_undoes_queueing_by_a_grace_period() {
     bounded(2, || {
         let (nr_runs, cancelled) = end_beside(|_, work| work.cancel());
         assert_eq!(nr_runs, u32::from(!cancelled));
@@ -55,18 +55,18 @@ fn a_cancelled_item_is_not_queued_by_its_grace_period_and_one_that_was_is_cancel
 }
 
 fn requeue_meets_the_end() {
-    let (nr_runs, queued) = end_beside(|queue, work| queue.enqueue_rcu(work));
+    let (nr_runs, queued) = end_beside(|queue, work| queue.task().enqueue_rcu(work));
     // The item stays pending: it waits for readers first and then for a worker.
     assert_eq!((nr_runs, queued), (1, false));
 }
 
 #[test]
-fn an_item_that_waits_for_readers_is_armed_or_pending_and_never_both_or_neither() {
+fn rcu_work_is_either_armed_or_pending() {
     bounded(2, requeue_meets_the_end);
 }
 
 #[test]
-fn the_end_of_a_grace_period_must_claim_the_item_before_it_unlocks_it() {
+fn grace_period_end_must_claim_the_item_before_unlocking_it() {
     must_fail("delayed: unlocks before it claims", || {
         bounded(2, requeue_meets_the_end);
     });
@@ -85,7 +85,7 @@ fn flush_meets_queueing() {
     let queueing = spawn({
         let (queue, work, stop) = (queue.clone(), work.clone(), stop.clone());
         move || {
-            assert!(queue.enqueue_rcu(&work));
+            assert!(queue.task().enqueue_rcu(&work));
             while !stop.load(Ordering::Relaxed) {
                 sweep_when_wanted();
             }
@@ -105,7 +105,7 @@ fn flush_meets_queueing() {
 }
 
 #[test]
-fn flush_waits_for_an_item_whose_callback_is_not_handed_over_yet() {
+fn flush_waits_for_an_item_with_an_unsubmitted_callback() {
     bounded(2, flush_meets_queueing);
 }
 

@@ -16,7 +16,7 @@ const LONG_NS: u64 = 10_000_000;
 /// No worker arrives, and the rescuer is called while it may be about to sleep.
 fn called_to_sleep() {
     let machine = machine(1, 1);
-    let queue = plain().mem_reclaim().build_in(machine.registry()).unwrap();
+    let queue = plain().with_rescuer().build_in(machine.registry()).unwrap();
     let work = Work::new(|| ());
     queue.enqueue(&work);
     machine.mayday(0);
@@ -31,7 +31,7 @@ fn called_to_sleep() {
 /// A worker arrives just after the rescuer was called. There are one seat and two items.
 fn worker_comes_after_all() {
     let machine = machine(1, 1);
-    let queue = plain().mem_reclaim().max_active(1);
+    let queue = plain().with_rescuer().max_active(1);
     let queue = queue.build_in(machine.registry()).unwrap();
     let nr_runs = Arc::new(AtomicUsize::new(0));
     let work = Work::new({

@@ -72,13 +72,12 @@ fn a_result_is_joined_tried_awaited_or_left() {
     let large = [7_u64; 100];
     let sum = queue.spawn(move || large.iter().sum::<u64>());
     drop(queue.spawn(|| String::from("nobody asks")));
-    queue.spawn_detached(|| drop(vec![1]));
+    queue.spawn_detached(|| drop(vec![1])).unwrap();
     assert_eq!(block_on(queue.spawn(|| vec![2])).unwrap(), [2]);
     let mut tried = queue.spawn(|| vec![4]);
     let got = loop {
-        match tried.try_join() {
-            Ok(result) => break result.unwrap(),
-            Err(handle) => tried = handle,
+        if let Some(result) = tried.try_join() {
+            break result.unwrap();
         }
         thread::yield_now();
     };
@@ -255,7 +254,7 @@ fn a_delayed_item_comes_when_it_is_due_or_flushed_or_not_at_all() {
     work.flush().unwrap();
     assert_eq!(count.get(), 2);
     queue.enqueue_after(&work, Duration::from_secs(3600));
-    queue.mod_delayed(&work, Duration::from_secs(1800));
+    queue.reschedule(&work, Duration::from_secs(1800));
     assert!(work.cancel_sync());
     queue.enqueue_after(&work, Duration::from_secs(3600));
     drop(work);
@@ -267,7 +266,7 @@ fn an_item_comes_after_a_grace_period() {
     let count = Count::default();
     let theirs = count.clone();
     let work = RcuWork::new(move || theirs.add());
-    assert!(queue.enqueue_rcu(&work));
+    assert!(queue.task().enqueue_rcu(&work));
     work.flush().unwrap();
     assert_eq!(count.get(), 1);
 }
@@ -283,13 +282,15 @@ fn queues_come_and_go_with_their_items() {
                     let queue = queue();
                     let (again, theirs) = (queue.clone(), count.clone());
                     // An item of a queue may drop the queue's last handle.
-                    queue.spawn_detached(move || {
-                        theirs.add();
-                        drop(again);
-                    });
+                    queue
+                        .spawn_detached(move || {
+                            theirs.add();
+                            drop(again);
+                        })
+                        .unwrap();
                     drop(queue);
                     let theirs = count.clone();
-                    keeper.spawn_detached(move || theirs.add());
+                    keeper.spawn_detached(move || theirs.add()).unwrap();
                 }
             });
         }
@@ -301,7 +302,7 @@ fn queues_come_and_go_with_their_items() {
 }
 
 #[test]
-fn what_is_lent_to_a_scope_comes_back() {
+fn data_lent_to_a_scope_is_returned() {
     let queue = queue();
     let mut lent: Vec<_> = (0..12).map(Box::new).collect();
     queue.scope(|s| {
@@ -313,7 +314,7 @@ fn what_is_lent_to_a_scope_comes_back() {
             });
         }
     });
-    queue.for_each_chunk_mut(&mut lent, |chunk| {
+    queue.for_each_chunk_mut(&mut lent, 5, |_, chunk| {
         chunk.iter_mut().for_each(|it| **it -= 100);
     });
     let sum = |half: &[Box<i32>]| half.iter().map(|it| **it).sum::<i32>();
@@ -369,17 +370,19 @@ fn tasks_sleep_time_out_and_are_cancelled() {
     assert!(workqueue::block_on(late).is_err());
     assert_eq!(block_on(task).unwrap(), [7]);
     let long = registry.sleep(LONG);
-    let (handle, abort) = queue.spawn_async_abortable(long);
-    assert!(abort.clone().abort());
-    assert!(handle.join().is_err() && abort.is_finished());
-    let (handle, abort) = queue.spawn_abortable(|| vec![7]);
+    let mut canceller = afterwork::workqueue::CancelHandle::default();
+    let handle = queue.task().cancel_handle(&mut canceller).spawn_async(long);
+    assert!(canceller.clone().cancel());
+    assert!(handle.join().is_err() && canceller.is_finished());
+    let mut canceller = afterwork::workqueue::CancelHandle::default();
+    let handle = queue.task().cancel_handle(&mut canceller).spawn(|| vec![7]);
     drop(handle);
     queue.drain().unwrap();
-    assert!(!abort.abort());
+    assert!(!canceller.cancel());
 }
 
 #[test]
-fn a_set_gives_what_ends_and_cancels_the_rest() {
+fn set_yields_results_and_cancels_the_rest() {
     let queue = queue();
     let mut set = TaskSet::new(&queue);
     for number in 0..3 {
@@ -392,7 +395,7 @@ fn a_set_gives_what_ends_and_cancels_the_rest() {
         set.spawn(|| vec![7]);
         set.spawn_async(pending());
     }
-    set.abort_all();
+    set.cancel_all();
     assert!(block_on(set.join_next()).is_some());
 }
 
@@ -446,7 +449,7 @@ fn closures_of_strands_run_are_cancelled_or_left_and_free_their_state() {
     assert!(also.join().is_err());
     let other = strand.clone();
     for _ in 0..40 {
-        other.spawn_detached(|state| state[0].add());
+        other.spawn_detached(|state| state[0].add()).unwrap();
     }
     drop((strand, other));
     queue.resume();

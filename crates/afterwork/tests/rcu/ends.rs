@@ -100,7 +100,7 @@ fn a_worker_that_any_callback_drops_ends_by_itself() {
 fn a_queue_that_any_callback_drops_ends_by_itself() {
     drops_end(|closure| {
         let queue = Workqueue::builder("dropped").build().unwrap();
-        queue.spawn_detached(closure);
+        queue.spawn_detached(closure).unwrap();
         queue
     });
 }

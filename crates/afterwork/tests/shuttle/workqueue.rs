@@ -47,7 +47,7 @@ pub fn explore(nr_runs: usize, model: fn()) {
 /// A machine whose manager is a thread of the model.
 struct Managed {
     registry: Registry,
-    bell: afterwork::workqueue::model::Bell,
+    wake_flag: afterwork::workqueue::model::WakeFlag,
     is_over: Arc<AtomicBool>,
     manager: thread::JoinHandle<()>,
     culler: Culler,
@@ -71,7 +71,7 @@ impl Managed {
             .enumerate()
             .map(|(number, &max_active)| {
                 Workqueue::builder("model")
-                    .scope(AffinityScope::System)
+                    .affinity(AffinityScope::System)
                     .max_active(max_active)
                     .help(number == 0)
                     .build_in(machine.registry())
@@ -80,7 +80,7 @@ impl Managed {
             .collect();
         machine.start_workers(1);
         let is_over = Arc::new(AtomicBool::new(false));
-        let (bell, culler) = (machine.bell(), machine.culler());
+        let (wake_flag, culler) = (machine.wake_flag(), machine.culler());
         let registry = machine.registry().clone();
         let manager = thread::spawn({
             let is_over = is_over.clone();
@@ -88,7 +88,7 @@ impl Managed {
         });
         let managed = Self {
             registry,
-            bell,
+            wake_flag,
             is_over,
             manager,
             culler,
@@ -100,7 +100,7 @@ impl Managed {
     fn end(self, queues: Vec<Workqueue>) {
         drop(queues);
         self.is_over.store(true, Ordering::Release);
-        self.bell.ring();
+        self.wake_flag.wake();
         self.manager.join().unwrap();
     }
 }
@@ -178,12 +178,16 @@ fn mix() {
                         9 => {
                             nr_spawned += 1;
                             let nr_detached = nr_detached.clone();
-                            queue.spawn_detached(move || {
-                                nr_detached.fetch_add(1, Ordering::Relaxed);
-                            });
+                            queue
+                                .spawn_detached(move || {
+                                    nr_detached.fetch_add(1, Ordering::Relaxed);
+                                })
+                                .unwrap();
                         }
                         10 => queue.set_max_active(thread_rng().gen_range(1..=3)).unwrap(),
-                        11 => queue.set_nice(thread_rng().gen_range(0..2)).unwrap(),
+                        11 => queue
+                            .set_attrs(|attrs| attrs.nice = thread_rng().gen_range(0..2))
+                            .unwrap(),
                         12 => queue.flush().unwrap(),
                         _ => culler.cull(),
                     }
@@ -213,14 +217,16 @@ fn two_seats() {
             thread::spawn(move || {
                 for _ in 0..12 {
                     let (nr_inside, nr_runs) = (nr_inside.clone(), nr_runs.clone());
-                    queue.spawn_detached(move || {
-                        assert!(
-                            nr_inside.fetch_add(1, Ordering::Relaxed) < 2,
-                            "three at once"
-                        );
-                        nr_runs.fetch_add(1, Ordering::Relaxed);
-                        nr_inside.fetch_sub(1, Ordering::Relaxed);
-                    });
+                    queue
+                        .spawn_detached(move || {
+                            assert!(
+                                nr_inside.fetch_add(1, Ordering::Relaxed) < 2,
+                                "three at once"
+                            );
+                            nr_runs.fetch_add(1, Ordering::Relaxed);
+                            nr_inside.fetch_sub(1, Ordering::Relaxed);
+                        })
+                        .unwrap();
                 }
             })
         })
@@ -344,7 +350,9 @@ fn ordered() {
     let seen = Arc::new(shuttle::sync::Mutex::new(Vec::new()));
     for number in 0..8 {
         let seen = seen.clone();
-        queue.spawn_detached(move || seen.lock().unwrap().push(number));
+        queue
+            .spawn_detached(move || seen.lock().unwrap().push(number))
+            .unwrap();
     }
     queues.push(queue);
     managed.end(queues);
@@ -364,13 +372,17 @@ fn ordinary_among_urgent() {
         move || {
             for _ in 0..NR_URGENT {
                 let nr_started = nr_started.clone();
-                urgent.spawn_detached(move || _ = nr_started.fetch_add(1, Ordering::Relaxed));
+                urgent
+                    .spawn_detached(move || _ = nr_started.fetch_add(1, Ordering::Relaxed))
+                    .unwrap();
             }
         }
     });
     let at_start = Arc::new(AtomicU32::new(0));
     let (counts, noted) = (nr_started.clone(), at_start.clone());
-    queue.spawn_detached(move || noted.store(counts.load(Ordering::Relaxed), Ordering::Relaxed));
+    queue
+        .spawn_detached(move || noted.store(counts.load(Ordering::Relaxed), Ordering::Relaxed))
+        .unwrap();
     let when_queued = nr_started.load(Ordering::Relaxed);
     urgent.join().unwrap();
     drop(queue);
@@ -389,7 +401,9 @@ fn urgent_before_the_pause_ends() {
     let order = Arc::new(shuttle::sync::Mutex::new(Vec::new()));
     for (name, queue) in [("ordinary", &queue), ("urgent", &urgent)] {
         let order = order.clone();
-        queue.spawn_detached(move || order.lock().unwrap().push(name));
+        queue
+            .spawn_detached(move || order.lock().unwrap().push(name))
+            .unwrap();
     }
     queue.resume();
     drop((queue, urgent));
@@ -411,18 +425,20 @@ fn busy_beside_idle() {
     };
     busy.set_shares(100).unwrap();
     for _ in 0..NR_ITEMS {
-        busy.spawn_detached(|| ());
+        busy.spawn_detached(|| ()).unwrap();
     }
     busy.drain().unwrap();
     let (release, released) = shuttle::sync::mpsc::channel::<()>();
-    plugged.spawn_detached(move || _ = released.recv());
+    plugged.spawn_detached(move || _ = released.recv()).unwrap();
     let seen = Arc::new(shuttle::sync::Mutex::new(Vec::new()));
     let producers = [busy, idle].map(|queue| {
         let (queue, seen) = (queue.clone(), seen.clone());
         thread::spawn(move || {
             for _ in 0..NR_ITEMS {
-                let (seen, of_busy) = (seen.clone(), queue.shares().is_some());
-                queue.spawn_detached(move || seen.lock().unwrap().push(of_busy));
+                let (seen, of_busy) = (seen.clone(), queue.report().shares.is_some());
+                queue
+                    .spawn_detached(move || seen.lock().unwrap().push(of_busy))
+                    .unwrap();
             }
         })
     });
@@ -448,7 +464,7 @@ fn old_beside_new() {
     const NR_NEW: usize = 12;
     fn chain(mut new: Vec<Workqueue>, ended: shuttle::sync::mpsc::Sender<()>) {
         match new.pop() {
-            Some(queue) => queue.spawn_detached(move || chain(new, ended)),
+            Some(queue) => queue.spawn_detached(move || chain(new, ended)).unwrap(),
             None => ended.send(()).unwrap(),
         }
     }
@@ -465,11 +481,12 @@ fn old_beside_new() {
         queue.set_shares(100).unwrap();
     }
     let (release, released) = shuttle::sync::mpsc::channel::<()>();
-    plugged.spawn_detached(move || _ = released.recv());
+    plugged.spawn_detached(move || _ = released.recv()).unwrap();
     let nr_left = Arc::new(AtomicU32::new(NR_OLD));
     for _ in 0..NR_OLD {
         let nr_left = nr_left.clone();
-        old.spawn_detached(move || _ = nr_left.fetch_sub(1, Ordering::Relaxed));
+        old.spawn_detached(move || _ = nr_left.fetch_sub(1, Ordering::Relaxed))
+            .unwrap();
     }
     let (ended, has_ended) = shuttle::sync::mpsc::channel();
     chain(new.to_vec(), ended);
@@ -494,11 +511,12 @@ fn emptied_among_shares() {
     few.set_shares(1).unwrap();
     many.set_shares(MAX_SHARES).unwrap();
     let (release, released) = shuttle::sync::mpsc::channel::<()>();
-    plugged.spawn_detached(move || _ = released.recv());
+    plugged.spawn_detached(move || _ = released.recv()).unwrap();
     let nr_of_few = Arc::new(AtomicU32::new(0));
     for _ in 0..2 {
         let nr_of_few = nr_of_few.clone();
-        few.spawn_detached(move || _ = nr_of_few.fetch_add(1, Ordering::Relaxed));
+        few.spawn_detached(move || _ = nr_of_few.fetch_add(1, Ordering::Relaxed))
+            .unwrap();
     }
     let nr_cancelled = Arc::new(AtomicU32::new(0));
     let producer = thread::spawn({
@@ -507,8 +525,10 @@ fn emptied_among_shares() {
             let drained = few.clone();
             many.spawn_detached(move || {
                 nr_cancelled.store(few.cancel_all() as u32, Ordering::Relaxed);
-            });
-            many.spawn_detached(move || drained.drain().unwrap());
+            })
+            .unwrap();
+            many.spawn_detached(move || drained.drain().unwrap())
+                .unwrap();
         }
     });
     producer.join().unwrap();
@@ -525,7 +545,7 @@ fn a_queue_that_was_emptied_waits_for_no_turn() {
 
 #[test]
 fn an_emptied_queue_that_keeps_its_seat_would_be_seen() {
-    let failure = must_fail("shares: an emptied link waits for its turn", || {
+    let failure = must_fail("shares: an emptied pwq waits for its turn", || {
         explore(200, emptied_among_shares)
     });
     assert!(failure.contains("deadlock"), "{failure}");
@@ -538,7 +558,7 @@ fn a_new_queue_for_each_item_starves_no_queue_that_waits() {
 
 #[test]
 fn new_queues_that_go_before_all_others_would_be_seen() {
-    must_fail("shares: a new link begins as an idle one", || {
+    must_fail("shares: a new pwq begins as an idle one", || {
         explore(200, old_beside_new)
     });
 }
@@ -556,7 +576,7 @@ fn a_queue_that_has_saved_its_idle_time_up_would_be_seen() {
 }
 
 #[test]
-fn whatever_users_do_items_run_as_often_as_they_were_queued() {
+fn items_run_as_often_as_they_were_queued() {
     explore(15_000, mix);
 }
 
@@ -572,7 +592,7 @@ fn after_a_flush_all_that_was_queued_before_it_has_ended() {
 
 #[test]
 fn a_flush_that_forgets_a_helper_is_noticed() {
-    must_fail("flush: forgets who helps", || explore(6_000, flushes));
+    must_fail("flush: forgets the helpers", || explore(6_000, flushes));
 }
 
 #[test]
@@ -582,7 +602,7 @@ fn chains_in_opposite_order_do_not_wait_for_each_other() {
 
 #[test]
 fn an_enqueue_of_many_must_not_wait_with_a_chain_in_hand() {
-    must_fail("enqueue all: waits with a chain in hand", || {
+    must_fail("enqueue all: waits with an unpushed chain", || {
         explore(4_000, chains_in_opposite_order);
     });
 }
@@ -609,12 +629,12 @@ fn without_the_chained_kick_an_item_is_left_behind() {
 
 #[test]
 fn without_the_second_look_of_the_gate_an_item_is_forgotten() {
-    must_fail("active: no second look", || explore(4_000, mix));
+    must_fail("active: no second check", || explore(4_000, mix));
 }
 
 #[test]
 fn an_item_that_ran_beside_itself_would_be_seen() {
-    must_fail("item: runs beside itself", || explore(4_000, mix));
+    must_fail("item: runs overlap", || explore(4_000, mix));
 }
 
 #[test]
@@ -633,13 +653,13 @@ fn an_ordinary_item_gets_its_turn_among_urgent_ones() {
 }
 
 #[test]
-fn what_is_urgent_before_a_pause_ends_is_first_after_it() {
+fn urgent_item_queued_in_a_pause_runs_first_after_resume() {
     explore(400, urgent_before_the_pause_ends);
 }
 
 #[test]
-fn a_seat_that_does_not_look_for_what_is_urgent_would_be_seen() {
-    must_fail("lanes: a seat does not look again", || {
+fn seat_that_ignores_urgent_items_is_found() {
+    must_fail("lanes: a seat does not recheck", || {
         explore(4_000, urgent_before_the_pause_ends)
     });
 }

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use afterwork::workqueue::{JoinError, Registry, TrySpawnError, Work, Workqueue};
+use afterwork::workqueue::{JoinError, Registry, Work, Workqueue};
 
 use crate::support::{Dice, Life, Lives, Planned, hostile, insist};
 
@@ -64,10 +64,15 @@ impl Crowded {
             }
             1 => {
                 let span = Duration::from_micros(dice.pick(&[0, 1, 50, 1000]));
-                drop(queue.spawn_wait_timeout(span, item));
+                drop(
+                    queue
+                        .task()
+                        .wait_for_room_until(Instant::now() + span)
+                        .try_spawn(item),
+                );
             }
             2 => match queue.spawn(item).join() {
-                Ok(()) | Err(JoinError::Refused) => {}
+                Ok(()) | Err(JoinError::Full) => {}
                 Err(error) => panic!("{error}"),
             },
             3 => {
@@ -83,13 +88,13 @@ impl Crowded {
                 }
             }
             4 | 5 => {
-                let mut reserve = pin!(queue.reserve());
+                let mut reserve = pin!(queue.task().reserve());
                 let waker = Waker::from(Arc::new(Deaf));
                 for _ in 0..=dice.below(3) {
                     let polled = reserve.as_mut().poll(&mut Context::from_waker(&waker));
                     if let std::task::Poll::Ready(permit) = polled {
                         if dice.below(2) == 0 {
-                            drop(permit.spawn(item).unwrap_or_else(|_| unreachable!("open")));
+                            drop(permit.spawn(item));
                         }
                         return;
                     }
@@ -99,10 +104,15 @@ impl Crowded {
             6 => {
                 queue.pause();
                 drop(queue.spawn(item));
-                assert!(queue.room().is_some_and(|room| room <= self.capacity));
+                assert!(
+                    queue
+                        .report()
+                        .room
+                        .is_some_and(|room| room <= self.capacity)
+                );
                 queue.resume();
             }
-            7 => queue.spawn_detached(item),
+            7 => drop(queue.spawn_detached(item)),
             _ => drop(queue.spawn_async(async move { item() })),
         }
     }
@@ -110,10 +120,14 @@ impl Crowded {
     /// Drains the queue, whose full capacity is free afterwards.
     pub fn end(self) {
         self.queue.drain().unwrap();
-        assert_eq!(self.queue.room(), Some(self.capacity), "a place is lost");
+        assert_eq!(
+            self.queue.report().room,
+            Some(self.capacity),
+            "a place is lost"
+        );
         self.queue.destroy().unwrap();
-        let refused = self.queue.spawn_wait(|| ());
-        assert!(matches!(refused, Err(TrySpawnError::Closed(_))));
+        let refused = self.queue.task().wait_for_room().try_spawn(|| ());
+        assert!(refused.is_err_and(|error| !error.is_full()));
     }
 }
 
@@ -122,7 +136,7 @@ pub fn late(queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
     let has_run = Arc::new(AtomicBool::new(false));
     let (life, runs) = (Life::new(lives), has_run.clone());
     let span = Duration::from_micros(dice.pick(&[0, 1, 20, 100, 1000]));
-    let mut handle = queue.spawn_before(Instant::now() + span, move || {
+    let mut handle = queue.task().deadline(Instant::now() + span).spawn(move || {
         drop(life);
         assert!(!runs.swap(true, Ordering::AcqRel), "it runs twice");
     });
@@ -138,7 +152,7 @@ pub fn late(queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
         2 => drop(handle.join_timeout(span / 2)),
         _ => match handle.join() {
             Ok(()) => assert!(has_run.load(Ordering::Acquire)),
-            Err(JoinError::Expired | JoinError::Refused) => {
+            Err(JoinError::Expired | JoinError::Full) => {
                 assert!(!has_run.load(Ordering::Acquire), "it ran");
             }
             Err(error) => panic!("{error}"),

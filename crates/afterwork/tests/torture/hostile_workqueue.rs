@@ -170,7 +170,7 @@ impl Lair {
                 false => builder.max_active(max_active),
             };
             if rescues && !is_bh {
-                builder = builder.mem_reclaim();
+                builder = builder.with_rescuer();
             }
             if handles && may(Act::Handler) {
                 let (grenade, seed) = (Grenade::new(dice), dice.bits());
@@ -186,11 +186,13 @@ impl Lair {
         for _ in 0..nr_items {
             let (nr_ran, grenade) = (nr_ran.clone(), Grenade::new(dice));
             let mut dice = Dice::new(dice.bits());
-            queue.spawn_detached(move || {
-                nr_ran.fetch_add(1, Ordering::Relaxed);
-                grenade.check();
-                misbehave(&mut dice);
-            });
+            queue
+                .spawn_detached(move || {
+                    nr_ran.fetch_add(1, Ordering::Relaxed);
+                    grenade.check();
+                    misbehave(&mut dice);
+                })
+                .unwrap();
         }
         Victim {
             queue,
@@ -205,7 +207,9 @@ impl Lair {
         let (nr_items, nr_ran) = (dice.below(3), Arc::<AtomicUsize>::default());
         for _ in 0..nr_items {
             let nr_ran = nr_ran.clone();
-            queue.spawn_detached(move || _ = nr_ran.fetch_add(1, Ordering::Relaxed));
+            queue
+                .spawn_detached(move || _ = nr_ran.fetch_add(1, Ordering::Relaxed))
+                .unwrap();
         }
         Victim {
             queue,
@@ -389,7 +393,7 @@ impl Lair {
         }
         match dice.below(4) {
             0 => hostile::hide_queue(dice, set),
-            1 => set.abort_all(),
+            1 => set.cancel_all(),
             2 => drop(set),
             _ => {
                 while let Some(result) = hostile::await_rudely(Box::pin(set.join_next()), dice) {
@@ -407,10 +411,10 @@ impl Lair {
         });
         if dice.below(2) == 0 {
             let victim = self.victim(dice);
-            victim.queue.enqueue_rcu(&work);
+            victim.queue.task().enqueue_rcu(&work);
             victim.end();
         } else {
-            self.queue.enqueue_rcu(&work);
+            self.queue.task().enqueue_rcu(&work);
         }
         match dice.below(3) {
             0 => hostile::hide(dice, work),
@@ -470,7 +474,7 @@ impl Lair {
         }
         drop(registry);
         let own = queue.clone();
-        queue.spawn_detached(move || drop(own));
+        queue.spawn_detached(move || drop(own)).unwrap();
         contained(|| drop(queue));
     }
 

@@ -132,8 +132,8 @@ fn enqueue(item: usize, work: Handle<'_>, place: &Place, dice: &mut Dice, log: &
         Handle::Reusable(work) => {
             let way = dice.below(8);
             let ask = || match way {
-                0 => queue.enqueue_on(cpu, work),
-                1 => queue.enqueue_node(cpu.as_u32() % 3, work),
+                0 => queue.task().on_cpu(cpu).enqueue(work),
+                1 => queue.task().on_node(cpu.as_u32() % 3).enqueue(work),
                 2 => queue.enqueue_all(std::slice::from_ref(work)) == 1,
                 _ => queue.enqueue(work),
             };
@@ -152,7 +152,7 @@ fn enqueue(item: usize, work: Handle<'_>, place: &Place, dice: &mut Dice, log: &
                     refused,
                 })
             };
-            log.note(item, || queue.mod_delayed(work, delay), modified);
+            log.note(item, || queue.reschedule(work, delay), modified);
         }
     }
 }
@@ -276,7 +276,7 @@ impl Subject {
         });
         if let (Handle::Reusable(work), true) = (work, dice.below(2) == 0) {
             let from_ns = now_ns();
-            let queued = place.queue.enable_and_queue(work);
+            let queued = work.enable() && place.queue.enqueue(work);
             let to_ns = now_ns();
             let mut note = |act| {
                 log.0.push((

@@ -37,7 +37,7 @@ const NAP: Duration = Duration::from_micros(200);
 pub fn torture(dice: &mut Dice) {
     let lives = Arc::new(Lives::default());
     let place = Place {
-        bells: Bells::default(),
+        wakes: WakeCounter::default(),
         lives: lives.clone(),
     };
     match dice.below(2) {
@@ -47,7 +47,7 @@ pub fn torture(dice: &mut Dice) {
     // A worker may end by itself.
     watched("the end of local futures", || {
         while Arc::strong_count(&lives) > 2 {
-            place.bells.ring(dice);
+            place.wakes.ring(dice);
             thread::yield_now();
         }
     });
@@ -67,18 +67,18 @@ impl From<Woken> for Mail {
 
 /// Wakers stored by futures.
 #[derive(Clone, Default)]
-struct Bells(Arc<Mutex<Vec<Waker>>>);
+struct WakeCounter(Arc<Mutex<Vec<Waker>>>);
 
-impl Bells {
+impl WakeCounter {
     /// Fires one waker, if there is one, once or twice.
     fn ring(&self, dice: &mut Dice) {
-        let mut bells = self.0.lock().unwrap();
-        if bells.is_empty() {
+        let mut wakes = self.0.lock().unwrap();
+        if wakes.is_empty() {
             return;
         }
-        let which = dice.below(bells.len());
-        let waker = bells.swap_remove(which);
-        drop(bells);
+        let which = dice.below(wakes.len());
+        let waker = wakes.swap_remove(which);
+        drop(wakes);
         if dice.below(3) == 0 {
             waker.wake_by_ref();
         }
@@ -88,7 +88,7 @@ impl Bells {
 
 #[derive(Clone)]
 struct Place {
-    bells: Bells,
+    wakes: WakeCounter,
     lives: Arc<Lives>,
 }
 
@@ -157,20 +157,20 @@ impl Future for Weary {
                 decide(handle, fate);
                 cx.waker().wake_by_ref();
             }
-            _ => self.place.bells.0.lock().unwrap().push(cx.waker().clone()),
+            _ => self.place.wakes.0.lock().unwrap().push(cx.waker().clone()),
         }
         Poll::Pending
     }
 }
 
 /// Uses a handle in a way that does not wait.
-fn decide(handle: JoinHandle<()>, fate: usize) {
+fn decide(mut handle: JoinHandle<()>, fate: usize) {
     match fate {
         0 => drop(handle),
         1 => drop(handle.cancel_on_drop()),
         _ => {
             handle.cancel();
-            if let Ok(outcome) = handle.try_join() {
+            if let Some(outcome) = handle.try_join() {
                 judge(outcome);
             }
         }
@@ -179,7 +179,7 @@ fn decide(handle: JoinHandle<()>, fate: usize) {
 
 fn judge(outcome: Result<(), JoinError>) {
     match outcome {
-        Ok(()) | Err(JoinError::Cancelled | JoinError::Refused) => {}
+        Ok(()) | Err(JoinError::Cancelled | JoinError::Closed) => {}
         Err(JoinError::Panicked(payload)) if payload.downcast_ref::<Planned>().is_some() => {
             hostile::discard(payload.into_inner());
         }
@@ -207,10 +207,10 @@ fn own(place: &Place, dice: &mut Dice) {
             let (is_over, take) = (&is_over, &take);
             scope.spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    place.bells.ring(&mut dice);
+                    place.wakes.ring(&mut dice);
                     let handle = take.lock().unwrap().try_recv();
                     match (handle, dice.below(4)) {
-                        (Ok(handle), 3) => drop(handle.join_timeout(NAP).map(judge)),
+                        (Ok(mut handle), 3) => drop(handle.join_timeout(NAP).map(judge)),
                         (Ok(handle), fate) => decide(handle, fate),
                         (Err(_), _) => thread::yield_now(),
                     }
@@ -264,11 +264,14 @@ fn own(place: &Place, dice: &mut Dice) {
         is_over.store(true, Ordering::Relaxed);
     });
     // Wakers fired now find no owner.
-    (0..NR_RINGERS).for_each(|_| place.bells.ring(dice));
-    take.into_inner().unwrap().try_iter().for_each(|handle| {
-        judge(handle.try_join().expect("its set has gone"));
-    });
-    place.bells.0.lock().unwrap().clear();
+    (0..NR_RINGERS).for_each(|_| place.wakes.ring(dice));
+    take.into_inner()
+        .unwrap()
+        .try_iter()
+        .for_each(|mut handle| {
+            judge(handle.try_join().expect("its set has gone"));
+        });
+    place.wakes.0.lock().unwrap().clear();
 }
 
 /// Runs a dedicated worker, which ends with its last user, possibly one of its own items.
@@ -291,7 +294,7 @@ fn employ(place: &Place, dice: &mut Dice) {
         let is_over = &is_over;
         scope.spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
-                place.bells.ring(&mut its_dice);
+                place.wakes.ring(&mut its_dice);
                 thread::yield_now();
             }
         });
@@ -333,7 +336,7 @@ fn use_worker(worker: &Arc<Worker>, place: &Place, dice: &mut Dice) {
         5 => assert!(worker.flush().is_ok()),
         _ => {
             let (place, mut its_dice) = (place.clone(), Dice::new(dice.bits()));
-            let handle = worker.spawn_local(move || {
+            let mut handle = worker.spawn_local(move || {
                 drop(life);
                 if its_dice.below(30) == 0 {
                     Planned::panic();

@@ -139,10 +139,16 @@ impl Place {
             self.order.0.lock().unwrap()
         });
         match what {
-            0 if self.kind == Kind::Unbound => queue.set_scope(dice.pick(&SCOPES)).unwrap(),
-            1 if self.kind != Kind::Bh => queue.set_strict(dice.below(2) == 0).unwrap(),
-            2 if self.kind != Kind::Bh => queue.set_cpus(cpus).unwrap(),
-            3 if self.kind != Kind::Bh => queue.set_nice(dice.pick(&[0, 0, 5])).unwrap(),
+            0 if self.kind == Kind::Unbound => queue
+                .set_attrs(|attrs| attrs.affinity = dice.pick(&SCOPES))
+                .unwrap(),
+            1 if self.kind != Kind::Bh => queue
+                .set_attrs(|attrs| attrs.strict = dice.below(2) == 0)
+                .unwrap(),
+            2 if self.kind != Kind::Bh => queue.set_attrs(|attrs| attrs.cpus = cpus).unwrap(),
+            3 if self.kind != Kind::Bh => queue
+                .set_attrs(|attrs| attrs.nice = dice.pick(&[0, 0, 5]))
+                .unwrap(),
             4 if self.kind != Kind::Ordered => {
                 let max = 1 + dice.below(self.limit.min(256)) as u32;
                 queue.set_max_active(max).unwrap();
@@ -214,7 +220,7 @@ impl Place {
                 }
             }
             2 => {
-                if let Ok(outcome) = handle.try_join() {
+                if let Some(outcome) = handle.try_join() {
                     judge(outcome, panics);
                 }
             }
@@ -230,7 +236,7 @@ fn builder(number: usize, kind: Kind, limit: usize, dice: &mut Dice) -> Builder 
         Kind::PerCpu => builder.per_cpu().max_active(limit as u32),
         Kind::Bh => builder.bh(),
         Kind::Unbound => builder
-            .scope(dice.pick(&SCOPES))
+            .affinity(dice.pick(&SCOPES))
             .strict(dice.below(4) == 0)
             .help(dice.below(3) > 0)
             .max_active(limit as u32),
@@ -239,7 +245,7 @@ fn builder(number: usize, kind: Kind, limit: usize, dice: &mut Dice) -> Builder 
         builder = builder.cpu_intensive();
     }
     if kind != Kind::Bh && dice.below(4) == 0 {
-        builder = builder.mem_reclaim();
+        builder = builder.with_rescuer();
     }
     builder
 }
@@ -250,7 +256,7 @@ fn judge(outcome: Result<Life, JoinError>, panics: bool) {
         Err(JoinError::Panicked(payload))
             if panics && payload.downcast_ref::<Planned>().is_some() => {}
         // The queue was being drained.
-        Err(JoinError::Refused) => {}
+        Err(JoinError::Closed) => {}
         Err(error) => panic!("{error}"),
     }
 }
@@ -261,7 +267,7 @@ pub fn brief(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
     let queue = insist(|| {
         let builder = Workqueue::builder("brief").max_active(max_active);
         let builder = if rescues {
-            builder.mem_reclaim()
+            builder.with_rescuer()
         } else {
             builder
         };
@@ -317,11 +323,13 @@ fn destroyed(queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
     );
     for _ in 0..nr_items {
         let (life, nr_ran, resumed) = (Life::new(lives), nr_ran.clone(), resumed.clone());
-        queue.spawn_detached(move || {
-            assert!(resumed.load(Ordering::Relaxed), "it runs, and is paused");
-            drop(life);
-            nr_ran.fetch_add(1, Ordering::Relaxed);
-        });
+        queue
+            .spawn_detached(move || {
+                assert!(resumed.load(Ordering::Relaxed), "it runs, and is paused");
+                drop(life);
+                nr_ran.fetch_add(1, Ordering::Relaxed);
+            })
+            .unwrap();
     }
     thread::yield_now();
     resumed.store(true, Ordering::Relaxed);

@@ -108,10 +108,9 @@ impl Work<'_> {
     }
 
     fn range(&self, first: usize, lent: Lent) {
-        let start = lent.as_ptr().addr();
-        self.queue.for_each_chunk_mut(lent, |part| {
-            let offset = (part.as_ptr().addr() - start) / size_of::<u32>();
-            self.part(first + offset, part, 0, 0);
+        let size = 1 + lent.len() / 7;
+        self.queue.for_each_chunk_mut(lent, size, |number, part| {
+            self.part(first + number * size, part, 0, 0);
         });
     }
 }

@@ -95,7 +95,7 @@ fn use_it(queue: &Workqueue, tally: &Arc<Tally>, lives: &Arc<Lives>, dice: &mut 
             5 => drop(
                 queue.enqueue_after(&delayed, Duration::from_micros(dice.pick(&[0, 50, 1_000]))),
             ),
-            6 => drop(queue.enqueue_rcu(&rcu)),
+            6 => drop(queue.task().enqueue_rcu(&rcu)),
             7 => drop(work.cancel()),
             8 => {
                 // The result also includes other threads' items, so the tally does not use it.

@@ -42,13 +42,17 @@ fn sleep(registry: &Registry, queue: &Workqueue, lives: &Arc<Lives>, dice: &mut 
         return;
     }
     let life = Life::new(lives);
-    let (mut handle, abort) = queue.spawn_async_abortable(async move {
-        slept.await;
-        drop(life);
-        start.elapsed()
-    });
+    let mut canceller = afterwork::workqueue::CancelHandle::default();
+    let mut handle = queue
+        .task()
+        .cancel_handle(&mut canceller)
+        .spawn_async(async move {
+            slept.await;
+            drop(life);
+            start.elapsed()
+        });
     match dice.below(4) {
-        0 => drop(abort.abort()),
+        0 => drop(canceller.cancel()),
         1 => drop(handle.cancel()),
         2 => return,
         _ => {}
@@ -56,7 +60,7 @@ fn sleep(registry: &Registry, queue: &Workqueue, lives: &Arc<Lives>, dice: &mut 
     match handle.join() {
         Ok(slept) => assert!(slept >= span, "too early"),
         // Refused if the queue was being drained.
-        Err(JoinError::Cancelled | JoinError::Refused) => {}
+        Err(JoinError::Cancelled | JoinError::Closed) => {}
         Err(error) => panic!("{error}"),
     }
 }
@@ -104,7 +108,7 @@ fn set(registry: &Registry, queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Di
             }),
         }
         if dice.below(8) == 0 {
-            set.abort_all();
+            set.cancel_all();
         }
     }
     let nr_taken = match dice.below(4) {
@@ -119,7 +123,7 @@ fn set(registry: &Registry, queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Di
     for _ in 0..nr_taken {
         match set.join_next_blocking().expect("as many as were added") {
             Ok(number) => assert!(!std::mem::replace(&mut seen[number], true), "twice"),
-            Err(JoinError::Cancelled | JoinError::Refused) => {}
+            Err(JoinError::Cancelled | JoinError::Closed) => {}
             Err(JoinError::Panicked(payload)) if payload.downcast_ref::<Planned>().is_some() => {}
             Err(error) => panic!("{error}"),
         }

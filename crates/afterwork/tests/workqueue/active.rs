@@ -36,7 +36,7 @@ fn crowd(queue: &Workqueue) -> usize {
 fn max_active_holds_over_all_pools_together() {
     let registry = registry("64 core");
     for max in [1, 2, 3] {
-        let queue = queue("crowd").scope(AffinityScope::Cpu).max_active(max);
+        let queue = queue("crowd").affinity(AffinityScope::Cpu).max_active(max);
         let queue = queue.build_in(&registry).unwrap();
         let most = crowd(&queue);
         assert!(most <= max as usize, "{most} at once, {max} allowed");
@@ -97,7 +97,9 @@ fn a_worker_waits_for_the_seat_of_a_helper() {
 fn max_active_holds_in_one_pool() {
     let registry = registry("64 core");
     for max in [1, 2, 5] {
-        let queue = queue("crowd").scope(AffinityScope::System).max_active(max);
+        let queue = queue("crowd")
+            .affinity(AffinityScope::System)
+            .max_active(max);
         let most = crowd(&queue.build_in(&registry).unwrap());
         assert!(most <= max as usize, "{most} at once, {max} allowed");
     }
@@ -134,9 +136,11 @@ fn queues_that_share_a_pool_have_limits_of_their_own() {
         let barrier = Arc::new(Barrier::new(queues.len()));
         for queue in &queues {
             let barrier = barrier.clone();
-            queue.spawn_detached(move || {
-                barrier.wait();
-            });
+            queue
+                .spawn_detached(move || {
+                    barrier.wait();
+                })
+                .unwrap();
         }
         for queue in &queues {
             queue.drain().unwrap();
@@ -153,7 +157,7 @@ fn raising_max_active_lets_waiting_items_run_at_once() {
         .unwrap();
     let plug = plug_into(&queue);
     let (second, hole) = stopper();
-    queue.spawn_detached(move || hole.sit());
+    queue.spawn_detached(move || hole.sit()).unwrap();
     let third = queue.spawn(|| 3);
     assert_eq!(queue.stats().nr_active, 1);
     queue.set_max_active(2).unwrap();
@@ -179,12 +183,14 @@ fn after_max_active_is_lowered_no_item_starts_above_it() {
     let all_released = Arc::new(std::sync::atomic::AtomicBool::new(false));
     for _ in 0..200 {
         let (gauge, early, all_released) = (gauge.clone(), early.clone(), all_released.clone());
-        queue.spawn_detached(move || {
-            if !all_released.load(std::sync::atomic::Ordering::SeqCst) {
-                early.add();
-            }
-            gauge.within(std::thread::yield_now);
-        });
+        queue
+            .spawn_detached(move || {
+                if !all_released.load(std::sync::atomic::Ordering::SeqCst) {
+                    early.add();
+                }
+                gauge.within(std::thread::yield_now);
+            })
+            .unwrap();
     }
     plugs[1..].iter().for_each(Plug::release);
     eventually(
@@ -205,7 +211,7 @@ fn after_max_active_is_lowered_no_item_starts_above_it() {
 #[test]
 fn max_active_may_change_while_items_come_and_go() {
     let queue = queue("change")
-        .scope(AffinityScope::Cpu)
+        .affinity(AffinityScope::Cpu)
         .build_in(&registry("64 core"))
         .unwrap();
     let gauge = Gauge::default();
@@ -221,7 +227,9 @@ fn max_active_may_change_while_items_come_and_go() {
         pin(i);
         for _ in 0..3000 {
             let (gauge, nr_runs) = (gauge.clone(), nr_runs.clone());
-            queue.spawn_detached(move || gauge.within(|| nr_runs.add()));
+            queue
+                .spawn_detached(move || gauge.within(|| nr_runs.add()))
+                .unwrap();
         }
     });
     queue.drain().unwrap();
@@ -250,7 +258,7 @@ fn a_limit_out_of_range_is_refused_and_changes_nothing() {
 
 /// Builds a queue with a pool for each CPU of `machine`.
 fn queue_on(machine: &str, max: u32, scope: MaxActiveScope) -> Workqueue {
-    let queue = queue("meant").scope(AffinityScope::Cpu).help(false);
+    let queue = queue("meant").affinity(AffinityScope::Cpu).help(false);
     let queue = queue.max_active(max).max_active_scope(scope);
     queue.build_in(&registry(machine)).unwrap()
 }
@@ -264,7 +272,7 @@ fn most_at_once(queue: &Workqueue, nr_cpus: u32, expected: usize) {
         .flat_map(|cpu| std::iter::repeat_n(CpuId::new(cpu), 4))
         .map(|cpu| {
             let (entered, released) = (entered.clone(), released.clone());
-            queue.spawn_on(cpu, move || {
+            queue.task().on_cpu(cpu).spawn(move || {
                 entered.send(()).unwrap();
                 let _ = released.lock().unwrap().recv();
             })
@@ -294,7 +302,7 @@ fn max_active_is_for_the_process_the_node_or_the_cpu_as_is_said() {
 #[test]
 fn max_active_for_each_cpu_counts_the_cpus_of_a_pool() {
     ends(|| {
-        let queue = queue("pods").scope(AffinityScope::System).help(false);
+        let queue = queue("pods").affinity(AffinityScope::System).help(false);
         let queue = queue.max_active(1).max_active_scope(MaxActiveScope::Cpu);
         let queue = queue.build_in(&registry("4 core")).unwrap();
         most_at_once(&queue, 4, 4);
@@ -326,25 +334,26 @@ fn queues_without_a_limit_of_their_own_have_the_registrys() {
     let registry = registry_with("4 core", params);
     let queue = queue("default").build_in(&registry).unwrap();
     assert_eq!(queue.stats().max_active, 3);
-    assert_eq!(queue.attrs().scope, AffinityScope::Numa);
+    assert_eq!(queue.attrs().affinity, AffinityScope::Numa);
 }
 
 #[test]
 fn pools_that_wait_for_a_seat_take_turns() {
     ends(|| {
         let registry = registry("4 core");
-        let queue = queue("turns").scope(AffinityScope::Cpu).help(false);
+        let queue = queue("turns").affinity(AffinityScope::Cpu).help(false);
         let queue = queue.max_active(1).build_in(&registry).unwrap();
         let (plug, hole) = stopper();
-        drop(queue.spawn_on(CpuId::new(0), move || hole.sit()));
+        drop(queue.task().on_cpu(CpuId::new(0)).spawn(move || hole.sit()));
         plug.wait_until_stuck();
         let log = Arc::new(std::sync::Mutex::new(Vec::new()));
         let handles: Vec<_> = (0..3 * 4)
             .map(|i| {
                 let log = log.clone();
-                queue.spawn_on(CpuId::new(1 + i % 3), move || {
-                    log.lock().unwrap().push(i % 3)
-                })
+                queue
+                    .task()
+                    .on_cpu(CpuId::new(1 + i % 3))
+                    .spawn(move || log.lock().unwrap().push(i % 3))
             })
             .collect();
         eventually("all stand in line, and their workers lie down", || {
@@ -385,7 +394,7 @@ fn nothing_starts_after_a_pause_on_a_seat_from_before_it() {
         queue.pause();
         let before = queue.spawn(|| ());
         // A worker that reaches the next item has already put the pwq into the wait queue.
-        other.spawn_detached(move || hole.sit());
+        other.spawn_detached(move || hole.sit()).unwrap();
         plug.wait_until_stuck();
         queue.resume();
         queue.pause();
@@ -414,8 +423,8 @@ fn taken_with_a_seat(nr: usize) -> usize {
     let queue = queue.build_in(&registry).unwrap();
     let (plug, hole) = stopper();
     queue.pause();
-    queue.spawn_detached(move || hole.sit());
-    (1..nr).for_each(|_| queue.spawn_detached(|| ()));
+    queue.spawn_detached(move || hole.sit()).unwrap();
+    (1..nr).for_each(|_| queue.spawn_detached(|| ()).unwrap());
     // When this item runs, the worker has already set the others aside.
     other.spawn(|| ()).join().unwrap();
     queue.resume();
@@ -469,7 +478,9 @@ fn waits_for_a_seat<F: FnOnce() + Send>(prepare: impl FnOnce(&Workqueue, Flushes
     let act = prepare(&queue, Flushes(queue.clone(), work.clone()));
     let (plug, hole) = stopper();
     let inside = gauge.clone();
-    queue.spawn_detached(move || inside.within(|| hole.sit()));
+    queue
+        .spawn_detached(move || inside.within(|| hole.sit()))
+        .unwrap();
     plug.wait_until_stuck();
     thread::scope(|scope| {
         let acting = scope.spawn(act);
@@ -488,7 +499,7 @@ fn an_item_awaited_by_a_cancelled_closure_takes_a_seat() {
         waits_for_a_seat(|queue, flushes| {
             let queue = queue.clone();
             move || {
-                queue.spawn_detached(move || drop(flushes));
+                queue.spawn_detached(move || drop(flushes)).unwrap();
                 assert_eq!(queue.cancel_all(), 1);
             }
         });
@@ -512,15 +523,26 @@ fn an_item_awaited_by_a_freed_future_takes_a_seat() {
 #[test]
 fn a_run_lends_its_seat_to_an_item_of_another_cpu() {
     ends(|| {
-        let queue = queue("lent").scope(AffinityScope::Cpu).max_active(1);
+        let queue = queue("lent").affinity(AffinityScope::Cpu).max_active(1);
         let queue = queue.max_active_scope(MaxActiveScope::Cpu);
         let queue = queue.build_in(&registry("2 core")).unwrap();
         let (plug, hole) = stopper();
-        drop(queue.spawn_on(CpuId::new(1), move || hole.sit()));
+        drop(queue.task().on_cpu(CpuId::new(1)).spawn(move || hole.sit()));
         plug.wait_until_stuck();
         let own = queue.clone();
-        let joins = move || own.spawn_on(CpuId::new(1), || ()).join().unwrap();
-        queue.spawn_on(CpuId::new(0), joins).join().unwrap();
+        let joins = move || {
+            own.task()
+                .on_cpu(CpuId::new(1))
+                .spawn(|| ())
+                .join()
+                .unwrap()
+        };
+        queue
+            .task()
+            .on_cpu(CpuId::new(0))
+            .spawn(joins)
+            .join()
+            .unwrap();
         plug.release();
         queue.drain().unwrap();
     });

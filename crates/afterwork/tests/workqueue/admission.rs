@@ -10,12 +10,12 @@ use std::{
     },
     task::{Context, Poll, Wake, Waker},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use afterwork::workqueue::{
-    BuildError, JoinError, JoinHandle, MAX_CAPACITY, Permit, Reserve, TaskSet, TrySpawnError, Work,
-    Workqueue,
+    BuildError, JoinError, JoinHandle, MAX_CAPACITY, Reserve, TaskOptions, TaskSet, TrySpawnError,
+    Work, Workqueue,
 };
 
 use crate::support::{Census, Count, PATIENCE, alone_on_two, ends, eventually, queue, registry};
@@ -27,30 +27,23 @@ fn paused(capacity: usize) -> Workqueue {
     queue
 }
 
-fn is_full<F>(error: &TrySpawnError<F>) -> bool {
-    error.is_full()
-}
-
 #[derive(Default)]
-struct Bell(AtomicUsize);
+struct WakeFlag(AtomicUsize);
 
-impl Wake for Bell {
+impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-impl Bell {
+impl WakeFlag {
     fn rings(&self) -> usize {
         self.0.load(Ordering::SeqCst)
     }
 }
 
-fn poll<'a>(
-    reserve: &mut Reserve<'a>,
-    bell: &Arc<Bell>,
-) -> Option<afterwork::workqueue::Permit<'a>> {
-    let waker = Waker::from(bell.clone());
+fn poll<'a>(reserve: &mut Reserve<'a>, waker: &Arc<WakeFlag>) -> Option<TaskOptions<'a>> {
+    let waker = Waker::from(waker.clone());
     match Pin::new(reserve).poll(&mut Context::from_waker(&waker)) {
         Poll::Ready(permit) => Some(permit),
         Poll::Pending => None,
@@ -71,10 +64,11 @@ fn a_capacity_is_checked_when_the_queue_is_built() {
     }
     let largest = queue("largest").capacity(MAX_CAPACITY);
     let largest = largest.build_in(&registry).unwrap();
-    assert_eq!(largest.capacity(), Some(MAX_CAPACITY));
-    assert_eq!(largest.room(), Some(MAX_CAPACITY));
-    let open = queue("open").build_in(&registry).unwrap();
-    assert_eq!((open.capacity(), open.room()), (None, None));
+    let report = largest.report();
+    let largest = Some(MAX_CAPACITY);
+    assert_eq!((report.capacity, report.room), (largest, largest));
+    let open = queue("open").build_in(&registry).unwrap().report();
+    assert_eq!((open.capacity, open.room), (None, None));
 }
 
 #[test]
@@ -85,18 +79,22 @@ fn a_full_queue_gives_the_work_back() {
     let second = queue.try_spawn(|| 2).unwrap();
     let life = lives.life();
     let full = queue.try_spawn(move || drop(life)).unwrap_err();
-    assert!(matches!(full, TrySpawnError::Full(_)) && is_full(&full));
+    assert!(full.is_full());
     assert_eq!(full.to_string(), "the workqueue is full");
     assert_eq!(lives.alive(), 1);
     full.into_inner()();
     lives.all_dropped(1);
     assert_eq!(
-        (queue.room(), queue.len(), queue.stats().refused),
+        (
+            queue.report().room,
+            queue.stats().nr_inactive,
+            queue.stats().refused
+        ),
         (Some(0), 2, 1)
     );
     queue.resume();
     assert_eq!((first.join().unwrap(), second.join().unwrap()), (1, 2));
-    assert_eq!(queue.room(), Some(2));
+    assert_eq!(queue.report().room, Some(2));
 }
 
 #[test]
@@ -106,12 +104,12 @@ fn spawning_on_a_full_queue_drops_the_work_and_tells() {
     let first = queue.spawn(|| 1);
     let life = lives.life();
     let refused = queue.spawn(move || drop(life)).join();
-    assert!(matches!(refused, Err(JoinError::Refused)));
+    assert!(matches!(refused, Err(JoinError::Full)));
     let life = lives.life();
-    queue.spawn_detached(move || drop(life));
+    queue.spawn_detached(move || drop(life)).unwrap_err();
     let life = lives.life();
     let refused = queue.spawn_async(async move { drop(life) }).join();
-    assert!(matches!(refused, Err(JoinError::Refused)));
+    assert!(matches!(refused, Err(JoinError::Full)));
     lives.all_dropped(3);
     assert_eq!(queue.stats().refused, 3);
     queue.resume();
@@ -128,16 +126,16 @@ fn each_kind_of_item_gives_its_place_back_when_it_starts() {
             let inner = count.clone();
             let handle = queue.spawn(move || inner.add());
             let inner = count.clone();
-            queue.spawn_detached(move || inner.add());
+            queue.spawn_detached(move || inner.add()).unwrap();
             let inner = count.clone();
             let future = queue.spawn_async(async move { inner.add() });
-            assert_eq!(queue.room(), Some(0));
-            assert!(queue.try_reserve().is_none());
+            assert_eq!(queue.report().room, Some(0));
+            assert!(queue.task().try_reserve().is_none());
             queue.resume();
             handle.join().unwrap();
             future.join().unwrap();
             queue.flush().unwrap();
-            assert_eq!(queue.room(), Some(3));
+            assert_eq!(queue.report().room, Some(3));
         }
         assert_eq!(count.get(), 300);
     });
@@ -153,20 +151,21 @@ fn a_reusable_item_gives_its_place_back_at_each_start_and_cancel() {
     for _ in 0..10 {
         assert_eq!(queue.try_enqueue(&work), Ok(true));
         assert_eq!(queue.try_enqueue(&work), Ok(false), "it is pending");
-        assert_eq!(queue.try_enqueue(&other), Err(TrySpawnError::Full(())));
+        let full = queue.try_enqueue(&other);
+        assert!(full.is_err_and(|error| error.is_full()));
         assert!(work.cancel());
-        assert_eq!(queue.room(), Some(1));
+        assert_eq!(queue.report().room, Some(1));
         // Its tombstone is still in the list.
         assert_eq!(queue.try_enqueue(&work), Ok(true));
-        assert_eq!(queue.room(), Some(0));
+        assert_eq!(queue.report().room, Some(0));
         queue.resume();
         work.flush().unwrap();
         queue.pause();
-        assert_eq!(queue.room(), Some(1));
+        assert_eq!(queue.report().room, Some(1));
     }
     work.disable();
     assert_eq!(queue.try_enqueue(&work), Ok(false), "disabled");
-    assert_eq!(queue.room(), Some(1));
+    assert_eq!(queue.report().room, Some(1));
     assert_eq!(count.get(), 10);
     queue.resume();
 }
@@ -177,10 +176,10 @@ fn a_place_moves_with_an_item_from_queue_to_queue() {
     let work = Work::new(|| ());
     for _ in 0..10 {
         assert_eq!(one.try_enqueue(&work), Ok(true));
-        assert_eq!((one.room(), other.room()), (Some(0), Some(1)));
+        assert_eq!((one.report().room, other.report().room), (Some(0), Some(1)));
         work.cancel();
         assert_eq!(other.try_enqueue(&work), Ok(true));
-        assert_eq!((one.room(), other.room()), (Some(1), Some(0)));
+        assert_eq!((one.report().room, other.report().room), (Some(1), Some(0)));
         work.cancel();
     }
     one.resume();
@@ -194,38 +193,46 @@ fn a_cancelled_future_frees_its_capacity_at_once() {
         queue.pause();
         for _ in 0..10 {
             let mut handle = queue.spawn_async(async {});
-            assert_eq!(queue.room(), Some(0));
+            assert_eq!(queue.report().room, Some(0));
             assert!(handle.cancel() && !handle.cancel());
-            assert_eq!(queue.room(), Some(1), "once");
+            assert_eq!(queue.report().room, Some(1), "once");
             assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
         }
-        let (_handle, abort) = queue.spawn_abortable(|| ());
-        assert_eq!(queue.room(), Some(0));
-        assert!(abort.abort() && !abort.abort());
-        assert_eq!(queue.room(), Some(1), "once");
+        let mut canceller = afterwork::workqueue::CancelHandle::default();
+        let _handle = queue.task().cancel_handle(&mut canceller).spawn(|| ());
+        assert_eq!(queue.report().room, Some(0));
+        assert!(canceller.cancel() && !canceller.cancel());
+        assert_eq!(queue.report().room, Some(1), "once");
         drop(queue.spawn_async(async {}).cancel_on_drop());
-        assert_eq!(queue.room(), Some(1));
+        assert_eq!(queue.report().room, Some(1));
         let mut set = TaskSet::new(&queue);
         set.spawn_async(async {});
-        set.abort_all();
-        assert_eq!(queue.room(), Some(1));
+        set.cancel_all();
+        assert_eq!(queue.report().room, Some(1));
         // A waiting thread gets the permit that a cancelled future releases.
         let mut full = queue.spawn_async(async {});
         let waiter = thread::spawn({
             let queue = queue.clone();
-            move || queue.spawn_wait(|| 7).ok().unwrap()
+            move || {
+                queue
+                    .task()
+                    .wait_for_capacity()
+                    .try_spawn(|| 7)
+                    .ok()
+                    .unwrap()
+            }
         });
         assert!(full.cancel());
         let waiter = waiter.join().unwrap();
-        assert_eq!(queue.room(), Some(0));
+        assert_eq!(queue.report().room, Some(0));
         queue.resume();
         assert_eq!(waiter.join().unwrap(), 7);
         // A future that was polled holds no capacity.
         queue.flush().unwrap();
         let mut polled = queue.spawn_async(std::future::pending::<()>());
-        eventually("it is polled", || queue.room() == Some(1));
+        eventually("it is polled", || queue.report().room == Some(1));
         assert!(polled.cancel());
-        assert_eq!(queue.room(), Some(1));
+        assert_eq!(queue.report().room, Some(1));
         assert_eq!(set.results().count(), 1);
     });
 }
@@ -239,12 +246,12 @@ fn a_cancelled_closure_gives_its_place_back() {
         for _ in 0..200 {
             let mut handle = queue.try_spawn(|| ()).unwrap();
             assert!(handle.cancel());
-            assert_eq!(queue.room(), Some(1));
+            assert_eq!(queue.report().room, Some(1));
         }
         let dropped = queue.try_spawn(|| ()).unwrap().cancel_on_drop();
-        assert_eq!(queue.room(), Some(0));
+        assert_eq!(queue.report().room, Some(0));
         drop(dropped);
-        assert_eq!(queue.room(), Some(1));
+        assert_eq!(queue.report().room, Some(1));
         queue.resume();
     }
 }
@@ -254,14 +261,14 @@ fn a_joiner_that_helps_makes_room() {
     let queue = alone_on_two(queue("help").capacity(1).help(true));
     for _ in 0..100 {
         queue.try_spawn(|| ()).unwrap().join().unwrap();
-        assert_eq!(queue.room(), Some(1));
+        assert_eq!(queue.report().room, Some(1));
     }
 }
 
 #[test]
 fn what_is_queued_beside_the_capacity_is_never_refused() {
     let queue = paused(1);
-    queue.spawn_detached(|| ());
+    queue.spawn_detached(|| ()).unwrap();
     let count = Count::default();
     let works: Vec<_> = (0..5)
         .map(|_| {
@@ -271,13 +278,19 @@ fn what_is_queued_beside_the_capacity_is_never_refused() {
         .collect();
     assert!(queue.enqueue(&works[0]));
     assert_eq!(queue.enqueue_all(&works[1..]), 4);
-    assert_eq!((queue.room(), queue.len()), (Some(0), 6));
+    assert_eq!(
+        (queue.report().room, queue.stats().nr_inactive),
+        (Some(0), 6)
+    );
     queue.resume();
     queue.flush().unwrap();
-    assert_eq!((count.get(), queue.room(), queue.len()), (5, Some(1), 0));
+    assert_eq!(
+        (count.get(), queue.report().room, queue.stats().nr_inactive),
+        (5, Some(1), 0)
+    );
     let mut parts = [0; 8];
     queue.pause();
-    queue.spawn_detached(|| ());
+    queue.spawn_detached(|| ()).unwrap();
     queue.scope(|scope| {
         for part in &mut parts {
             scope.spawn(move || *part = 1);
@@ -291,30 +304,30 @@ fn what_is_queued_beside_the_capacity_is_never_refused() {
 fn who_waits_gets_room_in_the_order_of_coming() {
     ends(|| {
         let queue = paused(1);
-        queue.spawn_detached(|| ());
-        let bells: Vec<_> = (0..4).map(|_| Arc::new(Bell::default())).collect();
-        let mut waits: Vec<_> = bells.iter().map(|_| queue.reserve()).collect();
-        for (wait, bell) in waits.iter_mut().zip(&bells) {
-            assert!(poll(wait, bell).is_none());
+        queue.spawn_detached(|| ()).unwrap();
+        let wakes: Vec<_> = (0..4).map(|_| Arc::new(WakeFlag::default())).collect();
+        let mut waits: Vec<_> = wakes.iter().map(|_| queue.task().reserve()).collect();
+        for (wait, waker) in waits.iter_mut().zip(&wakes) {
+            assert!(poll(wait, waker).is_none());
         }
         queue.resume();
-        eventually("the item starts", || bells[0].rings() == 1);
+        eventually("the item starts", || wakes[0].rings() == 1);
         // A permit skips a waiter that left, and is passed on by one that leaves with it.
         drop(waits.remove(1));
-        assert!(queue.try_reserve().is_none(), "nobody overtakes");
+        assert!(queue.task().try_reserve().is_none(), "nobody overtakes");
         drop(waits.remove(0));
         assert_eq!(
-            (bells[1].rings(), bells[2].rings(), bells[3].rings()),
+            (wakes[1].rings(), wakes[2].rings(), wakes[3].rings()),
             (0, 1, 0)
         );
-        let permit = poll(&mut waits[0], &bells[2]).expect("it has been granted room");
-        assert_eq!(queue.room(), Some(0));
+        let permit = poll(&mut waits[0], &wakes[2]).expect("it has been granted room");
+        assert_eq!(queue.report().room, Some(0));
         drop(permit);
-        assert_eq!(bells[3].rings(), 1);
-        let permit = poll(&mut waits[1], &bells[3]).unwrap();
-        assert_eq!(permit.spawn(|| 3).unwrap().join().unwrap(), 3);
+        assert_eq!(wakes[3].rings(), 1);
+        let permit = poll(&mut waits[1], &wakes[3]).unwrap();
+        assert_eq!(permit.spawn(|| 3).join().unwrap(), 3);
         drop(waits);
-        assert_eq!(queue.room(), Some(1));
+        assert_eq!(queue.report().room, Some(1));
     });
 }
 
@@ -328,29 +341,37 @@ fn threads_that_wait_for_room_all_get_it() {
                 scope.spawn(|| {
                     for _ in 0..500 {
                         let inner = count.clone();
-                        drop(queue.spawn_wait(move || inner.add()).unwrap());
+                        drop(
+                            queue
+                                .task()
+                                .wait_for_capacity()
+                                .try_spawn(move || inner.add())
+                                .unwrap(),
+                        );
                     }
                 });
             }
         });
         queue.drain().unwrap();
-        assert_eq!((count.get(), queue.room()), (2000, Some(2)));
+        assert_eq!((count.get(), queue.report().room), (2000, Some(2)));
     });
 }
 
 #[test]
 fn a_wait_for_room_ends_with_its_time() {
     let queue = paused(1);
-    queue.spawn_detached(|| ());
+    queue.spawn_detached(|| ()).unwrap();
     for timeout in [Duration::ZERO, Duration::from_millis(1)] {
-        let full = queue.spawn_wait_timeout(timeout, || 7).unwrap_err();
+        let waits = queue.task().wait_for_room_until(Instant::now() + timeout);
+        let full = waits.try_spawn(|| 7).unwrap_err();
         assert_eq!(full.into_inner()(), 7);
     }
     queue.resume();
-    let late = queue.spawn_wait_timeout(Duration::MAX, || 7).unwrap();
+    let late = queue.task().wait_for_room_until(Instant::now() + PATIENCE);
+    let late = late.try_spawn(|| 7).unwrap();
     assert_eq!(late.join().unwrap(), 7);
     queue.flush().unwrap();
-    assert_eq!(queue.room(), Some(1));
+    assert_eq!(queue.report().room, Some(1));
 }
 
 #[test]
@@ -359,8 +380,8 @@ fn an_item_does_not_wait_for_room_in_its_own_queue() {
         let queue = alone_on_two(queue("own").capacity(1).max_active(1));
         let inner = queue.clone();
         let outcome = queue.spawn(move || {
-            let first = inner.spawn_wait(|| ()).is_ok();
-            let second = inner.spawn_wait(|| ());
+            let first = inner.task().wait_for_capacity().try_spawn(|| ()).is_ok();
+            let second = inner.task().wait_for_capacity().try_spawn(|| ());
             (first, second.is_err_and(|error| error.is_full()))
         });
         assert_eq!(outcome.join().unwrap(), (true, true));
@@ -375,7 +396,7 @@ fn a_task_of_a_full_queue_may_wait_for_its_room() {
         let task = queue.spawn_async(async move {
             let mut handles = Vec::new();
             for part in 0..50 {
-                handles.push(inner.reserve().await.spawn(move || part).unwrap());
+                handles.push(inner.task().reserve().await.spawn(move || part));
             }
             let mut sum = 0;
             for handle in handles {
@@ -390,39 +411,41 @@ fn a_task_of_a_full_queue_may_wait_for_its_room() {
 #[test]
 fn a_permit_queues_all_kinds_and_gives_back_what_it_does_not_use() {
     let queue = alone_on_two(queue("permits").capacity(1));
-    drop(queue.try_reserve().unwrap());
-    assert_eq!(
-        queue
-            .try_reserve()
-            .unwrap()
-            .spawn(|| 1)
-            .unwrap()
-            .join()
-            .unwrap(),
-        1
-    );
-    eventually("it has started", || queue.room() == Some(1));
-    let future = queue.try_reserve().unwrap().spawn_async(async { 2 });
-    assert_eq!(future.unwrap().join().unwrap(), 2);
+    drop(queue.task().try_reserve().unwrap());
+    let permit = queue.task().try_reserve().unwrap();
+    assert_eq!(permit.spawn(|| 1).join().unwrap(), 1);
+    eventually("it has started", || queue.report().room == Some(1));
+    let future = queue.task().try_reserve().unwrap().spawn_async(async { 2 });
+    assert_eq!(future.join().unwrap(), 2);
     let work = Work::new(|| ());
-    assert_eq!(queue.try_reserve().unwrap().enqueue(&work), Ok(true));
+    let permit = queue.task().try_reserve().unwrap();
+    assert_eq!(permit.try_enqueue(&work), Ok(true));
     work.flush().unwrap();
     work.disable();
-    assert_eq!(queue.try_reserve().unwrap().enqueue(&work), Ok(false));
-    assert_eq!(queue.room(), Some(1));
-    let permit = queue.try_reserve().unwrap();
+    assert!(!queue.task().try_reserve().unwrap().enqueue(&work));
+    assert_eq!(queue.report().room, Some(1));
+    let permit = queue.task().try_reserve().unwrap();
     queue.destroy().unwrap();
-    assert!(matches!(permit.spawn(|| ()), Err(TrySpawnError::Closed(_))));
-    assert_eq!(queue.room(), Some(1));
+    assert!(permit.try_spawn(|| ()).is_err_and(|error| !error.is_full()));
+    assert_eq!(queue.report().room, Some(1));
 }
 
 #[test]
 fn a_queue_without_a_capacity_always_has_room() {
     let queue = alone_on_two(queue("open"));
-    assert_eq!(queue.spawn_wait(|| 1).unwrap().join().unwrap(), 1);
+    assert_eq!(
+        queue
+            .task()
+            .wait_for_capacity()
+            .try_spawn(|| 1)
+            .unwrap()
+            .join()
+            .unwrap(),
+        1
+    );
     assert_eq!(queue.try_enqueue(&Work::new(|| ())), Ok(true));
-    assert!(poll(&mut queue.reserve(), &Arc::default()).is_some());
-    assert!(queue.try_reserve().is_some());
+    assert!(poll(&mut queue.task().reserve(), &Arc::default()).is_some());
+    assert!(queue.task().try_reserve().is_some());
 }
 
 #[test]
@@ -431,40 +454,39 @@ fn a_drain_takes_room_as_it_is_and_refuses_who_waits() {
         let queue = paused(1);
         let (go, may_go) = mpsc::channel::<()>();
         let inner = queue.clone();
-        queue.spawn_detached(move || {
-            may_go.recv().unwrap();
-            // Items that the queue's own items queue have the same bound.
-            drop(inner.try_spawn(|| ()).unwrap());
-            assert!(inner.try_spawn(|| ()).unwrap_err().is_full());
-        });
+        queue
+            .spawn_detached(move || {
+                may_go.recv().unwrap();
+                // Items that the queue's own items queue have the same bound.
+                drop(inner.try_spawn(|| ()).unwrap());
+                assert!(inner.try_spawn(|| ()).unwrap_err().is_full());
+            })
+            .unwrap();
         let waiter = {
             let queue = queue.clone();
-            thread::spawn(move || queue.spawn_wait(|| ()).map(drop))
+            thread::spawn(move || queue.task().wait_for_capacity().try_spawn(|| ()).map(drop))
         };
-        let mut task = pin!(queue.reserve());
-        let bell = Arc::new(Bell::default());
-        assert!(poll(&mut task, &bell).is_none());
+        let mut task = pin!(queue.task().reserve());
+        let waker = Arc::new(WakeFlag::default());
+        assert!(poll(&mut task, &waker).is_none());
         let drainer = {
             let queue = queue.clone();
             thread::spawn(move || queue.drain().unwrap())
         };
         eventually("the drain has begun", || {
-            matches!(queue.try_spawn(|| ()), Err(TrySpawnError::Closed(_)))
+            queue.try_spawn(|| ()).is_err_and(|error| !error.is_full())
         });
         queue.resume();
         // The first waiter gets the permit of the started item, and releases it to the second.
-        let mut is_told = false;
+        let mut is_notified = false;
         eventually("the task and the thread are told", || {
-            if !is_told && let Some(permit) = poll(&mut task, &bell) {
-                is_told = matches!(permit.spawn(|| ()), Err(TrySpawnError::Closed(_)));
+            if !is_notified && let Some(permit) = poll(&mut task, &waker) {
+                is_notified = permit.try_spawn(|| ()).is_err_and(|error| !error.is_full());
             }
-            is_told && waiter.is_finished()
+            is_notified && waiter.is_finished()
         });
         go.send(()).unwrap();
-        assert!(matches!(
-            waiter.join().unwrap(),
-            Err(TrySpawnError::Closed(_))
-        ));
+        assert!(waiter.join().unwrap().is_err_and(|error| !error.is_full()));
         drainer.join().unwrap();
     });
 }
@@ -473,24 +495,39 @@ fn a_drain_takes_room_as_it_is_and_refuses_who_waits() {
 fn what_waits_is_told_of_a_queue_without_a_limit() {
     let queue = alone_on_two(queue("waits"));
     queue.pause();
-    assert!(queue.is_empty());
+    assert_eq!(queue.stats().nr_inactive, 0);
     let handles: Vec<_> = (0..50).map(|_| queue.spawn(|| ())).collect();
-    assert_eq!((queue.len(), queue.stats().nr_inactive), (50, 50));
+    assert_eq!(queue.stats().nr_inactive, 50);
     let mut rest = handles.into_iter();
     assert!(rest.next().unwrap().cancel());
-    assert_eq!(queue.len(), 49);
+    assert_eq!(queue.stats().nr_inactive, 49);
     queue.resume();
     rest.for_each(|handle| handle.join().unwrap());
     queue.drain().unwrap();
-    assert_eq!((queue.len(), queue.stats().nr_inactive), (0, 0));
+    assert_eq!(queue.stats().nr_inactive, 0);
 }
 
 #[test]
 fn a_refusal_becomes_an_io_error() {
-    let kind = |error: TrySpawnError<()>| io::Error::from(error).kind();
-    assert_eq!(kind(TrySpawnError::Full(())), io::ErrorKind::WouldBlock);
-    assert_eq!(kind(TrySpawnError::Closed(())), io::ErrorKind::BrokenPipe);
-    assert_eq!(format!("{:?}", TrySpawnError::Full(|| ())), "Full(..)");
+    fn kind<F>(error: TrySpawnError<F>) -> io::ErrorKind {
+        io::Error::from(error).kind()
+    }
+    let queue = paused(1);
+    let item = queue.spawn(|| ());
+    let full = queue.try_spawn(|| ()).unwrap_err();
+    assert_eq!(format!("{full:?}"), "TrySpawnError { is_full: true, .. }");
+    assert_eq!(kind(full), io::ErrorKind::WouldBlock);
+    // The error may be shared even if the closure may not.
+    let not_sync = std::cell::Cell::new(1);
+    let full = queue.try_spawn(move || not_sync.get()).unwrap_err();
+    let full: Box<dyn std::error::Error + Send + Sync> = full.into();
+    assert_eq!(full.to_string(), "the workqueue is full");
+    queue.destroy().unwrap();
+    item.join().unwrap();
+    assert_eq!(
+        kind(queue.try_spawn(|| ()).unwrap_err()),
+        io::ErrorKind::BrokenPipe
+    );
 }
 
 #[test]
@@ -503,7 +540,7 @@ fn a_waker_that_panics_spares_who_makes_room() {
     }
     let queue = paused(1);
     let mut handle = queue.spawn(|| ());
-    let mut reserve = queue.reserve();
+    let mut reserve = queue.task().reserve();
     let waker = Waker::from(Arc::new(Panics));
     let polled = Pin::new(&mut reserve).poll(&mut Context::from_waker(&waker));
     assert!(polled.is_pending());
@@ -544,7 +581,7 @@ fn full_with_a_task_that_lets_go() -> (Workqueue, JoinHandle<u32>, mpsc::Receive
     let (send, gone) = mpsc::channel();
     let theirs = queue.clone();
     OnTheSpot::begin(async move {
-        drop(theirs.reserve().await);
+        drop(theirs.task().reserve().await);
         drop(theirs);
         send.send(()).unwrap();
     });
@@ -585,9 +622,9 @@ fn a_waker_that_is_told_of_room_may_queue_the_very_item_again() {
         assert_eq!(queue.try_enqueue(&work), Ok(true));
         let (theirs, again) = (queue.clone(), work.clone());
         OnTheSpot::begin(async move {
-            let permit = theirs.reserve().await;
+            let permit = theirs.task().reserve().await;
             assert!(!again.cancel());
-            assert_eq!(permit.enqueue(&again), Ok(true));
+            assert!(permit.enqueue(&again));
         });
         assert!(work.cancel());
         assert!(work.is_pending());
@@ -611,7 +648,7 @@ fn full_with_orphans(nr_orphans: usize) -> (&'static Workqueue, JoinHandle<u32>,
     let item = queue.try_spawn(|| 7).unwrap();
     let orphan = |_| {
         let orphan = Arc::new(Orphan(Mutex::default()));
-        let mut task: Task = Box::pin(async { drop(queue.reserve().await) });
+        let mut task: Task = Box::pin(async { drop(queue.task().reserve().await) });
         let waker = Waker::from(orphan.clone());
         let polled = task.as_mut().poll(&mut Context::from_waker(&waker));
         assert!(polled.is_pending());
@@ -631,7 +668,7 @@ fn a_place_goes_along_a_line_of_tasks_that_go_as_they_are_woken() {
         let cancels = small.spawn(move || drop(item.cancel_on_drop())).unwrap();
         cancels.join().unwrap();
         assert!(orphans.iter().all(|it| it.0.lock().unwrap().is_none()));
-        assert_eq!(queue.room(), Some(1));
+        assert_eq!(queue.report().room, Some(1));
         queue.resume();
     });
 }
@@ -642,7 +679,7 @@ fn who_came_last_leaves_the_line_as_soon_as_who_came_first() {
         // This took minutes when each waiter that left walked past all earlier waiters.
         let (queue, item, orphans) = full_with_orphans(100_000);
         orphans.iter().rev().for_each(|it| it.clone().wake());
-        assert_eq!(queue.room(), Some(0));
+        assert_eq!(queue.report().room, Some(0));
         queue.resume();
         assert_eq!(item.join().unwrap(), 7);
     });
@@ -650,16 +687,16 @@ fn who_came_last_leaves_the_line_as_soon_as_who_came_first() {
 
 /// A task whose waker releases a permit and then waits for the thread that gets it.
 struct Impatient {
-    gives: Mutex<Option<Permit<'static>>>,
+    gives: Mutex<Option<TaskOptions<'static>>>,
     waits: Mutex<mpsc::Receiver<()>>,
-    told: mpsc::Sender<bool>,
+    notifier: mpsc::Sender<bool>,
 }
 
 impl Wake for Impatient {
     fn wake(self: Arc<Self>) {
         drop(self.gives.lock().unwrap().take());
         let came = self.waits.lock().unwrap().recv_timeout(PATIENCE);
-        self.told.send(came.is_ok()).unwrap();
+        self.notifier.send(came.is_ok()).unwrap();
     }
 }
 
@@ -667,24 +704,24 @@ impl Wake for Impatient {
 fn a_waker_that_is_told_of_room_may_wait_for_a_thread_that_gets_some_by_it() {
     ends(|| {
         let queue: &'static Workqueue = Box::leak(Box::new(paused(2)));
-        let [first, second] = [(); 2].map(|()| queue.try_reserve().unwrap());
-        let ((came, waits), (told, is_told)) = (mpsc::channel(), mpsc::channel());
+        let [first, second] = [(); 2].map(|()| queue.task().try_reserve().unwrap());
+        let ((came, waits), (notifier, is_notified)) = (mpsc::channel(), mpsc::channel());
         let waker = Waker::from(Arc::new(Impatient {
             gives: Mutex::new(Some(second)),
             waits: Mutex::new(waits),
-            told,
+            notifier,
         }));
-        let mut task = pin!(queue.reserve());
+        let mut task = pin!(queue.task().reserve());
         let polled = task.as_mut().poll(&mut Context::from_waker(&waker));
         assert!(polled.is_pending());
         let waits = thread::spawn(move || {
-            drop(queue.spawn_wait(|| ()).unwrap());
+            drop(queue.task().wait_for_capacity().try_spawn(|| ()).unwrap());
             came.send(()).unwrap();
         });
         // By then the thread is in the wait queue. If it is late, it finds a free permit.
         thread::sleep(Duration::from_millis(50));
         drop(first);
-        assert!(is_told.recv().unwrap(), "the thread was not woken");
+        assert!(is_notified.recv().unwrap(), "the thread was not woken");
         waits.join().unwrap();
         queue.resume();
     });

@@ -7,7 +7,7 @@ use std::sync::{
 
 use afterwork::{
     params::Params,
-    workqueue::{AffinityScope, Attrs, BuildError, PoolStats, Registry, TrySpawnError},
+    workqueue::{AffinityScope, Attrs, BuildError, PoolStats, Registry},
 };
 use topology::{CpuSet, Topology};
 
@@ -41,9 +41,9 @@ fn new_items_run_with_the_new_nice_value() {
     let queue = queue("nice").help(false);
     let queue = queue.build_in(&registry("2 core")).unwrap();
     let before = queue.spawn(nice_here).join().unwrap();
-    queue.set_nice(7).unwrap();
+    queue.set_attrs(|attrs| attrs.nice = 7).unwrap();
     assert_eq!(queue.spawn(nice_here).join().unwrap(), 7);
-    queue.set_nice(before as i8).unwrap();
+    queue.set_attrs(|attrs| attrs.nice = before as i8).unwrap();
     assert_eq!(queue.spawn(nice_here).join().unwrap(), before);
     assert_eq!(i32::from(queue.attrs().nice), before);
 }
@@ -52,10 +52,12 @@ fn new_items_run_with_the_new_nice_value() {
 fn new_items_run_on_the_new_cpus() {
     let registry = registry("8 core");
     let queue = queue("cpus").help(false).build_in(&registry).unwrap();
-    queue.set_cpus(Some(set("0-1"))).unwrap();
+    queue
+        .set_attrs(|attrs| attrs.cpus = Some(set("0-1")))
+        .unwrap();
     queue.spawn(|| ()).join().unwrap();
     assert_eq!(used(&registry), ["0-1"]);
-    queue.set_cpus(None).unwrap();
+    queue.set_attrs(|attrs| attrs.cpus = None).unwrap();
     queue.spawn(|| ()).join().unwrap();
     assert_eq!(used(&registry), ["0-1", "0-7"]);
 }
@@ -64,14 +66,16 @@ fn new_items_run_on_the_new_cpus() {
 fn new_items_go_to_pools_of_the_new_scope() {
     let registry = registry("8 core");
     let queue = queue("scope").help(false);
-    let queue = queue.scope(AffinityScope::System).build_in(&registry);
+    let queue = queue.affinity(AffinityScope::System).build_in(&registry);
     let queue = queue.unwrap();
-    queue.set_scope(AffinityScope::Cpu).unwrap();
+    queue
+        .set_attrs(|attrs| attrs.affinity = AffinityScope::Cpu)
+        .unwrap();
     pin(0);
     queue.spawn(|| ()).join().unwrap();
     let cpu = sync::cpu::current().to_string();
     assert_eq!(used(&registry), [cpu.trim_start_matches("cpu").trim()]);
-    queue.set_strict(true).unwrap();
+    queue.set_attrs(|attrs| attrs.strict = true).unwrap();
     queue.spawn(|| ()).join().unwrap();
     assert!(
         registry
@@ -88,7 +92,7 @@ fn items_that_are_queued_run_where_they_are_and_new_ones_do_not_wait_for_them() 
         let queue = queue("live").help(false).build_in(&registry).unwrap();
         let plug = plug_into(&queue);
         let old: Vec<_> = (0..5).map(|i| queue.spawn(move || i)).collect();
-        queue.set_nice(3).unwrap();
+        queue.set_attrs(|attrs| attrs.nice = 3).unwrap();
         assert_eq!(queue.spawn(|| 7).join().unwrap(), 7, "waits for the old");
         plug.release();
         let sum: i32 = old.into_iter().map(|it| it.join().unwrap()).sum();
@@ -131,10 +135,10 @@ fn nothing_is_lost_or_run_twice_while_attributes_change() {
 fn change_something(queue: &afterwork::workqueue::Workqueue, dice: &mut Dice) {
     let cpus = [None, Some(set("0-3")), Some(set("2-40")), Some(set("63"))];
     match dice.below(4) {
-        0 => queue.set_scope(AffinityScope::ALL[dice.below(6)]),
-        1 => queue.set_strict(dice.below(2) == 0),
-        2 => queue.set_cpus(cpus[dice.below(4)].clone()),
-        _ => queue.set_nice(dice.below(3) as i8),
+        0 => queue.set_attrs(|attrs| attrs.affinity = AffinityScope::ALL[dice.below(6)]),
+        1 => queue.set_attrs(|attrs| attrs.strict = dice.below(2) == 0),
+        2 => queue.set_attrs(|attrs| attrs.cpus = cpus[dice.below(4)].clone()),
+        _ => queue.set_attrs(|attrs| attrs.nice = dice.below(3) as i8),
     }
     .unwrap();
 }
@@ -148,17 +152,18 @@ fn an_ordered_queue_loses_and_reorders_nothing_over_changes_of_its_attributes() 
     let gauge = Gauge::default();
     const NR_ITEMS: usize = 2000;
     for i in 0..NR_ITEMS {
-        queue.spawn_detached({
-            let (log, gauge) = (log.clone(), gauge.clone());
-            move || gauge.within(|| log.lock().unwrap().push(i))
-        });
+        queue
+            .spawn_detached({
+                let (log, gauge) = (log.clone(), gauge.clone());
+                move || gauge.within(|| log.lock().unwrap().push(i))
+            })
+            .unwrap();
         if dice.below(10) == 0 {
-            let attrs = Attrs {
-                nice: dice.below(4) as i8,
-                cpus: [None, Some(set("0-1"))][dice.below(2)].clone(),
-                ..queue.attrs()
+            let change = |attrs: &mut Attrs| {
+                attrs.nice = dice.below(4) as i8;
+                attrs.cpus = [None, Some(set("0-1"))][dice.below(2)].clone();
             };
-            queue.set_attrs(&attrs).unwrap();
+            queue.set_attrs(change).unwrap();
             assert_eq!(log.lock().unwrap().len(), i + 1, "not drained");
         }
     }
@@ -174,19 +179,21 @@ fn a_change_of_an_ordered_queue_waits_for_its_items_and_refuses_others() {
         let queue = queue.build_in(&registry("8 core")).unwrap();
         let plug = plug_into(&queue);
         let changed = Arc::new(AtomicBool::new(false));
-        queue.spawn_detached({
-            let changed = changed.clone();
-            move || assert!(!changed.load(Ordering::SeqCst))
-        });
+        queue
+            .spawn_detached({
+                let changed = changed.clone();
+                move || assert!(!changed.load(Ordering::SeqCst))
+            })
+            .unwrap();
         let changer = std::thread::spawn({
             let queue = queue.clone();
             move || {
-                queue.set_nice(4).unwrap();
+                queue.set_attrs(|attrs| attrs.nice = 4).unwrap();
                 changed.store(true, Ordering::SeqCst);
             }
         });
         eventually("the change refuses items", || {
-            matches!(queue.try_spawn(|| ()), Err(TrySpawnError::Closed(_)))
+            queue.try_spawn(|| ()).is_err_and(|error| !error.is_full())
         });
         assert_eq!(queue.attrs().nice, 0, "changed before it was drained");
         plug.release();
@@ -202,10 +209,13 @@ fn an_item_that_changes_its_own_ordered_queue_gets_an_error() {
         let queue = queue("ordered").ordered();
         let queue = queue.build_in(&registry("8 core")).unwrap();
         let inside = queue.clone();
-        let error = queue.spawn(move || inside.set_nice(4)).join().unwrap();
+        let error = queue
+            .spawn(move || inside.set_attrs(|attrs| attrs.nice = 4))
+            .join()
+            .unwrap();
         assert!(matches!(error, Err(BuildError::OwnQueue)), "{error:?}");
         assert_eq!(queue.attrs().nice, 0);
-        queue.set_nice(5).unwrap();
+        queue.set_attrs(|attrs| attrs.nice = 5).unwrap();
     });
 }
 
@@ -213,18 +223,23 @@ fn an_item_that_changes_its_own_ordered_queue_gets_an_error() {
 fn attributes_out_of_range_are_refused_and_change_nothing() {
     let queue = alone_on_two(queue("wrong"));
     let before = queue.attrs();
-    assert!(matches!(queue.set_nice(20), Err(BuildError::Nice(20))));
     assert!(matches!(
-        queue.set_cpus(Some(CpuSet::new())),
+        queue.set_attrs(|attrs| attrs.nice = 20),
+        Err(BuildError::Nice(20))
+    ));
+    assert!(matches!(
+        queue.set_attrs(|attrs| attrs.cpus = Some(CpuSet::new())),
         Err(BuildError::NoCpus)
     ));
     assert_eq!(queue.attrs(), before);
     let ordered = alone_on_two(crate::support::queue("wrong").ordered());
     assert!(matches!(
-        ordered.set_scope(AffinityScope::Cpu),
+        ordered.set_attrs(|attrs| attrs.affinity = AffinityScope::Cpu),
         Err(BuildError::OrderedScope(AffinityScope::Cpu))
     ));
-    ordered.set_scope(AffinityScope::System).unwrap();
+    ordered
+        .set_attrs(|attrs| attrs.affinity = AffinityScope::System)
+        .unwrap();
 }
 
 #[test]
@@ -235,7 +250,7 @@ fn a_queue_drains_items_of_former_attributes_too() {
         let nr_runs = Count::default();
         let works: Vec<_> = (0..3).map(|_| counting(&nr_runs)).collect();
         for (nice, work) in works.iter().enumerate() {
-            queue.set_nice(nice as i8).unwrap();
+            queue.set_attrs(|attrs| attrs.nice = nice as i8).unwrap();
             queue.enqueue(work);
         }
         plug.release();
@@ -263,7 +278,7 @@ fn pools_without_routes_let_all_their_workers_go_and_serve_late_items() {
         });
         queue.enqueue(&work);
         plug.wait_until_stuck();
-        queue.set_nice(2).unwrap();
+        queue.set_attrs(|attrs| attrs.nice = 2).unwrap();
         plug.release();
         queue.drain().unwrap();
         eventually("its workers have gone", || {
@@ -273,7 +288,7 @@ fn pools_without_routes_let_all_their_workers_go_and_serve_late_items() {
                 .filter(|pool| pool.nice == 0)
                 .all(|pool| pool.nr_workers == 0)
         });
-        queue.set_nice(0).unwrap();
+        queue.set_attrs(|attrs| attrs.nice = 0).unwrap();
         assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
         drop(work);
     });
@@ -285,7 +300,7 @@ fn attributes_that_come_back_find_their_pools() {
     let queue = queue("back").build_in(&registry).unwrap();
     for _ in 0..100 {
         for nice in 0..3 {
-            queue.set_nice(nice).unwrap();
+            queue.set_attrs(|attrs| attrs.nice = nice).unwrap();
         }
     }
     assert_eq!(registry.pool_stats().len(), 3);
@@ -333,7 +348,7 @@ fn queues_follow_cpus_that_go_and_come_back() {
     ends(|| {
         let machine = Topology::synthetic("2 llc x 4 core").unwrap();
         let registry = Registry::new(machine.clone(), Params::default()).unwrap();
-        let queue = queue("follow").help(false).scope(AffinityScope::System);
+        let queue = queue("follow").help(false).affinity(AffinityScope::System);
         let queue = queue.build_in(&registry).unwrap();
         let plug = plug_into(&queue);
         let waiting = queue.spawn(|| 1);
@@ -358,7 +373,7 @@ fn an_ordered_queue_follows_the_machine_when_its_attributes_are_set() {
         registry.set_topology(machine.restricted_to(&set("0-3")).unwrap());
         queue.spawn(|| ()).join().unwrap();
         assert_eq!(used(&registry), ["0-7"]);
-        queue.set_attrs(&queue.attrs()).unwrap();
+        queue.set_attrs(|_| ()).unwrap();
         queue.spawn(|| ()).join().unwrap();
         assert_eq!(used(&registry), ["0-3", "0-7"]);
     });
@@ -383,7 +398,7 @@ fn the_manager_looks_at_the_machine_while_work_waits() {
         let machine = Topology::synthetic("4 core").unwrap();
         let mut news = vec![machine.restricted_to(&set("1-2")).unwrap()];
         let params = Params {
-            machine_look_ms: 1,
+            topology_refresh_ms: 1,
             ..Params::default()
         };
         let registry = Registry::watching(machine, params, move || news.pop()).unwrap();

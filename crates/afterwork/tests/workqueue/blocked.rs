@@ -16,7 +16,9 @@ fn an_item_runs_that_unblocks_all_workers() {
         let queue = queue("blocked").build_in(&registry(machine)).unwrap();
         let plugs: Vec<_> = (0..8).map(|_| plug_into(&queue)).collect();
         let (send, receive) = mpsc::channel();
-        queue.spawn_detached(move || send.send(()).unwrap());
+        queue
+            .spawn_detached(move || send.send(()).unwrap())
+            .unwrap();
         receive.recv_timeout(PATIENCE).expect("no worker came");
         plugs.iter().for_each(Plug::release);
         queue.drain().unwrap();
@@ -26,7 +28,7 @@ fn an_item_runs_that_unblocks_all_workers() {
 #[test]
 fn a_chain_of_items_each_waiting_for_the_next_ends() {
     let queue = queue("chain")
-        .scope(AffinityScope::System)
+        .affinity(AffinityScope::System)
         .build_in(&registry("1 core"))
         .unwrap();
     let (done, all_done) = mpsc::channel();
@@ -41,13 +43,15 @@ fn a_chain_of_items_each_waiting_for_the_next_ends() {
     let last = wait;
     for (send, wait) in senders.into_iter().rev() {
         let done = done.clone();
-        queue.spawn_detached(move || {
-            if let Some(wait) = wait {
-                wait.recv().unwrap();
-            }
-            send.send(()).unwrap();
-            done.send(()).unwrap();
-        });
+        queue
+            .spawn_detached(move || {
+                if let Some(wait) = wait {
+                    wait.recv().unwrap();
+                }
+                send.send(()).unwrap();
+                done.send(()).unwrap();
+            })
+            .unwrap();
     }
     last.unwrap()
         .recv_timeout(PATIENCE)
@@ -166,7 +170,9 @@ fn workers_that_block_leave_a_pool_that_still_serves_many_queues() {
     for _ in 0..50 {
         let queue = queue("others").build_in(&registry).unwrap();
         let (send, receive) = mpsc::channel();
-        queue.spawn_detached(move || send.send(()).unwrap());
+        queue
+            .spawn_detached(move || send.send(()).unwrap())
+            .unwrap();
         receive.recv_timeout(PATIENCE).expect("nobody serves it");
     }
     plugs.iter().for_each(Plug::release);

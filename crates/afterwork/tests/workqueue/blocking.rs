@@ -138,7 +138,9 @@ fn most_at_once_after(queue: &Workqueue, count: usize) -> usize {
     let plugs: Vec<_> = (0..count)
         .map(|_| {
             let (plug, hole) = stopper();
-            queue.spawn_detached(move || workqueue::blocking(|| hole.sit()));
+            queue
+                .spawn_detached(move || workqueue::blocking(|| hole.sit()))
+                .unwrap();
             plug.wait_until_stuck();
             plug
         })
@@ -149,7 +151,9 @@ fn most_at_once_after(queue: &Workqueue, count: usize) -> usize {
     let gauge = Gauge::default();
     for _ in 0..200 {
         let gauge = gauge.clone();
-        queue.spawn_detached(move || gauge.within(std::thread::yield_now));
+        queue
+            .spawn_detached(move || gauge.within(std::thread::yield_now))
+            .unwrap();
     }
     queue.drain().unwrap();
     gauge.most()

@@ -21,7 +21,7 @@ fn a_name_with_a_nul_is_refused_by_each_builder() {
     for name in ["\0", "nul\0inside", "at the end\0"] {
         let kinds = [
             queue(name),
-            queue(name).mem_reclaim(),
+            queue(name).with_rescuer(),
             queue(name).ordered(),
             queue(name).bh(),
         ];
@@ -43,7 +43,7 @@ fn a_name_with_a_nul_is_refused_by_each_builder() {
     }
     // Every other string is a valid name.
     for name in ["", "new\nline", "\u{7}", "🦀 ünï", &"x".repeat(500)] {
-        let queue = queue(name).mem_reclaim().build().unwrap();
+        let queue = queue(name).with_rescuer().build().unwrap();
         assert_eq!(queue.name(), name);
         assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
     }
@@ -108,7 +108,7 @@ fn an_ordered_queue_refuses_what_would_break_its_order() {
         "an ordered queue runs one item at a time, not 2"
     );
 
-    let error = refused(queue("q").scope(AffinityScope::Cpu).ordered());
+    let error = refused(queue("q").affinity(AffinityScope::Cpu).ordered());
     assert!(matches!(
         error,
         BuildError::OrderedScope(AffinityScope::Cpu)
@@ -128,7 +128,7 @@ fn an_ordered_queue_refuses_what_would_break_its_order() {
     for right in [
         queue("q").ordered(),
         queue("q").ordered().max_active(1),
-        queue("q").ordered().scope(AffinityScope::System),
+        queue("q").ordered().affinity(AffinityScope::System),
         queue("q").ordered().help(false),
         queue("q").ordered().strict(true),
     ] {

@@ -211,12 +211,12 @@ fn a_queue_drains_although_a_helped_item_moves_to_another_queue_during_its_run()
     ends(|| {
         let registry = registry("2 core");
         let second = queue("second")
-            .scope(AffinityScope::System)
+            .affinity(AffinityScope::System)
             .build_in(&registry)
             .unwrap();
         for _ in 0..300 {
             let first = queue("first")
-                .scope(AffinityScope::System)
+                .affinity(AffinityScope::System)
                 .build_in(&registry)
                 .unwrap();
             let to = second.clone();
@@ -269,7 +269,9 @@ fn storm(queue: &Workqueue, order: &Arc<Mutex<Vec<usize>>>, name: &str) -> usize
     for i in 0..100_000 {
         if i % 10_000 == 0 {
             let order = order.clone();
-            queue.spawn_detached(move || order.lock().unwrap().push(i));
+            queue
+                .spawn_detached(move || order.lock().unwrap().push(i))
+                .unwrap();
         }
         if i % 10_000 == 9_999 {
             sizes.push(resident_kib());
@@ -385,7 +387,7 @@ fn in_a_batch_behind_what_blocks(work: &Work) -> Option<(Workqueue, Workqueue, P
     let next = queue("next").help(false).build_in(&registry).unwrap();
     let (plug, hole) = stopper();
     former.pause();
-    former.spawn_detached(move || hole.sit());
+    former.spawn_detached(move || hole.sit()).unwrap();
     assert!(former.enqueue(work));
     // When this item runs, the worker has already set the items of the paused queue aside.
     next.spawn(|| ()).join().unwrap();

@@ -25,7 +25,7 @@ const WAYS: [fn(&Workqueue); 2] = [
 
 /// Builds a paused queue with a pool for each of two CPUs.
 fn two_pods(registry: &Registry) -> Workqueue {
-    let queue = queue("pods").scope(AffinityScope::Cpu);
+    let queue = queue("pods").affinity(AffinityScope::Cpu);
     let queue = queue.build_in(registry).unwrap();
     queue.pause();
     queue
@@ -74,9 +74,12 @@ fn a_destructor_joins_an_item_of_another_pod_that_is_cancelled() {
         for [first, second] in ORDERS {
             for way in WAYS {
                 let queue = two_pods(&registry);
-                let joined = queue.spawn_on(CpuId::new(second), || ());
+                let joined = queue.task().on_cpu(CpuId::new(second)).spawn(|| ());
                 let joins = Joins::of(joined);
-                let holder = queue.spawn_on(CpuId::new(first), move || drop(joins));
+                let holder = queue
+                    .task()
+                    .on_cpu(CpuId::new(first))
+                    .spawn(move || drop(joins));
                 way(&queue);
                 assert!(holder.join().is_err());
                 queue.resume();
@@ -94,8 +97,11 @@ fn destructors_join_cancelled_items_without_threads() {
             registry.refuse_threads(true);
             let queue = two_pods(&registry);
             let (dropped, all_dropped) = mpsc::channel::<()>();
-            let joins = Joins::of(queue.spawn_on(CpuId::new(second), || ()));
-            let holder = queue.spawn_on(CpuId::new(first), move || drop((joins, dropped)));
+            let joins = Joins::of(queue.task().on_cpu(CpuId::new(second)).spawn(|| ()));
+            let holder = queue
+                .task()
+                .on_cpu(CpuId::new(first))
+                .spawn(move || drop((joins, dropped)));
             queue.shutdown_background();
             assert!(holder.join().is_err());
             // By then the closure has been dropped.
@@ -112,15 +118,16 @@ fn a_waker_of_a_cancelled_item_joins_another_one() {
         for [first, second] in ORDERS {
             for way in WAYS {
                 let queue = two_pods(&registry);
-                let mut awaited = queue.spawn_on(CpuId::new(first), || ());
+                let mut awaited = queue.task().on_cpu(CpuId::new(first)).spawn(|| ());
                 // One item of the same pod, and one of the other pod.
-                let others = [first, second].map(|cpu| queue.spawn_on(CpuId::new(cpu), || ()));
+                let others =
+                    [first, second].map(|cpu| queue.task().on_cpu(CpuId::new(cpu)).spawn(|| ()));
                 let joins = others.map(|other| Arc::new(Joins::of(other)));
                 assert!(is_pending_for(
                     Pin::new(&mut awaited),
                     joins[0].clone().into()
                 ));
-                let mut other = queue.spawn_on(CpuId::new(second), || ());
+                let mut other = queue.task().on_cpu(CpuId::new(second)).spawn(|| ());
                 assert!(is_pending_for(
                     Pin::new(&mut other),
                     joins[1].clone().into()
@@ -141,8 +148,10 @@ fn a_waker_of_a_drain_joins_an_item_that_is_cancelled() {
         for [first, second] in ORDERS {
             for way in WAYS {
                 let queue = two_pods(&registry);
-                let handle = queue.spawn_on(CpuId::new(first), || ());
-                let joins = Arc::new(Joins::of(queue.spawn_on(CpuId::new(second), || ())));
+                let handle = queue.task().on_cpu(CpuId::new(first)).spawn(|| ());
+                let joins = Arc::new(Joins::of(
+                    queue.task().on_cpu(CpuId::new(second)).spawn(|| ()),
+                ));
                 let other = queue.clone();
                 let mut drain = pin!(other.drain_async());
                 assert!(is_pending_for(drain.as_mut(), joins.clone().into()));
@@ -175,7 +184,7 @@ fn a_destructor_waits_for_a_producer_that_waits_for_room() {
             let other = queue.clone();
             let producer = thread::spawn(move || {
                 take.recv().unwrap();
-                drop(other.spawn_wait(|| ()));
+                drop(other.task().wait_for_capacity().try_spawn(|| ()));
             });
             let guard = JoinsThread(Some(producer));
             let handle = queue.try_spawn(move || drop(guard)).unwrap();
@@ -207,8 +216,11 @@ fn a_destructor_waits_for_a_thread_that_flushes_or_drains() {
                 wait(&other);
             });
             let guard = JoinsThread(Some(flusher));
-            let handle = queue.spawn_on(CpuId::new(0), move || drop(guard));
-            drop(queue.spawn_on(CpuId::new(1), || ()));
+            let handle = queue
+                .task()
+                .on_cpu(CpuId::new(0))
+                .spawn(move || drop(guard));
+            drop(queue.task().on_cpu(CpuId::new(1)).spawn(|| ()));
             go.send(()).unwrap();
             way(&queue);
             assert!(handle.join().is_err());
@@ -322,8 +334,8 @@ fn an_item_that_cancels_all_is_still_the_current_one() {
         // Items that this item queues do not start.
         queue.set_max_active(1).unwrap();
         assert!(queue.enqueue(&work));
-        let told = receive.recv_timeout(PATIENCE).unwrap();
-        assert_eq!(told, (1, Err(FlushError::OwnItem)));
+        let received = receive.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(received, (1, Err(FlushError::OwnItem)));
     });
 }
 

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use afterwork::workqueue::{self, JoinError, JoinHandle, TrySpawnError};
+use afterwork::workqueue::{self, JoinError, JoinHandle};
 
 use crate::support::{Census, Count, alone_on_two, ends, eventually, plug_into, queue};
 
@@ -36,9 +36,9 @@ fn has_expired<T>(outcome: Result<T, JoinError>) -> bool {
 #[test]
 fn an_item_that_starts_in_time_runs() {
     let queue = alone_on_two(queue("in time"));
-    let handle = queue.spawn_before(Instant::now() + LATER, || 7);
+    let handle = queue.task().deadline(Instant::now() + LATER).spawn(|| 7);
     assert_eq!(handle.join().unwrap(), 7);
-    let handle = queue.spawn_before(Instant::now() + LATER, || 8);
+    let mut handle = queue.task().deadline(Instant::now() + LATER).spawn(|| 8);
     assert_eq!(handle.join_timeout(LATER).unwrap().unwrap(), 8);
     assert_eq!(queue.stats().expired, 0);
 }
@@ -49,7 +49,10 @@ fn a_deadline_in_the_past_expires_at_once() {
     queue.pause();
     let lives = Census::default();
     let life = lives.life();
-    let handle = queue.spawn_before(Instant::now(), move || drop(life));
+    let handle = queue
+        .task()
+        .deadline(Instant::now())
+        .spawn(move || drop(life));
     assert!(handle.is_finished());
     lives.all_dropped(1);
     let Err(error) = handle.join() else {
@@ -57,7 +60,7 @@ fn a_deadline_in_the_past_expires_at_once() {
     };
     assert!(matches!(error, JoinError::Expired));
     assert!(error.to_string().contains("deadline"));
-    assert_eq!((queue.len(), queue.stats().expired), (0, 1));
+    assert_eq!((queue.stats().nr_inactive, queue.stats().expired), (0, 1));
     queue.resume();
 }
 
@@ -68,13 +71,16 @@ fn a_joiner_is_told_when_the_deadline_comes_and_no_worker_does() {
         queue.pause();
         let lives = Census::default();
         let life = lives.life();
-        let handle = queue.spawn_before(Instant::now() + SOON, move || drop(life));
+        let handle = queue
+            .task()
+            .deadline(Instant::now() + SOON)
+            .spawn(move || drop(life));
         assert!(has_expired(handle.join()));
         lives.all_dropped(1);
-        let handle = queue.spawn_before(Instant::now() + SOON, || ());
+        let mut handle = queue.task().deadline(Instant::now() + SOON).spawn(|| ());
         assert!(has_expired(handle.join_timeout(LATER).unwrap()));
-        let handle = queue.spawn_before(Instant::now() + LATER, || ());
-        let handle = handle.join_timeout(SOON).unwrap_err();
+        let mut handle = queue.task().deadline(Instant::now() + LATER).spawn(|| ());
+        assert!(handle.join_timeout(SOON).is_none());
         assert!(!handle.is_finished(), "its deadline has not come");
         drop(handle);
         assert_eq!(queue.stats().expired, 2);
@@ -92,7 +98,7 @@ fn a_worker_passes_over_what_has_expired() {
         let handles: Vec<_> = (0..10)
             .map(|_| {
                 let (life, count) = (lives.life(), count.clone());
-                queue.spawn_before(deadline, move || {
+                queue.task().deadline(deadline).spawn(move || {
                     drop(life);
                     count.add();
                 })
@@ -118,7 +124,7 @@ fn a_task_is_told_when_it_polls_after_the_deadline() {
     let queue = alone_on_two(queue("polled"));
     queue.pause();
     let deadline = Instant::now() + SOON;
-    let mut handle = queue.spawn_before(deadline, || ());
+    let mut handle = queue.task().deadline(deadline).spawn(|| ());
     let mut outcome = poll(&mut handle);
     while outcome.is_none() {
         thread::sleep(SOON);
@@ -138,7 +144,7 @@ fn a_task_that_awaits_is_told_when_the_deadline_comes_and_no_worker_does() {
         let lives = Census::default();
         let life = lives.life();
         let deadline = Instant::now() + SOON;
-        let handle = stuck.spawn_before(deadline, move || drop(life));
+        let handle = stuck.task().deadline(deadline).spawn(move || drop(life));
         let outcome = tasks.spawn_async(async move {
             let outcome = handle.await;
             assert!(Instant::now() >= deadline);
@@ -147,16 +153,16 @@ fn a_task_that_awaits_is_told_when_the_deadline_comes_and_no_worker_does() {
         assert!(outcome.join().unwrap());
         lives.all_dropped(1);
         // The second poll registers another waker than the first.
-        let mut handle = stuck.spawn_before(Instant::now() + SOON, || ());
+        let mut handle = stuck.task().deadline(Instant::now() + SOON).spawn(|| ());
         // On a loaded machine the deadline may have passed.
         let outcome = poll(&mut handle).unwrap_or_else(|| workqueue::block_on(handle));
         assert!(has_expired(outcome));
         // An item that is cancelled before its deadline leaves no timer.
-        let mut handle = stuck.spawn_before(Instant::now() + LATER, || ());
+        let mut handle = stuck.task().deadline(Instant::now() + LATER).spawn(|| ());
         assert!(poll(&mut handle).is_none());
         assert!(handle.cancel());
         drop(handle);
-        assert_eq!((stuck.len(), stuck.stats().expired), (0, 2));
+        assert_eq!((stuck.stats().nr_inactive, stuck.stats().expired), (0, 2));
         stuck.resume();
     });
 }
@@ -167,11 +173,14 @@ fn a_task_that_awaits_what_has_started_is_told_of_its_end_alone() {
         let queue = alone_on_two(queue("started").help(false));
         let (go, may_go) = mpsc::channel::<()>();
         let (started, has_started) = mpsc::channel();
-        let mut handle = queue.spawn_before(Instant::now() + LATER, move || {
-            started.send(()).unwrap();
-            let _ = may_go.recv();
-            5
-        });
+        let mut handle = queue
+            .task()
+            .deadline(Instant::now() + LATER)
+            .spawn(move || {
+                started.send(()).unwrap();
+                let _ = may_go.recv();
+                5
+            });
         has_started.recv().unwrap();
         assert!(poll(&mut handle).is_none());
         drop(go);
@@ -185,28 +194,37 @@ fn a_deadline_goes_with_room_that_is_had_or_tried_for() {
         let queue = alone_on_two(queue("bounded").capacity(1));
         queue.pause();
         let past = Instant::now();
-        let permit = workqueue::block_on(queue.reserve());
-        let handle = permit.spawn_before(past, || ()).unwrap();
+        let permit = workqueue::block_on(queue.task().reserve());
+        let handle = permit.deadline(past).spawn(|| ());
         assert!(has_expired(handle.join()));
-        assert_eq!(queue.room(), Some(1), "its place is given back");
-        let handle =
-            workqueue::block_on(queue.reserve()).spawn_before(Instant::now() + SOON, || ());
-        assert!(matches!(
-            queue.try_spawn_before(Instant::now() + LATER, || ()),
-            Err(TrySpawnError::Full(_))
-        ));
+        assert_eq!(queue.report().room, Some(1), "its place is given back");
+        let handle = workqueue::block_on(queue.task().reserve())
+            .deadline(Instant::now() + SOON)
+            .spawn(|| ());
+        assert!(
+            queue
+                .task()
+                .deadline(Instant::now() + LATER)
+                .try_spawn(|| ())
+                .is_err_and(|error| error.is_full())
+        );
         assert!(has_expired(
-            queue.try_spawn_before(past, || ()).unwrap().join()
+            queue.task().deadline(past).try_spawn(|| ()).unwrap().join()
         ));
-        assert!(has_expired(handle.unwrap().join()));
+        assert!(has_expired(handle.join()));
         let handle = queue
-            .try_spawn_before(Instant::now() + LATER, || 7)
+            .task()
+            .deadline(Instant::now() + LATER)
+            .try_spawn(|| 7)
             .unwrap();
         queue.resume();
         assert_eq!(handle.join().unwrap(), 7);
         queue.destroy().unwrap();
-        let closed = queue.try_spawn_before(Instant::now() + LATER, || ());
-        assert!(matches!(closed, Err(TrySpawnError::Closed(_))));
+        let closed = queue
+            .task()
+            .deadline(Instant::now() + LATER)
+            .try_spawn(|| ());
+        assert!(closed.is_err_and(|error| !error.is_full()));
         assert_eq!(queue.stats().expired, 3);
     });
 }
@@ -223,7 +241,7 @@ fn an_item_that_has_started_is_let_run_beyond_its_deadline() {
         let (deadline, handle) = loop {
             let deadline = Instant::now() + span;
             let (go, started) = (mpsc::channel::<()>(), started.clone());
-            let handle = queue.spawn_before(deadline, move || {
+            let handle = queue.task().deadline(deadline).spawn(move || {
                 started.send(go.0).unwrap();
                 let _ = go.1.recv();
                 5
@@ -248,7 +266,7 @@ fn an_item_that_has_started_is_let_run_beyond_its_deadline() {
 fn a_cancelled_item_is_cancelled_and_not_expired() {
     let queue = alone_on_two(queue("cancelled"));
     queue.pause();
-    let mut handle = queue.spawn_before(Instant::now() + LATER, || ());
+    let mut handle = queue.task().deadline(Instant::now() + LATER).spawn(|| ());
     assert!(handle.cancel());
     assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
     queue.resume();
@@ -259,19 +277,24 @@ fn an_expired_item_gives_its_place_back() {
     ends(|| {
         let queue = alone_on_two(queue("bounded").capacity(1));
         queue.pause();
-        let handle = queue.spawn_before(Instant::now() + SOON, || ());
-        let refused = queue.spawn_before(Instant::now() + LATER, || ());
-        assert!(matches!(refused.join(), Err(JoinError::Refused)));
+        let handle = queue.task().deadline(Instant::now() + SOON).spawn(|| ());
+        let refused = queue.task().deadline(Instant::now() + LATER).spawn(|| ());
+        assert!(matches!(refused.join(), Err(JoinError::Full)));
         assert!(has_expired(handle.join()));
-        assert_eq!(queue.room(), Some(1));
+        assert_eq!(queue.report().room, Some(1));
         // A detached item releases its permit when a worker reaches it.
         let deadline = Instant::now() + SOON;
-        drop(queue.spawn_before(deadline, || unreachable!("it has expired")));
+        drop(
+            queue
+                .task()
+                .deadline(deadline)
+                .spawn(|| unreachable!("it has expired")),
+        );
         while Instant::now() < deadline {
             thread::sleep(SOON);
         }
         queue.resume();
-        eventually("a worker has come", || queue.room() == Some(1));
+        eventually("a worker has come", || queue.report().room == Some(1));
     });
 }
 
@@ -286,14 +309,23 @@ fn what_the_drop_of_an_expired_closure_panics_with_is_lost() {
     ends(|| {
         let queue = alone_on_two(queue("foreign").help(false));
         let captured = Panics;
-        let past = queue.spawn_before(Instant::now(), move || drop(captured));
+        let past = queue
+            .task()
+            .deadline(Instant::now())
+            .spawn(move || drop(captured));
         assert!(has_expired(past.join()));
         queue.pause();
         let captured = Panics;
-        let joined = queue.spawn_before(Instant::now() + SOON, move || drop(captured));
+        let joined = queue
+            .task()
+            .deadline(Instant::now() + SOON)
+            .spawn(move || drop(captured));
         assert!(has_expired(joined.join()));
         let (captured, deadline) = (Panics, Instant::now() + SOON);
-        let found = queue.spawn_before(deadline, move || drop(captured));
+        let found = queue
+            .task()
+            .deadline(deadline)
+            .spawn(move || drop(captured));
         while Instant::now() < deadline {
             thread::sleep(SOON);
         }

@@ -85,15 +85,15 @@ fn mod_delayed_replaces_the_time_earlier_and_later() {
     let queue = alone_on_two(queue("mod"));
     let count = Count::default();
     let work = counting(&count);
-    assert!(!queue.mod_delayed(&work, LONG), "it was not pending");
-    assert!(queue.mod_delayed(&work, SHORT));
+    assert!(!queue.reschedule(&work, LONG), "it was not pending");
+    assert!(queue.reschedule(&work, SHORT));
     eventually("it has run", || count.get() == 1);
     work.flush().unwrap();
     assert!(queue.enqueue_after(&work, 250 * SHORT));
-    assert!(queue.mod_delayed(&work, LONG));
+    assert!(queue.reschedule(&work, LONG));
     thread::sleep(260 * SHORT);
     assert_eq!(count.get(), 1, "not at the time that was replaced");
-    assert!(queue.mod_delayed(&work, Duration::ZERO));
+    assert!(queue.reschedule(&work, Duration::ZERO));
     eventually("it has run", || count.get() == 2);
 }
 
@@ -106,7 +106,7 @@ fn mod_delayed_takes_a_queued_item_back_into_the_timer() {
         let count = Count::default();
         let work = counting(&count);
         assert!(queue.enqueue_after(&work, Duration::ZERO));
-        assert!(queue.mod_delayed(&work, LONG));
+        assert!(queue.reschedule(&work, LONG));
         plug.release();
         queue.drain().unwrap();
         assert_eq!(count.get(), 0);
@@ -158,7 +158,7 @@ fn a_disabled_item_is_taken_out_of_its_timer_and_not_put_back() {
     assert!(!work.is_pending());
     for delay in [Duration::ZERO, SHORT] {
         assert!(!queue.enqueue_after(&work, delay));
-        assert!(!queue.mod_delayed(&work, delay));
+        assert!(!queue.reschedule(&work, delay));
     }
     assert!(work.enable());
     assert!(queue.enqueue_after(&work, SHORT));
@@ -292,7 +292,7 @@ fn a_change_that_is_refused_says_that_it_took_the_timer_back() {
             thread::spawn(move || queue.drain().unwrap())
         };
         eventually("the drain has begun", || queue.try_spawn(|| ()).is_err());
-        assert!(queue.mod_delayed(&work, Duration::ZERO));
+        assert!(queue.reschedule(&work, Duration::ZERO));
         assert!(!work.is_pending());
         plug.release();
         drainer.join().unwrap();
@@ -312,7 +312,7 @@ fn delays_of_any_length_are_flushed_changed_and_keep_no_near_one_waiting() {
         for slack in [Duration::ZERO, Duration::MAX, Duration::from_nanos(1)] {
             let work = counting(&count).with_slack(slack);
             assert!(queue.enqueue_after(&work, delay) && !queue.enqueue_after(&work, SHORT));
-            assert!(queue.mod_delayed(&work, delay) && work.is_pending());
+            assert!(queue.reschedule(&work, delay) && work.is_pending());
             let before = count.get();
             assert_eq!(work.flush(), Ok(true));
             assert_eq!(count.get(), before + 1);

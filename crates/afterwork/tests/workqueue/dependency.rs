@@ -39,7 +39,7 @@ impl Scene {
                 let _ = send.send((waiter, queue, func));
             }
         });
-        let rescued = queue("rescued").mem_reclaim().help(false);
+        let rescued = queue("rescued").with_rescuer().help(false);
         Self {
             rescued: rescued.build_in(&registry).unwrap(),
             plain: queue("plain").help(false).build_in(&registry).unwrap(),
@@ -54,7 +54,7 @@ impl Scene {
     }
 
     /// Returns the reports received until now.
-    fn told(&self) -> Vec<Named> {
+    fn reported(&self) -> Vec<Named> {
         self.reports.try_iter().collect()
     }
 }
@@ -71,7 +71,7 @@ fn a_flush_of_a_queue_without_a_rescuer_from_an_item_of_one_with_it_is_reported_
         let scene = Scene::new();
         let plain = scene.plain.clone();
         scene.within(move || plain.flush().unwrap());
-        assert_eq!(scene.told(), [of_plain(None)]);
+        assert_eq!(scene.reported(), [of_plain(None)]);
     });
 }
 
@@ -81,10 +81,10 @@ fn a_drain_of_a_queue_without_a_rescuer_from_an_item_of_one_with_it_is_reported(
         let scene = Scene::new();
         let plain = scene.plain.clone();
         scene.within(move || plain.drain().unwrap());
-        assert_eq!(scene.told(), [of_plain(None)]);
+        assert_eq!(scene.reported(), [of_plain(None)]);
         let last = queue("last").build_in(&scene.registry).unwrap();
         scene.within(move || drop(last));
-        assert_eq!(scene.told()[0].1.as_deref(), Some("last"));
+        assert_eq!(scene.reported()[0].1.as_deref(), Some("last"));
     });
 }
 
@@ -97,9 +97,9 @@ fn a_wait_for_an_item_of_a_queue_without_a_rescuer_is_reported_whatever_the_item
         scene.plain.enqueue(&pending);
         let waiter = scene.rescued.spawn(move || pending.flush().unwrap());
         let (queue, name) = ("plain".to_string(), std::any::type_name_of_val(&waited_for));
-        let told = scene.reports.recv().unwrap();
-        assert_eq!(told.1, Some(queue.clone()), "pending");
-        assert!(told.2.unwrap().contains(name), "{told:?}");
+        let report = scene.reports.recv().unwrap();
+        assert_eq!(report.1, Some(queue.clone()), "pending");
+        assert!(report.2.unwrap().contains(name), "{report:?}");
         scene.plain.resume();
         assert!(waiter.join().unwrap());
 
@@ -130,7 +130,7 @@ fn a_wait_inside_an_item_that_an_item_with_a_rescuer_helps_is_reported_as_its_ow
             let inner = outer.spawn(move || plain.flush().unwrap());
             inner.join().unwrap();
         });
-        assert_eq!(scene.told(), [of_plain(None)]);
+        assert_eq!(scene.reported(), [of_plain(None)]);
     });
 }
 
@@ -142,11 +142,11 @@ fn a_dependency_is_reported_once_for_each_pair() {
             let plain = scene.plain.clone();
             scene.within(move || plain.flush().unwrap());
         }
-        assert_eq!(scene.told(), [of_plain(None)]);
+        assert_eq!(scene.reported(), [of_plain(None)]);
         let other = queue("other").build_in(&scene.registry).unwrap();
         let flushed = other.clone();
         scene.within(move || flushed.flush().unwrap());
-        assert_eq!(scene.told()[0].1.as_deref(), Some("other"));
+        assert_eq!(scene.reported()[0].1.as_deref(), Some("other"));
     });
 }
 
@@ -154,7 +154,7 @@ fn a_dependency_is_reported_once_for_each_pair() {
 fn waits_that_keep_the_promise_of_a_rescuer_are_not_reported() {
     ends(|| {
         let scene = Scene::new();
-        let second = queue("second").mem_reclaim().help(false);
+        let second = queue("second").with_rescuer().help(false);
         let second = second.build_in(&scene.registry).unwrap();
         let (flushed, joined) = (second.clone(), second.spawn(|| ()));
         scene.within(move || {
@@ -180,6 +180,6 @@ fn waits_that_keep_the_promise_of_a_rescuer_are_not_reported() {
         plug.release();
         waiter.join().unwrap();
         scene.plain.flush().unwrap();
-        assert_eq!(scene.told(), []);
+        assert_eq!(scene.reported(), []);
     });
 }

@@ -80,7 +80,7 @@ fn an_item_that_disables_itself_cannot_queue_itself() {
     queue.enqueue(&work);
     queue.drain().unwrap();
     assert_eq!(*said.lock().unwrap(), [(false, false)]);
-    assert!(queue.enable_and_queue(&work));
+    assert!(work.enable() && queue.enqueue(&work));
     queue.drain().unwrap();
     assert_eq!(count.get(), 2);
 }
@@ -92,8 +92,8 @@ fn enable_and_queue_queues_only_at_the_last_enable() {
     let work = counting(&count);
     work.disable();
     work.disable();
-    assert!(!queue.enable_and_queue(&work));
-    assert!(queue.enable_and_queue(&work));
+    assert!(!(work.enable() && queue.enqueue(&work)));
+    assert!(work.enable() && queue.enqueue(&work));
     queue.drain().unwrap();
     assert_eq!(count.get(), 1);
 }
@@ -115,7 +115,7 @@ fn cancel_sync_leaves_a_disabled_item_disabled() {
 }
 
 #[test]
-fn busy_tells_pending_from_executing() {
+fn busy_distinguishes_pending_from_executing() {
     let queue = alone_on_two(queue("busy").max_active(1));
     let of = |work: &Work| (work.busy().pending, work.busy().executing);
     let (plug, hole) = stopper();

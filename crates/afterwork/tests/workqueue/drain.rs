@@ -19,13 +19,15 @@ fn a_drain_admits_what_the_queues_own_items_queue_and_refuses_others() {
         let (plug, hole) = stopper();
         let (chained, count) = (queue.clone(), Count::default());
         let runs = count.clone();
-        queue.spawn_detached(move || {
-            hole.sit();
-            let work = counting(&runs);
-            assert!(chained.enqueue(&work));
-            let inner = runs.clone();
-            chained.spawn_detached(move || inner.add());
-        });
+        queue
+            .spawn_detached(move || {
+                hole.sit();
+                let work = counting(&runs);
+                assert!(chained.enqueue(&work));
+                let inner = runs.clone();
+                chained.spawn_detached(move || inner.add()).unwrap();
+            })
+            .unwrap();
         plug.wait_until_stuck();
         let drainer = {
             let queue = queue.clone();
@@ -38,8 +40,9 @@ fn a_drain_admits_what_the_queues_own_items_queue_and_refuses_others() {
         });
         assert!(!queue.enqueue(&work));
         assert_eq!(queue.enqueue_all(&[work.clone(), Work::new(|| ())]), 0);
-        assert!(matches!(queue.spawn(|| ()).join(), Err(JoinError::Refused)));
-        queue.spawn_detached(|| unreachable!("refused"));
+        assert!(matches!(queue.spawn(|| ()).join(), Err(JoinError::Closed)));
+        let refused = queue.spawn_detached(|| unreachable!("refused"));
+        assert!(refused.is_err_and(|error| !error.is_full()));
         assert!(queue.stats().refused >= 5);
         plug.release();
         drainer.join().unwrap();
@@ -66,7 +69,7 @@ fn a_refused_closure_is_given_back_or_dropped() {
     let life = lives.life();
     drop(queue.spawn(move || drop(life)));
     let life = lives.life();
-    queue.spawn_detached(move || drop(life));
+    drop(queue.spawn_detached(move || drop(life)));
     lives.all_dropped(3);
 }
 
@@ -76,7 +79,7 @@ fn destroy_runs_what_is_queued_and_refuses_from_then_on() {
     let count = Count::default();
     for _ in 0..100 {
         let count = count.clone();
-        queue.spawn_detached(move || count.add());
+        queue.spawn_detached(move || count.add()).unwrap();
     }
     queue.destroy().unwrap();
     assert_eq!(count.get(), 100);
@@ -104,7 +107,7 @@ fn destroying_a_queue_from_its_own_item_is_refused_by_name() {
 fn a_paused_queue_starts_nothing_until_it_is_resumed() {
     let queue = alone_on_two(queue("pause"));
     let (plug, hole) = stopper();
-    queue.spawn_detached(move || hole.sit());
+    queue.spawn_detached(move || hole.sit()).unwrap();
     plug.wait_until_stuck();
     assert!(queue.pause());
     assert!(!queue.pause());
@@ -134,7 +137,9 @@ fn a_limit_changed_while_paused_holds_after_it() {
     let gauge = Gauge::default();
     for _ in 0..200 {
         let gauge = gauge.clone();
-        queue.spawn_detached(move || gauge.within(thread::yield_now));
+        queue
+            .spawn_detached(move || gauge.within(thread::yield_now))
+            .unwrap();
     }
     queue.resume();
     queue.flush().unwrap();
@@ -160,7 +165,9 @@ fn dropping_the_last_handle_of_a_paused_queue_resumes_it() {
         let queue = alone_on_two(queue("pause"));
         queue.pause();
         let (send, receive) = mpsc::channel();
-        queue.spawn_detached(move || send.send(()).unwrap());
+        queue
+            .spawn_detached(move || send.send(()).unwrap())
+            .unwrap();
         drop(queue);
         receive.try_recv().expect("it has run");
     });
@@ -189,7 +196,7 @@ fn a_drain_that_goes_round_and_round_is_reported_with_the_item_that_keeps_coming
             let queue = queue.clone();
             thread::spawn(move || queue.drain().unwrap())
         };
-        let told = reports.iter().filter_map(|report| match report {
+        let reported = reports.iter().filter_map(|report| match report {
             Report::LongDrain {
                 queue,
                 rounds,
@@ -199,7 +206,7 @@ fn a_drain_that_goes_round_and_round_is_reported_with_the_item_that_keeps_coming
         });
         let rounds = [10].into_iter().chain((100..=1000).step_by(100));
         let mut named = 0;
-        for (expected, (queue, rounds, item)) in rounds.zip(told) {
+        for (expected, (queue, rounds, item)) in rounds.zip(reported) {
             assert_eq!((queue.as_str(), rounds), ("busy", expected));
             if let Some(item) = item {
                 named += 1;
@@ -256,7 +263,7 @@ fn what_waits_for_its_time_is_cancelled_as_its_queue_is_destroyed() {
         let awaits = RcuWork::new(move || {
             let _ = &life;
         });
-        assert!(going.enqueue_rcu(&awaits));
+        assert!(going.task().enqueue_rcu(&awaits));
         drop(gone);
         going.destroy().unwrap();
         assert!(!kept.is_pending());

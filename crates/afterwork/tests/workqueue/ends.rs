@@ -29,7 +29,7 @@ fn stuck(registry: &Registry, nr_items: usize) -> (Workqueue, Plug, Count) {
     let (plug, count) = (plug_into(&queue), Count::default());
     for _ in 0..nr_items {
         let count = count.clone();
-        queue.spawn_detached(move || count.add());
+        queue.spawn_detached(move || count.add()).unwrap();
     }
     (queue, plug, count)
 }
@@ -105,10 +105,12 @@ fn the_manager_that_drops_the_last_handle_does_not_wait() {
 fn plugged_by_its_owner(queue: &Workqueue) -> Plug {
     let own = queue.clone();
     let (plug, hole) = stopper();
-    queue.spawn_detached(move || {
-        hole.sit();
-        drop(own);
-    });
+    queue
+        .spawn_detached(move || {
+            hole.sit();
+            drop(own);
+        })
+        .unwrap();
     plug.wait_until_stuck();
     plug
 }
@@ -120,7 +122,7 @@ fn an_end_that_gets_no_thread_is_carried_out_all_the_same() {
             let registry = registry("2 core");
             let builder = queue("own").max_active(1);
             let builder = if reclaims {
-                builder.mem_reclaim()
+                builder.with_rescuer()
             } else {
                 builder
             };
@@ -130,7 +132,7 @@ fn an_end_that_gets_no_thread_is_carried_out_all_the_same() {
             registry.refuse_threads(true);
             for _ in 0..10 {
                 let count = count.clone();
-                queue.spawn_detached(move || count.add());
+                queue.spawn_detached(move || count.add()).unwrap();
             }
             drop(queue);
             plug.release();
@@ -224,7 +226,7 @@ fn the_last_handle_waits_for_all_items_while_timers_fire_and_are_flushed() {
                 let count = Count::default();
                 for _ in 0..4 {
                     let count = count.clone();
-                    queue.spawn_detached(move || count.add());
+                    queue.spawn_detached(move || count.add()).unwrap();
                 }
                 drop(queue);
                 assert_eq!(count.get(), 4, "the drop did not wait");
@@ -256,7 +258,7 @@ fn a_timer_goes_with_the_last_handle_of_its_queue() {
     armed();
     assert_eq!(work.flush(), Ok(false));
     armed();
-    assert!(!other.mod_delayed(&work, HOUR));
+    assert!(!other.reschedule(&work, HOUR));
     assert!(work.cancel());
     armed();
     assert!(other.enqueue_after(&work, Duration::ZERO));
@@ -273,10 +275,10 @@ fn an_item_that_waits_for_readers_is_free_when_its_queue_has_gone() {
     let runs = count.clone();
     let work = RcuWork::new(move || runs.add());
     let guard = rcu::read();
-    assert!(brief.enqueue_rcu(&work) && work.is_pending());
+    assert!(brief.task().enqueue_rcu(&work) && work.is_pending());
     drop(brief);
     assert!(!work.is_pending());
-    assert!(other.enqueue_rcu(&work) && work.is_pending());
+    assert!(other.task().enqueue_rcu(&work) && work.is_pending());
     drop(guard);
     // The item may have run already.
     work.flush().unwrap();
@@ -327,10 +329,12 @@ fn what_far_timers_would_have_run_goes_where_the_end_must_not_wait() {
             let census = Census::default();
             arm_for_an_hour(&queue, &census);
             let (own, (plug, hole)) = (queue.clone(), stopper());
-            queue.spawn_detached(move || {
-                hole.sit();
-                drop(own);
-            });
+            queue
+                .spawn_detached(move || {
+                    hole.sit();
+                    drop(own);
+                })
+                .unwrap();
             plug.wait_until_stuck();
             registry.refuse_threads(refuses);
             drop(queue);
@@ -352,7 +356,9 @@ fn the_end_drops_what_its_timers_would_have_run_before_it_waits_for_items() {
         let work = DelayedWork::new(move || drop(send.clone()));
         assert!(queue.enqueue_after(&work, HOUR));
         drop(work);
-        queue.spawn_detached(move || _ = receive.recv().unwrap_err());
+        queue
+            .spawn_detached(move || _ = receive.recv().unwrap_err())
+            .unwrap();
         drop(queue);
     });
 }
@@ -378,13 +384,13 @@ fn a_waker_that_a_worker_calls_between_items_may_drop_the_last_handle_of_what_it
         let (first, second) = (build("first"), build("second"));
         let plug = plug_into(&first);
         let items: Vec<_> = (0..4).map(|i| second.spawn(move || i)).collect();
-        let (send, told) = mpsc::channel();
+        let (send, receiver) = mpsc::channel();
         let waker = Waker::from(Arc::new(Drops(Mutex::new(Some(second)), send)));
         let mut drain = first.drain_async();
         let polled = Pin::new(&mut drain).poll(&mut Context::from_waker(&waker));
         assert!(polled.is_pending());
         drop(plug);
-        told.recv().unwrap();
+        receiver.recv().unwrap();
         for (i, item) in items.into_iter().enumerate() {
             assert_eq!(item.join().unwrap(), i);
         }

@@ -290,7 +290,7 @@ fn flushing_from_another_item_lets_the_pool_go_on() {
         let registry = registry("1 core");
         let queue = queue("chain")
             .help(false)
-            .scope(AffinityScope::System)
+            .affinity(AffinityScope::System)
             .build_in(&registry)
             .unwrap();
         let count = Count::default();

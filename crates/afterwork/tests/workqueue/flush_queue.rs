@@ -49,7 +49,7 @@ fn flush_of_an_empty_queue_returns_at_once() {
 fn flush_waits_for_all_that_was_queued_on_whatever_pool() {
     for max in [1, 3, 256] {
         let queue = queue("flush")
-            .scope(AffinityScope::Cpu)
+            .affinity(AffinityScope::Cpu)
             .max_active(max)
             .build_in(&registry("64 core"))
             .unwrap();
@@ -59,7 +59,7 @@ fn flush_waits_for_all_that_was_queued_on_whatever_pool() {
                 pin(i);
                 for _ in 0..50 {
                     let count = count.clone();
-                    queue.spawn_detached(move || count.add());
+                    queue.spawn_detached(move || count.add()).unwrap();
                 }
             });
             queue.flush().unwrap();
@@ -74,12 +74,12 @@ fn items_queued_after_a_flush_do_not_hold_it_up() {
         for max in [2, 256] {
             let queue = alone_on_two(queue("flush").max_active(max));
             let (first, first_hole) = stopper();
-            queue.spawn_detached(move || first_hole.sit());
+            queue.spawn_detached(move || first_hole.sit()).unwrap();
             first.wait_until_stuck();
             let flusher = flusher(&queue);
             assert!(!has_ended(&flusher));
             let (second, second_hole) = stopper();
-            queue.spawn_detached(move || second_hole.sit());
+            queue.spawn_detached(move || second_hole.sit()).unwrap();
             second.wait_until_stuck();
             first.release();
             flusher.join().unwrap();
@@ -117,12 +117,12 @@ fn a_stream_of_new_items_does_not_hold_up_a_flush() {
 #[test]
 fn many_flushes_at_once_all_end_when_what_they_wait_for_has() {
     ends(|| {
-        // Uses more flushes than there are colours, each with an item of its own.
-        let queue = alone_on_two(queue("colours").max_active(512));
+        // Uses more flushes than there are colors, each with an item of its own.
+        let queue = alone_on_two(queue("colors").max_active(512));
         let mut waits = Vec::new();
         for _ in 0..40 {
             let (plug, hole) = stopper();
-            queue.spawn_detached(move || hole.sit());
+            queue.spawn_detached(move || hole.sit()).unwrap();
             plug.wait_until_stuck();
             waits.push((plug, flusher(&queue)));
         }
@@ -154,7 +154,7 @@ fn flush_waits_for_an_item_that_its_joiner_runs() {
             let ended = over.clone();
             if pushed_by_other {
                 // The earlier item wakes a worker, which may adopt both before the joiner helps.
-                queue.spawn_detached(|| ());
+                queue.spawn_detached(|| ()).unwrap();
             }
             let handle = queue.spawn(move || {
                 hole.sit();
@@ -197,18 +197,18 @@ fn what_is_helped_later_does_not_hold_up_a_flush_that_waits_for_a_helper() {
         // Retries until the joiner, with a seat that its CPU kept, runs the item before a worker.
         let helped = |queue: &Workqueue| loop {
             let ((plug, hole), own) = (stopper(), queue.clone());
-            let (tell, told) = mpsc::channel();
+            let (sender, receiver) = mpsc::channel();
             let joiner = thread::spawn(move || {
                 pin(0);
                 (0..50).for_each(|_| own.spawn(|| ()).join().unwrap());
                 let joiner = thread::current().id();
                 let item = move || {
-                    tell.send(thread::current().id() == joiner).unwrap();
+                    sender.send(thread::current().id() == joiner).unwrap();
                     hole.sit();
                 };
                 own.spawn(item).join().unwrap();
             });
-            if told.recv().unwrap() {
+            if receiver.recv().unwrap() {
                 return (plug, joiner);
             }
             plug.release();
@@ -297,7 +297,9 @@ fn flushing_a_queue_from_its_own_item_is_refused_by_name() {
         .unwrap_err();
     assert_eq!(error.queue(), "own");
     let (own, (send, receive)) = (queue.clone(), mpsc::channel());
-    queue.spawn_detached(move || send.send(own.flush()).unwrap());
+    queue
+        .spawn_detached(move || send.send(own.flush()).unwrap())
+        .unwrap();
     assert!(receive.recv_timeout(PATIENCE).unwrap().is_err());
     queue.flush().unwrap();
 }
@@ -318,11 +320,13 @@ fn an_item_may_flush_another_queue_although_its_pool_has_one_worker() {
         let count = Count::default();
         for _ in 0..50 {
             let (inner, count) = (inner.clone(), count.clone());
-            outer.spawn_detached(move || {
-                let runs = count.clone();
-                inner.spawn_detached(move || runs.add());
-                inner.flush().unwrap();
-            });
+            outer
+                .spawn_detached(move || {
+                    let runs = count.clone();
+                    inner.spawn_detached(move || runs.add()).unwrap();
+                    inner.flush().unwrap();
+                })
+                .unwrap();
         }
         outer.flush().unwrap();
         assert_eq!(count.get(), 50);

@@ -59,10 +59,12 @@ fn forget_armed(registry: &Registry, owned: impl Send + 'static) {
     assert!(timers.enqueue_after(&work, Duration::from_secs(3600)));
     drop(work);
     let (own, (plug, hole)) = (timers.clone(), stopper());
-    timers.spawn_detached(move || {
-        hole.sit();
-        drop(own);
-    });
+    timers
+        .spawn_detached(move || {
+            hole.sit();
+            drop(own);
+        })
+        .unwrap();
     plug.wait_until_stuck();
     drop(timers);
     plug.release();
@@ -119,7 +121,8 @@ fn needs_a_worker_once_released(registry: &Registry, busy: &Workqueue) -> (Plug,
         hole.sit();
         third.spawn(|| ()).join().unwrap();
         ends.add();
-    });
+    })
+    .unwrap();
     plug.wait_until_stuck();
     (plug, ended)
 }
@@ -161,10 +164,12 @@ fn workers_are_made_while_the_locals_of_one_that_left_wait_for_an_item() {
     let all_in = Arc::new(std::sync::Barrier::new(6));
     for _ in 0..6 {
         let (second, send, all_in) = (second.clone(), send.clone(), all_in.clone());
-        first.spawn_detached(move || {
-            LOCAL.set(Some(AtEnd(second, send)));
-            blocking(|| all_in.wait());
-        });
+        first
+            .spawn_detached(move || {
+                LOCAL.set(Some(AtEnd(second, send)));
+                blocking(|| all_in.wait());
+            })
+            .unwrap();
     }
     receive.recv_timeout(PATIENCE).expect("no worker was made");
     assert_managed(&registry);
@@ -173,7 +178,7 @@ fn workers_are_made_while_the_locals_of_one_that_left_wait_for_an_item() {
 #[test]
 fn a_source_that_panics_is_asked_again() {
     let params = Params {
-        machine_look_ms: 1,
+        topology_refresh_ms: 1,
         ..Params::default()
     };
     let asked = Count::default();
@@ -187,7 +192,11 @@ fn a_source_that_panics_is_asked_again() {
     let queue = queue("waits").build_in(&registry).unwrap();
     // The manager reads the source while items wait for a worker.
     eventually("the manager asks", || {
-        (0..4).for_each(|_| queue.spawn_detached(|| std::thread::sleep(Duration::from_millis(2))));
+        (0..4).for_each(|_| {
+            queue
+                .spawn_detached(|| std::thread::sleep(Duration::from_millis(2)))
+                .unwrap()
+        });
         asked.get() >= 3
     });
     assert_managed(&registry);
@@ -257,9 +266,11 @@ fn a_report_handler_may_drop_the_last_handle_of_a_queue_that_needs_a_worker() {
     // Only one worker runs the items of a bottom-half queue, and no other worker replaces it.
     let stalls = queue("stalls").bh().build_in(&registry).unwrap();
     let (stuck, held) = mpsc::channel::<()>();
-    stalls.spawn_detached(move || {
-        let _ = held.recv();
-    });
+    stalls
+        .spawn_detached(move || {
+            let _ = held.recv();
+        })
+        .unwrap();
     let waits = stalls.spawn(|| ());
     receive.recv_timeout(PATIENCE).expect("no stall is told");
     plug.release();
@@ -302,12 +313,12 @@ fn what_a_queue_refuses_may_change_its_attributes_when_dropped() {
         let queue = queue.unwrap();
         queue.destroy().unwrap();
         let (closures, futures) = (queue.clone(), queue.clone());
-        let dropped = at_drop(move || closures.set_nice(3).unwrap());
+        let dropped = at_drop(move || closures.set_attrs(|attrs| attrs.nice = 3).unwrap());
         let refused = queue.spawn(move || drop(dropped)).join();
-        assert!(matches!(refused, Err(JoinError::Refused)));
-        let dropped = at_drop(move || futures.set_nice(4).unwrap());
+        assert!(matches!(refused, Err(JoinError::Closed)));
+        let dropped = at_drop(move || futures.set_attrs(|attrs| attrs.nice = 4).unwrap());
         let refused = queue.spawn_async(async move { drop(dropped) }).join();
-        assert!(matches!(refused, Err(JoinError::Refused)));
+        assert!(matches!(refused, Err(JoinError::Closed)));
     });
 }
 
@@ -344,10 +355,10 @@ type Enqueue = fn(&Workqueue, &Work) -> bool;
 fn a_task_that_an_enqueue_tells_of_a_drain_may_change_the_queues_attributes() {
     let ways: [Enqueue; 5] = [
         |queue, work| queue.enqueue(work),
-        |queue, work| queue.enqueue_on(CpuId::new(0), work),
-        |queue, work| queue.enqueue_node(0, work),
+        |queue, work| queue.task().on_cpu(CpuId::new(0)).enqueue(work),
+        |queue, work| queue.task().on_node(0).enqueue(work),
         |queue, work| queue.enqueue_all(std::slice::from_ref(work)) == 1,
-        |queue, work| queue.try_reserve().unwrap().enqueue(work).unwrap(),
+        |queue, work| queue.task().try_reserve().unwrap().enqueue(work),
     ];
     for way in ways {
         ends(move || {
@@ -355,7 +366,7 @@ fn a_task_that_an_enqueue_tells_of_a_drain_may_change_the_queues_attributes() {
             let ordered = ordered.build_in(&registry("1 core")).unwrap();
             let (theirs, (send, receive)) = (ordered.clone(), mpsc::channel());
             let change = move || {
-                theirs.set_nice(3).unwrap();
+                theirs.set_attrs(|attrs| attrs.nice = 3).unwrap();
                 send.send(()).unwrap();
             };
             awaits_a_drain(|work| assert!(way(&ordered, work)), change);

@@ -34,17 +34,17 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-struct Bell(Count);
+struct WakeFlag(Count);
 
-impl Wake for Bell {
+impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.0.add();
     }
 }
 
-fn bell() -> (Waker, Count) {
+fn wake_flag() -> (Waker, Count) {
     let count = Count::default();
-    (Waker::from(Arc::new(Bell(count.clone()))), count)
+    (Waker::from(Arc::new(WakeFlag(count.clone()))), count)
 }
 
 #[test]
@@ -87,8 +87,8 @@ fn the_waker_of_the_last_poll_is_woken_once_and_no_other() {
     let (plug, hole) = stopper();
     let mut handle = pin!(queue.spawn(move || hole.sit()));
     plug.wait_until_stuck();
-    let (first, first_rung) = bell();
-    let (last, last_rung) = bell();
+    let (first, first_rung) = wake_flag();
+    let (last, last_rung) = wake_flag();
     for _ in 0..3 {
         for waker in [&first, &last] {
             let polled = handle.as_mut().poll(&mut Context::from_waker(waker));
@@ -110,11 +110,11 @@ fn polls_with_ever_new_wakers_never_lose_the_last_one() {
         for _ in 0..1000 {
             let mut handle = pin!(queue.spawn(|| 9));
             loop {
-                let (waker, rung) = bell();
+                let (waker, rung) = wake_flag();
                 match handle.as_mut().poll(&mut Context::from_waker(&waker)) {
                     Poll::Ready(value) => break assert_eq!(value.unwrap(), 9),
                     Poll::Pending => {
-                        let (newer, newer_rung) = bell();
+                        let (newer, newer_rung) = wake_flag();
                         if handle
                             .as_mut()
                             .poll(&mut Context::from_waker(&newer))
@@ -135,7 +135,7 @@ fn polls_with_ever_new_wakers_never_lose_the_last_one() {
 #[test]
 fn a_polled_handle_may_be_joined_cancelled_or_dropped() {
     let queue = alone_on_two(queue("polled").max_active(1));
-    let (waker, rung) = bell();
+    let (waker, rung) = wake_flag();
     let census = Census::default();
     let poll = |handle: &mut afterwork::workqueue::JoinHandle<Life>| {
         pin!(handle)
@@ -198,7 +198,7 @@ fn a_future_moves_between_threads_while_it_waits() {
         let queue = alone_on_two(queue("moves"));
         for i in 0..500 {
             let handle = Arc::new(Mutex::new(Some(queue.spawn(move || i))));
-            let (waker, _) = bell();
+            let (waker, _) = wake_flag();
             let there = handle.clone();
             std::thread::spawn(move || {
                 let mut handle = there.lock().unwrap();

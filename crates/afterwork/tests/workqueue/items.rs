@@ -97,7 +97,7 @@ fn runs_of_one_item_never_overlap_under_eight_threads() {
 fn runs_of_one_item_never_overlap_over_pods() {
     let registry = registry("64 core");
     let queue = queue("pods")
-        .scope(AffinityScope::Cpu)
+        .affinity(AffinityScope::Cpu)
         .build_in(&registry)
         .unwrap();
     hammer(&[queue], true);
@@ -107,11 +107,11 @@ fn runs_of_one_item_never_overlap_over_pods() {
 fn one_item_may_be_queued_on_two_queues_in_turn() {
     let registry = registry("64 core");
     let first = queue("first")
-        .scope(AffinityScope::Cpu)
+        .affinity(AffinityScope::Cpu)
         .build_in(&registry)
         .unwrap();
     let second = queue("second")
-        .scope(AffinityScope::System)
+        .affinity(AffinityScope::System)
         .build_in(&registry)
         .unwrap();
     hammer(&[first.clone(), second.clone()], false);
@@ -291,7 +291,7 @@ fn a_handle_kept_by_a_run_survives_the_last_one_dropped_at_the_same_moment() {
 }
 
 #[test]
-fn a_run_sees_what_the_enqueuer_wrote_and_what_the_run_before_wrote() {
+fn run_sees_writes_of_the_enqueuer_and_of_the_previous_run() {
     let queue = alone_on_two(queue("visible"));
     // No two threads write a cell at the same time. A race detector reports an error if they do.
     static WRITTEN: AtomicUsize = AtomicUsize::new(0);
@@ -317,7 +317,9 @@ fn an_item_may_queue_other_items_on_any_queue() {
     let count = Count::default();
     let others: Vec<_> = (0..100).map(|_| counting(&count)).collect();
     let (to, more) = (second.clone(), others.clone());
-    first.spawn_detached(move || assert_eq!(to.enqueue_all(&more), 100));
+    first
+        .spawn_detached(move || assert_eq!(to.enqueue_all(&more), 100))
+        .unwrap();
     first.drain().unwrap();
     second.drain().unwrap();
     assert_eq!(count.get(), 100);

@@ -33,7 +33,9 @@ fn a_per_cpu_pool_runs_one_item_at_a_time() {
         let gauge = Gauge::default();
         for _ in 0..500 {
             let gauge = gauge.clone();
-            queue.spawn_detached(move || gauge.within(|| std::hint::black_box(())));
+            queue
+                .spawn_detached(move || gauge.within(|| std::hint::black_box(())))
+                .unwrap();
         }
         queue.drain().unwrap();
         assert_eq!(gauge.most(), 1);
@@ -59,7 +61,7 @@ fn cpu_intensive_items_do_not_hold_up_those_of_other_queues() {
         let plugs: Vec<_> = (0..3)
             .map(|_| {
                 let (plug, hole) = stopper();
-                heavy.spawn_detached(move || hole.sit());
+                heavy.spawn_detached(move || hole.sit()).unwrap();
                 plug
             })
             .collect();
@@ -83,9 +85,11 @@ fn cpu_intensive_items_of_one_queue_run_beside_one_another() {
         let barrier = Arc::new(Barrier::new(4));
         for _ in 0..4 {
             let barrier = barrier.clone();
-            queue.spawn_detached(move || {
-                barrier.wait();
-            });
+            queue
+                .spawn_detached(move || {
+                    barrier.wait();
+                })
+                .unwrap();
         }
         queue.drain().unwrap();
     });
@@ -99,7 +103,9 @@ fn bottom_halves_of_a_cpu_run_in_order_on_one_thread() {
         let (send, receive) = mpsc::channel();
         for number in 0..1000 {
             let send = send.clone();
-            queue.spawn_detached(move || send.send((number, sync::thread::current())).unwrap());
+            queue
+                .spawn_detached(move || send.send((number, sync::thread::current())).unwrap())
+                .unwrap();
         }
         drop(send);
         let ran: Vec<_> = receive.iter().collect();
@@ -184,7 +190,7 @@ fn a_bottom_half_queue_is_of_no_other_kind() {
     for builder in [
         queue("bh").bh().ordered(),
         queue("bh").bh().cpu_intensive(),
-        queue("bh").mem_reclaim().bh(),
+        queue("bh").with_rescuer().bh(),
     ] {
         let refused = builder.build_in(&registry("1 core"));
         assert!(matches!(refused, Err(BuildError::Bh)));
@@ -195,8 +201,10 @@ fn a_bottom_half_queue_is_of_no_other_kind() {
 fn a_bottom_half_queue_keeps_its_attributes() {
     let queue = queue("bh").bh().build_in(&registry("2 core")).unwrap();
     let before = queue.attrs();
-    assert!(matches!(queue.set_nice(5), Err(BuildError::Bh)));
-    assert!(matches!(queue.set_attrs(&before), Err(BuildError::Bh)));
+    assert!(matches!(
+        queue.set_attrs(|attrs| attrs.nice = 5),
+        Err(BuildError::Bh)
+    ));
     assert_eq!(queue.attrs(), before);
 }
 
@@ -208,7 +216,7 @@ fn a_rescuer_runs_what_no_worker_can_be_had_for() {
         // Keeps the registry's rescuer busy.
         let plain = queue("plain").help(false).build_in(&registry).unwrap();
         let plug = plug_into(&plain);
-        let queue = queue("reclaim").mem_reclaim().help(false);
+        let queue = queue("reclaim").with_rescuer().help(false);
         let queue = queue.build_in(&registry).unwrap();
         for i in 0..20 {
             assert_eq!(queue.spawn(move || i).join().unwrap(), i);
@@ -230,13 +238,13 @@ fn a_rescuer_runs_an_item_on_the_cpu_that_it_belongs_to() {
         let registry = Registry::new(machine.clone(), Params::default()).unwrap();
         registry.refuse_threads(true);
         let plain = queue("plain").per_cpu().build_in(&registry).unwrap();
-        let reclaim = queue("reclaim").per_cpu().mem_reclaim();
+        let reclaim = queue("reclaim").per_cpu().with_rescuer();
         let reclaim = reclaim.build_in(&registry).unwrap();
         // SAFETY: it has no preconditions.
         let here = || CpuId::new(unsafe { libc::sched_getcpu() } as u32);
         for cpu in machine.allowed().iter() {
-            assert_eq!(plain.spawn_on(cpu, here).join().unwrap(), cpu);
-            assert_eq!(reclaim.spawn_on(cpu, here).join().unwrap(), cpu);
+            assert_eq!(plain.task().on_cpu(cpu).spawn(here).join().unwrap(), cpu);
+            assert_eq!(reclaim.task().on_cpu(cpu).spawn(here).join().unwrap(), cpu);
         }
     });
 }
@@ -251,7 +259,7 @@ fn a_rescuer_runs_the_items_of_its_own_queue_alone() {
         let foreign = Count::default();
         let work = counting(&foreign);
         plain.enqueue(&work);
-        let reclaim = queue("reclaim").mem_reclaim().help(false);
+        let reclaim = queue("reclaim").with_rescuer().help(false);
         let reclaim = reclaim.build_in(&registry).unwrap();
         let count = Count::default();
         let works: Vec<_> = (0..200).map(|_| counting(&count)).collect();
@@ -271,12 +279,14 @@ fn a_rescuer_keeps_the_order_of_an_ordered_queue() {
         registry.refuse_threads(true);
         let plain = queue("plain").help(false).build_in(&registry).unwrap();
         let plug = plug_into(&plain);
-        let queue = queue("reclaim").mem_reclaim().ordered();
+        let queue = queue("reclaim").with_rescuer().ordered();
         let queue = queue.build_in(&registry).unwrap();
         let (send, receive) = mpsc::channel();
         for number in 0..100 {
             let send = send.clone();
-            queue.spawn_detached(move || send.send(number).unwrap());
+            queue
+                .spawn_detached(move || send.send(number).unwrap())
+                .unwrap();
         }
         drop(send);
         assert!(receive.iter().eq(0..100));
@@ -289,7 +299,7 @@ fn an_item_run_by_a_rescuer_may_wait_for_another_queue_with_one() {
     ends(|| {
         let registry = registry("1 core");
         registry.refuse_threads(true);
-        let builder = || queue("reclaim").mem_reclaim().help(false);
+        let builder = || queue("reclaim").with_rescuer().help(false);
         let inner = builder().build_in(&registry).unwrap();
         let outer = builder().build_in(&registry).unwrap();
         let waits = outer.spawn({
@@ -325,13 +335,15 @@ fn a_queue_with_a_rescuer_goes_although_its_last_handle_drops_inside_its_item() 
     ends(|| {
         let registry = registry("1 core");
         registry.refuse_threads(true);
-        let queue = queue("reclaim").mem_reclaim().build_in(&registry).unwrap();
+        let queue = queue("reclaim").with_rescuer().build_in(&registry).unwrap();
         let (send, receive) = mpsc::channel::<()>();
         let last = queue.clone();
-        queue.spawn_detached(move || {
-            drop(last);
-            drop(send);
-        });
+        queue
+            .spawn_detached(move || {
+                drop(last);
+                drop(send);
+            })
+            .unwrap();
         drop(queue);
         assert!(receive.recv().is_err());
         let mut registry = Some(registry);
@@ -355,9 +367,9 @@ fn a_rescuer_works_when_the_system_refuses_threads() {
         || {
             let registry =
                 workqueue::Registry::new(Topology::detect().unwrap(), Default::default()).unwrap();
-            let queue = queue("reclaim").mem_reclaim().help(false);
+            let queue = queue("reclaim").with_rescuer().help(false);
             let queue = queue
-                .scope(AffinityScope::System)
+                .affinity(AffinityScope::System)
                 .build_in(&registry)
                 .unwrap();
             let before = getrlimit(Resource::As);
@@ -511,9 +523,11 @@ fn no_user_of_a_system_queue_stops_or_changes_it() {
                 let is_refused = |result| matches!(result, Err(BuildError::System(_)));
                 assert!(is_refused(clone.set_max_active(1)));
                 assert!(is_refused(clone.set_shares(1)));
-                assert!(is_refused(clone.set_nice(19)));
-                assert!(is_refused(clone.set_attrs(&attrs)));
-                assert_eq!((queue.attrs(), queue.shares()), (attrs.clone(), None));
+                assert!(is_refused(clone.set_attrs(|attrs| attrs.nice = 19)));
+                assert_eq!(
+                    (queue.attrs(), queue.report().shares),
+                    (attrs.clone(), None)
+                );
                 clone.clone().close_in_background();
                 works("close_in_background");
                 clone.shutdown_background();

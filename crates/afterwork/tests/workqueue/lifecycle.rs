@@ -28,7 +28,7 @@ fn our_threads() -> Vec<String> {
 #[test]
 fn drain_waits_for_all_that_is_queued_and_running() {
     let queue = queue("drain")
-        .scope(AffinityScope::Cpu)
+        .affinity(AffinityScope::Cpu)
         .build_in(&registry("64 core"))
         .unwrap();
     queue.drain().unwrap();
@@ -38,7 +38,7 @@ fn drain_waits_for_all_that_is_queued_and_running() {
             pin(i);
             for _ in 0..50 {
                 let count = count.clone();
-                queue.spawn_detached(move || count.add());
+                queue.spawn_detached(move || count.add()).unwrap();
             }
         });
         queue.drain().unwrap();
@@ -49,7 +49,7 @@ fn drain_waits_for_all_that_is_queued_and_running() {
 #[test]
 fn drain_waits_for_what_items_queue() {
     let queue = queue("chained")
-        .scope(AffinityScope::Cpu)
+        .affinity(AffinityScope::Cpu)
         .build_in(&registry("64 core"))
         .unwrap();
     for _ in 0..300 {
@@ -104,7 +104,9 @@ fn draining_a_queue_from_its_own_item_is_refused() {
     );
     let own = queue.clone();
     let (send, receive) = mpsc::channel();
-    queue.spawn_detached(move || send.send(own.drain()).unwrap());
+    queue
+        .spawn_detached(move || send.send(own.drain()).unwrap())
+        .unwrap();
     assert_eq!(receive.recv_timeout(PATIENCE), Ok(Err(error)));
     queue.drain().unwrap();
 }
@@ -138,7 +140,7 @@ fn dropping_the_last_handle_waits_for_all_items() {
         let queue = queue("dropped").build_in(&registry).unwrap();
         for _ in 0..100 {
             let count = count.clone();
-            queue.spawn_detached(move || count.add());
+            queue.spawn_detached(move || count.add()).unwrap();
         }
         drop(queue);
         assert_eq!(count.get(), round * 100);
@@ -155,11 +157,11 @@ fn the_last_handle_may_be_dropped_inside_an_item() {
         let (send, receive) = mpsc::channel();
         let (plug, hole) = stopper();
         match i % 3 {
-            0 => queue.spawn_detached(move || {
+            0 => drop(queue.spawn_detached(move || {
                 hole.sit();
                 drop(own);
                 send.send(()).unwrap();
-            }),
+            })),
             1 => drop(queue.spawn(move || {
                 hole.sit();
                 drop(own);
@@ -193,10 +195,10 @@ fn the_last_handle_may_be_dropped_by_the_drop_of_a_closure_or_a_result() {
         let owned = (queue.clone(), census.life());
         let (plug, hole) = stopper();
         match i % 3 {
-            0 => queue.spawn_detached(move || {
+            0 => drop(queue.spawn_detached(move || {
                 let _owned = owned;
                 hole.sit();
-            }),
+            })),
             1 => drop(queue.spawn(move || {
                 hole.sit();
                 owned
@@ -226,9 +228,9 @@ fn the_last_handle_may_be_dropped_by_an_item_of_another_queue() {
         let queue = queue("mine").build_in(&registry).unwrap();
         for _ in 0..20 {
             let count = count.clone();
-            queue.spawn_detached(move || count.add());
+            queue.spawn_detached(move || count.add()).unwrap();
         }
-        other.spawn_detached(move || drop(queue));
+        other.spawn_detached(move || drop(queue)).unwrap();
     }
     other.drain().unwrap();
     assert_eq!(count.get(), 2000);
@@ -262,11 +264,16 @@ fn no_thread_is_left_after_shutdown() {
             let registry = registry("4 core");
             let queues: Vec<_> = [AffinityScope::Cpu, AffinityScope::System]
                 .into_iter()
-                .map(|scope| queue("threads").scope(scope).build_in(&registry).unwrap())
+                .map(|scope| {
+                    queue("threads")
+                        .affinity(scope)
+                        .build_in(&registry)
+                        .unwrap()
+                })
                 .collect();
             for queue in &queues {
                 for _ in 0..50 {
-                    queue.spawn_detached(|| ());
+                    queue.spawn_detached(|| ()).unwrap();
                 }
                 if round % 2 == 0 {
                     queue.drain().unwrap();
@@ -298,7 +305,7 @@ fn many_queues_own_no_thread_until_used_and_then_share_pools() {
             let count = Count::default();
             for queue in &queues {
                 let count = count.clone();
-                queue.spawn_detached(move || count.add());
+                queue.spawn_detached(move || count.add()).unwrap();
             }
             for queue in &queues {
                 queue.drain().unwrap();
@@ -321,7 +328,7 @@ fn a_registry_dropped_without_shutdown_ends_its_threads() {
             for _ in 0..20 {
                 let queue = queue("only").build_in(&registry("2 core")).unwrap();
                 queue.spawn(|| ()).join().unwrap();
-                queue.spawn_detached(|| ());
+                queue.spawn_detached(|| ()).unwrap();
             }
             eventually("all threads have ended", || our_threads().is_empty());
         },
@@ -339,10 +346,12 @@ fn queues_come_and_go_while_others_work() {
             AffinityScope::Cache,
         ];
         for n in 0..150 {
-            let queue = queue("brief").scope(scopes[(n + i) % 3]).strict(n % 2 == 0);
+            let queue = queue("brief")
+                .affinity(scopes[(n + i) % 3])
+                .strict(n % 2 == 0);
             let queue = queue.build_in(&registry).unwrap();
             let handle = queue.spawn(move || n);
-            queue.spawn_detached(|| ());
+            queue.spawn_detached(|| ()).unwrap();
             if n % 3 == 0 {
                 drop(queue);
                 assert_eq!(handle.join().unwrap(), n);
@@ -430,16 +439,18 @@ fn the_last_handle_dropped_inside_an_item_is_safe_when_no_thread_can_be_had() {
             let (plug, hole) = stopper();
             let count = Count::default();
             let runs = count.clone();
-            queue.spawn_detached(move || {
-                hole.sit();
-                drop(own);
-                send.send(()).unwrap();
-            });
+            queue
+                .spawn_detached(move || {
+                    hole.sit();
+                    drop(own);
+                    send.send(()).unwrap();
+                })
+                .unwrap();
             plug.wait_until_stuck();
             queue.set_max_active(1).unwrap();
             for _ in 0..500 {
                 let runs = runs.clone();
-                queue.spawn_detached(move || runs.add());
+                queue.spawn_detached(move || runs.add()).unwrap();
             }
             drop(queue);
             refuse_further_threads();
@@ -471,7 +482,7 @@ fn queues_are_built_or_refused_by_name_when_no_thread_can_be_had() {
             }
             queue("bh").bh().build_in(&registry).unwrap();
             queue("plain").build_in(&registry).unwrap();
-            let reclaiming = queue("reclaiming").mem_reclaim().build_in(&registry);
+            let reclaiming = queue("reclaiming").with_rescuer().build_in(&registry);
             assert!(matches!(reclaiming, Err(BuildError::Rescuer(_))));
             registry.shutdown().unwrap();
         },

@@ -51,6 +51,7 @@ mod spawn_async_ends;
 mod statistics;
 mod storms;
 mod strand;
+mod task;
 mod task_set;
 mod threads;
 mod urgent;

@@ -43,7 +43,9 @@ fn nested_items_end_under_any_limit_when_no_joiner_stands_outside() {
                 .build_in(&registry("2 core"))
                 .unwrap();
             let (inner, (send, receive)) = (queue.clone(), std::sync::mpsc::channel());
-            queue.spawn_detached(move || send.send(fib(&inner, 11)).unwrap());
+            queue
+                .spawn_detached(move || send.send(fib(&inner, 11)).unwrap())
+                .unwrap();
             assert_eq!(receive.recv_timeout(PATIENCE / 2), Ok(89));
             queue.drain().unwrap();
         });
@@ -98,7 +100,7 @@ fn nested_items_of_two_queues_in_turn_end() {
 fn nested_items_end_without_help_while_there_are_seats() {
     for scope in [AffinityScope::System, AffinityScope::Cpu] {
         ends(move || {
-            let queue = queue("fib").help(false).scope(scope).max_active(512);
+            let queue = queue("fib").help(false).affinity(scope).max_active(512);
             let queue = queue.build_in(&registry("2 core")).unwrap();
             let inner = queue.clone();
             assert_eq!(queue.spawn(move || fib(&inner, 8)).join().unwrap(), 21);
@@ -267,17 +269,17 @@ fn locals_of_the_thread_of_a_deep_join_are_dropped_outside_all_items() {
         let other = queue("other").build_in(&registry).unwrap();
         let plug = plug_into(&other);
         let queue = queue("deep").build_in(&registry).unwrap();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let (go, may_go) = std::sync::mpsc::channel();
         let theirs = queue.clone();
         let at_exit = move || {
             may_go.recv().unwrap();
-            tell.send(theirs.drain()).unwrap();
+            sender.send(theirs.drain()).unwrap();
         };
         let bottom = || AT_EXIT.with(|place| place.borrow_mut().0 = Some(Box::new(at_exit)));
         dive(&queue, 200, Box::new(bottom));
         plug.release();
         go.send(()).unwrap();
-        assert_eq!(told.recv_timeout(PATIENCE / 2), Ok(Ok(())));
+        assert_eq!(receiver.recv_timeout(PATIENCE / 2), Ok(Ok(())));
     });
 }

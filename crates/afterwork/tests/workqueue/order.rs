@@ -32,7 +32,9 @@ fn one_shots_in_order(queue: &Workqueue) {
         pin(producer);
         for i in 0..EACH {
             let log = log.clone();
-            queue.spawn_detached(move || log.lock().unwrap().push((producer, i)));
+            queue
+                .spawn_detached(move || log.lock().unwrap().push((producer, i)))
+                .unwrap();
         }
     });
     queue.drain().unwrap();
@@ -46,7 +48,7 @@ fn items_of_one_producer_run_in_order_one_at_a_time_in_one_pool() {
 
 #[test]
 fn items_of_one_producer_run_in_order_one_at_a_time_over_many_pools() {
-    let queue = queue("fifo").scope(AffinityScope::Cpu).max_active(1);
+    let queue = queue("fifo").affinity(AffinityScope::Cpu).max_active(1);
     one_shots_in_order(&queue.build_in(&registry("64 core")).unwrap());
 }
 
@@ -135,7 +137,9 @@ fn an_ordered_queue_runs_one_at_a_time_in_the_order_of_queueing() {
         for _ in 0..1000 {
             let mut next = next.lock().unwrap();
             let (i, gauge, ran) = (*next, gauge.clone(), ran.clone());
-            queue.spawn_detached(move || gauge.within(|| ran.lock().unwrap().push(i)));
+            queue
+                .spawn_detached(move || gauge.within(|| ran.lock().unwrap().push(i)))
+                .unwrap();
             *next += 1;
         }
     });
@@ -252,10 +256,12 @@ fn closures_cancelled_from_the_back_of_an_ordered_queue_leave_the_others_in_thei
         let mut cancelled = cancelled.filter(|(i, _)| i % 1000 != 7);
         assert!(cancelled.all(|(_, it)| it.cancel()));
         assert_eq!(queue.stats().nr_inactive, 60);
-        queue.spawn_detached({
-            let order = order.clone();
-            move || order.lock().unwrap().push(60_000)
-        });
+        queue
+            .spawn_detached({
+                let order = order.clone();
+                move || order.lock().unwrap().push(60_000)
+            })
+            .unwrap();
         queue.resume();
         queue.drain().unwrap();
         let expected: Vec<usize> = (0..60).map(|i| i * 1000 + 7).chain([60_000]).collect();

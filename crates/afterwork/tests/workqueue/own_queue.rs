@@ -23,7 +23,9 @@ fn inside<T: Send + 'static>(
         let own = queue.clone();
         let (send, receive) = mpsc::channel();
         // The item is detached, because a joiner could run it on a thread without a seat.
-        queue.spawn_detached(move || send.send(body(&own)).unwrap());
+        queue
+            .spawn_detached(move || send.send(body(&own)).unwrap())
+            .unwrap();
         receive.recv().expect("the item ended without a value")
     })
 }
@@ -62,7 +64,7 @@ fn a_timed_join_of_a_later_item_is_an_error_at_once() {
     for queue in queues() {
         assert!(inside(&queue, |own| {
             let joined = own.spawn(|| ()).join_timeout(Duration::MAX);
-            joined.is_ok_and(is_refused)
+            joined.is_some_and(is_refused)
         }));
     }
 }
@@ -80,7 +82,7 @@ fn a_join_of_a_future_of_a_queue_with_one_seat_is_an_error() {
             polled.recv_timeout(PATIENCE).unwrap();
             handle
         };
-        let (waiting, mut cancelled) = (waits(&queue), waits(&queue));
+        let (mut waiting, mut cancelled) = (waits(&queue), waits(&queue));
         queue.spawn(|| ()).join().unwrap();
         let (refused, waiting) = inside(&queue, move |own| {
             let fresh = own.spawn_async(async {}).join();
@@ -89,7 +91,7 @@ fn a_join_of_a_future_of_a_queue_with_one_seat_is_an_error() {
             ([is_refused(fresh), is_refused(cancelled.join())], waiting)
         });
         assert_eq!(refused, [true, true]);
-        assert!(waiting.is_ok_and(is_refused));
+        assert!(waiting.is_some_and(is_refused));
         // The waiting future has no handle any more, and is dropped.
         queue.drain().unwrap();
     }
@@ -229,7 +231,7 @@ fn an_item_with_a_deadline_is_waited_for_until_then() {
         let ended = inside(&queue, |own| {
             let deadline = Instant::now() + Duration::from_millis(5);
             let join = |handle: JoinHandle<()>| handle.join();
-            join(own.spawn_before(deadline, || ()))
+            join(own.task().deadline(deadline).spawn(|| ()))
         });
         assert!(matches!(ended, Err(JoinError::Expired)));
     }
@@ -310,10 +312,12 @@ fn the_waker_of_a_drain_may_join_an_item_of_a_queue_with_one_seat() {
         let joins = Arc::new(Joins { item, joined });
         let (plug, hole) = stopper();
         let (own, waker) = (queue.clone(), joins.clone());
-        queue.spawn_detached(move || {
-            hole.sit();
-            *waker.item.lock().unwrap() = Some(own.spawn(|| ()));
-        });
+        queue
+            .spawn_detached(move || {
+                hole.sit();
+                *waker.item.lock().unwrap() = Some(own.spawn(|| ()));
+            })
+            .unwrap();
         plug.wait_until_stuck();
         let waker = Waker::from(joins);
         let mut drain = pin!(queue.drain_async());
@@ -339,7 +343,9 @@ struct WaitsFor {
 impl Wake for WaitsFor {
     fn wake(self: Arc<Self>) {
         let (ran, runs) = mpsc::channel();
-        self.other.spawn_detached(move || ran.send(()).unwrap());
+        self.other
+            .spawn_detached(move || ran.send(()).unwrap())
+            .unwrap();
         let has_run = runs.recv_timeout(PATIENCE).is_ok();
         self.ended.send(has_run).unwrap();
     }

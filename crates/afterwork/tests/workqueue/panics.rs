@@ -21,7 +21,7 @@ impl Drop for Grenade {
 fn panics_do_not_cost_the_pool_its_workers() {
     let queue = alone_on_two(queue("panics"));
     for _ in 0..100 {
-        queue.spawn_detached(|| panic!("detached"));
+        queue.spawn_detached(|| panic!("detached")).unwrap();
         drop(queue.spawn(|| panic!("dropped")));
         queue.enqueue(&Work::new(|| panic!("reusable")));
     }
@@ -31,7 +31,7 @@ fn panics_do_not_cost_the_pool_its_workers() {
     let gauge = Gauge::default();
     for _ in 0..1000 {
         let gauge = gauge.clone();
-        queue.spawn_detached(move || gauge.within(|| ()));
+        queue.spawn_detached(move || gauge.within(|| ())).unwrap();
     }
     queue.drain().unwrap();
 }
@@ -50,7 +50,7 @@ fn the_handler_hears_of_panics_that_no_joiner_sees_and_of_no_other() {
     let queue = alone_on_two(queue);
     assert!(queue.spawn(|| panic!("joined")).join().is_err());
     assert!(heard.lock().unwrap().is_empty());
-    queue.spawn_detached(|| panic!("detached"));
+    queue.spawn_detached(|| panic!("detached")).unwrap();
     queue.drain().unwrap();
     let plug = {
         queue.set_max_active(1).unwrap();
@@ -63,15 +63,15 @@ fn the_handler_hears_of_panics_that_no_joiner_sees_and_of_no_other() {
     let future = async { panic!("future {}", 1) };
     drop(queue.spawn_async(future));
     queue.drain().unwrap();
-    let told = |text: Option<&str>, number| {
+    let reported = |text: Option<&str>, number| {
         let text = text.map(str::to_owned);
         ("named".to_owned(), text, number, true)
     };
     let expected = [
-        told(Some("detached"), None),
-        told(Some("dropped"), None),
-        told(None, Some(7)),
-        told(Some("future 1"), None),
+        reported(Some("detached"), None),
+        reported(Some("dropped"), None),
+        reported(None, Some(7)),
+        reported(Some("future 1"), None),
     ];
     assert_eq!(*heard.lock().unwrap(), expected);
     assert_eq!(queue.stats().panicked, 5);
@@ -87,7 +87,7 @@ fn a_handler_that_panics_itself_does_no_harm() {
             panic!("the handler too");
         }));
         for _ in 0..10 {
-            queue.spawn_detached(|| panic!("detached"));
+            queue.spawn_detached(|| panic!("detached")).unwrap();
             queue.enqueue(&Work::new(|| panic!("reusable")));
             drop(queue.spawn(|| panic!("dropped")));
         }
@@ -129,7 +129,7 @@ fn a_closure_whose_drop_panics_does_not_cost_a_worker() {
         }
         for _ in 0..20 {
             let grenade = Grenade;
-            queue.spawn_detached(move || drop(grenade));
+            queue.spawn_detached(move || drop(grenade)).unwrap();
         }
         plug.release();
         queue.drain().unwrap();
@@ -143,7 +143,9 @@ fn a_payload_whose_drop_panics_does_not_cost_a_worker() {
         let queue = alone_on_two(queue("payloads").max_active(1));
         let plug = plug_into(&queue);
         for _ in 0..10 {
-            queue.spawn_detached(|| std::panic::panic_any(Grenade));
+            queue
+                .spawn_detached(|| std::panic::panic_any(Grenade))
+                .unwrap();
             drop(queue.spawn(|| std::panic::panic_any(Grenade)));
             queue.enqueue(&Work::new(|| std::panic::panic_any(Grenade)));
         }
@@ -177,7 +179,7 @@ fn a_future_whose_drop_panics_when_cancelled_leaves_a_handle() {
     let mut handle = queue.spawn_async(async move { drop(grenade) });
     let cancelled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| handle.cancel()));
     assert!(cancelled.is_err(), "the canceller gets the panic");
-    assert_eq!(queue.room(), Some(1));
+    assert_eq!(queue.report().room, Some(1));
     assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
     queue.resume();
     queue.drain().unwrap();
@@ -258,8 +260,8 @@ fn of_the_panics_on_all_cpus_the_first_is_told_though_the_others_panic_when_they
             panic!("a payload's drop");
         }
     }
-    let all = schedule_on_each_cpu(|_| std::panic::panic_any(Bomb)).unwrap();
-    let first = all.unwrap_err();
+    let all = schedule_on_each_cpu(|_| std::panic::panic_any(Bomb));
+    let first: JoinError = all.unwrap_err().downcast().unwrap();
     assert!(matches!(first, JoinError::Panicked(_)));
     let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(first)));
     assert!(dropped.is_err());

@@ -281,7 +281,7 @@ fn cancel_all_ends_waiting_periodic_work() {
         queue.pause();
         let runs = count.clone();
         let queued = queue.every(PERIOD, move || runs.add()).unwrap();
-        eventually("it is queued", || queue.len() == 1);
+        eventually("it is queued", || queue.stats().nr_inactive == 1);
         assert_eq!(queue.cancel_all(), 1);
         queue.resume();
         let_others_tick(&queue);
@@ -296,13 +296,14 @@ fn a_tick_that_cancels_all_is_the_last() {
         let queue = alone_on_two(queue("every"));
         let count = Count::default();
         let (runs, own) = (count.clone(), queue.downgrade());
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let ticks = queue.every(PERIOD, move || {
             runs.add();
-            tell.send(own.upgrade().map(|queue| queue.cancel_all()))
+            sender
+                .send(own.upgrade().map(|queue| queue.cancel_all()))
                 .ok();
         });
-        assert_eq!(told.recv_timeout(PATIENCE).unwrap(), Some(0));
+        assert_eq!(receiver.recv_timeout(PATIENCE).unwrap(), Some(0));
         let_others_tick(&queue);
         assert_eq!(count.get(), 1);
         drop(ticks);

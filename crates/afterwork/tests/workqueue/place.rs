@@ -31,7 +31,7 @@ fn spread(scope: AffinityScope) -> Workqueue {
     let registry = registry("2 numa x 2 llc x 2 core");
     queue("place")
         .help(false)
-        .scope(scope)
+        .affinity(scope)
         .build_in(&registry)
         .unwrap()
 }
@@ -40,12 +40,12 @@ fn spread(scope: AffinityScope) -> Workqueue {
 fn an_item_queued_on_a_cpu_runs_in_the_pool_of_its_pod() {
     let queue = spread(AffinityScope::Cpu);
     for cpu in 0..8 {
-        let pool = pool_of(|work| assert!(queue.enqueue_on(CpuId::new(cpu), work)));
+        let pool = pool_of(|work| assert!(queue.task().on_cpu(CpuId::new(cpu)).enqueue(work)));
         assert_eq!(pool, format!("aw/u{cpu}"));
     }
     let queue = spread(AffinityScope::Cache);
     for cpu in 0..8 {
-        let pool = pool_of(|work| assert!(queue.enqueue_on(CpuId::new(cpu), work)));
+        let pool = pool_of(|work| assert!(queue.task().on_cpu(CpuId::new(cpu)).enqueue(work)));
         assert_eq!(pool, format!("aw/u{}", cpu / 2));
     }
 }
@@ -54,7 +54,7 @@ fn an_item_queued_on_a_cpu_runs_in_the_pool_of_its_pod() {
 fn a_closure_spawned_on_a_cpu_runs_in_the_pool_of_its_pod() {
     let queue = spread(AffinityScope::Cpu);
     for cpu in 0..8 {
-        let pool = queue.spawn_on(CpuId::new(cpu), thread_name);
+        let pool = queue.task().on_cpu(CpuId::new(cpu)).spawn(thread_name);
         let pool = pool.join().unwrap();
         assert_eq!(pool, format!("aw/u{cpu}"));
     }
@@ -67,14 +67,22 @@ fn an_item_armed_for_a_cpu_runs_in_the_pool_of_its_pod() {
         for delay in [Duration::ZERO, Duration::from_micros(10)] {
             let (send, receive) = mpsc::channel();
             let work = DelayedWork::new(move || send.send(thread_name()).unwrap());
-            assert!(queue.enqueue_after_on(CpuId::new(cpu), &work, delay));
+            assert!(
+                queue
+                    .task()
+                    .on_cpu(CpuId::new(cpu))
+                    .enqueue_after(&work, delay)
+            );
             assert_eq!(
                 receive.recv_timeout(PATIENCE).unwrap(),
                 format!("aw/u{cpu}")
             );
             let other = CpuId::new((cpu + 1) % 8);
-            queue.enqueue_after_on(CpuId::new(cpu), &work, 1000 * PATIENCE);
-            assert!(queue.mod_delayed_on(other, &work, delay));
+            queue
+                .task()
+                .on_cpu(CpuId::new(cpu))
+                .enqueue_after(&work, 1000 * PATIENCE);
+            assert!(queue.task().on_cpu(other).reschedule(&work, delay));
             let pool = receive.recv_timeout(PATIENCE).unwrap();
             assert_eq!(pool, format!("aw/u{}", other.as_u32()));
         }
@@ -85,7 +93,12 @@ fn an_item_armed_for_a_cpu_runs_in_the_pool_of_its_pod() {
 fn a_closure_spawned_on_a_node_runs_in_a_pool_of_that_node() {
     let queue = spread(AffinityScope::Numa);
     for node in 0..2 {
-        let pool = queue.spawn_node(node, thread_name).join().unwrap();
+        let pool = queue
+            .task()
+            .on_node(node)
+            .spawn(thread_name)
+            .join()
+            .unwrap();
         assert_eq!(pool, format!("aw/u{node}"));
     }
 }
@@ -96,13 +109,12 @@ fn what_is_to_run_on_a_cpu_runs_there() {
     // SAFETY: the call has no preconditions.
     let here = || CpuId::new(unsafe { libc::sched_getcpu() } as u32);
     for cpu in topology.allowed().iter() {
-        let ran_on = workqueue::work_on_cpu(cpu, here).unwrap();
-        assert_eq!(ran_on.unwrap(), cpu);
+        assert_eq!(workqueue::work_on_cpu(cpu, here).unwrap(), cpu);
     }
     let seen = Arc::new(Mutex::new(BTreeSet::new()));
     let sees = seen.clone();
     let visit = move |cpu| assert!(sees.lock().unwrap().insert((cpu, here())));
-    workqueue::schedule_on_each_cpu(visit).unwrap().unwrap();
+    workqueue::schedule_on_each_cpu(visit).unwrap();
     let expected: BTreeSet<_> = topology.allowed().iter().map(|cpu| (cpu, cpu)).collect();
     assert_eq!(*seen.lock().unwrap(), expected);
 }
@@ -110,20 +122,20 @@ fn what_is_to_run_on_a_cpu_runs_there() {
 #[test]
 fn what_fails_on_a_cpu_or_for_want_of_it_says_so() {
     let none = workqueue::work_on_cpu(CpuId::new(100_000), || ());
-    assert!(matches!(none, Err(BuildError::NoCpus)), "{none:?}");
+    let none = none.unwrap_err().downcast().unwrap();
+    assert!(matches!(none, BuildError::NoCpus), "{none:?}");
     let first = Topology::detect().unwrap().allowed().iter().next().unwrap();
-    let panicked = workqueue::work_on_cpu(first, || panic!("there")).unwrap();
-    assert!(
-        matches!(panicked, Err(JoinError::Panicked(_))),
-        "{panicked:?}"
-    );
+    let panicked = workqueue::work_on_cpu(first, || panic!("there"));
+    let panicked = panicked.map(|never: ()| never).unwrap_err().downcast();
+    assert!(matches!(panicked, Ok(JoinError::Panicked(_))));
     let count = Count::default();
     let counts = count.clone();
     let on_all = workqueue::schedule_on_each_cpu(move |_| {
         counts.add();
         panic!("everywhere");
     });
-    assert!(matches!(on_all, Ok(Err(JoinError::Panicked(_)))));
+    let on_all = on_all.unwrap_err().downcast();
+    assert!(matches!(on_all, Ok(JoinError::Panicked(_))));
     let nr_cpus = Topology::detect().unwrap().allowed().len();
     assert_eq!(count.get(), nr_cpus, "all have ended");
 }
@@ -133,18 +145,18 @@ fn an_item_queued_on_a_node_runs_in_a_pool_of_that_node() {
     let queue = spread(AffinityScope::Cache);
     pin(0);
     // This thread is on CPU 0 of node 0.
-    let pool = pool_of(|work| assert!(queue.enqueue_node(0, work)));
+    let pool = pool_of(|work| assert!(queue.task().on_node(0).enqueue(work)));
     assert_eq!(pool, "aw/u0");
-    let pool = pool_of(|work| assert!(queue.enqueue_node(1, work)));
+    let pool = pool_of(|work| assert!(queue.task().on_node(1).enqueue(work)));
     assert_eq!(pool, "aw/u2");
 }
 
 #[test]
 fn a_cpu_or_node_that_is_not_there_stands_for_the_first_pod() {
     let queue = spread(AffinityScope::Cpu);
-    let pool = pool_of(|work| assert!(queue.enqueue_on(CpuId::new(1000), work)));
+    let pool = pool_of(|work| assert!(queue.task().on_cpu(CpuId::new(1000)).enqueue(work)));
     assert_eq!(pool, "aw/u0");
-    let pool = pool_of(|work| assert!(queue.enqueue_node(77, work)));
+    let pool = pool_of(|work| assert!(queue.task().on_node(77).enqueue(work)));
     assert_eq!(pool, "aw/u0");
 }
 
@@ -154,8 +166,8 @@ fn a_pending_item_stays_where_it_was_queued_first() {
     queue.set_max_active(1).unwrap();
     let plug = plug_into(&queue);
     let pool = pool_of(|work| {
-        assert!(queue.enqueue_on(CpuId::new(3), work));
-        assert!(!queue.enqueue_on(CpuId::new(5), work));
+        assert!(queue.task().on_cpu(CpuId::new(3)).enqueue(work));
+        assert!(!queue.task().on_cpu(CpuId::new(5)).enqueue(work));
         plug.release();
     });
     assert_eq!(pool, "aw/u3");

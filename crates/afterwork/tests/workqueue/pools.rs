@@ -30,7 +30,9 @@ fn only_pool(registry: &Registry) -> PoolStats {
 /// Runs `body` on a worker, never on a helper.
 fn in_worker<T: Send + 'static>(queue: &Workqueue, body: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = std::sync::mpsc::channel();
-    queue.spawn_detached(move || drop(send.send(body())));
+    queue
+        .spawn_detached(move || drop(send.send(body())))
+        .unwrap();
     receive.recv_timeout(PATIENCE).expect("no worker ran it")
 }
 
@@ -42,7 +44,7 @@ fn affinity() -> CpuSet {
 fn workers_run_on_the_cpus_of_their_pod() {
     for strict in [false, true] {
         let registry = here(Params::default());
-        let queue = queue("pods").scope(AffinityScope::Cpu).strict(strict);
+        let queue = queue("pods").affinity(AffinityScope::Cpu).strict(strict);
         let queue = queue.build_in(&registry).unwrap();
         let allowed = affinity();
         threads(allowed.len(), |i| {
@@ -65,7 +67,7 @@ fn workers_run_on_the_cpus_of_their_pod() {
 fn a_strict_worker_stays_at_home_whatever_happens() {
     let registry = here(Params::default());
     let queue = queue("strict")
-        .scope(AffinityScope::Cpu)
+        .affinity(AffinityScope::Cpu)
         .strict(true)
         .build_in(&registry)
         .unwrap();
@@ -75,7 +77,7 @@ fn a_strict_worker_stays_at_home_whatever_happens() {
             let mine = affinity();
             let plugs: Vec<_> = (0..4).map(|_| plug_into(&queue)).collect();
             eventually("they are seen asleep", || {
-                queue.spawn_detached(|| ());
+                queue.spawn_detached(|| ()).unwrap();
                 registry
                     .pool_stats()
                     .iter()
@@ -102,7 +104,7 @@ fn a_loose_worker_that_its_cpu_starves_is_let_go_and_comes_home() {
     ends(|| {
         let registry = here(Params::default());
         // With this nice value, the worker rarely gets its CPU, which other threads keep busy.
-        let queue = queue("loose").scope(AffinityScope::Cpu).nice(19);
+        let queue = queue("loose").affinity(AffinityScope::Cpu).nice(19);
         let queue = queue.build_in(&registry).unwrap();
         let allowed = affinity();
         pin(0);
@@ -168,7 +170,7 @@ fn workers_have_the_nice_value_of_their_queue() {
 #[test]
 fn queues_with_unlike_attributes_have_pools_of_their_own() {
     let registry = registry("2 numa x 2 llc x 4 core x 2 smt");
-    let build = |scope| queue("q").scope(scope).build_in(&registry).unwrap();
+    let build = |scope| queue("q").affinity(scope).build_in(&registry).unwrap();
     let count = || registry.pool_stats().len();
     let system = build(AffinityScope::System);
     assert_eq!(count(), 1);
@@ -181,13 +183,13 @@ fn queues_with_unlike_attributes_have_pools_of_their_own() {
     let smt = build(AffinityScope::Smt);
     assert_eq!(count(), 1 + 2 + 4 + 16);
     let strict = queue("q")
-        .scope(AffinityScope::Numa)
+        .affinity(AffinityScope::Numa)
         .strict(true)
         .build_in(&registry)
         .unwrap();
     assert_eq!(count(), 1 + 2 + 4 + 16 + 2);
     let nice = queue("q")
-        .scope(AffinityScope::Numa)
+        .affinity(AffinityScope::Numa)
         .nice(5)
         .build_in(&registry)
         .unwrap();
@@ -309,7 +311,7 @@ fn work_is_done_without_threads_and_workers_come_when_they_may() {
     let count = Count::default();
     for i in 0..100 {
         let count = count.clone();
-        queue.spawn_detached(move || count.add());
+        queue.spawn_detached(move || count.add()).unwrap();
         if i % 2 == 0 {
             queue.drain().unwrap();
         }
@@ -321,7 +323,7 @@ fn work_is_done_without_threads_and_workers_come_when_they_may() {
     assert!(stats.spawn_failed > 0);
     registry.refuse_threads(false);
     eventually("a worker comes", || {
-        queue.spawn_detached(|| ());
+        queue.spawn_detached(|| ()).unwrap();
         queue.drain().unwrap();
         only_pool(&registry).created > 0
     });
@@ -340,7 +342,7 @@ fn the_workers_there_are_do_the_work_when_more_are_refused() {
     threads(4, |_| {
         for _ in 0..500 {
             let count = count.clone();
-            queue.spawn_detached(move || count.add());
+            queue.spawn_detached(move || count.add()).unwrap();
         }
     });
     queue.drain().unwrap();
@@ -361,7 +363,7 @@ fn a_pool_does_not_grow_past_max_workers() {
     let count = Count::default();
     for _ in 0..100 {
         let count = count.clone();
-        queue.spawn_detached(move || count.add());
+        queue.spawn_detached(move || count.add()).unwrap();
     }
     eventually("all are seen asleep", || {
         only_pool(&registry).seen_asleep == 3
@@ -385,7 +387,7 @@ fn both_ways_of_waking_do_the_same_work() {
                 },
             );
             for scope in [AffinityScope::Cpu, AffinityScope::System] {
-                let queue = queue("wake").scope(scope).build_in(&registry).unwrap();
+                let queue = queue("wake").affinity(scope).build_in(&registry).unwrap();
                 let count = Count::default();
                 threads(4, |i| {
                     pin(i);
@@ -395,7 +397,7 @@ fn both_ways_of_waking_do_the_same_work() {
                         assert!(queue.enqueue(&work));
                         work.flush().unwrap();
                         let count = count.clone();
-                        queue.spawn_detached(move || count.add());
+                        queue.spawn_detached(move || count.add()).unwrap();
                     }
                 });
                 queue.drain().unwrap();
@@ -484,7 +486,7 @@ fn odd_tunables_still_work() {
             let count = Count::default();
             for _ in 0..2000 {
                 let count = count.clone();
-                queue.spawn_detached(move || count.add());
+                queue.spawn_detached(move || count.add()).unwrap();
             }
             queue.drain().unwrap();
             assert_eq!(count.get(), 2000);

@@ -28,11 +28,11 @@ struct Section {
 
 impl Section {
     fn open() -> Self {
-        let (told, opened) = mpsc::channel();
+        let (sender, opened) = mpsc::channel();
         let (close, closing) = mpsc::channel();
         let thread = thread::spawn(move || {
             let guard = rcu::read();
-            told.send(()).unwrap();
+            sender.send(()).unwrap();
             closing.recv().unwrap();
             drop(guard);
         });
@@ -56,7 +56,7 @@ fn an_rcu_work_runs_after_the_sections_that_were_open_and_not_before() {
     for _ in 0..10 {
         is_open.store(true, Ordering::Relaxed);
         let section = Section::open();
-        assert!(queue.enqueue_rcu(&work));
+        assert!(queue.task().enqueue_rcu(&work));
         // A drain does not wait for the item.
         queue.drain().unwrap();
         assert!(work.is_pending());
@@ -74,9 +74,9 @@ fn an_item_that_waits_for_readers_is_pending_and_not_queued_again() {
     let work = counting(&count);
     assert!(!work.is_pending());
     let section = Section::open();
-    assert!(queue.enqueue_rcu(&work));
+    assert!(queue.task().enqueue_rcu(&work));
     assert!(work.is_pending() && !work.busy().executing);
-    assert!(!queue.enqueue_rcu(&work));
+    assert!(!queue.task().enqueue_rcu(&work));
     section.close();
     ends(move || work.flush()).unwrap();
     assert_eq!(count.get(), 1);
@@ -89,7 +89,7 @@ fn flush_waits_for_the_grace_period_and_for_the_run() {
     let work = counting(&count);
     assert_eq!(work.flush(), Ok(false));
     for nr_runs in 1..=100 {
-        assert!(queue.enqueue_rcu(&work));
+        assert!(queue.task().enqueue_rcu(&work));
         work.flush().unwrap();
         assert_eq!(count.get(), nr_runs);
         assert!(!work.is_pending());
@@ -102,11 +102,11 @@ fn an_item_that_waits_for_readers_is_cancelled_and_queued_for_a_later_grace_peri
     let count = Count::default();
     let work = counting(&count);
     let first = Section::open();
-    assert!(queue.enqueue_rcu(&work));
+    assert!(queue.task().enqueue_rcu(&work));
     assert!(work.cancel());
     assert!(!work.is_pending() && !work.cancel());
     let second = Section::open();
-    assert!(queue.enqueue_rcu(&work));
+    assert!(queue.task().enqueue_rcu(&work));
     first.close();
     // The callback of the first enqueue has no effect.
     let cookie = rcu::start_poll();
@@ -123,14 +123,14 @@ fn a_disabled_item_does_not_wait_for_readers() {
     let count = Count::default();
     let work = counting(&count);
     let section = Section::open();
-    assert!(queue.enqueue_rcu(&work));
+    assert!(queue.task().enqueue_rcu(&work));
     assert!(work.disable_sync());
-    assert!(!work.is_pending() && !queue.enqueue_rcu(&work));
+    assert!(!work.is_pending() && !queue.task().enqueue_rcu(&work));
     assert!(work.enable());
     section.close();
     rcu::barrier();
     assert_eq!(count.get(), 0);
-    assert!(queue.enqueue_rcu(&work));
+    assert!(queue.task().enqueue_rcu(&work));
     work.flush().unwrap();
     assert_eq!(count.get(), 1);
     assert!(!work.cancel_sync());
@@ -147,7 +147,7 @@ fn an_item_without_handles_is_still_queued_when_its_readers_have_gone() {
         send.send(()).unwrap();
     });
     let section = Section::open();
-    assert!(queue.enqueue_rcu(&work));
+    assert!(queue.task().enqueue_rcu(&work));
     drop(work);
     section.close();
     receive.recv_timeout(PATIENCE).unwrap();
@@ -161,14 +161,14 @@ fn an_item_whose_queue_goes_while_it_waits_for_readers_may_be_queued_elsewhere()
     let registry = registry("2 core");
     let section = Section::open();
     let gone = queue("gone").build_in(&registry).unwrap();
-    assert!(gone.enqueue_rcu(&work));
+    assert!(gone.task().enqueue_rcu(&work));
     drop(gone);
     section.close();
     registry.shutdown().unwrap();
     eventually("it waits no more", || !work.is_pending());
     assert_eq!(count.get(), 0);
     let queue = alone_on_two(queue("here"));
-    assert!(queue.enqueue_rcu(&work));
+    assert!(queue.task().enqueue_rcu(&work));
     work.flush().unwrap();
     assert_eq!(count.get(), 1);
 }
@@ -181,9 +181,9 @@ fn an_item_may_queue_itself_to_wait_for_readers_until_it_is_cancelled() {
         let runs = count.clone();
         let work = RcuWork::with_handle(move |this| {
             runs.add();
-            assert!(again.enqueue_rcu(this));
+            assert!(again.task().enqueue_rcu(this));
         });
-        assert!(queue.enqueue_rcu(&work));
+        assert!(queue.task().enqueue_rcu(&work));
         eventually("it goes round", || count.get() > 5);
         work.cancel_sync();
         assert!(!work.is_pending() && !work.busy().executing);
@@ -207,7 +207,7 @@ fn rcu_works_of_many_threads_are_neither_lost_nor_doubled() {
                 let guard = rcu::read();
                 if step % 3 == 0 && work.cancel() {
                     nr_cancelled.add();
-                } else if queue.enqueue_rcu(work) {
+                } else if queue.task().enqueue_rcu(work) {
                     nr_queued.add();
                 }
                 drop(guard);
@@ -235,10 +235,10 @@ fn a_timer_that_a_grace_period_arms_wakes_the_manager() {
         let count = Count::default();
         let work = counting(&count);
         let plug = plug_into(&busy);
-        assert!(busy.enqueue_rcu(&work));
+        assert!(busy.task().enqueue_rcu(&work));
         rcu::barrier();
         assert!(work.cancel());
-        assert!(other.enqueue_rcu(&work));
+        assert!(other.task().enqueue_rcu(&work));
         rcu::barrier();
         plug.release();
         busy.drain().unwrap();

@@ -85,10 +85,12 @@ fn a_destructor_that_waits_holds_up_no_end_of_a_queue() {
         full.drop_aside(vec![Box::new(waits)]);
         let queue = queue("brief").nice(3).build_in(&registry).unwrap();
         let (own, (plug, hole)) = (queue.clone(), stopper());
-        queue.spawn_detached(move || {
-            hole.sit();
-            drop(own);
-        });
+        queue
+            .spawn_detached(move || {
+                hole.sit();
+                drop(own);
+            })
+            .unwrap();
         plug.wait_until_stuck();
         drop(queue);
         plug.release();
@@ -144,20 +146,20 @@ fn chain_of_destructors_at_the_end(nr: usize, relents: bool) {
         let full = Full::new(&registry);
         registry.refuse_threads(true);
         let (begun, has_begun) = mpsc::channel();
-        let (count, mut told) = (Count::default(), None::<Sender<()>>);
+        let (count, mut previous) = (Count::default(), None::<Sender<()>>);
         let mut owned: Vec<Box<dyn Send>> = Vec::new();
         for _ in 0..nr {
-            let (tell, waits_for) = mpsc::channel::<()>();
-            let (told, count, begun) = (told.replace(tell), count.clone(), begun.clone());
+            let (sender, waits_for) = mpsc::channel::<()>();
+            let (previous, count, begun) = (previous.replace(sender), count.clone(), begun.clone());
             // The last destructor does not wait, because its sender is dropped after the loop.
             owned.push(Box::new(at_drop(move || {
                 begun.send(()).unwrap();
                 _ = waits_for.recv();
                 count.add();
-                drop(told);
+                drop(previous);
             })));
         }
-        drop(told);
+        drop(previous);
         full.drop_aside(owned);
         has_begun
             .recv_timeout(PATIENCE)
@@ -191,22 +193,22 @@ fn chains_of_destructors_end_whenever_their_registry_goes() {
             let registry = registry("2 core");
             let queue = queue("brief").build_in(&registry).unwrap();
             queue.pause();
-            let (count, mut told) = (Count::default(), None::<Sender<()>>);
+            let (count, mut previous) = (Count::default(), None::<Sender<()>>);
             let nr = 1 + dice.below(10);
             for _ in 0..nr {
-                let (tell, waits_for) = mpsc::channel::<()>();
-                let (told, count) = (told.replace(tell), count.clone());
+                let (sender, waits_for) = mpsc::channel::<()>();
+                let (previous, count) = (previous.replace(sender), count.clone());
                 let owned = at_drop(move || {
                     _ = waits_for.recv();
                     count.add();
-                    drop(told);
+                    drop(previous);
                 });
                 let work = Work::new(move || {
                     let _ = &owned;
                 });
                 assert!(queue.enqueue(&work) && work.cancel());
             }
-            drop(told);
+            drop(previous);
             queue.close_in_background();
             for i in 0..dice.below(4) {
                 registry.refuse_threads(i % 2 == 0);
@@ -249,7 +251,7 @@ fn a_report_handler_does_not_wait_for_the_end_of_the_manager() {
     let registry = registry_with("1 core", params);
     let queue = queue("stalls").bh().build_in(&registry).unwrap();
     let (plug, hole) = stopper();
-    queue.spawn_detached(move || hole.sit());
+    queue.spawn_detached(move || hole.sit()).unwrap();
     plug.wait_until_stuck();
     let waits = queue.spawn(|| ());
     let (own, (send, receive)) = (
@@ -283,7 +285,7 @@ fn very_many_queues_end_in_items_of_their_own_and_leave_no_thread() {
             for _ in 0..2000 {
                 let queue = queue("brief").build_in(&registry).unwrap();
                 let own = queue.clone();
-                queue.spawn_detached(move || drop(own));
+                queue.spawn_detached(move || drop(own)).unwrap();
             }
             shut_down(registry);
             let threads = std::fs::read_dir("/proc/self/task").unwrap();

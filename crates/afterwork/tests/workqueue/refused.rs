@@ -16,13 +16,13 @@ use crate::support::*;
 /// Returns settings of queues that use different pools.
 fn kinds() -> Vec<fn(Builder) -> Builder> {
     vec![
-        |it| it.scope(AffinityScope::Cpu),
-        |it| it.scope(AffinityScope::Smt),
-        |it| it.scope(AffinityScope::Cache),
-        |it| it.scope(AffinityScope::CacheShard),
-        |it| it.scope(AffinityScope::Numa),
-        |it| it.scope(AffinityScope::System),
-        |it| it.scope(AffinityScope::Cpu).strict(true),
+        |it| it.affinity(AffinityScope::Cpu),
+        |it| it.affinity(AffinityScope::Smt),
+        |it| it.affinity(AffinityScope::Cache),
+        |it| it.affinity(AffinityScope::CacheShard),
+        |it| it.affinity(AffinityScope::Numa),
+        |it| it.affinity(AffinityScope::System),
+        |it| it.affinity(AffinityScope::Cpu).strict(true),
         |it| it.per_cpu(),
         |it| it.nice(5),
         |it| it.cpu_intensive(),
@@ -39,8 +39,8 @@ fn an_item_runs_although_all_workers_sleep_and_no_more_can_be_had() {
             let two = [queue("sleeps"), queue("waits")];
             let [sleeps, waits] = two.map(|it| kind(it).help(false).build_in(&registry).unwrap());
             let (plug, hole) = stopper();
-            let (told, other) = stopper();
-            sleeps.spawn_detached(move || hole.sit());
+            let (stopped, other) = stopper();
+            sleeps.spawn_detached(move || hole.sit()).unwrap();
             plug.wait_until_stuck();
             registry.refuse_threads(true);
             for i in 0..3 {
@@ -50,10 +50,12 @@ fn an_item_runs_although_all_workers_sleep_and_no_more_can_be_had() {
             plug.release();
             sleeps.drain().unwrap();
             // This item reports to the pool that it blocks.
-            sleeps.spawn_detached(move || workqueue::blocking(|| other.sit()));
-            told.wait_until_stuck();
+            sleeps
+                .spawn_detached(move || workqueue::blocking(|| other.sit()))
+                .unwrap();
+            stopped.wait_until_stuck();
             assert_eq!(waits.spawn(|| 7).join().unwrap(), 7);
-            told.release();
+            stopped.release();
         });
     }
 }
@@ -67,11 +69,13 @@ fn an_item_runs_although_the_only_worker_hogs_the_cpu_and_no_more_can_be_had() {
         let spins = go_on.clone();
         queue.spawn(|| ()).join().unwrap();
         registry.refuse_threads(true);
-        queue.spawn_detached(move || {
-            while spins.load(Ordering::Relaxed) {
-                std::hint::spin_loop();
-            }
-        });
+        queue
+            .spawn_detached(move || {
+                while spins.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            })
+            .unwrap();
         let ends = queue.spawn(move || go_on.store(false, Ordering::Relaxed));
         ends.join().unwrap();
     });
@@ -83,10 +87,10 @@ fn restless(queue: &workqueue::Workqueue, cpu: CpuId) -> (Work, Arc<AtomicBool>)
     let (again, stopped) = (queue.clone(), stop.clone());
     let work = Work::with_handle(move |this| {
         if !stopped.load(Ordering::Relaxed) {
-            again.enqueue_on(cpu, this);
+            again.task().on_cpu(cpu).enqueue(this);
         }
     });
-    queue.enqueue_on(cpu, &work);
+    queue.task().on_cpu(cpu).enqueue(&work);
     (work, stop)
 }
 
@@ -122,11 +126,19 @@ fn pools_of_a_queue_take_turns_with_its_rescuer() {
         // Keeps the registry's rescuer busy.
         let plain = queue("plain").help(false).build_in(&registry).unwrap();
         let plug = plug_into(&plain);
-        let queue = queue("reclaim").mem_reclaim().scope(AffinityScope::Cpu);
+        let queue = queue("reclaim").with_rescuer().affinity(AffinityScope::Cpu);
         let queue = queue.help(false).build_in(&registry).unwrap();
         let (work, stop) = restless(&queue, CpuId::new(0));
         eventually("its rescuer is there", || queue.stats().rescued > 0);
-        assert_eq!(queue.spawn_on(CpuId::new(1), || 7).join().unwrap(), 7);
+        assert_eq!(
+            queue
+                .task()
+                .on_cpu(CpuId::new(1))
+                .spawn(|| 7)
+                .join()
+                .unwrap(),
+            7
+        );
         stop.store(true, Ordering::Relaxed);
         queue.drain().unwrap();
         assert!(!work.is_busy());
@@ -147,7 +159,7 @@ fn queues_of_every_kind_do_without_threads_that_the_system_refuses() {
         let registry = Registry::new(Topology::detect().unwrap(), Params::default()).unwrap();
         let mut kinds = kinds();
         kinds.extend([Builder::bh as fn(Builder) -> Builder, Builder::highpri]);
-        let rescued = queue("rescued").mem_reclaim().build_in(&registry).unwrap();
+        let rescued = queue("rescued").with_rescuer().build_in(&registry).unwrap();
         let none = libc::rlimit {
             rlim_cur: 0,
             rlim_max: 0,
@@ -161,11 +173,11 @@ fn queues_of_every_kind_do_without_threads_that_the_system_refuses() {
                 continue;
             };
             assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
-            queue.spawn_detached(|| ());
+            queue.spawn_detached(|| ()).unwrap();
             queue.flush().unwrap();
             queue.drain().unwrap();
         }
-        assert!(queue("late").mem_reclaim().build_in(&registry).is_err());
+        assert!(queue("late").with_rescuer().build_in(&registry).is_err());
         assert_eq!(rescued.spawn(|| 7).join().unwrap(), 7);
         drop(rescued);
         shut_down(registry);

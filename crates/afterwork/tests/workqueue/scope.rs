@@ -167,7 +167,7 @@ fn a_scope_needs_no_thread() {
         registry.refuse_threads(true);
         let (plug, hole) = stopper();
         // The manager runs this item, because there is no other thread.
-        sleeps.spawn_detached(move || hole.sit());
+        sleeps.spawn_detached(move || hole.sit()).unwrap();
         plug.wait_until_stuck();
         owner_does_it_all(&queue);
         plug.release();
@@ -279,7 +279,7 @@ fn an_owner_that_holds_a_lock_never_runs_what_wants_it() {
             });
             taken.wait();
             s.spawn(|| *lock.lock().unwrap() += 1);
-            queue.spawn_detached(|| ());
+            queue.spawn_detached(|| ()).unwrap();
             came.store(true, Ordering::Release);
         });
         assert_eq!(lock.into_inner().unwrap(), 2);
@@ -350,9 +350,9 @@ fn panic_of(body: impl FnOnce()) -> &'static str {
 #[test]
 fn the_first_panic_goes_on_when_all_items_have_ended_and_others_are_told() {
     ends(|| {
-        let told = Count::default();
-        let tell = told.clone();
-        let queue = alone_on_two(queue("panics").on_panic(move |_| tell.add()));
+        let nr_reported = Count::default();
+        let in_handler = nr_reported.clone();
+        let queue = alone_on_two(queue("panics").on_panic(move |_| in_handler.add()));
         queue.pause();
         let nr_ended = AtomicUsize::new(0);
         let text = panic_of(|| {
@@ -367,7 +367,7 @@ fn the_first_panic_goes_on_when_all_items_have_ended_and_others_are_told() {
             });
         });
         assert_eq!((text, nr_ended.into_inner()), ("first", 5));
-        assert_eq!((told.get(), queue.stats().panicked), (5, 6));
+        assert_eq!((nr_reported.get(), queue.stats().panicked), (5, 6));
         queue.resume();
     });
 }
@@ -563,21 +563,45 @@ fn chunks_are_changed_in_place() {
     ends(|| {
         let queue = pool();
         let mut texts: Vec<_> = (0..5000).map(|i| i.to_string()).collect();
-        queue.for_each_chunk_mut(&mut texts, |chunk| {
-            for text in chunk {
-                text.push('!');
-            }
-        });
-        queue.for_each_chunk(&texts, |chunk| {
-            assert!(chunk.iter().all(|text| text.ends_with('!')));
-        });
+        for size in [1, 7, 4999, 5000, usize::MAX] {
+            queue.for_each_chunk_mut(&mut texts, size, |_, chunk| {
+                for text in chunk {
+                    text.push('!');
+                }
+            });
+            let nr_chunks = AtomicUsize::new(0);
+            queue.for_each_chunk(&texts, size, |number, chunk| {
+                nr_chunks.fetch_add(1, Ordering::Relaxed);
+                let start = number * size;
+                assert!(chunk[0].starts_with(&start.to_string()));
+                assert_eq!(chunk.len(), size.min(5000 - start), "a whole chunk");
+            });
+            assert_eq!(nr_chunks.into_inner(), 5000_usize.div_ceil(size));
+        }
         assert!(
             texts
                 .iter()
                 .enumerate()
-                .all(|(i, it)| *it == format!("{i}!"))
+                .all(|(i, it)| *it == format!("{i}!!!!!"))
         );
-        queue.for_each_chunk_mut(&mut [(); 0], |_| unreachable!("it is empty"));
+        queue.for_each_chunk_mut(&mut [(); 0], 1, |_, _| unreachable!("it is empty"));
+    });
+}
+
+#[test]
+fn results_of_pieces_are_reduced_to_one() {
+    ends(|| {
+        let queue = pool();
+        let sum = |range: std::ops::Range<usize>| range.sum::<usize>();
+        for len in [1, 2, 1000, 100_000] {
+            let all = queue.map_reduce(0..len, sum, |a, b| a + b);
+            assert_eq!(all, Some(len * (len - 1) / 2));
+        }
+        assert_eq!(queue.map_reduce(5..5, sum, |a, b| a + b), None);
+        let text = panic_of(|| {
+            _ = queue.map_reduce(0..1000, sum, |_, _| panic!("in a reduction"));
+        });
+        assert_eq!(text, "in a reduction");
     });
 }
 

@@ -35,10 +35,12 @@ fn flood(queue: &Workqueue) -> Arc<AtomicUsize> {
     let nr_started = Arc::new(AtomicUsize::new(0));
     for _ in 0..FLOOD {
         let nr_started = nr_started.clone();
-        queue.spawn_detached(move || {
-            nr_started.fetch_add(1, Ordering::Relaxed);
-            burn(200);
-        });
+        queue
+            .spawn_detached(move || {
+                nr_started.fetch_add(1, Ordering::Relaxed);
+                burn(200);
+            })
+            .unwrap();
     }
     nr_started
 }
@@ -75,21 +77,23 @@ fn a_flood_does_not_hold_up_a_queue_with_the_same_limit() {
 }
 
 /// Builds a queue with one item. The item builds the next such queue and drops its own queue,
-/// `nr_left` times, unless `stop` is 0. `nr_links` counts the items.
-fn chain_queues(registry: Registry, nr_links: Count, nr_left: usize, stop: Arc<AtomicUsize>) {
+/// `nr_left` times, unless `stop` is 0. `nr_pwqs` counts the items.
+fn chain_queues(registry: Registry, nr_pwqs: Count, nr_left: usize, stop: Arc<AtomicUsize>) {
     if nr_left == 0 || stop.load(Ordering::Relaxed) == 0 {
         return;
     }
     let queue = queue("for one item").help(false).shares(100);
     let queue = queue.build_in(&registry).unwrap();
     let its_own = queue.clone();
-    queue.spawn_detached(move || {
-        burn(50);
-        nr_links.add();
-        // The next queue is built before this item ends, so the worker always finds a new one.
-        chain_queues(registry, nr_links, nr_left - 1, stop);
-        drop(its_own);
-    });
+    queue
+        .spawn_detached(move || {
+            burn(50);
+            nr_pwqs.add();
+            // The next queue is built before this item ends, so the worker always finds a new one.
+            chain_queues(registry, nr_pwqs, nr_left - 1, stop);
+            drop(its_own);
+        })
+        .unwrap();
 }
 
 #[test]
@@ -107,15 +111,16 @@ fn a_new_queue_for_each_item_starves_no_other_queue() {
             old.spawn_detached(move || {
                 burn(50);
                 nr_left.fetch_sub(1, Ordering::Relaxed);
-            });
+            })
+            .unwrap();
         }
-        let nr_links = Count::default();
-        chain_queues(registry.clone(), nr_links.clone(), MOST_LINKS, nr_left);
+        let nr_pwqs = Count::default();
+        chain_queues(registry.clone(), nr_pwqs.clone(), MOST_LINKS, nr_left);
         plug.release();
         old.drain().unwrap();
         // About one link for each item of the old queue is expected. A preemption adds some
         // hundreds.
-        assert!(nr_links.get() < MOST_LINKS, "the old queue waited too long");
+        assert!(nr_pwqs.get() < MOST_LINKS, "the old queue waited too long");
     }
 }
 
@@ -128,9 +133,15 @@ fn shares_hold_for_what_waits_already() {
     let nr_started = flood(&wide);
     let counted = nr_started.clone();
     let answer = requests.spawn(move || counted.load(Ordering::Relaxed));
-    assert_eq!((requests.shares(), wide.shares()), (None, None));
+    assert_eq!(
+        (requests.report().shares, wide.report().shares),
+        (None, None)
+    );
     requests.set_shares(500).unwrap();
-    assert_eq!((requests.shares(), wide.shares()), (Some(500), None));
+    assert_eq!(
+        (requests.report().shares, wide.report().shares),
+        (Some(500), None)
+    );
     plug.release();
     assert_eq!(answer.join().unwrap(), 0);
     // The queue releases its shares. Its items run all the same.
@@ -155,7 +166,8 @@ fn time_goes_by_shares() {
     let (first, second) = (flood(&many), flood(&few));
     let (counted, at_end) = (second.clone(), Arc::new(AtomicUsize::new(0)));
     let noted = at_end.clone();
-    many.spawn_detached(move || noted.store(counted.load(Ordering::Relaxed), Ordering::Relaxed));
+    many.spawn_detached(move || noted.store(counted.load(Ordering::Relaxed), Ordering::Relaxed))
+        .unwrap();
     plug.release();
     many.drain().unwrap();
     few.drain().unwrap();
@@ -184,7 +196,7 @@ fn owing(
     let many = many.build_in(&registry).unwrap();
     let plug = plug_into(&plugged);
     let nr_started = Arc::new(AtomicUsize::new(0));
-    few.spawn_detached(|| burn(3000));
+    few.spawn_detached(|| burn(3000)).unwrap();
     let counted = nr_started.clone();
     let second = few.spawn(move || counted.load(Ordering::Relaxed));
     let when_seen = Arc::new(AtomicUsize::new(FLOOD));
@@ -199,7 +211,8 @@ fn owing(
             if let Some(at_tenth) = at_tenth {
                 at_tenth(&few);
             }
-        });
+        })
+        .unwrap();
     }
     let seen = Arc::new(Mutex::new(seen));
     for number in 10..FLOOD {
@@ -211,7 +224,8 @@ fn owing(
             if seen.lock().unwrap()(&few) {
                 when_seen.fetch_min(number, Ordering::Relaxed);
             }
-        });
+        })
+        .unwrap();
     }
     plug.release();
     many.drain().unwrap();
@@ -268,7 +282,7 @@ fn a_queue_takes_its_shares_out_of_a_pool_that_it_leaves() {
     let requests = build("requests", &registry);
     let moved = queue("moved").shares(100).build_in(&registry).unwrap();
     for (nice, expected) in [(5, FLOOD), (0, 0)] {
-        moved.set_nice(nice).unwrap();
+        moved.set_attrs(|attrs| attrs.nice = nice).unwrap();
         let plug = plug_into(&compaction);
         let nr_started = flood(&compaction);
         let counted = nr_started.clone();
@@ -287,14 +301,16 @@ fn an_ordered_queue_keeps_its_order_among_shares() {
     let registry = registry("2 core");
     let ordered = queue("ordered").ordered().build_in(&registry).unwrap();
     let other = queue("other")
-        .scope(afterwork::workqueue::AffinityScope::System)
+        .affinity(afterwork::workqueue::AffinityScope::System)
         .shares(1);
     let other = other.build_in(&registry).unwrap();
     let order = Arc::new(Mutex::new(Vec::new()));
     for number in 0..500 {
         let order = order.clone();
-        ordered.spawn_detached(move || order.lock().unwrap().push(number));
-        other.spawn_detached(|| ());
+        ordered
+            .spawn_detached(move || order.lock().unwrap().push(number))
+            .unwrap();
+        other.spawn_detached(|| ()).unwrap();
     }
     ordered.drain().unwrap();
     other.drain().unwrap();
@@ -310,7 +326,7 @@ fn flush_cancel_all_and_pause_hold_among_shares() {
     let give = |handle: &Workqueue| {
         for _ in 0..100 {
             let count = count.clone();
-            handle.spawn_detached(move || count.add());
+            handle.spawn_detached(move || count.add()).unwrap();
         }
     };
     give(&queue);
@@ -320,7 +336,7 @@ fn flush_cancel_all_and_pause_hold_among_shares() {
     queue.pause();
     give(&queue);
     give(&urgent);
-    assert_eq!(queue.len(), 200);
+    assert_eq!(queue.stats().nr_inactive, 200);
     assert_eq!(queue.cancel_all(), 200);
     give(&queue);
     queue.resume();
@@ -347,5 +363,5 @@ fn shares_out_of_range_are_named() {
         .build_in(&registry)
         .unwrap();
     assert!(matches!(queue.set_shares(0), Err(BuildError::Shares(0))));
-    assert_eq!(queue.shares(), Some(MAX_SHARES));
+    assert_eq!(queue.report().shares, Some(MAX_SHARES));
 }

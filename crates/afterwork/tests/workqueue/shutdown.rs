@@ -46,7 +46,7 @@ fn all_that_is_queued_is_cancelled_and_its_joiners_are_told() {
             .collect();
         for _ in 0..50 {
             let life = lives.life();
-            queue.spawn_detached(move || drop(life));
+            queue.spawn_detached(move || drop(life)).unwrap();
         }
         let works: Vec<_> = (0..50).map(|_| counting(&count)).collect();
         assert_eq!(queue.enqueue_all(&works), 50);
@@ -174,7 +174,7 @@ impl Wake for Asks {
 fn a_timer_that_takes_an_item_back_from_a_run_holds_no_lock_while_it_wakes_tasks() {
     ends(|| {
         let registry = registry("2 core");
-        let builder = queue("timer").help(false).scope(AffinityScope::Cpu);
+        let builder = queue("timer").help(false).affinity(AffinityScope::Cpu);
         let queue = builder.build_in(&registry).unwrap();
         for by_flush in [true, false] {
             let (plug, hole) = stopper();
@@ -188,17 +188,27 @@ fn a_timer_that_takes_an_item_back_from_a_run_holds_no_lock_while_it_wakes_tasks
             });
             let [first, second] = [0, 1].map(CpuId::new);
             // It runs in one pool. The other one, which a drain checks first, hands it over.
-            assert!(queue.enqueue_after_on(second, &work, Duration::ZERO));
+            assert!(
+                queue
+                    .task()
+                    .on_cpu(second)
+                    .enqueue_after(&work, Duration::ZERO)
+            );
             plug.wait_until_stuck();
-            assert!(queue.enqueue_after_on(first, &work, Duration::ZERO));
+            assert!(
+                queue
+                    .task()
+                    .on_cpu(first)
+                    .enqueue_after(&work, Duration::ZERO)
+            );
             eventually("a worker came to it", || {
                 format!("{work:?}").contains("handoff")
             });
             assert!(work.cancel());
             let delay = if by_flush { LATER } else { 100 * TICK };
-            assert!(queue.enqueue_after_on(second, &work, delay));
-            let told = Count::default();
-            let waker = Waker::from(Arc::new(Asks(work.clone(), told.clone())));
+            assert!(queue.task().on_cpu(second).enqueue_after(&work, delay));
+            let notified = Count::default();
+            let waker = Waker::from(Arc::new(Asks(work.clone(), notified.clone())));
             let mut drain = pin!(queue.drain_async());
             let poll = drain.as_mut().poll(&mut Context::from_waker(&waker));
             assert!(poll.is_pending());
@@ -211,7 +221,7 @@ fn a_timer_that_takes_an_item_back_from_a_run_holds_no_lock_while_it_wakes_tasks
                 if by_flush {
                     scope.spawn(|| work.flush().unwrap());
                 }
-                eventually("the task is woken", || told.get() > 0);
+                eventually("the task is woken", || notified.get() > 0);
                 plug.release();
             });
             eventually("it has run again", || count.get() == 2);
@@ -282,14 +292,14 @@ fn ordered_and_full_queues_are_emptied_and_keep_their_order() {
         for builder in [queue("ordered").ordered(), queue("full").max_active(1)] {
             let queue = alone_on_two(builder);
             let plug = plug_into(&queue);
-            let told = Arc::new(Mutex::new(Vec::new()));
+            let notified = Arc::new(Mutex::new(Vec::new()));
             let work = {
-                let told = told.clone();
-                Work::new(move || told.lock().unwrap().push(99))
+                let notified = notified.clone();
+                Work::new(move || notified.lock().unwrap().push(99))
             };
             let spawn = |i| {
-                let told = told.clone();
-                queue.spawn(move || told.lock().unwrap().push(i))
+                let notified = notified.clone();
+                queue.spawn(move || notified.lock().unwrap().push(i))
             };
             queue.enqueue(&work);
             let cancelled: Vec<_> = (0..10).map(spawn).collect();
@@ -305,7 +315,7 @@ fn ordered_and_full_queues_are_emptied_and_keep_their_order() {
             later.into_iter().for_each(|handle| handle.join().unwrap());
             queue.drain().unwrap();
             let expected: Vec<_> = (10..20).chain([99]).collect();
-            assert_eq!(*told.lock().unwrap(), expected);
+            assert_eq!(*notified.lock().unwrap(), expected);
         }
     });
 }
@@ -322,7 +332,7 @@ fn what_is_cancelled_makes_room() {
                 assert!(queue.try_enqueue(&work).is_ok());
                 let handle = queue.spawn(|| ());
                 let future = queue.spawn_async(async {});
-                queue.spawn_detached(|| ());
+                queue.spawn_detached(|| ()).unwrap();
                 assert!(queue.try_spawn(|| ()).is_err(), "round {round}: it is full");
                 assert_eq!(queue.cancel_all(), 4);
                 assert!(is_cancelled(handle.join()) && is_cancelled(future.join()));
@@ -346,8 +356,8 @@ fn other_queues_of_a_pool_keep_what_they_have() {
         let count = Count::default();
         for _ in 0..100 {
             let count = count.clone();
-            second.spawn_detached(move || count.add());
-            first.spawn_detached(|| unreachable!("cancelled"));
+            second.spawn_detached(move || count.add()).unwrap();
+            first.spawn_detached(|| unreachable!("cancelled")).unwrap();
         }
         assert_eq!(first.cancel_all(), 100);
         first.resume();
@@ -388,11 +398,11 @@ fn items_that_wait_for_readers_are_cancelled_and_can_be_armed_again() {
         let runs = count.clone();
         let work = RcuWork::new(move || runs.add());
         let guard = rcu::read();
-        assert!(queue.enqueue_rcu(&work));
+        assert!(queue.task().enqueue_rcu(&work));
         queue.cancel_all();
         assert!(!work.is_pending());
         assert!(
-            queue.enqueue_rcu(&work),
+            queue.task().enqueue_rcu(&work),
             "it waits for the same readers, anew"
         );
         drop(guard);
@@ -451,16 +461,16 @@ fn destructors_of_what_is_cancelled_may_do_anything() {
         let (again, runs) = (queue.clone(), count.clone());
         let spawns = act(move || {
             assert_eq!(again.cancel_all(), 0);
-            again.spawn_detached(move || runs.add());
+            again.spawn_detached(move || runs.add()).unwrap();
         });
-        queue.spawn_detached(move || drop(spawns));
+        queue.spawn_detached(move || drop(spawns)).unwrap();
         // The item owns a handle of the queue.
         let own = queue.clone();
         let work = Work::new(move || drop(own.clone()));
         queue.enqueue(&work);
         drop(work);
         let last = queue.clone();
-        queue.spawn_detached(move || drop(last));
+        queue.spawn_detached(move || drop(last)).unwrap();
         assert_eq!(queue.cancel_all(), 4);
         assert!(is_cancelled(panicked.join()));
         queue.resume();
@@ -469,7 +479,7 @@ fn destructors_of_what_is_cancelled_may_do_anything() {
         // The last item drops the last handle.
         queue.pause();
         let last = queue.clone();
-        queue.spawn_detached(move || drop(last));
+        queue.spawn_detached(move || drop(last)).unwrap();
         queue.shutdown_background();
         shut_down(registry);
     });
@@ -484,7 +494,7 @@ fn an_item_may_cancel_all_of_its_own_queue() {
         let cancels = queue.spawn(move || own.cancel_all());
         // They may be in the local batch of the worker.
         for _ in 0..20 {
-            queue.spawn_detached(|| unreachable!("cancelled"));
+            queue.spawn_detached(|| unreachable!("cancelled")).unwrap();
         }
         plug.release();
         assert_eq!(cancels.join().unwrap(), 20);
@@ -500,7 +510,7 @@ fn to_cancel_many_takes_a_walk_and_not_one_for_each() {
             let queue = alone_on_two(if ordered { builder.ordered() } else { builder });
             queue.pause();
             for _ in 0..300_000 {
-                queue.spawn_detached(|| unreachable!("cancelled"));
+                queue.spawn_detached(|| unreachable!("cancelled")).unwrap();
             }
             let handles: Vec<_> = (0..100_000).map(|i| queue.spawn(move || i)).collect();
             assert_eq!(queue.cancel_all(), 400_000);
@@ -517,7 +527,7 @@ fn each_item_runs_or_is_cancelled_whoever_queues_meanwhile() {
         for ordered in [false, true] {
             let builder = queue("meanwhile");
             let queue = alone_on_two(if ordered { builder.ordered() } else { builder });
-            let (lives, nr_told) = (Census::default(), Count::default());
+            let (lives, nr_reported) = (Census::default(), Count::default());
             let cancelled = Count::default();
             threads(3, |i| {
                 let mut dice = Dice::new(seed ^ (i as u64) << 20);
@@ -529,13 +539,13 @@ fn each_item_runs_or_is_cancelled_whoever_queues_meanwhile() {
                     return;
                 }
                 for _ in 0..NR_ITEMS {
-                    let (life, told) = (lives.life(), nr_told.clone());
+                    let (life, notified) = (lives.life(), nr_reported.clone());
                     let run = move || {
                         drop(life);
-                        told.add();
+                        notified.add();
                     };
                     match dice.below(4) {
-                        0 => queue.spawn_detached(run),
+                        0 => drop(queue.spawn_detached(run)),
                         1 => drop(queue.spawn(run)),
                         2 => {
                             let outcome = queue.spawn(run).join();
@@ -547,7 +557,7 @@ fn each_item_runs_or_is_cancelled_whoever_queues_meanwhile() {
             });
             queue.drain().unwrap();
             lives.all_dropped(2 * NR_ITEMS);
-            assert_eq!(cancelled.get() + nr_told.get(), 2 * NR_ITEMS);
+            assert_eq!(cancelled.get() + nr_reported.get(), 2 * NR_ITEMS);
         }
     });
 }
@@ -570,7 +580,7 @@ fn a_drain_that_takes_too_long_names_what_is_left() {
         let queue = alone_on_two(queue("slow").max_active(1));
         let plug = plug_into(&queue);
         for _ in 0..3 {
-            queue.spawn_detached(|| ());
+            queue.spawn_detached(|| ()).unwrap();
         }
         let waits = queue.spawn_async(future::pending::<()>());
         let Err(DrainError::StillBusy(busy)) = queue.drain_timeout(Duration::from_millis(1)) else {
@@ -639,9 +649,11 @@ fn tasks_await_drains_and_are_woken() {
             let count = Count::default();
             for _ in 0..20 {
                 let (count, chained) = (count.clone(), queue.clone());
-                queue.spawn_detached(move || {
-                    chained.spawn_detached(move || count.add());
-                });
+                queue
+                    .spawn_detached(move || {
+                        chained.spawn_detached(move || count.add()).unwrap();
+                    })
+                    .unwrap();
             }
             let drains: Vec<_> = (0..3)
                 .map(|_| {
@@ -708,7 +720,7 @@ fn closing_in_the_background_waits_for_nothing_and_runs_all() {
         let plug = plug_into(&queue);
         for _ in 0..100 {
             let count = count.clone();
-            queue.spawn_detached(move || count.add());
+            queue.spawn_detached(move || count.add()).unwrap();
         }
         let other = queue.clone();
         other.close_in_background();
@@ -771,12 +783,18 @@ fn what_is_cancelled_with_all_else_gives_its_room_back() {
         let work = Work::new(|| ());
         for _ in 0..3 {
             let handle = queue.spawn(|| ());
-            queue.spawn_detached(|| ());
+            queue.spawn_detached(|| ()).unwrap();
             assert_eq!(queue.try_enqueue(&work), Ok(true));
-            assert_eq!((queue.room(), queue.len()), (Some(0), 3));
+            assert_eq!(
+                (queue.report().room, queue.stats().nr_inactive),
+                (Some(0), 3)
+            );
             assert_eq!(queue.cancel_all(), 3);
             assert!(is_cancelled(handle.join()));
-            assert_eq!((queue.room(), queue.len()), (Some(3), 0));
+            assert_eq!(
+                (queue.report().room, queue.stats().nr_inactive),
+                (Some(3), 0)
+            );
         }
         // The queue is dropped while it is paused.
     });
@@ -788,7 +806,10 @@ fn a_drain_of_a_paused_queue_waits_for_nothing_that_was_cancelled_or_has_expired
     queue.pause();
     assert!(queue.spawn(|| ()).cancel());
     queue.drain_timeout(PATIENCE).unwrap();
-    let expired = queue.spawn_before(Instant::now() + Duration::from_millis(2), || ());
+    let expired = queue
+        .task()
+        .deadline(Instant::now() + Duration::from_millis(2))
+        .spawn(|| ());
     assert!(matches!(expired.join(), Err(JoinError::Expired)));
     queue.drain().unwrap();
     block_on(async {

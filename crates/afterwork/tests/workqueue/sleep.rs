@@ -36,7 +36,7 @@ fn does(func: impl Fn() + Send + Sync + 'static) -> Waker {
     Waker::from(Arc::new(Does(func)))
 }
 
-fn tells(send: &Sender<&'static str>, what: &'static str) -> Waker {
+fn sender_waker(send: &Sender<&'static str>, what: &'static str) -> Waker {
     let send = send.clone();
     does(move || send.send(what).unwrap())
 }
@@ -120,7 +120,7 @@ fn a_waker_whose_clone_outlasts_the_sleep_is_dropped_under_no_lock() {
     let registry = registry("2 core");
     let (send, receive) = mpsc::channel();
     *FIRED.lock().unwrap() = Some(receive);
-    let mut slept = sleeping(&registry, 25 * SHORT, &tells(&send, "first"));
+    let mut slept = sleeping(&registry, 25 * SHORT, &sender_waker(&send, "first"));
     // SAFETY: the tables' functions use no data.
     let slow = unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &SLOW)) };
     // A debug build asserts that no lock is held where the clone is dropped.
@@ -132,7 +132,7 @@ fn the_waker_of_the_last_poll_is_fired_and_those_before_it_are_not() {
     let registry = registry("2 core");
     let (send, receive) = mpsc::channel();
     let mut slept = registry.sleep(250 * SHORT);
-    for waker in [tells(&send, "first"), tells(&send, "last")] {
+    for waker in [sender_waker(&send, "first"), sender_waker(&send, "last")] {
         assert!(poll(&mut slept, &waker).is_pending());
         // The second poll uses the same waker.
         assert!(poll(&mut slept, &waker).is_pending());
@@ -159,9 +159,9 @@ fn a_sleep_that_is_dropped_drops_its_waker_and_fires_none() {
     census.all_dropped(1);
     // Another sleep now uses its slot.
     let (send, receive) = mpsc::channel();
-    let first = sleeping(&registry, SHORT, &tells(&send, "first"));
+    let first = sleeping(&registry, SHORT, &sender_waker(&send, "first"));
     drop(first);
-    let _second = sleeping(&registry, SHORT, &tells(&send, "second"));
+    let _second = sleeping(&registry, SHORT, &sender_waker(&send, "second"));
     assert_eq!(receive.recv_timeout(PATIENCE), Ok("second"));
 }
 
@@ -230,7 +230,7 @@ fn sleeps_of_our_own_tasks_need_no_thread_but_the_registry_s() {
     block_on(task).unwrap();
     // The fallback reaper wakes wakers that are not the library's own.
     let (send, receive) = mpsc::channel();
-    let _slept = sleeping(&registry, SHORT, &tells(&send, "late"));
+    let _slept = sleeping(&registry, SHORT, &sender_waker(&send, "late"));
     assert_eq!(receive.recv_timeout(PATIENCE), Ok("late"));
     registry.refuse_threads(false);
 }
@@ -289,18 +289,22 @@ fn an_interval_that_is_behind_yields_between_two_ticks() {
         ends(move || {
             let queue = alone_on_two(queue("one").max_active(1));
             // The interval is behind from its second tick on.
-            let (handle, abort) = queue.spawn_async_abortable(async move {
-                let mut ticks = interval(Duration::from_nanos(1)).unwrap();
-                ticks.set_missed_tick_behavior(missed);
-                loop {
-                    ticks.tick().await;
-                }
-            });
+            let mut canceller = afterwork::workqueue::CancelHandle::default();
+            let handle = queue
+                .task()
+                .cancel_handle(&mut canceller)
+                .spawn_async(async move {
+                    let mut ticks = interval(Duration::from_nanos(1)).unwrap();
+                    ticks.set_missed_tick_behavior(missed);
+                    loop {
+                        ticks.tick().await;
+                    }
+                });
             for number in 0..100 {
                 let other = queue.spawn_async(async move { number });
                 assert_eq!(other.join().unwrap(), number);
             }
-            assert!(abort.abort());
+            assert!(canceller.cancel());
             assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
         });
     }
@@ -427,7 +431,7 @@ fn the_types_may_go_where_tokio_s_go() {
     goes::<afterwork::workqueue::Interval>();
     goes::<afterwork::workqueue::Timeout<std::future::Ready<()>>>();
     goes::<afterwork::workqueue::TaskSet<std::cell::Cell<u8>>>();
-    goes::<afterwork::workqueue::AbortHandle>();
+    goes::<afterwork::workqueue::CancelHandle>();
     goes::<afterwork::workqueue::Periodic>();
 }
 

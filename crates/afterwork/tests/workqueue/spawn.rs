@@ -41,9 +41,9 @@ fn results_are_joined_in_any_order_and_from_any_thread() {
 fn try_join_gives_the_handle_back_until_the_end() {
     let queue = alone_on_two(queue("try"));
     let (plug, hole) = stopper();
-    let handle = queue.spawn(move || hole.sit());
+    let mut handle = queue.spawn(move || hole.sit());
     plug.wait_until_stuck();
-    let handle = handle.try_join().expect_err("it still runs");
+    assert!(handle.try_join().is_none(), "it still runs");
     assert!(!handle.is_finished());
     plug.release();
     eventually("it ends", || handle.is_finished());
@@ -128,10 +128,12 @@ fn detached_closures_are_dropped_once() {
     let (census, count) = (Census::default(), Count::default());
     for _ in 0..2000 {
         let (life, count) = (census.life(), count.clone());
-        queue.spawn_detached(move || {
-            let _ = &life;
-            count.add();
-        });
+        queue
+            .spawn_detached(move || {
+                let _ = &life;
+                count.add();
+            })
+            .unwrap();
     }
     queue.drain().unwrap();
     assert_eq!(count.get(), 2000);
@@ -146,7 +148,9 @@ fn closures_and_results_of_any_size_arrive_whole() {
         let handle = queue.spawn(move || sent);
         assert!(handle.join().unwrap() == sent, "{N} bytes");
         let (send, receive) = mpsc::channel();
-        queue.spawn_detached(move || send.send(sent.to_vec()).unwrap());
+        queue
+            .spawn_detached(move || send.send(sent.to_vec()).unwrap())
+            .unwrap();
         assert!(
             receive.recv_timeout(PATIENCE).unwrap() == sent,
             "{N} bytes, detached"
@@ -199,7 +203,9 @@ fn alignment_is_kept() {
         let (wide, page) = handle.join().unwrap();
         assert_eq!((wide.0, page.0), (i, i));
         let wide = Wide(i);
-        queue.spawn_detached(move || assert!(aligned(&wide) && wide.0 == i));
+        queue
+            .spawn_detached(move || assert!(aligned(&wide) && wide.0 == i))
+            .unwrap();
     }
     queue.drain().unwrap();
     assert_eq!(queue.stats().panicked, 0);
@@ -291,7 +297,7 @@ fn a_closure_that_joins_itself_is_told_so() {
 #[test]
 fn a_hundred_thousand_one_shots_from_threads_that_end_leave_nothing_behind() {
     let queue = queue("many")
-        .scope(AffinityScope::Cpu)
+        .affinity(AffinityScope::Cpu)
         .build_in(&registry("64 core"))
         .unwrap();
     let (closures, results) = (Census::default(), Census::default());
@@ -343,7 +349,7 @@ fn many_closures_are_queued_in_their_order_and_each_runs_once() {
             let send = send.clone();
             move || send.send(i).unwrap()
         });
-        assert_eq!(queue.spawn_detached_all(funcs), count);
+        assert_eq!(queue.task().spawn_detached_all(funcs), count);
         queue.drain().unwrap();
         assert!(receive.try_iter().eq(0..count));
     }
@@ -359,7 +365,7 @@ fn what_was_given_before_a_panic_of_the_giver_runs() {
         move || drop(life)
     });
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        queue.spawn_detached_all(funcs)
+        queue.task().spawn_detached_all(funcs)
     }));
     assert!(caught.is_err());
     queue.drain().unwrap();
@@ -371,8 +377,8 @@ fn what_was_given_before_a_panic_of_the_giver_runs() {
 fn of_many_closures_a_full_queue_takes_what_it_has_room_for() {
     let queue = alone_on_two(queue("all").capacity(3));
     queue.pause();
-    assert_eq!(queue.spawn_detached_all((0..10).map(|_| || ())), 3);
-    assert_eq!((queue.len(), queue.stats().refused), (3, 7));
+    assert_eq!(queue.task().spawn_detached_all((0..10).map(|_| || ())), 3);
+    assert_eq!((queue.stats().nr_inactive, queue.stats().refused), (3, 7));
     queue.resume();
     queue.drain().unwrap();
 }
@@ -390,7 +396,7 @@ fn of_many_closures_none_comes_after_the_end_of_a_queue_that_their_giver_destroy
     });
     // The first chain was queued before the queue was destroyed. The items that were collected
     // since are rejected, as later ones are.
-    assert_eq!(queue.spawn_detached_all(funcs), 64);
+    assert_eq!(queue.task().spawn_detached_all(funcs), 64);
     let stats = queue.stats();
     assert_eq!((stats.completed, stats.refused), (64, 36));
     census.all_dropped(100);

@@ -296,8 +296,8 @@ fn a_large_future_and_its_result_arrive_whole() {
 
 #[test]
 fn the_task_that_awaits_a_future_is_woken_once_when_it_ends() {
-    struct Bell(AtomicUsize);
-    impl Wake for Bell {
+    struct WakeFlag(AtomicUsize);
+    impl Wake for WakeFlag {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
@@ -307,8 +307,8 @@ fn the_task_that_awaits_a_future_is_woken_once_when_it_ends() {
         let lure = Lure::default();
         let mut handle = pin!(queue.spawn_async(lure.clone()));
         eventually("it is polled", || lure.is_polled());
-        let bell = Arc::new(Bell(AtomicUsize::new(0)));
-        let waker = Waker::from(bell.clone());
+        let wake_flag = Arc::new(WakeFlag(AtomicUsize::new(0)));
+        let waker = Waker::from(wake_flag.clone());
         let mut context = Context::from_waker(&waker);
         assert!(handle.as_mut().poll(&mut context).is_pending());
         let own = lure.waker().unwrap();
@@ -316,7 +316,7 @@ fn the_task_that_awaits_a_future_is_woken_once_when_it_ends() {
         own.wake_by_ref();
         lure.end();
         own.wake_by_ref();
-        eventually("the bell rings", || bell.0.load(Ordering::SeqCst) == 1);
+        eventually("the bell rings", || wake_flag.0.load(Ordering::SeqCst) == 1);
         assert!(handle.as_mut().poll(&mut context).is_ready());
     });
 }
@@ -325,7 +325,7 @@ fn the_task_that_awaits_a_future_is_woken_once_when_it_ends() {
 fn futures_wander_between_the_pods_of_their_wakers() {
     ends(|| {
         let queue = queue("pods")
-            .scope(afterwork::workqueue::AffinityScope::Cpu)
+            .affinity(afterwork::workqueue::AffinityScope::Cpu)
             .build_in(&registry("2 core"))
             .unwrap();
         threads(2, |i| {

@@ -136,14 +136,18 @@ fn futures_cancelled_before_their_first_poll_leave_no_memory() {
                     if number % 2 == 0 {
                         assert!(queue.spawn_async(future).cancel());
                     } else {
-                        let (handle, abort) = queue.spawn_async_abortable(future);
+                        let mut canceller = afterwork::workqueue::CancelHandle::default();
+                        let handle = queue
+                            .task()
+                            .cancel_handle(&mut canceller)
+                            .spawn_async(future);
                         drop(handle);
-                        assert!(abort.abort());
+                        assert!(canceller.cancel());
                     }
                     assert_eq!(Arc::strong_count(&kept), 1, "dropped by the cancel");
                 }
             });
-            assert_eq!(queue.len(), 0);
+            assert_eq!(queue.stats().nr_inactive, 0);
             queue.resume();
             queue.drain().unwrap();
         }
@@ -152,8 +156,8 @@ fn futures_cancelled_before_their_first_poll_leave_no_memory() {
 
 #[test]
 fn a_cancel_before_the_first_poll_wakes_the_task_that_awaits() {
-    struct Bell(Count);
-    impl Wake for Bell {
+    struct WakeFlag(Count);
+    impl Wake for WakeFlag {
         fn wake(self: Arc<Self>) {
             self.0.add();
         }
@@ -161,12 +165,16 @@ fn a_cancel_before_the_first_poll_wakes_the_task_that_awaits() {
     ends(|| {
         let queue = alone_on_two(queue("cancel"));
         queue.pause();
-        let (mut handle, abort) = queue.spawn_async_abortable(pending::<()>());
+        let mut canceller = afterwork::workqueue::CancelHandle::default();
+        let mut handle = queue
+            .task()
+            .cancel_handle(&mut canceller)
+            .spawn_async(pending::<()>());
         let rings = Count::default();
-        let waker = Waker::from(Arc::new(Bell(rings.clone())));
+        let waker = Waker::from(Arc::new(WakeFlag(rings.clone())));
         let mut context = Context::from_waker(&waker);
         assert!(Pin::new(&mut handle).poll(&mut context).is_pending());
-        assert!(abort.abort());
+        assert!(canceller.cancel());
         assert_eq!(rings.get(), 1);
         let outcome = Pin::new(&mut handle).poll(&mut context);
         assert!(matches!(outcome, Poll::Ready(Err(JoinError::Cancelled))));

@@ -16,7 +16,7 @@ use crate::support::*;
 fn started_and_completed_count_the_runs_of_workers() {
     let queue = alone_on_two(queue("count").help(false));
     for _ in 0..100 {
-        queue.spawn_detached(|| ());
+        queue.spawn_detached(|| ()).unwrap();
     }
     let work = Work::new(|| ());
     queue.enqueue(&work);
@@ -48,7 +48,7 @@ fn a_pool_keeps_what_was_counted_for_queues_that_have_gone() {
     let going = queue("going").help(false).build_in(&registry).unwrap();
     let _stays = queue("staying").build_in(&registry).unwrap();
     for _ in 0..10 {
-        going.spawn_detached(|| ());
+        going.spawn_detached(|| ()).unwrap();
     }
     drop(going);
     assert_eq!(started_by_pools(&registry), 10);
@@ -100,10 +100,10 @@ fn known_of_slow_items(count: usize) -> Workqueue {
     let queue = alone_on_two(queue("slow").help(false).max_active(1));
     let plug = plug_into(&queue);
     for _ in 0..count {
-        queue.spawn_detached(|| std::thread::sleep(MS));
+        queue.spawn_detached(|| std::thread::sleep(MS)).unwrap();
     }
     // The query adopts the injector, so that all items count as queued by now.
-    assert!(queue.oldest_wait().is_some());
+    assert!(queue.report().oldest.is_some());
     plug.release();
     queue.drain().unwrap();
     eventually("the last is told", || {
@@ -118,7 +118,7 @@ const MS: Duration = Duration::from_millis(1);
 fn each_item_of_a_burst_has_its_share_of_what_is_known_of_waits() {
     const COUNT: usize = 200;
     let queue = known_of_slow_items(COUNT);
-    let waits = queue.wait_times();
+    let waits = queue.report().wait;
     assert_eq!(waits.count, COUNT as u64 + 1, "{waits:?}");
     // The nth item waits for all earlier ones, so half of them wait for half of the time.
     let half_ns = (COUNT as u64 / 2 - 1) * MS.as_nanos() as u64;
@@ -138,7 +138,7 @@ fn what_a_worker_had_in_hand_and_gave_back_is_counted_once() {
     gate.release();
     queue.drain().unwrap();
     eventually("the last is told", || queue.stats().completed == 21);
-    let waits = queue.wait_times();
+    let waits = queue.report().wait;
     // The waits of the last batch may not be recorded yet.
     assert!((1..=21).contains(&waits.count), "{waits:?}");
 }
@@ -174,10 +174,10 @@ fn what_is_told_of_waits_and_starts_never_falls() {
     eventually("it runs", || step.load(Ordering::Acquire) == 1);
     let started = || (queue.stats().started, started_by_pools(&registry));
     assert_eq!(started(), (202, 202), "what is in hand has not started");
-    let before = queue.wait_times();
+    let before = queue.report().wait;
     step.store(2, Ordering::Release);
     eventually("the others went back", || queue.stats().nr_inactive == 200);
-    let after = queue.wait_times();
+    let after = queue.report().wait;
     assert_eq!(started(), (202, 202));
     let mut pairs = before.buckets.iter().zip(&after.buckets);
     assert!(
@@ -197,15 +197,15 @@ fn items_of_queues_that_take_turns_all_have_their_share() {
     // The worker alternates between the queues before it records the times of either again.
     for _ in 0..500 {
         for queue in &queues {
-            queue.spawn_detached(|| ());
-            queue.spawn_detached(|| ());
+            queue.spawn_detached(|| ()).unwrap();
+            queue.spawn_detached(|| ()).unwrap();
         }
     }
     plugs.iter().for_each(Plug::release);
     for queue in &queues {
         queue.drain().unwrap();
         eventually("the last is told", || queue.stats().completed == 1001);
-        let (waits, runs) = (queue.wait_times(), queue.run_times());
+        let (waits, runs) = (queue.report().wait, queue.report().run);
         assert_eq!((waits.count, runs.count), (1001, 1001));
     }
 }
@@ -224,7 +224,7 @@ fn a_worker_that_leaves_tells_what_it_has_not_told() {
     }
     queue.drain().unwrap();
     // The queue no longer uses its former pool.
-    queue.set_nice(1).unwrap();
+    queue.set_attrs(|attrs| attrs.nice = 1).unwrap();
     let nr_workers = || {
         registry
             .pool_stats()
@@ -234,7 +234,7 @@ fn a_worker_that_leaves_tells_what_it_has_not_told() {
     };
     eventually("its workers have left", || nr_workers() == 0);
     assert_eq!(
-        (queue.wait_times().count, queue.run_times().count),
+        (queue.report().wait.count, queue.report().run.count),
         (10, 10)
     );
 }
@@ -248,12 +248,14 @@ fn what_joiners_ran_waits_for_nobody_and_has_not_waited() {
     let helped_beside = |looks: fn(&Workqueue)| {
         let step = Arc::new(AtomicU32::new(0));
         let its = step.clone();
-        hogged.spawn_detached(move || {
-            its.store(1, Ordering::Release);
-            while its.load(Ordering::Acquire) < 2 {
-                std::thread::yield_now();
-            }
-        });
+        hogged
+            .spawn_detached(move || {
+                its.store(1, Ordering::Release);
+                while its.load(Ordering::Acquire) < 2 {
+                    std::thread::yield_now();
+                }
+            })
+            .unwrap();
         eventually("it runs", || step.load(Ordering::Acquire) == 1);
         for _ in 0..50 {
             // The first item cannot be taken out of the injector, because it is not the newest.
@@ -267,12 +269,15 @@ fn what_joiners_ran_waits_for_nobody_and_has_not_waited() {
         hogged.drain().unwrap();
     };
     helped_beside(|queue| {
-        assert_eq!((queue.len(), queue.oldest_wait()), (0, None));
+        assert_eq!(
+            (queue.stats().nr_inactive, queue.report().oldest),
+            (0, None)
+        );
     });
     helped_beside(|_| ());
     let stats = queue.stats();
     assert_eq!((stats.helped, stats.started, stats.completed), (200, 0, 0));
-    eventually("the worker has told all", || queue.wait_times().count == 0);
+    eventually("the worker has told all", || queue.report().wait.count == 0);
 }
 
 #[test]
@@ -284,7 +289,7 @@ fn what_is_cancelled_beside_somebody_who_asks_does_not_stay_in_the_count() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while done.load(Ordering::Relaxed) == 0 {
-                    std::hint::black_box(queue.len());
+                    std::hint::black_box(queue.stats().nr_inactive);
                 }
             });
             for _ in 0..100 {
@@ -292,7 +297,7 @@ fn what_is_cancelled_beside_somebody_who_asks_does_not_stay_in_the_count() {
             }
             done.store(1, Ordering::Relaxed);
         });
-        let lens: Vec<_> = (0..5).map(|_| queue.len()).collect();
+        let lens: Vec<_> = (0..5).map(|_| queue.stats().nr_inactive).collect();
         assert_eq!(lens, [0; 5]);
     }
     queue.resume();
@@ -301,7 +306,7 @@ fn what_is_cancelled_beside_somebody_who_asks_does_not_stay_in_the_count() {
 #[test]
 fn runs_are_told_by_their_own_time() {
     let queue = known_of_slow_items(20);
-    let runs = queue.run_times();
+    let runs = queue.report().run;
     assert_eq!(runs.count, 21, "{runs:?}");
     assert!(runs.quantile_ns(0.05) >= 1_000_000, "{runs:?}");
     assert!(runs.total_ns >= 20_000_000, "{runs:?}");
@@ -317,12 +322,12 @@ fn a_wait_is_from_queueing_to_taking() {
     let from = std::time::Instant::now();
     std::thread::sleep(20 * MS);
     let waited = from.elapsed();
-    let oldest = queue.oldest_wait().unwrap();
+    let oldest = queue.report().oldest.unwrap();
     assert!(oldest >= waited, "{oldest:?}");
     plug.release();
     waits.join().unwrap();
-    assert_eq!(queue.oldest_wait(), None);
-    let times = queue.wait_times();
+    assert_eq!(queue.report().oldest, None);
+    let times = queue.report().wait;
     let waited_ns = waited.as_nanos() as u64;
     assert!(times.quantile_ns(1.0) >= waited_ns, "{times:?}");
 }
@@ -333,12 +338,12 @@ fn the_oldest_item_is_that_of_this_queue_and_not_of_another() {
     let build = |name| queue(name).help(false).max_active(1).build_in(&registry);
     let (old, new) = (build("old").unwrap(), build("new").unwrap());
     let (old_plug, new_plug) = (plug_into(&old), plug_into(&new));
-    old.spawn_detached(|| ());
+    old.spawn_detached(|| ()).unwrap();
     // The query adopts the item, so that the next push finds an empty pool again.
-    assert!(old.oldest_wait().is_some());
+    assert!(old.report().oldest.is_some());
     std::thread::sleep(20 * MS);
-    new.spawn_detached(|| ());
-    let (age, other) = (old.oldest_wait().unwrap(), new.oldest_wait().unwrap());
+    new.spawn_detached(|| ()).unwrap();
+    let (age, other) = (old.report().oldest.unwrap(), new.report().oldest.unwrap());
     assert!(age >= 20 * MS && other < age, "{age:?}, {other:?}");
     old_plug.release();
     new_plug.release();
@@ -352,11 +357,11 @@ fn a_cancelled_item_waits_no_more() {
     for work in &works {
         queue.enqueue(work);
     }
-    assert!(queue.oldest_wait().is_some());
+    assert!(queue.report().oldest.is_some());
     for work in &works {
         assert!(work.cancel());
     }
-    assert_eq!(queue.oldest_wait(), None);
+    assert_eq!(queue.report().oldest, None);
     plug.release();
 }
 
@@ -371,13 +376,13 @@ fn nothing_is_measured_where_nobody_wants_it() {
     let queue = queue.build_in(&registry).unwrap();
     let plug = plug_into(&queue);
     let waits = queue.spawn(|| ());
-    assert_eq!(queue.oldest_wait(), None);
+    assert_eq!(queue.report().oldest, None);
     plug.release();
     waits.join().unwrap();
     queue.drain().unwrap();
     eventually("it is told", || queue.stats().completed == 2);
-    assert_eq!(queue.wait_times().count, 0);
-    assert_eq!(queue.run_times().count, 0);
+    assert_eq!(queue.report().wait.count, 0);
+    assert_eq!(queue.report().run.count, 0);
 }
 
 #[test]
@@ -445,9 +450,11 @@ fn what_workers_have_run_is_counted_also_where_they_come_back_in_surplus() {
             for _ in 0..NR_WORKERS {
                 let barrier = barrier.clone();
                 // All workers block at once, and return at once to a pool of one CPU.
-                queue.spawn_detached(move || {
-                    workqueue::blocking(|| barrier.wait());
-                });
+                queue
+                    .spawn_detached(move || {
+                        workqueue::blocking(|| barrier.wait());
+                    })
+                    .unwrap();
             }
             queue.drain().unwrap();
             let expected = (round * NR_WORKERS) as u64;

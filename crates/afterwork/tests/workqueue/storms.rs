@@ -61,13 +61,13 @@ fn change_by_the_dice(queues: &[Workqueue], rounds: usize, seed: u64) {
                 queue.resume();
             }
             1 => drop(queue.set_max_active(1 + dice.below(3) as u32)),
-            2 => drop(queue.set_scope(AffinityScope::Cpu)),
-            3 => drop(queue.set_scope(AffinityScope::System)),
-            4 => drop(queue.set_nice(dice.below(3) as i8)),
+            2 => drop(queue.set_attrs(|attrs| attrs.affinity = AffinityScope::Cpu)),
+            3 => drop(queue.set_attrs(|attrs| attrs.affinity = AffinityScope::System)),
+            4 => drop(queue.set_attrs(|attrs| attrs.nice = dice.below(3) as i8)),
             5 => queue.flush().unwrap(),
             6 => assert!(queue.stats().nr_active <= 600),
             7 => queue.drain().unwrap(),
-            _ => drop(queue.wait_times()),
+            _ => drop(queue.report().wait),
         }
     }
 }
@@ -82,7 +82,7 @@ fn items_are_taken_back_while_their_queues_pause_drain_and_change() {
             build(queue("one").max_active(1)),
             build(queue("ordered").ordered()),
             build(queue("plain")),
-            build(queue("alone").help(false).scope(AffinityScope::Cpu)),
+            build(queue("alone").help(false).affinity(AffinityScope::Cpu)),
         ];
         let count = Count::default();
         let nr_due = std::sync::atomic::AtomicUsize::new(0);
@@ -146,8 +146,8 @@ fn deep_joins_end_though_items_panic_and_threads_are_refused() {
 type Makes = fn(&Workqueue, usize);
 
 #[test]
-fn what_is_made_and_dropped_leaves_no_memory_behind() {
-    let test = "storms::what_is_made_and_dropped_leaves_no_memory_behind";
+fn dropped_objects_leave_no_memory_behind() {
+    let test = "storms::dropped_objects_leave_no_memory_behind";
     in_own_process(test, || {
         let registry = registry("2 core");
         let idle = queue("idle").build_in(&registry).unwrap();
@@ -223,7 +223,11 @@ fn queues_that_are_made_and_dropped_leave_no_memory_behind() {
         let registry = registry("2 core");
         let _keeps_pool = queue("keeps").build_in(&registry).unwrap();
         fn brief(builder: Builder, registry: &Registry) {
-            builder.build_in(registry).unwrap().spawn_detached(|| ());
+            builder
+                .build_in(registry)
+                .unwrap()
+                .spawn_detached(|| ())
+                .unwrap();
         }
         // The number of queues per round. Kinds that own a thread have fewer.
         let kinds: [(&str, usize, Uses); 7] = [
@@ -234,7 +238,7 @@ fn queues_that_are_made_and_dropped_leave_no_memory_behind() {
                 brief(queue("line").ordered(), registry)
             }),
             ("queues with a rescuer", 300, |registry, _| {
-                brief(queue("rescued").mem_reclaim(), registry);
+                brief(queue("rescued").with_rescuer(), registry);
             }),
             ("queues with a pool of their own", 200, |registry, nth| {
                 brief(queue("alone").nice(1 + (nth % 19) as i8), registry);
@@ -242,8 +246,10 @@ fn queues_that_are_made_and_dropped_leave_no_memory_behind() {
             ("queues that change", 100, |registry, nth| {
                 let queue = queue("changes").build_in(registry).unwrap();
                 for nice in 0..10 {
-                    queue.set_nice((nice + (nth % 2) as i8) % 2).unwrap();
-                    queue.spawn_detached(|| ());
+                    queue
+                        .set_attrs(|attrs| attrs.nice = (nice + (nth % 2) as i8) % 2)
+                        .unwrap();
+                    queue.spawn_detached(|| ()).unwrap();
                 }
             }),
             (
@@ -252,7 +258,7 @@ fn queues_that_are_made_and_dropped_leave_no_memory_behind() {
                 |registry, _| {
                     let queue = queue("own").build_in(registry).unwrap();
                     let own = queue.clone();
-                    queue.spawn_detached(move || drop(own));
+                    queue.spawn_detached(move || drop(own)).unwrap();
                 },
             ),
             (

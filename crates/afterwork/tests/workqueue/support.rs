@@ -178,7 +178,7 @@ impl Hole {
 /// Occupies one seat of `queue` until the plug is released.
 pub fn plug_into(queue: &Workqueue) -> Plug {
     let (plug, hole) = stopper();
-    queue.spawn_detached(move || hole.sit());
+    queue.spawn_detached(move || hole.sit()).unwrap();
     plug.wait_until_stuck();
     plug
 }

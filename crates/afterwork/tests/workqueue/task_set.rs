@@ -59,7 +59,7 @@ fn closures_futures_panics_and_refusals_come_out_of_one_set() {
         match result {
             Ok(number) => sum += number,
             Err(JoinError::Panicked(_)) => nr_panics += 1,
-            Err(JoinError::Refused) => nr_refused += 1,
+            Err(JoinError::Closed) => nr_refused += 1,
             Err(error) => panic!("{error}"),
         }
     }
@@ -157,8 +157,8 @@ fn what_is_aborted_still_comes_out_and_what_ran_goes_on() {
         set.spawn(|| ());
         set.spawn_async(pending());
     }
-    set.abort_all();
-    set.abort_all();
+    set.cancel_all();
+    set.cancel_all();
     assert_eq!(set.len(), 7);
     for _ in 0..3 {
         let cancelled = set.try_join_next().unwrap();
@@ -180,7 +180,7 @@ fn what_its_queue_cancels_or_lets_expire_wakes_who_waits_for_the_set() {
     let waiting = thread::spawn(move || set.results().collect::<Vec<_>>());
     assert_eq!(queue.cancel_all(), 2);
     let mut late = TaskSet::new(&queue);
-    late.add(queue.spawn_before(Instant::now() + SHORT, || ()));
+    late.add(queue.task().deadline(Instant::now() + SHORT).spawn(|| ()));
     thread::sleep(2 * SHORT);
     plug.release();
     let is_cancelled = |result: &Result<_, _>| matches!(result, Err(JoinError::Cancelled));
@@ -195,7 +195,7 @@ fn the_deadline_of_what_cannot_start_wakes_who_waits_for_the_set() {
     let queue = alone_on_two(queue("set"));
     queue.pause();
     let mut set = TaskSet::new(&queue);
-    set.add(queue.spawn_before(Instant::now() + SHORT, || 1));
+    set.add(queue.task().deadline(Instant::now() + SHORT).spawn(|| 1));
     set.spawn(|| 2);
     let next = set.join_next_blocking();
     assert!(matches!(next, Some(Err(JoinError::Expired))), "{next:?}");
@@ -211,7 +211,7 @@ fn what_has_started_by_its_deadline_comes_out_of_a_set_once() {
     let mut set = TaskSet::new(&queue);
     let deadline = Instant::now() + 5 * SHORT;
     let (begun, has_begun) = mpsc::channel();
-    set.add(queue.spawn_before(deadline, move || {
+    set.add(queue.task().deadline(deadline).spawn(move || {
         begun.send(()).unwrap();
         // Runs past the deadline.
         while Instant::now() < deadline + 2 * SHORT {
@@ -288,17 +288,21 @@ fn an_abort_handle_cancels_what_somebody_else_joins() {
     let queue = alone_on_two(queue("abort"));
     let census = Census::default();
     let life = census.life();
-    let (handle, abort) = queue.spawn_async_abortable(async move {
-        let _life = life;
-        pending::<()>().await;
-    });
-    let other = abort.clone();
-    assert!(!abort.is_finished());
+    let mut canceller = afterwork::workqueue::CancelHandle::default();
+    let handle = queue
+        .task()
+        .cancel_handle(&mut canceller)
+        .spawn_async(async move {
+            let _life = life;
+            pending::<()>().await;
+        });
+    let other = canceller.clone();
+    assert!(!canceller.is_finished());
     let joiner = thread::spawn(move || handle.join());
-    assert!(other.abort());
+    assert!(other.cancel());
     assert!(matches!(joiner.join().unwrap(), Err(JoinError::Cancelled)));
     census.all_dropped(1);
-    assert!(abort.is_finished() && !abort.abort());
+    assert!(canceller.is_finished() && !canceller.cancel());
 }
 
 #[test]
@@ -308,28 +312,31 @@ fn an_abort_handle_outlives_the_join_handle_and_cancels_a_closure_that_has_not_s
     let (census, count) = (Census::default(), Count::default());
     let life = census.life();
     let runs = count.clone();
-    let (handle, abort) = queue.spawn_abortable(move || {
+    let mut canceller = afterwork::workqueue::CancelHandle::default();
+    let handle = queue.task().cancel_handle(&mut canceller).spawn(move || {
         let _life = &life;
         runs.add();
     });
     drop(handle);
-    assert!(abort.abort());
+    assert!(canceller.cancel());
     plug.release();
     census.all_dropped(1);
     queue.drain().unwrap();
     assert_eq!(count.get(), 0);
-    let (handle, abort) = queue.spawn_abortable(|| 7);
+    let mut canceller = afterwork::workqueue::CancelHandle::default();
+    let handle = queue.task().cancel_handle(&mut canceller).spawn(|| 7);
     assert_eq!(handle.join().unwrap(), 7);
-    assert!(!abort.abort());
+    assert!(!canceller.cancel());
 }
 
 #[test]
 fn an_abort_handle_of_what_was_refused_has_nothing_to_do() {
     let queue = alone_on_two(queue("abort"));
     queue.destroy().unwrap();
-    let (handle, abort) = queue.spawn_abortable(|| 7);
-    assert!(abort.is_finished() && !abort.abort());
-    assert!(matches!(handle.join(), Err(JoinError::Refused)));
+    let mut canceller = afterwork::workqueue::CancelHandle::default();
+    let handle = queue.task().cancel_handle(&mut canceller).spawn(|| 7);
+    assert!(canceller.is_finished() && !canceller.cancel());
+    assert!(matches!(handle.join(), Err(JoinError::Closed)));
 }
 
 #[test]
@@ -340,15 +347,19 @@ fn a_future_that_nobody_can_wake_stays_for_its_abort_handle() {
     let polled = Count::default();
     let polls = polled.clone();
     let mut life = Some(life);
-    let (handle, abort) = queue.spawn_async_abortable(std::future::poll_fn(move |_| {
-        let _life = &mut life;
-        polls.add();
-        Poll::<()>::Pending
-    }));
+    let mut canceller = afterwork::workqueue::CancelHandle::default();
+    let handle = queue
+        .task()
+        .cancel_handle(&mut canceller)
+        .spawn_async(std::future::poll_fn(move |_| {
+            let _life = &mut life;
+            polls.add();
+            Poll::<()>::Pending
+        }));
     drop(handle);
     eventually("it waits", || polled.get() == 1);
     assert_eq!(census.alive(), 1);
-    drop(abort);
+    drop(canceller);
     census.all_dropped(1);
 }
 

@@ -39,7 +39,7 @@ fn threads_call_what_they_are_given_before_their_first_item_and_after_their_last
         let registry = registry_with("2 core", params);
         let queue = queue("hooks")
             .help(false)
-            .mem_reclaim()
+            .with_rescuer()
             .build_in(&registry)
             .unwrap();
         let before = started.clone();
@@ -156,11 +156,11 @@ fn threads_that_cannot_be_are_refused_and_the_tunable_is_named() {
             thread_name: name.into(),
             ..Params::default()
         };
-        let told = refused(params);
-        assert!(told.starts_with("thread_name="), "{told}");
+        let message = refused(params);
+        assert!(message.starts_with("thread_name="), "{message}");
         assert!(
-            told.ends_with("expected a name of 1 to 10 bytes, without a NUL"),
-            "{told}"
+            message.ends_with("expected a name of 1 to 10 bytes, without a NUL"),
+            "{message}"
         );
     }
 }

@@ -43,7 +43,7 @@ fn a_stall_names_the_first_item_and_what_every_worker_is_in() {
         let plug = plug_into(&stuck);
         let queue = queue("waits").help(false).build_in(&registry).unwrap();
         queue.enqueue(&Work::new(waits_behind));
-        queue.spawn_detached(|| ());
+        queue.spawn_detached(|| ()).unwrap();
         // If the first item is reported before the second is queued, a later report has both.
         let both = |report| match report {
             Report::Stall(stall) => (stall.nr_waiting == 2).then_some(stall),
@@ -61,10 +61,10 @@ fn a_stall_names_the_first_item_and_what_every_worker_is_in() {
         plug.release();
         queue.drain().unwrap();
         assert!(registry.pool_stats()[0].stalls >= 1);
-        let told = stall.to_string();
-        assert!(!told.contains('\n'));
-        let thread = number_after(&told, "; thread ");
-        let process = number_after(&told, "; their stacks: gdb --batch --pid=");
+        let text = stall.to_string();
+        assert!(!text.contains('\n'));
+        let thread = number_after(&text, "; thread ");
+        let process = number_after(&text, "; their stacks: gdb --batch --pid=");
         assert_eq!(thread, worker.thread);
         assert_eq!(process, std::process::id());
         // A debugger finds the thread in this folder.
@@ -79,7 +79,7 @@ fn a_stall_that_lasts_is_told_again_and_its_age_grows() {
         let (registry, reports) = reporting(impatient());
         let queue = queue("stuck").help(false).build_in(&registry).unwrap();
         let plug = plug_into(&queue);
-        queue.spawn_detached(|| ());
+        queue.spawn_detached(|| ()).unwrap();
         let mut ages = reports.iter().filter_map(|report| match report {
             Report::Stall(stall) => Some(stall.age),
             _ => None,
@@ -102,14 +102,14 @@ fn items_that_wait_for_a_seat_are_no_stall() {
         let single = queue("single").max_active(1).help(false);
         let single = single.build_in(&registry).unwrap();
         let plug = plug_into(&single);
-        single.spawn_detached(|| ());
+        single.spawn_detached(|| ()).unwrap();
         // Until then the item waits for a worker, which may be a stall.
         eventually("it waits for a seat", || single.stats().nr_inactive == 1);
         // A stall of `single` would be reported before the stall of `full`, so the first report
         // shows that there was none.
         let full = queue("full").help(false).build_in(&registry).unwrap();
         let plugs: Vec<_> = (0..7).map(|_| plug_into(&full)).collect();
-        full.spawn_detached(|| ());
+        full.spawn_detached(|| ()).unwrap();
         let mut stalls = reports.iter().filter_map(|report| match report {
             Report::Stall(stall) => Some(stall.item.queue),
             _ => None,
@@ -129,12 +129,14 @@ fn an_item_that_hogs_the_cpu_is_reported_by_name() {
         let (registry, reports) = reporting(Params::default());
         let queue = queue("hogs").help(false).build_in(&registry).unwrap();
         let (send, receive) = mpsc::channel::<()>();
-        queue.spawn_detached(move || {
-            while let Err(mpsc::TryRecvError::Empty) = receive.try_recv() {
-                std::hint::spin_loop();
-            }
-        });
-        queue.spawn_detached(|| ());
+        queue
+            .spawn_detached(move || {
+                while let Err(mpsc::TryRecvError::Empty) = receive.try_recv() {
+                    std::hint::spin_loop();
+                }
+            })
+            .unwrap();
+        queue.spawn_detached(|| ()).unwrap();
         let report = reports.recv().unwrap();
         drop(send);
         let Report::CpuIntensive { item, count } = report else {
@@ -153,7 +155,7 @@ fn a_handler_that_panics_does_no_harm() {
         registry.on_report(|_| panic!("handler"));
         let queue = queue("stuck").help(false).build_in(&registry).unwrap();
         let plug = plug_into(&queue);
-        queue.spawn_detached(|| ());
+        queue.spawn_detached(|| ()).unwrap();
         eventually("it is told twice", || registry.pool_stats()[0].stalls >= 2);
         plug.release();
         queue.drain().unwrap();

@@ -217,3 +217,5 @@ impl fmt::Display for Refusal {
 }
 
 impl std::error::Error for Refusal {}
+
+topology::into_io_error!(Refusal, |_| ErrorKind::InvalidData);

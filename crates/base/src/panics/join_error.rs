@@ -18,8 +18,10 @@ pub enum JoinError {
     OwnQueue,
     /// The item had not started by its deadline, and never will.
     Expired,
-    /// The queue of the item was being drained, was destroyed, or had no capacity.
-    Refused,
+    /// The queue of the item had no free capacity.
+    Full,
+    /// The queue of the item was being drained or was destroyed, or the mailbox was closed.
+    Closed,
     /// The result was already taken: the handle was awaited and was ready.
     Taken,
 }
@@ -58,15 +60,21 @@ impl fmt::Display for JoinError {
                 "the work item cannot start before the item that joins it has ended: they share one seat or one strand",
             ),
             Self::Expired => f.write_str("the work item had not started by its deadline"),
-            Self::Refused => f.write_str(
-                "the queue rejected the work item: it was full, draining or destroyed",
-            ),
+            Self::Full => f.write_str("the queue rejected the work item: it was full"),
+            Self::Closed => f.write_str("the work item was rejected: its queue was closed"),
             Self::Taken => f.write_str("the result of the work item was already taken"),
         }
     }
 }
 
 impl std::error::Error for JoinError {}
+
+topology::into_io_error!(JoinError, |error| match error {
+    JoinError::Expired => ErrorKind::TimedOut,
+    JoinError::Full => ErrorKind::WouldBlock,
+    JoinError::Closed => ErrorKind::BrokenPipe,
+    _ => ErrorKind::Other,
+});
 
 /// The result of a closure or a future.
 pub type Outcome<T> = Result<T, JoinError>;

@@ -61,3 +61,5 @@ impl fmt::Display for ParamError {
 }
 
 impl std::error::Error for ParamError {}
+
+topology::into_io_error!(ParamError, |_| ErrorKind::InvalidInput);

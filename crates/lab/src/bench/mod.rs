@@ -18,6 +18,7 @@ pub mod kept;
 pub mod max_active;
 pub mod mpscq;
 pub mod percpu;
+pub mod questions;
 pub mod rcu;
 pub mod scale;
 pub mod session;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::termios::tcgetwinsize;
 use top::exit::{Exit, Stop};
 use top::interrupt::Interrupt;
-use top::talk::{may_colour, say};
+use top::talk::{may_color, say};
 use top::topology::draw::draw;
 use topology::{CpuId, ShardParams, Topology};
 
@@ -15,13 +15,14 @@ use super::against::{self, Programs};
 use super::args::{BenchArgs, CommonArgs, Which};
 use super::child::{self, must_know_any, own_args};
 use super::kept::Shelf;
+use super::questions::{self, QUESTIONS, TryArgs};
 use super::settings::{Menu, NONE as NO_PEERS, Settings, nearest, quoted};
 use super::{rcu, scale};
 use crate::harness::case::Case;
 use crate::harness::date;
 use crate::harness::fingerprint::Fingerprint;
 use crate::harness::handover;
-use crate::harness::noise::{self, NoiseMeter};
+use crate::harness::noise::{self, Noise, NoiseMeter};
 use crate::harness::progress::Progress;
 use crate::harness::run::{Ended, Plan, run_case};
 use crate::output::page::{may_write, write_page};
@@ -39,8 +40,17 @@ const QUICK: Duration = Duration::from_secs(90);
 /// Default name of the report page, in the current directory.
 const DEFAULT_PAGE: &str = "afterwork-report.html";
 
+/// Answers the questions of `try`.
+pub fn ask(args: &TryArgs) -> Result<Exit, Stop> {
+    measure(&args.bench(), true)
+}
+
 /// Runs the selected benches.
 pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
+    measure(args, false)
+}
+
+fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
     let interrupt =
         Interrupt::install().map_err(|error| Stop::because("cannot catch SIGINT", error))?;
     let common = &args.common;
@@ -49,6 +59,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
     let mut settings = settings(common, interrupt.clone())?;
     let mut programs = programs(common)?;
     let mut cases = match &mut programs {
+        None if asks => questions::cases(&settings)?,
         None => cases(args, &settings)?,
         Some(programs) => {
             // Peers do not depend on the program, and measuring them takes time.
@@ -74,16 +85,20 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
     let shelf = common.save.as_deref().map(Shelf::for_keeping).transpose()?;
 
     let started = Instant::now();
-    let mut report = Report::new(results(common)?, form(common));
+    let mut report = Report::new(results(common)?, form(common, asks));
     let fingerprint = Fingerprint::take()?;
+    // The parent process has already checked the machine.
+    let before = match common.inside {
+        Some(_) => Noise::default(),
+        None => noise::before()?,
+    };
     let head = Head {
         schema: SCHEMA,
-        // The parent process has already checked the machine.
-        warnings: if common.inside.is_some() {
-            Vec::new()
-        } else {
-            early_warnings(&fingerprint, &cases)?
+        warnings: match common.inside {
+            Some(_) => Vec::new(),
+            None => early_warnings(&before, &fingerprint, &cases),
         },
+        others_cpu: before.others,
         fingerprint,
         started: date::utc(SystemTime::now()),
         command: command(std::env::args().skip(1)),
@@ -117,6 +132,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
             repeat,
             noise,
             runs: common.runs,
+            asked: QUESTIONS.get(index).filter(|_| asks),
         };
         progress.aside(|| report.case(&finished))?;
         if ended == Ended::Interrupted {
@@ -181,10 +197,16 @@ fn list(cases: &[Case], json: bool) -> Result<Exit, Stop> {
 
 /// Returns the line width: `COLUMNS`, otherwise the width of the terminal, otherwise unlimited.
 fn columns() -> usize {
-    let told = std::env::var("COLUMNS").ok().and_then(|it| it.parse().ok());
+    let columns_set = std::env::var("COLUMNS").ok().and_then(|it| it.parse().ok());
     let seen = || tcgetwinsize(io::stdout()).map_or(0, |size| size.ws_col.into());
-    let told = told.filter(|&columns| columns > 0).unwrap_or_else(seen);
-    if told == 0 { usize::MAX } else { told }
+    let columns_set = columns_set
+        .filter(|&columns| columns > 0)
+        .unwrap_or_else(seen);
+    if columns_set == 0 {
+        usize::MAX
+    } else {
+        columns_set
+    }
 }
 
 /// Breaks `text` at spaces into indented lines of at most `width` characters, if words permit.
@@ -379,11 +401,8 @@ fn drawing() -> Result<String, Stop> {
 }
 
 /// Returns warnings that are known before the measurement starts.
-fn early_warnings(fingerprint: &Fingerprint, cases: &[Case]) -> Result<Vec<String>, Stop> {
-    let mut warnings = noise::warnings(&noise::before()?, "just before the start");
-    if let Some([load1, ..]) = fingerprint.load {
-        warnings.extend(noise::load_warning(load1, fingerprint.cpus_allowed));
-    }
+fn early_warnings(before: &Noise, fingerprint: &Fingerprint, cases: &[Case]) -> Vec<String> {
+    let mut warnings = noise::warnings(before, "just before the start");
     if !fingerprint.is_optimised() {
         warnings
             .push("this is a debug build: its figures mean nothing, build with --release".into());
@@ -396,16 +415,18 @@ fn early_warnings(fingerprint: &Fingerprint, cases: &[Case]) -> Result<Vec<Strin
                 .into(),
         );
     }
-    Ok(warnings)
+    warnings
 }
 
-fn form(common: &CommonArgs) -> Form {
-    if common.json {
-        Form::Json
-    } else {
-        Form::Text {
-            colour: may_colour(&io::stdout()),
-        }
+fn form(common: &CommonArgs, asks: bool) -> Form {
+    let color = may_color(&io::stdout());
+    match asks {
+        _ if common.json => Form::Json,
+        true => Form::Answers { color },
+        false => Form::Text {
+            color,
+            claims: common.check,
+        },
     }
 }
 
@@ -495,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_about_somebody_who_was_left_out_go_too() {
+    fn claims_about_excluded_variants_are_dropped() {
         let args = BenchArgs {
             which: None,
             common: CommonArgs {
@@ -526,12 +547,15 @@ mod tests {
     #[test]
     fn the_command_line_is_one_that_a_shell_takes() {
         let words = ["bench", "--only", "on_demand, breakable", ""];
-        let told = command(words.map(String::from).into_iter());
-        assert_eq!(told, "afterwork-lab bench --only 'on_demand, breakable' ''");
+        let columns_set = command(words.map(String::from).into_iter());
+        assert_eq!(
+            columns_set,
+            "afterwork-lab bench --only 'on_demand, breakable' ''"
+        );
     }
 
     #[test]
-    fn quick_is_shorter_and_what_is_asked_for_wins() {
+    fn quick_is_shorter_and_explicit_options_win() {
         let quick = CommonArgs {
             quick: true,
             ..CommonArgs::default()
@@ -551,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_add_up_to_what_is_left_whatever_each_case_takes() {
+    fn shares_add_up_to_the_remaining_time() {
         let mut left = Duration::from_secs(90);
         for cases in (1..=6).rev() {
             left -= share(left, cases);

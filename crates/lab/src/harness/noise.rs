@@ -15,7 +15,7 @@ const WATCH: Duration = Duration::from_millis(400);
 
 /// Share of the CPUs above which other programs disturb the results. Guess: on two CPUs, 5 % is one
 /// thread that runs a tenth of the time.
-const OTHERS_LIMIT: f64 = 0.05;
+pub const OTHERS_LIMIT: f64 = 0.05;
 
 /// Share of the CPU time above which steal by the host distorts latencies. Guess.
 const STEAL_LIMIT: f64 = 0.01;
@@ -94,17 +94,6 @@ pub fn warnings(noise: &Noise, when: &str) -> Vec<String> {
     let [before, after] = noise.handover_ns;
     lines.extend(handover::warning(before, after));
     lines
-}
-
-/// Returns a warning if the load average shows that the CPUs were busy before the start.
-#[must_use]
-pub fn load_warning(load1: f64, cpus: usize) -> Option<String> {
-    // On average over a minute, half of the CPUs were busy, perhaps with the previous bench.
-    (load1 > cpus as f64 / 2.0).then(|| {
-        format!(
-            "the load average was {load1:.1} on {cpus} CPUs at the start: is the machine idle now?"
-        )
-    })
 }
 
 /// Ticks of all CPUs since the machine started.
@@ -230,8 +219,6 @@ mod tests {
             "meanwhile",
         );
         assert_eq!(both.len(), 2);
-        assert_eq!(load_warning(0.4, 2), None);
-        assert!(load_warning(1.4, 2).is_some());
     }
 
     #[test]

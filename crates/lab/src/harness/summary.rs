@@ -58,10 +58,13 @@ pub fn summarize(metrics: &[Metric], all: &[Series]) -> Vec<Row> {
 /// mixture that no peer achieves.
 #[must_use]
 pub fn best_peer<'a>(all: &'a [Series], metric: &Metric) -> Option<&'a Series> {
-    let medians = all
-        .iter()
-        .filter(|series| series.peer)
-        .filter_map(|series| Some((series, spread(series, metric)?.median)));
+    best_of(all.iter().filter(|series| series.peer), metric)
+}
+
+/// Returns the series with the best median of `metric`.
+#[must_use]
+pub fn best_of<'a>(all: impl Iterator<Item = &'a Series>, metric: &Metric) -> Option<&'a Series> {
+    let medians = all.filter_map(|series| Some((series, spread(series, metric)?.median)));
     let (best, _) = medians.reduce(|best, other| {
         let other_wins = match metric.better {
             Better::Higher => other.1 > best.1,

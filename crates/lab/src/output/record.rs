@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::answer::Answer;
 use crate::harness::case::{Case, Series, Variant};
 use crate::harness::claim::{Against, Claim, Judged, Verdict};
 use crate::harness::fingerprint::Fingerprint;
@@ -28,6 +29,8 @@ pub enum Line {
     Case(CaseHead),
     /// A claim of the case.
     Claimed(Claimed),
+    /// A row of the answer to a question of `try`.
+    Answer(Answer),
     /// A distribution.
     Curve(Curve),
     /// The values of one run.
@@ -57,6 +60,9 @@ pub struct Head {
     pub drawing: String,
     /// Warnings from before the first case.
     pub warnings: Vec<String>,
+    /// Share of the CPUs that other programs used just before the start.
+    #[serde(default)]
+    pub others_cpu: f64,
 }
 
 #[cfg(test)]
@@ -71,6 +77,7 @@ impl Head {
             seed: 7,
             drawing: String::new(),
             warnings: Vec::new(),
+            others_cpu: 0.0,
         }
     }
 }
@@ -467,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn every_shape_of_line_is_read_back_as_what_it_was() {
+    fn every_kind_of_line_round_trips() {
         let curve = Curve {
             bench: "b".into(),
             case: "c".into(),

@@ -7,9 +7,11 @@ use anstyle::{AnsiColor, Style};
 use top::exit::Stop;
 use top::talk::say;
 
+use super::answer::{self, Question};
+use super::outcome::{self, three_digits};
 use super::record::{self, Claimed, End, Head, Line, Why};
 use super::run::Run;
-use super::table::{Align, Table, ratio, three_digits};
+use super::table::{Align, Table, ratio};
 use super::verdict::{self, Totals};
 use super::words;
 use crate::harness::beside;
@@ -23,13 +25,20 @@ use crate::harness::summary::{Row, best_peer, summarize};
 /// The format of printed results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Tables, in color if `colour` is set.
+    /// Tables, in color if `color` is set.
     Text {
         /// Set if the output is a terminal that supports colors.
-        colour: bool,
+        color: bool,
+        /// Set if the claims are printed, which are targets of the project.
+        claims: bool,
     },
     /// One record per line.
     Json,
+    /// Answers to questions, in color if `color` is set.
+    Answers {
+        /// Set if the output is a terminal that supports colors.
+        color: bool,
+    },
 }
 
 /// Writes results to `out`.
@@ -39,7 +48,7 @@ pub struct Report<W> {
     form: Form,
     unmet: usize,
     /// The lines of the page.
-    told: Vec<Line>,
+    lines: Vec<Line>,
 }
 
 /// A case that ran, possibly not to its end.
@@ -56,6 +65,8 @@ pub struct Finished<'a> {
     pub noise: Noise,
     /// Set if every run is printed, too.
     pub runs: bool,
+    /// The question that the case answers.
+    pub asked: Option<&'a Question>,
 }
 
 impl<W: Write> Report<W> {
@@ -65,13 +76,13 @@ impl<W: Write> Report<W> {
             out,
             form,
             unmet: 0,
-            told: Vec::new(),
+            lines: Vec::new(),
         }
     }
 
     /// Returns all lines of the report.
     pub fn into_lines(self) -> Vec<Line> {
-        self.told
+        self.lines
     }
 
     /// Returns the number of claims that were measured and do not hold.
@@ -81,7 +92,7 @@ impl<W: Write> Report<W> {
 
     /// Prints the machine, the build and the warnings.
     pub fn head(&mut self, head: &Head) -> Result<(), Stop> {
-        self.told.push(Line::Head(Box::new(head.clone())));
+        self.lines.push(Line::Head(Box::new(head.clone())));
         let text = match self.form {
             Form::Json => record::line(head) + "\n",
             Form::Text { .. } => {
@@ -90,6 +101,7 @@ impl<W: Write> Report<W> {
                 lines.push(format!("started  {}: {}", head.started, head.command));
                 lines.join("\n") + "\n"
             }
+            Form::Answers { .. } => introduction(head),
         };
         self.put(&text)?;
         self.warn(&head.warnings)
@@ -102,6 +114,7 @@ impl<W: Write> Report<W> {
             series,
             noise,
             runs,
+            asked,
             ..
         } = finished;
         let rows = summarize(case.metrics, series);
@@ -116,16 +129,29 @@ impl<W: Write> Report<W> {
             .count();
         let mut warnings = noise::warnings(noise, &format!("during {}", case.name));
         warnings.extend(beside::warnings(series));
-        warnings.extend(spread_warnings(case, &rows, series));
+        if asked.is_none() {
+            warnings.extend(spread_warnings(case, &rows, series));
+        }
         let mut lines = record::of_case(case, &rows, series, &judged, &warnings);
         lines.extend(record::of_noise((case.bench, case.name), noise));
         if *runs {
             lines.extend(record::of_runs(case, series));
         }
+        let answered = asked.map_or_else(Vec::new, |it| it.answers(case.metrics, series));
+        lines.extend(answered.iter().cloned().map(Line::Answer));
         let text = match self.form {
             Form::Json => lines.iter().map(|line| record::line(line) + "\n").collect(),
-            Form::Text { colour } => {
-                let paint = Paint { colour };
+            Form::Answers { color } => {
+                let paint = Paint { color };
+                let question = asked.map_or("", |it| it.text);
+                answer::block(question, &answered, |outcome, verdict| match outcome {
+                    outcome::BETTER => paint.in_color(verdict, AnsiColor::Green),
+                    outcome::WORSE => paint.in_color(verdict, AnsiColor::Red),
+                    _ => verdict.to_owned(),
+                })
+            }
+            Form::Text { color, claims } => {
+                let paint = Paint { color };
                 let best = case
                     .metrics
                     .iter()
@@ -138,28 +164,35 @@ impl<W: Write> Report<W> {
                 );
                 text.push_str(&values(case, &rows));
                 text.push_str(&footnote(finished, best));
-                text.push_str(&claims((case.bench, case.name), &judged, paint));
+                if claims {
+                    text.push_str(&table_of_claims((case.bench, case.name), &judged, paint));
+                }
                 if *runs {
                     text.push_str(&run_by_run(case, series));
                 }
                 text
             }
         };
-        self.told.extend(lines);
+        self.lines.extend(lines);
         self.put(&text)?;
-        self.warn(&warnings)
+        match self.form {
+            // The last lines report noise once.
+            Form::Answers { .. } => Ok(()),
+            Form::Text { .. } | Form::Json => self.warn(&warnings),
+        }
     }
 
     /// Prints how the run ended and, in text form, a summary.
     pub fn end(&mut self, end: End) -> Result<(), Stop> {
         let line = Line::End(end.clone());
-        self.told.push(line.clone());
+        self.lines.push(line.clone());
         let text = match self.form {
             Form::Json => record::line(&line) + "\n",
-            Form::Text { colour } => {
-                let run = Run::of(self.told.clone()).expect("a bench tells a run");
-                in_words(&run, &end, Paint { colour })
+            Form::Text { color, claims } => {
+                let run = Run::of(self.lines.clone()).expect("a bench tells a run");
+                in_words(&run, &end, claims, Paint { color })
             }
+            Form::Answers { .. } => conclusion(&self.lines, &end),
         };
         self.put(&text)
     }
@@ -173,12 +206,12 @@ impl<W: Write> Report<W> {
                     .for_each(|warning| say(format_args!("warning: {warning}")));
                 Ok(())
             }
-            Form::Text { colour } => {
-                let paint = Paint { colour };
+            Form::Text { color, .. } | Form::Answers { color } => {
+                let paint = Paint { color };
                 let lines = warnings.iter().map(|warning| {
                     format!(
                         "{} {warning}\n",
-                        paint.in_colour("warning:", AnsiColor::Yellow)
+                        paint.in_color("warning:", AnsiColor::Yellow)
                     )
                 });
                 self.put(&lines.collect::<String>())
@@ -215,14 +248,16 @@ fn values(case: &Case, rows: &[Row]) -> String {
         let mut cells = vec![row.variant.clone()];
         for &(index, metric) in &shown {
             let cell = row.cells[index];
-            cells.push(told(cell.spread, |s| three_digits(s.median / metric.scale)));
+            cells.push(or_dash(cell.spread, |s| {
+                three_digits(s.median / metric.scale)
+            }));
             if metric.name == case.headline {
-                cells.push(told(cell.spread, |s| match s.n {
+                cells.push(or_dash(cell.spread, |s| match s.n {
                     1 => "one run".into(),
                     _ => format!("{:.0}", s.relative() * 100.0),
                 }));
                 if has_peer {
-                    cells.push(told(cell.vs_best_peer, ratio));
+                    cells.push(or_dash(cell.vs_best_peer, ratio));
                 }
             }
         }
@@ -244,7 +279,7 @@ fn run_by_run(case: &Case, series: &[Series]) -> String {
         for (repetition, sample) in &series.samples {
             let mut cells = vec![series.variant.clone(), (repetition + 1).to_string()];
             cells.extend(shown().map(|metric| {
-                told(sample.value(metric.name), |value| {
+                or_dash(sample.value(metric.name), |value| {
                     three_digits(value / metric.scale)
                 })
             }));
@@ -255,10 +290,10 @@ fn run_by_run(case: &Case, series: &[Series]) -> String {
 }
 
 /// Returns the summary: a line per case, the failed claims, and the number that hold.
-fn in_words(run: &Run, end: &End, paint: Paint) -> String {
+fn in_words(run: &Run, end: &End, claims: bool, paint: Paint) -> String {
     let mut text = format!(
         "\n{}\n",
-        paint.bold(&format!("in words: {}", verdict::told_by(run)))
+        paint.bold(&format!("in words: {}", verdict::reported_by(run)))
     );
     for (bench, cases) in verdict::benches(run) {
         text.push_str(&format!("{}\n", paint.bold(bench)));
@@ -272,7 +307,7 @@ fn in_words(run: &Run, end: &End, paint: Paint) -> String {
             text.push_str(&format!("  {words}{} ({by})\n", verdict::of_case(case)));
         }
     }
-    for case in &run.cases {
+    for case in run.cases.iter().filter(|_| claims) {
         for claim in case.claims.iter().filter(|it| it.verdict == Verdict::Fails) {
             let alike = |it: &&Claimed| it.claim == claim.claim && it.against == claim.against;
             let metric = match case.claims.iter().filter(alike).count() {
@@ -282,7 +317,7 @@ fn in_words(run: &Run, end: &End, paint: Paint) -> String {
                     words::of_metric(&claim.bench, &claim.case, &claim.metric)
                 ),
             };
-            text.push_str(&paint.in_colour("does not hold:", AnsiColor::Red));
+            text.push_str(&paint.in_color("does not hold:", AnsiColor::Red));
             text.push_str(&format!(
                 " {} ({} {}): {}{metric}, against {}: {}, claimed {}\n",
                 words::of_case(&claim.bench, &claim.case),
@@ -290,7 +325,7 @@ fn in_words(run: &Run, end: &End, paint: Paint) -> String {
                 claim.case,
                 claim.claim,
                 claim.against.as_deref().unwrap_or("no other"),
-                told(claim.ratio, ratio),
+                or_dash(claim.ratio, ratio),
                 claim.bound.as_deref().unwrap_or("nothing"),
             ));
         }
@@ -299,8 +334,58 @@ fn in_words(run: &Run, end: &End, paint: Paint) -> String {
         Why::Complete => "",
         Why::Interrupted => "; interrupted: the rest was not measured",
     };
-    let totals = Totals::of(&run.cases).in_words();
+    let totals = match claims {
+        true => Totals::of(&run.cases).in_words(),
+        false => verdict::outcomes(run),
+    };
     text + &format!("{totals}; {:.0} s in all{ended}\n", end.seconds)
+}
+
+/// Returns the first lines of the answers.
+fn introduction(head: &Head) -> String {
+    let machine = &head.fingerprint;
+    let kind = match machine.is_virtual {
+        Some(true) => " (virtual)",
+        _ => "",
+    };
+    format!(
+        "afterwork {} · {} CPUs, {}{kind} · other programs use {:.0} % · about a minute\n\
+         Same work, same machine, in turns. Ours on the left, the best of the others next to it.\n",
+        machine.version,
+        machine.cpus_allowed,
+        machine.cpu.as_deref().unwrap_or("unknown"),
+        head.others_cpu * 100.0,
+    )
+}
+
+/// Returns the last lines of the answers.
+fn conclusion(lines: &[Line], end: &End) -> String {
+    let answers = lines.iter().filter_map(|line| match line {
+        Line::Answer(answer) => Some(answer),
+        _ => None,
+    });
+    let ended = match end.ended {
+        Why::Complete => "",
+        Why::Interrupted => " · interrupted",
+    };
+    let others = lines.iter().filter_map(|line| match line {
+        Line::Record(record) if record.metric == "others_cpu" => Some(record.median),
+        _ => None,
+    });
+    let noise = match others.fold(0.0, f64::max) {
+        most if most > noise::OTHERS_LIMIT => format!(
+            "warning: other programs used up to {:.0} % of the CPUs: run this on a quiet machine\n",
+            most * 100.0
+        ),
+        _ => String::new(),
+    };
+    format!(
+        "\n{noise}{} · {:.0} s{ended}\n\
+         All benches: afterwork-lab bench (about 10 minutes). A page of these: --report FILE.\n\
+         A program to watch: cargo run -p afterwork-top demo, and in another terminal top.\n",
+        answer::totals(answers),
+        end.seconds
+    )
 }
 
 fn footnote(finished: &Finished<'_>, best: Option<&Series>) -> String {
@@ -343,12 +428,12 @@ fn footnote(finished: &Finished<'_>, best: Option<&Series>) -> String {
 }
 
 /// Returns the table of claims, or an empty string if there are none.
-fn claims((bench, case): (&str, &str), judged: &[Judged<'_>], paint: Paint) -> String {
+fn table_of_claims((bench, case): (&str, &str), judged: &[Judged<'_>], paint: Paint) -> String {
     if judged.is_empty() {
         return String::new();
     }
     // If two rows differ only by their metric, the rows name it.
-    let is_told_apart = |one: &Judged<'_>| {
+    let is_distinct = |one: &Judged<'_>| {
         let alike = judged
             .iter()
             .filter(|it| it.claim.what == one.claim.what && it.against == one.against);
@@ -363,7 +448,7 @@ fn claims((bench, case): (&str, &str), judged: &[Judged<'_>], paint: Paint) -> S
         .column("", "holds?", Align::Left);
     for judged in judged {
         table.row(vec![
-            if is_told_apart(judged) {
+            if is_distinct(judged) {
                 judged.claim.what.clone()
             } else {
                 format!(
@@ -373,9 +458,9 @@ fn claims((bench, case): (&str, &str), judged: &[Judged<'_>], paint: Paint) -> S
                 )
             },
             judged.against.clone().unwrap_or_default(),
-            told(judged.ratio, ratio),
-            told(judged.ratio, |it| it.n.to_string()),
-            told(judged.claim.bound, |bound| bound.to_string()),
+            or_dash(judged.ratio, ratio),
+            or_dash(judged.ratio, |it| it.n.to_string()),
+            or_dash(judged.claim.bound, |bound| bound.to_string()),
             holds(judged),
         ]);
     }
@@ -384,8 +469,8 @@ fn claims((bench, case): (&str, &str), judged: &[Judged<'_>], paint: Paint) -> S
         .lines()
         .zip(judged)
         .map(|(line, judged)| match judged.verdict {
-            Verdict::Holds => paint.in_colour(line, AnsiColor::Green) + "\n",
-            Verdict::Fails => paint.in_colour(line, AnsiColor::Red) + "\n",
+            Verdict::Holds => paint.in_color(line, AnsiColor::Green) + "\n",
+            Verdict::Fails => paint.in_color(line, AnsiColor::Red) + "\n",
             Verdict::OneRun | Verdict::Shown | Verdict::NotMeasured => format!("{line}\n"),
         })
         .collect();
@@ -459,14 +544,14 @@ fn spread_warnings(case: &Case, rows: &[Row], series: &[Series]) -> Vec<String> 
     warnings
 }
 
-fn told<T>(value: Option<T>, tell: impl FnOnce(T) -> String) -> String {
-    value.map_or_else(|| "-".into(), tell)
+fn or_dash<T>(value: Option<T>, format: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| "-".into(), format)
 }
 
 /// Colors, if any.
 #[derive(Clone, Copy)]
 struct Paint {
-    colour: bool,
+    color: bool,
 }
 
 impl Paint {
@@ -474,12 +559,12 @@ impl Paint {
         self.styled(text, Style::new().bold())
     }
 
-    fn in_colour(self, text: &str, colour: AnsiColor) -> String {
-        self.styled(text, Style::new().fg_color(Some(colour.into())))
+    fn in_color(self, text: &str, color: AnsiColor) -> String {
+        self.styled(text, Style::new().fg_color(Some(color.into())))
     }
 
     fn styled(self, text: &str, style: Style) -> String {
-        if self.colour {
+        if self.color {
             format!("{style}{text}{style:#}")
         } else {
             text.into()

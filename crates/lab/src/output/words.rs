@@ -38,6 +38,8 @@ everyday scope-empty: spawn a million empty items that borrow
 everyday idle-1ms: stay idle but for an item every ms
 everyday idle-10ms: stay idle but for an item every 10 ms
 everyday sleeps: let a million tasks sleep
+everyday locked: hold a lock and wait for a part of the own work
+everyday save-soon: save soon after the last of a thousand changes
 scale producers: queue from many threads at once
 scale queues: queue to many queues
 scale pending: have many items pending
@@ -132,6 +134,10 @@ everyday sleeps hand_over: time to hand over a sleep
 everyday sleeps late_p50: p50 of how late sleepers wake
 everyday sleeps late_p99: p99 of how late sleepers wake
 everyday sleeps bytes_per_item: bytes per sleep
+everyday ended: runs that ended
+everyday until_end: time until all requests ended
+everyday saves: saves
+everyday per_change: time of a change
 scale growth: growth for each doubling
 ";
 
@@ -191,8 +197,8 @@ pub fn of_metric(bench: &str, case: &str, metric: &str) -> String {
     let narrow = format!("{bench} {case}");
     let of = |place: &str| found(METRICS, place, metric).map(str::to_owned);
     let places = [narrow.as_str(), bench, "*"];
-    let told = places.into_iter().find_map(of).or_else(|| at(case, metric));
-    told.unwrap_or_else(|| of_other(metric))
+    let found_words = places.into_iter().find_map(of).or_else(|| at(case, metric));
+    found_words.unwrap_or_else(|| of_other(metric))
 }
 
 /// Returns the description of a curve or of a machine metric.
@@ -276,8 +282,8 @@ mod tests {
     }
 
     #[test]
-    fn a_metric_has_the_words_of_its_narrowest_place_or_goes_by_its_name() {
-        let told = [
+    fn metric_has_the_words_of_the_narrowest_scope_or_its_name() {
+        let found_words = [
             ("everyday", "sleeps", "cpu_per_item", "CPU time per sleep"),
             ("everyday", "admission", "cpu_per_item", "CPU time per item"),
             (
@@ -296,7 +302,7 @@ mod tests {
             ("rcu", "read", "steal", "CPUs taken by the host"),
             ("rcu", "read", "new_things_per_s", "new things/s"),
         ];
-        for (bench, case, metric, words) in told {
+        for (bench, case, metric, words) in found_words {
             assert_eq!(of_metric(bench, case, metric), words);
         }
     }

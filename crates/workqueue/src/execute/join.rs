@@ -34,12 +34,12 @@ use super::{
 };
 use crate::{
     item::{
+        deferred_drops::DeferredDrops,
         head::{
             self, Ending, Expiry, HandleTable, Head, Home, Pop, Popped, Rules, State, TaskSlot,
             VTable,
         },
         memory,
-        remains::Remains,
     },
     pools::pwq::Pwq,
 };
@@ -57,10 +57,9 @@ use crate::{
 /// let queue = Workqueue::builder("example").build()?;
 /// let mut handle = queue.spawn(|| 1 + 1);
 /// let sum = loop {
-///     handle = match handle.try_join() {
-///         Ok(result) => break result?,
-///         Err(handle) => handle,
-///     };
+///     if let Some(sum) = handle.try_join() {
+///         break sum?;
+///     }
 /// };
 /// assert_eq!(sum, 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -101,24 +100,14 @@ union Content<F, T> {
     outcome: ManuallyDrop<Option<Outcome<T>>>,
 }
 
-/// Creates an item that runs `func` at any time and keeps its result. `has_place` is `true` if the
-/// caller holds a capacity permit of the queue for it.
+/// Creates an item that runs `func` by the deadline `start_by` and keeps its result. `has_permit` is
+/// `true` if the caller holds a capacity permit of the queue for it.
 #[inline]
-pub(crate) fn joinable<F, T>(func: F, home: &Pwq, has_place: bool) -> (NonNull<Head>, JoinHandle<T>)
-where
-    F: FnOnce() -> T + Send + 'static,
-    T: Send + 'static,
-{
-    joinable_by(AnyTime, func, home, has_place)
-}
-
-/// Creates an item as [`joinable`] does, with the deadline `start_by`.
-#[inline]
-pub(crate) fn joinable_by<F, T, S>(
+pub(crate) fn joinable<F, T, S>(
     start_by: S,
     func: F,
     home: &Pwq,
-    has_place: bool,
+    has_permit: bool,
 ) -> (NonNull<Head>, JoinHandle<T>)
 where
     F: FnOnce() -> T + Send + 'static,
@@ -135,7 +124,7 @@ where
     let item = memory::place(Joinable::<F, T, S> {
         head: Head::new(
             Joinable::<F, T, S>::VTABLE,
-            State::queued(rules).counted(has_place),
+            State::queued(rules).counted(has_permit),
             home.as_home(),
         ),
         start_by,
@@ -149,38 +138,27 @@ where
     (item, unsafe { JoinHandle::of(item) })
 }
 
-/// Drops `func`, and creates the handle of an item that is not queued.
+/// Drops `work`, and creates the handle of an item that is not queued.
 #[cold]
-pub(crate) fn refused<F, T>(func: F) -> JoinHandle<T>
-where
-    F: FnOnce() -> T + Send + 'static,
-    T: Send + 'static,
-{
-    // FOREIGN(refused-drop): a rejected closure, on the spawning thread; it may unwind to the
-    // caller.
-    drop(func);
-    ended::<F, T>(JoinError::Refused)
+pub(crate) fn refused<W, T: Send + 'static>(work: W, error: JoinError) -> JoinHandle<T> {
+    // FOREIGN(refused-drop): a rejected closure or future, on the spawning thread; it may unwind to
+    // the caller.
+    drop(work);
+    ended(error)
 }
 
-/// Drops `func`, and creates the handle of an item whose deadline had passed before it was queued.
+/// Drops `work`, and creates the handle of an item whose deadline had passed before it was queued.
 #[cold]
-pub(crate) fn expired<F, T>(func: F) -> JoinHandle<T>
-where
-    F: FnOnce() -> T + Send + 'static,
-    T: Send + 'static,
-{
-    // FOREIGN(expired-drop): the closure, on the spawning thread; contained.
-    contain(|| drop(func));
-    ended::<F, T>(JoinError::Expired)
+pub(crate) fn expired<W, T: Send + 'static>(work: W) -> JoinHandle<T> {
+    // FOREIGN(expired-drop): the closure or future, on the spawning thread; contained.
+    contain(|| drop(work));
+    ended(JoinError::Expired)
 }
 
-fn ended<F, T>(error: JoinError) -> JoinHandle<T>
-where
-    F: FnOnce() -> T + Send + 'static,
-    T: Send + 'static,
-{
-    let vtable = Joinable::<F, T, AnyTime>::VTABLE;
-    let item = memory::place(Joinable::<F, T, AnyTime> {
+fn ended<T: Send + 'static>(error: JoinError) -> JoinHandle<T> {
+    type Ended<T> = Joinable<fn() -> T, T, AnyTime>;
+    let vtable = Ended::<T>::VTABLE;
+    let item = memory::place(Ended::<T> {
         head: Head::new(vtable, State::ended(), std::ptr::null_mut()),
         start_by: AnyTime,
         task: UnsafeCell::new(None),
@@ -218,18 +196,18 @@ where
         } else {
             run::pop_and_run
         },
-        cancel: |item, remains| {
+        cancel: |item, deferred_drops| {
             let pop = |state| match S::IN_STRAND {
                 true => unclaimed(state, State::pop_to_cancel),
                 false => Some(state.pop_to_cancel()),
             };
             // SAFETY: as for `pop_and_cancel`.
-            unsafe { run::pop_by_and_cancel(item, remains, Self::skip, pop) }
+            unsafe { run::pop_by_and_cancel(item, deferred_drops, Self::skip, pop) }
         },
         call: Self::call,
         name: std::any::type_name::<F>,
         free: Self::free,
-        is_husk: Self::is_husk,
+        frees_no_user_data: Self::frees_no_user_data,
         has_begun: |_| false,
         push: None,
         is_work: false,
@@ -303,10 +281,10 @@ where
     }
 
     /// Moves the closure out without calling it.
-    unsafe fn skip(item: NonNull<Head>, remains: &mut Remains) {
+    unsafe fn skip(item: NonNull<Head>, deferred_drops: &mut DeferredDrops) {
         // SAFETY: the caller runs the item, which has not run before.
-        remains.bury(unsafe { Self::set_failed(item, JoinError::Cancelled) });
-        remains.nr_more -= isize::from(S::IS_TICKET);
+        deferred_drops.defer_drop(unsafe { Self::set_failed(item, JoinError::Cancelled) });
+        deferred_drops.nr_more -= isize::from(S::IS_TICKET);
     }
 
     /// Stores `error` as the outcome, and returns the closure.
@@ -375,17 +353,17 @@ where
         unsafe { *into.cast::<Option<Outcome<T>>>() = outcome.take() };
     }
 
-    unsafe fn is_husk(item: NonNull<Head>) -> bool {
+    unsafe fn frees_no_user_data(item: NonNull<Head>) -> bool {
         // SAFETY: the item has ended and its handle is dropped, so the content is an outcome, and
         // only the caller accesses the item.
         let outcome = unsafe { &*(*Self::content(item)).outcome };
         // SAFETY: as above.
         let slot = unsafe { &*(*item.as_ptr().cast::<Self>()).task.get() };
-        let is_told = matches!(
+        let is_scheduled = matches!(
             outcome,
             None | Some(Err(JoinError::Cancelled | JoinError::Expired))
         );
-        slot.is_none() && is_told
+        slot.is_none() && is_scheduled
     }
 
     unsafe fn free(item: NonNull<Head>) {
@@ -397,7 +375,7 @@ where
             // The last drop of user data: if it unwinds, the block leaks.
             ManuallyDrop::drop(&mut (*Self::content(item)).outcome);
             std::ptr::drop_in_place(item.as_ptr());
-            memory::give_back(item.cast::<Self>());
+            memory::release(item.cast::<Self>());
         }
     }
 }
@@ -428,7 +406,7 @@ impl<T> JoinHandle<T> {
     ///
     /// - [`JoinError::Panicked`] with the payload if the closure panicked.
     /// - [`JoinError::Cancelled`] or [`JoinError::Expired`] if it did not run.
-    /// - [`JoinError::Refused`] if the queue rejected it.
+    /// - [`JoinError::Full`] or [`JoinError::Closed`] if the queue rejected it.
     /// - [`JoinError::OwnItem`] from inside the closure itself.
     /// - [`JoinError::OwnQueue`] from inside another item of a queue with one seat (as every
     ///   ordered queue has), if the joined item has not started and joiners cannot help: it would
@@ -444,12 +422,13 @@ impl<T> JoinHandle<T> {
         if !is_finished && !self.help_or_refuse()? {
             wait::before_waiting_for(self.head());
             self.wait_until_expired(u64::MAX);
-            wait::until_turn(self.head(), 1);
+            wait::until_completed(self.head(), 1);
         }
         self.take()
     }
 
-    /// Waits at most `timeout` for the closure to end. Returns its result, or else the handle.
+    /// Waits at most `timeout` for the closure to end. Returns its result, or `None` if the time is
+    /// over.
     ///
     /// It never runs the closure on this thread, because that could exceed `timeout`.
     ///
@@ -459,7 +438,7 @@ impl<T> JoinHandle<T> {
     ///
     /// # Errors
     ///
-    /// The handle if the time is over. Inside, the errors of [`join`](Self::join).
+    /// Those of [`join`](Self::join); [`JoinError::Taken`] after the result was returned.
     ///
     /// # Panics
     ///
@@ -473,29 +452,27 @@ impl<T> JoinHandle<T> {
     ///
     /// let queue = Workqueue::builder("example").build()?;
     /// queue.pause();
-    /// let handle = queue.spawn(|| 7);
-    /// let Err(handle) = handle.join_timeout(Duration::from_millis(1)) else {
-    ///     unreachable!("nothing starts on a paused queue");
-    /// };
+    /// let mut handle = queue.spawn(|| 7);
+    /// assert!(handle.join_timeout(Duration::from_millis(1)).is_none(), "nothing starts");
     /// queue.resume();
     /// assert_eq!(handle.join_timeout(Duration::MAX).unwrap()?, 7);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn join_timeout(self, timeout: Duration) -> Result<Result<T, JoinError>, Self> {
+    pub fn join_timeout(&mut self, timeout: Duration) -> Option<Result<T, JoinError>> {
         if !self.is_finished() {
             must_not_be_lost(self.is_lost());
             if let Some(error) = self.refusal() {
-                return Ok(Err(reported(error)));
+                return Some(Err(reported(error)));
             }
             wait::before_waiting_for(self.head());
             let end_ns = time::now_ns().saturating_add(nanos(timeout));
             self.wait_until_expired(end_ns);
             let left = Duration::from_nanos(end_ns.saturating_sub(time::now_ns()));
-            if !wait::until_turn_within(self.head(), 1, left) {
-                return Err(self);
+            if !wait::until_completed_within(self.head(), 1, left) {
+                return None;
             }
         }
-        Ok(self.take())
+        Some(self.take())
     }
 
     /// If possible, runs the item here before the caller waits for it. Returns `true` if the item
@@ -543,13 +520,9 @@ impl<T> JoinHandle<T> {
     ///
     /// # Errors
     ///
-    /// The handle itself, if the closure has not ended.
-    pub fn try_join(mut self) -> Result<Result<T, JoinError>, Self> {
-        if self.has_ended() {
-            Ok(self.take())
-        } else {
-            Err(self)
-        }
+    /// As [`join_timeout`](Self::join_timeout).
+    pub fn try_join(&mut self) -> Option<Result<T, JoinError>> {
+        self.has_ended().then(|| self.take())
     }
 
     /// Returns `true` if the closure has ended or was cancelled.
@@ -604,9 +577,9 @@ impl<T> JoinHandle<T> {
         }
         let Some(expiry) = expiry else { return true };
         // SAFETY: the table is the item's, and we are its only handle, borrowed by `&mut`.
-        let is_told = unsafe { (expiry.wake_then)(self.item, waker) };
-        // SAFETY: as above. If not `is_told`, the deadline has just passed.
-        is_told || !unsafe { (expiry.expire)(self.item) }
+        let is_scheduled = unsafe { (expiry.wake_then)(self.item, waker) };
+        // SAFETY: as above. If not `is_scheduled`, the deadline has just passed.
+        is_scheduled || !unsafe { (expiry.expire)(self.item) }
     }
 
     /// Registers `waker`, in place of an earlier one, to be fired when the item ends by itself.
@@ -646,7 +619,7 @@ impl<T> JoinHandle<T> {
         // SAFETY: the table is the item's.
         let at_ns = unsafe { (expiry.at_ns)(self.item) };
         let left = Duration::from_nanos(at_ns.min(end_ns).saturating_sub(time::now_ns()));
-        if !wait::until_turn_within(self.head(), 1, left) && time::now_ns() >= at_ns {
+        if !wait::until_completed_within(self.head(), 1, left) && time::now_ns() >= at_ns {
             // SAFETY: as above; we are its only handle. If the item runs, our caller waits.
             unsafe { (expiry.expire)(self.item) };
         }
@@ -751,13 +724,13 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
             .load(sync::atomic::Ordering::Relaxed);
         let home = Pwq::of(home);
         // SAFETY: our caller holds the in-flight count, which keeps `home` alive.
-        let told = || unsafe { &*home }.trace(item.as_ptr(), Self::VTABLE);
+        let item_info = || unsafe { &*home }.trace(item.as_ptr(), Self::VTABLE);
         let body = || {
             let within = trace::enter(item.as_ptr().addr(), false);
-            trace::execute_start(told);
+            trace::execute_start(item_info);
             // SAFETY: only we access the item, and this is its only run.
             unsafe { Self::call(item) };
-            trace::execute_end(told);
+            trace::execute_end(item_info);
             drop(within);
         };
         // SAFETY: as above.
@@ -765,14 +738,14 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
         Popped::Ran
     }
 
-    unsafe fn cancel(item: NonNull<Head>, remains: &mut Remains) -> Popped {
+    unsafe fn cancel(item: NonNull<Head>, deferred_drops: &mut DeferredDrops) -> Popped {
         let this = item.as_ptr().cast::<Self>();
         // SAFETY: only we access the item, and the closure is moved out once.
         let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*this).func) });
         trace::forget(item.as_ptr().addr());
         // SAFETY: the closure has been moved out, and no other thread has the item.
         unsafe { Self::free(item) };
-        remains.bury(func);
+        deferred_drops.defer_drop(func);
         Popped::Ran
     }
 
@@ -799,7 +772,7 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
         // SAFETY: no other thread has the item, and its closure has been moved out.
         unsafe {
             std::ptr::drop_in_place(item.as_ptr());
-            memory::give_back(item.cast::<Self>());
+            memory::release(item.cast::<Self>());
         }
     }
 }

@@ -11,7 +11,7 @@ use base::internal::{
     panics::{discard, guarded_in_item, join_error::PanicPayload},
     wake::report,
 };
-use sync::Patience;
+use sync::{Backoff, unmodelled::Arc};
 
 use super::{
     run::{self, current_item, is_current, note_panic},
@@ -105,6 +105,8 @@ impl fmt::Display for FlushError {
 
 impl std::error::Error for FlushError {}
 
+base::internal::into_io_error!(FlushError, |_| ErrorKind::Other);
+
 /// The item behind the handles.
 ///
 /// The item has its own box, outside of the slab. Adjacent items that are queued on one CPU and run
@@ -158,6 +160,50 @@ impl Work {
         Self {
             item: NonNull::from(Box::leak(item)).cast(),
         }
+    }
+
+    /// Creates an item that belongs to `owner`: it calls `func` with it, and does nothing once the
+    /// owner was dropped. The item does not keep the owner alive.
+    ///
+    /// If the other handles of the owner are dropped during a run, the run drops the owner.
+    ///
+    /// # Examples
+    ///
+    /// A struct has its item in a cell, because the item is created when the struct is in its `Arc`:
+    ///
+    /// ```
+    /// use std::sync::{Arc, OnceLock, atomic::{AtomicU32, Ordering}};
+    /// use afterwork::workqueue::{Work, Workqueue};
+    ///
+    /// #[derive(Default)]
+    /// struct Cache {
+    ///     nr_saves: AtomicU32,
+    ///     save: OnceLock<Work>,
+    /// }
+    ///
+    /// impl Cache {
+    ///     fn save(&self) {
+    ///         self.nr_saves.fetch_add(1, Ordering::Relaxed);
+    ///     }
+    ///
+    ///     fn save_soon(self: &Arc<Self>, queue: &Workqueue) {
+    ///         queue.enqueue(self.save.get_or_init(|| Work::for_weak(self, Self::save)));
+    ///     }
+    /// }
+    ///
+    /// let queue = Workqueue::builder("disk").build()?;
+    /// let cache = Arc::new(Cache::default());
+    /// cache.save_soon(&queue);
+    /// queue.flush()?;
+    /// assert_eq!(cache.nr_saves.load(Ordering::Relaxed), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("new_cyclic", "container_of", "WeakWork"))]
+    pub fn for_weak<T: Send + Sync + 'static>(
+        owner: &Arc<T>,
+        func: impl FnMut(&T) + Send + 'static,
+    ) -> Self {
+        Self::new(with_owner(owner, func))
     }
 
     /// Returns `true` if the item is queued and has not started.
@@ -224,7 +270,7 @@ impl Work {
                 .map_err(|NeedsOurSeat| reported(FlushError::OwnQueue))?;
         if !helped {
             wait::before_waiting_for(head);
-            wait::until_turn(head, head.load().last_turn());
+            wait::until_completed(head, head.load().last_completion_seq());
         }
         if head.load().has_panicked() {
             Err(FlushError::Panicked)
@@ -273,7 +319,7 @@ impl Work {
         if self.is_lost() {
             return false;
         }
-        let mut patience = Patience::new();
+        let mut backoff = Backoff::new();
         loop {
             if run::cancel(self.item) {
                 return true;
@@ -284,7 +330,7 @@ impl Work {
             if !missed || sync::twin::armed("cancel: overlooks a claim") {
                 return false;
             }
-            patience.pause();
+            backoff.pause();
         }
     }
 
@@ -384,7 +430,7 @@ impl Work {
         // The item cannot be queued any more, so there is at most one run to wait for.
         let state = head.load();
         if state.is_running() && !is_current(self.item) {
-            wait::until_turn(head, state.completion_seq() + 1);
+            wait::until_completed(head, state.completion_seq() + 1);
         }
     }
 
@@ -450,6 +496,19 @@ impl Work {
     }
 }
 
+/// Returns a closure that calls `func` with `owner`, as long as it exists.
+pub(crate) fn with_owner<T: Send + Sync + 'static>(
+    owner: &Arc<T>,
+    mut func: impl FnMut(&T) + Send + 'static,
+) -> impl FnMut() + Send + 'static {
+    let owner = Arc::downgrade(owner);
+    move || {
+        if let Some(owner) = owner.upgrade() {
+            func(&owner);
+        }
+    }
+}
+
 /// Returns a handle of the [`Work`] that this thread is running. Returns `None` outside of a run,
 /// and in a spawned closure or future.
 ///
@@ -491,7 +550,7 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
         ..VTable::plain(
             run::pop_and_run,
             // SAFETY: as for `pop_and_cancel`; the closure stays for the next run.
-            |item, remains| unsafe { run::pop_and_cancel(item, remains, |_, _| ()) },
+            |item, deferred_drops| unsafe { run::pop_and_cancel(item, deferred_drops, |_, _| ()) },
             Self::call,
             std::any::type_name::<F>,
             Self::free,

@@ -7,7 +7,7 @@
 use sync::{atomic::Ordering, twin};
 
 use crate::{
-    errands,
+    cleanups,
     execute::cancel_cut::Cancelled,
     queues::queue::{Inner, Workqueue},
 };
@@ -174,7 +174,7 @@ impl Inner {
     pub(super) fn cancel_in_background(&self) {
         let mut rest = self.take_all().end();
         self.set_paused(false);
-        let ((), wakers) = errands::with_wakers_aside(|| self.core.token().cancel());
+        let ((), wakers) = cleanups::with_wakers_aside(|| self.core.token().cancel());
         rest.wakers.extend(wakers);
         // One deferred cleanup for each destructor, so that none that blocks delays the others.
         self.timers.all.leave_wakers(rest.wakers);
@@ -190,12 +190,12 @@ impl Inner {
         for due in self.timers.cancel() {
             cancelled.add_due(due.leave());
         }
-        if !twin::armed("cancel all: forgets what is being fired") {
+        if !twin::armed("cancel all: forgets firing timers") {
             self.outlast_visitors();
         }
-        let links = self.plan.lock().links().to_vec();
-        for link in links {
-            cancelled.add(link.pool.cut(&link));
+        let pwqs = self.plan.lock().pwqs().to_vec();
+        for pwq in pwqs {
+            cancelled.add(pwq.pool.cut(&pwq));
         }
         cancelled
     }

@@ -9,7 +9,7 @@ use sync::{
     unmodelled::Arc,
 };
 
-use super::{room::Room, settled::Settled};
+use super::{capacity::Capacity, settled::Settled};
 use crate::{item::token::Token, observe::item_panic::ItemPanic};
 
 /// The panic handler of a queue. Its drop is foreign code.
@@ -20,7 +20,7 @@ pub(crate) struct QueueCore {
     /// I
     pub(crate) name: Box<str>,
     /// A: notified if a pwq on which a thread waits has no item in flight or none of a closed
-    /// colour. Also notified if a gate has no seat in use, or no helper from before a flush.
+    /// color. Also notified if a gate has no seat in use, or no helper from before a flush.
     pub(crate) settled: Settled,
     /// A: statistics, to be added to the counts of the gates' stocks.
     pub(crate) nr_helped: AtomicU64,
@@ -44,7 +44,7 @@ pub(crate) struct QueueCore {
     /// A: the parent of its items' tokens, cancelled when the queue is shut down.
     pub(crate) token: OnceLock<Arc<Token>>,
     /// I: the limit on waiting items; `None` without a capacity.
-    pub(crate) room: Option<Room>,
+    pub(crate) capacity: Option<Capacity>,
     /// I: set if its items do not count against the workers that a pool runs at once.
     pub(crate) cpu_intensive: bool,
     /// Set if the queue has an urgent lane. Written under the plan's lock.
@@ -82,7 +82,7 @@ impl QueueCore {
             // FOREIGN(on-panic-drop): by `Foreign`.
             on_panic: Mutex::new(on_panic.map(|handler| Arc::new(Foreign::new(handler)))),
             token: OnceLock::new(),
-            room: None,
+            capacity: None,
             cpu_intensive: false,
             has_lanes: AtomicBool::new(false),
             shares: AtomicU32::new(0),

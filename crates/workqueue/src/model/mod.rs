@@ -8,16 +8,16 @@
 mod parts;
 
 pub use super::scope::model::{OpenPair, OpenRange, OpenScope};
-pub use parts::{AtHand, Gates, Injected, Places, Pushed, Turn};
+pub use parts::{Gates, Injected, Permits, Pushed, SharedCount, Turn};
 
 use base::internal::{params::Params, wake::Parker};
 use sync::{atomic::Ordering, unmodelled::Arc};
 use topology::Topology;
 
 use super::{
-    JoinHandle, Registry, Work, Workqueue, execute::join::joinable_by,
+    JoinHandle, Registry, Work, Workqueue, execute::join::joinable,
     manage::manager_loop::ManagerLoop, pools::manager::Manager, pools::policy::Census,
-    pools::pool::WorkerPool, queues::expiry::StartBefore,
+    pools::pool::WorkerPool, queues::expiry::StartBefore, queues::future::task,
 };
 
 /// A registry whose manager is the model itself.
@@ -42,11 +42,11 @@ impl Culler {
 
 /// Ends [`Machine::serve_until`] when its condition may hold.
 #[derive(Clone, Debug)]
-pub struct Bell(Arc<Manager>);
+pub struct WakeFlag(Arc<Manager>);
 
-impl Bell {
+impl WakeFlag {
     /// Makes the server check its condition.
-    pub fn ring(&self) {
+    pub fn wake(&self) {
         self.0.wake();
     }
 }
@@ -65,8 +65,8 @@ impl Machine {
     }
 
     /// Returns the handle that makes [`serve_until`](Self::serve_until) check its condition.
-    pub fn bell(&self) -> Bell {
-        Bell(self.registry.manager().clone())
+    pub fn wake_flag(&self) -> WakeFlag {
+        WakeFlag(self.registry.manager().clone())
     }
 
     /// Starts `count` workers of each pool in use, counted as a kick counts them.
@@ -88,7 +88,7 @@ impl Machine {
         assert!(refused.is_empty(), "a model refuses no thread");
     }
 
-    /// Creates the requested workers until `done` returns `true`; a [`Bell`] makes it check again.
+    /// Creates the requested workers until `done` returns `true`; a [`WakeFlag`] makes it check again.
     pub fn serve_until(&mut self, done: impl Fn() -> bool) {
         loop {
             self.make_workers();
@@ -139,7 +139,7 @@ impl Machine {
     }
 
     /// Returns `true` if the manager has been notified since the last call.
-    pub fn was_rung(&mut self) -> bool {
+    pub fn was_notified(&mut self) -> bool {
         self.parker.try_park()
     }
 
@@ -160,7 +160,7 @@ impl Machine {
 
     /// Starts a reaper if a deferred cleanup is queued.
     pub fn reap(&self) {
-        let refused = self.registry.manager().serve_errands(0);
+        let refused = self.registry.manager().serve_cleanups(0);
         assert!(!refused, "a model refuses no thread");
     }
 
@@ -169,7 +169,7 @@ impl Machine {
         let manager = self.registry.manager().clone();
         drop(self.registry);
         while !manager.inbox.lock().quit {
-            assert!(!manager.serve_errands(0), "a model refuses no thread");
+            assert!(!manager.serve_cleanups(0), "a model refuses no thread");
             self.parker.park();
         }
     }
@@ -196,13 +196,25 @@ impl Machine {
 }
 
 impl Workqueue {
-    /// Queues `func` with a deadline that has passed before any thread can start it.
+    /// Queues `func` with a deadline that has passed before any thread can start it, if wanted as
+    /// a future.
     pub fn spawn_overdue<T: Send + 'static>(
         &self,
+        as_future: bool,
         func: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
-        let home = self.here();
-        let (item, handle) = joinable_by(StartBefore::new(self, 0), func, home, false);
+        let (home, start_by) = (self.here(), StartBefore::new(self, 0));
+        let (item, handle) = if as_future {
+            task(
+                start_by,
+                async move { func() },
+                home,
+                self.inner.clone(),
+                false,
+            )
+        } else {
+            joinable(start_by, func, home, false)
+        };
         home.push(item);
         handle
     }

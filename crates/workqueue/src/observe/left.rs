@@ -83,6 +83,8 @@ impl fmt::Display for StillBusy {
 
 impl std::error::Error for StillBusy {}
 
+base::internal::into_io_error!(StillBusy, |_| ErrorKind::TimedOut);
+
 impl fmt::Display for LeftItems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let func = self.func.unwrap_or("what is not named");
@@ -103,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn like_items_are_told_together_and_those_that_run_first() {
+    fn equal_items_are_grouped_and_running_ones_come_first() {
         let found = [
             LeftItems::new(Doing::IsQueued, Some("b"), 2),
             LeftItems::new(Doing::Waits, Some("c"), 1),

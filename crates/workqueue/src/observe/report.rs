@@ -31,7 +31,7 @@ pub enum Report {
     /// An item of a queue with a rescuer waits for an item of a queue without one, or flushes such
     /// a queue. If no thread can be created, it waits forever. Reported once per pair.
     FlushDependency {
-        /// The queue with a rescuer ([`mem_reclaim`](crate::Builder::mem_reclaim)).
+        /// The queue with a rescuer ([`with_rescuer`](crate::Builder::with_rescuer)).
         waiter: String,
         /// The queue of the awaited item. `None` if the item is not found: it has just ended, its
         /// joiner runs it, or it belongs to another registry.

@@ -29,7 +29,7 @@ use crate::{
 /// use afterwork::workqueue::{AffinityScope, Workqueue};
 ///
 /// let queue = Workqueue::builder("checksums")
-///     .scope(AffinityScope::Cache)
+///     .affinity(AffinityScope::Cache)
 ///     .max_active(4)
 ///     .build()?;
 /// assert_eq!(queue.spawn(|| 6 * 7).join()?, 42);
@@ -38,7 +38,7 @@ use crate::{
 #[must_use = "a builder does nothing until it is built"]
 pub struct Builder {
     name: String,
-    scope: Option<AffinityScope>,
+    affinity: Option<AffinityScope>,
     strict: bool,
     cpus: Option<CpuSet>,
     max_active: Option<u32>,
@@ -50,7 +50,8 @@ pub struct Builder {
     help: Option<bool>,
     pub(crate) ordered: bool,
     pub(crate) cpu_intensive: bool,
-    pub(crate) mem_reclaim: bool,
+    pub(crate) blocking: bool,
+    pub(crate) with_rescuer: bool,
     pub(crate) bh: bool,
     on_panic: Option<PanicHandler>,
     /// `true` for a process-wide queue, which no handle can stop.
@@ -69,7 +70,7 @@ impl Builder {
     fn new(name: &str) -> Self {
         Self {
             name: name.into(),
-            scope: None,
+            affinity: None,
             strict: false,
             cpus: None,
             max_active: None,
@@ -81,7 +82,8 @@ impl Builder {
             help: None,
             ordered: false,
             cpu_intensive: false,
-            mem_reclaim: false,
+            blocking: false,
+            with_rescuer: false,
             bh: false,
             on_panic: None,
             for_all: false,
@@ -90,8 +92,9 @@ impl Builder {
 
     /// Sets which CPUs share a worker pool. The default is the registry's
     /// [`default_affinity_scope`](base::params::Params::default_affinity_scope).
-    pub fn scope(mut self, scope: AffinityScope) -> Self {
-        self.scope = Some(scope);
+    #[doc(alias = "affinity_scope")]
+    pub fn affinity(mut self, affinity: AffinityScope) -> Self {
+        self.affinity = Some(affinity);
         self
     }
 
@@ -138,14 +141,14 @@ impl Builder {
     ///
     /// | call | if the queue is full |
     /// |---|---|
-    /// | [`try_spawn`](Workqueue::try_spawn), [`try_enqueue`](Workqueue::try_enqueue) | return the work in [`Full`](crate::TrySpawnError::Full) |
-    /// | [`spawn_wait`](Workqueue::spawn_wait), [`reserve`](Workqueue::reserve) | wait for free capacity, in order of arrival |
-    /// | [`spawn`](Workqueue::spawn), other calls that return a handle, [`TaskSet::spawn`](crate::TaskSet::spawn) | drop the work; the handle returns [`Refused`](crate::JoinError::Refused) |
-    /// | [`spawn_detached`](Workqueue::spawn_detached), `spawn_detached_all` | drop the work, and count it as `refused` |
+    /// | [`try_spawn`](Workqueue::try_spawn), [`try_enqueue`](Workqueue::try_enqueue), [`spawn_detached`](Workqueue::spawn_detached) | return the work in [the error](crate::TrySpawnError) |
+    /// | [`wait_for_capacity`](crate::TaskOptions::wait_for_capacity), [`reserve`](crate::TaskOptions::reserve) | wait for free capacity, in order of arrival |
+    /// | [`spawn`](Workqueue::spawn), other calls that return a handle, [`TaskSet::spawn`](crate::TaskSet::spawn) | drop the work; the handle returns [`Full`](crate::JoinError::Full) |
+    /// | [`spawn_detached_all`](crate::TaskOptions::spawn_detached_all) | drop the work, and count it as `refused` |
     /// | [`enqueue`](Workqueue::enqueue) and its variants, delayed and RCU work, wakes of futures, scopes | queue the work without counting it: its number is bounded by the items, futures and scopes that the callers keep |
     ///
-    /// The same holds inside the queue's own items, also during a drain, except that `spawn_wait`
-    /// does not wait there and returns `Full`. During a drain other callers get `Closed`. A paused
+    /// The same holds inside the queue's own items, also during a drain, except that
+    /// `wait_for_capacity` does not wait there. During a drain the work of other callers is rejected. A paused
     /// queue fills up, and stays full until it is resumed.
     ///
     /// # Cost
@@ -278,7 +281,7 @@ impl Builder {
     ///
     /// let (tell, told) = std::sync::mpsc::channel();
     /// let queue = Workqueue::builder("disk").on_panic(move |panic| tell.send(panic.to_string()).unwrap()).build()?;
-    /// queue.spawn_detached(|| panic!("sector {} is gone", 7));
+    /// queue.spawn_detached(|| panic!("sector {} is gone", 7))?;
     /// let line = told.recv()?;
     /// assert!(line.ends_with(" of disk panicked: sector 7 is gone"), "{line}");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -328,13 +331,16 @@ impl Builder {
             self = self.checked_bh()?;
         }
         let params = registry.params();
-        let (mut max_active, mut scope) = (params.max_active, params.default_affinity_scope);
+        let (mut max_active, mut affinity) = (params.max_active, params.default_affinity_scope);
+        if self.blocking {
+            max_active = MAX_ACTIVE;
+        }
         if self.ordered {
             self.check_ordered()?;
-            (max_active, scope) = (1, AffinityScope::System);
+            (max_active, affinity) = (1, AffinityScope::System);
         }
         let max_active = self.max_active.unwrap_or(max_active);
-        let scope = self.scope.unwrap_or(scope);
+        let affinity = self.affinity.unwrap_or(affinity);
         if !(1..=MAX_ACTIVE).contains(&max_active) {
             return Err(BuildError::MaxActive(max_active));
         }
@@ -345,14 +351,14 @@ impl Builder {
         }
         self.shares.map_or(Ok(()), check_shares)?;
         let attrs = Attrs {
-            scope,
+            affinity,
             strict: self.strict,
             cpus: self.cpus,
             nice: self.nice,
         };
         attrs.check(self.ordered)?;
         let rescuer = self
-            .mem_reclaim
+            .with_rescuer
             .then(|| Rescuer::start(&format!("r:{}", self.name), params.thread_style(), || ()));
         let max_active_scope = match self.max_active_scope {
             _ if self.ordered => MaxActiveScope::System,
@@ -384,7 +390,7 @@ impl Builder {
     }
 
     fn check_ordered(&self) -> Result<(), BuildError> {
-        match (self.max_active, self.scope) {
+        match (self.max_active, self.affinity) {
             (None | Some(1), None | Some(AffinityScope::System)) => {}
             (None | Some(1), Some(scope)) => return Err(BuildError::OrderedScope(scope)),
             (Some(max_active), _) => return Err(BuildError::OrderedMaxActive(max_active)),
@@ -400,7 +406,7 @@ impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
             .field("name", &self.name)
-            .field("scope", &self.scope)
+            .field("affinity", &self.affinity)
             .field("strict", &self.strict)
             .field("max_active", &self.max_active)
             .field("capacity", &self.capacity)

@@ -15,10 +15,10 @@
 //!   memory nor its capacity permit waits for one. Unlike a closure, a future may be cancelled by
 //!   one thread while another joins it. The canceller therefore moves the future out and stores the
 //!   outcome before it ends the claim, and wakes the task that awaits the handle. Twins
-//!   `future: a cancel moves what was polled`, `future: a cancel ends it without an outcome` and
+//!   `future: a cancel moves a polled future`, `future: a cancel ends it without an outcome` and
 //!   `future: a cancel forgets its task`.
 //! - **The queue stays.** From its first suspension until it ends, a future keeps one in-flight
-//!   count of the pwq on which it ran then (`held_link`). A wake that makes it pending thus finds
+//!   count of the pwq on which it ran then (`held_pwq`). A wake that makes it pending thus finds
 //!   an existing queue, because the future cannot end before it is pushed. Other wakes do not
 //!   access the queue. A drain waits for futures.
 //! - **Memory.** The handle and each waker are counted (`head.rs`). A poll lends its waker
@@ -49,16 +49,17 @@ use sync::{atomic::Ordering, fork, twin, unmodelled::Arc};
 
 use super::queue::Inner;
 use crate::{
-    errands,
+    cleanups,
     execute::{
+        deadline::StartBy,
         join::JoinHandle,
         run::{self, note_panic, with_freed},
     },
     item::{
-        head::{Dead, Ending, HandleTable, Handles, Head, Rules, State, TaskSlot, VTable},
-        list::{self, Colour},
+        deferred_drops::DeferredDrops,
+        head::{Dead, Ending, Expiry, HandleTable, Handles, Head, Rules, State, TaskSlot, VTable},
+        list::{self, Color},
         memory,
-        remains::Remains,
     },
     pools::pwq::Pwq,
 };
@@ -73,22 +74,24 @@ struct Base {
     queue: Arc<Inner>,
     /// The pwq on which the future holds an in-flight count. The thread that runs the item writes
     /// it, and the thread that frees the item reads it.
-    held_link: UnsafeCell<HeldLink>,
+    held_pwq: UnsafeCell<HeldPwq>,
     /// The awaiting task. The handle writes it before it sets the flag that a task waits.
     task: UnsafeCell<Option<Arc<TaskSlot>>>,
 }
 
 /// The pwq with an in-flight count, and the flush generation of the count.
 #[derive(Clone, Copy)]
-struct HeldLink {
+struct HeldPwq {
     /// Null until the first suspension.
-    link: *const Pwq,
-    colour: Colour,
+    pwq: *const Pwq,
+    color: Color,
 }
 
 #[repr(C)]
-struct Task<F: Future> {
+struct Task<F: Future, S> {
     base: Base,
+    /// I, except for the parts that only the handle writes.
+    start_by: S,
     /// The run accesses it, then the handle, then the thread that frees the item.
     stage: UnsafeCell<Stage<F>>,
 }
@@ -99,17 +102,19 @@ enum Stage<F: Future> {
     Gone,
 }
 
-/// Creates an item that polls `future`, to be pushed to `home`, a pwq of `queue`. `has_place` is
-/// set if the caller holds a capacity permit for it.
-pub(crate) fn task<F>(
+/// Creates an item that polls `future`, first by the deadline `start_by`, to be pushed to `home`, a
+/// pwq of `queue`. `has_permit` is set if the caller holds a capacity permit for it.
+pub(crate) fn task<F, S>(
+    start_by: S,
     future: F,
     home: &Pwq,
     queue: Arc<Inner>,
-    has_place: bool,
+    has_permit: bool,
 ) -> (NonNull<Head>, JoinHandle<F::Output>)
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
+    S: StartBy,
 {
     // Only a worker may run it, and its list link is never removed.
     let rules = Rules {
@@ -120,18 +125,19 @@ where
     let item = memory::place(Task {
         base: Base {
             head: Head::new(
-                Task::<F>::VTABLE,
-                State::queued(rules).counted(has_place),
+                Task::<F, S>::VTABLE,
+                State::queued(rules).counted(has_permit),
                 home.as_home(),
             ),
             handles: Handles::one(),
             queue,
-            held_link: UnsafeCell::new(HeldLink {
-                link: ptr::null(),
-                colour: Colour::default(),
+            held_pwq: UnsafeCell::new(HeldPwq {
+                pwq: ptr::null(),
+                color: Color::default(),
             }),
             task: UnsafeCell::new(None),
         },
+        start_by,
         stage: UnsafeCell::new(Stage::Future(future)),
     })
     .cast();
@@ -139,21 +145,24 @@ where
     (item, unsafe { JoinHandle::of(item) })
 }
 
-impl<F> Task<F>
+impl<F, S> Task<F, S>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
+    S: StartBy,
 {
     const VTABLE: &'static VTable = &VTable {
         run: run::pop_and_run,
         // SAFETY: the contract is that of `pop_and_cancel`.
-        cancel: |item, remains| unsafe { run::pop_and_cancel(item, remains, Self::skip) },
+        cancel: |item, deferred_drops| unsafe {
+            run::pop_and_cancel(item, deferred_drops, Self::skip)
+        },
         call: Self::call,
         name: std::any::type_name::<F>,
         free: Self::free,
-        is_husk: Self::is_husk,
+        frees_no_user_data: Self::frees_no_user_data,
         // SAFETY: the item is on a list, whose lock makes the poll that queued it visible.
-        has_begun: |item| unsafe { base(item).held_link() }.is_some(),
+        has_begun: |item| unsafe { base(item).held_pwq() }.is_some(),
         push: Some(push),
         is_work: false,
         handle: Some(HandleTable {
@@ -161,10 +170,24 @@ where
             cancel: Self::cancel,
             leave: Self::leave,
             slot_at: std::mem::offset_of!(Base, task),
-            expiry: None,
+            expiry: if S::IS_LIMITED {
+                Some(Expiry {
+                    at_ns: |item| Self::start_by(item).at_ns(),
+                    expire: Self::expire,
+                    wake_then: |item, waker| Self::start_by(item).wake_then(waker),
+                })
+            } else {
+                None
+            },
             strand: None,
         }),
     };
+
+    fn start_by<'a>(item: NonNull<Head>) -> &'a S {
+        // SAFETY: only items of this type use this table, and its functions are called while the
+        // item is allocated.
+        unsafe { &(*item.as_ptr().cast::<Self>()).start_by }
+    }
 
     fn stage(item: NonNull<Head>) -> *mut Stage<F> {
         // SAFETY: only items of this type use this table.
@@ -176,8 +199,20 @@ where
         let base = unsafe { base(item) };
         // SAFETY: runs do not overlap, and only runs access the stage until the future ends.
         let stage = unsafe { &mut *Self::stage(item) };
+        let is_late = || {
+            // SAFETY: the caller runs the item.
+            let is_first = unsafe { base.held_pwq() }.is_none();
+            is_first && Self::start_by(item).is_over()
+        };
         let outcome = if base.head.load().is_cancelled() {
             dropped(stage, Err(JoinError::Cancelled))
+        } else if is_late() && !twin::armed("deadline: starts after it") {
+            // SAFETY: the caller runs the item.
+            unsafe { run::note_expired() };
+            // FOREIGN(expired-drop): an unpolled future whose deadline has passed, by a worker in
+            // its item; contained.
+            contain(|| *stage = Stage::Gone);
+            Err(JoinError::Expired)
         } else {
             // Lent without a count, because the run keeps the item alive.
             let waker = ManuallyDrop::new(waker(item));
@@ -193,21 +228,34 @@ where
     }
 
     /// Moves an unpolled future out, instead of polling it.
-    unsafe fn skip(item: NonNull<Head>, remains: &mut Remains) {
+    unsafe fn skip(item: NonNull<Head>, deferred_drops: &mut DeferredDrops) {
         // SAFETY: the caller runs the item, and this is its first run.
-        remains.bury(unsafe { Self::set_cancelled(item) });
+        deferred_drops.defer_drop(unsafe { Self::set_failed(item, JoinError::Cancelled) });
     }
 
-    /// Sets the outcome to cancelled, and returns the future.
+    /// Stores `error` as the outcome, and returns the future.
     ///
     /// # Safety
     ///
     /// 1. The future was never polled, and the caller runs the item or has claimed it.
-    unsafe fn set_cancelled(item: NonNull<Head>) -> Stage<F> {
+    unsafe fn set_failed(item: NonNull<Head>, error: JoinError) -> Stage<F> {
         // SAFETY: (1): no other thread accesses the stage before the future has ended.
         let stage = unsafe { &mut *Self::stage(item) };
         // The future may be moved, because it is not pinned.
-        std::mem::replace(stage, Stage::Outcome(Err(JoinError::Cancelled)))
+        std::mem::replace(stage, Stage::Outcome(Err(error)))
+    }
+
+    /// Dequeues and drops the future, whose deadline has passed, if it was never polled.
+    unsafe fn expire(item: NonNull<Head>) -> bool {
+        let mut unpolled = None;
+        let is_expired = run::cancel_and(item, State::claim_unpolled, |home| {
+            home.core.nr_expired.fetch_add(1, Ordering::Relaxed);
+            // SAFETY: the caller of this closure has claimed the item.
+            unpolled = Some(unsafe { Self::set_failed(item, JoinError::Expired) });
+        });
+        // FOREIGN(expired-drop): an unpolled future, on the joining thread; contained.
+        contain(|| drop(unpolled));
+        is_expired
     }
 
     /// Dequeues and drops the future if it was never polled; otherwise a worker drops it. Returns
@@ -222,11 +270,11 @@ where
         let mut unpolled = None;
         let is_cancelled = run::cancel_and(item, State::claim_unpolled, |_| {
             // SAFETY: the caller of this closure has claimed the item.
-            unpolled = (!early).then(|| unsafe { Self::set_cancelled(item) });
+            unpolled = (!early).then(|| unsafe { Self::set_failed(item, JoinError::Cancelled) });
         });
         if !is_cancelled {
             // SAFETY: the caller has the handle, or a waker.
-            let is_left = unsafe { step(item, State::wake_to_drop) };
+            let is_left = unsafe { transition(item, State::wake_to_drop) };
             if is_left {
                 base.head.notify_cancelled();
             }
@@ -236,7 +284,7 @@ where
             // SAFETY: the slot was written before the flag was set, and is not written again.
             let slot = unsafe { &*base.task.get() };
             let waker = slot.as_ref().and_then(|slot| slot.lock().take());
-            waker.into_iter().for_each(errands::fire);
+            waker.into_iter().for_each(cleanups::fire);
         }
         // FOREIGN(cancel-drop): an unpolled future, on the cancelling thread; a panic unwinds to
         // the caller, because nothing is left to do.
@@ -269,10 +317,10 @@ where
             *stage = Stage::Outcome(outcome);
         }
         // SAFETY: the caller runs the item.
-        if let Some((held_link, colour)) = unsafe { base.held_link() } {
+        if let Some((held_pwq, color)) = unsafe { base.held_pwq() } {
             // The current run keeps the queue, and no thread pushes a running item.
-            held_link.release(Self::VTABLE);
-            held_link.pool.retire_one(held_link.slot, colour);
+            held_pwq.release(Self::VTABLE);
+            held_pwq.pool.retire_one(held_pwq.slot, color);
         }
         if panicked {
             Ending::Panicked
@@ -309,12 +357,12 @@ where
         unsafe { base.handles.remove(item) };
     }
 
-    unsafe fn is_husk(item: NonNull<Head>) -> bool {
+    unsafe fn frees_no_user_data(item: NonNull<Head>) -> bool {
         // SAFETY: the item has ended and no handle is left, so only the caller accesses it.
         let (stage, slot) = unsafe { (&*Self::stage(item), &*base(item).task.get()) };
         let is_taken = matches!(
             stage,
-            Stage::Gone | Stage::Outcome(Err(JoinError::Cancelled))
+            Stage::Gone | Stage::Outcome(Err(JoinError::Cancelled | JoinError::Expired))
         );
         slot.is_none() && is_taken
     }
@@ -326,25 +374,27 @@ where
         // A suspended future holds an in-flight count; a future that has ended has released it.
         let waits = matches!(stage, Stage::Future(_));
         // SAFETY: no other thread has the item.
-        let held_link = unsafe { base.held_link() }.filter(|_| waits);
+        let held_pwq = unsafe { base.held_pwq() }.filter(|_| waits);
         // Copied, because the pwq may be freed once the count is released.
-        let left = held_link.map(|(held_link, colour)| {
-            held_link.release(Self::VTABLE);
-            (held_link.pool.clone(), held_link.slot, colour)
+        let left = held_pwq.map(|(held_pwq, color)| {
+            held_pwq.release(Self::VTABLE);
+            (held_pwq.pool.clone(), held_pwq.slot, color)
         });
         // The future may own the last handle of its queue, whose drop must not wait for this count.
-        let home = held_link.map_or(ptr::null(), |(held_link, _)| ptr::from_ref(held_link));
+        let home = held_pwq.map_or(ptr::null(), |(held_pwq, _)| ptr::from_ref(held_pwq));
         // SAFETY: the count keeps the held pwq until it is released below.
         // FOREIGN(future-drop): the drop of the future or its outcome, by the thread that made it
         // unreachable, no locks; contained.
         unsafe { with_freed(item.as_ptr(), home, || contain(|| *stage = Stage::Gone)) };
         // FOREIGN(future-waker): its drop, by the same thread, no locks; contained.
-        // SAFETY: no other thread has the item, and only the base is not dropped yet.
+        // SAFETY: no other thread has the item, and its base is not dropped yet.
         contain(|| unsafe { ptr::drop_in_place(item.as_ptr().cast::<Base>()) });
+        // SAFETY: as above; only the deadline is not dropped yet.
+        unsafe { ptr::drop_in_place(&raw mut (*item.as_ptr().cast::<Self>()).start_by) };
         // SAFETY: no other thread has the item, and all of it is dropped.
-        unsafe { memory::give_back(item.cast::<Self>()) };
-        if let Some((pool, slot, colour)) = left {
-            pool.retire_one(slot, colour);
+        unsafe { memory::release(item.cast::<Self>()) };
+        if let Some((pool, slot, color)) = left {
+            pool.retire_one(slot, color);
         }
     }
 }
@@ -373,17 +423,16 @@ impl Base {
     /// Suspends the future after a poll. The first suspension keeps the in-flight count of the run.
     /// The caller runs the item.
     fn suspend(&self) -> Ending {
-        let place = self.held_link.get();
+        let place = self.held_pwq.get();
         // SAFETY: only the thread that runs the item accesses the held pwq.
-        let keeps_count =
-            unsafe { (*place).link.is_null() } && !twin::armed("future: no held link");
+        let keeps_count = unsafe { (*place).pwq.is_null() } && !twin::armed("future: no held pwq");
         if keeps_count {
-            let link = Pwq::of(self.head.home.load(Ordering::Relaxed));
-            let colour = list::colour(NonNull::from(&self.head));
+            let pwq = Pwq::of(self.head.home.load(Ordering::Relaxed));
+            let color = list::color(NonNull::from(&self.head));
             // SAFETY: only the thread that runs the item accesses the held pwq.
-            unsafe { place.write(HeldLink { link, colour }) };
+            unsafe { place.write(HeldPwq { pwq, color }) };
             // SAFETY: the pwq from which an item runs exists.
-            unsafe { &*link }.hold_for_future(self.head.vtable());
+            unsafe { &*pwq }.hold_for_future(self.head.vtable());
         }
         Ending::Suspended { keeps_count }
     }
@@ -400,12 +449,12 @@ impl Base {
     ///
     /// 1. The caller runs the item, or is about to free it.
     /// 2. The result is used only while the count is held.
-    unsafe fn held_link(&self) -> Option<(&Pwq, Colour)> {
+    unsafe fn held_pwq(&self) -> Option<(&Pwq, Color)> {
         // SAFETY: (1): no other thread writes it.
-        let held_link = unsafe { *self.held_link.get() };
+        let held_pwq = unsafe { *self.held_pwq.get() };
         // SAFETY: (2): the count keeps the pwq.
-        let link = unsafe { held_link.link.as_ref() }?;
-        Some((link, held_link.colour))
+        let pwq = unsafe { held_pwq.pwq.as_ref() }?;
+        Some((pwq, held_pwq.color))
     }
 }
 
@@ -414,13 +463,13 @@ impl Base {
 /// # Safety
 ///
 /// 1. `item` is a future's, and the caller has a handle of it.
-unsafe fn step(item: NonNull<Head>, plan: impl Fn(State) -> Option<(State, bool)>) -> bool {
+unsafe fn transition(item: NonNull<Head>, plan: impl Fn(State) -> Option<(State, bool)>) -> bool {
     // SAFETY: (1).
     let base = unsafe { base(item) };
     if base.is_absent() {
         return false;
     }
-    if twin::armed("future: pending is no step") && base.head.load().is_pending() {
+    if twin::armed("future: pending is no transition") && base.head.load().is_pending() {
         return true;
     }
     let Some((from, _)) = base.head.update(|state| Some(plan(state)?.0)) else {
@@ -497,7 +546,7 @@ pub(crate) fn wake_ours(waker: Waker) -> Result<Option<Dead>, Waker> {
     let item = item_of(ManuallyDrop::new(waker).data());
     // SAFETY: the waker is a handle, and is not used after this.
     Ok(unsafe {
-        step(item, State::wake);
+        transition(item, State::wake);
         base(item).handles.leave(item)
     })
 }
@@ -542,7 +591,7 @@ unsafe fn wake(data: *const ()) {
 
 unsafe fn wake_by_ref(data: *const ()) {
     // SAFETY: the waker is a handle.
-    unsafe { step(item_of(data), State::wake) };
+    unsafe { transition(item_of(data), State::wake) };
 }
 
 unsafe fn remove(data: *const ()) {

@@ -12,12 +12,12 @@ const HIGHPRI_NICE: i8 = -20;
 impl Builder {
     /// Runs items one at a time on the CPU that queued them. The kernel's `WQ_PERCPU`.
     ///
-    /// Equivalent to the scope `Cpu`, `strict(true)` and a `max_active` for each CPU. The pool of
+    /// Equivalent to the affinity `Cpu`, `strict(true)` and a `max_active` for each CPU. The pool of
     /// each CPU runs one worker at a time. If that worker blocks (see
     /// [`blocking`](crate::blocking)) or hogs the CPU, another one runs.
     #[doc(alias = "WQ_PERCPU")]
     pub fn per_cpu(self) -> Self {
-        self.scope(AffinityScope::Cpu)
+        self.affinity(AffinityScope::Cpu)
             .strict(true)
             .max_active_scope(MaxActiveScope::Cpu)
     }
@@ -66,6 +66,36 @@ impl Builder {
         self
     }
 
+    /// Lets all items of the queue block: they do not count toward the workers that a pool runs at
+    /// once. By default [`MAX_ACTIVE`](crate::MAX_ACTIVE) of them run.
+    ///
+    /// It is a pool for blocking calls, without a [`blocking`](crate::blocking) in each item. Set
+    /// [`max_active`](Self::max_active) to bound its threads.
+    ///
+    /// # Cost
+    ///
+    /// Workers take one item at a time, and start another worker while items wait.
+    ///
+    /// # Errors
+    ///
+    /// As for [`cpu_intensive`](Self::cpu_intensive), which it includes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::workqueue::Workqueue;
+    ///
+    /// let files = Workqueue::builder("files").blocking().build()?;
+    /// let name = files.spawn(|| std::fs::read_to_string("/proc/self/comm"));
+    /// assert!(name.join()?.is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("spawn_blocking", "max_blocking_threads"))]
+    pub fn blocking(mut self) -> Self {
+        self.blocking = true;
+        self.cpu_intensive()
+    }
+
     /// Reserves a thread for times when no worker can be created. The kernel's `WQ_MEM_RECLAIM`.
     ///
     /// # Guarantees
@@ -77,9 +107,9 @@ impl Builder {
     /// # Cost
     ///
     /// A sleeping thread. Its stack is reserved at once, and its pages are allocated at first use.
-    #[doc(alias = "WQ_MEM_RECLAIM")]
-    pub fn mem_reclaim(mut self) -> Self {
-        self.mem_reclaim = true;
+    #[doc(alias("WQ_MEM_RECLAIM", "mem_reclaim"))]
+    pub fn with_rescuer(mut self) -> Self {
+        self.with_rescuer = true;
         self
     }
 
@@ -106,7 +136,7 @@ impl Builder {
     /// # Errors
     ///
     /// [`build`](Self::build) returns [`BuildError::Bh`] if the queue is also `ordered`,
-    /// `cpu_intensive` or `mem_reclaim`.
+    /// `cpu_intensive` or `with_rescuer`.
     #[doc(alias("WQ_BH", "tasklet_struct"))]
     #[doc(alias("tasklet_schedule", "system_bh_wq"))]
     pub fn bh(mut self) -> Self {
@@ -116,7 +146,7 @@ impl Builder {
 
     /// Checks the settings of a bottom-half queue, and makes it per CPU.
     pub(crate) fn checked_bh(self) -> Result<Self, BuildError> {
-        if self.ordered || self.cpu_intensive || self.mem_reclaim {
+        if self.ordered || self.cpu_intensive || self.with_rescuer {
             return Err(BuildError::Bh);
         }
         let nice = match sync::thread::may_set_nice(HIGHPRI_NICE) {

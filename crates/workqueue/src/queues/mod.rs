@@ -2,10 +2,10 @@
 //!
 //! `queue.rs` has the queue and `builder.rs` its builder, with the kernel's kinds in `kinds.rs` and
 //! the kernel's queues in `system.rs`. `enqueue.rs` claims an item and pushes it. `spawn.rs` queues
-//! closures and futures (`future.rs`), also on a chosen CPU or node, and checks that the queue
-//! accepts them. `spawn_all.rs` queues many closures, `admission.rs` within a capacity, `expiry.rs`
-//! with a deadline, `urgent.rs` ahead of other items, and `strand.rs` one after the other with a
-//! state. `weak.rs` has weak handles. `shares.rs` sets
+//! closures and futures (`future.rs`), and `spawn_all.rs` many closures. `task.rs` queues work with
+//! options: within a capacity (`admission.rs`), with a deadline (`expiry.rs`), ahead of other items
+//! (`urgent.rs`), with a handle that only cancels (`cancel_handle.rs`). `strand.rs` runs closures
+//! one after the other, with a state. `weak.rs` has weak handles. `shares.rs` sets
 //! CPU shares. `reroute.rs` changes the routes of a queue in use. `registry.rs` owns the shared
 //! pools and the timers (`timers.rs`, in a `wheel.rs`) that queue items later and wake tasks
 //! (`sleeps.rs`). `end.rs` has the protocol that destroys a queue. `describe.rs` collects
@@ -13,6 +13,7 @@
 
 pub(crate) mod admission;
 pub(crate) mod builder;
+pub(crate) mod cancel_handle;
 pub(crate) mod describe;
 pub(crate) mod end;
 pub(crate) mod enqueue;
@@ -28,6 +29,7 @@ pub(crate) mod spawn;
 pub(crate) mod spawn_all;
 pub(crate) mod strand;
 pub(crate) mod system;
+pub(crate) mod task;
 pub(crate) mod timers;
 pub(crate) mod urgent;
 pub(crate) mod weak;

@@ -3,7 +3,6 @@
 use std::{
     fmt,
     panic::{RefUnwindSafe, UnwindSafe},
-    time::Duration,
 };
 
 use sync::{
@@ -23,16 +22,15 @@ use crate::{
     execute::run::is_inside,
     item::lane::Lane,
     limit::{
+        capacity::Capacity,
         queue_core::{PanicHandler, QueueCore},
-        room::Room,
     },
-    observe::tally::Histogram,
     pools::{manager::Manager, rescuer::Rescuer},
     route::{
         attrs::{BuildError, MAX_ACTIVE},
         plan::{Design, Plan},
         routes::RouteTable,
-        stats::QueueStats,
+        stats::{QueueReport, QueueStats},
     },
 };
 
@@ -135,7 +133,7 @@ pub(crate) enum Admission<'a> {
     /// The queue accepts it.
     Open,
     /// The queue accepts it if there is free capacity.
-    Counted(&'a Room),
+    Counted(&'a Capacity),
     /// The queue rejects it, and has counted the rejection.
     Closed,
 }
@@ -194,7 +192,7 @@ impl Workqueue {
             bh: parts.bh,
             hidden: parts.hidden,
             reclaim: parts.rescuer.is_some(),
-            room: parts.capacity.map(Room::new),
+            capacity: parts.capacity.map(Capacity::new),
             shares: AtomicU32::new(parts.shares.unwrap_or(0)),
             ..QueueCore::new(name, parts.on_panic.take())
         });
@@ -244,9 +242,9 @@ impl Workqueue {
             return Err(BuildError::MaxActive(max_active));
         }
         self.inner.must_be_at_home();
-        let seekers = self.inner.plan.lock().set_max_active(max_active);
-        for seeker in seekers {
-            seeker.take_seat();
+        let waiters = self.inner.plan.lock().set_max_active(max_active);
+        for waiter in waiters {
+            waiter.take_seat();
         }
         Ok(())
     }
@@ -274,11 +272,7 @@ impl Workqueue {
         self.inner.stats()
     }
 
-    /// Returns how long items waited from being queued until a worker took them.
-    ///
-    /// Counts each item that a worker started, except the last few that the worker has not recorded
-    /// yet (see [`Params::wait_sample`](base::params::Params::wait_sample)). Items that a joiner
-    /// ran are not counted. A wait is exact to a factor of two, or better if the queue is short.
+    /// Returns a description of the queue: its attributes, counters, times and capacity.
     ///
     /// # Examples
     ///
@@ -288,54 +282,24 @@ impl Workqueue {
     ///
     /// let queue = Workqueue::builder("disk").max_active(1).help(false).build()?;
     /// for _ in 0..20 {
-    ///     queue.spawn_detached(|| sleep(Duration::from_millis(2)));
+    ///     queue.spawn_detached(|| sleep(Duration::from_millis(2)))?;
     /// }
     /// queue.drain()?;
+    /// let report = queue.report();
     /// // The last one waited for the nineteen before it.
-    /// assert!(queue.wait_times().quantile_ns(1.0) > 19_000_000);
-    /// assert!(queue.run_times().quantile_ns(0.5) >= 2_000_000);
-    /// assert_eq!(queue.oldest_wait(), None, "nothing waits");
+    /// assert!(report.wait.quantile_ns(1.0) > 19_000_000);
+    /// assert!(report.run.quantile_ns(0.5) >= 2_000_000);
+    /// assert_eq!(report.oldest, None, "nothing waits");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Blocking
     ///
     /// As [`stats`](Self::stats).
-    pub fn wait_times(&self) -> Histogram {
+    #[doc(alias("wait_times", "run_times", "latency", "lag", "capacity"))]
+    pub fn report(&self) -> QueueReport {
         self.inner.must_be_at_home();
-        self.inner.times().0
-    }
-
-    /// Returns how long workers ran items. Each poll of a future counts as one run.
-    ///
-    /// Counts the same items as [`wait_times`](Self::wait_times). For items that a worker took in
-    /// one batch, the time of the first is recorded for all, and the total is right. A run is
-    /// recorded when its worker next acquires the pool lock.
-    ///
-    /// # Blocking
-    ///
-    /// As [`stats`](Self::stats).
-    #[doc(alias("latency", "duration"))]
-    pub fn run_times(&self) -> Histogram {
-        self.inner.must_be_at_home();
-        self.inner.times().1
-    }
-
-    /// Returns the age of the oldest item that waits for a worker; `None` if no item waits.
-    ///
-    /// The age is computed at the call, from times recorded when items were queued. It is exact for
-    /// an item that was queued on an empty pool; otherwise its error is at most the time that the
-    /// item spent in the injector. After cancels of items in the middle of the pending list it is
-    /// an estimate. No times are recorded if
-    /// [`Params::wait_sample`](base::params::Params::wait_sample) is 0.
-    ///
-    /// # Blocking
-    ///
-    /// As [`stats`](Self::stats).
-    #[doc(alias("age", "lag"))]
-    pub fn oldest_wait(&self) -> Option<Duration> {
-        self.inner.must_be_at_home();
-        self.inner.oldest()
+        self.inner.report_all()
     }
 }
 

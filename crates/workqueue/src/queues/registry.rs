@@ -120,7 +120,7 @@ impl Registry {
     ///
     /// Reads a few files of sysfs and procfs, and blocks as [`set_topology`](Self::set_topology).
     pub fn refresh_topology(&self) -> bool {
-        self.here().look()
+        self.here().refresh()
     }
 
     /// Returns the CPUs to which unbound queues are restricted, if they are.
@@ -173,7 +173,7 @@ impl Registry {
     pub fn lock_hold(&self) -> crate::observe::tally::Histogram {
         let mut all = crate::observe::tally::Histogram::default();
         for pool in self.here().pools() {
-            all.merge(&pool.hold.lock().told());
+            all.merge(&pool.hold.lock().recorded());
         }
         all
     }
@@ -210,7 +210,7 @@ impl Registry {
     /// all workers of a pool sleep or hog the CPU, one reserved thread of the registry runs the
     /// items, one at a time. Another reserved thread fires foreign wakers and drops cancelled work.
     /// An item that the reserved thread runs therefore waits forever if it waits for another item
-    /// of such a pool. [`mem_reclaim`](crate::Builder::mem_reclaim) gives a queue a
+    /// of such a pool. [`with_rescuer`](crate::Builder::with_rescuer) gives a queue a
     /// thread of its own.
     #[doc(hidden)]
     pub fn refuse_threads(&self, refuse: bool) {
@@ -290,3 +290,5 @@ impl fmt::Display for StillInUse {
 }
 
 impl std::error::Error for StillInUse {}
+
+base::internal::into_io_error!(StillInUse, |_| ErrorKind::ResourceBusy);

@@ -26,9 +26,9 @@ impl Inner {
             return;
         }
         self.route_table.publish(&routes);
-        for link in before.links() {
-            if !routes.has(link.as_home(), Lane::Ordinary) {
-                link.pool.retire_link(link.slot);
+        for pwq in before.pwqs() {
+            if !routes.has(pwq.as_home(), Lane::Ordinary) {
+                pwq.pool.retire_pwq(pwq.slot);
             }
         }
     }
@@ -54,7 +54,7 @@ impl Workqueue {
         self.inner.plan.lock().attrs().clone()
     }
 
-    /// Changes the attributes of a queue that may be in use.
+    /// Changes the attributes of a queue that may be in use: those that `change` changes.
     ///
     /// Items that are queued from now on go to the pools of the new attributes. Items that are
     /// queued already run where they are. No item is lost.
@@ -90,61 +90,24 @@ impl Workqueue {
     /// # Examples
     ///
     /// ```
-    /// # use afterwork::workqueue::{AffinityScope, Attrs, Workqueue};
+    /// # use afterwork::workqueue::{AffinityScope, Workqueue};
     /// let queue = Workqueue::builder("backup").build()?;
-    /// queue.set_attrs(&Attrs { nice: 10, ..queue.attrs() })?;
-    /// queue.set_scope(AffinityScope::Cpu)?;
-    /// assert_eq!((queue.attrs().nice, queue.attrs().scope), (10, AffinityScope::Cpu));
+    /// queue.set_attrs(|attrs| {
+    ///     attrs.nice = 10;
+    ///     attrs.affinity = AffinityScope::Cpu;
+    /// })?;
+    /// assert_eq!(queue.attrs().nice, 10);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "apply_workqueue_attrs")]
-    pub fn set_attrs(&self, attrs: &Attrs) -> Result<(), BuildError> {
+    pub fn set_attrs(&self, change: impl FnOnce(&mut Attrs)) -> Result<(), BuildError> {
         self.inner.must_be_at_home();
-        self.check(attrs)?;
-        self.change(&|it| it.clone_from(attrs))
-    }
-
-    /// Changes which CPUs share a worker pool; see [`set_attrs`](Self::set_attrs).
-    ///
-    /// # Errors
-    ///
-    /// As [`set_attrs`](Self::set_attrs).
-    pub fn set_scope(&self, scope: topology::AffinityScope) -> Result<(), BuildError> {
-        self.set_one(&|attrs| attrs.scope = scope)
-    }
-
-    /// Changes whether workers never leave their pods; see [`set_attrs`](Self::set_attrs).
-    ///
-    /// # Errors
-    ///
-    /// As [`set_attrs`](Self::set_attrs).
-    pub fn set_strict(&self, strict: bool) -> Result<(), BuildError> {
-        self.set_one(&|attrs| attrs.strict = strict)
-    }
-
-    /// Changes the CPUs on which workers run; see [`set_attrs`](Self::set_attrs).
-    ///
-    /// # Errors
-    ///
-    /// As [`set_attrs`](Self::set_attrs).
-    pub fn set_cpus(&self, cpus: Option<topology::CpuSet>) -> Result<(), BuildError> {
-        self.set_one(&|attrs| attrs.cpus.clone_from(&cpus))
-    }
-
-    /// Changes the nice value of the workers; see [`set_attrs`](Self::set_attrs).
-    ///
-    /// # Errors
-    ///
-    /// As [`set_attrs`](Self::set_attrs).
-    pub fn set_nice(&self, nice: i8) -> Result<(), BuildError> {
-        self.set_one(&|attrs| attrs.nice = nice)
-    }
-
-    fn set_one(&self, change: &dyn Fn(&mut Attrs)) -> Result<(), BuildError> {
-        let mut attrs = self.attrs();
+        let before = self.attrs();
+        let mut attrs = before.clone();
         change(&mut attrs);
         self.check(&attrs)?;
-        self.change(change)
+        // Another thread may change other attributes at the same time.
+        self.change(&|it| it.change(&before, &attrs))
     }
 
     fn check(&self, attrs: &Attrs) -> Result<(), BuildError> {
@@ -161,7 +124,7 @@ impl Workqueue {
             self.inner.reroute(machine, change);
             return Ok(());
         }
-        if trace::is_telling() {
+        if trace::is_emitting() {
             return Err(BuildError::OwnQueue);
         }
         self.inner.may_wait().map_err(|_| BuildError::OwnQueue)?;

@@ -28,7 +28,7 @@ impl Workqueue {
     /// let compaction = Workqueue::builder("compaction").shares(100).build()?;
     /// // The disk fills up: it must not fall behind now.
     /// compaction.set_shares(1000)?;
-    /// assert_eq!(compaction.shares(), Some(1000));
+    /// assert_eq!(compaction.report().shares, Some(1000));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "cpu_weight")]
@@ -39,15 +39,9 @@ impl Workqueue {
         // The lock ensures that a pwq created at the same time gets the shares, too.
         let plan = self.inner.plan.lock();
         self.inner.core.shares.store(shares, Ordering::Relaxed);
-        for link in plan.links() {
-            link.pool.lock().set_shares(link.slot, shares);
+        for pwq in plan.pwqs() {
+            pwq.pool.lock().set_shares(pwq.slot, shares);
         }
         Ok(())
-    }
-
-    /// Returns the queue's shares, if any were set.
-    pub fn shares(&self) -> Option<u32> {
-        let shares = self.inner.core.shares.load(Ordering::Relaxed);
-        (shares > 0).then_some(shares)
     }
 }

@@ -1,20 +1,12 @@
-//! Queueing closures and futures, which run once; queueing on a chosen CPU or NUMA node; and the
-//! check that the queue accepts an item.
+//! Queueing closures and futures, which run once.
 
-use std::task::Waker;
+use base::internal::panics::join_error::JoinError;
 
-use sync::{atomic::Ordering, time};
-use topology::CpuId;
-
-use super::{
-    future,
-    queue::{Admission, COUNTS, Inner, Workqueue},
-};
+use super::{admission::TrySpawnError, queue::Workqueue, task::rejected};
 use crate::{
     execute::{
-        deadline::AsTicket,
+        deadline::{AnyTime, AsTicket},
         join::{self, JoinHandle},
-        work::Work,
     },
     pools::pwq::Pwq,
 };
@@ -22,8 +14,8 @@ use crate::{
 impl Workqueue {
     /// Queues `func` to run once, and returns a handle that waits for its result.
     ///
-    /// If the queue rejects the work, also because it is full (see [`try_spawn`](Self::try_spawn)),
-    /// `func` is dropped, and the handle returns an error.
+    /// If the queue rejects the work, `func` is dropped, and the handle returns the error. To keep
+    /// `func`, use [`try_spawn`](Self::try_spawn).
     ///
     /// # Cost
     ///
@@ -46,74 +38,39 @@ impl Workqueue {
         &self,
         func: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
-        self.spawn_at(self.here(), func)
+        match self.try_permit() {
+            Ok(has_permit) => self.push_joinable(func, has_permit),
+            Err(error) => rejected(error.with(func)),
+        }
     }
 
-    /// Queues `func` to run once, unless it has not started by `deadline`. In that case it never
-    /// starts, and its handle returns [`JoinError::Expired`](crate::JoinError::Expired).
+    /// Queues `func` as [`spawn`](Self::spawn) does, or returns it in the error.
     ///
-    /// It is for work that is useless when it is late, such as a request whose client has given up.
-    /// A queue that has fallen behind catches up, because it skips expired items.
+    /// # Errors
     ///
-    /// # Guarantees
-    ///
-    /// - The closure either runs to its end or expires, never both. A run that has started by the
-    ///   deadline is not interrupted.
-    /// - If the deadline has passed already, it expires at once.
-    /// - A thread in [`join`](JoinHandle::join), or a task that awaits the handle, is notified at
-    ///   the deadline, even if no worker is free. Without a waiter, a worker counts it (`expired`).
-    /// - The thread that finds `func` expired drops it: the caller, a worker or the joiner. If that
-    ///   drop panics, the panic is discarded. Until then the item is pending: it counts in
-    ///   [`len`](Self::len) and toward the [capacity](crate::Builder::capacity).
-    ///
-    /// # Cost
-    ///
-    /// That of [`spawn`](Self::spawn), 40 bytes, two atomic updates of a word that all CPUs share,
-    /// and two reads of the clock (35 ns each). A timer is only used if a task awaits the handle.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use afterwork::workqueue::{JoinError, Workqueue};
-    /// use std::time::{Duration, Instant};
-    ///
-    /// let queue = Workqueue::builder("example").build()?;
-    /// let in_time = queue.spawn_before(Instant::now() + Duration::from_secs(60), || 1);
-    /// assert_eq!(in_time.join()?, 1);
-    ///
-    /// queue.pause();
-    /// let late = queue.spawn_before(Instant::now() + Duration::from_millis(1), || 2);
-    /// assert!(matches!(late.join(), Err(JoinError::Expired)));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[doc(alias("expiration", "start_deadline"))]
-    pub fn spawn_before<T: Send + 'static>(
-        &self,
-        deadline: time::Instant,
-        func: impl FnOnce() -> T + Send + 'static,
-    ) -> JoinHandle<T> {
-        let Some(start_by) = self.start_before(deadline) else {
-            return join::expired(func);
-        };
-        let Some(has_place) = self.place() else {
-            return join::refused(func);
-        };
-        let home = self.here();
-        let (item, handle) = join::joinable_by(start_by, func, home, has_place);
-        home.push(item);
-        handle
+    /// With `func`, if the queue's [capacity](crate::Builder::capacity) is used up, if the queue was
+    /// destroyed, or if it is being drained and the caller is not one of its items. All are counted
+    /// (`refused` of [`QueueStats`](crate::QueueStats)).
+    #[inline]
+    pub fn try_spawn<T, F>(&self, func: F) -> Result<JoinHandle<T>, TrySpawnError<F>>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        match self.try_permit() {
+            Ok(has_permit) => Ok(self.push_joinable(func, has_permit)),
+            Err(error) => Err(error.with(func)),
+        }
     }
 
     #[inline]
-    pub(crate) fn spawn_at<T: Send + 'static>(
+    fn push_joinable<T: Send + 'static>(
         &self,
-        home: &Pwq,
         func: impl FnOnce() -> T + Send + 'static,
+        has_permit: bool,
     ) -> JoinHandle<T> {
-        let Some(has_place) = self.place() else {
-            return join::refused(func);
-        };
-        let (item, handle) = join::joinable(func, home, has_place);
+        let home = self.here();
+        let (item, handle) = join::joinable(AnyTime, func, home, has_permit);
         home.push(item);
         handle
     }
@@ -121,54 +78,32 @@ impl Workqueue {
     /// Queues `func`, which brings a worker to a scope. It holds no capacity permit.
     pub(crate) fn spawn_ticket(&self, func: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
         if !self.admits() {
-            return join::refused(func);
+            return join::refused(func, JoinError::Closed);
         }
         let home = self.here();
-        let (item, handle) = join::joinable_by(AsTicket, func, home, false);
+        let (item, handle) = join::joinable(AsTicket, func, home, false);
         home.push(item);
         handle
     }
 
-    /// Acquires a capacity permit if the queue has a capacity. Returns whether the new item holds
-    /// one; `None` if it is rejected.
-    #[inline]
-    pub(super) fn place(&self) -> Option<bool> {
-        match self.admission() {
-            Admission::Open => Some(false),
-            Admission::Counted(room) if room.try_take() => Some(true),
-            Admission::Counted(_) => {
-                self.inner.note_refused();
-                None
-            }
-            Admission::Closed => None,
-        }
-    }
-
     /// Queues `func` to run once, without a handle. Cheaper than [`spawn`](Self::spawn).
     ///
-    /// If the queue rejects the work, also because it is full, `func` is dropped, and only counted
-    /// as refused. On a queue with a capacity consider [`try_spawn`](Self::try_spawn).
+    /// # Errors
+    ///
+    /// As [`try_spawn`](Self::try_spawn).
     #[inline]
     #[doc(alias = "async_schedule")]
-    pub fn spawn_detached(&self, func: impl FnOnce() + Send + 'static) {
-        match self.place() {
-            None => {}
-            Some(false) => {
-                let home = self.here();
-                home.push(join::detached(func, home.as_home()));
+    pub fn spawn_detached<F>(&self, func: F) -> Result<(), TrySpawnError<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        match self.try_permit() {
+            Ok(has_permit) => {
+                self.here().push_detached(func, has_permit);
+                Ok(())
             }
-            Some(true) => self.spawn_counted_detached(func),
+            Err(error) => Err(error.with(func)),
         }
-    }
-
-    /// Queues `func` with a capacity permit. The item gets a handle, which is dropped at once:
-    /// without one, its state word, which records the permit, is never read.
-    #[cold]
-    pub(super) fn spawn_counted_detached(&self, func: impl FnOnce() + Send + 'static) {
-        let home = self.here();
-        let (item, handle) = join::joinable(func, home, true);
-        drop(handle);
-        home.push(item);
     }
 
     /// Queues `future` to be polled by this queue's workers until it is ready, and returns a handle
@@ -218,110 +153,7 @@ impl Workqueue {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        self.spawn_future(future, false).0
-    }
-
-    /// Queues as [`spawn_async`](Self::spawn_async). If `wants_waker` is set and the future is not
-    /// rejected, also returns a waker of it.
-    #[inline]
-    pub(crate) fn spawn_future<F>(
-        &self,
-        future: F,
-        wants_waker: bool,
-    ) -> (JoinHandle<F::Output>, Option<Waker>)
-    where
-        F: Future + Send + 'static,
-        F::Output: Send + 'static,
-    {
-        let Some(has_place) = self.place() else {
-            drop(future);
-            return (join::refused(|| unreachable!("it is never queued")), None);
-        };
-        let home = self.here();
-        let (item, handle) = future::task(future, home, self.inner.clone(), has_place);
-        // SAFETY: the handle keeps the item alive, and the item is a future's.
-        let waker = wants_waker.then(|| unsafe { future::counted_waker(item) });
-        home.push(item);
-        (handle, waker)
-    }
-
-    /// Queues `work` on the pool of `cpu`'s pod. Returns `false` in the cases of
-    /// [`enqueue`](Self::enqueue).
-    ///
-    /// If the queue may not use the CPU, the item goes to the first pod. In the scope `Cpu` the
-    /// item runs on that very CPU; only a [`strict`](crate::Builder::strict) queue
-    /// guarantees this.
-    ///
-    /// Differs from Linux: there an unbound queue ignores the CPU within its node.
-    ///
-    /// # Blocking
-    ///
-    /// As [`enqueue`](Self::enqueue). A joiner that helps runs the item on its own thread.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use afterwork::workqueue::{AffinityScope, CpuId, Work, Workqueue};
-    /// let queue = Workqueue::builder("example").scope(AffinityScope::Cpu).build()?;
-    /// let work = Work::new(|| ());
-    /// assert!(queue.enqueue_on(CpuId::new(0), &work));
-    /// work.flush()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[doc(alias = "queue_work_on")]
-    #[doc(alias = "schedule_work_on")]
-    pub fn enqueue_on(&self, cpu: CpuId, work: &Work) -> bool {
-        self.enqueue_at(self.at_cpu(cpu), work)
-    }
-
-    /// Queues `work` on a pool of the NUMA node `node`. Returns `false` in the cases of
-    /// [`enqueue`](Self::enqueue).
-    ///
-    /// The item goes to the pool of the current CPU's pod if that pod is in the node, otherwise to
-    /// the first pod of the node. If the node is unknown or the queue uses none of its CPUs, the
-    /// item goes to the first pod. A pod that spans nodes belongs to each of them.
-    ///
-    /// # Blocking
-    ///
-    /// As [`enqueue`](Self::enqueue).
-    #[doc(alias = "queue_work_node")]
-    pub fn enqueue_node(&self, node: u32, work: &Work) -> bool {
-        let home = self.inner.route_table.at_node(node).in_lane(self.lane);
-        self.enqueue_at(home, work)
-    }
-
-    /// Queues `func` to run once on the pool of `cpu`'s pod, like [`enqueue_on`](Self::enqueue_on).
-    pub fn spawn_on<T: Send + 'static>(
-        &self,
-        cpu: CpuId,
-        func: impl FnOnce() -> T + Send + 'static,
-    ) -> JoinHandle<T> {
-        self.spawn_at(self.at_cpu(cpu), func)
-    }
-
-    /// Queues `func` to run once on a pool of the NUMA node `node`, like
-    /// [`enqueue_node`](Self::enqueue_node).
-    ///
-    /// # Blocking
-    ///
-    /// As [`spawn`](Self::spawn).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use afterwork::workqueue::{AffinityScope, Workqueue};
-    /// let queue = Workqueue::builder("example").scope(AffinityScope::Numa).build()?;
-    /// let near_its_memory = queue.spawn_node(0, || vec![0u8; 4096].len());
-    /// assert_eq!(near_its_memory.join()?, 4096);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[doc(alias("queue_work_node", "async_schedule_node"))]
-    pub fn spawn_node<T: Send + 'static>(
-        &self,
-        node: u32,
-        func: impl FnOnce() -> T + Send + 'static,
-    ) -> JoinHandle<T> {
-        self.spawn_at(self.inner.route_table.at_node(node), func)
+        self.task().spawn_async(future)
     }
 
     /// Returns the pwq for an item that this thread queues.
@@ -329,46 +161,25 @@ impl Workqueue {
     pub(crate) fn here(&self) -> &Pwq {
         self.inner.route_table.here().in_lane(self.lane)
     }
-
-    fn at_cpu(&self, cpu: CpuId) -> &Pwq {
-        self.inner.route_table.at_cpu(cpu).in_lane(self.lane)
-    }
-
-    /// Returns `true` if the caller may queue uncounted items; otherwise counts the rejection.
-    #[inline]
-    pub(crate) fn admits(&self) -> bool {
-        !matches!(self.admission(), Admission::Closed)
-    }
-
-    /// Returns whether the caller may queue items, and counts a rejection.
-    #[inline]
-    pub(crate) fn admission(&self) -> Admission<'_> {
-        let closed = &self.inner.closed;
-        if closed.word.load(Ordering::Relaxed) == 0 && closed.process.is_this() {
-            return Admission::Open;
-        }
-        self.inner.admission_else()
-    }
 }
 
-impl Inner {
-    /// The slow path of [`Workqueue::admission`]: the queue has a capacity, or is closed to all
-    /// callers except its own items.
-    #[cold]
-    fn admission_else(&self) -> Admission<'_> {
-        self.must_be_at_home();
-        let is_open = self.closed.word.load(Ordering::Relaxed) & !COUNTS == 0;
-        if !is_open && !self.runs_here() {
-            self.note_refused();
-            return Admission::Closed;
-        }
-        match &self.core.room {
-            Some(room) => Admission::Counted(room),
-            None => Admission::Open,
+impl Pwq {
+    /// Queues `func` without a handle. `has_permit` is set if the caller holds a capacity permit.
+    #[inline]
+    pub(super) fn push_detached(&self, func: impl FnOnce() + Send + 'static, has_permit: bool) {
+        if has_permit {
+            self.push_counted(func);
+        } else {
+            self.push(join::detached(func, self.as_home()));
         }
     }
 
-    pub(crate) fn note_refused(&self) {
-        self.core.nr_refused.fetch_add(1, Ordering::Relaxed);
+    /// Queues `func` with a capacity permit. The item gets a handle, which is dropped at once:
+    /// without one, its state word, which records the permit, is never read.
+    #[cold]
+    fn push_counted(&self, func: impl FnOnce() + Send + 'static) {
+        let (item, handle) = join::joinable(AnyTime, func, self, true);
+        drop(handle);
+        self.push(item);
     }
 }

@@ -5,10 +5,10 @@ use std::ptr::NonNull;
 use base::internal::panics::contain;
 use sync::atomic::Ordering;
 
-use super::queue::{Admission, Workqueue};
+use super::{queue::Workqueue, task::TaskOptions};
 use crate::{
     execute::join,
-    item::{head::Head, list::set_fresh_next, remains::Remains},
+    item::{deferred_drops::DeferredDrops, head::Head, list::set_fresh_next},
 };
 
 /// The maximum length of a chain, equal to the size of a worker's batch. A guess: with longer
@@ -17,15 +17,15 @@ const CHAIN: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
 /// Closures that are pushed together, at the latest by the drop if the iterator panics.
 struct Gathered<'a> {
-    queue: &'a Workqueue,
+    options: TaskOptions<'a>,
     items: [NonNull<Head>; CHAIN],
     len: usize,
     nr_queued: usize,
 }
 
-impl Workqueue {
+impl TaskOptions<'_> {
     /// Queues each of `funcs` to run once, in their order, as
-    /// [`spawn_detached`](Self::spawn_detached) does. Returns the number of closures that were
+    /// [`spawn_detached`](Self::spawn_detached) does, on the options' CPU and in their lane. Returns the number of closures that were
     /// queued and not rejected.
     ///
     /// The closures are pushed in chains of up to 64, with one atomic update of shared memory for
@@ -35,8 +35,8 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// As [`spawn`](Self::spawn). On a queue with a [capacity](crate::Builder::capacity)
-    /// closures are pushed one by one.
+    /// As [`Workqueue::spawn`]. On a queue with a [capacity](crate::Builder::capacity) closures are
+    /// pushed one by one.
     ///
     /// # Panics
     ///
@@ -51,29 +51,29 @@ impl Workqueue {
     /// static SUM: AtomicU64 = AtomicU64::new(0);
     /// let queue = Workqueue::builder("example").build()?;
     /// let add = |number| move || _ = SUM.fetch_add(number, Ordering::Relaxed);
-    /// assert_eq!(queue.spawn_detached_all((1..=100).map(add)), 100);
+    /// assert_eq!(queue.task().spawn_detached_all((1..=100).map(add)), 100);
     /// queue.drain()?;
     /// assert_eq!(SUM.load(Ordering::Relaxed), 5050);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn spawn_detached_all<F>(&self, funcs: impl IntoIterator<Item = F>) -> usize
+    pub fn spawn_detached_all<F>(self, funcs: impl IntoIterator<Item = F>) -> usize
     where
         F: FnOnce() + Send + 'static,
     {
         let mut gathered = Gathered {
-            queue: self,
+            options: self,
             items: [NonNull::dangling(); CHAIN],
             len: 0,
             nr_queued: 0,
         };
         for func in funcs {
-            match self.place() {
+            match gathered.options.queue.try_permit() {
                 // FOREIGN(refused-drop): a rejected closure, on the caller; it may unwind.
-                None => drop(func),
-                Some(false) => gathered.add(join::detached(func, std::ptr::null_mut())),
-                Some(true) => {
+                Err(_) => drop(func),
+                Ok(false) => gathered.add(join::detached(func, std::ptr::null_mut())),
+                Ok(true) => {
                     gathered.push();
-                    self.spawn_counted_detached(func);
+                    gathered.options.home().push_detached(func, true);
                     gathered.nr_queued += 1;
                 }
             }
@@ -99,18 +99,18 @@ impl Gathered<'_> {
             return;
         };
         // The iterator may have taken a long time, or may have closed the queue.
-        if matches!(self.queue.admission(), Admission::Closed) {
-            return refuse(self.queue, items);
+        if !self.options.queue.admits() {
+            return refuse(self.options.queue, items);
         }
         self.nr_queued += items.len();
-        let home = self.queue.here();
+        let home = self.options.home();
         let mut older = std::ptr::null_mut();
         for &item in items {
             // SAFETY: the item was just created, and no other thread knows it.
             let head = unsafe { item.as_ref() };
             head.home.store(home.as_home(), Ordering::Relaxed);
             // SAFETY: as above.
-            unsafe { home.tell_queued(item) };
+            unsafe { home.emit_queued(item) };
             set_fresh_next(item, older);
             older = item.as_ptr();
         }
@@ -121,16 +121,16 @@ impl Gathered<'_> {
 /// Drops closures that were admitted before the queue was closed.
 #[cold]
 fn refuse(queue: &Workqueue, items: &[NonNull<Head>]) {
-    let mut remains = Remains::default();
+    let mut deferred_drops = DeferredDrops::default();
     for (at, &item) in items.iter().enumerate() {
         if at > 0 {
             // The caller's check already counted the first one.
             queue.inner.note_refused();
         }
         // SAFETY: the item was just created, and no other thread knows it.
-        unsafe { (item.as_ref().vtable().cancel)(item, &mut remains) };
+        unsafe { (item.as_ref().vtable().cancel)(item, &mut deferred_drops) };
     }
-    for func in remains.dropped {
+    for func in deferred_drops.dropped {
         // FOREIGN(refused-drop): each rejected closure, on the calling thread; contained.
         contain(|| drop(func));
     }
@@ -139,7 +139,7 @@ fn refuse(queue: &Workqueue, items: &[NonNull<Head>]) {
 impl Drop for Gathered<'_> {
     fn drop(&mut self) {
         // If the iterator forked, the closures in the child belong to the parent.
-        if self.queue.inner.is_at_home() {
+        if self.options.queue.inner.is_at_home() {
             self.push();
         }
     }

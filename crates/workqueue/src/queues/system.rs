@@ -1,6 +1,10 @@
 //! Process-wide queues under the kernel's names.
 
-use base::internal::panics::{contain, join_error::JoinError};
+use std::io;
+
+use base::internal::panics::contain;
+#[cfg(doc)]
+use base::internal::panics::join_error::JoinError;
 use sync::{fork::PerProcess, unmodelled::Arc};
 use topology::CpuId;
 
@@ -115,9 +119,11 @@ pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
 ///
 /// # Errors
 ///
+/// Contains one of:
+///
 /// - [`BuildError::NoCpus`], if the CPU does not exist, or this process may not use it.
-/// - Those of [`system`]. Nothing has run in these cases.
-/// - In the inner result, [`JoinError::Panicked`].
+/// - An error of [`system`]. Nothing has run in these cases.
+/// - [`JoinError::Panicked`].
 ///
 /// # Panics
 ///
@@ -129,7 +135,7 @@ pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
 /// use afterwork::workqueue::{self, Topology};
 ///
 /// let last = Topology::detect()?.allowed().last().expect("this one at least");
-/// let sum = workqueue::work_on_cpu(last, || 1 + 1)??;
+/// let sum = workqueue::work_on_cpu(last, || 1 + 1)?;
 /// assert_eq!(sum, 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -137,17 +143,17 @@ pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
 pub fn work_on_cpu<T: Send + 'static>(
     cpu: CpuId,
     func: impl FnOnce() -> T + Send + 'static,
-) -> Result<Result<T, JoinError>, BuildError> {
+) -> io::Result<T> {
     let queue = on_cpus()?;
     if !queue.inner.route_table.routes().cpus().any(|it| it == cpu) {
-        return Err(BuildError::NoCpus);
+        return Err(BuildError::NoCpus.into());
     }
-    Ok(queue.spawn_on(cpu, func).join())
+    Ok(queue.task().on_cpu(cpu).spawn(func).join()?)
 }
 
 /// Runs `func` once on each CPU that this process may use, and waits for all runs.
 ///
-/// After all runs have ended, it returns the first error: [`JoinError::Panicked`].
+/// After all runs have ended, it returns the error of the first that panicked.
 ///
 /// # Blocking
 ///
@@ -165,19 +171,17 @@ pub fn work_on_cpu<T: Send + 'static>(
 ///
 /// let nr_runs = Arc::new(AtomicU32::new(0));
 /// let counts = nr_runs.clone();
-/// workqueue::schedule_on_each_cpu(move |_cpu| drop(counts.fetch_add(1, Ordering::Relaxed)))??;
+/// workqueue::schedule_on_each_cpu(move |_cpu| drop(counts.fetch_add(1, Ordering::Relaxed)))?;
 /// assert!(nr_runs.load(Ordering::Relaxed) > 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[doc(alias = "on_each_cpu")]
-pub fn schedule_on_each_cpu(
-    func: impl Fn(CpuId) + Send + Sync + 'static,
-) -> Result<Result<(), JoinError>, BuildError> {
+pub fn schedule_on_each_cpu(func: impl Fn(CpuId) + Send + Sync + 'static) -> io::Result<()> {
     let queue = on_cpus()?;
     let func = Arc::new(func);
     let spawn = |cpu| {
         let func = func.clone();
-        queue.spawn_on(cpu, move || func(cpu))
+        queue.task().on_cpu(cpu).spawn(move || func(cpu))
     };
     let cpus: Vec<_> = queue.inner.route_table.routes().cpus().collect();
     let handles: Vec<_> = cpus.into_iter().map(spawn).collect();
@@ -190,7 +194,7 @@ pub fn schedule_on_each_cpu(
             contain(|| drop(end));
         }
     }
-    Ok(all)
+    Ok(all?)
 }
 
 /// Returns the queue for items that run on a given CPU and that a caller waits for.

@@ -55,9 +55,9 @@ impl Workqueue {
     /// queue.pause();
     /// for name in ["prefetch", "scrub"] {
     ///     let send = send.clone();
-    ///     queue.spawn_detached(move || send.send(name).unwrap());
+    ///     queue.spawn_detached(move || send.send(name).unwrap())?;
     /// }
-    /// urgent.spawn_detached(move || send.send("read").unwrap());
+    /// urgent.spawn_detached(move || send.send("read").unwrap())?;
     /// queue.resume();
     /// assert_eq!(order.iter().collect::<Vec<_>>(), ["read", "prefetch", "scrub"]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -74,24 +74,22 @@ impl Workqueue {
             ..self.clone()
         })
     }
-
-    /// Returns `true` if items queued by this handle are [urgent](Self::urgent).
-    pub fn is_urgent(&self) -> bool {
-        self.lane == Lane::Urgent
-    }
 }
 
 impl Inner {
     /// Makes urgent items overtake ordinary ones in all pools of the queue from now on.
-    fn open_lanes(&self) {
+    pub(super) fn open_lanes(&self) {
+        if self.core.has_lanes.load(Ordering::Relaxed) {
+            return;
+        }
         // The lock ensures that a pwq created at the same time has lanes, too.
         let plan = self.plan.lock();
         self.core.has_lanes.store(true, Ordering::Relaxed);
-        let links = plan.links().to_vec();
+        let pwqs = plan.pwqs().to_vec();
         drop(plan);
         // The pwqs stay valid without the lock, because a queue in use keeps its pwqs.
-        for link in links {
-            link.pool.open_lanes(link.slot);
+        for pwq in pwqs {
+            pwq.pool.open_lanes(pwq.slot);
         }
     }
 }

@@ -28,7 +28,7 @@ pub(crate) fn check_shares(shares: u32) -> Result<(), BuildError> {
 #[doc(alias("WQ_SYSFS", "alloc_workqueue_attrs"))]
 pub struct Attrs {
     /// The scope that determines which CPUs share a worker pool.
-    pub scope: AffinityScope,
+    pub affinity: AffinityScope,
     /// Set if workers never leave their pods.
     pub strict: bool,
     /// The CPUs on which workers run; `None` for all CPUs. CPUs that the process may not use, or
@@ -40,9 +40,25 @@ pub struct Attrs {
 }
 
 impl Attrs {
+    /// Changes the attributes that differ between `before` and `after`.
+    pub(crate) fn change(&mut self, before: &Self, after: &Self) {
+        if before.affinity != after.affinity {
+            self.affinity = after.affinity;
+        }
+        if before.strict != after.strict {
+            self.strict = after.strict;
+        }
+        if before.cpus != after.cpus {
+            self.cpus.clone_from(&after.cpus);
+        }
+        if before.nice != after.nice {
+            self.nice = after.nice;
+        }
+    }
+
     pub(crate) fn check(&self, ordered: bool) -> Result<(), BuildError> {
-        if ordered && self.scope != AffinityScope::System {
-            return Err(BuildError::OrderedScope(self.scope));
+        if ordered && self.affinity != AffinityScope::System {
+            return Err(BuildError::OrderedScope(self.affinity));
         }
         if self.cpus.as_ref().is_some_and(CpuSet::is_empty) {
             return Err(BuildError::NoCpus);
@@ -85,12 +101,12 @@ pub enum BuildError {
     /// A change of an ordered queue's attributes drains the queue first, and the caller is inside
     /// one of its items or in a `tracing` subscriber.
     OwnQueue,
-    /// A bottom-half queue cannot be ordered, `cpu_intensive` or `mem_reclaim`, and cannot change
+    /// A bottom-half queue cannot be ordered, `cpu_intensive` or `with_rescuer`, and cannot change
     /// its attributes.
     Bh,
     /// The queue is process-wide (see [`system`](crate::system)) and cannot be changed.
     System(Box<str>),
-    /// The rescuer thread of a `mem_reclaim` queue could not be created.
+    /// The rescuer thread of a `with_rescuer` queue could not be created.
     Rescuer(io::Error),
     /// The process may not set this negative nice value.
     NicePermission(i8, io::Error),
@@ -152,13 +168,8 @@ impl std::error::Error for BuildError {
     }
 }
 
-impl From<BuildError> for io::Error {
-    fn from(error: BuildError) -> Self {
-        let kind = match &error {
-            BuildError::NicePermission(_, error) | BuildError::Rescuer(error) => error.kind(),
-            BuildError::Registry(_) | BuildError::OwnQueue => io::ErrorKind::Other,
-            _ => io::ErrorKind::InvalidInput,
-        };
-        io::Error::new(kind, error)
-    }
-}
+base::internal::into_io_error!(BuildError, |error| match error {
+    BuildError::NicePermission(_, error) | BuildError::Rescuer(error) => error.kind(),
+    BuildError::Registry(_) | BuildError::OwnQueue => ErrorKind::Other,
+    _ => ErrorKind::InvalidInput,
+});

@@ -54,3 +54,6 @@ impl fmt::Display for TopologyInUse {
 }
 
 impl std::error::Error for TopologyInUse {}
+
+base::internal::into_io_error!(RegistryError, |_| ErrorKind::Other);
+base::internal::into_io_error!(TopologyInUse, |_| ErrorKind::AlreadyExists);

@@ -76,7 +76,7 @@ impl QueueReport {
     }
 
     fn record_of(&self, kind: Kind, figures: Vec<u64>) -> Record {
-        let detail = self.attrs.scope.as_str().to_owned();
+        let detail = self.attrs.affinity.as_str().to_owned();
         Record::new(kind, self.name.clone(), detail, figures)
     }
 
@@ -115,13 +115,28 @@ pub struct QueueReport {
     pub attrs: Attrs,
     /// The counters.
     pub stats: QueueStats,
-    /// The times that items waited for a worker: see
-    /// [`Workqueue::wait_times`](crate::Workqueue::wait_times).
+    /// How long items waited from being queued until a worker took them.
+    ///
+    /// Counts each item that a worker started, except the last few that the worker has not recorded
+    /// yet (see [`Params::wait_sample`](base::params::Params::wait_sample)). Items that a joiner
+    /// ran are not counted. A wait is exact to a factor of two, or better if the queue is short.
     pub wait: Histogram,
-    /// The times that workers ran items: see
-    /// [`Workqueue::run_times`](crate::Workqueue::run_times).
+    /// How long workers ran the same items. Each poll of a future counts as one run.
+    ///
+    /// For items that a worker took in one batch, the time of the first is recorded for all, and
+    /// the total is right. A run is recorded when its worker next acquires the pool lock.
     pub run: Histogram,
-    /// The age of the oldest waiting item: see
-    /// [`Workqueue::oldest_wait`](crate::Workqueue::oldest_wait).
+    /// The age of the oldest item that waits for a worker; `None` if no item waits.
+    ///
+    /// It is exact for an item that was queued on an empty pool; otherwise its error is at most the
+    /// time that the item spent in the injector. After cancels of items in the middle of the
+    /// pending list it is an estimate. No times are recorded if
+    /// [`Params::wait_sample`](base::params::Params::wait_sample) is 0.
     pub oldest: Option<Duration>,
+    /// The [shares](crate::Builder::shares), if any were set.
+    pub shares: Option<u32>,
+    /// The number of items that may wait, if the queue has a [capacity](crate::Builder::capacity).
+    pub capacity: Option<usize>,
+    /// The free part of the capacity.
+    pub room: Option<usize>,
 }

@@ -16,6 +16,7 @@ use std::ops::Range;
 
 use base::internal::panics::guarded_in_item;
 use sync::{
+    Mutex,
     atomic::{AtomicBool, AtomicUsize, Ordering},
     time, twin,
     unmodelled::Arc,
@@ -60,7 +61,7 @@ impl Untaken {
             (left > 0).then(|| start + len)
         };
         let relaxed = Ordering::Relaxed;
-        let start = if twin::armed("pieces: a piece is taken without looking") {
+        let start = if twin::armed("pieces: a piece is taken without a check") {
             let start = self.nr_taken.load(relaxed);
             self.nr_taken.store(end(start)?, relaxed);
             start
@@ -138,7 +139,8 @@ impl Workqueue {
     /// Calls `func` on pieces that together cover `range`, on this thread and this queue's workers.
     ///
     /// The size of a piece depends on the time that earlier pieces took. A piece takes about 20
-    /// microseconds, and has at least one element. Pieces therefore have any size.
+    /// microseconds, and has at least one element. Pieces therefore have any size; for a given one,
+    /// see [`for_each_chunk`](Self::for_each_chunk).
     ///
     /// # Guarantees
     ///
@@ -200,12 +202,11 @@ impl Workqueue {
         pieces.first_panic.go_on(Ok(()));
     }
 
-    /// Calls `func` on pieces that together cover `slice`, on this thread and this queue's workers.
+    /// Calls `func` on chunks of `size` elements that together cover `slice`, and with the number of
+    /// each, on this thread and this queue's workers. The last chunk may be shorter.
     ///
-    /// The pieces have arbitrary sizes, start at arbitrary elements and are called in any order,
-    /// because their sizes depend on the time that earlier pieces took. If chunks of a given size
-    /// must stay whole, pass the chunks as the elements: see
-    /// [`for_each_chunk_mut`](Self::for_each_chunk_mut). Everything else is as for
+    /// The chunks are those of [`slice::chunks`] with `enumerate`, in any order. Threads take several at a time if
+    /// they are short, so a small `size` costs little. Everything else is as for
     /// [`for_each_range`](Self::for_each_range).
     ///
     /// # Blocking
@@ -214,7 +215,7 @@ impl Workqueue {
     ///
     /// # Panics
     ///
-    /// As [`for_each_range`](Self::for_each_range).
+    /// If `size` is 0; otherwise as [`for_each_range`](Self::for_each_range).
     ///
     /// # Examples
     ///
@@ -225,20 +226,42 @@ impl Workqueue {
     /// let queue = Workqueue::builder("example").build()?;
     /// let numbers: Vec<u64> = (0..10_000).collect();
     /// let sum = AtomicU64::new(0);
-    /// queue.for_each_chunk(&numbers, |chunk| {
-    ///     sum.fetch_add(chunk.iter().sum(), Ordering::Relaxed);
+    /// queue.for_each_chunk(&numbers, 100, |y, row| {
+    ///     assert_eq!(row[0], 100 * y as u64);
+    ///     sum.fetch_add(row.iter().sum(), Ordering::Relaxed);
     /// });
     /// assert_eq!(sum.into_inner(), 49_995_000);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn for_each_chunk<T: Sync>(&self, slice: &[T], func: impl Fn(&[T]) + Sync) {
-        self.for_each_range(0..slice.len(), |range| func(&slice[range]));
+    #[doc(alias("par_chunks", "par_iter"))]
+    pub fn for_each_chunk<T: Sync>(
+        &self,
+        slice: &[T],
+        size: usize,
+        func: impl Fn(usize, &[T]) + Sync,
+    ) {
+        self.for_each_part(slice.len(), size, |number, range| {
+            func(number, &slice[range])
+        });
     }
 
-    /// Calls `func` on mutable pieces that cover `slice`, on this thread and this queue's workers.
+    /// Calls `func` on the parts of `size` elements of `0..len`, and with the number of each.
+    fn for_each_part(&self, len: usize, size: usize, func: impl Fn(usize, Range<usize>) + Sync) {
+        assert!(size > 0, "a chunk has at least one element");
+        self.for_each_range(0..len.div_ceil(size), |numbers| {
+            for number in numbers {
+                let start = number * size;
+                func(number, start..len.min(start.saturating_add(size)));
+            }
+        });
+    }
+
+    /// Maps pieces that together cover `range`, on this thread and this queue's workers, and reduces
+    /// the results to one; `None` if the range is empty.
     ///
-    /// Everything else is as for [`for_each_chunk`](Self::for_each_chunk). The second example has
-    /// chunks that stay whole.
+    /// Pieces have any size, and results are reduced in any order and grouping, so `reduce` must be
+    /// associative and commutative. Everything else is as for
+    /// [`for_each_range`](Self::for_each_range).
     ///
     /// # Blocking
     ///
@@ -246,36 +269,80 @@ impl Workqueue {
     ///
     /// # Panics
     ///
-    /// As [`for_each_range`](Self::for_each_range).
+    /// Resumes the first panic of `map` or `reduce`; otherwise as
+    /// [`for_each_range`](Self::for_each_range).
     ///
     /// # Examples
     ///
     /// ```
     /// # use afterwork::workqueue::Workqueue;
     /// let queue = Workqueue::builder("example").build()?;
-    /// let mut numbers: Vec<u64> = (0..10_000).collect();
-    /// queue.for_each_chunk_mut(&mut numbers, |chunk| chunk.iter_mut().for_each(|it| *it *= 2));
-    /// assert_eq!(numbers[9_999], 19_998);
+    /// let numbers: Vec<u64> = (0..10_000).collect();
+    /// let sum = queue.map_reduce(0..numbers.len(), |range| numbers[range].iter().sum(), |a: u64, b| a + b);
+    /// assert_eq!(sum, Some(49_995_000));
+    /// // Over whole chunks: the range is that of the chunks.
+    /// let rows: Vec<&[u64]> = numbers.chunks(100).collect();
+    /// let last = |rows: &[&[u64]]| rows.iter().map(|row| row[99]).max();
+    /// let last = queue.map_reduce(0..rows.len(), |range| last(&rows[range]), Ord::max);
+    /// assert_eq!(last, Some(Some(9_999)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("fold", "par_bridge", "sum"))]
+    pub fn map_reduce<R: Send>(
+        &self,
+        range: Range<usize>,
+        map: impl Fn(Range<usize>) -> R + Sync,
+        reduce: impl Fn(R, R) -> R + Sync,
+    ) -> Option<R> {
+        let result = Mutex::new(None);
+        self.for_each_range(range, |piece| {
+            let mut part = map(piece);
+            loop {
+                // No user code under the lock: the slot is empty when a part is stored.
+                let mut slot = result.lock();
+                let Some(other) = slot.take() else {
+                    *slot = Some(part);
+                    return;
+                };
+                drop(slot);
+                part = reduce(other, part);
+            }
+        });
+        let reduced = result.lock().take();
+        reduced
+    }
+
+    /// Calls `func` on mutable chunks of `size` elements that together cover `slice`, and with the
+    /// number of each, on this thread and this queue's workers. The last chunk may be shorter.
     ///
-    /// To keep each row of an image whole, pass the rows as the elements:
+    /// Everything else is as for [`for_each_chunk`](Self::for_each_chunk).
+    ///
+    /// # Blocking
+    ///
+    /// As [`for_each_range`](Self::for_each_range).
+    ///
+    /// # Panics
+    ///
+    /// As [`for_each_chunk`](Self::for_each_chunk).
+    ///
+    /// # Examples
     ///
     /// ```
     /// # use afterwork::workqueue::Workqueue;
-    /// # let queue = Workqueue::builder("example").build()?;
+    /// let queue = Workqueue::builder("example").build()?;
     /// const WIDTH: usize = 30;
     /// let mut picture = vec![0; WIDTH * 100];
-    /// let mut rows: Vec<(usize, &mut [usize])> = picture.chunks_mut(WIDTH).enumerate().collect();
-    /// queue.for_each_chunk_mut(&mut rows, |piece| {
-    ///     for (y, row) in piece {
-    ///         row.fill(*y);
-    ///     }
-    /// });
+    /// queue.for_each_chunk_mut(&mut picture, WIDTH, |y, row| row.fill(y));
     /// assert_eq!(picture[WIDTH * 99 - 1], 98);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn for_each_chunk_mut<T: Send>(&self, slice: &mut [T], func: impl Fn(&mut [T]) + Sync) {
+    #[doc(alias = "par_chunks_mut")]
+    pub fn for_each_chunk_mut<T: Send>(
+        &self,
+        slice: &mut [T],
+        size: usize,
+        func: impl Fn(usize, &mut [T]) + Sync,
+    ) {
         /// The start of a slice, each element of which is accessed by one thread.
         struct Start<T>(*mut T);
         // SAFETY: the elements are `Send`, and one thread accesses each of them.
@@ -291,8 +358,10 @@ impl Workqueue {
             }
         }
         let (len, start) = (slice.len(), Start(slice.as_mut_ptr()));
-        // SAFETY: (1): `for_each_range` passes each element to one call, within the borrow.
-        self.for_each_range(0..len, |range| func(unsafe { start.part(range) }));
+        // SAFETY: (1): `for_each_part` passes each element to one call, within the borrow.
+        self.for_each_part(len, size, |number, range| {
+            func(number, unsafe { start.part(range) })
+        });
     }
 }
 
@@ -301,7 +370,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_follow_each_other_to_the_end_and_leave_some_for_others() {
+    fn pieces_are_contiguous_and_leave_some_for_others() {
         let untaken = Untaken::new(100, 2);
         assert_eq!(untaken.take(1), Some(0..1));
         assert_eq!(untaken.take(usize::MAX), Some(1..25));
@@ -315,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_grow_while_they_are_short_and_shrink_when_they_are_long() {
+    fn pieces_grow_while_short_and_shrink_when_long() {
         let us = time::cycles_per_us();
         assert_eq!(next_most(4, 0), 8);
         assert_eq!(next_most(4, PIECE_US * us), 4);

@@ -1,8 +1,7 @@
 //! Tools for async programs, besides futures as items (`future.rs` of the queues): sets of items
-//! (`set.rs`), handles that only cancel (`abort.rs`), cancellation that running code sees
-//! (`cancellation.rs`), and tokio in futures (`in_tokio.rs`).
+//! (`set.rs`), cancellation that running code sees (`cancellation.rs`), and tokio in futures
+//! (`in_tokio.rs`).
 
-pub(crate) mod abort;
 pub(crate) mod cancellation;
 #[cfg(all(feature = "tokio", not(any(loom, shuttle))))]
 pub(crate) mod in_tokio;

@@ -12,7 +12,7 @@
 //!
 //! If the end comes first, `join_next` finds the index. Otherwise the ending thread finds the
 //! waiter. The ending thread must never check for a waiter before the index is in the list. Its
-//! twin is `task set: looks for a waiter first`.
+//! twin is `task set: checks for a waiter first`.
 //!
 //! A wake-up therefore examines only one handle. The list has capacity for all items before they
 //! are spawned, so that the ending thread does not allocate under the lock. An index may be in the
@@ -34,7 +34,7 @@ use base::internal::{
 use sync::{Mutex, fork::Process, twin, unmodelled::Arc};
 
 use crate::{
-    errands,
+    cleanups,
     execute::{
         block_on::block_on,
         join::JoinHandle,
@@ -50,7 +50,7 @@ use crate::{
 ///
 /// - Each result is taken once, in the order in which the items ended. Items that end at the same
 ///   time on different threads are in either order.
-/// - Dropping the set cancels all items in it, as [`abort_all`](Self::abort_all) does. The drop
+/// - Dropping the set cancels all items in it, as [`cancel_all`](Self::cancel_all) does. The drop
 ///   does not wait: closures that have started continue.
 /// - The set is a handle of its queue.
 ///
@@ -123,7 +123,7 @@ impl Wake for AtEnd {
 impl Ended {
     fn add(&self, place: usize) {
         let mut list = self.0.lock();
-        let waiter = if twin::armed("task set: looks for a waiter first") {
+        let waiter = if twin::armed("task set: checks for a waiter first") {
             let waiter = list.waiter.take();
             drop(list);
             self.0.lock().places.push_back(place);
@@ -135,7 +135,7 @@ impl Ended {
             waiter
         };
         if let Some(waiter) = waiter {
-            errands::fire(waiter);
+            cleanups::fire(waiter);
         }
     }
 
@@ -174,8 +174,25 @@ impl<T> TaskSet<T> {
         }
     }
 
-    /// Adds an item that was spawned by any function, on any queue. If its result was already
-    /// taken, its result in the set is [`JoinError::Taken`].
+    /// Adds an item that was spawned by any function, on any queue, also with
+    /// [options](Workqueue::task). If its result was already taken, its result in the set is
+    /// [`JoinError::Taken`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::{TaskSet, Workqueue};
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let queue = Workqueue::builder("example").capacity(2).build()?;
+    /// let mut set = TaskSet::new(&queue);
+    /// let soon = Instant::now() + Duration::from_secs(60);
+    /// for number in 0..10 {
+    ///     set.add(queue.task().deadline(soon).wait_for_capacity().spawn(move || number));
+    /// }
+    /// assert_eq!(set.results().count(), 10);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Panics
     ///
@@ -285,16 +302,14 @@ impl<T> TaskSet<T> {
         loop {
             let place = self.ended.take()?;
             let handle = self.handles.get_mut(place).and_then(Option::take);
-            match handle.map(JoinHandle::try_join) {
-                Some(Ok(result)) => {
-                    self.unused.push(place);
-                    return Some(result);
-                }
-                // A second entry of an earlier item with this index, or the entry of an item whose
-                // deadline passed after it had started.
-                Some(Err(handle)) => self.handles[place] = Some(handle),
-                None => {}
+            let Some(mut handle) = handle else { continue };
+            if let Some(result) = handle.try_join() {
+                self.unused.push(place);
+                return Some(result);
             }
+            // A second entry of an earlier item with this index, or the entry of an item whose
+            // deadline passed after it had started.
+            self.handles[place] = Some(handle);
         }
     }
 
@@ -340,11 +355,11 @@ impl<T> TaskSet<T> {
     /// returns a cancelled item as [`JoinError::Cancelled`].
     ///
     /// A panic of a closure or future that is dropped here is caught.
-    pub fn abort_all(&mut self) {
+    pub fn cancel_all(&mut self) {
         self.must_be_here();
         for (place, handle) in self.handles.iter_mut().enumerate() {
             let Some(handle) = handle else { continue };
-            // The waker of an ended item reports it, now or earlier; a second `abort_all` must not.
+            // The waker of an ended item reports it, now or earlier; a second `cancel_all` must not.
             if handle.is_finished() {
                 continue;
             }
@@ -394,7 +409,7 @@ impl<T: Send + 'static> TaskSet<T> {
 impl<T> Drop for TaskSet<T> {
     fn drop(&mut self) {
         if !twin::torn_down() && self.process.is_this() {
-            self.abort_all();
+            self.cancel_all();
         }
     }
 }
@@ -414,12 +429,12 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "reads sysfs")]
-    fn what_was_aborted_takes_one_place_in_the_list_however_often() {
+    fn aborted_item_is_listed_once() {
         let queue = Workqueue::builder("set").build().unwrap();
         queue.pause();
         let mut set = TaskSet::new(&queue);
         (0..10).for_each(|_| set.spawn(|| ()));
-        (0..100).for_each(|_| set.abort_all());
+        (0..100).for_each(|_| set.cancel_all());
         assert_eq!(set.ended.0.lock().places.len(), 10);
         assert_eq!(set.results().count(), 10);
         queue.resume();
@@ -427,7 +442,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "reads sysfs")]
-    fn the_ends_of_what_was_detached_take_no_place_in_the_list() {
+    fn ends_of_detached_items_are_not_listed() {
         let queue = Workqueue::builder("set").build().unwrap();
         queue.pause();
         let mut set = TaskSet::new(&queue);

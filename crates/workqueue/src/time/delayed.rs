@@ -5,16 +5,16 @@
 
 use std::{fmt, marker::PhantomData, time::Duration};
 
-use sync::{Patience, twin, unmodelled::Arc};
-use topology::CpuId;
+use sync::{Backoff, twin, unmodelled::Arc};
 
 use crate::{
     execute::{
         wait::must_not_be_lost,
-        work::{Busy, FlushError, Work},
+        work::{Busy, FlushError, Work, with_owner},
     },
     queues::{
         queue::Workqueue,
+        task::TaskOptions,
         timers::{Arming, Dust, Timer},
     },
 };
@@ -41,7 +41,7 @@ pub struct Deferred<U> {
 ///   system runs the registry's thread, usually within 0.2 ms, and on
 ///   [`slack`](Deferred::with_slack).
 /// - The item is queued on the pool of the pod from which it was armed, or of the
-///   [given](Workqueue::enqueue_after_on) CPU.
+///   [given](TaskOptions::on_cpu) CPU.
 /// - If all handles of the item are dropped, it is still queued at its time. If the last handle of
 ///   its queue is dropped, the timer is disarmed: the item is no longer pending, and does not run.
 ///   A drain does not wait for timers, and items whose timers fire during a drain are queued.
@@ -96,6 +96,14 @@ impl<U: 'static> Deferred<U> {
             timer,
             until: PhantomData,
         }
+    }
+
+    /// Creates an item that belongs to `owner`, as [`Work::for_weak`] does.
+    pub fn for_weak<T: Send + Sync + 'static>(
+        owner: &Arc<T>,
+        func: impl FnMut(&T) + Send + 'static,
+    ) -> Self {
+        Self::new(with_owner(owner, func))
     }
 
     /// Returns `true` if the item waits for its time, or is queued and has not started.
@@ -214,7 +222,7 @@ impl<U: 'static> Deferred<U> {
         must_not_be_lost(self.timer.is_lost());
         let awaits = || self.timer.lock(&mut Dust::default()).awaits_grace_period();
         let pending = awaits();
-        let mut patience = Patience::new();
+        let mut backoff = Backoff::new();
         while pending.is_some() && awaits() == pending {
             #[cfg(feature = "rcu")]
             rcu::barrier();
@@ -222,13 +230,13 @@ impl<U: 'static> Deferred<U> {
                 break;
             }
             // The thread that armed the item may not have queued the callback yet.
-            patience.pause();
+            backoff.pause();
         }
         loop {
             if let Some(was_busy) = self.timer.expedite(&self.work) {
                 return Ok(self.work.flush()? || was_busy || pending.is_some());
             }
-            patience.pause();
+            backoff.pause();
         }
     }
 }
@@ -254,43 +262,7 @@ impl Workqueue {
     /// Takes two short locks; otherwise as [`enqueue`](Self::enqueue).
     #[doc(alias("queue_delayed_work", "schedule_delayed_work"))]
     pub fn enqueue_after(&self, work: &DelayedWork, delay: Duration) -> bool {
-        work.timer.arm(&work.work, self, None, delay, false) == Arming::Done
-    }
-
-    /// Queues `work` after `delay` as [`enqueue_after`](Self::enqueue_after) does, but on the pool
-    /// of `cpu`'s pod, as [`enqueue_on`](Self::enqueue_on) does.
-    ///
-    /// # Blocking
-    ///
-    /// As [`enqueue_after`](Self::enqueue_after).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use afterwork::workqueue::{CpuId, DelayedWork, Workqueue};
-    ///
-    /// let queue = Workqueue::builder("example").per_cpu().build()?;
-    /// let work = DelayedWork::new(|| println!("on the first CPU"));
-    /// assert!(queue.enqueue_after_on(CpuId::new(0), &work, Duration::from_millis(1)));
-    /// work.flush()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[doc(alias("queue_delayed_work_on", "schedule_delayed_work_on"))]
-    pub fn enqueue_after_on(&self, cpu: CpuId, work: &DelayedWork, delay: Duration) -> bool {
-        let timer = &work.timer;
-        timer.arm(&work.work, self, Some(cpu), delay, false) == Arming::Done
-    }
-
-    /// Queues `work` after `delay` as [`mod_delayed`](Self::mod_delayed) does, but on the pool of
-    /// `cpu`'s pod; returns `true` if it was pending.
-    ///
-    /// # Blocking
-    ///
-    /// As [`mod_delayed`](Self::mod_delayed).
-    #[doc(alias = "mod_delayed_work_on")]
-    pub fn mod_delayed_on(&self, cpu: CpuId, work: &DelayedWork, delay: Duration) -> bool {
-        self.mod_delayed_at(Some(cpu), work, delay)
+        self.task().enqueue_after(work, delay)
     }
 
     /// Queues `work` here after `delay` from now, pending or not; returns `true` if it was pending.
@@ -311,29 +283,52 @@ impl Workqueue {
     /// let queue = Workqueue::builder("example").build()?;
     /// let work = DelayedWork::new(|| ());
     /// for _ in 0..10 {
-    ///     queue.mod_delayed(&work, Duration::from_secs(3600));
+    ///     queue.reschedule(&work, Duration::from_secs(3600));
     /// }
-    /// assert!(queue.mod_delayed(&work, Duration::ZERO));
+    /// assert!(queue.reschedule(&work, Duration::ZERO));
     /// work.flush()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[doc(alias = "mod_delayed_work")]
-    #[doc(alias = "mod_timer")]
-    pub fn mod_delayed(&self, work: &DelayedWork, delay: Duration) -> bool {
-        self.mod_delayed_at(None, work, delay)
+    #[doc(alias("mod_delayed_work", "mod_delayed", "mod_timer", "debounce"))]
+    pub fn reschedule(&self, work: &DelayedWork, delay: Duration) -> bool {
+        self.task().reschedule(work, delay)
+    }
+}
+
+impl TaskOptions<'_> {
+    /// Queues `work` after `delay` as [`Workqueue::enqueue_after`] does, with these options.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use afterwork::workqueue::{CpuId, DelayedWork, Workqueue};
+    ///
+    /// let queue = Workqueue::builder("example").per_cpu().build()?;
+    /// let work = DelayedWork::new(|| println!("on the first CPU"));
+    /// let on_first = queue.task().on_cpu(CpuId::new(0));
+    /// assert!(on_first.enqueue_after(&work, Duration::from_millis(1)));
+    /// work.flush()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("queue_delayed_work_on", "schedule_delayed_work_on"))]
+    pub fn enqueue_after(self, work: &DelayedWork, delay: Duration) -> bool {
+        work.timer.arm(&work.work, &self, delay, false) == Arming::Done
     }
 
-    fn mod_delayed_at(&self, cpu: Option<CpuId>, work: &DelayedWork, delay: Duration) -> bool {
+    /// Queues `work` after `delay` as [`Workqueue::reschedule`] does, with these options.
+    #[doc(alias = "mod_delayed_work_on")]
+    pub fn reschedule(self, work: &DelayedWork, delay: Duration) -> bool {
         let mut was_pending = false;
-        let mut patience = Patience::new();
+        let mut backoff = Backoff::new();
         loop {
-            match work.timer.arm(&work.work, self, cpu, delay, true) {
+            match work.timer.arm(&work.work, &self, delay, true) {
                 Arming::Done | Arming::Refused => return was_pending,
                 Arming::Armed => return true,
                 // Cancel without the timer's lock: the item may have to be removed from a list.
                 Arming::Pending if work.work.cancel() => was_pending = true,
                 // Another thread is changing the item's state.
-                Arming::Pending => patience.pause(),
+                Arming::Pending => backoff.pause(),
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::{
     execute::{wait::must_not_be_lost, work::Work},
     queues::{
         end::WeakQueue,
-        queue::Workqueue,
+        task::TaskOptions,
         timers::{Due, Dust, Timer},
     },
 };
@@ -27,7 +27,7 @@ use crate::{
 ///
 /// # Guarantees
 ///
-/// - If [`enqueue_rcu`](Workqueue::enqueue_rcu) returns `true`, the run starts after a grace period
+/// - If [`enqueue_rcu`](TaskOptions::enqueue_rcu) returns `true`, the run starts after a grace period
 ///   that began after the call. Every section of [`rcu::read`] and [`rcu::qsbr::Reader`] that was
 ///   open has ended, and its effects are visible. If it returns `false` because the item is
 ///   pending, that may be for an earlier grace period.
@@ -53,7 +53,7 @@ use crate::{
 /// let file = Arc::new(Rcu::new("old.db"));
 /// let remove = RcuWork::new(|| println!("no reader has old.db: remove it"));
 /// file.replace("new.db");
-/// assert!(queue.enqueue_rcu(&remove));
+/// assert!(queue.task().enqueue_rcu(&remove));
 /// remove.flush()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -64,19 +64,19 @@ pub type RcuWork = Deferred<GracePeriod>;
 #[derive(Clone, Copy, Debug)]
 pub enum GracePeriod {}
 
-impl Workqueue {
+impl TaskOptions<'_> {
     /// Queues `work` after a grace period. Returns `false` if the item is already pending or is
-    /// disabled, or if [`enqueue`](Self::enqueue) would reject it. Needs the feature `rcu`.
+    /// disabled, or if [`Workqueue::enqueue`](crate::Workqueue::enqueue) would reject it. Needs the feature `rcu`.
     ///
     /// # Blocking
     ///
     /// Blocks for a short lock at most, never for the grace period. Allowed in a read-side section.
     #[doc(alias = "queue_rcu_work")]
-    pub fn enqueue_rcu(&self, work: &RcuWork) -> bool {
-        let Some(due) = work.timer.arm_for_grace_period(&work.work, self) else {
+    pub fn enqueue_rcu(self, work: &RcuWork) -> bool {
+        let Some(due) = work.timer.arm_for_grace_period(&work.work, &self) else {
             return false;
         };
-        fire_after_grace_period(due, self.to_weak());
+        fire_after_grace_period(due, self.later().1);
         true
     }
 }
@@ -94,13 +94,18 @@ fn fire_after_grace_period(due: Due, queue: WeakQueue) {
 
 impl Timer {
     /// Arms the item if it is neither pending nor disabled, and `queue` accepts it.
-    fn arm_for_grace_period(self: &Arc<Self>, work: &Work, queue: &Workqueue) -> Option<Due> {
+    fn arm_for_grace_period(
+        self: &Arc<Self>,
+        work: &Work,
+        options: &TaskOptions<'_>,
+    ) -> Option<Due> {
+        let (queue, weak, cpu) = options.later();
         queue.inner.must_be_at_home();
         must_not_be_lost(self.is_lost() || work.is_lost());
         let mut dust = Dust::default();
         let mut state = self.lock(&mut dust);
         let refused = state.armed.is_some() || work.is_disabled() || work.is_pending();
-        let place = (queue.to_weak(), cpu::current());
+        let place = (weak, cpu.unwrap_or_else(cpu::current));
         let inner = &queue.inner;
         (!refused && queue.admits()).then(|| state.put_aside(self, work, inner, place))
     }

@@ -16,17 +16,17 @@ use crate::harness::latency::Latencies;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sleep {
     /// Inside `workqueue::blocking`.
-    Told,
+    Announced,
     /// Without notifying the pool.
-    Untold,
+    Unannounced,
 }
 
 impl Sleep {
     /// Sleeps for `span`.
     pub fn sleep(self, span: Duration) {
         match self {
-            Self::Told => workqueue::blocking(|| thread::sleep(span)),
-            Self::Untold => thread::sleep(span),
+            Self::Announced => workqueue::blocking(|| thread::sleep(span)),
+            Self::Unannounced => thread::sleep(span),
         }
     }
 }
@@ -42,7 +42,7 @@ pub fn registry() -> Result<Registry, Stop> {
 /// Builds a queue whose items run on workers only.
 pub fn queue(registry: &Registry, scope: AffinityScope) -> Result<Workqueue, Stop> {
     Workqueue::builder("blocking")
-        .scope(scope)
+        .affinity(scope)
         .help(false)
         .build_in(registry)
         .map_err(|error| Stop::because("cannot build a queue", error))
@@ -60,7 +60,7 @@ pub fn detect(
 ) -> Result<Option<Latencies>, Stop> {
     let registry = registry()?;
     let queue = queue(&registry, AffinityScope::Cpu)?;
-    let mut latencies = Latencies::with_room(rounds);
+    let mut latencies = Latencies::with_capacity_for(rounds);
     let start = Instant::now();
     for round in 0..=rounds {
         if interrupt.requested() {
@@ -68,13 +68,17 @@ pub fn detect(
         }
         let (send, ran) = mpsc::channel();
         let asleep = send.clone();
-        queue.spawn_detached(move || {
-            asleep.send(start.elapsed()).ok();
-            sleep.sleep(NAP);
-        });
-        queue.spawn_detached(move || {
-            send.send(start.elapsed()).ok();
-        });
+        queue
+            .spawn_detached(move || {
+                asleep.send(start.elapsed()).ok();
+                sleep.sleep(NAP);
+            })
+            .unwrap();
+        queue
+            .spawn_detached(move || {
+                send.send(start.elapsed()).ok();
+            })
+            .unwrap();
         let times: Vec<Duration> = ran.iter().collect();
         // All workers park before the next round.
         queue

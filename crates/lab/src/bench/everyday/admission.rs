@@ -37,7 +37,7 @@ impl Bounded {
 impl OneShotPool for Bounded {
     #[inline]
     fn submit(&self, work: impl FnOnce() + Send + 'static) {
-        let queued = self.0.queue().spawn_wait(work);
+        let queued = self.0.queue().task().wait_for_capacity().try_spawn(work);
         assert!(
             queued.is_ok(),
             "the queue is open, and this is no item of it"
@@ -80,7 +80,7 @@ mod tests {
     use crate::bench::workqueue::subject::{OneShot, runs_lone_items_and_batches};
 
     #[test]
-    fn whoever_comes_too_early_waits_and_every_item_runs() {
+    fn early_producers_wait_and_every_item_runs() {
         let topology = Topology::detect().unwrap();
         let bounded = Bounded::start(&topology, 2).unwrap();
         runs_lone_items_and_batches(&OneShot(bounded, Waiting::Parks));

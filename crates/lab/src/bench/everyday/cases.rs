@@ -11,8 +11,10 @@ use topology::{AffinityScope, Topology};
 
 use super::admission::{Bounded, Permits, ROOM};
 use super::idle::{self, Idled};
+use super::locked::{self, REQUESTS, Splits};
 use super::scopes;
 use super::sleeps::{self, Clock, Slept};
+use super::soon::{self, CHANGES, Saved};
 use super::strands::{self, Locked, Ordered, ROUNDS, Strung};
 use crate::bench::child::apart;
 use crate::bench::max_active::gauge::Size;
@@ -25,7 +27,7 @@ use crate::bench::workqueue::shape::{Shape, Task};
 use crate::bench::workqueue::subject::{OneShot, OneShotPool};
 use crate::harness::case::{Case, RunFn, Sample, Variant};
 use crate::harness::claim::{Against, Bound, Claim};
-use crate::harness::metric::{MILLION, Metric, NS_PER_US, PERCENT, higher, lower};
+use crate::harness::metric::{MILLION, Metric, NS_PER_MS, NS_PER_US, PERCENT, higher, lower};
 use crate::harness::stats::percentile;
 use crate::harness::switches::Usage;
 
@@ -37,6 +39,8 @@ const IDLE_1: &str = "idle-1ms";
 const IDLE_10: &str = "idle-10ms";
 const SLEEPS: &str = "sleeps";
 const STRANDS: &str = "strands";
+const LOCKED: &str = "locked";
+const SAVE_SOON: &str = "save-soon";
 
 const ASYNC_IO: &str = "async-io";
 const RAYON_JOIN: &str = "rayon+join";
@@ -52,6 +56,8 @@ pub const MENU: Menu = Menu {
         IDLE_10,
         SLEEPS,
         STRANDS,
+        LOCKED,
+        SAVE_SOON,
     ],
     peers: &[
         Tokio::NAME,
@@ -63,6 +69,10 @@ pub const MENU: Menu = Menu {
 };
 
 const OURS: &str = "ours";
+/// A task of tokio for each change.
+const TASK_EACH: &str = "tokio+each";
+/// The same, but each change aborts the task before it.
+const TASK_ABORTED: &str = "tokio+abort";
 const UNBOUNDED: &str = "unbounded";
 const CHUNKS: &str = "for_each_chunk";
 const JOIN: &str = "join";
@@ -90,6 +100,12 @@ const MAKE: Metric = lower("make", "ns/state", ("ns a state", "make"), 1.0);
 const DROP: Metric = lower("drop", "ns/state", ("ns a state", "drop"), 1.0);
 const BYTES_MADE: Metric = lower("bytes_made", "B/state", ("bytes", "made"), 1.0);
 const BYTES_USED: Metric = lower("bytes_used", "B/state", ("bytes", "used"), 1.0);
+/// 1 if all requests ended, 0 if they deadlocked.
+pub const ENDED: Metric = higher("ended", "bool", ("", "ended"), 1.0);
+/// Time until the last request ended, or until the run was given up.
+pub const UNTIL_END: Metric = lower("until_end", "ns", ("", "ms"), NS_PER_MS);
+const SAVES: Metric = lower("saves", "saves", ("", "saves"), 1.0);
+const PER_CHANGE: Metric = lower("per_change", "ns", ("", "ns/change"), 1.0);
 
 const ADMISSION_METRICS: &[Metric] = &[
     higher(ITEMS_PER_S, "items/s", ("items", "M/s"), MILLION),
@@ -153,7 +169,9 @@ pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
         IDLE_1 => setting.idle(name, Duration::from_millis(1)),
         IDLE_10 => setting.idle(name, Duration::from_millis(10)),
         SLEEPS => setting.sleeps(),
-        _ => setting.strands(),
+        STRANDS => setting.strands(),
+        LOCKED => locked_case(),
+        _ => save_soon(),
     }))
 }
 
@@ -450,6 +468,73 @@ fn strand_sample(strung: &Strung, count: usize) -> Sample {
     let nr_items = (count * ROUNDS) as f64;
     sample.set(ITEMS_PER_S, nr_items / strung.ran.as_secs_f64());
     sample
+}
+
+fn locked_case() -> Case {
+    Case {
+        bench: BENCH,
+        name: LOCKED,
+        about: format!(
+            "{REQUESTS} requests take one lock; the first holds it while it waits for its other half"
+        ),
+        metrics: &[ENDED, UNTIL_END],
+        headline: UNTIL_END.name,
+        variants: vec![
+            Variant::ours(OURS, final_if_deadlocked(locked::ours)),
+            Variant::peer(Rayon::NAME, final_if_deadlocked(locked::Rayon::start)),
+        ],
+        claims: vec![
+            Claim::of(OURS, "ends", UNTIL_END, Against::BestPeer).keeps(Bound::AtMost(1.0)),
+        ],
+    }
+}
+
+/// Returns a run of the requests. A deadlock leaves its threads behind, so it is not repeated: later
+/// runs return the same sample.
+fn final_if_deadlocked<S: Splits>(start: impl Fn() -> Result<S, Stop> + 'static) -> RunFn {
+    let mut is_deadlocked = false;
+    Box::new(move || {
+        let took = if is_deadlocked {
+            None
+        } else {
+            locked::run(&start()?)
+        };
+        is_deadlocked = took.is_none();
+        let mut sample = Sample::default();
+        sample.set(ENDED, f64::from(u8::from(took.is_some())));
+        sample.set(
+            UNTIL_END,
+            took.unwrap_or(locked::PATIENCE).as_nanos() as f64,
+        );
+        Ok(Some(sample))
+    })
+}
+
+fn save_soon() -> Case {
+    let run = |save: fn() -> Result<Saved, Stop>| {
+        move || {
+            let Saved { saves, per_change } = save()?;
+            let mut sample = Sample::default();
+            sample.set(SAVES, saves as f64);
+            sample.set(PER_CHANGE, per_change.as_nanos() as f64);
+            Ok(Some(sample))
+        }
+    };
+    Case {
+        bench: BENCH,
+        name: SAVE_SOON,
+        about: format!("{CHANGES} changes, each with a save 100 ms after the last one"),
+        metrics: &[SAVES, PER_CHANGE],
+        headline: PER_CHANGE.name,
+        variants: vec![
+            Variant::ours(OURS, run(soon::ours)),
+            Variant::peer(TASK_EACH, run(|| soon::tokio(false))),
+            Variant::peer(TASK_ABORTED, run(|| soon::tokio(true))),
+        ],
+        claims: vec![
+            Claim::of(OURS, "time", PER_CHANGE, Against::BestPeer).keeps(Bound::AtMost(1.0)),
+        ],
+    }
 }
 
 fn no_slower((variant, what): (&str, &str), against: &str, least: f64) -> Claim {

@@ -7,13 +7,18 @@
 //! | `scope-empty` | a million empty items run in a scope |
 //! | `idle-1ms`, `idle-10ms` | an occasional item: the cost in a program that does nothing else |
 //! | `sleeps` | a million tasks sleep |
+//! | `locked` | requests hold a lock while they wait for a part of their own work |
+//! | `save-soon` | a thousand changes, each with a save soon after the last one |
 //! | `strands` | a hundred thousand states, each used by one closure at a time |
 
 mod admission;
 mod cases;
 mod idle;
+mod locked;
 mod scopes;
 mod sleeps;
+mod soon;
 mod strands;
 
-pub use cases::{MENU, cases};
+pub use cases::{ENDED, MENU, UNTIL_END, cases};
+pub use locked::PATIENCE;

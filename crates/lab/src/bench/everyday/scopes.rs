@@ -23,13 +23,11 @@ pub fn timed(wanted: u64, sum: impl Fn() -> u64) -> Option<Duration> {
     (is_right_warm && are_right).then(|| begun.elapsed() / TIMES)
 }
 
-/// Sums chunks that the queue splits while workers are idle.
+/// Sums pieces that the queue cuts while workers are idle.
 pub fn by_chunks(queue: &Workqueue, numbers: &[u64]) -> u64 {
-    let sum = AtomicU64::new(0);
-    queue.for_each_chunk(numbers, |chunk| {
-        sum.fetch_add(chunk.iter().sum(), Ordering::Relaxed);
-    });
-    sum.into_inner()
+    let sum_of = |range| numbers[range].iter().sum();
+    let sum = queue.map_reduce(0..numbers.len(), sum_of, |left: u64, right| left + right);
+    sum.unwrap_or(0)
 }
 
 /// Sums halves recursively with `join`.

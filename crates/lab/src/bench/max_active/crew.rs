@@ -69,7 +69,7 @@ pub fn queue(
     describe: impl FnOnce(Builder) -> Builder,
 ) -> Result<Arc<dyn Crew>, Stop> {
     let builder = Workqueue::builder("max-active")
-        .scope(AffinityScope::System)
+        .affinity(AffinityScope::System)
         .max_active(max_active as u32);
     let queue = describe(builder).build_in(registry);
     Ok(Arc::new(queue.map_err(|error| {

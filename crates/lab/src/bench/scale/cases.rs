@@ -282,7 +282,7 @@ impl Setting<'_> {
             let before = Size::now()?;
             let build = |_| {
                 let builder = Workqueue::builder("lab");
-                builder.scope(AffinityScope::System).build_in(&registry)
+                builder.affinity(AffinityScope::System).build_in(&registry)
             };
             let queues: Result<Vec<Workqueue>, _> = (0..count).map(build).collect();
             let queues = queues.map_err(|error| Stop::because("cannot build a queue", error))?;

@@ -119,7 +119,7 @@ impl Ours {
         let max_active = u32::try_from(workers).unwrap_or(MAX_ACTIVE).min(MAX_ACTIVE);
         Self::build(topology, params, |builder| {
             builder
-                .scope(way.scope)
+                .affinity(way.scope)
                 .help(way.help)
                 .max_active(max_active)
         })
@@ -177,14 +177,14 @@ impl Ours {
 impl OneShotPool for Workqueue {
     #[inline]
     fn submit(&self, work: impl FnOnce() + Send + 'static) {
-        self.spawn_detached(work);
+        self.spawn_detached(work).unwrap();
     }
 }
 
 impl OneShotPool for Ours {
     #[inline]
     fn submit(&self, work: impl FnOnce() + Send + 'static) {
-        self.queue.spawn_detached(work);
+        self.queue.spawn_detached(work).unwrap();
     }
 
     fn wakeups(&self) -> Option<u64> {

@@ -4,16 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// Makes a page from the output of `afterwork-lab bench --json`, or from two such outputs.
+/// Makes a page from the output of `afterwork-lab bench --json`.
 #[derive(Args, Clone, Debug)]
 pub struct ReportArgs {
     /// Output of `bench --json`; - for standard input
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-
-    /// Another output, of this machine or another one, to compare with the first
-    #[arg(value_name = "OTHER")]
-    pub other: Option<PathBuf>,
 
     /// File of the page; - for standard output
     #[arg(

@@ -8,26 +8,13 @@ use top::exit::Stop;
 use top::talk;
 
 use super::args::ReportArgs;
-use super::{one, two};
+use super::one;
 use crate::output::record::Line;
 use crate::output::run::Run;
 
 /// Runs the command.
 pub fn run(args: &ReportArgs) -> Result<(), Stop> {
-    let stdin = Path::new("-");
-    if args.run == stdin && args.other.as_deref() == Some(stdin) {
-        let reason = "only one of two runs can be standard input: give the other one a file";
-        return Err(Stop::CouldNotRun(reason.into()));
-    }
-    let first = read(&args.run)?;
-    let text = match &args.other {
-        None => one::page(&first),
-        Some(other) => two::page(
-            (&args.run.display().to_string(), &first),
-            (&other.display().to_string(), &read(other)?),
-        ),
-    };
-    write(&args.output, &text)
+    write(&args.output, &one::page(&read(&args.run)?))
 }
 
 /// Writes the page of the run that was just measured.

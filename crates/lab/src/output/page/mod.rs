@@ -7,7 +7,6 @@
 //! |---|---|
 //! | `one.rs` | the page of one run |
 //! | `bars.rs`, `curves.rs`, `growth.rs` | a plot each; `palette_tests.rs` checks their colors |
-//! | `two.rs` | the page of two runs |
 //! | `number.rs` | numbers with their units |
 //!
 //! The crate `plotters` (0.3, four crates) is not used: its SVG has black lines and text in pixels,
@@ -23,7 +22,6 @@ mod number;
 pub mod one;
 #[cfg(test)]
 mod palette_tests;
-mod two;
 
 pub use args::ReportArgs;
 pub use command::{may_write, run, write_page};

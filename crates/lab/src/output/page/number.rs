@@ -1,7 +1,8 @@
 //! Numbers for people: three digits with a suitable unit.
 
 use crate::harness::stats::Spread;
-use crate::output::table::{ratio, three_digits};
+use crate::output::outcome::three_digits;
+use crate::output::table::ratio;
 
 /// Formats a value in the unit that leaves one to three digits before the point.
 pub fn with_unit(value: f64, unit: &str) -> String {
@@ -50,7 +51,7 @@ mod tests {
 
     #[test]
     fn values_stand_beside_a_unit_of_their_size() {
-        let told = [
+        let shown = [
             (0.5, "ns"),
             (1234.0, "ns"),
             (2.5e9, "ns"),
@@ -66,7 +67,7 @@ mod tests {
         ]
         .map(|(value, unit)| with_unit(value, unit));
         assert_eq!(
-            told,
+            shown,
             [
                 "0.500 ns",
                 "1.23 µs",

@@ -1,0 +1,234 @@
+//! Options of one piece of work, and their combinations.
+
+use std::{
+    io,
+    sync::{Arc, Barrier, mpsc},
+    time::{Duration, Instant},
+};
+
+use afterwork::{
+    mailbox::Mailbox,
+    params::Params,
+    workqueue::{
+        AffinityScope, CancelHandle, CpuId, DelayedWork, JoinError, MAX_ACTIVE, Work, Workqueue,
+    },
+};
+
+use crate::support::{Census, Count, alone_on_two, ends, plug_into, queue, registry};
+
+const LATER: Duration = Duration::from_secs(3600);
+const SOON: Duration = Duration::from_millis(2);
+
+#[test]
+fn a_cancellable_closure_and_a_future_expire_too() {
+    ends(|| {
+        let queue = alone_on_two(queue("late").max_active(1));
+        let plug = plug_into(&queue);
+        let lives = Census::default();
+        let deadline = Instant::now() + SOON;
+        let (life, mut cancel) = (lives.life(), CancelHandle::default());
+        let options = queue.task().deadline(deadline).cancel_handle(&mut cancel);
+        let closure = options.spawn(move || drop(life));
+        let life = lives.life();
+        let future = queue.task().deadline(deadline);
+        let future = future.spawn_async(async move { drop(life) });
+        assert!(!cancel.is_finished());
+        assert!(matches!(closure.join(), Err(JoinError::Expired)));
+        assert!(cancel.is_finished() && !cancel.cancel());
+        let awaited = afterwork::workqueue::block_on(future);
+        assert!(matches!(awaited, Err(JoinError::Expired)));
+        lives.all_dropped(2);
+        // This one has no joiner, so a worker finds it.
+        let life = lives.life();
+        let past = queue.task().deadline(Instant::now() + SOON);
+        drop(past.spawn_async(async move { drop(life) }));
+        std::thread::sleep(2 * SOON);
+        plug.release();
+        queue.drain().unwrap();
+        lives.all_dropped(3);
+        assert_eq!(queue.stats().expired, 3);
+    });
+}
+
+#[test]
+fn a_future_that_was_polled_in_time_does_not_expire() {
+    ends(|| {
+        let queue = alone_on_two(queue("polled"));
+        let (polled, is_polled) = mpsc::channel();
+        let deadline = Instant::now() + Duration::from_millis(50);
+        let future = queue.task().deadline(deadline).spawn_async(async move {
+            polled.send(()).unwrap();
+            afterwork::workqueue::sleep_until(deadline + SOON).await;
+            7
+        });
+        // If the machine is loaded, the future may expire before it was polled.
+        match is_polled.recv() {
+            Ok(()) => assert_eq!(future.join().unwrap(), 7),
+            Err(_) => assert!(matches!(future.join(), Err(JoinError::Expired))),
+        }
+    });
+}
+
+#[test]
+fn a_full_queue_returns_each_kind_of_work() {
+    let queue = alone_on_two(queue("full").capacity(1));
+    queue.pause();
+    let first = queue.task().on_cpu(CpuId::new(1)).try_spawn(|| 1).unwrap();
+    let future = queue.task().try_spawn_async(async { 2 }).unwrap_err();
+    assert!(future.is_full());
+    let future = future.into_inner();
+    let closure = queue.task().spawn_detached(|| ()).unwrap_err();
+    closure.into_inner()();
+    let mut cancel = CancelHandle::default();
+    let options = queue.task().deadline(Instant::now() + LATER);
+    let kept = options.cancel_handle(&mut cancel).try_spawn(|| 3);
+    assert_eq!(kept.unwrap_err().into_inner()(), 3);
+    assert!(cancel.is_finished(), "it has no item");
+    queue.resume();
+    first.join().unwrap();
+    assert_eq!(
+        queue
+            .task()
+            .wait_for_room()
+            .spawn_async(future)
+            .join()
+            .unwrap(),
+        2
+    );
+}
+
+#[test]
+fn options_choose_pool_and_lane() {
+    let registry = registry("2 core");
+    let queue = queue("place").affinity(AffinityScope::Cpu).help(false);
+    let queue = queue.strict(true).build_in(&registry).unwrap();
+    let name = || std::thread::current().name().unwrap().to_owned();
+    let at = |task: afterwork::workqueue::TaskOptions<'_>| task.spawn(name).join().unwrap();
+    let (first, last) = (CpuId::new(0), CpuId::new(1));
+    assert_ne!(
+        at(queue.task().on_cpu(first)),
+        at(queue.task().on_cpu(last))
+    );
+    let urgent = at(queue.task().on_cpu(last).urgent());
+    assert_eq!(urgent, at(queue.task().on_cpu(last)));
+    // An unknown node is the first pod.
+    assert_eq!(at(queue.task().on_node(77)), at(queue.task().on_cpu(first)));
+}
+
+#[test]
+fn urgent_work_of_all_kinds_overtakes() {
+    let queue = queue("narrow").max_active(1).help(false);
+    let queue: Workqueue = queue.build_in(&registry("1 core")).unwrap();
+    let (send, order) = mpsc::channel();
+    let note = |name: &'static str| {
+        let send = send.clone();
+        move || send.send(name).unwrap()
+    };
+    queue.pause();
+    queue.spawn_detached(note("ordinary")).unwrap();
+    let (work, delayed) = (Work::new(note("work")), DelayedWork::new(note("delayed")));
+    assert!(queue.task().urgent().enqueue(&work));
+    assert!(
+        queue
+            .task()
+            .urgent()
+            .enqueue_after(&delayed, Duration::ZERO)
+    );
+    let all = [note("first"), note("second")];
+    assert_eq!(queue.task().urgent().spawn_detached_all(all), 2);
+    queue.resume();
+    queue.drain().unwrap();
+    let order: Vec<_> = order.try_iter().collect();
+    assert_eq!(order, ["work", "delayed", "first", "second", "ordinary"]);
+}
+
+#[test]
+fn urgent_has_no_effect_on_an_ordered_queue() {
+    let queue = alone_on_two(queue("ordered").ordered());
+    let (count, seen) = (Count::default(), Count::default());
+    queue.pause();
+    let counts = count.clone();
+    queue.spawn_detached(move || counts.add()).unwrap();
+    let (counts, sees) = (count.clone(), seen.clone());
+    let second = move || {
+        assert!(
+            counts.get() == 1 && {
+                sees.add();
+                true
+            }
+        )
+    };
+    queue.task().urgent().spawn_detached(second).unwrap();
+    queue.resume();
+    queue.drain().unwrap();
+    assert_eq!(seen.get(), 1);
+}
+
+#[test]
+fn all_items_of_a_blocking_queue_may_block() {
+    ends(|| {
+        let queue = queue("files").blocking();
+        let queue = queue.build_in(&registry("2 core")).unwrap();
+        assert_eq!(queue.stats().max_active, MAX_ACTIVE);
+        let barrier = Arc::new(Barrier::new(16));
+        for _ in 0..16 {
+            let barrier = barrier.clone();
+            queue.spawn_detached(move || drop(barrier.wait())).unwrap();
+        }
+        queue.drain().unwrap();
+        // No worker was replaced because a sample had found it asleep.
+        assert_eq!(queue.stats().cm_wakeups, 0);
+    });
+    let few = queue("few").blocking().max_active(3);
+    let few = few.build_in(&registry("2 core")).unwrap();
+    assert_eq!(few.stats().max_active, 3);
+    let one = queue("one").ordered().blocking();
+    assert!(one.build_in(&registry("2 core")).is_ok());
+}
+
+#[test]
+fn an_item_of_an_owner_does_not_keep_it() {
+    let queue = alone_on_two(queue("owned"));
+    let owner = Arc::new(Count::default());
+    let work = Work::for_weak(&owner, Count::add);
+    let delayed = DelayedWork::for_weak(&owner, Count::add);
+    assert!(queue.enqueue(&work) && queue.enqueue_after(&delayed, Duration::ZERO));
+    queue.flush().unwrap();
+    assert_eq!((owner.get(), Arc::weak_count(&owner)), (2, 2));
+    let count = (*owner).clone();
+    assert_eq!(Arc::strong_count(&owner), 1);
+    drop(owner);
+    assert!(queue.enqueue(&work));
+    queue.flush().unwrap();
+    assert_eq!(count.get(), 2, "the owner was dropped");
+}
+
+#[test]
+fn every_error_becomes_an_io_error() {
+    fn kind(error: impl Into<io::Error> + std::error::Error) -> io::ErrorKind {
+        let text = error.to_string();
+        assert!(!text.contains('\n'), "{text}");
+        let error = error.into();
+        assert_eq!(error.to_string(), text);
+        error.kind()
+    }
+    use io::ErrorKind::{BrokenPipe, InvalidInput, TimedOut, WouldBlock};
+    let queue = alone_on_two(queue("errors").capacity(1));
+    queue.pause();
+    let first = queue.spawn(|| ());
+    assert_eq!(kind(queue.spawn(|| ()).join().unwrap_err()), WouldBlock);
+    let busy = queue.drain_timeout(Duration::ZERO).unwrap_err();
+    assert_eq!(kind(busy), TimedOut);
+    queue.destroy().unwrap();
+    first.join().unwrap();
+    assert_eq!(kind(queue.spawn(|| ()).join().unwrap_err()), BrokenPipe);
+    let never = queue.every(Duration::ZERO, || ()).unwrap_err();
+    assert_eq!(kind(never), InvalidInput);
+    let wrong = "workqueue.max_activ=3".parse::<Params>();
+    assert_eq!(kind(wrong.unwrap_err()), InvalidInput);
+    let full = Mailbox::builder().capacity(1).build();
+    full.poster().post(1).unwrap();
+    assert_eq!(kind(full.poster().post(2).unwrap_err()), WouldBlock);
+    full.close();
+    assert_eq!(kind(full.poster().post(2).unwrap_err()), BrokenPipe);
+}

@@ -1,0 +1,127 @@
+//! Requests that hold a lock while they wait for a part of their own work.
+//!
+//! The first request takes the lock, splits its work in two, and waits for the second half, which
+//! another thread runs. Meanwhile more requests for the same lock arrive. A pool whose waiters run
+//! other work lets the first thread take one of them, and it waits for its own lock.
+
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use afterwork::workqueue::Workqueue;
+use top::exit::Stop;
+
+/// Number of requests.
+pub const REQUESTS: usize = 8;
+/// Time after which requests that have not ended are deadlocked: they need a few milliseconds.
+pub const PATIENCE: Duration = Duration::from_secs(2);
+/// Time that the second half takes, in which a waiter has nothing of its own to do.
+const HALF: Duration = Duration::from_millis(20);
+/// Threads of a pool. The second half needs one, and the request that waits for it another.
+const THREADS: usize = 2;
+
+/// A pool that runs requests, and a request that waits for a part.
+pub trait Splits: Clone + Send + 'static {
+    /// Runs `request` later.
+    fn submit(&self, request: impl FnOnce() + Send + 'static);
+
+    /// Runs both halves, the second one on another thread, and waits for both.
+    fn both(&self, first: impl FnOnce() + Send, second: impl FnOnce() + Send + 'static);
+}
+
+impl Splits for Workqueue {
+    fn submit(&self, request: impl FnOnce() + Send + 'static) {
+        self.spawn_detached(request);
+    }
+
+    fn both(&self, first: impl FnOnce() + Send, second: impl FnOnce() + Send + 'static) {
+        let second = self.spawn(second);
+        first();
+        second.join().expect("the second half does not panic");
+    }
+}
+
+/// A rayon pool that is never dropped, because a deadlocked thread does not exit.
+#[derive(Clone, Debug)]
+pub struct Rayon(&'static rayon::ThreadPool);
+
+impl Rayon {
+    /// Starts the pool.
+    pub fn start() -> Result<Self, Stop> {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(THREADS).build();
+        let pool = pool.map_err(|error| Stop::because("cannot start rayon", error))?;
+        Ok(Self(Box::leak(Box::new(pool))))
+    }
+}
+
+impl Splits for Rayon {
+    fn submit(&self, request: impl FnOnce() + Send + 'static) {
+        self.0.spawn(request);
+    }
+
+    fn both(&self, first: impl FnOnce() + Send, second: impl FnOnce() + Send + 'static) {
+        self.0.join(first, second);
+    }
+}
+
+/// Returns a queue of ours with as many workers.
+pub fn ours() -> Result<Workqueue, Stop> {
+    let queue = Workqueue::builder("locked").max_active(THREADS as u32);
+    let queue = queue.build();
+    queue.map_err(|error| Stop::because("cannot build our workqueue", error))
+}
+
+/// Runs the requests, and returns the time until the last one ended; `None` if they deadlock.
+pub fn run(pool: &impl Splits) -> Option<Duration> {
+    let begun = Instant::now();
+    let lock: Arc<Mutex<u64>> = Arc::default();
+    // Both halves and the thread that sends the requests.
+    let (is_split, are_sent) = (Arc::new(Barrier::new(3)), Arc::new(Barrier::new(2)));
+    let (end, ends) = mpsc::channel();
+    let add = |lock: &Mutex<u64>| *lock.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+    {
+        let (lock, end, pool_) = (Arc::clone(&lock), end.clone(), pool.clone());
+        let (split, sent) = (Arc::clone(&is_split), Arc::clone(&are_sent));
+        pool.submit(move || {
+            let mut count = lock.lock().unwrap_or_else(PoisonError::into_inner);
+            let here = Arc::clone(&split);
+            let second = move || {
+                split.wait();
+                sent.wait();
+                thread::sleep(HALF);
+            };
+            pool_.both(|| _ = here.wait(), second);
+            *count += 1;
+            drop(count);
+            _ = end.send(());
+        });
+    }
+    is_split.wait();
+    for _ in 1..REQUESTS {
+        let (lock, end) = (Arc::clone(&lock), end.clone());
+        pool.submit(move || {
+            add(&lock);
+            _ = end.send(());
+        });
+    }
+    are_sent.wait();
+    for _ in 0..REQUESTS {
+        match ends.recv_timeout(PATIENCE) {
+            Ok(()) => {}
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
+        }
+    }
+    Some(begun.elapsed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ours_ends_and_rayon_deadlocks() {
+        assert!(run(&ours().unwrap()).is_some());
+        assert!(run(&Rayon::start().unwrap()).is_none());
+    }
+}

@@ -1,0 +1,252 @@
+//! `afterwork-lab try`: seven questions of a newcomer, each with a case that answers it.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use top::exit::Stop;
+
+use super::args::{BenchArgs, CommonArgs, Which};
+use super::settings::{Pick, Settings, count, seed};
+use crate::harness::case::Case;
+use crate::output::answer::Unit::{Count as PLAIN, Ends as RUNS, Rate as PER_S, Time as NS};
+use crate::output::answer::{Question, Row, Unit};
+
+/// Number of turns of each variant.
+const REPEAT: usize = 9;
+/// Time limit, in seconds.
+const SECONDS: usize = 60;
+
+/// The default readers of liburcu make the same promise as ours. Its other flavors do not.
+const SHARED: [&str; 5] = [
+    "urcu-memb",
+    "crossbeam-epoch",
+    "seize",
+    "haphazard",
+    "arc-swap",
+];
+/// Pools as they ship, each with its own way to wait.
+const AS_SHIPPED: [&str; 3] = ["tokio+join", "rayon+join", "crossbeam+join"];
+/// The same pools and one more, with a waiter that busy-polls, which none of them offers.
+const WITH_OUR_WAITER: [&str; 4] = [
+    "tokio+look",
+    "rayon+look",
+    "threadpool+look",
+    "crossbeam+look",
+];
+
+/// The questions, in the order of the output.
+pub const QUESTIONS: [Question; 7] = [
+    Question {
+        text: "May I hold a lock while I wait for my own work?",
+        case: ("everyday", "locked"),
+        rows: &[row(
+            "8 requests for it",
+            "until_end",
+            "ours",
+            &["rayon"],
+            RUNS,
+        )],
+    },
+    Question {
+        text: "1000 × \"save soon after the last change\"",
+        case: ("everyday", "save-soon"),
+        rows: &[
+            row("saves", "saves", "ours", &["tokio+each"], PLAIN),
+            row(
+                "time of a change",
+                "per_change",
+                "ours",
+                &["tokio+abort"],
+                NS,
+            ),
+        ],
+    },
+    Question {
+        text: "8 subsystems, each limited to 16 items at once",
+        case: ("max-active", "subsystems"),
+        rows: &[
+            row("p99, queued to done", "latency_p99", "afterwork", &[], NS),
+            row("median", "latency_p50", "afterwork", &[], NS),
+            row("threads", "threads", "afterwork", &[], PLAIN),
+        ],
+    },
+    Question {
+        text: "An owner that waits for 32 messages",
+        case: ("task-work", "wake"),
+        rows: &[
+            row("CPU per message", "owner_cpu_per_item", "wait-32", &[], NS),
+            row(
+                "median wait of a message",
+                "latency_p50",
+                "wait-32",
+                &[],
+                NS,
+            ),
+        ],
+    },
+    Question {
+        text: "Reading shared configuration",
+        case: ("rcu", "read"),
+        rows: &[row("per read", "read_ns", "rcu", &SHARED, NS)],
+    },
+    Question {
+        text: "1000 small closures at once",
+        case: ("workqueue", "batch-1000"),
+        rows: &[
+            row("per second", "items_per_s", "cache_shard+spawn", &[], PER_S),
+            row(
+                "CPU per closure",
+                "cpu_per_item",
+                "cache_shard+spawn",
+                &[],
+                NS,
+            ),
+        ],
+    },
+    Question {
+        text: "One closure at a time that another thread must run",
+        case: ("workqueue", "one-at-a-time"),
+        rows: &[
+            row(
+                "there and back",
+                "completion_p50",
+                "cache_shard+spawn",
+                &AS_SHIPPED,
+                NS,
+            ),
+            row(
+                "pools given our waiter",
+                "completion_p50",
+                "cache_shard+spawn",
+                &WITH_OUR_WAITER,
+                NS,
+            ),
+            row(
+                "CPU per closure",
+                "cpu_per_item",
+                "cache_shard+spawn",
+                &AS_SHIPPED,
+                NS,
+            ),
+        ],
+    },
+];
+
+const fn row(
+    label: &'static str,
+    metric: &'static str,
+    ours: &'static str,
+    peers: &'static [&'static str],
+    unit: Unit,
+) -> Row {
+    Row {
+        label,
+        metric,
+        ours,
+        peers,
+        unit,
+    }
+}
+
+/// Options of `afterwork-lab try`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct TryArgs {
+    /// Turns of each variant [default: 9]
+    #[arg(long, value_name = "N", value_parser = count::<10_000>)]
+    pub repeat: Option<usize>,
+
+    /// Start no turn that would end more than this many seconds after the start [default: 60]
+    #[arg(long, value_name = "S", value_parser = count::<86_400>)]
+    pub seconds: Option<usize>,
+
+    /// Seed for the order in which variants run [default: random]
+    #[arg(long, value_name = "SEED", value_parser = seed)]
+    pub seed: Option<u64>,
+
+    /// Print one JSON object per line instead of the answers
+    #[arg(long)]
+    pub json: bool,
+
+    /// Also write a page with all figures to this file
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+}
+
+impl TryArgs {
+    /// Returns the options of a bench that measures the questions.
+    #[must_use]
+    pub fn bench(&self) -> BenchArgs {
+        BenchArgs {
+            which: None,
+            common: CommonArgs {
+                quick: true,
+                repeat: Some(self.repeat.unwrap_or(REPEAT)),
+                seconds: Some(self.seconds.unwrap_or(SECONDS)),
+                seed: self.seed,
+                json: self.json,
+                report: self.report.clone(),
+                no_report: self.report.is_none(),
+                ..CommonArgs::default()
+            },
+        }
+    }
+}
+
+/// Creates the case of each question, with the variants that its rows name.
+pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
+    let benches = Which::all();
+    let mut cases = Vec::new();
+    for question in &QUESTIONS {
+        let (bench, name) = question.case;
+        let settings = Settings {
+            pick: Pick {
+                cases: vec![name.into()],
+                peers: Vec::new(),
+            },
+            ..settings.clone()
+        };
+        let mut made = Vec::new();
+        for which in benches
+            .iter()
+            .filter(|which| which.menu().cases.contains(&name))
+        {
+            made.extend(which.cases(&settings)?);
+        }
+        let found = made
+            .into_iter()
+            .find(|case| (case.bench, case.name) == (bench, name));
+        let mut case = found.expect("each question names a case");
+        case.variants
+            .retain(|variant| question.needs(&variant.name, variant.peer));
+        case.claims.clear();
+        cases.push(case);
+    }
+    Ok(cases)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_names_a_metric_and_variants_of_its_case() {
+        let cases = cases(&Settings::of_tests(&[])).unwrap();
+        for (question, case) in QUESTIONS.iter().zip(&cases) {
+            for row in question.rows {
+                let has = |name: &str| case.variants.iter().any(|it| it.name == name);
+                assert!(
+                    case.metrics.iter().any(|it| it.name == row.metric),
+                    "{}",
+                    row.label
+                );
+                let absent = |it: &&&str| !has(it) && **it != "urcu-memb";
+                assert!(
+                    has(row.ours) && !row.peers.iter().any(|it| absent(&it)),
+                    "{}",
+                    row.label
+                );
+            }
+            assert!(case.variants.iter().any(|it| it.peer), "{}", question.text);
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The answers of `try`: ours and the best of the others, side by side, each row with a verdict.
+
+use std::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+
+use super::outcome::{self, OUTCOMES, three_digits, time};
+use super::words;
+use crate::bench::everyday::{ENDED, PATIENCE};
+use crate::harness::case::Series;
+use crate::harness::metric::{Better, Metric};
+use crate::harness::stats::{Spread, paired_ratio};
+use crate::harness::summary::best_of;
+
+const LABEL_WIDTH: usize = 26;
+const VALUE_WIDTH: usize = 12;
+const PEER_WIDTH: usize = 40;
+
+/// A question, the case that answers it, and the rows of the answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Question {
+    /// The question.
+    pub text: &'static str,
+    /// Bench and case.
+    pub case: (&'static str, &'static str),
+    /// The rows.
+    pub rows: &'static [Row],
+}
+
+/// One metric of our variant, compared with the best of some peers.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// The metric in words.
+    pub label: &'static str,
+    /// The metric.
+    pub metric: &'static str,
+    /// Our variant.
+    pub ours: &'static str,
+    /// The peers; all peers of the case if empty.
+    pub peers: &'static [&'static str],
+    /// The unit of the values.
+    pub unit: Unit,
+}
+
+/// How a value is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Nanoseconds, as ns, µs, ms or s.
+    Time,
+    /// The time of runs that may deadlock.
+    Ends,
+    /// A rate.
+    Rate,
+    /// A number.
+    Count,
+}
+
+/// The answer of a row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Answer {
+    /// The question.
+    pub question: String,
+    /// The metric in words.
+    pub row: String,
+    /// Our variant.
+    pub ours: String,
+    /// The best of the others.
+    pub peer: String,
+    /// Median of ours, as printed.
+    pub ours_value: String,
+    /// Median of the best of the others, as printed.
+    pub peer_value: String,
+    /// Factor by which ours is better, with its spread over the turns.
+    pub times_better: Spread,
+    /// One of [`OUTCOMES`].
+    pub outcome: String,
+}
+
+impl Question {
+    /// Returns `true` if a row compares the variant.
+    #[must_use]
+    pub fn needs(&self, variant: &str, peer: bool) -> bool {
+        self.rows.iter().any(|row| match peer {
+            true => row.peers.is_empty() || row.peers.contains(&variant),
+            false => row.ours == variant,
+        })
+    }
+
+    /// Answers the rows whose variants were measured.
+    #[must_use]
+    pub fn answers(&self, metrics: &[Metric], all: &[Series]) -> Vec<Answer> {
+        self.rows
+            .iter()
+            .filter_map(|row| row.answer(self.text, metrics, all))
+            .collect()
+    }
+}
+
+impl Row {
+    fn answer(&self, question: &str, metrics: &[Metric], all: &[Series]) -> Option<Answer> {
+        let metric = metrics.iter().find(|metric| metric.name == self.metric)?;
+        let ours = all.iter().find(|series| series.variant == self.ours)?;
+        let is_peer = |series: &Series| {
+            series.peer && (self.peers.is_empty() || self.peers.contains(&series.variant.as_str()))
+        };
+        let peer = best_of(all.iter().filter(|series| is_peer(series)), metric)?;
+        let [a, b] = [ours, peer].map(|series| series.points(self.metric));
+        let times_better = match metric.better {
+            Better::Higher => paired_ratio(&a, &b),
+            Better::Lower => paired_ratio(&b, &a),
+        }?;
+        Some(Answer {
+            question: question.into(),
+            row: self.label.into(),
+            ours: ours.variant.clone(),
+            peer: peer.variant.clone(),
+            ours_value: self.unit.value(ours, self.metric)?,
+            peer_value: self.unit.value(peer, self.metric)?,
+            times_better,
+            outcome: outcome::of(times_better.median, times_better.mad, times_better.n).into(),
+        })
+    }
+}
+
+impl Unit {
+    fn value(self, series: &Series, metric: &str) -> Option<String> {
+        let median = |metric: &str| {
+            let values: Vec<f64> = series.points(metric).iter().map(|it| it.value).collect();
+            Spread::of(&values).map(|spread| spread.median)
+        };
+        let value = median(metric)?;
+        Some(match self {
+            Self::Ends if median(ENDED.name) == Some(0.0) => {
+                format!("deadlocks (stopped after {} s)", PATIENCE.as_secs())
+            }
+            Self::Time | Self::Ends => time(value),
+            Self::Rate if value >= 1e6 => format!("{} M", three_digits(value / 1e6)),
+            Self::Count if value.fract() == 0.0 => format!("{value}"),
+            Self::Rate | Self::Count => three_digits(value),
+        })
+    }
+}
+
+/// Formats the answers to one question.
+#[must_use]
+pub fn block(question: &str, answers: &[Answer], paint: impl Fn(&str, &str) -> String) -> String {
+    let mut text = format!("\n  {question}\n");
+    for answer in answers {
+        let program = words::programs([answer.peer.as_str()].into_iter()).join("");
+        let peer = format!("{} ({program})", answer.peer_value);
+        let verdict = match answer.outcome.as_str() {
+            outcome @ (outcome::EVEN | outcome::UNDECIDED) => outcome.to_owned(),
+            outcome => format!("{outcome}, {} ×", three_digits(answer.times_better.median)),
+        };
+        let _ = writeln!(
+            text,
+            "    {:LABEL_WIDTH$}{:VALUE_WIDTH$}{peer:PEER_WIDTH$}{}",
+            answer.row,
+            answer.ours_value,
+            paint(&answer.outcome, &verdict)
+        );
+    }
+    text
+}
+
+/// Counts the outcomes.
+#[must_use]
+pub fn totals<'a>(answers: impl Iterator<Item = &'a Answer> + Clone) -> String {
+    let count = |outcome| answers.clone().filter(|it| it.outcome == outcome).count();
+    OUTCOMES
+        .map(|outcome| format!("{outcome} {}", count(outcome)))
+        .join(" · ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_are_counted() {
+        let answer = |outcome: &str| Answer {
+            question: "q".into(),
+            row: "r".into(),
+            ours: "ours".into(),
+            peer: "tokio".into(),
+            ours_value: "1 ns".into(),
+            peer_value: "2 ns".into(),
+            times_better: Spread {
+                median: 2.0,
+                mad: 0.0,
+                n: 9,
+            },
+            outcome: outcome.into(),
+        };
+        let answers = ["better", "worse", "better"].map(answer);
+        assert_eq!(
+            totals(answers.iter()),
+            "better 2 · even 0 · worse 1 · undecided 0"
+        );
+        let text = block("q?", &answers[..1], |_, verdict| verdict.to_owned());
+        assert!(
+            text.contains("q?") && text.contains("better, 2.00 ×"),
+            "{text}"
+        );
+    }
+}

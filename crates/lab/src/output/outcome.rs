@@ -1,0 +1,96 @@
+//! The rule that decides a comparison, and figures in words.
+//!
+//! The chore that writes the tables of README and docs/figures.md also compiles this file.
+
+/// Ours is better.
+pub const BETTER: &str = "better";
+/// The difference is at most 5 %.
+pub const EVEN: &str = "even";
+/// The best of the others is better.
+pub const WORSE: &str = "worse";
+/// The runs differ too much.
+pub const UNDECIDED: &str = "undecided";
+
+/// All outcomes.
+pub const OUTCOMES: [&str; 4] = [BETTER, EVEN, WORSE, UNDECIDED];
+
+/// Relative difference up to which two medians count as even.
+const LEAST: f64 = 0.05;
+/// Relative uncertainty of a ratio up to which it counts as known.
+const KNOWN: f64 = 0.10;
+/// Uncertainty of a median in units of its MAD, for nine values: two standard errors.
+const UNCERTAINTY: f64 = 1.25;
+
+/// Returns the outcome for a factor by which ours is better: its median, its median absolute
+/// deviation, and the number of turns.
+#[must_use]
+pub fn of(median: f64, mad: f64, n: usize) -> &'static str {
+    let (difference, uncertainty) = (median - 1.0, UNCERTAINTY * mad);
+    match difference.abs() > LEAST.max(uncertainty) {
+        _ if n < 2 => UNDECIDED,
+        true if difference > 0.0 => BETTER,
+        true => WORSE,
+        false if uncertainty <= KNOWN => EVEN,
+        false => UNDECIDED,
+    }
+}
+
+/// Formats `value` with about three significant digits, in at most five characters below 10^10. A
+/// value other than zero is never printed as zero.
+#[must_use]
+pub fn three_digits(value: f64) -> String {
+    let magnitude = value.abs();
+    if magnitude > 0.0 && magnitude < 0.0005 {
+        return format!("{value:.0e}");
+    }
+    // Larger values have a letter for the power of a thousand.
+    let (scaled, letter) = match magnitude {
+        _ if magnitude < 9_999.5 => (value, ""),
+        _ if magnitude < 9_999_500.0 => (value / 1e3, "k"),
+        _ => (value / 1e6, "M"),
+    };
+    let magnitude = scaled.abs();
+    let decimals = match magnitude {
+        _ if magnitude == 0.0 || magnitude >= 99.95 => 0,
+        _ if magnitude >= 9.995 => 1,
+        _ if magnitude >= 0.9995 => 2,
+        _ => 3,
+    };
+    format!("{scaled:.decimals$}{letter}")
+}
+
+/// Formats nanoseconds.
+#[must_use]
+pub fn time(ns: f64) -> String {
+    let (value, unit) = match ns {
+        _ if ns < 999.5 => (ns, "ns"),
+        _ if ns < 999_500.0 => (ns / 1e3, "µs"),
+        _ if ns < 999_500_000.0 => (ns / 1e6, "ms"),
+        _ => (ns / 1e9, "s"),
+    };
+    format!("{} {unit}", three_digits(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outcome_needs_a_difference_beyond_its_spread() {
+        assert_eq!(of(1.3, 0.1, 9), BETTER);
+        assert_eq!(of(0.7, 0.1, 9), WORSE);
+        assert_eq!(of(1.04, 0.01, 9), EVEN);
+        assert_eq!(of(1.07, 0.07, 9), EVEN);
+        assert_eq!(of(1.3, 0.5, 9), UNDECIDED);
+        assert_eq!(of(3.0, 0.0, 1), UNDECIDED);
+    }
+
+    #[test]
+    fn times_have_three_digits_and_a_unit() {
+        let shown = [0.85, 999.6, 167_000.0, 14_200_000.0, 2e9].map(time);
+        assert_eq!(
+            shown,
+            ["0.850 ns", "1.00 µs", "167 µs", "14.2 ms", "2.00 s"]
+        );
+    }
+}

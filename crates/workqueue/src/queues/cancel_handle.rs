@@ -1,0 +1,60 @@
+//! A handle of a closure or future that can only cancel it.
+//!
+//! It is a waker underneath: a future counts its wakers, so an additional one costs the others
+//! nothing. The item of a closure has a single, uncounted handle, and the canceller writes the
+//! outcome without synchronization. A closure with a cancel handle is therefore a future with a
+//! single poll.
+
+use std::{fmt, task::Waker};
+
+use super::future;
+
+/// Cancels a closure or future independently of its [`JoinHandle`](crate::JoinHandle); set by
+/// [`TaskOptions::cancel_handle`](crate::TaskOptions::cancel_handle).
+///
+/// Dropping it does not cancel the item. It keeps a future alive, even without other wakers. The
+/// default handle is of no item, like that of rejected work.
+#[doc(alias = "AbortHandle")]
+#[derive(Clone, Default)]
+#[must_use = "it does nothing by itself"]
+pub struct CancelHandle {
+    /// The waker of the future. `None` without an item.
+    waker: Option<Waker>,
+}
+
+impl CancelHandle {
+    /// Creates the handle of the future of `waker`.
+    pub(super) fn of(waker: Waker) -> Self {
+        let waker = Some(waker);
+        Self { waker }
+    }
+
+    /// Cancels the item; returns `true` if it had not ended.
+    ///
+    /// A closure that has not started, or a future that was never polled, is dropped here; the
+    /// caller gets a panic of the drop. A worker of the queue drops a future that was polled. An
+    /// item that is executing continues to its end, or to its next `.await`;
+    /// [`JoinHandle::join`](crate::JoinHandle::join) reports which.
+    ///
+    /// # Blocking
+    ///
+    /// As [`JoinHandle::cancel`](crate::JoinHandle::cancel). In a child of `fork`, returns `false`
+    /// for a parent's item.
+    #[doc(alias = "abort")]
+    pub fn cancel(&self) -> bool {
+        self.waker.as_ref().is_some_and(future::cancel_by)
+    }
+
+    /// Returns `true` if the item has ended, or if there is none.
+    pub fn is_finished(&self) -> bool {
+        self.waker.as_ref().is_none_or(future::has_ended)
+    }
+}
+
+impl fmt::Debug for CancelHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CancelHandle")
+            .field("is_finished", &self.is_finished())
+            .finish()
+    }
+}

@@ -1,0 +1,446 @@
+//! Queueing one piece of work with options.
+
+use std::{fmt, mem};
+
+use sync::time;
+use topology::CpuId;
+
+use super::{
+    admission::{Permit, TrySpawnError},
+    cancel_handle::CancelHandle,
+    end::WeakQueue,
+    expiry::StartBefore,
+    future,
+    queue::Workqueue,
+};
+use crate::{
+    execute::{
+        deadline::AnyTime,
+        join::{self, JoinHandle},
+        wait::must_not_be_lost,
+        work::Work,
+    },
+    item::lane::Lane,
+    pools::pwq::Pwq,
+};
+
+/// Options for one piece of work, which the last call queues; created by [`Workqueue::task`].
+///
+/// All options combine. [`deadline`](Self::deadline), [`cancel_handle`](Self::cancel_handle) and
+/// the options that wait for capacity apply to closures and futures; a reusable item is cancelled
+/// by its own handle, and waits for capacity in [`try_enqueue`](Self::try_enqueue).
+///
+/// Options may hold a capacity permit: see [`reserve`](Self::reserve).
+///
+/// # Examples
+///
+/// ```
+/// # use afterwork::workqueue::{CancelHandle, CpuId, Workqueue};
+/// use std::time::{Duration, Instant};
+///
+/// let queue = Workqueue::builder("example").capacity(10).build()?;
+/// let soon = Instant::now() + Duration::from_secs(60);
+/// let mut cancel = CancelHandle::default();
+/// let sum = queue.task().on_cpu(CpuId::new(0)).deadline(soon).cancel_handle(&mut cancel);
+/// let sum = sum.wait_for_room().spawn(|| 1 + 1);
+/// assert_eq!(sum.join()?, 2);
+/// assert!(!cancel.cancel(), "it has ended");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "the last call queues the work"]
+pub struct TaskOptions<'a> {
+    pub(super) queue: &'a Workqueue,
+    /// `None` for the CPU of the caller.
+    cpu: Option<CpuId>,
+    lane: Lane,
+    deadline: Option<time::Instant>,
+    entry: Entry<'a>,
+    cancel: Option<&'a mut CancelHandle>,
+}
+
+/// How the work gets a capacity permit.
+enum Entry<'a> {
+    Try,
+    /// Waits, at most until this time.
+    Wait(Option<time::Instant>),
+    Permit(Permit<'a>),
+}
+
+impl Workqueue {
+    /// Returns options with which one piece of work can be queued.
+    ///
+    /// # Cost
+    ///
+    /// An option that is not used costs nothing. Without options, `queue.task().spawn(f)` and
+    /// [`queue.spawn(f)`](Self::spawn) do the same.
+    pub fn task(&self) -> TaskOptions<'_> {
+        TaskOptions {
+            queue: self,
+            cpu: None,
+            lane: self.lane,
+            deadline: None,
+            entry: Entry::Try,
+            cancel: None,
+        }
+    }
+}
+
+/// # Options
+impl<'a> TaskOptions<'a> {
+    /// Queues on the pool of `cpu`'s pod.
+    ///
+    /// If the queue may not use the CPU, the item goes to the first pod. With the affinity `Cpu`
+    /// the item runs on that very CPU; only a [`strict`](crate::Builder::strict) queue guarantees
+    /// this. A joiner that helps runs the item on its own thread.
+    ///
+    /// Differs from Linux: there an unbound queue ignores the CPU within its node.
+    #[doc(alias("queue_work_on", "schedule_work_on"))]
+    pub fn on_cpu(mut self, cpu: CpuId) -> Self {
+        self.cpu = Some(cpu);
+        self
+    }
+
+    /// Queues on a pool of the NUMA node `node`: that of the current CPU's pod if it is in the
+    /// node, otherwise that of the first pod of the node.
+    ///
+    /// If the node is unknown or the queue uses none of its CPUs, the item goes to the first pod. A
+    /// pod that spans nodes belongs to each of them.
+    #[doc(alias("queue_work_node", "async_schedule_node"))]
+    pub fn on_node(self, node: u32) -> Self {
+        let cpu = self.queue.inner.route_table.routes().cpu_in(node);
+        self.on_cpu(cpu)
+    }
+
+    /// Starts the work before ordinary items of the queue, as a handle of
+    /// [`urgent`](Workqueue::urgent) does.
+    ///
+    /// It has no effect on an ordered queue, whose items start in the order of queueing.
+    #[doc(alias("priority", "queue_front"))]
+    pub fn urgent(mut self) -> Self {
+        if !self.queue.inner.ordered {
+            self.queue.inner.open_lanes();
+            self.lane = Lane::Urgent;
+        }
+        self
+    }
+
+    /// Starts the work by `deadline` or never; its handle then returns
+    /// [`JoinError::Expired`](crate::JoinError::Expired).
+    ///
+    /// It is for work that is useless when it is late, such as a request whose client has given up.
+    /// A queue that has fallen behind catches up, because it skips expired items.
+    ///
+    /// # Guarantees
+    ///
+    /// - A closure either runs to its end or expires, never both. A run that has started by the
+    ///   deadline is not interrupted. A future expires if it has not been polled by the deadline.
+    /// - If the deadline has passed already, the work expires at once, even if the queue is full.
+    /// - A thread in [`join`](JoinHandle::join), or a task that awaits the handle, is notified at
+    ///   the deadline, even if no worker is free. Without a waiter, a worker counts it (`expired`).
+    /// - The thread that finds the work expired drops it: the caller, a worker or the joiner. If
+    ///   that drop panics, the panic is discarded. Until then the item is pending, and counts
+    ///   toward the [capacity](crate::Builder::capacity).
+    ///
+    /// # Cost
+    ///
+    /// 40 bytes, two atomic updates of a word that all CPUs share, and two reads of the clock (35
+    /// ns each). A timer is only used if a task awaits the handle.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::{JoinError, Workqueue};
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let queue = Workqueue::builder("requests").capacity(1).build()?;
+    /// queue.pause();
+    /// let soon = || Instant::now() + Duration::from_millis(1);
+    /// let first = queue.task().deadline(soon()).try_spawn(|| "answer")?;
+    /// let busy = queue.task().deadline(soon()).try_spawn(|| "answer");
+    /// assert!(busy.is_err_and(|error| error.is_full()), "503");
+    /// assert!(matches!(first.join(), Err(JoinError::Expired)), "504");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("expiration", "start_deadline"))]
+    pub fn deadline(mut self, deadline: time::Instant) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Sets `handle` to a handle that cancels the work, independently of its [`JoinHandle`].
+    ///
+    /// Only a worker runs a closure that has one, never its joiner.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::{CancelHandle, JoinError, Workqueue};
+    /// let queue = Workqueue::builder("example").build()?;
+    /// let mut cancel = CancelHandle::default();
+    /// let handle = queue.task().cancel_handle(&mut cancel).spawn_async(std::future::pending::<()>());
+    /// std::thread::spawn(move || cancel.cancel());
+    /// assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("abort_handle", "spawn_abortable"))]
+    pub fn cancel_handle(mut self, handle: &'a mut CancelHandle) -> Self {
+        *handle = CancelHandle::default();
+        self.cancel = Some(handle);
+        self
+    }
+
+    /// Waits for free capacity instead of rejecting the work.
+    ///
+    /// Waiting threads and tasks get free capacity in order of arrival. A queue without a
+    /// [capacity](crate::Builder::capacity) never makes the caller wait.
+    ///
+    /// # Blocking
+    ///
+    /// The call that queues blocks until, for each earlier waiter and for the caller, an item has
+    /// started or was cancelled. In a work item of another queue, the pool may start another worker
+    /// while the caller blocks. Items of two full queues that wait for free capacity of each
+    /// other's queue deadlock. Inside an item of this queue the call does not wait, because the
+    /// items that would free capacity may wait for the calling item.
+    ///
+    /// If a drain begins while the caller waits, the work is rejected when the caller's turn comes.
+    ///
+    /// # Panics
+    ///
+    /// The call that queues panics inside an item of a bottom-half queue, which must not wait.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::Workqueue;
+    /// let queue = Workqueue::builder("example").capacity(2).build()?;
+    /// for part in 0..100 {
+    ///     queue.task().wait_for_room().spawn_detached(move || drop(part))?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wait_for_room(mut self) -> Self {
+        self.entry = Entry::Wait(None);
+        self
+    }
+
+    /// Waits for free capacity as [`wait_for_room`](Self::wait_for_room) does, at most until
+    /// `deadline`. After that the work is rejected, as if the queue were full.
+    pub fn wait_for_room_until(mut self, deadline: time::Instant) -> Self {
+        self.entry = Entry::Wait(Some(deadline));
+        self
+    }
+
+    pub(super) fn with_permit(mut self, permit: Permit<'a>) -> Self {
+        self.entry = Entry::Permit(permit);
+        self
+    }
+}
+
+/// # Queueing
+impl<'a> TaskOptions<'a> {
+    /// Queues `func` as [`Workqueue::spawn`] does.
+    pub fn spawn<T, F>(self, func: F) -> JoinHandle<T>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        self.try_spawn(func).unwrap_or_else(rejected)
+    }
+
+    /// Queues `func` as [`Workqueue::try_spawn`] does, or returns it in the error.
+    ///
+    /// # Errors
+    ///
+    /// With `func`, if the queue is full or closed.
+    pub fn try_spawn<T, F>(mut self, func: F) -> Result<JoinHandle<T>, TrySpawnError<F>>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        let Ok(start_by) = self.start_by() else {
+            return Ok(join::expired(func));
+        };
+        let has_place = match self.admit() {
+            Ok(has_place) => has_place,
+            Err(error) => return Err(error.with(func)),
+        };
+        if self.cancel.is_some() {
+            return Ok(self.push_future(async move { func() }, start_by, has_place));
+        }
+        let home = self.home();
+        let (item, handle) = match start_by {
+            Some(start_by) => join::joinable(start_by, func, home, has_place),
+            None => join::joinable(AnyTime, func, home, has_place),
+        };
+        home.push(item);
+        Ok(handle)
+    }
+
+    /// Queues `future` as [`Workqueue::spawn_async`] does.
+    pub fn spawn_async<F>(self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.try_spawn_async(future).unwrap_or_else(rejected)
+    }
+
+    /// Queues `future` as [`Workqueue::spawn_async`] does, or returns it in the error.
+    ///
+    /// # Errors
+    ///
+    /// With `future`, if the queue is full or closed.
+    pub fn try_spawn_async<F>(
+        mut self,
+        future: F,
+    ) -> Result<JoinHandle<F::Output>, TrySpawnError<F>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let Ok(start_by) = self.start_by() else {
+            return Ok(join::expired(future));
+        };
+        match self.admit() {
+            Ok(has_place) => Ok(self.push_future(future, start_by, has_place)),
+            Err(error) => Err(error.with(future)),
+        }
+    }
+
+    /// Queues `func` as [`Workqueue::spawn_detached`] does.
+    ///
+    /// # Errors
+    ///
+    /// With `func`, if the queue is full or closed.
+    pub fn spawn_detached<F>(mut self, func: F) -> Result<(), TrySpawnError<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        if self.deadline.is_some() || self.cancel.is_some() {
+            return self.try_spawn(func).map(drop);
+        }
+        match self.admit() {
+            Ok(has_place) => {
+                self.home().push_detached(func, has_place);
+                Ok(())
+            }
+            Err(error) => Err(error.with(func)),
+        }
+    }
+
+    /// Queues `work` as [`Workqueue::enqueue`] does; with options that wait for capacity or hold a
+    /// permit, as [`try_enqueue`](Self::try_enqueue), with `false` in place of an error.
+    pub fn enqueue(self, work: &Work) -> bool {
+        match self.entry {
+            Entry::Try => self.queue.enqueue_at(self.home(), work),
+            _ => self.try_enqueue(work).unwrap_or(false),
+        }
+    }
+
+    /// Queues `works` as [`Workqueue::enqueue_all`] does. Returns the number queued.
+    pub fn enqueue_all(self, works: &[Work]) -> usize {
+        self.queue.enqueue_all_at(self.home(), works)
+    }
+
+    /// Queues `work` as [`Workqueue::try_enqueue`] does.
+    ///
+    /// # Errors
+    ///
+    /// If the queue is full or closed.
+    pub fn try_enqueue(mut self, work: &Work) -> Result<bool, TrySpawnError> {
+        let inner = &self.queue.inner;
+        inner.must_be_at_home();
+        must_not_be_lost(work.is_lost());
+        // Like `enqueue`, this updates the state word, so that the pending run sees the caller's
+        // earlier writes.
+        let is_pending = |work: &Work| {
+            let pending = work.head().update(|state| {
+                let is_pending = state.is_pending() || state.is_claimed();
+                is_pending.then_some(state)
+            });
+            pending.is_some()
+        };
+        if inner.core.room.is_some() && is_pending(work) {
+            return Ok(false);
+        }
+        let permit = Permit::of(inner, self.admit()?);
+        let is_queued = inner.plan_and_push(work, self.home(), permit.is_some());
+        if is_queued {
+            permit.use_up();
+        }
+        Ok(is_queued)
+    }
+
+    /// Returns the start deadline; `Err` if it has passed, which is counted.
+    fn start_by(&self) -> Result<Option<StartBefore>, ()> {
+        let Some(deadline) = self.deadline else {
+            return Ok(None);
+        };
+        self.queue.start_before(deadline).map(Some).ok_or(())
+    }
+
+    /// Checks that the queue accepts the work. Returns whether the work holds a capacity permit.
+    fn admit(&mut self) -> Result<bool, TrySpawnError> {
+        match mem::replace(&mut self.entry, Entry::Try) {
+            Entry::Try => self.queue.try_place(),
+            Entry::Wait(until) => self.queue.wait_for_place(until),
+            Entry::Permit(permit) if self.queue.admits() => Ok(permit.use_up()),
+            Entry::Permit(_) => Err(TrySpawnError::CLOSED),
+        }
+    }
+
+    pub(super) fn home(&self) -> &'a Pwq {
+        let routes = &self.queue.inner.route_table;
+        let home = self
+            .cpu
+            .map_or_else(|| routes.here(), |cpu| routes.at_cpu(cpu));
+        home.in_lane(self.lane)
+    }
+
+    /// Returns the queue, the CPU and the lane with which a timer queues an item later.
+    pub(crate) fn later(&self) -> (&'a Workqueue, WeakQueue, Option<CpuId>) {
+        let weak = WeakQueue::new(&self.queue.inner, self.lane);
+        (self.queue, weak, self.cpu)
+    }
+
+    fn push_future<F>(
+        self,
+        future: F,
+        start_by: Option<StartBefore>,
+        has_place: bool,
+    ) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let (home, queue) = (self.home(), self.queue.inner.clone());
+        let (item, handle) = match start_by {
+            Some(start_by) => future::task(start_by, future, home, queue, has_place),
+            None => future::task(AnyTime, future, home, queue, has_place),
+        };
+        if let Some(cancel) = self.cancel {
+            // SAFETY: the handle keeps the item alive, and the item is a future's.
+            *cancel = CancelHandle::of(unsafe { future::counted_waker(item) });
+        }
+        home.push(item);
+        handle
+    }
+}
+
+/// Drops rejected work, and returns the handle of an item that is not queued.
+#[cold]
+pub(super) fn rejected<F, T: Send + 'static>(error: TrySpawnError<F>) -> JoinHandle<T> {
+    let (work, error) = error.into_parts();
+    join::refused(work, error)
+}
+
+impl fmt::Debug for TaskOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskOptions")
+            .field("queue", &self.queue.name())
+            .field("cpu", &self.cpu)
+            .field("lane", &self.lane)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}
