@@ -3,29 +3,40 @@
 //! A mailbox counts items, and an item that finds no capacity waits itself. A workqueue counts the
 //! items that have not started, and the producers wait.
 //!
-//! # The word
+//! # The two words
 //!
-//! `state` counts the entries *inside*: those that hold capacity. Its top bit, `AWAITED`, is set
-//! while the wait queue is not empty.
+//! Entries arrive and leave on different threads, so each side has a word of its own. `left` counts
+//! the entries that have left, and wraps. `state` counts the entries that were admitted, except
+//! those that had left when it was last *recounted*; it contains the value of `left` at that time.
+//! The bit `AWAITED` of both words is set while the wait queue is not empty.
 //!
 //! ```text
-//! try to take:  full, or AWAITED?  rejected               otherwise state += 1
-//! wait:         [lock] join the wait queue, AWAITED is set;   then let in
-//! release:      state -= 1;  AWAITED was set?             then let in
+//! try to take:  AWAITED?  rejected;   below the bound?  state += 1
+//!               otherwise read `left`: no entry has left since the last recount?  rejected
+//!               recount, and state += 1, in one transition
+//! wait:         [lock] join the wait queue, AWAITED is set in state, then in left;    then let in
+//! release:      left += count;  AWAITED was set?              then let in
 //! let in:       [lock] while there is capacity: state += 1, and the first waiter is let in;
 //!               the wait queue is empty: AWAITED is cleared
 //! ```
 //!
+//! A thread that takes capacity thus reads the other word once in `capacity` entries if the room
+//! does not stay full, and a thread that releases capacity writes no word of the takers.
+//!
 //! # Properties, and their proofs
 //!
-//! **No entry waits while there is capacity.** All changes of the word are read-modify-writes, so
-//! they have one order. A thread that releases capacity after `AWAITED` was set reads the bit, and
-//! lets in (twin `capacity: a release overlooks the waiters`). A waiter that sets the bit later than a
-//! release reads the free capacity, because it lets in after that (twin `room: no check after
-//! joining`).
+//! **No entry waits while there is capacity.** All changes of `left` are read-modify-writes, so
+//! they have one order. A thread that releases capacity after `AWAITED` was set there reads the
+//! bit, and lets in (twin `capacity: a release overlooks the waiters`). A waiter that sets the bit
+//! later than a release counts that release, because it lets in after that (twin `room: no check
+//! after joining`).
 //!
-//! **First come, first in.** While the bit is set, the word is above every bound, so no taker gets
-//! the capacity that was just released (twin `capacity: a taker overtakes a waiter`).
+//! **No capacity is lost or counted twice.** A recount and the taking that needs it are one
+//! transition of `state`. `left` is never older than the value in `state` (twin `room: a recount
+//! reads an old word`).
+//!
+//! **First come, first in.** While the bit is set in `state`, no taker gets the capacity that was
+//! just released (twin `capacity: a taker overtakes a waiter`).
 //!
 //! **The bound holds.** Letting a waiter in takes capacity (twin `capacity: admits too many`).
 //!
@@ -36,28 +47,62 @@
 //! **Closing ends every wait.** It marks the wait queue as closed under its lock, and wakes all
 //! waiters. Each waiter leaves by itself (twin `capacity: closing leaves the waiters asleep`).
 
-use sync::atomic::{AtomicUsize, Ordering};
+use crossbeam_utils::CachePadded;
+use sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sync::fork::Process;
 use sync::{Mutex, MutexGuard, twin};
 
 use crate::numbered::Numbered;
 
-/// Bit of `Admission::state`: the wait queue is not empty.
-const AWAITED: usize = 1 << (usize::BITS - 1);
+/// Bit of both words: the wait queue is not empty.
+const AWAITED: u32 = 1;
+/// One entry in `left`.
+const ONE_LEFT: u32 = 2;
 
-/// The largest bound; it is below the bit.
-pub const MAX_CAPACITY: usize = AWAITED - 1;
+/// The largest bound: `left` distinguishes this many entries.
+pub const MAX_CAPACITY: usize = (u32::MAX / ONE_LEFT) as usize;
+
+/// The word of the takers.
+///
+/// bit 0 `AWAITED` | bits 1..32 count of `left` at the last recount | bits 32..64 entries inside, as
+/// of that recount
+#[derive(Clone, Copy)]
+struct State(u64);
+
+impl State {
+    const ONE_INSIDE: u64 = 1 << 32;
+
+    fn is_awaited(self) -> bool {
+        self.0 as u32 & AWAITED != 0
+    }
+
+    fn nr_inside(self) -> usize {
+        (self.0 / Self::ONE_INSIDE) as usize
+    }
+
+    /// Subtracts the entries that have left since the last recount. If these are more than were
+    /// inside, others were admitted in the meantime, and `state` has changed.
+    fn recounted(self, left: u32) -> Self {
+        let low = self.0 as u32;
+        let nr_left = (left & !AWAITED).wrapping_sub(low & !AWAITED) / ONE_LEFT;
+        let nr_inside = (self.nr_inside() as u32).saturating_sub(nr_left);
+        let low = (left & !AWAITED) | (low & AWAITED);
+        Self((u64::from(nr_inside) * Self::ONE_INSIDE) | u64::from(low))
+    }
+}
 
 /// A bound, the count of the entries inside, and the wait queue: each `W` waits until it is let in.
 #[derive(Debug)]
 pub struct Admission<W> {
+    /// A: see the top of the file. Relaxed: it guards no memory. On a cache line of its own.
+    left: CachePadded<AtomicU32>,
+    /// A: see [`State`].
+    state: AtomicU64,
     /// I: the bound.
     capacity: usize,
     /// I: the process whose threads take the lock. In a child, a thread that does not exist may
     /// hold it.
     process: Process,
-    /// A: see the top of the file. Relaxed: it guards no memory.
-    state: AtomicUsize,
     wait_queue: Mutex<WaitQueue<W>>,
 }
 
@@ -84,10 +129,12 @@ pub enum Position<W> {
 
 impl<W> Admission<W> {
     pub fn new(capacity: usize) -> Self {
+        assert!(capacity <= MAX_CAPACITY, "the builders check it");
         Self {
+            left: CachePadded::new(AtomicU32::new(0)),
+            state: AtomicU64::new(0),
             capacity,
             process: Process::this(),
-            state: AtomicUsize::new(0),
             wait_queue: Mutex::new(WaitQueue {
                 is_closed: false,
                 waiting: Numbered::new(),
@@ -100,12 +147,19 @@ impl<W> Admission<W> {
     }
 
     pub fn nr_inside(&self) -> usize {
-        self.state.load(Ordering::Relaxed) & !AWAITED
+        self.look()
+            .recounted(self.left.load(Ordering::Relaxed))
+            .nr_inside()
+    }
+
+    /// Returns `true` if there is capacity for which no entry waits.
+    pub fn is_free(&self) -> bool {
+        !self.is_awaited() && self.nr_inside() < self.capacity
     }
 
     /// Returns `true` if the wait queue is not empty.
     pub fn is_awaited(&self) -> bool {
-        self.state.load(Ordering::Relaxed) & AWAITED != 0
+        State(self.state.load(Ordering::Relaxed)).is_awaited()
     }
 
     /// Returns `false` in a child of `fork`.
@@ -113,25 +167,56 @@ impl<W> Admission<W> {
         self.process.is_this()
     }
 
+    /// Reads `state`, before `left`.
+    #[inline]
+    fn look(&self) -> State {
+        // ORDER(recount): the acquire end; see `take`.
+        // If the update of `take` comes first, a later load of `left` is not older than the value
+        // that the update contains. If our load comes first, it finds an older value of `left` in
+        // `state`, or fails in its own update.
+        let order = twin::order("room: a recount reads an old word", Ordering::Acquire);
+        State(self.state.load(order))
+    }
+
     /// Takes capacity for one entry. Returns `false` if there is none, or if another entry waits
     /// for it.
     #[inline]
     pub fn try_take(&self) -> bool {
-        if twin::armed("capacity: a taker overtakes a waiter") {
-            return self.take_before_others();
-        }
-        let more = |state| (state < self.capacity).then_some(state + 1);
-        self.state
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-            .is_ok()
+        self.take(twin::armed("capacity: a taker overtakes a waiter"))
     }
 
-    /// Takes capacity for one entry, even if others wait.
-    fn take_before_others(&self) -> bool {
-        let more = |state| (state & !AWAITED < self.capacity).then_some(state + 1);
-        self.state
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-            .is_ok()
+    /// Takes capacity for one entry, `before_others` that wait for it or not.
+    #[inline]
+    fn take(&self, before_others: bool) -> bool {
+        let mut state = self.look();
+        loop {
+            if state.is_awaited() && !before_others {
+                return false;
+            }
+            let mut next = state;
+            if state.nr_inside() >= self.capacity {
+                next = state.recounted(self.left.load(Ordering::Relaxed));
+                if next.nr_inside() >= self.capacity {
+                    return false;
+                }
+            }
+            // ORDER(recount): message passing, other end in `look`.
+            //   here:  left is read;  state = its value   Release
+            //   other: state is read  Acquire;            left is read
+            // If our update comes first, the other thread reads a value of `left` that is not older
+            // than ours. If its load comes first, its own update fails.
+            // Test: loom a_place_that_comes_free_is_had_once, a_recount_must_not_read_an_old_count
+            let taken = self.state.compare_exchange_weak(
+                state.0,
+                next.0 + State::ONE_INSIDE,
+                Ordering::Release,
+                Ordering::Relaxed,
+            );
+            if taken.is_ok() {
+                return true;
+            }
+            state = self.look();
+        }
     }
 
     /// Releases the capacity of `count` entries. If it returns `true`, the caller must call
@@ -139,7 +224,9 @@ impl<W> Admission<W> {
     #[inline]
     #[must_use]
     pub fn release(&self, count: usize) -> bool {
-        let before = self.state.fetch_sub(count, Ordering::Relaxed);
+        let before = self
+            .left
+            .fetch_add(count as u32 * ONE_LEFT, Ordering::Relaxed);
         before & AWAITED != 0 && !twin::armed("capacity: a release overlooks the waiters")
     }
 
@@ -156,7 +243,8 @@ impl<W> Admission<W> {
             return Err(waiter);
         };
         let ticket = Ticket(wait_queue.waiting.add(waiter));
-        self.state.fetch_or(AWAITED, Ordering::Relaxed);
+        self.state.fetch_or(AWAITED.into(), Ordering::Relaxed);
+        self.left.fetch_or(AWAITED, Ordering::Relaxed);
         drop(wait_queue);
         if !twin::armed("capacity: no check after joining") {
             let_in();
@@ -171,7 +259,7 @@ impl<W> Admission<W> {
             return;
         };
         while !wait_queue.waiting.is_empty()
-            && (self.take_before_others() || twin::armed("capacity: admits too many"))
+            && (self.take(true) || twin::armed("capacity: admits too many"))
         {
             wait_queue
                 .waiting
@@ -186,8 +274,13 @@ impl<W> Admission<W> {
     /// Lets takers in again if the wait queue is empty.
     fn note_if_empty_locked(&self, wait_queue: &WaitQueue<W>) {
         if wait_queue.waiting.is_empty() {
-            self.state.fetch_and(!AWAITED, Ordering::Relaxed);
+            self.note_not_awaited_locked();
         }
+    }
+
+    fn note_not_awaited_locked(&self) {
+        self.left.fetch_and(!AWAITED, Ordering::Relaxed);
+        self.state.fetch_and(!u64::from(AWAITED), Ordering::Relaxed);
     }
 
     /// Returns the place of the waiter. If it is in the wait queue, passes it to `visit`, under the
@@ -234,18 +327,10 @@ impl<W> Admission<W> {
             return;
         };
         wait_queue.is_closed = true;
-        self.state.fetch_and(!AWAITED, Ordering::Relaxed);
+        self.note_not_awaited_locked();
         if !twin::armed("capacity: closing leaves the waiters asleep") {
             wait_queue.waiting.iter_mut().for_each(wake);
         }
-    }
-}
-
-/// For tests.
-impl<W> Admission<W> {
-    pub fn nr_waiting(&self) -> usize {
-        self.wait_queue()
-            .map_or(0, |wait_queue| wait_queue.waiting.len())
     }
 }
 

@@ -51,7 +51,7 @@ pub mod trace {
 
 pub mod wake {
     pub use crate::wake::{
-        harmless::{Maker, is_harmless, is_known, note_harmless, note_known},
+        harmless::{Maker, fire_known, is_harmless, note_harmless, note_known},
         parker::unpark,
         spin::{
             MAX_POLL_AFTER_WORK_NS, machine_may_spin, poll_as_waiter, spin_as_waiter,

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use base::internal::admission::Admission;
 use base::internal::wake::lane::Lane;
 use sync::Arc;
 use sync::atomic::Ordering;
@@ -196,7 +195,10 @@ impl<T> Poster<T> {
     /// The number may change before this returns.
     #[doc(alias = "len")]
     pub fn nr_inside(&self) -> Option<usize> {
-        self.shared.admission.as_ref().map(Admission::nr_inside)
+        self.shared
+            .admission
+            .as_ref()
+            .map(|admission| admission.nr_inside())
     }
 
     /// Returns `true` if the mailbox rejects posts. After `false` it may be closed at any time.

@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use base::internal::admission::{Position, Ticket};
-use base::internal::wake::report;
 use base::internal::wake::sleeper::{self, OnTurn, Sleeper};
+use base::internal::wake::{report, spin_as_waiter};
 
 use super::error::PostError;
 use super::poster::Poster;
@@ -134,7 +134,14 @@ impl<T> Poster<T> {
     fn send_within(&self, item: T, timeout: Option<Duration>) -> Result<(), PostError<T>> {
         report::must_be_free_to_sleep();
         match self.post(item) {
-            Err(PostError::Full(item)) => self.send(item).wait(Sleeper::new(timeout)),
+            Err(PostError::Full(item)) => {
+                let sleeper = Sleeper::new(timeout);
+                if timeout != Some(Duration::ZERO) {
+                    // A waiter costs the owner a wake-up.
+                    spin_as_waiter(|| self.shared.has_room());
+                }
+                self.send(item).wait(sleeper)
+            }
             posted => posted,
         }
     }

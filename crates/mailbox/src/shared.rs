@@ -70,8 +70,8 @@ pub(super) struct Shared<T> {
     pub(super) owner: CachePadded<Owner>,
     /// Written by either side, once in many posts.
     pub(super) free: CachePadded<Stack<Block<T>>>,
-    /// Written by every post and receipt of a bounded mailbox; `None` in others.
-    pub(super) admission: CachePadded<Option<Admission<Waiting<T>>>>,
+    /// I: `None` in an unbounded mailbox. Each side has a line of its own in it.
+    pub(super) admission: Option<Box<Admission<Waiting<T>>>>,
     /// A: number of [`Poster`](super::Poster)s.
     pub(super) nr_posters: CachePadded<AtomicUsize>,
     /// The state that the owner leaves behind when it ends.
@@ -146,7 +146,7 @@ impl<T> Shared<T> {
                 tally,
             }),
             free: CachePadded::new(Stack::new()),
-            admission: CachePadded::new(capacity.map(Admission::new)),
+            admission: capacity.map(|capacity| Box::new(Admission::new(capacity))),
             nr_posters: CachePadded::new(AtomicUsize::new(0)),
             dead: Mutex::new(Dead {
                 reader: None,
@@ -201,22 +201,35 @@ impl<T> Shared<T> {
     /// it.
     #[inline]
     pub(super) fn take_capacity(&self) -> bool {
-        self.admission.as_ref().is_none_or(Admission::try_take)
+        self.admission
+            .as_ref()
+            .is_none_or(|admission| admission.try_take())
+    }
+
+    /// Returns `true` if [`take_capacity`](Self::take_capacity) would succeed now.
+    pub(super) fn has_room(&self) -> bool {
+        self.admission
+            .as_ref()
+            .is_none_or(|admission| admission.is_free())
     }
 
     /// Returns `true` if items wait for capacity.
     pub(super) fn is_awaited(&self) -> bool {
-        self.admission.as_ref().is_some_and(Admission::is_awaited)
+        self.admission
+            .as_ref()
+            .is_some_and(|admission| admission.is_awaited())
     }
 
     pub(super) fn capacity(&self) -> Option<usize> {
-        self.admission.as_ref().map(Admission::capacity)
+        self.admission
+            .as_ref()
+            .map(|admission| admission.capacity())
     }
 
     /// Releases the capacity of `nr_items` items that were received.
     #[inline(always)]
     pub(super) fn release(&self, nr_items: usize) {
-        if let Some(admission) = &*self.admission
+        if let Some(admission) = &self.admission
             && admission.release(nr_items)
         {
             self.let_in(admission);
@@ -252,7 +265,7 @@ impl<T> Shared<T> {
         lane: Lane,
         on_turn: OnTurn,
     ) -> Result<Ticket, T> {
-        let Some(admission) = &*self.admission else {
+        let Some(admission) = &self.admission else {
             return Err(item);
         };
         let on_turn = Some(on_turn);
@@ -276,7 +289,7 @@ impl<T> Shared<T> {
     pub(super) fn close(&self) {
         self.owner.life.store(CLOSED, Ordering::Relaxed);
         let mut wakeq = WakeQ::new();
-        if let Some(admission) = &*self.admission {
+        if let Some(admission) = &self.admission {
             admission.close(|waiting| {
                 let on_turn = waiting.on_turn.take();
                 on_turn
@@ -349,7 +362,11 @@ impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
         // Every poster was dropped and has sealed its blocks, so this also frees the last blocks.
         self.drop_items();
-        for waiting in self.admission.iter_mut().flat_map(Admission::forgotten) {
+        for waiting in self
+            .admission
+            .iter_mut()
+            .flat_map(|admission| admission.forgotten())
+        {
             // FOREIGN(dead-item): the drop of an item whose waiting send was leaked, on the last
             // thread. A panic is caught.
             panics::contain(|| drop(waiting.item));

@@ -39,7 +39,7 @@ use std::{
 
 use base::internal::{
     panics::{Foreign, contain},
-    wake::is_known,
+    wake::fire_known as fire_one,
 };
 use sync::{Mutex, fork::Process, time};
 
@@ -98,20 +98,21 @@ pub(crate) fn with_wakers_aside<R>(body: impl FnOnce() -> R) -> (R, Vec<Foreign<
     (result, aside.ok().flatten().unwrap_or_default())
 }
 
-/// Fires the waker of a task that waited for a result of this thread, or sets it aside.
-pub(crate) fn fire(waker: Foreign<Waker>) {
-    let mut waker = Some(waker);
+/// Sets `wakers` aside, if this thread must not fire them. The iterator is then exhausted.
+fn set_aside(wakers: &mut impl Iterator<Item = Foreign<Waker>>) {
     // A thread whose thread-locals are destroyed sets no wakers aside.
     let _ = PUT_ASIDE.try_with(|place| {
         if let Some(aside) = &mut *place.borrow_mut() {
-            aside.extend(waker.take());
+            aside.extend(wakers);
         }
     });
-    if let Some(waker) = waker {
-        // FOREIGN(drain-wake): the waker of a task that awaits a drain, on the thread that ends the
-        // drain, or on a reaper; contained.
-        // FOREIGN(capacity-wake): the waker of a task that waits for capacity, on the thread that
-        // releases it, or waits; contained.
+}
+
+/// Fires the waker of a task that waited for a result of this thread, or sets it aside.
+pub(crate) fn fire(waker: Foreign<Waker>) {
+    let mut waker = Some(waker).into_iter();
+    set_aside(&mut waker);
+    if let Some(waker) = waker.next() {
         // FOREIGN(task-wake): the waker of a task that awaits an item, on the thread that cancels
         // it; contained.
         // FOREIGN(task-set-wake): the waker of a task that awaits a set, on the thread that ended
@@ -120,57 +121,81 @@ pub(crate) fn fire(waker: Foreign<Waker>) {
     }
 }
 
-/// Fires the wakers that never block: those of threads in `block_on`, of futures and of task sets.
-/// Returns the other wakers, and the fired ones to be dropped later, because a drop may run a
-/// destructor.
-fn fire_known(wakers: Vec<Foreign<Waker>>) -> (Vec<Foreign<Waker>>, Vec<Foreign<Waker>>) {
-    let (known, mut others): (Vec<_>, Vec<_>) =
-        wakers.into_iter().partition(|waker| is_known(waker));
-    // The waker of the task that awaits a task set may block.
-    let ((), woken) = with_wakers_aside(|| known.iter().for_each(|waker| waker.wake_by_ref()));
-    others.extend(woken);
-    (others, known)
+/// The user code that remains of a waker. Each is a cleanup of its own, because one waker may wait
+/// for the effect of the next one.
+pub(crate) enum Left {
+    /// A waker that may block.
+    Waker(Foreign<Waker>),
+    /// A value to be dropped.
+    Value(Box<dyn Send>),
 }
 
-/// Fires wakers. If a waker forks and returns in the child, the remaining wakers belong to the
-/// parent, and the child gets `false`.
+impl Cleanup for Left {
+    fn run(self: Box<Self>) {
+        match *self {
+            // FOREIGN(sleep-wake): the waker of a task that sleeps, on a reaper; contained.
+            // FOREIGN(drain-wake): the waker of a task that awaits a drain, on the thread that ends
+            // the drain, or on a reaper; contained.
+            // FOREIGN(capacity-wake): the waker of a task that waits for capacity, on a reaper;
+            // contained.
+            Self::Waker(waker) => _ = contain(|| waker.into_inner().wake()),
+            Self::Value(value) => drop(value),
+        }
+    }
+}
+
+/// Fires the wakers that never block: those of threads in `block_on`, of dedicated workers, of
+/// futures and of task sets. Returns the rest for threads that may block.
+pub(crate) fn fire_known(wakers: impl IntoIterator<Item = Foreign<Waker>>) -> Vec<Left> {
+    let mut left = Vec::new();
+    let fire = |waker: Foreign<Waker>| match fire_one(waker.into_inner()) {
+        Ok(value) => left.extend(value.map(Left::Value)),
+        Err(waker) => left.push(Left::Waker(Foreign::new(waker))),
+    };
+    // The waker of a task set fires the waker of the task that awaits the set.
+    let ((), woken) = with_wakers_aside(|| wakers.into_iter().for_each(fire));
+    if !woken.is_empty() {
+        left.extend(fire_known(woken));
+    }
+    left
+}
+
+/// Fires wakers, or sets them aside. If a waker forks and returns in the child, the remaining
+/// wakers belong to the parent, and the child gets `false`.
 ///
 /// Wakers that never block are fired first. A waker that blocks may therefore wait for one of
 /// these.
 pub(crate) fn fire_all(wakers: Vec<Foreign<Waker>>) -> bool {
     let here = Process::now();
-    let (wakers, known) = fire_known(wakers);
     let mut wakers = wakers.into_iter();
-    while let Some(waker) = wakers.next() {
-        fire(waker);
+    set_aside(&mut wakers);
+    let mut left = fire_known(wakers).into_iter();
+    while let Some(one) = left.next() {
+        Box::new(one).run();
         if !here.is_this() {
-            mem::forget((wakers, known));
+            mem::forget(left);
             return false;
         }
     }
     true
 }
 
-/// Calls `body`. On a worker, returns wakers that may block as a cleanup instead of firing them.
+/// Calls `body`. On a worker, returns wakers that may block as cleanups instead of firing them.
 /// Between two items a worker counts as searching: while a waker blocked it, producers would wake
 /// no other worker.
-pub(crate) fn without_blocking(body: impl FnOnce()) -> Option<impl Cleanup + 'static> {
+pub(crate) fn without_blocking(body: impl FnOnce()) -> Vec<Left> {
     if !SERVES.try_with(Cell::get).unwrap_or(false) {
         body();
-        return None;
+        return Vec::new();
     }
     let ((), wakers) = with_wakers_aside(body);
-    let (others, _known) = fire_known(wakers);
-    (!others.is_empty()).then_some(Wakers(others))
+    fire_known(wakers)
 }
 
-/// Wakers that may block.
-struct Wakers(Vec<Foreign<Waker>>);
-
-impl Cleanup for Wakers {
-    fn run(self: Box<Self>) {
-        fire_all(self.0);
-    }
+/// The reapers of a registry.
+pub(crate) trait Reapers: Send + Sync {
+    /// Queues cleanups. The caller holds no lock.
+    fn leave(&self, left: Vec<Left>);
 }
 
 /// Sets whether other threads depend on this thread while it runs no item, as on a worker.

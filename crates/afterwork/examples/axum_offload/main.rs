@@ -84,7 +84,7 @@ impl Server {
         let mut client = Client::new(self.address)?;
         client.send("/digest/0/within/1")?;
         // The deadline may pass before the request reaches the queue.
-        let has_come = || self.queue.report().room < Some(CAPACITY);
+        let has_come = || self.queue.report().nr_free < Some(CAPACITY);
         until(|| has_come() || self.queue.stats().expired > nr_before);
         thread::sleep(Duration::from_millis(2));
         self.queue.resume();
@@ -191,6 +191,6 @@ impl Server {
     }
 
     fn wait_for_capacity(&self, room: usize) {
-        until(|| self.queue.report().room == Some(room));
+        until(|| self.queue.report().nr_free == Some(room));
     }
 }

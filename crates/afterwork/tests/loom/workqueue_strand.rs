@@ -36,10 +36,14 @@ fn two_spawners() {
     let other = spawn({
         let strand = strand.clone();
         move || {
-            strand.spawn_detached(move |state| drop(add(1)(state)));
+            strand
+                .spawn_detached(move |state| drop(add(1)(state)))
+                .unwrap();
         }
     });
-    strand.spawn_detached(move |state| drop(add(2)(state)));
+    strand
+        .spawn_detached(move |state| drop(add(2)(state)))
+        .unwrap();
     other.join().unwrap();
     let last = strand.spawn(add(3)).join().unwrap();
     assert!(last == 123 || last == 213, "{last}");
@@ -166,9 +170,11 @@ fn flush_meets_a_run() {
     let nr_run = Arc::new(AtomicU32::new(0));
     for _ in 0..2 {
         let nr_run = nr_run.clone();
-        strand.spawn_detached(move |()| {
-            nr_run.fetch_add(1, Ordering::Relaxed);
-        });
+        strand
+            .spawn_detached(move |()| {
+                nr_run.fetch_add(1, Ordering::Relaxed);
+            })
+            .unwrap();
     }
     let flusher = spawn({
         let queue = queue.clone();

@@ -107,7 +107,7 @@ impl Crowded {
                 assert!(
                     queue
                         .report()
-                        .room
+                        .nr_free
                         .is_some_and(|room| room <= self.capacity)
                 );
                 queue.resume();
@@ -121,12 +121,12 @@ impl Crowded {
     pub fn end(self) {
         self.queue.drain().unwrap();
         assert_eq!(
-            self.queue.report().room,
+            self.queue.report().nr_free,
             Some(self.capacity),
             "a place is lost"
         );
         self.queue.destroy().unwrap();
-        let refused = self.queue.task().wait_for_room().try_spawn(|| ());
+        let refused = self.queue.task().wait_for_capacity().try_spawn(|| ());
         assert!(refused.is_err_and(|error| !error.is_full()));
     }
 }

@@ -1,8 +1,11 @@
 //! Changes of attributes, and of the machine, while a queue is in use.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    io,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use afterwork::{
@@ -163,8 +166,11 @@ fn an_ordered_queue_loses_and_reorders_nothing_over_changes_of_its_attributes() 
                 attrs.nice = dice.below(4) as i8;
                 attrs.cpus = [None, Some(set("0-1"))][dice.below(2)].clone();
             };
+            let before = queue.attrs();
             queue.set_attrs(change).unwrap();
-            assert_eq!(log.lock().unwrap().len(), i + 1, "not drained");
+            let nr_run = log.lock().unwrap().len();
+            let changes = before != queue.attrs();
+            assert!(!changes || nr_run == i + 1, "not drained");
         }
     }
     queue.drain().unwrap();
@@ -438,4 +444,32 @@ fn the_registry_of_the_process_follows_its_affinity_mask() {
             }
         },
     );
+}
+
+#[test]
+fn a_change_that_changes_nothing_does_not_drain_an_ordered_queue() {
+    ends(|| {
+        let queue = queue("ordered").ordered();
+        let queue = queue.build_in(&registry("8 core")).unwrap();
+        let plug = plug_into(&queue);
+        queue.set_attrs(|_| ()).unwrap();
+        queue.set_attrs(|attrs| attrs.nice = 0).unwrap();
+        let item = queue.try_spawn(|| 7).unwrap();
+        plug.release();
+        assert_eq!(item.join().unwrap(), 7);
+    });
+}
+
+#[test]
+fn a_destroyed_queue_takes_no_attributes() {
+    for ordered in [false, true] {
+        let builder = queue("destroyed");
+        let builder = if ordered { builder.ordered() } else { builder };
+        let queue = alone_on_two(builder);
+        queue.destroy().unwrap();
+        let error = queue.set_attrs(|attrs| attrs.nice = 4).unwrap_err();
+        assert!(matches!(error, BuildError::Destroyed), "{error}");
+        assert_eq!(io::Error::from(error).kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!(queue.attrs().nice, 0);
+    }
 }

@@ -43,7 +43,7 @@ fn a_running_closure_sees_each_kind_of_cancel() {
     queue.drain().unwrap();
     let mut set = TaskSet::new(&queue);
     set.add(poller(&queue));
-    set.abort_all();
+    set.cancel_all();
     assert!(set.join_next_blocking().unwrap().is_ok());
     // The next item is not cancelled.
     queue.spawn(|| assert!(!is_cancelled())).join().unwrap();
@@ -82,13 +82,14 @@ fn a_work_that_is_disabled_sees_it() {
 fn a_running_poll_of_a_future_sees_its_cancel() {
     let queue = alone_on_two(queue("cancelled"));
     let (send, started) = mpsc::channel();
-    let (handle, abort) = queue.spawn_abortable(move || {
+    let mut canceller = afterwork::workqueue::CancelHandle::default();
+    let handle = queue.task().cancel_handle(&mut canceller).spawn(move || {
         send.send(CancellationToken::current()).unwrap();
         eventually("it is cancelled", is_cancelled);
     });
     let token = started.recv_timeout(PATIENCE).unwrap();
     assert!(!token.is_cancelled());
-    assert!(abort.abort());
+    assert!(canceller.cancel());
     assert!(token.is_cancelled());
     handle.join().unwrap();
 }

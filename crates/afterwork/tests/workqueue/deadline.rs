@@ -197,7 +197,7 @@ fn a_deadline_goes_with_room_that_is_had_or_tried_for() {
         let permit = workqueue::block_on(queue.task().reserve());
         let handle = permit.deadline(past).spawn(|| ());
         assert!(has_expired(handle.join()));
-        assert_eq!(queue.report().room, Some(1), "its place is given back");
+        assert_eq!(queue.report().nr_free, Some(1), "its place is given back");
         let handle = workqueue::block_on(queue.task().reserve())
             .deadline(Instant::now() + SOON)
             .spawn(|| ());
@@ -281,7 +281,7 @@ fn an_expired_item_gives_its_place_back() {
         let refused = queue.task().deadline(Instant::now() + LATER).spawn(|| ());
         assert!(matches!(refused.join(), Err(JoinError::Full)));
         assert!(has_expired(handle.join()));
-        assert_eq!(queue.report().room, Some(1));
+        assert_eq!(queue.report().nr_free, Some(1));
         // A detached item releases its permit when a worker reaches it.
         let deadline = Instant::now() + SOON;
         drop(
@@ -294,7 +294,7 @@ fn an_expired_item_gives_its_place_back() {
             thread::sleep(SOON);
         }
         queue.resume();
-        eventually("a worker has come", || queue.report().room == Some(1));
+        eventually("a worker has come", || queue.report().nr_free == Some(1));
     });
 }
 

@@ -1,9 +1,10 @@
 //! Items that wait for later items of a queue whose only seat they hold.
 
 use std::{
+    future::poll_fn,
     pin::pin,
     sync::{Arc, Mutex, mpsc},
-    task::{Context, Wake, Waker},
+    task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker},
     time::{Duration, Instant},
 };
 
@@ -364,4 +365,84 @@ fn the_waker_of_a_drain_may_wait_for_an_item_of_its_pool() {
     assert!(drain.as_mut().poll(&mut context).is_pending());
     plug.release();
     assert!(receive.recv_timeout(2 * PATIENCE).unwrap(), "hangs");
+}
+
+/// Calls `at_clone` when it is cloned, and `at_drop` when the clone is dropped.
+struct Hooks {
+    at_clone: Box<dyn Fn() + Sync>,
+    at_drop: Box<dyn Fn() + Sync>,
+}
+
+impl Hooks {
+    fn waker(&'static self) -> Waker {
+        static WAKER: RawWakerVTable = RawWakerVTable::new(
+            |data| {
+                (Hooks::of(data).at_clone)();
+                RawWaker::new(data, &CLONE)
+            },
+            |_| unreachable!("not woken"),
+            |_| unreachable!("not woken"),
+            |_| (),
+        );
+        static CLONE: RawWakerVTable = RawWakerVTable::new(
+            |_| unreachable!("not cloned again"),
+            |_| unreachable!("not woken"),
+            |_| unreachable!("not woken"),
+            |data| (Hooks::of(data).at_drop)(),
+        );
+        // SAFETY: the functions read hooks that live forever and may be used by any thread.
+        unsafe { Waker::new(std::ptr::from_ref(self).cast(), &WAKER) }
+    }
+
+    fn of(data: *const ()) -> &'static Self {
+        // SAFETY: made by `waker`, from hooks that live forever.
+        unsafe { &*data.cast() }
+    }
+}
+
+/// A future whose waker waits for a drain owns a waker of its joiner. With the end of the drain
+/// goes the last handle of the future, on the worker that ended the drain.
+#[test]
+fn the_drop_of_a_fired_waker_may_wait_for_an_item_of_its_pool() {
+    ends(|| {
+        let registry = registry("1 core");
+        let [home, drained, other] =
+            ["home", "drained", "other"].map(|name| queue(name).build_in(&registry).unwrap());
+        let ((lend, lent), (ended, receive)) = (mpsc::channel(), mpsc::channel());
+        home.pause();
+        let future = poll_fn(move |cx| {
+            lend.send(cx.waker().clone()).unwrap();
+            Poll::Ready(())
+        });
+        let mut joiner = Box::pin(home.spawn_async(future));
+        let hooks = Box::leak(Box::new(Hooks {
+            // The future ends while its joiner registers.
+            at_clone: Box::new(move || {
+                home.resume();
+                home.flush().unwrap();
+            }),
+            at_drop: Box::new(move || {
+                let (ran, runs) = mpsc::channel();
+                other.spawn_detached(move || ran.send(()).unwrap()).unwrap();
+                ended.send(runs.recv_timeout(PATIENCE)).unwrap();
+            }),
+        }));
+        let joined = joiner
+            .as_mut()
+            .poll(&mut Context::from_waker(&hooks.waker()));
+        assert!(joined.is_ready());
+        drop(joiner);
+        let waker = lent.recv().unwrap();
+        let plug = plug_into(&drained);
+        let mut drain = pin!(drained.drain_async());
+        assert!(
+            drain
+                .as_mut()
+                .poll(&mut Context::from_waker(&waker))
+                .is_pending()
+        );
+        drop(waker);
+        plug.release();
+        assert_eq!(receive.recv().unwrap(), Ok(()), "hangs");
+    });
 }

@@ -179,7 +179,7 @@ fn a_future_whose_drop_panics_when_cancelled_leaves_a_handle() {
     let mut handle = queue.spawn_async(async move { drop(grenade) });
     let cancelled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| handle.cancel()));
     assert!(cancelled.is_err(), "the canceller gets the panic");
-    assert_eq!(queue.report().room, Some(1));
+    assert_eq!(queue.report().nr_free, Some(1));
     assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
     queue.resume();
     queue.drain().unwrap();

@@ -786,13 +786,13 @@ fn what_is_cancelled_with_all_else_gives_its_room_back() {
             queue.spawn_detached(|| ()).unwrap();
             assert_eq!(queue.try_enqueue(&work), Ok(true));
             assert_eq!(
-                (queue.report().room, queue.stats().nr_inactive),
+                (queue.report().nr_free, queue.stats().nr_inactive),
                 (Some(0), 3)
             );
             assert_eq!(queue.cancel_all(), 3);
             assert!(is_cancelled(handle.join()));
             assert_eq!(
-                (queue.report().room, queue.stats().nr_inactive),
+                (queue.report().nr_free, queue.stats().nr_inactive),
                 (Some(3), 0)
             );
         }

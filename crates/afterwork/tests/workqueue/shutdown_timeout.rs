@@ -19,10 +19,12 @@ fn one_seat(name: &str) -> Workqueue {
 fn block(queue: &Workqueue) -> mpsc::Sender<()> {
     let (open, gate) = mpsc::channel::<()>();
     let (send, started) = mpsc::channel();
-    queue.spawn_detached(move || {
-        send.send(()).unwrap();
-        let _ = gate.recv();
-    });
+    queue
+        .spawn_detached(move || {
+            send.send(()).unwrap();
+            let _ = gate.recv();
+        })
+        .unwrap();
     started.recv_timeout(PATIENCE).unwrap();
     open
 }
@@ -144,10 +146,12 @@ fn the_closures_of_strands_are_cancelled_at_the_limit() {
     let strand = queue.strand(());
     let (open, gate) = mpsc::channel::<()>();
     let (send, started) = mpsc::channel();
-    strand.spawn_detached(move |()| {
-        send.send(()).unwrap();
-        let _ = gate.recv();
-    });
+    strand
+        .spawn_detached(move |()| {
+            send.send(()).unwrap();
+            let _ = gate.recv();
+        })
+        .unwrap();
     let waits = strand.spawn(|()| ());
     let other = queue.strand(()).spawn(|()| ());
     started.recv_timeout(PATIENCE).unwrap();
@@ -170,10 +174,12 @@ fn a_shutdown_at_its_limit_reaches_the_items_that_run() {
             token.wait_timeout(Duration::from_secs(3600))
         })
     };
-    queue.spawn_detached(move || {
-        send.send(()).unwrap();
-        eventually("it is cancelled", is_cancelled);
-    });
+    queue
+        .spawn_detached(move || {
+            send.send(()).unwrap();
+            eventually("it is cancelled", is_cancelled);
+        })
+        .unwrap();
     for _ in 0..2 {
         started.recv_timeout(PATIENCE).unwrap();
     }

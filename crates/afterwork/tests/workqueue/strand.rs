@@ -31,10 +31,12 @@ fn numbers(queue: &Workqueue) -> Strand<Vec<u32>> {
 fn block<S: Send + 'static>(strand: &Strand<S>) -> mpsc::Sender<()> {
     let (open, gate) = mpsc::channel::<()>();
     let (start, started) = mpsc::channel();
-    strand.spawn_detached(move |_| {
-        start.send(()).unwrap();
-        let _ = gate.recv();
-    });
+    strand
+        .spawn_detached(move |_| {
+            start.send(()).unwrap();
+            let _ = gate.recv();
+        })
+        .unwrap();
     started.recv_timeout(PATIENCE).unwrap();
     open
 }
@@ -49,7 +51,9 @@ fn closures_of_each_thread_run_in_order_and_never_overlap() {
             let strand = strand.clone();
             scope.spawn(move || {
                 for number in 0..COUNT {
-                    strand.spawn_detached(move |all| all.push(from * COUNT + number));
+                    strand
+                        .spawn_detached(move |all| all.push(from * COUNT + number))
+                        .unwrap();
                 }
             });
         }
@@ -68,7 +72,7 @@ fn ten_thousand_strands_run_each_of_their_closures() {
     let queue = alone_on_two(queue("strands"));
     let strands: Vec<_> = (0..COUNT).map(|number| queue.strand(number)).collect();
     for strand in &strands {
-        strand.spawn_detached(|number| *number *= 2);
+        strand.spawn_detached(|number| *number *= 2).unwrap();
     }
     let sums = strands.iter().map(|strand| strand.spawn(|number| *number));
     let sums: Vec<_> = sums.collect();
@@ -85,10 +89,12 @@ fn closures_without_handles_run_before_the_queue_and_the_state_end() {
     let open = block(&strand);
     for _ in 0..100 {
         let (nr_run, nr_dropped) = (nr_run.clone(), nr_dropped.clone());
-        strand.spawn_detached(move |_| {
-            assert_eq!(nr_dropped.load(Ordering::Relaxed), 0);
-            nr_run.fetch_add(1, Ordering::Relaxed);
-        });
+        strand
+            .spawn_detached(move |_| {
+                assert_eq!(nr_dropped.load(Ordering::Relaxed), 0);
+                nr_run.fetch_add(1, Ordering::Relaxed);
+            })
+            .unwrap();
     }
     drop(strand);
     assert_eq!(nr_dropped.load(Ordering::Relaxed), 0);
@@ -125,7 +131,7 @@ fn a_panic_reaches_the_joiner_and_the_strand_continues() {
         all.push(1);
         panic!("on purpose");
     });
-    strand.spawn_detached(|_| panic!("on purpose"));
+    strand.spawn_detached(|_| panic!("on purpose")).unwrap();
     assert_eq!(strand.spawn(|all| all.len()).join().unwrap(), 1);
     assert!(matches!(panicked.join(), Err(JoinError::Panicked(_))));
     assert_eq!(nr_unseen.load(Ordering::Relaxed), 1);
@@ -226,13 +232,13 @@ fn a_queue_that_is_full_or_destroyed_rejects_closures() {
     assert!(outcomes[0].is_ok() && outcomes[1].is_ok());
     assert!(matches!(outcomes[2], Err(JoinError::Refused)));
     queue.flush().unwrap();
-    assert_eq!(queue.room(), Some(2));
+    assert_eq!(queue.report().nr_free, Some(2));
     // A cancel releases capacity, too.
     queue.pause();
     let mut handle = strand.spawn(|_| ());
-    assert_eq!(queue.room(), Some(1));
+    assert_eq!(queue.report().nr_free, Some(1));
     assert!(handle.cancel());
-    assert_eq!(queue.room(), Some(2));
+    assert_eq!(queue.report().nr_free, Some(2));
     let _last = strand.spawn(|_| ());
     queue.destroy().unwrap();
     assert_eq!(strand.backlog(), 0);
@@ -248,12 +254,15 @@ fn a_drain_waits_for_the_closures_that_closures_spawn() {
     let strand = queue.strand(0);
     let own = strand.clone();
     fn again(strand: Strand<u32>, left: u32) {
-        strand.clone().spawn_detached(move |nr_run| {
-            *nr_run += 1;
-            if left > 0 {
-                again(strand, left - 1);
-            }
-        });
+        strand
+            .clone()
+            .spawn_detached(move |nr_run| {
+                *nr_run += 1;
+                if left > 0 {
+                    again(strand, left - 1);
+                }
+            })
+            .unwrap();
     }
     again(own, 199);
     queue.drain().unwrap();
@@ -269,9 +278,11 @@ fn a_flush_waits_for_all_closures_that_were_spawned_before() {
         // Several batches, the last of them not full.
         for _ in 0..100 + round {
             let nr_run = nr_run.clone();
-            strand.spawn_detached(move |_| {
-                nr_run.fetch_add(1, Ordering::Relaxed);
-            });
+            strand
+                .spawn_detached(move |_| {
+                    nr_run.fetch_add(1, Ordering::Relaxed);
+                })
+                .unwrap();
         }
         queue.flush().unwrap();
         assert_eq!(nr_run.load(Ordering::Relaxed), 100 + round);
@@ -284,11 +295,14 @@ fn a_flush_does_not_wait_for_a_strand_that_is_never_idle() {
     let strand = queue.strand(());
     let stop = Arc::new(AtomicU32::new(0));
     fn again(strand: Strand<()>, stop: Arc<AtomicU32>) {
-        strand.clone().spawn_detached(move |()| {
-            if stop.load(Ordering::Relaxed) == 0 {
-                again(strand, stop);
-            }
-        });
+        strand
+            .clone()
+            .spawn_detached(move |()| {
+                if stop.load(Ordering::Relaxed) == 0 {
+                    again(strand, stop);
+                }
+            })
+            .unwrap();
     }
     // More chains than a batch has closures.
     for _ in 0..100 {
@@ -311,7 +325,8 @@ fn a_strand_lets_others_go_first_after_a_batch() {
     queue.pause();
     for number in 0..200 {
         let order = order.clone();
-        long.spawn_detached(move |()| order.lock().unwrap().push(number));
+        long.spawn_detached(move |()| order.lock().unwrap().push(number))
+            .unwrap();
     }
     let at = order.clone();
     let at = short.spawn(move |()| at.lock().unwrap().len());
@@ -331,9 +346,9 @@ fn an_urgent_strand_goes_first() {
         let order = order.clone();
         move || order.lock().unwrap().push(name)
     };
-    queue.spawn_detached(push("ordinary"));
+    queue.spawn_detached(push("ordinary")).unwrap();
     let push = push("urgent");
-    urgent.spawn_detached(move |()| push());
+    urgent.spawn_detached(move |()| push()).unwrap();
     queue.resume();
     queue.drain().unwrap();
     assert_eq!(*order.lock().unwrap(), ["urgent", "ordinary"]);

@@ -89,7 +89,7 @@ fn a_full_queue_returns_each_kind_of_work() {
     assert_eq!(
         queue
             .task()
-            .wait_for_room()
+            .wait_for_capacity()
             .spawn_async(future)
             .join()
             .unwrap(),

@@ -4,7 +4,7 @@ use std::task::{RawWakerVTable, Waker};
 
 use sync::fork::PerProcess;
 
-use super::parker::is_unparker;
+use super::parker::unpark;
 
 /// The table of the wakers of dedicated workers, of which this folder knows nothing else. Compared
 /// by value, because the compiler may duplicate it.
@@ -17,36 +17,52 @@ pub fn note_harmless(waker: &Waker) {
     }
 }
 
-/// The table of the wakers of futures.
-static FUTURE: PerProcess<RawWakerVTable> = PerProcess::new();
-/// The table of the wakers that task sets store with their items.
-static TASK_SET: PerProcess<RawWakerVTable> = PerProcess::new();
+/// How to fire a waker of one table: never blocks. Returns a value whose drop may run user code.
+pub type Fire = fn(Waker) -> Option<Box<dyn Send>>;
 
-/// The creators of wakers that never block in [`wake_by_ref`](Waker::wake_by_ref). Dropping such a
-/// waker may run user code.
+/// The wakers of futures.
+static FUTURE: PerProcess<(RawWakerVTable, Fire)> = PerProcess::new();
+/// The wakers that task sets store with their items.
+static TASK_SET: PerProcess<(RawWakerVTable, Fire)> = PerProcess::new();
+
+/// The creators of wakers that never block. Dropping such a waker may run user code.
 #[derive(Clone, Copy, Debug)]
 pub enum Maker {
     Future,
     TaskSet,
 }
 
-/// Records that all wakers of `maker` have this table.
-pub fn note_known(maker: Maker, table: &RawWakerVTable) {
+/// Records that all wakers of `maker` have this table, and are fired by `fire`.
+pub fn note_known(maker: Maker, table: &RawWakerVTable, fire: Fire) {
     let known = match maker {
         Maker::Future => &FUTURE,
         Maker::TaskSet => &TASK_SET,
     };
     if known.get().is_none() {
-        known.get_or_set(*table);
+        known.get_or_set((*table, fire));
     }
 }
 
-/// Returns `true` if [`wake_by_ref`](Waker::wake_by_ref) of `waker` never blocks. A waker for which
-/// this returns `false` may block.
-#[inline]
-pub fn is_known(waker: &Waker) -> bool {
-    let is_of = |known: &'static PerProcess<RawWakerVTable>| known.get() == Some(waker.vtable());
-    is_unparker(waker) || is_harmless(waker) || [&FUTURE, &TASK_SET].into_iter().any(is_of)
+/// Fires a waker that never blocks: of a thread in `block_on`, of a dedicated worker, or of a known
+/// [`Maker`]. Returns a value whose drop may run user code. A waker that may block is returned as
+/// the error.
+pub fn fire_known(waker: Waker) -> Result<Option<Box<dyn Send>>, Waker> {
+    let Some(waker) = unpark(waker) else {
+        return Ok(None);
+    };
+    if is_harmless(&waker) {
+        waker.wake();
+        return Ok(None);
+    }
+    let known = [&FUTURE, &TASK_SET].map(PerProcess::get);
+    match known
+        .into_iter()
+        .flatten()
+        .find(|it| it.0 == *waker.vtable())
+    {
+        Some((_, fire)) => Ok(fire(waker)),
+        None => Err(waker),
+    }
 }
 
 /// Returns `true` if firing `waker` runs no user code and never blocks. `false` means that this is

@@ -288,16 +288,11 @@ fn raw(unparker: Unparker) -> RawWaker {
     RawWaker::new(Arc::into_raw(unparker.token).cast(), &WAKER)
 }
 
-#[inline]
-pub(crate) fn is_unparker(waker: &Waker) -> bool {
-    ptr::eq(waker.vtable(), &WAKER)
-}
-
 /// If `waker` belongs to a parker, stores its token, which runs no user code. Otherwise returns the
 /// waker.
 #[inline]
 pub fn unpark(waker: Waker) -> Option<Waker> {
-    if !is_unparker(&waker) {
+    if !ptr::eq(waker.vtable(), &WAKER) {
         return Some(waker);
     }
     // SAFETY: the waker is consumed.

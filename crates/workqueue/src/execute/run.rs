@@ -64,7 +64,7 @@ pub(crate) unsafe fn pop_by_and_run(
         Pop::Run(_) => {
             if from.is_counted() && !sync::twin::armed("capacity: a start keeps its permit") {
                 // SAFETY: our caller holds the in-flight count, which keeps the pwq alive.
-                unsafe { release_permit(item.as_ptr(), home) };
+                release_permit(unsafe { &*home });
             }
             // SAFETY: our transition began the run, and our caller keeps the in-flight count.
             let ending = unsafe { run(item, home, false, || ()) };
@@ -366,8 +366,7 @@ fn help_here(item: NonNull<Head>) -> bool {
         Some(if taken_back { next.unlink() } else { next })
     });
     if claimed.is_counted() {
-        // SAFETY: the seat keeps the queue alive.
-        unsafe { release_permit(item.as_ptr(), home) };
+        release_permit(home);
     }
     home.gate.note_helped(core, holds);
     let mut left = None;
@@ -527,19 +526,10 @@ pub(crate) fn is_in_strand(head: &Head) -> bool {
     table.is_some_and(|table| table.strand.is_some())
 }
 
-/// Releases the capacity permit of `item`, which was queued at `home`, as part of its run: a waker
-/// may drop the last handle of the queue, and that drop must not wait for this item.
-///
-/// # Safety
-///
-/// 1. `home` stays valid until this returns.
-#[cold]
-unsafe fn release_permit(item: *const Head, home: *const Pwq) {
-    // SAFETY: (1).
-    let core = unsafe { &(*home).core };
-    if let Some(capacity) = &core.capacity {
-        // SAFETY: (1).
-        unsafe { with_current(item, home, || capacity.release(1)) };
+/// Releases the capacity permit of an item that was queued at `home` and now starts.
+fn release_permit(home: &Pwq) {
+    if let Some(capacity) = &home.core.capacity {
+        capacity.release(1);
     }
 }
 

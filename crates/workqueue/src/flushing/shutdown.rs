@@ -52,7 +52,7 @@ impl Workqueue {
     ///
     /// let queue = Workqueue::builder("jobs").max_active(1).help(false).build()?;
     /// let (send, receive) = mpsc::channel::<()>();
-    /// queue.spawn_detached(move || drop(receive.recv()));
+    /// queue.spawn_detached(move || drop(receive.recv())).unwrap();
     /// let waits = queue.spawn(|| ());
     /// let left = queue.shutdown_timeout(Duration::from_millis(1)).unwrap_err();
     /// println!("{left}"); // workqueue "jobs" still has 2 items: …

@@ -40,7 +40,7 @@ use sync::{
 };
 
 use super::head::{Head, State};
-use crate::errands;
+use crate::cleanups;
 
 /// A flag with waiters and children.
 pub(crate) struct Token {
@@ -128,7 +128,7 @@ impl Token {
             // Dropped in the loop: the last reference of a child acquires the lock of its parent.
             left.extend(list.children.iter().filter_map(Weak::upgrade));
         }
-        errands::fire_all(wakers);
+        cleanups::fire_all(wakers);
     }
 
     /// Registers `waker`, in place of the one with this key. Returns `false` if the flag is set.

@@ -7,6 +7,7 @@ use mpscq::{Node, Stack};
 use sync::{asym, cell::UnsafeCell, twin, unmodelled::Arc};
 
 use super::super::{
+    cleanups::{Cleanup, Left, Reapers},
     item::{
         head::{Head, State, VTable},
         list::{Color, Injector},
@@ -234,10 +235,19 @@ pub struct Permits(Capacity);
 #[derive(Debug, Default)]
 pub struct Turn(Option<Ticket>);
 
+/// Reapers that run each cleanup at once.
+struct AtOnce;
+
+impl Reapers for AtOnce {
+    fn leave(&self, left: Vec<Left>) {
+        left.into_iter().for_each(|one| Box::new(one).run());
+    }
+}
+
 impl Permits {
     /// Creates `capacity` permits.
     pub fn new(capacity: usize) -> Self {
-        Self(Capacity::new(capacity))
+        Self(Capacity::new(capacity, Arc::new(AtOnce)))
     }
 
     /// Acquires a permit if one is free.

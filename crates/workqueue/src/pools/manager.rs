@@ -17,7 +17,7 @@ use sync::{
 
 use super::pool::WorkerPool;
 use crate::{
-    cleanups::{self, Cleanup, CleanupQueue},
+    cleanups::{self, Cleanup, CleanupQueue, Left, Reapers},
     observe::report::Report,
 };
 
@@ -45,6 +45,12 @@ pub(crate) struct Manager {
     pub(crate) cleanups: CleanupQueue,
     /// I: names and other properties of its threads.
     pub(crate) style: ThreadStyle,
+}
+
+impl Reapers for Manager {
+    fn leave(&self, left: Vec<Left>) {
+        self.leave_to_reapers(left);
+    }
 }
 
 /// A handler of reports.

@@ -716,9 +716,9 @@ impl DeferredEffects<'_> {
         }
         let settled = self.settled.drain(..);
         let notify = || settled.for_each(|core| core.settled.notify_all());
-        let rest = cleanups::without_blocking(notify);
-        if rest.is_some() {
-            self.pool.manager.leave_to_reapers(rest);
+        let left = cleanups::without_blocking(notify);
+        if !left.is_empty() {
+            self.pool.manager.leave_to_reapers(left);
         }
     }
 }

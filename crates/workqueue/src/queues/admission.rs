@@ -293,6 +293,9 @@ impl Workqueue {
             _ => return self.try_permit(),
         };
         report::must_be_free_to_sleep();
+        if capacity.try_take() {
+            return Ok(true);
+        }
         let left = until.map(|it| it.saturating_duration_since(time::Instant::now()));
         if !capacity.wait(left) {
             self.inner.note_refused();

@@ -148,7 +148,7 @@ impl Inner {
             oldest: gathered.oldest,
             shares: (shares > 0).then_some(shares),
             capacity: capacity.map(Capacity::capacity),
-            capacity: capacity.map(Capacity::nr_free),
+            nr_free: capacity.map(Capacity::nr_free),
         }
     }
 }

@@ -57,7 +57,7 @@ use crate::{
     },
     item::{
         deferred_drops::DeferredDrops,
-        head::{Dead, Ending, Expiry, HandleTable, Handles, Head, Rules, State, TaskSlot, VTable},
+        head::{Ending, Expiry, HandleTable, Handles, Head, Rules, State, TaskSlot, VTable},
         list::{self, Color},
         memory,
     },
@@ -512,7 +512,7 @@ static WAKER: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, rem
 
 /// Registers the wakers of futures as harmless. Call it before the first future is queued.
 pub(crate) fn note_wakers() {
-    note_known(Maker::Future, &WAKER);
+    note_known(Maker::Future, &WAKER, wake_ours);
 }
 
 /// Creates a waker, a handle that is not counted yet.
@@ -537,18 +537,15 @@ fn item_of(data: *const ()) -> NonNull<Head> {
     NonNull::new(data.cast_mut().cast()).expect("made from an item")
 }
 
-/// Fires `waker` if it is a future's, which runs no user code. Returns the item if it must be
-/// freed. Any other waker is returned as the error.
-pub(crate) fn wake_ours(waker: Waker) -> Result<Option<Dead>, Waker> {
-    if !ptr::eq(waker.vtable(), &WAKER) {
-        return Err(waker);
-    }
+/// Fires a future's waker, without user code. Returns the item if it must be freed.
+fn wake_ours(waker: Waker) -> Option<Box<dyn Send>> {
     let item = item_of(ManuallyDrop::new(waker).data());
     // SAFETY: the waker is a handle, and is not used after this.
-    Ok(unsafe {
+    let dead = unsafe {
         transition(item, State::wake);
         base(item).handles.leave(item)
-    })
+    };
+    dead.map(|dead| Box::new(dead) as Box<dyn Send>)
 }
 
 /// Cancels the future of `waker`, as its handle does. Returns `false` if it has ended.

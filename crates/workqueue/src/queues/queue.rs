@@ -187,12 +187,14 @@ impl Drop for Draining<'_> {
 
 impl Workqueue {
     pub(crate) fn new(name: &str, mut parts: Parts, registry: &Registry) -> Self {
+        let manager = registry.machine().manager.clone();
+        let capacity = |capacity| Capacity::new(capacity, manager.clone());
         let core = Arc::new(QueueCore {
             cpu_intensive: parts.cpu_intensive,
             bh: parts.bh,
             hidden: parts.hidden,
             reclaim: parts.rescuer.is_some(),
-            capacity: parts.capacity.map(Capacity::new),
+            capacity: parts.capacity.map(capacity),
             shares: AtomicU32::new(parts.shares.unwrap_or(0)),
             ..QueueCore::new(name, parts.on_panic.take())
         });
@@ -206,7 +208,7 @@ impl Workqueue {
             for_all: parts.for_all,
             route_table: RouteTable::new(&routes),
             plan: Mutex::new(plan),
-            manager: registry.machine().manager.clone(),
+            manager,
             timers: OwnTimers::new(registry.timers()),
             rescuer: Mutex::new(parts.rescuer),
         });

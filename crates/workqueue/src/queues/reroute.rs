@@ -13,17 +13,18 @@ use crate::{
 };
 
 impl Inner {
-    /// Changes the attributes and publishes new routes. An ordered queue must be drained.
-    pub(super) fn reroute(&self, machine: &Machine, change: &dyn Fn(&mut Attrs)) {
+    /// Changes the attributes and publishes new routes. An ordered queue must be drained. Returns
+    /// `false` if the queue was destroyed.
+    pub(super) fn reroute(&self, machine: &Machine, change: &dyn Fn(&mut Attrs)) -> bool {
         let mut plan = self.plan.lock();
         if plan.is_dead() {
-            return;
+            return false;
         }
         change(plan.attrs_mut());
         let before = self.route_table.routes();
         let routes = plan.draw(&self.core, machine);
         if std::ptr::eq(before, &*routes) {
-            return;
+            return true;
         }
         self.route_table.publish(&routes);
         for pwq in before.pwqs() {
@@ -31,13 +32,23 @@ impl Inner {
                 pwq.pool.retire_pwq(pwq.slot);
             }
         }
+        true
+    }
+
+    /// Returns `true` if the queue already has these attributes, and routes for the present machine.
+    fn is_routed(&self, machine: &Machine, change: &dyn Fn(&mut Attrs)) -> bool {
+        let plan = self.plan.lock();
+        let mut attrs = plan.attrs().clone();
+        change(&mut attrs);
+        let (topology, pods) = machine.pods(&attrs);
+        attrs == *plan.attrs() && self.route_table.routes().is_of(&topology, &pods)
     }
 }
 
 impl Follower for Inner {
     fn follow(&self, machine: &Machine) {
         if !self.ordered {
-            self.reroute(machine, &|_| ());
+            let _ = self.reroute(machine, &|_| ());
         }
     }
 
@@ -60,8 +71,10 @@ impl Workqueue {
     /// queued already run where they are. No item is lost.
     ///
     /// An ordered queue is drained first, as [`drain`](Self::drain) does: while the call waits,
-    /// items of other threads are rejected and counted. If another thread queues an item while the
-    /// call begins, that item may start after items that the thread queues later.
+    /// items of other threads are rejected and counted. A thread that changes the attributes again
+    /// and again therefore leaves its producers little time. A call that changes nothing does not
+    /// drain. If another thread queues an item while the call begins, that item may start after
+    /// items that the thread queues later.
     ///
     /// Differs from Linux: an ordered queue does not automatically follow a change of the machine
     /// or of [`set_unbound_cpus`](crate::Registry::set_unbound_cpus). It follows when
@@ -85,7 +98,7 @@ impl Workqueue {
     /// Those of [`Builder::build`](crate::Builder::build) that the attributes can cause;
     /// [`BuildError::OwnQueue`] for an ordered queue inside one of its items, and in a `tracing`
     /// subscriber; [`BuildError::Bh`] for a bottom-half queue; [`BuildError::System`] for a
-    /// process-wide queue. Nothing has changed in these cases.
+    /// process-wide queue; [`BuildError::Destroyed`]. Nothing has changed in these cases.
     ///
     /// # Examples
     ///
@@ -119,18 +132,26 @@ impl Workqueue {
     }
 
     fn change(&self, change: &dyn Fn(&mut Attrs)) -> Result<(), BuildError> {
+        if self.inner.is_destroyed() {
+            return Err(BuildError::Destroyed);
+        }
         let machine = self.registry().machine();
+        let reroute = || match self.inner.reroute(machine, change) {
+            true => Ok(()),
+            false => Err(BuildError::Destroyed),
+        };
         if !self.inner.ordered {
-            self.inner.reroute(machine, change);
-            return Ok(());
+            return reroute();
         }
         if trace::is_emitting() {
             return Err(BuildError::OwnQueue);
         }
         self.inner.may_wait().map_err(|_| BuildError::OwnQueue)?;
+        if self.inner.is_routed(machine, change) {
+            return Ok(());
+        }
         let _draining = self.inner.closed.while_draining();
         self.inner.drain();
-        self.inner.reroute(machine, change);
-        Ok(())
+        reroute()
     }
 }

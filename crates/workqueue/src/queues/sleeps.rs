@@ -19,27 +19,15 @@
 //!
 //! # Which thread fires
 //!
-//! A waker is user code, which the manager does not run. It fires only wakers of known types: of a
-//! queue's future (an enqueue), of a dedicated worker (a post), and of a thread in `block_on`. It
-//! hands all others over to reapers (`cleanups.rs`), one errand for each, because one waker may wait
-//! for what the next one does.
+//! A waker is user code, which the manager does not run: see [`cleanups::fire_known`].
 
 use std::{mem, ptr::NonNull, task::Waker};
 
-use base::internal::{
-    panics::{Foreign, contain},
-    wake::{is_harmless, unpark},
-};
+use base::internal::panics::Foreign;
 use sync::twin;
 
-use super::{
-    future,
-    timers::{Expiry, Guard, Kind, Node, Timers},
-};
-use crate::{
-    cleanups::{self, Cleanup},
-    item::head::Dead,
-};
+use super::timers::{Expiry, Guard, Kind, Node, Timers};
+use crate::cleanups::{self, Left};
 
 /// The timer of a sleep, owned until [`end_sleep`](Timers::end_sleep).
 #[derive(Debug)]
@@ -95,12 +83,17 @@ impl Timers {
             wheel = rest.unwrap_or_else(|| self.wheel.lock());
         }
         drop(wheel);
-        let fire = |expiry| match expiry {
-            Expiry::Item(due) => due.fire(self, now_ns).map(Left::Item),
-            Expiry::Task(waker) => wake(waker.into_inner()),
-        };
-        self.manager
-            .leave_to_reapers(expired.into_iter().filter_map(fire));
+        let mut left = Vec::new();
+        for expiry in expired {
+            match expiry {
+                Expiry::Item(due) => {
+                    let dead = due.fire(self, now_ns);
+                    left.extend(dead.map(|dead| Left::Value(Box::new(dead))));
+                }
+                Expiry::Task(waker) => left.extend(cleanups::fire_known([waker])),
+            }
+        }
+        self.manager.leave_to_reapers(left);
     }
 
     /// Wakes the tasks whose wakers the manager has put aside since the last call.
@@ -110,9 +103,7 @@ impl Timers {
 
     /// Wakes tasks. Reapers fire the wakers that are user code.
     pub(crate) fn leave_wakers(&self, wakers: Vec<Foreign<Waker>>) {
-        let wake = |waker: Foreign<Waker>| wake(waker.into_inner());
-        self.manager
-            .leave_to_reapers(wakers.into_iter().filter_map(wake));
+        self.manager.leave_to_reapers(cleanups::fire_known(wakers));
     }
 
     /// Arranges for `waker` to be fired at `at_ns`, by `timer`, which is created if it is `None`.
@@ -180,37 +171,5 @@ impl Timers {
         // lock; contained by `Foreign`.
         // SAFETY: it was created from a box, and is in no wheel.
         drop(unsafe { Box::from_raw(sleeper.as_ptr()) });
-    }
-}
-
-/// The cleanup of a fired timer, which may block.
-enum Left {
-    Item(Dead),
-    Waker(Foreign<Waker>),
-}
-
-impl Cleanup for Left {
-    fn run(self: Box<Self>) {
-        match *self {
-            Self::Item(dead) => drop(dead),
-            Self::Waker(waker) => {
-                // FOREIGN(sleep-wake): a task's waker, on a reaper, with no lock held; contained.
-                contain(|| waker.into_inner().wake());
-            }
-        }
-    }
-}
-
-/// Fires a waker that runs no user code. Returns the work that another thread must do.
-fn wake(waker: Waker) -> Option<Left> {
-    let waker = unpark(waker)?;
-    if is_harmless(&waker) {
-        waker.wake();
-        return None;
-    }
-    match future::wake_ours(waker) {
-        Ok(dead) => dead.map(Left::Item),
-        // FOREIGN(sleep-wake): a reaper fires or drops it.
-        Err(waker) => Some(Left::Waker(Foreign::new(waker))),
     }
 }

@@ -29,9 +29,9 @@
 //! - **Flushes.** A pending closure is not counted in flight; the item is, from before the closure
 //!   was counted until the closure has run. When a run queues the item again, the new count is
 //!   younger than the closures that are left, and a flush that began in between does not wait for
-//!   it. So the run first queues the item, and then checks the colour of its own count. If that
-//!   colour is still open, a later flush finds the new count in the same colour, and the run ends.
-//!   If a flush has closed the colour, the run runs all closures that are left now before it ends.
+//!   it. So the run first queues the item, and then checks the color of its own count. If that
+//!   color is still open, a later flush finds the new count in the same color, and the run ends.
+//!   If a flush has closed the color, the run runs all closures that are left now before it ends.
 //!   Closures pushed later were pushed after the new count. Twin `strand: ends beside a flush`.
 //! - **A single closure is cancelled** by its handle, as any one-shot item is: the canceller claims
 //!   it, and its link stays in the list. A run that finds it claimed waits for the end of the
@@ -53,7 +53,11 @@ use sync::{
     unmodelled::Arc,
 };
 
-use super::queue::{Inner, Workqueue};
+use super::{
+    admission::TrySpawnError,
+    queue::{Inner, Workqueue},
+    task::rejected,
+};
 use crate::{
     execute::{
         deadline::StartBy,
@@ -62,10 +66,10 @@ use crate::{
         work::Work,
     },
     item::{
+        deferred_drops::DeferredDrops,
         head::{Ending, Head, Popped, State, VTable},
         lane::Lane,
-        list::{self, Colour, Injector, List},
-        remains::Remains,
+        list::{self, Color, Injector, List},
         revival::Revivable,
     },
     pools::pwq::Pwq,
@@ -125,7 +129,7 @@ const MAX_BATCH: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 ///
 /// let queue = Workqueue::builder("accounts").build()?;
 /// let account = queue.strand(100);
-/// account.spawn_detached(|balance| *balance -= 30);
+/// account.spawn_detached(|balance| *balance -= 30).unwrap();
 /// let balance = account.spawn(|balance| *balance);
 /// assert_eq!(balance.join()?, 70);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -230,7 +234,7 @@ impl Workqueue {
     /// let queue = Workqueue::builder("sessions").build()?;
     /// let log = queue.strand(Vec::new());
     /// for line in ["one", "two", "three"] {
-    ///     log.spawn_detached(move |lines| lines.push(line));
+    ///     log.spawn_detached(move |lines| lines.push(line)).unwrap();
     /// }
     /// let lines = log.spawn(|lines| lines.join(" ")).join()?;
     /// assert_eq!(lines, "one two three");
@@ -270,35 +274,52 @@ impl<S: Send + 'static> Strand<S> {
     /// # Blocking
     ///
     /// As [`Workqueue::enqueue`]. Any thread may call it, and so may a closure of the strand.
-    pub fn spawn<T: Send + 'static>(
-        &self,
-        func: impl FnOnce(&mut S) -> T + Send + 'static,
-    ) -> JoinHandle<T> {
+    pub fn spawn<T, F>(&self, func: F) -> JoinHandle<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut S) -> T + Send + 'static,
+    {
+        self.try_push(func).unwrap_or_else(rejected)
+    }
+
+    /// Queues `func` as [`spawn`](Self::spawn) does, without a handle.
+    ///
+    /// # Errors
+    ///
+    /// With `func`, if the queue is full or closed.
+    pub fn spawn_detached<F>(&self, func: F) -> Result<(), TrySpawnError<F>>
+    where
+        F: FnOnce(&mut S) + Send + 'static,
+    {
+        self.try_push(func).map(drop)
+    }
+
+    fn try_push<T, F>(&self, func: F) -> Result<JoinHandle<T>, TrySpawnError<F>>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut S) -> T + Send + 'static,
+    {
+        let has_permit = match self.queue.try_permit() {
+            Ok(has_permit) => has_permit,
+            Err(error) => return Err(error.with(func)),
+        };
         // SAFETY: the handle keeps the item alive; the reference lasts only for this expression.
         let state = unsafe { (*self.item.cast::<Item<S>>().as_ptr()).state.get() };
         let mut state = Lent(state);
         // SAFETY: it is called only by the strand's run.
         let func = move || func(unsafe { state.get() });
-        let Some(has_place) = self.queue.place() else {
-            return join::refused(func);
-        };
         let in_strand = InStrand {
             strand: self.item.as_ptr(),
             nr_cancels: self.queue.inner.core.nr_cancels.load(Ordering::Relaxed),
         };
         let home = self.queue.here();
-        let (item, handle) = join::joinable_by(in_strand, func, home, has_place);
+        let (item, handle) = join::joinable(in_strand, func, home, has_permit);
         // SAFETY: the item is new, and is pushed once.
         unsafe {
-            home.tell_queued(item);
+            home.emit_queued(item);
             self.base().push(self.item, item, home);
         }
-        handle
-    }
-
-    /// Queues `func` as [`spawn`](Self::spawn) does, without a handle.
-    pub fn spawn_detached(&self, func: impl FnOnce(&mut S) + Send + 'static) {
-        drop(self.spawn(func));
+        Ok(handle)
     }
 }
 
@@ -360,7 +381,7 @@ impl Base {
         // SAFETY: (1). The reference ends before the closure is called.
         let own = unsafe { &mut *self.own.get() };
         if own.taken.is_empty() {
-            own.taken = self.pushed.take(|_| Colour::default());
+            own.taken = self.pushed.take(|_| Color::default());
         }
         let closure = own.taken.pop_front()?;
         own.nr_done += 1;
@@ -423,8 +444,8 @@ impl Base {
     unsafe fn run(&self, item: NonNull<Head>) {
         // SAFETY: (1): the pwq of a running item is alive.
         let home = unsafe { &*run::current_home() };
-        // Read before the item is queued again, which changes the colour.
-        let colour = list::colour(item);
+        // Read before the item is queued again, which changes the color.
+        let color = list::color(item);
         let mut nr_run = 0;
         // SAFETY: (1).
         while nr_run < MAX_BATCH || unsafe { self.nr_left() } <= 0 {
@@ -439,7 +460,7 @@ impl Base {
         let next = self.queue.route_table.here().in_lane(self.lane);
         // SAFETY: (1).
         unsafe { self.enqueue(item, next) };
-        let is_open = || home.pool.is_open(home.slot, colour);
+        let is_open = || home.pool.is_open(home.slot, color);
         if ptr::eq(next, home) && is_open() || twin::armed("strand: ends beside a flush") {
             return;
         }
@@ -467,7 +488,7 @@ impl<S: Send + 'static> Item<S> {
         Ending::Returned
     }
 
-    unsafe fn cancel(item: NonNull<Head>, remains: &mut Remains) -> Popped {
+    unsafe fn cancel(item: NonNull<Head>, deferred_drops: &mut DeferredDrops) -> Popped {
         let pop = |state: State| {
             let is_left = state.is_running() && !twin::armed("strand: is unqueued while it runs");
             Some(if is_left {
@@ -477,20 +498,20 @@ impl<S: Send + 'static> Item<S> {
             })
         };
         // SAFETY: the contract is that of `pop_by_and_cancel`.
-        unsafe { run::pop_by_and_cancel(item, remains, Self::skip, pop) }
+        unsafe { run::pop_by_and_cancel(item, deferred_drops, Self::skip, pop) }
     }
 
     /// Cancels all closures, instead of running them.
-    unsafe fn skip(item: NonNull<Head>, remains: &mut Remains) {
+    unsafe fn skip(item: NonNull<Head>, deferred_drops: &mut DeferredDrops) {
         // SAFETY: the caller runs the item, which begins with its `Base`.
         let base = unsafe { item.cast::<Base>().as_ref() };
         // The strand itself is no item of the user.
-        remains.nr_more -= 1;
+        deferred_drops.nr_more -= 1;
         // SAFETY: as above.
         while let Some(closure) = unsafe { base.next() } {
             // SAFETY: the closure is linked, and we hold its only link.
-            let popped = unsafe { (closure.as_ref().vtable().cancel)(closure, remains) };
-            remains.nr_more += isize::from(popped.ran());
+            let popped = unsafe { (closure.as_ref().vtable().cancel)(closure, deferred_drops) };
+            deferred_drops.nr_more += isize::from(popped.ran());
         }
         // SAFETY: as above, and no closure was left.
         if !unsafe { base.is_idle() } {

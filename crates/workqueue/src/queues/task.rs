@@ -42,7 +42,7 @@ use crate::{
 /// let soon = Instant::now() + Duration::from_secs(60);
 /// let mut cancel = CancelHandle::default();
 /// let sum = queue.task().on_cpu(CpuId::new(0)).deadline(soon).cancel_handle(&mut cancel);
-/// let sum = sum.wait_for_room().spawn(|| 1 + 1);
+/// let sum = sum.wait_for_capacity().spawn(|| 1 + 1);
 /// assert_eq!(sum.join()?, 2);
 /// assert!(!cancel.cancel(), "it has ended");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -214,16 +214,16 @@ impl<'a> TaskOptions<'a> {
     /// # use afterwork::workqueue::Workqueue;
     /// let queue = Workqueue::builder("example").capacity(2).build()?;
     /// for part in 0..100 {
-    ///     queue.task().wait_for_room().spawn_detached(move || drop(part))?;
+    ///     queue.task().wait_for_capacity().spawn_detached(move || drop(part))?;
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn wait_for_room(mut self) -> Self {
+    pub fn wait_for_capacity(mut self) -> Self {
         self.entry = Entry::Wait(None);
         self
     }
 
-    /// Waits for free capacity as [`wait_for_room`](Self::wait_for_room) does, at most until
+    /// Waits for free capacity as [`wait_for_capacity`](Self::wait_for_capacity) does, at most until
     /// `deadline`. After that the work is rejected, as if the queue were full.
     pub fn wait_for_room_until(mut self, deadline: time::Instant) -> Self {
         self.entry = Entry::Wait(Some(deadline));
@@ -260,17 +260,17 @@ impl<'a> TaskOptions<'a> {
         let Ok(start_by) = self.start_by() else {
             return Ok(join::expired(func));
         };
-        let has_place = match self.admit() {
-            Ok(has_place) => has_place,
+        let has_permit = match self.admit() {
+            Ok(has_permit) => has_permit,
             Err(error) => return Err(error.with(func)),
         };
         if self.cancel.is_some() {
-            return Ok(self.push_future(async move { func() }, start_by, has_place));
+            return Ok(self.push_future(async move { func() }, start_by, has_permit));
         }
         let home = self.home();
         let (item, handle) = match start_by {
-            Some(start_by) => join::joinable(start_by, func, home, has_place),
-            None => join::joinable(AnyTime, func, home, has_place),
+            Some(start_by) => join::joinable(start_by, func, home, has_permit),
+            None => join::joinable(AnyTime, func, home, has_permit),
         };
         home.push(item);
         Ok(handle)
@@ -302,7 +302,7 @@ impl<'a> TaskOptions<'a> {
             return Ok(join::expired(future));
         };
         match self.admit() {
-            Ok(has_place) => Ok(self.push_future(future, start_by, has_place)),
+            Ok(has_permit) => Ok(self.push_future(future, start_by, has_permit)),
             Err(error) => Err(error.with(future)),
         }
     }
@@ -320,8 +320,8 @@ impl<'a> TaskOptions<'a> {
             return self.try_spawn(func).map(drop);
         }
         match self.admit() {
-            Ok(has_place) => {
-                self.home().push_detached(func, has_place);
+            Ok(has_permit) => {
+                self.home().push_detached(func, has_permit);
                 Ok(())
             }
             Err(error) => Err(error.with(func)),
@@ -360,7 +360,7 @@ impl<'a> TaskOptions<'a> {
             });
             pending.is_some()
         };
-        if inner.core.room.is_some() && is_pending(work) {
+        if inner.core.capacity.is_some() && is_pending(work) {
             return Ok(false);
         }
         let permit = Permit::of(inner, self.admit()?);
@@ -382,7 +382,7 @@ impl<'a> TaskOptions<'a> {
     /// Checks that the queue accepts the work. Returns whether the work holds a capacity permit.
     fn admit(&mut self) -> Result<bool, TrySpawnError> {
         match mem::replace(&mut self.entry, Entry::Try) {
-            Entry::Try => self.queue.try_place(),
+            Entry::Try => self.queue.try_permit(),
             Entry::Wait(until) => self.queue.wait_for_place(until),
             Entry::Permit(permit) if self.queue.admits() => Ok(permit.use_up()),
             Entry::Permit(_) => Err(TrySpawnError::CLOSED),
@@ -407,7 +407,7 @@ impl<'a> TaskOptions<'a> {
         self,
         future: F,
         start_by: Option<StartBefore>,
-        has_place: bool,
+        has_permit: bool,
     ) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
@@ -415,8 +415,8 @@ impl<'a> TaskOptions<'a> {
     {
         let (home, queue) = (self.home(), self.queue.inner.clone());
         let (item, handle) = match start_by {
-            Some(start_by) => future::task(start_by, future, home, queue, has_place),
-            None => future::task(AnyTime, future, home, queue, has_place),
+            Some(start_by) => future::task(start_by, future, home, queue, has_permit),
+            None => future::task(AnyTime, future, home, queue, has_permit),
         };
         if let Some(cancel) = self.cancel {
             // SAFETY: the handle keeps the item alive, and the item is a future's.

@@ -11,7 +11,7 @@ use super::registry_error::RegistryError;
 pub const MAX_ACTIVE: u32 = 512;
 
 /// The largest `capacity`, the number of waiting items. More would not fit into memory.
-pub const MAX_CAPACITY: usize = u32::MAX as usize;
+pub const MAX_CAPACITY: usize = base::internal::admission::MAX_CAPACITY;
 
 /// The largest number of shares of a queue. The kernel's `CGROUP_WEIGHT_MAX`.
 pub const MAX_SHARES: u32 = 10_000;
@@ -106,6 +106,8 @@ pub enum BuildError {
     Bh,
     /// The queue is process-wide (see [`system`](crate::system)) and cannot be changed.
     System(Box<str>),
+    /// The queue was destroyed.
+    Destroyed,
     /// The rescuer thread of a `with_rescuer` queue could not be created.
     Rescuer(io::Error),
     /// The process may not set this negative nice value.
@@ -149,6 +151,7 @@ impl fmt::Display for BuildError {
                 f,
                 "workqueue {queue:?} is for the whole process, so one of its users cannot change it"
             ),
+            Self::Destroyed => f.write_str("the workqueue was destroyed"),
             Self::Rescuer(error) => write!(f, "the rescuer's thread was refused: {error}"),
             Self::NicePermission(nice, error) => {
                 write!(f, "nice value {nice} is refused to this process: {error}")
@@ -171,5 +174,6 @@ impl std::error::Error for BuildError {
 base::internal::into_io_error!(BuildError, |error| match error {
     BuildError::NicePermission(_, error) | BuildError::Rescuer(error) => error.kind(),
     BuildError::Registry(_) | BuildError::OwnQueue => ErrorKind::Other,
+    BuildError::Destroyed => ErrorKind::BrokenPipe,
     _ => ErrorKind::InvalidInput,
 });

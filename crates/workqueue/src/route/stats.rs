@@ -137,6 +137,6 @@ pub struct QueueReport {
     pub shares: Option<u32>,
     /// The number of items that may wait, if the queue has a [capacity](crate::Builder::capacity).
     pub capacity: Option<usize>,
-    /// The free part of the capacity.
-    pub room: Option<usize>,
+    /// The number of further items that may wait.
+    pub nr_free: Option<usize>,
 }

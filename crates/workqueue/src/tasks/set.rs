@@ -120,6 +120,13 @@ impl Wake for AtEnd {
     }
 }
 
+/// Fires a waker of [`AtEnd`]. Returns it, because it may own the last reference to the waiter's
+/// waker.
+fn wake_ours(waker: Waker) -> Option<Box<dyn Send>> {
+    waker.wake_by_ref();
+    Some(Box::new(Foreign::new(waker)))
+}
+
 impl Ended {
     fn add(&self, place: usize) {
         let mut list = self.0.lock();
@@ -209,7 +216,7 @@ impl<T> TaskSet<T> {
         }
         let ended = self.ended.clone();
         let waker = Waker::from(Arc::new(AtEnd { place, ended }));
-        note_known(Maker::TaskSet, waker.vtable());
+        note_known(Maker::TaskSet, waker.vtable(), wake_ours);
         // This panics if the item is the parent's, so the index is not in use before it.
         let waits = handle.await_end(&waker);
         if reused.is_some() {

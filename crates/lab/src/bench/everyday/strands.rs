@@ -58,7 +58,8 @@ impl Serial for Strand<usize> {
     }
 
     fn add(&self, _: &Workqueue, turn: usize, latch: &'static Latch) {
-        self.spawn_detached(move |state| count(state, turn, latch));
+        self.spawn_detached(move |state| count(state, turn, latch))
+            .unwrap();
     }
 }
 
@@ -77,9 +78,11 @@ impl Serial for Ordered {
 
     fn add(&self, _: &Registry, turn: usize, latch: &'static Latch) {
         let state = self.1.clone();
-        self.0.spawn_detached(move || {
-            count(&mut state.lock().expect("not poisoned"), turn, latch);
-        });
+        self.0
+            .spawn_detached(move || {
+                count(&mut state.lock().expect("not poisoned"), turn, latch);
+            })
+            .unwrap();
     }
 }
 

@@ -168,7 +168,7 @@ impl Setting<'_> {
             _ => {
                 let items = self.items(LONE_ITEMS, LONE_ITEMS_QUICK);
                 let about = format!(
-                    "as one-at-a-time, {items} each; system scope; {workers} workers, which do not spin"
+                    "as one-at-a-time, {items} each, pinned; system scope; {workers} workers, which do not spin"
                 );
                 self.lock_hold(about, items)
             }
@@ -227,8 +227,12 @@ impl Setting<'_> {
         for producers in counts {
             let name = |wake: &str| format!("{wake}, producers: {producers}");
             let (after, under) = (name("deferred"), name("under_lock"));
-            // Both variants use the same completions, which are created once.
-            let shape = self.shape(Task::one_at_a_time(producers, items));
+            // Both variants use the same completions, which are created once. The producers are
+            // pinned: otherwise the time is that of the kernel's placement of the threads.
+            let shape = Shape {
+                pins: self.settings.cpus.clone(),
+                ..self.shape(Task::one_at_a_time(producers, items))
+            };
             for (name, way) in [
                 (after.clone(), deferred),
                 (under.clone(), deferred.under_lock()),
