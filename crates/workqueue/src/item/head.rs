@@ -337,24 +337,6 @@ impl Head {
         }
     }
 
-    /// Pops the item as `plan` decides; returns the state before and the decision, which has been
-    /// applied. While `plan` returns `None`, another thread is about to change the state.
-    #[inline]
-    pub(crate) fn pop_by(&self, plan: impl Fn(State) -> Option<Pop>) -> (State, Pop) {
-        let mut backoff = Backoff::new();
-        loop {
-            let from = self.load();
-            let Some(pop) = plan(from) else {
-                backoff.pause();
-                continue;
-            };
-            let (Pop::Run(to) | Pop::Leave(to) | Pop::Discard(to)) = pop;
-            if self.transition(from, to) {
-                return (from, pop);
-            }
-        }
-    }
-
     /// Decides how to enqueue at `home`. `is_ours` returns `true` if a pwq, which is only compared,
     /// belongs to the same queue; if it returns `false` for such a pwq, the item is moved. A
     /// returned plan with a state has been applied. If `has_permit` is set, the item then owns the

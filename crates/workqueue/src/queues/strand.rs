@@ -32,7 +32,7 @@
 //!   it. So the run first queues the item, and then checks the color of its own count. If that
 //!   color is still open, a later flush finds the new count in the same color, and the run ends.
 //!   If a flush has closed the color, the run runs all closures that are left now before it ends.
-//!   Closures pushed later were pushed after the new count. Twin `strand: ends beside a flush`.
+//!   Later closures are younger than the new count. Twin `strand: ends beside a flush`.
 //! - **A single closure is cancelled** by its handle, as any one-shot item is: the canceller claims
 //!   it, and its link stays in the list. A run that finds it claimed waits for the end of the
 //!   claim, a few instructions without user code, because the strand's count keeps the pwq that the

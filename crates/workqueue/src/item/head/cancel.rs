@@ -1,7 +1,10 @@
-//! The transitions by which an item is cancelled, reaped or disabled.
+//! The transitions by which an item is popped, cancelled, reaped or disabled.
+
+use sync::Backoff;
 
 use super::{
-    CLAIMED, COUNTED, DISABLE_ONE, HANDOFF, LINKED, OWED, PENDING, Pop, RUNNING, State, WAITED,
+    CLAIMED, COUNTED, DISABLE_ONE, HANDOFF, Head, LINKED, OWED, PENDING, Pop, RUNNING, State,
+    WAITED,
 };
 
 impl State {
@@ -69,5 +72,25 @@ impl State {
     /// Undoes one `disable`; `None` if there is none.
     pub fn enable(self) -> Option<State> {
         (self.disable_depth() > 0).then(|| State(self.0 - DISABLE_ONE))
+    }
+}
+
+impl Head {
+    /// Pops the item as `plan` decides; returns the state before and the decision, which has been
+    /// applied. While `plan` returns `None`, another thread is about to change the state.
+    #[inline]
+    pub(crate) fn pop_by(&self, plan: impl Fn(State) -> Option<Pop>) -> (State, Pop) {
+        let mut backoff = Backoff::new();
+        loop {
+            let from = self.load();
+            let Some(pop) = plan(from) else {
+                backoff.pause();
+                continue;
+            };
+            let (Pop::Run(to) | Pop::Leave(to) | Pop::Discard(to)) = pop;
+            if self.transition(from, to) {
+                return (from, pop);
+            }
+        }
     }
 }
