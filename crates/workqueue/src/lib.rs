@@ -81,6 +81,7 @@ pub use flushing::drain_async::Drain;
 pub use flushing::flush::OwnQueueError;
 #[cfg(not(any(loom, shuttle)))]
 pub use manage::for_tests::TestRegistry;
+pub use flushing::shutdown::{shutdown_in_order, shutdown_in_order_async};
 pub use observe::item_panic::ItemPanic;
 pub use observe::left::{Doing, LeftItems, StillBusy};
 pub use observe::report::{BusyWorker, ItemName, Report, Stall};
@@ -91,6 +92,7 @@ pub use queues::builder::Builder;
 pub use queues::cancel_handle::CancelHandle;
 pub use queues::queue::Workqueue;
 pub use queues::registry::{Registry, StillInUse};
+pub use queues::strand::Strand;
 pub use queues::system::{
     schedule_on_each_cpu, system, system_highpri, system_long, system_unbound, work_on_cpu,
 };
@@ -102,6 +104,7 @@ pub use route::stats::{PoolStats, QueueReport, QueueStats};
 pub use scope::Scope;
 #[cfg(feature = "stacks")]
 pub use stacks::Stack;
+pub use tasks::cancellation::{CancellationToken, Cancelled, is_cancelled};
 #[cfg(all(feature = "tokio", not(any(loom, shuttle))))]
 pub use tasks::in_tokio::{InTokio, in_tokio};
 pub use tasks::set::TaskSet;

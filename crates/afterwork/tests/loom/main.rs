@@ -36,4 +36,6 @@ mod workqueue_rescuer;
 mod workqueue_scope;
 mod workqueue_shutdown;
 mod workqueue_sleep;
+mod workqueue_strand;
 mod workqueue_task_set;
+mod workqueue_token;

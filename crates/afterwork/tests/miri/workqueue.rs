@@ -430,3 +430,42 @@ fn work_comes_again_until_it_is_dropped_or_its_queue_is() {
         thread::yield_now();
     }
 }
+
+#[test]
+fn closures_of_strands_run_are_cancelled_or_left_and_free_their_state() {
+    let count = Count::default();
+    let queue = queue();
+    let strand = queue.strand(vec![count.clone()]);
+    let sum = strand.spawn(|state| {
+        state[0].add();
+        state.len()
+    });
+    assert_eq!(sum.join().unwrap(), 1);
+    queue.pause();
+    let mut cancelled = strand.spawn(|state| state[0].add());
+    assert!(cancelled.cancel());
+    let also = strand.spawn(|state| state[0].add());
+    assert_eq!(queue.cancel_all(), 1);
+    assert!(also.join().is_err());
+    let other = strand.clone();
+    for _ in 0..40 {
+        other.spawn_detached(|state| state[0].add()).unwrap();
+    }
+    drop((strand, other));
+    queue.resume();
+    drop(queue);
+    assert_eq!(count.get(), 41);
+    assert_eq!(Arc::strong_count(&count.0), 1);
+}
+
+#[test]
+fn tokens_of_items_and_children_are_freed() {
+    let queue = queue();
+    let token = workqueue::CancellationToken::new();
+    let own = token.child();
+    let task = queue.spawn_async(async move { own.cancelled().await });
+    let item = queue.spawn(workqueue::CancellationToken::current);
+    assert!(!item.join().unwrap().child().is_cancelled());
+    token.cancel();
+    task.join().unwrap();
+}

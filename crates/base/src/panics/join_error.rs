@@ -14,7 +14,7 @@ pub enum JoinError {
     /// The item tried to join itself.
     OwnItem,
     /// The item cannot start before the item that joined it has ended, because that item has the
-    /// only seat of their queue.
+    /// only seat of their queue, or because both are closures of one strand.
     OwnQueue,
     /// The item had not started by its deadline, and never will.
     Expired,
@@ -57,7 +57,7 @@ impl fmt::Display for JoinError {
             Self::Cancelled => f.write_str("the work item was cancelled"),
             Self::OwnItem => f.write_str("a work item cannot join itself"),
             Self::OwnQueue => f.write_str(
-                "the work item cannot start before the item that joins it has ended: their queue has one seat",
+                "the work item cannot start before the item that joins it has ended: they share one seat or one strand",
             ),
             Self::Expired => f.write_str("the work item had not started by its deadline"),
             Self::Full => f.write_str("the queue rejected the work item: it was full"),

@@ -80,7 +80,7 @@ impl Cancelled {
             nr_ended[usize::from(color.0)] += usize::from(popped.counts());
             self.nr_items += usize::from(popped.ran());
         }
-        self.nr_items -= deferred_drops.nr_tickets;
+        self.nr_items = self.nr_items.saturating_add_signed(deferred_drops.nr_more);
         self.parts.push(Part {
             pwq: cut.pwq,
             deferred_drops,

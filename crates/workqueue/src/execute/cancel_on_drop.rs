@@ -13,8 +13,9 @@ use super::join::JoinHandle;
 /// Waits for an item as a [`JoinHandle`] does, and cancels the item when it is dropped. Created by
 /// [`cancel_on_drop`](JoinHandle::cancel_on_drop).
 ///
-/// A closure that has started continues. A worker drops a future that was polled. An item that was
-/// neither started nor polled is dropped here: see [`JoinHandle::cancel`].
+/// A closure that has started continues, and can ask [`is_cancelled`](crate::is_cancelled). A
+/// worker drops a future that was polled. An item that was neither started nor polled is dropped
+/// here: see [`JoinHandle::cancel`].
 ///
 /// # Examples
 ///

@@ -15,7 +15,9 @@
 //! worker that pops it finds the deadline passed. A task that awaits the item is woken at the
 //! deadline, and polls (`queues/expiry.rs`).
 
-use std::task::Waker;
+use std::{ptr, task::Waker};
+
+use crate::item::head::Head;
 
 /// The deadline of an item.
 pub(crate) trait StartBy: Send + 'static {
@@ -23,6 +25,8 @@ pub(crate) trait StartBy: Send + 'static {
     const IS_LIMITED: bool;
     /// `true` if the item only brings a worker to a scope and was not queued by the user.
     const IS_TICKET: bool = false;
+    /// `true` if the item is a closure of a strand.
+    const IN_STRAND: bool = false;
 
     /// Returns the time until the deadline. A clock that does not run may require another call
     /// after the result has passed.
@@ -32,6 +36,18 @@ pub(crate) trait StartBy: Send + 'static {
 
     #[inline(always)]
     fn is_over(&self) -> bool {
+        false
+    }
+
+    /// Returns the item of the strand, or null.
+    fn strand(&self) -> *const Head {
+        ptr::null()
+    }
+
+    /// Returns `true` if all items of the queue were cancelled after the item was queued. Called
+    /// only by the item's run.
+    #[inline(always)]
+    fn is_cancelled(&self) -> bool {
         false
     }
 

@@ -36,7 +36,8 @@ use crate::{
     item::{
         deferred_drops::DeferredDrops,
         head::{
-            self, Ending, Expiry, HandleTable, Head, Home, Popped, Rules, State, TaskSlot, VTable,
+            self, Ending, Expiry, HandleTable, Head, Home, Pop, Popped, Rules, State, TaskSlot,
+            VTable,
         },
         memory,
     },
@@ -113,8 +114,10 @@ where
     T: Send + 'static,
     S: StartBy,
 {
-    // The item is queued once, so its list position does not matter after a cancel.
+    // The item is queued once, so its list position does not matter after a cancel. A joiner must
+    // not overtake the other closures of a strand.
     let rules = Rules {
+        help: home.rules.help && !S::IN_STRAND,
         ordered: false,
         ..home.rules
     };
@@ -187,10 +190,19 @@ where
     S: StartBy,
 {
     const VTABLE: &'static VTable = &VTable {
-        run: run::pop_and_run,
-        // SAFETY: as for `pop_and_cancel`.
-        cancel: |item, deferred_drops| unsafe {
-            run::pop_and_cancel(item, deferred_drops, Self::skip)
+        run: if S::IN_STRAND {
+            // SAFETY: as for `pop_and_run`.
+            |item| unsafe { run::pop_by_and_run(item, |state| unclaimed(state, State::pop)) }
+        } else {
+            run::pop_and_run
+        },
+        cancel: |item, deferred_drops| {
+            let pop = |state| match S::IN_STRAND {
+                true => unclaimed(state, State::pop_to_cancel),
+                false => Some(state.pop_to_cancel()),
+            };
+            // SAFETY: as for `pop_and_cancel`.
+            unsafe { run::pop_by_and_cancel(item, deferred_drops, Self::skip, pop) }
         },
         call: Self::call,
         name: std::any::type_name::<F>,
@@ -213,6 +225,11 @@ where
             } else {
                 None
             },
+            strand: if S::IN_STRAND {
+                Some(Self::strand)
+            } else {
+                None
+            },
         }),
     };
 
@@ -227,14 +244,19 @@ where
         // closure, and only we access it.
         let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*content).func) });
         // SAFETY: only items of this type have this table, and the field is never written.
-        let is_over = unsafe { (*item.as_ptr().cast::<Self>()).start_by.is_over() };
-        let mut outcome = if is_over && !twin::armed("deadline: starts after it") {
+        let start_by = unsafe { &(*item.as_ptr().cast::<Self>()).start_by };
+        let mut outcome = if start_by.is_over() && !twin::armed("deadline: starts after it") {
             // SAFETY: the caller runs the item.
             unsafe { run::note_expired() };
             // FOREIGN(expired-drop): a closure whose deadline has passed, on the thread that would
             // have run it, in its run; contained.
             contain(|| drop(func));
             Err(JoinError::Expired)
+        } else if start_by.is_cancelled() {
+            // FOREIGN(cancel-drop): a closure of a strand that ran during a bulk cancel, on the
+            // thread that would have run the closure, in its run; contained.
+            contain(|| drop(func));
+            Err(JoinError::Cancelled)
         } else {
             // FOREIGN(item-run): a closure, on a worker, rescuer or joiner, in its run; contained.
             guarded_in_item(func).map_err(JoinError::panicked)
@@ -262,7 +284,7 @@ where
     unsafe fn skip(item: NonNull<Head>, deferred_drops: &mut DeferredDrops) {
         // SAFETY: the caller runs the item, which has not run before.
         deferred_drops.defer_drop(unsafe { Self::set_failed(item, JoinError::Cancelled) });
-        deferred_drops.nr_tickets += usize::from(S::IS_TICKET);
+        deferred_drops.nr_more -= isize::from(S::IS_TICKET);
     }
 
     /// Stores `error` as the outcome, and returns the closure.
@@ -283,6 +305,10 @@ where
     /// Cancels the item and drops its closure, if it has not started.
     unsafe fn cancel(item: NonNull<Head>) -> bool {
         if !run::cancel(item) {
+            if !S::IS_TICKET {
+                // SAFETY: the caller is the handle.
+                unsafe { item.as_ref() }.cancel_started();
+            }
             return false;
         }
         // SAFETY: the only handle has cancelled the item, so no other thread accesses the content.
@@ -296,6 +322,11 @@ where
     unsafe fn left_ns(item: NonNull<Head>) -> u64 {
         // SAFETY: only items of this type have this table, and the field is never written.
         unsafe { (*item.as_ptr().cast::<Self>()).start_by.left_ns() }
+    }
+
+    unsafe fn strand(item: NonNull<Head>) -> *const Head {
+        // SAFETY: as in `at_ns`.
+        unsafe { (*item.as_ptr().cast::<Self>()).start_by.strand() }
     }
 
     unsafe fn wake_then(item: NonNull<Head>, waker: &Waker) -> bool {
@@ -338,6 +369,7 @@ where
     unsafe fn free(item: NonNull<Head>) {
         // SAFETY: the item has ended, and no handle or list refers to it, so only we access it.
         unsafe {
+            item.as_ref().unwatch();
             std::ptr::drop_in_place(&raw mut (*item.as_ptr().cast::<Self>()).task);
             std::ptr::drop_in_place(&raw mut (*item.as_ptr().cast::<Self>()).start_by);
             // The last drop of user data: if it unwinds, the block leaks.
@@ -500,8 +532,9 @@ impl<T> JoinHandle<T> {
 
     /// Cancels the item. Returns `true` if it will not run any more.
     ///
-    /// A closure that has not started is removed from the queue and dropped here. If it has started
-    /// or ended, this has no effect and returns `false`. A future that was never polled is
+    /// A closure that has not started is removed from the queue and dropped here. If it has
+    /// started, it continues, [`is_cancelled`](crate::is_cancelled) is `true` in it, and this
+    /// returns `false`, as it does for a closure that has ended. A future that was never polled is
     /// cancelled in the same way. If it was polled and has not ended, a worker of its queue drops
     /// it instead of polling it again, and this returns `true`. A poll in progress may still
     /// complete the future; [`join`](Self::join) then returns its result.
@@ -662,6 +695,13 @@ impl<T> fmt::Debug for JoinHandle<T> {
             .field(&self.head().load())
             .finish()
     }
+}
+
+/// Decides how to pop a closure of a strand; `None` while a canceller has claimed it. A claim that
+/// outlasts the strand could not read the pwq, which the strand's in-flight count keeps.
+fn unclaimed(state: State, pop: fn(State) -> Pop) -> Option<Pop> {
+    let waits = state.is_claimed() && !twin::armed("strand: pops a claimed closure");
+    (!waits).then(|| pop(state))
 }
 
 fn nanos(span: Duration) -> u64 {

@@ -26,6 +26,7 @@ use crate::{
         head::{Dead, Ending, Head, Pop, Popped, State},
         list::{self, Color},
         revival::Revivable,
+        token::Token,
     },
     limit::{
         active::Gate,
@@ -40,11 +41,25 @@ use crate::{
 ///
 /// 1. `item` is linked, and only the caller holds its list link.
 pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
+    // SAFETY: (1).
+    unsafe { pop_by_and_run(item, |state| Some(state.pop())) }
+}
+
+/// As [`pop_and_run`], with the decision `plan`.
+///
+/// # Safety
+///
+/// 1. As for [`pop_and_run`].
+#[inline]
+pub(crate) unsafe fn pop_by_and_run(
+    item: NonNull<Head>,
+    plan: impl Fn(State) -> Option<Pop>,
+) -> Popped {
     // SAFETY: (1): a linked item is alive.
     let head = unsafe { item.as_ref() };
     // Read before the transition, because the item may get another home after it.
     let home = Pwq::of(head.home.load(Ordering::Relaxed));
-    let (from, pop) = head.pop();
+    let (from, pop) = head.pop_by(plan);
     match pop {
         Pop::Run(_) => {
             if from.is_counted() && !sync::twin::armed("capacity: a start keeps its permit") {
@@ -251,12 +266,31 @@ pub(crate) unsafe fn pop_and_cancel(
     deferred_drops: &mut DeferredDrops,
     skip: unsafe fn(NonNull<Head>, &mut DeferredDrops),
 ) -> Popped {
+    // SAFETY: (1).
+    unsafe {
+        pop_by_and_cancel(item, deferred_drops, skip, |state| {
+            Some(state.pop_to_cancel())
+        })
+    }
+}
+
+/// As [`pop_and_cancel`], with the decision `plan`.
+///
+/// # Safety
+///
+/// 1. As for [`pop_and_cancel`].
+pub(crate) unsafe fn pop_by_and_cancel(
+    item: NonNull<Head>,
+    deferred_drops: &mut DeferredDrops,
+    skip: unsafe fn(NonNull<Head>, &mut DeferredDrops),
+    plan: impl Fn(State) -> Option<Pop>,
+) -> Popped {
     // SAFETY: (1): a linked item is alive.
     let head = unsafe { item.as_ref() };
     // Read before the transition, because the item may get another home after it.
     let home = Pwq::of(head.home.load(Ordering::Relaxed));
     let vtable = head.vtable();
-    let (from, pop) = head.pop_to_cancel();
+    let (from, pop) = head.pop_by(plan);
     let is_cancelled = !matches!(pop, Pop::Leave(_)) && from.is_pending();
     if is_cancelled && from.is_counted() {
         deferred_drops.nr_places += 1;
@@ -446,7 +480,8 @@ pub(crate) fn cancel_and(
     let (mut left, mut wakers) = (None, Vec::new());
     if claimed.is_ordered() {
         left = Some(cut_out(item));
-    } else {
+    } else if !is_in_strand(head) {
+        // A strand counts itself in flight instead of its closures, and removes their tombstones.
         wakers = home.note_cancelled();
     }
     let wakes = loop {
@@ -483,6 +518,12 @@ pub(crate) fn cancel_and(
     }
     cleanups::fire_all(wakers);
     true
+}
+
+/// Returns `true` if the item is a closure of a strand.
+pub(crate) fn is_in_strand(head: &Head) -> bool {
+    let table = head.vtable().handle.as_ref();
+    table.is_some_and(|table| table.strand.is_some())
 }
 
 /// Releases the capacity permit of an item that was queued at `home` and now starts.
@@ -644,6 +685,42 @@ fn set_blocking(blocks: bool) {
             ..innermost.get()
         });
     });
+}
+
+/// Returns `true` if the innermost run of this thread is to end early.
+pub(crate) fn is_cancelled() -> bool {
+    let frame = INNERMOST.with(Cell::get);
+    // SAFETY: the item of a run is alive until the run ends, and is forgotten before it is freed.
+    let item = unsafe { frame.item.as_ref() };
+    let is_cancelled = item.is_some_and(|head| {
+        let state = head.load();
+        if head.vtable().is_work {
+            state.disable_depth() > 0
+        } else {
+            state.is_cancelled()
+        }
+    });
+    // SAFETY: the run keeps a home that is not null alive.
+    let home = unsafe { frame.home.as_ref() };
+    let queue = home.and_then(|home| home.core.token.get());
+    is_cancelled || queue.is_some_and(|token| token.is_set())
+}
+
+/// Returns the token of the innermost run of this thread, which is a child of the token of its
+/// queue. Outside of runs, returns a new token.
+pub(crate) fn current_token() -> Arc<Token> {
+    let frame = INNERMOST.with(Cell::get);
+    // SAFETY: the run keeps a home that is not null alive.
+    let Some(home) = (unsafe { frame.home.as_ref() }) else {
+        return Token::new();
+    };
+    let token = home.core.token().child();
+    // SAFETY: as in `is_cancelled`.
+    let item = unsafe { frame.item.as_ref() };
+    match item.filter(|head| head.vtable().handle.is_some()) {
+        Some(head) => head.watch(token),
+        None => token,
+    }
 }
 
 /// Returns the number of runs on this thread's own stack.

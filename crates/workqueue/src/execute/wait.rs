@@ -34,6 +34,8 @@
 //!   waiter tries again to help.
 //! - If the item is running, is being cancelled by a thread or has a deadline, it ends without the
 //!   seat, so the waiter sleeps.
+//! - The same holds for a closure of a strand, inside an earlier closure of that strand: the waiter
+//!   compares the address of the strand with those of the items that its thread runs.
 //! - A limit that is raised later, or a later cancel by another thread, is not considered, because
 //!   the waiter cannot know of it.
 //!
@@ -63,7 +65,7 @@ use sync::{
     unmodelled::Arc,
 };
 
-use super::run::{self, Runs, depth, has_seat_of, innermost_home, is_bottom_half};
+use super::run::{self, Runs, depth, has_seat_of, innermost_home, is_bottom_half, is_current};
 use crate::{
     item::head::{Head, State},
     limit::queue_core::QueueCore,
@@ -219,19 +221,32 @@ pub(crate) fn help_or_refuse(item: NonNull<Head>) -> Result<bool, NeedsOurSeat> 
 ///
 /// The answer `true` holds only as long as this thread stays in its current run.
 pub fn needs_our_seat(head: &Head) -> bool {
-    has_seat_of(|pwq| {
-        let state = head.load();
-        let has_to_start = match head.vtable().push {
-            // A waiting future sets no flag, and needs a seat for its next poll.
-            Some(_) => !state.is_running() && !state.has_ended(),
-            None => state.is_pending() && !state.is_claimed(),
-        };
-        // If the item is queued elsewhere between the loads, its sequence number changes.
-        let home = head.home.load(Ordering::Relaxed).addr();
-        has_to_start
-            && pwq.gate.is_only_seat_for(home)
-            && head.load().completion_seq() == state.completion_seq()
-    })
+    is_of_our_strand(head)
+        || has_seat_of(|pwq| {
+            let state = head.load();
+            let has_to_start = match head.vtable().push {
+                // A waiting future sets no flag, and needs a seat for its next poll.
+                Some(_) => !state.is_running() && !state.has_ended(),
+                None => state.is_pending() && !state.is_claimed(),
+            };
+            // If the item is queued elsewhere between the loads, its sequence number changes.
+            let home = head.home.load(Ordering::Relaxed).addr();
+            has_to_start
+                && pwq.gate.is_only_seat_for(home)
+                && head.load().completion_seq() == state.completion_seq()
+        })
+}
+
+/// Returns `true` if the item is a closure that waits for the strand that this thread is running.
+fn is_of_our_strand(head: &Head) -> bool {
+    let Some(strand) = head.vtable().handle.as_ref().and_then(|it| it.strand) else {
+        return false;
+    };
+    // SAFETY: the caller holds a handle, and the table is the item's.
+    let strand = unsafe { strand(NonNull::from(head)) };
+    let state = head.load();
+    let has_to_start = state.is_pending() && !state.is_claimed();
+    has_to_start && NonNull::new(strand.cast_mut()).is_some_and(is_current)
 }
 
 /// Checks this thread before it waits for the end of an item.

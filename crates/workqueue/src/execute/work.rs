@@ -450,6 +450,15 @@ impl Work {
         enabled.is_some_and(|(_, now)| now.disable_depth() == 0)
     }
 
+    /// Returns a handle that is not counted, of an item that begins with a [`Revivable`].
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller keeps the item alive for as long as it uses the handle.
+    pub(crate) unsafe fn lent(item: NonNull<Head>) -> ManuallyDrop<Self> {
+        ManuallyDrop::new(Self { item })
+    }
+
     pub(crate) fn head(&self) -> &Head {
         // SAFETY: a handle keeps the item alive.
         unsafe { self.item.as_ref() }

@@ -4,9 +4,10 @@
 //! Timers are taken off the wheel before that, and the canceller waits for a timer that is firing
 //! (`queues/timers.rs`). A delayed item is therefore cancelled on the wheel or found in a pool.
 
-use sync::twin;
+use sync::{atomic::Ordering, twin};
 
 use crate::{
+    cleanups,
     execute::cancel_cut::Cancelled,
     queues::queue::{Inner, Workqueue},
 };
@@ -125,7 +126,8 @@ impl Workqueue {
     /// ended, and their joiners get
     /// [`JoinError::Cancelled`](crate::JoinError::Cancelled). Threads of the registry
     /// then call the wakers of tasks and drop the closures, in the order described at
-    /// [`cancel_all`](Self::cancel_all). A running item continues to its end. Other handles reject
+    /// [`cancel_all`](Self::cancel_all). A running item continues to its end, and can ask
+    /// [`is_cancelled`](crate::is_cancelled). Other handles reject
     /// new items.
     ///
     /// A destructor that blocks does not delay the others. However, while thread creation fails, a
@@ -161,19 +163,30 @@ impl Workqueue {
             return;
         }
         self.inner.closed.destroy();
-        let rest = self.inner.take_all().end();
-        self.resume();
-        // One deferred cleanup for each destructor, so that none that blocks delays the others.
-        self.inner.timers.all.leave_wakers(rest.wakers);
-        self.inner.manager.leave_boxed_to_reapers(rest.dropped);
+        self.inner.cancel_in_background();
         self.end_in_background();
     }
 }
 
 impl Inner {
+    /// Cancels all items of a closed queue, and notifies those that run. Threads of the registry
+    /// run user code.
+    pub(super) fn cancel_in_background(&self) {
+        let mut rest = self.take_all().end();
+        self.set_paused(false);
+        let ((), wakers) = cleanups::with_wakers_aside(|| self.core.token().cancel());
+        rest.wakers.extend(wakers);
+        // One deferred cleanup for each destructor, so that none that blocks delays the others.
+        self.timers.all.leave_wakers(rest.wakers);
+        self.manager.leave_boxed_to_reapers(rest.dropped);
+    }
+
     /// Takes all pending items and timers. None of them starts afterwards.
     fn take_all(&self) -> Cancelled {
         let mut cancelled = Cancelled::default();
+        // For closures of strands that run. Relaxed: a closure that reads the former number after
+        // this starts during the call.
+        self.core.nr_cancels.fetch_add(1, Ordering::Relaxed);
         for due in self.timers.cancel() {
             cancelled.add_due(due.leave());
         }

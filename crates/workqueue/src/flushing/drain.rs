@@ -187,11 +187,7 @@ impl Workqueue {
     pub fn destroy(&self) -> Result<(), OwnQueueError> {
         self.inner.may_be_stopped()?;
         self.inner.may_wait()?;
-        self.inner.closed.destroy();
-        let due = self.inner.timers.cancel();
-        // Resume before the drop, because a destructor may wait for an item of the queue.
-        self.resume();
-        Due::drop_all(due);
+        Due::drop_all(self.inner.close());
         self.inner.drain();
         Ok(())
     }
@@ -309,7 +305,7 @@ impl Inner {
     }
 
     /// Waits until the queue is drained, at most until `end_ns`. Returns `true` if it is.
-    fn drain_by(&self, end_ns: Option<u64>) -> bool {
+    pub(super) fn drain_by(&self, end_ns: Option<u64>) -> bool {
         wait::before_flushing(&self.core);
         let mut rounds = Rounds::new(self);
         let (settled, ended) = (&self.core.settled, || rounds.have_ended());
@@ -323,7 +319,7 @@ impl Inner {
     }
 
     /// Lists the remaining items.
-    fn left(&self) -> StillBusy {
+    pub(super) fn left(&self) -> StillBusy {
         let plan = self.plan.lock();
         let (pwqs, gates) = (plan.pwqs().to_vec(), plan.gates());
         drop(plan);

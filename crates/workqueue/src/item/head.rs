@@ -162,6 +162,9 @@ pub(crate) struct HandleTable {
     pub(crate) slot_at: usize,
     /// Set for an item with a deadline.
     pub(crate) expiry: Option<Expiry>,
+    /// Set for a closure of a strand: returns the item of the strand, which may be freed once the
+    /// closure has ended.
+    pub(crate) strand: Option<unsafe fn(NonNull<Head>) -> *const Head>,
 }
 
 impl HandleTable {
@@ -331,20 +334,6 @@ impl Head {
             let to = plan(from)?;
             if self.transition(from, to) {
                 return Some((from, to));
-            }
-            from = self.load();
-        }
-    }
-
-    /// Pops the item; returns the state before and the decision, which has been applied.
-    #[inline]
-    pub(crate) fn pop(&self) -> (State, Pop) {
-        let mut from = self.load();
-        loop {
-            let pop = from.pop();
-            let (Pop::Run(to) | Pop::Leave(to) | Pop::Discard(to)) = pop;
-            if self.transition(from, to) {
-                return (from, pop);
             }
             from = self.load();
         }

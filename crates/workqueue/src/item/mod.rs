@@ -5,8 +5,8 @@
 //! `memory.rs` allocates its memory, on the real machine from each thread's cache, which is filled
 //! by `chunks.rs`. `list.rs` links items through themselves, together with a color by which a
 //! flush recognizes the items that it waits for. `deferred_drops.rs` collects the deferred work of a bulk
-//! cancel. The lane of an item (`crates/base/src/wake/lane.rs`) decides whether it is run before
-//! others.
+//! cancel. `token.rs` has the tokens by which running code sees a cancel. The lane of an item
+//! (`crates/base/src/wake/lane.rs`) decides whether it is run before others.
 
 #[cfg(not(any(loom, shuttle)))]
 #[cfg_attr(miri, allow(dead_code))]
@@ -17,5 +17,6 @@ pub(crate) mod list;
 pub(crate) mod memory;
 pub(crate) mod panicked;
 pub(crate) mod revival;
+pub(crate) mod token;
 
 pub(crate) use base::internal::wake::lane;

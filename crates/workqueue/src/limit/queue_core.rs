@@ -4,13 +4,13 @@ use std::any::Any;
 
 use base::internal::panics::{Foreign, discard, guarded_in_item};
 use sync::{
-    Mutex,
+    Mutex, OnceLock,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     unmodelled::Arc,
 };
 
 use super::{capacity::Capacity, settled::Settled};
-use crate::observe::item_panic::ItemPanic;
+use crate::{item::token::Token, observe::item_panic::ItemPanic};
 
 /// The panic handler of a queue. Its drop is foreign code.
 pub(crate) type Handler = Arc<Foreign<PanicHandler>>;
@@ -26,6 +26,8 @@ pub(crate) struct QueueCore {
     pub(crate) nr_helped: AtomicU64,
     /// A: how many running items were cut out of a list. A flush checks whether it changed.
     pub(crate) nr_cut: AtomicU64,
+    /// A: how often all items were cancelled. A closure of a strand compares it.
+    pub(crate) nr_cancels: AtomicU32,
     /// A: statistics.
     pub(crate) nr_panicked: AtomicU64,
     /// A: statistics.
@@ -39,6 +41,8 @@ pub(crate) struct QueueCore {
     /// Called after a panic that no joiner receives. Removed when the queue is destroyed, which may
     /// be before this value is dropped. A leaf lock.
     pub(crate) on_panic: Mutex<Option<Handler>>,
+    /// A: the parent of its items' tokens, cancelled when the queue is shut down.
+    pub(crate) token: OnceLock<Arc<Token>>,
     /// I: the limit on waiting items; `None` without a capacity.
     pub(crate) capacity: Option<Capacity>,
     /// I: set if its items do not count against the workers that a pool runs at once.
@@ -49,6 +53,8 @@ pub(crate) struct QueueCore {
     pub(crate) shares: AtomicU32,
     /// I: set if its items never sleep; each pod then has one thread for them.
     pub(crate) bh: bool,
+    /// I: set if the queue is in no list of queues.
+    pub(crate) hidden: bool,
     /// I: set if the queue has a rescuer.
     pub(crate) reclaim: bool,
     /// Names of the queues without a rescuer that its items have waited for. A leaf lock.
@@ -67,6 +73,7 @@ impl QueueCore {
             settled: Settled::default(),
             nr_helped: AtomicU64::new(0),
             nr_cut: AtomicU64::new(0),
+            nr_cancels: AtomicU32::new(0),
             nr_panicked: AtomicU64::new(0),
             nr_expired: AtomicU64::new(0),
             nr_refused: AtomicU64::new(0),
@@ -74,14 +81,21 @@ impl QueueCore {
             nr_shown_started: AtomicU64::new(0),
             // FOREIGN(on-panic-drop): by `Foreign`.
             on_panic: Mutex::new(on_panic.map(|handler| Arc::new(Foreign::new(handler)))),
+            token: OnceLock::new(),
             capacity: None,
             cpu_intensive: false,
             has_lanes: AtomicBool::new(false),
             shares: AtomicU32::new(0),
             bh: false,
+            hidden: false,
             reclaim: false,
             waits: Mutex::new(Vec::new()),
         }
+    }
+
+    /// Returns the token that is cancelled when the queue is shut down.
+    pub(crate) fn token(&self) -> &Arc<Token> {
+        self.token.get_or_init(Token::new)
     }
 
     /// Returns `true` if no item of this queue has waited for `what` before.

@@ -359,6 +359,11 @@ impl WorkerPool {
         dispatch.pwq_mut(slot).in_flight.close()
     }
 
+    /// Returns `true` if no flush has closed `color`, which has an item in flight.
+    pub(crate) fn is_open(&self, slot: usize, color: Color) -> bool {
+        self.lock().pwq(slot).in_flight.present() == color
+    }
+
     /// Returns `true` if no item up to `up_to` is in flight any more. Otherwise the queue's
     /// `settled` is notified when that is the case.
     pub(crate) fn has_flushed(&self, slot: usize, up_to: UpTo) -> bool {

@@ -46,6 +46,7 @@ pub struct Builder {
     shares: Option<u32>,
     max_active_scope: Option<MaxActiveScope>,
     nice: i8,
+    hidden: bool,
     help: Option<bool>,
     pub(crate) ordered: bool,
     pub(crate) cpu_intensive: bool,
@@ -77,6 +78,7 @@ impl Builder {
             shares: None,
             max_active_scope: None,
             nice: 0,
+            hidden: false,
             help: None,
             ordered: false,
             cpu_intensive: false,
@@ -225,6 +227,28 @@ impl Builder {
         self
     }
 
+    /// Leaves the queue out of the lists of queues: [`Registry::queue_reports`], the page that
+    /// `afterwork top` shows, and the Prometheus text.
+    ///
+    /// It is for queues by the thousand, whose lines would bury the others. The queue counts as
+    /// before, in [`Workqueue::stats`] and in its pools. For thousands of small serial queues,
+    /// [strands](Workqueue::strand) are cheaper.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::workqueue::{Registry, Workqueue};
+    ///
+    /// let queue = Workqueue::builder("session 4711").hidden().build()?;
+    /// let reports = Registry::global()?.queue_reports();
+    /// assert!(reports.iter().all(|report| report.name != queue.name()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn hidden(mut self) -> Self {
+        self.hidden = true;
+        self
+    }
+
     /// Sets whether a thread that joins or flushes an item that has not started may run it itself.
     ///
     /// By default it may, unless the queue is strict or ordered. Helping makes it at least ten
@@ -354,6 +378,7 @@ impl Builder {
             design,
             cpu_intensive: self.cpu_intensive,
             bh: self.bh,
+            hidden: self.hidden,
             rescuer,
             on_panic: self.on_panic,
             for_all: self.for_all,

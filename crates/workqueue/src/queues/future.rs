@@ -179,6 +179,7 @@ where
             } else {
                 None
             },
+            strand: None,
         }),
     };
 
@@ -273,7 +274,11 @@ where
         });
         if !is_cancelled {
             // SAFETY: the caller has the handle, or a waker.
-            return unsafe { transition(item, State::wake_to_drop) };
+            let is_left = unsafe { transition(item, State::wake_to_drop) };
+            if is_left {
+                base.head.notify_cancelled();
+            }
+            return is_left;
         }
         if base.head.load().awaits_task() && !twin::armed("future: a cancel forgets its task") {
             // SAFETY: the slot was written before the flag was set, and is not written again.
@@ -365,6 +370,7 @@ where
     unsafe fn free(item: NonNull<Head>) {
         // SAFETY: the caller guarantees that no other thread has the item.
         let (base, stage) = unsafe { (base(item), &mut *Self::stage(item)) };
+        base.head.unwatch();
         // A suspended future holds an in-flight count; a future that has ended has released it.
         let waits = matches!(stage, Stage::Future(_));
         // SAFETY: no other thread has the item.

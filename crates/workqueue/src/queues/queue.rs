@@ -145,6 +145,7 @@ pub(crate) struct Parts {
     pub(crate) design: Design,
     pub(crate) cpu_intensive: bool,
     pub(crate) bh: bool,
+    pub(crate) hidden: bool,
     pub(crate) rescuer: Option<Rescuer>,
     pub(crate) on_panic: Option<PanicHandler>,
     pub(crate) for_all: bool,
@@ -191,6 +192,7 @@ impl Workqueue {
         let core = Arc::new(QueueCore {
             cpu_intensive: parts.cpu_intensive,
             bh: parts.bh,
+            hidden: parts.hidden,
             reclaim: parts.rescuer.is_some(),
             capacity: parts.capacity.map(capacity),
             shares: AtomicU32::new(parts.shares.unwrap_or(0)),

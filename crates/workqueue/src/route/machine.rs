@@ -25,7 +25,7 @@ pub(crate) trait Follower: Send + Sync {
     /// Changes the pools of the queue after a change of the machine.
     fn follow(&self, machine: &Machine);
 
-    /// Returns a report of the queue, unless it was destroyed.
+    /// Returns a report of the queue, unless it is hidden or was destroyed.
     fn report(&self) -> Option<QueueReport>;
 }
 

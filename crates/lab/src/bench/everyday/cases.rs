@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use afterwork::workqueue::Workqueue;
+use afterwork::workqueue::{Strand, Workqueue};
 use rayon::{ThreadPool as RayonPool, ThreadPoolBuilder};
 use top::exit::Stop;
 use topology::{AffinityScope, Topology};
@@ -16,6 +16,7 @@ use super::scopes;
 use super::sleeps::{self, Clock, Slept};
 use super::soon::{self, CHANGES, Saved};
 use super::timeouts::{self, Ended};
+use super::strands::{self, Locked, Ordered, ROUNDS, Strung};
 use crate::bench::child::apart;
 use crate::bench::max_active::gauge::Size;
 use crate::bench::settings::{Menu, Settings};
@@ -39,6 +40,7 @@ const IDLE_1: &str = "idle-1ms";
 const IDLE_10: &str = "idle-10ms";
 const SLEEPS: &str = "sleeps";
 const TIMEOUTS: &str = "timeouts";
+const STRANDS: &str = "strands";
 const LOCKED: &str = "locked";
 const SAVE_SOON: &str = "save-soon";
 
@@ -56,6 +58,7 @@ pub const MENU: Menu = Menu {
         IDLE_10,
         SLEEPS,
         TIMEOUTS,
+        STRANDS,
         LOCKED,
         SAVE_SOON,
     ],
@@ -79,6 +82,7 @@ const JOIN: &str = "join";
 const ONE_THREAD: &str = "(one thread)";
 const SPAWN: &str = "scope.spawn";
 const RANGE: &str = "for_each_range";
+const ORDERED: &str = "ordered";
 /// A limit, not a pool: the CPU share that a program with an occasional item may use.
 const FOUR_PERCENT: &str = "(4 % of a CPU)";
 
@@ -97,6 +101,10 @@ const CPU_PER_TIMEOUT: Metric = lower("cpu_per_item", "ns/item", ("ns a timeout"
 const LATE_P50: Metric = lower("late_p50", "ns", ("late us", "p50"), NS_PER_US);
 const LATE_P99: Metric = lower("late_p99", "ns", ("late us", "p99"), NS_PER_US);
 
+const MAKE: Metric = lower("make", "ns/state", ("ns a state", "make"), 1.0);
+const DROP: Metric = lower("drop", "ns/state", ("ns a state", "drop"), 1.0);
+const BYTES_MADE: Metric = lower("bytes_made", "B/state", ("bytes", "made"), 1.0);
+const BYTES_USED: Metric = lower("bytes_used", "B/state", ("bytes", "used"), 1.0);
 /// 1 if all requests ended, 0 if they deadlocked.
 pub const ENDED: Metric = higher("ended", "bool", ("", "ended"), 1.0);
 /// Time until the last request ended, or until the run was given up.
@@ -122,6 +130,13 @@ const SLEEP_METRICS: &[Metric] = &[
     LATE_P99,
     BYTES_PER_SLEEP,
 ];
+const STRAND_METRICS: &[Metric] = &[
+    MAKE,
+    DROP,
+    BYTES_MADE,
+    BYTES_USED,
+    higher(ITEMS_PER_S, "items/s", ("items", "M/s"), MILLION),
+];
 
 const TIMEOUT_METRICS: &[Metric] = &[TIMEOUTS_PER_S, CPU_PER_TIMEOUT];
 
@@ -144,6 +159,10 @@ const SLEEPERS_QUICK: (usize, Duration) = (50_000, Duration::from_millis(300));
 const CLIENTS: usize = 8;
 const TIMEOUTS_EACH: usize = 1_000_000;
 const TIMEOUTS_QUICK: usize = 100_000;
+/// Number of states, and of ordered queues, which take more memory.
+const STATES: usize = 100_000;
+const STATES_QUICK: usize = 20_000;
+const ORDERED_QUEUES: usize = 10_000;
 
 /// Creates the selected cases.
 pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
@@ -162,6 +181,7 @@ pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
         IDLE_10 => setting.idle(name, Duration::from_millis(10)),
         SLEEPS => setting.sleeps(),
         TIMEOUTS => setting.timeouts(),
+        STRANDS => setting.strands(),
         LOCKED => locked_case(),
         _ => save_soon(),
     }))
@@ -367,6 +387,49 @@ impl Setting<'_> {
         Box::new(move || Ok(idle::run(&start()?, pace, &interrupt)?.map(idle_sample)))
     }
 
+    fn strands(&self) -> Case {
+        let count = self.size(STATES, STATES_QUICK, 100);
+        let nr_queues = count.min(ORDERED_QUEUES);
+        let (start, start_ordered) = (self.start(), self.start());
+        let ours = move || {
+            let strung = strands::run::<Strand<usize>>(start()?.queue(), count)?;
+            Ok(Some(strand_sample(&strung, count)))
+        };
+        let ordered = move || {
+            let ours = start_ordered()?;
+            let strung = strands::run::<Ordered>(ours.registry(), nr_queues)?;
+            Ok(Some(strand_sample(&strung, nr_queues)))
+        };
+        let workers = self.workers;
+        let tokio = move || {
+            let strung = strands::run::<Locked>(&sleeps::runtime(workers)?, count)?;
+            Ok(Some(strand_sample(&strung, count)))
+        };
+        let at_most = |what: &str, metric: Metric, against: &'static str| {
+            Claim::of(OURS, what, metric, against).keeps(Bound::AtMost(1.0))
+        };
+        let case = Case {
+            bench: BENCH,
+            name: STRANDS,
+            about: format!(
+                "{count} states ({nr_queues} ordered queues) with {ROUNDS} closures each; {workers} workers"
+            ),
+            metrics: STRAND_METRICS,
+            headline: ITEMS_PER_S,
+            variants: vec![
+                Variant::ours(OURS, ours),
+                Variant::ours(ORDERED, ordered),
+                Variant::peer(Tokio::NAME, tokio),
+            ],
+            claims: vec![
+                at_most("bytes a state", BYTES_USED, ORDERED),
+                at_most("make", MAKE, ORDERED),
+                at_most("drop", DROP, ORDERED),
+            ],
+        };
+        apart(case, self.settings)
+    }
+
     fn sleeps(&self) -> Case {
         let test = (500, Duration::from_millis(2));
         let (count, shortest) = self.size(SLEEPERS, SLEEPERS_QUICK, test);
@@ -451,6 +514,19 @@ fn timeout_sample(ended: &Ended, count: usize) -> Sample {
     let per_s = count as f64 / ended.wall.as_secs_f64();
     sample.set(TIMEOUTS_PER_S, per_s);
     sample.set(CPU_PER_TIMEOUT, ended.spent.cpu_ns as f64 / count as f64);
+    sample
+}
+
+/// Returns the figures of `count` states.
+fn strand_sample(strung: &Strung, count: usize) -> Sample {
+    let mut sample = Sample::default();
+    let each = |of_all: f64| of_all / count as f64;
+    sample.set(MAKE, each(strung.made.as_nanos() as f64));
+    sample.set(DROP, each(strung.dropped.as_nanos() as f64));
+    sample.set(BYTES_MADE, each(strung.resident as f64));
+    sample.set(BYTES_USED, each(strung.used as f64));
+    let nr_items = (count * ROUNDS) as f64;
+    sample.set(ITEMS_PER_S, nr_items / strung.ran.as_secs_f64());
     sample
 }
 

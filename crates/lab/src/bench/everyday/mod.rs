@@ -10,6 +10,7 @@
 //! | `timeouts` | threads arm and cancel timeouts that never fire |
 //! | `locked` | requests hold a lock while they wait for a part of their own work |
 //! | `save-soon` | a thousand changes, each with a save soon after the last one |
+//! | `strands` | a hundred thousand states, each used by one closure at a time |
 
 mod admission;
 mod cases;
@@ -19,6 +20,7 @@ mod scopes;
 mod sleeps;
 mod soon;
 mod timeouts;
+mod strands;
 
 pub use cases::{ENDED, MENU, UNTIL_END, cases};
 pub use locked::PATIENCE;

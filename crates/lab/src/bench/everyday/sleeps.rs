@@ -109,6 +109,7 @@ pub fn run(clock: Clock, count: usize, shortest: Duration, workers: usize) -> Re
     }
 }
 
+/// Starts tokio with `workers` threads.
 pub fn runtime(workers: usize) -> Result<Runtime, Stop> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(workers).enable_time().build();

@@ -1,4 +1,6 @@
-//! The transitions by which an item is cancelled, reaped or disabled.
+//! The transitions by which an item is popped, cancelled, reaped or disabled.
+
+use sync::Backoff;
 
 use super::{
     CLAIMED, COUNTED, DISABLE_ONE, HANDOFF, Head, LINKED, OWED, PENDING, Pop, RUNNING, State,
@@ -74,16 +76,21 @@ impl State {
 }
 
 impl Head {
-    /// Pops the item to cancel it; otherwise like [`pop`](Self::pop).
-    pub(crate) fn pop_to_cancel(&self) -> (State, Pop) {
-        let mut from = self.load();
+    /// Pops the item as `plan` decides; returns the state before and the decision, which has been
+    /// applied. While `plan` returns `None`, another thread is about to change the state.
+    #[inline]
+    pub(crate) fn pop_by(&self, plan: impl Fn(State) -> Option<Pop>) -> (State, Pop) {
+        let mut backoff = Backoff::new();
         loop {
-            let pop = from.pop_to_cancel();
+            let from = self.load();
+            let Some(pop) = plan(from) else {
+                backoff.pause();
+                continue;
+            };
             let (Pop::Run(to) | Pop::Leave(to) | Pop::Discard(to)) = pop;
             if self.transition(from, to) {
                 return (from, pop);
             }
-            from = self.load();
         }
     }
 }

@@ -23,7 +23,23 @@ const DETACHED: u64 = DISABLE_ONE << 1;
 /// Set at the end of the first poll, if the future is not ready: it is pinned.
 const POLLED: u64 = DISABLE_ONE << 2;
 
+/// Set if the item has a token (`token.rs`). Also for closures, as is `CANCELLED` then.
+const WATCHED: u64 = DISABLE_ONE << 3;
+
 impl State {
+    /// Records that a closure was cancelled too late.
+    pub(crate) fn cancel_started(self) -> Option<State> {
+        let is_news = !self.has_ended() && !self.is_cancelled();
+        is_news.then(|| self.with(CANCELLED))
+    }
+    /// Records that the item, which is running, has a token.
+    pub(crate) fn watched(self) -> State {
+        self.with(WATCHED)
+    }
+    pub(crate) fn is_watched(self) -> bool {
+        self.has(WATCHED)
+    }
+
     /// Returns `true` if a future has ended: it will not be pending or polled again.
     pub(crate) fn has_ended(self) -> bool {
         self.0 & SEQ_MASK != 0

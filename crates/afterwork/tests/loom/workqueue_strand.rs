@@ -1,0 +1,202 @@
+//! Strands: order, mutual exclusion, wake-ups, cancels and flushes. A batch is one closure.
+
+use std::sync::Arc;
+
+use afterwork::workqueue::{JoinError, Strand, Workqueue, model::Machine};
+use sync::{
+    atomic::{AtomicBool, AtomicU32, Ordering},
+    twin::must_fail,
+};
+
+use crate::support::{Plain, bounded, machine, plain, queue, spawn, wind_up};
+
+/// A queue whose workers do nothing until `help_out`.
+fn held() -> (Arc<Machine>, Workqueue) {
+    let machine = Arc::new(machine(1, 1));
+    let queue = plain().build_in(machine.registry()).unwrap();
+    machine.pretend_busy(true);
+    (machine, queue)
+}
+
+fn go(machine: &Machine) {
+    machine.pretend_busy(false);
+    machine.help_out();
+}
+
+/// Two threads spawn on one strand; loom checks the accesses to the state.
+fn two_spawners() {
+    let (_machine, queue) = queue(1, false);
+    let strand = queue.strand(Plain::default());
+    let add = |number: u32| {
+        move |state: &mut Plain| {
+            state.set(10 * state.get() + number);
+            state.get()
+        }
+    };
+    let other = spawn({
+        let strand = strand.clone();
+        move || {
+            strand
+                .spawn_detached(move |state| drop(add(1)(state)))
+                .unwrap();
+        }
+    });
+    strand
+        .spawn_detached(move |state| drop(add(2)(state)))
+        .unwrap();
+    other.join().unwrap();
+    let last = strand.spawn(add(3)).join().unwrap();
+    assert!(last == 123 || last == 213, "{last}");
+    drop(strand);
+    wind_up(queue);
+}
+
+#[test]
+fn closures_of_a_strand_run_in_order_and_none_is_lost() {
+    bounded(2, two_spawners);
+}
+
+#[test]
+fn a_run_of_a_strand_must_see_a_late_push() {
+    must_fail("strand: forgets a late push", || bounded(2, two_spawners));
+}
+
+#[test]
+fn the_count_of_a_strand_needs_its_order() {
+    must_fail("strand: relaxed count", || bounded(2, two_spawners));
+}
+
+/// A closure is cancelled while the strand pops it; then the queue ends.
+fn cancel_meets_pop() {
+    let (_machine, queue) = queue(1, false);
+    let strand = queue.strand(Plain::default());
+    let mut handle = strand.spawn(|state| state.set(1));
+    let is_cancelled = handle.cancel();
+    drop(strand);
+    drop(queue);
+    match handle.join() {
+        Ok(()) => assert!(!is_cancelled),
+        Err(error) => assert!(is_cancelled && matches!(error, JoinError::Cancelled)),
+    }
+}
+
+#[test]
+fn a_cancelled_closure_of_a_strand_ends_once() {
+    bounded(2, cancel_meets_pop);
+}
+
+#[test]
+fn a_strand_must_wait_for_the_claim_of_a_canceller() {
+    must_fail("strand: pops a claimed closure", || {
+        bounded(2, cancel_meets_pop);
+    });
+}
+
+/// A strand has closures before and after a bulk cancel, which meets its run.
+fn bulk_cancel_meets_a_run() {
+    let (machine, queue) = held();
+    let strand: Strand<Plain> = queue.strand(Plain::default());
+    let started = Arc::new(AtomicBool::new(false));
+    let first = strand.spawn(|state| state.set(1));
+    let second = strand.spawn({
+        let started = started.clone();
+        move |state| {
+            started.store(true, Ordering::Relaxed);
+            state.set(2);
+        }
+    });
+    let worker = spawn({
+        let machine = machine.clone();
+        move || go(&machine)
+    });
+    queue.cancel_all();
+    let has_started = started.load(Ordering::Relaxed);
+    let later = strand.spawn(|state| state.get());
+    worker.join().unwrap();
+    go(&machine);
+    let (first, second) = (first.join(), second.join());
+    assert!(second.is_ok() || !has_started);
+    assert!(first.is_ok() || second.is_err(), "out of order");
+    assert_eq!(
+        later.join().unwrap(),
+        u32::from(first.is_ok()) + u32::from(second.is_ok())
+    );
+    drop(strand);
+    wind_up(queue);
+}
+
+#[test]
+fn a_bulk_cancel_leaves_no_closure_of_a_strand_waiting() {
+    bounded(2, bulk_cancel_meets_a_run);
+}
+
+#[test]
+fn a_strand_that_runs_must_stay_queued() {
+    must_fail("strand: is unqueued while it runs", || {
+        bounded(2, bulk_cancel_meets_a_run);
+    });
+}
+
+/// The canceller comes while the first closure runs.
+fn bulk_cancel_inside_a_run() {
+    let (machine, queue) = held();
+    let strand = queue.strand(());
+    let own = queue.clone();
+    let first = strand.spawn(move |()| own.cancel_all());
+    let second = strand.spawn(|()| ());
+    go(&machine);
+    assert_eq!(first.join().unwrap(), 0);
+    assert!(matches!(second.join(), Err(JoinError::Cancelled)));
+    drop(strand);
+    wind_up(queue);
+}
+
+#[test]
+fn a_bulk_cancel_reaches_the_closures_behind_the_one_that_runs() {
+    bounded(1, bulk_cancel_inside_a_run);
+}
+
+#[test]
+fn a_closure_must_know_of_a_bulk_cancel() {
+    must_fail("strand: starts what was cancelled", || {
+        bounded(1, bulk_cancel_inside_a_run);
+    });
+}
+
+/// A flush begins while a strand with two closures runs.
+fn flush_meets_a_run() {
+    let (machine, queue) = held();
+    let strand = queue.strand(());
+    let nr_run = Arc::new(AtomicU32::new(0));
+    for _ in 0..2 {
+        let nr_run = nr_run.clone();
+        strand
+            .spawn_detached(move |()| {
+                nr_run.fetch_add(1, Ordering::Relaxed);
+            })
+            .unwrap();
+    }
+    let flusher = spawn({
+        let queue = queue.clone();
+        move || {
+            queue.flush().unwrap();
+            assert_eq!(nr_run.load(Ordering::Relaxed), 2, "flushed too early");
+        }
+    });
+    go(&machine);
+    flusher.join().unwrap();
+    drop(strand);
+    wind_up(queue);
+}
+
+#[test]
+fn a_flush_waits_for_the_closures_of_a_strand() {
+    bounded(2, flush_meets_a_run);
+}
+
+#[test]
+fn a_strand_must_not_end_its_run_beside_a_flush() {
+    must_fail("strand: ends beside a flush", || {
+        bounded(2, flush_meets_a_run);
+    });
+}

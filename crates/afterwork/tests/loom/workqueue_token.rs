@@ -1,0 +1,71 @@
+//! Tokens: a cancel meets a waiter, a child, and an item that asks for its token.
+
+use afterwork::workqueue::{CancellationToken, JoinError, block_on, is_cancelled};
+use sync::twin::must_fail;
+
+use crate::support::{bounded, exhaustive, queue, spawn, wind_up};
+
+fn cancel_meets_a_waiter() {
+    let token = CancellationToken::new();
+    let canceller = spawn({
+        let token = token.clone();
+        move || token.cancel()
+    });
+    block_on(token.cancelled());
+    canceller.join().unwrap();
+}
+
+#[test]
+fn a_waiter_ends_with_the_cancel() {
+    exhaustive(cancel_meets_a_waiter);
+}
+
+#[test]
+fn a_waiter_must_look_under_the_lock() {
+    must_fail("token: looks before the lock", || {
+        exhaustive(cancel_meets_a_waiter);
+    });
+}
+
+#[test]
+fn a_child_is_cancelled_whenever_it_is_made() {
+    exhaustive(|| {
+        let token = CancellationToken::new();
+        let canceller = spawn({
+            let token = token.clone();
+            move || token.cancel()
+        });
+        let child = token.child();
+        drop(token.child());
+        canceller.join().unwrap();
+        assert!(child.is_cancelled());
+    });
+}
+
+/// A closure waits for its token, and its handle cancels it before, during or after that.
+fn cancel_meets_an_item() {
+    let (_machine, queue) = queue(1, false);
+    let mut handle = queue.spawn(|| {
+        let token = CancellationToken::current();
+        block_on(token.cancelled());
+        is_cancelled()
+    });
+    let is_gone = handle.cancel();
+    match handle.join() {
+        Ok(knows) => assert!(knows && !is_gone),
+        Err(error) => assert!(is_gone && matches!(error, JoinError::Cancelled)),
+    }
+    wind_up(queue);
+}
+
+#[test]
+fn a_running_item_is_notified_of_its_cancel() {
+    bounded(2, cancel_meets_an_item);
+}
+
+#[test]
+fn a_token_must_know_of_an_earlier_cancel() {
+    must_fail("token: overlooks an earlier cancel", || {
+        bounded(2, cancel_meets_an_item);
+    });
+}

@@ -1,0 +1,174 @@
+//! Cancellation that running code sees: the flag of an item, and tokens.
+
+use std::{
+    future::pending,
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use afterwork::workqueue::{
+    CancellationToken, JoinError, JoinHandle, TaskSet, Work, Workqueue, block_on, is_cancelled,
+    sleep, timeout,
+};
+
+use crate::support::*;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Spawns a closure that polls the flag, and waits for its start.
+fn poller(queue: &Workqueue) -> JoinHandle<()> {
+    let (send, started) = mpsc::channel();
+    let handle = queue.spawn(move || {
+        assert!(!is_cancelled());
+        send.send(()).unwrap();
+        eventually("it is cancelled", is_cancelled);
+    });
+    started.recv_timeout(PATIENCE).unwrap();
+    handle
+}
+
+#[test]
+fn a_running_closure_sees_each_kind_of_cancel() {
+    let queue = alone_on_two(queue("cancelled").help(false));
+    assert!(!is_cancelled(), "outside of items");
+    let mut handle = poller(&queue);
+    assert!(!handle.cancel(), "it runs");
+    handle.join().unwrap();
+    let handle = poller(&queue);
+    drop(handle.cancel_on_drop());
+    queue.drain().unwrap();
+    let late = timeout(Duration::from_millis(1), poller(&queue).cancel_on_drop());
+    assert!(block_on(late).is_err());
+    queue.drain().unwrap();
+    let mut set = TaskSet::new(&queue);
+    set.add(poller(&queue));
+    set.cancel_all();
+    assert!(set.join_next_blocking().unwrap().is_ok());
+    // The next item is not cancelled.
+    queue.spawn(|| assert!(!is_cancelled())).join().unwrap();
+}
+
+#[test]
+fn a_closure_of_a_strand_sees_its_cancel_and_the_next_one_does_not() {
+    let queue = alone_on_two(queue("cancelled"));
+    let strand = queue.strand(());
+    let (send, started) = mpsc::channel();
+    let mut first = strand.spawn(move |()| {
+        send.send(()).unwrap();
+        CancellationToken::current().wait_timeout(HOUR)
+    });
+    let second = strand.spawn(|()| is_cancelled());
+    started.recv_timeout(PATIENCE).unwrap();
+    assert!(!first.cancel());
+    assert!(ends(move || first.join()).unwrap());
+    assert!(!second.join().unwrap());
+}
+
+#[test]
+fn a_work_that_is_disabled_sees_it() {
+    let queue = alone_on_two(queue("cancelled"));
+    let (send, started) = mpsc::channel();
+    let work = Work::new(move || {
+        send.send(()).unwrap();
+        eventually("it is cancelled", is_cancelled);
+    });
+    queue.enqueue(&work);
+    started.recv_timeout(PATIENCE).unwrap();
+    ends(move || work.cancel_sync());
+}
+
+#[test]
+fn a_running_poll_of_a_future_sees_its_cancel() {
+    let queue = alone_on_two(queue("cancelled"));
+    let (send, started) = mpsc::channel();
+    let mut canceller = afterwork::workqueue::CancelHandle::default();
+    let handle = queue.task().cancel_handle(&mut canceller).spawn(move || {
+        send.send(CancellationToken::current()).unwrap();
+        eventually("it is cancelled", is_cancelled);
+    });
+    let token = started.recv_timeout(PATIENCE).unwrap();
+    assert!(!token.is_cancelled());
+    assert!(canceller.cancel());
+    assert!(token.is_cancelled());
+    handle.join().unwrap();
+}
+
+#[test]
+fn a_token_of_an_item_ends_each_wait_inside() {
+    let queue = alone_on_two(queue("cancelled").help(false));
+    let (send, started) = mpsc::channel();
+    let mut handle = queue.spawn(move || {
+        let token = CancellationToken::current();
+        send.send(()).unwrap();
+        let slept = block_on(token.until_cancelled(sleep(HOUR)));
+        let waited = block_on(token.until_cancelled(pending::<()>()));
+        let ready = block_on(token.until_cancelled(async { 7 }));
+        (slept, waited, ready, token.wait_timeout(HOUR))
+    });
+    started.recv_timeout(PATIENCE).unwrap();
+    handle.cancel();
+    let outcome = ends(move || handle.join()).unwrap();
+    assert_eq!(outcome, (None, None, Some(7), true));
+}
+
+#[test]
+fn the_token_of_an_item_that_has_ended_is_left_alone() {
+    let queue = alone_on_two(queue("cancelled").help(false));
+    let mut handle = queue.spawn(CancellationToken::current);
+    eventually("it has ended", || handle.is_finished());
+    assert!(!handle.cancel());
+    let token = handle.join().unwrap();
+    assert!(!token.is_cancelled());
+    // Each call inside an item returns the same token, and outside a new one.
+    let [one, other] = queue
+        .spawn(|| [(); 2].map(|()| CancellationToken::current()))
+        .join()
+        .unwrap();
+    one.cancel();
+    assert!(other.is_cancelled());
+    assert!(!CancellationToken::current().is_cancelled());
+}
+
+#[test]
+fn children_are_cancelled_with_their_parent_and_alone() {
+    let root = CancellationToken::new();
+    let (left, right) = (root.child(), root.child());
+    let leaf = left.child();
+    left.cancel();
+    let states = || [&root, &left, &right, &leaf].map(CancellationToken::is_cancelled);
+    assert_eq!(states(), [false, true, false, true]);
+    root.cancel();
+    assert_eq!(states(), [true; 4]);
+    assert!(root.child().is_cancelled());
+    block_on(root.child().cancelled());
+    // A child that was dropped leaves its parent alone.
+    let other = CancellationToken::new();
+    drop(other.child());
+    other.cancel();
+}
+
+#[test]
+fn a_wait_for_a_token_ends_in_time() {
+    let token = CancellationToken::new();
+    let start = Instant::now();
+    assert!(!token.wait_timeout(Duration::from_millis(2)));
+    assert!(start.elapsed() >= Duration::from_millis(2));
+    let canceller = {
+        let token = token.clone();
+        thread::spawn(move || token.cancel())
+    };
+    let waiter = token.clone();
+    assert!(ends(move || waiter.wait_timeout(HOUR)));
+    canceller.join().unwrap();
+}
+
+#[test]
+fn a_closure_that_never_ran_is_dropped_with_its_token_unmade() {
+    let queue = alone_on_two(queue("cancelled"));
+    queue.pause();
+    let mut handle = queue.spawn(CancellationToken::current);
+    assert!(handle.cancel());
+    assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+    queue.resume();
+}

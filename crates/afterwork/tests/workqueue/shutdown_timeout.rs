@@ -1,0 +1,190 @@
+//! Shutdowns with a time limit, alone and in order, for threads and for tasks.
+
+use std::{future::pending, sync::mpsc, time::Duration};
+
+use afterwork::workqueue::{
+    CancellationToken, DelayedWork, Doing, DrainError, JoinError, Workqueue, block_on,
+    is_cancelled, shutdown_in_order, shutdown_in_order_async,
+};
+
+use crate::support::*;
+
+const SHORT: Duration = Duration::from_millis(2);
+
+fn one_seat(name: &str) -> Workqueue {
+    alone_on_two(queue(name).max_active(1).help(false))
+}
+
+/// Queues an item that runs until the result is dropped, and waits for its start.
+fn block(queue: &Workqueue) -> mpsc::Sender<()> {
+    let (open, gate) = mpsc::channel::<()>();
+    let (send, started) = mpsc::channel();
+    queue
+        .spawn_detached(move || {
+            send.send(()).unwrap();
+            let _ = gate.recv();
+        })
+        .unwrap();
+    started.recv_timeout(PATIENCE).unwrap();
+    open
+}
+
+/// Shuts a queue down that is never idle, by `shutdown`.
+fn names_what_is_left(shutdown: impl FnOnce(&Workqueue) -> Result<(), DrainError>) {
+    let queue = one_seat("busy");
+    let open = block(&queue);
+    let waits = queue.spawn(|| ());
+    let Err(DrainError::StillBusy(busy)) = shutdown(&queue) else {
+        panic!("an item runs");
+    };
+    assert_eq!((busy.queue.as_str(), busy.nr_left), ("busy", 2));
+    let states: Vec<_> = busy.left.iter().map(|left| left.doing).collect();
+    assert_eq!(states, [Doing::Runs, Doing::IsQueued]);
+    assert!(matches!(waits.join(), Err(JoinError::Cancelled)));
+    assert!(queue.try_spawn(|| ()).is_err(), "it stays closed");
+    drop(open);
+    ends(move || drop(queue));
+}
+
+#[test]
+fn a_shutdown_cancels_and_names_what_is_left_at_its_limit() {
+    names_what_is_left(|queue| queue.shutdown_timeout(SHORT));
+    names_what_is_left(|queue| block_on(queue.shutdown_async(SHORT)));
+}
+
+/// Shuts a queue down whose items end in time, by `shutdown`.
+fn waits_for_items(shutdown: impl FnOnce(&Workqueue) -> Result<(), DrainError>) {
+    let queue = one_seat("done");
+    queue.pause();
+    let (send, receive) = mpsc::channel();
+    let own = queue.clone();
+    let items = queue.spawn(move || own.spawn(move || send.send(7).unwrap()));
+    let delayed = DelayedWork::new(|| unreachable!("it is cancelled"));
+    queue.enqueue_after(&delayed, Duration::from_secs(3600));
+    shutdown(&queue).unwrap();
+    assert_eq!(receive.recv(), Ok(7));
+    assert!(items.join().unwrap().join().is_ok());
+    assert!(!delayed.is_pending());
+    assert!(queue.try_spawn(|| ()).is_err());
+}
+
+#[test]
+fn a_shutdown_waits_for_items_and_for_those_that_they_queue() {
+    waits_for_items(|queue| queue.shutdown_timeout(PATIENCE));
+    waits_for_items(|queue| block_on(queue.shutdown_async(PATIENCE)));
+}
+
+#[test]
+fn a_queue_that_feeds_another_is_drained_first() {
+    type Shutdown = fn(&[&Workqueue]) -> usize;
+    let shutdowns: [Shutdown; 2] = [
+        |queues| shutdown_in_order(queues, PATIENCE).unwrap().len(),
+        |queues| {
+            block_on(shutdown_in_order_async(queues, PATIENCE))
+                .unwrap()
+                .len()
+        },
+    ];
+    for shutdown in shutdowns {
+        let (parse, store) = (one_seat("parse"), one_seat("store"));
+        let open = block(&parse);
+        let mut handles = Vec::new();
+        for number in 0..100 {
+            let store = store.clone();
+            handles.push(parse.spawn(move || store.spawn(move || number)));
+        }
+        let opener = std::thread::spawn(move || drop(open));
+        assert_eq!(shutdown(&[&parse, &store]), 0);
+        opener.join().unwrap();
+        let stored = handles
+            .into_iter()
+            .map(|it| it.join().unwrap().join().unwrap());
+        assert!(stored.eq(0..100));
+    }
+}
+
+#[test]
+fn at_the_limit_later_queues_are_closed_and_cancelled_too() {
+    let (first, second, third) = (one_seat("first"), one_seat("second"), one_seat("third"));
+    let gates = [block(&second), block(&third)];
+    let waits = third.spawn(|| ());
+    let left = shutdown_in_order(&[&first, &second, &third], SHORT).unwrap();
+    let names: Vec<_> = left.iter().map(|it| (&*it.queue, it.nr_left)).collect();
+    assert_eq!(names, [("second", 1), ("third", 2)]);
+    assert!(matches!(waits.join(), Err(JoinError::Cancelled)));
+    assert!(third.try_spawn(|| ()).is_err());
+    drop(gates);
+}
+
+#[test]
+fn an_item_of_one_of_the_queues_shuts_none_down() {
+    let (one, other) = (one_seat("one"), one_seat("other"));
+    let queues = (other.clone(), one.clone());
+    let refused = one.spawn(move || shutdown_in_order(&[&queues.0, &queues.1], PATIENCE).is_err());
+    assert!(refused.join().unwrap());
+    assert_eq!(other.spawn(|| 7).join().unwrap(), 7);
+    let system = afterwork::workqueue::system().unwrap();
+    assert!(system.shutdown_timeout(SHORT).is_err());
+}
+
+#[test]
+fn a_drain_of_a_task_names_what_is_left_at_its_limit() {
+    let queue = one_seat("waits");
+    let mut handle = queue.spawn_async(pending::<()>());
+    let Err(DrainError::StillBusy(busy)) = block_on(queue.drain_timeout_async(SHORT)) else {
+        panic!("the future is never ready");
+    };
+    assert_eq!((busy.nr_left, busy.left[0].doing), (1, Doing::Waits));
+    assert_eq!(queue.spawn(|| 7).join().unwrap(), 7, "it is open again");
+    assert!(handle.cancel());
+    block_on(queue.drain_timeout_async(PATIENCE)).unwrap();
+}
+
+#[test]
+fn the_closures_of_strands_are_cancelled_at_the_limit() {
+    let queue = one_seat("strands");
+    let strand = queue.strand(());
+    let (open, gate) = mpsc::channel::<()>();
+    let (send, started) = mpsc::channel();
+    strand
+        .spawn_detached(move |()| {
+            send.send(()).unwrap();
+            let _ = gate.recv();
+        })
+        .unwrap();
+    let waits = strand.spawn(|()| ());
+    let other = queue.strand(()).spawn(|()| ());
+    started.recv_timeout(PATIENCE).unwrap();
+    assert!(queue.shutdown_timeout(SHORT).is_err());
+    assert!(matches!(other.join(), Err(JoinError::Cancelled)));
+    assert!(!waits.is_finished());
+    drop(open);
+    assert!(matches!(waits.join(), Err(JoinError::Cancelled)));
+}
+
+#[test]
+fn a_shutdown_at_its_limit_reaches_the_items_that_run() {
+    let queue = alone_on_two(queue("cancelled").help(false));
+    let (send, started) = mpsc::channel();
+    let sleeper = {
+        let send = send.clone();
+        queue.spawn(move || {
+            let token = CancellationToken::current();
+            send.send(()).unwrap();
+            token.wait_timeout(Duration::from_secs(3600))
+        })
+    };
+    queue
+        .spawn_detached(move || {
+            send.send(()).unwrap();
+            eventually("it is cancelled", is_cancelled);
+        })
+        .unwrap();
+    for _ in 0..2 {
+        started.recv_timeout(PATIENCE).unwrap();
+    }
+    let busy = queue.shutdown_timeout(Duration::ZERO).unwrap_err();
+    assert!(busy.to_string().contains("still has 2 items"), "{busy}");
+    assert!(ends(move || sleeper.join()).unwrap());
+    ends(move || drop(queue));
+}

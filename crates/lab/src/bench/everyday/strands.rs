@@ -1,0 +1,137 @@
+//! A large number of small states, each used by one closure at a time.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use afterwork::workqueue::{Registry, Strand, Workqueue};
+use tokio::runtime::Runtime;
+use tokio::sync::Mutex;
+use top::exit::Stop;
+
+use crate::bench::max_active::gauge::Size;
+use crate::bench::workqueue::completion::Latch;
+
+/// Number of closures that each state gets, one in each round over all states.
+pub const ROUNDS: usize = 10;
+
+/// The results of a run.
+#[derive(Debug)]
+pub struct Strung {
+    /// Time in which all states were created.
+    pub made: Duration,
+    /// Growth of resident memory then.
+    pub resident: u64,
+    /// Growth of resident memory after the first round.
+    pub used: u64,
+    /// Time of all rounds.
+    pub ran: Duration,
+    /// Time in which all states were dropped.
+    pub dropped: Duration,
+}
+
+/// A state that closures use one at a time: a counter.
+pub trait Serial: Sized {
+    /// What all states share.
+    type Pool;
+
+    /// Creates a state.
+    fn create(pool: &Self::Pool) -> Self;
+
+    /// Queues a closure that expects the counter to be `turn`, increments it, and arrives.
+    fn add(&self, pool: &Self::Pool, turn: usize, latch: &'static Latch);
+}
+
+/// The work of a closure.
+fn count(state: &mut usize, turn: usize, latch: &Latch) {
+    // Tokio's tasks may run in another order. Ours must not.
+    assert!(turn == usize::MAX || *state == turn, "out of order");
+    *state += 1;
+    latch.arrive();
+}
+
+impl Serial for Strand<usize> {
+    type Pool = Workqueue;
+
+    fn create(pool: &Workqueue) -> Self {
+        pool.strand(0)
+    }
+
+    fn add(&self, _: &Workqueue, turn: usize, latch: &'static Latch) {
+        self.spawn_detached(move |state| count(state, turn, latch))
+            .unwrap();
+    }
+}
+
+/// An ordered queue, whose state has a lock that is never contended.
+pub struct Ordered(Workqueue, Arc<std::sync::Mutex<usize>>);
+
+impl Serial for Ordered {
+    type Pool = Registry;
+
+    fn create(registry: &Registry) -> Self {
+        let queue = Workqueue::builder("one of many")
+            .ordered()
+            .build_in(registry);
+        Self(queue.expect("a queue without a rescuer"), Arc::default())
+    }
+
+    fn add(&self, _: &Registry, turn: usize, latch: &'static Latch) {
+        let state = self.1.clone();
+        self.0
+            .spawn_detached(move || {
+                count(&mut state.lock().expect("not poisoned"), turn, latch);
+            })
+            .unwrap();
+    }
+}
+
+/// Tasks that lock a fair mutex of tokio's.
+pub struct Locked(Arc<Mutex<usize>>);
+
+impl Serial for Locked {
+    type Pool = Runtime;
+
+    fn create(_: &Runtime) -> Self {
+        Self(Arc::default())
+    }
+
+    fn add(&self, runtime: &Runtime, _: usize, latch: &'static Latch) {
+        runtime.spawn(in_turn(self.0.clone(), latch));
+    }
+}
+
+fn in_turn(state: Arc<Mutex<usize>>, latch: &'static Latch) -> impl Future<Output = ()> {
+    async move { count(&mut *state.lock().await, usize::MAX, latch) }
+}
+
+/// Creates `nr_states` states, uses each [`ROUNDS`] times, and drops them.
+pub fn run<S: Serial>(pool: &S::Pool, nr_states: usize) -> Result<Strung, Stop> {
+    let latch: &'static Latch = Box::leak(Box::default());
+    let mut states = Vec::with_capacity(nr_states);
+    let before = Size::now()?.resident;
+    let grown = || Size::now().map(|size| size.resident.saturating_sub(before));
+    let begun = Instant::now();
+    states.extend((0..nr_states).map(|_| S::create(pool)));
+    let (made, resident) = (begun.elapsed(), grown()?);
+    let round = |turn| {
+        latch.arm(nr_states);
+        states.iter().for_each(|state| state.add(pool, turn, latch));
+        latch.wait();
+    };
+    let begun = Instant::now();
+    round(0);
+    let (first, used) = (begun.elapsed(), grown()?);
+    let begun = Instant::now();
+    (1..ROUNDS).for_each(round);
+    let ran = first + begun.elapsed();
+    let begun = Instant::now();
+    drop(states);
+    Ok(Strung {
+        made,
+        resident,
+        used,
+        ran,
+        dropped: begun.elapsed(),
+    })
+}

@@ -1,0 +1,239 @@
+//! Tokens: a flag that is set once, with the tasks that wait for it and its children.
+//!
+//! # The protocol
+//!
+//! ```text
+//! cancel: lock: set the flag; take wakers and children;  unlock: fire; cancel the children
+//! poll:   lock: is the flag set?  ready;  otherwise register the waker
+//! child:  lock: is the flag set?  the child is cancelled;  otherwise add it to the children
+//! ```
+//!
+//! The lock decides. A poll or a child that comes after the cancel finds the flag, and an earlier
+//! one is in the lists that the canceller takes. Twin `token: looks before the lock`. The flag can
+//! be read without the lock, as a hint that comes without the writes of the canceller.
+//!
+//! # The token of an item
+//!
+//! A one-shot item has a token only if its code asks for one, while it runs. The token is then in a
+//! table, by the address of the item, and two flags of the item's state connect the sides:
+//!
+//! ```text
+//! item:      insert the token into the table;  set WATCHED;  CANCELLED?  cancel the token
+//! canceller: set CANCELLED;  WATCHED?  cancel the token in the table
+//! ```
+//!
+//! Both are transitions of one word, so one of them finds the flag of the other. Twin `token:
+//! overlooks an earlier cancel`. The token is removed when the item is freed, so the address is
+//! that of no other item.
+
+use std::{collections::HashMap, fmt, task::Waker};
+
+use base::internal::{numbered::Numbered, panics::Foreign};
+#[cfg(not(any(loom, shuttle)))]
+use sync::fork::PerProcess;
+use sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, Ordering},
+    fork::Process,
+    twin,
+    unmodelled::{Arc, AtomicU64, Weak},
+};
+
+use super::head::{Head, State};
+use crate::cleanups;
+
+/// A flag with waiters and children.
+pub(crate) struct Token {
+    /// A: written under the lock of `list`.
+    is_set: AtomicBool,
+    /// A leaf in the order of locks.
+    list: Mutex<Waiting>,
+    /// I: the token that cancels this one, too.
+    parent: Option<Arc<Token>>,
+    /// The number of this token among the parent's children. Written once, before the token is
+    /// shared.
+    number: AtomicU64,
+    /// I: the process that created the token.
+    process: Process,
+}
+
+#[derive(Default)]
+struct Waiting {
+    wakers: Numbered<Foreign<Waker>>,
+    children: Numbered<Weak<Token>>,
+}
+
+/// The key of a registered waker.
+pub(crate) type WakerKey = Option<u64>;
+
+type Table = Mutex<HashMap<usize, Arc<Token>>>;
+
+#[cfg(any(loom, shuttle))]
+sync::process_wide! {
+    /// The tokens of items, by address.
+    fn table() -> Table = Mutex::new(HashMap::new())
+}
+
+/// Returns the tokens of items, by address. A child of `fork` has its own.
+#[cfg(not(any(loom, shuttle)))]
+fn table() -> &'static Table {
+    static TOKENS: PerProcess<Table> = PerProcess::new();
+    TOKENS
+        .get()
+        .unwrap_or_else(|| TOKENS.get_or_set(Mutex::new(HashMap::new())))
+}
+
+impl Token {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self::of(None))
+    }
+
+    fn of(parent: Option<Arc<Self>>) -> Self {
+        Self {
+            is_set: AtomicBool::new(false),
+            list: Mutex::new(Waiting::default()),
+            parent,
+            number: AtomicU64::new(0),
+            process: Process::this(),
+        }
+    }
+
+    /// Creates a token that is cancelled with this one.
+    pub(crate) fn child(self: &Arc<Self>) -> Arc<Self> {
+        let child = Arc::new(Self::of(Some(self.clone())));
+        let mut list = self.lock();
+        let is_set = self.is_set();
+        let number = list.children.add(Arc::<Self>::downgrade(&child));
+        drop(list);
+        child.number.store(number, Ordering::Relaxed);
+        if is_set {
+            child.cancel();
+        }
+        child
+    }
+
+    #[inline]
+    pub(crate) fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::Relaxed)
+    }
+
+    /// Sets the flag, also of all children, and wakes the waiters. Call it with no lock held.
+    pub(crate) fn cancel(self: &Arc<Self>) {
+        let mut wakers = Vec::new();
+        let mut left = vec![self.clone()];
+        while let Some(token) = left.pop() {
+            let mut list = token.lock();
+            token.is_set.store(true, Ordering::Relaxed);
+            wakers.extend(list.wakers.take_all());
+            // Dropped in the loop: the last reference of a child acquires the lock of its parent.
+            left.extend(list.children.iter().filter_map(Weak::upgrade));
+        }
+        cleanups::fire_all(wakers);
+    }
+
+    /// Registers `waker`, in place of the one with this key. Returns `false` if the flag is set.
+    pub(crate) fn leave_waker(&self, key: &mut WakerKey, waker: Foreign<Waker>) -> bool {
+        if twin::armed("token: looks before the lock") && self.is_set() {
+            return false;
+        }
+        let mut list = self.lock();
+        if self.is_set() && !twin::armed("token: looks before the lock") {
+            return false;
+        }
+        let before = key.take().and_then(|key| list.wakers.remove(key));
+        *key = Some(list.wakers.add(waker));
+        drop(list);
+        // FOREIGN(token-drop): the drop of the waker, on the polling thread, with no lock held;
+        // contained by `Foreign`.
+        drop(before);
+        true
+    }
+
+    /// Removes the waker with this key.
+    pub(crate) fn remove_waker(&self, key: &mut WakerKey) {
+        if let Some(key) = key.take()
+            && self.process.is_this()
+        {
+            let before = self.list.lock().wakers.remove(key);
+            // FOREIGN(token-drop): as above, on the thread that drops the future.
+            drop(before);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        assert!(
+            self.process.is_this(),
+            "the token was made before the process was forked: make one in the child"
+        );
+        self.list.lock()
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        if twin::torn_down() || !self.process.is_this() {
+            return;
+        }
+        if let Some(parent) = &self.parent {
+            let number = self.number.load(Ordering::Relaxed);
+            parent.list.lock().children.remove(number);
+        }
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Token")
+            .field("is_set", &self.is_set())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Head {
+    /// Returns the token of this item, which the caller runs: `fresh`, unless it has one.
+    pub(crate) fn watch(&self, fresh: Arc<Token>) -> Arc<Token> {
+        let token = table()
+            .lock()
+            .entry(self.address())
+            .or_insert(fresh)
+            .clone();
+        let from = self.update(|state| Some(state.watched()));
+        let is_cancelled = from.is_some_and(|(from, _)| from.is_cancelled());
+        if is_cancelled && !twin::armed("token: overlooks an earlier cancel") {
+            token.cancel();
+        }
+        token
+    }
+
+    /// Records that a closure was cancelled that a thread runs, or is about to run.
+    #[cold]
+    pub(crate) fn cancel_started(&self) {
+        if self.update(State::cancel_started).is_some() {
+            self.notify_cancelled();
+        }
+    }
+
+    /// Cancels the token of an item that was cancelled, if it has one.
+    #[cold]
+    pub(crate) fn notify_cancelled(&self) {
+        if self.load().is_watched() {
+            let token = table().lock().get(&self.address()).cloned();
+            if let Some(token) = token {
+                token.cancel();
+            }
+        }
+    }
+
+    /// Removes the token of an item that is about to be freed.
+    #[inline]
+    pub(crate) fn unwatch(&self) {
+        if self.load().is_watched() {
+            let token = table().lock().remove(&self.address());
+            drop(token);
+        }
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}

@@ -1,0 +1,560 @@
+//! Strands: closures that run one after the other, with a state that each of them gets.
+//!
+//! # The protocol
+//!
+//! A strand is one item that can be queued repeatedly. Its *closures* are one-shot items in a list
+//! of the strand, and each run of the item takes closures from that list. `nr` counts closures:
+//!
+//! ```text
+//! spawn: push the closure;  nr += 1;  was 0?  queue the strand's item
+//! run:   take and run closures;  none left?  nr -= number taken;  0 or less?  the run ends
+//!        a batch has run, and closures are left?  queue the item again;  the run ends
+//! ```
+//!
+//! - **Closures never overlap**, because runs of an item do not (`item/head.rs`), and only a run
+//!   takes closures. A run sees the state as the previous run left it.
+//! - **No closure is lost.** While `nr` is positive, the strand's item is pending or running. Only
+//!   the spawn that finds 0 queues the item, and only the run that subtracts down to 0 or less ends
+//!   without another one to follow. A closure is pushed before it is counted, so a run can take one
+//!   that is not counted yet. `nr` is then negative until the spawn counts it, and another spawn
+//!   that comes in between leaves its closure to that spawn. Twin `strand: forgets a late push`.
+//! - **The list is owned by the run**, except for its injector. A bulk cancel that removes the
+//!   pending item from its pool owns a run, too (`State::pop_to_cancel`), and cancels the closures
+//!   in it. If it finds the item running and queued again, it leaves the item to that run, which
+//!   cancels it at its end (`pools/cut.rs`, case 2). Taken as an ordinary item that is running, the
+//!   item would be unqueued, and the closures would wait for ever: twin `strand: is unqueued while
+//!   it runs`. The closures of a strand that runs are not reachable for a canceller. Each one has
+//!   the number of bulk cancels at its spawn, and is cancelled instead of run if that has changed.
+//!   Twin `strand: starts what was cancelled`.
+//! - **Flushes.** A pending closure is not counted in flight; the item is, from before the closure
+//!   was counted until the closure has run. When a run queues the item again, the new count is
+//!   younger than the closures that are left, and a flush that began in between does not wait for
+//!   it. So the run first queues the item, and then checks the color of its own count. If that
+//!   color is still open, a later flush finds the new count in the same color, and the run ends.
+//!   If a flush has closed the color, the run runs all closures that are left now before it ends.
+//!   Later closures are younger than the new count. Twin `strand: ends beside a flush`.
+//! - **A single closure is cancelled** by its handle, as any one-shot item is: the canceller claims
+//!   it, and its link stays in the list. A run that finds it claimed waits for the end of the
+//!   claim, a few instructions without user code, because the strand's count keeps the pwq that the
+//!   canceller reads. Twin `strand: pops a claimed closure`.
+//!
+//! A joiner does not help, because that would change the order.
+
+use std::{
+    cell::UnsafeCell,
+    fmt,
+    marker::PhantomData,
+    ptr::{self, NonNull},
+};
+
+use sync::{
+    atomic::{AtomicUsize, Ordering},
+    twin,
+    unmodelled::Arc,
+};
+
+use super::{
+    admission::TrySpawnError,
+    queue::{Inner, Workqueue},
+    task::rejected,
+};
+use crate::{
+    execute::{
+        deadline::StartBy,
+        join::{self, JoinHandle},
+        run,
+        work::Work,
+    },
+    item::{
+        deferred_drops::DeferredDrops,
+        head::{Ending, Head, Popped, State, VTable},
+        lane::Lane,
+        list::{self, Color, Injector, List},
+        revival::Revivable,
+    },
+    pools::pwq::Pwq,
+};
+
+/// Number of closures that a run takes before it queues the strand behind other items. A guess: the
+/// requeue costs about 0.1 µs, which is 3 ns a closure. With a larger number one strand delays
+/// others for longer.
+const MAX_BATCH: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
+
+/// Runs closures on a queue one after the other, and passes a state to each of them. Created by
+/// [`Workqueue::strand`].
+///
+/// A strand is for state that has one user at a time and no thread of its own: a connection, a
+/// session, an account, an actor. It takes the place of a mutex around the state, but a closure
+/// that waits for its turn blocks no thread. A program can have hundreds of thousands.
+///
+/// A `Strand` is a handle; clones are handles of the same strand. It is also a handle of its queue.
+///
+/// # Guarantees
+///
+/// - Closures start in the order in which they were spawned, and never overlap. Each sees the
+///   writes of the previous one, and those that its spawner made before the spawn.
+/// - If all handles are dropped, the closures still run. The state is dropped after the last one,
+///   by the thread that ran it, or by the thread that drops the last handle of an idle strand.
+/// - A closure that panics reports to its joiner, or to the queue's handler, as an item of the
+///   queue does. The strand continues with the next closure, and with the state as it is.
+/// - After 32 closures, a strand lets the other items of its queue go first. If a flush is waiting,
+///   it runs all closures that are left before that.
+///
+/// | subject | behavior |
+/// |---|---|
+/// | `max_active`, [`pause`](Workqueue::pause), urgent lane, shares | apply to the strand as to one item |
+/// | [capacity](crate::Builder::capacity) | counts each closure that waits |
+/// | statistics, `len`, wait and run times | count each time that a worker takes up the strand as one item |
+/// | [`flush`](Workqueue::flush), [`drain`](Workqueue::drain) | wait for the closures |
+/// | [`JoinHandle::cancel`] | cancels a closure that has not started; the memory of its item is freed when its turn comes |
+/// | [`cancel_all`](Workqueue::cancel_all) | cancels and counts the closures that wait; if the strand is running, they are not counted, and end when the closure that runs has ended |
+/// | a queue that is full, drained or destroyed | rejects closures, except from its own items |
+/// | joining a later closure of the same strand, inside a closure | is [`JoinError::OwnQueue`](crate::JoinError::OwnQueue) |
+/// | two closures of different strands that join each other's later closures | wait for ever, as with two mutexes |
+///
+/// # Cost
+///
+/// A strand has no name, thread, list entry or statistics. It is one allocation of about 130 bytes
+/// and the state, made and dropped in about 0.1 µs. A closure costs as much as one of
+/// [`Workqueue::spawn`], less the enqueue if the strand is busy. A joiner never runs the closure.
+///
+/// # Panics
+///
+/// As [`Workqueue`] in a child of `fork`.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::workqueue::Workqueue;
+///
+/// let queue = Workqueue::builder("accounts").build()?;
+/// let account = queue.strand(100);
+/// account.spawn_detached(|balance| *balance -= 30).unwrap();
+/// let balance = account.spawn(|balance| *balance);
+/// assert_eq!(balance.join()?, 70);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(alias("SerialExecutor", "actor", "serial queue", "ordered"))]
+pub struct Strand<S> {
+    item: NonNull<Head>,
+    queue: Workqueue,
+    state: PhantomData<fn() -> S>,
+}
+
+// SAFETY: the state is `Send`, and is passed from one run to the next. All else is atomic.
+unsafe impl<S: Send> Send for Strand<S> {}
+// SAFETY: as above; a shared handle gives no access to the state.
+unsafe impl<S: Send> Sync for Strand<S> {}
+
+/// The first part of a strand's item.
+#[repr(C)]
+struct Base {
+    queued: Revivable,
+    /// I: keeps the memory of the queue.
+    queue: Arc<Inner>,
+    /// I
+    lane: Lane,
+    /// A: closures that no run has taken.
+    pushed: Injector,
+    /// A: the number of counted closures, less those that runs have subtracted. It can be negative,
+    /// in two's complement.
+    nr: AtomicUsize,
+    /// Accessed only by the run.
+    own: UnsafeCell<Own>,
+}
+
+/// The part of a strand that its run owns.
+struct Own {
+    taken: List,
+    /// Number of closures that were taken from the list, and not subtracted from `nr` yet.
+    nr_done: usize,
+}
+
+#[repr(C)]
+struct Item<S> {
+    base: Base,
+    /// Accessed only by the run, and by the thread that frees the item.
+    state: UnsafeCell<S>,
+}
+
+/// The state of a strand, for one closure.
+struct Lent<S>(*mut S);
+
+// SAFETY: the state is `Send`, and the thread that runs the closure has it.
+unsafe impl<S: Send> Send for Lent<S> {}
+
+impl<S> Lent<S> {
+    /// # Safety
+    ///
+    /// 1. The caller is a closure of the strand.
+    unsafe fn get(&mut self) -> &mut S {
+        // SAFETY: (1): the run of the strand, which owns the state, calls the closure.
+        unsafe { &mut *self.0 }
+    }
+}
+
+/// Marks a closure of a strand.
+struct InStrand {
+    strand: *const Head,
+    /// `QueueCore::nr_cancels` when the closure was spawned.
+    nr_cancels: u32,
+}
+
+// SAFETY: the pointer is only compared.
+unsafe impl Send for InStrand {}
+
+impl StartBy for InStrand {
+    const IS_LIMITED: bool = false;
+    const IN_STRAND: bool = true;
+
+    fn strand(&self) -> *const Head {
+        self.strand
+    }
+
+    fn is_cancelled(&self) -> bool {
+        // SAFETY: called in the run of the closure, whose pwq is alive.
+        let core = unsafe { &(*run::current_home()).core };
+        // Relaxed: the spawner's push makes the number that it read visible.
+        core.nr_cancels.load(Ordering::Relaxed) != self.nr_cancels
+            && !twin::armed("strand: starts what was cancelled")
+    }
+}
+
+impl Workqueue {
+    /// Creates a strand with the state `state`, which runs its closures on this queue.
+    ///
+    /// # Blocking
+    ///
+    /// Never.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::Workqueue;
+    /// let queue = Workqueue::builder("sessions").build()?;
+    /// let log = queue.strand(Vec::new());
+    /// for line in ["one", "two", "three"] {
+    ///     log.spawn_detached(move |lines| lines.push(line)).unwrap();
+    /// }
+    /// let lines = log.spawn(|lines| lines.join(" ")).join()?;
+    /// assert_eq!(lines, "one two three");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn strand<S: Send + 'static>(&self, state: S) -> Strand<S> {
+        let head = Head::new(Item::<S>::VTABLE, State::IDLE, ptr::null_mut());
+        let item = Box::new(Item {
+            base: Base {
+                queued: Revivable::new(head),
+                queue: self.inner.clone(),
+                lane: self.lane,
+                pushed: Injector::new(false),
+                nr: AtomicUsize::new(0),
+                own: UnsafeCell::new(Own {
+                    taken: List::new(),
+                    nr_done: 0,
+                }),
+            },
+            state: UnsafeCell::new(state),
+        });
+        Strand {
+            item: NonNull::from(Box::leak(item)).cast(),
+            queue: self.clone(),
+            state: PhantomData,
+        }
+    }
+}
+
+impl<S: Send + 'static> Strand<S> {
+    /// Queues `func` to run once, after the closures that were spawned before, and returns a handle
+    /// that waits for its result.
+    ///
+    /// If the queue rejects the work, also because it is full, `func` is dropped, and the handle
+    /// returns an error.
+    ///
+    /// # Blocking
+    ///
+    /// As [`Workqueue::enqueue`]. Any thread may call it, and so may a closure of the strand.
+    pub fn spawn<T, F>(&self, func: F) -> JoinHandle<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut S) -> T + Send + 'static,
+    {
+        self.try_push(func).unwrap_or_else(rejected)
+    }
+
+    /// Queues `func` as [`spawn`](Self::spawn) does, without a handle.
+    ///
+    /// # Errors
+    ///
+    /// With `func`, if the queue is full or closed.
+    pub fn spawn_detached<F>(&self, func: F) -> Result<(), TrySpawnError<F>>
+    where
+        F: FnOnce(&mut S) + Send + 'static,
+    {
+        self.try_push(func).map(drop)
+    }
+
+    fn try_push<T, F>(&self, func: F) -> Result<JoinHandle<T>, TrySpawnError<F>>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut S) -> T + Send + 'static,
+    {
+        let has_permit = match self.queue.try_permit() {
+            Ok(has_permit) => has_permit,
+            Err(error) => return Err(error.with(func)),
+        };
+        // SAFETY: the handle keeps the item alive; the reference lasts only for this expression.
+        let state = unsafe { (*self.item.cast::<Item<S>>().as_ptr()).state.get() };
+        let mut state = Lent(state);
+        // SAFETY: it is called only by the strand's run.
+        let func = move || func(unsafe { state.get() });
+        let in_strand = InStrand {
+            strand: self.item.as_ptr(),
+            nr_cancels: self.queue.inner.core.nr_cancels.load(Ordering::Relaxed),
+        };
+        let home = self.queue.here();
+        let (item, handle) = join::joinable(in_strand, func, home, has_permit);
+        // SAFETY: the item is new, and is pushed once.
+        unsafe {
+            home.emit_queued(item);
+            self.base().push(self.item, item, home);
+        }
+        Ok(handle)
+    }
+}
+
+impl<S> Strand<S> {
+    /// Returns the number of closures that have been spawned and have not run. It can be too high
+    /// by the number of closures that ran since the strand was last idle.
+    ///
+    /// # Blocking
+    ///
+    /// Never. The result may be outdated when the caller uses it.
+    pub fn backlog(&self) -> usize {
+        let nr = self.base().nr.load(Ordering::Relaxed).cast_signed();
+        nr.max(0).unsigned_abs()
+    }
+
+    fn base(&self) -> &Base {
+        // SAFETY: the handle keeps the item alive, and an `Item` begins with its `Base`.
+        unsafe { self.item.cast().as_ref() }
+    }
+}
+
+impl Base {
+    /// # Safety
+    ///
+    /// 1. `closure` is linked, and in no list.
+    /// 2. As for [`enqueue`](Self::enqueue).
+    unsafe fn push(&self, item: NonNull<Head>, closure: NonNull<Head>, home: &Pwq) {
+        self.pushed.push(closure);
+        // ORDER(strand): publish and consume, other end in `is_idle`.
+        //   spawn: push the closure;  nr += 1, Release
+        //   run:   nr -= number taken, Acquire;  take closures
+        // If our addition comes first, the run finds our closure. If the subtraction comes first,
+        // we find 0 or less, and queue the item, or the spawn that finds 0 does.
+        // Test: closures_of_a_strand_run_in_order_and_none_is_lost
+        let order = twin::order("strand: relaxed count", Ordering::Release);
+        if self.nr.fetch_add(1, order) == 0 {
+            // SAFETY: (2).
+            unsafe { self.enqueue(item, home) };
+        }
+    }
+
+    /// Queues the strand's item.
+    ///
+    /// # Safety
+    ///
+    /// 1. `item` is the strand's, and the caller has a handle or runs it.
+    unsafe fn enqueue(&self, item: NonNull<Head>, home: &Pwq) {
+        // SAFETY: (1).
+        let work = unsafe { Work::lent(item) };
+        self.queue.plan_and_push(&work, home, false);
+    }
+
+    /// Takes the next closure. Only for the run.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller runs the item.
+    unsafe fn next(&self) -> Option<NonNull<Head>> {
+        // SAFETY: (1). The reference ends before the closure is called.
+        let own = unsafe { &mut *self.own.get() };
+        if own.taken.is_empty() {
+            own.taken = self.pushed.take(|_| Color::default());
+        }
+        let closure = own.taken.pop_front()?;
+        own.nr_done += 1;
+        Some(closure)
+    }
+
+    /// Returns `true` if no closure is left, so that the caller's run is to end. Only for the run.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller runs the item, and has taken all closures that it found.
+    unsafe fn is_idle(&self) -> bool {
+        // SAFETY: (1).
+        let own = unsafe { &mut *self.own.get() };
+        let nr_done = std::mem::take(&mut own.nr_done);
+        // ORDER(strand): other end in `push`.
+        // Test: closures_of_a_strand_run_in_order_and_none_is_lost
+        let before = self.nr.fetch_sub(nr_done, Ordering::Acquire);
+        before.wrapping_sub(nr_done).cast_signed() <= 0
+            || twin::armed("strand: forgets a late push")
+    }
+
+    /// Runs the next closure as part of the strand's run from `home`. Returns `false` if there is
+    /// none.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller runs the item, from `home`.
+    unsafe fn run_next(&self, home: &Pwq) -> bool {
+        // SAFETY: (1).
+        let Some(closure) = (unsafe { self.next() }) else {
+            return false;
+        };
+        // SAFETY: a linked item is alive.
+        let head = unsafe { closure.as_ref() };
+        // The seat that we have belongs to this pwq. A canceller may read either.
+        head.home.store(home.as_home(), Ordering::Relaxed);
+        // SAFETY: the closure is linked, and we hold its only link.
+        unsafe { (head.vtable().run)(closure) };
+        true
+    }
+
+    /// Returns the number of closures that are left. Only for the run.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller runs the item.
+    unsafe fn nr_left(&self) -> isize {
+        // SAFETY: (1).
+        let nr_done = unsafe { (*self.own.get()).nr_done };
+        let nr = self.nr.load(Ordering::Relaxed);
+        nr.wrapping_sub(nr_done).cast_signed()
+    }
+
+    /// Runs a batch of closures.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller runs `item`, which is the strand's.
+    unsafe fn run(&self, item: NonNull<Head>) {
+        // SAFETY: (1): the pwq of a running item is alive.
+        let home = unsafe { &*run::current_home() };
+        // Read before the item is queued again, which changes the color.
+        let color = list::color(item);
+        let mut nr_run = 0;
+        // SAFETY: (1).
+        while nr_run < MAX_BATCH || unsafe { self.nr_left() } <= 0 {
+            // SAFETY: (1).
+            if unsafe { self.run_next(home) } {
+                nr_run += 1;
+            // SAFETY: (1), and there was no closure.
+            } else if unsafe { self.is_idle() } {
+                return;
+            }
+        }
+        let next = self.queue.route_table.here().in_lane(self.lane);
+        // SAFETY: (1).
+        unsafe { self.enqueue(item, next) };
+        let is_open = || home.pool.is_open(home.slot, color);
+        if ptr::eq(next, home) && is_open() || twin::armed("strand: ends beside a flush") {
+            return;
+        }
+        // SAFETY: (1).
+        let mut nr_left = unsafe { self.nr_left() };
+        // SAFETY: (1). The next run subtracts.
+        while nr_left > 0 && unsafe { self.run_next(home) } {
+            nr_left -= 1;
+        }
+    }
+}
+
+impl<S: Send + 'static> Item<S> {
+    const VTABLE: &'static VTable = &VTable::plain(
+        run::pop_and_run,
+        Self::cancel,
+        Self::call,
+        std::any::type_name::<Strand<S>>,
+        Self::free,
+    );
+
+    unsafe fn call(item: NonNull<Head>) -> Ending {
+        // SAFETY: the caller runs the item, which begins with its `Base`.
+        unsafe { item.cast::<Base>().as_ref().run(item) };
+        Ending::Returned
+    }
+
+    unsafe fn cancel(item: NonNull<Head>, deferred_drops: &mut DeferredDrops) -> Popped {
+        let pop = |state: State| {
+            let is_left = state.is_running() && !twin::armed("strand: is unqueued while it runs");
+            Some(if is_left {
+                state.pop()
+            } else {
+                state.pop_to_cancel()
+            })
+        };
+        // SAFETY: the contract is that of `pop_by_and_cancel`.
+        unsafe { run::pop_by_and_cancel(item, deferred_drops, Self::skip, pop) }
+    }
+
+    /// Cancels all closures, instead of running them.
+    unsafe fn skip(item: NonNull<Head>, deferred_drops: &mut DeferredDrops) {
+        // SAFETY: the caller runs the item, which begins with its `Base`.
+        let base = unsafe { item.cast::<Base>().as_ref() };
+        // The strand itself is no item of the user.
+        deferred_drops.nr_more -= 1;
+        // SAFETY: as above.
+        while let Some(closure) = unsafe { base.next() } {
+            // SAFETY: the closure is linked, and we hold its only link.
+            let popped = unsafe { (closure.as_ref().vtable().cancel)(closure, deferred_drops) };
+            deferred_drops.nr_more += isize::from(popped.ran());
+        }
+        // SAFETY: as above, and no closure was left.
+        if !unsafe { base.is_idle() } {
+            let next = base.queue.route_table.here().in_lane(base.lane);
+            // SAFETY: as above.
+            unsafe { base.enqueue(item, next) };
+        }
+    }
+
+    unsafe fn free(item: NonNull<Head>) {
+        // SAFETY: `strand` leaked the item from a box, and no other thread uses it.
+        drop(unsafe { Box::from_raw(item.as_ptr().cast::<Self>()) });
+    }
+}
+
+impl<S> Clone for Strand<S> {
+    fn clone(&self) -> Self {
+        let queued = &self.base().queued;
+        queued.handles.add(&queued.head);
+        Self {
+            item: self.item,
+            queue: self.queue.clone(),
+            state: PhantomData,
+        }
+    }
+}
+
+impl<S> Drop for Strand<S> {
+    fn drop(&mut self) {
+        if twin::torn_down() {
+            return;
+        }
+        // Before the drop of the queue, which waits for the closures.
+        // SAFETY: the handle is one of the item's, and is not used again.
+        unsafe { self.base().queued.handles.remove(self.item) };
+    }
+}
+
+impl<S> fmt::Debug for Strand<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Strand")
+            .field("queue", &self.queue.name())
+            .field("backlog", &self.backlog())
+            .finish_non_exhaustive()
+    }
+}

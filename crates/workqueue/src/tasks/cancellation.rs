@@ -1,0 +1,258 @@
+//! Cancellation that running code sees.
+//!
+//! `item/token.rs` has the protocol.
+
+use std::{
+    fmt,
+    future::poll_fn,
+    pin::{Pin, pin},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use base::internal::panics::Foreign;
+use sync::{twin, unmodelled::Arc};
+
+use crate::{
+    execute::{block_on::block_on, run},
+    item::token::{Token, WakerKey},
+    time::timeout::timeout,
+};
+
+/// Returns `true` if the item that this thread is running was cancelled, and is to end early.
+///
+/// A cancel does not interrupt an item that runs. Code that runs for long can ask here from time to
+/// time, and return. The result is `true` in the innermost item of this thread
+///
+/// - after [`JoinHandle::cancel`](crate::JoinHandle::cancel) of a spawned closure, a closure of a
+///   strand or a future. That includes the drop of a [`CancelOnDrop`](crate::CancelOnDrop), also by
+///   a [`timeout()`](crate::timeout()), and the drop of a [`TaskSet`](crate::TaskSet);
+/// - while a [`Work`](crate::Work) is disabled, which includes
+///   [`Work::cancel_sync`](crate::Work::cancel_sync);
+/// - after its queue was shut down: by
+///   [`shutdown_background`](crate::Workqueue::shutdown_background), or at the time limit of
+///   [`shutdown_timeout`](crate::Workqueue::shutdown_timeout).
+///
+/// It is `false` outside of items, and on the workers of a [`scope`](crate::Workqueue::scope): give
+/// its items a clone of the [token](CancellationToken::current). A bulk cancel
+/// ([`cancel_all`](crate::Workqueue::cancel_all)) does not reach items that run.
+///
+/// # Cost
+///
+/// A few nanoseconds: two loads. An item that never asks pays nothing.
+///
+/// # Blocking
+///
+/// Never.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::workqueue::{self, Workqueue};
+///
+/// let queue = Workqueue::builder("example").help(false).build()?;
+/// let (send, started) = std::sync::mpsc::channel();
+/// let mut search = queue.spawn(move || {
+///     send.send(()).unwrap();
+///     let mut nr_steps = 0_u64;
+///     while !workqueue::is_cancelled() {
+///         nr_steps += 1; // one step of a long search
+///     }
+///     nr_steps
+/// });
+/// started.recv()?;
+/// search.cancel(); // it runs already, and sees the cancel
+/// println!("gave up after {} steps", search.join()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use]
+pub fn is_cancelled() -> bool {
+    run::is_cancelled()
+}
+
+/// A flag that is set once, and that threads and tasks can wait for.
+///
+/// A `CancellationToken` is a handle; clones are handles of the same token. A
+/// [`child`](Self::child) is cancelled with its parent, and can be cancelled alone.
+///
+/// [`current`](Self::current) returns the token of the item that runs, so that waits inside an item
+/// can end when the item is cancelled: [`wait_timeout`](Self::wait_timeout) is a sleep that ends
+/// early, and [`until_cancelled`](Self::until_cancelled) ends any other wait.
+///
+/// # Guarantees
+///
+/// - A wait ends if the token was cancelled before it, or is cancelled during it, and then sees the
+///   canceller's earlier writes.
+/// - Wakers are fired with no lock held. A panic of one does not keep the others from being fired.
+///
+/// # Cost
+///
+/// Two allocations for the token of an item, and a short lock for each wait. A wait leaves nothing
+/// in the token when it ends.
+///
+/// # Panics
+///
+/// In a child of `fork`, if the token was created before the fork.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::workqueue::{CancellationToken, Workqueue, block_on};
+///
+/// let queue = Workqueue::builder("example").build()?;
+/// let token = CancellationToken::new();
+/// let own = token.child();
+/// let task = queue.spawn_async(async move {
+///     let result = own.until_cancelled(std::future::pending::<()>()).await;
+///     result.is_none()
+/// });
+/// token.cancel();
+/// assert!(task.join()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct CancellationToken(Arc<Token>);
+
+/// A future that waits for the cancel of a token; created by [`CancellationToken::cancelled`].
+#[must_use = "a future does nothing until it is polled"]
+pub struct Cancelled<'a> {
+    token: &'a Token,
+    key: WakerKey,
+}
+
+impl CancellationToken {
+    /// Creates a token that is not cancelled.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Token::new())
+    }
+
+    /// Returns the token of the item that this thread is running. It is cancelled when
+    /// [`is_cancelled`] becomes `true` for the item, except for a [`Work`](crate::Work) that is
+    /// disabled. Outside of items, it is a new token.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::workqueue::{CancellationToken, Workqueue};
+    /// use std::time::Duration;
+    ///
+    /// let queue = Workqueue::builder("example").help(false).build()?;
+    /// let (send, started) = std::sync::mpsc::channel();
+    /// let mut poller = queue.spawn(move || {
+    ///     let token = CancellationToken::current();
+    ///     send.send(()).unwrap();
+    ///     // Sleeps for an hour, or until the cancel.
+    ///     token.wait_timeout(Duration::from_secs(3600))
+    /// });
+    /// started.recv()?;
+    /// poller.cancel();
+    /// assert!(poller.join()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn current() -> Self {
+        Self(run::current_token())
+    }
+
+    /// Creates a token that is cancelled with this one. Its own cancel does not affect this one.
+    #[must_use]
+    pub fn child(&self) -> Self {
+        Self(self.0.child())
+    }
+
+    /// Cancels the token and its children, and wakes all waiters.
+    ///
+    /// # Blocking
+    ///
+    /// Never, unless a waker of another executor does.
+    pub fn cancel(&self) {
+        self.0.cancel();
+    }
+
+    /// Returns `true` if the token was cancelled.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.is_set()
+    }
+
+    /// Returns a future that waits until the token is cancelled.
+    pub fn cancelled(&self) -> Cancelled<'_> {
+        Cancelled {
+            token: &self.0,
+            key: None,
+        }
+    }
+
+    /// Waits for `future` until the token is cancelled. Returns `None` if it was cancelled first.
+    ///
+    /// The future is then dropped. If it is ready, its output is returned in any case.
+    pub async fn until_cancelled<F: IntoFuture>(&self, future: F) -> Option<F::Output> {
+        let mut future = pin!(future.into_future());
+        let mut cancelled = pin!(self.cancelled());
+        poll_fn(|context| match future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => cancelled.as_mut().poll(context).map(|()| None),
+        })
+        .await
+    }
+
+    /// Waits until the token is cancelled, for at most `timeout`. Returns `true` if it was.
+    ///
+    /// # Blocking
+    ///
+    /// Until then, as [`block_on`](crate::block_on).
+    ///
+    /// # Panics
+    ///
+    /// In an item of a bottom-half queue, and as [`sleep()`](crate::sleep()).
+    pub fn wait_timeout(&self, timeout: Duration) -> bool {
+        block_on(self::timeout(timeout, self.cancelled())).is_ok()
+    }
+}
+
+impl Default for CancellationToken {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Future for Cancelled<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        // FOREIGN(waker-clone): the clone of a user's waker, on the polling thread, with no lock
+        // held; it may unwind into the caller of the poll.
+        let waker = Foreign::new(context.waker().clone());
+        let Self { token, key } = &mut *self;
+        if token.leave_waker(key, waker) {
+            Poll::Pending
+        } else {
+            Poll::Ready(())
+        }
+    }
+}
+
+impl Drop for Cancelled<'_> {
+    fn drop(&mut self) {
+        if !twin::torn_down() {
+            self.token.remove_waker(&mut self.key);
+        }
+    }
+}
+
+impl fmt::Debug for CancellationToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CancellationToken")
+            .field("is_cancelled", &self.is_cancelled())
+            .finish()
+    }
+}
+
+impl fmt::Debug for Cancelled<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cancelled")
+            .field("is_cancelled", &self.token.is_set())
+            .finish()
+    }
+}
