@@ -79,7 +79,7 @@ impl Wait {
         //   claim: nr: positive → not  Acquire;    reads the kind of sleep
         // If our swap comes first, the claim takes our arming, and wakes us in the way in which we
         // sleep. If the claim comes first, it belongs to an earlier arming, and leaves a token.
-        // Test: a_claim_rings_the_bell_of_the_arming_that_it_claims
+        // Test: claim_wakes_the_owner_of_the_claimed_arming
         self.nr.swap(count.min(MAX_COUNT) as i32, Ordering::Release);
         // ORDER(arm): store buffering, other end in `claim`.
         //   owner:  nr = n;  fence;  count the queue
@@ -128,7 +128,7 @@ impl Wait {
         // ORDER(owner-waker): the other end; see `arm`. If we take the word from positive, we see how the
         // owner sleeps. If another change came first, the word is not positive, and we wake no
         // owner.
-        // Test: a_claim_rings_the_bell_of_the_arming_that_it_claims, a_claim_needs_its_acquire
+        // Test: claim_wakes_the_owner_of_the_claimed_arming, a_claim_needs_its_acquire
         let order = twin::order("wait: relaxed claim", Ordering::Acquire);
         if eager {
             if twin::armed("wait: claim by compare-exchange") {

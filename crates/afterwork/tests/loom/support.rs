@@ -89,7 +89,7 @@ pub fn first_waits_for_second(nr_cpus: usize, pass: fn(&Barred)) {
         move || {
             gate.open();
             done.store(true, Ordering::Release);
-            wake_flag.ring();
+            wake_flag.wake();
         }
     });
     queue.enqueue(&first);

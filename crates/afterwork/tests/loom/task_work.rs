@@ -165,7 +165,7 @@ fn two_kinds_of_sleep() {
 }
 
 #[test]
-fn a_claim_rings_the_bell_of_the_arming_that_it_claims() {
+fn claim_wakes_the_owner_of_the_claimed_arming() {
     bounded(2, two_kinds_of_sleep);
 }
 

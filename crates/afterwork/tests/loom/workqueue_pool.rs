@@ -138,7 +138,7 @@ fn pushed_while_the_watch_ends() {
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.pretend_busy(true);
     machine.watch();
-    assert!(machine.was_rung());
+    assert!(machine.was_notified());
     let work = Work::new(|| ());
     let producer = spawn({
         let (queue, work) = (queue.clone(), work.clone());
@@ -175,7 +175,7 @@ fn kick_meets_cull(nr_workers: usize) {
         let (nr_runs, wake_flag) = (nr_runs.clone(), machine.wake_flag());
         move || {
             nr_runs.fetch_add(1, Ordering::Relaxed);
-            wake_flag.ring();
+            wake_flag.wake();
         }
     });
     let culler = machine.culler();

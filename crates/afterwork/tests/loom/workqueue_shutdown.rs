@@ -339,7 +339,7 @@ fn a_drain_is_awaited() {
     let waker = Waker::from(Arc::new(WakeFlag(machine.notifier())));
     let mut context = Context::from_waker(&waker);
     // An earlier notification would end the wait below, and hide a lost wake-up.
-    machine.was_rung();
+    machine.was_notified();
     {
         let mut drain = pin!(queue.drain_async());
         while drain.as_mut().poll(&mut context) != Poll::Ready(Ok(())) {

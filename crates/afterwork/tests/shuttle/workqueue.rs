@@ -100,7 +100,7 @@ impl Managed {
     fn end(self, queues: Vec<Workqueue>) {
         drop(queues);
         self.is_over.store(true, Ordering::Release);
-        self.wake_flag.ring();
+        self.wake_flag.wake();
         self.manager.join().unwrap();
     }
 }

@@ -42,11 +42,11 @@ impl Culler {
 
 /// Ends [`Machine::serve_until`] when its condition may hold.
 #[derive(Clone, Debug)]
-pub struct Bell(Arc<Manager>);
+pub struct WakeFlag(Arc<Manager>);
 
-impl Bell {
+impl WakeFlag {
     /// Makes the server check its condition.
-    pub fn ring(&self) {
+    pub fn wake(&self) {
         self.0.wake();
     }
 }
@@ -65,8 +65,8 @@ impl Machine {
     }
 
     /// Returns the handle that makes [`serve_until`](Self::serve_until) check its condition.
-    pub fn bell(&self) -> Bell {
-        Bell(self.registry.manager().clone())
+    pub fn wake_flag(&self) -> WakeFlag {
+        WakeFlag(self.registry.manager().clone())
     }
 
     /// Starts `count` workers of each pool in use, counted as a kick counts them.
@@ -88,7 +88,7 @@ impl Machine {
         assert!(refused.is_empty(), "a model refuses no thread");
     }
 
-    /// Creates the requested workers until `done` returns `true`; a [`Bell`] makes it check again.
+    /// Creates the requested workers until `done` returns `true`; a [`WakeFlag`] makes it check again.
     pub fn serve_until(&mut self, done: impl Fn() -> bool) {
         loop {
             self.make_workers();
@@ -139,7 +139,7 @@ impl Machine {
     }
 
     /// Returns `true` if the manager has been notified since the last call.
-    pub fn was_rung(&mut self) -> bool {
+    pub fn was_notified(&mut self) -> bool {
         self.parker.try_park()
     }
 
