@@ -170,7 +170,7 @@ fn closing_and_dropping_a_mailbox_give_back_what_waits_for_room() {
                 .is_pending()
         );
         thread::scope(|scope| {
-            let sender = scope.spawn(|| poster.send_wait(2));
+            let sender = scope.spawn(|| poster.send_blocking(2));
             while poster.shared.room.as_ref().unwrap().nr_waiting() < 2 {
                 thread::yield_now();
             }
@@ -189,7 +189,7 @@ fn closing_and_dropping_a_mailbox_give_back_what_waits_for_room() {
         });
         assert_eq!(bells.0.load(Ordering::Relaxed), 1);
         assert_eq!(poll(&mut send), Poll::Ready(Err(PostError::Closed(1))));
-        assert_eq!(poster.send_wait(3), Err(PostError::Closed(3)));
+        assert_eq!(poster.send_blocking(3), Err(PostError::Closed(3)));
         assert_eq!(
             poll(&mut poster.send(4)),
             Poll::Ready(Err(PostError::Closed(4)))
@@ -203,7 +203,7 @@ fn an_unbounded_mailbox_always_has_room() {
     let poster = mailbox.poster();
     assert_eq!((poster.capacity(), poster.nr_inside()), (None, None));
     assert_eq!(poll(&mut poster.send(1)), Poll::Ready(Ok(())));
-    poster.send_wait(2).unwrap();
+    poster.send_blocking(2).unwrap();
     poster.send_timeout(3, Duration::ZERO).unwrap();
     assert!(mailbox.drain(9).eq([1, 2, 3]));
 }
@@ -256,7 +256,7 @@ fn an_owner_does_not_sleep_on_who_waits_for_room() {
         held.push(9).unwrap();
         poster.post_lazy(0).unwrap();
         thread::scope(|scope| {
-            let sender = scope.spawn(|| poster.send_wait(1));
+            let sender = scope.spawn(|| poster.send_blocking(1));
             mailbox.wait(2).unwrap();
             assert_eq!(mailbox.try_recv(), Ok(0));
             sender.join().unwrap().unwrap();
@@ -302,10 +302,10 @@ fn every_item_that_waited_arrives_once_in_its_order_and_never_too_many_are_insid
                                 0 => poster.send_timeout(item, FOR_EVER).unwrap(),
                                 1 => {
                                     if let Err(refused) = poster.post_lazy(item) {
-                                        poster.send_wait(refused.into_inner()).unwrap();
+                                        poster.send_blocking(refused.into_inner()).unwrap();
                                     }
                                 }
-                                _ => poster.send_wait(item).unwrap(),
+                                _ => poster.send_blocking(item).unwrap(),
                             }
                         }
                     });
