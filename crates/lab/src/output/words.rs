@@ -44,6 +44,7 @@ scale pending: have many items pending
 scale length: run items of many lengths
 scale readers: replace a value beside many readers
 scale mailboxes: post to many mailboxes
+scale domains: use many SRCU domains for the first time
 scale timers: keep many timers
 ";
 
