@@ -7,7 +7,7 @@ use sync::atomic::Ordering;
 use sync::{asym, hint, twin};
 
 use super::choice::Kind;
-use super::patience::{Courtesy, Patience, Turn};
+use super::patience::{self, Courtesy, Patience, Turn};
 use super::slot::{FREE, HELD, LOST, OWNED, OwnerWord, Slot, Want, release_order, take_order};
 
 /// Number of polls for which an owner that gave up the slot on request waits for the requester to
@@ -49,11 +49,12 @@ impl<T> Slot<T> {
         match self.kind() {
             Kind::Queue => {
                 self.run_mail();
-                self.release();
+                return self.release();
             }
             Kind::OnDemand | Kind::Breakable => self.unbias(),
             Kind::EveryOp => {}
         }
+        self.hand_over();
     }
 
     /// Takes the slot back after `give_up`. In `Queue` the owner then keeps it between operations.
@@ -77,17 +78,19 @@ impl<T> Slot<T> {
         self.take_as(&mut Turn::default());
     }
 
-    /// As [`take`](Self::take). An owner that has waited for long announces itself, as a caller
-    /// does, so that no caller takes the slot before it.
+    /// As [`take`](Self::take). An owner that sleeps announces itself, as a caller does, so that no
+    /// caller takes the slot before it.
     fn take_as(&self, turn: &mut Turn) {
         let mut patience = Patience::of_owner();
         while !self.try_take() {
             self.must_not_be_lost();
             turn.poll();
-            if let Some(since) = turn.announce() {
-                self.announce(since);
+            if patience.naps() {
+                self.announce(turn.sleeps());
+                self.nap(|| self.is_free() || self.may_be_taken(0));
+            } else {
+                patience.pass_time();
             }
-            patience.pass_time();
         }
         let since = turn.withdraw();
         if since != 0 {
@@ -95,23 +98,34 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Takes the slot for its owner, after the callers that have waited for long, or when the time
+    /// Takes the slot for its owner, after the callers that sleep, which it wakes, or when the time
     /// that the owner leaves them has elapsed.
     #[cold]
     #[inline(never)]
     fn take_in_turn(&self) {
-        let (mut patience, mut courtesy) = (Patience::of_owner(), Courtesy::default());
         let mut turn = Turn::default();
-        while self.eldest.load(Ordering::Relaxed) != 0
-            && !courtesy.is_over()
-            && !twin::armed("percpu: the owner overtakes the eldest")
-        {
+        let is_awaited = || self.eldest.load(Ordering::Relaxed) != 0;
+        if is_awaited() && !twin::armed("percpu: the owner overtakes the eldest") {
+            self.hand_over();
+            let (mut patience, mut courtesy) = (Patience::of_caller(), Courtesy::default());
             turn.poll();
-            patience.pass_time();
+            while is_awaited() && !courtesy.is_over() {
+                if patience.naps() {
+                    self.nap(|| !is_awaited());
+                } else {
+                    patience.pass_time();
+                }
+            }
         }
         if !self.try_take() {
             self.take_as(&mut turn);
         }
+    }
+
+    /// Sleeps for a short time, or until the slot is handed over. Does not sleep if `may_go_on`
+    /// returns `true`.
+    pub(super) fn nap(&self, may_go_on: impl Fn() -> bool) {
+        patience::nap_at(&self.far.door, may_go_on);
     }
 
     /// Takes the slot for its owner, which has replaced `before` by `HELD`.

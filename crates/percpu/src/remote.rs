@@ -14,7 +14,7 @@ use super::attempt::Attempt;
 use super::choice::{AtStart, Choice, Escalation, Kind};
 use super::fork::Listed;
 use super::owner::{AttachError, Owner};
-use super::patience::{self, Deadline};
+use super::patience::{self, Deadline, Step};
 use super::slot::Slot;
 use super::table::Table;
 use super::tally::{MAILED, Tally, WAITED, tally};
@@ -256,9 +256,9 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         }
         if !deadline.is_zero() {
             let mut deadline = Deadline::after(deadline);
-            let ended = patience::wait_for(|due| match deadline.is_over() {
+            let ended = patience::wait_for(|step| match deadline.is_over() {
                 true => Some(None),
-                false => attempt.look_as_next(due).map(Some),
+                false => attempt.step(step).map(Some),
             });
             if let Some(result) = ended {
                 return Ok(result);
@@ -331,11 +331,17 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     pub fn flush(&self, cpu: CpuId) {
         let slot = self.not_mine(self.slot(cpu));
         let nr_posted = slot.mail().nr_posted();
-        patience::wait_for(|due| {
-            slot.check_owner(due);
-            slot.help();
-            slot.must_not_be_lost();
-            slot.mail().is_done(nr_posted).then_some(())
+        patience::wait_for(|step| {
+            let is_done = || slot.mail().is_done(nr_posted);
+            match step {
+                Step::Look(due) => {
+                    slot.check_owner(due);
+                    slot.help();
+                    slot.must_not_be_lost();
+                }
+                Step::Nap => slot.nap(is_done),
+            }
+            is_done().then_some(())
         });
     }
 
@@ -346,7 +352,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
             return result;
         }
         self.tally[WAITED].add(1);
-        patience::wait_for(|due| attempt.look_as_next(due))
+        patience::wait_for(|step| attempt.step(step))
     }
 
     fn slot(&self, cpu: CpuId) -> &Slot<T> {
