@@ -926,7 +926,7 @@ fn a_child_does_not_wait_for_room_or_answers_of_its_parents() {
     poster.post(0).unwrap();
     let waiter = thread::spawn({
         let poster = poster.clone();
-        move || poster.send_wait(1)
+        move || poster.send_blocking(1)
     });
     let cx = &mut Context::from_waker(Waker::noop());
     let mut send = poster.send(2);
@@ -937,7 +937,7 @@ fn a_child_does_not_wait_for_room_or_answers_of_its_parents() {
     let bodies = AssertUnwindSafe((&mut mailbox, &mut send));
     in_child(move || {
         let AssertUnwindSafe((mailbox, send)) = bodies;
-        assert_eq!(other_poster.send_wait(3), Err(PostError::Closed(3)));
+        assert_eq!(other_poster.send_blocking(3), Err(PostError::Closed(3)));
         assert_eq!(
             Pin::new(send).poll(cx),
             Poll::Ready(Ok(())),
@@ -954,7 +954,7 @@ fn a_child_does_not_wait_for_room_or_answers_of_its_parents() {
         let mut mailbox = Mailbox::builder().capacity(1).build();
         let poster = mailbox.poster();
         poster.post(0).unwrap();
-        let sender = spawn(move || poster.send_wait(1).unwrap());
+        let sender = spawn(move || poster.send_blocking(1).unwrap());
         for number in 0..2 {
             mailbox.wait(1).unwrap();
             assert_eq!(mailbox.try_recv(), Ok(number));

@@ -87,6 +87,21 @@ pub unsafe extern "C" fn aw_call_rcu(head: *mut RcuHead, func: Option<RcuFn>) {
     });
 }
 
+/// Does the same as [`aw_call_rcu`], unless `rcu.qhimark` callbacks or more wait. Returns `true` if
+/// `func` will be called.
+///
+/// # Safety
+///
+/// 1. As [`aw_call_rcu`], if it returns `true`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_try_call_rcu(head: *mut RcuHead, func: Option<RcuFn>) -> bool {
+    within("try_call_rcu", || match func {
+        // SAFETY: (1).
+        Some(func) if !head.is_null() => unsafe { raw::try_call_c(head, func) },
+        _ => misuse("try_call_rcu", &"the head or the function is NULL", false),
+    })
+}
+
 /// Frees the memory `offset` bytes before `head` after a grace period.
 ///
 /// # Safety

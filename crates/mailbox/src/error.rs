@@ -7,7 +7,7 @@ use std::{fmt, io};
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PostError<T> {
-    /// The owner has closed the mailbox, or dropped it.
+    /// The mailbox was closed, or dropped.
     Closed(T),
     /// The mailbox is full.
     Full(T),
@@ -63,9 +63,48 @@ impl<T> From<PostError<T>> for io::Error {
     }
 }
 
-/// The mailbox is empty, and no item will arrive: the owner has closed it, or the last poster was
-/// dropped. In a child of `fork`, also a mailbox whose items are behind an unfinished post of
-/// another thread of the parent, because that post never ends in the child.
+/// The error of a call that waits for capacity and for the answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CallError<T> {
+    /// The mailbox was closed or dropped before there was capacity. Returns the item.
+    Closed(T),
+    /// The owner dropped the item without an answer, or the mailbox was dropped with the item
+    /// inside.
+    Lost,
+}
+
+impl<T> From<PostError<T>> for CallError<T> {
+    fn from(error: PostError<T>) -> Self {
+        Self::Closed(error.into_inner())
+    }
+}
+
+// Written by hand, because items need not be `Debug`.
+impl<T> fmt::Debug for CallError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Closed(_) => "Closed(..)",
+            Self::Lost => "Lost",
+        })
+    }
+}
+
+impl<T> fmt::Display for CallError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Closed(_) => "the mailbox is closed",
+            Self::Lost => "the call was dropped without an answer",
+        })
+    }
+}
+
+impl<T> Error for CallError<T> {}
+
+/// The mailbox is empty, and no item will arrive: it was closed, or the last poster was dropped.
+///
+/// In a child of `fork`, also a mailbox whose items are behind an unfinished post of another thread
+/// of the parent, because that post never ends in the child.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Closed;
 
@@ -79,7 +118,8 @@ impl Error for Closed {}
 
 base::internal::into_io_error!(Closed, |_| ErrorKind::BrokenPipe);
 
-/// The reason why [`Mailbox::try_recv`](super::Mailbox::try_recv) returned no item.
+/// The reason why [`Mailbox::try_recv`](super::Mailbox::try_recv) or
+/// [`Mailbox::recv_timeout`](super::Mailbox::recv_timeout) returned no item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum TryRecvError {

@@ -23,7 +23,7 @@
 //! | post | the owner sleeps in `wait(n)` | the owner is awake |
 //! |---|---|---|
 //! | [`Poster::post`] | wakes it | costs no more than a lazy one |
-//! | [`Poster::post_lazy`] | counts; the `n`th wakes it | no wake-up |
+//! | [`Poster::post_lazy`], [`Poster::call_lazy`] | counts; the `n`th wakes it | no wake-up |
 //!
 //! A wake-up costs its poster microseconds and the owner tens of them. An owner that waits for 32
 //! items, or for the items that arrive within a millisecond of the first
@@ -39,8 +39,9 @@
 //!
 //! If a mailbox with a [capacity](Builder::capacity) is full, it returns an item to its poster
 //! ([`Poster::post`]), or makes its sender wait, in order of arrival ([`Poster::send`],
-//! [`Poster::send_wait`]). [`Poster::call`] posts an item to be answered, and returns a handle for
-//! the answer.
+//! [`Poster::send_blocking`]). [`Poster::call`] posts an item to be answered, and returns a handle
+//! for the answer. A poster that must know whether an item was served posts it as a call: if the
+//! item is dropped, also with its mailbox, the caller gets an error.
 //!
 //! # Local futures and dedicated workers
 //!
@@ -119,7 +120,7 @@ mod worker_tests;
 pub use base::internal::panics::join_error::{JoinError, PanicPayload};
 pub use batch::Batch;
 pub use builder::Builder;
-pub use error::{Closed, PostError, TryRecvError};
+pub use error::{CallError, Closed, PostError, TryRecvError};
 #[cfg(feature = "baselines")]
 #[doc(hidden)]
 pub use inbox::Backlog;

@@ -356,7 +356,8 @@ impl<T> Mailbox<T> {
     /// # Blocking
     ///
     /// Until then. At most two wake-ups for the gathered items: one for the first, one when the
-    /// count is complete or the time has expired.
+    /// count is complete or the time has expired. Eager posts and [`Poster::call`] end the gathering
+    /// at once; [`Poster::post_lazy`] and [`Poster::call_lazy`] join it.
     ///
     /// # Errors
     ///
@@ -392,6 +393,68 @@ impl<T> Mailbox<T> {
         self.wait_timeout(up_to, within)
     }
 
+    /// Receives the oldest item. Sleeps while there is none.
+    ///
+    /// # Blocking
+    ///
+    /// Until then; see [`wait`](Self::wait) with a count of 1. The plain form,
+    /// [`recv`](Self::recv), is for tasks.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`] if no item is inside and none will arrive.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::mailbox::{Closed, Mailbox};
+    ///
+    /// let mut mailbox = Mailbox::new();
+    /// let poster = mailbox.poster();
+    /// std::thread::spawn(move || poster.post("hello").unwrap());
+    /// assert_eq!(mailbox.recv_blocking(), Ok("hello"));
+    /// assert_eq!(mailbox.recv_blocking(), Err(Closed)); // the last poster is gone
+    /// ```
+    pub fn recv_blocking(&mut self) -> Result<T, Closed> {
+        loop {
+            match self.read() {
+                Ok(item) => return Ok(item),
+                Err(_) => self.wait(1)?,
+            }
+        }
+    }
+
+    /// Receives the oldest item as [`recv_blocking`](Self::recv_blocking) does, within `timeout`.
+    ///
+    /// # Blocking
+    ///
+    /// At most `timeout`, plus the system's delay. In a model it never times out.
+    ///
+    /// # Errors
+    ///
+    /// [`TryRecvError`], with the reason why there was no item when the timeout expired.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::mailbox::{Mailbox, TryRecvError};
+    /// use std::time::Duration;
+    ///
+    /// let mut mailbox = Mailbox::new();
+    /// let poster = mailbox.poster();
+    /// let moment = Duration::from_millis(1);
+    /// assert_eq!(mailbox.recv_timeout(moment), Err(TryRecvError::Empty));
+    /// poster.post(1).unwrap();
+    /// assert_eq!(mailbox.recv_timeout(moment), Ok(1));
+    /// ```
+    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<T, TryRecvError> {
+        if let Ok(item) = self.read() {
+            return Ok(item);
+        }
+        self.wait_timeout(1, timeout)?;
+        self.try_recv()
+    }
+
     /// Rejects new posts from now on. The items inside may still be received. Senders that wait for
     /// capacity get their items back.
     ///
@@ -399,6 +462,8 @@ impl<T> Mailbox<T> {
     /// arrive after the owner has got [`Closed`]; it is received by a later call, or dropped with
     /// the mailbox. An owner that must receive every accepted item does not close: it receives
     /// until the last poster is dropped.
+    ///
+    /// [`Poster::close`] is the same for posters.
     pub fn close(&self) {
         self.shared.close();
     }
@@ -465,12 +530,15 @@ impl<T> Mailbox<T> {
 
     /// Returns `true` if all posts have been pushed, and no more can arrive.
     fn is_over(&self) -> bool {
+        if !self.shared.is_open_for_owner() {
+            return true;
+        }
         // ORDER(posters): the acquire end; see the drop of a `Poster`.
         // If the last poster's decrement comes first, the count that follows sees its pushes. If
         // our load comes first, there is still a poster, which wakes us when it is dropped.
         // Test: last_poster_notifies_the_owner, the_owners_look_at_the_posters_needs_its_acquire
         let order = twin::order("posters: relaxed read", Ordering::Acquire);
-        !self.shared.is_open() || self.shared.nr_posters.load(order) == 0
+        self.shared.nr_posters.load(order) == 0
     }
 
     #[inline(always)]

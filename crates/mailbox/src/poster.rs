@@ -30,7 +30,7 @@ use super::shared::Shared;
 /// |---|---|
 /// | return the item, and shed it or try later | [`post`](Self::post), [`post_lazy`](Self::post_lazy), [`batch`](Self::batch) |
 /// | wait for capacity, as a task | [`send`](Self::send) |
-/// | wait for capacity, as a thread | [`send_wait`](Self::send_wait), [`send_timeout`](Self::send_timeout) |
+/// | wait for capacity, as a thread | [`send_blocking`](Self::send_blocking), [`send_timeout`](Self::send_timeout) |
 ///
 /// Free capacity goes first to waiting senders, in the order in which they arrived. While a sender
 /// waits, posts are rejected.
@@ -199,6 +199,34 @@ impl<T> Poster<T> {
             .admission
             .as_ref()
             .map(|admission| admission.nr_inside())
+    }
+
+    /// Closes the mailbox: posts of all posters are rejected from now on, and the owner is woken.
+    /// The owner still receives the items inside, with all that this thread has posted, and then
+    /// gets [`Closed`](super::Closed). Senders that wait for capacity get their items back.
+    ///
+    /// A post of another thread that overlaps this call may be accepted; see
+    /// [`Mailbox::close`](super::Mailbox::close).
+    ///
+    /// # Blocking
+    ///
+    /// Never blocks. Takes a lock for a few instructions if there is a capacity.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::mailbox::{Closed, Mailbox, PostError};
+    ///
+    /// let mut mailbox = Mailbox::new();
+    /// let (poster, other) = (mailbox.poster(), mailbox.poster());
+    /// poster.post("last").unwrap();
+    /// poster.close();
+    /// assert_eq!(other.post("late"), Err(PostError::Closed("late")));
+    /// assert_eq!(mailbox.recv_blocking(), Ok("last"));
+    /// assert_eq!(mailbox.recv_blocking(), Err(Closed));
+    /// ```
+    pub fn close(&self) {
+        self.shared.close_and_wake();
     }
 
     /// Returns `true` if the mailbox rejects posts. After `false` it may be closed at any time.

@@ -29,7 +29,7 @@ use sync::fork::Process;
 use sync::unmodelled::Arc;
 use sync::{Mutex, MutexGuard, twin};
 
-use super::error::PostError;
+use super::error::{CallError, PostError};
 use super::poster::Poster;
 
 /// The state that both ends share.
@@ -100,7 +100,8 @@ impl<T> Poster<T> {
     /// Posts the item that `make` returns, and returns the handle for the owner's answer.
     ///
     /// Wakes the owner if it sleeps, as [`post`](Self::post) does. A full mailbox is an error:
-    /// [`call_async`](Self::call_async) and [`call_wait`](Self::call_wait) wait for capacity first.
+    /// [`call_async`](Self::call_async) and [`call_blocking`](Self::call_blocking) wait for capacity
+    /// first.
     ///
     /// # Blocking
     ///
@@ -148,6 +149,49 @@ impl<T> Poster<T> {
         self.post(make(to)).map(|()| reply)
     }
 
+    /// Posts a call as [`call`](Self::call) does, and wakes the owner as
+    /// [`post_lazy`](Self::post_lazy) does: only if the item completes the count for which it
+    /// sleeps.
+    ///
+    /// With an owner that gathers items by
+    /// [`Mailbox::wait_linger`](super::Mailbox::wait_linger), calls join its batch. A caller then
+    /// waits for as long as the owner lingers. If the owner waits for more items without a timeout,
+    /// the answer may never arrive.
+    ///
+    /// # Blocking
+    ///
+    /// As [`call`](Self::call).
+    ///
+    /// # Errors
+    ///
+    /// As [`call`](Self::call).
+    ///
+    /// # Panics
+    ///
+    /// As [`call`](Self::call).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::mailbox::{Mailbox, ReplyTo};
+    /// use std::time::Duration;
+    ///
+    /// let mut mailbox = Mailbox::new();
+    /// let poster = mailbox.poster();
+    /// let replies = [1, 2, 3].map(|number| poster.call_lazy(|to| (number, to)).unwrap());
+    /// mailbox.wait_linger(1, 32, Duration::from_millis(1)).unwrap();
+    /// mailbox.drain(32).for_each(|(number, to): (u32, ReplyTo<u32>)| to.reply(2 * number).unwrap());
+    /// assert_eq!(replies.map(|reply| reply.wait()), [Ok(2), Ok(4), Ok(6)]);
+    /// ```
+    pub fn call_lazy<R>(
+        &self,
+        make: impl FnOnce(ReplyTo<R>) -> T,
+    ) -> Result<Reply<R>, PostError<T>> {
+        let (to, reply) = reply();
+        // FOREIGN(call): as above.
+        self.post_lazy(make(to)).map(|()| reply)
+    }
+
     /// Sends the item that `make` returns as soon as there is capacity, and waits for the owner's
     /// answer.
     ///
@@ -161,7 +205,7 @@ impl<T> Poster<T> {
     ///
     /// # Errors
     ///
-    /// As `send`, with the item; inside, [`ReplyError::Lost`].
+    /// [`CallError`].
     ///
     /// # Panics
     ///
@@ -170,7 +214,7 @@ impl<T> Poster<T> {
     /// # Examples
     ///
     /// ```
-    /// use afterwork::mailbox::{Mailbox, PostError, ReplyTo};
+    /// use afterwork::mailbox::{CallError, Mailbox, ReplyTo};
     /// use afterwork::workqueue::block_on;
     ///
     /// let mut mailbox = Mailbox::builder().capacity(1).build();
@@ -183,23 +227,23 @@ impl<T> Poster<T> {
     ///         }
     ///     }
     /// });
-    /// assert_eq!(block_on(poster.call_async(|to| (21, to)))?, Ok(42));
+    /// assert_eq!(block_on(poster.call_async(|to| (21, to)))?, 42);
     /// drop(poster);
     /// owner.join().unwrap();
-    /// # Ok::<(), PostError<(u32, ReplyTo<u32>)>>(())
+    /// # Ok::<(), CallError<(u32, ReplyTo<u32>)>>(())
     /// ```
     pub async fn call_async<R>(
         &self,
         make: impl FnOnce(ReplyTo<R>) -> T,
-    ) -> Result<Result<R, ReplyError>, PostError<T>> {
+    ) -> Result<R, CallError<T>> {
         let (to, reply) = reply();
         // FOREIGN(call): as above, in the first poll.
         self.send(make(to)).await?;
-        Ok(reply.await)
+        reply.await.map_err(|_| CallError::Lost)
     }
 
-    /// Sends the item that `make` returns as [`send_wait`](Self::send_wait) does, and waits for the
-    /// owner's answer.
+    /// Sends the item that `make` returns as [`send_blocking`](Self::send_blocking) does, and waits
+    /// for the owner's answer.
     ///
     /// # Blocking
     ///
@@ -208,19 +252,16 @@ impl<T> Poster<T> {
     ///
     /// # Errors
     ///
-    /// As `send_wait`, with the item; inside, [`ReplyError::Lost`].
+    /// [`CallError`].
     ///
     /// # Panics
     ///
-    /// If `make` does, and as `send_wait`. Then nothing was sent.
-    pub fn call_wait<R>(
-        &self,
-        make: impl FnOnce(ReplyTo<R>) -> T,
-    ) -> Result<Result<R, ReplyError>, PostError<T>> {
+    /// If `make` does, and as `send_blocking`. Then nothing was sent.
+    pub fn call_blocking<R>(&self, make: impl FnOnce(ReplyTo<R>) -> T) -> Result<R, CallError<T>> {
         let (to, reply) = reply();
         // FOREIGN(call): as above.
-        self.send_wait(make(to))?;
-        Ok(reply.wait())
+        self.send_blocking(make(to))?;
+        reply.wait().map_err(|_| CallError::Lost)
     }
 }
 
@@ -233,7 +274,7 @@ impl<T> Poster<T> {
 ///
 /// let mut mailbox = Mailbox::builder().capacity(1).build();
 /// let (to, answer) = reply();
-/// mailbox.poster().send_wait((20, to)).unwrap();
+/// mailbox.poster().send_blocking((20, to)).unwrap();
 /// let (number, to) = mailbox.try_recv().unwrap();
 /// to.reply(number + 1).unwrap();
 /// assert_eq!(answer.wait(), Ok(21));

@@ -191,7 +191,7 @@ fn call_of_a_task_waits_for_capacity_and_then_for_the_answer() {
     assert!(second.as_mut().poll(cx).is_pending(), "no answer");
     let (number, to) = mailbox.try_recv().unwrap();
     to.reply(10 * number).unwrap();
-    assert!(matches!(second.as_mut().poll(cx), Poll::Ready(Ok(Ok(20)))));
+    assert!(matches!(second.as_mut().poll(cx), Poll::Ready(Ok(20))));
     // Dropped while waiting: its item is dropped with it.
     let held = poster.call(|to| (3, to)).unwrap();
     {
@@ -205,9 +205,39 @@ fn call_of_a_task_waits_for_capacity_and_then_for_the_answer() {
     drop(mailbox);
     let mut closed = pin!(poster.call_async(|to| (5, to)));
     let outcome = closed.as_mut().poll(cx);
-    assert!(matches!(outcome, Poll::Ready(Err(PostError::Closed(_)))));
-    let outcome = poster.call_wait(|to| (6, to));
-    assert!(matches!(outcome, Err(PostError::Closed((6, _)))));
+    assert!(matches!(outcome, Poll::Ready(Err(CallError::Closed(_)))));
+    let outcome = poster.call_blocking(|to| (6, to));
+    assert!(matches!(outcome, Err(CallError::Closed((6, _)))));
+}
+
+#[test]
+fn lazy_calls_join_the_batch_of_an_owner_that_lingers() {
+    let mut mailbox = Mailbox::<(u64, ReplyTo<u64>)>::new();
+    let poster = mailbox.poster();
+    let (batch, long) = (8, Duration::from_secs(3600));
+    let replies: Vec<_> = (0..3 * batch)
+        .map(|number| poster.call_lazy(|to| (number, to)).unwrap())
+        .collect();
+    for _ in 0..3 {
+        // An eager item among them would end this at once.
+        assert_eq!(mailbox.wait_linger(1, batch as usize, long), Ok(true));
+        let taken: Vec<_> = mailbox.drain(batch as usize).collect();
+        assert_eq!(taken.len(), batch as usize);
+        for (number, to) in taken {
+            to.reply(2 * number).unwrap();
+        }
+    }
+    for (number, reply) in (0_u64..).zip(replies) {
+        assert_eq!(reply.wait(), Ok(2 * number));
+    }
+    // A lazy call does not complete a count of two, an eager one does.
+    let lazy = poster.call_lazy(|to| (1, to)).unwrap();
+    assert_eq!(mailbox.wait_timeout(2, Duration::ZERO), Ok(false));
+    let eager = poster.call(|to| (2, to)).unwrap();
+    assert_eq!(mailbox.wait_timeout(3, Duration::ZERO), Ok(true));
+    drop(mailbox);
+    assert_eq!(lazy.wait(), Err(ReplyError::Lost));
+    assert_eq!(eager.wait(), Err(ReplyError::Lost));
 }
 
 #[test]
@@ -226,8 +256,8 @@ fn callers_of_a_full_mailbox_wait_and_get_their_own_answers() {
             scope.spawn(move || {
                 for number in 0..nr_calls {
                     let question = from << 32 | number;
-                    let answer = poster.call_wait(|to| (question, to)).unwrap();
-                    assert_eq!(answer, Ok(question + 1));
+                    let answer = poster.call_blocking(|to| (question, to));
+                    assert_eq!(answer.unwrap(), question + 1);
                 }
             });
         }

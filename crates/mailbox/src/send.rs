@@ -97,11 +97,11 @@ impl<T> Poster<T> {
     ///
     /// In an item of a bottom-half queue, even if the mailbox is not full. The item is then
     /// dropped.
-    pub fn send_wait(&self, item: T) -> Result<(), PostError<T>> {
+    pub fn send_blocking(&self, item: T) -> Result<(), PostError<T>> {
         self.send_within(item, None)
     }
 
-    /// Posts an item as [`send_wait`](Self::send_wait) does, within `timeout`.
+    /// Posts an item as [`send_blocking`](Self::send_blocking) does, within `timeout`.
     ///
     /// # Blocking
     ///
@@ -109,11 +109,11 @@ impl<T> Poster<T> {
     ///
     /// # Errors
     ///
-    /// As `send_wait`, and [`PostError::Full`] with the item if the timeout expired.
+    /// As `send_blocking`, and [`PostError::Full`] with the item if the timeout expired.
     ///
     /// # Panics
     ///
-    /// As `send_wait`.
+    /// As `send_blocking`.
     ///
     /// # Examples
     ///

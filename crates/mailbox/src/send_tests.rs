@@ -170,7 +170,7 @@ fn closing_or_dropping_a_mailbox_returns_waiting_items() {
                 .is_pending()
         );
         thread::scope(|scope| {
-            let sender = scope.spawn(|| poster.send_wait(2));
+            let sender = scope.spawn(|| poster.send_blocking(2));
             if drops {
                 drop(mailbox);
             } else {
@@ -186,7 +186,7 @@ fn closing_or_dropping_a_mailbox_returns_waiting_items() {
         });
         assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
         assert_eq!(poll(&mut send), Poll::Ready(Err(PostError::Closed(1))));
-        assert_eq!(poster.send_wait(3), Err(PostError::Closed(3)));
+        assert_eq!(poster.send_blocking(3), Err(PostError::Closed(3)));
         assert_eq!(
             poll(&mut poster.send(4)),
             Poll::Ready(Err(PostError::Closed(4)))
@@ -200,7 +200,7 @@ fn an_unbounded_mailbox_always_has_room() {
     let poster = mailbox.poster();
     assert_eq!((poster.capacity(), poster.nr_inside()), (None, None));
     assert_eq!(poll(&mut poster.send(1)), Poll::Ready(Ok(())));
-    poster.send_wait(2).unwrap();
+    poster.send_blocking(2).unwrap();
     poster.send_timeout(3, Duration::ZERO).unwrap();
     assert!(mailbox.drain(9).eq([1, 2, 3]));
 }
@@ -253,7 +253,7 @@ fn owner_does_not_sleep_while_a_sender_waits() {
         held.push(9).unwrap();
         poster.post_lazy(0).unwrap();
         thread::scope(|scope| {
-            let sender = scope.spawn(|| poster.send_wait(1));
+            let sender = scope.spawn(|| poster.send_blocking(1));
             mailbox.wait(2).unwrap();
             assert_eq!(mailbox.try_recv(), Ok(0));
             sender.join().unwrap().unwrap();
@@ -299,10 +299,10 @@ fn waiting_items_arrive_once_in_order_within_the_capacity() {
                                 0 => poster.send_timeout(item, FOR_EVER).unwrap(),
                                 1 => {
                                     if let Err(refused) = poster.post_lazy(item) {
-                                        poster.send_wait(refused.into_inner()).unwrap();
+                                        poster.send_blocking(refused.into_inner()).unwrap();
                                     }
                                 }
-                                _ => poster.send_wait(item).unwrap(),
+                                _ => poster.send_blocking(item).unwrap(),
                             }
                         }
                     });

@@ -168,6 +168,16 @@ impl<T> Shared<T> {
         self.owner.life.load(Ordering::Relaxed) == OPEN
     }
 
+    /// Returns `true` if posts are accepted. If not, the posts that preceded the close are visible.
+    pub(super) fn is_open_for_owner(&self) -> bool {
+        // ORDER(close): the acquire end; see `close`.
+        // If the close comes first, the count that follows sees the closer's earlier posts. If our
+        // load comes first, the closer wakes us.
+        // Test: the_owners_look_at_a_close_needs_its_acquire
+        let order = twin::order("close: relaxed look", Ordering::Acquire);
+        self.owner.life.load(order) == OPEN
+    }
+
     /// Ends a post that has just pushed `nr_items` items: counts them, and wakes the owner if they
     /// complete its count.
     #[inline(always)]
@@ -285,9 +295,30 @@ impl<T> Shared<T> {
         Ok(ticket)
     }
 
+    /// Rejects new posts from now on, and wakes the owner. Called by a poster.
+    pub(super) fn close_and_wake(&self) {
+        self.close();
+        // Like an eager post: the exchange replaces the push, and the owner reads it after arming.
+        let wakes = !twin::armed("close: wakes no owner");
+        if wakes && self.owner.wait.claim(1, true) {
+            self.owner.ring();
+        }
+    }
+
     /// Rejects new posts from now on.
     pub(super) fn close(&self) {
-        self.owner.life.store(CLOSED, Ordering::Relaxed);
+        // ORDER(close): publish and consume, other end in `is_open_for_owner`.
+        //   here:  posts of this thread;   life = CLOSED  Release
+        //   owner: life  Acquire;          the last count of the queue
+        // If our exchange comes first, the owner finds our posts before it reports *closed*. If its
+        // load comes first, it may sleep; then the claim of a poster wakes it. In a model the fence
+        // of the last post already has the effect of the release.
+        // Test: a_poster_that_closes_has_posted_before
+        let (release, relaxed) = (Ordering::Release, Ordering::Relaxed);
+        let _ = self
+            .owner
+            .life
+            .compare_exchange(OPEN, CLOSED, release, relaxed);
         let mut wakeq = WakeQ::new();
         if let Some(admission) = &self.admission {
             admission.close(|waiting| {

@@ -8,7 +8,7 @@ use base::internal::panics;
 use sync::unmodelled::Arc;
 use sync::{asym, twin};
 
-use super::backoff::{self, Deadline, Turn};
+use super::backoff::{self, Deadline, Step, Turn};
 use super::call::{Call, Outcome};
 use super::call_queue::QueuedCall;
 use super::choice::{Escalate, Escalation, Kind};
@@ -47,6 +47,8 @@ pub(super) struct Attempt<'p, T, F, R> {
 /// A held slot. Dropping it, also by a panic, releases the slot.
 struct Held<'p, T> {
     slot: &'p Slot<T>,
+    /// Set if the call has slept, so that the owner, or another caller, may wait for its end.
+    is_awaited: bool,
 }
 
 impl<'p, T> Held<'p, T> {
@@ -63,17 +65,28 @@ impl<T> Drop for Held<'_, T> {
     fn drop(&mut self) {
         if !twin::torn_down() {
             self.slot.release();
+            if self.is_awaited {
+                self.slot.hand_over();
+            }
         }
     }
 }
 
 impl<T, F, R> Attempt<'_, T, F, R> {
-    /// Withdraws the announcement, if there is one.
+    /// Withdraws the announcement, if there is one, and lets another thread take the slot.
     pub(super) fn withdraw(&mut self) {
+        if self.withdraw_quietly() {
+            self.slot.hand_over();
+        }
+    }
+
+    /// Withdraws the announcement. Returns `true` if there was one.
+    fn withdraw_quietly(&mut self) -> bool {
         let since = self.turn.withdraw();
         if since != 0 {
             self.slot.withdraw(since);
         }
+        since != 0
     }
 }
 
@@ -101,7 +114,36 @@ where
         (found == Found::Taken).then(|| self.run_here())
     }
 
-    /// Polls like [`look`](Self::look). If the call has waited for long, it also announces itself:
+    /// Does a step of the wait for the call: polls as [`check_as_next`](Self::check_as_next) does, or
+    /// sleeps.
+    pub(super) fn step(&mut self, step: Step) -> Option<R> {
+        match step {
+            Step::Look(due) => self.check_as_next(due),
+            Step::Nap => {
+                self.nap();
+                None
+            }
+        }
+    }
+
+    /// Sleeps for a short time, or until the slot is handed over to this call, or has run it.
+    /// Announces the call before, as [`check_as_next`](Self::check_as_next) does.
+    pub(super) fn nap(&mut self) {
+        let slot = self.slot;
+        match (&self.stage, slot.kind()) {
+            (Stage::Queued(call), _) => return slot.nap(|| call.is_done()),
+            (_, Kind::Queue) => return backoff::nap(),
+            _ => slot.announce(self.turn.sleeps()),
+        }
+        let since = self.turn.announced();
+        match slot.kind() {
+            // The bias may have to be broken after a time.
+            Kind::Breakable => backoff::nap(),
+            _ => slot.nap(|| slot.may_be_taken(since)),
+        }
+    }
+
+    /// Polls like [`look`](Self::look). If the call has slept, it also announces itself:
     /// until it has run or [`withdraw`](Self::withdraw) is called, no other thread takes the slot
     /// before it.
     ///
@@ -170,8 +212,12 @@ where
 
     /// Runs the call on the slot, which the caller has just taken.
     fn run_here(&mut self) -> R {
-        let held = Held { slot: self.slot };
-        self.withdraw();
+        let held = Held {
+            slot: self.slot,
+            is_awaited: self.turn.has_slept(),
+        };
+        // The owner is woken when the call has run.
+        self.withdraw_quietly();
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Ready(f) => held.run(f),
             Stage::Asked(f, _) => {

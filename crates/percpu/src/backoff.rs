@@ -1,8 +1,10 @@
 //! Waiting for a slot: spin, then yield the CPU, then sleep for short times.
+//!
+//! A sleep ends early if the slot's `door` is notified; see `slot.rs`.
 
 use std::time::Duration;
 
-use base::internal::wake::{machine_may_spin, report};
+use base::internal::wake::{EventCount, machine_may_spin, report};
 use sync::{hint, thread, time};
 
 use super::leaked::{Checks, Due};
@@ -14,23 +16,14 @@ const NR_SPINS: u32 = 128;
 /// than any call should take, because an owner should not lose its CPU.
 const NR_OWNER_SPINS: u32 = 1 << 14;
 
-/// Number of times a waiter yields its CPU before it sleeps. A guess: the number of threads that
-/// may share a CPU.
-const NR_YIELDS: u32 = 32;
-
-/// The age at which a waiting call announces itself. A call that competes with short operations
-/// usually takes the slot earlier, between two of them, and costs the owner nothing.
-#[cfg(not(any(loom, shuttle)))]
-const PATIENT_NS: u64 = 1_000_000;
-
 /// Time for which an owner leaves its slot to announced callers before one operation: 10 ms, about
 /// the time that a busy machine needs to schedule the caller. With a longer time, a preempted
 /// caller would stop the owner.
 #[cfg(not(any(loom, shuttle)))]
 const HANDOFF_WAIT: Duration = Duration::from_millis(10);
 
-/// Length of a waiter's short sleep, in microseconds: about as long as a wake-up, which it
-/// replaces.
+/// Length of a waiter's short sleep, in microseconds: about as long as a wake-up. It bounds the
+/// delay if a thread releases the slot and does not see the waiter.
 const SLEEP_US: u64 = 50;
 
 /// One wait.
@@ -56,7 +49,7 @@ pub(super) struct Turn {
     /// The time of the first poll, in nanoseconds; 0 before it. In a model, where no time passes,
     /// the thread's number.
     since_ns: u64,
-    has_waited_long: bool,
+    has_slept: bool,
     is_announced: bool,
 }
 
@@ -68,14 +61,23 @@ pub(super) struct HandoffWait {
     deadline: Option<Deadline>,
 }
 
-/// Calls `check` until it returns a value, as a remote caller. `check` also does the check that is
-/// due.
+/// A step of a wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    /// Polls, and does the check that is due.
+    Look(Due),
+    /// Sleeps for a short time.
+    Nap,
+}
+
+/// Calls `step` with [`Step::Look`] until it returns a value, as a remote caller. In a long wait it
+/// also calls it with [`Step::Nap`], which returns nothing.
 ///
 /// After the spins it reports the wait, as all waits that may sleep do.
-pub(super) fn wait_for<R>(mut check: impl FnMut(Due) -> Option<R>) -> R {
+pub(super) fn wait_for<R>(mut step: impl FnMut(Step) -> Option<R>) -> R {
     let mut backoff = Backoff::of_caller();
     loop {
-        if let Some(found) = check(Due::Nothing) {
+        if let Some(found) = step(Step::Look(Due::Nothing)) {
             return found;
         }
         if !backoff.spins() {
@@ -87,8 +89,12 @@ pub(super) fn wait_for<R>(mut check: impl FnMut(Due) -> Option<R>) -> R {
         // In a model no time passes.
         let mut checks = Checks::begin(time::now_ns());
         loop {
-            backoff.pass_time();
-            if let Some(found) = check(checks.due(time::now_ns())) {
+            if backoff.naps() {
+                step(Step::Nap);
+            } else {
+                backoff.pass_time();
+            }
+            if let Some(found) = step(Step::Look(checks.due(time::now_ns()))) {
                 return found;
             }
         }
@@ -101,7 +107,13 @@ pub(super) fn wait_for<R>(mut check: impl FnMut(Due) -> Option<R>) -> R {
 /// A thread that must not sleep here sleeps for short times without a report.
 pub(super) fn wait_out<R>(mut check: impl FnMut() -> Option<R>) -> R {
     if report::may_sleep() {
-        return wait_for(|_| check());
+        return wait_for(|step| match step {
+            Step::Look(_) => check(),
+            Step::Nap => {
+                nap();
+                None
+            }
+        });
     }
     let mut backoff = Backoff::of_caller();
     loop {
@@ -112,9 +124,28 @@ pub(super) fn wait_out<R>(mut check: impl FnMut() -> Option<R>) -> R {
     }
 }
 
+/// Sleeps for a short time.
+pub(super) fn nap() {
+    thread::sleep(Duration::from_micros(SLEEP_US));
+}
+
+/// Sleeps until `door` is notified, for a short time. Does not sleep if `may_go_on` returns `true`.
+///
+/// In a model it never times out. Loom also runs releases that do not see the sleeper, which only
+/// the timeout ends, so there it yields.
+pub(super) fn nap_at(door: &EventCount, may_go_on: impl Fn() -> bool) {
+    if cfg!(loom) {
+        return nap();
+    }
+    let prepared = door.prepare();
+    if !may_go_on() {
+        prepared.wait_timeout(Duration::from_micros(SLEEP_US));
+    }
+}
+
 impl Backoff {
     /// Begins the wait of a remote caller.
-    fn of_caller() -> Self {
+    pub(super) fn of_caller() -> Self {
         Self {
             nr_checks: 0,
             nr_spins: NR_SPINS,
@@ -133,6 +164,11 @@ impl Backoff {
         self.nr_checks < self.nr_spins && machine_may_spin()
     }
 
+    /// Returns `true` if [`pass_time`](Self::pass_time) would sleep.
+    pub(super) fn naps(&self) -> bool {
+        !self.spins()
+    }
+
     /// Waits a short time before the next attempt.
     ///
     /// # Blocking
@@ -142,37 +178,40 @@ impl Backoff {
         self.nr_checks = self.nr_checks.saturating_add(1);
         if self.spins() {
             hint::spin_loop();
-        } else if self.nr_checks < self.nr_spins + NR_YIELDS {
-            thread::yield_now();
         } else {
-            thread::sleep(Duration::from_micros(SLEEP_US));
+            nap();
         }
     }
 }
 
 impl Turn {
-    /// Records that the call polls the slot. In a model the second poll counts as a long wait.
+    /// Records that the call polls the slot.
     pub(super) fn poll(&mut self) {
-        let is_first = self.since_ns == 0;
-        #[cfg(not(any(loom, shuttle)))]
-        {
-            let now_ns = sync::time::now_ns();
-            if is_first {
-                self.since_ns = now_ns.max(1);
-            }
-            self.has_waited_long = now_ns.saturating_sub(self.since_ns) >= PATIENT_NS;
-        }
-        #[cfg(any(loom, shuttle))]
-        {
-            self.since_ns = sync::identity::mine().get();
-            self.has_waited_long = !is_first;
+        if self.since_ns == 0 {
+            self.since_ns = if cfg!(any(loom, shuttle)) {
+                sync::identity::mine().get()
+            } else {
+                time::now_ns().max(1)
+            };
         }
     }
 
-    /// If the call has waited for long, returns the time to announce.
+    /// Records that the call, which has polled, is about to sleep. Returns the time to announce.
+    pub(super) fn sleeps(&mut self) -> u32 {
+        self.has_slept = true;
+        self.is_announced = true;
+        self.since()
+    }
+
+    /// If the call has slept, returns the time to announce.
     pub(super) fn announce(&mut self) -> Option<u32> {
-        self.is_announced |= self.has_waited_long;
-        self.has_waited_long.then(|| self.since())
+        self.is_announced |= self.has_slept;
+        self.has_slept.then(|| self.since())
+    }
+
+    /// Returns `true` if the call has announced itself before, and other threads may wait for it.
+    pub(super) fn has_slept(&self) -> bool {
+        self.has_slept
     }
 
     /// Returns the time that the call has announced, or 0.

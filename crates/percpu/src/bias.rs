@@ -6,7 +6,7 @@
 use sync::atomic::Ordering;
 use sync::{asym, hint, twin};
 
-use super::backoff::{Backoff, HandoffWait, Turn};
+use super::backoff::{self, Backoff, HandoffWait, Turn};
 use super::choice::Kind;
 use super::slot::{FREE, HELD, LOST, OWNED, OwnerWord, Slot, Want, release_order, take_order};
 
@@ -49,11 +49,12 @@ impl<T> Slot<T> {
         match self.kind() {
             Kind::Queue => {
                 self.run_queued_calls();
-                self.release();
+                return self.release();
             }
             Kind::OnDemand | Kind::Breakable => self.unbias(),
             Kind::EveryOp => {}
         }
+        self.hand_over();
     }
 
     /// Takes the slot back after `give_up`. In `Queue` the owner then keeps it between operations.
@@ -77,17 +78,19 @@ impl<T> Slot<T> {
         self.take_as(&mut Turn::default());
     }
 
-    /// As [`take`](Self::take). An owner that has waited for long announces itself, as a caller
-    /// does, so that no caller takes the slot before it.
+    /// As [`take`](Self::take). An owner that sleeps announces itself, as a caller does, so that no
+    /// caller takes the slot before it.
     fn take_as(&self, turn: &mut Turn) {
         let mut backoff = Backoff::of_owner();
         while !self.try_take() {
             self.must_not_be_lost();
             turn.poll();
-            if let Some(since) = turn.announce() {
-                self.announce(since);
+            if backoff.naps() {
+                self.announce(turn.sleeps());
+                self.nap(|| self.is_free() || self.may_be_taken(0));
+            } else {
+                backoff.pass_time();
             }
-            backoff.pass_time();
         }
         let since = turn.withdraw();
         if since != 0 {
@@ -95,23 +98,34 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Takes the slot for its owner, after the callers that have waited for long, or when the time
+    /// Takes the slot for its owner, after the callers that sleep, which it wakes, or when the time
     /// that the owner leaves them has elapsed.
     #[cold]
     #[inline(never)]
     fn take_in_turn(&self) {
-        let (mut backoff, mut handoff_wait) = (Backoff::of_owner(), HandoffWait::default());
         let mut turn = Turn::default();
-        while self.eldest.load(Ordering::Relaxed) != 0
-            && !handoff_wait.is_over()
-            && !twin::armed("percpu: the owner overtakes the eldest")
-        {
+        let is_awaited = || self.eldest.load(Ordering::Relaxed) != 0;
+        if is_awaited() && !twin::armed("percpu: the owner overtakes the eldest") {
+            self.hand_over();
+            let (mut backoff, mut handoff_wait) = (Backoff::of_caller(), HandoffWait::default());
             turn.poll();
-            backoff.pass_time();
+            while is_awaited() && !handoff_wait.is_over() {
+                if backoff.naps() {
+                    self.nap(|| !is_awaited());
+                } else {
+                    backoff.pass_time();
+                }
+            }
         }
         if !self.try_take() {
             self.take_as(&mut turn);
         }
+    }
+
+    /// Sleeps for a short time, or until the slot is handed over. Does not sleep if `may_go_on`
+    /// returns `true`.
+    pub(super) fn nap(&self, may_go_on: impl Fn() -> bool) {
+        backoff::nap_at(&self.far.door, may_go_on);
     }
 
     /// Takes the slot for its owner, which has replaced `before` by `HELD`.

@@ -80,6 +80,12 @@ impl<F, R> Call<F, R> {
             .with_mut(|outcome| unsafe { (*outcome).take() })
     }
 
+    /// Returns `true` if the call has run.
+    pub(super) fn is_done(&self) -> bool {
+        // Relaxed: a hint; `outcome` acquires.
+        self.state.load(Ordering::Relaxed) == DONE
+    }
+
     /// Cancels the call and returns its closure, if its run has not begun. Called by the caller
     /// only.
     pub(super) fn cancel(&self) -> Option<F> {

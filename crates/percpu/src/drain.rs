@@ -5,7 +5,7 @@ use sync::twin;
 use topology::{CpuId, CpuSet};
 
 use super::attempt::Attempt;
-use super::backoff;
+use super::backoff::{self, Step};
 use super::choice::Choice;
 use super::leaked::Due;
 use super::remote::PerCpu;
@@ -79,7 +79,14 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         self.tally[DRAINS].add(1);
         self.tally[DRAINED].add(attempts.len() as u64);
         attempts.retain_mut(|attempt| attempt.try_now().is_none());
-        backoff::wait_for(|due| {
+        backoff::wait_for(|step| {
+            let due = match (step, attempts.last_mut()) {
+                (Step::Look(due), _) => due,
+                (Step::Nap, last) => {
+                    last.into_iter().for_each(Attempt::nap);
+                    return None;
+                }
+            };
             // A call announces itself only in the last attempt, and not while `f` runs on another
             // slot, because `f` may wait for the owner.
             if let Some(last) = attempts.last_mut()

@@ -29,16 +29,17 @@
 //! # Waiting
 //!
 //! Remote callers wait for the slot. Owners wait only for a remote call that is inside their own
-//! slot. A waiter spins, then yields its CPU, then sleeps for 50 µs at a time. No thread wakes it:
-//! a wake-up would cost the owner a system call. An owner that is preempted inside an operation
-//! holds its slot until it runs again, so keep operations short; see [`PerCpu::try_run_on`].
+//! slot. A waiter spins for some microseconds, then sleeps until the slot is handed over. An owner
+//! that is preempted inside an operation holds its slot until it runs again, so keep operations
+//! short; see [`PerCpu::try_run_on`].
 //!
-//! A busy owner does not starve callers. In `OnDemand` and `EveryOp` a caller that has waited for a
-//! millisecond is next: until it has run, the owner begins no operation, and later callers wait.
-//! Before each operation the owner waits for such callers for at most 10 ms, because they may be
-//! preempted. A caller that keeps its CPU therefore waits for about a millisecond, and then for one
-//! operation and for one call of each caller that has waited longer. In the same way an owner that
-//! has waited for a millisecond is next, so busy callers do not starve it.
+//! A busy owner does not starve callers. In `OnDemand` and `EveryOp` a caller that sleeps is next:
+//! the owner begins no operation before it has woken the caller and the call has run, and later
+//! callers wait. This costs the owner a system call for each call that finds it inside a long
+//! operation. Before each operation the owner waits for such callers for at most 10 ms, because
+//! they may be preempted. So a caller waits for one operation and for one call of each caller that
+//! has waited longer. In the same way an owner that sleeps is next, so busy callers do not starve
+//! it. In `Queue` an owner that has run a queued call wakes its caller.
 //!
 //! # Escalation
 //!
@@ -66,7 +67,6 @@ mod drain;
 mod fork;
 mod leaked;
 mod owner;
-mod pages;
 mod remote;
 mod slot;
 mod table;
@@ -80,5 +80,4 @@ pub use choice::Escalate;
 pub use choice::{AtStart, Choice, CompiledOut};
 pub use counter::SloppyCounter;
 pub use owner::{AttachError, Owner, Parked};
-pub use pages::{Page, PageBatches};
 pub use remote::{NotRun, PerCpu};

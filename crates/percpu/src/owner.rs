@@ -174,8 +174,7 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
     /// # Blocking
     ///
     /// In [`OnDemand`](Qpw::OnDemand) and [`EveryOp`](Qpw::EveryOp) while a remote caller is
-    /// inside, and up to 10 ms for callers that have waited for a millisecond. Never blocks in
-    /// `Queue`.
+    /// inside, and up to 10 ms for callers that it has woken. Never blocks in `Queue`.
     #[inline(always)]
     #[doc(alias("this_cpu_add", "local_lock"))]
     pub fn with<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {

@@ -11,7 +11,7 @@ use sync::unmodelled::Arc;
 use topology::{CpuId, CpuSet};
 
 use super::attempt::Attempt;
-use super::backoff::{self, Deadline};
+use super::backoff::{self, Deadline, Step};
 use super::choice::{AtStart, Choice, Escalation, Kind};
 use super::fork::Listed;
 use super::owner::{AttachError, Owner};
@@ -256,9 +256,9 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         }
         if !deadline.is_zero() {
             let mut deadline = Deadline::after(deadline);
-            let ended = backoff::wait_for(|due| match deadline.is_over() {
+            let ended = backoff::wait_for(|step| match deadline.is_over() {
                 true => Some(None),
-                false => attempt.check_as_next(due).map(Some),
+                false => attempt.step(step).map(Some),
             });
             if let Some(result) = ended {
                 return Ok(result);
@@ -331,11 +331,17 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     pub fn flush(&self, cpu: CpuId) {
         let slot = self.not_mine(self.slot(cpu));
         let nr_posted = slot.call_queue().nr_posted();
-        backoff::wait_for(|due| {
-            slot.check_owner(due);
-            slot.help();
-            slot.must_not_be_lost();
-            slot.call_queue().is_done(nr_posted).then_some(())
+        backoff::wait_for(|step| {
+            let is_done = || slot.call_queue().is_done(nr_posted);
+            match step {
+                Step::Look(due) => {
+                    slot.check_owner(due);
+                    slot.help();
+                    slot.must_not_be_lost();
+                }
+                Step::Nap => slot.nap(is_done),
+            }
+            is_done().then_some(())
         });
     }
 
@@ -346,7 +352,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
             return result;
         }
         self.tally[WAITED].add(1);
-        backoff::wait_for(|due| attempt.check_as_next(due))
+        backoff::wait_for(|step| attempt.step(step))
     }
 
     fn slot(&self, cpu: CpuId) -> &Slot<T> {

@@ -32,24 +32,47 @@
 //! # No caller starves
 //!
 //! An owner that operates all the time leaves its slot free for only a few nanoseconds between two
-//! operations, and a caller that polls rarely seldom hits that gap. Therefore a caller that has
-//! waited for long announces itself: it stores the time at which its wait began in `eldest`, unless
-//! the slot has an earlier time there.
+//! operations, and a caller that sleeps between its polls never hits that gap. Therefore a caller
+//! that begins to sleep announces itself: it stores the time at which its wait began in `eldest`,
+//! unless the slot has an earlier time there.
 //!
 //! - While `eldest` is set, the owner begins no operation that takes the slot (`take_in_turn`), and
 //!   no other caller takes the slot.
 //! - The announced caller takes the slot at its next poll, and clears `eldest`. A caller that gives
 //!   up also clears it.
-//! - A waiting caller announces itself at each poll, so the caller that has waited longest is next.
+//! - A sleeping caller announces itself at each poll, so the caller that waits longest is next.
 //!   The owner may do one operation between two such callers.
 //! - An owner that waits for its slot announces itself in the same way, so that frequent callers do
 //!   not starve it. It withdraws the announcement when it has the slot.
 //!
-//! A wait is therefore bounded by the age at which a caller announces itself, plus one poll, one
-//! operation and one call for each caller that has waited longer. `eldest` is a hint: it decides
+//! A wait is therefore bounded by the spins before a sleep, one wake-up, one operation and one call
+//! for each caller that has waited longer. `eldest` is a hint: it decides
 //! which thread tries to take the slot, and only `word` decides which thread has it. If a thread
 //! reads an old value of `eldest`, it takes the slot once more than it should. `backoff.rs` has
 //! the times.
+//!
+//! # Handing over
+//!
+//! Threads sleep at the slot's `door`: an announced thread until the slot is free, and the caller
+//! of a queued call until the call has run. These threads notify the door, after the transition
+//! that the sleeper waits for:
+//!
+//! - an owner that finds a caller announced when its operation begins. It then sleeps at the door
+//!   itself, so that a caller on the same CPU runs;
+//! - an owner that parks or ends;
+//! - a caller that was announced, when its call has run or it gives up;
+//! - any other caller that releases the slot and finds a thread announced;
+//! - a thread that has run queued calls.
+//!
+//! A thread sleeps only while some thread is announced. If it finds none after it has prepared its
+//! sleep, it announces itself again: a fast caller may hold the slot, and would wake no thread.
+//!
+//! The third one also wakes callers that are not next: one of them then announces itself. Only the
+//! fourth one passes no fence between its release and its load of `eldest`, because each call would
+//! pay for it. So it may miss a thread that falls asleep at the same time, and an owner may begin
+//! no further operation. Therefore a sleep ends by itself after 50 µs. One thing must never happen:
+//! that only this time ends the sleep of a caller beside a busy owner. Under load its next polls
+//! would find the slot held again (twin `percpu: hands over to no thread`).
 //!
 //! An announced caller runs no user code: a drain of many slots announces itself to one slot at a
 //! time, and not while it is inside another one. Threads therefore never wait for `eldest` in a
@@ -72,6 +95,7 @@
 
 use std::fmt;
 
+use base::internal::wake::EventCount;
 use sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sync::cell::UnsafeCell;
 use sync::thread::{self, ThreadId};
@@ -179,7 +203,7 @@ pub(super) struct Slot<T> {
     /// only.
     pub(super) busy: AtomicU32,
     /// A: the time at which the next caller or owner began to wait, as
-    /// [`Turn`](super::backoff::Turn) measures time; 0 if none has waited for long. In slots that
+    /// [`Turn`](super::backoff::Turn) measures time; 0 if none sleeps. In slots that
     /// queue, only an owner that takes its slot back announces itself.
     pub(super) eldest: AtomicU32,
     /// A: the thread that is inside by a call, or runs queued calls; otherwise 0. Written inside. A
@@ -199,6 +223,8 @@ pub(super) struct Far<T> {
     kind: Kind,
     /// A: an [`OwnerWord`].
     pub(super) owner: AtomicU64,
+    /// Threads that wait for the slot, or for a queued call, sleep here.
+    pub(super) door: EventCount,
     /// A: queued calls. In slots that do not queue, only calls queued by a call on the same slot.
     call_queue: CallQueue<T>,
     /// The thread that is inside, to detect bugs of this crate.
@@ -223,6 +249,7 @@ impl<T> Slot<T> {
                 cpu,
                 kind,
                 owner: AtomicU64::new(0),
+                door: EventCount::new(),
                 call_queue: CallQueue::new(),
                 #[cfg(debug_assertions)]
                 inside: AtomicU64::new(0),
@@ -300,6 +327,7 @@ impl<T> Slot<T> {
         let word = self.word.load(Ordering::Relaxed);
         // The waiting callers do not exist in the child.
         self.eldest.store(0, Ordering::Relaxed);
+        self.far.door.forget();
         let is_had = word == HELD || word == OWNED && !is_mine;
         self.far.call_queue.forget(word == FREE);
         if is_had {
@@ -326,7 +354,8 @@ impl<T> Slot<T> {
         self.check_and_take()
     }
 
-    /// Announces a caller that has waited for long, unless another caller has waited longer.
+    /// Announces a caller that begins to sleep, or has slept, unless another caller has waited
+    /// longer.
     pub(super) fn announce(&self, since: u32) {
         let eldest = self.eldest.load(Ordering::Relaxed);
         // The times wrap around.
@@ -345,6 +374,28 @@ impl<T> Slot<T> {
             .compare_exchange(since, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
+    /// Wakes the threads that sleep until another thread hands the slot over. The caller has just
+    /// made the transition for which they wait.
+    #[cold]
+    pub(super) fn hand_over(&self) {
+        if !twin::armed("percpu: hands over to no thread") {
+            self.far.door.notify_all();
+        }
+    }
+
+    /// Returns `false` if a thread that has announced `since` may sleep: another thread is next, or
+    /// holds the slot and will find an announcement. If no thread is announced, no other thread
+    /// would wake it.
+    pub(super) fn may_be_taken(&self, since: u32) -> bool {
+        let eldest = self.eldest.load(Ordering::Relaxed);
+        eldest == 0 || eldest == since && self.is_free()
+    }
+
+    /// Returns `true` if no thread holds the slot.
+    pub(super) fn is_free(&self) -> bool {
+        self.word.load(Ordering::Relaxed) == FREE
+    }
+
     /// Takes the slot if it is free. Returns `true` if it did.
     #[inline]
     pub(super) fn try_take(&self) -> bool {
@@ -360,6 +411,9 @@ impl<T> Slot<T> {
         self.word.store(FREE, release_order());
         if self.kind() == Kind::Queue && !twin::armed("percpu: releases and forgets the calls") {
             self.recheck_calls();
+        }
+        if self.eldest.load(Ordering::Relaxed) != 0 {
+            self.hand_over();
         }
     }
 
@@ -428,6 +482,8 @@ impl<T> Slot<T> {
             // SAFETY: our caller holds the slot.
             unsafe { self.touch_as_caller(call) }
         });
+        // Their callers may sleep.
+        self.hand_over();
     }
 
     pub(super) fn call_queue(&self) -> &CallQueue<T> {

@@ -56,6 +56,9 @@
 //!
 //! The waiting thread runs no callbacks itself, because it may hold a lock that one of them takes.
 //!
+//! So [`call`] has no hard bound. [`try_call`] has one: it adds nothing to a list that is at its
+//! mark, and returns the closure to a thread that knows whether it may wait.
+//!
 //! All numbers of a [`Backlog`] are hints. If an update is lost, a thread waits for a moment too
 //! long, or not at all.
 
@@ -141,6 +144,62 @@ const THERE: u32 = 2;
 pub fn call(callback: impl FnOnce() + Send + 'static) {
     callbacks().add(callback);
 }
+
+/// Runs `callback` as [`call`] does, unless too many callbacks wait. Never blocks.
+///
+/// For threads that can do something else with the memory: free it later, shed the load, or wait
+/// outside of their locks.
+///
+/// # Guarantees
+///
+/// Threads that add callbacks only in this way add none to a list that holds `rcu.qhimark`
+/// ([`Tunables`](super::Tunables)) or more. Closures that a thread added last, up to 252, are not
+/// counted yet, and of closures without captures four count as one. A sweep takes a list before its
+/// grace period, so twice as many may exist. A mark of 0 means no limit.
+///
+/// # Errors
+///
+/// [`Full`] with `callback`, which has not been queued.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::rcu::{self, Full};
+///
+/// let memory = vec![0_u8; 1000];
+/// if let Err(Full(callback)) = rcu::try_call(move || drop(memory)) {
+///     rcu::synchronize(); // no lock is held here
+///     callback();
+/// }
+/// # rcu::barrier();
+/// ```
+pub fn try_call<F: FnOnce() + Send + 'static>(callback: F) -> Result<(), Full<F>> {
+    if callbacks().is_full() {
+        return Err(Full(callback));
+    }
+    call_at_once(callback);
+    Ok(())
+}
+
+/// The error of a callback that was rejected because too many wait. Contains the closure, or the
+/// value that was to be stored.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Full<T>(pub T);
+
+// Written by hand, because closures cannot be printed.
+impl<T> std::fmt::Debug for Full<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Full(..)")
+    }
+}
+
+impl<T> std::fmt::Display for Full<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("too many callbacks wait for a grace period")
+    }
+}
+
+impl<T> std::error::Error for Full<T> {}
 
 /// Runs `callback` as [`call`] does, and never blocks. For callbacks whose number is bounded by
 /// other means.
@@ -322,6 +381,14 @@ impl Callbacks {
             Some((bag, nr)) => self.slow_down(self.push(bag, nr)),
             None => self.start(),
         });
+    }
+
+    /// Returns `true` if the list of this CPU is full.
+    pub(super) fn is_full(&self) -> bool {
+        let nr = self.lists[cpu::current().index() % NR_LISTS]
+            .nr
+            .load(Ordering::Relaxed);
+        Backlog::is_full(nr)
     }
 
     /// Adds a closure without ever waiting.
@@ -672,6 +739,13 @@ impl Backlog {
                 until_ns: AtomicU64::new(0),
             }
         }
+    }
+
+    /// Returns `true` if a list of `nr` callbacks must not get more from [`try_call`]. Always
+    /// `false` in a model.
+    pub(super) fn is_full(nr: usize) -> bool {
+        let mark = tunables::QHIMARK.get() as usize;
+        nr >= mark && mark > 0 && !cfg!(any(loom, shuttle))
     }
 
     /// Returns `true` if a list of `nr` callbacks is above its mark. Costs two loads.

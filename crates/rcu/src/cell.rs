@@ -22,7 +22,10 @@ use sync::{
     twin,
 };
 
-use super::flavor::{Flavor, Global, Section};
+use super::{
+    callback::Full,
+    flavor::{Flavor, Global, Section},
+};
 
 /// Holds a value that readers read without a lock while writers replace it.
 ///
@@ -231,6 +234,39 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
         self.retire(old);
     }
 
+    /// Stores `value` as [`replace`](Self::replace) does, unless too many callbacks wait, as for
+    /// [`try_call`](super::try_call). Never blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] with `value`. The cell has not changed.
+    ///
+    /// # Panics
+    ///
+    /// As [`replace`](Self::replace).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::rcu::{Full, Rcu};
+    ///
+    /// let routes = Rcu::new(vec![1]);
+    /// if let Err(Full(value)) = routes.try_replace(vec![2]) {
+    ///     routes.replace_sync(value); // waits for the readers
+    /// }
+    /// assert_eq!(*routes.load(&routes.read()), [2]);
+    /// ```
+    pub fn try_replace(&self, value: T) -> Result<(), Full<T>> {
+        self.flavor.assert_may_call();
+        if self.flavor.is_full() {
+            return Err(Full(value));
+        }
+        let old = Old(self.swap(Box::into_raw(Box::new(value))));
+        // FOREIGN(rcu-old-version): as in `retire`.
+        self.flavor.call_at_once(move || drop(old));
+        Ok(())
+    }
+
     /// Stores `new` if the cell still holds `expected`, a version that was loaded from it.
     ///
     /// Versions are compared by address. While `expected` is borrowed, no other version can have
@@ -277,6 +313,9 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
 
     /// Replaces the value with the result of `change`. Calls `change` again if another writer
     /// replaced the value in between.
+    ///
+    /// `change` returns a whole new value. For maps that change entry by entry, see "Maps" in
+    /// docs/rcu.md.
     ///
     /// # Blocking
     ///

@@ -32,6 +32,10 @@ pub trait Flavor: Sized + sealed::Sealed {
     #[doc(hidden)]
     fn call_at_once(&self, callback: impl FnOnce() + Send + 'static);
 
+    /// Returns `true` if too many callbacks wait for `try_call` to add one.
+    #[doc(hidden)]
+    fn is_full(&self) -> bool;
+
     /// Calls `change`, then waits as [`synchronize`](Self::synchronize) does. If that would panic,
     /// this panics before `change`, with a message that names `what`.
     #[doc(hidden)]
@@ -91,6 +95,10 @@ impl Flavor for Global {
         callback::call_at_once(callback);
     }
 
+    fn is_full(&self) -> bool {
+        callbacks().is_full()
+    }
+
     fn synchronize_after<R>(&self, what: &str, change: impl FnOnce() -> R) -> R {
         let me = local::outside_of_sections(what);
         let result = change();
@@ -125,6 +133,10 @@ impl Flavor for srcu::Domain {
 
     fn call_at_once(&self, callback: impl FnOnce() + Send + 'static) {
         self.hand_over(callback);
+    }
+
+    fn is_full(&self) -> bool {
+        Self::is_full(self)
     }
 
     fn synchronize_after<R>(&self, _what: &str, change: impl FnOnce() -> R) -> R {

@@ -69,7 +69,7 @@ pub mod model;
 pub use batch::Batch;
 
 pub use callback::{
-    barrier, call, call_drop, call_head, nr_panicked, run_callbacks_on, start_poll,
+    Full, barrier, call, call_drop, call_head, nr_panicked, run_callbacks_on, start_poll, try_call,
 };
 pub use cell::{Rcu, Replaced};
 pub use flavor::{Flavor, Global, Section};

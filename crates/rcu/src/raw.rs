@@ -31,7 +31,7 @@
 
 use super::{
     Head,
-    callback::call_function,
+    callback::{call_function, callbacks},
     head::Function,
     local::{enter, global, leave, left_open, mine, park_if_idle, stand_in},
     periods::{GpCookie, NEST_MAX},
@@ -256,6 +256,24 @@ pub fn park() {
 pub unsafe fn call_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head)) {
     // SAFETY: (1).
     unsafe { call_function(head, Function::C(run)) };
+}
+
+/// Calls `run` as [`call_c`] does, unless too many callbacks wait. Returns `true` if it will.
+///
+/// # Blocking
+///
+/// Never blocks.
+///
+/// # Safety
+///
+/// 1. As [`call_head`](super::call_head), if it returns `true`.
+pub unsafe fn try_call_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head)) -> bool {
+    let is_full = callbacks().is_full();
+    if !is_full {
+        // SAFETY: (1).
+        unsafe { call_c(head, run) };
+    }
+    !is_full
 }
 
 /// Returns a cookie as a number.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
 
-use afterwork::mailbox::{Mailbox, Poster};
+use afterwork::mailbox::{Mailbox, PostError, Poster};
 use afterwork::wake::{Parker, Unparker};
 use sync::twin::must_fail;
 
@@ -231,6 +231,37 @@ fn last_poster_notifies_the_owner() {
 #[test]
 fn the_owners_look_at_the_posters_needs_its_acquire() {
     must_fail("posters: relaxed read", || bounded(2, || posters_end(2)));
+}
+
+/// A poster posts and closes, while another poster exists. The owner receives until it is closed.
+fn a_poster_closes() {
+    let mut mailbox = Mailbox::builder().keep(0).build();
+    let (poster, other) = (mailbox.poster(), mailbox.poster());
+    spawn(move || {
+        poster.post_lazy(1).unwrap();
+        poster.close();
+    });
+    let mut nr_received = 0;
+    while let Ok(()) = mailbox.wait(2) {
+        nr_received += mailbox.drain(2).count();
+    }
+    assert_eq!(nr_received, 1, "closed with a post inside");
+    assert_eq!(other.post(2), Err(PostError::Closed(2)));
+}
+
+#[test]
+fn a_poster_that_closes_has_posted_before() {
+    bounded(3, a_poster_closes);
+}
+
+#[test]
+fn the_owners_look_at_a_close_needs_its_acquire() {
+    must_fail("close: relaxed look", || bounded(3, a_poster_closes));
+}
+
+#[test]
+fn closing_needs_its_wake_up() {
+    must_fail("close: wakes no owner", || bounded(2, a_poster_closes));
 }
 
 struct Counted(Arc<AtomicUsize>);

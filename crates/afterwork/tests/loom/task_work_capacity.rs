@@ -42,7 +42,7 @@ fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
 fn one_waits() {
     let (mut mailbox, poster) = full(1);
     let sender = spawn(move || {
-        poster.send_wait(1).unwrap();
+        poster.send_blocking(1).unwrap();
         poster
     });
     assert_eq!(receive(&mut mailbox), 0);
@@ -66,7 +66,7 @@ fn two_wait() {
     let (mut mailbox, poster) = full(1);
     let senders = [1, 2].map(|number| {
         let poster = another(&poster);
-        spawn(move || poster.send_wait(number).unwrap())
+        spawn(move || poster.send_blocking(number).unwrap())
     });
     let sum: usize = (0..3).map(|_| receive(&mut mailbox)).sum();
     assert_eq!(sum, 3);
@@ -141,7 +141,7 @@ fn posts_must_heed_the_line() {
 /// The owner ends while one sender waits. A send that overlaps the end may succeed.
 fn the_owner_ends(closes: bool) {
     let (mut mailbox, poster) = full(1);
-    let sender = spawn(move || (poster.send_wait(1), poster));
+    let sender = spawn(move || (poster.send_blocking(1), poster));
     if closes {
         mailbox.close();
     }
@@ -175,7 +175,7 @@ fn the_owner_wants_more_than_can_come() {
     held.push(9).unwrap();
     poster.post_lazy(0).unwrap();
     let other = another(&poster);
-    let sender = spawn(move || other.send_wait(1).unwrap());
+    let sender = spawn(move || other.send_blocking(1).unwrap());
     mailbox.wait(2).unwrap();
     assert_eq!(mailbox.try_recv(), Ok(0));
     sender.join().unwrap();

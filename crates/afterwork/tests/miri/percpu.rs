@@ -5,7 +5,7 @@ use std::{
     thread,
 };
 
-use afterwork::percpu::{Builder, PageBatches, PerCpu, Qpw};
+use afterwork::percpu::{Builder, PerCpu, Qpw};
 use topology::{CpuId, Topology};
 
 fn machine() -> Topology {
@@ -47,12 +47,4 @@ fn an_owner_and_others_reach_a_slot_in_turns() {
         let data: Vec<_> = slots.into_data().collect();
         assert_eq!(data[1].1.iter().filter(|&&value| value > 1).count(), 4);
     }
-}
-
-#[test]
-fn pages_are_kept_and_given_back() {
-    let pages = PageBatches::new(builder(Qpw::OnDemand), 4096, 2).unwrap();
-    let held = [(); 3].map(|()| pages.alloc());
-    held.into_iter().for_each(|page| pages.free(page));
-    pages.shrink();
 }

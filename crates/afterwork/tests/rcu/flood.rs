@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use afterwork::rcu::{self, Head, Rcu, Tunables, srcu::Domain};
+use afterwork::rcu::{self, Full, Head, Rcu, Tunables, srcu::Domain};
 
 use crate::env::alone;
 
@@ -139,6 +139,85 @@ fn a_flood_does_not_block_threads_that_must_not_wait() {
     assert_eq!(flooded.recv().unwrap(), 100 * MARK, "in the order of calls");
     rcu::barrier();
     assert_eq!(nr_run.load(Ordering::Relaxed), 200 * MARK);
+}
+
+/// Calls `try_call` under a reader until it is rejected.
+fn until_full<E>(try_call: impl Fn() -> Result<(), E> + Sync) {
+    let nr_added = || (0..10 * MARK).position(|_| try_call().is_err());
+    let guard = rcu::read();
+    let added = thread::scope(|scope| {
+        let flood = scope.spawn(|| {
+            stay_here();
+            (nr_added(), try_call().is_err())
+        });
+        flood.join().unwrap()
+    });
+    let (Some(nr_added), true) = added else {
+        panic!("a thousand were added: {added:?}");
+    };
+    assert!(nr_added >= MARK, "rejected after {nr_added}");
+    drop(guard);
+    rcu::barrier();
+    assert!(try_call().is_ok(), "rejected after a barrier");
+}
+
+#[test]
+fn try_call_adds_nothing_to_a_full_list() {
+    if alone("flood::try_call_adds_nothing_to_a_full_list", TUNED).is_some() {
+        return;
+    }
+    let (nr_run, nr_back) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let counts: &'static _ = Box::leak(Box::new((nr_run, nr_back)));
+    let nr_called = AtomicUsize::new(0);
+    until_full(|| {
+        nr_called.fetch_add(1, Ordering::Relaxed);
+        let run = || _ = counts.0.fetch_add(1, Ordering::Relaxed);
+        rcu::try_call(run).inspect_err(|Full(_)| {
+            counts.1.fetch_add(1, Ordering::Relaxed);
+        })
+    });
+    rcu::barrier();
+    let [nr_run, nr_back] = [&counts.0, &counts.1].map(|nr| nr.load(Ordering::Relaxed));
+    assert_eq!(nr_back, 2);
+    assert_eq!(nr_run + nr_back, nr_called.into_inner());
+}
+
+#[test]
+fn try_replace_leaves_a_cell_as_it_is_if_the_list_is_full() {
+    let test = "flood::try_replace_leaves_a_cell_as_it_is_if_the_list_is_full";
+    if alone(test, TUNED).is_some() {
+        return;
+    }
+    let (cell, next) = (Rcu::new(0), AtomicUsize::new(1));
+    until_full(|| {
+        let before = *cell.load(&cell.read());
+        let replaced = cell.try_replace(next.fetch_add(1, Ordering::Relaxed));
+        let after = *cell.load(&cell.read());
+        assert_eq!(after != before, replaced.is_ok());
+        replaced
+    });
+}
+
+#[test]
+fn a_domain_adds_no_callback_to_a_full_list() {
+    if alone("flood::a_domain_adds_no_callback_to_a_full_list", TUNED).is_some() {
+        return;
+    }
+    let (domain, nr_run) = (Domain::new(), Arc::new(AtomicUsize::new(0)));
+    let guard = domain.read();
+    let try_call = || {
+        let nr_run = nr_run.clone();
+        domain.try_call(move || _ = nr_run.fetch_add(1, Ordering::Relaxed))
+    };
+    let nr_added = (0..10 * MARK).position(|_| try_call().is_err());
+    // Once, the list may be taken and then wait for the reader.
+    let nr_added = nr_added.expect("a thousand were added");
+    assert!((MARK..=2 * MARK).contains(&nr_added), "{nr_added}");
+    drop(guard);
+    domain.barrier();
+    assert_eq!(nr_run.load(Ordering::Relaxed), nr_added);
+    assert!(try_call().is_ok());
+    domain.barrier();
 }
 
 #[test]

@@ -123,6 +123,57 @@ fn drain_that_waits_for_an_owner() {
     drainer.join().unwrap();
 }
 
+/// Two callers fall asleep beside an owner that operates, or wait for their queued calls. No sleep
+/// times out here, so each of them must be woken.
+fn callers_asleep_beside_an_owner(qpw: Qpw) {
+    let machine = Topology::synthetic("1 core").unwrap();
+    let builder = PerCpu::builder().topology(machine).qpw(qpw);
+    let slots = Arc::new(builder.build(|_| 0).unwrap());
+    let cpu = CpuId::new(0);
+    let mut owner = slots.attach(cpu).unwrap();
+    let callers = owner.with(|_| {
+        let call = |_| {
+            let slots = slots.clone();
+            thread::spawn(move || slots.run_on(cpu, |data| *data += 1))
+        };
+        let callers = [0, 1].map(call);
+        while qpw != Qpw::Queue && !slots.has_announced_caller(cpu) {
+            thread::yield_now();
+        }
+        callers
+    });
+    for _ in 0..2 {
+        owner.with(|data| *data += 1);
+        owner.poll();
+    }
+    drop(owner);
+    for caller in callers {
+        caller.join().unwrap();
+    }
+    assert_eq!(slots.run_on(cpu, |data| *data), 4);
+}
+
+/// [`callers_asleep_beside_an_owner`] in each mode.
+const ASLEEP: [fn(); 3] = [
+    || callers_asleep_beside_an_owner(Qpw::Queue),
+    || callers_asleep_beside_an_owner(Qpw::OnDemand),
+    || callers_asleep_beside_an_owner(Qpw::EveryOp),
+];
+
+#[test]
+fn callers_that_sleep_beside_an_owner_are_woken() {
+    for model in ASLEEP {
+        explore(1_000, model);
+    }
+}
+
+#[test]
+fn handing_over_needs_its_wake_up() {
+    for model in ASLEEP {
+        must_fail("percpu: hands over to no thread", || explore(1_000, model));
+    }
+}
+
 fn wait_for(condition: &AtomicBool) {
     while !condition.load(Ordering::Relaxed) {
         thread::yield_now();

@@ -178,7 +178,7 @@ fn posters_wait_for_capacity(capacity: usize) {
                 while number < 3 {
                     let item = (from, number);
                     let is_in = match (from + number) % 3 {
-                        0 => poster.send_wait(item).is_ok(),
+                        0 => poster.send_blocking(item).is_ok(),
                         1 => poster.post_lazy(item).is_ok(),
                         _ => {
                             let mut send = poster.send(item);

@@ -219,7 +219,7 @@ fn own(place: &Place, dice: &mut Dice) {
         }
         scope.spawn(move || {
             for number in 0..MAX_NUMBERS {
-                if poster.send_wait(Mail::Number(number)).is_err() {
+                if poster.send_blocking(Mail::Number(number)).is_err() {
                     break;
                 }
             }

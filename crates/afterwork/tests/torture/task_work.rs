@@ -193,7 +193,9 @@ fn post(poster: &Poster<Item>, from: usize, lives: &Arc<Lives>, tally: &Tally, d
             Planned::panic();
         }
         let posted = match dice.below(12) {
-            8 => poster.send_wait(Item::new(from, number, lives)).map(|()| 1),
+            8 => poster
+                .send_blocking(Item::new(from, number, lives))
+                .map(|()| 1),
             9 => {
                 let backoff = Duration::from_micros(dice.below(300) as u64);
                 let item = Item::new(from, number, lives);

@@ -114,7 +114,7 @@ fn waits_for_room_and_for_an_answer_inside_an_item_report_themselves() {
         let waits = queue.spawn(move || {
             let first = poster.call(|to| to).unwrap();
             let (to, second) = mailbox::reply();
-            poster.send_wait(to).unwrap();
+            poster.send_blocking(to).unwrap();
             (first.wait(), second.wait())
         });
         let answers = queue.spawn(move || {

@@ -149,7 +149,7 @@ fn a_bottom_half_that_would_wait_for_room_or_an_answer_has_posted_and_taken_noth
         let poster = mailbox.poster();
         let waited = queue.spawn({
             let poster = poster.clone();
-            move || poster.send_wait(1)
+            move || poster.send_blocking(1)
         });
         assert!(waited.join().is_err());
         assert_eq!((mailbox.len(), poster.nr_inside()), (0, Some(0)));

@@ -42,6 +42,7 @@ void aw_synchronize_rcu(void);
 void aw_synchronize_rcu_expedited(void);
 void aw_rcu_barrier(void);
 void aw_call_rcu(struct rcu_head *head, rcu_callback_t func);
+bool aw_try_call_rcu(struct rcu_head *head, rcu_callback_t func);
 void aw_kfree_rcu(struct rcu_head *head, size_t offset);
 unsigned long aw_get_state_synchronize_rcu(void);
 unsigned long aw_start_poll_synchronize_rcu(void);
@@ -114,12 +115,28 @@ static inline void synchronize_rcu_expedited(void)
  * @head: a part of the structure to free
  * @func: the function, which a thread of the library calls
  *
- * Never waits, and does not allocate. May be called inside a section. The function may call
+ * Does not allocate. Waits for a moment if more than rcu.qhimark callbacks wait, but not inside a
+ * section or a callback. May be called there. The function may call
  * call_rcu, and must not wait for callbacks. If an exception leaves it, the process ends.
  */
 static inline void call_rcu(struct rcu_head *head, rcu_callback_t func)
 {
 	aw_call_rcu(head, func);
+}
+
+/**
+ * try_call_rcu - call a function after a grace period, if not too many callbacks wait
+ * @head: a part of the structure to free
+ * @func: the function, which a thread of the library calls
+ *
+ * Returns false, and has done nothing, if this CPU's list holds rcu.qhimark callbacks or more. A
+ * caller that may wait then calls synchronize_rcu and frees the structure itself. Never waits.
+ *
+ * Differs from Linux: the kernel has only call_rcu.
+ */
+static inline bool try_call_rcu(struct rcu_head *head, rcu_callback_t func)
+{
+	return aw_try_call_rcu(head, func);
 }
 
 /* call_rcu_hurry - the same as call_rcu, which never delays callbacks. */

@@ -71,6 +71,23 @@ static void a_callback_is_left_from_inside_a_section(void)
 	CHECK_EQ(nr_reclaimed, 1);
 }
 
+static void a_full_list_takes_no_callback(void)
+{
+	struct node *node;
+	int nr = 0;
+
+	nr_reclaimed = 0;
+	rcu_read_lock();
+	while (node = new_node(nr), nr < 1000000 && try_call_rcu(&node->rcu, reclaim))
+		nr++;
+	free(node);
+	rcu_read_unlock();
+	rcu_barrier();
+	/* The default of rcu.qhimark, at most for each CPU and twice. */
+	CHECK(nr >= 10000 && nr < 1000000);
+	CHECK_EQ(nr_reclaimed, nr);
+}
+
 static void again(struct rcu_head *head)
 {
 	call_rcu(head, reclaim);
@@ -221,6 +238,7 @@ const struct test rcu_tests[] = {
 	T(a_grace_period_without_readers_ends),
 	T(callbacks_have_run_after_a_barrier),
 	T(a_callback_is_left_from_inside_a_section),
+	T(a_full_list_takes_no_callback),
 	T(a_callback_may_leave_itself_again),
 	T(pointers_are_published),
 	T(a_cookie_is_over_after_a_grace_period),

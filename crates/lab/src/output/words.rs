@@ -29,6 +29,9 @@ rcu call: free by callback after the readers
 rcu bridge: change a routing table that is being looked up
 percpu alloc-warm: take from a CPU's own list, in cache
 percpu isolation: drain a CPU that is not to be disturbed
+percpu busy-owner: call a slot whose owner is busy
+percpu busy-owner-loaded: call a slot whose owner is busy, beside load
+percpu busy-owner-fifo: call a slot whose owner is busy, in real time
 max-active joins: join blocks through a small buffer pool
 max-active subsystems: serve eight subsystems with limits
 max-active shares: serve seven subsystems beside one that floods
@@ -46,6 +49,7 @@ scale pending: have many items pending
 scale length: run items of many lengths
 scale readers: replace a value beside many readers
 scale mailboxes: post to many mailboxes
+scale domains: use many SRCU domains for the first time
 scale timers: keep many timers
 ";
 
@@ -107,6 +111,11 @@ rcu call_to_run_p50: p50 from the call to the run of its callback
 rcu idle_barrier_p50: p50 of a barrier when no callback waits
 rcu bridge_mean: mean time to add, configure and delete a bridge
 percpu cycles_per_alloc: cycles per object
+percpu calls_per_s: calls/s
+percpu call_p50: p50 of a call
+percpu call_max: longest call
+percpu caller_cpu: CPU time of the caller per call
+percpu operations_per_s: operations of the owner/s
 percpu drain_p50: p50 of a drain
 percpu drain_p99: p99 of a drain
 percpu drain_max: longest drain

@@ -20,7 +20,11 @@ use super::{
 };
 
 pub use super::gp::Cookie;
-use crate::{future::Synchronize, periods::Periods};
+use crate::{
+    callback::{Backlog, Full},
+    future::Synchronize,
+    periods::Periods,
+};
 
 /// Readers that may sleep, and grace periods that wait for these readers only.
 ///
@@ -293,6 +297,38 @@ impl Domain {
     pub fn call(&self, callback: impl FnOnce() + Send + 'static) {
         let nr = Shared::call(&self.shared, callback);
         Shared::slow_down(&self.shared, nr);
+    }
+
+    /// Runs `callback` as [`call`](Self::call) does, unless `rcu.qhimark` callbacks of this domain,
+    /// or more, wait for their turn. Never blocks but for a short lock.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] with `callback`, which has not been queued.
+    ///
+    /// # Panics
+    ///
+    /// As [`call`](Self::call).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let domain = afterwork::rcu::srcu::Domain::new();
+    /// assert!(domain.try_call(|| ()).is_ok());
+    /// ```
+    pub fn try_call<F: FnOnce() + Send + 'static>(&self, callback: F) -> Result<(), Full<F>> {
+        if self.is_full() {
+            return Err(Full(callback));
+        }
+        self.hand_over(callback);
+        Ok(())
+    }
+
+    /// Returns `true` if too many callbacks wait for [`try_call`](Self::try_call) to add one.
+    pub(crate) fn is_full(&self) -> bool {
+        // In a child of `fork` the lock may be held forever, and `hand_over` panics.
+        let shared = &self.shared;
+        shared.is_own_process() && Backlog::is_full(shared.callbacks.lock().waiting.len())
     }
 
     /// Adds `callback` without ever waiting.

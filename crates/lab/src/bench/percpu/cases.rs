@@ -2,16 +2,20 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
+use afterwork::percpu::Qpw;
 use clap::Args;
 use top::exit::Stop;
 use topology::CpuId;
 
+use super::busy::{self, Beside};
 use super::claims;
 use super::isolation::{self, Outcome, Switches, Way};
 use super::metrics::{
-    ALLOC, CALL, CYCLES, DRAIN_MAX, DRAIN_P50, DRAIN_P99, GAP, INTERRUPTS, INVOLUNTARY, ISOLATION,
-    RESCHED, SWITCHES, TIMER, WAITED,
+    ALLOC, BUSY, CALL, CALL_MAX, CALL_P50, CALLER_CPU, CALLS, CYCLES, DRAIN_MAX, DRAIN_P50,
+    DRAIN_P99, GAP, INTERRUPTS, INVOLUNTARY, ISOLATION, OPERATIONS, RESCHED, SWITCHES, TIMER,
+    WAITED,
 };
 use super::turns::{Size, Turns};
 use crate::bench::settings::{Menu, Settings, count};
@@ -20,10 +24,13 @@ use crate::harness::case::{Case, Sample, Variant};
 const BENCH: &str = "percpu";
 const WARM: &str = "alloc-warm";
 const ISOLATED: &str = "isolation";
+const BUSY_OWNER: &str = "busy-owner";
+const BUSY_LOADED: &str = "busy-owner-loaded";
+const BUSY_FIFO: &str = "busy-owner-fifo";
 
 /// Names of the cases and peers.
 pub const MENU: Menu = Menu {
-    cases: &[WARM, ISOLATED],
+    cases: &[WARM, ISOLATED, BUSY_OWNER, BUSY_LOADED, BUSY_FIFO],
     peers: PEERS,
 };
 
@@ -70,6 +77,13 @@ const WAYS: [(&str, Way); 5] = [
     (PARKED, Way::Parked),
 ];
 
+const BUSY_GUARDS: [(&str, Option<Qpw>); 4] = [
+    (STD_MUTEX, None),
+    (QUEUE, Some(Qpw::Queue)),
+    (ON_DEMAND, Some(Qpw::OnDemand)),
+    (EVERY_OP, Some(Qpw::EveryOp)),
+];
+
 /// Objects take 16 KiB and their destination 8 KiB, which is less than a first-level cache.
 const WARM_SIZE: Size = Size {
     len: 256,
@@ -79,12 +93,29 @@ const WARM_SIZE: Size = Size {
 const NR_DRAINS: usize = 2_000;
 const NR_DRAINS_QUICK: usize = 400;
 
+/// Milliseconds of a run with a busy owner.
+const BUSY_MS: usize = if cfg!(test) { 10 } else { 2_000 };
+const BUSY_MS_QUICK: usize = 500;
+
 /// Creates the cases that `args` select. `isolation` needs two CPUs.
 #[must_use]
 pub fn cases(args: &PercpuArgs, settings: &Settings) -> Vec<Case> {
     let nr_drains = settings.size(args.drains, NR_DRAINS, NR_DRAINS_QUICK);
     settings.make(MENU, |name| match name {
         WARM => Some(alloc(name, settings)),
+        BUSY_OWNER => Some(busy(name, Beside::Quiet, "", settings)),
+        BUSY_LOADED => Some(busy(
+            name,
+            Beside::Load,
+            ", and a thread burns each CPU",
+            settings,
+        )),
+        BUSY_FIFO => Some(busy(
+            name,
+            Beside::FifoCaller,
+            ", the caller a SCHED_FIFO thread",
+            settings,
+        )),
         _ => isolated(name, nr_drains, settings),
     })
 }
@@ -156,6 +187,42 @@ fn isolated(name: &'static str, nr_drains: usize, settings: &Settings) -> Option
         variants: WAYS.map(way).into(),
         claims: claims::isolation(),
     })
+}
+
+fn busy(name: &'static str, beside: Beside, more: &str, settings: &Settings) -> Case {
+    let span = Duration::from_millis(settings.size(None, BUSY_MS, BUSY_MS_QUICK) as u64);
+    let guard = |(name, qpw): (&'static str, Option<Qpw>)| {
+        let interrupt = settings.interrupt.clone();
+        let run = move || {
+            let outcome = match qpw {
+                None => busy::on_mutex(beside, span, &interrupt),
+                Some(qpw) => busy::on_slot(qpw, beside, span, &interrupt),
+            }?;
+            Ok((!interrupt.requested()).then(|| called(outcome)))
+        };
+        variant(name, run)
+    };
+    Case {
+        bench: BENCH,
+        name,
+        about: format!(
+            "calls for {span:?}, whose owner operates for 30 us at a time without a pause{more}"
+        ),
+        metrics: BUSY,
+        headline: CALLS.name,
+        variants: BUSY_GUARDS.map(guard).into(),
+        claims: claims::busy(),
+    }
+}
+
+fn called(outcome: busy::Outcome) -> Sample {
+    let mut sample = Sample::default();
+    let seconds = outcome.took.as_secs_f64();
+    sample.set(CALLS, outcome.nr_calls as f64 / seconds);
+    sample.set(OPERATIONS, outcome.nr_operations as f64 / seconds);
+    sample.set(CALLER_CPU, outcome.cpu_ns as f64 / outcome.nr_calls as f64);
+    sample.set_percentiles(outcome.waits, [(50.0, CALL_P50), (100.0, CALL_MAX)]);
+    sample
 }
 
 fn sample(outcome: Outcome) -> Sample {

@@ -1,7 +1,7 @@
 //! Claims about per-CPU data, which are checked on the machine of the reader.
 
 use super::cases::{EVERY_OP, ON_DEMAND, PARKED, QUEUE, QUEUED, QUIET, STD_MUTEX, UNPROTECTED};
-use super::metrics::{CYCLES, DRAIN_P50, INTERRUPTS, SWITCHES};
+use super::metrics::{CALLS, CYCLES, DRAIN_P50, INTERRUPTS, SWITCHES};
 use crate::harness::claim::{Bound, Claim};
 use crate::harness::metric::Metric;
 
@@ -35,4 +35,12 @@ pub fn isolation() -> Vec<Claim> {
     claims
         .extend([EVERY_OP, ON_DEMAND, PARKED].map(|way| claim(way, INTERRUPTS, QUIET, Some(1.05))));
     claims
+}
+
+/// Claims about calls on the slot of a busy owner.
+#[must_use]
+pub fn busy() -> Vec<Claim> {
+    let claim = |way| claim(way, CALLS, STD_MUTEX, None);
+    let claims = [QUEUE, ON_DEMAND, EVERY_OP].map(claim);
+    claims.map(|it| it.keeps(Bound::AtLeast(0.5))).into()
 }

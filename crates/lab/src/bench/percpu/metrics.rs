@@ -1,6 +1,6 @@
 //! The metrics of this bench.
 
-use crate::harness::metric::{Metric, NS_PER_US, lower};
+use crate::harness::metric::{Metric, NS_PER_MS, NS_PER_US, higher, lower};
 
 /// Cycles per object, measured with the cycle counter.
 pub const CYCLES: Metric = lower("cycles_per_alloc", "cycles", ("", "cycles"), 1.0);
@@ -48,3 +48,17 @@ pub const ISOLATION: &[Metric] = &[
     CALL,
     GAP,
 ];
+
+/// Calls on the slot of a busy owner, per second.
+pub const CALLS: Metric = higher("calls_per_s", "1/s", ("", "calls/s"), 1.0);
+/// Time of a call.
+pub const CALL_P50: Metric = lower("call_p50", "ns", ("call ms", "p50"), NS_PER_MS);
+/// See [`CALL_P50`].
+pub const CALL_MAX: Metric = lower("call_max", "ns", ("call ms", "max"), NS_PER_MS);
+/// CPU time of the caller per call.
+pub const CALLER_CPU: Metric = lower("caller_cpu", "ns", ("caller", "CPU us/call"), NS_PER_US);
+/// Operations of the busy owner, per second.
+pub const OPERATIONS: Metric = higher("operations_per_s", "1/s", ("owner", "ops/s"), 1.0);
+
+/// Metrics of the cases `busy-owner`, in table order.
+pub const BUSY: &[Metric] = &[CALLS, CALL_P50, CALL_MAX, CALLER_CPU, OPERATIONS];

@@ -26,6 +26,7 @@ const PENDING: &str = "pending";
 const LENGTH: &str = "length";
 const READERS: &str = "readers";
 const MAILBOXES: &str = "mailboxes";
+const DOMAINS: &str = "domains";
 const TIMERS: &str = "timers";
 
 const STD: &str = "std";
@@ -36,7 +37,7 @@ const ASYNC_IO: &str = "async-io";
 /// Names of the cases and peers.
 pub const MENU: Menu = Menu {
     cases: &[
-        PRODUCERS, QUEUES, PENDING, LENGTH, READERS, MAILBOXES, TIMERS,
+        PRODUCERS, QUEUES, PENDING, LENGTH, READERS, MAILBOXES, DOMAINS, TIMERS,
     ],
     peers: &[
         Tokio::NAME,
@@ -74,7 +75,7 @@ struct Asked {
     weighs: bool,
 }
 
-const ASKED: [Asked; 7] = [
+const ASKED: [Asked; 8] = [
     Asked {
         name: PRODUCERS,
         text: "what an item takes that N producers queue; N",
@@ -126,6 +127,15 @@ const ASKED: [Asked; 7] = [
         head: "ns a message, so many mailboxes",
         places: &[1, 10, 100, 1_000, 10_000, 100_000],
         left_out: 1,
+        limit: Limit::LogN,
+        weighs: true,
+    },
+    Asked {
+        name: DOMAINS,
+        text: "what the first callback of each of N new SRCU domains takes until it has run; N",
+        head: "ns a domain, so many domains",
+        places: &[1, 10, 100, 1_200],
+        left_out: 0,
         limit: Limit::LogN,
         weighs: true,
     },
@@ -202,6 +212,7 @@ impl Setting<'_> {
             QUEUES => (OURS, self.queues(axis)),
             READERS => (rcu_ours::RCU, self.readers(axis)),
             MAILBOXES => (OURS, self.mailboxes(axis)),
+            DOMAINS => (OURS, self.domains(axis)),
             TIMERS => (OURS, self.timers(axis)),
             name => (OURS, self.pools(axis, name)),
         };
@@ -335,6 +346,11 @@ impl Setting<'_> {
             Variant::peer(STD, at(things::mailboxes::<things::Std>)),
             Variant::peer(Crossbeam::NAME, at(things::mailboxes::<things::Crossbeam>)),
         ]
+    }
+
+    fn domains(&self, axis: Axis) -> Vec<Variant> {
+        let at = |count| things::domains(count).map(Some);
+        vec![Variant::ours(OURS, self.along(axis, at))]
     }
 
     fn timers(&self, axis: Axis) -> Vec<Variant> {

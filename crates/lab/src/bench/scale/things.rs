@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use afterwork::mailbox::Mailbox;
+use afterwork::rcu::srcu::Domain;
 use lab_peers::reclaim::Flavor;
 use top::exit::Stop;
 
@@ -149,6 +150,22 @@ pub fn mailboxes<B: Letterbox>(count: usize) -> Result<Cost, Stop> {
     let grown = Size::now()?.resident.saturating_sub(before.resident);
     Ok(Cost {
         ns: ns_of_one(count, || all(&mut boxes)),
+        bytes: Some(grown as f64 / count as f64),
+    })
+}
+
+/// Returns the cost of the first callback of each of `count` SRCU domains, which this thread calls,
+/// until all have run.
+pub fn domains(count: usize) -> Result<Cost, Stop> {
+    let before = Size::now()?;
+    let begun = Instant::now();
+    let domains: Vec<Domain> = std::iter::repeat_with(Domain::new).take(count).collect();
+    domains.iter().for_each(|domain| domain.call(|| ()));
+    domains.iter().for_each(Domain::barrier);
+    let ns = begun.elapsed().as_nanos() as f64 / count as f64;
+    let grown = Size::now()?.resident.saturating_sub(before.resident);
+    Ok(Cost {
+        ns,
         bytes: Some(grown as f64 / count as f64),
     })
 }

@@ -1,0 +1,168 @@
+//! Calls on a slot whose owner operates without a pause.
+//!
+//! The slot is free for a few nanoseconds between two operations of 30 µs. A caller that polls
+//! seldom hits such a gap, so the owner, or the mutex, must let it in.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use afterwork::percpu::{PerCpu, Qpw};
+use sync::time::{cycles, cycles_per_us};
+use top::exit::Stop;
+use top::interrupt::Interrupt;
+
+use super::list::unmade;
+use crate::bench::task_work::thread_usage::ThreadUsage;
+use crate::harness::latency::Latencies;
+
+/// Duration of an operation of the owner.
+const OPERATION_US: u64 = 30;
+
+/// Time between two calls: several operations, so that each call finds the owner at work.
+const PAUSE: Duration = Duration::from_micros(100);
+
+/// The machine beside the owner and its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// Nothing else runs.
+    Quiet,
+    /// A thread burns each CPU.
+    Load,
+    /// The caller is a real-time thread.
+    FifoCaller,
+}
+
+/// The results of a run.
+pub struct Outcome {
+    /// Times of the calls.
+    pub waits: Latencies,
+    /// Number of calls.
+    pub nr_calls: u64,
+    /// Number of operations of the owner.
+    pub nr_operations: u64,
+    /// CPU time of the caller, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Duration of the run.
+    pub took: Duration,
+}
+
+fn burn() {
+    let end = cycles() + OPERATION_US * cycles_per_us();
+    while cycles() < end {
+        std::hint::spin_loop();
+    }
+}
+
+/// Calls on a mutex that `own` guards.
+pub fn on_mutex(beside: Beside, span: Duration, interrupt: &Interrupt) -> Result<Outcome, Stop> {
+    let data = Mutex::new(0_u64);
+    let with = |work: fn(&mut u64)| work(&mut data.lock().expect("nothing panics inside"));
+    beside.run(
+        span,
+        interrupt,
+        |stop| own(stop, || with(operate)),
+        || with(operate_remotely),
+    )
+}
+
+/// Calls on a slot in the mode `qpw`.
+pub fn on_slot(
+    qpw: Qpw,
+    beside: Beside,
+    span: Duration,
+    interrupt: &Interrupt,
+) -> Result<Outcome, Stop> {
+    let slots = PerCpu::builder()
+        .qpw(qpw)
+        .build(|_| 0_u64)
+        .map_err(unmade)?;
+    let cpu = slots.cpus().iter().find(|&cpu| slots.attach(cpu).is_ok());
+    let cpu = cpu.ok_or_else(|| Stop::CouldNotRun("every CPU is isolated".into()))?;
+    let operations = |stop: &AtomicBool| {
+        let mut owner = slots.attach(cpu).expect("it could be attached before");
+        own(stop, || {
+            owner.with(operate);
+            // In `Queue` the owner runs the calls.
+            owner.poll();
+        })
+    };
+    beside.run(span, interrupt, operations, || {
+        slots.run_on(cpu, operate_remotely);
+    })
+}
+
+fn operate(data: &mut u64) {
+    *data += 1;
+    burn();
+}
+
+fn operate_remotely(data: &mut u64) {
+    *data += 1;
+}
+
+/// Operates until `stop`. Returns the number of operations.
+fn own(stop: &AtomicBool, mut operate: impl FnMut()) -> u64 {
+    let mut nr_operations = 0;
+    while !stop.load(Ordering::Relaxed) {
+        operate();
+        nr_operations += 1;
+    }
+    nr_operations
+}
+
+impl Beside {
+    /// Runs `owner` until `call` has been called for `span`.
+    fn run(
+        self,
+        span: Duration,
+        interrupt: &Interrupt,
+        owner: impl FnOnce(&AtomicBool) -> u64 + Send,
+        call: impl Fn() + Send,
+    ) -> Result<Outcome, Stop> {
+        let stop = &AtomicBool::new(false);
+        thread::scope(|scope| {
+            let nr_burners = match self {
+                Self::Load => thread::available_parallelism().map_or(1, usize::from),
+                Self::Quiet | Self::FifoCaller => 0,
+            };
+            for _ in 0..nr_burners {
+                scope.spawn(|| own(stop, burn));
+            }
+            let owner = scope.spawn(move || owner(stop));
+            let caller = scope.spawn(move || {
+                if self == Self::FifoCaller {
+                    // Without that permission, it is an ordinary thread.
+                    let _ = sync::thread::set_fifo(1);
+                }
+                let mut waits = Latencies::with_room(1 << 16);
+                let (mut nr_calls, start, before) = (0, Instant::now(), ThreadUsage::now());
+                while start.elapsed() < span && !interrupt.requested() {
+                    let begun = cycles();
+                    call();
+                    waits.push(begun, cycles());
+                    nr_calls += 1;
+                    thread::sleep(PAUSE);
+                }
+                let spent = before.and_then(|before| Ok(ThreadUsage::now()?.since(&before)));
+                stop.store(true, Ordering::Relaxed);
+                (waits, nr_calls, start.elapsed(), spent)
+            });
+            let (waits, nr_calls, took, spent) = caller
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let nr_operations = owner
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let spent = spent.map_err(|error| Stop::because("cannot read the CPU time", error))?;
+            Ok(Outcome {
+                waits,
+                nr_calls,
+                nr_operations,
+                cpu_ns: spent.cpu_ns,
+                took,
+            })
+        })
+    }
+}
