@@ -166,7 +166,6 @@ fn firing_must_leave_the_timer_to_whoever_disables_the_item() {
 fn mod_meets_a_reaper() {
     let (machine, other, work, count) = one_item();
     let paused = plain().build_in(machine.registry()).unwrap();
-    machine.pretend_busy(true);
     paused.pause();
     assert!(paused.enqueue_after(&work, Duration::ZERO) && work.cancel());
     assert!(other.enqueue_after(&work, SOON));
@@ -183,9 +182,13 @@ fn mod_meets_a_reaper() {
     let nr_runs = count.load(Ordering::Relaxed);
     assert_eq!(nr_runs, u32::from(!was_pending));
     work.cancel();
+    // Removes the cancelled enqueues, for which the queues would wait.
+    machine.pretend_busy(true);
     paused.resume();
-    wind_up(paused);
+    machine.pretend_busy(false);
+    machine.help_out();
     wind_up(other);
+    drop(paused);
 }
 
 #[test]
