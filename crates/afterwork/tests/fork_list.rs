@@ -67,7 +67,11 @@ const LIST: &[(&str, &str, Over)] = &[
     ("sync/newborn.rs", "SLACK_NS", Word),
     // Holds the ID of the process that exits, and of a thread in it.
     ("sync/process.rs", "ENDING", Word),
-    ("stacks/capture.rs", "ANSWER_SLOT", Reset("ANSWER_SLOT.reset()")),
+    (
+        "stacks/capture.rs",
+        "ANSWER_SLOT",
+        Reset("ANSWER_SLOT.reset()"),
+    ),
     ("stacks/capture.rs", "HANDLER", Constant),
     ("stacks/capture.rs", "SILENT_UNTIL", Word),
     // Holds the ID of the process that holds the lock.

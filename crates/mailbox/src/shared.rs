@@ -301,7 +301,7 @@ impl<T> Shared<T> {
         // Like an eager post: the exchange replaces the push, and the owner reads it after arming.
         let wakes = !twin::armed("close: wakes no owner");
         if wakes && self.owner.wait.claim(1, true) {
-            self.owner.ring();
+            self.owner.wake();
         }
     }
 

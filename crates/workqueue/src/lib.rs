@@ -79,9 +79,9 @@ pub use execute::work::{Busy, FlushError, Work, current_work};
 pub use flushing::drain::DrainError;
 pub use flushing::drain_async::Drain;
 pub use flushing::flush::OwnQueueError;
+pub use flushing::shutdown::{shutdown_in_order, shutdown_in_order_async};
 #[cfg(not(any(loom, shuttle)))]
 pub use manage::for_tests::TestRegistry;
-pub use flushing::shutdown::{shutdown_in_order, shutdown_in_order_async};
 pub use observe::item_panic::ItemPanic;
 pub use observe::left::{Doing, LeftItems, StillBusy};
 pub use observe::report::{BusyWorker, ItemName, Report, Stall};

@@ -19,8 +19,8 @@ mod locked;
 mod scopes;
 mod sleeps;
 mod soon;
-mod timeouts;
 mod strands;
+mod timeouts;
 
 pub use cases::{ENDED, MENU, UNTIL_END, cases};
 pub use locked::PATIENCE;

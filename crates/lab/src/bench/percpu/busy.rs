@@ -136,7 +136,7 @@ impl Beside {
                     // Without that permission, it is an ordinary thread.
                     let _ = sync::thread::set_fifo(1);
                 }
-                let mut waits = Latencies::with_room(1 << 16);
+                let mut waits = Latencies::with_capacity_for(1 << 16);
                 let (mut nr_calls, start, before) = (0, Instant::now(), ThreadUsage::now());
                 while start.elapsed() < span && !interrupt.requested() {
                     let begun = cycles();
