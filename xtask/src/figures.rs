@@ -114,25 +114,25 @@ impl Row {
     }
 
     /// Formats the factor by which ours is better, as in README.
-    fn told(&self, ratio: &Ratio) -> String {
+    fn cell(&self, ratio: &Ratio) -> String {
         let times = if self.lower {
             ratio.median.recip()
         } else {
             ratio.median
         };
         let decimals = usize::from(times < 9.95) + usize::from(times < 0.995);
-        let mut told = format!("{times:.decimals$} ×");
+        let mut cell = format!("{times:.decimals$} ×");
         let percent = ratio.mad / ratio.median * 100.0;
         if percent >= 0.5 {
-            let _ = write!(told, " ±{percent:.0} %");
+            let _ = write!(cell, " ±{percent:.0} %");
         }
         if times < 0.95 {
-            told += ": slower";
+            cell += ": slower";
         }
         if ratio.n == 1 {
-            told += " (one run)";
+            cell += " (one run)";
         }
-        told
+        cell
     }
 }
 
@@ -146,10 +146,10 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         [] => return check(workspace),
         ["--write"] => tabled(workspace)?,
         ["--run", file] => {
-            let told = fs::read_to_string(file)
+            let cell = fs::read_to_string(file)
                 .map_err(|error| Failure::new(format!("cannot read {file}: {error}")))?;
-            taken(&told)?;
-            write(workspace, RUN, &told)?;
+            taken(&cell)?;
+            write(workspace, RUN, &cell)?;
             tabled(workspace)?;
         }
         _ => {
@@ -167,7 +167,7 @@ fn tabled(workspace: &Workspace) -> Result<(), Failure> {
     let (before, _, after) = between(&readme, BEGIN, END)
         .ok_or_else(|| Failure::new(format!("{README} has no {}", BEGIN.trim_end())))?;
     let first = &rows()[0];
-    let first = first.find(&record.ratios).map(|ratio| first.told(ratio));
+    let first = first.find(&record.ratios).map(|ratio| first.cell(ratio));
     let before = in_front(before, first.as_deref().unwrap_or("-"));
     let written = format!("{before}{BEGIN}{}{END}{after}", table(&record));
     write(workspace, README, &written)?;
@@ -195,8 +195,8 @@ fn claims_of(workspace: &Workspace, record: &Record) -> Result<String, Failure> 
 }
 
 /// Parses the ratios in the output of a bench.
-fn taken(told: &str) -> Result<Record, Failure> {
-    let mut lines = told
+fn taken(cell: &str) -> Result<Record, Failure> {
+    let mut lines = cell
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap_or_default());
     let head = lines.next().unwrap_or_default();
@@ -262,12 +262,12 @@ fn table(record: &Record) -> String {
         record.machine, record.date, record.command
     );
     for row in rows() {
-        let told = row
+        let cell = row
             .find(&record.ratios)
-            .map_or_else(|| "-".into(), |ratio| row.told(ratio));
+            .map_or_else(|| "-".into(), |ratio| row.cell(ratio));
         let _ = writeln!(
             text,
-            "| {}: {} | {} | {told} | `bench {} --cases {}` |",
+            "| {}: {} | {} | {cell} | `bench {} --cases {}` |",
             row.what,
             words::of_metric(row.bench, row.case, row.metric),
             row.against,
@@ -312,7 +312,7 @@ fn broken(record: &Record, readme: &str) -> Vec<Finding> {
     let rows = rows();
     let ratios = rows
         .iter()
-        .filter_map(|row| Some(row.told(row.find(&record.ratios)?)));
+        .filter_map(|row| Some(row.cell(row.find(&record.ratios)?)));
     let known: Vec<String> = ratios.collect();
     for (line, text) in (1..).zip(readme.lines()) {
         for (at, _) in text.match_indices(" ×") {
@@ -321,7 +321,7 @@ fn broken(record: &Record, readme: &str) -> Vec<Finding> {
             if !number.is_empty()
                 && !known
                     .iter()
-                    .any(|told| told.starts_with(&format!("{number} ×")))
+                    .any(|cell| cell.starts_with(&format!("{number} ×")))
             {
                 say(line, format!("{number} × is not of {RUN}"));
             }
@@ -331,12 +331,12 @@ fn broken(record: &Record, readme: &str) -> Vec<Finding> {
 }
 
 /// Inserts the first row's ratio into the sentence at the top of README.
-fn in_front(before: &str, told: &str) -> String {
+fn in_front(before: &str, cell: &str) -> String {
     let Some((head, tail)) = before.split_once(SENTENCE) else {
         return before.to_owned();
     };
     let upto = head.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let number = told.split(' ').next().unwrap_or(told);
+    let number = cell.split(' ').next().unwrap_or(cell);
     format!("{upto}{number}{SENTENCE}{tail}")
 }
 
@@ -368,12 +368,12 @@ mod tests {
 
     /// Returns a run in which each row has the same ratio.
     fn run() -> String {
-        let mut told = String::from(
+        let mut cell = String::from(
             r#"{"schema":4,"started":"2026-11-21 21:15:03 UTC","command":"afterwork-lab bench","fingerprint":{"cpu":"Xeon","cpus_allowed":2,"is_virtual":true,"kernel":"6.18"}}"#,
         );
         for row in rows() {
             let _ = write!(
-                told,
+                cell,
                 "\n{{\"bench\":\"{}\",\"case\":\"{}\",\"claim\":\"c\",\"variant\":\"{}\",\"metric\":\"{}\",\"against\":\"{}\",\"ratio\":{{\"median\":2.0,\"mad\":0.1,\"n\":9}}}}",
                 row.bench,
                 row.case,
@@ -382,7 +382,7 @@ mod tests {
                 row.other.unwrap_or("tokio")
             );
         }
-        told
+        cell
     }
 
     fn readme(record: &Record) -> String {
@@ -398,8 +398,8 @@ mod tests {
             ("2026-11-21", 9)
         );
         assert_eq!(record.machine, "2 CPUs of a virtual Xeon, Linux 6.18");
-        assert_eq!(rows()[0].told(&record.ratios[0]), "2.0 × ±5 %");
-        assert_eq!(rows()[7].told(&record.ratios[7]), "0.50 × ±5 %: slower");
+        assert_eq!(rows()[0].cell(&record.ratios[0]), "2.0 × ±5 %");
+        assert_eq!(rows()[7].cell(&record.ratios[7]), "0.50 × ±5 %: slower");
         assert!(broken(&record, &readme(&record)).is_empty());
         let short = run().replace("one-at-a-time", "other");
         assert!(taken(&short).is_err());
@@ -407,12 +407,12 @@ mod tests {
 
     #[test]
     fn the_sentence_on_the_first_screen_is_written_too() {
-        let told = in_front("run 6.7 × there others", "25 × ±3 %");
-        assert_eq!(told, "run 25 × there others");
+        let cell = in_front("run 6.7 × there others", "25 × ±3 %");
+        assert_eq!(cell, "run 25 × there others");
     }
 
     #[test]
-    fn what_the_run_does_not_say_is_found() {
+    fn figures_missing_from_the_run_are_found() {
         let record = taken(&run()).unwrap();
         let good = readme(&record);
         for (from, to, word) in [

@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_named() {
+    fn unknown_arguments_are_named() {
         for line in ["--config x", "--seed"] {
             let word = line.split(' ').next().unwrap();
             assert!(parsed(line).unwrap_err().to_string().contains(word));

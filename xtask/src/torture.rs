@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_name_is_told_the_right_ones_in_one_line() {
+    fn wrong_name_is_reported_with_the_right_ones() {
         let text = find(&programs(&metadata()), "nosuch")
             .unwrap_err()
             .to_string();
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_twin_is_what_code_names_and_no_comment() {
+    fn twins_are_found_in_code_and_not_in_comments() {
         let text = "
             /// `armed(\"in a comment\")`
             if !twin::armed(\"area: a bug\") {}
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_is_found_among_what_cargo_says() {
+    fn program_is_found_in_cargos_output() {
         let said =
             br#"{"reason":"compiler-artifact","target":{"name":"afterwork"},"executable":null}
 {"reason":"compiler-artifact","target":{"name":"torture_rcu"},"executable":"/t/torture_rcu-1"}

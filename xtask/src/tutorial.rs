@@ -81,15 +81,15 @@ fn follow(
                     .env("CARGO_TARGET_DIR", target)
                     .output()
                     .map_err(|error| Failure::new(format!("cannot run {program}: {error}")))?;
-                let told = String::from_utf8_lossy(&output.stdout);
+                let output_text = String::from_utf8_lossy(&output.stdout);
                 if !output.status.success() {
                     let why = String::from_utf8_lossy(&output.stderr);
                     return Ok(Some((*line, format!("`{command}` fails: {why}"))));
                 }
-                if told != *prints {
+                if output_text != *prints {
                     return Ok(Some((
                         *line,
-                        format!("`{command}` prints {told:?} and not {prints:?}"),
+                        format!("`{command}` prints {output_text:?} and not {prints:?}"),
                     )));
                 }
             }
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_commands_and_what_they_print_are_told_apart() {
+    fn programs_commands_and_outputs_are_distinguished() {
         let page = "# A\n```console\n$ cd b\n$ run\none\ntwo\n```\ntext\n```rust\nfn main() {}\n```\n```text\nno step\n```\n";
         assert_eq!(
             steps(page),

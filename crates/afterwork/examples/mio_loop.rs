@@ -115,8 +115,8 @@ impl Server {
         while nr_gone < nr_clients {
             // If this is `false`, there are answers already, so the poll must not sleep.
             let may_sleep = self.answers.arm(1)?;
-            let patience = (!may_sleep).then_some(Duration::ZERO);
-            match self.poll.poll(&mut events, patience) {
+            let backoff = (!may_sleep).then_some(Duration::ZERO);
+            match self.poll.poll(&mut events, backoff) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 outcome => outcome?,
             }

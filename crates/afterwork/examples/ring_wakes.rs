@@ -167,10 +167,10 @@ fn by_message() -> io::Result<Costs> {
     pin(1);
     let mut latency_ns = Vec::with_capacity(NR_POSTS);
     // A timeout, because a poster that fails sends nothing.
-    let patience = types::Timespec::from(Duration::from_secs(1));
-    let patience = types::SubmitArgs::new().timespec(&patience);
+    let backoff = types::Timespec::from(Duration::from_secs(1));
+    let backoff = types::SubmitArgs::new().timespec(&backoff);
     while latency_ns.len() < NR_POSTS && !poster.is_finished() {
-        match ring.submitter().submit_with_args(1, &patience) {
+        match ring.submitter().submit_with_args(1, &backoff) {
             Err(error) if error.raw_os_error() != Some(rustix::io::Errno::TIME.raw_os_error()) => {
                 return Err(error);
             }

@@ -47,8 +47,10 @@ fn command(program: &Path, test: &str, variable: impl AsRef<OsStr>) -> Command {
 fn lines(command: &mut Command) -> Vec<String> {
     let output: Output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    let told = String::from_utf8_lossy(&output.stderr);
-    let lines = told.lines().filter(|line| line.starts_with("afterwork: "));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let lines = stderr
+        .lines()
+        .filter(|line| line.starts_with("afterwork: "));
     lines.map(str::to_owned).collect()
 }
 

@@ -18,7 +18,7 @@ mod lsm;
 mod mio_loop;
 
 #[test]
-fn a_server_sheds_forgets_expires_and_ends_though_a_client_hangs() {
+fn server_sheds_expires_and_ends_despite_a_hanging_client() {
     axum_offload::run(2000, 40).unwrap();
 }
 

@@ -131,7 +131,7 @@ fn a_snapshot_without_queues_is_written_as_well() {
 }
 
 #[test]
-fn labels_of_the_users_stand_before_ours_and_two_processes_may_be_told_together() {
+fn user_labels_come_first_and_two_processes_can_be_exported() {
     let (registry, _queues) = busy();
     let now = snapshot_of(&registry);
     let mut all = Exposition::new();
@@ -155,7 +155,7 @@ fn labels_of_the_users_stand_before_ours_and_two_processes_may_be_told_together(
 }
 
 #[test]
-fn a_histogram_has_all_that_was_measured_and_its_sum_is_measured_too() {
+fn histogram_contains_all_samples_and_their_sum() {
     let (registry, queues) = busy();
     let now = snapshot_of(&registry);
     let metrics = metrics(&now.to_prometheus()).unwrap();
@@ -180,8 +180,8 @@ fn a_histogram_has_all_that_was_measured_and_its_sum_is_measured_too() {
         let below = |it: &&Histogram| it.buckets.iter().take(20).sum::<u64>() as f64;
         let samples = metrics[metric].1.iter();
         let ends = samples.filter(|it| it.1.get("le").is_some_and(|le| le == "0.001048576"));
-        let told: Vec<_> = ends.map(|it| it.2).collect();
-        assert_eq!(told, times.iter().map(below).collect::<Vec<_>>());
+        let counts: Vec<_> = ends.map(|it| it.2).collect();
+        assert_eq!(counts, times.iter().map(below).collect::<Vec<_>>());
     }
     drop(queues);
 }

@@ -100,7 +100,7 @@ fn a_child_reads_waits_and_runs_callbacks_of_its_own() {
 }
 
 #[test]
-fn sections_that_were_open_in_other_threads_hold_nothing_up_in_a_child() {
+fn open_sections_of_other_threads_delay_nothing_in_a_child() {
     let _alone = alone();
     let (done, wait) = mpsc::channel::<()>();
     let (ready, is_ready) = mpsc::channel();
@@ -177,7 +177,7 @@ fn a_section_of_the_thread_that_forks_is_open_in_the_child_too() {
 }
 
 #[test]
-fn a_section_that_an_ending_thread_leaves_open_is_open_in_its_child_too() {
+fn section_left_open_by_an_exiting_thread_is_open_in_its_child() {
     struct ForksAtExit(RefCell<Option<rcu::Guard>>);
     impl Drop for ForksAtExit {
         fn drop(&mut self) {
@@ -347,7 +347,7 @@ impl Drop for Version {
 }
 
 #[test]
-fn a_cell_of_a_parents_domain_refuses_a_new_version_and_keeps_the_old_one() {
+fn cell_of_a_parents_domain_rejects_new_versions_in_a_child() {
     let _alone = alone();
     let (cell, nr_dropped) = Version::in_a_cell(&Domain::new());
     in_child(|| {
@@ -520,7 +520,7 @@ fn an_item_of_the_parent_is_not_waited_for_in_the_child() {
 }
 
 #[test]
-fn what_was_spawned_in_the_parent_is_not_waited_for_within_a_time() {
+fn join_timeout_in_a_child_does_not_wait_for_a_parents_item() {
     let _alone = alone();
     let queue = Workqueue::builder("paused").build().unwrap();
     queue.pause();
@@ -569,7 +569,7 @@ fn a_child_that_was_forked_inside_a_join_joins_by_itself() {
 }
 
 #[test]
-fn what_a_child_is_refused_has_changed_nothing() {
+fn rejected_call_in_a_child_changes_nothing() {
     let _alone = alone();
     let queue = Workqueue::builder("parent").build().unwrap();
     let (work, delayed) = (Work::new(|| ()), DelayedWork::new(|| ()));
@@ -601,7 +601,7 @@ fn may_be_lost(body: impl FnOnce()) {
 }
 
 #[test]
-fn what_is_queued_in_the_parent_is_nobodys_in_a_child_with_queues_of_its_own() {
+fn items_of_the_parent_do_not_run_in_a_child_with_own_queues() {
     let _alone = alone();
     let ordered = Workqueue::builder("ordered").ordered().build().unwrap();
     let (done, wait) = mpsc::channel::<()>();
@@ -654,7 +654,7 @@ fn what_is_queued_in_the_parent_is_nobodys_in_a_child_with_queues_of_its_own() {
 }
 
 #[test]
-fn a_fork_amid_queueing_and_cancelling_leaves_items_that_hang_nobody() {
+fn fork_during_queueing_and_cancelling_leaves_no_hanging_item() {
     let _alone = alone();
     let plain = Workqueue::builder("plain").build().unwrap();
     let ordered = Workqueue::builder("ordered").ordered().build().unwrap();
@@ -703,7 +703,7 @@ fn a_fork_amid_queueing_and_cancelling_leaves_items_that_hang_nobody() {
 }
 
 #[test]
-fn what_a_child_asks_or_shows_of_its_parent_waits_for_no_lock() {
+fn queries_in_a_child_wait_for_no_lock_of_the_parent() {
     let _alone = alone();
     let machine = Topology::synthetic("2 core").unwrap();
     let registry = Registry::new(machine, Params::default()).unwrap();
@@ -762,7 +762,7 @@ fn assert_lost(body: impl FnOnce()) {
 }
 
 #[test]
-fn slots_that_others_had_are_lost_to_the_child_and_all_others_there() {
+fn child_loses_slots_held_by_other_threads_and_keeps_the_rest() {
     let _alone = alone();
     let machine = Topology::synthetic("4 core").unwrap();
     for qpw in Qpw::ALL {
@@ -819,7 +819,7 @@ fn slots_that_others_had_are_lost_to_the_child_and_all_others_there() {
 }
 
 #[test]
-fn mail_of_the_parent_is_run_there_and_a_flush_in_the_child_does_not_wait_for_it() {
+fn flush_in_a_child_does_not_wait_for_calls_of_the_parent() {
     let _alone = alone();
     let slots = PerCpu::builder().qpw(Qpw::Queue).build(|_| 0).unwrap();
     let cpu = slots.cpus().first().unwrap();
@@ -841,7 +841,7 @@ fn mail_of_the_parent_is_run_there_and_a_flush_in_the_child_does_not_wait_for_it
 }
 
 #[test]
-fn what_sleeps_or_comes_again_in_the_parent_is_refused_in_the_child_and_made_anew_there() {
+fn child_rejects_parents_timers_and_can_create_new_ones() {
     let _alone = alone();
     let queue = Workqueue::builder("tasks").build().unwrap();
     let mut slept = workqueue::sleep(HOUR);
@@ -876,8 +876,8 @@ fn what_sleeps_or_comes_again_in_the_parent_is_refused_in_the_child_and_made_ane
 
 #[test]
 fn a_waker_of_a_future_of_the_parent_does_nothing_in_the_child() {
-    struct Tells(Arc<AtomicUsize>);
-    impl Drop for Tells {
+    struct CountsDrop(Arc<AtomicUsize>);
+    impl Drop for CountsDrop {
         fn drop(&mut self) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
@@ -886,9 +886,9 @@ fn a_waker_of_a_future_of_the_parent_does_nothing_in_the_child() {
     let queue = Workqueue::builder("futures").build().unwrap();
     let nr_dropped = Arc::new(AtomicUsize::new(0));
     let (sender, receiver) = mpsc::channel();
-    let tells = Tells(nr_dropped.clone());
+    let counts_drop = CountsDrop(nr_dropped.clone());
     let handle = queue.spawn_async(std::future::poll_fn(move |context| {
-        let _ = (&tells, sender.send(context.waker().clone()));
+        let _ = (&counts_drop, sender.send(context.waker().clone()));
         Poll::<()>::Pending
     }));
     let waker = receiver.recv().unwrap();

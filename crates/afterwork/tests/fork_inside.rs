@@ -54,7 +54,7 @@ struct Shared {
     says: Mutex<File>,
     its_stderr: File,
     pids: Mutex<mpsc::Receiver<libc::pid_t>>,
-    tell: Mutex<mpsc::Sender<libc::pid_t>>,
+    pid_sender: Mutex<mpsc::Sender<libc::pid_t>>,
 }
 
 impl Fork {
@@ -65,13 +65,13 @@ impl Fork {
         assert_eq!(refused, 0);
         // SAFETY: both descriptors were just opened, and no other code uses them.
         let [says, its_stderr] = ends.map(|end| unsafe { File::from_raw_fd(end) });
-        let (tell, pids) = mpsc::channel();
+        let (pid_sender, pids) = mpsc::channel();
         Self(Arc::new(Shared {
             parent: std::process::id(),
             says: Mutex::new(says),
             its_stderr,
             pids: Mutex::new(pids),
-            tell: Mutex::new(tell),
+            pid_sender: Mutex::new(pid_sender),
         }))
     }
 
@@ -86,7 +86,7 @@ impl Fork {
                 libc::dup2(self.0.its_stderr.as_raw_fd(), 2);
             }
         } else {
-            self.0.tell.lock().unwrap().send(pid).unwrap();
+            self.0.pid_sender.lock().unwrap().send(pid).unwrap();
         }
     }
 
@@ -195,7 +195,7 @@ fn an_item_s_child_ends_where_the_item_does() {
 }
 
 #[test]
-fn a_dedicated_worker_s_child_ends_where_its_closure_or_future_does() {
+fn child_of_a_dedicated_worker_exits_with_closure_or_future() {
     let _alone = alone();
     type Spawn = fn(&Worker, Fork);
     let kinds: [(&str, Spawn); 3] = [
@@ -224,7 +224,7 @@ fn a_dedicated_worker_s_child_ends_where_its_closure_or_future_does() {
 }
 
 #[test]
-fn an_item_that_panics_in_a_child_does_not_call_the_handler_there() {
+fn panicking_item_in_a_child_does_not_call_the_handler() {
     let _alone = alone();
     let fork = Fork::new();
     let handler = fork.clone();
@@ -298,11 +298,11 @@ fn a_waker_that_a_worker_calls_ends_a_child() {
 }
 
 #[test]
-fn a_source_of_the_machine_that_forks_on_the_manager_ends_a_child() {
+fn child_of_a_forking_topology_source_exits() {
     let _alone = alone();
     let fork = Fork::new();
     let params = Params {
-        machine_look_ms: 1,
+        topology_refresh_ms: 1,
         ..Params::default()
     };
     let has_forked = Arc::new(AtomicBool::new(false));
@@ -327,7 +327,7 @@ fn a_source_of_the_machine_that_forks_on_the_manager_ends_a_child() {
 }
 
 #[test]
-fn a_destructor_of_a_worker_s_thread_ends_a_child_with_the_thread() {
+fn child_of_a_workers_thread_destructor_exits_with_the_thread() {
     thread_local!(static LAST: RefCell<ForksAsItGoes> = const { RefCell::new(ForksAsItGoes(None)) });
     let _alone = alone();
     let fork = Fork::new();
@@ -346,7 +346,7 @@ fn a_destructor_of_a_worker_s_thread_ends_a_child_with_the_thread() {
 }
 
 #[test]
-fn a_callback_s_child_runs_nothing_that_lies_behind_it() {
+fn child_of_a_callback_runs_no_later_callbacks() {
     let _alone = alone();
     let fork = Fork::new();
     let guard = rcu::read();
@@ -384,7 +384,7 @@ fn an_executor_s_child_runs_nothing_of_its_batch() {
 }
 
 #[test]
-fn a_domain_s_callback_ends_a_child_and_runs_nothing_that_lies_behind_it() {
+fn child_of_a_domain_callback_exits_without_later_callbacks() {
     let _alone = alone();
     let fork = Fork::new();
     let domain = Domain::new();
@@ -402,7 +402,7 @@ fn a_domain_s_callback_ends_a_child_and_runs_nothing_that_lies_behind_it() {
 }
 
 #[test]
-fn work_that_was_mailed_to_a_slot_and_forks_leaves_the_rest_to_the_parent() {
+fn queued_call_that_forks_leaves_later_calls_to_the_parent() {
     let _alone = alone();
     let slots = PerCpu::builder().qpw(Qpw::Queue).build(|_| 0).unwrap();
     let cpu = slots.cpus().first().unwrap();

@@ -88,7 +88,11 @@ const LIST: &[(&str, &str, Over)] = &[
     ("page/publisher.rs", "PUBLISHED", Held("&PUBLISHED")),
     ("page/sources.rs", "HANDLER", Constant),
     ("page/sources.rs", "SOURCES", Held("sources()")),
-    ("page/sources.rs", "TOLD", Settled("publish_if_told()")),
+    (
+        "page/sources.rs",
+        "TOLD",
+        Settled("publish_if_configured()"),
+    ),
     ("params/environment.rs", "IS_REPORTED", Word),
     ("params/threads.rs", "HOOKS_OF_C", Word),
     ("percpu/fork.rs", "HANDLER", Constant),
@@ -129,7 +133,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("rcu/tunables.rs", "WAKE_FROM_GP", Word),
     ("mailbox/local.rs", "CURRENT", Thread),
     ("trace/held.rs", "KEPT", Thread),
-    ("trace/on.rs", "IS_TELLING", Thread),
+    ("trace/on.rs", "IS_EMITTING", Thread),
     ("trace/spans.rs", "HANDLER", Constant),
     ("trace/spans.rs", "NR_SPANS", Reset("NR_SPANS.store")),
     ("trace/spans.rs", "SPANS", Held("spans()")),
@@ -152,9 +156,9 @@ const LIST: &[(&str, &str, Over)] = &[
     ("wake/spin.rs", "SAME_CPU_WAITER", Thread),
     ("wake/spin.rs", "WAITER", Thread),
     ("wake/spin.rs", "WAITER_SPIN_LIMIT", Word),
-    ("workqueue/errands.rs", "WAITS_FOR_NOBODY", Thread),
-    ("workqueue/errands.rs", "SERVES", Thread),
-    ("workqueue/errands.rs", "PUT_ASIDE", Thread),
+    ("workqueue/cleanups.rs", "IS_DEPENDED_ON", Thread),
+    ("workqueue/cleanups.rs", "SERVES", Thread),
+    ("workqueue/cleanups.rs", "PUT_ASIDE", Thread),
     ("workqueue/execute/run.rs", "INNERMOST", Thread),
     ("workqueue/execute/wait.rs", "HAS_ANY", PerProcess),
     ("workqueue/item/memory.rs", "HANDLER", Constant),
@@ -167,7 +171,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("workqueue/item/revival.rs", "nr_cancels", Word),
     ("workqueue/manage/start.rs", "GLOBAL", PerProcess),
     ("workqueue/manage/start.rs", "IS_REPORTED", Word),
-    ("workqueue/limit/room.rs", "TO_WAKE", Thread),
+    ("workqueue/limit/capacity.rs", "TO_WAKE", Thread),
     ("workqueue/pools/manager.rs", "SERVES", Thread),
     ("workqueue/queues/future.rs", "WAKER", Constant),
     ("workqueue/queues/sleeps.rs", "SLEEP", Constant),
@@ -282,7 +286,7 @@ fn all_that_is_kept_for_a_process_is_on_the_list() {
 }
 
 #[test]
-fn what_the_list_says_is_done() {
+fn each_listed_static_is_handled_as_listed() {
     let sources = sources();
     let says = |file: &str, text: &str| sources[file].contains(text);
     let held_first = |name: &str| {

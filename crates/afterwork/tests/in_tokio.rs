@@ -22,7 +22,7 @@ fn runtime() -> Runtime {
 }
 
 #[test]
-fn tokio_s_timers_work_inside_a_future_of_a_queue_s_and_on_a_thread() {
+fn tokio_timers_work_in_a_queues_future_and_on_a_thread() {
     let runtime = runtime();
     let queue = Workqueue::builder("tokio").build().unwrap();
     let start = Instant::now();
@@ -42,17 +42,17 @@ fn tokio_s_timers_work_inside_a_future_of_a_queue_s_and_on_a_thread() {
 
 #[test]
 fn a_future_is_dropped_in_the_runtime_s_context_and_not_beyond() {
-    struct Tells(mpsc::Sender<bool>);
-    impl Drop for Tells {
+    struct SendsInRuntime(mpsc::Sender<bool>);
+    impl Drop for SendsInRuntime {
         fn drop(&mut self) {
             self.0.send(Handle::try_current().is_ok()).unwrap();
         }
     }
     let runtime = runtime();
     let (send, receive) = mpsc::channel();
-    let tells = Tells(send);
+    let on_drop = SendsInRuntime(send);
     let future = in_tokio(runtime.handle(), async move {
-        let _tells = tells;
+        let _on_drop = on_drop;
         pending::<()>().await;
     });
     assert!(block_on(timeout(SHORT, future)).is_err());
@@ -75,8 +75,8 @@ fn our_timers_work_in_tokio_s_tasks() {
 /// A destructor of a thread-local may run after tokio's.
 #[test]
 fn a_future_that_goes_with_its_thread_is_dropped() {
-    struct Told(mpsc::Sender<()>);
-    impl Drop for Told {
+    struct SendsOnDrop(mpsc::Sender<()>);
+    impl Drop for SendsOnDrop {
         fn drop(&mut self) {
             self.0.send(()).unwrap();
         }
@@ -91,9 +91,9 @@ fn a_future_that_goes_with_its_thread_is_dropped() {
     let thread = thread::spawn(move || {
         // Initialized before tokio's, so dropped after it.
         KEPT.with(|kept| *kept.borrow_mut() = None);
-        let told = Told(send);
+        let on_drop = SendsOnDrop(send);
         let future = in_tokio(&handle, async move {
-            let _told = told;
+            let _sender = on_drop;
         });
         KEPT.with(|kept| *kept.borrow_mut() = Some(Box::new(future)));
         drop(handle.enter());

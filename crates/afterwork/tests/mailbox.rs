@@ -44,7 +44,7 @@ fn a_mailbox_may_travel_in_a_mailbox() {
         }
         poster.post(Link(None)).unwrap();
     });
-    let mut nr_links = 0;
+    let mut nr_pwqs = 0;
     loop {
         mailbox.wait(1).unwrap();
         match mailbox.try_recv() {
@@ -52,9 +52,9 @@ fn a_mailbox_may_travel_in_a_mailbox() {
             Ok(Link(None)) => break,
             Err(error) => assert!(matches!(error, TryRecvError::MidPush), "{error}"),
         }
-        nr_links += 1;
+        nr_pwqs += 1;
     }
-    assert_eq!(nr_links, 1000);
+    assert_eq!(nr_pwqs, 1000);
     sender.join().unwrap();
 }
 
@@ -191,7 +191,7 @@ fn an_item_is_received_or_dropped_once_however_both_ends_go() {
 
 /// Waits for a batch and, after a timeout, for any item.
 #[test]
-fn a_wait_that_timed_out_leaves_nothing_that_a_later_one_sleeps_through() {
+fn timed_out_wait_does_not_delay_a_later_wait() {
     const NR_POSTS: usize = 400;
     for round in 0..40_usize {
         let mut mailbox = Mailbox::builder().spin_limit(round as u32 % 3).build();
@@ -359,7 +359,7 @@ fn mailboxes_that_come_and_go_leave_no_memory_behind() {
 }
 
 #[test]
-fn the_last_poster_wakes_a_sleeping_owner_that_gets_all_that_was_posted() {
+fn last_poster_wakes_an_owner_that_receives_all_items() {
     for backlog in both() {
         for nr_items in 0..50 {
             let mut mailbox = Mailbox::builder().backlog(backlog).spin_limit(0).build();

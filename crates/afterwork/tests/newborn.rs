@@ -170,7 +170,7 @@ fn library_threads_inherit_nothing_odd_from_their_starter() {
     ];
     let _alone = alone();
     for (what, make_odd) in ODD {
-        let (status, told) = in_child(|| {
+        let (status, output) = in_child(|| {
             let plain = State::of_this_thread();
             let odd = spawn(move || {
                 make_odd();
@@ -181,8 +181,8 @@ fn library_threads_inherit_nothing_odd_from_their_starter() {
             });
             odd.join().unwrap_or_else(|payload| resume_unwind(payload));
         });
-        assert!(status.success(), "{what}: {status} {told}");
-        eprint!("{told}");
+        assert!(status.success(), "{what}: {status} {output}");
+        eprint!("{output}");
     }
 }
 

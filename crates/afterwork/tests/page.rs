@@ -28,7 +28,7 @@ fn ask(path: &Path, number: u32) -> Page {
     let file = SharedFile::open(path).unwrap();
     let read = || Page::read(&std::fs::read(path).unwrap());
     let before = read().unwrap().round;
-    file.ring(ASKED_AT, number).unwrap();
+    file.notify(ASKED_AT, number).unwrap();
     let give_up = Instant::now() + Duration::from_secs(30);
     loop {
         if let Ok(page) = read()
@@ -116,7 +116,7 @@ fn a_page_with_a_closed_descriptor_is_removed() {
     let give_up = Instant::now() + Duration::from_secs(30);
     let mut question = 1;
     while path.exists() {
-        file.ring(ASKED_AT, question).unwrap();
+        file.notify(ASKED_AT, question).unwrap();
         question += 1;
         assert!(Instant::now() < give_up, "the page is still there");
         std::thread::yield_now();
@@ -130,7 +130,7 @@ fn a_page_with_a_closed_descriptor_is_removed() {
 }
 
 #[test]
-fn a_child_of_fork_shows_what_it_has_made_and_nothing_of_its_parent_s() {
+fn child_publishes_its_own_objects_only() {
     let _one = ONE.lock().unwrap();
     let _queue = Workqueue::builder("parent's").build().unwrap();
     let _mailbox = Mailbox::<u32>::builder().name("parent's").build();
@@ -176,12 +176,12 @@ fn a_file_cut_short_or_written_over_is_made_anew() {
     file.set_len(0).unwrap();
     let give_up = Instant::now() + Duration::from_secs(30);
     // A request fails on an empty file, but a round in progress may write the page again.
-    while file.ring(ASKED_AT, 2).is_ok() {
+    while file.notify(ASKED_AT, 2).is_ok() {
         assert!(Instant::now() < give_up, "it cannot be cut short");
         file.set_len(0).unwrap();
     }
     file.set_len(256).unwrap();
-    file.ring(ASKED_AT, 3).unwrap();
+    file.notify(ASKED_AT, 3).unwrap();
     while Page::read(&std::fs::read(&path).unwrap()).is_err() {
         assert!(Instant::now() < give_up, "it stays as it is");
         std::thread::yield_now();
@@ -221,17 +221,17 @@ fn a_child_of_fork_does_not_keep_its_parents_page_alive() {
     let path = observe::publish().unwrap();
     let file = SharedFile::open(&path).unwrap();
     assert!(file.is_locked().unwrap());
-    let (mut told, mut tell) = std::io::pipe().unwrap();
+    let (mut reader, mut writer) = std::io::pipe().unwrap();
     // SAFETY: the child writes one byte, and sleeps until it is killed.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        tell.write_all(b"!").ok();
+        writer.write_all(b"!").ok();
         loop {
             // SAFETY: see above.
             unsafe { libc::pause() };
         }
     }
-    told.read_exact(&mut [0]).unwrap();
+    reader.read_exact(&mut [0]).unwrap();
     assert!(file.is_locked().unwrap(), "the parent has lost it");
     assert!(observe::unpublish());
     // A child of another test may hold the lock until it executes another program.
@@ -250,23 +250,23 @@ fn a_child_of_fork_does_not_keep_its_parents_page_alive() {
 }
 
 #[test]
-fn what_a_killed_process_left_is_removed_by_the_next_that_shows_itself() {
+fn next_publisher_removes_the_page_of_a_killed_process() {
     let _one = ONE.lock().unwrap();
-    let (mut told, mut tell) = std::io::pipe().unwrap();
+    let (mut reader, mut writer) = std::io::pipe().unwrap();
     // SAFETY: the child publishes itself, writes the path, and exits like a process that is killed.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: the call takes a number. The signal kills the process.
         unsafe { libc::alarm(30) };
         if let Ok(path) = observe::publish() {
-            tell.write_all(path.to_str().unwrap().as_bytes()).ok();
+            writer.write_all(path.to_str().unwrap().as_bytes()).ok();
         }
         // SAFETY: exits the process at once.
         unsafe { libc::_exit(0) };
     }
-    drop(tell);
+    drop(writer);
     let mut left = String::new();
-    told.read_to_string(&mut left).unwrap();
+    reader.read_to_string(&mut left).unwrap();
     // SAFETY: the process is our own child.
     unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
     // Any process of this user may have removed the page since.
@@ -308,7 +308,7 @@ fn child() {
 }
 
 #[test]
-fn a_process_that_may_not_write_files_is_told_so_and_lives() {
+fn publish_without_write_access_fails_harmlessly() {
     let child = Command::new("sh")
         .args(["-c", "ulimit -f 0; exec \"$0\" --exact child --nocapture"])
         .arg(std::env::current_exe().unwrap())
@@ -332,7 +332,7 @@ fn a_process_whose_name_is_no_text_is_shown_all_the_same() {
 }
 
 #[test]
-fn a_page_that_was_left_behind_is_replaced_and_can_be_published_again() {
+fn stale_page_is_replaced_and_can_be_published_again() {
     let _one = ONE.lock().unwrap();
     let path = observe::publish().unwrap();
     assert!(observe::unpublish());

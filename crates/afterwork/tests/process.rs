@@ -74,7 +74,7 @@ fn quiet_reader(read: impl FnOnce() + Send + 'static) -> mpsc::Sender<()> {
 }
 
 #[test]
-fn a_barrier_that_is_refused_after_it_was_allowed_ends_the_process() {
+fn membarrier_that_starts_to_fail_ends_the_process() {
     let _alone = alone();
     let wait: fn() = || {
         let _quiet = quiet_reader(|| drop(rcu::read()));
@@ -92,7 +92,7 @@ fn a_barrier_that_is_refused_after_it_was_allowed_ends_the_process() {
         domain.synchronize();
     };
     for body in [wait, call, wait_in_domain] {
-        let (status, told) = in_child(|| {
+        let (status, output) = in_child(|| {
             rcu::synchronize();
             quiet_reader(|| drop(rcu::read()));
             if !sync::asym::init() {
@@ -103,13 +103,13 @@ fn a_barrier_that_is_refused_after_it_was_allowed_ends_the_process() {
             // The process ends even if the caller catches panics.
             catch_unwind(body).ok();
         });
-        assert_eq!(status.signal(), Some(libc::SIGABRT), "{status} {told}");
-        let is_told = told
+        assert_eq!(status.signal(), Some(libc::SIGABRT), "{status} {output}");
+        let is_reported = output
             .lines()
             .filter(|line| line.contains("membarrier"))
             .count()
             == 1;
-        assert!(is_told || !sync::asym::init(), "{told:?}");
+        assert!(is_reported || !sync::asym::init(), "{output:?}");
     }
 }
 
@@ -169,12 +169,12 @@ fn policy_of_new_thread() -> i32 {
 }
 
 #[test]
-fn what_a_boosted_reader_starts_is_not_boosted() {
+fn threads_started_by_a_boosted_reader_are_not_boosted() {
     let _alone = alone();
     if !may_boost() {
         return;
     }
-    let (status, told) = in_child(|| {
+    let (status, output) = in_child(|| {
         let started_by_boosted = || {
             (policy() & libc::SCHED_FIFO != 0).then(|| {
                 // SAFETY: the child exits at once with its policy as the status.
@@ -194,7 +194,7 @@ fn what_a_boosted_reader_starts_is_not_boosted() {
         assert_eq!(waited_for(started_by_boosted), ordinary);
         assert_eq!(waited_for(started_by_boosted), ordinary);
     });
-    assert!(status.success(), "{status} {told}");
+    assert!(status.success(), "{status} {output}");
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn nobody_is_boosted_where_the_kernel_limits_real_time() {
     if !may_boost() {
         return;
     }
-    let (status, told) = in_child(|| {
+    let (status, output) = in_child(|| {
         let limit = libc::rlimit {
             rlim_cur: 50_000,
             rlim_max: 50_000,
@@ -215,7 +215,7 @@ fn nobody_is_boosted_where_the_kernel_limits_real_time() {
         let enough = move || (start.elapsed().as_millis() > 200).then_some(());
         waited_for(enough);
     });
-    assert!(status.success(), "{status} {told}");
+    assert!(status.success(), "{status} {output}");
 }
 
 /// Settings that a thread may inherit from the thread that starts it.
@@ -278,9 +278,9 @@ fn threads(ours: &[&str]) -> Vec<(String, Inherited)> {
 }
 
 #[test]
-fn threads_of_the_library_s_are_like_the_first_thread_whoever_is_first_to_need_them() {
+fn library_threads_inherit_from_the_first_thread() {
     let _alone = alone();
-    let (status, told) = in_child(|| {
+    let (status, output) = in_child(|| {
         let odd = spawn(|| {
             become_odd();
             let (sender, receiver) = mpsc::channel();
@@ -312,7 +312,7 @@ fn threads_of_the_library_s_are_like_the_first_thread_whoever_is_first_to_need_t
         });
         odd.join().unwrap_or_else(|payload| resume_unwind(payload));
     });
-    assert!(status.success(), "{status} {told}");
+    assert!(status.success(), "{status} {output}");
 }
 
 /// Queues an item and waits for it when it is dropped.
@@ -341,8 +341,8 @@ fn a_process_may_end_inside_an_item_or_while_items_run() {
                 .output()
                 .unwrap();
             assert_eq!(ended.status.code(), Some(code), "{how}: {ended:?}");
-            let told = String::from_utf8_lossy(&ended.stdout);
-            assert_eq!(told.contains("the last is done"), code == 0, "{told}");
+            let output = String::from_utf8_lossy(&ended.stdout);
+            assert_eq!(output.contains("the last is done"), code == 0, "{output}");
         }
         return;
     };
@@ -391,7 +391,7 @@ fn loose_and_strict() -> [Workqueue; 2] {
 #[test]
 fn work_goes_on_while_somebody_moves_its_threads() {
     let _alone = alone();
-    let (status, told) = in_child(|| {
+    let (status, output) = in_child(|| {
         let (queues, nr_run) = (loose_and_strict(), Arc::new(AtomicUsize::new(0)));
         let all = sync::cpu::affinity().unwrap();
         let one: CpuSet = all.iter().take(1).collect();
@@ -408,14 +408,14 @@ fn work_goes_on_while_somebody_moves_its_threads() {
         queues.iter().for_each(|queue| queue.drain().unwrap());
         assert_eq!(nr_run.load(Ordering::Relaxed), nr_due);
     });
-    assert!(status.success(), "{status} {told}");
+    assert!(status.success(), "{status} {output}");
 }
 
 /// As a shell or a debugger does.
 #[test]
 fn work_goes_on_after_the_process_was_stopped() {
     let _alone = alone();
-    let (status, told) = in_child(|| {
+    let (status, output) = in_child(|| {
         let (queues, nr_run) = (loose_and_strict(), Arc::new(AtomicUsize::new(0)));
         let me = std::process::id();
         // SAFETY: the child reads procfs and sends signals.
@@ -450,13 +450,13 @@ fn work_goes_on_after_the_process_was_stopped() {
         queues.iter().for_each(|queue| queue.drain().unwrap());
         assert_eq!((nr_run.load(Ordering::Relaxed), stopped), (nr_due, 0));
     });
-    assert!(status.success(), "{status} {told}");
+    assert!(status.success(), "{status} {output}");
 }
 
 #[test]
-fn a_process_that_gets_no_thread_is_told_so_when_it_would_show_itself() {
+fn publish_reports_a_failed_thread_creation() {
     let _alone = alone();
-    let (status, told) = in_child(|| {
+    let (status, output) = in_child(|| {
         let mut limit = libc::rlimit {
             rlim_cur: 0,
             rlim_max: 0,
@@ -483,5 +483,5 @@ fn a_process_that_gets_no_thread_is_told_so_when_it_would_show_itself() {
         let path = observe::publish().unwrap();
         assert!(path.exists() && observe::unpublish() && !path.exists());
     });
-    assert!(status.success(), "{status} {told}");
+    assert!(status.success(), "{status} {output}");
 }

@@ -39,9 +39,9 @@ fn unshare_mounts() -> io::Result<()> {
 
 /// Returns `true` if files can be hidden here. Otherwise prints that the test is skipped.
 fn may_hide() -> bool {
-    let (status, told) = in_child(|| unshare_mounts().unwrap());
+    let (status, output) = in_child(|| unshare_mounts().unwrap());
     if !status.success() {
-        eprintln!("skipped: no mount namespace may be made here: {told}");
+        eprintln!("skipped: no mount namespace may be made here: {output}");
     }
     status.success()
 }
@@ -76,15 +76,17 @@ fn use_everything() {
 
 /// Uses everything in a process that `hide` has changed. Returns the library's lines on stderr.
 fn lines_without(hide: impl FnOnce() -> io::Result<()>) -> Vec<String> {
-    let (status, told) = in_child(|| {
+    let (status, output) = in_child(|| {
         unshare_mounts().unwrap();
         hide().unwrap();
         use_everything();
         let allowed = sync::cpu::affinity().unwrap();
         assert_eq!(*Registry::global().unwrap().topology().allowed(), allowed);
     });
-    assert!(status.success(), "{status} {told}");
-    let lines = told.lines().filter(|line| line.starts_with("afterwork: "));
+    assert!(status.success(), "{status} {output}");
+    let lines = output
+        .lines()
+        .filter(|line| line.starts_with("afterwork: "));
     lines.map(str::to_owned).collect()
 }
 
@@ -159,7 +161,7 @@ fn everything_works_with_parts_of_sysfs() {
 #[test]
 fn a_program_sets_the_topology_before_the_first_use() {
     let _alone = alone();
-    let (status, told) = in_child(|| {
+    let (status, output) = in_child(|| {
         let last = sync::cpu::affinity().unwrap().last().unwrap();
         let machine = || Topology::flat(&[last].into_iter().collect()).unwrap();
         Registry::set_global_topology(machine()).unwrap();
@@ -172,10 +174,10 @@ fn a_program_sets_the_topology_before_the_first_use() {
         let slots = PerCpu::builder().build(|cpu| cpu).unwrap();
         assert_eq!(slots.with_current(|cpu| *cpu), last);
     });
-    assert!(status.success(), "{status} {told}");
-    let (status, told) = in_child(|| {
+    assert!(status.success(), "{status} {output}");
+    let (status, output) = in_child(|| {
         let detected = Registry::global().unwrap().topology();
         assert!(Registry::set_global_topology((*detected).clone()).is_err());
     });
-    assert!(status.success(), "{status} {told}");
+    assert!(status.success(), "{status} {output}");
 }

@@ -104,7 +104,7 @@ fn stuck_behind_a_mask(flag: &AtomicBool) {
 }
 
 #[test]
-fn a_stall_is_told_with_the_functions_that_its_workers_are_in() {
+fn stall_report_names_the_functions_of_the_workers() {
     let _alone = alone();
     for (item, name) in [
         (stuck_in_a_loop as fn(&AtomicBool), "stuck_in_a_loop"),
@@ -112,34 +112,34 @@ fn a_stall_is_told_with_the_functions_that_its_workers_are_in() {
     ] {
         let stall = stall_of(item, has_a_stack);
         let stack = stall.workers[0].stack.as_ref().unwrap();
-        let told = stall.to_string();
-        assert!(told.contains(name), "{told}");
-        assert!(told.contains("tests/stacks.rs:"), "{told}");
-        assert!(!told.contains("gdb"), "{told}");
+        let report = stall.to_string();
+        assert!(report.contains(name), "{report}");
+        assert!(report.contains("tests/stacks.rs:"), "{report}");
+        assert!(!report.contains("gdb"), "{report}");
         assert!(!stack.addresses().is_empty());
         // The stack extends to the start of the thread.
-        assert!(!told.contains("and more"), "{told}");
-        assert!(told.contains("afterwork_workqueue"), "{told}");
+        assert!(!report.contains("and more"), "{report}");
+        assert!(report.contains("afterwork_workqueue"), "{report}");
     }
 }
 
 #[test]
 fn a_stack_that_is_too_deep_is_cut() {
     let _alone = alone();
-    let told = stall_of(stuck_deep_down, has_a_stack).to_string();
+    let report = stall_of(stuck_deep_down, has_a_stack).to_string();
     assert!(
-        told.contains("stuck_in_a_loop") && told.contains("and more"),
-        "{told}"
+        report.contains("stuck_in_a_loop") && report.contains("and more"),
+        "{report}"
     );
 }
 
 #[test]
-fn who_does_not_answer_is_told_so() {
+fn unanswered_stack_request_is_reported() {
     let _alone = alone();
     let why = |stall: &Stall| stall.workers.first()?.stack.as_ref()?.missing();
-    let is_told = |stall: &Stall| why(stall).is_some_and(|it| it.contains("blocks the signal"));
-    let told = stall_of(stuck_behind_a_mask, is_told).to_string();
-    assert!(told.contains("not captured"), "{told}");
+    let is_blocked = |stall: &Stall| why(stall).is_some_and(|it| it.contains("blocks the signal"));
+    let report = stall_of(stuck_behind_a_mask, is_blocked).to_string();
+    assert!(report.contains("not captured"), "{report}");
     // The signal has arrived by now, and the next one is answered.
     stall_of(stuck_asleep, has_a_stack);
 }
@@ -158,10 +158,10 @@ fn a_signal_that_cannot_be_used_is_refused() {
         };
         let error = Registry::new(Topology::synthetic("1 core").unwrap(), params).unwrap_err();
         assert!(matches!(error, RegistryError::Params(_)), "{error}");
-        let told = error.to_string();
+        let report = error.to_string();
         assert!(
-            told.contains(&format!("stall_signal={signal}")) && told.contains(why),
-            "{told}"
+            report.contains(&format!("stall_signal={signal}")) && report.contains(why),
+            "{report}"
         );
     }
 }
@@ -186,7 +186,7 @@ impl std::fmt::Write for Hostile<'_> {
 }
 
 #[test]
-fn a_stack_is_displayed_after_a_sink_that_panics_anywhere_and_within_another() {
+fn stack_is_displayed_after_a_panicking_sink_and_when_nested() {
     use std::fmt::Write;
     let _alone = alone();
     let stall = stall_of(stuck_in_a_loop, has_a_stack);

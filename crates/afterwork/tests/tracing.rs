@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An event: its name, and its fields as text.
 #[derive(Clone, Debug)]
-struct Told {
+struct Recorded {
     name: &'static str,
     /// The name of the span in which the event was emitted.
     span: Option<&'static str>,
@@ -40,7 +40,7 @@ struct Told {
 }
 
 /// The events of all tests. Each test selects those that name its own queue.
-static TOLD: Mutex<Vec<Told>> = Mutex::new(Vec::new());
+static RECORDED: Mutex<Vec<Recorded>> = Mutex::new(Vec::new());
 /// A queue on which the subscriber queues an item at every event of the queue "outer".
 static INNER: Mutex<Option<Workqueue>> = Mutex::new(None);
 /// A queue on which the subscriber joins once, when an item is queued on "again".
@@ -130,13 +130,13 @@ impl Subscriber for Scribe {
     fn event(&self, event: &Event<'_>) {
         let mut fields = Fields(BTreeMap::new());
         event.record(&mut fields);
-        let told = Told {
+        let recorded = Recorded {
             name: event.metadata().name(),
             span: present(),
             fields: fields.0,
         };
-        let queue = told.fields.get("queue").cloned().unwrap_or_default();
-        TOLD.lock().unwrap().push(told);
+        let queue = recorded.fields.get("queue").cloned().unwrap_or_default();
+        RECORDED.lock().unwrap().push(recorded);
         match queue.as_str() {
             "outer" => {
                 let inner = INNER.lock().unwrap().clone();
@@ -171,10 +171,10 @@ fn listen() {
 }
 
 /// Returns the events that name `queue`, oldest first.
-fn told_of(queue: &str) -> Vec<Told> {
-    let told = TOLD.lock().unwrap();
-    let is_it = |it: &&Told| it.fields.get("queue").is_some_and(|name| name == queue);
-    told.iter().filter(is_it).cloned().collect()
+fn events_of(queue: &str) -> Vec<Recorded> {
+    let recorded = RECORDED.lock().unwrap();
+    let is_it = |it: &&Recorded| it.fields.get("queue").is_some_and(|name| name == queue);
+    recorded.iter().filter(is_it).cloned().collect()
 }
 
 /// Calls `body` on a separate thread, and fails if it hangs.
@@ -229,8 +229,8 @@ impl Held {
     }
 }
 
-fn steps(told: &[Told]) -> Vec<&'static str> {
-    told.iter().map(|it| it.name).collect()
+fn steps(recorded: &[Recorded]) -> Vec<&'static str> {
+    recorded.iter().map(|it| it.name).collect()
 }
 
 const ALL_STEPS: [&str; 4] = [
@@ -241,7 +241,7 @@ const ALL_STEPS: [&str; 4] = [
 ];
 
 #[test]
-fn each_step_of_an_item_is_told_in_order_whatever_it_is_and_whoever_runs_it() {
+fn events_of_an_item_are_in_order_for_all_kinds_and_threads() {
     ends(|| {
         let registry = registry(Params::default());
         let queue = |name, help| {
@@ -255,7 +255,7 @@ fn each_step_of_an_item_is_told_in_order_whatever_it_is_and_whoever_runs_it() {
         let only_worker = Held::new(&registry);
         let item = Work::new(|| ());
         helped.enqueue(&item);
-        let queued = told_of("by its joiner");
+        let queued = events_of("by its joiner");
         assert_eq!(steps(&queued), ["queue_work"]);
         item.flush().unwrap();
         only_worker.let_go(&registry);
@@ -275,13 +275,13 @@ fn each_step_of_an_item_is_told_in_order_whatever_it_is_and_whoever_runs_it() {
             "a future",
             "a chain",
         ] {
-            let told = told_of(name);
-            assert_eq!(steps(&told), ALL_STEPS, "{name}");
-            for one in &told {
-                assert_eq!(one.fields["item"], told[0].fields["item"], "{name}");
+            let recorded = events_of(name);
+            assert_eq!(steps(&recorded), ALL_STEPS, "{name}");
+            for one in &recorded {
+                assert_eq!(one.fields["item"], recorded[0].fields["item"], "{name}");
                 let func = &one.fields["func"];
                 assert!(func.contains("each_step_of_an_item"), "{name}: {func}");
-                assert_eq!(one.fields["pool"], told[0].fields["pool"]);
+                assert_eq!(one.fields["pool"], recorded[0].fields["pool"]);
             }
         }
     });
@@ -294,33 +294,35 @@ fn events_carry_a_message() {
         let queue = Workqueue::builder("messages").build_in(&registry).unwrap();
         queue.spawn(|| ()).join().unwrap();
         drop(queue);
-        let told = told_of("messages");
-        assert!(!told.is_empty() && told.iter().all(|it| it.fields.contains_key("message")));
-        assert_eq!(told[0].fields["message"], "a work item is queued");
+        let recorded = events_of("messages");
+        assert!(
+            !recorded.is_empty() && recorded.iter().all(|it| it.fields.contains_key("message"))
+        );
+        assert_eq!(recorded[0].fields["message"], "a work item is queued");
     });
 }
 
 #[test]
-fn the_span_of_who_queues_follows_the_work_whatever_it_is() {
+fn span_of_the_enqueuer_follows_all_kinds_of_work() {
     ends(|| {
         let registry = registry(Params::default());
         let build = |help| Workqueue::builder("spans").help(help).build_in(&registry);
         let (queue, helps) = (build(false).unwrap(), build(true).unwrap());
         let (send, seen) = mpsc::channel();
-        let tell = move || send.send(present()).unwrap();
+        let send_span = move || send.send(present()).unwrap();
         let work = {
-            let tell = tell.clone();
-            Work::new(tell)
+            let send_span = send_span.clone();
+            Work::new(send_span)
         };
         let request = tracing::span!(target: "afterwork::test", tracing::Level::INFO, "request");
         let mut handles = Vec::new();
         request.in_scope(|| {
-            handles.push(queue.spawn(tell.clone()));
-            queue.spawn_detached(tell.clone());
+            handles.push(queue.spawn(send_span.clone()));
+            queue.spawn_detached(send_span.clone());
             queue.enqueue(&work);
-            let (tell, mut nr_polls) = (tell.clone(), 0);
+            let (send_span, mut nr_polls) = (send_span.clone(), 0);
             handles.push(queue.spawn_async(std::future::poll_fn(move |context| {
-                tell();
+                send_span();
                 nr_polls += 1;
                 if nr_polls == 3 {
                     return std::task::Poll::Ready(());
@@ -335,9 +337,9 @@ fn the_span_of_who_queues_follows_the_work_whatever_it_is() {
             handle.join().unwrap();
         }
         queue.drain().unwrap();
-        let within = request.in_scope(|| helps.spawn(tell.clone()));
+        let within = request.in_scope(|| helps.spawn(send_span.clone()));
         within.join().unwrap();
-        let inner = tell.clone();
+        let inner = send_span.clone();
         let other = queue.clone();
         request
             .in_scope(|| helps.spawn(move || other.spawn_detached(inner)))
@@ -352,12 +354,12 @@ fn the_span_of_who_queues_follows_the_work_whatever_it_is() {
         );
         // An item that is queued outside of any span runs in none.
         queue.enqueue(&work);
-        queue.spawn_detached(tell);
+        queue.spawn_detached(send_span);
         queue.drain().unwrap();
         assert_eq!(seen.try_iter().collect::<Vec<_>>(), [None; 2]);
         assert_eq!(present(), None);
         assert_eq!(nr_open("request"), 1, "ours alone");
-        let steps = told_of("spans");
+        let steps = events_of("spans");
         let starts = steps.iter().filter(|it| it.name == "execute_start");
         let nr_within = starts.filter(|it| it.span == Some("request")).count();
         assert_eq!(nr_within, 9);
@@ -365,7 +367,7 @@ fn the_span_of_who_queues_follows_the_work_whatever_it_is() {
 }
 
 #[test]
-fn the_span_of_what_never_runs_is_closed() {
+fn span_of_an_item_that_never_runs_is_closed() {
     ends(|| {
         let registry = registry(Params::default());
         let queue = Workqueue::builder("never").help(false);
@@ -428,7 +430,7 @@ fn the_span_of_an_item_of_c_that_is_taken_back_is_closed() {
 }
 
 #[test]
-fn a_revived_item_is_told_as_queued_again() {
+fn revived_item_emits_a_second_queue_event() {
     ends(|| {
         let registry = registry(Params::default());
         let queue = Workqueue::builder("revived").help(false);
@@ -438,9 +440,9 @@ fn a_revived_item_is_told_as_queued_again() {
         assert!(queue.enqueue(&item) && item.cancel() && queue.enqueue(&item));
         queue.resume();
         queue.drain().unwrap();
-        let told = told_of("revived");
-        assert_eq!(steps(&told)[..2], ["queue_work"; 2]);
-        assert_eq!(steps(&told)[2..], ALL_STEPS[1..]);
+        let recorded = events_of("revived");
+        assert_eq!(steps(&recorded)[..2], ["queue_work"; 2]);
+        assert_eq!(steps(&recorded)[2..], ALL_STEPS[1..]);
     });
 }
 
@@ -459,9 +461,9 @@ fn a_subscriber_may_queue_work_at_every_event() {
         outer.drain().unwrap();
         *INNER.lock().unwrap() = None;
         inner.drain().unwrap();
-        let nr_told = told_of("outer").len() as u64;
-        assert!(nr_told >= 40);
-        assert_eq!(NR_INNER.load(Ordering::SeqCst), nr_told);
+        let nr_reported = events_of("outer").len() as u64;
+        assert!(nr_reported >= 40);
+        assert_eq!(NR_INNER.load(Ordering::SeqCst), nr_reported);
     });
 }
 
@@ -477,8 +479,8 @@ fn a_subscriber_may_join_where_a_join_is_being_offered() {
         again.resume();
         again.drain().unwrap();
         // A ticket that is not cancelled would bring a worker to a join that has ended.
-        let told = told_of("again");
-        assert!(!told.is_empty() && told.iter().all(|it| it.name != "execute_start"));
+        let recorded = events_of("again");
+        assert!(!recorded.is_empty() && recorded.iter().all(|it| it.name != "execute_start"));
     });
 }
 
@@ -620,21 +622,21 @@ fn items_of_an_ordered_queue_run_in_the_span_that_queued_them() {
         let registry = registry(Params::default());
         let queue = ordered("in order, in a span", &registry);
         let (send, seen) = mpsc::channel();
-        let tell = move || send.send(present()).unwrap();
+        let send_span = move || send.send(present()).unwrap();
         let span = tracing::trace_span!(target: "afterwork::test", "around");
         let works: Vec<_> = (0..2)
             .map(|_| {
                 Work::new({
-                    let tell = tell.clone();
-                    move || tell()
+                    let send_span = send_span.clone();
+                    move || send_span()
                 })
             })
             .collect();
         span.in_scope(|| {
             queue.enqueue_all(&works);
-            queue.spawn_detached(tell.clone());
+            queue.spawn_detached(send_span.clone());
         });
-        queue.spawn_detached(tell);
+        queue.spawn_detached(send_span);
         queue.drain().unwrap();
         let seen: Vec<_> = seen.iter().take(4).collect();
         assert_eq!(seen, [Some("around"), Some("around"), Some("around"), None]);
@@ -659,7 +661,7 @@ fn a_subscriber_that_panics_costs_no_worker_and_no_item() {
 }
 
 #[test]
-fn calls_of_rescuers_and_what_they_take_are_told() {
+fn rescuer_calls_and_batches_emit_events() {
     ends(|| {
         let registry = registry(Params::default());
         let only_worker = Held::new(&registry);
@@ -668,17 +670,17 @@ fn calls_of_rescuers_and_what_they_take_are_told() {
         queue.spawn_detached(|| ());
         queue.drain().unwrap();
         only_worker.let_go(&registry);
-        let told = told_of("rescued");
-        let names = steps(&told);
+        let recorded = events_of("rescued");
+        let names = steps(&recorded);
         let position = |name| names.iter().position(|it| *it == name).unwrap();
         assert!(position("mayday") < position("rescue"), "{names:?}");
         assert!(position("rescue") < position("execute_start"), "{names:?}");
-        assert_eq!(told[position("rescue")].fields["nr_items"], "1");
+        assert_eq!(recorded[position("rescue")].fields["nr_items"], "1");
     });
 }
 
 #[test]
-fn what_the_watchdog_reports_is_told() {
+fn watchdog_reports_emit_events() {
     ends(|| {
         let registry = registry(Params {
             max_workers: 1,
@@ -700,15 +702,15 @@ fn what_the_watchdog_reports_is_told() {
         reports.recv_timeout(PATIENCE).unwrap();
         drop(release);
         queue.drain().unwrap();
-        let told = told_of("stalls");
-        let report = told.iter().find(|it| it.name == "report").unwrap();
+        let recorded = events_of("stalls");
+        let report = recorded.iter().find(|it| it.name == "report").unwrap();
         assert_eq!(report.fields["kind"], "stall");
         assert!(report.fields["message"].contains("of stalls"));
     });
 }
 
 #[test]
-fn an_item_that_would_wait_for_itself_is_told() {
+fn item_that_would_wait_for_itself_emits_an_event() {
     ends(|| {
         let registry = registry(Params::default());
         let queue = Workqueue::builder("own").help(false);
@@ -720,15 +722,15 @@ fn an_item_that_would_wait_for_itself_is_told() {
             .unwrap();
         queue.enqueue(&Work::with_handle(|this| assert!(this.flush().is_err())));
         queue.drain().unwrap();
-        let told = told_of("own");
-        let reports: Vec<_> = told.iter().filter(|it| it.name == "report").collect();
+        let recorded = events_of("own");
+        let reports: Vec<_> = recorded.iter().filter(|it| it.name == "report").collect();
         assert_eq!(reports.len(), 2);
         assert!(reports.iter().all(|it| it.fields["kind"] == "own_wait"));
     });
 }
 
 #[test]
-fn the_beginning_and_the_end_of_grace_periods_are_told() {
+fn grace_periods_emit_begin_and_end_events() {
     ends(|| {
         let (send, receive) = mpsc::channel::<()>();
         let (inside, is_inside) = mpsc::channel();
@@ -741,9 +743,9 @@ fn the_beginning_and_the_end_of_grace_periods_are_told() {
         is_inside.recv().unwrap();
         let waiter = thread::spawn(rcu::synchronize);
         let count = |name: &str| {
-            let told = TOLD.lock().unwrap();
-            let ours = |it: &&Told| it.name == name && it.fields["flavor"] == "rcu";
-            told.iter().filter(ours).count()
+            let recorded = RECORDED.lock().unwrap();
+            let ours = |it: &&Recorded| it.name == name && it.fields["flavor"] == "rcu";
+            recorded.iter().filter(ours).count()
         };
         while count("gp_start") == 0 {
             thread::yield_now();
@@ -754,9 +756,9 @@ fn the_beginning_and_the_end_of_grace_periods_are_told() {
         assert!(count("gp_end") > 0);
         let domain = rcu::srcu::Domain::new();
         domain.synchronize();
-        let told = TOLD.lock().unwrap();
-        let of_srcu = |it: &&Told| it.fields.get("flavor").is_some_and(|it| it == "srcu");
-        let of_srcu: Vec<_> = told.iter().filter(of_srcu).map(|it| it.name).collect();
+        let recorded = RECORDED.lock().unwrap();
+        let of_srcu = |it: &&Recorded| it.fields.get("flavor").is_some_and(|it| it == "srcu");
+        let of_srcu: Vec<_> = recorded.iter().filter(of_srcu).map(|it| it.name).collect();
         assert_eq!(of_srcu, ["gp_start", "gp_end"]);
     });
 }

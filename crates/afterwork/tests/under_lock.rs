@@ -43,7 +43,7 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 #[test]
-fn a_worker_adopts_and_takes_items_without_memory_under_the_pool_lock() {
+fn worker_allocates_nothing_under_the_pool_lock() {
     const ROUNDS: usize = 1000;
     let machine = Topology::synthetic("1 core").unwrap();
     let registry = Registry::new(machine, Params::default()).unwrap();

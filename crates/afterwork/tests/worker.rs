@@ -37,7 +37,7 @@ impl From<Woken> for Woke {
 }
 
 #[test]
-fn a_child_wakes_no_local_future_of_its_parents_and_ends_no_worker() {
+fn child_wakes_no_local_future_and_ends_no_worker_of_the_parent() {
     let _alone = alone();
     let mut mailbox = Mailbox::<Woke>::new();
     let futures = LocalSet::new(&mailbox);

@@ -52,7 +52,7 @@ pub mod wake {
         harmless::{Maker, is_harmless, is_known, note_harmless, note_known},
         parker::unpark,
         spin::{
-            LONGEST_LOOK_AFTER_WORK_NS, look_as_waiter, machine_may_spin, spin_as_waiter,
+            MAX_POLL_AFTER_WORK_NS, machine_may_spin, poll_as_waiter, spin_as_waiter,
             yield_as_waiter,
         },
         *,

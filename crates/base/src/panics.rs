@@ -203,14 +203,14 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_ends_here_and_so_does_one_of_what_it_carried() {
+    fn panics_of_closures_and_payload_drops_are_contained() {
         assert!(!contain(|| ()));
         assert!(contain(|| std::panic::panic_any("once")));
         assert!(contain(|| std::panic::panic_any(Bomb)));
     }
 
     #[test]
-    fn what_the_drop_of_a_payload_panics_with_is_dropped_too_and_that_ends() {
+    fn payloads_of_panicking_payload_drops_are_dropped_too() {
         use std::sync::{Arc, atomic::AtomicUsize, atomic::Ordering};
         /// Panics with another payload until its fuse is used up.
         struct Fuse(u32, Arc<AtomicUsize>);

@@ -95,7 +95,7 @@ static void stop_listening(struct listener *listener)
 	call_rcu(&listener->rcu, free_listener);
 }
 
-static void tell_listeners(void)
+static void notify_listeners(void)
 {
 	struct listener *listener;
 
@@ -128,7 +128,7 @@ static void commit_work(struct work_struct *work)
 
 	require(commit->seq == journal->committed_seq + 1, "commits are out of order");
 	journal->committed_seq = commit->seq;
-	tell_listeners();
+	notify_listeners();
 	/* Callers wait for all commits, never for a single one. */
 	free(commit);
 }

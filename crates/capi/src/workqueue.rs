@@ -167,7 +167,7 @@ fn system(name: &str, build: Build) -> Option<&'static Workqueue> {
 }
 
 /// Runs a call on an item. Returns its result, or `answer` if it reports misuse.
-fn told<T, R>(
+fn checked<T, R>(
     name: &str,
     work: *mut T,
     answer: R,
@@ -361,7 +361,7 @@ unsafe extern "C" fn aw_workqueue_set_max_active(queue: *const Queue, max_active
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_queue_work(cpu: c_int, queue: *const Queue, work: *mut RawWork) -> bool {
     const NAME: &str = "queue_work";
-    told(NAME, work, false, |work| {
+    checked(NAME, work, false, |work| {
         // SAFETY: (1).
         let Some(queue) = (unsafe { known(NAME, queue) }) else {
             return Ok(false);
@@ -383,7 +383,7 @@ unsafe extern "C" fn aw_queue_work_node(
     work: *mut RawWork,
 ) -> bool {
     const NAME: &str = "queue_work_node";
-    told(NAME, work, false, |work| {
+    checked(NAME, work, false, |work| {
         // SAFETY: (1).
         let Some(queue) = (unsafe { known(NAME, queue) }) else {
             return Ok(false);
@@ -419,7 +419,7 @@ const _: () = assert!(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_queue_rcu_work(queue: *const Queue, work: *mut RcuWork) -> bool {
     const NAME: &str = "queue_rcu_work";
-    told(NAME, work, false, |work| {
+    checked(NAME, work, false, |work| {
         // SAFETY: (1).
         let Some(inner) = (unsafe { known(NAME, queue) }) else {
             return Ok(false);
@@ -469,7 +469,7 @@ unsafe fn grace_period_is_over(head: *mut rcu::Head) {
 /// 1. `work` is memory of such an item's size.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_flush_rcu_work(work: *mut RcuWork) -> bool {
-    told("flush_rcu_work", work, false, |work| {
+    checked("flush_rcu_work", work, false, |work| {
         // SAFETY: (1).
         let was_pending = unsafe { RawWork::busy(work.cast()) }?.pending;
         if was_pending {
@@ -595,7 +595,7 @@ unsafe extern "C" fn aw_queue_delayed_work(
     delay: c_ulong,
 ) -> bool {
     const NAME: &str = "queue_delayed_work";
-    told(NAME, work, false, |work| {
+    checked(NAME, work, false, |work| {
         // SAFETY: (1).
         let Some(queue) = (unsafe { known(NAME, queue) }) else {
             return Ok(false);
@@ -618,7 +618,7 @@ unsafe extern "C" fn aw_mod_delayed_work(
     delay: c_ulong,
 ) -> bool {
     const NAME: &str = "mod_delayed_work";
-    told(NAME, work, false, |work| {
+    checked(NAME, work, false, |work| {
         // SAFETY: (1).
         let Some(queue) = (unsafe { known(NAME, queue) }) else {
             return Ok(false);
@@ -638,7 +638,7 @@ macro_rules! of_one {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(work: *mut $type) -> bool {
             // SAFETY: (1).
-            told($kernel, work, false, |$work| unsafe { $call })
+            checked($kernel, work, false, |$work| unsafe { $call })
         }
     )* };
 }
@@ -667,7 +667,7 @@ of_one! {
 /// 1. `work` is memory of an item's size.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_work_busy(work: *mut RawWork) -> c_uint {
-    told("work_busy", work, 0, |work| {
+    checked("work_busy", work, 0, |work| {
         // SAFETY: (1).
         let busy = unsafe { RawWork::busy(work) }?;
         let flag = |is, flag| if is { flag } else { 0 };

@@ -265,7 +265,7 @@ fn each_allocation_and_each_thread_may_be_refused() {
 }
 
 #[test]
-fn what_an_exception_leaves_ends_the_process_with_a_line() {
+fn escaping_exception_ends_the_process_with_a_message() {
     let places = [
         ("item", "function of a work item"),
         ("delayed item", "function of a work item"),
@@ -306,7 +306,7 @@ fn a_program_sets_the_cpus_of_the_library() {
 }
 
 #[test]
-fn a_queue_without_a_limit_of_its_own_has_that_of_the_environment() {
+fn queue_without_max_active_uses_that_of_the_environment() {
     let Some(program) = compiled("tuned", &[apart("tuned.c")], &[]) else {
         return;
     };
@@ -330,7 +330,7 @@ fn a_queue_without_a_limit_of_its_own_has_that_of_the_environment() {
 }
 
 #[test]
-fn a_process_without_the_right_to_a_nice_value_is_told_and_has_ordinary_workers() {
+fn forbidden_nice_value_is_reported_and_workers_are_ordinary() {
     let Some(program) = compiled("humble", &[apart("humble.c")], &[]) else {
         return;
     };
@@ -401,7 +401,7 @@ fn names(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_shared_library_has_the_symbols_of_the_headers_and_no_others() {
+fn shared_library_exports_exactly_the_symbols_of_the_headers() {
     if tool("nm").is_none() {
         return;
     }

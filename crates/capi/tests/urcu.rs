@@ -96,7 +96,7 @@ fn the_suite_is_a_program_in_cpp_as_well() {
 }
 
 #[test]
-fn what_an_exception_leaves_ends_the_process_with_a_line() {
+fn escaping_exception_ends_the_process_with_a_message() {
     let source = root().join("tests/urcu/throws.cpp");
     for compiler in ["c++", "clang++"].into_iter().filter(|it| is_there(it)) {
         for (flavor, choice) in FLAVORS {
@@ -170,7 +170,7 @@ fn liburcus_hash_table_runs_over_the_library() {
 }
 
 #[test]
-fn what_liburcu_ships_as_examples_runs_unchanged() {
+fn liburcu_examples_run_unchanged() {
     let folders = ["urcu-flavors", "rculfhash", "list", "hlist", "rculfqueue"];
     if !is_there("cc") || !has_liburcu() || !Path::new(EXAMPLES).exists() {
         eprintln!("left out: liburcu's examples are not installed");

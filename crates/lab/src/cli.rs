@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_valid_is_told_under_another_file_name_too() {
+    fn valid_commands_are_listed_under_any_program_name() {
         for (args, valid) in [
             (
                 ["renamed", "nosuch"].as_slice(),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_in_one_line() {
+    fn errors_are_reported_in_one_line() {
         for args in [
             ["afterwork-lab", "bench", "nosuch"].as_slice(),
             &["afterwork-lab", "nosuch"],
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_number_below_zero_is_refused_by_the_name_of_its_option() {
-        for (line, told) in [
+        for (line, reason) in [
             (
                 "bench --repeat -1",
                 "'-1' for '--repeat <N>': not a whole number from 1 to 10000",
@@ -165,15 +165,15 @@ mod tests {
         ] {
             let line = std::iter::once("afterwork-lab").chain(line.split(' '));
             let Err(Answer::Wrong(said)) = Cli::read(line) else {
-                panic!("{told} is wrong")
+                panic!("{reason} is wrong")
             };
-            assert!(said.contains(told), "{said}");
+            assert!(said.contains(reason), "{said}");
         }
     }
 
     #[test]
-    fn what_is_unknown_or_missing_is_told_with_the_help_that_names_it() {
-        for (line, told) in [
+    fn unknown_and_missing_options_are_reported_with_the_help() {
+        for (line, reason) in [
             ("--nosuch", "'--nosuch' found; see `afterwork-lab --help`"),
             ("bench -q", "'-q' found; see `afterwork-lab bench --help`"),
             (
@@ -187,9 +187,9 @@ mod tests {
         ] {
             let line = std::iter::once("afterwork-lab").chain(line.split(' '));
             let Err(Answer::Wrong(said)) = Cli::read(line) else {
-                panic!("{told} is wrong")
+                panic!("{reason} is wrong")
             };
-            assert!(said.contains(told) && said.lines().count() == 1, "{said}");
+            assert!(said.contains(reason) && said.lines().count() == 1, "{said}");
         }
     }
 

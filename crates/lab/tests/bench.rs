@@ -125,7 +125,7 @@ fn text_fits(bench: &str) {
         out.contains("--seed 7") && out.contains("best peer"),
         "{out}"
     );
-    assert!(!out.contains('\x1b'), "colour into a pipe: {out}");
+    assert!(!out.contains('\x1b'), "color into a pipe: {out}");
     let tables = out.lines().skip_while(|line| !line.starts_with("variant"));
     // Sentences wrap at the width of the terminal.
     let tables = tables.take_while(|line| !line.contains("in words:"));
@@ -135,7 +135,7 @@ fn text_fits(bench: &str) {
 }
 
 #[test]
-fn only_what_was_asked_for_is_measured() {
+fn only_requested_cases_are_measured() {
     let asked = "--cases batch-1000 --peers tokio,crossbeam --json --pin";
     let output = finish(&format!("{TINY} {asked}"));
     assert_eq!(output.status.code(), Some(0));
@@ -148,7 +148,7 @@ fn only_what_was_asked_for_is_measured() {
 }
 
 #[test]
-fn sigint_prints_what_was_measured_and_exits_130() {
+fn sigint_prints_the_measurements_and_exits_130() {
     // The repetitions outlast the test. The signal ends them.
     let long = "bench workqueue --cases one-at-a-time --items 200 --repeat 10000";
     let root = tempfile::tempdir().expect("a folder");
@@ -264,7 +264,7 @@ fn finish_at(root: &std::path::Path, line: &str) -> Output {
 }
 
 #[test]
-fn what_was_kept_is_compared_with_by_turns() {
+fn saved_program_is_compared_in_alternating_runs() {
     const ONE: &str =
         "bench workqueue --producers 2 --items 64 --repeat 1 --cases batch-1000 --scope cpu";
     let root = tempfile::tempdir().unwrap();
@@ -354,7 +354,7 @@ fn an_interrupted_run_takes_no_kept_ones_place() {
 }
 
 #[test]
-fn what_is_not_there_to_compare_with_is_told() {
+fn missing_comparison_program_is_reported() {
     let root = tempfile::tempdir().unwrap();
     let other = root.path().join("other");
     let listed = r#"{"bench":"mpscq","case":"older"}"#;
@@ -385,16 +385,16 @@ fn what_is_not_there_to_compare_with_is_told() {
         assert_eq!(output.status.code(), Some(2), "{line}: {err}");
         // On some machines a case is left out, which is reported before.
         let mut lines = err.lines().filter(|it| !it.contains("left out"));
-        let told = lines.next().unwrap_or_default();
+        let output = lines.next().unwrap_or_default();
         assert!(
-            told.contains(reason) && lines.next().is_none(),
+            output.contains(reason) && lines.next().is_none(),
             "{line}: {err}"
         );
     }
 }
 
 #[test]
-fn a_list_tells_every_case_and_measures_nothing() {
+fn list_shows_every_case_and_measures_nothing() {
     let output = finish("bench scale --list");
     assert_eq!(output.status.code(), Some(0));
     // No page is written, because here that would fail.
@@ -419,8 +419,8 @@ fn a_list_tells_every_case_and_measures_nothing() {
         .map(|line| serde_json::from_str(line).expect(line))
         .collect();
     let cases = listed.iter().map(|it| format!("{} {}", it.bench, it.case));
-    let told = out.lines().filter(|line| !line.starts_with(' '));
-    assert!(cases.eq(told), "{listed:?}");
+    let output = out.lines().filter(|line| !line.starts_with(' '));
+    assert!(cases.eq(output), "{listed:?}");
     let pending = listed.iter().find(|it| it.case == "pending").unwrap();
     assert!(
         pending.ours.contains(&"ours".into()) && pending.peers.contains(&"tokio".into()),

@@ -30,10 +30,10 @@ fn tuning_has_every_key_with_its_default() {
             .lines()
             .find(|line| line.starts_with(&format!("| `{}` ", key.name)))
             .unwrap();
-        let told = row.split('|').nth(2).unwrap().trim().trim_matches('`');
-        let said = match told {
+        let cell = row.split('|').nth(2).unwrap().trim().trim_matches('`');
+        let said = match cell {
             "2 MiB" => "2097152",
-            told => told,
+            cell => cell,
         };
         assert_eq!(said, default, "{}", key.name);
     }

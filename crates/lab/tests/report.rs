@@ -96,7 +96,7 @@ fn two_runs_are_compared_case_by_case() {
 }
 
 #[test]
-fn where_a_page_is_to_go_is_looked_at_before_anything_is_measured() {
+fn path_of_the_page_is_checked_before_measuring() {
     let root = tempfile::tempdir().unwrap();
     for (args, word) in [
         (
@@ -129,7 +129,7 @@ fn a_page_on_standard_output_is_alone_there() {
 }
 
 #[test]
-fn what_is_no_run_is_refused_in_one_line() {
+fn file_without_a_run_is_rejected_in_one_line() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("text"), "hello\n").unwrap();
     fs::write(root.path().join("later"), "{\"schema\":999}\n").unwrap();
@@ -158,8 +158,8 @@ fn what_is_no_run_is_refused_in_one_line() {
 const PROBE: &str = r#"<!DOCTYPE html><meta charset="utf-8"><body><script>
 const said = [];
 addEventListener("error", event => said.push("error " + event.message));
-const parts = colour => colour.match(/[\d.]+/g).map(Number);
-const light = colour => { const [r, g, b] = parts(colour).map(it => it / 255)
+const parts = color => color.match(/[\d.]+/g).map(Number);
+const light = color => { const [r, g, b] = parts(color).map(it => it / 255)
   .map(it => it <= .04045 ? it / 12.92 : ((it + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
 const contrast = (a, b) => { const [x, y] = [light(a), light(b)]; return (Math.max(x, y) + .05) / (Math.min(x, y) + .05); };
 async function look(width) {
@@ -197,7 +197,7 @@ async function look(width) {
 </script>"#;
 
 #[test]
-fn a_browser_shows_every_plot_on_narrow_and_wide_screens_in_light_and_dark() {
+fn browser_shows_every_plot_in_all_widths_and_themes() {
     is_shown_whole(run().path(), [4, 2]);
 }
 
@@ -253,7 +253,7 @@ fn is_shown_whole(root: &Path, [bars, curves]: [usize; 2]) {
 }
 
 #[test]
-fn a_browser_shows_what_changed_between_two_runs_on_a_narrow_screen() {
+fn browser_shows_a_comparison_of_runs_on_a_narrow_screen() {
     let root = run();
     let made = afterwork(
         root.path(),
@@ -314,7 +314,7 @@ fn browsed(root: &Path, how: &[&str]) -> Option<String> {
 const DIAGRAMS: &str = r#"<!DOCTYPE html><meta charset="utf-8"><body><script>
 const said = [];
 addEventListener("error", event => said.push("error " + event.message));
-const light = colour => { const [r, g, b] = colour.match(/[\d.]+/g).map(it => it / 255)
+const light = color => { const [r, g, b] = color.match(/[\d.]+/g).map(it => it / 255)
   .map(it => it <= .04045 ? it / 12.92 : ((it + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
 const contrast = (a, b) => { const [x, y] = [light(a), light(b)]; return (Math.max(x, y) + .05) / (Math.min(x, y) + .05); };
 async function look(name) {

@@ -50,7 +50,7 @@ impl<'p, T> Batch<'p, T> {
     /// [`post`](Self::post) reports a closed mailbox.
     #[inline]
     pub fn push(&mut self, item: T) -> Result<(), PostError<T>> {
-        if !self.poster.shared.take_room() {
+        if !self.poster.shared.take_capacity() {
             return Err(PostError::Full(item));
         }
         if !self.back.is_empty() {

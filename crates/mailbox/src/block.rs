@@ -118,7 +118,7 @@ impl State {
 
     /// Returns `true` if the items count toward the capacity of a bounded mailbox.
     #[inline(always)]
-    pub(super) fn takes_room(self) -> bool {
+    pub(super) fn takes_capacity(self) -> bool {
         self.0 & Self::WAKES == 0
     }
 
@@ -137,7 +137,7 @@ impl State {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// Posted items, which count toward the capacity of a bounded mailbox.
-    Mail,
+    Item,
     /// Wake-ups of local futures, which do not count toward the capacity.
     WakeUps,
 }
@@ -146,7 +146,7 @@ impl Kind {
     #[inline(always)]
     fn bits(self) -> u64 {
         match self {
-            Self::Mail => 0,
+            Self::Item => 0,
             Self::WakeUps => State::WAKES,
         }
     }
@@ -313,7 +313,7 @@ pub(super) unsafe fn add<T>(
     };
     // SAFETY: (1): the block exists until neither side uses it.
     let before = unsafe { state(block) }.fetch_add(State::item(at, eager, last), order);
-    if !State(before).is_closed() || twin::armed("block: add to what is closed") {
+    if !State(before).is_closed() || twin::armed("block: add to a closed block") {
         return Ok(());
     }
     // SAFETY: the owner closed the block before the state counted this slot, so it still belongs to
@@ -370,7 +370,7 @@ pub(super) unsafe fn load<T>(block: NonNull<Block<T>>) -> State {
     // ORDER(block-add): the acquire end; see `add`. It also acquires the poster's SEALED; see
     // `seal`.
     // Test: an_added_item_is_whole, looking_needs_its_acquire
-    let order = twin::order("block: relaxed look", Ordering::Acquire);
+    let order = twin::order("block: relaxed peek", Ordering::Acquire);
     // SAFETY: (1): the block exists until neither side uses it.
     State(unsafe { state(block) }.load(order))
 }

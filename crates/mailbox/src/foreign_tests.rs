@@ -39,7 +39,7 @@ fn items(nr_items: usize) -> (impl Iterator<Item = Item>, Arc<AtomicUsize>) {
 }
 
 #[test]
-fn items_behind_one_whose_drop_panics_are_dropped_with_the_mailbox() {
+fn items_after_a_panicking_drop_are_dropped_with_the_mailbox() {
     for backlog in [Backlog::Fifo, Backlog::Lifo] {
         let mailbox = Mailbox::builder().backlog(backlog).build();
         let poster = mailbox.poster();

@@ -276,13 +276,13 @@ impl<T> Inbox<T> {
         });
         let blank = blank.or_else(|| reader.reversed.pop_front());
         let blank = blank.expect("one was found");
-        let takes_room = blank.state().takes_room();
+        let takes_capacity = blank.state().takes_capacity();
         let block = blank.into_raw();
         // SAFETY: a block of the list holds one item, by `push`, and is popped once.
         let item = unsafe { block::take(block, 0) };
         // SAFETY: it was sealed before it was pushed.
         emptied(unsafe { Blank::from_raw(block) });
-        (item, takes_room)
+        (item, takes_capacity)
     }
 
     /// Takes the list if the previous one is used up. Returns `true` if there is a block.
@@ -452,7 +452,7 @@ impl<T> Place<T> {
         // SAFETY: the state that was seen counts the slot, and `at` passes each slot once.
         let item = unsafe { block::take(block, self.at) };
         self.at += 1;
-        (item, self.seen.takes_room())
+        (item, self.seen.takes_capacity())
     }
 
     /// Loads the reader's block again, and continues with the next block if all of its items were

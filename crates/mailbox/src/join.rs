@@ -45,7 +45,7 @@ impl<R> UnwindSafe for JoinHandle<R> {}
 impl<R> RefUnwindSafe for JoinHandle<R> {}
 
 /// Reports an outcome to the handle, or drops it if there is no handle.
-pub(super) fn tell<R>(to: ReplyTo<Outcome<R>>, outcome: Outcome<R>) {
+pub(super) fn answer<R>(to: ReplyTo<Outcome<R>>, outcome: Outcome<R>) {
     if let Err(unread) = to.reply(outcome) {
         // FOREIGN(future-outcome): the drop of an outcome without a joiner, on the set's thread. A
         // panic is caught.
@@ -70,7 +70,7 @@ impl<R> JoinHandle<R> {
     /// Creates the handle of work that was rejected.
     pub(super) fn refused() -> Self {
         let (to, reply) = reply();
-        tell(to, Err(JoinError::Refused));
+        answer(to, Err(JoinError::Refused));
         Self::new(reply, None)
     }
 

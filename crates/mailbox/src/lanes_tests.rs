@@ -169,7 +169,7 @@ fn a_call_by_an_urgent_poster_is_answered_first() {
 }
 
 #[test]
-fn a_closed_mailbox_refuses_both_lanes_and_gives_out_what_is_inside() {
+fn closed_mailbox_rejects_both_lanes_and_yields_its_items() {
     for mut mailbox in all() {
         let ordinary = mailbox.poster();
         let urgent = ordinary.urgent();
@@ -200,7 +200,7 @@ fn the_last_urgent_poster_ends_the_wait_as_any_other() {
 }
 
 #[test]
-fn what_is_in_either_lane_is_dropped_with_the_mailbox() {
+fn items_of_both_lanes_are_dropped_with_the_mailbox() {
     for mut mailbox in all() {
         let item = Arc::new(());
         let ordinary = mailbox.poster();

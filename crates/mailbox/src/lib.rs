@@ -65,7 +65,7 @@
 // (`block.rs`), or starts another block, an emptied one if there is any (`recycle.rs`), which is
 // pushed onto the queue of its lane (`inbox.rs`, over the crate `mpscq`). In `wait.rs` the post
 // counts against the owner's armed count; at most one poster claims the wake-up, and fires the
-// owner waker (`bell.rs`). In `mailbox.rs` the owner drains a bounded batch. `shared.rs` has the
+// owner waker (`owner_waker.rs`). In `mailbox.rs` the owner drains a bounded batch. `shared.rs` has the
 // end of either side. An item that finds no free capacity waits in the wait queue of
 // `crates/base/src/admission.rs`, through `send.rs`. `reply.rs` has both ends of a call. Senders
 // and callers sleep by `crates/base/src/wake/sleeper.rs`. A local future (`local.rs`) is woken by
@@ -75,7 +75,6 @@
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 mod batch;
-mod bell;
 mod block;
 mod builder;
 mod error;
@@ -93,6 +92,7 @@ mod local;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod local_tests;
 mod mailbox;
+mod owner_waker;
 mod poster;
 mod recv;
 mod recycle;

@@ -27,7 +27,7 @@ use sync::atomic::Ordering;
 use sync::twin;
 use sync::unmodelled::Arc;
 
-use super::join::{JoinHandle, tell};
+use super::join::{JoinHandle, answer};
 use super::mailbox::Mailbox;
 use super::poster::Poster;
 use super::reply::{ReplyTo, reply};
@@ -246,7 +246,7 @@ impl<F: Future> Task for Local<F> {
 
     fn refuse(&mut self) {
         if let Some(to) = self.to.take() {
-            tell(to, Err(JoinError::Refused));
+            answer(to, Err(JoinError::Refused));
         }
     }
 }
@@ -264,7 +264,7 @@ impl<F: Future> Local<F> {
             panics::contain(|| drop(before));
         }
         match self.to.take() {
-            Some(to) => tell(to, outcome),
+            Some(to) => answer(to, outcome),
             // FOREIGN(future-outcome): the panic payload of the drop of a rejected future,
             // likewise.
             None => _ = panics::contain(|| drop(outcome)),

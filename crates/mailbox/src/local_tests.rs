@@ -336,7 +336,7 @@ fn the_drop_of_a_mailbox_does_not_nest_the_drops_of_its_items() {
 
 #[test]
 #[cfg_attr(miri, ignore = "safe code; others have the threads")]
-fn a_wake_up_overtakes_who_waits_for_room_and_takes_none_from_him() {
+fn wake_up_overtakes_waiting_senders_and_uses_no_capacity() {
     let mut mailbox = Mailbox::builder().capacity(1).build();
     let set = LocalSet::new(&mailbox);
     let poster = mailbox.poster();
@@ -397,7 +397,7 @@ fn a_closed_mailbox_takes_no_futures_and_lets_wake_ups_in() {
 
 #[test]
 #[cfg_attr(miri, ignore = "safe code; others have the threads")]
-fn what_a_poll_or_a_drop_panics_with_is_the_outcome() {
+fn panic_of_a_poll_or_drop_is_the_outcome() {
     let (mut mailbox, set) = made();
     let polled = set.spawn_local(async { panic!("disk {} is gone", 3) });
     let bomb = Bomb;
@@ -425,7 +425,7 @@ fn what_a_poll_or_a_drop_panics_with_is_the_outcome() {
 
 #[test]
 #[cfg_attr(miri, ignore = "safe code; others have the threads")]
-fn a_result_and_a_panic_that_nobody_wants_end_on_the_thread_of_the_set() {
+fn unwanted_results_and_panics_end_on_the_thread_of_the_set() {
     let (mut mailbox, set) = made();
     drop(set.spawn_local(async { Bomb }));
     drop(set.spawn_local(async { panic_any(Bomb) }));
@@ -490,7 +490,7 @@ fn a_handle_cancels_from_any_thread_and_by_its_drop() {
 }
 
 #[test]
-fn an_owner_that_would_wait_for_itself_is_told() {
+fn owner_that_would_wait_for_itself_gets_an_error() {
     let (mut mailbox, set) = made();
     let handle = set.spawn_local(async { 7 });
     assert!(matches!(handle.join(), Err(JoinError::OwnItem)));
@@ -536,7 +536,7 @@ fn a_future_may_serve_its_own_mailbox() {
 
 #[test]
 #[cfg_attr(miri, ignore = "safe code; others have the threads")]
-fn a_set_that_goes_tells_all_handles_though_destructors_come_back() {
+fn dropped_set_notifies_all_handles_despite_reentrant_drops() {
     struct Spawns(Rc<RefCell<Vec<Waker>>>);
     impl Drop for Spawns {
         fn drop(&mut self) {
@@ -595,7 +595,7 @@ impl From<Woken> for Fussy {
 
 #[test]
 #[cfg_attr(miri, ignore = "safe code; others have the threads")]
-fn a_wake_up_that_cannot_be_made_an_item_leaves_the_next_one_to_it() {
+fn failed_wake_up_item_lets_the_next_wake_up_retry() {
     let mut mailbox = Mailbox::<Fussy>::new();
     let set = LocalSet::new(&mailbox);
     let handle = set.spawn_local(async { 4 });

@@ -9,10 +9,10 @@ use sync::Arc;
 use sync::atomic::Ordering;
 use sync::{hint, thread, time, twin};
 
-use super::bell::Sleep;
 use super::builder::Builder;
 use super::error::{Closed, TryRecvError};
 use super::inbox::{Count, Nothing, Reader};
+use super::owner_waker::Sleep;
 use super::poster::Poster;
 use super::recycle::Spent;
 use super::shared::Shared;
@@ -25,7 +25,7 @@ const NR_YIELDS: u32 = 32;
 
 /// Length of that sleep in microseconds: about a wake-up. A longer sleep delays the items behind
 /// that poster; a shorter one uses the CPU that the poster may need.
-const MID_PUSH_NAP_US: u64 = 50;
+const MID_PUSH_SLEEP_US: u64 = 50;
 
 /// Minimum time between two polls that find nothing, in nanoseconds: a few transfers of a cache
 /// line. An owner that polls faster takes the line that posters are writing, and slows all of them
@@ -416,9 +416,9 @@ impl<T> Mailbox<T> {
             };
             // Posters may need the emptied blocks while we sleep.
             self.spent.give_back(&self.shared.free);
-            self.shared.owner.bell.set_sleep(sleep);
+            self.shared.owner.owner_waker.set_sleep(sleep);
             self.shared.owner.wait.arm(count - nr_inside);
-            if twin::armed("wait: no look after arming") {
+            if twin::armed("wait: no check after arming") {
                 return PrepareSleep::Sleep;
             }
             // An item that is found only now may or may not have been counted by its poster, so we
@@ -468,8 +468,8 @@ impl<T> Mailbox<T> {
         // ORDER(posters): the acquire end; see the drop of a `Poster`.
         // If the last poster's decrement comes first, the count that follows sees its pushes. If
         // our load comes first, there is still a poster, which wakes us when it is dropped.
-        // Test: the_last_poster_tells_the_owner, the_owners_look_at_the_posters_needs_its_acquire
-        let order = twin::order("posters: relaxed look", Ordering::Acquire);
+        // Test: last_poster_notifies_the_owner, the_owners_look_at_the_posters_needs_its_acquire
+        let order = twin::order("posters: relaxed read", Ordering::Acquire);
         !self.shared.is_open() || self.shared.nr_posters.load(order) == 0
     }
 
@@ -480,8 +480,8 @@ impl<T> Mailbox<T> {
         let emptied = |block| spent.push(block, &shared.free);
         // SAFETY: the reader was made with this inbox, in `from_builder`.
         let found = unsafe { shared.inbox.read(reader, emptied) };
-        found.map(|(item, takes_room)| {
-            if shared.room.is_some() && takes_room {
+        found.map(|(item, takes_capacity)| {
+            if shared.admission.is_some() && takes_capacity {
                 shared.release(1);
             }
             if let Some(tally) = &shared.owner.tally {
@@ -533,7 +533,7 @@ impl<T> Mailbox<T> {
         if *nr_held <= NR_YIELDS {
             thread::yield_now();
         } else {
-            thread::sleep(Duration::from_micros(MID_PUSH_NAP_US));
+            thread::sleep(Duration::from_micros(MID_PUSH_SLEEP_US));
         }
     }
 }

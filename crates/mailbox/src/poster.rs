@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use base::internal::admission::Room;
+use base::internal::admission::Admission;
 use base::internal::wake::lane::Lane;
 use sync::Arc;
 use sync::atomic::Ordering;
@@ -63,7 +63,7 @@ impl<T> Poster<T> {
             shared,
             cache: Cache::new(),
             lane,
-            kind: Kind::Mail,
+            kind: Kind::Item,
         }
     }
 
@@ -196,7 +196,7 @@ impl<T> Poster<T> {
     /// The number may change before this returns.
     #[doc(alias = "len")]
     pub fn nr_inside(&self) -> Option<usize> {
-        self.shared.room.as_ref().map(Room::nr_inside)
+        self.shared.admission.as_ref().map(Admission::nr_inside)
     }
 
     /// Returns `true` if the mailbox rejects posts. After `false` it may be closed at any time.
@@ -215,10 +215,10 @@ impl<T> Poster<T> {
         if !shared.is_open() {
             return Err(PostError::Closed(item));
         }
-        if !shared.take_room() {
+        if !shared.take_capacity() {
             return Err(PostError::Full(item));
         }
-        self.push(item, Kind::Mail, eager);
+        self.push(item, Kind::Item, eager);
         Ok(())
     }
 
@@ -276,7 +276,7 @@ impl<T> Drop for Poster<T> {
         // *closed*. If its load comes first, it finds a poster and may sleep; then the claim below
         // wakes it. In a model the fence of the last post already has the effect of the release. On
         // a machine where that fence is omitted, the release is needed.
-        // Test: the_last_poster_tells_the_owner
+        // Test: last_poster_notifies_the_owner
         if self.shared.nr_posters.fetch_sub(1, Ordering::Release) == 1 {
             self.last_one_gone();
         }
@@ -289,7 +289,7 @@ impl<T> Poster<T> {
     fn last_one_gone(&self) {
         // Like an eager post: our decrement replaces the push, and the owner reads it after arming.
         if self.shared.owner.wait.claim(1, true) {
-            self.shared.owner.ring();
+            self.shared.owner.wake();
         }
     }
 }

@@ -4,9 +4,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use super::bell::Sleep;
 use super::error::Closed;
 use super::mailbox::{Mailbox, PrepareSleep};
+use super::owner_waker::Sleep;
 
 /// The future of [`Mailbox::recv`].
 #[derive(Debug)]

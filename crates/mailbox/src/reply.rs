@@ -397,7 +397,7 @@ impl<R> Drop for ReplyTo<R> {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take()
             && !twin::torn_down()
-            && !twin::armed("reply: a drop tells nobody")
+            && !twin::armed("reply: a drop does not notify")
         {
             let _ = slot.end(State::Lost);
         }

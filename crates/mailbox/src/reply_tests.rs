@@ -13,9 +13,9 @@ use super::*;
 
 /// Counts its wake-ups.
 #[derive(Default)]
-struct Bells(AtomicUsize);
+struct WakeCounter(AtomicUsize);
 
-impl Wake for Bells {
+impl Wake for WakeCounter {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -61,8 +61,8 @@ fn a_task_is_woken_by_the_answer_and_by_its_loss() {
     for answers in [true, false] {
         let mut mailbox = Mailbox::<ReplyTo<u32>>::new();
         let mut reply = mailbox.poster().call(|to| to).unwrap();
-        let bells = Arc::new(Bells::default());
-        let waker = Waker::from(bells.clone());
+        let wakes = Arc::new(WakeCounter::default());
+        let waker = Waker::from(wakes.clone());
         for _ in 0..2 {
             assert_eq!(
                 pin!(&mut reply).poll(&mut Context::from_waker(&waker)),
@@ -78,7 +78,7 @@ fn a_task_is_woken_by_the_answer_and_by_its_loss() {
             drop(to);
             Err(ReplyError::Lost)
         };
-        assert_eq!(bells.0.load(Ordering::Relaxed), 1);
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
         assert_eq!(poll(&mut reply), Poll::Ready(expected));
         assert_eq!(
             poll(&mut reply),
@@ -147,7 +147,7 @@ impl Drop for Bomb {
 }
 
 #[test]
-fn an_answer_that_nobody_takes_is_dropped_once_whatever_its_drop_does() {
+fn unread_answer_is_dropped_once_even_if_its_drop_panics() {
     let nr_dropped = Arc::new(AtomicUsize::new(0));
     let (to, reply) = reply();
     to.reply(Bomb(nr_dropped.clone())).ok().unwrap();
@@ -176,7 +176,7 @@ fn a_waker_that_panics_does_not_reach_the_owner() {
 }
 
 #[test]
-fn a_task_whose_call_finds_no_room_waits_for_it_and_then_for_the_answer() {
+fn call_of_a_task_waits_for_capacity_and_then_for_the_answer() {
     let mut mailbox = Mailbox::<(u64, ReplyTo<u64>)>::builder()
         .capacity(1)
         .build();
@@ -211,7 +211,7 @@ fn a_task_whose_call_finds_no_room_waits_for_it_and_then_for_the_answer() {
 }
 
 #[test]
-fn threads_that_call_a_full_mailbox_wait_and_get_their_own_answers() {
+fn callers_of_a_full_mailbox_wait_and_get_their_own_answers() {
     let nr_calls = match () {
         () if cfg!(miri) => 5,
         () if cfg!(sim) => 100,

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use base::internal::admission::{Place, Ticket};
+use base::internal::admission::{Position, Ticket};
 use base::internal::wake::report;
 use base::internal::wake::sleeper::{self, OnTurn, Sleeper};
 
@@ -32,7 +32,7 @@ pub struct Sending<'p, T> {
 /// The progress of a send.
 enum At<T> {
     Outside(T),
-    InLine(Ticket),
+    Waiting(Ticket),
     Ended,
 }
 
@@ -150,9 +150,9 @@ impl<T> Sending<'_, T> {
     pub fn take_back(&mut self) -> Option<T> {
         match mem::replace(&mut self.at, At::Ended) {
             At::Outside(item) => Some(item),
-            At::InLine(ticket) => {
-                let room = self.poster.shared.room.as_ref()?;
-                room.leave(ticket).map(Waiting::into_item)
+            At::Waiting(ticket) => {
+                let admission = self.poster.shared.admission.as_ref()?;
+                admission.leave(ticket).map(Waiting::into_item)
             }
             At::Ended => None,
         }
@@ -171,26 +171,27 @@ impl<T> Sending<'_, T> {
                     let At::Outside(item) = mem::replace(&mut self.at, At::Ended) else {
                         unreachable!("set just now");
                     };
-                    match shared.wait_for_room(item, self.poster.lane, on_turn) {
-                        Ok(ticket) => self.at = At::InLine(ticket),
+                    match shared.wait_for_capacity(item, self.poster.lane, on_turn) {
+                        Ok(ticket) => self.at = At::Waiting(ticket),
                         Err(item) => return Poll::Ready(Err(PostError::Closed(item))),
                     }
                     Poll::Pending
                 }
                 posted => Poll::Ready(posted),
             },
-            At::InLine(ticket) => {
-                self.at = At::InLine(ticket);
+            At::Waiting(ticket) => {
+                self.at = At::Waiting(ticket);
                 let mut on_turn = Some(on_turn());
-                let room = shared.room.as_ref().expect("an item waits for room");
-                let place = room.find(ticket, |it| mem::swap(&mut it.on_turn, &mut on_turn));
-                if !matches!(place, Place::InLine) {
+                let admission = shared.admission.as_ref().expect("an item waits for room");
+                let position =
+                    admission.find(ticket, |it| mem::swap(&mut it.on_turn, &mut on_turn));
+                if !matches!(position, Position::Waiting) {
                     self.at = At::Ended;
                 }
-                match place {
-                    Place::InLine => Poll::Pending,
-                    Place::Inside => Poll::Ready(Ok(())),
-                    Place::Closed(waiting) => {
+                match position {
+                    Position::Waiting => Poll::Pending,
+                    Position::Inside => Poll::Ready(Ok(())),
+                    Position::Closed(waiting) => {
                         Poll::Ready(Err(PostError::Closed(waiting.into_item())))
                     }
                 }
@@ -239,7 +240,7 @@ impl<T> fmt::Debug for Sending<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = match self.at {
             At::Outside(_) => "outside",
-            At::InLine(_) => "in line",
+            At::Waiting(_) => "in line",
             At::Ended => "ended",
         };
         f.debug_struct("Sending").field("at", &at).finish()

@@ -17,9 +17,9 @@ const FOR_EVER: Duration = Duration::from_secs(100);
 
 /// Counts its wake-ups.
 #[derive(Default)]
-struct Bells(AtomicUsize);
+struct WakeCounter(AtomicUsize);
 
-impl Wake for Bells {
+impl Wake for WakeCounter {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -56,7 +56,7 @@ fn bounded<T>(capacity: usize) -> [Mailbox<T>; 2] {
 }
 
 #[test]
-fn sends_are_let_in_first_come_first_in_and_posts_are_refused_meanwhile() {
+fn sends_are_admitted_in_order_and_posts_rejected_until_then() {
     for mut mailbox in bounded(1) {
         let poster = mailbox.poster();
         let other = mailbox.poster();
@@ -85,9 +85,9 @@ fn a_send_that_waits_is_woken_once_and_by_its_last_waker() {
     let poster = mailbox.poster();
     poster.post(0).unwrap();
     let mut send = poster.send(1);
-    let bells = [(); 2].map(|()| Arc::new(Bells::default()));
-    for bells in &bells {
-        let waker = Waker::from(bells.clone());
+    let wakes = [(); 2].map(|()| Arc::new(WakeCounter::default()));
+    for wakes in &wakes {
+        let waker = Waker::from(wakes.clone());
         let cx = &mut Context::from_waker(&waker);
         assert_eq!(pin!(&mut send).poll(cx), Poll::Pending);
     }
@@ -96,9 +96,9 @@ fn a_send_that_waits_is_woken_once_and_by_its_last_waker() {
         [0, 1],
         "let in before it is polled"
     );
-    let nr_rings = bells
+    let nr_rings = wakes
         .each_ref()
-        .map(|bells| bells.0.load(Ordering::Relaxed));
+        .map(|wakes| wakes.0.load(Ordering::Relaxed));
     assert_eq!(nr_rings, [0, 1]);
     assert_eq!(poll(&mut send), Poll::Ready(Ok(())));
     assert_eq!(send.take_back(), None);
@@ -156,14 +156,14 @@ fn when_all_have_left_the_line_posts_are_accepted_again() {
 }
 
 #[test]
-fn closing_and_dropping_a_mailbox_give_back_what_waits_for_room() {
+fn closing_or_dropping_a_mailbox_returns_waiting_items() {
     for drops in [false, true] {
         let mut mailbox = Mailbox::builder().capacity(1).build();
         let poster = mailbox.poster();
         poster.post(0).unwrap();
         let mut send = poster.send(1);
-        let bells = Arc::new(Bells::default());
-        let waker = Waker::from(bells.clone());
+        let wakes = Arc::new(WakeCounter::default());
+        let waker = Waker::from(wakes.clone());
         assert!(
             pin!(&mut send)
                 .poll(&mut Context::from_waker(&waker))
@@ -171,7 +171,7 @@ fn closing_and_dropping_a_mailbox_give_back_what_waits_for_room() {
         );
         thread::scope(|scope| {
             let sender = scope.spawn(|| poster.send_wait(2));
-            while poster.shared.room.as_ref().unwrap().nr_waiting() < 2 {
+            while poster.shared.admission.as_ref().unwrap().nr_waiting() < 2 {
                 thread::yield_now();
             }
             if drops {
@@ -187,7 +187,7 @@ fn closing_and_dropping_a_mailbox_give_back_what_waits_for_room() {
             }
             assert_eq!(sender.join().unwrap(), Err(PostError::Closed(2)));
         });
-        assert_eq!(bells.0.load(Ordering::Relaxed), 1);
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
         assert_eq!(poll(&mut send), Poll::Ready(Err(PostError::Closed(1))));
         assert_eq!(poster.send_wait(3), Err(PostError::Closed(3)));
         assert_eq!(
@@ -236,7 +236,7 @@ fn a_capacity_is_from_one_to_isize_max() {
 }
 
 #[test]
-fn an_owner_that_waits_for_more_than_there_is_room_for_gets_what_there_is() {
+fn owner_waiting_for_more_than_the_capacity_gets_all_items() {
     for mut mailbox in bounded(2) {
         let poster = mailbox.poster();
         poster.post_lazy(0).unwrap();
@@ -248,7 +248,7 @@ fn an_owner_that_waits_for_more_than_there_is_room_for_gets_what_there_is() {
 }
 
 #[test]
-fn an_owner_does_not_sleep_on_who_waits_for_room() {
+fn owner_does_not_sleep_while_a_sender_waits() {
     for mut mailbox in bounded(2) {
         let poster = mailbox.poster();
         // Capacity that is reserved by an item that is not posted.
@@ -268,7 +268,7 @@ fn an_owner_does_not_sleep_on_who_waits_for_room() {
 }
 
 #[test]
-fn a_batch_that_gives_its_room_back_lets_in_who_waits() {
+fn batch_that_releases_capacity_admits_waiters() {
     let mut mailbox = Mailbox::builder().capacity(1).build();
     let poster = mailbox.poster();
     let mut held = poster.batch();
@@ -288,7 +288,7 @@ const NR_POSTS: usize = match () {
 };
 
 #[test]
-fn every_item_that_waited_arrives_once_in_its_order_and_never_too_many_are_inside() {
+fn waiting_items_arrive_once_in_order_within_the_capacity() {
     const NR_POSTERS: usize = 4;
     for capacity in [1, 3] {
         for mut mailbox in bounded(capacity) {
@@ -327,7 +327,7 @@ fn every_item_that_waited_arrives_once_in_its_order_and_never_too_many_are_insid
 }
 
 #[test]
-fn a_waker_that_panics_as_it_is_cloned_leaves_the_item_where_it_was() {
+fn panicking_waker_clone_leaves_the_item_in_place() {
     const VTABLE: RawWakerVTable =
         RawWakerVTable::new(|_| panic_any("a broken clone"), |_| (), |_| (), |_| ());
     let mailbox = Mailbox::builder().capacity(1).build();
@@ -391,7 +391,7 @@ fn wakers_that_panic_take_nobody_along() {
 }
 
 #[test]
-fn what_a_leaked_send_left_in_line_is_dropped_and_its_panics_end_there() {
+fn item_of_a_leaked_send_is_dropped_and_its_panic_caught() {
     /// Counts its drop, and panics in it.
     struct Bomb<'a>(&'a AtomicUsize);
     impl Drop for Bomb<'_> {

@@ -39,7 +39,7 @@
 
 use std::mem;
 
-use base::internal::admission::{Room, Ticket};
+use base::internal::admission::{Admission, Ticket};
 use base::internal::panics;
 use base::internal::wake::lane::Lane;
 use base::internal::wake::sleeper::OnTurn;
@@ -48,11 +48,11 @@ use crossbeam_utils::CachePadded;
 use mpscq::Stack;
 use sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use sync::fork::Process;
-use sync::{Mutex, Patience, identity, twin};
+use sync::{Backoff, Mutex, identity, twin};
 
-use super::bell::Bell;
 use super::block::{Blank, Block, Kind};
 use super::inbox::{Backlog, Inbox, Nothing, Reader};
+use super::owner_waker::OwnerWaker;
 use super::tally::{Tally, WAKE_UPS};
 use super::wait::Wait;
 
@@ -71,7 +71,7 @@ pub(super) struct Shared<T> {
     /// Written by either side, once in many posts.
     pub(super) free: CachePadded<Stack<Block<T>>>,
     /// Written by every post and receipt of a bounded mailbox; `None` in others.
-    pub(super) room: CachePadded<Option<Room<Waiting<T>>>>,
+    pub(super) admission: CachePadded<Option<Admission<Waiting<T>>>>,
     /// A: number of [`Poster`](super::Poster)s.
     pub(super) nr_posters: CachePadded<AtomicUsize>,
     /// The state that the owner leaves behind when it ends.
@@ -107,7 +107,7 @@ pub(super) struct Owner {
     pub(super) wait: Wait,
     /// A: see the top of the file.
     life: AtomicU8,
-    pub(super) bell: Bell,
+    pub(super) owner_waker: OwnerWaker,
     /// I: the counts of a mailbox that has a name.
     pub(super) tally: Option<Tally>,
 }
@@ -115,11 +115,11 @@ pub(super) struct Owner {
 impl Owner {
     /// Wakes the owner, whose wake-up the caller has claimed.
     #[cold]
-    pub(super) fn ring(&self) {
+    pub(super) fn wake(&self) {
         if let Some(tally) = &self.tally {
             tally[WAKE_UPS].add(1);
         }
-        self.bell.ring();
+        self.owner_waker.wake();
     }
 }
 
@@ -142,11 +142,11 @@ impl<T> Shared<T> {
             owner: CachePadded::new(Owner {
                 wait: Wait::new(),
                 life: AtomicU8::new(OPEN),
-                bell: Bell::new(thread),
+                owner_waker: OwnerWaker::new(thread),
                 tally,
             }),
             free: CachePadded::new(Stack::new()),
-            room: CachePadded::new(capacity.map(Room::new)),
+            admission: CachePadded::new(capacity.map(Admission::new)),
             nr_posters: CachePadded::new(AtomicUsize::new(0)),
             dead: Mutex::new(Dead {
                 reader: None,
@@ -190,45 +190,45 @@ impl<T> Shared<T> {
     fn count(&self, armed: i32, nr_items: usize, eager: bool) {
         // While items wait, no thread can post the items that the owner waits for.
         let is_awaited =
-            || self.is_awaited() && !twin::armed("room: a lazy post sees nobody in line");
+            || self.is_awaited() && !twin::armed("capacity: a lazy post overlooks the waiters");
         let eager = eager || is_awaited();
         if self.owner.wait.claim_armed(armed, nr_items, eager) {
-            self.owner.ring();
+            self.owner.wake();
         }
     }
 
     /// Takes capacity for one item. Returns `false` if there is none, or if other items wait for
     /// it.
     #[inline]
-    pub(super) fn take_room(&self) -> bool {
-        self.room.as_ref().is_none_or(Room::try_take)
+    pub(super) fn take_capacity(&self) -> bool {
+        self.admission.as_ref().is_none_or(Admission::try_take)
     }
 
     /// Returns `true` if items wait for capacity.
     pub(super) fn is_awaited(&self) -> bool {
-        self.room.as_ref().is_some_and(Room::is_awaited)
+        self.admission.as_ref().is_some_and(Admission::is_awaited)
     }
 
     pub(super) fn capacity(&self) -> Option<usize> {
-        self.room.as_ref().map(Room::capacity)
+        self.admission.as_ref().map(Admission::capacity)
     }
 
     /// Releases the capacity of `nr_items` items that were received.
     #[inline(always)]
     pub(super) fn release(&self, nr_items: usize) {
-        if let Some(room) = &*self.room
-            && room.release(nr_items)
+        if let Some(admission) = &*self.admission
+            && admission.release(nr_items)
         {
-            self.let_in(room);
+            self.let_in(admission);
         }
     }
 
     /// Lets waiting items in, as long as there is capacity.
     #[cold]
-    fn let_in(&self, room: &Room<Waiting<T>>) {
+    fn let_in(&self, admission: &Admission<Waiting<T>>) {
         let mut wakeq = WakeQ::new();
-        room.let_in(|first| {
-            let block = Blank::new(self.inbox.nr_slots()).start(first.item, Kind::Mail, true, true);
+        admission.let_in(|first| {
+            let block = Blank::new(self.inbox.nr_slots()).start(first.item, Kind::Item, true, true);
             self.inbox.push(first.lane, block);
             if let Some(on_turn) = first.on_turn {
                 wakeq.push(on_turn.into_inner());
@@ -246,8 +246,13 @@ impl<T> Shared<T> {
     /// lazy ones, would sleep forever, because waiting items cannot be posted. So joining wakes the
     /// owner as an eager post does, and an owner that finds `AWAITED` and any item does not sleep.
     #[cold]
-    pub(super) fn wait_for_room(&self, item: T, lane: Lane, on_turn: OnTurn) -> Result<Ticket, T> {
-        let Some(room) = &*self.room else {
+    pub(super) fn wait_for_capacity(
+        &self,
+        item: T,
+        lane: Lane,
+        on_turn: OnTurn,
+    ) -> Result<Ticket, T> {
+        let Some(admission) = &*self.admission else {
             return Err(item);
         };
         let on_turn = Some(on_turn);
@@ -256,13 +261,13 @@ impl<T> Shared<T> {
             lane,
             on_turn,
         };
-        let ticket = room
-            .join(waiting, || self.let_in(room))
+        let ticket = admission
+            .join(waiting, || self.let_in(admission))
             .map_err(Waiting::into_item)?;
         // Like an eager post: AWAITED replaces the push, and the owner's count checks it after
         // arming.
-        if !twin::armed("room: waiting wakes nobody") && self.owner.wait.claim(1, true) {
-            self.owner.ring();
+        if !twin::armed("capacity: waiting wakes no owner") && self.owner.wait.claim(1, true) {
+            self.owner.wake();
         }
         Ok(ticket)
     }
@@ -271,8 +276,8 @@ impl<T> Shared<T> {
     pub(super) fn close(&self) {
         self.owner.life.store(CLOSED, Ordering::Relaxed);
         let mut wakeq = WakeQ::new();
-        if let Some(room) = &*self.room {
-            room.close(|waiting| {
+        if let Some(admission) = &*self.admission {
+            admission.close(|waiting| {
                 let on_turn = waiting.on_turn.take();
                 on_turn
                     .into_iter()
@@ -295,9 +300,9 @@ impl<T> Shared<T> {
         twin::fence("life: no fence in orphan");
         // A poster in mid-push has a position in the queue, but its link is not visible yet. We
         // wait for it here, because completed posts may be behind it.
-        let mut patience = Patience::new();
+        let mut backoff = Backoff::new();
         while self.drop_items() && self.is_at_home() {
-            patience.pause();
+            backoff.pause();
         }
     }
 
@@ -344,7 +349,7 @@ impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
         // Every poster was dropped and has sealed its blocks, so this also frees the last blocks.
         self.drop_items();
-        for waiting in self.room.iter_mut().flat_map(Room::forgotten) {
+        for waiting in self.admission.iter_mut().flat_map(Admission::forgotten) {
             // FOREIGN(dead-item): the drop of an item whose waiting send was leaked, on the last
             // thread. A panic is caught.
             panics::contain(|| drop(waiting.item));

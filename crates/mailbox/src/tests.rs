@@ -130,7 +130,7 @@ fn a_full_mailbox_gives_the_item_back() {
 }
 
 #[test]
-fn whatever_is_inside_is_dropped_with_the_owner() {
+fn items_inside_are_dropped_with_the_owner() {
     let dropped = Arc::new(AtomicUsize::new(0));
     for lifo in [false, true] {
         let backlog = if lifo { Backlog::Lifo } else { Backlog::Fifo };
@@ -223,7 +223,7 @@ fn one_eager_item_is_enough_even_when_it_came_first() {
 const NR_SLEEPS: u32 = if cfg!(miri) { 10 } else { 100 };
 
 #[test]
-fn a_sleeping_owner_is_woken_by_the_post_that_makes_the_count_full() {
+fn sleeping_owner_is_woken_by_the_post_that_completes_the_count() {
     let mut mailbox = Mailbox::builder().spin_limit(0).build();
     let poster = mailbox.poster();
     let thread = thread::spawn(move || {
@@ -415,7 +415,7 @@ fn posters_that_take_turns_use_the_blocks_that_they_left_again() {
 }
 
 #[test]
-fn posters_that_took_turns_while_the_owner_was_away_keep_few_blocks() {
+fn alternating_posters_keep_few_blocks() {
     let mut mailbox = Mailbox::builder().keep(100).build();
     let posters = [mailbox.poster(), mailbox.poster()];
     let nr_items: usize = if cfg!(miri) { 150 } else { 10_000 };
@@ -474,9 +474,9 @@ fn items_of_any_size_come_out_as_they_went_in() {
 
 /// Counts its wake-ups.
 #[derive(Default)]
-struct Bells(AtomicUsize);
+struct WakeCounter(AtomicUsize);
 
-impl Wake for Bells {
+impl Wake for WakeCounter {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -486,22 +486,22 @@ impl Wake for Bells {
 fn a_task_is_woken_once_for_as_many_as_it_wants() {
     let mut mailbox = Mailbox::new();
     let poster = mailbox.poster();
-    let bells = Arc::new(Bells::default());
-    let waker = Waker::from(bells.clone());
+    let wakes = Arc::new(WakeCounter::default());
+    let waker = Waker::from(wakes.clone());
     let cx = &mut Context::from_waker(&waker);
     assert_eq!(mailbox.poll_ready(cx, 3), Poll::Pending);
     poster.post_lazy(1).unwrap();
     poster.post_lazy(2).unwrap();
-    assert_eq!(bells.0.load(Ordering::Relaxed), 0);
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
     assert_eq!(
         mailbox.poll_ready(cx, 3),
         Poll::Pending,
         "polled for another reason"
     );
     poster.post_lazy(3).unwrap();
-    assert_eq!(bells.0.load(Ordering::Relaxed), 1);
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
     poster.post(4).unwrap();
-    assert_eq!(bells.0.load(Ordering::Relaxed), 1, "it is awake");
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 1, "it is awake");
     assert_eq!(mailbox.poll_ready(cx, 3), Poll::Ready(Ok(())));
     for number in 1..=4 {
         assert_eq!(mailbox.poll_recv(cx), Poll::Ready(Ok(number)));
@@ -509,7 +509,7 @@ fn a_task_is_woken_once_for_as_many_as_it_wants() {
     assert_eq!(pin!(mailbox.recv()).poll(cx), Poll::Pending);
     drop(poster);
     assert_eq!(
-        bells.0.load(Ordering::Relaxed),
+        wakes.0.load(Ordering::Relaxed),
         2,
         "the last poster is gone"
     );
@@ -521,8 +521,8 @@ fn a_task_is_woken_once_for_as_many_as_it_wants() {
 fn the_kind_of_sleep_may_change_from_one_to_the_next() {
     let mut mailbox = Mailbox::new();
     let poster = mailbox.poster();
-    let bells = Arc::new(Bells::default());
-    let waker = Waker::from(bells.clone());
+    let wakes = Arc::new(WakeCounter::default());
+    let waker = Waker::from(wakes.clone());
     assert!(
         mailbox
             .poll_recv(&mut Context::from_waker(&waker))
@@ -548,16 +548,40 @@ fn the_eventfd_is_rung_only_while_armed() {
     assert_eq!(mailbox.try_recv(), Ok(1));
     assert!(mailbox.arm(2).unwrap());
     poster.post_lazy(2).unwrap();
-    assert!(!mailbox.shared().owner.bell.eventfd().unwrap().clear());
+    assert!(
+        !mailbox
+            .shared()
+            .owner
+            .owner_waker
+            .eventfd()
+            .unwrap()
+            .clear()
+    );
     poster.post_lazy(3).unwrap();
     poster.post(4).unwrap();
     assert!(mailbox.disarm(), "rung");
-    assert!(mailbox.shared().owner.bell.eventfd().unwrap().clear());
+    assert!(
+        mailbox
+            .shared()
+            .owner
+            .owner_waker
+            .eventfd()
+            .unwrap()
+            .clear()
+    );
     assert_eq!(mailbox.drain(9).count(), 3);
     assert!(mailbox.arm(1).unwrap());
     assert!(!mailbox.disarm(), "not rung");
     poster.post(5).unwrap();
-    assert!(!mailbox.shared().owner.bell.eventfd().unwrap().clear());
+    assert!(
+        !mailbox
+            .shared()
+            .owner
+            .owner_waker
+            .eventfd()
+            .unwrap()
+            .clear()
+    );
     mailbox.clear();
 }
 
@@ -571,7 +595,7 @@ fn a_wait_that_times_out_takes_about_that_long() {
 }
 
 #[test]
-fn a_poster_killed_by_a_panic_tells_the_owner() {
+fn poster_dropped_by_a_panic_notifies_the_owner() {
     let mut mailbox = Mailbox::new();
     let poster = mailbox.poster();
     let thread = thread::spawn(move || {
@@ -587,7 +611,7 @@ fn a_poster_killed_by_a_panic_tells_the_owner() {
 }
 
 #[test]
-fn a_linger_gathers_until_there_are_enough_or_one_is_eager_or_the_time_is_over() {
+fn linger_ends_at_the_count_an_eager_item_or_the_timeout() {
     let mut mailbox = Mailbox::new();
     let poster = mailbox.poster();
     poster.post_lazy(0).unwrap();

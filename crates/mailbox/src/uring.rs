@@ -65,7 +65,7 @@ mod tests {
     const BELL: u64 = 7;
 
     #[test]
-    fn arming_after_the_last_poster_is_told_that_nothing_will_come() {
+    fn arming_after_the_last_poster_reports_the_end() {
         let mut mailbox = Mailbox::<u8>::new();
         let poster = mailbox.poster();
         assert!(mailbox.arm(1).unwrap());

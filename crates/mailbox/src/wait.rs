@@ -73,7 +73,7 @@ impl Wait {
     /// queue next.
     pub(super) fn arm(&self, count: usize) {
         debug_assert!(count > 0, "no poster would ever claim this");
-        // ORDER(bell): publish and consume, other end in `claim_armed`: the way in which the owner
+        // ORDER(owner-waker): publish and consume, other end in `claim_armed`: the way in which the owner
         // sleeps.
         //   owner: kind of sleep = mine;   nr = n  Release
         //   claim: nr: positive → not  Acquire;    reads the kind of sleep
@@ -125,7 +125,7 @@ impl Wait {
     /// to.
     #[cold]
     pub(super) fn claim_armed(&self, seen: i32, nr_items: usize, eager: bool) -> bool {
-        // ORDER(bell): the other end; see `arm`. If we take the word from positive, we see how the
+        // ORDER(owner-waker): the other end; see `arm`. If we take the word from positive, we see how the
         // owner sleeps. If another change came first, the word is not positive, and we wake no
         // owner.
         // Test: a_claim_rings_the_bell_of_the_arming_that_it_claims, a_claim_needs_its_acquire

@@ -20,7 +20,7 @@ use sync::unmodelled::Arc;
 use sync::{cpu, thread};
 
 use super::error::TryRecvError;
-use super::join::{JoinHandle, tell};
+use super::join::{JoinHandle, answer};
 use super::local::{LocalSet, task};
 use super::mailbox::Mailbox;
 use super::poster::Poster;
@@ -82,23 +82,23 @@ const BATCH: usize = 32;
 #[doc(alias("kthread_worker", "SingleThreadExecutor", "Actor"))]
 pub struct Worker {
     /// `None` once it is being dropped.
-    poster: Option<Poster<Mail>>,
-    post: Arc<Post<Mail>>,
+    poster: Option<Poster<Message>>,
+    post: Arc<Post<Message>>,
     thread: Option<thread::JoinHandle>,
     is_in_background: bool,
 }
 
 /// A closure for the worker's thread.
-type Run = Box<dyn FnOnce(&LocalSet<Mail>) + Send>;
+type Run = Box<dyn FnOnce(&LocalSet<Message>) + Send>;
 
-enum Mail {
+enum Message {
     Run(Run),
     Woken(Woken),
     /// Ends the thread, and drops closures that have not started and futures that have not ended.
     Quit,
 }
 
-impl From<Woken> for Mail {
+impl From<Woken> for Message {
     fn from(woken: Woken) -> Self {
         Self::Woken(woken)
     }
@@ -270,19 +270,19 @@ impl WorkerBuilder {
 }
 
 /// The body of the thread.
-fn run(mailbox: Mailbox<Mail>, post: Arc<Post<Mail>>, style: &ThreadStyle) {
+fn run(mailbox: Mailbox<Message>, post: Arc<Post<Message>>, style: &ThreadStyle) {
     style.within(|| serve(mailbox, post));
 }
 
-fn serve(mut mailbox: Mailbox<Mail>, post: Arc<Post<Mail>>) {
+fn serve(mut mailbox: Mailbox<Message>, post: Arc<Post<Message>>) {
     let set = LocalSet::with(post);
     set.within(|| {
         while mailbox.wait(1).is_ok() {
-            for mail in mailbox.drain(BATCH) {
-                match mail {
-                    Mail::Run(run) => run(&set),
-                    Mail::Woken(woken) => _ = set.poll(woken),
-                    Mail::Quit => return,
+            for message in mailbox.drain(BATCH) {
+                match message {
+                    Message::Run(run) => run(&set),
+                    Message::Woken(woken) => _ = set.poll(woken),
+                    Message::Quit => return,
                 }
             }
         }
@@ -291,7 +291,7 @@ fn serve(mut mailbox: Mailbox<Mail>, post: Arc<Post<Mail>>) {
     loop {
         match mailbox.try_recv() {
             // FOREIGN(worker-skip): as of `skip`.
-            Ok(mail) => _ = panics::contain(|| drop(mail)),
+            Ok(message) => _ = panics::contain(|| drop(message)),
             Err(TryRecvError::MidPush) => thread::yield_now(),
             Err(_) => return,
         }
@@ -309,7 +309,7 @@ fn skip<R>(func: impl Sized, to: ReplyTo<Outcome<R>>) {
     // FOREIGN(worker-skip): the drop of a user's closure, on the worker's thread. A panic is
     // caught.
     panics::contain(|| drop(func));
-    tell(to, Err(JoinError::Cancelled));
+    answer(to, Err(JoinError::Cancelled));
 }
 
 impl Worker {
@@ -339,7 +339,7 @@ impl Worker {
             if target.mark.end() {
                 skip(func, to);
             } else {
-                tell(to, call(func));
+                answer(to, call(func));
             }
         })
     }
@@ -397,7 +397,7 @@ impl Worker {
             match call(make) {
                 // A cancel before this point is seen before the poll.
                 Ok(future) => set.start(target, task(future, to)),
-                Err(error) => tell(to, Err(error)),
+                Err(error) => answer(to, Err(error)),
             }
         })
     }
@@ -473,13 +473,15 @@ impl Worker {
         {
             // Never rejected: the mailbox is unbounded, and its thread receives as long as this
             // poster exists.
-            _ = poster.urgent().post(Mail::Quit);
+            _ = poster.urgent().post(Message::Quit);
         }
     }
 
     fn spawn_with<R: Send + 'static>(
         &self,
-        start: impl FnOnce(&LocalSet<Mail>, Arc<Target<Mail>>, ReplyTo<Outcome<R>>) + Send + 'static,
+        start: impl FnOnce(&LocalSet<Message>, Arc<Target<Message>>, ReplyTo<Outcome<R>>)
+        + Send
+        + 'static,
     ) -> JoinHandle<R> {
         let (to, reply) = reply();
         let target = Target::new(&self.post, POSTED);
@@ -500,7 +502,7 @@ impl Worker {
             panics::contain(|| drop(run));
             return false;
         };
-        poster.post(Mail::Run(run)).is_ok()
+        poster.post(Message::Run(run)).is_ok()
     }
 }
 

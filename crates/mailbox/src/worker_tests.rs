@@ -33,7 +33,7 @@ fn held() -> (Worker, mpsc::Sender<()>) {
 }
 
 #[test]
-fn closures_of_a_worker_run_one_by_one_in_their_order_on_one_thread() {
+fn closures_of_a_worker_run_in_order_on_one_thread() {
     let worker = worker();
     let list = Arc::new(Mutex::new(Vec::new()));
     let nr = if cfg!(miri) { 10 } else { 1000 };
@@ -70,7 +70,7 @@ fn a_flush_waits_for_closures_and_for_no_future() {
 }
 
 #[test]
-fn what_is_not_send_stays_on_the_thread_of_its_worker() {
+fn non_send_values_stay_on_the_thread_of_their_worker() {
     let worker = worker();
     let sum = worker.spawn_local(|| async {
         let sum = Rc::new(RefCell::new(0));
@@ -91,7 +91,7 @@ fn what_is_not_send_stays_on_the_thread_of_its_worker() {
 }
 
 #[test]
-fn a_panic_ends_with_its_closure_or_with_what_makes_a_future() {
+fn panic_ends_with_its_closure_or_future_constructor() {
     let worker = worker();
     worker.spawn_detached(|| panic_any("nobody joins"));
     let closure = worker.spawn(|| panic!("tape {}", 1));
@@ -172,7 +172,7 @@ fn a_worker_may_be_dropped_on_its_own_thread() {
 }
 
 #[test]
-fn a_worker_that_is_closed_in_background_does_all_and_keeps_nobody() {
+fn worker_closed_in_background_runs_all_and_blocks_no_caller() {
     let (worker, open) = held();
     let handle = worker.spawn(|| 5);
     worker.close_in_background();
@@ -182,7 +182,7 @@ fn a_worker_that_is_closed_in_background_does_all_and_keeps_nobody() {
 }
 
 #[test]
-fn a_worker_that_is_shut_down_in_background_drops_what_has_not_started() {
+fn worker_shut_down_in_background_drops_unstarted_closures() {
     let (worker, open) = held();
     let (send, receive) = mpsc::channel::<u32>();
     let parked = worker.spawn_local(pending::<()>);
@@ -203,7 +203,7 @@ fn a_worker_that_is_shut_down_in_background_drops_what_has_not_started() {
 }
 
 #[test]
-fn a_worker_has_the_name_the_cpus_and_the_hooks_that_it_is_given() {
+fn worker_has_the_given_name_cpus_and_hooks() {
     let calls = Arc::new(Mutex::new(Vec::new()));
     let hook = |what| {
         let calls = calls.clone();
@@ -234,7 +234,7 @@ fn a_worker_has_the_name_the_cpus_and_the_hooks_that_it_is_given() {
 }
 
 #[test]
-fn a_worker_that_cannot_be_as_it_is_told_is_refused_with_the_reason() {
+fn impossible_worker_is_rejected_with_the_reason() {
     let refused = |builder: WorkerBuilder| builder.build().unwrap_err();
     let error = refused(Worker::builder("a\0b"));
     assert!(matches!(error, WorkerError::Name));
@@ -258,7 +258,7 @@ fn a_worker_that_cannot_be_as_it_is_told_is_refused_with_the_reason() {
 }
 
 #[test]
-fn wakers_of_a_worker_are_known_to_run_no_users_code_and_others_are_not() {
+fn worker_wakers_are_known_to_run_no_user_code() {
     async fn is_known() -> bool {
         poll_fn(|cx| {
             let another = cx.waker().clone();

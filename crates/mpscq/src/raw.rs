@@ -282,7 +282,7 @@ impl<T: Linked> RawQueue<T> {
         let Some(head) = NonNull::new(self.first.load(order::first_load())) else {
             // A missing link does not mean empty: the first producer may be preempted between swap
             // and store, while a second one has completed its push behind it.
-            return if self.is_empty() || twin::armed("empty: no look at the tail") {
+            return if self.is_empty() || twin::armed("empty: no check of the tail") {
                 Pop::Empty
             } else {
                 Pop::MidPush

@@ -149,7 +149,7 @@ fn chains_append_reverse_and_count() {
 }
 
 #[test]
-fn popped_items_make_a_chain_whether_they_still_hang_together_or_not() {
+fn popped_items_form_a_chain_linked_or_not() {
     let queue = Queue::<Node<_>>::new();
     let mut consumer = queue.try_consumer().unwrap();
     let mut chain = Chain::<Node<_>>::new();
@@ -168,7 +168,7 @@ fn popped_items_make_a_chain_whether_they_still_hang_together_or_not() {
 }
 
 #[test]
-fn whatever_is_inside_is_dropped_with_its_holder() {
+fn items_inside_are_dropped_with_their_container() {
     let dropped = Cell::new(0);
     let counted = || (0..3).map(|_| Counted(&dropped));
     let queue = Queue::<Node<_>>::new();
@@ -272,7 +272,7 @@ fn the_lifo_list_turns_round_on_demand() {
 }
 
 #[test]
-fn what_is_put_before_the_others_comes_first() {
+fn item_pushed_to_the_front_comes_first() {
     let mut chain = Chain::<Node<_>>::new();
     (1..=2).for_each(|number| chain.push_front(Node::new(number)));
     chain.push_back(Node::new(0));

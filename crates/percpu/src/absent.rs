@@ -27,7 +27,7 @@ pub struct DrainedWhenAbsent {
 ///
 /// As [`PerCpu::drain_cpus`], for all of these drains.
 pub fn set_online_cpus(online: &CpuSet) {
-    hotplug::tell(online);
+    hotplug::notify(online);
 }
 
 /// Drains slots of CPUs that are not online.

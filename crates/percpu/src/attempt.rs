@@ -8,11 +8,11 @@ use base::internal::panics;
 use sync::unmodelled::Arc;
 use sync::{asym, twin};
 
+use super::backoff::{self, Deadline, Turn};
 use super::call::{Call, Outcome};
+use super::call_queue::QueuedCall;
 use super::choice::{Escalate, Escalation, Kind};
 use super::leaked::Due;
-use super::mail::Letter;
-use super::patience::{self, Deadline, Turn};
 use super::slot::{Found, Slot};
 
 /// The state of an attempt.
@@ -22,7 +22,7 @@ enum Stage<F, R> {
     /// The owner has been asked for the slot.
     Asked(F, Wait),
     /// The owner, or a thread that takes the slot, will run the call.
-    Mailed(Arc<Call<F, R>>),
+    Queued(Arc<Call<F, R>>),
     /// The call has run, or was cancelled.
     Over,
 }
@@ -52,7 +52,7 @@ struct Held<'p, T> {
 impl<'p, T> Held<'p, T> {
     fn run<R>(self, f: impl FnOnce(&mut T) -> R) -> R {
         // Queued calls run first.
-        self.slot.run_mail();
+        self.slot.run_queued_calls();
         // FOREIGN(percpu-call): the caller's closure, on the caller, which gets the panic once the
         // slot is released. SAFETY: the thread that created `self` holds the slot.
         unsafe { self.slot.touch_as_caller(f) }
@@ -97,7 +97,7 @@ where
         if !matches!(self.stage, Stage::Ready(_)) {
             return None;
         }
-        let found = self.slot.look_and_take_in_turn(0);
+        let found = self.slot.check_and_take_in_turn(0);
         (found == Found::Taken).then(|| self.run_here())
     }
 
@@ -106,20 +106,20 @@ where
     /// before it.
     ///
     /// Until the next call of one of these functions, the thread must not run user code.
-    pub(super) fn look_as_next(&mut self, due: Due) -> Option<R> {
+    pub(super) fn check_as_next(&mut self, due: Due) -> Option<R> {
         if let Some(since) = self.turn.announce() {
             self.slot.announce(since);
         }
-        self.look(due)
+        self.check(due)
     }
 
     /// Tries to run the call, and returns its result if it has run. First does the check that is
     /// due.
     ///
     /// A panic of a mailed call is resumed here.
-    pub(super) fn look(&mut self, due: Due) -> Option<R> {
+    pub(super) fn check(&mut self, due: Due) -> Option<R> {
         self.slot.check_owner(due);
-        if let Stage::Mailed(call) = &self.stage {
+        if let Stage::Queued(call) = &self.stage {
             let outcome = call.outcome().or_else(|| {
                 self.slot.help();
                 call.outcome()
@@ -130,7 +130,7 @@ where
         if self.slot.kind() != Kind::Queue {
             self.turn.poll();
         }
-        let found = self.slot.look_and_take_in_turn(self.turn.announced());
+        let found = self.slot.check_and_take_in_turn(self.turn.announced());
         match (found, self.slot.kind()) {
             (Found::Taken, _) => Some(self.run_here()),
             (Found::Lost, _) => {
@@ -139,7 +139,7 @@ where
             }
             (_, Kind::OnDemand | Kind::Breakable) => self.ask_or_break(),
             (Found::Owned, Kind::Queue) => {
-                self.mail();
+                self.queue_call();
                 None
             }
             // A thread is inside, and will leave soon.
@@ -160,7 +160,7 @@ where
                 self.slot.unask();
                 Ok(f)
             }
-            Stage::Mailed(call) => match recall(&call) {
+            Stage::Queued(call) => match recall(&call) {
                 Ok(f) => Ok(f),
                 Err(outcome) => Err(outcome.unwrap_or_else(|payload| resume_unwind(payload))),
             },
@@ -181,25 +181,25 @@ where
                 let held = held;
                 held.run(f)
             }
-            Stage::Mailed(_) | Stage::Over => unreachable!("such a call takes no slot"),
+            Stage::Queued(_) | Stage::Over => unreachable!("such a call takes no slot"),
         }
     }
 
-    fn mail(&mut self) {
+    fn queue_call(&mut self) {
         let Stage::Ready(f) = std::mem::replace(&mut self.stage, Stage::Over) else {
             unreachable!("slots that queue are not asked for");
         };
         let call = Arc::new(Call::new(f));
-        self.stage = Stage::Mailed(call.clone());
-        let letter: Box<dyn FnOnce(&mut T) + Send + '_> = Box::new(move |data| call.run(data));
+        self.stage = Stage::Queued(call.clone());
+        let queued: Box<dyn FnOnce(&mut T) + Send + '_> = Box::new(move |data| call.run(data));
         // SAFETY: `f` may borrow for less than the letter's lifetime. The letter accesses `f` and
         // its result only between the transition from `PENDING` and `DONE`; `look`, `cancel` and
         // the drop of `self` ensure that this is over, or will never begin, before the borrow ends,
         // and leave both empty.
-        let letter = unsafe {
-            std::mem::transmute::<Box<dyn FnOnce(&mut T) + Send + '_>, Letter<T>>(letter)
+        let queued = unsafe {
+            std::mem::transmute::<Box<dyn FnOnce(&mut T) + Send + '_>, QueuedCall<T>>(queued)
         };
-        self.slot.post(letter);
+        self.slot.post(queued);
     }
 
     fn ask_or_break(&mut self) -> Option<R> {
@@ -232,7 +232,7 @@ where
 /// Does not unwind: the closure may borrow from the caller's stack.
 fn recall<F, R>(call: &Call<F, R>) -> Result<F, Outcome<R>> {
     call.cancel()
-        .ok_or_else(|| patience::wait_out(|| call.outcome()))
+        .ok_or_else(|| backoff::wait_out(|| call.outcome()))
 }
 
 /// Makes every thread pass a fence if `how` allows it. Returns `true` if every thread has.
@@ -270,7 +270,7 @@ impl<T, F, R> Drop for Attempt<'_, T, F, R> {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Ready(_) | Stage::Over => {}
             Stage::Asked(..) => self.slot.unask(),
-            Stage::Mailed(call) => {
+            Stage::Queued(call) => {
                 // Reached if a drain panicked on another slot.
                 // FOREIGN(percpu-drain): the drop of a closure or of its result, on the caller; a
                 // panic is caught.

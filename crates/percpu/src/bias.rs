@@ -6,15 +6,15 @@
 use sync::atomic::Ordering;
 use sync::{asym, hint, twin};
 
+use super::backoff::{Backoff, HandoffWait, Turn};
 use super::choice::Kind;
-use super::patience::{Courtesy, Patience, Turn};
 use super::slot::{FREE, HELD, LOST, OWNED, OwnerWord, Slot, Want, release_order, take_order};
 
 /// Number of polls for which an owner that gave up the slot on request waits for the requester to
 /// take it, before it takes the slot back. About a microsecond: several times the transfer time of
 /// a cache line between CPUs. A later requester can take the slot between two operations of the
 /// owner.
-const NR_COURTESY_SPINS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
+const NR_HANDOFF_SPINS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
 impl<T> Slot<T> {
     /// Becomes the owner. Returns `true` if there was none. The slot is still given up.
@@ -48,7 +48,7 @@ impl<T> Slot<T> {
         self.far.owner.store(owner.0, Ordering::Relaxed);
         match self.kind() {
             Kind::Queue => {
-                self.run_mail();
+                self.run_queued_calls();
                 self.release();
             }
             Kind::OnDemand | Kind::Breakable => self.unbias(),
@@ -62,7 +62,7 @@ impl<T> Slot<T> {
     pub(super) fn take_back(&self) {
         if self.kind() == Kind::Queue {
             self.take();
-            self.run_mail();
+            self.run_queued_calls();
             // Not `release`: only the owner moves the word from `OWNED`.
             self.word.store(OWNED, Ordering::Relaxed);
         }
@@ -80,14 +80,14 @@ impl<T> Slot<T> {
     /// As [`take`](Self::take). An owner that has waited for long announces itself, as a caller
     /// does, so that no caller takes the slot before it.
     fn take_as(&self, turn: &mut Turn) {
-        let mut patience = Patience::of_owner();
+        let mut backoff = Backoff::of_owner();
         while !self.try_take() {
             self.must_not_be_lost();
             turn.poll();
             if let Some(since) = turn.announce() {
                 self.announce(since);
             }
-            patience.pass_time();
+            backoff.pass_time();
         }
         let since = turn.withdraw();
         if since != 0 {
@@ -100,14 +100,14 @@ impl<T> Slot<T> {
     #[cold]
     #[inline(never)]
     fn take_in_turn(&self) {
-        let (mut patience, mut courtesy) = (Patience::of_owner(), Courtesy::default());
+        let (mut backoff, mut handoff_wait) = (Backoff::of_owner(), HandoffWait::default());
         let mut turn = Turn::default();
         while self.eldest.load(Ordering::Relaxed) != 0
-            && !courtesy.is_over()
+            && !handoff_wait.is_over()
             && !twin::armed("percpu: the owner overtakes the eldest")
         {
             turn.poll();
-            patience.pass_time();
+            backoff.pass_time();
         }
         if !self.try_take() {
             self.take_as(&mut turn);
@@ -129,7 +129,7 @@ impl<T> Slot<T> {
     #[inline]
     pub(super) fn poll(&self, kind: Kind) {
         match kind {
-            Kind::Queue => self.run_mail(),
+            Kind::Queue => self.run_queued_calls(),
             Kind::OnDemand | Kind::Breakable => {
                 let asked = self.enter(kind);
                 self.exit(kind, asked);
@@ -218,7 +218,7 @@ impl<T> Slot<T> {
         self.busy.store(0, Ordering::Release);
         if !Want(self.want.load(Ordering::Relaxed)).is_away() {
             self.unbias();
-            for _ in 0..NR_COURTESY_SPINS {
+            for _ in 0..NR_HANDOFF_SPINS {
                 let asked = Want(self.want.load(Ordering::Relaxed)).has_askers();
                 if !asked || self.word.load(Ordering::Relaxed) != FREE {
                     break;
@@ -237,7 +237,7 @@ impl<T> Slot<T> {
         // `want` changes before the word: while the word is `HELD`, no thread can break the bias.
         // If the word became `OWNED` first, a breaker could take and release the slot before our
         // exchange, which would then clear its `AWAY`.
-        if twin::armed("percpu: keeps the slot before it says so") {
+        if twin::armed("percpu: keeps the slot before marking it") {
             self.word.store(OWNED, release_order());
         }
         let nobody_asks = self
@@ -253,7 +253,7 @@ impl<T> Slot<T> {
     /// Gives up the bias, unless it was broken or given up before.
     fn unbias(&self) {
         // The order of these two does not matter: only this thread reads both words together.
-        if !twin::armed("percpu: gives way and does not say so") {
+        if !twin::armed("percpu: yields without marking it") {
             self.want.fetch_or(Want::AWAY, Ordering::Relaxed);
         }
         // Against `try_break`, on one word. If the breaker's exchange comes first, ours fails, and
@@ -284,14 +284,14 @@ impl<T> Slot<T> {
         // barrier comes first, we read its `busy` here.
         // Test: a_broken_bias_never_lets_two_inside, breaking_needs_a_look_at_busy
         let inside = self.busy.load(Ordering::Acquire) != 0;
-        if inside && !twin::armed("percpu: breaks without a look") {
+        if inside && !twin::armed("percpu: breaks without a check") {
             return false;
         }
         let broken = self
             .word
             .compare_exchange(OWNED, HELD, take_order(), Ordering::Relaxed)
             .is_ok();
-        if broken && !twin::armed("percpu: breaks and does not say so") {
+        if broken && !twin::armed("percpu: breaks without marking it") {
             // Set before our request is withdrawn, so that `want` does not fall to zero.
             self.want.fetch_or(Want::AWAY, Ordering::Relaxed);
         }

@@ -45,13 +45,13 @@ impl<F, R> Call<F, R> {
     where
         F: FnOnce(&mut T) -> R,
     {
-        if !twin::armed("percpu: runs a call that was taken back") && !self.step(RUNNING) {
+        if !twin::armed("percpu: runs a recalled call") && !self.step(RUNNING) {
             return;
         }
         // SAFETY: we made the transition from `PENDING`, so the caller waits for `DONE`.
         let f = self.f.with_mut(|f| unsafe { (*f).take() });
         let f = f.expect("one step leads from PENDING");
-        // FOREIGN(percpu-mailed): a remote caller's closure, on the thread that holds the slot. The
+        // FOREIGN(percpu-queued): a remote caller's closure, on the thread that holds the slot. The
         // panic is resumed on the caller.
         let outcome = guarded(|| f(data));
         // SAFETY: as above.

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_is_in_the_mode_chosen_but_nothing_is_queued_onto_an_isolated_cpu() {
+    fn slot_has_the_chosen_mode_except_on_isolated_cpus() {
         for qpw in Qpw::ALL {
             for escalate in [Escalate::Never, Escalate::Quietly, Escalate::Interrupt] {
                 assert_ne!(kind_of(qpw, escalate, true), Kind::Queue);

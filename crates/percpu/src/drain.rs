@@ -5,9 +5,9 @@ use sync::twin;
 use topology::{CpuId, CpuSet};
 
 use super::attempt::Attempt;
+use super::backoff;
 use super::choice::Choice;
 use super::leaked::Due;
-use super::patience;
 use super::remote::PerCpu;
 use super::slot::Slot;
 use super::tally::{DRAINED, DRAINS};
@@ -79,7 +79,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         self.tally[DRAINS].add(1);
         self.tally[DRAINED].add(attempts.len() as u64);
         attempts.retain_mut(|attempt| attempt.try_now().is_none());
-        patience::wait_for(|due| {
+        backoff::wait_for(|due| {
             // A call announces itself only in the last attempt, and not while `f` runs on another
             // slot, because `f` may wait for the owner.
             if let Some(last) = attempts.last_mut()
@@ -87,8 +87,8 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
             {
                 last.withdraw();
             }
-            attempts.retain_mut(|attempt| attempt.look(due).is_none());
-            attempts.pop_if(|last| last.look_as_next(Due::Nothing).is_some());
+            attempts.retain_mut(|attempt| attempt.check(due).is_none());
+            attempts.pop_if(|last| last.check_as_next(Due::Nothing).is_some());
             attempts.is_empty().then_some(())
         });
     }

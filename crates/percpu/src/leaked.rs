@@ -128,7 +128,7 @@ impl<T> Slot<T> {
             .compare_exchange(OWNED, HELD, take_order(), Ordering::Relaxed)
             .is_ok();
         if is_kept {
-            self.run_mail();
+            self.run_queued_calls();
             self.release();
         }
         true

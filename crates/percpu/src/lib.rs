@@ -55,18 +55,18 @@
 
 mod absent;
 mod attempt;
+mod backoff;
 mod bias;
 mod builder;
 mod call;
+mod call_queue;
 mod choice;
 mod counter;
 mod drain;
 mod fork;
 mod leaked;
-mod mail;
 mod owner;
 mod pages;
-mod patience;
 mod remote;
 mod slot;
 mod table;

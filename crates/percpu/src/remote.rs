@@ -11,13 +11,13 @@ use sync::unmodelled::Arc;
 use topology::{CpuId, CpuSet};
 
 use super::attempt::Attempt;
+use super::backoff::{self, Deadline};
 use super::choice::{AtStart, Choice, Escalation, Kind};
 use super::fork::Listed;
 use super::owner::{AttachError, Owner};
-use super::patience::{self, Deadline};
 use super::slot::Slot;
 use super::table::Table;
-use super::tally::{MAILED, Tally, WAITED, tally};
+use super::tally::{QUEUED, Tally, WAITED, tally};
 
 /// The handler that is called after queued work has panicked.
 pub(super) type PanicHandler = Box<dyn Fn(CpuId) + Send + Sync>;
@@ -256,9 +256,9 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         }
         if !deadline.is_zero() {
             let mut deadline = Deadline::after(deadline);
-            let ended = patience::wait_for(|due| match deadline.is_over() {
+            let ended = backoff::wait_for(|due| match deadline.is_over() {
                 true => Some(None),
-                false => attempt.look_as_next(due).map(Some),
+                false => attempt.check_as_next(due).map(Some),
             });
             if let Some(result) = ended {
                 return Ok(result);
@@ -314,7 +314,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         if attempt.try_now().is_none()
             && let Ok(contained) = attempt.cancel()
         {
-            self.tally[MAILED].add(1);
+            self.tally[QUEUED].add(1);
             slot.post(Box::new(contained));
         }
     }
@@ -330,12 +330,12 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     /// As [`run_on`](Self::run_on).
     pub fn flush(&self, cpu: CpuId) {
         let slot = self.not_mine(self.slot(cpu));
-        let nr_posted = slot.mail().nr_posted();
-        patience::wait_for(|due| {
+        let nr_posted = slot.call_queue().nr_posted();
+        backoff::wait_for(|due| {
             slot.check_owner(due);
             slot.help();
             slot.must_not_be_lost();
-            slot.mail().is_done(nr_posted).then_some(())
+            slot.call_queue().is_done(nr_posted).then_some(())
         });
     }
 
@@ -346,7 +346,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
             return result;
         }
         self.tally[WAITED].add(1);
-        patience::wait_for(|due| attempt.look_as_next(due))
+        backoff::wait_for(|due| attempt.check_as_next(due))
     }
 
     fn slot(&self, cpu: CpuId) -> &Slot<T> {

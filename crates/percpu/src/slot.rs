@@ -48,7 +48,7 @@
 //! A wait is therefore bounded by the age at which a caller announces itself, plus one poll, one
 //! operation and one call for each caller that has waited longer. `eldest` is a hint: it decides
 //! which thread tries to take the slot, and only `word` decides which thread has it. If a thread
-//! reads an old value of `eldest`, it takes the slot once more than it should. `patience.rs` has
+//! reads an old value of `eldest`, it takes the slot once more than it should. `backoff.rs` has
 //! the times.
 //!
 //! An announced caller runs no user code: a drain of many slots announces itself to one slot at a
@@ -78,8 +78,8 @@ use sync::thread::{self, ThreadId};
 use sync::{barrier, identity, twin, unmodelled};
 use topology::CpuId;
 
+use super::call_queue::{CallQueue, QueuedCall};
 use super::choice::Kind;
-use super::mail::{Letter, Mail};
 
 /// No thread holds the slot.
 pub(super) const FREE: u32 = 0;
@@ -179,7 +179,7 @@ pub(super) struct Slot<T> {
     /// only.
     pub(super) busy: AtomicU32,
     /// A: the time at which the next caller or owner began to wait, as
-    /// [`Turn`](super::patience::Turn) measures time; 0 if none has waited for long. In slots that
+    /// [`Turn`](super::backoff::Turn) measures time; 0 if none has waited for long. In slots that
     /// queue, only an owner that takes its slot back announces itself.
     pub(super) eldest: AtomicU32,
     /// A: the thread that is inside by a call, or runs queued calls; otherwise 0. Written inside. A
@@ -200,7 +200,7 @@ pub(super) struct Far<T> {
     /// A: an [`OwnerWord`].
     pub(super) owner: AtomicU64,
     /// A: queued calls. In slots that do not queue, only calls queued by a call on the same slot.
-    mail: Mail<T>,
+    call_queue: CallQueue<T>,
     /// The thread that is inside, to detect bugs of this crate.
     #[cfg(debug_assertions)]
     inside: AtomicU64,
@@ -223,7 +223,7 @@ impl<T> Slot<T> {
                 cpu,
                 kind,
                 owner: AtomicU64::new(0),
-                mail: Mail::new(),
+                call_queue: CallQueue::new(),
                 #[cfg(debug_assertions)]
                 inside: AtomicU64::new(0),
             },
@@ -249,7 +249,7 @@ impl<T> Slot<T> {
 
     /// Takes the slot if it is free. Returns the state that it found.
     #[inline]
-    pub(super) fn look_and_take(&self) -> Found {
+    pub(super) fn check_and_take(&self) -> Found {
         // A load first: an exchange acquires the cache line even if it fails. Not in a model, whose
         // loads may stay stale.
         let mut word = FREE;
@@ -301,7 +301,7 @@ impl<T> Slot<T> {
         // The waiting callers do not exist in the child.
         self.eldest.store(0, Ordering::Relaxed);
         let is_had = word == HELD || word == OWNED && !is_mine;
-        self.far.mail.forget(word == FREE);
+        self.far.call_queue.forget(word == FREE);
         if is_had {
             self.word.store(LOST, Ordering::Relaxed);
         }
@@ -318,12 +318,12 @@ impl<T> Slot<T> {
     /// Takes the slot if it is free and no other caller is next. Returns the state that it found.
     /// `since` is the time that the caller has announced, or 0.
     #[inline]
-    pub(super) fn look_and_take_in_turn(&self, since: u32) -> Found {
+    pub(super) fn check_and_take_in_turn(&self, since: u32) -> Found {
         let eldest = self.eldest.load(Ordering::Relaxed);
         if eldest != 0 && eldest != since && !twin::armed("percpu: a caller overtakes the eldest") {
             return Found::Held;
         }
-        self.look_and_take()
+        self.check_and_take()
     }
 
     /// Announces a caller that has waited for long, unless another caller has waited longer.
@@ -348,52 +348,52 @@ impl<T> Slot<T> {
     /// Takes the slot if it is free. Returns `true` if it did.
     #[inline]
     pub(super) fn try_take(&self) -> bool {
-        self.look_and_take() == Found::Taken
+        self.check_and_take() == Found::Taken
     }
 
     /// Releases a held slot, and runs calls that were queued in the meantime.
     #[inline]
     pub(super) fn release(&self) {
         if self.kind() != Kind::Queue {
-            self.run_own_mail();
+            self.run_own_calls();
         }
         self.word.store(FREE, release_order());
-        if self.kind() == Kind::Queue && !twin::armed("percpu: releases and forgets the mail") {
-            self.look_after_mail();
+        if self.kind() == Kind::Queue && !twin::armed("percpu: releases and forgets the calls") {
+            self.recheck_calls();
         }
     }
 
     /// Runs the letters that calls have queued onto their own slot, and those that the letters
     /// queue. The caller holds the slot, which does not queue: no other thread posts to it.
     #[inline]
-    pub(super) fn run_own_mail(&self) {
-        while !self.far.mail.is_empty() && !twin::armed("percpu: leaves its own mail") {
-            self.run_letters();
+    pub(super) fn run_own_calls(&self) {
+        while !self.far.call_queue.is_empty() && !twin::armed("percpu: leaves its own calls") {
+            self.run_all_calls();
         }
     }
 
     /// Runs the calls that were queued while the slot was held, or before its owner left. The
     /// caller has just stored `FREE`.
-    fn look_after_mail(&self) {
+    fn recheck_calls(&self) {
         loop {
-            // ORDER(percpu-mail): store buffering, other end in `post`; see the top of the file.
+            // ORDER(percpu-queue): store buffering, other end in `post`; see the top of the file.
             // If our fence comes first, the poster finds the word FREE and runs its letter. If the
             // poster's fence comes first, we find the letter here.
             // Test: no_letter_stays_in_a_free_slot, releasing_needs_its_fence
             twin::fence("percpu: no fence when releasing");
-            if self.far.mail.is_empty() || !self.try_take() {
+            if self.far.call_queue.is_empty() || !self.try_take() {
                 return;
             }
-            self.run_mail();
+            self.run_queued_calls();
             self.word.store(FREE, release_order());
         }
     }
 
     /// Adds a letter for the owner. Runs it here if the slot is free.
-    pub(super) fn post(&self, letter: Letter<T>) {
+    pub(super) fn post(&self, call: QueuedCall<T>) {
         self.must_not_be_lost();
-        self.far.mail.push(letter);
-        // ORDER(percpu-mail): the other end; see `look_after_mail`. The push is a
+        self.far.call_queue.push(call);
+        // ORDER(percpu-queue): the other end; see `recheck_calls`. The push is a
         // read-modify-write.
         // If our fence comes first, the releaser finds the letter. If the releaser's fence comes
         // first, we find the word FREE in `help`.
@@ -407,31 +407,31 @@ impl<T> Slot<T> {
     /// Runs the queued calls, if the slot is free.
     pub(super) fn help(&self) {
         if self.try_take() {
-            self.run_mail();
+            self.run_queued_calls();
             self.release();
         }
     }
 
     /// Runs the queued calls. The caller holds the slot, as its owner or by taking it.
     #[inline]
-    pub(super) fn run_mail(&self) {
-        if !self.far.mail.is_empty() {
-            self.run_letters();
+    pub(super) fn run_queued_calls(&self) {
+        if !self.far.call_queue.is_empty() {
+            self.run_all_calls();
         }
     }
 
     #[cold]
-    fn run_letters(&self) {
-        self.far.mail.run_all(|letter| {
-            // FOREIGN(percpu-letter): queued work or a queued call, on the thread that holds the
+    fn run_all_calls(&self) {
+        self.far.call_queue.run_all(|call| {
+            // FOREIGN(percpu-queued-call): queued work or a queued call, on the thread that holds the
             // slot; contained in the letter.
             // SAFETY: our caller holds the slot.
-            unsafe { self.touch_as_caller(letter) }
+            unsafe { self.touch_as_caller(call) }
         });
     }
 
-    pub(super) fn mail(&self) -> &Mail<T> {
-        &self.far.mail
+    pub(super) fn call_queue(&self) -> &CallQueue<T> {
+        &self.far.call_queue
     }
 
     /// Calls `f` with the data, with this thread recorded as the one that is inside.
@@ -484,12 +484,12 @@ impl<T> Slot<T> {
 }
 
 pub(super) fn take_order() -> Ordering {
-    // ORDER(percpu-word): the acquire end; see `look_and_take`.
+    // ORDER(percpu-word): the acquire end; see `check_and_take`.
     twin::order("percpu: relaxed take", Ordering::Acquire)
 }
 
 pub(super) fn release_order() -> Ordering {
-    // ORDER(percpu-word): the release end; see `look_and_take`.
+    // ORDER(percpu-word): the release end; see `check_and_take`.
     // Test: sections_of_owner_and_remotes_never_overlap, releasing_needs_its_release
     twin::order("percpu: relaxed release", Ordering::Release)
 }

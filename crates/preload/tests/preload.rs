@@ -80,7 +80,7 @@ fn a_program_of_liburcus_runs_over_this_library_alone() {
 }
 
 #[test]
-fn a_program_that_has_inlined_liburcus_read_side_is_refused_by_name() {
+fn program_with_inlined_liburcu_readers_is_rejected_by_name() {
     let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("inlined.c");
     let text =
         "#include <urcu.h>\nint main(void) { rcu_read_lock(); rcu_read_unlock(); return 0; }\n";

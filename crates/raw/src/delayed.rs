@@ -31,7 +31,7 @@ use std::{
     time::Duration,
 };
 
-use sync::{Patience, cpu, fork::Process, process, time};
+use sync::{Backoff, cpu, fork::Process, process, time};
 use topology::CpuId;
 
 use workqueue::{
@@ -117,7 +117,7 @@ impl RawDelayed {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], and [`Misuse::NoFunction`].
+    /// [`Misuse::Uninitialized`], [`Misuse::Misaligned`], and [`Misuse::NoFunction`].
     ///
     /// # Safety
     ///
@@ -161,7 +161,7 @@ impl RawDelayed {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], and [`Misuse::NoFunction`].
+    /// [`Misuse::Uninitialized`], [`Misuse::Misaligned`], and [`Misuse::NoFunction`].
     ///
     /// # Safety
     ///
@@ -183,7 +183,7 @@ impl RawDelayed {
                 Modified::Refused
             });
         }
-        let mut patience = Patience::new();
+        let mut backoff = Backoff::new();
         loop {
             match work.claim() {
                 Claim::Ours => {
@@ -210,7 +210,7 @@ impl RawDelayed {
                         return Ok(Modified::Refused);
                     }
                     // Another thread queued the item first.
-                    patience.pause();
+                    backoff.pause();
                 }
             }
         }
@@ -283,7 +283,7 @@ impl RawDelayed {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], and [`Misuse::NoFunction`].
+    /// [`Misuse::Uninitialized`], [`Misuse::Misaligned`], and [`Misuse::NoFunction`].
     ///
     /// # Safety
     ///

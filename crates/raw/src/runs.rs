@@ -56,7 +56,7 @@ use std::{
     ptr::{self, NonNull},
 };
 
-use base::internal::wake::{EventCount, look_as_waiter};
+use base::internal::wake::{EventCount, poll_as_waiter};
 use crossbeam_utils::CachePadded;
 #[cfg(not(any(loom, shuttle)))]
 use sync::fork::PerProcess;
@@ -259,7 +259,7 @@ impl Drop for Locked<'_> {
     fn drop(&mut self) {
         if self.lists.runs.is_null() && self.lists.waiters.get().is_null() {
             // ORDER(raw-alone): other end in `note_alone`.
-            // Test: a_raw_item_runs_once_for_each_enqueue_and_never_twice_at_once
+            // Test: raw_item_runs_once_for_each_enqueue_without_overlap
             self.shard.alone.store(ptr::null_mut(), Ordering::Release);
         }
     }
@@ -292,7 +292,7 @@ impl Shard {
         //   lock: run → BUSY  Acquire;  read run.name
         // If the exchange of the other end comes first, ours fails and we acquire the lock. If ours
         // comes first, the other end finds the run.
-        // Test: a_raw_item_runs_once_for_each_enqueue_and_never_twice_at_once
+        // Test: raw_item_runs_once_for_each_enqueue_without_overlap
         self.alone
             .compare_exchange(ptr::null_mut(), run, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
@@ -302,7 +302,7 @@ impl Shard {
     #[inline]
     fn strike_alone(&self, run: *mut Run) -> bool {
         // ORDER(raw-alone): other end in `note_alone`.
-        // Test: a_raw_item_runs_once_for_each_enqueue_and_never_twice_at_once
+        // Test: raw_item_runs_once_for_each_enqueue_without_overlap
         self.alone
             .compare_exchange(run, ptr::null_mut(), Ordering::Release, Ordering::Relaxed)
             .is_ok()
@@ -371,7 +371,7 @@ impl Shard {
         let early = is_late.then(|| step_to_start(head, false));
         let mut lists = self.lock();
         let mut under_way = lists.run_of(name);
-        if sync::twin::armed("raw: runs beside itself") {
+        if sync::twin::armed("raw: runs overlap") {
             under_way = ptr::null_mut();
         }
         let (from, start) = early.unwrap_or_else(|| step_to_start(head, !under_way.is_null()));
@@ -443,7 +443,7 @@ impl Shard {
         let done = lists.settle(|waiter| ptr::eq(waiter.run.get(), run));
         // SAFETY: (1); no other thread can reach the run any more.
         let left = unsafe { (*run).left };
-        let left = left.filter(|_| !sync::twin::armed("raw: an end forgets what was left"));
+        let left = left.filter(|_| !sync::twin::armed("raw: an end forgets a deferred item"));
         let left = left.filter(|item| {
             // SAFETY: a canceller takes the item back from this run, under this lock, before the
             // item can be freed.
@@ -467,7 +467,7 @@ impl Shard {
             unsafe { (*run).left = None };
         }
         head.update(|state| Some(plan(state)));
-        let done = if sync::twin::armed("raw: a cancel forgets who waits") {
+        let done = if sync::twin::armed("raw: a cancel forgets the waiters") {
             false
         } else if run.is_null() {
             lists.settle(|waiter| waiter.awaits_start_of(name))
@@ -535,9 +535,9 @@ impl Shard {
         //   here: done  Acquire;  read those writes
         // If the store comes first, the load that reads it sees these writes. If the load comes
         // first, it reads `false`, and we wait.
-        // Test: a_flush_sees_what_the_function_wrote
+        // Test: flush_sees_writes_of_the_function
         let is_done = || waiter.is_done.load(Ordering::Acquire);
-        if !look_as_waiter(is_done) {
+        if !poll_as_waiter(is_done) {
             self.done.wait_until(is_done);
         }
         true
@@ -614,7 +614,7 @@ impl Lists {
             any = true;
             // ORDER(raw-done): other end in `wait`. The last access to the node: the waiter may
             // then return.
-            // Test: a_flush_sees_what_the_function_wrote
+            // Test: flush_sees_writes_of_the_function
             waiter.is_done.store(true, Ordering::Release);
         }
         any
@@ -627,7 +627,7 @@ fn step_to_start(head: &Head, runs: bool) -> (State, Start) {
     loop {
         let from = head.load();
         let (to, start) = from.start(runs);
-        if head.step(from, to) {
+        if head.transition(from, to) {
             return (from, start);
         }
     }
@@ -637,7 +637,7 @@ fn step_to_start(head: &Head, runs: bool) -> (State, Start) {
 fn step_claimed(head: &Head) -> State {
     loop {
         let from = head.load();
-        if head.step(from, from.start_claimed()) {
+        if head.transition(from, from.start_claimed()) {
             return from;
         }
     }
@@ -661,7 +661,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_the_next_start_does_not_go_with_this_run() {
+    fn waiter_for_the_next_start_outlasts_this_run() {
         let shard = Shard::default();
         thread::scope(|scope| {
             let (mut this, mut next) = (Run::new(name()), Run::new(name()));

@@ -163,7 +163,7 @@ fn a_raw_item_may_free_itself_in_its_run() {
 }
 
 #[test]
-fn a_raw_item_that_is_queued_in_its_run_runs_again_after_it_also_from_another_queue() {
+fn raw_item_queued_in_its_run_runs_again_from_any_queue() {
     let (one, other) = (wide(), wide());
     let is_inside = Arc::new(AtomicBool::new(false));
     let nr_runs = Arc::new(AtomicU32::new(0));
@@ -279,7 +279,7 @@ fn an_item_that_was_left_to_its_run_can_be_cancelled() {
 }
 
 #[test]
-fn a_flush_sees_what_the_function_wrote() {
+fn flush_sees_writes_of_the_function() {
     let queue = wide();
     let sum = Arc::new(AtomicU64::new(0));
     let written = sum.clone();
@@ -365,13 +365,13 @@ fn a_disabled_raw_item_is_not_queued() {
 }
 
 #[test]
-fn memory_that_is_no_item_is_told_from_one() {
+fn memory_without_an_item_is_recognized() {
     let queue = ordered();
     let mut zeroes = [0u128; 8];
     let work = NonNull::from(&mut zeroes).cast::<RawWork>();
     // SAFETY: `work` points at memory of an item's size.
     let queued = unsafe { RawWork::queue(work, &queue, None) };
-    assert_eq!(queued, Err(Misuse::Uninitialised));
+    assert_eq!(queued, Err(Misuse::Uninitialized));
     let between = work.map_addr(|address| address | 4);
     // SAFETY: `between` points at memory of an item's size.
     let queued = unsafe { RawWork::queue(between, &queue, None) };
@@ -487,7 +487,7 @@ fn timers_of_a_queue_are_taken_back_before_it_goes() {
 
 #[test]
 #[cfg_attr(miri, ignore = "reads the machine from files that Miri cannot open")]
-fn all_at_once_every_item_that_was_queued_runs_or_is_cancelled_once() {
+fn under_load_each_queued_item_runs_or_is_cancelled_once() {
     let nr_rounds = match () {
         () if cfg!(miri) => 10,
         () if cfg!(sim) => 200,
@@ -559,7 +559,7 @@ fn all_at_once_every_item_that_was_queued_runs_or_is_cancelled_once() {
 }
 
 #[test]
-fn after_cancel_sync_an_item_is_idle_whatever_others_do_that_do_not_queue_it() {
+fn item_is_idle_after_cancel_sync_unless_queued_again() {
     let nr_rounds = match () {
         () if cfg!(miri) => 10,
         () if cfg!(sim) => 200,

@@ -11,7 +11,7 @@ use base::internal::{
     trace,
     wake::report,
 };
-use sync::Patience;
+use sync::Backoff;
 use topology::CpuId;
 
 use workqueue::{
@@ -75,7 +75,7 @@ pub(super) enum Claim {
 #[non_exhaustive]
 pub enum Misuse {
     /// The item was never initialized, or its memory was overwritten.
-    Uninitialised,
+    Uninitialized,
     /// The address is not aligned as an item's must be.
     Misaligned,
     /// The item has no function to call.
@@ -94,7 +94,7 @@ pub enum Misuse {
 impl fmt::Display for Misuse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Uninitialised => "the work item is not initialised",
+            Self::Uninitialized => "the work item is not initialised",
             Self::Misaligned => "the work item is not aligned to 8 bytes",
             Self::NoFunction => "the work item has no function",
             Self::OwnItem => "the work item waits for its own end",
@@ -164,7 +164,7 @@ impl RawWork {
         // SAFETY: (1), and it is aligned.
         let magic = unsafe { *(&raw const (*this.as_ptr()).magic).cast::<u64>() };
         if magic != MAGIC {
-            return Err(Misuse::Uninitialised);
+            return Err(Misuse::Uninitialized);
         }
         // SAFETY: as above, and the item was initialized.
         if unsafe { (*this.as_ptr()).func.get() }.is_none() {
@@ -223,7 +223,7 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], and [`Misuse::NoFunction`].
+    /// [`Misuse::Uninitialized`], [`Misuse::Misaligned`], and [`Misuse::NoFunction`].
     ///
     /// # Safety
     ///
@@ -360,7 +360,7 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], [`Misuse::NoFunction`], and
+    /// [`Misuse::Uninitialized`], [`Misuse::Misaligned`], [`Misuse::NoFunction`], and
     /// [`Misuse::OwnItem`] from inside the item's own run. [`Misuse::OwnQueue`] from inside another
     /// item of a queue with one seat (as every ordered queue has), if this item waits there; the
     /// item stays queued.
@@ -399,7 +399,7 @@ impl RawWork {
             internal::before_waiting_for(&this.head);
         }
         Ok(shard.wait(name, || {
-            let state = if sync::twin::armed("raw: a waiter makes no step") {
+            let state = if sync::twin::armed("raw: a waiter makes no transition") {
                 this.head.load()
             } else {
                 // Changes nothing, but a later start acquires it and then finds this waiter.
@@ -419,7 +419,7 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], and [`Misuse::NoFunction`].
+    /// [`Misuse::Uninitialized`], [`Misuse::Misaligned`], and [`Misuse::NoFunction`].
     ///
     /// # Safety
     ///
@@ -439,7 +439,7 @@ impl RawWork {
 
     /// Claims the item if it is pending, and removes it from its list, local batch or run.
     pub(super) fn claim(&self) -> Claim {
-        let mut patience = Patience::new();
+        let mut backoff = Backoff::new();
         loop {
             if self.head.update(State::claim_pending).is_some() {
                 // At this point no other thread can queue the item.
@@ -456,7 +456,7 @@ impl RawWork {
                 return Claim::Idle;
             }
             // Another thread is between two transitions of the item.
-            patience.pause();
+            backoff.pause();
         }
     }
 
@@ -475,7 +475,7 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], [`Misuse::NoFunction`], and
+    /// [`Misuse::Uninitialized`], [`Misuse::Misaligned`], [`Misuse::NoFunction`], and
     /// [`Misuse::DisabledTooOften`].
     ///
     /// # Panics
@@ -574,7 +574,7 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], [`Misuse::NoFunction`], and
+    /// [`Misuse::Uninitialized`], [`Misuse::Misaligned`], [`Misuse::NoFunction`], and
     /// [`Misuse::NotDisabled`].
     ///
     /// # Safety
@@ -596,7 +596,7 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], and [`Misuse::NoFunction`].
+    /// [`Misuse::Uninitialized`], [`Misuse::Misaligned`], and [`Misuse::NoFunction`].
     ///
     /// # Safety
     ///

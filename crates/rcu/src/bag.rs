@@ -566,7 +566,7 @@ mod tests {
     use crate::head::Callback;
 
     #[test]
-    fn closures_of_every_size_run_with_what_they_hold() {
+    fn closures_of_every_size_run_with_their_captures() {
         #[repr(align(64))]
         struct Aligned(usize);
         let sum = Arc::new(AtomicUsize::new(0));
@@ -598,28 +598,28 @@ mod tests {
     #[test]
     fn a_bag_keeps_closures_of_every_length_in_their_order() {
         fn note<const N: usize>(
-            told: &'static AtomicUsize,
+            nr_run: &'static AtomicUsize,
             words: [usize; N],
         ) -> impl FnOnce() + Send {
             move || {
-                let turn = told.fetch_add(1, Ordering::Relaxed);
+                let turn = nr_run.fetch_add(1, Ordering::Relaxed);
                 assert!(
                     words.iter().all(|word| *word == turn),
                     "{words:?} at {turn}"
                 );
             }
         }
-        static TOLD: AtomicUsize = AtomicUsize::new(0);
+        static NR_RUN: AtomicUsize = AtomicUsize::new(0);
         let mut published = Vec::new();
         let mut publish = |bag: Option<(*mut Head, usize)>| {
             published.extend(bag.map(|(head, _)| head.cast::<Bag>()))
         };
         for turn in (0..200).step_by(4) {
-            add(note(&TOLD, []), &mut publish);
-            add(note(&TOLD, [turn + 1]), &mut publish);
-            add(note(&TOLD, [turn + 2; 2]), &mut publish);
+            add(note(&NR_RUN, []), &mut publish);
+            add(note(&NR_RUN, [turn + 1]), &mut publish);
+            add(note(&NR_RUN, [turn + 2; 2]), &mut publish);
             // Captures more than a bag stores inline.
-            add(note(&TOLD, [turn + 3; 3]), &mut publish);
+            add(note(&NR_RUN, [turn + 3; 3]), &mut publish);
         }
         leave();
         assert!(published.len() > 1, "more than a bag holds");
@@ -627,17 +627,17 @@ mod tests {
             // SAFETY: published, in no list, left, and run once.
             unsafe { Bag::run(bag, |closure| closure.run()) };
         }
-        assert_eq!(TOLD.load(Ordering::Relaxed), 200);
+        assert_eq!(NR_RUN.load(Ordering::Relaxed), 200);
     }
 
     #[test]
-    fn what_a_thread_hands_over_at_its_very_end_takes_no_bag() {
+    fn callbacks_from_late_destructors_use_no_bag() {
         struct Last(Arc<AtomicUsize>);
         impl Drop for Last {
             fn drop(&mut self) {
                 for _ in 0..3 {
-                    let told = self.0.clone();
-                    let closure = move || _ = told.fetch_add(1, Ordering::Relaxed);
+                    let nr_run = self.0.clone();
+                    let closure = move || _ = nr_run.fetch_add(1, Ordering::Relaxed);
                     let mut published = None;
                     add(closure, |bag| published = bag.map(|(head, _)| head));
                     let run = |callback| match callback {
@@ -653,8 +653,8 @@ mod tests {
         std::thread_local! {
             static LAST: Cell<Option<Last>> = const { Cell::new(None) };
         }
-        let told = Arc::new(AtomicUsize::new(0));
-        let its = told.clone();
+        let nr_run = Arc::new(AtomicUsize::new(0));
+        let its = nr_run.clone();
         let thread = std::thread::spawn(move || {
             // First here, last at the end.
             LAST.set(Some(Last(its)));
@@ -665,12 +665,12 @@ mod tests {
             unsafe { Bag::run(published.unwrap().cast(), |closure| closure.run()) };
         });
         thread.join().unwrap();
-        assert_eq!(told.load(Ordering::Relaxed), 3);
-        assert_eq!(Arc::strong_count(&told), 1, "a closure was leaked");
+        assert_eq!(nr_run.load(Ordering::Relaxed), 3);
+        assert_eq!(Arc::strong_count(&nr_run), 1, "a closure was leaked");
     }
 
     #[test]
-    fn a_bag_that_is_open_takes_more_and_one_that_is_closed_does_not() {
+    fn open_bag_accepts_closures_and_a_closed_one_does_not() {
         let mut published = Vec::new();
         let mut add_one = || {
             add(
@@ -702,7 +702,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bag_that_is_left_has_been_counted_for_what_is_in_it() {
+    fn abandoned_bag_was_counted_for_its_closures() {
         let (mut published, mut nr_counted) = (Vec::new(), 0);
         let mut add_one = || {
             add(

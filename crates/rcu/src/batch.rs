@@ -277,7 +277,7 @@ impl Place {
                 continue;
             }
             let timeout = tunables::stall_timeout();
-            let waited = span.look(time::now_ns());
+            let waited = span.measure(time::now_ns());
             let is_late = timeout.is_some_and(|timeout| waited >= timeout);
             if is_late || !self.is_current(executor) {
                 drop(waiting);

@@ -347,7 +347,7 @@ impl Domain {
         // ORDER(reader): the other end; see `Slot::lock`.
         // If our barrier comes first, a section that begins later sees PARK and the removals.
         // If the reader's barrier comes first, we see its section in the word that we load below.
-        // Test: a_section_keeps_what_it_sees, locking_needs_its_light_barrier
+        // Test: section_protects_the_version_it_read, locking_needs_its_light_barrier
         // ORDER(holdout): the other end; see `Slot::unlock`.
         // If our barrier comes first, the reader's unlock sees ASK and answers. If the reader's
         // barrier comes first, we load its word as not nested and do not wait for it.

@@ -313,7 +313,7 @@ mod tests {
     use base::internal::wake::Parker;
 
     #[test]
-    fn a_thread_that_sleeps_in_the_library_is_in_an_extended_quiescent_state() {
+    fn thread_asleep_in_the_library_is_quiescent() {
         let sleep = || Parker::with_spin_limit(0).park_timeout(Duration::from_nanos(1));
         std::thread::spawn(move || {
             let guard = read();

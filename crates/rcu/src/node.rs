@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_report_of_a_large_tree_is_told_once() {
+    fn last_report_of_a_large_tree_is_returned_once() {
         let tree = Tree::new(200, Box::new([]));
         for nr_holdouts in [0, 1, 7, 500] {
             tree.init();

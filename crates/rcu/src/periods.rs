@@ -119,7 +119,7 @@ impl Periods {
         // ORDER(gp-end): publish and consume, other end in `end`. If the driver's store comes
         // first, everything that it acquired from the sections happened before us. If our load
         // comes first, we read a smaller number and keep waiting.
-        // Test: a_section_keeps_what_it_sees
+        // Test: section_protects_the_version_it_read
         cookie.is_over(self.gp_seq.load(Ordering::Acquire))
     }
 
@@ -208,7 +208,7 @@ impl Periods {
         // ORDER(gp-end): the other end; see `is_over`.
         // (Loom cannot distinguish it from Relaxed: it treats the full fences of the grace period
         // as synchronization.)
-        // Test: a_section_keeps_what_it_sees
+        // Test: section_protects_the_version_it_read
         self.gp_seq.store(gp_seq.wrapping_add(1), Ordering::Release);
     }
 }
@@ -231,7 +231,7 @@ impl Drop for Driver<'_> {
         // Test: a_grace_period_serves_whoever_came_before_it
         is_driven.store(false, Ordering::Release);
         // The next driver is woken first: it has work to do.
-        if !twin::armed("rcu: nobody to drive next") {
+        if !twin::armed("rcu: no next driver") {
             wait_buckets[reached.next().wait_bucket(NR_WAIT_BUCKETS)].notify_one();
         }
         if stops_midway {
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_of_a_grace_period_that_is_taken_back_holds_up_the_next_of_that_number() {
+    fn section_of_a_reverted_grace_period_delays_its_successor() {
         for base in ROUNDS {
             let gp = base | 1;
             let ended = before(gp);
@@ -412,7 +412,7 @@ mod tests {
 
     #[cfg(not(any(loom, shuttle)))]
     #[test]
-    fn a_thread_is_asked_while_it_reads_and_parked_when_it_has_not_for_long() {
+    fn reading_thread_is_asked_and_a_long_idle_one_is_parked() {
         for base in ROUNDS {
             let gp = base | 1;
             let began = |ago: u64| first_level(gp.wrapping_sub(ago));
@@ -426,7 +426,7 @@ mod tests {
 
     #[cfg(not(any(loom, shuttle)))]
     #[test]
-    fn whoever_finds_a_driver_leaves_it_the_right_to_drive() {
+    fn second_driver_leaves_the_right_to_drive_to_the_first() {
         let periods = Periods::new();
         let driver = periods.try_drive();
         assert!(periods.try_drive().is_none());

@@ -198,7 +198,7 @@ impl Slot {
         // If our barrier comes first, the driver sees the section and waits for it, unless it has
         // the driver's own number. If the driver's barrier comes first, we see PARK below, and the
         // section sees everything that was removed.
-        // Test: a_section_keeps_what_it_sees, locking_needs_its_light_barrier
+        // Test: section_protects_the_version_it_read, locking_needs_its_light_barrier
         if !twin::armed("rcu: no light barrier at lock") {
             asym::light();
         }
@@ -234,7 +234,7 @@ impl Slot {
         words.ctr.store(next, Ordering::Relaxed);
         // ORDER(reader): as in `lock`. A full fence, because the handler may have interrupted
         // `leave_parking` before its own.
-        // Test: a_section_in_a_signal_handler_is_waited_for_wherever_it_comes
+        // Test: grace_period_waits_for_a_section_in_a_signal_handler
         fence(Ordering::SeqCst);
         if words.flags.has(PARK) {
             self.leave_parking(domain);
@@ -254,7 +254,7 @@ impl Slot {
         // comes first, it finds us nested and waits.
         // (Loom cannot distinguish it from Relaxed: it treats the store and the fence after it as
         // one step, and any two full fences as synchronization.)
-        // Test: a_section_keeps_what_it_sees
+        // Test: section_protects_the_version_it_read
         words.ctr.store(ctr - 1, Ordering::Release);
         if ctr & NEST_MAX == 1 {
             // ORDER(holdout): store buffering through the asymmetric barrier, other end in
@@ -479,7 +479,7 @@ impl Slot {
     /// Returns the reader's word.
     pub(super) fn ctr(&self) -> u64 {
         // ORDER(section): the other end; see `unlock`.
-        // Test: a_section_keeps_what_it_sees
+        // Test: section_protects_the_version_it_read
         // ORDER(renew): the other end; see `renew`.
         // Test: a_report_ends_a_section, a_report_needs_release
         self.0.ctr.load(Ordering::Acquire)
@@ -746,7 +746,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_that_was_given_back_is_nobodys_until_its_next_thread_says_so() {
+    fn released_slot_has_no_owner_until_its_next_thread() {
         let (domain, slot) = (Domain::new(), Slot::new());
         assert!(slot.take() && slot.is_mine());
         slot.leave(&domain);

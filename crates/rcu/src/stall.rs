@@ -206,7 +206,7 @@ impl Domain {
                 break;
             }
             waiting.wait_timeout(span.until(next));
-            let waited = span.look(time::now_ns());
+            let waited = span.measure(time::now_ns());
             if waited >= next {
                 next = waited + timeout;
                 for slot in holdouts.iter().filter(|slot| slot.is_counted()) {

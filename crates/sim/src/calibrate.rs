@@ -30,12 +30,12 @@ fn simulated(machine: &Machine, nr_cpus: usize, name: &str) -> Result<f64, Strin
     simulated.jitter_per_mille = 0;
     simulated.takes_stacks = false;
     let outcome = Arc::new(AtomicU64::new(0));
-    let (told, name) = (outcome.clone(), name.to_string());
+    let (result, name) = (outcome.clone(), name.to_string());
     let body = move || {
         let mut micros = micro::micros(&topology).into_iter();
         let micro = micros.find(|it| it.name == name);
         let ns = micro.map_or(f64::NAN, |micro| micro::run(&topology, micro));
-        told.store(ns.to_bits(), Relaxed);
+        result.store(ns.to_bits(), Relaxed);
     };
     sync::sim::run(simulated, body).map_err(|failure| failure.to_string())?;
     Ok(f64::from_bits(outcome.load(Relaxed)))
@@ -209,9 +209,9 @@ fn calibrate(
     measured: &Path,
     made: &PathBuf,
 ) -> Result<bool, String> {
-    let told = |error: &dyn std::fmt::Display| format!("{}: {error}", measured.display());
-    let text = std::fs::read_to_string(measured).map_err(|error| told(&error))?;
-    let measured: Value = serde_json::from_str(&text).map_err(|error| told(&error))?;
+    let result = |error: &dyn std::fmt::Display| format!("{}: {error}", measured.display());
+    let text = std::fs::read_to_string(measured).map_err(|error| named(&error))?;
+    let measured: Value = serde_json::from_str(&text).map_err(|error| named(&error))?;
     let shape = measured["topology"].as_str().ok_or("no `topology`")?;
     let nr_cpus = measured["nr_cpus"].as_u64().ok_or("no `nr_cpus`")? as usize;
     machine.set_shape(shape)?;

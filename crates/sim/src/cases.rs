@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_apart_is_bistable_and_one_outlier_is_none() {
+    fn separated_clusters_are_bistable_and_one_outlier_is_not() {
         let mut rates = vec![10.0; 20];
         rates[3] = 1.0;
         assert!(!is_bistable(spread(&rates)));

@@ -30,23 +30,23 @@ use sync::{cpu, futex::Futex, hint, thread};
 use topology::{CpuId, Pod, ShardParams};
 
 use crate::host;
-use crate::scenarios::{Job, Scenario, Told, on_cpus};
+use crate::scenarios::{Job, Measured, Scenario, on_cpus};
 
 pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "kernel-under-lock",
         about: "a MODEL of the kernel's workqueue, for handed-over: a worker is woken under the pool's lock",
-        run: |job, told| producers_and_workers(job, told, Way::UnderLock),
+        run: |job, measured| producers_and_workers(job, measured, Way::UnderLock),
     },
     Scenario {
         name: "kernel-deferred",
         about: "the same, but a worker is chosen under the lock and woken afterwards",
-        run: |job, told| producers_and_workers(job, told, Way::Deferred),
+        run: |job, measured| producers_and_workers(job, measured, Way::Deferred),
     },
     Scenario {
         name: "kernel-bare",
         about: "the same, without the lines that a deferred wake-up touches under the lock",
-        run: |job, told| producers_and_workers(job, told, Way::Bare),
+        run: |job, measured| producers_and_workers(job, measured, Way::Bare),
     },
 ];
 
@@ -194,8 +194,8 @@ struct Worker {
 }
 
 impl Worker {
-    fn wake(&self, told: &Told) {
-        told.nr_kicks.fetch_add(1, Relaxed);
+    fn wake(&self, measured: &Measured) {
+        measured.nr_kicks.fetch_add(1, Relaxed);
         self.to_wake.0.0.swap(1, Relaxed);
         let state = &self.state.0.0;
         if state.word().load(Relaxed) == 0 && state.word().swap(1, Relaxed) == 0 {
@@ -220,7 +220,7 @@ struct Pool {
     guarded: Mutex<Guarded>,
     cpus: Vec<CpuId>,
     nr_moved: AtomicUsize,
-    told: Arc<Told>,
+    measured: Arc<Measured>,
 }
 
 impl Pool {
@@ -247,7 +247,7 @@ impl Pool {
         }
         match self.way {
             Way::UnderLock => {
-                worker.wake(&self.told);
+                worker.wake(&self.measured);
                 return None;
             }
             Way::Deferred => {
@@ -269,10 +269,10 @@ impl Pool {
         drop(held);
         let Some(worker) = chosen else { return };
         if self.way == Way::Bare {
-            return worker.wake(&self.told);
+            return worker.wake(&self.measured);
         }
         worker.to_wake.0.1.store(0, Relaxed);
-        worker.wake(&self.told);
+        worker.wake(&self.measured);
         worker.state.0.1.fetch_sub(1, Relaxed);
     }
 
@@ -332,7 +332,7 @@ impl Pool {
 /// The number of workers that remain when all producers of a pool wait for theirs.
 const NR_SPARE: usize = 2;
 
-fn producers_and_workers(job: &Job, told: &Arc<Told>, way: Way) {
+fn producers_and_workers(job: &Job, measured: &Arc<Measured>, way: Way) {
     let pods = job.topology.pods(job.scope, &ShardParams::default());
     let cpus = job.topology.cpus();
     let nodes: Arc<[_]> = cpus.map(|_| Line::default()).collect();
@@ -346,7 +346,7 @@ fn producers_and_workers(job: &Job, told: &Arc<Told>, way: Way) {
             guarded: Mutex::default(),
             cpus: pod.cpus.iter().collect(),
             nr_moved: AtomicUsize::new(0),
-            told: told.clone(),
+            measured: measured.clone(),
         })
     };
     let pools: Vec<_> = pods.iter().map(pool).collect();
@@ -360,10 +360,10 @@ fn producers_and_workers(job: &Job, told: &Arc<Told>, way: Way) {
             let pool = pool.clone();
             thread::spawn("kworker", move || pool.work()).expect("a thread");
         }
-        told.nr_workers.fetch_add(nr_workers as u64, Relaxed);
+        measured.nr_workers.fetch_add(nr_workers as u64, Relaxed);
     }
-    let (nr_items, told2) = (job.nr_items, told.clone());
-    on_cpus(told, producers, move |index, ready| {
+    let (nr_items, measured2) = (job.nr_items, measured.clone());
+    on_cpus(measured, producers, move |index, ready| {
         kernel::enter();
         let pool = &pool_of[index];
         let item = Arc::new(Item {
@@ -381,8 +381,8 @@ fn producers_and_workers(job: &Job, told: &Arc<Told>, way: Way) {
         };
         rounds((nr_items / 10).max(1));
         ready();
-        told2.note_queued(rounds(nr_items));
-        told2.nr_items.fetch_add(nr_items as u64, Relaxed);
+        measured2.note_queued(rounds(nr_items));
+        measured2.nr_items.fetch_add(nr_items as u64, Relaxed);
     });
 }
 
@@ -428,10 +428,10 @@ mod tests {
             nr_items: 60,
             nr_producers,
         };
-        let told = Arc::<Told>::default();
-        let inside = told.clone();
+        let measured = Arc::<Measured>::default();
+        let inside = measured.clone();
         let outcome = run(machine, move || producers_and_workers(&job, &inside, way)).unwrap();
-        (told.rate(), outcome)
+        (measured.rate(), outcome)
     }
 
     fn assert_near(is: f64, form: f64, tolerance: f64) {
@@ -502,7 +502,7 @@ mod tests {
     /// With four producers. With many more, deferring holds the lock longer: kicks then find
     /// workers that are already awake, and a no-op wake-up is cheaper than deferring it.
     #[test]
-    fn who_wakes_after_the_lock_holds_it_shorter() {
+    fn waking_after_the_unlock_holds_the_lock_shorter() {
         for seed in 1..4 {
             let held = WAYS.map(|way| each_ns(&with_seed(seed, way).1, |lock| lock.held_ps));
             let is_so = 1.1 * held[1] < held[0] && 1.5 * held[2] < held[1];

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_files_are_told_what_is_wrong() {
+    fn bad_files_are_rejected_with_the_reason() {
         let with =
             |from: &str, to: &str| Machine::parse(&whole().replacen(from, to, 1)).unwrap_err();
         assert!(with("ttwu = { ns = 5.0, from = \"guess\" }\n", "").contains("no cost `ttwu`"));

@@ -9,7 +9,7 @@ use topology::Topology;
 
 use crate::cases::CASES;
 use crate::micro::{micros, run};
-use crate::scenarios::{Job, SCENARIOS, Told, scope_of};
+use crate::scenarios::{Job, Measured, SCENARIOS, scope_of};
 
 const NR_RUNS: usize = 15;
 
@@ -75,15 +75,15 @@ pub fn main() -> ExitCode {
         let scenario = scenario.expect("a case is of a scenario");
         let rates: Vec<f64> = (0..nr_runs)
             .map(|_| {
-                let told = Arc::new(Told::default());
+                let measured = Arc::new(Measured::default());
                 let job = Job {
                     topology: topology.clone(),
                     scope: scope_of(case.scope).expect("a case has a scope"),
                     nr_items: case.nr_items,
                     nr_producers: topology.nr_cpus(),
                 };
-                (scenario.run)(&job, &told);
-                told.rate()
+                (scenario.run)(&job, &measured);
+                measured.rate()
             })
             .collect();
         held_out.insert(case.name(), json!(rates));

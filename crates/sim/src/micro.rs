@@ -292,10 +292,10 @@ pub fn micros(topology: &Topology) -> Vec<Micro> {
 pub fn run(topology: &Topology, micro: Micro) -> f64 {
     let first = topology.cpus().next().expect("a machine has CPUs").id;
     let outcome = Arc::new(AtomicU64::new(0));
-    let told = outcome.clone();
+    let result = outcome.clone();
     let body = move || {
         pin(first);
-        told.store((micro.run)().to_bits(), Ordering::SeqCst);
+        result.store((micro.run)().to_bits(), Ordering::SeqCst);
     };
     let thread = thread::spawn("micro", body).expect("a thread");
     thread.join().expect("no panic");

@@ -8,7 +8,7 @@ use sync::sim::{Outcome, run};
 
 use crate::machine::Machine;
 use crate::options::{Options, programs};
-use crate::scenarios::{Job, Told, scope_of};
+use crate::scenarios::{Job, Measured, scope_of};
 
 /// The parameters that distinguish the runs of a sweep.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +36,7 @@ pub fn once(options: &Options, machine: &Machine, point: &Point) -> Result<Value
     simulated.seed = point.seed;
     simulated.takes_stacks = point.changed.is_none();
     simulated.budget = Some(options.budget);
-    let told = Arc::new(Told::default());
+    let measured = Arc::new(Measured::default());
     let (job, inside) = (
         Job {
             topology,
@@ -44,15 +44,15 @@ pub fn once(options: &Options, machine: &Machine, point: &Point) -> Result<Value
             nr_items: options.items_for(point.nr_cpus),
             nr_producers: options.nr_producers.unwrap_or(point.nr_cpus),
         },
-        told.clone(),
+        measured.clone(),
     );
     let outcome = run(simulated, move || (scenario.run)(&job, &inside))
         .map_err(|failure| failure.to_string())?;
-    Ok(shown(&told, &outcome))
+    Ok(shown(&measured, &outcome))
 }
 
-fn shown(told: &Told, outcome: &Outcome) -> Value {
-    let nr_items = told.nr_items.load(Relaxed).max(1) as f64;
+fn shown(measured: &Measured, outcome: &Outcome) -> Value {
+    let nr_items = measured.nr_items.load(Relaxed).max(1) as f64;
     let per_item = |count: u64| count as f64 / nr_items;
     let counts = &outcome.counts;
     let mut locks: Vec<_> = outcome
@@ -79,11 +79,11 @@ fn shown(told: &Told, outcome: &Outcome) -> Value {
         })
     });
     let mut value = json!({
-        "items_per_s": told.rate(),
+        "items_per_s": measured.rate(),
         "nr_items": nr_items,
-        "simulated_ns": told.span_ns(),
-        "kicks_per_item": per_item(told.nr_kicks.load(Relaxed)),
-        "nr_workers": told.nr_workers.load(Relaxed),
+        "simulated_ns": measured.span_ns(),
+        "kicks_per_item": per_item(measured.nr_kicks.load(Relaxed)),
+        "nr_workers": measured.nr_workers.load(Relaxed),
         "wakes_per_item": per_item(counts.wakes),
         "switches_per_item": per_item(counts.switches),
         "transfers_per_item": per_item(counts.moves),
@@ -92,7 +92,7 @@ fn shown(told: &Told, outcome: &Outcome) -> Value {
         "hot": hot.collect::<Vec<_>>(),
         "locks": locks.collect::<Vec<_>>(),
     });
-    if let Some([half, most]) = told.queued_ns() {
+    if let Some([half, most]) = measured.queued_ns() {
         (value["queued_p50_ns"], value["queued_p95_ns"]) = (json!(half), json!(most));
     }
     value

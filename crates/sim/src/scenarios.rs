@@ -41,7 +41,7 @@ impl Job {
 
 /// The measurements of a run, by the clock of the simulated machine.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct Measured {
     pub start_ns: AtomicU64,
     pub end_ns: AtomicU64,
     pub nr_items: AtomicU64,
@@ -51,7 +51,7 @@ pub struct Told {
     queued_ns: Mutex<Vec<u32>>,
 }
 
-impl Told {
+impl Measured {
     pub fn span_ns(&self) -> u64 {
         let (start, end) = (self.start_ns.load(Relaxed), self.end_ns.load(Relaxed));
         end.saturating_sub(start).max(1)
@@ -81,31 +81,31 @@ impl Told {
 pub struct Scenario {
     pub name: &'static str,
     pub about: &'static str,
-    pub run: fn(&Job, &Arc<Told>),
+    pub run: fn(&Job, &Arc<Measured>),
 }
 
 pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "one-at-a-time",
         about: "each CPU queues an item and flushes it, again and again",
-        run: |job, told| queue_of(job, told, 1, 0, |builder| builder),
+        run: |job, measured| queue_of(job, measured, 1, 0, |builder| builder),
     },
     Scenario {
         name: "handed-over",
         about: "as one-at-a-time, but a worker runs the item, not the flush",
-        run: |job, told| queue_of(job, told, 1, 0, |builder| builder.help(false)),
+        run: |job, measured| queue_of(job, measured, 1, 0, |builder| builder.help(false)),
     },
     Scenario {
         name: "batches",
         about: "each CPU queues 32 items by one call and flushes them",
-        run: |job, told| queue_of(job, told, 32, 0, |builder| builder),
+        run: |job, measured| queue_of(job, measured, 32, 0, |builder| builder),
     },
     Scenario {
         name: "max-active",
         about: "items of 1 µs, one at a time, on a queue whose limit is half the number of CPUs",
-        run: |job, told| {
+        run: |job, measured| {
             let half = (job.topology.nr_cpus() as u32 / 2).max(1);
-            queue_of(job, told, 1, 1_000, |builder| builder.max_active(half))
+            queue_of(job, measured, 1, 1_000, |builder| builder.max_active(half))
         },
     },
     Scenario {
@@ -148,21 +148,21 @@ pub fn scope_of(name: &str) -> Result<AffinityScope, String> {
 
 /// Runs `body` on a thread on each of `cpus` at the same time, and records start and end.
 pub fn on_cpus(
-    told: &Arc<Told>,
+    measured: &Arc<Measured>,
     cpus: Vec<CpuId>,
     body: impl Fn(usize, &dyn Fn()) + Send + Sync + 'static,
 ) {
     let body = Arc::new(body);
     let nr_ready = Arc::new(Futex::new(0));
     let go = Arc::new(Futex::new(0));
-    told.start_ns.store(u64::MAX, Relaxed);
+    measured.start_ns.store(u64::MAX, Relaxed);
     let nr_cpus = cpus.len();
     let threads: Vec<_> = cpus
         .into_iter()
         .enumerate()
         .map(|(index, cpu)| {
-            let (body, nr_ready, go, told) =
-                (body.clone(), nr_ready.clone(), go.clone(), told.clone());
+            let (body, nr_ready, go, measured) =
+                (body.clone(), nr_ready.clone(), go.clone(), measured.clone());
             let run = move || {
                 let here: CpuSet = [cpu].into_iter().collect();
                 sync::cpu::set_affinity(None, &here).expect("the CPU is there");
@@ -172,9 +172,9 @@ pub fn on_cpus(
                     while go.word().load(Relaxed) == 0 {
                         go.wait(0);
                     }
-                    told.start_ns.fetch_min(time::now_ns(), Relaxed);
+                    measured.start_ns.fetch_min(time::now_ns(), Relaxed);
                 });
-                told.end_ns.fetch_max(time::now_ns(), Relaxed);
+                measured.end_ns.fetch_max(time::now_ns(), Relaxed);
             };
             thread::spawn(&format!("cpu-{index}"), run).expect("a thread")
         })
@@ -189,7 +189,7 @@ pub fn on_cpus(
     // All threads sleep by then, and the created workers are idle.
     thread::sleep(std::time::Duration::from_millis(1));
     host::measure_from_here();
-    told.nr_kicks.store(0, Relaxed);
+    measured.nr_kicks.store(0, Relaxed);
     go.word().store(1, Relaxed);
     go.wake(u32::MAX);
     threads
@@ -200,25 +200,26 @@ pub fn on_cpus(
 pub fn registry(job: &Job) -> Registry {
     let params = Params {
         // The machine does not change.
-        machine_look_ms: 0,
+        topology_refresh_ms: 0,
         ..Params::default()
     };
     Registry::new(job.topology.clone(), params).expect("a registry")
 }
 
-fn note_pools(told: &Told, registry: &Registry, kicks_before: u64) {
+fn note_pools(measured: &Measured, registry: &Registry, kicks_before: u64) {
     let pools = registry.pool_stats();
-    told.nr_kicks.store(
+    measured.nr_kicks.store(
         pools.iter().map(|pool| pool.kicks).sum::<u64>() - kicks_before,
         Relaxed,
     );
-    told.nr_workers
+    measured
+        .nr_workers
         .store(pools.iter().map(|pool| pool.created).sum(), Relaxed);
 }
 
 fn queue_of(
     job: &Job,
-    told: &Arc<Told>,
+    measured: &Arc<Measured>,
     batch: usize,
     work_ns: u64,
     with: impl FnOnce(Builder) -> Builder,
@@ -226,9 +227,9 @@ fn queue_of(
     let registry = registry(job);
     let builder = with(Workqueue::builder("sim").scope(job.scope));
     let queue = Arc::new(builder.build_in(&registry).expect("a queue"));
-    let (nr_items, told2, shared) = (job.nr_items, told.clone(), queue.clone());
+    let (nr_items, measured2, shared) = (job.nr_items, measured.clone(), queue.clone());
     let kicks = registry.pool_stats().iter().map(|pool| pool.kicks).sum();
-    on_cpus(told, job.producers(), move |_, ready| {
+    on_cpus(measured, job.producers(), move |_, ready| {
         let make = |_| Work::new(move || host::work_ns(work_ns));
         let works: Vec<_> = (0..batch).map(make).collect();
         let rounds = |nr_rounds: usize, queued_ns: &mut Vec<u32>| {
@@ -249,17 +250,17 @@ fn queue_of(
         ready();
         let nr_rounds = (nr_items / batch).max(1);
         rounds(nr_rounds, &mut queued_ns);
-        told2.note_queued(queued_ns);
-        told2
+        measured2.note_queued(queued_ns);
+        measured2
             .nr_items
             .fetch_add((nr_rounds * batch) as u64, Relaxed);
     });
-    note_pools(told, &registry, kicks);
+    note_pools(measured, &registry, kicks);
     drop(queue);
     registry.shutdown().ok();
 }
 
-fn fan_out(job: &Job, told: &Arc<Told>) {
+fn fan_out(job: &Job, measured: &Arc<Measured>) {
     let registry = registry(job);
     let queue = Workqueue::builder("sim")
         .scope(job.scope)
@@ -278,24 +279,25 @@ fn fan_out(job: &Job, told: &Arc<Told>) {
     let kicks = registry.pool_stats().iter().map(|pool| pool.kicks).sum();
     let nr_rounds = (job.nr_items / 4).max(2);
     host::measure_from_here();
-    told.start_ns.store(time::now_ns(), Relaxed);
+    measured.start_ns.store(time::now_ns(), Relaxed);
     (0..nr_rounds).for_each(|_| round());
-    told.end_ns.store(time::now_ns(), Relaxed);
-    told.nr_items
+    measured.end_ns.store(time::now_ns(), Relaxed);
+    measured
+        .nr_items
         .store((nr_rounds * works.len()) as u64, Relaxed);
-    note_pools(told, &registry, kicks);
+    note_pools(measured, &registry, kicks);
     drop((queue, works));
     registry.shutdown().ok();
 }
 
-fn mailbox(job: &Job, told: &Arc<Told>) {
+fn mailbox(job: &Job, measured: &Arc<Measured>) {
     let nr_cpus = job.topology.nr_cpus();
     let mailbox = Mailbox::<usize>::new();
     let poster = mailbox.poster();
     let owners = Mutex::new(Some(mailbox));
-    let (nr_items, told2) = (job.nr_items, told.clone());
+    let (nr_items, measured2) = (job.nr_items, measured.clone());
     let nr_all = nr_items * (nr_cpus - 1);
-    on_cpus(told, job.producers(), move |index, ready| {
+    on_cpus(measured, job.producers(), move |index, ready| {
         if index > 0 {
             let poster = poster.clone();
             ready();
@@ -311,17 +313,17 @@ fn mailbox(job: &Job, told: &Arc<Told>) {
                 .expect("the posters are there");
             nr_got += mailbox.drain(4096).count();
         }
-        told2.nr_items.store(nr_got as u64, Relaxed);
+        measured2.nr_items.store(nr_got as u64, Relaxed);
     });
 }
 
-fn readers(job: &Job, told: &Arc<Told>) {
+fn readers(job: &Job, measured: &Arc<Measured>) {
     let cell = Arc::new(Rcu::new(1_u64));
-    let (nr_items, told2) = (job.nr_items, told.clone());
+    let (nr_items, measured2) = (job.nr_items, measured.clone());
     // The writer checks after each thousandth of the time of an item.
     let nr_readers = (job.topology.nr_cpus() - 1) as u64;
     let nr_done = Arc::new(AtomicU64::new(0));
-    on_cpus(told, job.producers(), move |index, ready| {
+    on_cpus(measured, job.producers(), move |index, ready| {
         let section = || assert!(*cell.load(&rcu::read()) > 0);
         section();
         ready();
@@ -336,19 +338,20 @@ fn readers(job: &Job, told: &Arc<Told>) {
                 host::work_ns(100);
             }
             nr_done.fetch_add(1, Relaxed);
-            told2.nr_items.fetch_add(nr_items as u64, Relaxed);
+            measured2.nr_items.fetch_add(nr_items as u64, Relaxed);
         }
     });
 }
 
-fn percpu_drain(job: &Job, told: &Arc<Told>) {
+fn percpu_drain(job: &Job, measured: &Arc<Measured>) {
     let builder = PerCpu::builder()
         .qpw(Qpw::OnDemand)
         .topology(job.topology.clone());
     let data = Arc::new(builder.build(|_| 0_u64).expect("per-CPU data"));
-    let (nr_items, nr_owners, told2) = (job.nr_items, job.topology.nr_cpus() - 1, told.clone());
+    let (nr_items, nr_owners, measured2) =
+        (job.nr_items, job.topology.nr_cpus() - 1, measured.clone());
     let nr_done = Arc::new(AtomicU64::new(0));
-    on_cpus(told, job.producers(), move |index, ready| {
+    on_cpus(measured, job.producers(), move |index, ready| {
         if index == 0 {
             ready();
             while nr_done.load(Relaxed) < nr_owners as u64 {
@@ -366,6 +369,6 @@ fn percpu_drain(job: &Job, told: &Arc<Told>) {
         }
         drop(owner);
         nr_done.fetch_add(1, Relaxed);
-        told2.nr_items.fetch_add(nr_items as u64, Relaxed);
+        measured2.nr_items.fetch_add(nr_items as u64, Relaxed);
     });
 }

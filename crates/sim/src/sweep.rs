@@ -121,12 +121,12 @@ fn to_first(runs: &[(&Point, &Value)], first: &[(&Point, &Value)]) -> Value {
         ratios
     };
     let is_seed = |point: &Point| point.changed.is_none();
-    let told = |of: &str| {
+    let intervals = |of: &str| {
         let (seeds, all) = (ratios(of, &is_seed), ratios(of, &|_| true));
         let bounds = |of: &[f64]| json!([of.first(), of.last()]);
         json!({ "median": seeds.get(seeds.len() / 2), "over_seeds": bounds(&seeds), "over_guesses": bounds(&all) })
     };
-    json!({ "items_per_s": told("items_per_s"), "queued_p95_ns": told("queued_p95_ns") })
+    json!({ "items_per_s": intervals("items_per_s"), "queued_p95_ns": intervals("queued_p95_ns") })
 }
 
 fn run_all(options: &Options, points: &[Point]) -> Result<Vec<Value>, String> {

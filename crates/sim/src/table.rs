@@ -86,7 +86,7 @@ pub fn shown(all: &Value) -> String {
         let Some(to_first) = row.get("to_first") else {
             continue;
         };
-        let told = |of: &str| {
+        let cell = |of: &str| {
             let of = &to_first[of];
             let both = |of: &Value| format!("{} to {}", percent(&of[0]), percent(&of[1]));
             let (seeds, all) = (both(&of["over_seeds"]), both(&of["over_guesses"]));
@@ -100,8 +100,8 @@ pub fn shown(all: &Value) -> String {
             text(&row["scenario"]),
             text(&row["scope"]),
             row["nr_cpus"],
-            told("items_per_s"),
-            told("queued_p95_ns"),
+            cell("items_per_s"),
+            cell("queued_p95_ns"),
         );
     }
     for row in list(&all["rows"]) {

@@ -178,18 +178,18 @@ fn a_check_fails_where_a_bug_is_put_back() {
         ("rcu", "rcu: a callback is lost", "callbacks"),
         (
             "percpu",
-            "percpu: gives way and does not say so",
+            "percpu: yields without marking it",
             "calls, and two at once",
         ),
     ];
-    for (check, bug, told) in twins {
-        must_fail(check, bug, told);
+    for (check, bug, expected) in twins {
+        must_fail(check, bug, expected);
     }
 }
 
 /// Runs a check with a bug reintroduced, which must fail with the given text. Otherwise it must
 /// hold.
-fn must_fail(check: &str, bug: &str, told: &str) {
+fn must_fail(check: &str, bug: &str, expected: &str) {
     let args = format!("check-{check} --cpus 8 --scope cache --items 40 --seed 2 --budget 60");
     let run = |twin: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_afterwork-sim"));
@@ -201,11 +201,11 @@ fn must_fail(check: &str, bug: &str, told: &str) {
     assert!(output.status.success(), "{check}: {}", said(&output));
     let output = run(&["--twin", bug]);
     assert_eq!(output.status.code(), Some(1), "{check} passed with: {bug}");
-    assert!(said(&output).contains(told), "{bug}: {}", said(&output));
+    assert!(said(&output).contains(expected), "{bug}: {}", said(&output));
 }
 
 #[test]
-fn a_sweep_has_intervals_a_banner_and_the_lines_that_were_waited_for() {
+fn sweep_has_intervals_a_banner_and_the_contended_lines() {
     let output = sim(
         "one-at-a-time --cpus 8 --scope cpu --items 100 --seeds 2",
         "mesh-512.toml",
@@ -243,8 +243,8 @@ fn several_scenarios_are_put_side_by_side() {
         assert!(text.contains(part), "no `{part}` in\n{text}");
     }
     let output = sim(&format!("{args} --json"), "guest-8.toml");
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let rows = told["rows"].as_array().unwrap();
+    let expected: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = expected["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 3);
     for row in rows {
         assert_eq!(row["median"]["nr_items"], 120.0, "two producers of 60");
@@ -256,7 +256,7 @@ fn several_scenarios_are_put_side_by_side() {
 }
 
 #[test]
-fn what_cannot_be_run_is_told() {
+fn impossible_runs_are_reported() {
     let cases = [
         ("one-at-a-time --cpus 2000", "1 to 1024", 2),
         ("one-at-a-time --cpus 7,300", "cannot be made of", 2),
@@ -277,16 +277,20 @@ fn what_cannot_be_run_is_told() {
         ),
         ("one-at-a-time --cpus 8 --budget 0", "over the budget", 1),
     ];
-    for (args, told, code) in cases {
+    for (args, expected, code) in cases {
         let output = sim(args, "epyc-256.toml");
-        assert!(said(&output).contains(told), "{args}: {}", said(&output));
+        assert!(
+            said(&output).contains(expected),
+            "{args}: {}",
+            said(&output)
+        );
         assert_eq!(output.status.code(), Some(code), "{args}");
     }
     assert!(said(&sim("one-at-a-time", "no-such.toml")).contains("no-such.toml"));
 }
 
 #[test]
-fn nothing_to_run_is_told_by_the_option() {
+fn nothing_to_run_is_reported_with_the_option() {
     for (args, reason) in [
         ("--seeds 0", "--seeds must be at least 1"),
         ("--items 0", "--items must be at least 1"),

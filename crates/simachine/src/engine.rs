@@ -195,7 +195,7 @@ pub fn suspend() {
             return;
         }
         let stack = std::backtrace::Backtrace::force_capture();
-        engine(|e| e.tasks[me].told = Some(stack));
+        engine(|e| e.tasks[me].backtrace = Some(stack));
     }
 }
 
@@ -531,7 +531,7 @@ fn stacks() -> String {
         engine(|e| {
             let task = &e.tasks[task];
             let stack = task
-                .told
+                .backtrace
                 .as_ref()
                 .map(super::report::shown)
                 .unwrap_or_default();

@@ -61,7 +61,7 @@ pub fn make_task(name: &str, body: Box<dyn FnOnce()>) -> usize {
             nr_idle: 0,
             last_site: None,
             paid: 0,
-            told: None,
+            backtrace: None,
         });
         let waker = (!first).then_some(e.cpu);
         e.wake_on(cpu, number, waker, 0);

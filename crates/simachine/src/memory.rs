@@ -73,10 +73,10 @@ pub fn changed() {
 #[cold]
 fn fetch(place: usize, access: Access, site: Site) {
     let from = engine(|e| e.now());
-    let must_wait = engine(|e| e.stand_in_line(place));
+    let must_wait = engine(|e| e.join_wait_queue(place));
     if must_wait {
         suspend();
-        engine(|e| e.leave_line(place));
+        engine(|e| e.leave_wait_queue(place));
     }
     let sample = engine(|e| {
         e.transfer(place, access);
@@ -176,7 +176,7 @@ impl Engine {
     }
 
     /// Joins the queue for a line if it is busy. Returns `true` if the task must suspend.
-    fn stand_in_line(&mut self, place: usize) -> bool {
+    fn join_wait_queue(&mut self, place: usize) -> bool {
         let c = self.cpu;
         let line = self.lines.at(place);
         if line.busy <= self.cpus[c].now && line.queue.is_empty() {
@@ -192,7 +192,7 @@ impl Engine {
         true
     }
 
-    fn leave_line(&mut self, place: usize) {
+    fn leave_wait_queue(&mut self, place: usize) {
         let c = self.cpu;
         let line = self.lines.at(place);
         let first = line.queue.pop_front();

@@ -61,7 +61,7 @@ mod tests {
 
     /// 2 caches of 4 cores of 2 threads, with random facts.
     #[test]
-    fn a_thread_goes_where_it_may_and_to_an_idle_core_near_its_target_if_there_is_one() {
+    fn thread_is_placed_on_an_allowed_idle_core_near_its_target() {
         let nr_cpus = 16;
         let group = |cpu: usize, size: usize| -> Mask {
             let first = cpu / size * size;

@@ -191,7 +191,7 @@ impl Outcome {
                 // One source location may have several addresses.
                 let mut sites: BTreeMap<String, (u64, u64)> = BTreeMap::new();
                 for at in &e.lines.at(place).sites {
-                    let sum = sites.entry(super::seen::told(at.site)).or_default();
+                    let sum = sites.entry(super::seen::described(at.site)).or_default();
                     *sum = (sum.0 + at.nr_moves, sum.1 + at.waited_ps / 1000);
                 }
                 let mut sites: Vec<_> = sites

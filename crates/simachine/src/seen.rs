@@ -17,7 +17,7 @@ pub fn note() {
 }
 
 /// Returns the description of a source location.
-pub fn told(site: Site) -> String {
+pub fn described(site: Site) -> String {
     match site.file().ends_with("sim/plain.rs") {
         true => "a plain access or a count of an Arc, by the stack".into(),
         false => site.to_string(),

@@ -58,7 +58,7 @@ pub struct Task {
     /// The word that its last access paid for.
     pub paid: usize,
     /// Its stack, if the engine has requested it.
-    pub told: Option<Backtrace>,
+    pub backtrace: Option<Backtrace>,
 }
 
 /// The addresses of the stacks, far below those that the kernel chooses.

@@ -9,7 +9,7 @@ use sync::fork::{self, Handler};
 use sync::{atomic::Ordering, thread, time, unmodelled::AtomicU64};
 
 use crate::{
-    desk::Desk,
+    answer_slot::AnswerSlot,
     signal::{self, Refused, Registers},
     stack::{End, Stack},
     walk::Walker,
@@ -23,13 +23,13 @@ const NR_BYTES: usize = 128 << 10;
 
 /// Time for which a call waits for an answer, and the time between two reads of the desk. Copying
 /// takes 20 µs. A thread that gets no CPU for a tenth of a second does not answer.
-const PATIENCE_NS: u64 = 100_000_000;
+const TIMEOUT_NS: u64 = 100_000_000;
 const PAUSE: Duration = Duration::from_micros(500);
 
 /// Time in nanoseconds for which no thread is asked after one that did not answer. If a program
 /// blocks all signals before it starts threads, no thread answers, and the caller has other duties.
 /// It loses at most a hundredth of its time.
-const SILENCE_NS: u64 = 100 * PATIENCE_NS;
+const SILENCE_NS: u64 = 100 * TIMEOUT_NS;
 
 /// The time until which no thread is asked, by `time::now_ns`.
 static SILENT_UNTIL: AtomicU64 = AtomicU64::new(0);
@@ -50,7 +50,7 @@ impl Seen {
     }
 }
 
-static DESK: Desk<Seen> = Desk::new(Seen {
+static ANSWER_SLOT: AnswerSlot<Seen> = AnswerSlot::new(Seen {
     registers: Registers {
         pc: 0,
         sp: 0,
@@ -62,7 +62,7 @@ static DESK: Desk<Seen> = Desk::new(Seen {
 });
 
 static HANDLER: Handler = Handler {
-    child: || DESK.reset(),
+    child: || ANSWER_SLOT.reset(),
     ..Handler::IDLE
 };
 
@@ -137,19 +137,19 @@ fn take(
     if start_ns < SILENT_UNTIL.load(Ordering::Relaxed) {
         return Err("stack capture is paused for ten seconds: a thread did not answer the signal");
     }
-    if !DESK.ask(thread) {
+    if !ANSWER_SLOT.ask(thread) {
         return Err("another caller is capturing a stack");
     }
-    let mut read = || DESK.read(|seen| contained(|| walk(seen)));
+    let mut read = || ANSWER_SLOT.read(|seen| contained(|| walk(seen)));
     let is_asked = signal::interrupt(thread, signal);
-    while is_asked && time::now_ns() < start_ns + PATIENCE_NS {
+    while is_asked && time::now_ns() < start_ns + TIMEOUT_NS {
         if let Some(taken) = read() {
             return taken;
         }
         thread::sleep(PAUSE);
     }
     // A thread that was not asked now may have answered an earlier request.
-    let late = DESK.give_up(thread).then(read).flatten();
+    let late = ANSWER_SLOT.give_up(thread).then(read).flatten();
     late.unwrap_or_else(|| {
         if !is_asked {
             return Err("the thread has ended");
@@ -168,7 +168,7 @@ fn contained(walk: impl FnOnce() -> Stack) -> Result<Stack, &'static str> {
 
 /// Answers on the interrupted thread, in the handler.
 pub(crate) fn answer(registers: Registers) {
-    DESK.answer(thread::current().0, |seen| {
+    ANSWER_SLOT.answer(thread::current().0, |seen| {
         seen.registers = registers;
         seen.nr_bytes = signal::read_memory(registers.sp, &mut seen.bytes);
     });
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_that_panics_is_told_and_others_are_asked_after_it() {
+    fn panicking_walk_is_reported_and_later_ones_work() {
         let _alone = ALONE.lock();
         enable(SIGURG).unwrap();
         let (send, receive) = mpsc::channel();

@@ -83,7 +83,7 @@ pub(crate) fn note_use() {
     fence(Ordering::SeqCst);
     let mut other = Other::default();
     // SAFETY: the callback accepts the arguments that are passed here, and does not unwind.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut other).cast()) };
+    unsafe { libc::dl_iterate_phdr(Some(inspect), (&raw mut other).cast()) };
     if let Some(there) = other.there {
         let here = other.here.unwrap_or_default();
         crate::process::write_line(&format!(
@@ -109,7 +109,7 @@ struct Other {
 }
 
 /// Examines one loaded file. The loader keeps the file loaded until this returns.
-unsafe extern "C" fn look(
+unsafe extern "C" fn inspect(
     info: *mut libc::dl_phdr_info,
     _: libc::size_t,
     other: *mut c_void,
@@ -255,7 +255,7 @@ mod tests {
         assert_ne!(WORD.load(Ordering::Relaxed), UNUSED);
         let mut other = Other::default();
         // SAFETY: as in `note_use`.
-        unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut other).cast()) };
+        unsafe { libc::dl_iterate_phdr(Some(inspect), (&raw mut other).cast()) };
         assert!(other.here.is_some());
         assert!(other.there.is_none());
     }

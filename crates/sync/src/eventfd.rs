@@ -63,7 +63,7 @@ impl EventFd {
     /// # Blocking
     ///
     /// Never blocks. Makes two system calls.
-    pub fn ring(&self) -> bool {
+    pub fn wake(&self) -> bool {
         if self.is_lost() {
             return false;
         }
@@ -145,46 +145,46 @@ mod tests {
 
     #[test]
     fn rings_pile_up_into_one() {
-        let bell = EventFd::new().unwrap();
-        assert!(!bell.clear());
-        bell.ring();
-        bell.ring();
-        assert!(bell.clear());
-        assert!(!bell.clear());
+        let eventfd = EventFd::new().unwrap();
+        assert!(!eventfd.clear());
+        eventfd.wake();
+        eventfd.wake();
+        assert!(eventfd.clear());
+        assert!(!eventfd.clear());
     }
 
     /// Replaces the eventfd by `file`, like a program that closes descriptors and then opens files.
-    fn replace(bell: &EventFd, file: &impl AsRawFd) {
+    fn replace(eventfd: &EventFd, file: &impl AsRawFd) {
         // SAFETY: the call takes two numbers; the eventfd's number is `file`'s from here on.
-        assert!(unsafe { libc::dup2(file.as_raw_fd(), bell.as_raw_fd()) } >= 0);
+        assert!(unsafe { libc::dup2(file.as_raw_fd(), eventfd.as_raw_fd()) } >= 0);
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "no tags")]
     fn a_file_with_the_number_of_a_lost_eventfd_is_not_touched() {
         use std::io::{Read, Write};
-        let bell = EventFd::new().unwrap();
+        let eventfd = EventFd::new().unwrap();
         let other = EventFd::new().unwrap();
         let (mut reader, mut writer) = std::io::pipe().unwrap();
-        replace(&bell, &reader);
+        replace(&eventfd, &reader);
         writer.write_all(&[7; 8]).unwrap();
-        assert!(bell.is_lost() && !bell.ring() && !bell.clear());
+        assert!(eventfd.is_lost() && !eventfd.wake() && !eventfd.clear());
         let mut bytes = [0; 8];
         reader.read_exact(&mut bytes).unwrap();
         assert_eq!(bytes, [7; 8]);
         // The number is reused by another eventfd.
-        replace(&bell, &other);
-        assert!(!bell.ring() && !other.clear());
-        let number = bell.as_raw_fd();
-        drop(bell);
+        replace(&eventfd, &other);
+        assert!(!eventfd.wake() && !other.clear());
+        let number = eventfd.as_raw_fd();
+        drop(eventfd);
         // SAFETY: the call takes a number; the file that had replaced the eventfd is closed once.
         unsafe {
             assert!(libc::fcntl(number, libc::F_GETFD) >= 0, "closed");
             libc::close(number);
         }
-        assert!(other.ring() && other.clear());
+        assert!(other.wake() && other.clear());
         // SAFETY: the call takes a number; the eventfd is lost from here on.
         unsafe { libc::close(other.as_raw_fd()) };
-        assert!(!other.ring());
+        assert!(!other.wake());
     }
 }

@@ -87,8 +87,8 @@ macro_rules! futex {
                 // steps, so a nap costs nothing.
                 if cfg!(miri) && size_of::<$value>() == 8 {
                     if load() == expected as u32 {
-                        let nap = Duration::from_micros(100);
-                        std::thread::sleep(timeout.map_or(nap, |timeout| timeout.min(nap)));
+                        let short_sleep = Duration::from_micros(100);
+                        std::thread::sleep(timeout.map_or(short_sleep, |timeout| timeout.min(short_sleep)));
                     }
                     return;
                 }

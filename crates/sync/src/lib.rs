@@ -62,6 +62,8 @@ pub use tunable::Tunable;
 
 #[cfg(feature = "std")]
 pub mod asym;
+#[cfg(feature = "std")]
+mod backoff;
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 mod copies;
 #[cfg(feature = "std")]
@@ -82,8 +84,6 @@ pub mod lock;
 mod newborn;
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 pub mod pages;
-#[cfg(feature = "std")]
-mod patience;
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 pub mod process;
 #[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]
@@ -106,9 +106,9 @@ pub mod time;
 pub mod usage;
 
 #[cfg(feature = "std")]
-pub use lock::{Mutex, MutexGuard};
+pub use backoff::Backoff;
 #[cfg(feature = "std")]
-pub use patience::Patience;
+pub use lock::{Mutex, MutexGuard};
 
 /// A shared pointer whose count is visible to a model.
 #[cfg(all(feature = "alloc", not(any(loom, shuttle))))]

@@ -73,9 +73,10 @@ fn this_stack() -> Option<Range<*mut u8>> {
         if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {
             return None;
         }
-        let told = libc::pthread_attr_getstack(attributes.as_ptr(), &raw mut lowest, &raw mut len);
+        let receiver =
+            libc::pthread_attr_getstack(attributes.as_ptr(), &raw mut lowest, &raw mut len);
         libc::pthread_attr_destroy(attributes.as_mut_ptr());
-        if told != 0 {
+        if receiver != 0 {
             return None;
         }
     }
@@ -91,7 +92,7 @@ mod tests {
 
     #[test]
     #[cfg(not(any(loom, shuttle, sim)))]
-    fn of_a_stack_only_what_lies_below_a_local_of_its_own_is_unused() {
+    fn only_stack_below_an_own_local_is_unused() {
         let (page, stack) = (4096, 0x10_0000..0x30_0000);
         let unused = |here| unused(stack.clone(), here, page);
         assert_eq!(unused(0x2f_fff0), Some((0x1f_fff0 - IN_USE) & !(page - 1)));
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_pages_go_back_and_can_be_used_again() {
+    fn whole_pages_are_returned_and_can_be_used_again() {
         let layout = Layout::from_size_align(1 << 18, 1 << 16).unwrap();
         // SAFETY: not of size zero.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap();
@@ -143,7 +144,7 @@ mod tests {
     #[cfg(not(any(loom, shuttle, sim)))]
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no pages")]
-    fn what_a_thread_used_of_its_stack_once_goes_back_and_can_be_used_again() {
+    fn used_stack_pages_are_returned_and_can_be_used_again() {
         let body = || {
             let above = std::hint::black_box([7_u8; 64]);
             let deep = dig();
@@ -153,11 +154,11 @@ mod tests {
             assert!(above.iter().all(|byte| *byte == 7));
             assert!(is_resident(dig()));
         };
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let thread = crate::thread::spawn("dig", move || {
-            tell.send(std::panic::catch_unwind(body).is_ok()).unwrap();
+            sender.send(std::panic::catch_unwind(body).is_ok()).unwrap();
         });
-        assert!(told.recv().unwrap());
+        assert!(receiver.recv().unwrap());
         thread.unwrap().join().unwrap();
     }
 }

@@ -50,7 +50,7 @@ unsafe impl Sync for Map {}
 
 /// The result of a wait for the bell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Rung {
+pub enum Notified {
     /// The bell was rung, or the wait ended early.
     Yes,
     /// The bell no longer exists, because the file was truncated.
@@ -307,7 +307,7 @@ impl SharedFile {
     /// # Blocking
     ///
     /// Blocks until a process [rings](Self::ring) there, for at most `timeout`. May return early.
-    pub fn wait(&self, offset: usize, expected: u32, timeout: Option<Duration>) -> Rung {
+    pub fn wait(&self, offset: usize, expected: u32, timeout: Option<Duration>) -> Notified {
         let timeout = timeout.map(crate::time::timespec);
         let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
         // SAFETY: the word is in the mapping, and the kernel itself checks whether it is readable.
@@ -323,8 +323,8 @@ impl SharedFile {
         };
         let gone = [libc::EFAULT, libc::EINVAL, libc::ENOSYS];
         match io::Error::last_os_error().raw_os_error() {
-            Some(error) if result != 0 && gone.contains(&error) => Rung::Gone,
-            _ => Rung::Yes,
+            Some(error) if result != 0 && gone.contains(&error) => Notified::Gone,
+            _ => Notified::Yes,
         }
     }
 
@@ -333,7 +333,7 @@ impl SharedFile {
     /// # Errors
     ///
     /// If the file is too short, or the system's error of the write.
-    pub fn ring(&self, offset: usize, value: u32) -> io::Result<()> {
+    pub fn notify(&self, offset: usize, value: u32) -> io::Result<()> {
         if self.len()? < offset as u64 + 4 {
             return Err(io::Error::other("it is too short"));
         }
@@ -426,7 +426,7 @@ mod tests {
         assert!(unsafe { libc::dup2(theirs.as_raw_fd(), number) } >= 0);
         assert!(file.is_lost());
         assert!(file.write_at(&[1], 0).is_err() && file.set_len(8).is_err());
-        assert!(file.lock().is_err() && file.ring(8, 1).is_err());
+        assert!(file.lock().is_err() && file.notify(8, 1).is_err());
         assert_eq!(theirs.metadata().unwrap().len(), 0);
         drop(file);
         // SAFETY: the call takes a number. The file that replaced the shared one is closed once.
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn links_and_what_is_no_file_are_refused() {
+    fn symlinks_and_non_files_are_rejected() {
         let (place, link) = (Place::new("target"), Place::new("link"));
         SharedFile::create(&place.0).unwrap();
         std::os::unix::fs::symlink(&place.0, &link.0).unwrap();
@@ -481,18 +481,18 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_is_woken_through_another_opening() {
+    fn waiter_is_woken_through_another_opening() {
         let place = Place::new("bell");
         let file = SharedFile::create(&place.0).unwrap();
         file.set_len(4096).unwrap();
         let sleeper = std::thread::spawn(move || {
             let mut word = [0; 4];
             while u32::from_le_bytes(word) != 7 {
-                assert_eq!(file.wait(8, u32::from_le_bytes(word), None), Rung::Yes);
+                assert_eq!(file.wait(8, u32::from_le_bytes(word), None), Notified::Yes);
                 file.read_at(&mut word, 8).unwrap();
             }
         });
-        SharedFile::open(&place.0).unwrap().ring(8, 7).unwrap();
+        SharedFile::open(&place.0).unwrap().notify(8, 7).unwrap();
         sleeper.join().unwrap();
     }
 
@@ -502,8 +502,8 @@ mod tests {
         let file = SharedFile::create(&place.0).unwrap();
         file.set_len(4096).unwrap();
         file.set_len(0).unwrap();
-        assert_eq!(file.wait(8, 0, None), Rung::Gone);
-        assert!(file.ring(8, 1).is_err());
+        assert_eq!(file.wait(8, 0, None), Notified::Gone);
+        assert!(file.notify(8, 1).is_err());
         assert_eq!(file.read_at(&mut [0; 64], 0).unwrap(), 0);
     }
 
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn what_files_may_not_hold_is_an_error_and_no_signal() {
+    fn growth_beyond_the_file_limit_is_an_error_and_no_signal() {
         let place = Place::new("limit");
         let file = SharedFile::create(&place.0).unwrap();
         let in_child = || {

@@ -34,7 +34,7 @@ struct Line<T = AtomicU64>(T);
 fn on_all(machine: Machine, body: impl Fn(usize) + Send + Sync + 'static) -> (f64, Outcome) {
     let nr_cpus = machine.topology.nr_cpus();
     let took_ns = Arc::new(Plain::new(0));
-    let told = took_ns.clone();
+    let result = took_ns.clone();
     let outcome = run(machine, move || {
         let body = Arc::new(body);
         let nr_ready = Arc::new(AtomicU32::new(0));
@@ -59,7 +59,7 @@ fn on_all(machine: Machine, body: impl Fn(usize) + Send + Sync + 'static) -> (f6
         threads
             .into_iter()
             .for_each(|thread| thread.join().unwrap());
-        told.store(span.1.load(Relaxed) - span.0.load(Relaxed), Relaxed);
+        result.store(span.1.load(Relaxed) - span.0.load(Relaxed), Relaxed);
     });
     (took_ns.load(Relaxed) as f64, outcome.unwrap())
 }
@@ -158,7 +158,7 @@ fn a_lock_waits_as_long_as_a_queue_of_fixed_service() {
         Arc::new(Line::<AtomicU64>::default()),
     );
     let waited = Arc::new(Plain::new(0));
-    let told = waited.clone();
+    let result = waited.clone();
     let each = 60;
     on_all(machine(NR_CPUS), move |me| {
         let mut seed = me as u64 * 77 + 5;
@@ -178,12 +178,12 @@ fn a_lock_waits_as_long_as_a_queue_of_fixed_service() {
             serving.0.store(mine + 1, Ordering::Relaxed);
         }
     });
-    let mean = told.load(Relaxed) as f64 / (each * NR_CPUS) as f64;
+    let mean = result.load(Relaxed) as f64 / (each * NR_CPUS) as f64;
     assert_near(mean, LOAD * SERVICE_NS as f64 / (2.0 * (1.0 - LOAD)), 0.25);
 }
 
 #[test]
-fn a_deadlock_is_told_with_the_name_of_each_thread() {
+fn deadlock_report_names_each_thread() {
     let failure = run(machine(2), || {
         let word = Arc::new(Futex::new(0));
         let other = word.clone();
@@ -202,7 +202,7 @@ fn a_deadlock_is_told_with_the_name_of_each_thread() {
 }
 
 #[test]
-fn a_loop_without_end_is_told_with_its_line() {
+fn endless_loop_is_reported_with_its_line() {
     let failure = run(machine(1), || {
         let word = AtomicU32::new(0);
         while word.load(Ordering::Relaxed) == 0 {}
@@ -299,7 +299,7 @@ fn wake_ns(is_kernel: bool) -> f64 {
         machine.costs.clock,
     ) = (0, 0, 0);
     let took_ns = Arc::new(Plain::new(0));
-    let (told, word) = (took_ns.clone(), Arc::new(Line(Futex::new(0))));
+    let (result, word) = (took_ns.clone(), Arc::new(Line(Futex::new(0))));
     on_all(machine, move |me| {
         if is_kernel {
             simachine::kernel::enter();
@@ -310,7 +310,7 @@ fn wake_ns(is_kernel: bool) -> f64 {
         simachine::work_ns(100_000);
         let start = simachine::kernel::now_ps();
         word.0.wake(1);
-        told.store((simachine::kernel::now_ps() - start) / 1000, Relaxed);
+        result.store((simachine::kernel::now_ps() - start) / 1000, Relaxed);
     });
     took_ns.load(Relaxed) as f64
 }
@@ -325,7 +325,7 @@ fn a_kernel_thread_wakes_without_a_call_and_locks_the_run_queue() {
 
 /// The other thread of the CPU waits until the first one allows it, although slices are short.
 #[test]
-fn who_has_disabled_preemption_keeps_the_cpu() {
+fn thread_with_preemption_disabled_keeps_the_cpu() {
     let mut machine = machine(1);
     machine.costs.slice = 10_000_000;
     let outcome = run(machine, || {
@@ -351,7 +351,7 @@ fn who_has_disabled_preemption_keeps_the_cpu() {
 }
 
 #[test]
-fn a_plain_access_pays_for_a_line_that_moves_and_for_nothing_else() {
+fn plain_access_pays_only_for_a_moving_cache_line() {
     // The simulated machine defines these, for instrumented crates.
     unsafe extern "C" {
         safe fn __tsan_read8(at: *const c_void);

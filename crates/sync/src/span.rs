@@ -10,15 +10,17 @@ use core::time::Duration;
 /// threshold of a report, and long compared with the time for which a thread waits for a CPU.
 pub const MOST: Duration = Duration::from_secs(1);
 
-/// Returns the part of the time since `looked_ns` that counts at `now_ns`.
-pub fn counted_ns(looked_ns: u64, now_ns: u64) -> u64 {
-    now_ns.saturating_sub(looked_ns).min(MOST.as_nanos() as u64)
+/// Returns the part of the time since `checked_ns` that counts at `now_ns`.
+pub fn counted_ns(checked_ns: u64, now_ns: u64) -> u64 {
+    now_ns
+        .saturating_sub(checked_ns)
+        .min(MOST.as_nanos() as u64)
 }
 
 /// The time that a wait has lasted.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
-    looked_ns: u64,
+    checked_ns: u64,
     counted_ns: u64,
 }
 
@@ -26,15 +28,15 @@ impl Span {
     /// Begins a span at `now_ns`.
     pub fn new(now_ns: u64) -> Self {
         Self {
-            looked_ns: now_ns,
+            checked_ns: now_ns,
             counted_ns: 0,
         }
     }
 
     /// Records that the clock shows `now_ns`, and returns the length of the span.
-    pub fn look(&mut self, now_ns: u64) -> Duration {
-        self.counted_ns += counted_ns(self.looked_ns, now_ns);
-        self.looked_ns = now_ns;
+    pub fn measure(&mut self, now_ns: u64) -> Duration {
+        self.counted_ns += counted_ns(self.checked_ns, now_ns);
+        self.checked_ns = now_ns;
         Duration::from_nanos(self.counted_ns)
     }
 
@@ -54,11 +56,11 @@ mod tests {
     #[test]
     fn a_pause_of_any_length_counts_as_a_second() {
         let mut span = Span::new(5 * S);
-        assert_eq!(span.look(5 * S + S / 2), Duration::from_millis(500));
-        assert_eq!(span.look(3600 * S), Duration::from_millis(1500));
-        assert_eq!(span.look(3601 * S), Duration::from_millis(2500));
+        assert_eq!(span.measure(5 * S + S / 2), Duration::from_millis(500));
+        assert_eq!(span.measure(3600 * S), Duration::from_millis(1500));
+        assert_eq!(span.measure(3601 * S), Duration::from_millis(2500));
         // A clock that goes backward counts as stopped.
-        assert_eq!(span.look(0), Duration::from_millis(2500));
+        assert_eq!(span.measure(0), Duration::from_millis(2500));
     }
 
     #[test]
@@ -66,13 +68,13 @@ mod tests {
         let mut span = Span::new(0);
         let at = Duration::from_millis(2100);
         let mut now = Duration::ZERO;
-        let mut nr_looks = 0;
-        while span.look(now.as_nanos() as u64) < at {
+        let mut nr_measured = 0;
+        while span.measure(now.as_nanos() as u64) < at {
             let pause = span.until(at);
             assert!(!pause.is_zero() && pause <= MOST);
             now += pause;
-            nr_looks += 1;
+            nr_measured += 1;
         }
-        assert_eq!((now, nr_looks), (at, 3));
+        assert_eq!((now, nr_measured), (at, 3));
     }
 }

@@ -382,7 +382,7 @@ fn settle_policy(first: libc::pid_t) {
 
 /// Number of checks whether the C library has finished a start that it makes for the first thread.
 /// A start takes a few microseconds, unless the first thread is preempted.
-const NR_LOOKS: u32 = 120;
+const NR_CHECKS: u32 = 120;
 /// The pause before each check after the first [`NR_YIELDS`].
 const PAUSE: Duration = Duration::from_millis(1);
 const NR_YIELDS: u32 = 20;
@@ -400,7 +400,7 @@ fn settled(
     before_start: impl Fn() -> Option<Mask>,
     read: impl Fn() -> Option<Mask>,
 ) -> Option<Mask> {
-    for nr_looks in 0..NR_LOOKS {
+    for nr_checks in 0..NR_CHECKS {
         let before = before_start();
         if before.is_some() {
             return before;
@@ -409,7 +409,7 @@ fn settled(
         if blocked != ALL {
             return Some(blocked);
         }
-        if nr_looks < NR_YIELDS {
+        if nr_checks < NR_YIELDS {
             thread::yield_now();
         } else {
             thread::sleep(PAUSE);
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn blocked_signals_are_read_from_what_procfs_says_of_a_living_thread() {
+    fn blocked_signals_are_read_from_procfs_of_a_live_thread() {
         let status = b"Name:\tSigBlk:\nState:\tS (sleeping)\nSigBlk:\t0000000000004001\n";
         let blocked = 1 << (libc::SIGHUP - 1) | 1 << (libc::SIGTERM - 1);
         assert_eq!(blocked_in(status), Some(blocked));
@@ -486,7 +486,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no signal masks")]
-    fn what_is_blocked_during_a_start_is_more_than_programs_can_block() {
+    fn a_start_blocks_more_signals_than_programs_can() {
         let mut all = MaybeUninit::<libc::sigset_t>::uninit();
         let blocked = || blocked_in(&std::fs::read("/proc/thread-self/status").unwrap());
         // SAFETY: initialized, then read.
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_of_the_c_library_s_is_joined_with_what_it_panicked_with() {
+    fn pthread_is_joined_with_its_panic_payload() {
         let spawn = |body: Body| Bare::spawn("bare", STACK_BYTES, body).unwrap();
         let name = || std::fs::read_to_string("/proc/thread-self/comm").unwrap();
         let named = spawn(Box::new(move || assert_eq!(name().trim_end(), "bare")));

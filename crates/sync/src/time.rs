@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_waits_for_another_who_measures() {
+    fn measuring_thread_blocks_no_other() {
         let rate = AtomicU64::new(0);
         let (go, may_go) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_told_by_the_same_clock() {
+    fn moments_are_read_from_the_same_clock() {
         let span = std::time::Duration::from_secs(5);
         let (before_ns, now) = (now_ns(), Instant::now());
         let (past_ns, later_ns) = (ns_of(now), ns_of(now + span));

@@ -82,13 +82,13 @@ mod tests {
 
     #[test]
     fn a_sleeping_thread_is_not_runnable() {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let (stop, stopped) = mpsc::channel::<()>();
         let sleeper = std::thread::spawn(move || {
-            tell.send(thread::current()).unwrap();
+            sender.send(thread::current()).unwrap();
             let _ = stopped.recv();
         });
-        let sleeper_id = told.recv().unwrap();
+        let sleeper_id = receiver.recv().unwrap();
         if is_runnable(sleeper_id).is_some() {
             while is_runnable(sleeper_id) == Some(true) {
                 std::thread::yield_now();

@@ -199,8 +199,9 @@ fn one_line(text: &str) -> String {
         let start = paragraph.trim_start();
         !start.starts_with("Usage:") && !start.starts_with("For more information")
     });
-    let told = paragraphs.map(|it| it.split_whitespace().collect::<Vec<_>>().join(" "));
-    told.filter(|it| !it.is_empty())
+    let lines = paragraphs.map(|it| it.split_whitespace().collect::<Vec<_>>().join(" "));
+    lines
+        .filter(|it| !it.is_empty())
         .collect::<Vec<_>>()
         .join("; ")
 }

@@ -11,27 +11,27 @@ pub fn say(line: impl Display) {
 /// Returns `true` if output to a stream may be colored: it is a terminal, and the user did not set
 /// `NO_COLOR`.
 #[must_use]
-pub fn may_colour(stream: &impl IsTerminal) -> bool {
-    colour_allowed(
+pub fn may_color(stream: &impl IsTerminal) -> bool {
+    color_allowed(
         stream.is_terminal(),
         std::env::var_os("NO_COLOR").as_deref(),
     )
 }
 
 /// `NO_COLOR` counts if it is set and not empty, as <https://no-color.org> specifies.
-fn colour_allowed(terminal: bool, no_color: Option<&std::ffi::OsStr>) -> bool {
+fn color_allowed(terminal: bool, no_color: Option<&std::ffi::OsStr>) -> bool {
     terminal && no_color.is_none_or(std::ffi::OsStr::is_empty)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::colour_allowed;
+    use super::color_allowed;
 
     #[test]
-    fn colour_needs_a_terminal_and_no_objection() {
-        assert!(colour_allowed(true, None));
-        assert!(colour_allowed(true, Some("".as_ref())));
-        assert!(!colour_allowed(true, Some("1".as_ref())));
-        assert!(!colour_allowed(false, None));
+    fn color_needs_a_terminal_and_no_objection() {
+        assert!(color_allowed(true, None));
+        assert!(color_allowed(true, Some("".as_ref())));
+        assert!(!color_allowed(true, Some("1".as_ref())));
+        assert!(!color_allowed(false, None));
     }
 }

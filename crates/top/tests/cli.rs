@@ -37,7 +37,7 @@ fn help_and_version_are_data() {
 }
 
 #[test]
-fn bad_input_is_one_line_that_says_what_is_valid() {
+fn bad_input_is_reported_in_one_line_with_valid_values() {
     let bad: &[(&[&str], &str)] = &[
         (
             &["nosuch"],

@@ -40,7 +40,7 @@ fn child() {
         }
     });
     let worker = std::thread::spawn(move || {
-        let mut is_told = false;
+        let mut is_stopped = false;
         loop {
             let done: Vec<_> = (0..100)
                 .map(|_| queue.spawn(|| drop(rcu::read())))
@@ -49,8 +49,8 @@ fn child() {
             poster.post(1).unwrap();
             counts.drain_all(|_, count| *count += 1);
             rcu::call(|| ());
-            if !is_told {
-                is_told = true;
+            if !is_stopped {
+                is_stopped = true;
                 println!("ready");
             }
         }
@@ -148,8 +148,8 @@ fn text(bytes: &[u8]) -> &str {
 
 /// Repeats until every process has answered in time: on a busy machine that may take several looks.
 fn answered(args: &[&str]) -> String {
-    let mut looks = (0..100).map(|_| good(args));
-    let look = looks.find(|it| !it.contains("does not answer"));
+    let mut snapshots = (0..100).map(|_| good(args));
+    let look = snapshots.find(|it| !it.contains("does not answer"));
     look.expect("one of a hundred looks is answered")
 }
 
@@ -192,13 +192,13 @@ fn four_looks(busy: &Busy) -> Vec<Value> {
         .spawn()
         .unwrap();
     let lines = BufReader::new(looking.stdout.take().unwrap()).lines();
-    let looks = lines
+    let snapshots = lines
         .take(4)
         .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
         .collect();
     looking.kill().unwrap();
     looking.wait().unwrap();
-    looks
+    snapshots
 }
 
 /// Returns the queue of that name.
@@ -214,10 +214,10 @@ fn each_look_is_a_line_of_json_with_rates_from_the_second_on() {
     let live =
         |look: &Value| look["state"] == "live" && look["whole"] == true && load(look).is_some();
     let mut tries = (0..100).map(|_| four_looks(&busy));
-    let looks = tries.find(|looks| looks.iter().all(live));
-    let looks = looks.expect("it answers four times running");
+    let snapshots = tries.find(|snapshots| snapshots.iter().all(live));
+    let snapshots = snapshots.expect("it answers four times running");
     let mut completed = Vec::new();
-    for (i, look) in looks.iter().enumerate() {
+    for (i, look) in snapshots.iter().enumerate() {
         assert_eq!(look["version"], 2);
         assert_eq!(look["pid"], busy.0.id());
         for number in ["round", "age_ms", "took_us", "torn", "left_out", "unknown"] {
@@ -244,26 +244,26 @@ fn each_look_is_a_line_of_json_with_rates_from_the_second_on() {
     }
     assert!(completed.is_sorted(), "{completed:?}");
     assert!(
-        looks
+        snapshots
             .windows(2)
             .all(|pair| pair[0]["round"].as_u64() < pair[1]["round"].as_u64())
     );
 }
 
 #[test]
-fn prometheus_gets_what_its_rules_allow_with_histograms_that_rise() {
+fn prometheus_output_is_valid_with_rising_histograms() {
     let busy = Busy::start();
     let mut past = (0.0, 0.0);
     for args in [&["--prometheus"][..], &[&busy.pid(), "--prometheus"]] {
         // On a busy machine the process may not have written its page in time.
-        let mut looks = (0..100).map(|_| good(args));
+        let mut snapshots = (0..100).map(|_| good(args));
         let load = format!("pid=\"{}\"", busy.pid());
-        let told = |it: &String| {
+        let has_load = |it: &String| {
             it.lines()
                 .any(|it| it.contains(&load) && it.contains("name=\"load\""))
         };
-        let shown = looks
-            .find(told)
+        let shown = snapshots
+            .find(has_load)
             .expect("one of a hundred looks is answered");
         let metrics = metrics(&shown).unwrap_or_else(|why| panic!("{why} in\n{shown}"));
         let of = |metric: &str, suffix: &str| {
@@ -301,7 +301,7 @@ fn prometheus_gets_what_its_rules_allow_with_histograms_that_rise() {
 }
 
 #[test]
-fn a_process_that_ends_takes_its_page_along_and_one_that_is_killed_leaves_it_stale() {
+fn page_ends_with_its_process_and_is_stale_after_a_kill() {
     let page = Busy::start().end();
     assert!(!page.exists());
     let mut busy = Busy::start();
@@ -332,7 +332,7 @@ fn a_process_that_ends_takes_its_page_along_and_one_that_is_killed_leaves_it_sta
 }
 
 #[test]
-fn a_process_that_is_stopped_shows_what_it_last_did_and_how_old_that_is() {
+fn stopped_process_shows_its_last_state_and_age() {
     let busy = Busy::start();
     good(&[&busy.pid(), "--once"]);
     busy.signal(Signal::SIGSTOP);
@@ -346,7 +346,7 @@ fn a_process_that_is_stopped_shows_what_it_last_did_and_how_old_that_is() {
 }
 
 #[test]
-fn a_page_cut_short_while_it_is_looked_at_is_refused_and_the_process_lives_on() {
+fn page_truncated_while_shown_is_rejected_without_a_crash() {
     let busy = Busy::start();
     good(&[&busy.pid(), "--once"]);
     let file = File::options().write(true).open(busy.page()).unwrap();
@@ -363,7 +363,7 @@ fn a_page_cut_short_while_it_is_looked_at_is_refused_and_the_process_lives_on() 
 }
 
 #[test]
-fn a_page_that_is_not_what_it_should_be_is_refused_with_the_reason() {
+fn invalid_page_is_rejected_with_the_reason() {
     let busy = Busy::start();
     let honest = {
         good(&[&busy.pid(), "--once"]);
@@ -509,9 +509,9 @@ fn a_hostile_page_of_a_living_process_ends_in_an_answer() {
             record[160..168].copy_from_slice(&small);
         }
     }
-    let [_, json, told] = shows(&mut page);
+    let [_, json, exported] = shows(&mut page);
     serde_json::from_str::<Value>(&json).unwrap();
-    metrics(&told).unwrap();
+    metrics(&exported).unwrap();
     busy.end();
 }
 
@@ -574,7 +574,7 @@ fn every_page_that_does_not_answer_is_listed() {
 }
 
 #[test]
-fn the_demo_shows_itself_and_ends_when_it_is_told() {
+fn demo_publishes_itself_and_ends_on_request() {
     let mut demo = Command::new(env!("CARGO_BIN_EXE_afterwork"))
         .args(["demo", "--seconds", "600"])
         .stdout(Stdio::piped())
@@ -589,10 +589,10 @@ fn the_demo_shows_itself_and_ends_when_it_is_told() {
             .contains(&demo.id().to_string())
     );
     let shown = good(&[&demo.id().to_string(), "--once"]);
-    let told =
+    let exported =
         || serde_json::from_str(&good(&[&demo.id().to_string(), "--once", "--json"])).unwrap();
     eventually("each tab has something to tell", || {
-        let look: Value = told();
+        let look: Value = exported();
         let of = |kind: &str, name: &str| {
             let records = look["records"][kind].as_array().unwrap();
             records

@@ -237,7 +237,7 @@ pub(crate) mod tests {
         "34 31 0:31 / /sys/fs/cgroup/cpuset rw,relatime shared:9 - cgroup cgroup rw,cpuset\n";
 
     #[test]
-    fn what_is_not_there_does_not_bound() {
+    fn missing_files_set_no_bound() {
         let root = machine(&[]);
         assert_eq!(affinity(root.path()).unwrap(), None);
         assert_eq!(cpuset(root.path()).unwrap(), None);

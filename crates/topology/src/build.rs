@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_do_not_nest_are_told_of() {
+    fn non_nested_parts_are_reported() {
         let all = Some("0-3");
         let topology = machine(&["0", "1-2", "1-2", "3"], &[all; 4], &["0-1", "2-3"]);
         assert_eq!(

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_no_quota() {
+    fn missing_file_is_no_quota() {
         assert_eq!(quota_of(&[]), None);
         let here = [("proc/self/cgroup", "0::/a\n"), ("proc/self/mountinfo", V2)];
         assert_eq!(quota_of(&here), None);

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn removing_highest_cpu_leaves_set_equal_to_one_that_never_had_it() {
+    fn removing_highest_cpu_leaves_set_equal_to_one_without_it() {
         let low: CpuSet = [CpuId::new(3)].into_iter().collect();
         let mut both = low.clone();
         assert!(both.insert(CpuId::new(8191)));

@@ -224,7 +224,7 @@ mod tests {
     use crate::quirk::Quirk;
 
     #[test]
-    fn affinity_and_cpuset_bound_what_is_allowed() {
+    fn affinity_and_cpuset_bound_the_allowed_cpus() {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
             let path = root.path().join(path);

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_regular_file_is_refused_and_not_waited_for() {
+    fn non_regular_file_is_rejected_without_blocking() {
         let root = tempfile::tempdir().unwrap();
         let path = |name: &str| root.path().join(name);
         let made = Command::new("mkfifo").arg(path("pipe")).status();

@@ -420,7 +420,7 @@ fn snapshot_is_not_written_over_another() {
 }
 
 #[test]
-fn snapshot_keeps_what_is_malformed_as_it_is() {
+fn snapshot_keeps_malformed_files_unchanged() {
     let (machine, dir) = (machine(), tempfile::tempdir().unwrap());
     write(machine.path(), "devices/system/cpu/isolated", b"\xff?");
     save_snapshot(machine.path(), Some(&"1".parse().unwrap()), dir.path()).unwrap();

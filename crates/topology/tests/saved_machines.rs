@@ -48,7 +48,7 @@ fn files_under(dir: &Path, root: &Path, files: &mut BTreeMap<String, String>) {
 }
 
 #[test]
-fn saved_machines_are_what_their_generator_writes() {
+fn saved_machines_match_their_generator() {
     for machine in machines::all() {
         let dir = dir(machine.name);
         let mut files = BTreeMap::new();
@@ -173,7 +173,7 @@ fn epyc_has_a_pod_for_each_of_its_caches() {
 }
 
 #[test]
-fn hybrid_laptop_shards_its_cores_whatever_their_number_of_siblings() {
+fn hybrid_laptop_shards_cores_with_any_number_of_siblings() {
     let topology = load("laptop-hybrid");
     assert_eq!(nr_pods(&topology), [22, 16, 3, 2, 1, 1]);
     assert_eq!(pods(&topology, AffinityScope::Cache), ["0-19", "20-21"]);

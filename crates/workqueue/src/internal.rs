@@ -6,7 +6,7 @@
 use std::ptr::{self, NonNull};
 
 use base::internal::trace;
-use sync::{Patience, atomic::Ordering, unmodelled::Arc};
+use sync::{Backoff, atomic::Ordering, unmodelled::Arc};
 use topology::CpuId;
 
 #[cfg(not(any(loom, shuttle)))]
@@ -17,8 +17,8 @@ use crate::{
         run::{forget_home, is_seated, with_current},
     },
     item::{head::Enqueue, list},
-    limit::active::{Gate, Left},
-    pools::pwq::{Pwq, Seeker},
+    limit::active::{Gate, ReleaseEffects},
+    pools::pwq::{Pwq, WaitingPwq},
     queues::queue::{Inner, Workqueue},
 };
 pub use crate::{
@@ -27,8 +27,8 @@ pub use crate::{
         wait::{before_waiting_for, must_have_workers, needs_our_seat},
     },
     item::{
+        deferred_drops::DeferredDrops,
         head::{Ending, Head, Popped, State, VTable, raw::Start},
-        remains::Remains,
     },
 };
 #[cfg(not(any(loom, shuttle)))]
@@ -146,14 +146,14 @@ impl Origin {
     ) {
         let call = || {
             // SAFETY: (1).
-            let told = || unsafe { &*self.0 }.trace(item.as_ptr(), vtable);
+            let item_info = || unsafe { &*self.0 }.trace(item.as_ptr(), vtable);
             if helps {
-                trace::activate_work(told);
+                trace::activate_work(item_info);
             }
             let within = trace::enter(item.as_ptr().addr(), false);
-            trace::execute_start(told);
+            trace::execute_start(item_info);
             func();
-            trace::execute_end(told);
+            trace::execute_end(item_info);
             drop(within);
             before_end();
         };
@@ -190,7 +190,7 @@ pub unsafe fn cut_out(item: NonNull<Head>) {
     let home: &Pwq = unsafe { &*Origin::of(head).0 };
     // Our own reference: once the item is unlinked, queue and pool can be destroyed.
     let (pool, slot) = (home.pool.clone(), home.slot);
-    let mut patience = Patience::new();
+    let mut backoff = Backoff::new();
     loop {
         // The newest item of the injector is not counted yet, and is removed without a walk.
         if pool.injector.take_back(item) {
@@ -198,12 +198,12 @@ pub unsafe fn cut_out(item: NonNull<Head>) {
             return;
         }
         if pool.unlink(slot, item) || head.update(State::take_handoff).is_some() {
-            pool.retire_one(slot, list::colour(item));
+            pool.retire_one(slot, list::color(item));
             return;
         }
         // The item is in a local batch, perhaps of a worker whose current run waits for us.
         pool.recall(head);
-        patience.pause();
+        backoff.pause();
     }
 }
 
@@ -253,12 +253,12 @@ pub unsafe fn help(
     let holds = is_free().then(|| home.gate.try_help(node, lent)).flatten();
     // SAFETY: our claim keeps the queue alive, and later the seat, until it is released.
     let leave = |holds| unsafe { Gate::leave_last(gate, core, node, holds) };
-    let tell = |left: Left<Seeker>| {
+    let apply = |left: ReleaseEffects<WaitingPwq>| {
         if let Some(core) = left.settled {
             core.settled.notify_all();
         }
-        if let Some(seeker) = left.seeker {
-            seeker.take_seat();
+        if let Some(waiter) = left.waiter {
+            waiter.take_seat();
         }
     };
     let holds = match holds {
@@ -267,7 +267,7 @@ pub unsafe fn help(
             // Our own reference: once the claim is released, queue and pool can be destroyed.
             let pool = home.pool.clone();
             if let Some(holds) = others {
-                tell(leave(holds));
+                apply(leave(holds));
             }
             let unclaimed = head.update(|state| Some(state.unclaim().0));
             if unclaimed.is_some_and(|(from, _)| from.unclaim().1)
@@ -287,7 +287,7 @@ pub unsafe fn help(
         }
     });
     if let Some(left) = left {
-        tell(left);
+        apply(left);
     }
     true
 }

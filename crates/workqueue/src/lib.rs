@@ -39,12 +39,12 @@
 // | `tasks` | for async programs: sets of items, handles that cancel, tokio's context |
 // | `manage` | the manager thread; creating a registry |
 //
-// `errands.rs` runs deferred cleanup. `internal.rs` is the interface for `crates/raw`.
+// `cleanups.rs` runs deferred cleanup. `internal.rs` is the interface for `crates/raw`.
 // ARCHITECTURE.md follows an item from file to file.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
-mod errands;
+mod cleanups;
 mod execute;
 mod flushing;
 #[doc(hidden)]

@@ -145,7 +145,7 @@ mod tests {
         0000000000003000 <other::one>:\n    3000:\tcall   1000 <p::one>\n";
 
     #[test]
-    fn a_function_is_found_by_its_own_names_and_not_by_whom_it_calls() {
+    fn function_is_found_by_its_own_names_not_by_its_callees() {
         let found = functions(LISTING, "p::");
         assert_eq!(found.len(), 2);
         assert!(found[0].is("same") && found[0].is("p::one") && !found[0].is("ne"));

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_code_or_of_the_network_is_no_link_of_ours() {
+    fn code_and_network_links_are_ignored() {
         let text = "```\n[a](b)\n```\n`[a](b)` [c](https://d.e/f) [g](mailto:h) ![i](j.svg \"k\")";
         let page = Page::new("a.md", text);
         let names: Vec<_> = page.links.iter().map(|link| link.text.as_str()).collect();

@@ -362,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_pkg_config_is_told_names_the_place() {
+    fn pkg_config_file_names_the_prefix() {
         let text = pkg_config(Path::new("/opt/aw"), "lib/x", "1.2.3");
         assert!(text.starts_with("prefix=/opt/aw\n") && text.contains("\nVersion: 1.2.3\n"));
         assert!(text.contains("-L${libdir} -lafterwork\n") && text.contains("${prefix}/lib/x\n"));

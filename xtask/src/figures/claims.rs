@@ -37,15 +37,15 @@ pub(super) fn tables(run: &str, machine: &str, date: &str, command: &str) -> Str
             );
             case.clear();
         }
-        let told_case = if case == of("case") {
+        let case_words = if case == of("case") {
             String::new()
         } else {
-            told(bench.as_str(), of("case"))
+            operation(bench.as_str(), of("case"))
         };
         let answer = counts.note(of("verdict"), claim["close"] == Value::Bool(true));
         let _ = writeln!(
             tables,
-            "| {told_case} | {} | {} | {} | {} | {} | {answer} | {} |",
+            "| {case_words} | {} | {} | {} | {} | {} | {answer} | {} |",
             of("variant"),
             words::of_metric(&bench, of("case"), of("metric")),
             of("against"),
@@ -69,7 +69,7 @@ pub(super) fn tables(run: &str, machine: &str, date: &str, command: &str) -> Str
 }
 
 /// Returns the operation of a case, with the name of the case if it differs.
-fn told(bench: &str, case: &str) -> String {
+fn operation(bench: &str, case: &str) -> String {
     match words::of_case(bench, case) {
         words if words == case => case.to_owned(),
         words => format!("{words} (`{case}`)"),
@@ -135,8 +135,8 @@ mod tests {
 {"bench":"blocking","case":"mixed","claim":"bytes/s","variant":"plain","metric":"rate","against":"rayon","bound":">= 1","ratio":{"median":4.56,"mad":0.0,"n":1},"verdict":"one-run","close":false,"source":null}"#;
 
     #[test]
-    fn every_claim_is_told_with_its_spread_and_its_verdict() {
-        let told = tables(RUN, "a machine", "2026-11-23", "afterwork-lab bench");
+    fn every_claim_has_its_spread_and_verdict() {
+        let tables = tables(RUN, "a machine", "2026-11-23", "afterwork-lab bench");
         for part in [
             "`afterwork-lab bench` on a machine, 2026-11-23. Of 3 claims 1 held and 1 did not; 1 are within the noise. 1 had time",
             "| read a protected value (`read`) | rcu | time of a read | urcu-memb | 0.0012 ±0, n 9 | ≤ 1 | yes | 0.5 |",
@@ -144,8 +144,8 @@ mod tests {
             "### blocking\n",
             "| run items that compute and sleep (`mixed`) | plain | rate | rayon | 4.6 | ≥ 1 | one run: no verdict |  |",
         ] {
-            assert!(told.contains(part), "{part}\n{told}");
+            assert!(tables.contains(part), "{part}\n{tables}");
         }
-        assert!(!told.contains("shown"));
+        assert!(!tables.contains("shown"));
     }
 }

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_over_its_limit_is_stopped_with_what_it_started() {
+    fn command_over_its_limit_is_stopped_with_its_children() {
         // The shell's child holds the pipe, so the reader ends only when this child is killed.
         let (end, lines) = shell("echo a; sleep 600 & wait", Duration::ZERO, &quiet());
         assert_eq!(end, End::OverLimit);

@@ -82,7 +82,7 @@ impl Reader {
                 self.count += count;
                 running.has_result = true;
                 return (count != Count::default())
-                    .then(|| format!("{}: {}", running.name, told(count)));
+                    .then(|| format!("{}: {}", running.name, in_words(count)));
             }
             (_, None) => {}
         }
@@ -127,7 +127,7 @@ impl Reader {
 }
 
 /// Formats a count. Zeros are omitted, except for the number of passed tests.
-pub fn told(count: Count) -> String {
+pub fn in_words(count: Count) -> String {
     let mut text = format!("{} passed", count.passed);
     for (number, word) in [(count.failed, "failed"), (count.skipped, "skipped")] {
         if number > 0 {
@@ -200,9 +200,9 @@ mod tests {
 
     fn read(text: &str, why: Option<&str>) -> (Reader, Vec<String>) {
         let mut reader = Reader::new(None);
-        let told = text.lines().filter_map(|line| reader.read(line)).collect();
+        let shown = text.lines().filter_map(|line| reader.read(line)).collect();
         reader.finish(why);
-        (reader, told)
+        (reader, shown)
     }
 
     const GOOD: &str = "\
@@ -221,7 +221,7 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
 
     #[test]
     fn counts_are_added_up() {
-        let (reader, told) = read(GOOD, None);
+        let (reader, shown) = read(GOOD, None);
         assert_eq!(
             reader.count,
             Count {
@@ -231,7 +231,7 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
             }
         );
         assert_eq!(
-            told,
+            shown,
             [
                 "afterwork_sync: 2 passed, 1 skipped",
                 "tests/prop/main.rs: 5 passed"
@@ -273,7 +273,7 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     }
 
     #[test]
-    fn what_does_not_build_is_a_failure() {
+    fn build_error_is_a_failure() {
         let (reader, _) = read(
             "error[E0425]: cannot find value",
             Some("ended with exit status: 101"),
@@ -283,18 +283,18 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     }
 
     #[test]
-    fn a_full_disk_is_told_as_the_reason() {
+    fn full_disk_is_reported_as_the_reason() {
         let text = "error: could not write a.rlib: No space left on device (os error 28)\nerror: could not compile";
         let (reader, _) = read(text, Some("ended with exit status: 101"));
-        let told = &reader.failures[0];
+        let shown = &reader.failures[0];
         assert!(
-            told.ends_with("the disk is full: No space left on device"),
-            "{told}"
+            shown.ends_with("the disk is full: No space left on device"),
+            "{shown}"
         );
     }
 
     #[test]
-    fn a_crash_keeps_what_was_told_before() {
+    fn crash_keeps_earlier_output() {
         let text =
             "     Running tests/b.rs (t/deps/b-1)\ntest a ... ok\ntest b ... ok\ntest c ... FAILED";
         let (reader, _) = read(text, Some("ended with signal: 11"));
@@ -313,7 +313,7 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     }
 
     #[test]
-    fn an_interrupted_program_is_not_blamed_for_what_it_had_left() {
+    fn interrupted_program_is_not_blamed_for_missing_tests() {
         let mut reader = Reader::new(None);
         for line in [
             "     Running unittests src/lib.rs (t/deps/a-1)",
@@ -336,22 +336,22 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     }
 
     #[test]
-    fn what_tests_print_is_not_taken_for_cargo() {
-        let (reader, told) = read(
+    fn output_of_tests_is_not_parsed_as_cargos() {
+        let (reader, shown) = read(
             "Running late (very)\ntests passed: 3\n  test result: ok. 9 passed",
             None,
         );
-        assert_eq!((reader.count, told.len()), (Count::default(), 0));
+        assert_eq!((reader.count, shown.len()), (Count::default(), 0));
     }
 
     #[test]
     fn a_model_is_named_with_its_crate() {
         let mut reader = Reader::new(Some("afterwork"));
         reader.read("     Running tests/loom/main.rs (t/deps/loom-1)");
-        let told = reader
+        let shown = reader
             .read("test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
         assert_eq!(
-            told.as_deref(),
+            shown.as_deref(),
             Some("afterwork tests/loom/main.rs: 1 passed")
         );
     }

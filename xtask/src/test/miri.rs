@@ -110,7 +110,7 @@ const ROWS: &[Row] = &[
             ("item::list::tests::", WITHOUT_POINTERS),
             ("limit::account::", WITHOUT_POINTERS),
             (
-                "limit::active::tests::seats_are_given_as_by_a_list_of_who_has_them",
+                "limit::active::tests::seats_match_a_model_that_lists_the_holders",
                 WITHOUT_POINTERS,
             ),
             ("observe::tally::histogram_tests::", WITHOUT_POINTERS),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_out_is_there_and_has_a_reason() {
+    fn excluded_tests_exist_and_have_a_reason() {
         for row in ROWS {
             let folder = row
                 .package

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use super::libtest::told;
+use super::libtest::in_words;
 use super::plan::Layer;
 use super::tally::LayerTally;
 use crate::report::talk;
@@ -18,7 +18,7 @@ const LIVE_COLUMNS: usize = 79;
 pub struct Progress {
     layer: &'static Layer,
     start: Instant,
-    last_told: Instant,
+    last_shown: Instant,
     doing: String,
     is_live: bool,
 }
@@ -31,7 +31,7 @@ impl Progress {
         Self {
             layer,
             start: now,
-            last_told: now,
+            last_shown: now,
             doing: String::new(),
             is_live,
         }
@@ -46,7 +46,7 @@ impl Progress {
     pub fn say(&mut self, text: &str) {
         self.wipe();
         talk(&format!("  {:>6.1} s  {text}\n", self.seconds()));
-        self.last_told = Instant::now();
+        self.last_shown = Instant::now();
     }
 
     /// Stores the last line of the command for the live line.
@@ -67,7 +67,7 @@ impl Progress {
                 .take(LIVE_COLUMNS)
                 .collect();
             talk(&format!("\r\x1b[K{shown}"));
-        } else if self.last_told.elapsed() >= HEARTBEAT {
+        } else if self.last_shown.elapsed() >= HEARTBEAT {
             let doing = self.doing.clone();
             self.say(&doing);
         }
@@ -86,7 +86,7 @@ impl Progress {
         self.say(&format!(
             "{} in all: {}",
             self.layer.name,
-            told(tally.count)
+            in_words(tally.count)
         ));
     }
 

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn records_hold_what_the_table_holds() {
+    fn records_and_table_agree() {
         let text = tally([(3, 1, 0), (4, 0, 2)]).json();
         let records: Vec<serde_json::Value> = text
             .lines()

@@ -42,7 +42,7 @@ fn main() -> Result<(), Failure> {
 pub fn run(nr_requests: u64, nr_clients: u64) -> Result<(), Failure> {
     let server = Server::start()?;
     server.shed()?;
-    server.forget_who_goes()?;
+    server.forget_leaving()?;
     server.expire()?;
     server.flood(nr_requests, nr_clients)?;
     server.shut_down()
@@ -53,7 +53,7 @@ impl Server {
     fn shed(&self) -> Result<(), Failure> {
         self.queue.pause();
         let mut inside = self.ask_all(CAPACITY)?;
-        self.wait_for_room(0);
+        self.wait_for_capacity(0);
         assert_eq!(Client::new(self.address)?.ask("/digest/0")?.0, 503);
         assert_eq!(
             Client::new(self.address)?.ask("/digest/0/within/60000")?.0,
@@ -67,13 +67,13 @@ impl Server {
         Ok(())
     }
 
-    fn forget_who_goes(&self) -> Result<(), Failure> {
+    fn forget_leaving(&self) -> Result<(), Failure> {
         self.queue.pause();
         let clients = self.ask_all(3)?;
-        self.wait_for_room(CAPACITY - 3);
+        self.wait_for_capacity(CAPACITY - 3);
         drop(clients);
         // The queue is paused, so the requests were cancelled.
-        self.wait_for_room(CAPACITY);
+        self.wait_for_capacity(CAPACITY);
         self.queue.resume();
         Ok(())
     }
@@ -153,7 +153,7 @@ impl Server {
         until(|| self.queue.stats().started > nr_polls);
         self.queue.pause();
         let mut behind = self.ask_all(3)?;
-        self.wait_for_room(CAPACITY - 3);
+        self.wait_for_capacity(CAPACITY - 3);
 
         let start = Instant::now();
         // The server accepts no connections from here on, and no requests after the drain.
@@ -190,7 +190,7 @@ impl Server {
         (0..count).map(ask).collect()
     }
 
-    fn wait_for_room(&self, room: usize) {
+    fn wait_for_capacity(&self, room: usize) {
         until(|| self.queue.room() == Some(room));
     }
 }

@@ -93,7 +93,7 @@ impl Exposition {
         records: impl IntoIterator<Item = &'r Record>,
     ) {
         let records: Vec<_> = records.into_iter().collect();
-        for (labels, record) in labelled(labels, records.iter().copied())
+        for (labels, record) in labeled(labels, records.iter().copied())
             .iter()
             .zip(&records)
         {
@@ -195,10 +195,7 @@ fn seconds(figure: u64, per_s: f64) -> String {
 }
 
 /// Returns the labels of each record; no two records have the same.
-fn labelled<'r>(
-    labels: &[Label<'_>],
-    records: impl IntoIterator<Item = &'r Record>,
-) -> Vec<String> {
+fn labeled<'r>(labels: &[Label<'_>], records: impl IntoIterator<Item = &'r Record>) -> Vec<String> {
     let mut nr_seen = HashMap::new();
     let mut labels_of = |record: &'r Record| {
         let mut labels = labels.to_vec();

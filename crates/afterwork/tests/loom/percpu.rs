@@ -316,13 +316,13 @@ fn work_queued_from_inside_a_section_runs_after_it() {
 
 #[test]
 fn a_section_needs_a_look_at_its_own_mail() {
-    must_fail("percpu: leaves its own mail", || {
+    must_fail("percpu: leaves its own calls", || {
         bounded(2, || queued_from_inside(Qpw::EveryOp));
     });
 }
 
 #[test]
-fn a_flush_sees_what_was_queued_before() {
+fn flush_sees_earlier_calls() {
     bounded(3, flushed);
 }
 
@@ -362,7 +362,7 @@ fn releasing_needs_its_release() {
 
 #[test]
 fn giving_way_needs_saying_so() {
-    must_fail("percpu: gives way and does not say so", || {
+    must_fail("percpu: yields without marking it", || {
         bounded(3, || owner_and_remote(Qpw::OnDemand, Escalate::Never, 3))
     });
 }
@@ -383,7 +383,7 @@ fn posting_mail_needs_its_fence() {
 
 #[test]
 fn releasing_needs_a_look_at_the_mail() {
-    must_fail("percpu: releases and forgets the mail", || {
+    must_fail("percpu: releases and forgets the calls", || {
         bounded(3, letters_and_a_leaving_owner)
     });
 }
@@ -402,7 +402,7 @@ fn finishing_a_call_needs_its_release() {
 
 #[test]
 fn taking_a_call_back_needs_the_runner_to_look() {
-    must_fail("percpu: runs a call that was taken back", || {
+    must_fail("percpu: runs a recalled call", || {
         bounded(3, called_with_a_deadline)
     });
 }
@@ -419,19 +419,19 @@ fn breaking_needs_its_heavy_fence() {
 
 #[test]
 fn breaking_needs_a_look_at_busy() {
-    must_fail("percpu: breaks without a look", || bounded(3, broken_bias));
+    must_fail("percpu: breaks without a check", || bounded(3, broken_bias));
 }
 
 #[test]
 fn breaking_needs_saying_so() {
-    must_fail("percpu: breaks and does not say so", || {
+    must_fail("percpu: breaks without marking it", || {
         bounded(3, broken_bias)
     });
 }
 
 #[test]
 fn keeping_the_slot_needs_saying_so_first() {
-    must_fail("percpu: keeps the slot before it says so", || {
+    must_fail("percpu: keeps the slot before marking it", || {
         bounded(3, broken_bias)
     });
 }

@@ -96,7 +96,7 @@ fn a_reader_that_is_being_parked() {
 }
 
 #[test]
-fn a_section_keeps_what_it_sees() {
+fn section_protects_the_version_it_read() {
     bounded(4, an_active_reader);
 }
 
@@ -227,13 +227,13 @@ fn two_updaters() {
 }
 
 #[test]
-fn whoever_waits_for_another_driver_is_woken() {
+fn waiter_for_another_driver_is_woken() {
     bounded(2, two_updaters);
 }
 
 #[test]
 fn a_driver_that_lets_go_must_wake_the_next() {
-    must_fail("rcu: nobody to drive next", || bounded(2, two_updaters));
+    must_fail("rcu: no next driver", || bounded(2, two_updaters));
 }
 
 /// Threads acquire slots, release them and acquire them again during a scan.
@@ -361,7 +361,7 @@ fn a_callback_that_joins_others_has_a_grace_period_of_its_own() {
 }
 
 #[test]
-fn a_sweep_must_close_what_it_takes() {
+fn sweep_must_close_the_bags_it_takes() {
     must_fail("rcu: a bag is left open", || {
         bounded(3, a_callback_that_joins)
     });

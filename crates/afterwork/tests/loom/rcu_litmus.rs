@@ -131,13 +131,13 @@ fn left_open() {
 }
 
 #[test]
-fn what_another_removed_is_waited_for() {
+fn grace_period_covers_removals_by_other_threads() {
     bounded(3, || removed_by_another(warm_up));
     bounded(3, || removed_by_another(|| ()));
 }
 
 #[test]
-fn what_another_removed_needs_the_barriers() {
+fn removals_by_other_threads_need_the_barriers() {
     for bug in ["rcu: no heavy barrier", "rcu: no light barrier at lock"] {
         must_fail(bug, || bounded(3, || removed_by_another(warm_up)));
     }
@@ -175,12 +175,12 @@ fn a_section_of_two_guards_is_counted() {
 }
 
 #[test]
-fn who_has_waited_reads_as_before() {
+fn waiter_reads_correctly_after_its_grace_period() {
     bounded(2, || beside(reads_after_it_waited));
 }
 
 #[test]
-fn who_has_waited_needs_its_light_barrier() {
+fn waiter_needs_its_light_barrier_after_a_grace_period() {
     must_fail("rcu: no light barrier at lock", || {
         bounded(2, || beside(reads_after_it_waited))
     });
@@ -209,7 +209,7 @@ fn a_started_poll_needs_the_heavy_barrier() {
 }
 
 #[test]
-fn a_section_that_a_callback_left_open_keeps_what_it_sees() {
+fn section_left_open_by_a_callback_protects_its_data() {
     bounded(3, left_open);
 }
 

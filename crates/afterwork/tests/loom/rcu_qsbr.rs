@@ -65,21 +65,21 @@ fn reports_inside_a_section() {
 }
 
 /// The reader ends after the grace period, which only the reader's reports can complete.
-fn reports_until_it_is_told() {
+fn reports_until_stopped() {
     rcu::synchronize();
-    let is_told = Arc::new(AtomicBool::new(false));
+    let is_stopped = Arc::new(AtomicBool::new(false));
     let reader = spawn({
-        let is_told = is_told.clone();
+        let is_stopped = is_stopped.clone();
         move || {
             let mut reader = Reader::new();
-            while !is_told.load(Ordering::Relaxed) {
+            while !is_stopped.load(Ordering::Relaxed) {
                 reader.quiescent();
                 thread::yield_now();
             }
         }
     });
     rcu::synchronize();
-    is_told.store(true, Ordering::Relaxed);
+    is_stopped.store(true, Ordering::Relaxed);
     reader.join().unwrap();
 }
 
@@ -127,12 +127,12 @@ fn coming_back_online_needs_its_fence() {
 
 #[test]
 fn reports_alone_end_a_grace_period() {
-    bounded(3, reports_until_it_is_told);
+    bounded(3, reports_until_stopped);
 }
 
 #[test]
 fn a_report_must_answer() {
     must_fail("qsbr: reports without an answer", || {
-        bounded(2, reports_until_it_is_told)
+        bounded(2, reports_until_stopped)
     });
 }

@@ -191,12 +191,12 @@ fn runners_must_be_notified_by_readers() {
 }
 
 #[test]
-fn a_srcu_reader_keeps_what_it_reached() {
+fn srcu_reader_protects_its_data() {
     exhaustive(section);
 }
 
 #[test]
-fn a_srcu_reader_that_is_not_parked_keeps_what_it_reached() {
+fn unparked_srcu_reader_protects_its_data() {
     bounded(3, again);
 }
 
@@ -240,12 +240,12 @@ fn a_srcu_section_may_end_on_another_thread() {
 }
 
 #[test]
-fn a_late_srcu_reader_keeps_what_it_reached() {
+fn late_srcu_reader_protects_its_data() {
     bounded(2, late);
 }
 
 #[test]
-fn two_srcu_readers_keep_what_they_reached() {
+fn two_srcu_readers_protect_their_data() {
     bounded(2, pair);
 }
 

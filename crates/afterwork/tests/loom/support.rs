@@ -85,11 +85,11 @@ pub fn first_waits_for_second(nr_cpus: usize, pass: fn(&Barred)) {
         move || pass(&gate)
     });
     let second = Work::new({
-        let (done, bell) = (done.clone(), machine.bell());
+        let (done, wake_flag) = (done.clone(), machine.wake_flag());
         move || {
             gate.open();
             done.store(true, Ordering::Release);
-            bell.ring();
+            wake_flag.ring();
         }
     });
     queue.enqueue(&first);

@@ -114,7 +114,7 @@ fn posting_needs_its_fence() {
 
 #[test]
 fn arming_needs_a_look_after_it() {
-    must_fail("wait: no look after arming", || {
+    must_fail("wait: no check after arming", || {
         bounded(2, || all_are_received(&[Post::Lazy, Post::Lazy], 1));
     });
 }
@@ -129,7 +129,7 @@ fn a_claim_by_compare_exchange_is_raced_by_a_count() {
 
 #[test]
 fn an_emptiness_that_goes_by_the_missing_link_sleeps_on_posts() {
-    let failure = must_fail("empty: no look at the tail", || {
+    let failure = must_fail("empty: no check of the tail", || {
         bounded(3, || all_are_received(&[Post::Lazy, Post::Lazy], 2));
     });
     assert!(failure.contains("deadlock"), "{failure}");
@@ -223,14 +223,14 @@ fn posters_end(nr_posters: usize) {
 }
 
 #[test]
-fn the_last_poster_tells_the_owner() {
+fn last_poster_notifies_the_owner() {
     bounded(3, || posters_end(1));
     bounded(1, || posters_end(2));
 }
 
 #[test]
 fn the_owners_look_at_the_posters_needs_its_acquire() {
-    must_fail("posters: relaxed look", || bounded(2, || posters_end(2)));
+    must_fail("posters: relaxed read", || bounded(2, || posters_end(2)));
 }
 
 struct Counted(Arc<AtomicUsize>);

@@ -66,7 +66,7 @@ fn adding_needs_its_release() {
 
 #[test]
 fn looking_needs_its_acquire() {
-    must_fail("block: relaxed look", || exhaustive(two_in_a_block));
+    must_fail("block: relaxed peek", || exhaustive(two_in_a_block));
 }
 
 /// Another poster posts between the posts of the first. The owner closes the block of the first
@@ -100,7 +100,7 @@ fn a_block_goes_round() {
 
 #[test]
 fn an_item_is_not_added_to_a_closed_block() {
-    must_fail("block: add to what is closed", || {
+    must_fail("block: add to a closed block", || {
         bounded(3, || a_block_is_left(2, 3));
     });
 }

@@ -50,7 +50,7 @@ fn no_wake_up_is_lost_between_two_wakers() {
 }
 
 #[test]
-fn parker_hands_over_what_the_waker_wrote() {
+fn parker_publishes_writes_of_the_waker() {
     exhaustive(token_alone);
 }
 

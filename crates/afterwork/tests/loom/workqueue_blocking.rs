@@ -48,11 +48,11 @@ fn blocking_needs_its_fence() {
 
 #[test]
 fn blocking_needs_its_look() {
-    must_fail("blocking: no look", || bounded(2, blocks_for_another));
+    must_fail("blocking: no recheck", || bounded(2, blocks_for_another));
 }
 
 #[test]
-fn a_worker_that_was_seen_asleep_counts_again_when_it_takes_more() {
+fn sleeping_worker_is_counted_again_when_it_takes_a_batch() {
     bounded(2, seen_asleep_and_back);
 }
 

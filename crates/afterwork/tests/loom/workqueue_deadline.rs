@@ -57,7 +57,7 @@ fn is_over() {
 }
 
 /// The deadline expires before any worker reaches the item, while a new waker polls its handle.
-fn comes_to_who_awaits() {
+fn expires_while_awaited() {
     let machine = Arc::new(machine(1, 1));
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.pretend_busy(true);
@@ -90,14 +90,14 @@ fn comes_to_who_awaits() {
 }
 
 #[test]
-fn who_awaits_an_item_is_told_of_its_deadline() {
-    bounded(2, comes_to_who_awaits);
+fn task_awaiting_an_item_is_notified_of_its_deadline() {
+    bounded(2, expires_while_awaited);
 }
 
 #[test]
-fn who_awaits_an_item_must_have_a_timer() {
-    must_fail("deadline: the wheel tells no task", || {
-        bounded(2, comes_to_who_awaits)
+fn task_awaiting_an_item_must_have_a_timer() {
+    must_fail("deadline: the wheel wakes no task", || {
+        bounded(2, expires_while_awaited)
     });
 }
 
@@ -117,8 +117,8 @@ fn an_item_whose_deadline_is_over_never_starts() {
 }
 
 #[test]
-fn an_expiry_of_what_has_started_is_found() {
-    must_fail("deadline: expires what has started", || {
+fn expiry_of_a_started_item_is_found() {
+    must_fail("deadline: expires a started item", || {
         bounded(2, || comes_at(false))
     });
 }

@@ -64,7 +64,7 @@ fn cancel_meets_firing() {
 }
 
 #[test]
-fn a_cancelled_timer_does_not_fire_and_one_that_fired_is_not_cancelled() {
+fn timer_is_either_cancelled_or_fires() {
     bounded(3, cancel_meets_firing);
 }
 
@@ -106,7 +106,7 @@ fn a_timer_that_was_changed_does_not_fire_at_its_former_time() {
 
 #[test]
 fn firing_must_look_for_a_change() {
-    must_fail("delayed: fires what was changed", || {
+    must_fail("delayed: fires a changed timer", || {
         bounded(3, mod_meets_firing);
     });
 }
@@ -151,7 +151,7 @@ fn disable_meets_firing() {
 }
 
 #[test]
-fn a_timer_fires_or_whoever_disables_the_item_says_that_it_was_pending() {
+fn timer_fires_or_disable_reports_the_item_as_pending() {
     bounded(3, disable_meets_firing);
 }
 

@@ -47,7 +47,7 @@ fn a_queue_does_not_end_while_a_timer_leaves_an_item() {
 }
 
 #[test]
-fn the_end_must_wait_for_those_who_leave_items() {
+fn end_must_wait_for_threads_that_push_items() {
     must_fail("queue: a lease without its queue", || {
         bounded(2, timer_meets_end)
     });
@@ -82,7 +82,7 @@ fn far_timer_meets_end(cancels: bool) {
 }
 
 #[test]
-fn what_waits_for_its_time_goes_with_its_queue() {
+fn delayed_items_are_dropped_with_their_queue() {
     bounded(2, || far_timer_meets_end(true));
     bounded(2, || far_timer_meets_end(false));
 }
@@ -117,7 +117,7 @@ fn bottom_half_drops_the_last_handle() {
 }
 
 #[test]
-fn a_bottom_half_item_may_drop_the_last_handle_of_a_queue_with_items() {
+fn bottom_half_item_may_drop_the_last_handle_of_a_busy_queue() {
     bounded(2, bottom_half_drops_the_last_handle);
 }
 
@@ -146,7 +146,7 @@ fn the_end_of_a_queue_that_goes_in_its_own_item_is_carried_out() {
 
 #[test]
 fn an_errand_must_wake_the_manager() {
-    must_fail("errands: the first tells nobody", || {
+    must_fail("cleanups: the first does not wake the manager", || {
         bounded(2, item_drops_its_own_queue);
     });
 }

@@ -23,20 +23,20 @@ fn flush_beside_a_worker() {
 }
 
 #[test]
-fn a_flush_sees_what_the_run_wrote() {
+fn queue_flush_sees_writes_of_the_run() {
     bounded(2, flush_beside_a_worker);
 }
 
 #[test]
-fn a_flush_must_adopt_what_is_in_the_injector() {
+fn flush_must_adopt_the_injector() {
     must_fail("flush: forgets the injector", || {
         bounded(2, flush_beside_a_worker);
     });
 }
 
 #[test]
-fn the_last_item_of_a_colour_must_tell() {
-    must_fail("flush: the last of a colour tells nobody", || {
+fn last_item_of_a_color_must_notify() {
+    must_fail("flush: the last item of a color does not notify", || {
         bounded(2, flush_beside_a_worker);
     });
 }
@@ -91,14 +91,14 @@ fn a_flush_must_look_for_helpers_after_the_injector() {
 
 #[test]
 fn a_flush_must_wait_for_helpers() {
-    must_fail("flush: forgets who helps", || {
+    must_fail("flush: forgets the helpers", || {
         bounded(3, || flush_beside_a_helper(false));
     });
 }
 
 #[test]
-fn the_last_helper_must_tell() {
-    must_fail("flush: the last helper tells nobody", || {
+fn last_helper_must_notify() {
+    must_fail("flush: the last helper does not notify", || {
         bounded(3, || flush_beside_a_helper(false));
     });
 }
@@ -142,12 +142,12 @@ fn a_worker_meets_what_is_helped() {
 }
 
 #[test]
-fn a_flush_that_began_before_a_helper_waits_until_its_run_has_ended() {
+fn flush_waits_for_a_helper_that_started_after_it() {
     bounded(2, a_worker_meets_what_is_helped);
 }
 
 #[test]
-fn the_link_that_a_helper_left_behind_must_be_counted_until_its_run_has_ended() {
+fn tombstone_of_a_helped_item_must_count_until_the_run_ends() {
     must_fail("item: forgets a helper's link", || {
         bounded(2, a_worker_meets_what_is_helped);
     });
@@ -190,12 +190,12 @@ fn a_flush_waits_for_a_helper_whose_item_was_queued_elsewhere() {
 
 #[test]
 fn a_flush_must_look_for_helpers_again_when_a_link_was_cut_out() {
-    must_fail("flush: looks for helpers once", || {
+    must_fail("flush: checks for helpers once", || {
         bounded(2, helped_and_queued_elsewhere);
     });
 }
 
-/// Two flushes, each with its own earlier item. With two colours, one flush may have to wait.
+/// Two flushes, each with its own earlier item. With two colors, one flush may have to wait.
 fn two_flushes() {
     let (_machine, queue) = queue(1, false);
     let ran = [0, 1].map(|_| Arc::new(Plain::default()));
@@ -216,7 +216,7 @@ fn two_flushes() {
 }
 
 #[test]
-fn flushes_that_meet_wait_each_for_what_came_before_it() {
+fn overlapping_flushes_wait_each_for_earlier_items() {
     bounded(1, two_flushes);
 }
 

@@ -111,13 +111,15 @@ fn wake_meets_wake() {
 }
 
 #[test]
-fn the_poll_to_come_sees_what_was_written_before_a_wake_that_found_it_pending() {
+fn next_poll_sees_writes_before_a_wake_of_a_pending_future() {
     bounded(1, wake_meets_wake);
 }
 
 #[test]
 fn a_wake_that_finds_the_future_pending_must_be_a_step() {
-    must_fail("future: pending is no step", || bounded(1, wake_meets_wake));
+    must_fail("future: pending is no transition", || {
+        bounded(1, wake_meets_wake)
+    });
 }
 
 /// One thread wakes, the other cancels.
@@ -185,7 +187,7 @@ fn a_cancelled_future_that_was_woken_is_dropped_by_a_worker() {
 
 #[test]
 fn a_cancel_that_moves_a_polled_future_is_found() {
-    must_fail("future: a cancel moves what was polled", || {
+    must_fail("future: a cancel moves a polled future", || {
         bounded(1, cancel_follows_a_wake);
     });
 }
@@ -286,7 +288,7 @@ fn last_waker_meets_the_suspension() {
 }
 
 #[test]
-fn a_future_that_nobody_can_wake_is_dropped_once_and_lets_its_queue_go() {
+fn unwakable_future_is_dropped_once_and_releases_its_queue() {
     bounded(2, last_waker_meets_the_suspension);
 }
 
@@ -326,7 +328,7 @@ fn a_queue_does_not_go_before_its_futures_have_ended() {
 
 #[test]
 fn a_future_that_waits_must_keep_its_count() {
-    must_fail("future: no held link", || {
+    must_fail("future: no held pwq", || {
         bounded(1, wake_meets_the_end_of_the_queue);
     });
 }

@@ -37,7 +37,7 @@ fn flush_reads(help: bool) {
 }
 
 #[test]
-fn flush_sees_what_the_run_wrote() {
+fn flush_sees_writes_of_the_run() {
     bounded(3, || flush_reads(false));
 }
 
@@ -48,11 +48,13 @@ fn a_joiner_and_a_worker_run_the_item_once() {
 
 #[test]
 fn the_steps_of_an_item_need_their_order() {
-    must_fail("item: relaxed steps", || bounded(3, || flush_reads(false)));
+    must_fail("item: relaxed transitions", || {
+        bounded(3, || flush_reads(false))
+    });
 }
 
 #[test]
-fn the_end_of_a_run_must_wake_who_flushes() {
+fn end_of_a_run_must_wake_flushers() {
     must_fail("item: completion forgets its sleepers", || {
         bounded(3, || flush_reads(false));
     });
@@ -73,13 +75,13 @@ fn two_enqueuers() {
 }
 
 #[test]
-fn each_enqueue_that_said_true_makes_one_run_and_never_two_at_once() {
+fn each_successful_enqueue_causes_one_run_without_overlap() {
     bounded(1, two_enqueuers);
 }
 
 #[test]
 fn an_item_that_ran_beside_itself_would_be_seen() {
-    must_fail("item: runs beside itself", || bounded(1, two_enqueuers));
+    must_fail("item: runs overlap", || bounded(1, two_enqueuers));
 }
 
 /// A thread writes a word and queues an item that may already be pending. A run sees the word.
@@ -105,13 +107,13 @@ fn enqueue_of_a_pending_item() {
 }
 
 #[test]
-fn a_run_sees_what_was_written_before_an_enqueue_that_found_the_item_pending() {
+fn run_sees_writes_before_an_enqueue_of_a_pending_item() {
     bounded(2, enqueue_of_a_pending_item);
 }
 
 #[test]
 fn an_enqueue_that_finds_the_item_pending_must_be_a_step() {
-    must_fail("item: pending is no step", || {
+    must_fail("item: pending is no transition", || {
         bounded(2, enqueue_of_a_pending_item);
     });
 }
@@ -129,7 +131,7 @@ fn cancel_meets_pop() {
 }
 
 #[test]
-fn a_cancelled_item_does_not_run_and_one_that_runs_is_not_cancelled() {
+fn item_is_either_cancelled_or_runs() {
     bounded(3, cancel_meets_pop);
 }
 
@@ -160,8 +162,8 @@ fn a_tombstone_is_reaped_or_queued_again() {
 }
 
 #[test]
-fn a_reaper_must_see_who_queues() {
-    must_fail("reap: overlooks who queues", || {
+fn tombstone_removal_must_see_enqueuers() {
+    must_fail("reap: overlooks an enqueuer", || {
         bounded(1, reaped_beside_an_enqueue);
     });
 }
@@ -220,7 +222,7 @@ fn a_disabled_item_is_not_pending_and_does_not_become_so() {
 }
 
 #[test]
-fn disabling_must_wait_for_an_enqueuer_who_came_before() {
+fn disable_must_wait_for_an_earlier_enqueuer() {
     must_fail("cancel: overlooks a claim", || {
         bounded(2, disable_meets_enqueue);
     });
@@ -255,7 +257,7 @@ fn flush_beside_a_cancel() {
 }
 
 #[test]
-fn flush_waits_for_the_run_although_what_was_queued_behind_it_is_cancelled() {
+fn flush_waits_for_the_run_when_the_requeue_is_cancelled() {
     bounded(2, flush_beside_a_cancel);
 }
 
@@ -323,7 +325,7 @@ fn spawn_and_join(help: bool) {
 }
 
 #[test]
-fn a_joiner_gets_what_the_closure_returned() {
+fn joiner_gets_the_return_value_of_the_closure() {
     bounded(3, || spawn_and_join(false));
     bounded(3, || spawn_and_join(true));
 }
@@ -426,15 +428,15 @@ fn a_drain_must_look_at_the_seats_after_the_injector() {
 }
 
 #[test]
-fn a_drain_must_see_what_the_seated_did() {
-    must_fail("drain: relaxed look at the seats", || {
+fn drain_must_see_writes_of_seat_holders() {
+    must_fail("drain: relaxed read of the seats", || {
         bounded(1, || queue_goes_beside_a_helper(1));
     });
 }
 
 #[test]
 fn a_drain_must_wait_for_helpers() {
-    must_fail("drain: forgets the seated", || {
+    must_fail("drain: forgets the seat holders", || {
         bounded(2, || queue_goes_beside_a_helper(0));
     });
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use afterwork::workqueue::model::{AtHand, Gates, Injected, Pushed};
+use afterwork::workqueue::model::{Gates, Injected, Pushed, SharedCount};
 use sync::{
     atomic::{AtomicU32, Ordering},
     twin::must_fail,
@@ -126,8 +126,8 @@ fn an_item_that_is_taken_back_beside_its_push_tears_no_hole() {
 }
 
 #[test]
-fn who_takes_an_item_back_must_see_its_push() {
-    must_fail("inject: relaxed look", || {
+fn recalling_an_item_must_see_its_push() {
+    must_fail("inject: relaxed read", || {
         exhaustive(take_back_beside_the_push);
     });
 }
@@ -177,7 +177,7 @@ fn seats_that_change() {
 }
 
 #[test]
-fn a_seat_is_never_forgotten_by_who_leaves_or_who_waits() {
+fn seat_is_never_lost_between_release_and_wait() {
     exhaustive(one_seat);
 }
 
@@ -188,7 +188,7 @@ fn a_seat_is_never_forgotten_while_the_limit_changes() {
 
 #[test]
 fn standing_in_line_needs_a_second_look() {
-    must_fail("active: no second look", || exhaustive(one_seat));
+    must_fail("active: no second check", || exhaustive(one_seat));
 }
 
 #[test]
@@ -241,8 +241,8 @@ fn a_stock_meets_a_drain() {
     });
     let idle = gates.is_idle();
     let seen = has_run.load(Ordering::Relaxed);
-    let told = runner.join().unwrap();
-    assert!(idle || told, "the drain sleeps for ever");
+    let notified = runner.join().unwrap();
+    assert!(idle || notified, "the drain sleeps for ever");
     assert!(!idle || seen == 1, "the queue goes before its item has run");
 }
 
@@ -262,8 +262,8 @@ fn a_stock_meets_a_flush() {
     let flush = gates.flush();
     let ended = flush.has_ended();
     let seen = has_run.load(Ordering::Relaxed);
-    let told = helper.join().unwrap();
-    assert!(ended || told, "the flush sleeps for ever");
+    let notified = helper.join().unwrap();
+    assert!(ended || notified, "the flush sleeps for ever");
     assert!(
         !ended || seen == 1,
         "the flush ends before an item that was queued before it"
@@ -272,23 +272,23 @@ fn a_stock_meets_a_flush() {
 }
 
 #[test]
-fn a_seat_that_is_kept_is_found_by_who_waits_for_one() {
+fn cached_seat_is_found_by_a_waiter() {
     exhaustive(a_stock_meets_a_line);
 }
 
 #[test]
-fn a_drain_sees_what_those_did_whose_seats_are_kept() {
+fn drain_sees_writes_of_holders_of_cached_seats() {
     exhaustive(a_stock_meets_a_drain);
 }
 
 #[test]
-fn a_flush_sees_what_helpers_did_whom_a_stock_counted() {
+fn flush_sees_writes_of_helpers_counted_in_stocks() {
     exhaustive(a_stock_meets_a_flush);
 }
 
 #[test]
 fn stocks_that_are_not_closed_are_found() {
-    must_fail("stock: a line leaves it open", || {
+    must_fail("stock: a wait queue leaves it open", || {
         exhaustive(a_stock_meets_a_line)
     });
     must_fail("stock: a drain leaves it open", || {
@@ -300,90 +300,92 @@ fn stocks_that_are_not_closed_are_found() {
 }
 
 #[test]
-fn who_closes_stocks_must_see_what_was_done_and_be_told() {
-    must_fail("stock: relaxed steps", || exhaustive(a_stock_meets_a_drain));
-    must_fail("stock: relaxed look at the helpers", || {
+fn closing_stocks_must_see_writes_and_be_notified() {
+    must_fail("stock: relaxed transitions", || {
+        exhaustive(a_stock_meets_a_drain)
+    });
+    must_fail("stock: relaxed read of the helpers", || {
         exhaustive(a_stock_meets_a_flush)
     });
-    must_fail("stock: the last helper tells nobody", || {
+    must_fail("stock: the last helper does not notify", || {
         exhaustive(a_stock_meets_a_flush)
     });
 }
 
 /// The owner uses its value twice, and the collector checks twice. Each takes the whole value.
-fn owner_meets_looker() {
-    let at_hand = Arc::new(AtHand::default());
+fn owner_meets_scanner() {
+    let shared_count = Arc::new(SharedCount::default());
     let owner = spawn({
-        let at_hand = at_hand.clone();
-        move || (0..2).filter_map(|_| at_hand.add()).sum::<u32>()
+        let shared_count = shared_count.clone();
+        move || (0..2).filter_map(|_| shared_count.add()).sum::<u32>()
     });
-    let taken: u32 = (0..2).filter_map(|_| at_hand.look().1).sum();
+    let taken: u32 = (0..2).filter_map(|_| shared_count.scan().1).sum();
     let given = owner.join().unwrap();
     // Both are done, so the value is no longer in use.
-    assert_eq!(given + taken + at_hand.look().1.unwrap_or(0), 2);
+    assert_eq!(given + taken + shared_count.scan().1.unwrap_or(0), 2);
 }
 
 #[test]
-fn the_owner_and_the_looker_are_never_both_at_it() {
-    exhaustive(owner_meets_looker);
+fn owner_and_scanner_never_use_the_data_together() {
+    exhaustive(owner_meets_scanner);
 }
 
 #[test]
 fn the_looker_must_pass_a_barrier() {
-    must_fail("biased: looks without a barrier", || {
-        exhaustive(owner_meets_looker);
+    must_fail("biased: scans without a barrier", || {
+        exhaustive(owner_meets_scanner);
     });
 }
 
 #[test]
 fn the_looker_must_not_overlook_the_owner() {
     must_fail("biased: overlooks the owner", || {
-        exhaustive(owner_meets_looker);
+        exhaustive(owner_meets_scanner);
     });
 }
 
 #[test]
-fn the_looker_must_not_take_what_was_taken_back() {
-    must_fail("biased: overlooks what was taken back", || {
-        exhaustive(owner_meets_looker);
+fn scanner_must_not_take_data_that_was_taken_back() {
+    must_fail("biased: overlooks a recall", || {
+        exhaustive(owner_meets_scanner);
     });
 }
 
 #[test]
-fn what_the_owner_did_is_seen() {
-    must_fail("biased: relaxed leave", || exhaustive(owner_meets_looker));
-    must_fail("biased: relaxed look", || exhaustive(owner_meets_looker));
+fn writes_of_the_owner_are_seen() {
+    must_fail("biased: relaxed leave", || exhaustive(owner_meets_scanner));
+    must_fail("biased: relaxed scan", || exhaustive(owner_meets_scanner));
 }
 
 #[test]
-fn what_the_looker_did_is_seen() {
-    must_fail("biased: relaxed give back", || {
-        exhaustive(owner_meets_looker);
+fn writes_of_the_scanner_are_seen() {
+    must_fail("biased: relaxed return", || {
+        exhaustive(owner_meets_scanner);
     });
     must_fail("biased: relaxed read of the ask", || {
-        exhaustive(owner_meets_looker);
+        exhaustive(owner_meets_scanner);
     });
 }
 
 /// A thread returns a value while the collector checks.
-fn bringer_meets_looker() {
-    let at_hand = Arc::new(AtHand::default());
-    let bringer = spawn({
-        let at_hand = at_hand.clone();
-        move || at_hand.bring()
+fn remote_add_meets_scanner() {
+    let shared_count = Arc::new(SharedCount::default());
+    let adder = spawn({
+        let shared_count = shared_count.clone();
+        move || shared_count.add_remote()
     });
-    let (brought, _) = at_hand.look();
-    let told = bringer.join().unwrap();
-    assert!(told || brought == 1, "it lies there, and nobody looks");
+    let (added, _) = shared_count.scan();
+    let notified = adder.join().unwrap();
+    assert!(notified || added == 1, "it lies there, and nobody looks");
 }
 
 #[test]
-fn what_comes_home_is_taken_or_told() {
-    exhaustive(bringer_meets_looker);
+fn remote_addition_is_taken_or_notified() {
+    exhaustive(remote_add_meets_scanner);
     for twin in [
-        "biased: brings without a barrier",
-        "biased: brings in silence",
+        "biased: adds without a barrier",
+        "biased: adds without notifying",
     ] {
-        must_fail(twin, || exhaustive(bringer_meets_looker));
+        must_fail(twin, || exhaustive(remote_add_meets_scanner));
     }
 }

@@ -76,13 +76,13 @@ fn an_item_adopted_by_a_flush_is_not_left_to_a_sleeping_worker() {
 }
 
 #[test]
-fn an_urgent_item_adopted_by_a_flush_is_not_left_to_a_sleeping_worker() {
+fn urgent_item_adopted_by_a_flush_wakes_a_worker() {
     bounded(1, flush_adopts_urgent);
 }
 
 #[test]
 fn an_urgent_item_that_does_not_line_up_is_missed() {
-    must_fail("lanes: forgets to line up", || {
+    must_fail("lanes: forgets to request a seat", || {
         bounded(1, flush_adopts_urgent)
     });
 }
@@ -94,19 +94,21 @@ fn pushing_needs_its_fence() {
 
 #[test]
 fn lying_down_needs_its_fence() {
-    must_fail("lie down: no fence", || bounded(3, one_worker_one_item));
+    must_fail("worker park: no fence", || bounded(3, one_worker_one_item));
 }
 
 #[test]
 fn lying_down_needs_a_second_look() {
-    must_fail("lie down: no second look", || {
+    must_fail("worker park: no second check", || {
         bounded(3, one_worker_one_item)
     });
 }
 
 #[test]
-fn looking_after_the_lock_misses_what_a_flush_adopted() {
-    must_fail("lie down: look after the lock", || bounded(1, flush_adopts));
+fn checking_after_the_lock_misses_items_adopted_by_a_flush() {
+    must_fail("worker park: checks after the lock", || {
+        bounded(1, flush_adopts)
+    });
 }
 
 #[test]
@@ -170,10 +172,10 @@ fn kick_meets_cull(nr_workers: usize) {
     machine.start_workers(nr_workers);
     let nr_runs = Arc::new(AtomicUsize::new(0));
     let work = Work::new({
-        let (nr_runs, bell) = (nr_runs.clone(), machine.bell());
+        let (nr_runs, wake_flag) = (nr_runs.clone(), machine.wake_flag());
         move || {
             nr_runs.fetch_add(1, Ordering::Relaxed);
-            bell.ring();
+            wake_flag.ring();
         }
     });
     let culler = machine.culler();

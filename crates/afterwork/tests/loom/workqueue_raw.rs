@@ -104,12 +104,12 @@ fn a_raw_item_that_was_flushed_has_run_and_may_be_freed() {
 }
 
 #[test]
-fn a_raw_item_that_is_run_by_who_flushes_it_may_be_freed() {
+fn raw_item_run_by_its_flusher_may_be_freed() {
     bounded(2, || flush_then_free(true));
 }
 
 #[test]
-fn who_waits_for_a_start_must_wait_for_the_run_after_it() {
+fn waiter_for_a_start_must_wait_for_the_run_after_it() {
     must_fail("raw: a start forgets its waiters", || {
         bounded(2, || flush_then_free(false));
     });
@@ -117,7 +117,7 @@ fn who_waits_for_a_start_must_wait_for_the_run_after_it() {
 
 #[test]
 fn a_waiter_must_make_a_step() {
-    must_fail("raw: a waiter makes no step", || {
+    must_fail("raw: a waiter makes no transition", || {
         bounded(2, || flush_then_free(false));
     });
 }
@@ -194,18 +194,18 @@ fn two_enqueuers() {
 }
 
 #[test]
-fn a_raw_item_runs_once_for_each_enqueue_and_never_twice_at_once() {
+fn raw_item_runs_once_for_each_enqueue_without_overlap() {
     bounded(1, two_enqueuers);
 }
 
 #[test]
 fn a_raw_item_that_ran_beside_itself_would_be_seen() {
-    must_fail("raw: runs beside itself", || bounded(1, two_enqueuers));
+    must_fail("raw: runs overlap", || bounded(1, two_enqueuers));
 }
 
 #[test]
-fn what_was_left_to_a_run_must_be_put_back() {
-    must_fail("raw: an end forgets what was left", || {
+fn item_deferred_to_a_run_must_be_put_back() {
+    must_fail("raw: an end forgets a deferred item", || {
         bounded(1, two_enqueuers);
     });
 }
@@ -246,8 +246,8 @@ fn a_flush_of_a_raw_item_ends_when_it_is_cancelled() {
 }
 
 #[test]
-fn a_cancel_must_tell_who_flushes() {
-    must_fail("raw: a cancel forgets who waits", || {
+fn cancel_must_notify_flushers() {
+    must_fail("raw: a cancel forgets the waiters", || {
         bounded(1, cancelled_beside_a_flush);
     });
 }

@@ -47,7 +47,7 @@ fn end_beside<R>(meet: impl FnOnce(&Workqueue, &RcuWork) -> R) -> (u32, R) {
 }
 
 #[test]
-fn a_cancelled_item_is_not_queued_by_its_grace_period_and_one_that_was_is_cancelled_there() {
+fn cancel_prevents_or_undoes_queueing_by_a_grace_period() {
     bounded(2, || {
         let (nr_runs, cancelled) = end_beside(|_, work| work.cancel());
         assert_eq!(nr_runs, u32::from(!cancelled));
@@ -61,12 +61,12 @@ fn requeue_meets_the_end() {
 }
 
 #[test]
-fn an_item_that_waits_for_readers_is_armed_or_pending_and_never_both_or_neither() {
+fn rcu_work_is_either_armed_or_pending() {
     bounded(2, requeue_meets_the_end);
 }
 
 #[test]
-fn the_end_of_a_grace_period_must_claim_the_item_before_it_unlocks_it() {
+fn grace_period_end_must_claim_the_item_before_unlocking_it() {
     must_fail("delayed: unlocks before it claims", || {
         bounded(2, requeue_meets_the_end);
     });
@@ -105,7 +105,7 @@ fn flush_meets_queueing() {
 }
 
 #[test]
-fn flush_waits_for_an_item_whose_callback_is_not_handed_over_yet() {
+fn flush_waits_for_an_item_with_an_unsubmitted_callback() {
     bounded(2, flush_meets_queueing);
 }
 

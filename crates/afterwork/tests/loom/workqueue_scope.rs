@@ -51,13 +51,13 @@ fn the_end_must_wait_for_guests() {
 
 #[test]
 fn the_last_guest_must_wake_the_owner() {
-    must_fail("crew: the last guest wakes nobody", || {
+    must_fail("crew: the last guest does not wake the owner", || {
         bounded(3, end_meets_a_guest_that_panics);
     });
 }
 
 #[test]
-fn what_a_guest_wrote_must_be_published_by_its_leave() {
+fn leaving_guest_must_publish_its_writes() {
     must_fail("crew: relaxed leave", || {
         exhaustive(owner_takes_back_what_a_worker_starts);
     });
@@ -79,13 +79,13 @@ fn item_is_brought_while_a_guest_goes() {
 }
 
 #[test]
-fn what_is_brought_while_a_guest_goes_is_started_by_it_or_gets_a_ticket() {
+fn item_added_as_a_guest_leaves_is_run_or_gets_a_ticket() {
     exhaustive(item_is_brought_while_a_guest_goes);
 }
 
 #[test]
-fn a_ticket_of_a_guest_who_goes_must_not_be_taken_for_help() {
-    must_fail("crew: tickets of guests who go are enough", || {
+fn ticket_of_a_leaving_guest_must_not_count_as_help() {
+    must_fail("crew: tickets of leaving guests are enough", || {
         exhaustive(item_is_brought_while_a_guest_goes);
     });
 }
@@ -115,13 +115,13 @@ fn a_closure_runs_once_whether_its_owner_or_a_worker_is_first() {
 
 #[test]
 fn a_worker_that_comes_late_must_not_come_in() {
-    must_fail("crew: a guest comes in after the end", || {
+    must_fail("crew: a guest enters after the end", || {
         exhaustive(owner_takes_back_what_a_worker_starts);
     });
 }
 
 #[test]
-fn an_owner_must_wait_for_who_has_come_before_it_looks() {
+fn owner_must_wait_for_guests_that_entered_before_its_check() {
     must_fail("crew: the end overlooks guests", || {
         exhaustive(owner_takes_back_what_a_worker_starts);
     });
@@ -151,13 +151,13 @@ fn guest_brings_an_item_to_a_sleeping_owner() {
 }
 
 #[test]
-fn an_owner_that_sleeps_starts_what_a_guest_brings() {
+fn sleeping_owner_starts_an_item_added_by_a_guest() {
     bounded(3, guest_brings_an_item_to_a_sleeping_owner);
 }
 
 #[test]
-fn who_brings_an_item_must_rouse_the_owner() {
-    must_fail("line: nobody is roused", || {
+fn adding_an_item_must_wake_the_owner() {
+    must_fail("scope: the owner is not woken", || {
         bounded(3, guest_brings_an_item_to_a_sleeping_owner);
     });
 }
@@ -192,7 +192,7 @@ fn an_owner_that_sleeps_leaves_nothing_in_the_list() {
 
 #[test]
 fn an_owner_must_look_into_the_list_before_it_sleeps() {
-    must_fail("line: a mark beside items", || {
+    must_fail("scope: a mark next to items", || {
         bounded(3, items_are_left_in_the_list_by_a_guest);
     });
 }
@@ -215,7 +215,7 @@ fn an_item_is_brought_to_a_guest() {
 }
 
 #[test]
-fn a_guest_sees_what_was_written_before_its_item_was_brought() {
+fn guest_sees_writes_before_its_item_was_added() {
     bounded(3, an_item_is_brought_to_a_guest);
 }
 
@@ -247,13 +247,13 @@ fn items_in_order() {
 }
 
 #[test]
-fn items_of_an_ordered_queue_run_one_at_a_time_whoever_runs_them() {
+fn items_of_an_ordered_queue_run_one_at_a_time_on_any_thread() {
     bounded(3, items_in_order);
 }
 
 #[test]
 fn an_item_must_wait_for_the_one_before_it() {
-    must_fail("line: an item starts beside another", || {
+    must_fail("scope: items overlap", || {
         bounded(3, items_in_order);
     });
 }
@@ -281,8 +281,8 @@ fn each_element_of_a_range_is_one_participants() {
 }
 
 #[test]
-fn a_participant_that_takes_a_piece_must_look_whether_it_is_still_there() {
-    must_fail("pieces: a piece is taken without looking", || {
+fn participant_must_check_that_a_piece_is_still_available() {
+    must_fail("pieces: a piece is taken without a check", || {
         exhaustive(two_work_at_a_range);
     });
 }

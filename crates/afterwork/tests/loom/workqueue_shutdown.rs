@@ -48,7 +48,7 @@ fn cancel_all_meets_queueing() {
 }
 
 #[test]
-fn what_was_queued_before_is_cancelled_and_what_is_queued_beside_is_or_runs() {
+fn earlier_items_are_cancelled_and_concurrent_ones_may_run() {
     bounded(3, cancel_all_meets_queueing);
 }
 
@@ -99,13 +99,13 @@ fn an_item_cancels_what_its_worker_has_in_hand() {
 }
 
 #[test]
-fn what_a_worker_has_in_hand_is_cancelled() {
+fn items_of_a_local_batch_are_cancelled() {
     bounded(2, an_item_cancels_what_its_worker_has_in_hand);
 }
 
 #[test]
 fn to_cancel_all_must_look_into_hands() {
-    must_fail("cancel all: forgets the hands", || {
+    must_fail("cancel all: forgets the local batches", || {
         bounded(2, an_item_cancels_what_its_worker_has_in_hand);
     });
 }
@@ -124,13 +124,13 @@ fn cancel_all_meets_a_helper() {
 }
 
 #[test]
-fn what_a_helper_gives_up_is_cancelled_by_it() {
+fn item_released_by_a_helper_is_cancelled_by_it() {
     bounded(3, cancel_all_meets_a_helper);
 }
 
 #[test]
-fn what_a_helper_gives_up_must_be_cancelled() {
-    must_fail("cancel all: forgets what is put back", || {
+fn item_released_by_a_helper_must_be_cancelled() {
+    must_fail("cancel all: forgets returned items", || {
         bounded(3, cancel_all_meets_a_helper);
     });
 }
@@ -161,7 +161,7 @@ fn pause_meets_a_seat_that_was_handed_on() {
 }
 
 #[test]
-fn what_is_queued_after_a_pause_does_not_start() {
+fn item_queued_after_a_pause_does_not_start() {
     bounded(3, pause_meets_a_seat_that_was_handed_on);
 }
 
@@ -228,32 +228,32 @@ fn cancel_all_meets_a_run_of_what_was_queued_anew() {
 }
 
 #[test]
-fn what_is_queued_anew_behind_a_run_is_cancelled() {
+fn item_requeued_during_its_run_is_cancelled() {
     bounded(2, cancel_all_meets_a_run_of_what_was_queued_anew);
 }
 
 #[test]
-fn what_is_queued_anew_must_say_when() {
+fn requeued_item_must_record_its_time() {
     must_fail("revival: is always younger", || {
         bounded(2, cancel_all_meets_a_run_of_what_was_queued_anew);
     });
 }
 
 #[test]
-fn what_is_queued_behind_a_run_is_cancelled() {
+fn item_queued_behind_a_run_is_cancelled() {
     bounded(2, cancel_all_meets_a_run);
 }
 
 #[test]
-fn what_is_left_to_a_run_must_be_cancelled() {
-    must_fail("cancel all: forgets what is put back", || {
+fn item_deferred_to_a_run_must_be_cancelled() {
+    must_fail("cancel all: forgets returned items", || {
         bounded(2, cancel_all_meets_a_run);
     });
 }
 
 #[test]
-fn what_runs_must_not_be_ended() {
-    must_fail("cancel all: ends what runs", || {
+fn running_item_must_not_be_ended() {
+    must_fail("cancel all: ends a running item", || {
         bounded(2, cancel_all_meets_a_run);
     });
 }
@@ -280,13 +280,13 @@ fn cancel_all_meets_firing() {
 }
 
 #[test]
-fn what_was_armed_is_cancelled_or_fired_before() {
+fn armed_timer_is_cancelled_or_has_fired() {
     bounded(3, cancel_all_meets_firing);
 }
 
 #[test]
-fn to_cancel_all_must_outlast_who_fires() {
-    must_fail("cancel all: forgets what is being fired", || {
+fn cancel_all_must_outlast_firing_timers() {
+    must_fail("cancel all: forgets firing timers", || {
         bounded(3, cancel_all_meets_firing);
     });
 }
@@ -310,21 +310,21 @@ fn destroy_meets_arming() {
 }
 
 #[test]
-fn what_is_armed_for_a_queue_that_is_destroyed_is_not_armed() {
+fn timer_is_not_armed_for_a_destroyed_queue() {
     bounded(3, destroy_meets_arming);
 }
 
 #[test]
-fn to_destroy_must_reach_who_arms_after_it() {
-    must_fail("destroy: forgets who is arming", || {
+fn destroy_must_be_visible_to_later_arming() {
+    must_fail("destroy: forgets arming timers", || {
         bounded(3, destroy_meets_arming);
     });
 }
 
 /// A waker that may block, as far as the library knows, so a reaper calls it.
-struct Bell(Unparker);
+struct WakeFlag(Unparker);
 
-impl Wake for Bell {
+impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }
@@ -336,7 +336,7 @@ fn a_drain_is_awaited() {
     let ran = Arc::new(Plain::default());
     let runs = ran.clone();
     queue.spawn_detached(move || runs.set(1));
-    let waker = Waker::from(Arc::new(Bell(machine.notifier())));
+    let waker = Waker::from(Arc::new(WakeFlag(machine.notifier())));
     let mut context = Context::from_waker(&waker);
     // An earlier notification would end the wait below, and hide a lost wake-up.
     machine.was_rung();
@@ -358,15 +358,15 @@ fn a_task_that_awaits_a_drain_is_woken() {
 }
 
 #[test]
-fn who_ends_what_a_task_waits_for_must_tell() {
-    must_fail("settled: tasks are not told", || {
+fn end_of_an_awaited_drain_must_wake_the_task() {
+    must_fail("settled: tasks are not woken", || {
         bounded(2, a_drain_is_awaited)
     });
 }
 
 #[test]
 fn a_task_must_leave_its_waker_before_it_looks() {
-    must_fail("drain: leaves its waker after the look", || {
+    must_fail("drain: registers its waker after the check", || {
         bounded(2, a_drain_is_awaited);
     });
 }

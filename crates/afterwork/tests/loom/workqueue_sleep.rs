@@ -111,12 +111,12 @@ fn block_on_meets_the_manager() {
 }
 
 #[test]
-fn the_manager_is_told_of_the_first_sleep_and_wakes_who_blocks_on_it() {
+fn manager_is_notified_of_the_first_sleep_and_ends_it() {
     bounded(3, block_on_meets_the_manager);
 }
 
 #[test]
-fn the_manager_must_be_told_of_the_first_sleep() {
+fn manager_must_be_notified_of_the_first_sleep() {
     must_fail("sleep: the first wakes no thread", || {
         bounded(3, block_on_meets_the_manager);
     });
@@ -166,7 +166,7 @@ fn periodic_work_that_was_dropped_does_not_come_again() {
 
 #[test]
 fn the_end_of_a_run_must_look_whether_the_work_was_dropped() {
-    must_fail("every: arms what is disabled", || {
+    must_fail("every: arms a disabled item", || {
         bounded(2, drop_meets_the_end_of_a_run);
     });
 }
@@ -204,7 +204,7 @@ fn cancelled_periodic_work_does_not_run_again() {
 
 #[test]
 fn the_end_of_a_run_must_check_for_a_cancel_all() {
-    must_fail("every: arms what was cancelled", || {
+    must_fail("every: arms a cancelled item", || {
         bounded(2, cancel_all_meets_the_end_of_a_run);
     });
 }

@@ -32,13 +32,13 @@ fn end_meets_join_next() {
 }
 
 #[test]
-fn who_waits_for_a_set_is_woken_by_the_end_of_an_item() {
+fn set_waiter_is_woken_by_the_end_of_an_item() {
     bounded(2, end_meets_join_next);
 }
 
 #[test]
 fn an_item_must_be_in_the_list_before_the_waiter_is_looked_for() {
-    must_fail("task set: looks for a waiter first", || {
+    must_fail("task set: checks for a waiter first", || {
         bounded(2, end_meets_join_next);
     });
 }
@@ -85,7 +85,7 @@ fn end_meets_abort() {
 }
 
 #[test]
-fn what_is_cancelled_while_it_ends_comes_out_once() {
+fn item_cancelled_as_it_ends_yields_one_result() {
     bounded(1, end_meets_abort);
 }
 
@@ -103,6 +103,6 @@ fn end_meets_drop() {
 }
 
 #[test]
-fn a_set_that_goes_beside_the_end_of_an_item_drops_its_result_once() {
+fn set_dropped_as_an_item_ends_drops_the_result_once() {
     bounded(2, end_meets_drop);
 }

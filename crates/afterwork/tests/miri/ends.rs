@@ -21,7 +21,7 @@ fn wait_for(count: &Count, nr: u32) {
 }
 
 #[test]
-fn a_queue_whose_last_handle_goes_in_a_callback_is_ended_by_another_thread() {
+fn queue_dropped_in_a_callback_is_destroyed_elsewhere() {
     let count = Count::default();
     for _ in 0..2 {
         let (queue, theirs) = (queue(), count.clone());
@@ -86,7 +86,7 @@ fn dive(queue: &Workqueue, depth: u32) -> u32 {
 }
 
 #[test]
-fn nested_joins_go_on_in_threads_of_their_own_whose_locals_come_later() {
+fn nested_joins_continue_on_threads_with_late_locals() {
     let queue = queue();
     assert_eq!(dive(&queue, 5), 5);
 }

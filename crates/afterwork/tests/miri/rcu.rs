@@ -39,7 +39,7 @@ fn replaces_while_two_read<F: Flavor + Send + Sync>(cell: &Rcu<Vec<usize>, F>) {
 }
 
 #[test]
-fn versions_are_whole_until_their_last_reader_has_gone() {
+fn versions_stay_valid_until_the_last_reader() {
     let mut cell = Rcu::new(vec![0; 2]);
     replaces_while_two_read(&cell);
     assert_eq!(cell.get_mut()[0], NR_VERSIONS - 1);
@@ -52,7 +52,7 @@ fn versions_are_whole_until_their_last_reader_has_gone() {
 }
 
 #[test]
-fn versions_of_a_domain_are_whole_until_their_last_reader_has_gone() {
+fn versions_of_a_domain_stay_valid_until_the_last_reader() {
     let domain = Domain::new();
     let cell = Rcu::new_in(vec![0; 2], domain.clone());
     replaces_while_two_read(&cell);
@@ -64,7 +64,7 @@ fn versions_of_a_domain_are_whole_until_their_last_reader_has_gone() {
 }
 
 #[test]
-fn callbacks_of_all_kinds_run_once_also_those_of_threads_that_ended() {
+fn callbacks_of_all_kinds_run_once_even_after_thread_exit() {
     #[repr(C)]
     struct Node(rcu::Head, Arc<AtomicUsize>);
     let nr_run = Arc::new(AtomicUsize::new(0));
@@ -99,7 +99,7 @@ fn callbacks_of_all_kinds_run_once_also_those_of_threads_that_ended() {
 }
 
 #[test]
-fn a_reader_that_says_when_it_is_quiescent_holds_up_what_it_can_see() {
+fn qsbr_reader_delays_reclamation_until_it_reports() {
     let cell = Rcu::new(vec![1]);
     thread::scope(|scope| {
         scope.spawn(|| {

@@ -301,7 +301,7 @@ fn queues_come_and_go_with_their_items() {
 }
 
 #[test]
-fn what_is_lent_to_a_scope_comes_back() {
+fn data_lent_to_a_scope_is_returned() {
     let queue = queue();
     let mut lent: Vec<_> = (0..12).map(Box::new).collect();
     queue.scope(|s| {
@@ -379,7 +379,7 @@ fn tasks_sleep_time_out_and_are_cancelled() {
 }
 
 #[test]
-fn a_set_gives_what_ends_and_cancels_the_rest() {
+fn set_yields_results_and_cancels_the_rest() {
     let queue = queue();
     let mut set = TaskSet::new(&queue);
     for number in 0..3 {

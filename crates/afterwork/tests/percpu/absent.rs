@@ -8,7 +8,7 @@ use afterwork::percpu::{PerCpu, Qpw};
 use afterwork::workqueue::Registry;
 use topology::{CpuId, CpuSet, Topology};
 
-use crate::support::{NR_CPUS, builder, cpu, teller, while_owned};
+use crate::support::{NR_CPUS, alone_in_hotplug, builder, cpu, while_owned};
 
 /// Returns data with ten times its CPU's number in each slot, the sum drained from absent CPUs, and
 /// a receiver of their numbers.
@@ -23,13 +23,13 @@ fn watched(
     let slots = builder(qpw).build(|cpu| u64::from(cpu.as_u32()) * 10);
     let slots = Arc::new(slots.unwrap());
     let saved = Arc::new(AtomicU64::new(0));
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let theirs = saved.clone();
     let watch = slots.drain_when_absent(move |cpu, data| {
         theirs.fetch_add(std::mem::take(data), Ordering::Relaxed);
-        let _ = tell.send(cpu);
+        let _ = sender.send(cpu);
     });
-    (slots, watch, saved, told)
+    (slots, watch, saved, receiver)
 }
 
 fn without(absent: u32) -> CpuSet {
@@ -41,17 +41,17 @@ fn without(absent: u32) -> CpuSet {
 
 #[test]
 fn a_registry_that_notices_has_the_slots_of_absent_cpus_drained() {
-    let _teller = teller();
+    let _alone = alone_in_hotplug();
     for qpw in Qpw::ALL {
         let machine = Topology::synthetic(&format!("{NR_CPUS} core")).unwrap();
         let (change, changed) = mpsc::channel();
         let after = move || changed.try_recv().ok();
         let registry = Registry::watching(machine, Params::default(), after).unwrap();
-        let (slots, _watch, saved, told) = watched(qpw);
+        let (slots, _watch, saved, receiver) = watched(qpw);
         change.send(Topology::flat(&without(3)).unwrap()).unwrap();
         // The registry also refreshes the topology by itself, and may have been first.
         registry.refresh_topology();
-        while told.recv().unwrap() != cpu(3) {}
+        while receiver.recv().unwrap() != cpu(3) {}
         assert_eq!(slots.run_on(cpu(3), |data| *data), 0);
         let left = slots.sum_over(|data| *data);
         assert_eq!(left + saved.load(Ordering::Relaxed), 60, "{qpw}");
@@ -59,15 +59,15 @@ fn a_registry_that_notices_has_the_slots_of_absent_cpus_drained() {
 }
 
 #[test]
-fn a_slot_whose_owner_lives_on_elsewhere_is_drained_like_any_other() {
-    let _teller = teller();
+fn slot_whose_owner_moved_is_drained_like_any_other() {
+    let _alone = alone_in_hotplug();
     for qpw in Qpw::ALL {
         let machine = Topology::synthetic(&format!("{NR_CPUS} core")).unwrap();
         let registry = Registry::new(machine, Params::default()).unwrap();
-        let (slots, _watch, saved, told) = watched(qpw);
+        let (slots, _watch, saved, receiver) = watched(qpw);
         while_owned(&slots, || {
             registry.set_topology(Topology::flat(&without(1)).unwrap());
-            while told.recv().unwrap() != cpu(1) {}
+            while receiver.recv().unwrap() != cpu(1) {}
         });
         assert!(saved.load(Ordering::Relaxed) >= 10);
         // A value that arrives later is drained at the next notification.
@@ -81,10 +81,10 @@ fn a_slot_whose_owner_lives_on_elsewhere_is_drained_like_any_other() {
 
 #[test]
 fn nothing_is_drained_when_nobody_wants_it_any_more() {
-    let _teller = teller();
-    let (slots, watch, _, told) = watched(Qpw::EveryOp);
+    let _alone = alone_in_hotplug();
+    let (slots, watch, _, receiver) = watched(Qpw::EveryOp);
     drop(watch);
-    while told.try_recv().is_ok() {}
+    while receiver.try_recv().is_ok() {}
     let before = slots.sum_over(|data| *data);
     afterwork::percpu::set_online_cpus(&without(2));
     assert_eq!(slots.sum_over(|data| *data), before);

@@ -65,7 +65,7 @@ fn work_queued_by_work_runs_when_the_owner_comes_by_again() {
 }
 
 #[test]
-fn whoever_is_inside_a_slot_is_refused_it() {
+fn reentrant_slot_access_is_rejected() {
     in_every_mode(|lists| {
         let refused = |call: &(dyn Fn() + Sync)| {
             let call = || catch_unwind(AssertUnwindSafe(call)).is_err();
@@ -84,7 +84,7 @@ fn whoever_is_inside_a_slot_is_refused_it() {
 }
 
 #[test]
-fn work_that_calls_its_own_slot_is_refused_whoever_runs_it() {
+fn work_that_calls_its_own_slot_is_rejected_on_any_thread() {
     in_every_mode(|lists| {
         let inner = lists.clone();
         let work = move |list: &mut Vec<u32>| {
@@ -92,14 +92,14 @@ fn work_that_calls_its_own_slot_is_refused_whoever_runs_it() {
             inner.run_on(cpu(1), |list| list.push(2));
         };
         let mut owner = lists.attach(cpu(1)).unwrap();
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let remote = lists.clone();
         let poster = std::thread::spawn(move || {
             // In a mode without a queue, this call waits for the owner.
-            tell.send(()).unwrap();
+            sender.send(()).unwrap();
             remote.queue_percpu_work(cpu(1), work);
         });
-        told.recv().unwrap();
+        receiver.recv().unwrap();
         if owner.qpw() == Qpw::Queue {
             poster.join().unwrap();
             // The owner runs the work as it parks, while it still holds the slot.
@@ -145,7 +145,7 @@ fn a_handler_whose_drop_panics_takes_nobody_along() {
 
 #[test]
 fn a_drain_that_panics_keeps_no_other_cpu_from_being_drained() {
-    let _teller = crate::support::teller();
+    let _alone = crate::support::alone_in_hotplug();
     for qpw in Qpw::ALL {
         let slots: Vec<_> = (0..2)
             .map(|_| Arc::new(builder(qpw).build(|_| 0).unwrap()))
@@ -171,7 +171,7 @@ fn a_drain_that_panics_keeps_no_other_cpu_from_being_drained() {
 }
 
 #[test]
-fn work_for_an_owner_that_was_forgotten_is_dropped_with_the_data() {
+fn work_for_a_forgotten_owner_is_dropped_with_the_data() {
     struct Bomb(Arc<AtomicU64>);
     impl Drop for Bomb {
         fn drop(&mut self) {

@@ -49,7 +49,7 @@ fn an_owner_and_remote_callers_add_up() {
             assert_eq!(slots.run_on(cpu(1), |data| *data), EACH / 10);
         });
         thread::scope(|scope| {
-            let (tell, told) = mpsc::channel::<()>();
+            let (sender, receiver) = mpsc::channel::<()>();
             let slots = &slots;
             scope.spawn(move || {
                 let mut owner = slots.attach(cpu(3)).unwrap();
@@ -57,12 +57,12 @@ fn an_owner_and_remote_callers_add_up() {
                     owner.with(|data| *data += 1);
                     owner.poll();
                 }
-                serve_until(&mut owner, &told);
+                serve_until(&mut owner, &receiver);
             });
             for _ in 0..EACH / 20 {
                 slots.run_on(cpu(3), |data| *data += 1);
             }
-            drop(tell);
+            drop(sender);
         });
         assert_eq!(slots.run_on(cpu(3), |data| *data), EACH + EACH / 20);
     });
@@ -104,7 +104,7 @@ fn an_owner_that_parks_may_call_as_anybody() {
 }
 
 #[test]
-fn an_owner_that_did_not_park_is_told_so() {
+fn owner_that_did_not_park_is_reported() {
     in_every_mode(|slots| {
         let owner = slots.attach(cpu(1)).unwrap();
         for call in [
@@ -217,7 +217,7 @@ fn an_owner_that_does_not_come_by_is_overcome_if_asked_for() {
 }
 
 #[test]
-fn a_panic_goes_to_who_called_and_leaves_the_slot_usable() {
+fn panic_reaches_the_caller_and_leaves_the_slot_usable() {
     in_every_mode(|slots| {
         while_owned(&slots, || {
             for number in [0, 1] {
@@ -236,12 +236,12 @@ fn a_panic_goes_to_who_called_and_leaves_the_slot_usable() {
 }
 
 #[test]
-fn a_panic_of_queued_work_is_counted_and_told() {
+fn panic_of_queued_work_is_counted_and_reported() {
     for qpw in Qpw::ALL {
-        static TOLD: AtomicU64 = AtomicU64::new(0);
-        let before = TOLD.load(Ordering::Relaxed);
+        static REPORTED: AtomicU64 = AtomicU64::new(0);
+        let before = REPORTED.load(Ordering::Relaxed);
         let builder = builder(qpw).on_panic(|cpu| {
-            TOLD.fetch_add(u64::from(cpu.as_u32()), Ordering::Relaxed);
+            REPORTED.fetch_add(u64::from(cpu.as_u32()), Ordering::Relaxed);
         });
         let slots = builder.build(|_| 0u64).unwrap();
         while_owned(&slots, || {
@@ -251,7 +251,7 @@ fn a_panic_of_queued_work_is_counted_and_told() {
             }
         });
         assert_eq!(slots.nr_panics(), 2);
-        assert_eq!(TOLD.load(Ordering::Relaxed) - before, 3);
+        assert_eq!(REPORTED.load(Ordering::Relaxed) - before, 3);
     }
 }
 

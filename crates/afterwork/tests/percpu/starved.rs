@@ -145,7 +145,7 @@ fn callers_that_call_without_a_pause_starve_no_owner() {
 }
 
 #[test]
-fn callers_that_call_without_a_pause_starve_no_owner_that_comes_back() {
+fn constant_callers_do_not_starve_a_returning_owner() {
     for qpw in Qpw::ALL {
         let slots = builder(qpw).build(|_| 0).unwrap();
         operate_beside_busy_callers(&slots, 1, |owner| {

@@ -9,11 +9,11 @@ use topology::{CpuId, CpuSet, Topology};
 /// The CPUs of the slots' machine. The real one may have fewer, because an owner may run anywhere.
 pub const NR_CPUS: u32 = 4;
 
-static TELLER: Mutex<()> = Mutex::new(());
+static HOTPLUG: Mutex<()> = Mutex::new(());
 
 /// Serializes tests that notify the process of absent CPUs, and tests that depend on that.
-pub fn teller() -> MutexGuard<'static, ()> {
-    TELLER.lock().unwrap_or_else(PoisonError::into_inner)
+pub fn alone_in_hotplug() -> MutexGuard<'static, ()> {
+    HOTPLUG.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub fn cpu(number: u32) -> CpuId {
@@ -32,26 +32,26 @@ pub fn builder(qpw: Qpw) -> Builder {
 /// Runs `elsewhere` while another thread owns the slot of CPU 1 and polls.
 pub fn while_owned<T: Send>(slots: &PerCpu<T>, elsewhere: impl FnOnce()) {
     let attached = Barrier::new(2);
-    let (tell, told) = mpsc::channel::<()>();
+    let (sender, receiver) = mpsc::channel::<()>();
     thread::scope(|scope| {
         let attached = &attached;
         // `elsewhere` has ended, or has panicked, when the sender is dropped.
-        let tell = tell;
+        let sender = sender;
         let owner = scope.spawn(move || {
             let mut owner = slots.attach(cpu(1)).unwrap();
             attached.wait();
-            serve_until(&mut owner, &told);
+            serve_until(&mut owner, &receiver);
         });
         attached.wait();
         elsewhere();
-        drop(tell);
+        drop(sender);
         owner.join().unwrap();
     });
 }
 
 /// Polls until the sender is dropped.
-pub fn serve_until<T>(owner: &mut Owner<'_, T>, told: &mpsc::Receiver<()>) {
-    while told.try_recv() == Err(mpsc::TryRecvError::Empty) {
+pub fn serve_until<T>(owner: &mut Owner<'_, T>, receiver: &mpsc::Receiver<()>) {
+    while receiver.try_recv() == Err(mpsc::TryRecvError::Empty) {
         owner.poll();
         thread::yield_now();
     }

@@ -4,7 +4,7 @@ use std::thread;
 
 use afterwork::percpu::{PageBatches, Qpw, SloppyCounter, set_online_cpus};
 
-use crate::support::{builder, cpus, teller};
+use crate::support::{alone_in_hotplug, builder, cpus};
 
 /// Calls `body` on four threads at once.
 fn by_threads(body: impl Fn() + Sync) {
@@ -16,8 +16,8 @@ fn by_threads(body: impl Fn() + Sync) {
 }
 
 #[test]
-fn a_sloppy_counter_sums_exactly_and_is_off_by_less_than_its_slop() {
-    let _teller = teller();
+fn sloppy_counter_sums_exactly_and_errs_by_less_than_its_slop() {
+    let _alone = alone_in_hotplug();
     for qpw in Qpw::ALL {
         let counter = SloppyCounter::new(builder(qpw), 32).unwrap();
         by_threads(|| {
@@ -38,7 +38,7 @@ fn a_sloppy_counter_sums_exactly_and_is_off_by_less_than_its_slop() {
 
 #[test]
 fn pages_of_absent_cpus_are_found_elsewhere() {
-    let _teller = teller();
+    let _alone = alone_in_hotplug();
     for qpw in Qpw::ALL {
         let pages = PageBatches::new(builder(qpw), 16, 2).unwrap();
         pages.free(vec![7; 16].into());
@@ -50,7 +50,7 @@ fn pages_of_absent_cpus_are_found_elsewhere() {
 
 #[test]
 fn pages_come_back_by_the_batch_and_none_is_handed_out_twice() {
-    let _teller = teller();
+    let _alone = alone_in_hotplug();
     for qpw in Qpw::ALL {
         let pages = PageBatches::new(builder(qpw), 64, 2).unwrap();
         by_threads(|| {

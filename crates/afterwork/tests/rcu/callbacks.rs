@@ -71,7 +71,7 @@ fn a_barrier_in_a_callback_panics_and_a_grace_period_does_not() {
 }
 
 #[test]
-fn callbacks_of_closures_and_heads_run_in_the_order_of_their_thread() {
+fn closures_and_heads_of_a_thread_run_in_call_order() {
     let _alone = alone();
     static ORDER: Mutex<Vec<usize>> = Mutex::new(Vec::new());
     #[repr(C)]
@@ -102,7 +102,7 @@ fn callbacks_of_closures_and_heads_run_in_the_order_of_their_thread() {
 }
 
 #[test]
-fn what_a_thread_hands_over_as_it_ends_runs() {
+fn callbacks_of_an_exiting_thread_run() {
     static NR_RUN: AtomicUsize = AtomicUsize::new(0);
     struct Last;
     impl Drop for Last {
@@ -208,7 +208,7 @@ fn batches_run_where_the_user_wants() {
 }
 
 #[test]
-fn a_panic_of_who_runs_batches_loses_no_callback() {
+fn panic_of_a_batch_runner_loses_no_callback() {
     let _alone = alone();
     let before = rcu::nr_panicked();
     rcu::run_callbacks_on(Some(Box::new(|_| panic!("on purpose"))));
@@ -226,7 +226,7 @@ fn a_panic_of_who_runs_batches_loses_no_callback() {
 }
 
 #[test]
-fn what_is_dropped_after_a_grace_period_is_dropped_once() {
+fn deferred_drop_happens_once() {
     struct Counted(Arc<AtomicUsize>);
     impl Drop for Counted {
         fn drop(&mut self) {

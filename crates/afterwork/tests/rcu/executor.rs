@@ -41,7 +41,7 @@ fn a_batch_that_is_forgotten_is_taken_back() {
 }
 
 #[test]
-fn a_batch_that_has_not_begun_is_taken_back_from_an_executor_that_is_replaced() {
+fn unstarted_batch_is_recalled_from_a_replaced_executor() {
     let _alone = alone();
     let _tuned = tuned(Tunables {
         stall_timeout_ms: 0,
@@ -62,7 +62,7 @@ fn a_batch_that_has_not_begun_is_taken_back_from_an_executor_that_is_replaced() 
 }
 
 #[test]
-fn an_executor_that_waits_for_callbacks_is_told_so_and_loses_none() {
+fn executor_that_waits_for_callbacks_panics_and_loses_none() {
     let _alone = alone();
     let (sender, messages) = mpsc::channel();
     rcu::run_callbacks_on(Some(Box::new(move |batch: rcu::Batch| {
@@ -109,7 +109,7 @@ fn an_executor_whose_drop_panics_stops_nothing() {
 }
 
 #[test]
-fn an_executor_that_waits_for_callbacks_as_the_sweeper_drops_it_is_told_so() {
+fn executor_that_waits_for_callbacks_in_its_drop_panics() {
     /// Waits for callbacks when it is dropped.
     struct Waits(mpsc::Sender<&'static str>);
     impl Drop for Waits {

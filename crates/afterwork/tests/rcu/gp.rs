@@ -105,8 +105,8 @@ fn a_polled_grace_period_protects_as_well() {
 }
 
 #[test]
-fn synchronize_waits_for_an_open_section_and_not_for_an_idle_thread() {
-    let (opened, told) = mpsc::channel();
+fn synchronize_waits_for_sections_and_not_for_idle_threads() {
+    let (opened, receiver) = mpsc::channel();
     let (close, closing) = mpsc::channel::<()>();
     let reader = thread::spawn(move || {
         let guard = rcu::read();
@@ -117,7 +117,7 @@ fn synchronize_waits_for_an_open_section_and_not_for_an_idle_thread() {
         opened.send(()).unwrap();
         closing.recv().unwrap();
     });
-    told.recv().unwrap();
+    receiver.recv().unwrap();
     let before = rcu::get_state();
     let done = Arc::new(AtomicBool::new(false));
     let updater = thread::spawn({
@@ -131,7 +131,7 @@ fn synchronize_waits_for_an_open_section_and_not_for_an_idle_thread() {
     done.store(true, Ordering::Relaxed);
     close.send(()).unwrap();
     updater.join().unwrap();
-    told.recv().unwrap();
+    receiver.recv().unwrap();
     for _ in 0..100 {
         rcu::synchronize();
     }

@@ -43,10 +43,10 @@ fn what_is_seen_stays(test: &str, leave_open: fn(&Rcu<Version>)) {
     static CELL: OnceLock<Rcu<Version>> = OnceLock::new();
     let (sender, events) = mpsc::channel();
     CELL.set(Rcu::new(Version(sender.clone()))).ok().unwrap();
-    let told = Mutex::new(sender.clone());
+    let notifier = Mutex::new(sender.clone());
     rcu::on_stall(Some(Box::new(move |stall| {
         if stall.name.as_deref() == Some("rcu") {
-            told.lock().unwrap().send(Event::Stalled).ok();
+            notifier.lock().unwrap().send(Event::Stalled).ok();
         }
     })));
     let (left, is_open) = mpsc::channel();
@@ -66,8 +66,8 @@ fn what_is_seen_stays(test: &str, leave_open: fn(&Rcu<Version>)) {
 }
 
 #[test]
-fn a_guard_that_a_callback_forgets_protects_what_it_saw() {
-    let test = "leaked::a_guard_that_a_callback_forgets_protects_what_it_saw";
+fn guard_forgotten_by_a_callback_protects_its_data() {
+    let test = "leaked::guard_forgotten_by_a_callback_protects_its_data";
     what_is_seen_stays(test, |cell| {
         let guard = rcu::read();
         cell.load(&guard);
@@ -76,9 +76,9 @@ fn a_guard_that_a_callback_forgets_protects_what_it_saw() {
 }
 
 #[test]
-fn a_guard_that_a_callback_keeps_in_its_thread_protects_what_it_saw() {
+fn guard_kept_by_a_callback_protects_its_data() {
     thread_local!(static KEPT: RefCell<Vec<rcu::Guard>> = const { RefCell::new(Vec::new()) });
-    let test = "leaked::a_guard_that_a_callback_keeps_in_its_thread_protects_what_it_saw";
+    let test = "leaked::guard_kept_by_a_callback_protects_its_data";
     what_is_seen_stays(test, |cell| {
         let guard = rcu::read();
         cell.load(&guard);
@@ -87,8 +87,8 @@ fn a_guard_that_a_callback_keeps_in_its_thread_protects_what_it_saw() {
 }
 
 #[test]
-fn a_reader_that_a_callback_forgets_protects_what_it_saw() {
-    let test = "leaked::a_reader_that_a_callback_forgets_protects_what_it_saw";
+fn reader_forgotten_by_a_callback_protects_its_data() {
+    let test = "leaked::reader_forgotten_by_a_callback_protects_its_data";
     what_is_seen_stays(test, |cell| {
         let reader = Reader::new();
         cell.load(&reader);
@@ -97,7 +97,7 @@ fn a_reader_that_a_callback_forgets_protects_what_it_saw() {
 }
 
 #[test]
-fn a_guard_of_a_domain_that_a_callback_keeps_holds_later_callbacks_up() {
+fn domain_guard_kept_by_a_callback_delays_later_callbacks() {
     static KEPT: Mutex<Option<OwnedGuard>> = Mutex::new(None);
     static IS_CLOSED: AtomicBool = AtomicBool::new(false);
     let domain = Domain::new();

@@ -40,13 +40,13 @@ type Step = Box<dyn FnOnce(&mut Reader) + Send>;
 impl Loop {
     fn start() -> Self {
         let (step, steps) = mpsc::channel::<Step>();
-        let (told, done) = mpsc::channel();
+        let (notifier, done) = mpsc::channel();
         let thread = thread::spawn(move || {
             let mut reader = Reader::new();
-            told.send(()).unwrap();
+            notifier.send(()).unwrap();
             for step in steps {
                 step(&mut reader);
-                told.send(()).unwrap();
+                notifier.send(()).unwrap();
             }
         });
         done.recv().unwrap();
@@ -65,7 +65,7 @@ impl Loop {
 }
 
 #[test]
-fn a_grace_period_waits_for_the_report_of_a_reader_that_is_online() {
+fn grace_period_waits_for_the_report_of_an_online_reader() {
     let reading = Loop::start();
     let (first, is_dropped) = version();
     let cell = Arc::new(Rcu::new(first));
@@ -226,7 +226,7 @@ fn a_reader_in_a_thread_local_destructor_comes_and_goes_online() {
 }
 
 #[test]
-fn a_work_item_that_reads_is_waited_for_and_its_idle_worker_is_not() {
+fn grace_period_waits_for_reading_items_not_idle_workers() {
     let queue = Workqueue::builder("reads").build().unwrap();
     let together = Arc::new(Barrier::new(2));
     let item = queue.spawn({
@@ -247,7 +247,7 @@ fn a_work_item_that_reads_is_waited_for_and_its_idle_worker_is_not() {
 }
 
 #[test]
-fn an_owner_that_serves_reads_and_holds_nothing_up_while_it_sleeps() {
+fn serving_owner_reads_and_delays_nothing_while_asleep() {
     let cell = Arc::new(Rcu::new(0));
     let mut mailbox = Mailbox::new();
     let poster = mailbox.poster();

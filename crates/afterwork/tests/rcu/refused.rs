@@ -98,8 +98,8 @@ fn a_thread_that_was_refused_is_had_by_a_later_call() {
 }
 
 #[test]
-fn a_flood_of_callbacks_finds_a_thread_again_and_all_run_without_a_barrier() {
-    let test = "refused::a_flood_of_callbacks_finds_a_thread_again_and_all_run_without_a_barrier";
+fn callback_flood_regains_a_thread_and_runs_without_a_barrier() {
+    let test = "refused::callback_flood_regains_a_thread_and_runs_without_a_barrier";
     if alone(test, "").is_some() {
         return;
     }
@@ -125,8 +125,8 @@ fn a_flood_of_callbacks_finds_a_thread_again_and_all_run_without_a_barrier() {
 }
 
 #[test]
-fn whoever_waits_for_callbacks_runs_them_where_no_thread_is_to_be_had() {
-    let test = "refused::whoever_waits_for_callbacks_runs_them_where_no_thread_is_to_be_had";
+fn waiter_runs_callbacks_if_no_thread_can_be_created() {
+    let test = "refused::waiter_runs_callbacks_if_no_thread_can_be_created";
     if alone(test, "").is_some() {
         return;
     }
@@ -164,8 +164,8 @@ fn whoever_waits_for_callbacks_runs_them_where_no_thread_is_to_be_had() {
 }
 
 #[test]
-fn a_callback_that_forks_on_who_waits_leaves_the_rest_to_the_parent() {
-    let test = "refused::a_callback_that_forks_on_who_waits_leaves_the_rest_to_the_parent";
+fn callback_forking_on_a_waiter_leaves_the_rest_to_the_parent() {
+    let test = "refused::callback_forking_on_a_waiter_leaves_the_rest_to_the_parent";
     if alone(test, "").is_some() {
         return;
     }
@@ -227,8 +227,8 @@ unsafe fn fork() -> libc::pid_t {
 }
 
 #[test]
-fn callbacks_of_a_domain_that_had_no_thread_run_when_its_last_handle_goes() {
-    let test = "refused::callbacks_of_a_domain_that_had_no_thread_run_when_its_last_handle_goes";
+fn callbacks_of_a_domain_without_threads_run_at_its_last_drop() {
+    let test = "refused::callbacks_of_a_domain_without_threads_run_at_its_last_drop";
     if alone(test, "").is_some() {
         return;
     }
@@ -250,9 +250,8 @@ fn callbacks_of_a_domain_that_had_no_thread_run_when_its_last_handle_goes() {
 }
 
 #[test]
-fn a_grace_period_that_is_awaited_ends_once_a_thread_may_be_had_though_nobody_calls() {
-    let test =
-        "refused::a_grace_period_that_is_awaited_ends_once_a_thread_may_be_had_though_nobody_calls";
+fn awaited_grace_period_ends_once_a_thread_can_be_created() {
+    let test = "refused::awaited_grace_period_ends_once_a_thread_can_be_created";
     if alone(test, "").is_some() {
         return;
     }

@@ -69,7 +69,7 @@ fn stepped(at: u32) {
 }
 
 #[test]
-fn a_section_in_a_signal_handler_is_waited_for_wherever_it_comes() {
+fn grace_period_waits_for_a_section_in_a_signal_handler() {
     let _alone = alone();
     // SAFETY: a zeroed structure is valid, and the handler is async-signal-safe.
     unsafe {

@@ -31,10 +31,10 @@ fn a_reader_that_stalls_a_grace_period_is_named() {
         stall_timeout_ms: 5,
         ..Tunables::default()
     });
-    let (told, stalls) = mpsc::channel();
-    let told = Mutex::new(told);
+    let (notifier, stalls) = mpsc::channel();
+    let notifier = Mutex::new(notifier);
     rcu::on_stall(Some(Box::new(move |stall| {
-        told.lock().unwrap().send(stall.clone()).ok();
+        notifier.lock().unwrap().send(stall.clone()).ok();
     })));
     let (close, closing) = mpsc::channel::<()>();
     let (opened, open) = mpsc::channel();
@@ -66,7 +66,7 @@ fn a_reader_that_stalls_a_grace_period_is_named() {
 }
 
 #[test]
-fn fixed_waits_are_waited_for_and_an_early_report_saves_the_second() {
+fn fixed_waits_elapse_and_an_early_report_skips_the_second() {
     let timed = |early_qs| {
         let _tuned = tuned(Tunables {
             early_qs,
@@ -93,18 +93,18 @@ fn waiting_by_callback_waits_for_a_grace_period_too() {
 }
 
 #[test]
-fn a_stall_handler_that_waits_for_a_grace_period_is_told_so() {
+fn stall_handler_that_waits_for_a_grace_period_panics() {
     let _tuned = tuned(Tunables {
         stall_timeout_ms: 5,
         ..Tunables::default()
     });
-    let (told, stalls) = mpsc::channel();
-    let told = Mutex::new(told);
+    let (notifier, stalls) = mpsc::channel();
+    let notifier = Mutex::new(notifier);
     rcu::on_stall(Some(Box::new(move |_| {
         for wait in [rcu::synchronize as fn(), rcu::barrier] {
             let refused = std::panic::catch_unwind(wait).unwrap_err();
             let message = *refused.downcast::<String>().unwrap();
-            told.lock().unwrap().send(message).ok();
+            notifier.lock().unwrap().send(message).ok();
         }
         panic!("on purpose");
     })));

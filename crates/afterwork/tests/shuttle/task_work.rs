@@ -71,7 +71,7 @@ fn a_thread_owns(backlog: Backlog, keep: usize, nr_urgent: usize) {
 }
 
 #[test]
-fn a_thread_receives_everything_in_order_and_is_woken_for_all_of_it() {
+fn thread_is_woken_for_all_items_and_receives_them_in_order() {
     shuttle::check_random(|| a_thread_owns(Backlog::Fifo, 2, 0), NR_RUNS);
     shuttle::check_pct(|| a_thread_owns(Backlog::Fifo, 0, 0), NR_RUNS, 3);
 }
@@ -121,7 +121,7 @@ fn a_task_owns() {
 }
 
 #[test]
-fn a_task_receives_everything_in_order_and_is_woken_for_all_of_it() {
+fn task_is_woken_for_all_items_and_receives_them_in_order() {
     shuttle::check_random(a_task_owns, NR_RUNS);
 }
 
@@ -204,7 +204,7 @@ fn posters_wait_for_room(capacity: usize) {
 }
 
 #[test]
-fn everyone_who_waits_for_room_gets_in_in_order() {
+fn waiting_senders_are_admitted_in_order() {
     for capacity in [1, 2] {
         shuttle::check_random(move || posters_wait_for_room(capacity), NR_RUNS / 2);
         shuttle::check_pct(move || posters_wait_for_room(capacity), NR_RUNS / 4, 3);

@@ -47,7 +47,7 @@ pub fn explore(nr_runs: usize, model: fn()) {
 /// A machine whose manager is a thread of the model.
 struct Managed {
     registry: Registry,
-    bell: afterwork::workqueue::model::Bell,
+    wake_flag: afterwork::workqueue::model::WakeFlag,
     is_over: Arc<AtomicBool>,
     manager: thread::JoinHandle<()>,
     culler: Culler,
@@ -80,7 +80,7 @@ impl Managed {
             .collect();
         machine.start_workers(1);
         let is_over = Arc::new(AtomicBool::new(false));
-        let (bell, culler) = (machine.bell(), machine.culler());
+        let (wake_flag, culler) = (machine.wake_flag(), machine.culler());
         let registry = machine.registry().clone();
         let manager = thread::spawn({
             let is_over = is_over.clone();
@@ -88,7 +88,7 @@ impl Managed {
         });
         let managed = Self {
             registry,
-            bell,
+            wake_flag,
             is_over,
             manager,
             culler,
@@ -100,7 +100,7 @@ impl Managed {
     fn end(self, queues: Vec<Workqueue>) {
         drop(queues);
         self.is_over.store(true, Ordering::Release);
-        self.bell.ring();
+        self.wake_flag.ring();
         self.manager.join().unwrap();
     }
 }
@@ -525,7 +525,7 @@ fn a_queue_that_was_emptied_waits_for_no_turn() {
 
 #[test]
 fn an_emptied_queue_that_keeps_its_seat_would_be_seen() {
-    let failure = must_fail("shares: an emptied link waits for its turn", || {
+    let failure = must_fail("shares: an emptied pwq waits for its turn", || {
         explore(200, emptied_among_shares)
     });
     assert!(failure.contains("deadlock"), "{failure}");
@@ -538,7 +538,7 @@ fn a_new_queue_for_each_item_starves_no_queue_that_waits() {
 
 #[test]
 fn new_queues_that_go_before_all_others_would_be_seen() {
-    must_fail("shares: a new link begins as an idle one", || {
+    must_fail("shares: a new pwq begins as an idle one", || {
         explore(200, old_beside_new)
     });
 }
@@ -556,7 +556,7 @@ fn a_queue_that_has_saved_its_idle_time_up_would_be_seen() {
 }
 
 #[test]
-fn whatever_users_do_items_run_as_often_as_they_were_queued() {
+fn items_run_as_often_as_they_were_queued() {
     explore(15_000, mix);
 }
 
@@ -572,7 +572,7 @@ fn after_a_flush_all_that_was_queued_before_it_has_ended() {
 
 #[test]
 fn a_flush_that_forgets_a_helper_is_noticed() {
-    must_fail("flush: forgets who helps", || explore(6_000, flushes));
+    must_fail("flush: forgets the helpers", || explore(6_000, flushes));
 }
 
 #[test]
@@ -582,7 +582,7 @@ fn chains_in_opposite_order_do_not_wait_for_each_other() {
 
 #[test]
 fn an_enqueue_of_many_must_not_wait_with_a_chain_in_hand() {
-    must_fail("enqueue all: waits with a chain in hand", || {
+    must_fail("enqueue all: waits with an unpushed chain", || {
         explore(4_000, chains_in_opposite_order);
     });
 }
@@ -609,12 +609,12 @@ fn without_the_chained_kick_an_item_is_left_behind() {
 
 #[test]
 fn without_the_second_look_of_the_gate_an_item_is_forgotten() {
-    must_fail("active: no second look", || explore(4_000, mix));
+    must_fail("active: no second check", || explore(4_000, mix));
 }
 
 #[test]
 fn an_item_that_ran_beside_itself_would_be_seen() {
-    must_fail("item: runs beside itself", || explore(4_000, mix));
+    must_fail("item: runs overlap", || explore(4_000, mix));
 }
 
 #[test]
@@ -633,13 +633,13 @@ fn an_ordinary_item_gets_its_turn_among_urgent_ones() {
 }
 
 #[test]
-fn what_is_urgent_before_a_pause_ends_is_first_after_it() {
+fn urgent_item_queued_in_a_pause_runs_first_after_resume() {
     explore(400, urgent_before_the_pause_ends);
 }
 
 #[test]
-fn a_seat_that_does_not_look_for_what_is_urgent_would_be_seen() {
-    must_fail("lanes: a seat does not look again", || {
+fn seat_that_ignores_urgent_items_is_found() {
+    must_fail("lanes: a seat does not recheck", || {
         explore(4_000, urgent_before_the_pause_ends)
     });
 }

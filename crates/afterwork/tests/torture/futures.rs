@@ -16,18 +16,18 @@ use crate::support::{Dice, Life, Lives, Planned};
 
 /// Wakers stored by futures. If the flag is set, the waker may be dropped instead of fired.
 #[derive(Default)]
-pub struct Bells(Mutex<Vec<(Waker, bool)>>);
+pub struct WakeCounter(Mutex<Vec<(Waker, bool)>>);
 
-impl Bells {
+impl WakeCounter {
     /// Fires one waker, possibly twice, or drops it. Returns `true` if there was one.
     pub fn ring(&self, dice: &mut Dice) -> bool {
-        let mut bells = self.0.lock().unwrap();
-        if bells.is_empty() {
+        let mut wakes = self.0.lock().unwrap();
+        if wakes.is_empty() {
             return false;
         }
-        let last = dice.below(bells.len());
-        let (waker, may_drop) = bells.swap_remove(last);
-        drop(bells);
+        let last = dice.below(wakes.len());
+        let (waker, may_drop) = wakes.swap_remove(last);
+        drop(wakes);
         match dice.below(4) {
             0 if may_drop => drop(waker),
             1 => {
@@ -47,7 +47,7 @@ struct Weary {
     dice: Dice,
     panics: bool,
     forlorn: bool,
-    bells: Arc<Bells>,
+    wakes: Arc<WakeCounter>,
     /// `true` during a poll, to detect overlapping polls.
     inside: AtomicBool,
     limit: (Arc<AtomicUsize>, usize),
@@ -84,8 +84,8 @@ impl Weary {
         if self.dice.below(3) == 0 {
             context.waker().wake_by_ref();
         } else {
-            let bell = (context.waker().clone(), self.forlorn);
-            self.bells.0.lock().unwrap().push(bell);
+            let wake_flag = (context.waker().clone(), self.forlorn);
+            self.wakes.0.lock().unwrap().push(wake_flag);
         }
         Poll::Pending
     }
@@ -95,7 +95,7 @@ impl Weary {
 pub fn spawn(
     queue: &Workqueue,
     limit: (&Arc<AtomicUsize>, usize),
-    bells: &Arc<Bells>,
+    wakes: &Arc<WakeCounter>,
     lives: &Arc<Lives>,
     dice: &mut Dice,
 ) {
@@ -106,7 +106,7 @@ pub fn spawn(
         dice: Dice::new(dice.bits()),
         panics,
         forlorn: fate == 0,
-        bells: bells.clone(),
+        wakes: wakes.clone(),
         inside: AtomicBool::new(false),
         limit: (limit.0.clone(), limit.1),
         life: Some(Life::new(lives)),

@@ -284,7 +284,7 @@ impl Place {
     }
 
     /// Updates the flushes that have read the state with the item's new state.
-    fn tell_flushes(&mut self, before: Item, acts: &[Option<Act>; NR_SLOTS]) {
+    fn note_flushes(&mut self, before: Item, acts: &[Option<Act>; NR_SLOTS]) {
         let now = self.item;
         if before == now {
             return;
@@ -336,7 +336,7 @@ impl Search {
                 act.steps(progress, place.item, others, &mut steps);
                 for (progress, item) in steps.drain(..) {
                     let mut to = Place { item, ..place };
-                    to.tell_flushes(place.item, &self.acts);
+                    to.note_flushes(place.item, &self.acts);
                     to.progress[slot] = progress;
                     if self.places.insert(to) {
                         reached.push(to);

@@ -37,7 +37,7 @@ const NAP: Duration = Duration::from_micros(200);
 pub fn torture(dice: &mut Dice) {
     let lives = Arc::new(Lives::default());
     let place = Place {
-        bells: Bells::default(),
+        wakes: WakeCounter::default(),
         lives: lives.clone(),
     };
     match dice.below(2) {
@@ -47,7 +47,7 @@ pub fn torture(dice: &mut Dice) {
     // A worker may end by itself.
     watched("the end of local futures", || {
         while Arc::strong_count(&lives) > 2 {
-            place.bells.ring(dice);
+            place.wakes.ring(dice);
             thread::yield_now();
         }
     });
@@ -67,18 +67,18 @@ impl From<Woken> for Mail {
 
 /// Wakers stored by futures.
 #[derive(Clone, Default)]
-struct Bells(Arc<Mutex<Vec<Waker>>>);
+struct WakeCounter(Arc<Mutex<Vec<Waker>>>);
 
-impl Bells {
+impl WakeCounter {
     /// Fires one waker, if there is one, once or twice.
     fn ring(&self, dice: &mut Dice) {
-        let mut bells = self.0.lock().unwrap();
-        if bells.is_empty() {
+        let mut wakes = self.0.lock().unwrap();
+        if wakes.is_empty() {
             return;
         }
-        let which = dice.below(bells.len());
-        let waker = bells.swap_remove(which);
-        drop(bells);
+        let which = dice.below(wakes.len());
+        let waker = wakes.swap_remove(which);
+        drop(wakes);
         if dice.below(3) == 0 {
             waker.wake_by_ref();
         }
@@ -88,7 +88,7 @@ impl Bells {
 
 #[derive(Clone)]
 struct Place {
-    bells: Bells,
+    wakes: WakeCounter,
     lives: Arc<Lives>,
 }
 
@@ -157,7 +157,7 @@ impl Future for Weary {
                 decide(handle, fate);
                 cx.waker().wake_by_ref();
             }
-            _ => self.place.bells.0.lock().unwrap().push(cx.waker().clone()),
+            _ => self.place.wakes.0.lock().unwrap().push(cx.waker().clone()),
         }
         Poll::Pending
     }
@@ -207,7 +207,7 @@ fn own(place: &Place, dice: &mut Dice) {
             let (is_over, take) = (&is_over, &take);
             scope.spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    place.bells.ring(&mut dice);
+                    place.wakes.ring(&mut dice);
                     let handle = take.lock().unwrap().try_recv();
                     match (handle, dice.below(4)) {
                         (Ok(handle), 3) => drop(handle.join_timeout(NAP).map(judge)),
@@ -264,11 +264,11 @@ fn own(place: &Place, dice: &mut Dice) {
         is_over.store(true, Ordering::Relaxed);
     });
     // Wakers fired now find no owner.
-    (0..NR_RINGERS).for_each(|_| place.bells.ring(dice));
+    (0..NR_RINGERS).for_each(|_| place.wakes.ring(dice));
     take.into_inner().unwrap().try_iter().for_each(|handle| {
         judge(handle.try_join().expect("its set has gone"));
     });
-    place.bells.0.lock().unwrap().clear();
+    place.wakes.0.lock().unwrap().clear();
 }
 
 /// Runs a dedicated worker, which ends with its last user, possibly one of its own items.
@@ -291,7 +291,7 @@ fn employ(place: &Place, dice: &mut Dice) {
         let is_over = &is_over;
         scope.spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
-                place.bells.ring(&mut its_dice);
+                place.wakes.ring(&mut its_dice);
                 thread::yield_now();
             }
         });

@@ -9,7 +9,7 @@
 //!
 //! With `--hostile`, users of other slots do anything that safe code can do (`hostile_percpu.rs`).
 //!
-//! It finds these bugs, injected with `--twin`: `percpu: gives way and does not say so`, `percpu:
+//! It finds these bugs, injected with `--twin`: `percpu: yields without marking it`, `percpu:
 //! runs a call that was taken back`.
 #![cfg(not(any(loom, shuttle)))]
 

@@ -231,9 +231,9 @@ fn cpu_time() -> Duration {
 
 /// Returns the kernel's data on each thread: name, state, policy, and the call that it sleeps in.
 fn threads() -> String {
-    let mut told = String::new();
+    let mut report = String::new();
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
-        return told;
+        return report;
     };
     for task in tasks.flatten() {
         let read = |name| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
@@ -243,9 +243,9 @@ fn threads() -> String {
         let rest: Vec<_> = rest.split(' ').collect();
         let field = |at: usize| rest.get(at).copied().unwrap_or("?");
         let (state, policy, syscall) = (field(0), field(38), syscall.trim());
-        told += &format!("{name}) {state} policy {policy} in {wchan}, system call {syscall}\n");
+        report += &format!("{name}) {state} policy {policy} in {wchan}, system call {syscall}\n");
     }
-    told
+    report
 }
 
 /// Prints the fault and the round's seed, and ends the process.

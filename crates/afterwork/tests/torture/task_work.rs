@@ -195,9 +195,9 @@ fn post(poster: &Poster<Item>, from: usize, lives: &Arc<Lives>, tally: &Tally, d
         let posted = match dice.below(12) {
             8 => poster.send_wait(Item::new(from, number, lives)).map(|()| 1),
             9 => {
-                let patience = Duration::from_micros(dice.below(300) as u64);
+                let backoff = Duration::from_micros(dice.below(300) as u64);
                 let item = Item::new(from, number, lives);
-                poster.send_timeout(item, patience).map(|()| 1)
+                poster.send_timeout(item, backoff).map(|()| 1)
             }
             10 => send_as_task(poster, Item::new(from, number, lives), dice).map(|()| 1),
             11 => {

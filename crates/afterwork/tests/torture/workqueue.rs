@@ -9,7 +9,7 @@
 //! anything that safe code can do (`hostile_workqueue.rs`).
 //!
 //! It finds these twins (`--twin`): `let go: still asleep`, `cancel: overlooks a claim`, `rescue:
-//! mixes colours`, with `--hostile` also `queue: an end unwinds`, and with `--asan` `queue: a lease
+//! mixes colors`, with `--hostile` also `queue: an end unwinds`, and with `--asan` `queue: a lease
 //! without its queue`.
 
 mod admission;
@@ -40,7 +40,7 @@ use afterwork::{
     params::{Params, WakeMode},
     workqueue::Registry,
 };
-use futures::Bells;
+use futures::WakeCounter;
 use history::Log;
 use hostile_workqueue::Lair;
 use items::Subject;
@@ -94,7 +94,7 @@ struct Scene {
     crowded: Crowded,
     yard: Yard,
     lives: Arc<Lives>,
-    bells: Arc<Bells>,
+    wakes: Arc<WakeCounter>,
     stop: AtomicBool,
     nr_spawned: AtomicU64,
     log: Mutex<Log>,
@@ -116,7 +116,7 @@ fn round(round: &Round<'_>) -> Totals {
         registry,
         places,
         lives,
-        bells: Arc::default(),
+        wakes: Arc::default(),
         stop: AtomicBool::new(false),
         nr_spawned: AtomicU64::new(0),
         log: Mutex::default(),
@@ -142,15 +142,15 @@ fn round(round: &Round<'_>) -> Totals {
                 threads.push(scope.spawn(move || scene.torture(&mut dice)));
             }
             let start = Instant::now();
-            let mut told = false;
+            let mut is_late = false;
             // A flusher or drainer waits for futures, which wait for stored wakers.
             while threads.iter().any(|thread| !thread.is_finished()) {
-                if !scene.bells.ring(&mut dice) {
+                if !scene.wakes.ring(&mut dice) {
                     thread::sleep(PAUSE);
                 }
                 let stop = start.elapsed() >= ROUND;
-                if !told && start.elapsed() >= LATE {
-                    told = true;
+                if !is_late && start.elapsed() >= LATE {
+                    is_late = true;
                     let all = observe::snapshot_of(&scene.registry).to_json();
                     eprintln!("after {LATE:?} there is still: {all}");
                     for place in &*scene.places {
@@ -180,7 +180,7 @@ fn round(round: &Round<'_>) -> Totals {
             // The drain waits for pending futures, so their wakers must be fired.
             threads.spawn(|| {
                 while !drained.load(Ordering::Acquire) {
-                    if !scene.bells.ring(&mut dice) {
+                    if !scene.wakes.ring(&mut dice) {
                         thread::yield_now();
                     }
                 }
@@ -245,9 +245,9 @@ impl Scene {
                 140..148 => {
                     spawned();
                     let limit = (&place.nr_polls, place.limit);
-                    futures::spawn(&place.lane(dice), limit, &self.bells, &self.lives, dice);
+                    futures::spawn(&place.lane(dice), limit, &self.wakes, &self.lives, dice);
                 }
-                148..160 => drop(self.bells.ring(dice)),
+                148..160 => drop(self.wakes.ring(dice)),
                 160..168 => self.yard.torture(&self.places, &self.lives, dice),
                 168..182 => {
                     spawned();

@@ -227,11 +227,11 @@ fn items_outside_the_capacity_are_never_refused() {
 fn waiters_get_permits_in_the_order_of_arrival() {
     let queue = paused(1);
     queue.spawn_detached(|| ());
-    let bells: Vec<_> = (0..4).map(|_| bell()).collect();
-    let rings = |i: usize| bells[i].1.get();
-    let mut waits: Vec<_> = bells.iter().map(|_| queue.reserve()).collect();
-    for (wait, bell) in waits.iter_mut().zip(&bells) {
-        assert!(poll(wait, &bell.0).is_none());
+    let wakes: Vec<_> = (0..4).map(|_| counting_waker()).collect();
+    let rings = |i: usize| wakes[i].1.get();
+    let mut waits: Vec<_> = wakes.iter().map(|_| queue.reserve()).collect();
+    for (wait, waker) in waits.iter_mut().zip(&wakes) {
+        assert!(poll(wait, &waker.0).is_none());
     }
     queue.resume();
     wait_until(|| rings(0) == 1);
@@ -240,11 +240,11 @@ fn waiters_get_permits_in_the_order_of_arrival() {
     assert!(queue.try_reserve().is_none(), "no other caller overtakes");
     drop(waits.remove(0));
     assert_eq!([1, 2, 3].map(rings), [0, 1, 0]);
-    let permit = poll(&mut waits[0], &bells[2].0).expect("it has a permit");
+    let permit = poll(&mut waits[0], &wakes[2].0).expect("it has a permit");
     assert_eq!(queue.room(), Some(0));
     drop(permit);
     assert_eq!(rings(3), 1);
-    let permit = poll(&mut waits[1], &bells[3].0).unwrap();
+    let permit = poll(&mut waits[1], &wakes[3].0).unwrap();
     assert_eq!(permit.spawn(|| 3).unwrap().join().unwrap(), 3);
     drop(waits);
     assert_eq!(queue.room(), Some(1));

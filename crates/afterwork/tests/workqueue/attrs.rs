@@ -317,7 +317,7 @@ fn a_registry_follows_its_source() {
 
 #[test]
 fn the_manager_looks_at_the_machine_while_work_waits() {
-    let registry = with_source(|it| it.machine_look_ms = 1);
+    let registry = with_source(|it| it.topology_refresh_ms = 1);
     let queue = queue("source").on(&registry);
     wait_until(|| {
         let burst: Vec<_> = (0..100).map(|_| queue.spawn(|| ())).collect();

@@ -85,8 +85,8 @@ fn a_stream_of_new_items_does_not_delay_a_flush() {
 
 #[test]
 fn many_flushes_at_once_all_end_after_their_items() {
-    // Uses more flushes than there are colours, each with an item of its own.
-    let queue = queue("colours").max_active(512).alone();
+    // Uses more flushes than there are colors, each with an item of its own.
+    let queue = queue("colors").max_active(512).alone();
     let waits = [(); 40].map(|()| (plug_into(&queue), flusher(&queue)));
     let none_has_ended = || waits.iter().all(|(_, flusher)| !flusher.is_finished());
     assert!(none_has_ended());

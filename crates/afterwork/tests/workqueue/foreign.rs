@@ -112,7 +112,7 @@ fn a_source_that_panics_is_called_again() {
     let asked = Count::default();
     let ask = asked.adder();
     let (machine, mut params) = (Topology::synthetic("2 core").unwrap(), Params::default());
-    params.machine_look_ms = 1;
+    params.topology_refresh_ms = 1;
     let registry = Registry::watching(machine, params, move || {
         ask();
         panic!("cannot read the machine now");

@@ -37,7 +37,7 @@ fn the_waker_of_the_last_poll_is_woken_once_and_no_other() {
     let (plug, hole) = stopper();
     let mut handle = queue.spawn(move || hole.sit());
     plug.wait_until_stuck();
-    let [(first, first_rung), (last, last_rung)] = [bell(), bell()];
+    let [(first, first_rung), (last, last_rung)] = [counting_waker(), counting_waker()];
     for _ in 0..3 {
         for waker in [&first, &last] {
             assert!(poll_with(&mut handle, waker).is_pending());
@@ -56,7 +56,7 @@ fn polls_with_ever_new_wakers_never_lose_the_last_one() {
     for _ in 0..1000 {
         let mut handle = queue.spawn(|| 9);
         loop {
-            let [(waker, rung), (newer, newer_rung)] = [bell(), bell()];
+            let [(waker, rung), (newer, newer_rung)] = [counting_waker(), counting_waker()];
             if let Poll::Ready(value) = poll_with(&mut handle, &waker) {
                 assert_eq!(value.unwrap(), 9);
                 break;
@@ -73,7 +73,7 @@ fn polls_with_ever_new_wakers_never_lose_the_last_one() {
 #[test]
 fn a_polled_handle_may_be_joined_cancelled_or_dropped() {
     let queue = queue("polled").max_active(1).alone();
-    let ((waker, rung), census) = (bell(), Census::default());
+    let ((waker, rung), census) = (counting_waker(), Census::default());
     let plug = plug_into(&queue);
     let [joined, mut cancelled, dropped] = [(); 3].map(|()| {
         let life = census.life();
@@ -121,7 +121,7 @@ fn a_future_moves_between_threads_while_it_waits() {
     let queue = queue("moves").alone();
     for i in 0..500 {
         let mut handle = queue.spawn(move || i);
-        let polls = thread::spawn(move || match poll_with(&mut handle, &bell().0) {
+        let polls = thread::spawn(move || match poll_with(&mut handle, &counting_waker().0) {
             Poll::Ready(value) => Ok(value.unwrap()),
             Poll::Pending => Err(handle),
         });

@@ -64,18 +64,18 @@ fn a_flood_does_not_delay_a_queue_with_the_same_limit() {
 }
 
 /// Builds a queue with one item. The item builds the next such queue and drops its own queue, at
-/// most `MOST_LINKS` times, until `nr_old` is `NR_OLD`. `nr_links` counts the items.
-fn chain_queues(registry: Registry, nr_links: Count, nr_old: Count) {
-    if nr_links.get() == MOST_LINKS || nr_old.get() == NR_OLD {
+/// most `MOST_LINKS` times, until `nr_old` is `NR_OLD`. `nr_items` counts the items.
+fn chain_queues(registry: Registry, nr_items: Count, nr_old: Count) {
+    if nr_items.get() == MOST_LINKS || nr_old.get() == NR_OLD {
         return;
     }
     let queue = queue("for one item").help(false).shares(100).on(&registry);
     let its_own = queue.clone();
     queue.spawn_detached(move || {
         burn(50);
-        nr_links.add();
+        nr_items.add();
         // The next queue is built before this item ends, so the worker always finds a new one.
-        chain_queues(registry, nr_links, nr_old);
+        chain_queues(registry, nr_items, nr_old);
         drop(its_own);
     });
 }
@@ -90,7 +90,7 @@ fn a_new_queue_for_each_item_starves_no_other_queue() {
         let old = queue("old").max_active(max_active).help(false);
         let old = old.shares(100).on(&registry);
         let plug = plug_into(&old);
-        let (nr_links, nr_old) = (Count::default(), Count::default());
+        let (nr_items, nr_old) = (Count::default(), Count::default());
         for _ in 0..NR_OLD {
             let nr_old = nr_old.clone();
             old.spawn_detached(move || {
@@ -98,11 +98,11 @@ fn a_new_queue_for_each_item_starves_no_other_queue() {
                 nr_old.add();
             });
         }
-        chain_queues(registry, nr_links.clone(), nr_old);
+        chain_queues(registry, nr_items.clone(), nr_old);
         plug.release_and_drain(&old);
         // About one link for each item of the old queue is expected. A preemption adds some
         // hundreds.
-        assert!(nr_links.get() < MOST_LINKS, "the old queue waited too long");
+        assert!(nr_items.get() < MOST_LINKS, "the old queue waited too long");
     }
 }
 

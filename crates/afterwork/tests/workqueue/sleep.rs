@@ -6,7 +6,7 @@ use crate::support::*;
 
 const SHORT: Duration = Duration::from_millis(2);
 
-fn tells(send: &Sender<&'static str>, name: &'static str) -> Waker {
+fn sender_waker(send: &Sender<&'static str>, name: &'static str) -> Waker {
     let send = send.clone();
     waker(move || send.send(name).unwrap())
 }
@@ -89,7 +89,7 @@ fn a_waker_cloned_past_the_sleep_is_dropped_unlocked() {
     let registry = registry("2 core");
     let (send, receive) = mpsc::channel();
     *FIRED.lock().unwrap() = Some(receive);
-    let mut slept = sleeping(&registry, 25 * SHORT, &tells(&send, "first"));
+    let mut slept = sleeping(&registry, 25 * SHORT, &sender_waker(&send, "first"));
     // SAFETY: the tables' functions use no data.
     let slow = unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &SLOW)) };
     // A debug build asserts that no lock is held where the clone is dropped.
@@ -101,7 +101,7 @@ fn a_sleep_fires_the_waker_of_the_last_poll_only() {
     let registry = registry("2 core");
     let (send, receive) = mpsc::channel();
     let mut slept = registry.sleep(250 * SHORT);
-    for waker in [tells(&send, "first"), tells(&send, "last")] {
+    for waker in [sender_waker(&send, "first"), sender_waker(&send, "last")] {
         assert!(is_pending(&mut slept, &waker));
         // The second poll uses the same waker.
         assert!(is_pending(&mut slept, &waker));
@@ -126,9 +126,9 @@ fn a_dropped_sleep_drops_its_waker_and_fires_none() {
     census.all_dropped(1);
     // Another sleep now uses its slot.
     let (send, receive) = mpsc::channel();
-    let first = sleeping(&registry, SHORT, &tells(&send, "first"));
+    let first = sleeping(&registry, SHORT, &sender_waker(&send, "first"));
     drop(first);
-    let _second = sleeping(&registry, SHORT, &tells(&send, "second"));
+    let _second = sleeping(&registry, SHORT, &sender_waker(&send, "second"));
     assert_eq!(receive.recv_timeout(PATIENCE), Ok("second"));
 }
 
@@ -193,7 +193,7 @@ fn sleeps_of_our_own_tasks_need_no_thread_but_the_registry_s() {
     block_on(task).unwrap();
     // The fallback reaper wakes wakers that are not the library's own.
     let (send, receive) = mpsc::channel();
-    let _slept = sleeping(&registry, SHORT, &tells(&send, "late"));
+    let _slept = sleeping(&registry, SHORT, &sender_waker(&send, "late"));
     assert_eq!(receive.recv_timeout(PATIENCE), Ok("late"));
     registry.refuse_threads(false);
 }

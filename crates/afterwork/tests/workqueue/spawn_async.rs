@@ -217,7 +217,7 @@ fn the_task_that_awaits_a_future_is_woken_once_when_it_ends() {
     let lure = Lure::default();
     let mut handle = queue.spawn_async(lure.clone());
     wait_until(|| lure.is_polled());
-    let (waker, rings) = bell();
+    let (waker, rings) = counting_waker();
     assert!(poll_with(&mut handle, &waker).is_pending());
     let own = lure.waker().unwrap();
     // A poll that does not complete the future does not wake the task that awaits it.

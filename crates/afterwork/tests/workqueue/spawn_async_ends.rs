@@ -126,7 +126,7 @@ fn a_cancel_before_the_first_poll_wakes_the_task_that_awaits() {
     let queue = queue("cancel").alone();
     queue.pause();
     let (mut handle, abort) = queue.spawn_async_abortable(pending::<()>());
-    let (waker, rings) = bell();
+    let (waker, rings) = counting_waker();
     assert!(poll_with(&mut handle, &waker).is_pending());
     assert!(abort.abort());
     assert_eq!(rings.get(), 1);

@@ -316,7 +316,7 @@ pub fn waker_once(act: impl FnOnce() + Send + 'static) -> Waker {
 }
 
 /// Returns a waker that counts its wake-ups.
-pub fn bell() -> (Waker, Count) {
+pub fn counting_waker() -> (Waker, Count) {
     let rings = Count::default();
     (waker(rings.adder()), rings)
 }

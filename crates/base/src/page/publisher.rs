@@ -52,7 +52,7 @@ use sync::{
     atomic::{AtomicBool, AtomicU32, Ordering},
     fork::{self, Handler},
     process,
-    shared_file::{self, Rung, SharedFile, is_shortage},
+    shared_file::{self, Notified, SharedFile, is_shortage},
     thread, time,
     unmodelled::Arc,
 };
@@ -69,7 +69,7 @@ use super::{
 /// thousand rounds a second. A guess.
 const REST: Duration = Duration::from_millis(1);
 /// Length of the sleep when waiting on the file fails.
-const NO_BELL_REST: Duration = Duration::from_secs(1);
+const NO_REQUEST_REST: Duration = Duration::from_secs(1);
 
 /// Number of attempts for a name that other processes request at the same time. A guess.
 const NR_TRIES: u32 = 8;
@@ -122,7 +122,7 @@ pub fn publish() -> io::Result<PathBuf> {
         AT_EXIT_SET.store(true, Ordering::Relaxed);
     }
     let (nth, file) = create(pid)?;
-    remove_what_was_left();
+    remove_stale_page();
     let path = path_of(pid, nth);
     let shared = Arc::new(Shared {
         file,
@@ -164,10 +164,10 @@ pub fn unpublish() -> bool {
     published.file.quit.store(true, Ordering::Release);
     let file = &published.file.file;
     // A truncated file has no futex.
-    let has_bell = file.len().is_ok_and(|len| len >= HEAD_BYTES as u64);
-    let may_ring = has_bell || file.set_len(HEAD_BYTES as u64).is_ok();
+    let has_request_word = file.len().is_ok_and(|len| len >= HEAD_BYTES as u64);
+    let may_request = has_request_word || file.set_len(HEAD_BYTES as u64).is_ok();
     // A number that the thread has not read.
-    if may_ring && file.ring(ASKED_AT, asked(file).wrapping_add(1)).is_ok() {
+    if may_request && file.notify(ASKED_AT, asked(file).wrapping_add(1)).is_ok() {
         published.thread.join().ok();
     }
     true
@@ -227,7 +227,7 @@ fn create_at(path: &Path) -> io::Result<Option<SharedFile>> {
 }
 
 /// Removes the pages of this user's processes that have exited.
-fn remove_what_was_left() {
+fn remove_stale_page() {
     for there in shared_file::files_in(Path::new(DIRECTORY)) {
         let name = there.file_name().and_then(OsStr::to_str);
         // An existing process may be between the creation of its file and its lock.
@@ -267,7 +267,7 @@ fn serve(shared: &Shared, origin: &Origin) {
     let mut round = FIRST_ROUND;
     let mut seen = 0;
     loop {
-        let rung = shared.file.wait(ASKED_AT, seen, None);
+        let notified = shared.file.wait(ASKED_AT, seen, None);
         // Other end in `unpublish`.
         if shared.quit.load(Ordering::Acquire) {
             return;
@@ -276,15 +276,15 @@ fn serve(shared: &Shared, origin: &Origin) {
             return give_up(shared);
         }
         let now = asked(&shared.file);
-        if now == seen && rung == Rung::Yes {
+        if now == seen && notified == Notified::Yes {
             continue;
         }
         seen = now;
         round += 2;
         // A write that failed because memory was short may succeed at the next question.
         let written = write_round(&shared.file, origin, round);
-        let rest = if written.is_err() && rung == Rung::Gone {
-            NO_BELL_REST
+        let rest = if written.is_err() && notified == Notified::Gone {
+            NO_REQUEST_REST
         } else {
             REST
         };

@@ -22,7 +22,7 @@ fn sources() -> &'static Mutex<Numbered<Source>> {
 static HANDLER: Handler = Handler {
     settle: || {
         sources();
-        publish_if_told();
+        publish_if_configured();
     },
     before: |held| held.lock(sources()),
     // The sources describe the parent's parts, and may wait for locks of threads that do not exist.
@@ -46,7 +46,7 @@ pub fn join(source: impl Fn(&mut Image) + Send + Sync + 'static) -> Joined {
     let mut all = sources().lock();
     let number = all.add(Arc::new(source));
     drop(all);
-    publish_if_told();
+    publish_if_configured();
     Joined(Some(number))
 }
 
@@ -66,9 +66,9 @@ pub fn describe_all(image: &mut Image) {
 
 /// Publishes if the environment asks for it. Errors in the environment are reported by the parts
 /// that read tunables.
-fn publish_if_told() {
-    static TOLD: OnceLock<()> = OnceLock::new();
-    TOLD.get_or_init(|| {
+fn publish_if_configured() {
+    static CHECKED: OnceLock<()> = OnceLock::new();
+    CHECKED.get_or_init(|| {
         #[cfg(not(any(loom, shuttle)))]
         if crate::params::Params::from_env().is_ok_and(|params| params.publish)
             && let Err(error) = super::publisher::publish()

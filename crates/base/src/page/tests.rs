@@ -55,7 +55,7 @@ fn refusal(change: impl FnOnce(&mut Vec<u8>)) -> Refusal {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_records_are_read_back() {
     let page = Page::read(&sample()).unwrap();
     assert!(page.is_whole());
     assert_eq!((page.pid, page.start_time, page.round), (7, 4711, 4));

@@ -52,7 +52,7 @@ const KEYS: &[Key] = &[
     key!("workqueue.stack_size" => stack_size in 65_536..=1_073_741_824, "stack size of a registry's threads in bytes"),
     key!("workqueue.watch_tick_us" => watch_tick_us in 1..=60_000_000, "microseconds between samples of the workers while work waits"),
     key!("workqueue.cpu_intensive_thresh_us" => cpu_intensive_thresh_us in 1..=60_000_000, "microseconds of CPU time until an item no longer counts against its pool"),
-    key!("workqueue.machine_look_ms" => machine_look_ms in 0..=86_400_000, "minimum milliseconds between checks for CPUs that went online or offline; 0 for none"),
+    key!("workqueue.topology_refresh_ms" => topology_refresh_ms in 0..=86_400_000, "minimum milliseconds between checks for CPUs that went online or offline; 0 for none"),
     key!("workqueue.cpu_quota" => cpu_quota, "limits the workers of each pool to the CPU quota of the cgroup"),
     key!("workqueue.unbound_cpus" => unbound_cpus, "CPUs that unbound queues may use"),
     key!("workqueue.watchdog_thresh_ms" => watchdog_thresh_ms in 0..=86_400_000, "milliseconds without progress until waiting work is reported, 0 for never"),

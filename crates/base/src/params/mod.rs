@@ -170,7 +170,7 @@ pub struct Params {
     pub stall_signal: u32,
     /// Minimum interval in milliseconds at which the registry checks for CPUs that went online or
     /// offline; 0 for never. It checks while work waits. A check reads a few small files.
-    pub machine_look_ms: u64,
+    pub topology_refresh_ms: u64,
     /// Limits the workers that each pool runs at the same time to the CPU quota of the process's
     /// cgroup, rounded up, and at least one. Changes are detected like those of CPUs. See
     /// [`Topology::quota`](topology::Topology::quota).
@@ -229,7 +229,7 @@ impl Default for Params {
             cpu_intensive_thresh_us: 10_000,
             watchdog_thresh_ms: 30_000,
             stall_signal: 0,
-            machine_look_ms: 1_000,
+            topology_refresh_ms: 1_000,
             cpu_quota: true,
             unbound_cpus: None,
             wait_sample: 64,

@@ -5,7 +5,7 @@ fn error(text: &str) -> String {
 }
 
 #[test]
-fn what_is_written_is_read_back() {
+fn written_params_are_read_back() {
     let params = Params {
         default_affinity_scope: AffinityScope::Numa,
         max_active: 3,
@@ -34,7 +34,7 @@ fn keys_and_values_may_have_space_around_them() {
 }
 
 #[test]
-fn each_key_reads_what_it_writes_and_refuses_nonsense() {
+fn each_key_reads_its_own_output_and_rejects_nonsense() {
     for key in keys() {
         let mut params = Params::default();
         let word = key.value(&params);
@@ -67,7 +67,7 @@ fn an_unknown_key_is_named_with_the_one_that_was_meant() {
         error("max_active=3"),
         "unknown key \"max_active\"; did you mean workqueue.max_active?"
     );
-    assert_eq!(error("colour=red"), "unknown key \"colour\"");
+    assert_eq!(error("color=red"), "unknown key \"color\"");
     assert_eq!(error("=3"), "unknown key \"\"");
 }
 

@@ -19,7 +19,7 @@
 //!   thread and the spans that it drops, and emits them after the stay. A subscriber may therefore
 //!   cancel everything, change attributes, or drop last handles.
 //! - It may drop the last handle of a queue, or change attributes: neither waits there. See
-//!   [`is_telling`].
+//!   [`is_emitting`].
 //!
 //! The data of an item's event is read while the item is known to exist: before it is pushed, under
 //! the lock of the pool from which it is taken, and during its run.

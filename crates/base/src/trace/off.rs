@@ -13,7 +13,7 @@ impl Noted {
     pub fn activate<'a>(&mut self, _items: impl FnOnce() -> Vec<Item<'a>>) {}
 
     #[inline(always)]
-    pub fn tell(self) {}
+    pub fn emit(self) {}
 }
 
 #[inline(always)]
@@ -78,6 +78,6 @@ pub fn hold_without_span() -> Held {
 }
 
 #[inline(always)]
-pub fn is_telling() -> bool {
+pub fn is_emitting() -> bool {
     false
 }

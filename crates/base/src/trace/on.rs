@@ -21,24 +21,24 @@ fn is_on(level: Level) -> bool {
 
 sync::thread_local! {
     /// `true` while this thread is in a subscriber that the library has called.
-    static IS_TELLING: Cell<bool> = Cell::new(false)
+    static IS_EMITTING: Cell<bool> = Cell::new(false)
 }
 
 /// Returns `true` if this thread is in a subscriber that the library has called. Other threads may
 /// depend on its return, so it must not wait for a queue.
 #[inline]
-pub fn is_telling() -> bool {
-    IS_TELLING.try_with(Cell::get).unwrap_or(false)
+pub fn is_emitting() -> bool {
+    IS_EMITTING.try_with(Cell::get).unwrap_or(false)
 }
 
 /// Passes an event to the subscriber, which is user code.
 #[inline(always)]
 pub(super) fn contained(event: impl FnOnce()) {
-    let before = IS_TELLING.try_with(|is_telling| is_telling.replace(true));
+    let before = IS_EMITTING.try_with(|is_emitting| is_emitting.replace(true));
     // FOREIGN(subscriber): on the thread on which the event occurs.
     panics::contain(event);
     if let Ok(before) = before {
-        let _ = IS_TELLING.try_with(|is_telling| is_telling.set(before));
+        let _ = IS_EMITTING.try_with(|is_emitting| is_emitting.set(before));
     }
 }
 
@@ -50,7 +50,7 @@ macro_rules! step {
         pub fn $name<'a>(item: impl FnOnce() -> Item<'a>) {
             #[cold]
             #[inline(never)]
-            fn tell(item: Item<'_>) {
+            fn emit(item: Item<'_>) {
                 let Item { address, func, queue, pool } = item;
                 contained(|| {
                     event!(
@@ -67,8 +67,8 @@ macro_rules! step {
             }
             if is_on(Level::TRACE) {
                 let item = item();
-                if !keep(tell, &item) {
-                    tell(item);
+                if !keep(emit, &item) {
+                    emit(item);
                 }
             }
         }
@@ -108,7 +108,7 @@ impl Noted {
     }
 
     /// Emits the recorded events. Must be called with no lock held.
-    pub fn tell(self) {
+    pub fn emit(self) {
         self.0.into_iter().for_each(Event::emit);
     }
 }

@@ -3,7 +3,7 @@
 //! A registry of workqueues detects changes of the online CPUs, and so may a program. Per-CPU data
 //! needs to be notified. None of them names another, so they meet here: the thread that detects a
 //! change calls [`tell`], which calls every [`Watcher`]. A watcher may wait for slots that other
-//! threads own. A caller that must not wait uses [`tell_aside`].
+//! threads own. A caller that must not wait uses [`notify_aside`].
 
 use sync::{
     Mutex,
@@ -47,7 +47,7 @@ pub fn watch(watcher: Arc<dyn Watcher>) -> Watch {
 }
 
 /// Calls every watcher with `online`, and returns when all have returned.
-pub fn tell(online: &CpuSet) {
+pub fn notify(online: &CpuSet) {
     fork::register(&HANDLER);
     let all: Vec<_> = watchers().lock().iter().cloned().collect();
     for watcher in all.iter().filter_map(Weak::upgrade) {
@@ -61,15 +61,15 @@ pub fn tell(online: &CpuSet) {
 }
 
 /// Calls every watcher as [`tell`] does, on a new thread, so that the caller does not wait.
-pub fn tell_aside(online: &CpuSet) {
+pub fn notify_aside(online: &CpuSet) {
     fork::register(&HANDLER);
     if watchers().lock().is_empty() {
         return;
     }
     let theirs = online.clone();
-    if thread::spawn("aw/hotplug", move || tell(&theirs)).is_err() {
+    if thread::spawn("aw/hotplug", move || notify(&theirs)).is_err() {
         // Thread creation failed: the caller waits.
-        tell(online);
+        notify(online);
     }
 }
 

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_alone_has_every_turn() {
+    fn lane_that_waits_alone_gets_every_turn() {
         let mut turns = Turns::default();
         assert!((0..100).all(|_| turns.take(false, true) == Lane::Ordinary));
         assert!((0..100).all(|_| turns.take(true, false) == Lane::Urgent));

@@ -209,7 +209,7 @@ impl Token {
         // If the swap comes first, we take the token and see everything that the waker wrote. If
         // our exchange comes first, it fails, and the next attempt finds the token. Without the
         // pair the owner could take the token and still read the old condition.
-        // Test: parker_hands_over_what_the_waker_wrote
+        // Test: parker_publishes_writes_of_the_waker
         let order = twin::order("park: relaxed take", Ordering::Acquire);
         self.word
             .word()
@@ -225,7 +225,7 @@ impl Token {
         // ORDER(token): other end in `take`.
         // If the owner's `announce` comes first, we find PARKED and wake it. If our swap comes
         // first, `announce` fails and the owner takes the token without sleeping.
-        // Test: parker_hands_over_what_the_waker_wrote
+        // Test: parker_publishes_writes_of_the_waker
         let before = if twin::armed("park: no token") {
             self.word.word().load(Ordering::Relaxed)
         } else if twin::armed("park: relaxed give") {

@@ -245,7 +245,7 @@ mod tests {
     }
 
     /// Calls `body` on a thread with an observer, and returns the reports.
-    fn told_by(body: impl FnOnce() + Send + 'static) -> Vec<&'static str> {
+    fn reported_by(body: impl FnOnce() + Send + 'static) -> Vec<&'static str> {
         let diary = Arc::new(Diary::default());
         let observer = diary.clone();
         let thread = std::thread::spawn(move || {
@@ -254,47 +254,47 @@ mod tests {
             report_to(None);
         });
         let _ = thread.join();
-        let told = diary.0.lock().unwrap();
-        told.clone()
+        let reported = diary.0.lock().unwrap();
+        reported.clone()
     }
 
     #[test]
-    fn a_wait_is_told_and_its_end_too() {
-        assert_eq!(told_by(|| while_asleep(|| ())), ["asleep", "back"]);
+    fn wait_and_its_end_are_reported() {
+        assert_eq!(reported_by(|| while_asleep(|| ())), ["asleep", "back"]);
     }
 
     #[test]
-    fn of_nested_waits_the_outermost_alone_is_told() {
-        let told = told_by(|| while_asleep(|| while_asleep(|| while_asleep(|| ()))));
-        assert_eq!(told, ["asleep", "back"]);
+    fn only_the_outermost_of_nested_waits_is_reported() {
+        let reported = reported_by(|| while_asleep(|| while_asleep(|| while_asleep(|| ()))));
+        assert_eq!(reported, ["asleep", "back"]);
     }
 
     #[test]
-    fn waits_that_follow_one_another_are_told_each() {
-        let told = told_by(|| {
+    fn consecutive_waits_are_reported_separately() {
+        let reported = reported_by(|| {
             while_asleep(|| ());
             while_asleep(|| ());
         });
-        assert_eq!(told, ["asleep", "back", "asleep", "back"]);
+        assert_eq!(reported, ["asleep", "back", "asleep", "back"]);
     }
 
     #[test]
     fn a_panic_inside_ends_the_wait() {
-        let told = told_by(|| {
+        let reported = reported_by(|| {
             let caught = std::panic::catch_unwind(|| while_asleep(|| panic!("inside")));
             assert!(caught.is_err());
             while_asleep(|| ());
         });
-        assert_eq!(told, ["asleep", "back", "asleep", "back"]);
+        assert_eq!(reported, ["asleep", "back", "asleep", "back"]);
     }
 
     #[test]
     fn an_unreported_wait_calls_no_observer() {
-        assert!(told_by(|| unreported(|| while_asleep(|| ()))).is_empty());
+        assert!(reported_by(|| unreported(|| while_asleep(|| ()))).is_empty());
     }
 
     #[test]
-    fn whoever_asked_is_called_before_each_wait() {
+    fn registered_hook_is_called_before_each_wait() {
         thread_local!(static NR_CALLS: Cell<u32> = const { Cell::new(0) });
         let nr_calls = std::thread::spawn(|| {
             while_asleep(|| ());

@@ -16,13 +16,13 @@ const PROBE_EVERY: u32 = 64;
 /// The longest busy-poll. A round trip of an item to a worker on another CPU takes 0.3 µs, or 2 µs
 /// on a machine whose cache lines move slowly (measured on two CPUs of a virtual machine); sleeping
 /// and being woken costs more than twice that.
-pub(crate) const LONGEST_LOOK_NS: u64 = 4_000;
+pub(crate) const MAX_POLL_NS: u64 = 4_000;
 
 /// The longest busy-poll of a worker whose last one found work. Threads that hand items over
 /// alternate on their CPU, and the next one arrives after the kernel has switched to it. Eight
 /// threads whose waits busy-poll (two CPUs, million items a second, medians of 7 to 9): 4 µs 1.4 to
 /// 2.7, 20 µs 1.7 to 4.0, 50 µs 3.8 to 3.9, 100 µs 2.0 to 3.7.
-pub const LONGEST_LOOK_AFTER_WORK_NS: u64 = 50_000;
+pub const MAX_POLL_AFTER_WORK_NS: u64 = 50_000;
 
 /// Number of busy-polls in a row that may fail before one is skipped.
 const FREE_MISSES: u32 = 2;
@@ -33,7 +33,7 @@ const MOST_MISSES: u32 = FREE_MISSES + 4;
 
 /// Minimum spin budget, in rounds, after a successful busy-poll: if the next busy-poll fails, the
 /// waker is probably close behind.
-const ROUNDS_AFTER_LOOK: u32 = 16;
+const ROUNDS_AFTER_POLL: u32 = 16;
 
 /// The longest spin. A spin that takes longer competes with a thread that keeps the CPU. Four times
 /// the time that sixteen threads that yield to each other after short runs needed for one round
@@ -63,7 +63,7 @@ pub(crate) const DEFAULT_SPIN_LIMIT: u32 = 64;
 /// A budget belongs to one waiter. Threads may share one; it then adapts to all of them together.
 #[derive(Debug)]
 pub struct SpinBudget {
-    looks: Looks,
+    busy_polls: BusyPolls,
     nr_rounds: AtomicU32,
     /// Waits since `nr_rounds` fell to zero.
     nr_skipped: AtomicU32,
@@ -73,7 +73,7 @@ impl SpinBudget {
     sync::const_unless_model! {
         /// Creates a budget that starts with 16 rounds, or with the limit if that is less.
         pub fn new() -> Self {
-            Self { looks: Looks::new(), nr_rounds: AtomicU32::new(16), nr_skipped: AtomicU32::new(0) }
+            Self { busy_polls: BusyPolls::new(), nr_rounds: AtomicU32::new(16), nr_skipped: AtomicU32::new(0) }
         }
     }
 
@@ -93,31 +93,31 @@ impl SpinBudget {
     /// may end at once.
     ///
     /// A busy-poll takes at most `after_hit_ns` if the last one succeeded, otherwise at most
-    /// [`LONGEST_LOOK_NS`].
+    /// [`MAX_POLL_NS`].
     #[inline]
     #[doc(hidden)]
-    pub fn look_and_spin(
+    pub fn poll_and_spin(
         &self,
         spin_limit: u32,
         after_hit_ns: u64,
         mut done: impl FnMut() -> bool,
     ) -> bool {
-        done() || self.look_or_spin(spin_limit, after_hit_ns, done)
+        done() || self.poll_or_spin(spin_limit, after_hit_ns, done)
     }
 
     #[cold]
-    fn look_or_spin(
+    fn poll_or_spin(
         &self,
         spin_limit: u32,
         after_hit_ns: u64,
         mut done: impl FnMut() -> bool,
     ) -> bool {
-        let may_look = spin_limit > 0 && machine_may_spin();
-        if may_look && self.looks.look(after_hit_ns, &mut done) {
+        let may_poll = spin_limit > 0 && machine_may_spin();
+        if may_poll && self.busy_polls.poll(after_hit_ns, &mut done) {
             // If the next busy-poll fails, the thread that ended this one is probably close behind.
             let nr_rounds = self.nr_rounds.load(Ordering::Relaxed);
-            if nr_rounds < ROUNDS_AFTER_LOOK {
-                self.nr_rounds.store(ROUNDS_AFTER_LOOK, Ordering::Relaxed);
+            if nr_rounds < ROUNDS_AFTER_POLL {
+                self.nr_rounds.store(ROUNDS_AFTER_POLL, Ordering::Relaxed);
             }
             return true;
         }
@@ -174,14 +174,14 @@ impl SpinBudget {
 
 /// Decides whether a wait busy-polls, by the success of earlier busy-polls.
 #[derive(Debug)]
-struct Looks {
+struct BusyPolls {
     /// Busy-polls in a row that failed.
     nr_misses: AtomicU32,
     /// Number of waits that skip the busy-poll before one does it again.
     nr_left_out: AtomicU32,
 }
 
-impl Looks {
+impl BusyPolls {
     sync::const_unless_model! {
         fn new() -> Self {
             // One, because none has succeeded yet.
@@ -190,7 +190,7 @@ impl Looks {
     }
 
     /// Busy-polls, unless this wait skips it. Returns `true` if `done` did.
-    fn look(&self, after_hit_ns: u64, mut done: impl FnMut() -> bool) -> bool {
+    fn poll(&self, after_hit_ns: u64, mut done: impl FnMut() -> bool) -> bool {
         let nr_left_out = self.nr_left_out.load(Ordering::Relaxed);
         if nr_left_out > 0 {
             self.nr_left_out.store(nr_left_out - 1, Ordering::Relaxed);
@@ -199,7 +199,7 @@ impl Looks {
         let start = time::cycles();
         let longest_ns = match self.nr_misses.load(Ordering::Relaxed) {
             0 => after_hit_ns,
-            _ => LONGEST_LOOK_NS,
+            _ => MAX_POLL_NS,
         };
         let limit = longest_ns * time::cycles_per_us() / 1000;
         let is_done = loop {
@@ -274,8 +274,8 @@ pub fn set_waiter_spin_limit(spin_limit: u32) {
 
 /// Busy-polls and spins for as long as that was useful on this thread. Returns `true` if `done`
 /// did.
-pub fn look_as_waiter(done: impl FnMut() -> bool) -> bool {
-    WAITER.with(|budget| budget.look_and_spin(WAITER_SPIN_LIMIT.get(), LONGEST_LOOK_NS, done))
+pub fn poll_as_waiter(done: impl FnMut() -> bool) -> bool {
+    WAITER.with(|budget| budget.poll_and_spin(WAITER_SPIN_LIMIT.get(), MAX_POLL_NS, done))
 }
 
 /// Spins for as long as that was useful on this thread. Returns `true` if `done` did.
@@ -322,28 +322,28 @@ mod tests {
 
     #[test]
     fn looks_that_miss_are_left_out_more_and_more_but_never_all() {
-        let looks = Looks::new();
+        let busy_polls = BusyPolls::new();
         let nr_left_out = [false; 8].map(|paid_off| {
-            looks.note(paid_off);
-            looks.nr_left_out.load(Ordering::Relaxed)
+            busy_polls.note(paid_off);
+            busy_polls.nr_left_out.load(Ordering::Relaxed)
         });
         assert_eq!(nr_left_out, [0, 1, 3, 7, 15, 15, 15, 15]);
-        looks.note(true);
-        looks.note(false);
-        looks.note(false);
-        assert_eq!(looks.nr_left_out.load(Ordering::Relaxed), 0);
+        busy_polls.note(true);
+        busy_polls.note(false);
+        busy_polls.note(false);
+        assert_eq!(busy_polls.nr_left_out.load(Ordering::Relaxed), 0);
     }
 
     #[test]
     fn a_look_that_is_left_out_checks_nothing() {
-        let looks = Looks::new();
-        looks.nr_left_out.store(1, Ordering::Relaxed);
-        assert!(!looks.look(LONGEST_LOOK_NS, || true));
-        assert!(looks.look(LONGEST_LOOK_NS, || true));
+        let busy_polls = BusyPolls::new();
+        busy_polls.nr_left_out.store(1, Ordering::Relaxed);
+        assert!(!busy_polls.poll(MAX_POLL_NS, || true));
+        assert!(busy_polls.poll(MAX_POLL_NS, || true));
     }
 
     #[test]
-    fn a_hit_allows_twice_what_it_took() {
+    fn a_hit_doubles_the_spin_allowance() {
         assert_eq!(next_allowance(8, 64, Some(7)), 14);
         assert_eq!(next_allowance(64, 64, Some(60)), 64);
     }

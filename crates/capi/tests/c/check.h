@@ -44,8 +44,8 @@ extern int nr_failed_checks;
 void failed(const char *file, int line, const char *what);
 
 /* Runs this program again as the misuse NAME. False unless it ended, in any build if ENDS. */
-bool misuse_is_told(const char *name, const char *line, bool ends);
-/* Runs the misuse NAME, in a program that misuse_is_told started. */
+bool misuse_is_reported(const char *name, const char *line, bool ends);
+/* Runs the misuse NAME, in a program that misuse_is_reported started. */
 int run_misuse(const char *name);
 
 #define CHECK(cond) ((cond) ? (void)0 : failed(__FILE__, __LINE__, #cond))

@@ -228,7 +228,7 @@ static void nothing(struct work_struct *work)
 	(void)work;
 }
 
-static void *tell_of_the_end(void *data)
+static void *notify_end(void *data)
 {
 	struct ending *ending = data;
 	struct work_struct probe;
@@ -244,15 +244,15 @@ static void *tell_of_the_end(void *data)
 static void a_queue_takes_timers_with_it_that_its_last_items_arm(void)
 {
 	struct ending ending;
-	pthread_t teller;
+	pthread_t notifier;
 
 	init_tick(&ending.it);
 	INIT_DELAYED_WORK(&ending.it.dwork, arm_at_the_end);
 	gate_init(&ending.is_ending);
 	queue_delayed_work(ending.it.wq, &ending.it.dwork, 0);
-	pthread_create(&teller, NULL, tell_of_the_end, &ending);
+	pthread_create(&notifier, NULL, notify_end, &ending);
 	destroy_workqueue(ending.it.wq);
-	pthread_join(teller, NULL);
+	pthread_join(notifier, NULL);
 	CHECK_EQ(ending.it.nr_runs, 1);
 	CHECK(!delayed_work_pending(&ending.it.dwork));
 	CHECK(!cancel_delayed_work_sync(&ending.it.dwork));

@@ -68,14 +68,14 @@ static bool am_helped(void)
 	return is_helped;
 }
 
-static void flush_who_helps(struct work_struct *work)
+static void flush_with_helper(struct work_struct *work)
 {
 	(void)work;
 	if (am_helped())
 		CHECK(!flush_work(&outer));
 }
 
-static void drain_who_helps(struct work_struct *work)
+static void drain_with_helper(struct work_struct *work)
 {
 	if (am_helped())
 		drain_own_queue(work);
@@ -97,13 +97,13 @@ static void help(work_func_t func)
 static void help_flush(struct work_struct *work)
 {
 	(void)work;
-	help(flush_who_helps);
+	help(flush_with_helper);
 }
 
 static void help_drain(struct work_struct *work)
 {
 	(void)work;
-	help(drain_who_helps);
+	help(drain_with_helper);
 }
 
 static void flush_helping_item(void) { inside(help_flush, false); }
@@ -134,7 +134,7 @@ static void queue_to_null(void)
 	CHECK(!queue_work(NULL, &work));
 }
 
-static void queue_uninitialised(void)
+static void queue_uninitialized(void)
 {
 	struct work_struct work;
 
@@ -200,7 +200,7 @@ static void cancel_null_delayed(void) { CHECK(!cancel_delayed_work_sync(NULL)); 
 static void busy_null(void) { CHECK_EQ(work_busy(NULL), 0); }
 static void mod_null(void) { CHECK(!mod_delayed_work(system_wq, NULL, 1)); }
 
-static void cancel_uninitialised(void)
+static void cancel_uninitialized(void)
 {
 	struct work_struct work;
 
@@ -525,7 +525,7 @@ static void task_work_twice(void)
 	task_work_run();
 }
 
-static void task_work_uninitialised(void)
+static void task_work_uninitialized(void)
 {
 	struct callback_head head;
 
@@ -623,7 +623,7 @@ static void mod_to_null(void)
 	CHECK(!mod_delayed_work(NULL, &dwork, 1));
 }
 
-static void cancel_uninitialised_delayed(void)
+static void cancel_uninitialized_delayed(void)
 {
 	struct delayed_work dwork;
 
@@ -679,7 +679,7 @@ static const struct misuse {
 #define E(name, line) { #name, name, line, true }
 	M(queue_null_item, "queue_work: the work item is NULL"),
 	M(queue_to_null, "queue_work: this is no workqueue"),
-	M(queue_uninitialised, "queue_work: the work item is not initialised"),
+	M(queue_uninitialized, "queue_work: the work item is not initialised"),
 	M(queue_garbage, "queue_delayed_work: the work item is not initialised"),
 	M(queue_misaligned, "queue_work: the work item is not aligned to 8 bytes"),
 	M(queue_without_function, "queue_work: the work item has no function"),
@@ -691,7 +691,7 @@ static const struct misuse {
 	M(cancel_null_delayed, "cancel_delayed_work_sync: the work item is NULL"),
 	M(busy_null, "work_busy: the work item is NULL"),
 	M(mod_null, "mod_delayed_work: the work item is NULL"),
-	M(cancel_uninitialised, "cancel_work_sync: the work item is not initialised"),
+	M(cancel_uninitialized, "cancel_work_sync: the work item is not initialised"),
 	M(flush_own_item, "flush_work: the work item waits for its own end"),
 	M(flush_own, "flush_workqueue: "),
 	M(drain_own, "drain_workqueue: "),
@@ -728,7 +728,7 @@ static const struct misuse {
 	M(unlock_free_part, "pw_unlock: the lock is not held"),
 	M(lock_null_part, "pw_lock: the lock is NULL"),
 	M(task_work_twice, "task_work_add: the callback was added already"),
-	M(task_work_uninitialised, "task_work_add: the callback is not initialised"),
+	M(task_work_uninitialized, "task_work_add: the callback is not initialised"),
 	M(task_work_to_null, "task_work_add: the task is NULL"),
 	E(task_work_leaves_section, "returned in another read-side critical section"),
 	M(poll_null_domain, "poll_state_synchronize_srcu: the srcu_struct is NULL"),
@@ -756,7 +756,7 @@ static const struct misuse {
 	M(expedited_in_section, "synchronize_rcu_expedited: inside a read-side critical section"),
 	M(delayed_to_null, "queue_delayed_work: this is no workqueue"),
 	M(mod_to_null, "mod_delayed_work: this is no workqueue"),
-	M(cancel_uninitialised_delayed, "cancel_delayed_work_sync: the work item is not initialised"),
+	M(cancel_uninitialized_delayed, "cancel_delayed_work_sync: the work item is not initialised"),
 	M(destroy_garbage, "destroy_workqueue: this is no workqueue"),
 	M(flush_null_queue, "flush_workqueue: this is no workqueue"),
 	M(drain_null_queue, "drain_workqueue: this is no workqueue"),
@@ -787,7 +787,7 @@ int run_misuse(const char *name)
 	return 2;
 }
 
-bool misuse_is_told(const char *name, const char *line, bool ends)
+bool misuse_is_reported(const char *name, const char *line, bool ends)
 {
 	char said[4096], rest[4096], self[4096];
 	size_t len = 0;
@@ -847,7 +847,7 @@ bool misuse_is_told(const char *name, const char *line, bool ends)
 	X(73) X(74) X(75) X(76) X(77) X(78) X(79) X(80) X(81) X(82) X(83) X(84) X(85) X(86) X(87) X(88) X(89) X(90) \
 	X(91) X(92)
 #define RUN(n)                                                                          \
-	static void misuse_##n(void) { CHECK(misuse_is_told(misuses[n].name, misuses[n].line, misuses[n].ends)); }
+	static void misuse_##n(void) { CHECK(misuse_is_reported(misuses[n].name, misuses[n].line, misuses[n].ends)); }
 #define ROW(n) { "misuse_" #n, misuse_##n },
 CASES(RUN)
 _Static_assert(NR_MISUSES == 93, "each misuse is a case");

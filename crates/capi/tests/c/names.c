@@ -250,7 +250,7 @@ struct node {
 
 static struct node *published;
 
-static void what_has_a_head_is_freed_after_a_grace_period(void)
+static void object_with_head_is_freed_after_a_grace_period(void)
 {
 	struct node *none = NULL;
 
@@ -274,7 +274,7 @@ static void what_has_a_head_is_freed_after_a_grace_period(void)
 	rcu_barrier();
 }
 
-static void what_has_no_head_is_freed_by_who_waits(void)
+static void object_without_head_is_freed_by_the_waiter(void)
 {
 	long *number = malloc(sizeof(*number));
 
@@ -493,8 +493,8 @@ const struct test names_tests[] = {
 	T(a_function_runs_once_on_each_cpu),
 	T(an_item_is_queued_on_a_node_whichever),
 	T(items_lie_on_stacks),
-	T(what_has_a_head_is_freed_after_a_grace_period),
-	T(what_has_no_head_is_freed_by_who_waits),
+	T(object_with_head_is_freed_after_a_grace_period),
+	T(object_without_head_is_freed_by_the_waiter),
 	T(a_completed_cookie_is_over),
 	T(heads_need_no_layout),
 	T(a_cookie_of_a_domain_is_over_after_its_grace_period),

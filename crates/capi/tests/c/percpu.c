@@ -41,7 +41,7 @@ static void parts_are_aligned_as_their_type_is(void)
 	free_percpu(wide);
 }
 
-static void what_cannot_be_had_is_null(void)
+static void failed_allocation_is_null(void)
 {
 	CHECK(!__alloc_percpu(0, 8));
 	CHECK(!__alloc_percpu((size_t)-1, 8));
@@ -244,7 +244,7 @@ static void parts_are_drained_by_work_for_their_cpus(void)
 const struct test percpu_tests[] = {
 	T(parts_are_zeroed_and_apart),
 	T(parts_are_aligned_as_their_type_is),
-	T(what_cannot_be_had_is_null),
+	T(failed_allocation_is_null),
 	T(there_is_a_cpu_to_run_on),
 	T(nothing_is_lost_of_what_threads_add_to_their_cpus),
 	T(each_operation_does_what_it_is_called),

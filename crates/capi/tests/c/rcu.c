@@ -116,7 +116,7 @@ struct reading {
 	sem_t inside, leave;
 };
 
-static void *read_until_told(void *data)
+static void *read_until_stopped(void *data)
 {
 	struct reading *reading = data;
 
@@ -135,7 +135,7 @@ static void a_cookie_is_not_over_while_an_old_reader_reads(void)
 
 	gate_init(&reading.inside);
 	gate_init(&reading.leave);
-	pthread_create(&thread, NULL, read_until_told, &reading);
+	pthread_create(&thread, NULL, read_until_stopped, &reading);
 	gate_wait(&reading.inside);
 	cookie = start_poll_synchronize_rcu();
 	CHECK(!poll_state_synchronize_rcu(cookie));

@@ -154,7 +154,7 @@ static void an_item_of_an_ordered_queue_and_another_runs_once_at_a_time(void)
 	each_run_was_queued(alloc_ordered_workqueue("one", 0), alloc_workqueue("other", WQ_UNBOUND, 8));
 }
 
-static void what_was_written_before_a_queueing_that_was_refused_is_seen(void)
+static void writes_before_a_rejected_queueing_are_seen(void)
 {
 	struct stuck stuck;
 	struct counted it;
@@ -872,7 +872,7 @@ static void *drain_stuck(void *data)
 	return NULL;
 }
 
-static void a_drain_refuses_what_others_queue(void)
+static void drain_rejects_items_of_other_threads(void)
 {
 	struct stuck stuck;
 	struct counted it;
@@ -1381,7 +1381,7 @@ const struct test rules_tests[] = {
 	T(each_queueing_that_said_true_makes_one_run),
 	T(an_item_of_two_queues_in_turn_runs_once_at_a_time),
 	T(an_item_of_an_ordered_queue_and_another_runs_once_at_a_time),
-	T(what_was_written_before_a_queueing_that_was_refused_is_seen),
+	T(writes_before_a_rejected_queueing_are_seen),
 	T(an_item_queues_others_on_other_queues),
 	T(an_item_that_was_cancelled_on_a_stuck_queue_runs_from_another),
 	T(a_cpu_that_is_not_there_stands_for_one_that_is),
@@ -1416,7 +1416,7 @@ const struct test rules_tests[] = {
 	T(a_flush_of_an_item_that_runs_and_is_pending_ends_when_that_is_cancelled),
 	T(a_cancelled_item_holds_up_no_flush),
 	T(a_drain_waits_for_what_items_queue),
-	T(a_drain_refuses_what_others_queue),
+	T(drain_rejects_items_of_other_threads),
 	T(many_drains_of_a_queue_all_end),
 	T(an_item_flushes_drains_and_cancels_what_belongs_to_others),
 	T(a_chain_of_items_that_wait_for_the_next_ends),

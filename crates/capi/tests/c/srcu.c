@@ -102,20 +102,20 @@ static void callbacks_of_a_domain_have_run_after_its_barrier(void)
 
 static sem_t has_run;
 
-static void tell_call(struct rcu_head *head)
+static void notify_call(struct rcu_head *head)
 {
 	(void)head;
 	sem_post(&has_run);
 }
 
-static void what_was_left_to_a_domain_runs_though_it_ends(void)
+static void callbacks_of_a_domain_run_despite_its_end(void)
 {
 	struct srcu_struct domain;
 	struct rcu_head head;
 
 	gate_init(&has_run);
 	CHECK_EQ(init_srcu_struct(&domain), 0);
-	call_srcu(&domain, &head, tell_call);
+	call_srcu(&domain, &head, notify_call);
 	cleanup_srcu_struct(&domain);
 	memset(&domain, 0xa5, sizeof(domain));
 	gate_wait(&has_run);
@@ -128,6 +128,6 @@ const struct test srcu_tests[] = {
 	T(sections_of_domains_nest),
 	T(a_section_ends_on_another_thread),
 	T(callbacks_of_a_domain_have_run_after_its_barrier),
-	T(what_was_left_to_a_domain_runs_though_it_ends),
+	T(callbacks_of_a_domain_run_despite_its_end),
 	{ NULL, NULL },
 };

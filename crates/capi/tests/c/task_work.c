@@ -104,7 +104,7 @@ static void one_may_free_itself(void)
 	CHECK_EQ(nr_order, 10);
 }
 
-static void what_is_cancelled_is_not_called(void)
+static void cancelled_work_is_not_called(void)
 {
 	struct note notes[4];
 	struct task_struct *me = get_current();
@@ -391,7 +391,7 @@ const struct test task_work_tests[] = {
 	T(a_callback_may_be_added_again_after_it_was_called),
 	T(one_that_adds_itself_runs_until_it_stops),
 	T(one_may_free_itself),
-	T(what_is_cancelled_is_not_called),
+	T(cancelled_work_is_not_called),
 	T(one_is_found_by_its_function),
 	T(threads_send_to_one_which_waits),
 	T(a_lazy_one_wakes_nobody_and_is_found_with_the_next),

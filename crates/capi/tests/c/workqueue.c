@@ -507,7 +507,7 @@ static void an_item_may_become_another_in_its_run(void)
 	destroy_workqueue(wq);
 }
 
-static void what_was_written_before_is_seen_by_the_run(void)
+static void writes_before_queueing_are_seen_by_the_run(void)
 {
 	struct workqueue_struct *wq = alloc_workqueue("seen", WQ_UNBOUND, 4);
 	struct order order;
@@ -1063,7 +1063,7 @@ const struct test workqueue_tests[] = {
 	T(an_item_that_runs_and_is_queued_runs_after_that),
 	T(an_item_may_free_itself),
 	T(an_item_may_become_another_in_its_run),
-	T(what_was_written_before_is_seen_by_the_run),
+	T(writes_before_queueing_are_seen_by_the_run),
 	T(flushing_an_idle_item_is_false),
 	T(many_threads_flush_one_item),
 	T(a_flush_ends_when_its_item_is_cancelled),

@@ -207,7 +207,7 @@ static void a_callback_may_read(void)
 	poison(node);
 }
 
-static void what_is_deferred_comes_after_readers(void)
+static void deferred_calls_run_after_readers(void)
 {
 	nr_called = 0;
 	CHECK(rcu_defer_register_thread() == 0);
@@ -564,7 +564,7 @@ static void a_child_goes_on(void)
 }
 
 /* Calls misuse in a child, which must abort in a debug build, and return otherwise. */
-static void told(void (*misuse)(void))
+static void is_reported(void (*misuse)(void))
 {
 	int status = -1;
 	pid_t child = fork();
@@ -599,11 +599,11 @@ static void defer_nothing(void)
 }
 
 /* Runs for all flavors. Calls that print no diagnostic report the error in their return value. */
-static void bad_input_is_told(void)
+static void bad_input_is_reported(void)
 {
-	told(call_null);
-	told(call_nothing);
-	told(defer_nothing);
+	is_reported(call_null);
+	is_reported(call_nothing);
+	is_reported(defer_nothing);
 	CHECK(set_cpu_call_rcu_data(-1, NULL) == -EINVAL);
 	CHECK(!get_cpu_call_rcu_data(-1) && !get_cpu_call_rcu_data(1 << 20));
 	call_rcu_data_free(NULL);
@@ -633,12 +633,12 @@ static void report_offline(void)
 	rcu_quiescent_state();
 }
 
-static void misuse_is_told(void)
+static void misuse_is_reported(void)
 {
-	told(register_twice);
-	told(report_offline);
-	told(unregister_unknown);
-	told(report_unknown);
+	is_reported(register_twice);
+	is_reported(report_offline);
+	is_reported(unregister_unknown);
+	is_reported(report_unknown);
 }
 #else
 static void unlock_without_lock(void)
@@ -676,12 +676,12 @@ static void leave_in_a_section(void)
 	rcu_unregister_thread();
 }
 
-static void misuse_is_told(void)
+static void misuse_is_reported(void)
 {
-	told(unlock_without_lock);
-	told(unlock_on_another_thread);
-	told(wait_in_a_section);
-	told(leave_in_a_section);
+	is_reported(unlock_without_lock);
+	is_reported(unlock_on_another_thread);
+	is_reported(wait_in_a_section);
+	is_reported(leave_in_a_section);
 }
 #endif
 
@@ -693,7 +693,7 @@ static const struct {
 	T(readers_never_see_what_was_freed),
 	T(callbacks_come_after_readers),
 	T(a_callback_may_read),
-	T(what_is_deferred_comes_after_readers),
+	T(deferred_calls_run_after_readers),
 	T(sections_nest),
 	T(a_grace_period_waits_for_a_section),
 	T(a_section_of_a_parked_thread_is_waited_for),
@@ -704,8 +704,8 @@ static const struct {
 	T(a_program_of_another_layout_is_served_by_calls),
 	T(helpers_are_given_back),
 	T(a_child_goes_on),
-	T(bad_input_is_told),
-	T(misuse_is_told),
+	T(bad_input_is_reported),
+	T(misuse_is_reported),
 };
 
 int main(void)

@@ -17,12 +17,12 @@ use super::{Calls, Flavor, Reader, Value};
 const TRIES: u32 = 16;
 
 /// A value that sets a flag when it is freed.
-struct Told<T> {
+struct Flagged<T> {
     value: T,
     is_freed: Arc<AtomicBool>,
 }
 
-impl<T> Told<T> {
+impl<T> Flagged<T> {
     fn new(value: T) -> Self {
         Self {
             value,
@@ -31,7 +31,7 @@ impl<T> Told<T> {
     }
 }
 
-impl<T> Drop for Told<T> {
+impl<T> Drop for Flagged<T> {
     fn drop(&mut self) {
         self.is_freed.store(true, Ordering::Release);
     }
@@ -50,13 +50,13 @@ fn until(is_done: impl Fn() -> bool, mut attempt: impl FnMut()) {
 }
 
 pub(super) struct Epoch<T> {
-    place: epoch::Atomic<Told<T>>,
+    place: epoch::Atomic<Flagged<T>>,
 }
 
 impl<T> Epoch<T> {
     pub(super) fn new(value: T) -> Self {
         Self {
-            place: epoch::Atomic::new(Told::new(value)),
+            place: epoch::Atomic::new(Flagged::new(value)),
         }
     }
 }
@@ -70,7 +70,7 @@ impl<T: Value> Flavor<T> for Epoch<T> {
         let is_freed = {
             let guard = epoch::pin();
             let old = self.place.swap(
-                epoch::Owned::new(Told::new(value)),
+                epoch::Owned::new(Flagged::new(value)),
                 Ordering::AcqRel,
                 &guard,
             );
@@ -129,7 +129,7 @@ impl<T> Drop for Epoch<T> {
 
 pub(super) struct Seize<T> {
     collector: Collector,
-    place: AtomicPtr<Told<T>>,
+    place: AtomicPtr<Flagged<T>>,
 }
 
 impl<T> Seize<T> {
@@ -137,7 +137,7 @@ impl<T> Seize<T> {
         Self {
             // A batch of one, so that a retired value is checked at once.
             collector: Collector::new().batch_size(1),
-            place: AtomicPtr::new(Box::into_raw(Box::new(Told::new(value)))),
+            place: AtomicPtr::new(Box::into_raw(Box::new(Flagged::new(value)))),
         }
     }
 }
@@ -148,7 +148,7 @@ impl<T: Value> Flavor<T> for Seize<T> {
     }
 
     fn replace(&self, value: T) {
-        let new = Box::into_raw(Box::new(Told::new(value)));
+        let new = Box::into_raw(Box::new(Flagged::new(value)));
         let is_freed = {
             let guard = self.collector.enter();
             let old = guard.swap(&self.place, new, Ordering::AcqRel);
@@ -193,13 +193,13 @@ impl<T> Drop for Seize<T> {
 }
 
 pub(super) struct Hazard<T> {
-    place: haphazard::AtomicPtr<Told<T>>,
+    place: haphazard::AtomicPtr<Flagged<T>>,
 }
 
 impl<T: Value> Hazard<T> {
     pub(super) fn new(value: T) -> Self {
         Self {
-            place: haphazard::AtomicPtr::from(Box::new(Told::new(value))),
+            place: haphazard::AtomicPtr::from(Box::new(Flagged::new(value))),
         }
     }
 }
@@ -213,14 +213,16 @@ impl<T: Value> Flavor<T> for Hazard<T> {
     }
 
     fn replace(&self, value: T) {
-        let Some(old) = self.place.swap(Box::new(Told::new(value))) else {
+        let Some(old) = self.place.swap(Box::new(Flagged::new(value))) else {
             return;
         };
         let old = old.into_inner();
         // SAFETY: only this thread took it out. The domain frees it after the retirement below.
         let is_freed = unsafe { old.as_ref() }.is_freed.clone();
         // SAFETY: from a box; every reader loads it through a hazard pointer of the same domain.
-        unsafe { Domain::<Global>::global().retire_ptr::<Told<T>, Box<Told<T>>>(old.as_ptr()) };
+        unsafe {
+            Domain::<Global>::global().retire_ptr::<Flagged<T>, Box<Flagged<T>>>(old.as_ptr())
+        };
         until(
             || is_freed.load(Ordering::Acquire),
             || {

@@ -80,10 +80,10 @@ fn compared(case: Case, programs: &Programs, args: &[OsString]) -> Case {
     let (mut variants, mut claims) = (Vec::new(), Vec::new());
     for variant in ours {
         let before = format!("{} @{name}", variant.name);
-        for (told, side) in [(&variant.name, &here), (&before, &there)] {
+        for (shown, side) in [(&variant.name, &here), (&before, &there)] {
             let (side, of) = (side.clone(), variant.name.clone());
             let run = move || side.borrow_mut().take(&of);
-            variants.push(Variant::ours(told.clone(), run));
+            variants.push(Variant::ours(shown.clone(), run));
         }
         let bound = case
             .metrics
@@ -240,14 +240,14 @@ mod tests {
     }
 
     #[test]
-    fn nine_pairs_show_three_percent_where_single_runs_differ_by_half() {
+    fn nine_pairs_detect_three_percent_when_runs_differ_by_half() {
         let (now, ratio) = verdict(0.97);
         assert!(now == Verdict::Fails && (ratio.unwrap() - 0.97).abs() < 1e-9);
         assert_eq!(verdict(1.0), (Verdict::Holds, Some(1.0)));
     }
 
     #[test]
-    fn a_program_that_does_not_know_the_case_is_told_and_not_judged() {
+    fn program_without_the_case_is_reported_and_not_judged() {
         let mut side = Side {
             program: "/bin/false".into(),
             args: Vec::new(),

@@ -60,9 +60,9 @@ impl From<Failed> for Stop {
 ///
 /// If the program cannot be started, fails, or prints anything but records.
 pub fn measure(program: &Path, args: &[OsString]) -> Result<Vec<Record>, Failed> {
-    let told = printed(program, args)?;
+    let output = printed(program, args)?;
     let mut records = Vec::new();
-    for text in told.lines() {
+    for text in output.lines() {
         match serde_json::from_str(text) {
             Ok(Line::Record(record)) => records.push(record),
             Ok(_) => {}
@@ -117,8 +117,8 @@ pub fn must_know_any(
         .stderr(Stdio::null())
         .spawn()
         .map_err(|error| Stop::because(&format!("cannot start {name}"), error))?;
-    let told = child.stdout.take().expect("it is piped").take(LONGEST_LIST);
-    let lines = BufReader::new(told).lines();
+    let output = child.stdout.take().expect("it is piped").take(LONGEST_LIST);
+    let lines = BufReader::new(output).lines();
     let known: Option<Vec<Known>> = lines
         .map(|line| serde_json::from_str(&line.ok()?).ok())
         .collect();
@@ -170,9 +170,9 @@ fn reason(talk: &str) -> String {
     let panicked = lines.iter().rposition(|line| line.contains("panicked at "));
     // Lines before a panic may be warnings, so they are skipped.
     let end = &lines[panicked.unwrap_or(0)..];
-    let told = |line: &&&str| line.starts_with("afterwork: ") || line.starts_with("error: ");
-    if let Some(told) = end.iter().rfind(told) {
-        return (*told).to_owned();
+    let output = |line: &&&str| line.starts_with("afterwork: ") || line.starts_with("error: ");
+    if let Some(output) = end.iter().rfind(output) {
+        return (*output).to_owned();
     }
     if let (Some(_), [place, message, ..]) = (panicked, end) {
         return format!("{place} {message}");
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn children_are_told_how_to_measure_and_not_how_to_tell() {
+    fn children_get_measuring_options_and_no_output_options() {
         let args = "bench --quick --against old workqueue --producers 2 --repeat=9 --json --pin --cases a,b --seed 7";
         let left = words("bench --quick workqueue --producers 2 --pin");
         assert_eq!(forwarded(&words(args)), left);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_wrong_is_told_in_a_line() {
+    fn failure_is_reported_in_one_line() {
         assert!(
             failure("echo talk >&2; echo error: no such case >&2; exit 2").contains("no such case")
         );
@@ -335,14 +335,14 @@ mod tests {
     }
 
     #[test]
-    fn of_a_crash_its_reason_is_told_and_not_the_end_of_its_backtrace() {
+    fn crash_report_contains_the_reason_without_the_backtrace() {
         let panic = "warning: w\nthread 'main' (7) panicked at a.rs:1:2:\nno memory\nstack backtrace:\nnote: Some details";
         assert_eq!(
             reason(panic),
             "thread 'main' (7) panicked at a.rs:1:2: no memory"
         );
-        let told = format!("{panic}\nafterwork: a worker unwound\nnote: more");
-        assert_eq!(reason(&told), "afterwork: a worker unwound");
+        let output = format!("{panic}\nafterwork: a worker unwound\nnote: more");
+        assert_eq!(reason(&output), "afterwork: a worker unwound");
         let warned = format!("afterwork: a warning\n{panic}");
         assert_eq!(reason(&warned), reason(panic));
         assert_eq!(

@@ -103,8 +103,8 @@ impl Shelf {
             let [new, new_records] = [NEW, NEW_RECORDS].map(|name| folder.join(name));
             fs::copy(program, &new)?;
             let mut out = BufWriter::new(File::create(&new_records)?);
-            for told in lines {
-                writeln!(out, "{}", line(told))?;
+            for record in lines {
+                writeln!(out, "{}", line(record))?;
             }
             out.flush()?;
             fs::rename(new, folder.join(PROGRAM))?;
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_found_and_what_is_not_is_told_with_what_is() {
+    fn unknown_saved_name_is_reported_with_the_known_ones() {
         let root = tempfile::tempdir().unwrap();
         let shelf = Shelf(root.path().join("kept"));
         let reason = |name| match shelf.program(name) {
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_is_told_before_and_what_can_leaves_no_name() {
+    fn unusable_names_are_rejected_before_anything_is_saved() {
         let root = tempfile::tempdir().unwrap();
         let shelf = Shelf(root.path().join("kept"));
         shelf.may_keep("new").unwrap();

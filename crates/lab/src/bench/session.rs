@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::termios::tcgetwinsize;
 use top::exit::{Exit, Stop};
 use top::interrupt::Interrupt;
-use top::talk::{may_colour, say};
+use top::talk::{may_color, say};
 use top::topology::draw::draw;
 use topology::{CpuId, ShardParams, Topology};
 
@@ -181,10 +181,16 @@ fn list(cases: &[Case], json: bool) -> Result<Exit, Stop> {
 
 /// Returns the line width: `COLUMNS`, otherwise the width of the terminal, otherwise unlimited.
 fn columns() -> usize {
-    let told = std::env::var("COLUMNS").ok().and_then(|it| it.parse().ok());
+    let columns_set = std::env::var("COLUMNS").ok().and_then(|it| it.parse().ok());
     let seen = || tcgetwinsize(io::stdout()).map_or(0, |size| size.ws_col.into());
-    let told = told.filter(|&columns| columns > 0).unwrap_or_else(seen);
-    if told == 0 { usize::MAX } else { told }
+    let columns_set = columns_set
+        .filter(|&columns| columns > 0)
+        .unwrap_or_else(seen);
+    if columns_set == 0 {
+        usize::MAX
+    } else {
+        columns_set
+    }
 }
 
 /// Breaks `text` at spaces into indented lines of at most `width` characters, if words permit.
@@ -404,7 +410,7 @@ fn form(common: &CommonArgs) -> Form {
         Form::Json
     } else {
         Form::Text {
-            colour: may_colour(&io::stdout()),
+            color: may_color(&io::stdout()),
         }
     }
 }
@@ -495,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_about_somebody_who_was_left_out_go_too() {
+    fn claims_about_excluded_variants_are_dropped() {
         let args = BenchArgs {
             which: None,
             common: CommonArgs {
@@ -526,12 +532,15 @@ mod tests {
     #[test]
     fn the_command_line_is_one_that_a_shell_takes() {
         let words = ["bench", "--only", "on_demand, breakable", ""];
-        let told = command(words.map(String::from).into_iter());
-        assert_eq!(told, "afterwork-lab bench --only 'on_demand, breakable' ''");
+        let columns_set = command(words.map(String::from).into_iter());
+        assert_eq!(
+            columns_set,
+            "afterwork-lab bench --only 'on_demand, breakable' ''"
+        );
     }
 
     #[test]
-    fn quick_is_shorter_and_what_is_asked_for_wins() {
+    fn quick_is_shorter_and_explicit_options_win() {
         let quick = CommonArgs {
             quick: true,
             ..CommonArgs::default()
@@ -551,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_add_up_to_what_is_left_whatever_each_case_takes() {
+    fn shares_add_up_to_the_remaining_time() {
         let mut left = Duration::from_secs(90);
         for cases in (1..=6).rev() {
             left -= share(left, cases);

@@ -96,17 +96,17 @@ fn known(option: &str, names: &[String], valid: Vec<&str>) -> Result<(), Stop> {
     let Some(unknown) = names.iter().find(|name| !valid.contains(&name.as_str())) else {
         return Ok(());
     };
-    let mut told: Vec<&str> = Vec::new();
+    let mut distinct: Vec<&str> = Vec::new();
     for name in valid {
-        if !told.contains(&name) {
-            told.push(name);
+        if !distinct.contains(&name) {
+            distinct.push(name);
         }
     }
     let typed = quoted(unknown);
     Err(Stop::CouldNotRun(format!(
         "{option} {typed}: there is none of this name; {}valid: {}",
-        nearest(&[unknown], &told),
-        told.join(", ")
+        nearest(&[unknown], &distinct),
+        distinct.join(", ")
     )))
 }
 
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn ways_to_use_a_peer_are_picked_with_it_unless_they_are_on_the_menu() {
+    fn variants_of_a_peer_are_selected_with_it_unless_listed() {
         let menu = Menu {
             cases: &[],
             peers: &["salt", "pepper", "pepper+ground"],
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_no_menu_is_told_with_what_is() {
+    fn unknown_name_is_reported_with_the_valid_ones() {
         assert!(
             picked(&["fish"], &["salt", "pepper"])
                 .pick

@@ -292,7 +292,7 @@ mod tests {
     use super::*;
 
     /// Judges a made-up span of 1000 cycles.
-    fn told(longest: &[u64]) -> Beside<()> {
+    fn judged(longest: &[u64]) -> Beside<()> {
         let one = |&longest: &u64| Attended {
             longest,
             nr_pieces: 1,
@@ -301,10 +301,10 @@ mod tests {
     }
 
     #[test]
-    fn a_tenth_of_the_run_is_the_longest_that_an_attendant_may_stand_still() {
-        assert_eq!(told(&[]), Ok(()));
-        assert_eq!(told(&[3, 100]), Ok(()));
-        let Err(Absent(reason)) = told(&[3, 101, 5]) else {
+    fn background_thread_may_pause_for_a_tenth_of_the_run() {
+        assert_eq!(judged(&[]), Ok(()));
+        assert_eq!(judged(&[3, 100]), Ok(()));
+        let Err(Absent(reason)) = judged(&[3, 101, 5]) else {
             panic!("101 of 1000 is more than a tenth");
         };
         assert!(
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_early_was_not_beside_all_of_it() {
+    fn background_thread_that_exits_early_is_rejected() {
         let span = Span::default();
         let mut attendant = span.attend();
         assert!(attendant.goes_on());

@@ -33,9 +33,9 @@ impl Sample {
     }
 
     /// Creates a sample from the result of a measurement with attendants.
-    pub fn beside<T>(done: Beside<T>, tell: impl FnOnce(T) -> Option<Self>) -> Option<Self> {
+    pub fn beside<T>(done: Beside<T>, sample: impl FnOnce(T) -> Option<Self>) -> Option<Self> {
         match done {
-            Ok(done) => tell(done),
+            Ok(done) => sample(done),
             Err(absent) => Some(Self::thrown_away(absent)),
         }
     }
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_finite_was_not_measured() {
+    fn non_finite_values_count_as_unmeasured() {
         let mut sample = Sample::default();
         sample.set("rate", f64::INFINITY);
         sample.set("time", 1.0);

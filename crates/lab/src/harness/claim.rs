@@ -196,10 +196,10 @@ impl Bound {
 impl std::fmt::Display for Bound {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Bounds may be fractions such as 1/30, so only three decimals are shown.
-        let told = (self.value() * 1e3).round() / 1e3;
+        let rounded = (self.value() * 1e3).round() / 1e3;
         match self {
-            Self::AtLeast(_) => write!(f, ">= {told}"),
-            Self::AtMost(_) => write!(f, "<= {told}"),
+            Self::AtLeast(_) => write!(f, ">= {rounded}"),
+            Self::AtMost(_) => write!(f, "<= {rounded}"),
         }
     }
 }
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_decides_and_a_near_bound_is_told() {
+    fn median_decides_and_a_near_bound_is_reported() {
         use Verdict::{Fails, Holds};
         assert_eq!(
             verdict(spread(1.5, 0.05), Some(Bound::AtLeast(1.4))),
@@ -266,13 +266,13 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_is_told_in_three_decimals() {
+    fn bounds_are_shown_with_three_decimals() {
         assert_eq!(Bound::AtMost(1.0 / 30.0).to_string(), "<= 0.033");
         assert_eq!(Bound::AtLeast(1.5).to_string(), ">= 1.5");
     }
 
     #[test]
-    fn what_was_not_measured_neither_holds_nor_fails() {
+    fn unmeasured_claims_neither_hold_nor_fail() {
         assert_eq!(
             verdict(None, Some(Bound::AtLeast(1.0))),
             (Verdict::NotMeasured, false)

@@ -39,10 +39,10 @@ mod tests {
 
     #[test]
     fn dates_are_those_of_the_calendar() {
-        let told = [0, 951_782_400, 1_709_164_799, 4_107_542_399]
+        let shown = [0, 951_782_400, 1_709_164_799, 4_107_542_399]
             .map(|seconds| utc(UNIX_EPOCH + Duration::from_secs(seconds)));
         assert_eq!(
-            told,
+            shown,
             [
                 "1970-01-01 00:00:00 UTC",
                 "2000-02-29 00:00:00 UTC",

@@ -93,10 +93,10 @@ impl Fingerprint {
             scaling_driver: word(&format!("{cpufreq}/scaling_driver")),
             load: word("/proc/loadavg").and_then(|text| load(&text)),
             version: env!("CARGO_PKG_VERSION").into(),
-            commit: told(env!("AFTERWORK_COMMIT")),
+            commit: known(env!("AFTERWORK_COMMIT")),
             profile: env!("AFTERWORK_PROFILE").into(),
             opt_level: env!("AFTERWORK_OPT_LEVEL").into(),
-            rustc: told(env!("AFTERWORK_RUSTC")),
+            rustc: known(env!("AFTERWORK_RUSTC")),
         })
     }
 
@@ -223,10 +223,10 @@ fn load(loadavg: &str) -> Option<[f64; 3]> {
 
 /// Returns the trimmed text of a file; `None` if it is missing, unreadable or empty.
 fn word(path: &str) -> Option<String> {
-    told(fs::read_to_string(path).ok()?.trim())
+    known(fs::read_to_string(path).ok()?.trim())
 }
 
-fn told(text: &str) -> Option<String> {
+fn known(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
@@ -238,7 +238,7 @@ mod tests {
     const ARM: &str = "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n";
 
     #[test]
-    fn x86_tells_by_its_flags_whether_it_is_virtual() {
+    fn x86_virtual_machines_are_detected_by_flags() {
         assert_eq!(is_virtual(X86, None), Some(true));
         assert_eq!(
             is_virtual(&X86.replace("hypervisor ", ""), Some("QEMU")),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn arm_tells_by_its_maker_or_not_at_all() {
+    fn arm_virtual_machines_are_detected_by_vendor() {
         assert_eq!(
             is_virtual(ARM, Some("QEMU QEMU Virtual Machine")),
             Some(true)

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_move_is_told() {
+    fn only_a_move_is_reported() {
         assert_eq!(warning(Some(100.0), Some(140.0)), None);
         assert!(warning(Some(100.0), Some(300.0)).is_some());
         assert!(warning(Some(300.0), Some(100.0)).is_some());

@@ -14,7 +14,7 @@ pub struct Latencies {
 impl Latencies {
     /// Creates an empty set with space for `samples` samples.
     #[must_use]
-    pub fn with_room(samples: usize) -> Self {
+    pub fn with_capacity_for(samples: usize) -> Self {
         Self {
             cycles: Vec::with_capacity(samples),
         }
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn percentiles_grow_and_an_end_before_its_start_is_zero() {
-        let mut latencies = Latencies::with_room(8);
+        let mut latencies = Latencies::with_capacity_for(8);
         latencies.push(10, 5);
         for time in 1..=100 {
             latencies.push(1_000, 1_000 + time * 1_000);

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use top::talk::{may_colour, say};
+use top::talk::{may_color, say};
 
 /// Shows the number of completed runs and an estimate of the remaining time.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Progress {
         let show = if stderr.is_terminal() {
             let target = ProgressDrawTarget::stderr();
             let bar = ProgressBar::with_draw_target(Some(planned as u64), target);
-            bar.set_style(style(may_colour(&stderr)));
+            bar.set_style(style(may_color(&stderr)));
             Show::Bar(bar)
         } else {
             Show::Lines
@@ -121,8 +121,8 @@ impl Drop for Progress {
     }
 }
 
-fn style(colour: bool) -> ProgressStyle {
-    let template = if colour {
+fn style(color: bool) -> ProgressStyle {
+    let template = if color {
         "{bar:30.cyan/dim} {pos}/{len} {prefix}  {msg}"
     } else {
         "{bar:30} {pos}/{len} {prefix}  {msg}"
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rest_takes_as_long_as_what_was() {
+    fn remaining_time_is_estimated_from_elapsed_time() {
         let elapsed = Duration::from_secs(10);
         assert_eq!(time_left(elapsed, 0, 8), None);
         assert_eq!(time_left(elapsed, 2, 8), Some(Duration::from_secs(30)));
@@ -162,8 +162,8 @@ mod tests {
     }
 
     #[test]
-    fn time_left_is_told_in_words() {
-        let told = [None, Some(0), Some(200), Some(61_000), Some(101_000)]
+    fn remaining_time_is_shown_in_words() {
+        let shown = [None, Some(0), Some(200), Some(61_000), Some(101_000)]
             .map(|ms| in_words(ms.map(Duration::from_millis)));
         let wanted = [
             "time left unknown",
@@ -172,7 +172,7 @@ mod tests {
             "about 61 s left",
             "about 1 min 50 s left",
         ];
-        assert_eq!(told, wanted);
+        assert_eq!(shown, wanted);
     }
 
     #[test]

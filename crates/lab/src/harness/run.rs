@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_run_leaves_what_was_measured_before() {
+    fn interrupted_run_keeps_earlier_measurements() {
         let turns = Rc::default();
         let mut case = case(&turns, |turn| (turn < 5).then(Sample::default));
         let interrupt = Interrupt::default();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_thrown_away_is_done_once_more_and_then_told() {
+    fn discarded_run_is_repeated_once_and_then_reported() {
         let turns = Rc::default();
         let absent = || Sample::thrown_away(Absent("nobody there".into()));
         let mut case = case(&turns, move |turn| {

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_pair_by_repetition_and_skip_what_is_missing() {
+    fn ratios_pair_by_repetition_and_skip_missing_ones() {
         let ours = points(&[(0, 20.0), (1, 10.0), (3, 9.0), (4, 1.0)]);
         let peer = points(&[(1, 5.0), (0, 5.0), (2, 1.0), (3, 3.0), (4, 0.0)]);
         let ratio = paired_ratio(&ours, &peer).unwrap();

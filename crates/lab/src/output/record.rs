@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn every_shape_of_line_is_read_back_as_what_it_was() {
+    fn every_kind_of_line_round_trips() {
         let curve = Curve {
             bench: "b".into(),
             case: "c".into(),

@@ -87,7 +87,7 @@ impl Run {
                     cases.last_mut()?.machine.push(record);
                 }
                 Line::Record(record) => cases.last_mut()?.records.push(record),
-                Line::End(told) => end = Some(told),
+                Line::End(line) => end = Some(line),
             }
         }
         Some(Self {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_run_is_said_to_be_none() {
+    fn file_without_a_run_is_rejected() {
         assert!(reason("").contains("no run of a bench"));
         assert!(reason("hello\n").contains("no run of a bench"));
         assert!(reason("{\"schema\":1}\n").contains("version 1"));

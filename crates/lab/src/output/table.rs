@@ -212,7 +212,7 @@ pub fn three_digits(value: f64) -> String {
 /// Formats a ratio with its spread. A single repetition has no spread.
 #[must_use]
 pub fn ratio(spread: Spread) -> String {
-    let tell = |value: f64| {
+    let decimals = |value: f64| {
         if value.abs() < 9.995 {
             format!("{value:.2}")
         } else {
@@ -223,18 +223,18 @@ pub fn ratio(spread: Spread) -> String {
     let median = if spread.median < 0.0995 {
         three_digits(spread.median)
     } else {
-        tell(spread.median)
+        decimals(spread.median)
     };
     if spread.n == 1 {
         return format!("{median} (one run)");
     }
     let mad = match spread.mad {
         0.0 => "0".into(),
-        mad if spread.median >= 0.0995 => tell(mad),
+        mad if spread.median >= 0.0995 => decimals(mad),
         // Two decimals would print zero.
         mad if mad < 0.0005 => format!("{mad:.0e}"),
         mad if mad < 0.005 => format!("{mad:.0$}", (-mad.log10()).ceil() as usize),
-        mad => tell(mad),
+        mad => decimals(mad),
     };
     format!("{median} ±{mad}")
 }
@@ -296,11 +296,11 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_has_two_decimals_while_they_tell() {
-        let told = [(1.234, 0.056), (0.0123, 0.001), (23.45, 1.2), (123.4, 10.0)]
+    fn ratios_have_two_decimals_while_they_matter() {
+        let shown = [(1.234, 0.056), (0.0123, 0.001), (23.45, 1.2), (123.4, 10.0)]
             .map(|(median, mad)| ratio(Spread { median, mad, n: 5 }));
         assert_eq!(
-            told,
+            shown,
             ["1.23 ±0.06", "0.012 ±0.001", "23.4 ±1.20", "123 ±10.0"]
         );
         let once = Spread {
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn three_digits_keeps_what_tells_values_apart() {
+    fn three_digits_keeps_values_distinct() {
         let shown: Vec<String> = [0.0, 0.02345, 0.9996, 1.0, 9.996, 12.34, 99.96, 12345.6, 2e7]
             .map(three_digits)
             .into();

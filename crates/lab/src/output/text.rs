@@ -23,10 +23,10 @@ use crate::harness::summary::{Row, best_peer, summarize};
 /// The format of printed results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Tables, in color if `colour` is set.
+    /// Tables, in color if `color` is set.
     Text {
         /// Set if the output is a terminal that supports colors.
-        colour: bool,
+        color: bool,
     },
     /// One record per line.
     Json,
@@ -39,7 +39,7 @@ pub struct Report<W> {
     form: Form,
     unmet: usize,
     /// The lines of the page.
-    told: Vec<Line>,
+    lines: Vec<Line>,
 }
 
 /// A case that ran, possibly not to its end.
@@ -65,13 +65,13 @@ impl<W: Write> Report<W> {
             out,
             form,
             unmet: 0,
-            told: Vec::new(),
+            lines: Vec::new(),
         }
     }
 
     /// Returns all lines of the report.
     pub fn into_lines(self) -> Vec<Line> {
-        self.told
+        self.lines
     }
 
     /// Returns the number of claims that were measured and do not hold.
@@ -81,7 +81,7 @@ impl<W: Write> Report<W> {
 
     /// Prints the machine, the build and the warnings.
     pub fn head(&mut self, head: &Head) -> Result<(), Stop> {
-        self.told.push(Line::Head(Box::new(head.clone())));
+        self.lines.push(Line::Head(Box::new(head.clone())));
         let text = match self.form {
             Form::Json => record::line(head) + "\n",
             Form::Text { .. } => {
@@ -124,8 +124,8 @@ impl<W: Write> Report<W> {
         }
         let text = match self.form {
             Form::Json => lines.iter().map(|line| record::line(line) + "\n").collect(),
-            Form::Text { colour } => {
-                let paint = Paint { colour };
+            Form::Text { color } => {
+                let paint = Paint { color };
                 let best = case
                     .metrics
                     .iter()
@@ -145,7 +145,7 @@ impl<W: Write> Report<W> {
                 text
             }
         };
-        self.told.extend(lines);
+        self.lines.extend(lines);
         self.put(&text)?;
         self.warn(&warnings)
     }
@@ -153,12 +153,12 @@ impl<W: Write> Report<W> {
     /// Prints how the run ended and, in text form, a summary.
     pub fn end(&mut self, end: End) -> Result<(), Stop> {
         let line = Line::End(end.clone());
-        self.told.push(line.clone());
+        self.lines.push(line.clone());
         let text = match self.form {
             Form::Json => record::line(&line) + "\n",
-            Form::Text { colour } => {
-                let run = Run::of(self.told.clone()).expect("a bench tells a run");
-                in_words(&run, &end, Paint { colour })
+            Form::Text { color } => {
+                let run = Run::of(self.lines.clone()).expect("a bench tells a run");
+                in_words(&run, &end, Paint { color })
             }
         };
         self.put(&text)
@@ -173,12 +173,12 @@ impl<W: Write> Report<W> {
                     .for_each(|warning| say(format_args!("warning: {warning}")));
                 Ok(())
             }
-            Form::Text { colour } => {
-                let paint = Paint { colour };
+            Form::Text { color } => {
+                let paint = Paint { color };
                 let lines = warnings.iter().map(|warning| {
                     format!(
                         "{} {warning}\n",
-                        paint.in_colour("warning:", AnsiColor::Yellow)
+                        paint.in_color("warning:", AnsiColor::Yellow)
                     )
                 });
                 self.put(&lines.collect::<String>())
@@ -215,14 +215,16 @@ fn values(case: &Case, rows: &[Row]) -> String {
         let mut cells = vec![row.variant.clone()];
         for &(index, metric) in &shown {
             let cell = row.cells[index];
-            cells.push(told(cell.spread, |s| three_digits(s.median / metric.scale)));
+            cells.push(or_dash(cell.spread, |s| {
+                three_digits(s.median / metric.scale)
+            }));
             if metric.name == case.headline {
-                cells.push(told(cell.spread, |s| match s.n {
+                cells.push(or_dash(cell.spread, |s| match s.n {
                     1 => "one run".into(),
                     _ => format!("{:.0}", s.relative() * 100.0),
                 }));
                 if has_peer {
-                    cells.push(told(cell.vs_best_peer, ratio));
+                    cells.push(or_dash(cell.vs_best_peer, ratio));
                 }
             }
         }
@@ -244,7 +246,7 @@ fn run_by_run(case: &Case, series: &[Series]) -> String {
         for (repetition, sample) in &series.samples {
             let mut cells = vec![series.variant.clone(), (repetition + 1).to_string()];
             cells.extend(shown().map(|metric| {
-                told(sample.value(metric.name), |value| {
+                or_dash(sample.value(metric.name), |value| {
                     three_digits(value / metric.scale)
                 })
             }));
@@ -258,7 +260,7 @@ fn run_by_run(case: &Case, series: &[Series]) -> String {
 fn in_words(run: &Run, end: &End, paint: Paint) -> String {
     let mut text = format!(
         "\n{}\n",
-        paint.bold(&format!("in words: {}", verdict::told_by(run)))
+        paint.bold(&format!("in words: {}", verdict::reported_by(run)))
     );
     for (bench, cases) in verdict::benches(run) {
         text.push_str(&format!("{}\n", paint.bold(bench)));
@@ -282,7 +284,7 @@ fn in_words(run: &Run, end: &End, paint: Paint) -> String {
                     words::of_metric(&claim.bench, &claim.case, &claim.metric)
                 ),
             };
-            text.push_str(&paint.in_colour("does not hold:", AnsiColor::Red));
+            text.push_str(&paint.in_color("does not hold:", AnsiColor::Red));
             text.push_str(&format!(
                 " {} ({} {}): {}{metric}, against {}: {}, claimed {}\n",
                 words::of_case(&claim.bench, &claim.case),
@@ -290,7 +292,7 @@ fn in_words(run: &Run, end: &End, paint: Paint) -> String {
                 claim.case,
                 claim.claim,
                 claim.against.as_deref().unwrap_or("no other"),
-                told(claim.ratio, ratio),
+                or_dash(claim.ratio, ratio),
                 claim.bound.as_deref().unwrap_or("nothing"),
             ));
         }
@@ -348,7 +350,7 @@ fn claims((bench, case): (&str, &str), judged: &[Judged<'_>], paint: Paint) -> S
         return String::new();
     }
     // If two rows differ only by their metric, the rows name it.
-    let is_told_apart = |one: &Judged<'_>| {
+    let is_distinct = |one: &Judged<'_>| {
         let alike = judged
             .iter()
             .filter(|it| it.claim.what == one.claim.what && it.against == one.against);
@@ -363,7 +365,7 @@ fn claims((bench, case): (&str, &str), judged: &[Judged<'_>], paint: Paint) -> S
         .column("", "holds?", Align::Left);
     for judged in judged {
         table.row(vec![
-            if is_told_apart(judged) {
+            if is_distinct(judged) {
                 judged.claim.what.clone()
             } else {
                 format!(
@@ -373,9 +375,9 @@ fn claims((bench, case): (&str, &str), judged: &[Judged<'_>], paint: Paint) -> S
                 )
             },
             judged.against.clone().unwrap_or_default(),
-            told(judged.ratio, ratio),
-            told(judged.ratio, |it| it.n.to_string()),
-            told(judged.claim.bound, |bound| bound.to_string()),
+            or_dash(judged.ratio, ratio),
+            or_dash(judged.ratio, |it| it.n.to_string()),
+            or_dash(judged.claim.bound, |bound| bound.to_string()),
             holds(judged),
         ]);
     }
@@ -384,8 +386,8 @@ fn claims((bench, case): (&str, &str), judged: &[Judged<'_>], paint: Paint) -> S
         .lines()
         .zip(judged)
         .map(|(line, judged)| match judged.verdict {
-            Verdict::Holds => paint.in_colour(line, AnsiColor::Green) + "\n",
-            Verdict::Fails => paint.in_colour(line, AnsiColor::Red) + "\n",
+            Verdict::Holds => paint.in_color(line, AnsiColor::Green) + "\n",
+            Verdict::Fails => paint.in_color(line, AnsiColor::Red) + "\n",
             Verdict::OneRun | Verdict::Shown | Verdict::NotMeasured => format!("{line}\n"),
         })
         .collect();
@@ -459,14 +461,14 @@ fn spread_warnings(case: &Case, rows: &[Row], series: &[Series]) -> Vec<String> 
     warnings
 }
 
-fn told<T>(value: Option<T>, tell: impl FnOnce(T) -> String) -> String {
-    value.map_or_else(|| "-".into(), tell)
+fn or_dash<T>(value: Option<T>, format: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| "-".into(), format)
 }
 
 /// Colors, if any.
 #[derive(Clone, Copy)]
 struct Paint {
-    colour: bool,
+    color: bool,
 }
 
 impl Paint {
@@ -474,12 +476,12 @@ impl Paint {
         self.styled(text, Style::new().bold())
     }
 
-    fn in_colour(self, text: &str, colour: AnsiColor) -> String {
-        self.styled(text, Style::new().fg_color(Some(colour.into())))
+    fn in_color(self, text: &str, color: AnsiColor) -> String {
+        self.styled(text, Style::new().fg_color(Some(color.into())))
     }
 
     fn styled(self, text: &str, style: Style) -> String {
-        if self.colour {
+        if self.color {
             format!("{style}{text}{style:#}")
         } else {
             text.into()

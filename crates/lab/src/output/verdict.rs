@@ -198,7 +198,7 @@ pub fn benches(run: &Run) -> Vec<(&str, Vec<&CaseRun>)> {
 
 /// Returns the heading of the summary.
 #[must_use]
-pub fn told_by(run: &Run) -> &'static str {
+pub fn reported_by(run: &Run) -> &'static str {
     match run.cases.iter().any(|case| Standing::of(case).is_some()) {
         true => "our best against the best peer, by the metric of the case",
         false => "what became of the claims of each case",
@@ -276,25 +276,28 @@ pub(crate) mod tests {
         }
     }
 
-    fn told(better: Better, ratio: (f64, f64, usize)) -> String {
+    fn verdict(better: Better, ratio: (f64, f64, usize)) -> String {
         of_case(&case(better, "ns", ratio))
     }
 
     #[test]
-    fn a_standing_is_told_as_times_better_whichever_way_is_good() {
+    fn standing_is_shown_as_times_better_in_both_directions() {
         use Better::{Higher, Lower};
-        assert_eq!(told(Higher, (4.2, 0.1, 5)), ", by m: 4.20 × peer");
-        assert_eq!(told(Lower, (0.25, 0.01, 5)), ", by m: 4.00 × peer");
-        assert_eq!(told(Lower, (2.0, 0.01, 5)), ", by m: 0.500 × peer: slower");
-        assert_eq!(told(Higher, (0.97, 0.0, 5)), ", by m: even with peer");
-        assert_eq!(told(Higher, (1.3, 0.4, 5)), ", by m: even with peer");
-        let once = told(Higher, (4.2, 0.0, 1));
+        assert_eq!(verdict(Higher, (4.2, 0.1, 5)), ", by m: 4.20 × peer");
+        assert_eq!(verdict(Lower, (0.25, 0.01, 5)), ", by m: 4.00 × peer");
+        assert_eq!(
+            verdict(Lower, (2.0, 0.01, 5)),
+            ", by m: 0.500 × peer: slower"
+        );
+        assert_eq!(verdict(Higher, (0.97, 0.0, 5)), ", by m: even with peer");
+        assert_eq!(verdict(Higher, (1.3, 0.4, 5)), ", by m: even with peer");
+        let once = verdict(Higher, (4.2, 0.0, 1));
         assert_eq!(once, ", by m: one run, no verdict");
-        assert_eq!(told(Lower, (0.0, 0.0, 5)), ": nothing claimed");
+        assert_eq!(verdict(Lower, (0.0, 0.0, 5)), ": nothing claimed");
     }
 
     #[test]
-    fn of_values_that_are_not_positive_no_quotient_is_told() {
+    fn no_ratio_of_non_positive_values_is_shown() {
         for (ours, peer) in [(-0.1, 0.2), (0.1, -0.2), (-0.1, -0.2), (0.0, 0.2)] {
             let mut case = case(Better::Lower, "", (ours / peer, 0.01, 5));
             case.records[0].median = ours;
@@ -304,7 +307,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn noise_is_counted_among_all_that_were_judged_and_where_none_was_it_is_said() {
+    fn noise_is_counted_among_judged_metrics_and_its_absence_shown() {
         let totals = Totals {
             hold: 21,
             fail: 10,
@@ -345,11 +348,11 @@ pub(crate) mod tests {
             }
             of_case(case)
         };
-        let told = more(&["peer+yield", "tokio"], &mut case);
-        assert_eq!(told, ", by m: 2.00 × the best of peer, tokio");
-        let told = more(&["a", "b", "c", "d", "e"], &mut case);
+        let verdict = more(&["peer+yield", "tokio"], &mut case);
+        assert_eq!(verdict, ", by m: 2.00 × the best of peer, tokio");
+        let verdict = more(&["a", "b", "c", "d", "e"], &mut case);
         assert_eq!(
-            told,
+            verdict,
             ", by m: 2.00 × the best of peer, tokio, a, b, c and 2 others"
         );
     }

@@ -191,8 +191,8 @@ pub fn of_metric(bench: &str, case: &str, metric: &str) -> String {
     let narrow = format!("{bench} {case}");
     let of = |place: &str| found(METRICS, place, metric).map(str::to_owned);
     let places = [narrow.as_str(), bench, "*"];
-    let told = places.into_iter().find_map(of).or_else(|| at(case, metric));
-    told.unwrap_or_else(|| of_other(metric))
+    let found_words = places.into_iter().find_map(of).or_else(|| at(case, metric));
+    found_words.unwrap_or_else(|| of_other(metric))
 }
 
 /// Returns the description of a curve or of a machine metric.
@@ -276,8 +276,8 @@ mod tests {
     }
 
     #[test]
-    fn a_metric_has_the_words_of_its_narrowest_place_or_goes_by_its_name() {
-        let told = [
+    fn metric_has_the_words_of_the_narrowest_scope_or_its_name() {
+        let found_words = [
             ("everyday", "sleeps", "cpu_per_item", "CPU time per sleep"),
             ("everyday", "admission", "cpu_per_item", "CPU time per item"),
             (
@@ -296,7 +296,7 @@ mod tests {
             ("rcu", "read", "steal", "CPUs taken by the host"),
             ("rcu", "read", "new_things_per_s", "new things/s"),
         ];
-        for (bench, case, metric, words) in told {
+        for (bench, case, metric, words) in found_words {
             assert_eq!(of_metric(bench, case, metric), words);
         }
     }

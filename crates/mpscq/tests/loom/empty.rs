@@ -45,7 +45,7 @@ fn empty_is_never_said_while_a_completed_push_is_inside() {
 
 #[test]
 fn an_empty_said_by_the_missing_link_alone_is_caught() {
-    let failure = must_fail("empty: no look at the tail", || {
+    let failure = must_fail("empty: no check of the tail", || {
         exhaustive(completed_push_is_never_called_empty)
     });
     assert!(

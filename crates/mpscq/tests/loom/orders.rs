@@ -81,7 +81,7 @@ fn looks_without_taking() {
 }
 
 #[test]
-fn what_is_seen_without_taking_it_is_whole() {
+fn peeked_item_is_complete() {
     exhaustive(looks_without_taking);
 }
 
@@ -108,7 +108,7 @@ fn a_dependent_load_does_not_acquire_even_a_released_link() {
 }
 
 #[test]
-fn a_full_barrier_may_stand_for_the_release_if_the_loads_acquire() {
+fn full_barrier_may_replace_the_release_if_loads_acquire() {
     // This form is correct, but slower than the shipped one wherever a fence has a cost.
     let refused =
         std::panic::catch_unwind(|| weakened("kernel: full barrier, plain link, acquire loads"));

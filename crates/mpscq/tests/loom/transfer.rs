@@ -87,7 +87,7 @@ fn three_producers_of_one_item_lose_nothing() {
 }
 
 #[test]
-fn three_producers_of_one_item_and_a_keener_consumer_lose_nothing() {
+fn three_producers_and_an_eager_consumer_lose_nothing() {
     // Bounded: every known failure of this queue needs at most 2 preemptions.
     bounded(2, || singles(&[1, 1, 1], 3));
 }
@@ -138,15 +138,15 @@ fn a_bounded_drain_leaves_the_rest_in_order() {
 }
 
 #[test]
-fn push_tells_one_producer_for_each_time_the_queue_was_emptied() {
+fn push_reports_an_empty_queue_to_one_producer_each_time() {
     exhaustive(|| {
         let queue = Arc::new(Items::new());
-        let told = Arc::new(sync::atomic::AtomicUsize::new(0));
+        let nr_reported = Arc::new(sync::atomic::AtomicUsize::new(0));
         let threads = [0, 1].map(|from| {
-            let (queue, told) = (queue.clone(), told.clone());
+            let (queue, nr_reported) = (queue.clone(), nr_reported.clone());
             spawn(move || {
                 if queue.push(Item::new(from, 0)) {
-                    told.fetch_add(1, sync::atomic::Ordering::Relaxed);
+                    nr_reported.fetch_add(1, sync::atomic::Ordering::Relaxed);
                 }
             })
         });
@@ -162,7 +162,10 @@ fn push_tells_one_producer_for_each_time_the_queue_was_emptied() {
         }
         pop();
         pop();
-        assert_eq!(told.load(sync::atomic::Ordering::Relaxed), nr_emptied);
+        assert_eq!(
+            nr_reported.load(sync::atomic::Ordering::Relaxed),
+            nr_emptied
+        );
     });
 }
 

@@ -28,7 +28,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     #[test]
-    fn the_queue_does_what_a_deque_does(steps in steps()) {
+    fn queue_behaves_like_a_deque(steps in steps()) {
         let queue = Queue::<Node<_>>::new();
         let mut consumer = queue.try_consumer().unwrap();
         let mut model = VecDeque::new();

@@ -175,7 +175,7 @@ fn the_lifo_list_loses_nothing() {
 
 #[test]
 fn an_empty_said_by_the_missing_link_alone_is_caught() {
-    sync::twin::must_fail("empty: no look at the tail", || {
+    sync::twin::must_fail("empty: no check of the tail", || {
         shuttle::check_random(
             || {
                 let queue = Arc::new(Queue::<Item>::new());

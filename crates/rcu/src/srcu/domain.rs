@@ -13,7 +13,7 @@ use sync::{
 
 use super::{
     callback::Callbacks,
-    gp::Patience,
+    gp::WaitMode,
     guard::{Guard, OwnedGuard},
     runners::{Handle, runners},
     slots::{Parity, Slots},
@@ -184,7 +184,7 @@ impl Domain {
     /// guard of the domain: it would wait for itself.
     #[doc(alias = "synchronize_srcu")]
     pub fn synchronize(&self) {
-        self.shared.synchronize(Patience::Normal);
+        self.shared.synchronize(WaitMode::Normal);
     }
 
     /// Waits as [`synchronize`](Self::synchronize) does, and spins longer before it sleeps.
@@ -197,7 +197,7 @@ impl Domain {
     /// little.
     #[doc(alias = "synchronize_srcu_expedited")]
     pub fn synchronize_expedited(&self) {
-        self.shared.synchronize(Patience::Expedited);
+        self.shared.synchronize(WaitMode::Expedited);
     }
 
     /// Returns a future that is ready when every section that has begun before its first poll has
@@ -264,7 +264,7 @@ impl Domain {
     ///
     /// As [`synchronize`](Self::synchronize).
     pub fn cond_synchronize(&self, cookie: Cookie) {
-        self.shared.wait_for(cookie, Patience::Normal);
+        self.shared.wait_for(cookie, WaitMode::Normal);
     }
 
     /// Runs `callback` after a grace period, on a library thread. Callbacks run in the order of the

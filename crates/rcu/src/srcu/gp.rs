@@ -40,7 +40,7 @@ pub struct Cookie(GpCookie);
 
 /// The way to wait for readers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Patience {
+pub(super) enum WaitMode {
     /// Spins for as long as was useful for this thread before.
     Normal,
     /// Always spins for long.
@@ -79,8 +79,8 @@ impl Shared {
     /// # Panics
     ///
     /// As [`must_be_free_to_wait`](Self::must_be_free_to_wait).
-    pub(super) fn synchronize(&self, patience: Patience) {
-        self.wait_for(self.state(), patience);
+    pub(super) fn synchronize(&self, mode: WaitMode) {
+        self.wait_for(self.state(), mode);
     }
 
     /// Waits for the grace period of `cookie`, and drives it if no other thread does.
@@ -88,10 +88,10 @@ impl Shared {
     /// # Panics
     ///
     /// As [`must_be_free_to_wait`](Self::must_be_free_to_wait), if it has to wait.
-    pub(super) fn wait_for(&self, cookie: Cookie, patience: Patience) {
+    pub(super) fn wait_for(&self, cookie: Cookie, mode: WaitMode) {
         if !self.is_over(cookie) {
             self.must_be_free_to_wait();
-            let drive = || _ = self.drive(|parity| self.drain(parity, patience));
+            let drive = || _ = self.drive(|parity| self.drain(parity, mode));
             let park = || self.slots.park_mine();
             self.periods.wait_for(cookie.0, park, drive);
             // We may have ended the grace period of a domain that is aside. Its runner sets
@@ -208,12 +208,12 @@ impl Shared {
     /// Waits until the sums of `parity` have been equal once. Returns `true`.
     ///
     /// While this sleeps, the next section of `parity` that ends wakes it.
-    fn drain(&self, parity: Parity, patience: Patience) -> bool {
+    fn drain(&self, parity: Parity, mode: WaitMode) -> bool {
         let is_drained = || self.slots.drained(parity);
         let was_seen = self.drains_soon(parity)
-            || match patience {
-                Patience::Normal => spin_as_waiter(is_drained),
-                Patience::Expedited => {
+            || match mode {
+                WaitMode::Normal => spin_as_waiter(is_drained),
+                WaitMode::Expedited => {
                     (0..EXPEDITED_SPINS).any(|_| SpinBudget::new().spin(u32::MAX, is_drained))
                 }
             };

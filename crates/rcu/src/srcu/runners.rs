@@ -60,7 +60,7 @@ use crate::{
     fork, tunables,
 };
 
-use super::gp::{Cookie, Patience};
+use super::gp::{Cookie, WaitMode};
 
 /// Time for which a thread waits for more callbacks before it exits. Starting a thread costs about
 /// 50 µs, and an idle thread occupies its stack. In a model, where no wait times out, it exits at
@@ -216,7 +216,7 @@ impl Served {
                 Turn::Ran(_) if !self.domain.is_own_process() => return mem::forget(self),
                 Turn::Ran(_) if is_done() && self.has_more() => return Runners::add(self),
                 Turn::Ran(_) => {}
-                Turn::Waits => self.domain.wait_for(self.cookie, Patience::Normal),
+                Turn::Waits => self.domain.wait_for(self.cookie, WaitMode::Normal),
                 Turn::Ended if self.domain.is_own_process() => return,
                 // The callbacks belong to the parent.
                 Turn::Ended => return mem::forget(self),

@@ -86,7 +86,7 @@ fn domains_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn callbacks_run_in_order_after_their_grace_period_and_a_panic_loses_none() {
+fn callbacks_run_in_order_and_a_panic_loses_none() {
     let domain = Domain::new();
     let seen = Arc::new(AtomicUsize::new(0));
     let guard = domain.read();
@@ -108,7 +108,7 @@ fn callbacks_run_in_order_after_their_grace_period_and_a_panic_loses_none() {
 }
 
 #[test]
-fn a_barrier_in_a_callback_of_its_domain_panics_and_one_of_another_waits() {
+fn barrier_in_an_own_callback_panics_and_elsewhere_waits() {
     let (domain, other) = (Domain::new(), Domain::new());
     let (sender, receiver) = mpsc::channel();
     let theirs = domain.clone();
@@ -162,19 +162,19 @@ fn a_thread_may_end_within_a_section_and_after_its_own_data() {
 }
 
 #[test]
-fn an_awaited_grace_period_waits_for_the_sections_and_wakes_its_task() {
+fn awaited_grace_period_waits_for_sections_and_wakes_its_task() {
     use std::{
         pin::pin,
         task::{Context, Poll, Wake},
     };
-    struct Tell(mpsc::Sender<()>);
-    impl Wake for Tell {
+    struct Notify(mpsc::Sender<()>);
+    impl Wake for Notify {
         fn wake(self: std::sync::Arc<Self>) {
             self.0.send(()).unwrap();
         }
     }
-    let (told, woken) = mpsc::channel();
-    let waker = std::sync::Arc::new(Tell(told)).into();
+    let (sender, woken) = mpsc::channel();
+    let waker = std::sync::Arc::new(Notify(sender)).into();
     let mut cx = Context::from_waker(&waker);
     let domain = Domain::new();
     let guard = domain.read();
@@ -189,7 +189,7 @@ fn an_awaited_grace_period_waits_for_the_sections_and_wakes_its_task() {
 }
 
 #[test]
-fn a_waker_that_waits_for_callbacks_as_it_is_dropped_is_dropped_under_no_lock() {
+fn waker_that_waits_in_its_drop_is_dropped_under_no_lock() {
     use std::{
         pin::pin,
         task::{Context, Poll, Wake, Waker},

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use afterwork_stacks::desk::Desk;
+use afterwork_stacks::answer_slot::AnswerSlot;
 use loom::{model as exhaustive, thread::spawn};
 use sync::twin::must_fail;
 
@@ -15,32 +15,32 @@ const FIRST: u32 = 1;
 const SECOND: u32 = 2;
 
 /// Checks twice for an answer of `thread`, then gives up.
-fn ask(desk: &Desk<u32>, thread: u32) -> bool {
-    if !desk.ask(thread) {
+fn ask(answer_slot: &AnswerSlot<u32>, thread: u32) -> bool {
+    if !answer_slot.ask(thread) {
         return false;
     }
-    let read = || desk.read(|answer| assert_eq!(*answer, thread));
-    read().is_some() || read().is_some() || desk.give_up(thread) && read().is_some()
+    let read = || answer_slot.read(|answer| assert_eq!(*answer, thread));
+    read().is_some() || read().is_some() || answer_slot.give_up(thread) && read().is_some()
 }
 
 fn asked_by_turns() {
-    let desk = Arc::new(Desk::new(0));
+    let answer_slot = Arc::new(AnswerSlot::new(0));
     for me in [FIRST, SECOND] {
-        let desk = desk.clone();
-        spawn(move || desk.answer(me, |answer| *answer = me));
+        let answer_slot = answer_slot.clone();
+        spawn(move || answer_slot.answer(me, |answer| *answer = me));
     }
-    ask(&desk, FIRST);
-    ask(&desk, SECOND);
+    ask(&answer_slot, FIRST);
+    ask(&answer_slot, SECOND);
 }
 
 /// Two threads ask at the same time.
 fn asked_by_two() {
-    let desk = Arc::new(Desk::new(0));
+    let answer_slot = Arc::new(AnswerSlot::new(0));
     for (me, of) in [(FIRST, SECOND), (SECOND, FIRST)] {
-        let desk = desk.clone();
+        let answer_slot = answer_slot.clone();
         spawn(move || {
-            desk.answer(me, |answer| *answer = me);
-            ask(&desk, of);
+            answer_slot.answer(me, |answer| *answer = me);
+            ask(&answer_slot, of);
         });
     }
 }
@@ -53,6 +53,10 @@ fn an_answer_is_of_the_thread_that_was_asked() {
 
 #[test]
 fn an_answer_has_one_writer() {
-    must_fail("desk: begun without a claim", || exhaustive(asked_by_turns));
-    must_fail("desk: taken from its writer", || exhaustive(asked_by_turns));
+    must_fail("answer slot: begun without a claim", || {
+        exhaustive(asked_by_turns)
+    });
+    must_fail("answer slot: taken from its writer", || {
+        exhaustive(asked_by_turns)
+    });
 }

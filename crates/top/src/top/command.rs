@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use afterwork::page::Kind;
 
 use super::args::TopArgs;
-use super::look::{Look, NoLook, Watched};
 use super::plain::plain;
 use super::processes::{self, Found};
+use super::snapshot::{NoSnapshot, Snapshot, Watched};
 use super::{json, prometheus, text, tui};
 use crate::exit::Stop;
 use crate::interrupt::Interrupt;
@@ -40,10 +40,10 @@ pub fn run(args: &TopArgs) -> Result<(), Stop> {
         return all(args);
     };
     let path = path_of(&args.directory, process)?;
-    let mut watched = Watched::open(&path).map_err(|no_look| cannot_look(&path, &no_look))?;
+    let mut watched = Watched::open(&path).map_err(|no_look| cannot_show(&path, &no_look))?;
     let first = watched
-        .look()
-        .map_err(|no_look| cannot_look(&path, &no_look))?;
+        .snapshot()
+        .map_err(|no_look| cannot_show(&path, &no_look))?;
     if args.prometheus {
         return print(&prometheus::text(&[&first]));
     }
@@ -66,9 +66,9 @@ fn path_of(directory: &Path, process: &str) -> Result<PathBuf, Stop> {
     Ok(processes::page_of(directory, pid))
 }
 
-fn cannot_look(path: &Path, no_look: &NoLook) -> Stop {
+fn cannot_show(path: &Path, no_look: &NoSnapshot) -> Stop {
     let hint = match no_look {
-        NoLook::Refused(_) if !path.exists() => {
+        NoSnapshot::Refused(_) if !path.exists() => {
             "; `afterwork top` lists the processes that can be shown; start one with AFTERWORK=observe.publish=on"
         }
         _ => "",
@@ -79,20 +79,17 @@ fn cannot_look(path: &Path, no_look: &NoLook) -> Stop {
 }
 
 /// Reads the page again and again until the process ends or the user quits.
-fn watch(watched: &mut Watched, first: Look, args: &TopArgs) -> Result<(), Stop> {
+fn watch(watched: &mut Watched, first: Snapshot, args: &TopArgs) -> Result<(), Stop> {
     let stdout = io::stdout();
-    let (colour, clear) = (
-        talk::may_colour(&stdout),
-        stdout.is_terminal() && !args.once,
-    );
+    let (color, clear) = (talk::may_color(&stdout), stdout.is_terminal() && !args.once);
     let interrupt =
         Interrupt::install().map_err(|error| Stop::because("cannot handle signals", error))?;
     let (mut before, mut now) = (None, first);
     loop {
         let shown = if args.json {
-            format!("{}\n", json::look(&now, before.as_ref()))
+            format!("{}\n", json::snapshot(&now, before.as_ref()))
         } else {
-            text::look(&now, before.as_ref(), colour)
+            text::snapshot(&now, before.as_ref(), color)
         };
         let (clear, end) = match (clear && !args.json, args.json || args.once) {
             (true, _) => (CLEAR, ""),
@@ -104,13 +101,13 @@ fn watch(watched: &mut Watched, first: Look, args: &TopArgs) -> Result<(), Stop>
             return Ok(());
         }
         before = Some(now);
-        now = match watched.look() {
-            Ok(look) => look,
-            Err(NoLook::Stale(reason)) => {
+        now = match watched.snapshot() {
+            Ok(snapshot) => snapshot,
+            Err(NoSnapshot::Stale(reason)) => {
                 talk::say(reason);
                 return Ok(());
             }
-            Err(NoLook::Refused(reason)) => return Err(Stop::CouldNotRun(reason)),
+            Err(NoSnapshot::Refused(reason)) => return Err(Stop::CouldNotRun(reason)),
         };
     }
 }
@@ -134,11 +131,11 @@ fn all(args: &TopArgs) -> Result<(), Stop> {
     let found = processes::find(directory)
         .map_err(|error| Stop::because(&format!("cannot read {}", directory.display()), error))?;
     if args.prometheus {
-        let looks: Vec<_> = found
+        let snapshots: Vec<_> = found
             .iter()
-            .filter_map(|it| it.look.as_ref().ok())
+            .filter_map(|it| it.snapshot.as_ref().ok())
             .collect();
-        return print(&prometheus::text(&looks));
+        return print(&prometheus::text(&snapshots));
     }
     if args.json {
         return print(&format!("{}\n", json::processes(&found)));
@@ -147,10 +144,10 @@ fn all(args: &TopArgs) -> Result<(), Stop> {
         talk::say("no process shows itself: start one with AFTERWORK=observe.publish=on");
         return Ok(());
     }
-    print(&text::processes(&found, talk::may_colour(&io::stdout())))?;
+    print(&text::processes(&found, talk::may_color(&io::stdout())))?;
     if found
         .iter()
-        .any(|Found { look, .. }| matches!(look, Err(NoLook::Stale(_))))
+        .any(|Found { snapshot, .. }| matches!(snapshot, Err(NoSnapshot::Stale(_))))
     {
         talk::say("exited processes left pages behind; remove them with: afterwork top --prune");
     }

@@ -83,17 +83,17 @@ pub fn draw_list(frame: &mut Frame<'_>, found: &[Found], selected: usize) {
     ])
     .areas(frame.area());
     let width = usize::from(head.width);
-    let told = match found.len() {
+    let text = match found.len() {
         0 => "no process shows itself: start one with AFTERWORK=observe.publish=on, or `afterwork demo`".to_owned(),
         count => format!("{count} processes"),
     };
-    frame.render_widget(Paragraph::new(cut(&told, width)), head);
+    frame.render_widget(Paragraph::new(cut(&text, width)), head);
     let height = usize::from(body.height);
     let top = (selected + 1).saturating_sub(height);
     let lines = found.iter().enumerate().skip(top).take(height);
     let lines = lines.map(|(at, found)| {
-        let (says, is_alarm) = match &found.look {
-            Ok(look) => (summary(look), is_stalled(look)),
+        let (says, is_alarm) = match &found.snapshot {
+            Ok(snapshot) => (summary(snapshot), is_stalled(snapshot)),
             Err(no_look) => (no_look.reason().to_owned(), false),
         };
         let text = cut(&format!("{:>8}  {says}", found.pid), width);
@@ -115,9 +115,9 @@ fn foot_bar(text: &str, width: usize) -> Paragraph<'static> {
     Paragraph::new(cut(text, width)).style(Style::new().add_modifier(Modifier::REVERSED))
 }
 
-fn alarm(colour: bool) -> Style {
+fn alarm(color: bool) -> Style {
     let bold = Style::new().add_modifier(Modifier::BOLD);
-    if colour { bold.fg(Color::Red) } else { bold }
+    if color { bold.fg(Color::Red) } else { bold }
 }
 
 /// Returns the problems, the worst first. If the line is too narrow for all of them, also their
@@ -132,7 +132,7 @@ fn problem_line(view: &View, width: usize) -> Paragraph<'static> {
     if wide(&line) > width && found.len() > 1 {
         line.replace_range(..1, &format!("! {} problems:", found.len()));
     }
-    Paragraph::new(cut(&line, width)).style(alarm(view.colour))
+    Paragraph::new(cut(&line, width)).style(alarm(view.color))
 }
 
 fn problems(view: &View) -> Vec<String> {
@@ -240,7 +240,7 @@ fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
                 format!("{}{text}", " ".repeat(gap + room))
             };
             let style = if at > 0 && cell.is_alarm {
-                base.patch(alarm(view.colour))
+                base.patch(alarm(view.color))
             } else {
                 base
             };
@@ -474,8 +474,8 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
-    use super::super::look::NoLook;
     use super::super::plain::plain;
+    use super::super::snapshot::NoSnapshot;
     use super::super::view::{Key, tests::view};
     use super::*;
 
@@ -490,17 +490,17 @@ mod tests {
         let buffer = terminal.backend().buffer();
         let lines = buffer.content().chunks(usize::from(width));
         let lines = lines.map(|line| {
-            let mut told = String::new();
+            let mut text = String::new();
             let mut cells = line.iter();
             while let Some(cell) = cells.next() {
-                told.push_str(cell.symbol());
+                text.push_str(cell.symbol());
                 // A wide letter also covers the next cell.
                 cells
                     .by_ref()
                     .take(wide(cell.symbol()).saturating_sub(1))
                     .for_each(drop);
             }
-            told.trim_end().to_owned() + "\n"
+            text.trim_end().to_owned() + "\n"
         });
         let red = buffer.content().iter().filter(|cell| cell.fg == Color::Red);
         (lines.collect(), red.map(|cell| cell.symbol()).collect())
@@ -512,9 +512,9 @@ mod tests {
         for size in [(80, 24), (40, 10), (200, 50)] {
             let mut view = view();
             for count in 0..3 {
-                let mut look = view.now.clone();
-                look.page.written_ns += 1_000_000_000 + count;
-                view.seen(Ok(look));
+                let mut snapshot = view.now.clone();
+                snapshot.page.written_ns += 1_000_000_000 + count;
+                view.seen(Ok(snapshot));
             }
             is_as_captured("", size, &screen(&mut view, size).0);
         }
@@ -535,9 +535,9 @@ mod tests {
     fn a_wide_screen_shows_the_whole_minute() {
         let mut view = view();
         for count in 0..80 {
-            let mut look = view.now.clone();
-            look.page.written_ns += 1_000_000_000 + count;
-            view.seen(Ok(look));
+            let mut snapshot = view.now.clone();
+            snapshot.page.written_ns += 1_000_000_000 + count;
+            view.seen(Ok(snapshot));
         }
         for (width, bars) in [(250, REMEMBERED), (179, PLOT)] {
             let (shown, _) = screen(&mut view, (width, 10));
@@ -549,16 +549,20 @@ mod tests {
     /// Three processes: one with a long name, one with a hostile name that was made plain, one that
     /// has exited.
     #[test]
-    fn lists_of_three_processes_with_long_and_hostile_names_are_as_captured() {
+    fn lists_of_processes_with_hostile_names_match_the_captures() {
         let named = |pid, name: &str| {
-            let mut look = view().now.clone();
-            look.page.name = plain(name).into_owned();
-            look.page.records.last_mut().unwrap().name = plain(name).into_owned();
+            let mut snapshot = view().now.clone();
+            snapshot.page.name = plain(name).into_owned();
+            snapshot.page.records.last_mut().unwrap().name = plain(name).into_owned();
             let path = format!("/dev/shm/afterwork-{pid}").into();
-            let look = Ok(look);
-            Found { pid, path, look }
+            let snapshot = Ok(snapshot);
+            Found {
+                pid,
+                path,
+                snapshot,
+            }
         };
-        let ended = NoLook::Stale("it has ended, and left its page".into());
+        let ended = NoSnapshot::Stale("it has ended, and left its page".into());
         let found = [
             named(
                 7,
@@ -566,7 +570,7 @@ mod tests {
             ),
             named(4_194_303, "\x1b[31m\u{202e}redrum\u{200b}\r\n日本語"),
             Found {
-                look: Err(ended),
+                snapshot: Err(ended),
                 ..named(11, "")
             },
         ];
@@ -579,14 +583,14 @@ mod tests {
             );
             assert!(red.contains("4194303"), "{red}");
             // The selected one, by its last queue.
-            let mut view = View::new(found[1].look.clone().unwrap(), true);
+            let mut view = View::new(found[1].snapshot.clone().unwrap(), true);
             view.press(Key::End);
             is_as_captured("hostile-", size, &screen(&mut view, size).0);
         }
     }
 
     #[test]
-    fn what_matters_is_on_the_smallest_screen_with_names_that_can_be_told_apart() {
+    fn smallest_screen_shows_the_essentials_with_distinct_names() {
         let (shown, _) = screen(&mut view(), (80, 24));
         for word in [
             "mail-in",
@@ -657,7 +661,7 @@ mod tests {
     }
 
     #[test]
-    fn details_can_all_be_reached_on_a_small_screen_and_rows_on_one_that_grew() {
+    fn all_details_and_rows_are_reachable_after_a_resize() {
         let mut view = view();
         view.press(Key::End);
         screen(&mut view, (80, 6));
@@ -711,7 +715,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plot_has_a_bar_a_value_and_long_texts_are_cut_where_they_end() {
+    fn plots_have_a_bar_per_value_and_long_texts_are_cut() {
         assert_eq!(sparks(&[0.0, 1.0, 2.0], 10), "▁▅█");
         assert_eq!(sparks(&[0.0, 0.0], 10), "▁▁");
         assert_eq!(sparks(&[1.0; 20], 4), "████");

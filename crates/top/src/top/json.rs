@@ -7,13 +7,13 @@
 use afterwork::page::{Kind, Measure, VERSION};
 use serde_json::{Map, Value, json};
 
-use super::look::{Look, NoLook};
 use super::processes::Found;
 use super::rows::{pairs, rate, span_s};
+use super::snapshot::{NoSnapshot, Snapshot};
 
 /// Returns the object for a look.
 #[must_use]
-pub fn look(now: &Look, before: Option<&Look>) -> Value {
+pub fn snapshot(now: &Snapshot, before: Option<&Snapshot>) -> Value {
     let page = &now.page;
     let kinds = Kind::ALL.map(|kind| (kind.name().to_owned(), records(kind, now, before)));
     json!({
@@ -33,7 +33,7 @@ pub fn look(now: &Look, before: Option<&Look>) -> Value {
     })
 }
 
-fn records(kind: Kind, now: &Look, before: Option<&Look>) -> Value {
+fn records(kind: Kind, now: &Snapshot, before: Option<&Snapshot>) -> Value {
     let records = pairs(kind, now, before).map(|(record, past)| {
         let mut object = Map::new();
         object.insert("name".to_owned(), json!(record.name));
@@ -79,12 +79,12 @@ pub fn fields() -> Value {
 /// Returns the array of all processes that were found.
 #[must_use]
 pub fn processes(found: &[Found]) -> Value {
-    let objects = found.iter().map(|found| match &found.look {
-        Ok(seen) => look(seen, None),
+    let objects = found.iter().map(|found| match &found.snapshot {
+        Ok(seen) => snapshot(seen, None),
         Err(no_look) => {
             let state = match no_look {
-                NoLook::Stale(_) => "stale",
-                NoLook::Refused(_) => "refused",
+                NoSnapshot::Stale(_) => "stale",
+                NoSnapshot::Refused(_) => "refused",
             };
             json!({"pid": found.pid, "state": state, "reason": no_look.reason()})
         }

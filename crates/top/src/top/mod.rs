@@ -17,16 +17,16 @@ mod args;
 mod command;
 mod draw;
 mod json;
-mod look;
 mod plain;
 mod processes;
 mod prometheus;
 mod rows;
 mod screen;
+mod snapshot;
 mod text;
 mod tui;
 mod view;
 
 pub use args::TopArgs;
 pub use command::run;
-pub use look::{Look, NoLook, Watched};
+pub use snapshot::{NoSnapshot, Snapshot, Watched};

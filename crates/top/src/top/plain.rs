@@ -12,15 +12,15 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_plain) {
         return Cow::Borrowed(text);
     }
-    let mut told = String::with_capacity(text.len());
+    let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         if is_plain(c) {
-            told.push(c);
+            escaped.push(c);
         } else {
-            told.extend(c.escape_unicode());
+            escaped.extend(c.escape_unicode());
         }
     }
-    Cow::Owned(told)
+    Cow::Owned(escaped)
 }
 
 fn is_plain(c: char) -> bool {
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_obeys_or_hides_is_written_as_a_number() {
+    fn control_and_hidden_characters_are_escaped() {
         assert_eq!(plain("kworker/µ 日本 é"), "kworker/µ 日本 é");
         for hostile in [
             "\x1b[2J",
@@ -57,10 +57,10 @@ mod tests {
             "\u{7f}",
             "a\u{ad}b",
         ] {
-            let told = plain(hostile);
+            let escaped = plain(hostile);
             assert!(
-                told.contains("\\u{") && told.chars().all(is_plain),
-                "{told}"
+                escaped.contains("\\u{") && escaped.chars().all(is_plain),
+                "{escaped}"
             );
         }
     }

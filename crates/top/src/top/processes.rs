@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use afterwork::page::{MAX_NAMES, name_of, pid_of};
 
-use super::look::{Look, NoLook, Watched};
+use super::snapshot::{NoSnapshot, Snapshot, Watched};
 
 /// A page that was found, and the result of reading it.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub struct Found {
     /// Its path.
     pub path: PathBuf,
     /// Its contents, or the reason why there are none.
-    pub look: Result<Look, NoLook>,
+    pub snapshot: Result<Snapshot, NoSnapshot>,
 }
 
 /// Maximum number of pages that are open at the same time.
@@ -47,7 +47,7 @@ pub fn find(directory: &Path) -> io::Result<Vec<Found>> {
         found.extend(asked.into_iter().map(|(pid, path, asked)| Found {
             pid,
             path: path.clone(),
-            look: asked.and_then(|(asked, mut watched)| watched.answer(&asked)),
+            snapshot: asked.and_then(|(asked, mut watched)| watched.answer(&asked)),
         }));
     }
     Ok(found)
@@ -64,15 +64,15 @@ pub fn find(directory: &Path) -> io::Result<Vec<Found>> {
 pub fn prune(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let stale = find(directory)?
         .into_iter()
-        .filter_map(|found| match found.look {
-            Err(NoLook::Stale(_)) => Some(found.path),
+        .filter_map(|found| match found.snapshot {
+            Err(NoSnapshot::Stale(_)) => Some(found.path),
             _ => None,
         });
     // In the meantime another process with that PID may have replaced it, so each page is read once
     // more.
     let is_stale = |path: &PathBuf| {
-        let look = Watched::open(path).and_then(|mut watched| watched.look());
-        matches!(look, Err(NoLook::Stale(_)))
+        let snapshot = Watched::open(path).and_then(|mut watched| watched.snapshot());
+        matches!(snapshot, Err(NoSnapshot::Stale(_)))
     };
     Ok(stale
         .filter(is_stale)

@@ -2,21 +2,21 @@
 
 use afterwork::observe::Exposition;
 
-use super::look::Look;
+use super::snapshot::Snapshot;
 
 /// Writes the figures of some processes.
 #[must_use]
-pub fn text(looks: &[&Look]) -> String {
+pub fn text(snapshots: &[&Snapshot]) -> String {
     let mut metrics = Exposition::new();
-    for look in looks {
-        let page = &look.page;
+    for snapshot in snapshots {
+        let page = &snapshot.page;
         let labels = [("pid", &*page.pid.to_string()), ("process", &*page.name)];
         let about = "1 if the process answered";
         metrics.gauge(
             "afterwork_up",
             about,
             &labels,
-            f64::from(u8::from(look.answered)),
+            f64::from(u8::from(snapshot.answered)),
         );
         metrics.add_records(&labels, &page.records);
     }

@@ -2,7 +2,7 @@
 
 use afterwork::page::{Field, Kind, Measure, Record};
 
-use super::look::Look;
+use super::snapshot::Snapshot;
 
 /// A cell of a table.
 #[derive(Clone, PartialEq, Debug)]
@@ -160,7 +160,7 @@ pub fn main_rate(kind: Kind) -> &'static str {
 
 /// Returns a table for each kind that has records; rates are since `before`.
 #[must_use]
-pub fn tables(now: &Look, before: Option<&Look>) -> Vec<Table> {
+pub fn tables(now: &Snapshot, before: Option<&Snapshot>) -> Vec<Table> {
     let tables = kinds().map(|kind| Table {
         kind,
         rows: rows(kind, now, before),
@@ -168,7 +168,7 @@ pub fn tables(now: &Look, before: Option<&Look>) -> Vec<Table> {
     tables.filter(|table| table.rows.len() > 1).collect()
 }
 
-fn rows(kind: Kind, now: &Look, before: Option<&Look>) -> Vec<Vec<Cell>> {
+fn rows(kind: Kind, now: &Snapshot, before: Option<&Snapshot>) -> Vec<Vec<Cell>> {
     let plain = |text: &str| Cell::plain(text, false);
     let headers = columns(kind).iter().map(|(header, ..)| plain(header));
     let mut rows = vec![
@@ -204,10 +204,11 @@ fn rows(kind: Kind, now: &Look, before: Option<&Look>) -> Vec<Vec<Cell>> {
 /// order.
 pub fn pairs<'l>(
     kind: Kind,
-    now: &'l Look,
-    before: Option<&'l Look>,
+    now: &'l Snapshot,
+    before: Option<&'l Snapshot>,
 ) -> impl Iterator<Item = (&'l Record, Option<&'l Record>)> {
-    let mut past: Vec<&Record> = before.map_or_else(Vec::new, |look| look.page.of(kind).collect());
+    let mut past: Vec<&Record> =
+        before.map_or_else(Vec::new, |snapshot| snapshot.page.of(kind).collect());
     now.page.of(kind).map(move |record| {
         let same = past
             .iter()
@@ -218,7 +219,7 @@ pub fn pairs<'l>(
 
 /// Returns the seconds between two looks, by the times at which the process gathered its figures.
 #[must_use]
-pub fn span_s(now: &Look, before: Option<&Look>) -> f64 {
+pub fn span_s(now: &Snapshot, before: Option<&Snapshot>) -> f64 {
     let since_ns = before.map_or(0, |before| before.page.written_ns);
     now.page.written_ns.saturating_sub(since_ns) as f64 / 1e9
 }
@@ -289,12 +290,12 @@ fn rate_text(rate: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::look::stalled_sample;
+    use crate::top::snapshot::stalled_sample;
 
     #[test]
     fn a_rate_needs_a_past_and_time_that_passed() {
-        let look = stalled_sample();
-        let queue = look.page.of(Kind::Queue).next().unwrap();
+        let snapshot = stalled_sample();
+        let queue = snapshot.page.of(Kind::Queue).next().unwrap();
         assert_eq!(rate(queue, None, "completed", 1.0), None);
         assert_eq!(rate(queue, Some(queue), "completed", 0.0), None);
         assert_eq!(rate(queue, Some(queue), "completed", 2.0), Some(0.0));

@@ -6,31 +6,31 @@ use afterwork::page::Kind;
 use anstyle::{AnsiColor, Style};
 use ratatui::text::Span;
 
-use super::look::Look;
 use super::processes::Found;
 use super::rows::{Cell, stalled_s, tables};
+use super::snapshot::Snapshot;
 
 /// The space between two columns.
 const GAP: &str = "  ";
 
-/// Returns the text for a look at a process; alarms in red if `colour`.
+/// Returns the text for a look at a process; alarms in red if `color`.
 #[must_use]
-pub fn look(now: &Look, before: Option<&Look>, colour: bool) -> String {
+pub fn snapshot(now: &Snapshot, before: Option<&Snapshot>, color: bool) -> String {
     let mut text = headline(now) + "\n";
     for table in tables(now, before) {
         text.push('\n');
-        text += &write_table(&table.rows, colour);
+        text += &write_table(&table.rows, color);
     }
     text
 }
 
 /// Returns a line that names the process, and the problems of its page.
 #[must_use]
-pub fn headline(look: &Look) -> String {
-    let page = &look.page;
+pub fn headline(snapshot: &Snapshot) -> String {
+    let page = &snapshot.page;
     let mut line = format!("process {} ({})", page.pid, page.name);
-    if !look.answered {
-        let age_s = look.age.as_secs_f64();
+    if !snapshot.answered {
+        let age_s = snapshot.age.as_secs_f64();
         let _ = write!(line, ", does not answer: as of {age_s:.1} s ago");
     }
     for (count, what) in [
@@ -77,7 +77,7 @@ fn padded(column: usize, cell: &Cell, width: usize) -> String {
     }
 }
 
-fn write_table(rows: &[Vec<Cell>], colour: bool) -> String {
+fn write_table(rows: &[Vec<Cell>], color: bool) -> String {
     let red = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
     let widths = widths(rows);
     let mut text = String::new();
@@ -85,7 +85,7 @@ fn write_table(rows: &[Vec<Cell>], colour: bool) -> String {
         let mut line = String::new();
         for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
             let padded = padded(i, cell, *width);
-            if cell.is_alarm && colour {
+            if cell.is_alarm && color {
                 let _ = write!(line, "{red}{padded}{red:#}");
             } else {
                 line += &padded;
@@ -99,12 +99,12 @@ fn write_table(rows: &[Vec<Cell>], colour: bool) -> String {
 
 /// Returns a table of the processes that were found.
 #[must_use]
-pub fn processes(found: &[Found], colour: bool) -> String {
+pub fn processes(found: &[Found], color: bool) -> String {
     let cell = Cell::plain;
     let mut rows = vec![vec![cell("pid", false), cell("process", false)]];
     for found in found {
-        let (says, is_alarm) = match &found.look {
-            Ok(look) => (summary(look), is_stalled(look)),
+        let (says, is_alarm) = match &found.snapshot {
+            Ok(snapshot) => (summary(snapshot), is_stalled(snapshot)),
             Err(no_look) => (no_look.reason().to_owned(), false),
         };
         rows.push(vec![
@@ -112,22 +112,22 @@ pub fn processes(found: &[Found], colour: bool) -> String {
             cell(&says, is_alarm),
         ]);
     }
-    write_table(&rows, colour)
+    write_table(&rows, color)
 }
 
 /// Returns a one-line summary of a process.
 #[must_use]
-pub fn summary(look: &Look) -> String {
+pub fn summary(snapshot: &Snapshot) -> String {
     // Problems come first, because names may be longer than the screen is wide.
     let mut line = String::new();
-    if is_stalled(look) {
+    if is_stalled(snapshot) {
         line += "STALLED, ";
     }
-    if !look.answered {
+    if !snapshot.answered {
         line += "does not answer, ";
     }
-    line += &look.page.name;
-    for table in tables(look, None) {
+    line += &snapshot.page.name;
+    for table in tables(snapshot, None) {
         let (nr, kind) = (table.rows.len() - 1, table.kind);
         let _ = write!(line, ", {nr} {}", kind.name());
         // The other names have no plural.
@@ -140,27 +140,31 @@ pub fn summary(look: &Look) -> String {
 
 /// Returns `true` if the work of a pool makes no progress.
 #[must_use]
-pub fn is_stalled(look: &Look) -> bool {
-    look.page.records.iter().any(|it| stalled_s(it).is_some())
+pub fn is_stalled(snapshot: &Snapshot) -> bool {
+    snapshot
+        .page
+        .records
+        .iter()
+        .any(|it| stalled_s(it).is_some())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::look::stalled_sample;
+    use crate::top::snapshot::stalled_sample;
 
     #[test]
     fn columns_stand_below_each_other_whatever_names_are_wide() {
-        let mut look = stalled_sample();
-        let queue = look.page.of(Kind::Queue).next().unwrap().clone();
-        look.page.records = ["日本語の待ち行列", "abc"]
+        let mut snapshot = stalled_sample();
+        let queue = snapshot.page.of(Kind::Queue).next().unwrap().clone();
+        snapshot.page.records = ["日本語の待ち行列", "abc"]
             .map(|name| {
                 let mut queue = queue.clone();
                 queue.name = name.into();
                 queue
             })
             .into();
-        let shown = super::look(&look, None, false);
+        let shown = super::snapshot(&snapshot, None, false);
         let ends: Vec<_> = shown.lines().skip(2).map(wide).collect();
         assert_eq!(ends.len(), 3);
         assert!(ends.iter().all(|end| *end == ends[0]), "{shown}");
@@ -168,9 +172,9 @@ mod tests {
 
     #[test]
     fn a_process_with_nothing_to_show_is_said_to_have_nothing() {
-        let mut look = stalled_sample();
-        assert!(!headline(&look).contains("nothing to show"));
-        look.page.records.clear();
-        assert!(headline(&look).ends_with("nothing to show now"));
+        let mut snapshot = stalled_sample();
+        assert!(!headline(&snapshot).contains("nothing to show"));
+        snapshot.page.records.clear();
+        assert!(headline(&snapshot).ends_with("nothing to show now"));
     }
 }

@@ -8,9 +8,9 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use rustix::process::{Signal, kill_current_process_group};
 
 use super::draw::{draw, draw_list};
-use super::look::{Look, Watched};
 use super::processes::{self, Found};
 use super::screen::Screen;
+use super::snapshot::{Snapshot, Watched};
 use super::view::{Key, View, Wish};
 use crate::exit::Stop;
 use crate::talk;
@@ -25,7 +25,7 @@ pub enum Left {
 }
 
 /// Shows the process until the user quits.
-pub fn run(watched: &mut Watched, first: Look, pause: Duration) -> Result<Left, Stop> {
+pub fn run(watched: &mut Watched, first: Snapshot, pause: Duration) -> Result<Left, Stop> {
     on_terminal(|screen| watch(screen, watched, first, pause))
 }
 
@@ -41,7 +41,7 @@ pub fn pick(directory: &Path, pause: Duration) -> Result<(), Stop> {
             let Some(found) = found.get(picked) else {
                 continue;
             };
-            let opened = Watched::open(&found.path).and_then(|mut it| Ok((it.look()?, it)));
+            let opened = Watched::open(&found.path).and_then(|mut it| Ok((it.snapshot()?, it)));
             // A process that has exited in the meantime is shown as such by the next list.
             if let Ok((first, mut watched)) = opened
                 && watch(screen, &mut watched, first, pause)? == Left::Quit
@@ -85,10 +85,10 @@ fn pick_one(
 fn watch(
     screen: &mut Screen,
     watched: &mut Watched,
-    first: Look,
+    first: Snapshot,
     pause: Duration,
 ) -> io::Result<Left> {
-    let mut view = View::new(first, talk::may_colour(&io::stdout()));
+    let mut view = View::new(first, talk::may_color(&io::stdout()));
     loop {
         screen.draw(|frame| draw(frame, &mut view))?;
         let next = Instant::now() + pause;
@@ -105,7 +105,7 @@ fn watch(
             }
             screen.draw(|frame| draw(frame, &mut view))?;
         }
-        view.seen(watched.look());
+        view.seen(watched.snapshot());
     }
 }
 
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_told_apart() {
+    fn keys_are_distinguished() {
         let key = |code, modifiers| known(KeyEvent::new(code, modifiers));
         assert_eq!(
             key(KeyCode::Char('c'), KeyModifiers::CONTROL),

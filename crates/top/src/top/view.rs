@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 
 use afterwork::page::{Kind, Record};
 
-use super::look::{Look, NoLook};
 use super::rows::{Cell, Table, kinds, main_counter, pairs, rate, span_s, tables};
+use super::snapshot::{NoSnapshot, Snapshot};
 
 /// Number of looks in a small plot: a minute, at one a second.
 pub(super) const REMEMBERED: usize = 60;
@@ -63,11 +63,11 @@ pub enum Over {
 #[derive(Debug)]
 pub struct View {
     /// The latest look.
-    pub now: Look,
+    pub now: Snapshot,
     /// The look before that.
-    pub before: Option<Look>,
+    pub before: Option<Snapshot>,
     /// The reason why there is no newer look.
-    pub ended: Option<NoLook>,
+    pub ended: Option<NoSnapshot>,
     /// The kind of the selected table.
     pub tab: Kind,
     /// The index of the selected row, below the header.
@@ -87,7 +87,7 @@ pub struct View {
     /// `true` if the display is paused.
     pub paused: bool,
     /// `true` if alarms are red.
-    pub colour: bool,
+    pub color: bool,
     /// Rates by kind, name, detail, and the number of earlier records with the same name and
     /// detail.
     rates: HashMap<(Kind, String, String, usize), VecDeque<f64>>,
@@ -95,7 +95,7 @@ pub struct View {
 
 impl View {
     /// Starts with the first table that has rows.
-    pub fn new(now: Look, colour: bool) -> Self {
+    pub fn new(now: Snapshot, color: bool) -> Self {
         let tab = tables(&now, None)
             .first()
             .map_or(Kind::Queue, |table| table.kind);
@@ -112,21 +112,21 @@ impl View {
             over: Over::Table,
             over_top: 0,
             paused: false,
-            colour,
+            color,
             rates: HashMap::new(),
         }
     }
 
     /// Updates the view with another look.
-    pub fn seen(&mut self, look: Result<Look, NoLook>) {
-        let look = match look {
-            Ok(look) => look,
+    pub fn seen(&mut self, snapshot: Result<Snapshot, NoSnapshot>) {
+        let snapshot = match snapshot {
+            Ok(snapshot) => snapshot,
             Err(no_look) => {
                 self.ended = Some(no_look);
                 return;
             }
         };
-        self.before = Some(std::mem::replace(&mut self.now, look));
+        self.before = Some(std::mem::replace(&mut self.now, snapshot));
         self.ended = None;
         // The history of removed rows is dropped.
         let mut rates = HashMap::new();
@@ -329,19 +329,19 @@ fn record_of(row: &[Cell]) -> Option<usize> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::top::look::stalled_sample;
+    use crate::top::snapshot::stalled_sample;
 
     /// A view of a process with several queues, one of them with a long name.
     pub(in crate::top) fn view() -> View {
-        let mut look = stalled_sample();
-        let queue = look.page.of(Kind::Queue).next().unwrap().clone();
+        let mut snapshot = stalled_sample();
+        let queue = snapshot.page.of(Kind::Queue).next().unwrap().clone();
         let names = ["checkpoint-writer-of-the-third-shard", "wal", "compaction"];
         for name in names {
             let mut queue = queue.clone();
             queue.name = name.into();
-            look.page.records.push(queue);
+            snapshot.page.records.push(queue);
         }
-        View::new(look, true)
+        View::new(snapshot, true)
     }
 
     fn names(view: &View) -> Vec<String> {
@@ -412,17 +412,17 @@ pub(super) mod tests {
 
     #[test]
     fn rows_of_one_name_have_their_own_figures_and_past() {
-        let mut look = stalled_sample();
-        let queue = look.page.of(Kind::Queue).next().unwrap().clone();
+        let mut snapshot = stalled_sample();
+        let queue = snapshot.page.of(Kind::Queue).next().unwrap().clone();
         // A copy of another kind's record, so that its figures differ.
-        let mut twin = look.page.of(Kind::Pool).next().unwrap().clone();
+        let mut twin = snapshot.page.of(Kind::Pool).next().unwrap().clone();
         (twin.kind, twin.name, twin.detail) =
             (Kind::Queue, queue.name.clone(), queue.detail.clone());
         assert_ne!(twin.figure("nr_active"), queue.figure("nr_active"));
-        look.page.records = vec![queue, twin];
-        let mut view = View::new(look.clone(), false);
-        view.seen(Ok(look.clone()));
-        for record in &look.page.records {
+        snapshot.page.records = vec![queue, twin];
+        let mut view = View::new(snapshot.clone(), false);
+        view.seen(Ok(snapshot.clone()));
+        for record in &snapshot.page.records {
             let row = view.row().unwrap();
             assert_eq!(view.record(&row), Some((record, Some(record))));
             assert_eq!(view.rates(&row).len(), 1);
@@ -442,7 +442,7 @@ pub(super) mod tests {
         }
         let row = view.row().unwrap();
         assert_eq!(view.rates(&row).len(), REMEMBERED);
-        view.seen(Err(NoLook::Stale("it has ended".into())));
+        view.seen(Err(NoSnapshot::Stale("it has ended".into())));
         assert!(view.ended.is_some());
     }
 }

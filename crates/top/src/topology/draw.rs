@@ -343,7 +343,7 @@ system       1 pod of 40 cores (80 CPUs)
     }
 
     #[test]
-    fn cache_that_spans_nodes_is_drawn_in_each_with_its_part_and_a_note() {
+    fn cache_spanning_nodes_is_drawn_in_each_with_a_note() {
         let drawing = saved("xeon-snc2");
         assert!(drawing.contains("L3, 22 MiB"), "{drawing}");
         assert!(
@@ -357,7 +357,7 @@ system       1 pod of 40 cores (80 CPUs)
     }
 
     #[test]
-    fn what_is_offline_isolated_or_memory_only_is_named() {
+    fn offline_isolated_and_memory_only_parts_are_named() {
         let lines = |machine| {
             saved(machine)
                 .lines()

@@ -16,7 +16,7 @@
 //!
 //! The first three steps run no user code. A waker or a destructor that waits for another of the
 //! items, for capacity or for a flush therefore never waits for a later step of its own thread.
-//! Steps 2 and 3 put the wakers that they collect aside ([`errands::with_wakers_aside`]).
+//! Steps 2 and 3 put the wakers that they collect aside ([`cleanups::with_wakers_aside`]).
 
 use std::{ptr::NonNull, task::Waker};
 
@@ -25,12 +25,12 @@ use sync::unmodelled::Arc;
 
 use super::run;
 use crate::{
-    errands::{self, Errand},
+    cleanups::{self, Cleanup},
     item::{
+        deferred_drops::{DeferredDrops, deferred_drop},
         head::{Dead, Ending, Head},
-        list::{self, Colour, NR_COLOURS},
+        list::{self, Color, NR_COLORS},
         memory,
-        remains::{Remains, buried},
         revival::Revivable,
     },
     pools::{cut::Cut, pool::WorkerPool, pwq::Pwq},
@@ -48,9 +48,9 @@ pub(crate) struct Cancelled {
 /// The cancelled items of one pool workqueue.
 #[derive(Debug)]
 struct Part {
-    link: Arc<Pwq>,
-    remains: Remains,
-    nr_ended: [usize; NR_COLOURS],
+    pwq: Arc<Pwq>,
+    deferred_drops: DeferredDrops,
+    nr_ended: [usize; NR_COLORS],
 }
 
 /// User code that remains to be called after items were cancelled.
@@ -59,31 +59,31 @@ struct Part {
 pub(crate) struct Aftermath {
     /// Called before anything is dropped.
     pub(crate) wakers: Vec<Foreign<Waker>>,
-    pub(crate) dropped: Vec<Box<dyn Errand>>,
+    pub(crate) dropped: Vec<Box<dyn Cleanup>>,
 }
 
 impl Cancelled {
     /// Counts a delayed item that was removed from the timer wheel. A `dead` item is freed later.
     pub(crate) fn add_due(&mut self, dead: Option<Dead>) {
         self.nr_items += 1;
-        self.rest.dropped.extend(dead.map(buried));
+        self.rest.dropped.extend(dead.map(deferred_drop));
     }
 
     /// Begins the cancellation of items. None of them starts after this. Runs no user code.
     pub(crate) fn add(&mut self, mut cut: Cut) {
-        let mut remains = Remains::default();
-        let mut nr_ended = [0; NR_COLOURS];
+        let mut deferred_drops = DeferredDrops::default();
+        let mut nr_ended = [0; NR_COLORS];
         while let Some(item) = cut.items.pop_front() {
-            let colour = list::colour(item);
+            let color = list::color(item);
             // SAFETY: the item is linked, or has no state, so it is alive. Only we hold its link.
-            let popped = unsafe { (item.as_ref().vtable().cancel)(item, &mut remains) };
-            nr_ended[usize::from(colour.0)] += usize::from(popped.counts());
+            let popped = unsafe { (item.as_ref().vtable().cancel)(item, &mut deferred_drops) };
+            nr_ended[usize::from(color.0)] += usize::from(popped.counts());
             self.nr_items += usize::from(popped.ran());
         }
-        self.nr_items -= remains.nr_tickets;
+        self.nr_items -= deferred_drops.nr_tickets;
         self.parts.push(Part {
-            link: cut.link,
-            remains,
+            pwq: cut.pwq,
+            deferred_drops,
             nr_ended,
         });
     }
@@ -101,10 +101,10 @@ impl Cancelled {
             mut rest,
             ..
         } = self;
-        let ((), wakers) = errands::with_wakers_aside(|| {
+        let ((), wakers) = cleanups::with_wakers_aside(|| {
             for part in &mut parts {
-                rest.dropped.append(&mut part.remains.dropped);
-                for item in std::mem::take(&mut part.remains.taken) {
+                rest.dropped.append(&mut part.deferred_drops.dropped);
+                for item in std::mem::take(&mut part.deferred_drops.taken) {
                     // SAFETY: `add` began the item's run, which is ours to end.
                     rest.add(unsafe { run::end(item, Ending::Returned) });
                 }
@@ -124,19 +124,19 @@ impl Cancelled {
 
 impl Part {
     fn release_capacity(&mut self) {
-        let nr_places = std::mem::take(&mut self.remains.nr_places);
-        if let Some(room) = self.link.core.room.as_ref() {
-            room.give_back(nr_places);
+        let nr_places = std::mem::take(&mut self.deferred_drops.nr_places);
+        if let Some(capacity) = self.pwq.core.capacity.as_ref() {
+            capacity.release(nr_places);
         }
     }
 
     /// Releases the counts. The queue may be destroyed after the last one.
     fn retire(self) {
-        let link = &self.link;
-        let mut guard = link.pool.lock_to_act();
+        let pwq = &self.pwq;
+        let mut guard = pwq.pool.lock_to_act();
         for (place, count) in self.nr_ended.into_iter().enumerate() {
             if count > 0 {
-                guard.retire_from(link.slot, Colour(place as u8), count);
+                guard.retire_from(pwq.slot, Color(place as u8), count);
             }
         }
     }
@@ -145,7 +145,7 @@ impl Part {
 impl Aftermath {
     fn add(&mut self, rest: run::Rest) {
         self.wakers.extend(rest.waker);
-        self.dropped.extend(rest.dead.map(buried));
+        self.dropped.extend(rest.dead.map(deferred_drop));
         if let Some(mut other) = rest.cancelled {
             self.wakers.append(&mut other.wakers);
             self.dropped.append(&mut other.dropped);
@@ -154,7 +154,7 @@ impl Aftermath {
 
     /// Calls the remaining user code, beginning with all wakers. Call it with no lock held.
     pub(crate) fn run(self) {
-        if errands::fire_all(self.wakers) {
+        if cleanups::fire_all(self.wakers) {
             self.dropped.into_iter().for_each(|what| what.run());
             memory::flush();
         } else {

@@ -34,11 +34,11 @@ use super::{
 };
 use crate::{
     item::{
+        deferred_drops::DeferredDrops,
         head::{
             self, Ending, Expiry, HandleTable, Head, Home, Popped, Rules, State, TaskSlot, VTable,
         },
         memory,
-        remains::Remains,
     },
     pools::pwq::Pwq,
 };
@@ -100,15 +100,19 @@ union Content<F, T> {
     outcome: ManuallyDrop<Option<Outcome<T>>>,
 }
 
-/// Creates an item that runs `func` at any time and keeps its result. `has_place` is `true` if the
+/// Creates an item that runs `func` at any time and keeps its result. `has_permit` is `true` if the
 /// caller holds a capacity permit of the queue for it.
 #[inline]
-pub(crate) fn joinable<F, T>(func: F, home: &Pwq, has_place: bool) -> (NonNull<Head>, JoinHandle<T>)
+pub(crate) fn joinable<F, T>(
+    func: F,
+    home: &Pwq,
+    has_permit: bool,
+) -> (NonNull<Head>, JoinHandle<T>)
 where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    joinable_by(AnyTime, func, home, has_place)
+    joinable_by(AnyTime, func, home, has_permit)
 }
 
 /// Creates an item as [`joinable`] does, with the deadline `start_by`.
@@ -117,7 +121,7 @@ pub(crate) fn joinable_by<F, T, S>(
     start_by: S,
     func: F,
     home: &Pwq,
-    has_place: bool,
+    has_permit: bool,
 ) -> (NonNull<Head>, JoinHandle<T>)
 where
     F: FnOnce() -> T + Send + 'static,
@@ -132,7 +136,7 @@ where
     let item = memory::place(Joinable::<F, T, S> {
         head: Head::new(
             Joinable::<F, T, S>::VTABLE,
-            State::queued(rules).counted(has_place),
+            State::queued(rules).counted(has_permit),
             home.as_home(),
         ),
         start_by,
@@ -211,11 +215,13 @@ where
     const VTABLE: &'static VTable = &VTable {
         run: run::pop_and_run,
         // SAFETY: as for `pop_and_cancel`.
-        cancel: |item, remains| unsafe { run::pop_and_cancel(item, remains, Self::skip) },
+        cancel: |item, deferred_drops| unsafe {
+            run::pop_and_cancel(item, deferred_drops, Self::skip)
+        },
         call: Self::call,
         name: std::any::type_name::<F>,
         free: Self::free,
-        is_husk: Self::is_husk,
+        frees_no_user_data: Self::frees_no_user_data,
         has_begun: |_| false,
         push: None,
         is_work: false,
@@ -279,10 +285,10 @@ where
     }
 
     /// Moves the closure out without calling it.
-    unsafe fn skip(item: NonNull<Head>, remains: &mut Remains) {
+    unsafe fn skip(item: NonNull<Head>, deferred_drops: &mut DeferredDrops) {
         // SAFETY: the caller runs the item, which has not run before.
-        remains.bury(unsafe { Self::set_failed(item, JoinError::Cancelled) });
-        remains.nr_tickets += usize::from(S::IS_TICKET);
+        deferred_drops.defer_drop(unsafe { Self::set_failed(item, JoinError::Cancelled) });
+        deferred_drops.nr_tickets += usize::from(S::IS_TICKET);
     }
 
     /// Stores `error` as the outcome, and returns the closure.
@@ -342,17 +348,17 @@ where
         unsafe { *into.cast::<Option<Outcome<T>>>() = outcome.take() };
     }
 
-    unsafe fn is_husk(item: NonNull<Head>) -> bool {
+    unsafe fn frees_no_user_data(item: NonNull<Head>) -> bool {
         // SAFETY: the item has ended and its handle is dropped, so the content is an outcome, and
         // only the caller accesses the item.
         let outcome = unsafe { &*(*Self::content(item)).outcome };
         // SAFETY: as above.
         let slot = unsafe { &*(*item.as_ptr().cast::<Self>()).task.get() };
-        let is_told = matches!(
+        let is_scheduled = matches!(
             outcome,
             None | Some(Err(JoinError::Cancelled | JoinError::Expired))
         );
-        slot.is_none() && is_told
+        slot.is_none() && is_scheduled
     }
 
     unsafe fn free(item: NonNull<Head>) {
@@ -363,7 +369,7 @@ where
             // The last drop of user data: if it unwinds, the block leaks.
             ManuallyDrop::drop(&mut (*Self::content(item)).outcome);
             std::ptr::drop_in_place(item.as_ptr());
-            memory::give_back(item.cast::<Self>());
+            memory::release(item.cast::<Self>());
         }
     }
 }
@@ -410,7 +416,7 @@ impl<T> JoinHandle<T> {
         if !is_finished && !self.help_or_refuse()? {
             wait::before_waiting_for(self.head());
             self.wait_until_expired(u64::MAX);
-            wait::until_turn(self.head(), 1);
+            wait::until_completed(self.head(), 1);
         }
         self.take()
     }
@@ -457,7 +463,7 @@ impl<T> JoinHandle<T> {
             let end_ns = time::now_ns().saturating_add(nanos(timeout));
             self.wait_until_expired(end_ns);
             let left = Duration::from_nanos(end_ns.saturating_sub(time::now_ns()));
-            if !wait::until_turn_within(self.head(), 1, left) {
+            if !wait::until_completed_within(self.head(), 1, left) {
                 return Err(self);
             }
         }
@@ -569,9 +575,9 @@ impl<T> JoinHandle<T> {
         }
         let Some(expiry) = expiry else { return true };
         // SAFETY: the table is the item's, and we are its only handle, borrowed by `&mut`.
-        let is_told = unsafe { (expiry.wake_then)(self.item, waker) };
-        // SAFETY: as above. If not `is_told`, the deadline has just passed.
-        is_told || !unsafe { (expiry.expire)(self.item) }
+        let is_scheduled = unsafe { (expiry.wake_then)(self.item, waker) };
+        // SAFETY: as above. If not `is_scheduled`, the deadline has just passed.
+        is_scheduled || !unsafe { (expiry.expire)(self.item) }
     }
 
     /// Registers `waker`, in place of an earlier one, to be fired when the item ends by itself.
@@ -611,7 +617,7 @@ impl<T> JoinHandle<T> {
         // SAFETY: the table is the item's.
         let at_ns = unsafe { (expiry.at_ns)(self.item) };
         let left = Duration::from_nanos(at_ns.min(end_ns).saturating_sub(time::now_ns()));
-        if !wait::until_turn_within(self.head(), 1, left) && time::now_ns() >= at_ns {
+        if !wait::until_completed_within(self.head(), 1, left) && time::now_ns() >= at_ns {
             // SAFETY: as above; we are its only handle. If the item runs, our caller waits.
             unsafe { (expiry.expire)(self.item) };
         }
@@ -709,13 +715,13 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
             .load(sync::atomic::Ordering::Relaxed);
         let home = Pwq::of(home);
         // SAFETY: our caller holds the in-flight count, which keeps `home` alive.
-        let told = || unsafe { &*home }.trace(item.as_ptr(), Self::VTABLE);
+        let item_info = || unsafe { &*home }.trace(item.as_ptr(), Self::VTABLE);
         let body = || {
             let within = trace::enter(item.as_ptr().addr(), false);
-            trace::execute_start(told);
+            trace::execute_start(item_info);
             // SAFETY: only we access the item, and this is its only run.
             unsafe { Self::call(item) };
-            trace::execute_end(told);
+            trace::execute_end(item_info);
             drop(within);
         };
         // SAFETY: as above.
@@ -723,14 +729,14 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
         Popped::Ran
     }
 
-    unsafe fn cancel(item: NonNull<Head>, remains: &mut Remains) -> Popped {
+    unsafe fn cancel(item: NonNull<Head>, deferred_drops: &mut DeferredDrops) -> Popped {
         let this = item.as_ptr().cast::<Self>();
         // SAFETY: only we access the item, and the closure is moved out once.
         let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*this).func) });
         trace::forget(item.as_ptr().addr());
         // SAFETY: the closure has been moved out, and no other thread has the item.
         unsafe { Self::free(item) };
-        remains.bury(func);
+        deferred_drops.defer_drop(func);
         Popped::Ran
     }
 
@@ -757,7 +763,7 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
         // SAFETY: no other thread has the item, and its closure has been moved out.
         unsafe {
             std::ptr::drop_in_place(item.as_ptr());
-            memory::give_back(item.cast::<Self>());
+            memory::release(item.cast::<Self>());
         }
     }
 }

@@ -13,18 +13,18 @@ use base::internal::{
     panics::{Foreign, contain},
     trace,
 };
-use sync::{Patience, atomic::Ordering, unmodelled::Arc};
+use sync::{Backoff, atomic::Ordering, unmodelled::Arc};
 
 use super::{
     cancel_cut::{Aftermath, put_back},
     wait::{self, must_have_workers},
 };
 use crate::{
-    errands,
+    cleanups,
     item::{
+        deferred_drops::DeferredDrops,
         head::{Dead, Ending, Head, Pop, Popped, State},
-        list::{self, Colour},
-        remains::Remains,
+        list::{self, Color},
         revival::Revivable,
     },
     limit::{
@@ -47,9 +47,9 @@ pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
     let (from, pop) = head.pop();
     match pop {
         Pop::Run(_) => {
-            if from.is_counted() && !sync::twin::armed("room: a start keeps its place") {
+            if from.is_counted() && !sync::twin::armed("capacity: a start keeps its permit") {
                 // SAFETY: our caller holds the in-flight count, which keeps the pwq alive.
-                unsafe { give_place_back(item.as_ptr(), home) };
+                unsafe { release_permit(item.as_ptr(), home) };
             }
             // SAFETY: our transition began the run, and our caller keeps the in-flight count.
             let ending = unsafe { run(item, home, false, || ()) };
@@ -111,12 +111,12 @@ unsafe fn run_current(item: NonNull<Head>, home: *const Pwq, before_end: impl Fn
     // SAFETY: (1): a running item is alive.
     let head = unsafe { item.as_ref() };
     // SAFETY: (2): only called before `before_end`.
-    let told = || unsafe { &*home }.trace(item.as_ptr(), head.vtable());
+    let item_info = || unsafe { &*home }.trace(item.as_ptr(), head.vtable());
     let within = trace::enter(item.as_ptr().addr(), head.vtable().push.is_some());
-    trace::execute_start(told);
+    trace::execute_start(item_info);
     // SAFETY: (1).
     let ending = unsafe { (head.vtable().call)(item) };
-    trace::execute_end(told);
+    trace::execute_end(item_info);
     drop(within);
     if head.vtable().push.is_some() && !matches!(ending, Ending::Suspended { .. }) {
         // The future has ended. An item of another kind may have been queued again already.
@@ -185,7 +185,7 @@ unsafe fn end_alone(item: NonNull<Head>, ending: Ending) -> bool {
     let head = unsafe { item.as_ref() };
     let from = head.load();
     let next = from.complete_alone();
-    ending == Ending::Returned && next.is_some_and(|next| head.step(from, next))
+    ending == Ending::Returned && next.is_some_and(|next| head.transition(from, next))
 }
 
 /// Ends any run. `is_current` is `true` for the innermost run of this thread.
@@ -223,7 +223,7 @@ unsafe fn end_else(item: NonNull<Head>, ending: Ending, is_current: bool) -> Res
                 .then(|| unsafe { item.cast::<Revivable>().as_ref() });
             rest.cancelled = put_back(&pool, item, revived);
         } else {
-            pool.retire_one(slot, ended.colour);
+            pool.retire_one(slot, ended.color);
         }
     }
     if done.wake && !sync::twin::armed("item: completion forgets its sleepers") {
@@ -241,15 +241,15 @@ unsafe fn end_else(item: NonNull<Head>, ending: Ending, is_current: bool) -> Res
 }
 
 /// Cancels a pending item that the caller has just popped from a list: begins its run, whose
-/// [`end`] is deferred to `remains`. `skip` moves the user's values to `remains`.
+/// [`end`] is deferred to `deferred_drops`. `skip` moves the user's values to `deferred_drops`.
 ///
 /// # Safety
 ///
 /// 1. `item` is linked, and only the caller holds its list link.
 pub(crate) unsafe fn pop_and_cancel(
     item: NonNull<Head>,
-    remains: &mut Remains,
-    skip: unsafe fn(NonNull<Head>, &mut Remains),
+    deferred_drops: &mut DeferredDrops,
+    skip: unsafe fn(NonNull<Head>, &mut DeferredDrops),
 ) -> Popped {
     // SAFETY: (1): a linked item is alive.
     let head = unsafe { item.as_ref() };
@@ -259,20 +259,21 @@ pub(crate) unsafe fn pop_and_cancel(
     let (from, pop) = head.pop_to_cancel();
     let is_cancelled = !matches!(pop, Pop::Leave(_)) && from.is_pending();
     if is_cancelled && from.is_counted() {
-        remains.nr_places += 1;
+        deferred_drops.nr_places += 1;
     }
     match pop {
         Pop::Run(_) => {
             trace::forget(item.as_ptr().addr());
             // SAFETY: our transition began the run.
-            unsafe { skip(item, remains) };
-            remains.taken.push(item);
+            unsafe { skip(item, deferred_drops) };
+            deferred_drops.taken.push(item);
             return Popped::Ran;
         }
         Pop::Leave(_) => return Popped::Left,
         Pop::Discard(state) => {
             // SAFETY: no handle, list or running thread refers to the item.
-            remains.bury_dead(state.frees().then(|| unsafe { Dead::new(item, vtable) }));
+            deferred_drops
+                .defer_drop_of_dead(state.frees().then(|| unsafe { Dead::new(item, vtable) }));
         }
     }
     if from.is_running() {
@@ -332,7 +333,7 @@ fn help_here(item: NonNull<Head>) -> bool {
     });
     if claimed.is_counted() {
         // SAFETY: the seat keeps the queue alive.
-        unsafe { give_place_back(item.as_ptr(), home) };
+        unsafe { release_permit(item.as_ptr(), home) };
     }
     home.gate.note_helped(core, holds);
     let mut left = None;
@@ -352,8 +353,8 @@ fn help_here(item: NonNull<Head>) -> bool {
         if let Some(core) = left.settled {
             core.settled.notify_all();
         }
-        if let Some(seeker) = left.seeker {
-            seeker.take_seat();
+        if let Some(waiter) = left.waiter {
+            waiter.take_seat();
         }
     }
     true
@@ -362,27 +363,27 @@ fn help_here(item: NonNull<Head>) -> bool {
 /// The in-flight count of an item that was cut out of its list. Drains wait until it is released.
 #[derive(Debug)]
 #[must_use = "it is waited for until it is given back"]
-pub(crate) struct LeftCount {
+pub(crate) struct CountToRelease {
     pool: Arc<WorkerPool>,
     slot: usize,
-    colour: Colour,
+    color: Color,
     /// The wakers of tasks that the removal woke.
     wakers: Vec<Foreign<Waker>>,
 }
 
-impl LeftCount {
+impl CountToRelease {
     /// Releases the count, and then calls the wakers. Call it with no lock and no claim held.
-    pub(crate) fn give_back(self) {
-        let give_back = || self.pool.retire_one(self.slot, self.colour);
-        let ((), mut wakers) = errands::with_wakers_aside(give_back);
+    pub(crate) fn release(self) {
+        let release = || self.pool.retire_one(self.slot, self.color);
+        let ((), mut wakers) = cleanups::with_wakers_aside(release);
         wakers.extend(self.wakers);
-        errands::fire_all(wakers);
+        cleanups::fire_all(wakers);
     }
 }
 
 /// Unlinks an item that the caller has claimed from its list. Runs no user code, because that code
 /// may wait for the claim to end.
-pub(crate) fn cut_out(item: NonNull<Head>) -> LeftCount {
+pub(crate) fn cut_out(item: NonNull<Head>) -> CountToRelease {
     // SAFETY: the caller holds a handle and a claim, each of which keeps the item alive.
     let head = unsafe { item.as_ref() };
     // SAFETY: until the claim ends, the in-flight count of the item keeps the home alive.
@@ -393,18 +394,18 @@ pub(crate) fn cut_out(item: NonNull<Head>) -> LeftCount {
         // Its count may belong to a helper's run, which continues: see `flush.rs`.
         home.core.nr_cut.fetch_add(1, Ordering::Relaxed);
     }
-    let ((), wakers) = errands::with_wakers_aside(|| {
-        let mut patience = Patience::new();
+    let ((), wakers) = cleanups::with_wakers_aside(|| {
+        let mut backoff = Backoff::new();
         // Or a worker popped the item, and handed it over to us or to the run.
         while head.update(State::take_handoff).is_none() && !pool.unlink(slot, item) {
             // A worker is about to pop it.
-            patience.pause();
+            backoff.pause();
         }
     });
-    LeftCount {
+    CountToRelease {
         pool,
         slot,
-        colour: list::colour(item),
+        color: list::color(item),
         wakers,
     }
 }
@@ -413,7 +414,7 @@ pub(crate) fn cut_out(item: NonNull<Head>) -> LeftCount {
 pub(crate) fn expire(item: NonNull<Head>) -> bool {
     cancel_and(item, State::claim_pending, |home| {
         home.core.nr_expired.fetch_add(1, Ordering::Relaxed);
-    }) || sync::twin::armed("deadline: expires what has started")
+    }) || sync::twin::armed("deadline: expires a started item")
 }
 
 /// Cancels an item if it has not started. Returns `true` if it did.
@@ -457,10 +458,10 @@ pub(crate) fn cancel_and(
         if head.update(State::take_handoff).is_some() {
             // SAFETY: the count, which is now ours, keeps the home alive.
             let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
-            left = Some(LeftCount {
+            left = Some(CountToRelease {
                 pool: home.pool.clone(),
                 slot: home.slot,
-                colour: list::colour(item),
+                color: list::color(item),
                 wakers: Vec::new(),
             });
         }
@@ -468,20 +469,20 @@ pub(crate) fn cancel_and(
     if wakes {
         key.wake(u32::MAX);
     }
-    let room = counted_by.as_ref().and_then(|core| core.room.as_ref());
-    if left.is_some() || room.is_some() {
+    let capacity = counted_by.as_ref().and_then(|core| core.capacity.as_ref());
+    if left.is_some() || capacity.is_some() {
         // A waker may wait for capacity or for the count, so both are released first.
-        let ((), woken) = errands::with_wakers_aside(|| {
-            if let Some(room) = room {
-                room.give_back(1);
+        let ((), woken) = cleanups::with_wakers_aside(|| {
+            if let Some(capacity) = capacity {
+                capacity.release(1);
             }
             if let Some(left) = left {
-                left.give_back();
+                left.release();
             }
         });
         wakers.extend(woken);
     }
-    errands::fire_all(wakers);
+    cleanups::fire_all(wakers);
     true
 }
 
@@ -492,12 +493,12 @@ pub(crate) fn cancel_and(
 ///
 /// 1. `home` stays valid until this returns.
 #[cold]
-unsafe fn give_place_back(item: *const Head, home: *const Pwq) {
+unsafe fn release_permit(item: *const Head, home: *const Pwq) {
     // SAFETY: (1).
     let core = unsafe { &(*home).core };
-    if let Some(room) = &core.room {
+    if let Some(capacity) = &core.capacity {
         // SAFETY: (1).
-        unsafe { with_current(item, home, || room.give_back(1)) };
+        unsafe { with_current(item, home, || capacity.release(1)) };
     }
 }
 

@@ -53,7 +53,7 @@ use std::{
 use base::internal::{
     panics::or_abort,
     trace,
-    wake::{EventCount, look_as_waiter, report, yield_as_waiter},
+    wake::{EventCount, poll_as_waiter, report, yield_as_waiter},
 };
 use sync::{
     Mutex,
@@ -110,13 +110,13 @@ pub(crate) fn must_not_be_lost(is_lost: bool) {
     );
 }
 
-/// Sleeps until the item's completion sequence number has reached `turn`.
+/// Sleeps until the item's completion sequence number has reached `seq`.
 ///
 /// # Blocking
 ///
 /// Until `run.rs` or `Work::cancel` ends the run.
-pub(crate) fn until_turn(head: &Head, turn: u64) {
-    if looks_pay_off(head, turn) {
+pub(crate) fn until_completed(head: &Head, seq: u64) {
+    if polling_pays_off(head, seq) {
         return;
     }
     must_have_workers();
@@ -124,30 +124,30 @@ pub(crate) fn until_turn(head: &Head, turn: u64) {
         // The flag and the end of the run are transitions of one word: either the end finds the
         // flag, or this one finds the end. Twin `item: completion forgets its sleepers`.
         while let Some((_, state)) =
-            head.update(|state| (!state.has_reached(turn)).then(|| State::wait(state)))
+            head.update(|state| (!state.has_reached(seq)).then(|| State::wait(state)))
         {
             head.state.wait(state.0);
         }
     });
 }
 
-/// Sleeps as [`until_turn`] does, for at most `timeout`. Returns `true` if the item has reached
-/// `turn`. Models never time out.
+/// Sleeps as [`until_completed`] does, for at most `timeout`. Returns `true` if the item has reached
+/// `seq`. Models never time out.
 ///
 /// # Blocking
 ///
-/// As [`until_turn`], for at most `timeout`.
-pub(crate) fn until_turn_within(head: &Head, turn: u64, timeout: Duration) -> bool {
+/// As [`until_completed`], for at most `timeout`.
+pub(crate) fn until_completed_within(head: &Head, seq: u64, timeout: Duration) -> bool {
     let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
     // The end time saturates at more than five hundred years, which means no limit.
     let end_ns = time::now_ns().saturating_add(timeout_ns);
-    if timeout.is_zero() || looks_pay_off(head, turn) {
-        return head.load().has_reached(turn);
+    if timeout.is_zero() || polling_pays_off(head, seq) {
+        return head.load().has_reached(seq);
     }
     must_have_workers();
     report::while_asleep(|| {
         while let Some((_, state)) =
-            head.update(|state| (!state.has_reached(turn)).then(|| State::wait(state)))
+            head.update(|state| (!state.has_reached(seq)).then(|| State::wait(state)))
         {
             let left_ns = end_ns.saturating_sub(time::now_ns());
             if left_ns == 0 {
@@ -160,13 +160,13 @@ pub(crate) fn until_turn_within(head: &Head, turn: u64, timeout: Duration) -> bo
     })
 }
 
-/// Busy-polls for a short time. Returns `true` if the item has reached `turn`.
-fn looks_pay_off(head: &Head, turn: u64) -> bool {
-    let ended = || head.load().has_reached(turn);
+/// Busy-polls for a short time. Returns `true` if the item has reached `seq`.
+fn polling_pays_off(head: &Head, seq: u64) -> bool {
+    let ended = || head.load().has_reached(seq);
     if head.load().is_on_one_cpu() {
         yield_as_waiter(ended)
     } else {
-        look_as_waiter(ended)
+        poll_as_waiter(ended)
     }
 }
 
@@ -205,13 +205,13 @@ pub(crate) fn help_or_refuse(item: NonNull<Head>) -> Result<bool, NeedsOurSeat> 
             if !state.lets_help() {
                 return Err(NeedsOurSeat);
             }
-        } else if !state.is_claimed() || !has_seat_of(|link| link.gate.max() == 1) {
+        } else if !state.is_claimed() || !has_seat_of(|pwq| pwq.gate.max() == 1) {
             return Ok(false);
         }
         // Another thread is queueing, cancelling or helping with the item, or runs it from another
         // queue. While this worker sleeps, it returns the items that it took and did not start,
         // because a canceller may wait for one of them.
-        until_turn_within(head, state.completion_seq() + 1, NAP);
+        until_completed_within(head, state.completion_seq() + 1, NAP);
     }
 }
 
@@ -219,7 +219,7 @@ pub(crate) fn help_or_refuse(item: NonNull<Head>) -> Result<bool, NeedsOurSeat> 
 ///
 /// The answer `true` holds only as long as this thread stays in its current run.
 pub fn needs_our_seat(head: &Head) -> bool {
-    has_seat_of(|link| {
+    has_seat_of(|pwq| {
         let state = head.load();
         let has_to_start = match head.vtable().push {
             // A waiting future sets no flag, and needs a seat for its next poll.
@@ -229,7 +229,7 @@ pub fn needs_our_seat(head: &Head) -> bool {
         // If the item is queued elsewhere between the loads, its sequence number changes.
         let home = head.home.load(Ordering::Relaxed).addr();
         has_to_start
-            && link.gate.is_only_seat_for(home)
+            && pwq.gate.is_only_seat_for(home)
             && head.load().completion_seq() == state.completion_seq()
     })
 }
@@ -242,7 +242,7 @@ pub fn before_waiting_for(head: &Head) {
         let func = (head.vtable().name)();
         let depends = !state.is_idle() && !state.has_rescuer();
         if depends && home.core.is_first_wait_for(func) {
-            tell(home, home.pool.manager.queue_of(head), Some(func));
+            report(home, home.pool.manager.queue_of(head), Some(func));
         }
     });
 }
@@ -254,7 +254,7 @@ pub(crate) fn before_flushing(core: &QueueCore) {
     }
     reclaiming(|home| {
         if home.core.is_first_wait_for(&core.name) {
-            tell(home, Some(core.name.to_string()), None);
+            report(home, Some(core.name.to_string()), None);
         }
     });
 }
@@ -265,8 +265,8 @@ fn reclaiming(body: impl FnOnce(&Pwq)) {
 }
 
 #[cold]
-fn tell(home: &Pwq, queue: Option<String>, func: Option<&'static str>) {
-    home.pool.manager.tell(&[Report::FlushDependency {
+fn report(home: &Pwq, queue: Option<String>, func: Option<&'static str>) {
+    home.pool.manager.report(&[Report::FlushDependency {
         waiter: home.core.name.to_string(),
         queue,
         func,
@@ -289,17 +289,17 @@ impl Manager {
 impl Dispatch {
     fn queue_of(&self, item: *const Head) -> Option<&QueueCore> {
         let mut workers = self.workers();
-        let holder = workers.find(|it| it.worker.in_hand().any(|held| ptr::eq(held, item)));
+        let holder = workers.find(|it| it.worker.unfinished().any(|held| ptr::eq(held, item)));
         if let Some(holder) = holder {
-            return Some(&self.link(holder.seat?).core);
+            return Some(&self.pwq(holder.seat?).core);
         }
         if let Some(found) = self.pending.find(item) {
-            return Some(&self.link(home_slot(found)).core);
+            return Some(&self.pwq(home_slot(found)).core);
         }
-        let link = self
-            .links()
-            .find(|link| link.waiting().any(|it| ptr::eq(it.as_ptr(), item)))?;
-        Some(&link.core)
+        let pwq = self
+            .pwqs()
+            .find(|pwq| pwq.waiting().any(|it| ptr::eq(it.as_ptr(), item)))?;
+        Some(&pwq.core)
     }
 }
 
@@ -312,12 +312,12 @@ const RUN_BYTES: usize = (2 << 20) / 128;
 const FEW: u32 = if cfg!(miri) { 2 } else { 4 };
 
 /// An item that another thread runs.
-struct Errand(NonNull<Head>);
+struct HelpRequest(NonNull<Head>);
 
 // SAFETY: the sender has a handle, and waits until the other thread is done with the item.
-unsafe impl Send for Errand {}
+unsafe impl Send for HelpRequest {}
 
-impl Errand {
+impl HelpRequest {
     fn item(&self) -> NonNull<Head> {
         self.0
     }
@@ -353,12 +353,12 @@ fn on_a_deep_stack(item: NonNull<Head>, help: fn(NonNull<Head>) -> bool) -> bool
         return help(item);
     }
     let runs = Runs::of_this_thread();
-    let (errand, answer) = (Errand(item), Arc::new(Answer::default()));
+    let (request, answer) = (HelpRequest(item), Arc::new(Answer::default()));
     let ours = answer.clone();
     let started = thread::spawn("aw/deep", move || {
         or_abort("a helper of a nested join panicked", || {
             // SAFETY: the thread that the runs belong to waits below for the answer.
-            let helped = unsafe { runs.go_on(|| help(errand.item())) };
+            let helped = unsafe { runs.go_on(|| help(request.item())) };
             *answer.answer.lock() = Some(helped);
             answer.given.notify_all();
         });

@@ -11,7 +11,7 @@ use base::internal::{
     panics::{discard, guarded_in_item, join_error::PanicPayload},
     wake::report,
 };
-use sync::Patience;
+use sync::Backoff;
 
 use super::{
     run::{self, current_item, is_current, note_panic},
@@ -224,7 +224,7 @@ impl Work {
                 .map_err(|NeedsOurSeat| reported(FlushError::OwnQueue))?;
         if !helped {
             wait::before_waiting_for(head);
-            wait::until_turn(head, head.load().last_turn());
+            wait::until_completed(head, head.load().last_completion_seq());
         }
         if head.load().has_panicked() {
             Err(FlushError::Panicked)
@@ -273,7 +273,7 @@ impl Work {
         if self.is_lost() {
             return false;
         }
-        let mut patience = Patience::new();
+        let mut backoff = Backoff::new();
         loop {
             if run::cancel(self.item) {
                 return true;
@@ -284,7 +284,7 @@ impl Work {
             if !missed || sync::twin::armed("cancel: overlooks a claim") {
                 return false;
             }
-            patience.pause();
+            backoff.pause();
         }
     }
 
@@ -384,7 +384,7 @@ impl Work {
         // The item cannot be queued any more, so there is at most one run to wait for.
         let state = head.load();
         if state.is_running() && !is_current(self.item) {
-            wait::until_turn(head, state.completion_seq() + 1);
+            wait::until_completed(head, state.completion_seq() + 1);
         }
     }
 
@@ -482,7 +482,7 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
         ..VTable::plain(
             run::pop_and_run,
             // SAFETY: as for `pop_and_cancel`; the closure stays for the next run.
-            |item, remains| unsafe { run::pop_and_cancel(item, remains, |_, _| ()) },
+            |item, deferred_drops| unsafe { run::pop_and_cancel(item, deferred_drops, |_, _| ()) },
             Self::call,
             std::any::type_name::<F>,
             Self::free,

@@ -177,12 +177,12 @@ impl Inner {
         for due in self.timers.cancel() {
             cancelled.add_due(due.leave());
         }
-        if !twin::armed("cancel all: forgets what is being fired") {
+        if !twin::armed("cancel all: forgets firing timers") {
             self.outlast_visitors();
         }
-        let links = self.plan.lock().links().to_vec();
-        for link in links {
-            cancelled.add(link.pool.cut(&link));
+        let pwqs = self.plan.lock().pwqs().to_vec();
+        for pwq in pwqs {
+            cancelled.add(pwq.pool.cut(&pwq));
         }
         cancelled
     }

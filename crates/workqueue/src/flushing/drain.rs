@@ -52,7 +52,7 @@ impl From<StillBusy> for DrainError {
 
 /// The two passes of a drain check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Look {
+enum Pass {
     First,
     Second,
 }
@@ -236,9 +236,9 @@ impl Workqueue {
 
 impl Inner {
     pub(crate) fn set_paused(&self, paused: bool) -> bool {
-        let (changed, seekers) = self.plan.lock().set_paused(paused);
-        for seeker in seekers {
-            seeker.take_seat();
+        let (changed, waiters) = self.plan.lock().set_paused(paused);
+        for waiter in waiters {
+            waiter.take_seat();
         }
         changed
     }
@@ -253,7 +253,7 @@ impl Inner {
     pub(crate) fn is_drained(&self) -> bool {
         self.reap_cancelled();
         loop {
-            match (self.look(Look::First), self.look(Look::Second)) {
+            match (self.read_pass(Pass::First), self.read_pass(Pass::Second)) {
                 (Some(first), Some(second)) if first == second => return true,
                 (Some(_), Some(_)) => {}
                 _ => return false,
@@ -263,12 +263,12 @@ impl Inner {
 
     /// Makes one pass. If no item is in flight, returns the total number of adopted and helped
     /// items. Otherwise ensures that `settled` notifies its waiters.
-    fn look(&self, look: Look) -> Option<u64> {
+    fn read_pass(&self, pass: Pass) -> Option<u64> {
         // Only this counter and the gate count an item that a helper took back from an injector.
         let nr_helped = self.core.nr_helped.load(Ordering::Relaxed) + self.plan.lock().nr_helped();
         // Check every pool: each check that fails requests a notification from that pool.
         let (mut nr_busy, mut nr_seen) = (0, nr_helped);
-        for pwq in self.plan.lock().links() {
+        for pwq in self.plan.lock().pwqs() {
             match pwq.pool.is_drained(pwq.slot) {
                 Some(nr_adopted) => nr_seen += nr_adopted,
                 None => nr_busy += 1,
@@ -282,7 +282,7 @@ impl Inner {
         // Test: a_queue_does_not_go_before_its_items_have_run
         // In the second pass the fence also acquires the seats that the first pass read, so the
         // twin with relaxed reads of the seats omits it.
-        let relaxed = look == Look::Second && twin::armed("drain: relaxed look at the seats");
+        let relaxed = pass == Pass::Second && twin::armed("drain: relaxed read of the seats");
         if !twin::armed("drain: no fence") && !relaxed {
             fence(Ordering::Acquire);
         }
@@ -293,7 +293,7 @@ impl Inner {
             // Each gate that is not idle notifies `settled` later.
             idle &= gate.is_idle();
         }
-        let idle = idle || twin::armed("drain: forgets the seated");
+        let idle = idle || twin::armed("drain: forgets the seat holders");
         (nr_busy == 0 && idle).then_some(nr_seen)
     }
 
@@ -318,15 +318,15 @@ impl Inner {
     /// Lists the remaining items.
     fn left(&self) -> StillBusy {
         let plan = self.plan.lock();
-        let (links, gates) = (plan.links().to_vec(), plan.gates());
+        let (pwqs, gates) = (plan.pwqs().to_vec(), plan.gates());
         drop(plan);
         self.reap_cancelled();
         let mut left = Vec::new();
-        for link in links {
-            let mut guard = link.pool.lock_to_act();
-            guard.adopt(&link.pool.injector);
-            guard.take_hands_back(link.slot);
-            guard.left(link.slot, &mut left);
+        for pwq in pwqs {
+            let mut guard = pwq.pool.lock_to_act();
+            guard.adopt(&pwq.pool.injector);
+            guard.recall_local_batches(pwq.slot);
+            guard.left(pwq.slot, &mut left);
             guard.pick_if_needed();
         }
         let nr_helped = gates.iter().map(|gate| gate.nr_helpers()).sum();

@@ -98,7 +98,7 @@ impl Future for Drain<'_> {
             _draining: inner.closed.while_draining(),
         });
         let mut waker = Some(waker);
-        let late = twin::armed("drain: leaves its waker after the look");
+        let late = twin::armed("drain: registers its waker after the check");
         let mut leave = || {
             waker
                 .take()

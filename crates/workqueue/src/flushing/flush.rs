@@ -5,15 +5,15 @@
 //! Items queued before the flush are in three places. Each place separates them from later items:
 //!
 //! 1. *Counted in flight by a pwq*: in a list, in a worker's local batch, running, or popped while
-//!    it ran. Such an item has a colour (`list.rs`). The flush closes the current colour of each
-//!    pwq under the pool lock, and waits until the count of that colour is zero.
+//!    it ran. Such an item has a color (`list.rs`). The flush closes the current color of each
+//!    pwq under the pool lock, and waits until the count of that color is zero.
 //! 2. *In an injector*, which has no count. The flush adopts the injector under the same lock,
-//!    before it closes the colour.
+//!    before it closes the color.
 //! 3. *Taken back from an injector by a helper*, and never counted by a pwq. The helper entered the
 //!    gate before that, in the current phase (`active.rs`). After adopting all injectors, the flush
 //!    reads the phase, and waits until no helper of that phase is left.
 //!
-//! A future keeps the count and the colour of its first poll until it ends, like a running item.
+//! A future keeps the count and the color of its first poll until it ends, like a running item.
 //!
 //! If a helper takes an item that was adopted, the item keeps its count until the helper's run
 //! ends: a worker that pops it transfers the count to the run. However, if a producer queues that
@@ -22,11 +22,11 @@
 //! waits for all current helpers.
 //!
 //! A flush therefore does not wait for later items, with three exceptions: these helpers; a
-//! cancelled item that is queued again into its old list position, which has an old colour; and
+//! cancelled item that is queued again into its old list position, which has an old color; and
 //! helpers when two flushes overlap, because only two phases can be distinguished.
 //!
 //! The flusher sleeps on `QueueCore::settled`. It is notified by the thread that releases the last
-//! count of a closed colour (`dispatch.rs`), and by the last helper of a phase that a flush waits
+//! count of a closed color (`dispatch.rs`), and by the last helper of a phase that a flush waits
 //! for (`active.rs`). Both write their state before they check for waiters.
 
 use std::fmt;
@@ -41,7 +41,7 @@ use crate::{
     execute::wait::{self, reported},
     item::list::UpTo,
     limit::active::{Closed, Gate, Phase},
-    pools::pwq::{Pwq, Seeker},
+    pools::pwq::{Pwq, WaitingPwq},
     queues::queue::{Inner, Workqueue},
 };
 
@@ -81,11 +81,11 @@ impl std::error::Error for OwnQueueError {}
 
 pub(crate) struct Flush<'a> {
     /// The pwqs whose items the flush waits for. They exist until the queue is destroyed.
-    links: Vec<(Arc<Pwq>, UpTo)>,
+    pwqs: Vec<(Arc<Pwq>, UpTo)>,
     /// The gates that may still have helpers, each with its phase when all injectors had been
     /// adopted. A gate without such helpers is removed, because later helpers may be counted in the
     /// same phase.
-    phases: Option<Vec<(Closed<Seeker>, Phase)>>,
+    phases: Option<Vec<(Closed<WaitingPwq>, Phase)>>,
     /// The value of `QueueCore::nr_cut` when the flush began; `None` after it was compared.
     nr_cut: Option<u64>,
     inner: &'a Inner,
@@ -187,13 +187,13 @@ impl Inner {
 impl<'a> Flush<'a> {
     pub(crate) fn new(inner: &'a Inner) -> Self {
         let nr_cut = Some(inner.core.nr_cut.load(Ordering::Relaxed));
-        let links = inner.plan.lock().links().to_vec();
-        let links = links.into_iter().map(|link| {
-            let up_to = link.pool.close_colour(link.slot);
-            (link, up_to)
+        let pwqs = inner.plan.lock().pwqs().to_vec();
+        let pwqs = pwqs.into_iter().map(|pwq| {
+            let up_to = pwq.pool.close_color(pwq.slot);
+            (pwq, up_to)
         });
         Self {
-            links: links.collect(),
+            pwqs: pwqs.collect(),
             phases: None,
             nr_cut,
             inner,
@@ -202,14 +202,14 @@ impl<'a> Flush<'a> {
 
     /// Advances the flush as far as possible. Returns `true` if it has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
-        let is_left = |(link, up_to): &(Arc<Pwq>, UpTo)| !link.pool.has_flushed(link.slot, *up_to);
-        self.links.retain(is_left);
-        let none_left = self.links.is_empty();
+        let is_left = |(pwq, up_to): &(Arc<Pwq>, UpTo)| !pwq.pool.has_flushed(pwq.slot, *up_to);
+        self.pwqs.retain(is_left);
+        let none_left = self.pwqs.is_empty();
         // Relaxed: written before the release, under the pool lock, of a count that we saw as zero.
         if none_left
             && let Some(before) = self.nr_cut.take()
             && self.inner.core.nr_cut.load(Ordering::Relaxed) != before
-            && !sync::twin::armed("flush: looks for helpers once")
+            && !sync::twin::armed("flush: checks for helpers once")
         {
             // Current helpers may predate the flush. Later ones wait for the previous phase.
             self.phases = None;
@@ -235,7 +235,7 @@ impl<'a> Flush<'a> {
         });
         // Each remaining gate notifies `settled` later.
         phases.retain(|(gate, phase)| !gate.has_helped(*phase));
-        let helped = phases.is_empty() || sync::twin::armed("flush: forgets who helps");
+        let helped = phases.is_empty() || sync::twin::armed("flush: forgets the helpers");
         none_left && helped
     }
 }

@@ -20,7 +20,7 @@ pub(crate) struct Rounds<'a> {
 
 /// Returns `true` if a drain is to be reported after `nr_rounds` rounds. As in the kernel, that is
 /// the tenth round and every hundredth up to the thousandth.
-fn is_worth_telling(nr_rounds: u64) -> bool {
+fn is_worth_reporting(nr_rounds: u64) -> bool {
     nr_rounds == 10 || (1..=10).contains(&(nr_rounds / 100)) && nr_rounds.is_multiple_of(100)
 }
 
@@ -40,7 +40,7 @@ impl<'a> Rounds<'a> {
             if !self.go_on() {
                 return false;
             }
-            self.tell();
+            self.report();
         }
         true
     }
@@ -57,19 +57,19 @@ impl<'a> Rounds<'a> {
         let next = self.round.insert(Flush::new(self.inner));
         // If it has ended already, the drain check itself gets the notification.
         next.has_ended();
-        self.nr_rounds > before && is_worth_telling(self.nr_rounds)
+        self.nr_rounds > before && is_worth_reporting(self.nr_rounds)
     }
 
-    fn tell(&self) {
-        let links = self.inner.plan.lock().links().to_vec();
-        let Some(manager) = links.first().map(|link| &link.pool.manager) else {
+    fn report(&self) {
+        let pwqs = self.inner.plan.lock().pwqs().to_vec();
+        let Some(manager) = pwqs.first().map(|pwq| &pwq.pool.manager) else {
             return;
         };
         let queue = &self.inner.core.name;
-        let mut comers = links
+        let mut comers = pwqs
             .iter()
-            .filter_map(|link| link.pool.lock().name_one(link.slot));
-        manager.tell(&[Report::LongDrain {
+            .filter_map(|pwq| pwq.pool.lock().name_one(pwq.slot));
+        manager.report(&[Report::LongDrain {
             queue: queue.to_string(),
             rounds: self.nr_rounds,
             item: comers.next().map(|func| ItemName {
@@ -85,9 +85,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_drain_is_told_of_at_its_tenth_round_and_each_hundredth_up_to_the_thousandth() {
-        let told: Vec<_> = (0..5000).filter(|&count| is_worth_telling(count)).collect();
+    fn drain_is_reported_at_rounds_10_and_100_to_1000() {
+        let reported: Vec<_> = (0..5000)
+            .filter(|&count| is_worth_reporting(count))
+            .collect();
         let expected = [10, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000];
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
     }
 }

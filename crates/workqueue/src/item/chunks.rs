@@ -97,11 +97,11 @@ static HOME: Mutex<Home> = Mutex::new(Home {
     caches: Vec::new(),
     given: Vec::new(),
     due_ns: None,
-    is_looking: false,
-    nr_looks: 0,
-    is_told: false,
+    is_scanning: false,
+    nr_scans: 0,
+    is_used: false,
     pause_ns: PAUSE_NS,
-    lookers: Vec::new(),
+    managers: Vec::new(),
 });
 
 struct Home {
@@ -114,14 +114,14 @@ struct Home {
     given: Vec<Taken<Free>>,
     /// The time of the next scan, if one is due.
     due_ns: Option<u64>,
-    is_looking: bool,
+    is_scanning: bool,
     /// The number of scans that were started; identifies each scan.
-    nr_looks: u64,
+    nr_scans: u64,
     /// Set if a cache was used during the scan.
-    is_told: bool,
+    is_used: bool,
     pause_ns: u64,
     /// The managers of all registries, which start the scans.
-    lookers: Vec<Unparker>,
+    managers: Vec<Unparker>,
 }
 
 /// No scan is under way in a child of `fork`. While this lock is held, no scan uses a cache. The
@@ -131,9 +131,9 @@ static HANDLER: Handler = Handler {
     before: |held| held.lock(&HOME),
     child: || {
         let mut home = HOME.lock();
-        home.is_looking = false;
+        home.is_scanning = false;
         home.due_ns = None;
-        home.lookers.clear();
+        home.managers.clear();
     },
 };
 
@@ -160,7 +160,7 @@ pub(super) fn take(owner: &'static Cache, class: usize) -> NonNull<u8> {
     let mut home = HOME.lock();
     home.nr_in_use += 1;
     home.pause_ns = PAUSE_NS;
-    tell(home.use_now());
+    notify(home.use_now());
     chunk
 }
 
@@ -185,45 +185,45 @@ fn allocate() -> Spare {
 #[cold]
 pub(super) fn used(lists: Option<impl IntoIterator<Item = Taken<Free>>>) {
     let mut home = HOME.lock();
-    if let (Some(lists), true) = (lists, home.is_looking) {
+    if let (Some(lists), true) = (lists, home.is_scanning) {
         home.given.extend(lists);
     }
-    tell(home.use_now());
+    notify(home.use_now());
 }
 
-fn tell(lookers: Vec<Unparker>) {
-    lookers.iter().for_each(Unparker::unpark);
+fn notify(managers: Vec<Unparker>) {
+    managers.iter().for_each(Unparker::unpark);
 }
 
 impl Home {
     fn begins(&mut self, wants: bool) -> bool {
-        let begins = wants && !self.is_looking;
+        let begins = wants && !self.is_scanning;
         if begins {
             self.due_ns = None;
-            self.is_looking = true;
-            self.nr_looks += 1;
-            self.is_told = false;
+            self.is_scanning = true;
+            self.nr_scans += 1;
+            self.is_used = false;
         }
         begins
     }
 
     /// Returns the managers to notify that a scan is due.
     fn use_now(&mut self) -> Vec<Unparker> {
-        self.is_told = true;
-        if self.is_looking || self.due_ns.is_some() || self.nr_in_use <= NR_KEPT {
+        self.is_used = true;
+        if self.is_scanning || self.due_ns.is_some() || self.nr_in_use <= NR_KEPT {
             return Vec::new();
         }
         self.due_ns = Some(time::now_ns().saturating_add(self.pause_ns));
-        self.lookers.clone()
+        self.managers.clone()
     }
 }
 
-/// Starts or stops notifying `looker` when a scan is due.
-pub(crate) fn attend(looker: &Unparker, attends: bool) {
+/// Starts or stops notifying `manager` when a scan is due.
+pub(crate) fn attend(manager: &Unparker, attends: bool) {
     let mut home = HOME.lock();
-    home.lookers.retain(|other| !other.same_as(looker));
+    home.managers.retain(|other| !other.same_as(manager));
     if attends {
-        home.lookers.push(looker.clone());
+        home.managers.push(manager.clone());
     }
 }
 
@@ -232,9 +232,9 @@ pub(crate) fn due_ns() -> Option<u64> {
     HOME.lock().due_ns
 }
 
-/// Returns `true` if a scan is due; the caller must then arrange for a call of [`look`], because no
+/// Returns `true` if a scan is due; the caller must then arrange for a call of [`scan`], because no
 /// other thread will.
-pub(crate) fn begin_look(now_ns: u64) -> bool {
+pub(crate) fn begin_scan(now_ns: u64) -> bool {
     let mut home = HOME.lock();
     let is_due = home.due_ns.is_some_and(|due_ns| due_ns <= now_ns);
     home.begins(is_due)
@@ -242,22 +242,22 @@ pub(crate) fn begin_look(now_ns: u64) -> bool {
 
 /// Scans even if no scan is due.
 #[cfg(test)]
-pub(super) fn look_now() {
+pub(super) fn scan_now() {
     while !HOME.lock().begins(true) {
         std::thread::yield_now();
     }
-    look();
+    scan();
 }
 
-/// Returns the pages of unused chunks to the system. Call it after [`begin_look`] returned `true`.
+/// Returns the pages of unused chunks to the system. Call it after [`begin_scan`] returned `true`.
 ///
 /// # Blocking
 ///
 /// Blocks for a barrier, which takes milliseconds, and while it counts the blocks.
-pub(crate) fn look() {
+pub(crate) fn scan() {
     let (caches, number) = {
         let home = HOME.lock();
-        (home.caches.clone(), home.nr_looks)
+        (home.caches.clone(), home.nr_scans)
     };
     let nr_caches = caches.len();
     let asked: Vec<_> = caches.into_iter().filter(|cache| cache.ask()).collect();
@@ -282,22 +282,22 @@ pub(crate) fn look() {
         // SAFETY: we hold every block of the chunk, and therefore the chunk.
         unsafe { pages::discard(*chunk, CHUNK) };
     }
-    end_look(unused, found_little, asked.len() < nr_caches);
+    end_scan(unused, found_little, asked.len() < nr_caches);
 }
 
 /// Ends a scan that returned the pages of `unused`. Schedules another one if `again` is set or a
 /// cache was used during the scan.
-fn end_look(unused: Vec<Spare>, found_little: bool, again: bool) {
+fn end_scan(unused: Vec<Spare>, found_little: bool, again: bool) {
     let mut home = HOME.lock();
     home.nr_in_use -= unused.len();
     home.spare.extend(unused);
-    home.is_looking = false;
+    home.is_scanning = false;
     home.pause_ns = match found_little {
         true => (home.pause_ns * 2).min(MAX_PAUSE_NS),
         false => PAUSE_NS,
     };
-    if home.is_told || again {
-        tell(home.use_now());
+    if home.is_used || again {
+        notify(home.use_now());
     }
     let late = mem::take(&mut home.given);
     drop(home);
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_look_of_the_parent_had_in_hand_keeps_no_other_block_of_its_chunk() {
+    fn blocks_of_a_parents_scan_retain_no_others_of_the_chunk() {
         let thread = std::thread::spawn(|| {
             let mut all = blocks(2 * Chunk::nr_blocks(2));
             let (lost, chunk) = (all[0], Chunk::of(all[0]));
@@ -406,22 +406,22 @@ mod tests {
             // The state that a scan of the parent leaves in the child.
             // SAFETY: no other scan runs, and the block that is added is ours.
             unsafe { (*chunk).found.push_back(cache::Block(lost)) };
-            end_look(Vec::new(), true, false);
+            end_scan(Vec::new(), true, false);
             all.retain(|&block| block != lost);
             let is_beside = |it: &NonNull<Free>| Chunk::of(*it) == chunk;
             let beside: Vec<_> = all.iter().copied().filter(is_beside).collect();
             assert!(!beside.is_empty());
             free(all);
             // The first scan finds that blocks ran out; the second takes them.
-            look_now();
-            look_now();
+            scan_now();
+            scan_now();
             assert!(has(&beside, Some(lost)), "lost, too");
         });
         thread.join().unwrap();
     }
 
     #[test]
-    fn what_is_given_at_the_end_of_a_look_is_kept_by_none() {
+    fn blocks_given_up_at_the_end_of_a_scan_are_not_kept() {
         let all = blocks(10);
         begin();
         let mut given = Taken::new();
@@ -429,7 +429,7 @@ mod tests {
             given.put_back(cache::Block(block));
         }
         used(Some([given]));
-        end_look(Vec::new(), true, false);
+        end_scan(Vec::new(), true, false);
         assert!(has(&all, None), "kept");
     }
 }

@@ -50,7 +50,7 @@ use base::internal::{
     trace,
 };
 use sync::{
-    Mutex, Patience,
+    Backoff, Mutex,
     atomic::{AtomicPtr, AtomicUsize, Ordering},
     cell::Fixed,
     futex::{Futex64, Key},
@@ -58,12 +58,12 @@ use sync::{
 };
 
 use super::{
+    deferred_drops::DeferredDrops,
     lane::Lane,
-    list::{self, Colour},
-    remains::Remains,
+    list::{self, Color},
     revival::Revivable,
 };
-use crate::errands::Errand;
+use crate::cleanups::Cleanup;
 
 mod cancel;
 // Models have no timers of raw items.
@@ -88,7 +88,7 @@ pub(crate) struct Home {
 #[repr(C, align(8))]
 #[derive(Debug)]
 pub struct Head {
-    /// The next item of this item's list, and this item's colour; guarded like that list.
+    /// The next item of this item's list, and this item's color; guarded like that list.
     pub(crate) next: AtomicPtr<Head>,
     /// The pwq on which the item is, or was last, queued; written by the enqueuer that claimed the
     /// item while it was unlinked.
@@ -106,7 +106,7 @@ pub struct VTable {
     pub(crate) run: unsafe fn(NonNull<Head>) -> Popped,
     /// Pops the item, which the caller just took off a list, and cancels it if it is pending;
     /// returns `Ran` in that case. The remaining work is added to the remains.
-    pub(crate) cancel: unsafe fn(NonNull<Head>, &mut Remains) -> Popped,
+    pub(crate) cancel: unsafe fn(NonNull<Head>, &mut DeferredDrops) -> Popped,
     /// Runs an item that the caller has moved to the running state.
     pub(crate) call: unsafe fn(NonNull<Head>) -> Ending,
     /// Returns the type name of the item's function.
@@ -114,7 +114,7 @@ pub struct VTable {
     /// Frees the item.
     pub(crate) free: unsafe fn(NonNull<Head>),
     /// Returns `true` if freeing the item, which is not reachable any more, drops no user data.
-    pub(crate) is_husk: unsafe fn(NonNull<Head>) -> bool,
+    pub(crate) frees_no_user_data: unsafe fn(NonNull<Head>) -> bool,
     /// Returns `true` if the item, which is in a list, is a future that was polled before.
     pub(crate) has_begun: unsafe fn(NonNull<Head>) -> bool,
     /// Pushes a future that was woken while it was polled.
@@ -129,7 +129,7 @@ impl VTable {
     /// Creates the vtable of an item that has no handle and is not a future.
     pub const fn plain(
         run: unsafe fn(NonNull<Head>) -> Popped,
-        cancel: unsafe fn(NonNull<Head>, &mut Remains) -> Popped,
+        cancel: unsafe fn(NonNull<Head>, &mut DeferredDrops) -> Popped,
         call: unsafe fn(NonNull<Head>) -> Ending,
         name: fn() -> &'static str,
         free: unsafe fn(NonNull<Head>),
@@ -140,7 +140,7 @@ impl VTable {
             call,
             name,
             free,
-            is_husk: |_| false,
+            frees_no_user_data: |_| false,
             has_begun: |_| false,
             push: None,
             is_work: false,
@@ -233,9 +233,9 @@ pub(crate) type TaskSlot = Mutex<Option<Foreign<Waker>>>;
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) completion: Completion,
-    /// The home pwq of the item, and the colour in which the item is counted there.
+    /// The home pwq of the item, and the color in which the item is counted there.
     pub(crate) home: *mut Home,
-    pub(crate) colour: Colour,
+    pub(crate) color: Color,
     /// The slot of the task that polled the handle.
     pub(crate) task: Option<Arc<TaskSlot>>,
 }
@@ -287,7 +287,7 @@ impl Head {
     /// Returns the state.
     #[inline]
     pub fn load(&self) -> State {
-        // Acquire pairs with `step`: the loader sees everything before the transition that wrote
+        // Acquire pairs with `transition`: the loader sees everything before the transition that wrote
         // this state.
         State(self.state.word().load(Ordering::Acquire))
     }
@@ -301,15 +301,15 @@ impl Head {
     /// Every transition acquires and releases: a run sees all writes of the enqueuer, a second run
     /// those of the first, and a flusher those of the run that it waited for.
     #[inline]
-    pub fn step(&self, from: State, to: State) -> bool {
+    pub fn transition(&self, from: State, to: State) -> bool {
         // ORDER(item): publish and consume; both ends are transitions of this word.
         //   enqueue:  data = x;  transition to pending (release)
         //   pop:      transition to running (acquire);  read data
         //   complete: result = y;  transition to idle (release)
         //   flush:    read of idle (acquire, `load`);  read result
         // ORDER(item): the other end of each of these is the next transition.
-        // Test: flush_sees_what_the_run_wrote
-        let order = if sync::twin::armed("item: relaxed steps") {
+        // Test: flush_sees_writes_of_the_run
+        let order = if sync::twin::armed("item: relaxed transitions") {
             Ordering::Relaxed
         } else {
             Ordering::AcqRel
@@ -327,7 +327,7 @@ impl Head {
         let mut from = self.load();
         loop {
             let to = plan(from)?;
-            if self.step(from, to) {
+            if self.transition(from, to) {
                 return Some((from, to));
             }
             from = self.load();
@@ -341,7 +341,7 @@ impl Head {
         loop {
             let pop = from.pop();
             let (Pop::Run(to) | Pop::Leave(to) | Pop::Discard(to)) = pop;
-            if self.step(from, to) {
+            if self.transition(from, to) {
                 return (from, pop);
             }
             from = self.load();
@@ -350,7 +350,7 @@ impl Head {
 
     /// Decides how to enqueue at `home`. `is_ours` returns `true` if a pwq, which is only compared,
     /// belongs to the same queue; if it returns `false` for such a pwq, the item is moved. A
-    /// returned plan with a state has been applied. If `has_place` is set, the item then owns the
+    /// returned plan with a state has been applied. If `has_permit` is set, the item then owns the
     /// caller's capacity permit. `revivable` is given for an item whose link may stay in its list
     /// after a cancel.
     #[inline]
@@ -358,7 +358,7 @@ impl Head {
         &self,
         home: &Home,
         is_ours: impl Fn(*const Home) -> bool,
-        has_place: bool,
+        has_permit: bool,
         revivable: Option<&Revivable>,
     ) -> Enqueue {
         let mut from = self.load();
@@ -366,22 +366,24 @@ impl Head {
             let at = self.home.load(Ordering::Relaxed);
             let here = ptr::eq(at, home);
             let ours = || here || is_ours(at);
-            let plan = from.enqueue(here, ours, home.rules, has_place);
-            let (to, keeps_place) = match plan {
+            let plan = from.enqueue(here, ours, home.rules, has_permit);
+            let (to, keeps_permit) = match plan {
                 Enqueue::Revive(to) => (to, true),
                 Enqueue::Push(to) | Enqueue::Claim(to) | Enqueue::Elsewhere(to) => (to, false),
                 // If a bulk cancel came in between, this transition queues the item.
                 Enqueue::Pending if from.is_left() && revivable.is_some() => (from.revived(), true),
                 // Also a transition, so that the coming run sees all writes before this call.
-                Enqueue::Pending if !sync::twin::armed("item: pending is no step") => (from, false),
+                Enqueue::Pending if !sync::twin::armed("item: pending is no transition") => {
+                    (from, false)
+                }
                 Enqueue::Pending | Enqueue::Disabled => return plan,
             };
             let is_as_it_was = || self.load() == from;
-            if keeps_place && !revivable.is_some_and(|item| item.note(is_as_it_was)) {
+            if keeps_permit && !revivable.is_some_and(|item| item.note(is_as_it_was)) {
                 from = self.load();
                 continue;
             }
-            if self.step(from, to) {
+            if self.transition(from, to) {
                 return plan;
             }
             from = self.load();
@@ -408,12 +410,12 @@ impl Head {
                 task = table.map(|table| unsafe { table.awaited_slot(item) });
             }
             let home = head.home.load(Ordering::Relaxed);
-            let colour = list::colour(item);
-            if head.step(from, completion.next) {
+            let color = list::color(item);
+            if head.transition(from, completion.next) {
                 return Ended {
                     completion,
                     home,
-                    colour,
+                    color,
                     task: task.filter(|_| completion.wake_task),
                 };
             }
@@ -437,12 +439,12 @@ impl Handles {
             // The last handle was dropped, and the run that we are in lends its own. The thread
             // that dropped the last handle may not have updated the state yet. We wait for that
             // update: after ours, it would cause the item to be freed.
-            let mut patience = Patience::new();
+            let mut backoff = Backoff::new();
             while head.update(State::adopt).is_none() {
                 if sync::twin::armed("item: a clone does not wait") {
                     break;
                 }
-                patience.pause();
+                backoff.pause();
             }
         }
     }
@@ -527,13 +529,13 @@ impl Dead {
     }
 
     /// Returns `true` if freeing the item drops no user data.
-    pub(crate) fn is_husk(&self) -> bool {
+    pub(crate) fn frees_no_user_data(&self) -> bool {
         // SAFETY: no other thread can reach the item, by `new`.
-        unsafe { (self.vtable.is_husk)(self.item) }
+        unsafe { (self.vtable.frees_no_user_data)(self.item) }
     }
 }
 
-impl Errand for Dead {}
+impl Cleanup for Dead {}
 
 impl Drop for Dead {
     fn drop(&mut self) {
@@ -573,7 +575,7 @@ const ORDERED: u64 = 1 << 11;
 const ONE_CPU: u64 = 1 << 12;
 const RECLAIM: u64 = 1 << 13;
 /// Set while the item owns a capacity permit of its queue, until it starts or is cancelled; see
-/// `limit/room.rs`.
+/// `limit/capacity.rs`.
 const COUNTED: u64 = 1 << 14;
 
 /// Set if the item was queued into its old position, where it may look older than it is. Only for
@@ -583,10 +585,10 @@ const REVIVED: u64 = WAKER;
 /// All flags of [`Rules`].
 const RULES: u64 = HELP | ORDERED | ONE_CPU | RECLAIM;
 
-const TURN_SHIFT: u32 = 15;
-const TURN_BITS: u32 = 33;
-const TURN_ONE: u64 = 1 << TURN_SHIFT;
-const TURN_MASK: u64 = ((1 << TURN_BITS) - 1) << TURN_SHIFT;
+const SEQ_SHIFT: u32 = 15;
+const SEQ_BITS: u32 = 33;
+const SEQ_ONE: u64 = 1 << SEQ_SHIFT;
+const SEQ_MASK: u64 = ((1 << SEQ_BITS) - 1) << SEQ_SHIFT;
 const DISABLE_SHIFT: u32 = 48;
 const DISABLE_ONE: u64 = 1 << DISABLE_SHIFT;
 
@@ -687,7 +689,7 @@ impl State {
 
     /// Returns the state of a one-shot item that will never run.
     pub(crate) fn ended() -> State {
-        State::IDLE.next_turn()
+        State::IDLE.next_completion()
     }
 
     #[inline]
@@ -703,8 +705,8 @@ impl State {
         State(self.0 & !flags)
     }
     #[inline]
-    fn next_turn(self) -> State {
-        State((self.0 & !TURN_MASK) | (self.0.wrapping_add(TURN_ONE) & TURN_MASK))
+    fn next_completion(self) -> State {
+        State((self.0 & !SEQ_MASK) | (self.0.wrapping_add(SEQ_ONE) & SEQ_MASK))
     }
 
     /// Returns `true` if the item is queued, or its timer is armed.
@@ -772,18 +774,18 @@ impl State {
     /// Returns the number of completed runs and cancelled enqueues; wraps.
     #[inline]
     pub fn completion_seq(self) -> u64 {
-        (self.0 & TURN_MASK) >> TURN_SHIFT
+        (self.0 & SEQ_MASK) >> SEQ_SHIFT
     }
     /// Returns the completion sequence number at the end of everything queued or running now.
-    pub(crate) fn last_turn(self) -> u64 {
+    pub(crate) fn last_completion_seq(self) -> u64 {
         let nr_left = u64::from(self.has(RUNNING)) + u64::from(self.has(PENDING | CLAIMED));
-        self.completion_seq().wrapping_add(nr_left) & (TURN_MASK >> TURN_SHIFT)
+        self.completion_seq().wrapping_add(nr_left) & (SEQ_MASK >> SEQ_SHIFT)
     }
-    /// Returns `true` if `turn` has been reached. Numbers wrap, so a waiter must not sleep through
+    /// Returns `true` if `seq` has been reached. Numbers wrap, so a waiter must not sleep through
     /// half of them (2^32).
-    pub(crate) fn has_reached(self, turn: u64) -> bool {
-        let ahead = turn.wrapping_sub(self.completion_seq()) & (TURN_MASK >> TURN_SHIFT);
-        ahead == 0 || ahead > 1 << (TURN_BITS - 1)
+    pub(crate) fn has_reached(self, seq: u64) -> bool {
+        let ahead = seq.wrapping_sub(self.completion_seq()) & (SEQ_MASK >> SEQ_SHIFT);
+        ahead == 0 || ahead > 1 << (SEQ_BITS - 1)
     }
     /// Returns `true` if the item is pending and owns a capacity permit, which is released when the
     /// item starts or is cancelled.
@@ -794,24 +796,24 @@ impl State {
         self.has(ORPHAN) && !self.has(LINKED | RUNNING | CLAIMED | PENDING | HANDOFF)
     }
 
-    /// Gives a pending item a capacity permit of its queue if `has_place` is set.
+    /// Gives a pending item a capacity permit of its queue if `has_permit` is set.
     #[inline]
-    pub(crate) fn counted(self, has_place: bool) -> State {
-        self.with(u64::from(has_place) * COUNTED)
+    pub(crate) fn counted(self, has_permit: bool) -> State {
+        self.with(u64::from(has_permit) * COUNTED)
     }
 
     /// Plans an enqueue. `here` is set if the home pwq is the one that will be used; `ours` returns
     /// `true` if the home pwq belongs to the same queue. The item receives a capacity permit if
-    /// `has_place` is set.
+    /// `has_permit` is set.
     pub(crate) fn enqueue(
         self,
         here: bool,
         ours: impl FnOnce() -> bool,
         rules: Rules,
-        has_place: bool,
+        has_permit: bool,
     ) -> Enqueue {
         // The new enqueue takes the sequence number of one that was cancelled during the same run.
-        let queued = self.without(OWED).counted(has_place);
+        let queued = self.without(OWED).counted(has_permit);
         let fresh = queued.without(RULES | REVIVED).with(rules.bits());
         if self.disable_depth() > 0 {
             Enqueue::Disabled
@@ -839,7 +841,7 @@ impl State {
     /// Pops the item.
     pub(crate) fn pop(self) -> Pop {
         let popped = self.without(LINKED);
-        let busy = self.has(RUNNING) && !sync::twin::armed("item: runs beside itself");
+        let busy = self.has(RUNNING) && !sync::twin::armed("item: runs overlap");
         // Also if it is not pending: the link that a helper left in the list is counted until the
         // helper's run has ended.
         let busy =
@@ -863,7 +865,7 @@ impl State {
     #[inline]
     pub(crate) fn complete_alone(self) -> Option<State> {
         let others = PENDING | LINKED | HANDOFF | OWED | CLAIMED | WAITED | ORPHAN | WAKER;
-        (!self.has(others)).then(|| self.without(RUNNING).next_turn())
+        (!self.has(others)).then(|| self.without(RUNNING).next_completion())
     }
 
     /// Ends a run.
@@ -874,9 +876,11 @@ impl State {
         // The thread that claims the item handles the link that was handed over.
         let handed_over = self.has(HANDOFF) && !self.has(CLAIMED);
         let relink = handed_over && self.has(PENDING);
-        let mut next = self.without(RUNNING | OWED | WAITED | WAKER).next_turn();
+        let mut next = self
+            .without(RUNNING | OWED | WAITED | WAKER)
+            .next_completion();
         if self.has(OWED) {
-            next = next.next_turn();
+            next = next.next_completion();
         }
         if handed_over {
             next = next.without(HANDOFF);

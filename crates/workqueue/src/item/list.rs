@@ -4,25 +4,25 @@
 //! list is guarded by the lock of its pool, so nothing here synchronizes. The injector is the
 //! exception and documents its synchronization.
 //!
-//! The low bits of a link, which are free because of an item's alignment, hold the item's colour.
-//! The colour is written at the adoption, and kept until the item is queued again.
+//! The low bits of a link, which are free because of an item's alignment, hold the item's color.
+//! The color is written at the adoption, and kept until the item is queued again.
 //!
-//! # Colours
+//! # Colors
 //!
-//! [`Colours`] counts the items of a pwq by colour, so that a flush knows which items it waits for.
+//! [`Colors`] counts the items of a pwq by color, so that a flush knows which items it waits for.
 //!
-//! A pwq gives every item that it adopts its current *colour*, and counts the items of each colour.
-//! A flush closes the current colour, so that later items get the next one. The flush has ended
-//! when no item of its colour, or of an older one, is in flight. Items that are queued after a
+//! A pwq gives every item that it adopts its current *color*, and counts the items of each color.
+//! A flush closes the current color, so that later items get the next one. The flush has ended
+//! when no item of its color, or of an older one, is in flight. Items that are queued after a
 //! flush therefore do not delay it, in whatever order items end.
 //!
-//! Colours are used in turn, as a ring. If all are in use, the current colour stays open until the
+//! Colors are used in turn, as a ring. If all are in use, the current color stays open until the
 //! oldest is free. Items adopted until then belong to every flush that would have closed the
-//! current colour. The first of these flushes to check again closes it for all of them, so a flush
+//! current color. The first of these flushes to check again closes it for all of them, so a flush
 //! waits for the items of at most one ring, whatever other flushes begin. This is the kernel's
 //! overflow list.
 //!
-//! An item's colour is stored in its list link from its adoption until its in-flight count is
+//! An item's color is stored in its list link from its adoption until its in-flight count is
 //! released. The counts are not shared: the pool lock guards them.
 
 use std::ptr::{self, NonNull};
@@ -36,8 +36,8 @@ use sync::{
 
 use super::head::Head;
 
-const COLOUR_MASK: usize = align_of::<Head>() - 1;
-const _: () = assert!(NR_COLOURS <= align_of::<Head>());
+const COLOR_MASK: usize = align_of::<Head>() - 1;
+const _: () = assert!(NR_COLORS <= align_of::<Head>());
 
 /// A first-in first-out list of items that is not shared between threads.
 #[derive(Debug)]
@@ -82,12 +82,12 @@ impl List {
     }
 
     pub(crate) fn push_front(&mut self, item: NonNull<Head>) {
-        self.push_front_in(item, colour(item));
+        self.push_front_in(item, color(item));
     }
 
-    /// Inserts an item at the front and sets its colour.
-    fn push_front_in(&mut self, item: NonNull<Head>, colour: Colour) {
-        set_link(item, self.first, usize::from(colour.0));
+    /// Inserts an item at the front and sets its color.
+    fn push_front_in(&mut self, item: NonNull<Head>, color: Color) {
+        set_link(item, self.first, usize::from(color.0));
         if self.first.is_null() {
             self.last = item.as_ptr();
         }
@@ -253,7 +253,7 @@ impl Injector {
         // be claimed. If we find the item on top, we see the link that this push wrote, and not one
         // of an earlier push.
         // Test: an_item_that_is_taken_back_beside_its_push_tears_no_hole
-        let order = sync::twin::order("inject: relaxed look", Ordering::Acquire);
+        let order = sync::twin::order("inject: relaxed read", Ordering::Acquire);
         let top = self.newest.top();
         top.load(order) == item.as_ptr()
             && top
@@ -272,9 +272,9 @@ impl Injector {
     }
 
     /// Takes all items, oldest first. Calls `meet` for each, newest first, which returns its
-    /// colour.
+    /// color.
     #[inline]
-    pub(crate) fn take(&self, mut meet: impl FnMut(NonNull<Head>) -> Colour) -> List {
+    pub(crate) fn take(&self, mut meet: impl FnMut(NonNull<Head>) -> Color) -> List {
         // Acquire, like the swap: if the stack is empty because a helper removed the last item, we
         // must see the seat that the helper acquired before.
         if self.newest.top().load(Ordering::Acquire).is_null() {
@@ -290,100 +290,100 @@ impl Injector {
     }
 }
 
-/// Returns the colour of an item that was adopted and is counted in flight.
-pub(crate) fn colour(item: NonNull<Head>) -> Colour {
-    Colour((link(item).load(Ordering::Relaxed).addr() & COLOUR_MASK) as u8)
+/// Returns the color of an item that was adopted and is counted in flight.
+pub(crate) fn color(item: NonNull<Head>) -> Color {
+    Color((link(item).load(Ordering::Relaxed).addr() & COLOR_MASK) as u8)
 }
 
 fn next(item: NonNull<Head>) -> *mut Head {
     link(item)
         .load(Ordering::Relaxed)
-        .map_addr(|addr| addr & !COLOUR_MASK)
+        .map_addr(|addr| addr & !COLOR_MASK)
 }
 
 fn set_next(item: NonNull<Head>, next: *mut Head) {
-    set_link(item, next, usize::from(colour(item).0));
+    set_link(item, next, usize::from(color(item).0));
 }
 
-fn set_link(item: NonNull<Head>, next: *mut Head, colour: usize) {
-    link(item).store(next.map_addr(|addr| addr | colour), Ordering::Relaxed);
+fn set_link(item: NonNull<Head>, next: *mut Head, color: usize) {
+    link(item).store(next.map_addr(|addr| addr | color), Ordering::Relaxed);
 }
 
-/// Links an item that is queued again and has no colour.
+/// Links an item that is queued again and has no color.
 pub(crate) fn set_fresh_next(item: NonNull<Head>, next: *mut Head) {
     link(item).store(next, Ordering::Relaxed);
 }
 
 fn link<'a>(item: NonNull<Head>) -> &'a AtomicPtr<Head> {
     // SAFETY: an item in a list is alive, because `LINKED` keeps it from being freed; a caller that
-    // reads the colour holds the item's count.
+    // reads the color holds the item's count.
     unsafe { &(*item.as_ptr()).next }
 }
 
-/// The number of colours of a pwq. A colour fits into the bits of a list link that are free because
+/// The number of colors of a pwq. A color fits into the bits of a list link that are free because
 /// items are aligned to 8 bytes, as the kernel's items are.
 ///
-/// Differs from Linux: `WORK_NR_COLORS` is 16 there. With fewer colours, more overlapping flushes
-/// share a colour.
-pub(crate) const NR_COLOURS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
+/// Differs from Linux: `WORK_NR_COLORS` is 16 there. With fewer colors, more overlapping flushes
+/// share a color.
+pub(crate) const NR_COLORS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
 
 /// An index in the ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Colour(pub(crate) u8);
+pub(crate) struct Color(pub(crate) u8);
 
-/// The in-flight items of one pwq, counted by colour.
+/// The in-flight items of one pwq, counted by color.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub(crate) struct Colours {
+pub(crate) struct Colors {
     nr_all: usize,
-    /// The current colour, and the oldest colour that may have items in flight. Both only grow, and
-    /// differ by less than the size of the ring. The colours before the current one are closed.
+    /// The current color, and the oldest color that may have items in flight. Both only grow, and
+    /// differ by less than the size of the ring. The colors before the current one are closed.
     present_seq: u64,
     oldest_seq: u64,
-    /// Items of a colour before this one are cancelled.
+    /// Items of a color before this one are cancelled.
     cancelled_seq: u64,
     /// The first count is on the cache line of the fields above; without flushes, no other is used.
-    nr_in_flight: [usize; NR_COLOURS],
+    nr_in_flight: [usize; NR_COLORS],
 }
 
-/// The newest colour that a flush waits for.
+/// The newest color that a flush waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct UpTo {
-    /// The sequence number after that of this colour.
+    /// The sequence number after that of this color.
     end_seq: u64,
 }
 
-impl Colours {
+impl Colors {
     fn place(seq: u64) -> usize {
-        (seq % NR_COLOURS as u64) as usize
+        (seq % NR_COLORS as u64) as usize
     }
 
-    /// Returns the colour for items that are adopted now.
-    pub(crate) fn present(&self) -> Colour {
-        Colour(Self::place(self.present_seq) as u8)
+    /// Returns the color for items that are adopted now.
+    pub(crate) fn present(&self) -> Color {
+        Color(Self::place(self.present_seq) as u8)
     }
 
-    /// Returns the number of items in flight, of all colours.
+    /// Returns the number of items in flight, of all colors.
     pub(crate) fn nr_in_flight(&self) -> usize {
         self.nr_all
     }
 
-    /// Counts `count` items of the current colour.
+    /// Counts `count` items of the current color.
     pub(crate) fn adopt(&mut self, count: usize) {
         self.nr_in_flight[Self::place(self.present_seq)] += count;
         self.nr_all += count;
     }
 
-    /// Releases the counts of `count` items; returns `true` if a closed colour became empty.
-    pub(crate) fn retire(&mut self, colour: Colour, count: usize) -> bool {
-        let nr_left = &mut self.nr_in_flight[usize::from(colour.0)];
+    /// Releases the counts of `count` items; returns `true` if a closed color became empty.
+    pub(crate) fn retire(&mut self, color: Color, count: usize) -> bool {
+        let nr_left = &mut self.nr_in_flight[usize::from(color.0)];
         debug_assert!(*nr_left >= count, "retired more than was adopted");
         *nr_left -= count;
         self.nr_all -= count;
         *nr_left == 0 && self.advance()
     }
 
-    /// Closes the current colour, unless it has no item in flight. If no other colour is free, the
+    /// Closes the current color, unless it has no item in flight. If no other color is free, the
     /// current one is closed later.
     pub(crate) fn close(&mut self) -> UpTo {
         let is_used = self.nr_in_flight[Self::place(self.present_seq)] > 0;
@@ -394,17 +394,17 @@ impl Colours {
         up_to
     }
 
-    /// Closes the current colour, and marks its items and those of older colours as cancelled. If
-    /// all colours are in use, the current one stays open, and its items are not marked.
+    /// Closes the current color, and marks its items and those of older colors as cancelled. If
+    /// all colors are in use, the current one stays open, and its items are not marked.
     pub(crate) fn cancel(&mut self) {
         self.close();
         self.cancelled_seq = self.present_seq;
     }
 
-    /// Returns `true` if `colour`, which has an item in flight, was cancelled.
-    pub(crate) fn is_cancelled(&self, colour: Colour) -> bool {
-        let ring = NR_COLOURS as u64;
-        let nr_behind = (self.present_seq + ring - u64::from(colour.0)) % ring;
+    /// Returns `true` if `color`, which has an item in flight, was cancelled.
+    pub(crate) fn is_cancelled(&self, color: Color) -> bool {
+        let ring = NR_COLORS as u64;
+        let nr_behind = (self.present_seq + ring - u64::from(color.0)) % ring;
         self.present_seq < self.cancelled_seq + nr_behind
     }
 
@@ -414,12 +414,12 @@ impl Colours {
         self.oldest_seq >= up_to.end_seq || self.nr_all == 0
     }
 
-    /// Closes the current colour if that is still to be done and another colour is free.
+    /// Closes the current color if that is still to be done and another color is free.
     fn close_for(&mut self, up_to: UpTo) {
         let nr_used = self.present_seq - self.oldest_seq + 1;
-        if self.present_seq < up_to.end_seq && nr_used < NR_COLOURS as u64 {
+        if self.present_seq < up_to.end_seq && nr_used < NR_COLORS as u64 {
             self.present_seq += 1;
-            // If the closed colours are empty, no later `retire` would advance past them.
+            // If the closed colors are empty, no later `retire` would advance past them.
             self.advance();
         }
     }
@@ -443,133 +443,133 @@ mod tests {
 
     #[test]
     fn a_flush_of_nothing_has_ended() {
-        let mut colours = Colours::default();
-        let up_to = colours.close();
-        assert!(colours.has_reached(up_to));
+        let mut colors = Colors::default();
+        let up_to = colors.close();
+        assert!(colors.has_reached(up_to));
     }
 
     #[test]
-    fn what_comes_after_a_flush_does_not_hold_it_up() {
-        let mut colours = Colours::default();
-        colours.adopt(1);
-        let before = colours.present();
-        let up_to = colours.close();
-        colours.adopt(1);
-        assert!(!colours.has_reached(up_to));
-        assert!(colours.retire(before, 1));
-        assert!(colours.has_reached(up_to));
-        assert_eq!(colours.nr_in_flight(), 1);
+    fn later_items_do_not_delay_a_flush() {
+        let mut colors = Colors::default();
+        colors.adopt(1);
+        let before = colors.present();
+        let up_to = colors.close();
+        colors.adopt(1);
+        assert!(!colors.has_reached(up_to));
+        assert!(colors.retire(before, 1));
+        assert!(colors.has_reached(up_to));
+        assert_eq!(colors.nr_in_flight(), 1);
     }
 
-    /// Adopts an item of each colour, and closes all but the last; returns the colours.
-    fn full_ring() -> (Colours, Vec<Colour>) {
-        let mut colours = Colours::default();
+    /// Adopts an item of each color, and closes all but the last; returns the colors.
+    fn full_ring() -> (Colors, Vec<Color>) {
+        let mut colors = Colors::default();
         let mut used = Vec::new();
-        for _ in 1..NR_COLOURS {
-            colours.adopt(1);
-            used.push(colours.present());
-            colours.close();
+        for _ in 1..NR_COLORS {
+            colors.adopt(1);
+            used.push(colors.present());
+            colors.close();
         }
-        colours.adopt(1);
-        used.push(colours.present());
-        (colours, used)
+        colors.adopt(1);
+        used.push(colors.present());
+        (colors, used)
     }
 
     #[test]
-    fn when_all_colours_are_in_use_a_flush_waits_until_the_oldest_is_free() {
-        let (mut colours, used) = full_ring();
-        let up_to = colours.close();
-        assert_eq!(Some(&colours.present()), used.last(), "closed nothing");
-        // Not the oldest colour, so no colour becomes free.
-        assert!(!colours.retire(used[1], 1));
-        assert!(!colours.has_reached(up_to));
-        assert_eq!(Some(&colours.present()), used.last(), "closed nothing");
-        assert!(colours.retire(used[0], 1));
-        assert!(!colours.has_reached(up_to));
-        assert_eq!(colours.present(), used[0], "closed it");
+    fn flush_waits_for_the_oldest_color_if_all_are_in_use() {
+        let (mut colors, used) = full_ring();
+        let up_to = colors.close();
+        assert_eq!(Some(&colors.present()), used.last(), "closed nothing");
+        // Not the oldest color, so no color becomes free.
+        assert!(!colors.retire(used[1], 1));
+        assert!(!colors.has_reached(up_to));
+        assert_eq!(Some(&colors.present()), used.last(), "closed nothing");
+        assert!(colors.retire(used[0], 1));
+        assert!(!colors.has_reached(up_to));
+        assert_eq!(colors.present(), used[0], "closed it");
     }
 
     #[test]
-    fn a_flush_that_found_all_colours_in_use_goes_before_later_ones() {
-        let (mut colours, used) = full_ring();
-        let first = colours.close();
-        assert!(colours.retire(used[0], 1));
-        // This flush uses the colour that became free.
-        let second = colours.close();
-        colours.adopt(1);
-        for &colour in &used[1..] {
-            colours.retire(colour, 1);
+    fn a_flush_that_found_all_colors_in_use_goes_before_later_ones() {
+        let (mut colors, used) = full_ring();
+        let first = colors.close();
+        assert!(colors.retire(used[0], 1));
+        // This flush uses the color that became free.
+        let second = colors.close();
+        colors.adopt(1);
+        for &color in &used[1..] {
+            colors.retire(color, 1);
         }
-        assert!(colours.has_reached(first) && colours.has_reached(second));
-        assert_eq!(colours.nr_in_flight(), 1);
+        assert!(colors.has_reached(first) && colors.has_reached(second));
+        assert_eq!(colors.nr_in_flight(), 1);
     }
 
     #[test]
-    fn a_flush_whose_colour_was_never_closed_ends_with_all_items() {
-        let (mut colours, used) = full_ring();
-        let up_to = colours.close();
-        for &colour in used.iter().rev() {
-            assert!(!colours.has_reached(up_to));
-            colours.retire(colour, 1);
+    fn a_flush_whose_color_was_never_closed_ends_with_all_items() {
+        let (mut colors, used) = full_ring();
+        let up_to = colors.close();
+        for &color in used.iter().rev() {
+            assert!(!colors.has_reached(up_to));
+            colors.retire(color, 1);
         }
-        assert!(colours.has_reached(up_to));
+        assert!(colors.has_reached(up_to));
     }
 
     #[test]
-    fn what_was_adopted_before_a_cancel_is_cancelled_and_nothing_later() {
-        let mut colours = Colours::default();
-        for _ in 0..3 * NR_COLOURS {
-            colours.adopt(1);
-            let before = colours.present();
-            assert!(!colours.is_cancelled(before));
-            colours.cancel();
-            colours.adopt(1);
-            let after = colours.present();
-            assert!(colours.is_cancelled(before) && !colours.is_cancelled(after));
-            colours.retire(before, 1);
-            colours.close();
-            assert!(!colours.is_cancelled(after));
-            colours.retire(after, 1);
+    fn cancel_covers_items_adopted_before_it_and_no_later_ones() {
+        let mut colors = Colors::default();
+        for _ in 0..3 * NR_COLORS {
+            colors.adopt(1);
+            let before = colors.present();
+            assert!(!colors.is_cancelled(before));
+            colors.cancel();
+            colors.adopt(1);
+            let after = colors.present();
+            assert!(colors.is_cancelled(before) && !colors.is_cancelled(after));
+            colors.retire(before, 1);
+            colors.close();
+            assert!(!colors.is_cancelled(after));
+            colors.retire(after, 1);
         }
-        // If all colours are in use, the current one is shared with later items.
-        let (mut colours, used) = full_ring();
-        colours.cancel();
+        // If all colors are in use, the current one is shared with later items.
+        let (mut colors, used) = full_ring();
+        colors.cancel();
         let [older @ .., present] = &used[..] else {
             panic!()
         };
-        assert!(older.iter().all(|&colour| colours.is_cancelled(colour)));
-        assert!(!colours.is_cancelled(*present));
+        assert!(older.iter().all(|&color| colors.is_cancelled(color)));
+        assert!(!colors.is_cancelled(*present));
     }
 
     proptest! {
         /// Compares with a model that records for each item which flushes wait for it: the flushes
-        /// after it, and the flushes whose colour was still open.
+        /// after it, and the flushes whose color was still open.
         #[test]
-        fn a_flush_waits_for_just_what_was_adopted_before_it(
+        fn flush_waits_only_for_items_adopted_before_it(
             steps in prop::collection::vec((0u8..3, any::<prop::sample::Index>()), 1..300),
         ) {
-            let mut colours = Colours::default();
-            let mut items: Vec<(Colour, u64, usize)> = Vec::new();
+            let mut colors = Colors::default();
+            let mut items: Vec<(Color, u64, usize)> = Vec::new();
             let mut flushes: Vec<UpTo> = Vec::new();
             for (step, index) in steps {
                 match step {
                     0 => {
-                        items.push((colours.present(), colours.present_seq, flushes.len()));
-                        colours.adopt(1);
+                        items.push((colors.present(), colors.present_seq, flushes.len()));
+                        colors.adopt(1);
                     }
                     1 if !items.is_empty() => {
-                        let (colour, ..) = items.swap_remove(index.index(items.len()));
-                        colours.retire(colour, 1);
+                        let (color, ..) = items.swap_remove(index.index(items.len()));
+                        colors.retire(color, 1);
                     }
-                    _ => flushes.push(colours.close()),
+                    _ => flushes.push(colors.close()),
                 }
                 for (number, up_to) in flushes.iter().enumerate() {
                     let held_up = items
                         .iter()
                         .any(|(_, seq, nr_before)| *nr_before <= number || *seq < up_to.end_seq);
-                    prop_assert_eq!(colours.has_reached(*up_to), !held_up);
+                    prop_assert_eq!(colors.has_reached(*up_to), !held_up);
                 }
-                prop_assert_eq!(colours.nr_in_flight(), items.len());
+                prop_assert_eq!(colors.nr_in_flight(), items.len());
             }
         }
     }

@@ -51,7 +51,7 @@ use std::{alloc::Layout, mem::MaybeUninit, ptr::NonNull};
 
 use crossbeam_utils::CachePadded;
 use sync::{
-    Patience, asym,
+    Backoff, asym,
     atomic::{AtomicBool, AtomicU32, Ordering},
     cell::UnsafeCell,
     twin,
@@ -105,11 +105,11 @@ mod general {
         None
     }
 
-    pub(crate) fn begin_look(_: u64) -> bool {
+    pub(crate) fn begin_scan(_: u64) -> bool {
         false
     }
 
-    pub(crate) fn look() {}
+    pub(crate) fn scan() {}
 }
 
 #[cfg(not(any(loom, shuttle, miri)))]
@@ -118,13 +118,13 @@ use cache as backend;
 use general as backend;
 
 #[cfg(not(any(loom, shuttle, miri)))]
-pub(crate) use super::chunks::{attend, begin_look, due_ns, look};
+pub(crate) use super::chunks::{attend, begin_scan, due_ns, scan};
 pub(crate) use backend::flush;
 use backend::{alloc, free};
 #[cfg(any(loom, shuttle, miri))]
-pub(crate) use general::{attend, begin_look, due_ns, look};
+pub(crate) use general::{attend, begin_scan, due_ns, scan};
 
-/// Moves a value to memory where it stays until [`give_back`].
+/// Moves a value to memory where it stays until [`release`].
 #[inline]
 pub(crate) fn place<T>(value: T) -> NonNull<T> {
     let layout = Layout::new::<T>();
@@ -142,7 +142,7 @@ pub(crate) fn place<T>(value: T) -> NonNull<T> {
 /// # Safety
 ///
 /// 1. `place` returned `value`, which is not used any more.
-pub(crate) unsafe fn give_back<T>(value: NonNull<T>) {
+pub(crate) unsafe fn release<T>(value: NonNull<T>) {
     match class_of(Layout::new::<T>()) {
         // SAFETY: (1): `place` chose the same class.
         Some(class) => unsafe { free(value.cast(), class) },
@@ -525,12 +525,12 @@ impl<T> Biased<T> {
         //   scanner: ask = ASKED;    heavy;   read busy
         // If our light barrier comes first, the scanner reads that we are busy, and gives up. If
         // the heavy barrier comes first, we read ASKED or a later value.
-        // Test: the_owner_and_the_looker_are_never_both_at_it
+        // Test: owner_and_scanner_never_use_the_data_together
         asym::light();
         // ORDER(biased-back): the acquire end; see `try_take`. If the scanner's release comes
         // first, we read its writes. If our load comes first, the scanner finds that we are busy or
         // that its request was withdrawn.
-        // Test: what_the_looker_did_is_seen
+        // Test: writes_of_the_scanner_are_seen
         let order = twin::order("biased: relaxed read of the ask", Ordering::Acquire);
         if self.ask.load(order) != FREE {
             // SAFETY: (1), (2), and we are busy.
@@ -544,7 +544,7 @@ impl<T> Biased<T> {
         //   scanner: read busy   Acquire;   use the value
         // If our store comes first, the scanner sees our writes. If its load comes first, it gives
         // up.
-        // Test: what_the_owner_did_is_seen
+        // Test: writes_of_the_owner_are_seen
         let order = twin::order("biased: relaxed leave", Ordering::Release);
         self.is_busy.store(false, order);
         result
@@ -569,35 +569,35 @@ impl<T> Biased<T> {
     #[inline(always)]
     pub(crate) fn note_brought(&self) -> bool {
         // ORDER(biased-bring): store buffering through the asymmetric barrier, other end in
-        // `chunks::look`.
+        // `chunks::scan`.
         //   returner: push a block on the list;   light;   read ask
         //   scanner:  ask = ASKED;                heavy;   take the list
         // If our light barrier comes first, the scanner takes our block. If the heavy barrier comes
         // first, we read ASKED and notify the scanner.
-        // Test: what_comes_home_is_taken_or_told
-        if !twin::armed("biased: brings without a barrier") {
+        // Test: remote_addition_is_taken_or_notified
+        if !twin::armed("biased: adds without a barrier") {
             asym::light();
         }
         let ask = self.ask.load(Ordering::Relaxed);
         // While the scanner uses the value, it may already have taken the list.
-        let overlooks = ask == TAKEN && twin::armed("biased: brings in silence");
+        let overlooks = ask == TAKEN && twin::armed("biased: adds without notifying");
         ask != FREE && !overlooks && self.takes_back()
     }
 
     /// Withdraws the request; returns `true` on success. Waits while the scanner uses the value.
     #[cold]
     fn takes_back(&self) -> bool {
-        let mut patience = Patience::new();
+        let mut backoff = Backoff::new();
         loop {
             // ORDER(biased-back): the acquire end, as in `with`. The scanner leaves ASKED by an
             // exchange of the same word. If ours comes first, the scanner's fails. If the scanner's
             // comes first, ours fails, and we wait for its next store.
-            // Test: what_the_looker_did_is_seen
+            // Test: writes_of_the_scanner_are_seen
             let order = twin::order("biased: relaxed read of the ask", Ordering::Acquire);
             match self.ask.compare_exchange(ASKED, FREE, order, order) {
                 Ok(_) => return true,
                 Err(FREE) => return false,
-                Err(_) => patience.pause(),
+                Err(_) => backoff.pause(),
             }
         }
     }
@@ -614,15 +614,15 @@ impl<T> Biased<T> {
         // ORDER(biased): the other end; see `with`.
         //
         // ORDER(biased-use): the acquire end; see `with`.
-        // Test: what_the_owner_did_is_seen
-        let order = twin::order("biased: relaxed look", Ordering::Acquire);
+        // Test: writes_of_the_owner_are_seen
+        let order = twin::order("biased: relaxed scan", Ordering::Acquire);
         if self.is_busy.load(order) && !twin::armed("biased: overlooks the owner") {
             return None;
         }
         // This exchange and the one in `takes_back` use the same word; see there.
         let order = (Ordering::Relaxed, Ordering::Relaxed);
         let taken = self.ask.compare_exchange(ASKED, TAKEN, order.0, order.1);
-        if taken.is_err() && !twin::armed("biased: overlooks what was taken back") {
+        if taken.is_err() && !twin::armed("biased: overlooks a recall") {
             return None;
         }
         // SAFETY: the owner was not using the value when it could already see our request. If it
@@ -633,8 +633,8 @@ impl<T> Biased<T> {
         //   owner:   read ask   Acquire;     use the value
         // If our store comes first, the owner sees all our writes. If its load comes first, it
         // reads TAKEN, and waits.
-        // Test: what_the_looker_did_is_seen
-        let order = twin::order("biased: relaxed give back", Ordering::Release);
+        // Test: writes_of_the_scanner_are_seen
+        let order = twin::order("biased: relaxed return", Ordering::Release);
         self.ask.store(ASKED, order);
         Some(result)
     }
@@ -725,8 +725,8 @@ mod tests {
     }
 
     #[test]
-    fn a_look_takes_whole_chunks_and_leaves_what_is_in_use() {
-        use super::super::chunks::look_now;
+    fn scan_takes_whole_chunks_and_leaves_used_ones() {
+        use super::super::chunks::scan_now;
         const NR_BLOCKS: usize = if cfg!(miri) { 200 } else { 30_000 };
         // A new thread, so that its cache holds no blocks of other tests.
         let thread = std::thread::spawn(|| {
@@ -750,8 +750,8 @@ mod tests {
                 };
                 unused.into_iter().for_each(free);
                 // The first scan finds that blocks ran out; the second takes them.
-                look_now();
-                look_now();
+                scan_now();
+                scan_now();
                 let again = fill();
                 for &i in &kept {
                     // SAFETY: the block is not freed.

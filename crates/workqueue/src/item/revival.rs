@@ -1,7 +1,7 @@
 //! Distinguishes items queued before a bulk cancel from later ones, if an item's position in a list
 //! does not show it.
 //!
-//! A position has the colour of its adoption (`list.rs`). An item that is queued into the
+//! A position has the color of its adoption (`list.rs`). An item that is queued into the
 //! position of a cancelled item, or that is queued again while its link is handed to a run, is
 //! younger than its position. Each bulk cancel has a number, and such an item records the number of
 //! the latest bulk cancel when it is queued:
@@ -44,7 +44,7 @@ pub(crate) fn next_cancel() -> u64 {
     //   note: read the number, Acquire;  read the item's state
     // If `note` reads our number, it reads a state at least as new as the one that we acted on. If
     // it reads an older number, we cancel the item.
-    // Test: what_is_queued_anew_behind_a_run_is_cancelled
+    // Test: item_requeued_during_its_run_is_cancelled
     nr_cancels().fetch_add(1, Ordering::Release) + 1
 }
 

@@ -188,7 +188,7 @@ impl Account {
     /// Records that the pwq starts to wait, relative to the pool's `clock`.
     pub(crate) fn wait_from(&mut self, clock: &Clock) {
         let was_idle = std::mem::replace(&mut self.has_waited, true)
-            || twin::armed("shares: a new link begins as an idle one");
+            || twin::armed("shares: a new pwq begins as an idle one");
         let begin = if was_idle {
             clock.picked
         } else {

@@ -63,7 +63,7 @@ use sync::{
 
 use super::{
     queue_core::QueueCore,
-    share::{next_in_line, shares},
+    share::{next_waiter, shares},
 };
 
 mod control;
@@ -84,7 +84,7 @@ struct Word(u64);
 const ACTIVE_ONE: u64 = 1;
 const ACTIVE_MASK: u64 = 0xffff;
 const IDLE_WAITS: u64 = 1 << 16;
-const IN_LINE: u64 = 1 << 17;
+const HAS_WAITERS: u64 = 1 << 17;
 const HELP_WAITS: u64 = 1 << 18;
 const STAY_CLOSED: u64 = 1 << 19;
 const PHASE_SHIFT: u32 = 24;
@@ -151,15 +151,15 @@ impl Word {
     fn idle_waits(self) -> bool {
         self.0 & IDLE_WAITS != 0
     }
-    fn has_line(self) -> bool {
-        self.0 & IN_LINE != 0
+    fn has_waiters(self) -> bool {
+        self.0 & HAS_WAITERS != 0
     }
     fn help_waits(self) -> bool {
         self.0 & HELP_WAITS != 0
     }
     /// Returns `true` if no waiter requires closed stocks.
     fn may_open(self) -> bool {
-        self.0 & (IDLE_WAITS | IN_LINE | STAY_CLOSED) == 0
+        self.0 & (IDLE_WAITS | HAS_WAITERS | STAY_CLOSED) == 0
     }
     fn phase(self) -> Phase {
         Phase(((self.0 & PHASE_MASK) >> PHASE_SHIFT) as u8)
@@ -181,9 +181,9 @@ impl Word {
     fn admit_helper(self, max: u32, lent: bool) -> Option<(Word, Holds)> {
         let phase = self.phase();
         let has_seat = lent || self.nr_active() < max;
-        let has_place = self.nr_helpers(phase) + 1 < 1 << HELPER_BITS;
+        let has_space = self.nr_helpers(phase) + 1 < 1 << HELPER_BITS;
         let holds = Holds::Help { phase, lent };
-        (has_seat && has_place).then(|| (Word(self.0 + holds.amount()), holds))
+        (has_seat && has_space).then(|| (Word(self.0 + holds.amount()), holds))
     }
     /// Releases `holds`. Returns `true` if a drain or a flush must be notified.
     fn leave(self, holds: Holds) -> (Word, bool) {
@@ -198,7 +198,7 @@ impl Word {
         }
         (
             left,
-            idle || flushed && !twin::armed("flush: the last helper tells nobody"),
+            idle || flushed && !twin::armed("flush: the last helper does not notify"),
         )
     }
     fn next_phase(self) -> Word {
@@ -229,15 +229,15 @@ pub(crate) struct Gate<S> {
     cpus_per_stock: Divisor,
     /// I: the divisor of the number of seats that yields the capacity of a stock.
     kept_of: Divisor,
-    /// The wait queue. `IN_LINE` is set if and only if the queue is not empty, and changes only
+    /// The wait queue. `HAS_WAITERS` is set if and only if the queue is not empty, and changes only
     /// under this lock. The stocks are opened and closed under it too. With stocks, `IDLE_WAITS` is
     /// set under it.
-    line: Mutex<Line<S>>,
+    wait_queue: Mutex<WaitQueue<S>>,
 }
 
 #[derive(Debug)]
-struct Line<S> {
-    places: VecDeque<Place<S>>,
+struct WaitQueue<S> {
+    entries: VecDeque<Entry<S>>,
     /// The addresses of all pwqs whose items need a seat here, so that an item's home can be
     /// compared without dereferencing it.
     homes: Vec<usize>,
@@ -305,15 +305,15 @@ struct Node {
 }
 
 #[derive(Debug)]
-struct Place<S> {
-    seeker: S,
+struct Entry<S> {
+    waiter: S,
     node: usize,
 }
 
 /// The effects of a release. The releasing thread applies them with no pool locked.
 #[derive(Debug)]
-pub(crate) struct Left<S> {
-    pub(crate) seeker: Option<S>,
+pub(crate) struct ReleaseEffects<S> {
+    pub(crate) waiter: Option<S>,
     /// The queue, if its `settled` must be notified.
     pub(crate) settled: Option<Arc<QueueCore>>,
 }
@@ -345,8 +345,8 @@ impl<S> Gate<S> {
             nr_per_node,
             cpus_per_stock: Divisor::new(stocks_for.div_ceil(nr_stocks.max(1)).max(1)),
             kept_of,
-            line: Mutex::new(Line {
-                places: VecDeque::new(),
+            wait_queue: Mutex::new(WaitQueue {
+                entries: VecDeque::new(),
                 homes: Vec::new(),
                 is_open,
                 nr_closers: 0,
@@ -370,7 +370,7 @@ impl<S> Gate<S> {
     /// Records that the items of the pwq at `home` need a seat here. The pwq stays at that address
     /// as long as this gate is used.
     pub(crate) fn add_home(&self, home: usize) {
-        self.line.lock().homes.push(home);
+        self.wait_queue.lock().homes.push(home);
     }
 
     /// Returns `true` if the items of the pwq at `home` need a seat here, the gate has a single
@@ -378,7 +378,7 @@ impl<S> Gate<S> {
     ///
     /// Called by the holder of the only seat: such an item starts only after the seat's release.
     pub(crate) fn is_only_seat_for(&self, home: usize) -> bool {
-        self.max() == 1 && self.nr_active() <= 1 && self.line.lock().homes.contains(&home)
+        self.max() == 1 && self.nr_active() <= 1 && self.wait_queue.lock().homes.contains(&home)
     }
 
     /// Returns the number of seats of the queue when it is not paused.
@@ -441,18 +441,18 @@ impl<S> Gate<S> {
         if !is_far() || self.keep() == 0 {
             return;
         }
-        let Some(mut line) = self.line.try_lock() else {
+        let Some(mut wait_queue) = self.wait_queue.try_lock() else {
             return;
         };
-        if !line.is_open && is_far() && self.keep() > 0 {
-            line.is_open = true;
+        if !wait_queue.is_open && is_far() && self.keep() > 0 {
+            wait_queue.is_open = true;
             self.stocks.iter().for_each(|stock| stock.open());
         }
     }
 
     /// Closes the stocks, and returns the seats that they kept to the word.
-    fn close(&self, line: &mut Line<S>) {
-        if !std::mem::take(&mut line.is_open) {
+    fn close(&self, wait_queue: &mut WaitQueue<S>) {
+        if !std::mem::take(&mut wait_queue.is_open) {
             return;
         }
         let mut nr_kept = 0;
@@ -464,7 +464,7 @@ impl<S> Gate<S> {
             nr_kept += kept;
         }
         // While the stocks were open, the wait queue was empty and no drain waited for the seats,
-        // so there is no waiter to notify. Acquire and release as in `step`.
+        // so there is no waiter to notify. Acquire and release as in `transition`.
         self.word
             .fetch_sub(u64::from(nr_kept) * ACTIVE_ONE, Ordering::AcqRel);
     }
@@ -473,7 +473,7 @@ impl<S> Gate<S> {
     /// is queued, or if more seats are in use than there are, because `max` was lowered.
     pub(crate) fn may_stay(&self) -> bool {
         let word = self.load();
-        !word.has_line() && word.nr_active() <= self.nr_seats()
+        !word.has_waiters() && word.nr_active() <= self.nr_seats()
     }
 
     /// Returns `true` if the receiver of a transferred seat may start an item. It must not if the
@@ -504,7 +504,7 @@ impl<S> Gate<S> {
     fn try_enter_here(&self, node: usize) -> bool {
         let mut from = self.load();
         while let Some(to) = from.admit(self.nr_seats()) {
-            match Self::step(&self.word, from, to) {
+            match Self::transition(&self.word, from, to) {
                 Ok(()) => {
                     self.seat_in(node);
                     return true;
@@ -541,7 +541,7 @@ impl<S> Gate<S> {
     fn try_help_here(&self, node: usize, lent: bool) -> Option<Holds> {
         let mut from = self.load();
         while let Some((to, holds)) = from.admit_helper(self.nr_seats(), lent) {
-            match Self::step(&self.word, from, to) {
+            match Self::transition(&self.word, from, to) {
                 Ok(()) => {
                     if !lent {
                         self.seat_in(node);
@@ -590,36 +590,36 @@ impl<S> Gate<S> {
     }
 
     /// Acquires a seat, or joins the wait queue for one. Call it with the waiter's pool locked.
-    pub(crate) fn enter_or_queue(&self, node: usize, seeker: impl FnOnce() -> S) -> bool {
+    pub(crate) fn enter_or_queue(&self, node: usize, waiter: impl FnOnce() -> S) -> bool {
         if self.try_enter(node) {
             return true;
         }
-        let mut line = self.line.lock();
-        if !twin::armed("stock: a line leaves it open") {
-            self.close(&mut line);
+        let mut wait_queue = self.wait_queue.lock();
+        if !twin::armed("stock: a wait queue leaves it open") {
+            self.close(&mut wait_queue);
         }
         let mut from = self.load();
         loop {
-            // A seat may have been released since: only a release that sees `IN_LINE` transfers it.
-            let admitted = if twin::armed("active: no second look") {
+            // A seat may have been released since: only a release that sees `HAS_WAITERS` transfers it.
+            let admitted = if twin::armed("active: no second check") {
                 None
             } else {
                 from.admit(self.nr_seats())
             };
-            match Self::step(&self.word, from, admitted.unwrap_or(from.with(IN_LINE))) {
-                // A seat was released before `IN_LINE` was set, and we acquired it.
+            match Self::transition(&self.word, from, admitted.unwrap_or(from.with(HAS_WAITERS))) {
+                // A seat was released before `HAS_WAITERS` was set, and we acquired it.
                 Ok(()) if admitted.is_some() => {
                     self.seat_in(node);
                     return true;
                 }
-                // All seats are in use. A later release sees `IN_LINE` and transfers its seat.
+                // All seats are in use. A later release sees `HAS_WAITERS` and transfers its seat.
                 Ok(()) => break,
                 // Another thread changed the word.
                 Err(now) => from = now,
             }
         }
-        let seeker = seeker();
-        line.places.push_back(Place { seeker, node });
+        let waiter = waiter();
+        wait_queue.entries.push_back(Entry { waiter, node });
         false
     }
 
@@ -632,7 +632,7 @@ impl<S> Gate<S> {
         core: &Arc<QueueCore>,
         node: usize,
         holds: Holds,
-    ) -> Left<S> {
+    ) -> ReleaseEffects<S> {
         // SAFETY: (1): both references outlive this call.
         unsafe { Self::leave_last(gate, core, node, holds) }
     }
@@ -652,7 +652,7 @@ impl<S> Gate<S> {
         core: *const Arc<QueueCore>,
         node: usize,
         holds: Holds,
-    ) -> Left<S> {
+    ) -> ReleaseEffects<S> {
         // SAFETY: valid until the seat is released (1); neither reference is used after the
         // releasing compare-exchange.
         let (gate, core) = unsafe { (&*gate, &*core) };
@@ -674,21 +674,21 @@ impl<S> Gate<S> {
             }
         };
         if let Some((at, share)) = share {
-            let given = gate.stocks[at].give(share, gate.keep());
-            if given.is_kept {
+            let released = gate.stocks[at].give(share, gate.keep());
+            if released.is_kept {
                 // The stock now has the seat, so nothing keeps the gate alive.
-                return Left {
-                    seeker: None,
+                return ReleaseEffects {
+                    waiter: None,
                     settled,
                 };
             }
             // The helper's count is released. Its own or the lent seat still keeps the queue alive.
-            if given.told {
+            if released.must_notify {
                 settled = Some(core.clone());
             }
             if !share.has_seat() {
-                return Left {
-                    seeker: None,
+                return ReleaseEffects {
+                    waiter: None,
                     settled,
                 };
             }
@@ -699,17 +699,17 @@ impl<S> Gate<S> {
             node.nr_active.fetch_sub(1, Ordering::Relaxed);
         }
         let mut from = gate.load();
-        while !(holds.has_seat() && from.has_line()) {
-            let (left, told) = from.leave(holds);
+        while !(holds.has_seat() && from.has_waiters()) {
+            let (left, notifies) = from.leave(holds);
             // Clone before the release, after which nothing keeps the queue alive.
-            if told && settled.is_none() {
+            if notifies && settled.is_none() {
                 settled = Some(core.clone());
             }
-            match Self::step(&gate.word, from, left) {
+            match Self::transition(&gate.word, from, left) {
                 // The wait queue was empty, so any thread can acquire the seat.
                 Ok(()) => {
-                    return Left {
-                        seeker: None,
+                    return ReleaseEffects {
+                        waiter: None,
                         settled,
                     };
                 }
@@ -718,7 +718,7 @@ impl<S> Gate<S> {
         }
         // Pass clones: if the wait queue is empty, nothing keeps the queue alive after the release.
         let left = Self::pass_on(gate.clone(), core.clone(), holds);
-        Left {
+        ReleaseEffects {
             settled: left.settled.or(settled),
             ..left
         }
@@ -726,27 +726,27 @@ impl<S> Gate<S> {
 
     /// Returns `true` if no seat is in use. Otherwise the last release notifies `core.settled`.
     pub(crate) fn is_idle(&self) -> bool {
-        // ORDER(seated): publish and consume, other end in `step`, which releases a seat.
+        // ORDER(seated): publish and consume, other end in `transition`, which releases a seat.
         //   leave: the run;  step Release
         //   here:  no seat is in use, Acquire;  the queue is destroyed
-        // If the last `step` comes first, our load sees everything that the runs wrote. If our load
+        // If the last `transition` comes first, our load sees everything that the runs wrote. If our load
         // comes first, it reads a seat in use, and we wait.
         // Test: a_queue_does_not_go_before_its_items_have_run
-        let order = twin::order("drain: relaxed look at the seats", Ordering::Acquire);
+        let order = twin::order("drain: relaxed read of the seats", Ordering::Acquire);
         // Held until `IDLE_WAITS` is set, so that the stocks are not opened before that.
         let _line = (!self.stocks.is_empty()).then(|| {
-            let mut line = self.line.lock();
+            let mut wait_queue = self.wait_queue.lock();
             if !twin::armed("stock: a drain leaves it open") {
-                self.close(&mut line);
+                self.close(&mut wait_queue);
             }
-            line
+            wait_queue
         });
         loop {
             let from = Word(self.word.load(order));
             if from.nr_active() == 0 {
                 return true;
             }
-            if Self::step(&self.word, from, from.with(IDLE_WAITS)).is_ok() {
+            if Self::transition(&self.word, from, from.with(IDLE_WAITS)).is_ok() {
                 return false;
             }
         }
@@ -757,64 +757,64 @@ impl<S> Gate<S> {
     fn give_up(&self, holds: Holds) -> bool {
         let mut from = self.load();
         loop {
-            let (left, told) = from.leave(holds);
-            match Self::step(&self.word, from, left) {
-                Ok(()) => return told,
+            let (left, notifies) = from.leave(holds);
+            match Self::transition(&self.word, from, left) {
+                Ok(()) => return notifies,
                 Err(now) => from = now,
             }
         }
     }
 
     #[cold]
-    fn pass_on(gate: Arc<Self>, core: Arc<QueueCore>, holds: Holds) -> Left<S> {
-        let mut line = gate.line.lock();
+    fn pass_on(gate: Arc<Self>, core: Arc<QueueCore>, holds: Holds) -> ReleaseEffects<S> {
+        let mut wait_queue = gate.wait_queue.lock();
         // If more seats are in use than there are, because `max` was lowered, the seat is freed.
-        let next = gate.may_start().then(|| gate.next(&line)).flatten();
-        let seeker = next.and_then(|at| line.places.remove(at));
-        let seeker = seeker.map(|place| {
-            gate.seat_in(place.node);
-            place.seeker
+        let next = gate.may_start().then(|| gate.next(&wait_queue)).flatten();
+        let waiter = next.and_then(|at| wait_queue.entries.remove(at));
+        let waiter = waiter.map(|entry| {
+            gate.seat_in(entry.node);
+            entry.waiter
         });
         let twice = twin::armed("active: a seat given twice");
-        let leaks = seeker.is_none() && twin::armed("active: a seat that leaks");
+        let leaks = waiter.is_none() && twin::armed("active: a seat that leaks");
         // A transferred seat stays in use.
-        let given = if leaks || seeker.is_some() && !twice {
+        let released = if leaks || waiter.is_some() && !twice {
             holds.without_seat()
         } else {
             Some(holds)
         };
-        let told = given.is_some_and(|given| gate.give_up(given));
-        gate.note_line(&line);
-        drop(line);
-        let settled = told.then(|| core.clone());
-        Left { seeker, settled }
+        let notifies = released.is_some_and(|released| gate.give_up(released));
+        gate.note_waiters(&wait_queue);
+        drop(wait_queue);
+        let settled = notifies.then(|| core.clone());
+        ReleaseEffects { waiter, settled }
     }
 
     /// Returns the position of the waiter to serve next.
-    fn next(&self, line: &Line<S>) -> Option<usize> {
-        next_in_line(line.places.iter().map(|place| {
-            let node = self.nodes.get(place.node);
+    fn next(&self, wait_queue: &WaitQueue<S>) -> Option<usize> {
+        next_waiter(wait_queue.entries.iter().map(|entry| {
+            let node = self.nodes.get(entry.node);
             node.is_some_and(|node| {
                 node.nr_active.load(Ordering::Relaxed) < node.share.load(Ordering::Relaxed)
             })
         }))
     }
 
-    fn note_line(&self, line: &Line<S>) {
-        if line.places.is_empty() {
-            // The seats and `IN_LINE` share one word, so this and each `step` have one order.
-            self.word.fetch_and(!IN_LINE, Ordering::AcqRel);
+    fn note_waiters(&self, wait_queue: &WaitQueue<S>) {
+        if wait_queue.entries.is_empty() {
+            // The seats and `HAS_WAITERS` share one word, so this and each `transition` have one order.
+            self.word.fetch_and(!HAS_WAITERS, Ordering::AcqRel);
         }
     }
 
     fn load(&self) -> Word {
-        // Acquire pairs with `step`: if no seat is in use, we see all writes of the last holder.
+        // Acquire pairs with `transition`: if no seat is in use, we see all writes of the last holder.
         Word(self.word.load(Ordering::Acquire))
     }
 
     /// Takes the word only, because the gate may be destroyed once a release takes effect.
-    fn step(word: &AtomicU64, from: Word, to: Word) -> Result<(), Word> {
-        // The seats and `IN_LINE` share one word, so releases and new waiters have one order.
+    fn transition(word: &AtomicU64, from: Word, to: Word) -> Result<(), Word> {
+        // The seats and `HAS_WAITERS` share one word, so releases and new waiters have one order.
         // ORDER(seated): other end in `is_idle`.
         // Test: a_queue_does_not_go_before_its_items_have_run
         word.compare_exchange_weak(from.0, to.0, Ordering::AcqRel, Ordering::Relaxed)
@@ -856,11 +856,11 @@ pub(crate) enum Refusal {
 
 /// The result of returning a share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Given {
+pub(crate) struct ReleaseResult {
     /// `true` if the stock keeps the seat. Otherwise the caller still has it.
     pub(crate) is_kept: bool,
     /// `true` if the stock has no helper left, and a flush may wait for that.
-    pub(crate) told: bool,
+    pub(crate) must_notify: bool,
 }
 
 impl Share {
@@ -886,12 +886,12 @@ impl Stock {
                 return Err(Refusal::Closed);
             }
             let has_seat = !share.has_seat() || from & STOCK_MASK > 0;
-            let has_place = (from / STOCK_HELPER) & STOCK_MASK < STOCK_MASK;
-            if !has_seat || !has_place {
+            let has_space = (from / STOCK_HELPER) & STOCK_MASK < STOCK_MASK;
+            if !has_seat || !has_space {
                 return Err(Refusal::Empty);
             }
             let to = from + share.helpers() - u64::from(share.has_seat()) * STOCK_SEAT;
-            match Self::step(&self.word, from, to) {
+            match Self::transition(&self.word, from, to) {
                 Ok(()) => return Ok(()),
                 Err(now) => from = now,
             }
@@ -901,23 +901,23 @@ impl Stock {
     /// Returns a share to the stock, which keeps up to `keep` seats. If it keeps the seat, `self`
     /// may be destroyed before this returns.
     #[inline]
-    pub(crate) fn give(&self, share: Share, keep: u32) -> Given {
+    pub(crate) fn give(&self, share: Share, keep: u32) -> ReleaseResult {
         let mut from = self.word.load(Ordering::Relaxed);
         loop {
             let is_open = from & STOCK_OPEN != 0;
             let has_room = from & STOCK_MASK < u64::from(keep);
             let is_kept = share.has_seat() && is_open && has_room;
             let to = from - share.helpers() + u64::from(is_kept) * STOCK_SEAT;
-            let told = !is_open && share.helpers() > 0 && (to / STOCK_HELPER) & STOCK_MASK == 0;
-            let given = Given {
+            let notifies = !is_open && share.helpers() > 0 && (to / STOCK_HELPER) & STOCK_MASK == 0;
+            let released = ReleaseResult {
                 is_kept,
-                told: told && !twin::armed("stock: the last helper tells nobody"),
+                must_notify: notifies && !twin::armed("stock: the last helper does not notify"),
             };
             if to == from {
-                return given;
+                return released;
             }
-            match Self::step(&self.word, from, to) {
-                Ok(()) => return given,
+            match Self::transition(&self.word, from, to) {
+                Ok(()) => return released,
                 Err(now) => from = now,
             }
         }
@@ -938,7 +938,7 @@ impl Stock {
     /// Closes the stock. Returns the number of seats that it kept, which now belong to the caller.
     pub(crate) fn close(&self) -> u32 {
         let mut from = self.word.load(Ordering::Relaxed);
-        while let Err(now) = Self::step(&self.word, from, from & !(STOCK_OPEN | STOCK_MASK)) {
+        while let Err(now) = Self::transition(&self.word, from, from & !(STOCK_OPEN | STOCK_MASK)) {
             from = now;
         }
         (from & STOCK_MASK) as u32
@@ -950,25 +950,25 @@ impl Stock {
 
     /// Returns the number of current helpers that are counted here.
     pub(crate) fn nr_helpers(&self) -> usize {
-        // ORDER(stock): publish and consume, other end in `step`, which ends a helper.
+        // ORDER(stock): publish and consume, other end in `transition`, which ends a helper.
         //   give: the run;  step Release
         //   here: no helper is left, Acquire;  the flush ends
         // If our load comes first, we find a helper, and the last one notifies. If the step comes
         // first, we see everything that its run wrote.
-        // Test: a_flush_sees_what_helpers_did_whom_a_stock_counted
-        let order = twin::order("stock: relaxed look at the helpers", Ordering::Acquire);
+        // Test: flush_sees_writes_of_helpers_counted_in_stocks
+        let order = twin::order("stock: relaxed read of the helpers", Ordering::Acquire);
         ((self.word.load(order) / STOCK_HELPER) & STOCK_MASK) as usize
     }
 
-    fn step(word: &AtomicU64, from: u64, to: u64) -> Result<(), u64> {
+    fn transition(word: &AtomicU64, from: u64, to: u64) -> Result<(), u64> {
         // ORDER(stock): both ends on this line, and another in `nr_helpers`.
         //   give:  the run;  step Release
         //   close: step Acquire finds the seat;  the gate's word has no seat in use;  the queue is
         //   destroyed
         // If the close comes first, the releasing thread finds the stock closed and goes to the
         // gate. If the seat comes first, the close sees everything that the run wrote.
-        // Test: a_drain_sees_what_those_did_whose_seats_are_kept
-        let order = twin::order("stock: relaxed steps", Ordering::AcqRel);
+        // Test: drain_sees_writes_of_holders_of_cached_seats
+        let order = twin::order("stock: relaxed transitions", Ordering::AcqRel);
         word.compare_exchange_weak(from, to, order, Ordering::Relaxed)
             .map(drop)
     }

@@ -3,14 +3,14 @@
 //!
 //! `active.rs` has the protocol: a worker acquires a *seat* at the queue's gate for a batch, or
 //! joins the gate's wait queue. The gate is generic over its waiters. CPUs cache seats between
-//! runs. `share.rs` selects the next waiter if there are several NUMA nodes. `room.rs` has the
+//! runs. `share.rs` selects the next waiter if there are several NUMA nodes. `capacity.rs` has the
 //! capacity permits of waiting items, and the wait queue of producers. `account.rs` selects the
 //! next pwq in a pool whose queues have shares of CPU time. `queue_core.rs` has the state that the
 //! pwqs of a queue share. `settled.rs` notifies threads and tasks that wait for items to end.
 
 pub(crate) mod account;
 pub(crate) mod active;
+pub(crate) mod capacity;
 pub(crate) mod queue_core;
-pub(crate) mod room;
 pub(crate) mod settled;
 pub(crate) mod share;

@@ -9,7 +9,7 @@ use sync::{
     unmodelled::Arc,
 };
 
-use super::{room::Room, settled::Settled};
+use super::{capacity::Capacity, settled::Settled};
 use crate::observe::item_panic::ItemPanic;
 
 /// The panic handler of a queue. Its drop is foreign code.
@@ -20,7 +20,7 @@ pub(crate) struct QueueCore {
     /// I
     pub(crate) name: Box<str>,
     /// A: notified if a pwq on which a thread waits has no item in flight or none of a closed
-    /// colour. Also notified if a gate has no seat in use, or no helper from before a flush.
+    /// color. Also notified if a gate has no seat in use, or no helper from before a flush.
     pub(crate) settled: Settled,
     /// A: statistics, to be added to the counts of the gates' stocks.
     pub(crate) nr_helped: AtomicU64,
@@ -40,7 +40,7 @@ pub(crate) struct QueueCore {
     /// be before this value is dropped. A leaf lock.
     pub(crate) on_panic: Mutex<Option<Handler>>,
     /// I: the limit on waiting items; `None` without a capacity.
-    pub(crate) room: Option<Room>,
+    pub(crate) capacity: Option<Capacity>,
     /// I: set if its items do not count against the workers that a pool runs at once.
     pub(crate) cpu_intensive: bool,
     /// Set if the queue has an urgent lane. Written under the plan's lock.
@@ -74,7 +74,7 @@ impl QueueCore {
             nr_shown_started: AtomicU64::new(0),
             // FOREIGN(on-panic-drop): by `Foreign`.
             on_panic: Mutex::new(on_panic.map(|handler| Arc::new(Foreign::new(handler)))),
-            room: None,
+            capacity: None,
             cpu_intensive: false,
             has_lanes: AtomicBool::new(false),
             shares: AtomicU32::new(0),

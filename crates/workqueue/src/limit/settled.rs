@@ -9,7 +9,7 @@
 //!
 //! The request is a flag under a pool's lock or in a gate's word. The check sets it and the change
 //! reads it, in one order. A change after the check therefore finds the flag, and sees everything
-//! that the task did before. Twins `settled: tasks are not told` and `drain: leaves its waker after
+//! that the task did before. Twins `settled: tasks are not woken` and `drain: leaves its waker after
 //! the look`.
 
 use std::{fmt, task::Waker};
@@ -21,7 +21,7 @@ use sync::{
     twin,
 };
 
-use crate::errands;
+use crate::cleanups;
 
 /// A completion event of a queue, with its waiters.
 #[derive(Default)]
@@ -38,12 +38,12 @@ pub(crate) struct Settled {
 pub(crate) struct TaskSeat(Option<u64>);
 
 impl Settled {
-    /// Wakes all waiting threads and tasks, tasks by [`errands::fire_all`]. Call it with no lock
+    /// Wakes all waiting threads and tasks, tasks by [`cleanups::fire_all`]. Call it with no lock
     /// held.
     /// held.
     pub(crate) fn notify_all(&self) {
         self.threads.notify_all();
-        if self.nr_tasks.load(Ordering::Relaxed) > 0 && !twin::armed("settled: tasks are not told")
+        if self.nr_tasks.load(Ordering::Relaxed) > 0 && !twin::armed("settled: tasks are not woken")
         {
             self.wake_tasks();
         }
@@ -55,7 +55,7 @@ impl Settled {
         let woken = tasks.take_all();
         self.nr_tasks.store(0, Ordering::Relaxed);
         drop(tasks);
-        errands::fire_all(woken.collect());
+        cleanups::fire_all(woken.collect());
     }
 
     /// Waits until `condition` returns `true`. The condition is checked before every sleep.
@@ -189,12 +189,12 @@ mod tests {
         let mut seat = TaskSeat::default();
         let waker = Foreign::new(Waker::from(flag.clone()));
         assert!(settled.leave_waker(&mut seat, waker).is_none());
-        assert!(errands::put_wakers_aside(true).is_empty());
+        assert!(cleanups::put_wakers_aside(true).is_empty());
         settled.notify_all();
         assert!(!is_woken());
-        let aside = errands::wakers_put_aside();
+        let aside = cleanups::wakers_put_aside();
         assert_eq!(
-            (aside.len(), errands::put_wakers_aside(false).len()),
+            (aside.len(), cleanups::put_wakers_aside(false).len()),
             (1, 0)
         );
         for waker in aside {

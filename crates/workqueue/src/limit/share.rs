@@ -22,7 +22,7 @@ pub(crate) fn shares(max: u32, nr_cpus: &[u32]) -> Vec<u32> {
 }
 
 /// Returns the waiter to serve next, given for each waiter whether its node is below its share.
-pub(crate) fn next_in_line(below_share: impl Iterator<Item = bool>) -> Option<usize> {
+pub(crate) fn next_waiter(below_share: impl Iterator<Item = bool>) -> Option<usize> {
     let mut first = None;
     for (at, below) in below_share.enumerate() {
         if below {
@@ -55,8 +55,8 @@ mod tests {
     }
 
     #[test]
-    fn who_has_less_than_his_share_goes_first_and_the_others_in_turn() {
-        let next = |line: &[bool]| next_in_line(line.iter().copied());
+    fn node_below_its_share_goes_first_and_others_in_turn() {
+        let next = |waiters: &[bool]| next_waiter(waiters.iter().copied());
         assert_eq!(next(&[]), None);
         assert_eq!(next(&[false, false]), Some(0));
         assert_eq!(next(&[false, true, true]), Some(1));

@@ -15,7 +15,7 @@
 //!
 //! A thread that waits for work may depend on a worker that the manager has yet to create. The
 //! manager therefore runs no user code except report handlers and topology sources, which are
-//! contained. Any other user code is queued as deferred cleanup (`errands.rs`). The manager joins a
+//! contained. Any other user code is queued as deferred cleanup (`cleanups.rs`). The manager joins a
 //! worker's thread only after its thread-locals have been dropped, because that runs user code as
 //! well.
 
@@ -30,7 +30,7 @@ use sync::{
 };
 
 use crate::{
-    errands::{self, Errand},
+    cleanups::{self, Cleanup},
     item::memory,
     observe::concurrency::{ScanResult, pause_ns},
     pools::{manager::Manager, mayday::MaydayQueue, pool::WorkerPool, rescuer::Rescuer, worker},
@@ -52,7 +52,7 @@ pub(crate) struct ManagerLoop {
     timers: Arc<Timers>,
     /// Dead once the registry has been dropped.
     machine: Weak<Machine>,
-    next_look_ns: u64,
+    next_refresh_ns: u64,
     nr_quiet: u32,
     pause_ns: u64,
     next_tick_ns: u64,
@@ -85,15 +85,15 @@ pub(crate) fn start(machine: &Arc<Machine>, timers: &Arc<Timers>) -> std::io::Re
     let name = manager.style.name("manager");
     let started = thread::spawn_on_same_cpus(&name, move || {
         or_abort("the manager of a registry panicked", || {
-            errands::waits_for_nobody();
-            errands::put_wakers_aside(true);
+            cleanups::note_depended_on();
+            cleanups::put_wakers_aside(true);
             manager_loop.manager.note_own_thread();
             let id = thread::current().0;
             manager_loop.manager.thread_id.store(id, Ordering::Relaxed);
-            let looker = parker.unparker();
-            memory::attend(&looker, true);
+            let unparker = parker.unparker();
+            memory::attend(&unparker, true);
             manager_loop.run(&mut parker, &mayday_queues);
-            memory::attend(&looker, false);
+            memory::attend(&unparker, false);
             manager_loop.finish(&mut parker, &mayday_queues);
             end(&set_aside);
             manager_loop.manager.end();
@@ -110,11 +110,11 @@ fn end(set_aside: &Mutex<Vec<Rescuer>>) {
 }
 
 /// Frees unused memory of items, which takes too long for the manager.
-struct Look;
+struct Scan;
 
-impl Errand for Look {
+impl Cleanup for Scan {
     fn run(self: Box<Self>) {
-        memory::look();
+        memory::scan();
     }
 }
 
@@ -141,7 +141,7 @@ impl ManagerLoop {
             params: machine.params.without_hooks(),
             timers: timers.clone(),
             machine: Arc::downgrade(machine),
-            next_look_ns: 0,
+            next_refresh_ns: 0,
             nr_quiet: 0,
             pause_ns: 0,
             next_tick_ns: 0,
@@ -160,11 +160,11 @@ impl ManagerLoop {
                 return;
             }
             self.timers.fire(now_ns);
-            if memory::begin_look(now_ns) {
-                self.manager.leave_to_reapers([Look]);
+            if memory::begin_scan(now_ns) {
+                self.manager.leave_to_reapers([Scan]);
             }
-            if self.manager.serve_errands(now_ns) {
-                reserve.call_for_errands(&self.manager);
+            if self.manager.serve_cleanups(now_ns) {
+                reserve.call_for_cleanups(&self.manager);
             }
             now_ns = self.ask_again(now_ns);
             if self.manager.armed.load(Ordering::Relaxed) && now_ns >= self.next_tick_ns {
@@ -191,28 +191,28 @@ impl ManagerLoop {
     fn finish(&mut self, parker: &mut Parker, [rescuer, reserve]: &[Arc<MaydayQueue>; 2]) {
         self.timers.fire_put_aside();
         // From here on no other thread depends on this one, so it may run user code.
-        let aside = errands::put_wakers_aside(false);
+        let aside = cleanups::put_wakers_aside(false);
         debug_assert!(aside.is_empty(), "they have become errands");
-        let errands = &self.manager.errands;
-        while !errands.close() {
+        let cleanups = &self.manager.cleanups;
+        while !cleanups.close() {
             let now_ns = time::now_ns();
-            if self.manager.serve_errands(now_ns) {
-                reserve.call_for_errands(&self.manager);
+            if self.manager.serve_cleanups(now_ns) {
+                reserve.call_for_cleanups(&self.manager);
                 // The fallback reaper may have begun a cleanup that waits for the next one.
-                if errands.are_refused() {
-                    rescuer.call_for_errands(&self.manager);
-                    if errands.stand_in_for_last() {
+                if cleanups.cannot_start() {
+                    rescuer.call_for_cleanups(&self.manager);
+                    if cleanups.run_last_fallback() {
                         continue;
                     }
                 }
             }
             // The thread that finishes the last cleanup wakes this one.
-            match errands.next_ns() {
+            match cleanups.next_ns() {
                 Some(next_ns) => {
                     let pause_ns = next_ns.saturating_sub(time::now_ns());
                     parker.park_timeout(Duration::from_nanos(pause_ns));
                 }
-                None if errands.close() => return,
+                None if cleanups.close() => return,
                 None => parker.park(),
             }
         }
@@ -249,8 +249,8 @@ impl ManagerLoop {
         let Some(machine) = self.machine.upgrade() else {
             return;
         };
-        self.look_at_machine(&machine, now_ns);
-        // ORDER(watch): store buffering, other end and its fence in `WorkerPool::look_for_worker`.
+        self.refresh_topology_if_due(&machine, now_ns);
+        // ORDER(watch): store buffering, other end and its fence in `WorkerPool::find_worker`.
         //   here: armed = false;   fence;  sample every pool
         //   push: injector = item; fence;  read armed
         // If our fence comes first, the producer reads `armed` as false and arms the monitor again.
@@ -262,11 +262,11 @@ impl ManagerLoop {
         }
         let pools = self.manager.pools();
         let topology = machine.topology();
-        let looks = pools.iter().map(|pool| {
+        let scans = pools.iter().map(|pool| {
             pool.mayday(now_ns);
-            pool.look(now_ns, topology.allowed())
+            pool.sample_workers(now_ns, topology.allowed())
         });
-        let scan = looks.max().unwrap_or(ScanResult::Quiet);
+        let scan = scans.max().unwrap_or(ScanResult::Quiet);
         self.nr_quiet = if scan == ScanResult::Quiet {
             self.nr_quiet + 1
         } else {
@@ -284,11 +284,11 @@ impl ManagerLoop {
     /// Refreshes the machine's topology. This happens only on ticks, so that an idle program has
     /// none. The kernel moves a worker whose CPUs went offline, and a late refresh is otherwise
     /// harmless.
-    fn look_at_machine(&mut self, machine: &Machine, now_ns: u64) {
-        if self.params.machine_look_ms > 0 && now_ns >= self.next_look_ns {
-            let pause_ns = self.params.machine_look_ms.saturating_mul(1_000_000);
-            self.next_look_ns = now_ns.saturating_add(pause_ns);
-            machine.look();
+    fn refresh_topology_if_due(&mut self, machine: &Machine, now_ns: u64) {
+        if self.params.topology_refresh_ms > 0 && now_ns >= self.next_refresh_ns {
+            let pause_ns = self.params.topology_refresh_ms.saturating_mul(1_000_000);
+            self.next_refresh_ns = now_ns.saturating_add(pause_ns);
+            machine.refresh();
         }
     }
 
@@ -304,7 +304,7 @@ impl ManagerLoop {
         let armed = self.manager.armed.load(Ordering::Relaxed);
         let tick_ns = armed.then_some(self.next_tick_ns);
         let timer_ns = self.timers.next_ns();
-        let reaper_ns = self.manager.errands.next_ns();
+        let reaper_ns = self.manager.cleanups.next_ns();
         let deadlines = [
             cull_ns,
             retry_ns,
@@ -336,7 +336,7 @@ mod tests {
         _before: Sender<()>,
     }
 
-    impl Errand for Waits {
+    impl Cleanup for Waits {
         fn run(self: Box<Self>) {
             self.begun.send(()).unwrap();
             let _ = self.next.recv();
@@ -354,11 +354,11 @@ mod tests {
         let (begun, has_begun) = mpsc::channel();
         let (mut before, all_done) = mpsc::channel();
         for _ in 0..nr {
-            let (tell, next) = mpsc::channel();
+            let (done, next) = mpsc::channel();
             let waits = Waits {
                 begun: begun.clone(),
                 next,
-                _before: mem::replace(&mut before, tell),
+                _before: mem::replace(&mut before, done),
             };
             manager.leave_to_reapers([waits]);
         }

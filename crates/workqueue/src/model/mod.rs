@@ -8,7 +8,7 @@
 mod parts;
 
 pub use super::scope::model::{OpenPair, OpenRange, OpenScope};
-pub use parts::{AtHand, Gates, Injected, Places, Pushed, Turn};
+pub use parts::{Gates, Injected, Permits, Pushed, SharedCount, Turn};
 
 use base::internal::{params::Params, wake::Parker};
 use sync::{atomic::Ordering, unmodelled::Arc};
@@ -160,7 +160,7 @@ impl Machine {
 
     /// Starts a reaper if a deferred cleanup is queued.
     pub fn reap(&self) {
-        let refused = self.registry.manager().serve_errands(0);
+        let refused = self.registry.manager().serve_cleanups(0);
         assert!(!refused, "a model refuses no thread");
     }
 
@@ -169,7 +169,7 @@ impl Machine {
         let manager = self.registry.manager().clone();
         drop(self.registry);
         while !manager.inbox.lock().quit {
-            assert!(!manager.serve_errands(0), "a model refuses no thread");
+            assert!(!manager.serve_cleanups(0), "a model refuses no thread");
             self.parker.park();
         }
     }

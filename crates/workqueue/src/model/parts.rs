@@ -9,13 +9,13 @@ use sync::{asym, cell::UnsafeCell, twin, unmodelled::Arc};
 use super::super::{
     item::{
         head::{Head, State, VTable},
-        list::{Colour, Injector},
+        list::{Color, Injector},
         memory::Biased,
     },
     limit::{
         active::{Closed, Gate, Holds, Phase},
+        capacity::Capacity,
         queue_core::QueueCore,
-        room::Room,
     },
 };
 
@@ -114,7 +114,7 @@ impl Injected {
 
     /// Takes all items, oldest first.
     pub fn take(&self) -> Vec<Pushed> {
-        let mut list = self.injector.take(|_| Colour::default());
+        let mut list = self.injector.take(|_| Color::default());
         std::iter::from_fn(|| list.pop_front())
             .map(Pushed)
             .collect()
@@ -176,7 +176,7 @@ impl Gates {
 
     /// Releases a seat; returns the pwq that it is transferred to.
     pub fn leave(&self) -> Option<usize> {
-        Gate::leave(&self.gate, &self.core, self.node, Holds::Seat).seeker
+        Gate::leave(&self.gate, &self.core, self.node, Holds::Seat).waiter
     }
 
     /// Releases a seat that no pwq waits for; returns `true` if a drain must be notified.
@@ -228,16 +228,16 @@ impl HelpersFlush {
 
 /// The capacity of one queue alone.
 #[derive(Debug)]
-pub struct Places(Room);
+pub struct Permits(Capacity);
 
 /// A producer's wait for a capacity permit.
 #[derive(Debug, Default)]
 pub struct Turn(Option<Ticket>);
 
-impl Places {
+impl Permits {
     /// Creates `capacity` permits.
     pub fn new(capacity: usize) -> Self {
-        Self(Room::new(capacity))
+        Self(Capacity::new(capacity))
     }
 
     /// Acquires a permit if one is free.
@@ -261,8 +261,8 @@ impl Places {
     }
 
     /// Releases a permit.
-    pub fn give_back(&self) {
-        self.0.give_back(1);
+    pub fn release(&self) {
+        self.0.release(1);
     }
 
     /// Returns the number of free permits.
@@ -273,12 +273,12 @@ impl Places {
 
 /// A number that its owner adds to and a reader takes, and additions by other threads.
 #[derive(Debug)]
-pub struct AtHand {
+pub struct SharedCount {
     own: Biased<u32>,
     brought: Stack<Node<u32>>,
 }
 
-impl Default for AtHand {
+impl Default for SharedCount {
     fn default() -> Self {
         Self {
             own: Biased::new(0),
@@ -287,28 +287,28 @@ impl Default for AtHand {
     }
 }
 
-impl AtHand {
+impl SharedCount {
     /// Adds one, as the owner; returns the number if the owner gave it up on request.
     pub fn add(&self) -> Option<u32> {
         let mut given = None;
         // SAFETY: a model has one owner, and nothing unwinds.
         unsafe {
-            let give = |number: &mut u32| given = Some(std::mem::take(number));
-            self.own.with(give, |number| *number += 1);
+            let lend = |number: &mut u32| given = Some(std::mem::take(number));
+            self.own.with(lend, |number| *number += 1);
         }
         given
     }
 
     /// Adds one from any thread; returns `true` if the reader must be notified.
-    pub fn bring(&self) -> bool {
+    pub fn add_remote(&self) -> bool {
         self.brought.push(Node::new(1));
         self.own.note_brought()
     }
 
     /// Requests the data; takes the additions, and the owner's number if the owner is not using it.
-    pub fn look(&self) -> (u32, Option<u32>) {
+    pub fn scan(&self) -> (u32, Option<u32>) {
         self.own.ask();
-        if !twin::armed("biased: looks without a barrier") {
+        if !twin::armed("biased: scans without a barrier") {
             asym::heavy();
         }
         let brought = self.brought.take_all().map(Node::into_inner).sum();

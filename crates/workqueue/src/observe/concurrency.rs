@@ -10,7 +10,7 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Activity {
     /// The state word of its local batch.
-    pub(crate) hand: u64,
+    pub(crate) local_batch: u64,
     /// Number of runs that it has completed.
     pub(crate) nr_done: u32,
 }
@@ -195,20 +195,20 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_of_which_nobody_knows_sleeps_when_it_stands_still_for_long() {
+    fn thread_of_unknown_state_counts_as_asleep_after_a_while() {
         let all = verdicts(&[(5, 0), (5, 4000), (5, 5000)], None);
         assert_eq!(all, [Verdict::Unclear, Verdict::Unclear, Verdict::Asleep]);
     }
 
     #[test]
-    fn whoever_runs_is_never_asked_whether_it_is_runnable() {
+    fn running_thread_is_not_asked_whether_it_is_runnable() {
         let known = judge(None, sample(0, 0), HOG_NS, || None).0;
         let (_, verdict) = judge(Some(&known), sample(900, 1000), HOG_NS, || panic!("asked"));
         assert_eq!(verdict, Verdict::Runs);
     }
 
     #[test]
-    fn whoever_ran_for_a_part_of_the_time_is_looked_at_again() {
+    fn partly_running_thread_is_sampled_again() {
         let all = verdicts(&[(0, 0), (400, 1000)], Some(true));
         assert_eq!(all[1], Verdict::Unclear);
     }

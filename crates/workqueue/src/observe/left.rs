@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn like_items_are_told_together_and_those_that_run_first() {
+    fn equal_items_are_grouped_and_running_ones_come_first() {
         let found = [
             LeftItems::new(Doing::IsQueued, Some("b"), 2),
             LeftItems::new(Doing::Waits, Some("c"), 1),

@@ -14,36 +14,36 @@ use sync::span;
 pub(crate) struct StallDetector {
     /// Number of items that had been taken at the last sample.
     nr_taken: u64,
-    looked_ns: u64,
+    checked_ns: u64,
     /// Set if items waited at the last sample. Later items have not waited since then.
     waited: bool,
     age_ns: u64,
-    tell_ns: u64,
+    report_ns: u64,
 }
 
 impl StallDetector {
     /// Records a sample of a pool in which items wait, or not. Returns the age of the stall if it
     /// must be reported: after `thresh_ns`, twice that, four times that, … A threshold of 0
     /// disables reports.
-    pub(crate) fn look(
+    pub(crate) fn sample(
         &mut self,
         waits: bool,
         nr_taken: u64,
         now_ns: u64,
         thresh_ns: u64,
     ) -> Option<u64> {
-        let passed_ns = span::counted_ns(self.looked_ns, now_ns);
-        self.looked_ns = now_ns;
+        let passed_ns = span::counted_ns(self.checked_ns, now_ns);
+        self.checked_ns = now_ns;
         let waited = std::mem::replace(&mut self.waited, waits);
         if !waits || !waited || self.nr_taken != nr_taken || thresh_ns == 0 {
             self.nr_taken = nr_taken;
             self.age_ns = 0;
-            self.tell_ns = thresh_ns;
+            self.report_ns = thresh_ns;
             return None;
         }
         self.age_ns += passed_ns;
-        (self.age_ns >= self.tell_ns).then(|| {
-            self.tell_ns = self.age_ns.saturating_mul(2);
+        (self.age_ns >= self.report_ns).then(|| {
+            self.report_ns = self.age_ns.saturating_mul(2);
             self.age_ns
         })
     }
@@ -60,7 +60,7 @@ impl StallDetector {
 
 /// Returns `true` if the `count`th occurrence of an event must be reported: the 1st, 2nd, 4th, 8th,
 /// …
-pub(crate) fn worth_telling(count: u64) -> bool {
+pub(crate) fn worth_reporting(count: u64) -> bool {
     count.is_power_of_two()
 }
 
@@ -72,44 +72,44 @@ mod tests {
     const THRESH_NS: u64 = 30_000 * MS;
 
     /// Samples a pool in which items wait, once a second; returns the seconds with a report.
-    fn told(
+    fn reported(
         stall_detector: &mut StallDetector,
         nr_taken: u64,
         seconds: std::ops::Range<u64>,
     ) -> Vec<u64> {
-        let mut look = |s: &u64| stall_detector.look(true, nr_taken, s * 1000 * MS, THRESH_NS);
-        seconds.filter(|s| look(s).is_some()).collect()
+        let mut sample = |s: &u64| stall_detector.sample(true, nr_taken, s * 1000 * MS, THRESH_NS);
+        seconds.filter(|s| sample(s).is_some()).collect()
     }
 
     #[test]
-    fn a_stall_is_told_at_the_threshold_and_then_at_twice_the_age() {
+    fn stall_is_reported_at_the_threshold_and_at_twice_the_age() {
         let mut stall_detector = StallDetector::default();
-        stall_detector.look(true, 7, 0, THRESH_NS);
-        assert_eq!(told(&mut stall_detector, 7, 1..130), [30, 60, 120]);
+        stall_detector.sample(true, 7, 0, THRESH_NS);
+        assert_eq!(reported(&mut stall_detector, 7, 1..130), [30, 60, 120]);
     }
 
     #[test]
     fn work_that_moves_is_no_stall() {
         let mut stall_detector = StallDetector::default();
-        stall_detector.look(false, 0, 0, THRESH_NS);
+        stall_detector.sample(false, 0, 0, THRESH_NS);
         for nr_taken in 0..10 {
             let from = nr_taken * 29;
-            assert!(told(&mut stall_detector, nr_taken, from + 1..from + 29).is_empty());
+            assert!(reported(&mut stall_detector, nr_taken, from + 1..from + 29).is_empty());
         }
     }
 
     #[test]
-    fn what_has_just_come_to_an_empty_pool_is_no_stall() {
+    fn new_item_of_an_empty_pool_is_no_stall() {
         let mut stall_detector = StallDetector::default();
         assert_eq!(
-            stall_detector.look(true, 0, 90_000 * MS, THRESH_NS),
+            stall_detector.sample(true, 0, 90_000 * MS, THRESH_NS),
             None,
             "the first look"
         );
         // The manager does this if no items wait.
-        stall_detector.look(false, 0, 91_000 * MS, 0);
-        assert_eq!(stall_detector.look(true, 0, 91_001 * MS, THRESH_NS), None);
-        assert_eq!(told(&mut stall_detector, 0, 92..130), [122]);
+        stall_detector.sample(false, 0, 91_000 * MS, 0);
+        assert_eq!(stall_detector.sample(true, 0, 91_001 * MS, THRESH_NS), None);
+        assert_eq!(reported(&mut stall_detector, 0, 92..130), [122]);
     }
 
     #[test]
@@ -117,7 +117,7 @@ mod tests {
         let mut stall_detector = StallDetector::default();
         for s in 0..100 {
             assert_eq!(
-                stall_detector.look(false, 0, s * 1000 * MS, THRESH_NS),
+                stall_detector.sample(false, 0, s * 1000 * MS, THRESH_NS),
                 None
             );
         }
@@ -126,34 +126,34 @@ mod tests {
     #[test]
     fn a_paused_machine_is_no_stall() {
         let mut stall_detector = StallDetector::default();
-        stall_detector.look(true, 1, 0, THRESH_NS);
+        stall_detector.sample(true, 1, 0, THRESH_NS);
         let hour_ns = 3_600_000 * MS;
         for pauses in 1..29 {
             assert_eq!(
-                stall_detector.look(true, 1, pauses * hour_ns, THRESH_NS),
+                stall_detector.sample(true, 1, pauses * hour_ns, THRESH_NS),
                 None
             );
         }
         // Samples at the usual interval detect the stall after all.
         let last_ns = 28 * hour_ns;
-        let looks = (1..).find(|ms| {
+        let samples = (1..).find(|ms| {
             let now_ns = last_ns + ms * MS;
-            stall_detector.look(true, 1, now_ns, THRESH_NS).is_some()
+            stall_detector.sample(true, 1, now_ns, THRESH_NS).is_some()
         });
-        assert_eq!(looks, Some(2000));
+        assert_eq!(samples, Some(2000));
     }
 
     #[test]
     fn a_threshold_of_zero_turns_the_watchdog_off() {
         let mut stall_detector = StallDetector::default();
         for s in 0..100 {
-            assert_eq!(stall_detector.look(true, 0, s * 1000 * MS, 0), None);
+            assert_eq!(stall_detector.sample(true, 0, s * 1000 * MS, 0), None);
         }
     }
 
     #[test]
-    fn what_repeats_is_told_less_and_less_often() {
-        let told: Vec<_> = (0..20).filter(|&count| worth_telling(count)).collect();
-        assert_eq!(told, [1, 2, 4, 8, 16]);
+    fn repeated_reports_become_rarer() {
+        let reported: Vec<_> = (0..20).filter(|&count| worth_reporting(count)).collect();
+        assert_eq!(reported, [1, 2, 4, 8, 16]);
     }
 }

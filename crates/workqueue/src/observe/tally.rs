@@ -57,10 +57,10 @@ pub(crate) struct Sampling {
     /// The wait that was recorded last, in cycles.
     waited: Option<u64>,
     /// Set if it was recorded for each item of the local batch.
-    is_told: bool,
+    is_recorded: bool,
     ran: Ran,
     /// Set if the local batch is to be recorded after it has run.
-    tells: bool,
+    is_due: bool,
 }
 
 /// Number of items that have run, and their total duration.
@@ -102,40 +102,40 @@ impl Sampling {
             };
         }
         self.nr_taken += nr_taken;
-        self.is_told = false;
+        self.is_recorded = false;
         let passed = now.saturating_sub(self.at);
-        self.tells = passed >= every_us.saturating_mul(time::known_cycles_per_us());
-        self.tells
+        self.is_due = passed >= every_us.saturating_mul(time::known_cycles_per_us());
+        self.is_due
     }
 
     /// Notes that the wait of the batch taken `now` is recorded; returns the number of its items.
-    pub(crate) fn tells(&mut self, waited: u64, now: u64) -> u64 {
-        (self.at, self.waited, self.is_told) = (now, Some(waited), true);
+    pub(crate) fn record(&mut self, waited: u64, now: u64) -> u64 {
+        (self.at, self.waited, self.is_recorded) = (now, Some(waited), true);
         std::mem::take(&mut self.nr_taken)
     }
 
     /// Returns the wait that was recorded for each item of the local batch, if any.
-    pub(crate) fn told(&self) -> Option<u64> {
-        self.waited.filter(|_| self.is_told)
+    pub(crate) fn recorded(&self) -> Option<u64> {
+        self.waited.filter(|_| self.is_recorded)
     }
 
     /// Notes that `count` items of the local batch are returned to the pool, or were found
     /// cancelled. Returns the wait that was recorded for them, if any.
     pub(crate) fn gave_back(&mut self, count: u64) -> Option<u64> {
-        if !self.is_told {
+        if !self.is_recorded {
             self.nr_taken = self.nr_taken.saturating_sub(count);
         }
-        self.told()
+        self.recorded()
     }
 
     /// Adds the counts for pwq `slot`; returns all runs since the last record, if that is due.
-    pub(crate) fn ran(&mut self, slot: usize, told: &Told) -> Option<Ran> {
-        if self.slot != slot || told.nr_run == 0 {
+    pub(crate) fn ran(&mut self, slot: usize, counts: &Counts) -> Option<Ran> {
+        if self.slot != slot || counts.nr_run == 0 {
             return None;
         }
-        self.ran.count += u64::from(told.nr_run);
-        self.ran.cycles += told.cycles;
-        std::mem::take(&mut self.tells).then(|| std::mem::take(&mut self.ran))
+        self.ran.count += u64::from(counts.nr_run);
+        self.ran.cycles += counts.cycles;
+        std::mem::take(&mut self.is_due).then(|| std::mem::take(&mut self.ran))
     }
 }
 
@@ -155,7 +155,7 @@ pub(crate) struct Tally {
 
 /// The counts that a worker reports to a pwq.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Told {
+pub(crate) struct Counts {
     pub(crate) nr_run: u32,
     pub(crate) nr_not_run: u32,
     /// CPU time; 0 if the CPU clock was not read.
@@ -164,7 +164,7 @@ pub(crate) struct Told {
     pub(crate) first_cycles: u64,
 }
 
-impl Told {
+impl Counts {
     /// Returns the time charged to a queue with shares, without the sleep in a long batch.
     pub(crate) fn used_ns(&self) -> u64 {
         let ns = self.cycles.saturating_mul(1000) / time::cycles_per_us();
@@ -200,14 +200,14 @@ impl Tally {
     }
 
     /// Takes the counts; `thread` is the worker's.
-    pub(crate) fn take(&self, thread: ThreadId) -> Told {
+    pub(crate) fn take(&self, thread: ThreadId) -> Counts {
         let take = |count: &AtomicU32| {
             let value = count.load(Ordering::Relaxed);
             count.store(0, Ordering::Relaxed);
             value
         };
         let nr_not_run = take(&self.nr_not_run);
-        let mut told = Told {
+        let mut counts = Counts {
             nr_run: take(&self.nr_taken) - nr_not_run,
             nr_not_run,
             cpu_ns: 0,
@@ -219,10 +219,10 @@ impl Tally {
             && let Some(now_ns) = usage::cpu_ns(thread)
         {
             self.busy_cycles.store(0, Ordering::Relaxed);
-            told.cpu_ns = now_ns.saturating_sub(self.cpu_ns.load(Ordering::Relaxed));
+            counts.cpu_ns = now_ns.saturating_sub(self.cpu_ns.load(Ordering::Relaxed));
             self.cpu_ns.store(now_ns, Ordering::Relaxed);
         }
-        told
+        counts
     }
 }
 
@@ -245,21 +245,21 @@ struct Span {
 pub(crate) struct Arrivals {
     nr_spans: usize,
     /// Number of items that have arrived, except those that left the middle.
-    nr_came: u64,
+    nr_arrived: u64,
     spans: [Span; NR_SPANS],
 }
 
 impl Arrivals {
     /// Records that `count` items joined a list of `nr_listed`. The first one found the injector
     /// empty at `from`, and all had arrived at `to`, in cycles.
-    pub(crate) fn came(&mut self, nr_listed: usize, count: usize, from: u64, to: u64) {
-        let first = self.nr_came;
-        self.nr_came += count as u64;
+    pub(crate) fn add_arrivals(&mut self, nr_listed: usize, count: usize, from: u64, to: u64) {
+        let first = self.nr_arrived;
+        self.nr_arrived += count as u64;
         if let Some(last) = self.spans[..self.nr_spans].last_mut()
             && last.to == to
         {
             // Items of the same adoption.
-            last.end = self.nr_came;
+            last.end = self.nr_arrived;
             return;
         }
         self.forget(nr_listed + count);
@@ -268,7 +268,7 @@ impl Arrivals {
         }
         self.spans[self.nr_spans] = Span {
             first,
-            end: self.nr_came,
+            end: self.nr_arrived,
             from: from.min(to),
             to,
         };
@@ -305,12 +305,12 @@ impl Arrivals {
         for span in &mut self.spans[..self.nr_spans] {
             (span.first, span.end) = (shorten(span.first), shorten(span.end));
         }
-        self.nr_came = front + left;
+        self.nr_arrived = front + left;
     }
 
     /// Returns the time in cycles at which item `nth` (from 0) of a list of `nr_listed` arrived;
     /// `None` if it was not recorded.
-    pub(crate) fn came_at(&self, nr_listed: usize, nth: usize) -> Option<u64> {
+    pub(crate) fn arrived_at(&self, nr_listed: usize, nth: usize) -> Option<u64> {
         let number = self.front(nr_listed) + nth as u64;
         let spans = &self.spans[..self.nr_spans];
         let span = spans.iter().find(|span| number < span.end)?;
@@ -321,7 +321,7 @@ impl Arrivals {
 
     /// Returns the number of the first item of a list of `nr_listed`.
     fn front(&self, nr_listed: usize) -> u64 {
-        self.nr_came.saturating_sub(nr_listed as u64)
+        self.nr_arrived.saturating_sub(nr_listed as u64)
     }
 }
 
@@ -482,7 +482,7 @@ impl Cycles {
         }
     }
 
-    pub(crate) fn told(&self) -> Histogram {
+    pub(crate) fn recorded(&self) -> Histogram {
         let mut buckets = vec![0; BUCKETS];
         for (place, &count) in self.counts.iter().enumerate() {
             buckets[bucket(time::cycles_to_ns(most(place)))] += count;
@@ -505,22 +505,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_taken_is_told_once() {
+    fn counts_are_reported_once() {
         let tally = Tally::default();
         tally.add(5, 10, 4);
         tally.add_not_run();
         tally.add(3, 10, 2);
-        let told = tally.take(sync::thread::current());
-        assert_eq!((told.nr_run, told.nr_not_run, told.cpu_ns), (7, 1, 0));
-        assert_eq!((told.cycles, told.first_cycles), (20, 2));
-        let told = tally.take(sync::thread::current());
-        assert_eq!((told.nr_run, told.nr_not_run), (0, 0));
+        let counts = tally.take(sync::thread::current());
+        assert_eq!((counts.nr_run, counts.nr_not_run, counts.cpu_ns), (7, 1, 0));
+        assert_eq!((counts.cycles, counts.first_cycles), (20, 2));
+        let counts = tally.take(sync::thread::current());
+        assert_eq!((counts.nr_run, counts.nr_not_run), (0, 0));
     }
 
     #[test]
-    fn one_batch_stands_for_all_since_the_last_one_that_was_told() {
+    fn sampled_batch_represents_all_since_the_last_sample() {
         let us = time::cycles_per_us();
-        let told = |nr_run, cycles| Told {
+        let counts = |nr_run, cycles| Counts {
             nr_run,
             nr_not_run: 0,
             cpu_ns: 0,
@@ -529,19 +529,19 @@ mod tests {
         };
         let mut sampling = Sampling::default();
         let takes = |sampling: &mut Sampling, slot, nr_taken, at_us| {
-            let tells = sampling.takes(slot, nr_taken, at_us * us, 64);
-            tells.then(|| sampling.tells(7, at_us * us))
+            let is_due = sampling.takes(slot, nr_taken, at_us * us, 64);
+            is_due.then(|| sampling.record(7, at_us * us))
         };
         let ran = |count, cycles| Some(Ran { count, cycles });
         assert_eq!(takes(&mut sampling, 3, 2, 1000), Some(2), "the first");
-        assert_eq!(sampling.ran(3, &told(2, 10)), ran(2, 10));
+        assert_eq!(sampling.ran(3, &counts(2, 10)), ran(2, 10));
         assert_eq!(takes(&mut sampling, 3, 5, 1063), None);
-        assert_eq!(sampling.ran(3, &told(5, 20)), None);
+        assert_eq!(sampling.ran(3, &counts(5, 20)), None);
         assert_eq!(takes(&mut sampling, 3, 1, 1064), Some(6));
-        assert_eq!(sampling.ran(3, &told(0, 0)), None, "nothing ran");
-        assert_eq!(sampling.ran(3, &told(1, 30)), ran(6, 50));
+        assert_eq!(sampling.ran(3, &counts(0, 0)), None, "nothing ran");
+        assert_eq!(sampling.ran(3, &counts(1, 30)), ran(6, 50));
         assert_eq!(takes(&mut sampling, 3, 4, 1065), None);
-        assert_eq!(sampling.ran(3, &told(4, 8)), None);
+        assert_eq!(sampling.ran(3, &counts(4, 8)), None);
         let ran = Ran {
             count: 4,
             cycles: 8,
@@ -553,12 +553,12 @@ mod tests {
         };
         assert_eq!(sampling.take_rest(), rest);
         assert_eq!(takes(&mut sampling, 4, 7, 1065), Some(7), "another link");
-        assert_eq!(sampling.ran(3, &told(1, 30)), None, "of the link before");
+        assert_eq!(sampling.ran(3, &counts(1, 30)), None, "of the link before");
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "Miri does not tell a thread's CPU time")]
-    fn cpu_time_is_told_after_a_millisecond_of_batches() {
+    fn cpu_time_is_recorded_after_a_millisecond_of_batches() {
         let tally = Tally::default();
         let me = sync::thread::current();
         let tick = TICK_US * time::cycles_per_us();
@@ -580,24 +580,24 @@ mod arrival_tests {
     #[test]
     fn a_single_item_came_when_its_producer_found_nothing() {
         let mut arrivals = Arrivals::default();
-        assert_eq!(arrivals.came_at(0, 0), None);
-        arrivals.came(0, 1, 100, 170);
-        assert_eq!(arrivals.came_at(1, 0), Some(100));
-        arrivals.came(1, 1, 200, 270);
-        assert_eq!(arrivals.came_at(2, 0), Some(100));
-        assert_eq!(arrivals.came_at(2, 1), Some(200));
-        assert_eq!(arrivals.came_at(1, 0), Some(200), "the first was taken");
-        assert_eq!(arrivals.came_at(2, 0), Some(100), "it was put back");
+        assert_eq!(arrivals.arrived_at(0, 0), None);
+        arrivals.add_arrivals(0, 1, 100, 170);
+        assert_eq!(arrivals.arrived_at(1, 0), Some(100));
+        arrivals.add_arrivals(1, 1, 200, 270);
+        assert_eq!(arrivals.arrived_at(2, 0), Some(100));
+        assert_eq!(arrivals.arrived_at(2, 1), Some(200));
+        assert_eq!(arrivals.arrived_at(1, 0), Some(200), "the first was taken");
+        assert_eq!(arrivals.arrived_at(2, 0), Some(100), "it was put back");
     }
 
     #[test]
     fn items_of_one_adoption_came_evenly() {
         let mut arrivals = Arrivals::default();
         // Two runs of items of one pwq, with another pwq's items between them.
-        arrivals.came(0, 4, 1000, 2000);
-        arrivals.came(4, 6, 1000, 2000);
+        arrivals.add_arrivals(0, 4, 1000, 2000);
+        arrivals.add_arrivals(4, 6, 1000, 2000);
         let at: Vec<_> = (0..10)
-            .filter_map(|nth| arrivals.came_at(10, nth))
+            .filter_map(|nth| arrivals.arrived_at(10, nth))
             .collect();
         assert_eq!(at, (0..10).map(|i| 1000 + i * 100).collect::<Vec<_>>());
     }
@@ -612,8 +612,8 @@ mod arrival_tests {
     #[test]
     fn a_noted_time_after_the_adoption_is_that_of_the_adoption() {
         let mut arrivals = Arrivals::default();
-        arrivals.came(0, 1, 130, 120);
-        assert_eq!(arrivals.came_at(1, 0), Some(120));
+        arrivals.add_arrivals(0, 1, 130, 120);
+        assert_eq!(arrivals.arrived_at(1, 0), Some(120));
     }
 
     #[test]
@@ -622,14 +622,14 @@ mod arrival_tests {
         // 50 spans of growing distance.
         let start = |i: u64| 1000 * i * i;
         for i in 1..=50 {
-            arrivals.came(10 * (i as usize - 1), 10, start(i), start(i) + 10);
+            arrivals.add_arrivals(10 * (i as usize - 1), 10, start(i), start(i) + 10);
         }
         for i in 1..=50 {
-            let at = arrivals.came_at(500, 10 * (i as usize - 1)).unwrap();
+            let at = arrivals.arrived_at(500, 10 * (i as usize - 1)).unwrap();
             let error = at.abs_diff(start(i));
             assert!(error <= start(50) / 10, "{i}: {at} for {}", start(i));
         }
-        assert_eq!(arrivals.came_at(500, 0), Some(start(1)));
+        assert_eq!(arrivals.arrived_at(500, 0), Some(start(1)));
     }
 
     #[test]
@@ -637,9 +637,9 @@ mod arrival_tests {
         let mut arrivals = Arrivals::default();
         let start = |i: u64| 1_000_000 + 1000 * i - if i > 6 { 900_000 } else { 0 };
         for i in 0..30 {
-            arrivals.came(10 * i as usize, 10, start(i), start(i) + 10);
+            arrivals.add_arrivals(10 * i as usize, 10, start(i), start(i) + 10);
         }
-        let times = (0..300).map(|nth| arrivals.came_at(300, nth));
+        let times = (0..300).map(|nth| arrivals.arrived_at(300, nth));
         assert!(
             times
                 .into_iter()
@@ -648,19 +648,19 @@ mod arrival_tests {
     }
 
     #[test]
-    fn what_leaves_the_middle_shortens_all_alike() {
+    fn removal_from_the_middle_shortens_all_equally() {
         let mut arrivals = Arrivals::default();
-        arrivals.came(0, 100, 1000, 2000);
-        arrivals.came(100, 100, 5000, 6000);
+        arrivals.add_arrivals(0, 100, 1000, 2000);
+        arrivals.add_arrivals(100, 100, 5000, 6000);
         arrivals.cut(200, 100);
-        assert_eq!(arrivals.came_at(100, 0), Some(1000));
-        assert_eq!(arrivals.came_at(100, 50), Some(5000));
-        arrivals.came(100, 1, 9000, 9000);
-        assert_eq!(arrivals.came_at(101, 100), Some(9000));
+        assert_eq!(arrivals.arrived_at(100, 0), Some(1000));
+        assert_eq!(arrivals.arrived_at(100, 50), Some(5000));
+        arrivals.add_arrivals(100, 1, 9000, 9000);
+        assert_eq!(arrivals.arrived_at(101, 100), Some(9000));
         arrivals.cut(101, 101);
-        assert_eq!(arrivals.came_at(0, 0), None);
-        arrivals.came(0, 1, 9500, 9600);
-        assert_eq!(arrivals.came_at(1, 0), Some(9500));
+        assert_eq!(arrivals.arrived_at(0, 0), None);
+        arrivals.add_arrivals(0, 1, 9500, 9600);
+        assert_eq!(arrivals.arrived_at(1, 0), Some(9500));
     }
 
     proptest! {
@@ -677,7 +677,7 @@ mod arrival_tests {
                         let count = usize::from(number % 20) + 1;
                         let from = now + u64::from(number);
                         now = from + u64::from(number / 2) + 1;
-                        arrivals.came(nr_listed, count, from, now);
+                        arrivals.add_arrivals(nr_listed, count, from, now);
                         nr_listed += count;
                     }
                     2 => nr_listed -= some,
@@ -686,7 +686,7 @@ mod arrival_tests {
                         nr_listed -= some;
                     }
                 }
-                let times = (0..nr_listed).map(|nth| arrivals.came_at(nr_listed, nth));
+                let times = (0..nr_listed).map(|nth| arrivals.arrived_at(nr_listed, nth));
                 let times: Option<Vec<_>> = times.collect();
                 prop_assert!(times.as_ref().is_some_and(|it| it.is_sorted()), "{:?}", times);
                 prop_assert!(times.unwrap().last().is_none_or(|last| *last <= now));

@@ -95,13 +95,13 @@ impl WorkerPool {
         guard.retire(worker);
         guard.reclaim(worker);
         self.recount(&mut guard, worker, |away| away.declared = true);
-        // ORDER(lie-down): a producer that counted us awake did not kick; see `look_for_worker`.
+        // ORDER(worker-park): a producer that counted us awake did not kick; see `find_worker`.
         // Test: an_item_is_never_left_to_a_worker_that_blocks
         if !twin::armed("blocking: no fence") {
             fence(Ordering::SeqCst);
         }
         let work = guard.has_work() || !self.injector.is_empty();
-        if work && !twin::armed("blocking: no look") {
+        if work && !twin::armed("blocking: no recheck") {
             guard.replace(worker);
         }
     }

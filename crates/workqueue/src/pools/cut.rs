@@ -11,18 +11,18 @@
 //!    until it has been cancelled, so the queue and its drains wait for it.
 //! 2. *Running and queued again*, so that the run will put it back; it is in no list. Or *claimed
 //!    by a helper* that may find no seat. In both cases the running or claiming thread
-//!    puts the item back. The canceller closes the current colour under the same hold of the lock.
-//!    If the colour of an item that is put back is closed, the thread that puts it back cancels it
+//!    puts the item back. The canceller closes the current color under the same hold of the lock.
+//!    If the color of an item that is put back is closed, the thread that puts it back cancels it
 //!    (`WorkerPool::put_back`).
 //! 3. *Popped from a local batch but not yet running*, or claimed by a helper that will run it. The
 //!    item runs.
 //!
-//! An item that is queued again on the tombstone of its cancelled enqueue has an old colour and the
+//! An item that is queued again on the tombstone of its cancelled enqueue has an old color and the
 //! flag `REVIVED` (`head.rs`). Such an item is compared by the number of the cancel
 //! (`item/revival.rs`), as is an item that was left to a run and queued once more.
 //!
 //! ```text
-//! canceller: lock: adopt; local batches back to lists; unlist all; close colour.  then: begin all;
+//! canceller: lock: adopt; local batches back to lists; unlist all; close color.  then: begin all;
 //!            end all;  release counts;  drop
 //! producer:  push;  the pool's next adoption comes before that lock, or after it
 //! ```
@@ -32,8 +32,8 @@
 //! encounters only states that also occur in runs. `execute/cancel_cut.rs` makes these transitions.
 //! It begins the runs of all items first, with no user code in between, because other threads may
 //! wait for a list link (an enqueue on another queue does). It also describes the order of the
-//! later steps. Twins `cancel all: forgets the injector`, `cancel all: forgets the hands` and
-//! `cancel all: forgets what is put back`.
+//! later steps. Twins `cancel all: forgets the injector`, `cancel all: forgets the local batches` and
+//! `cancel all: forgets returned items`.
 
 use std::ptr::NonNull;
 
@@ -56,34 +56,34 @@ use crate::item::{
 #[derive(Debug)]
 #[must_use = "they are waited for until they have been cancelled"]
 pub(crate) struct Cut {
-    pub(crate) link: Arc<Pwq>,
+    pub(crate) pwq: Arc<Pwq>,
     pub(crate) items: List,
 }
 
 impl WorkerPool {
-    /// Removes all waiting items of `link`, a pwq of this pool. The caller keeps the pwq alive.
-    pub(crate) fn cut(self: &Arc<Self>, link: &Arc<Pwq>) -> Cut {
+    /// Removes all waiting items of `pwq`, a pwq of this pool. The caller keeps the pwq alive.
+    pub(crate) fn cut(self: &Arc<Self>, pwq: &Arc<Pwq>) -> Cut {
         let mut guard = self.lock_to_act();
         if !twin::armed("cancel all: forgets the injector") {
             guard.adopt(&self.injector);
         }
-        if !twin::armed("cancel all: forgets the hands") {
-            guard.take_hands_back(link.slot);
+        if !twin::armed("cancel all: forgets the local batches") {
+            guard.recall_local_batches(pwq.slot);
         }
-        let items = guard.cut(link.slot);
+        let items = guard.cut(pwq.slot);
         if guard.has_work() {
             // Items may have been put back from the local batch of a worker that is inside an item.
             guard.pick_if_needed();
         }
         drop(guard);
         Cut {
-            link: link.clone(),
+            pwq: pwq.clone(),
             items,
         }
     }
 
     /// Puts an item that is counted in flight back at the front of its list. Returns it instead if
-    /// a cancel of all items covers it. An item that was `revived` is newer than its colour.
+    /// a cancel of all items covers it. An item that was `revived` is newer than its color.
     #[must_use = "an item that was not put back is to be cancelled"]
     pub(crate) fn put_back(
         self: &Arc<Self>,
@@ -91,14 +91,14 @@ impl WorkerPool {
         revived: Option<&Revivable>,
     ) -> Option<Cut> {
         let mut guard = self.lock_to_act();
-        let link = guard.link(home_slot(item));
-        let by_colour = || link.in_flight.is_cancelled(list::colour(item));
-        let is_cancelled = revived.map_or_else(by_colour, |item| item.is_older(link.last_cancel));
-        if is_cancelled && !twin::armed("cancel all: forgets what is put back") {
-            let link = link.handle().clone();
+        let pwq = guard.pwq(home_slot(item));
+        let by_color = || pwq.in_flight.is_cancelled(list::color(item));
+        let is_cancelled = revived.map_or_else(by_color, |item| item.is_older(pwq.last_cancel));
+        if is_cancelled && !twin::armed("cancel all: forgets returned items") {
+            let pwq = pwq.handle().clone();
             let mut items = List::new();
             items.push_back(item);
-            return Some(Cut { link, items });
+            return Some(Cut { pwq, items });
         }
         guard.put_back(item);
         guard.pick_if_needed();
@@ -108,7 +108,7 @@ impl WorkerPool {
 
 impl PoolGuard<'_> {
     /// Puts the items of a pwq that are in local batches back into the lists.
-    pub(crate) fn take_hands_back(&mut self, slot: usize) {
+    pub(crate) fn recall_local_batches(&mut self, slot: usize) {
         let holds = |it: &&Enlisted| it.seat == Some(slot) && it.worker.has_items();
         let holders = self.workers().filter(holds).map(|it| it.worker.clone());
         for holder in holders.collect::<Vec<_>>() {
@@ -132,19 +132,19 @@ impl Dispatch {
             }
             keeps
         };
-        let link = self.link_mut(slot);
-        link.inactive.retain(&mut sift);
-        link.urgent.retain(&mut sift);
+        let pwq = self.pwq_mut(slot);
+        pwq.inactive.retain(&mut sift);
+        pwq.urgent.retain(&mut sift);
         self.pending.retain(&mut sift);
-        let link = self.link_mut(slot);
+        let pwq = self.pwq_mut(slot);
         let nr_urgent = cut
             .iter()
             .filter(|item| home(*item).lane == Lane::Urgent)
             .count();
-        link.leave_line(Lane::Ordinary, cut.len() - nr_urgent);
-        link.leave_line(Lane::Urgent, nr_urgent);
-        link.in_flight.cancel();
-        link.last_cancel = next_cancel();
+        pwq.remove_listed(Lane::Ordinary, cut.len() - nr_urgent);
+        pwq.remove_listed(Lane::Urgent, nr_urgent);
+        pwq.in_flight.cancel();
+        pwq.last_cancel = next_cancel();
         cut
     }
 }

@@ -13,14 +13,14 @@ use sync::{atomic::Ordering, time, twin, unmodelled::Arc};
 use super::{
     mayday::{MaydayQueue, MaydayTimer},
     pace::Pace,
-    pwq::{Counts, Pwq, PwqState, Seeker},
+    pwq::{Counts, Pwq, PwqState, WaitingPwq},
     worker::Worker,
 };
 use crate::{
     item::{
         head::{Head, Home, State},
         lane::Lane,
-        list::{Colour, Injector, List},
+        list::{Color, Injector, List},
     },
     limit::{
         account::{Clock, VirtualTime, next_by_use},
@@ -52,8 +52,8 @@ pub(crate) struct Enlisted {
     pub(crate) worker: Arc<Worker>,
     /// The pwq whose items it runs and whose seat it holds.
     pub(crate) seat: Option<usize>,
-    /// The colour of its last batch.
-    pub(crate) colour: Colour,
+    /// The color of its last batch.
+    pub(crate) color: Color,
     /// The amount that the pwq has paid in advance for that batch.
     pub(crate) paid: VirtualTime,
     /// Number of its runs whose in-flight count has been released.
@@ -85,7 +85,7 @@ pub(crate) struct Dispatch {
     pub(crate) dying: bool,
 
     /// Indexed by slot.
-    links: Vec<Option<PwqState>>,
+    pwqs: Vec<Option<PwqState>>,
     /// Indexed by worker number. Rescuers are included.
     workers: Vec<Option<Enlisted>>,
     /// Number of pwqs that have shares and are not retired. If there are any, all items wait in the
@@ -125,32 +125,32 @@ struct Adopted {
     home: *const Home,
     slot: usize,
     lane: Lane,
-    colour: Colour,
+    color: Color,
     count: usize,
 }
 
 /// When the first and the last item of one adoption arrived, in cycles, if known.
-type Came = Option<(u64, u64)>;
+type Arrival = Option<(u64, u64)>;
 
 impl Dispatch {
-    pub(crate) fn link(&self, slot: usize) -> &PwqState {
-        self.links[slot].as_ref().expect("a link in use")
+    pub(crate) fn pwq(&self, slot: usize) -> &PwqState {
+        self.pwqs[slot].as_ref().expect("a link in use")
     }
 
-    pub(crate) fn link_mut(&mut self, slot: usize) -> &mut PwqState {
-        self.links[slot].as_mut().expect("a link in use")
+    pub(crate) fn pwq_mut(&mut self, slot: usize) -> &mut PwqState {
+        self.pwqs[slot].as_mut().expect("a link in use")
     }
 
-    pub(crate) fn add_link(&mut self, pwq: impl FnOnce(usize) -> Arc<Pwq>) -> Arc<Pwq> {
+    pub(crate) fn add_pwq(&mut self, pwq: impl FnOnce(usize) -> Arc<Pwq>) -> Arc<Pwq> {
         let slot = self.free_slots.pop().unwrap_or_else(|| {
-            self.links.push(None);
-            self.links.len() - 1
+            self.pwqs.push(None);
+            self.pwqs.len() - 1
         });
         let pwq = pwq(slot);
         let state = PwqState::new(pwq.clone());
         self.nr_led += 1;
         self.nr_with_lanes += usize::from(state.has_lanes);
-        self.links[slot] = Some(state);
+        self.pwqs[slot] = Some(state);
         let shares = pwq.core.shares.load(Ordering::Relaxed);
         if shares > 0 {
             self.set_shares(slot, shares);
@@ -160,15 +160,15 @@ impl Dispatch {
 
     /// Records whether routes lead to a pwq. Returns `true` if that is a change.
     pub(crate) fn lead(&mut self, slot: usize, led: bool) -> bool {
-        let changed = self.link(slot).retired == led;
+        let changed = self.pwq(slot).retired == led;
         if changed {
-            self.link_mut(slot).retired = !led;
+            self.pwq_mut(slot).retired = !led;
             self.nr_led = if led {
                 self.nr_led + 1
             } else {
                 self.nr_led - 1
             };
-            if self.link(slot).account.has_shares() {
+            if self.pwq(slot).account.has_shares() {
                 self.count_shares(led);
             }
         }
@@ -177,7 +177,7 @@ impl Dispatch {
 
     /// Removes a pwq that has nothing in flight. A worker may still hold its seat, because seats
     /// are released lazily.
-    pub(crate) fn remove_link(&mut self, slot: usize) {
+    pub(crate) fn remove_pwq(&mut self, slot: usize) {
         for enlisted in self.workers.iter_mut().flatten() {
             if enlisted.seat == Some(slot) {
                 debug_assert_eq!(enlisted.nr_retired, enlisted.worker.nr_done());
@@ -187,7 +187,7 @@ impl Dispatch {
                 enlisted.sampling = Sampling::default();
             }
         }
-        let state = self.links[slot].take().expect("a link in use");
+        let state = self.pwqs[slot].take().expect("a link in use");
         debug_assert!(state.in_flight.nr_in_flight() == 0 && !state.has_waiting());
         debug_assert_eq!(state.nr_listed(), 0);
         self.nr_led -= usize::from(!state.retired);
@@ -196,9 +196,9 @@ impl Dispatch {
             self.count_shares(false);
         }
         self.free_slots.push(slot);
-        if self.free_slots.len() == self.links.len() {
+        if self.free_slots.len() == self.pwqs.len() {
             // So that later walks do not visit empty slots.
-            self.links.clear();
+            self.pwqs.clear();
             self.free_slots.clear();
         }
         self.gone.add(&state.counts);
@@ -207,20 +207,20 @@ impl Dispatch {
     /// Returns the sum of the counters of all pwqs, including removed ones.
     pub(crate) fn counts(&self) -> Counts {
         let mut all = self.gone;
-        for link in self.links() {
-            all.add(&link.counts);
+        for pwq in self.pwqs() {
+            all.add(&pwq.counts);
         }
         all
     }
 
-    pub(crate) fn links(&self) -> impl Iterator<Item = &PwqState> {
-        self.links.iter().flatten()
+    pub(crate) fn pwqs(&self) -> impl Iterator<Item = &PwqState> {
+        self.pwqs.iter().flatten()
     }
 
     /// Returns the counters of the pwq whose items `worker` runs.
     pub(crate) fn counts_mut(&mut self, worker: &Worker) -> Option<&mut Counts> {
         let slot = self.enlisted(worker).seat?;
-        Some(&mut self.link_mut(slot).counts)
+        Some(&mut self.pwq_mut(slot).counts)
     }
 
     pub(crate) fn nr_workers(&self) -> usize {
@@ -245,7 +245,7 @@ impl Dispatch {
             nr_retired: worker.nr_done(),
             worker: worker.clone(),
             seat: None,
-            colour: Colour::default(),
+            color: Color::default(),
             paid: VirtualTime::default(),
             away: Away::default(),
             seen: None,
@@ -259,7 +259,7 @@ impl Dispatch {
     pub(crate) fn discharge(&mut self, worker: &Worker) {
         let sampling = &mut self.enlisted_mut(worker).sampling;
         let (slot, rest) = (sampling.slot(), sampling.take_rest());
-        self.tell_rest(slot, rest);
+        self.record_rest(slot, rest);
         let enlisted = self.workers[worker.number].take();
         debug_assert!(enlisted.is_some_and(|it| it.seat.is_none() && !it.away.declared));
         self.nr_workers -= 1;
@@ -317,8 +317,8 @@ impl Dispatch {
         let paid = paid
             .filter(|it| it.seat == Some(slot))
             .map(|it| &mut it.paid);
-        let link = self.links[slot].as_mut().expect("a link in use");
-        if link.account.set_shares(shares, &self.clock, paid) && !link.retired {
+        let pwq = self.pwqs[slot].as_mut().expect("a link in use");
+        if pwq.account.set_shares(shares, &self.clock, paid) && !pwq.retired {
             self.count_shares(true);
         }
     }
@@ -335,8 +335,8 @@ impl Dispatch {
             return;
         }
         self.clock = Clock::default();
-        for link in self.links.iter_mut().flatten() {
-            link.account.close();
+        for pwq in self.pwqs.iter_mut().flatten() {
+            pwq.account.close();
         }
         for enlisted in self.workers.iter_mut().flatten() {
             enlisted.paid = VirtualTime::default();
@@ -347,16 +347,16 @@ impl Dispatch {
     /// highest account, so that later pwqs start equal.
     pub(crate) fn rest(&mut self) {
         if self.is_shared() && self.workers().all(|it| it.seat.is_none()) {
-            let links = self.links.iter().flatten();
-            self.clock.rest(links.map(|link| link.account.used()));
+            let pwqs = self.pwqs.iter().flatten();
+            self.clock.rest(pwqs.map(|pwq| pwq.account.used()));
         }
     }
 
     /// Records that a pwq has a seat for the items in its own lists.
     pub(crate) fn seat(&mut self, slot: usize) {
         if self.is_shared() {
-            let link = self.links[slot].as_mut().expect("a link in use");
-            link.account.wait_from(&self.clock);
+            let pwq = self.pwqs[slot].as_mut().expect("a link in use");
+            pwq.account.wait_from(&self.clock);
         }
         self.ready.push_back(slot);
     }
@@ -368,18 +368,15 @@ impl Dispatch {
         }
         // A pwq whose items were all cancelled releases its seat at once, so that no other pwq
         // waits for its turn.
-        let has_none = |&slot: &usize| !self.link(slot).has_waiting();
+        let has_none = |&slot: &usize| !self.pwq(slot).has_waiting();
         if let Some(at) = self.ready.iter().position(has_none)
-            && !twin::armed("shares: an emptied link waits for its turn")
+            && !twin::armed("shares: an emptied pwq waits for its turn")
         {
             return self.ready.remove(at);
         }
-        let used = self
-            .ready
-            .iter()
-            .map(|&slot| self.link(slot).account.used());
+        let used = self.ready.iter().map(|&slot| self.pwq(slot).account.used());
         let slot = self.ready.remove(next_by_use(used)?)?;
-        let used = self.link(slot).account.used();
+        let used = self.pwq(slot).account.used();
         self.clock.pick(used);
         Some(slot)
     }
@@ -390,7 +387,7 @@ impl Dispatch {
         let enlisted = self.enlisted_mut(worker);
         let (its, paid) = (enlisted.seat, std::mem::take(&mut enlisted.paid));
         if let Some(slot) = its {
-            let account = &mut self.link_mut(slot).account;
+            let account = &mut self.pwq_mut(slot).account;
             account.settle(paid, nr_items, took_ns);
         }
         if nr_items == 0 {
@@ -402,15 +399,15 @@ impl Dispatch {
         let waiting = self.ready.iter().copied();
         let mut wanting = self.clock.count();
         for slot in waiting.chain(awake.filter_map(|it| it.seat)).chain(its) {
-            let link = self.links[slot].as_mut().expect("a link in use");
-            wanting.add(&mut link.account);
+            let pwq = self.pwqs[slot].as_mut().expect("a link in use");
+            wanting.add(&mut pwq.account);
         }
         wanting.serve(took_ns);
     }
 
     /// Makes the pwq pay in advance for the batch that `worker` takes.
     pub(crate) fn pay(&mut self, worker: &Worker, slot: usize, nr_taken: usize) {
-        let paid = self.link_mut(slot).account.pay(nr_taken as u64);
+        let paid = self.pwq_mut(slot).account.pay(nr_taken as u64);
         self.enlisted_mut(worker).paid = paid;
     }
 
@@ -427,8 +424,8 @@ impl Dispatch {
             return;
         }
         let mut sorts = self.is_shared();
-        let links = &mut self.links;
-        let came = || injector.since().map(|since| (since, now));
+        let pwqs = &mut self.pwqs;
+        let arrival = || injector.since().map(|since| (since, now));
         let mut run: Option<Adopted> = None;
         let mut list = injector.take(|item| {
             // SAFETY: the item is linked, so it is alive.
@@ -440,28 +437,28 @@ impl Dispatch {
                 .cast_const();
             if let Some(run) = run.as_mut().filter(|run| ptr::eq(run.home, home)) {
                 run.count += 1;
-                return run.colour;
+                return run.color;
             }
             if let Some(run) = run.take() {
-                run.count_in(links, came());
+                run.count_in(pwqs, arrival());
             }
             // SAFETY: a queue is drained before its pwqs are freed. This item is not counted yet,
             // so that drain is still to come.
             let &Home { slot, lane, .. } = unsafe { &*home };
-            let link = links[slot].as_ref().expect("a link in use");
-            sorts |= link.has_lanes;
-            let colour = link.in_flight.present();
+            let pwq = pwqs[slot].as_ref().expect("a link in use");
+            sorts |= pwq.has_lanes;
+            let color = pwq.in_flight.present();
             run = Some(Adopted {
                 home,
                 slot,
                 lane,
-                colour,
+                color,
                 count: 1,
             });
-            colour
+            color
         });
         if let Some(run) = run {
-            run.count_in(links, came());
+            run.count_in(pwqs, arrival());
         }
         if sorts {
             self.sort(list);
@@ -475,8 +472,8 @@ impl Dispatch {
     fn sort(&mut self, mut items: List) {
         while let Some(item) = items.pop_front() {
             let &Home { slot, lane, .. } = home(item);
-            if self.link(slot).has_lanes || self.is_shared() {
-                self.set_aside(slot, |link| link.lane_mut(lane).push_back(item));
+            if self.pwq(slot).has_lanes || self.is_shared() {
+                self.set_aside(slot, |pwq| pwq.lane_mut(lane).push_back(item));
             } else {
                 self.pending.push_back(item);
             }
@@ -486,7 +483,7 @@ impl Dispatch {
     /// From now on, the items of a pwq wait in its own lists, where urgent ones may overtake
     /// ordinary ones.
     pub(crate) fn open_lanes(&mut self, slot: usize) {
-        self.link_mut(slot).has_lanes = true;
+        self.pwq_mut(slot).has_lanes = true;
         self.nr_with_lanes += 1;
         let pending = std::mem::take(&mut self.pending);
         self.sort(pending);
@@ -495,21 +492,21 @@ impl Dispatch {
     /// Calls `add`, which puts items into a pwq's own lists. If these were empty, the pwq joins the
     /// wait queue for a seat.
     fn set_aside(&mut self, slot: usize, add: impl FnOnce(&mut PwqState)) {
-        let link = self.link_mut(slot);
-        let waits = link.has_waiting();
-        add(link);
-        if !waits && !twin::armed("lanes: forgets to line up") {
-            self.line_up(slot);
+        let pwq = self.pwq_mut(slot);
+        let waits = pwq.has_waiting();
+        add(pwq);
+        if !waits && !twin::armed("lanes: forgets to request a seat") {
+            self.request_seat(slot);
         }
     }
 
     /// Acquires a seat for a pwq with waiting items, or adds it to the wait queue of its gate.
-    pub(crate) fn line_up(&mut self, slot: usize) {
-        let link = self.link(slot);
-        if link.has_waiting()
+    pub(crate) fn request_seat(&mut self, slot: usize) {
+        let pwq = self.pwq(slot);
+        if pwq.has_waiting()
             && !twin::armed("take: forgets the inactive")
-            && link.gate.enter_or_queue(link.node, || Seeker {
-                pool: link.pool.clone(),
+            && pwq.gate.enter_or_queue(pwq.node, || WaitingPwq {
+                pool: pwq.pool.clone(),
                 slot,
             })
         {
@@ -520,11 +517,11 @@ impl Dispatch {
     /// Puts an item that is counted in flight back at the front of its list.
     pub(crate) fn put_back(&mut self, item: NonNull<Head>) {
         let &Home { slot, lane, .. } = home(item);
-        let link = self.link_mut(slot);
-        link.rejoin_line(lane);
-        let waits_here = link.has_lanes || link.has_waiting();
+        let pwq = self.pwq_mut(slot);
+        pwq.add_listed_at_front(lane);
+        let waits_here = pwq.has_lanes || pwq.has_waiting();
         if waits_here || self.is_shared() {
-            self.set_aside(slot, |link| link.lane_mut(lane).push_front(item));
+            self.set_aside(slot, |pwq| pwq.lane_mut(lane).push_front(item));
         } else {
             self.pending.push_front(item);
         }
@@ -533,10 +530,10 @@ impl Dispatch {
     /// Removes an item that must not run from its list. Returns `false` if a worker has it in its
     /// local batch.
     pub(crate) fn unlink(&mut self, slot: usize, item: NonNull<Head>) -> bool {
-        let found = self.pending.remove(item) || self.link_mut(slot).remove(item);
+        let found = self.pending.remove(item) || self.pwq_mut(slot).remove(item);
         if found {
-            let link = self.link_mut(slot);
-            link.leave_line(home(item).lane, 1);
+            let pwq = self.pwq_mut(slot);
+            pwq.remove_listed(home(item).lane, 1);
             // SAFETY: its state is still linked, so it is alive.
             unsafe { item.as_ref() }.update(|state| Some(State::unlink(state)));
         }
@@ -546,11 +543,11 @@ impl Dispatch {
     /// Returns the pwqs that have items in flight and a rescuer: the queue, its mayday queue and
     /// the slot.
     pub(crate) fn rescuers(&self) -> Vec<(Arc<QueueCore>, Arc<MaydayQueue>, usize)> {
-        let busy = self.links.iter().enumerate().filter_map(|(slot, link)| {
-            let link = link
+        let busy = self.pwqs.iter().enumerate().filter_map(|(slot, pwq)| {
+            let pwq = pwq
                 .as_ref()
-                .filter(|link| link.in_flight.nr_in_flight() > 0)?;
-            Some((link.core.clone(), link.mayday_queue.clone()?, slot))
+                .filter(|pwq| pwq.in_flight.nr_in_flight() > 0)?;
+            Some((pwq.core.clone(), pwq.mayday_queue.clone()?, slot))
         });
         busy.collect()
     }
@@ -558,7 +555,7 @@ impl Dispatch {
     /// Returns `true` if the local batch of `worker` belongs to a CPU-intensive queue.
     pub(crate) fn is_cpu_intensive(&self, worker: &Worker) -> bool {
         let seat = self.enlisted(worker).seat;
-        seat.is_some_and(|slot| self.link(slot).core.cpu_intensive)
+        seat.is_some_and(|slot| self.pwq(slot).core.cpu_intensive)
     }
 
     /// Returns `true` if no route leads to this pool.
@@ -570,41 +567,41 @@ impl Dispatch {
     pub(crate) fn reclaim(&mut self, worker: &Worker) {
         let items = worker.disown();
         // Their wait is recorded when they are taken again.
-        self.untell(worker, items.len() as u64);
+        self.unrecord(worker, items.len() as u64);
         for item in items.into_iter().rev() {
-            self.link_mut(home_slot(item)).counts.nr_started -= 1;
+            self.pwq_mut(home_slot(item)).counts.nr_started -= 1;
             self.put_back(item);
         }
     }
 
     /// Removes the recorded waits of `count` items that `worker` has taken and does not run.
-    pub(crate) fn untell(&mut self, worker: &Worker, count: u64) {
+    pub(crate) fn unrecord(&mut self, worker: &Worker, count: u64) {
         let enlisted = self.enlisted_mut(worker);
         let (seat, waited) = (enlisted.seat, enlisted.sampling.gave_back(count));
         if let (Some(slot), Some(waited)) = (seat, waited)
-            && let Some(times) = self.link_mut(slot).times_mut()
+            && let Some(times) = self.pwq_mut(slot).times_mut()
         {
             times.wait.take_back(waited, count);
         }
     }
 
     /// Records the remaining samples of a worker, unless the pwq has been removed.
-    pub(crate) fn tell_rest(&mut self, slot: usize, rest: Rest) {
-        let link = self.links.get_mut(slot).and_then(Option::as_mut);
-        if let Some(times) = link.and_then(PwqState::times_mut) {
+    pub(crate) fn record_rest(&mut self, slot: usize, rest: Rest) {
+        let pwq = self.pwqs.get_mut(slot).and_then(Option::as_mut);
+        if let Some(times) = pwq.and_then(PwqState::times_mut) {
             times.add_rest(rest);
         }
     }
 
     /// Records the remaining samples for a pwq of all workers whose local batch is empty.
-    pub(crate) fn tell_rests(&mut self, slot: usize) {
+    pub(crate) fn record_rests(&mut self, slot: usize) {
         for number in 0..self.workers.len() {
             let enlisted = self.workers[number].as_mut();
             let idle =
                 enlisted.filter(|it| it.sampling.slot() == slot && it.worker.nr_not_started() == 0);
             if let Some(enlisted) = idle {
                 let rest = enlisted.sampling.take_rest();
-                self.tell_rest(slot, rest);
+                self.record_rest(slot, rest);
             }
         }
     }
@@ -628,11 +625,11 @@ impl Dispatch {
 }
 
 impl Adopted {
-    fn count_in(self, links: &mut [Option<PwqState>], came: Came) {
-        let link = links[self.slot].as_mut().expect("a link in use");
-        link.in_flight.adopt(self.count);
-        link.nr_adopted += self.count as u64;
-        link.join_line(self.lane, self.count, came);
+    fn count_in(self, pwqs: &mut [Option<PwqState>], arrival: Arrival) {
+        let pwq = pwqs[self.slot].as_mut().expect("a link in use");
+        pwq.in_flight.adopt(self.count);
+        pwq.nr_adopted += self.count as u64;
+        pwq.add_listed(self.lane, self.count, arrival);
     }
 }
 

@@ -394,7 +394,7 @@ fn workers_that_time_themselves_out_strand_an_item() {
 }
 
 #[test]
-fn looking_for_work_before_culling_saves_the_item_and_not_the_worker() {
+fn checking_before_culling_saves_the_item_not_the_worker() {
     let recheck = true;
     let name = "pick the head, cull the tail, keep 0, look for work first";
     let floor = 0;
@@ -436,7 +436,7 @@ fn a_claim_saves_both_under_any_rules_of_picking_and_culling() {
 }
 
 #[test]
-fn the_shipped_rules_neither_cull_a_kicked_worker_nor_strand_an_item() {
+fn shipped_rules_cull_no_kicked_worker_and_strand_no_item() {
     let rules = Rules {
         claim: true,
         shipped: true,

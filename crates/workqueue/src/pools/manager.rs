@@ -17,7 +17,7 @@ use sync::{
 
 use super::pool::WorkerPool;
 use crate::{
-    errands::{self, Errand, Errands},
+    cleanups::{self, Cleanup, CleanupQueue},
     observe::report::Report,
 };
 
@@ -42,7 +42,7 @@ pub(crate) struct Manager {
     /// Set by tests to make thread creation fail.
     refuse_threads: AtomicBool,
     /// Deferred cleanups.
-    pub(crate) errands: Errands,
+    pub(crate) cleanups: CleanupQueue,
     /// I: names and other properties of its threads.
     pub(crate) style: ThreadStyle,
 }
@@ -142,7 +142,7 @@ impl Manager {
     }
 
     /// Passes reports to the handler. The caller holds no lock.
-    pub(crate) fn tell(&self, reports: &[Report]) {
+    pub(crate) fn report(&self, reports: &[Report]) {
         if reports.is_empty() {
             return;
         }
@@ -205,7 +205,7 @@ impl Manager {
         let style = &self.style;
         let started = thread::spawn_sized(&style.name(name), style.stack_size, move || {
             manager.note_own_thread();
-            errands::note_serving(true);
+            cleanups::note_serving(true);
             or_abort("a worker panicked", || {
                 manager.style.within(|| body(&manager));
             });
@@ -218,19 +218,19 @@ impl Manager {
         started.map(|thread| threads.push(thread)).is_ok()
     }
 
-    /// Queues `errands` for the reapers. The caller holds no lock.
-    pub(crate) fn leave_to_reapers(&self, errands: impl IntoIterator<Item: Errand + 'static>) {
-        let boxed = |errand| Box::new(errand) as Box<dyn Errand>;
-        self.leave_boxed_to_reapers(errands.into_iter().map(boxed));
+    /// Queues `cleanups` for the reapers. The caller holds no lock.
+    pub(crate) fn leave_to_reapers(&self, cleanups: impl IntoIterator<Item: Cleanup + 'static>) {
+        let boxed = |cleanup| Box::new(cleanup) as Box<dyn Cleanup>;
+        self.leave_boxed_to_reapers(cleanups.into_iter().map(boxed));
     }
 
-    /// Queues boxed `errands`, like [`leave_to_reapers`](Self::leave_to_reapers).
+    /// Queues boxed `cleanups`, like [`leave_to_reapers`](Self::leave_to_reapers).
     pub(crate) fn leave_boxed_to_reapers(
         &self,
-        errands: impl IntoIterator<Item = Box<dyn Errand>>,
+        cleanups: impl IntoIterator<Item = Box<dyn Cleanup>>,
     ) {
-        let is_first = self.errands.add(errands);
-        if is_first && !twin::armed("errands: the first tells nobody") {
+        let is_first = self.cleanups.add(cleanups);
+        if is_first && !twin::armed("cleanups: the first does not wake the manager") {
             self.wake();
         }
     }
@@ -238,21 +238,21 @@ impl Manager {
     /// Starts a reaper if one is needed. If none can be started, runs the cleanups that need no
     /// thread. Returns `true` if the fallback reaper could run more of them.
     #[must_use]
-    pub(crate) fn serve_errands(self: &Arc<Self>, now_ns: u64) -> bool {
-        if self.errands.wants_reaper(now_ns) && !self.start_thread("reaper", Self::reap) {
-            self.errands.refused(now_ns);
+    pub(crate) fn serve_cleanups(self: &Arc<Self>, now_ns: u64) -> bool {
+        if self.cleanups.wants_reaper(now_ns) && !self.start_thread("reaper", Self::reap) {
+            self.cleanups.note_failed_start(now_ns);
         }
-        self.errands.wants_stand_in()
+        self.cleanups.wants_fallback()
     }
 
     fn reap(self: &Arc<Self>) {
-        errands::note_serving(false);
-        self.errands.serve();
-        self.note_errands_done();
+        cleanups::note_serving(false);
+        self.cleanups.serve();
+        self.note_cleanups_done();
     }
 
     /// Wakes a manager that is ending, after a thread has run the last cleanup that it found.
-    pub(crate) fn note_errands_done(&self) {
+    pub(crate) fn note_cleanups_done(&self) {
         if self.inbox.lock().quit {
             self.wake();
         }
@@ -286,9 +286,9 @@ mod tests {
             .env(KEY, "1")
             .output()
             .unwrap();
-        let told = String::from_utf8_lossy(&child.stderr);
+        let stderr = String::from_utf8_lossy(&child.stderr);
         let is_line = |line| line == "afterwork: a worker panicked: a defect";
-        assert!(told.lines().any(is_line), "{told}");
+        assert!(stderr.lines().any(is_line), "{stderr}");
         // SIGABRT.
         assert_eq!(child.status.signal(), Some(6));
     }

@@ -23,7 +23,7 @@ pub(crate) enum Call {
     /// Run the items of a pool, or those of one of its pwqs.
     Pool(Arc<WorkerPool>, Option<usize>),
     /// Run the deferred cleanups for which no reaper can be started.
-    Errands(Arc<Manager>),
+    Cleanups(Arc<Manager>),
 }
 
 #[derive(Debug, Default)]
@@ -55,9 +55,9 @@ impl MaydayQueue {
     }
 
     /// Calls the rescuer to run deferred cleanups.
-    pub(crate) fn call_for_errands(&self, manager: &Arc<Manager>) {
-        let is_this = |call: &Call| matches!(call, Call::Errands(_));
-        self.call_once(is_this, || Call::Errands(manager.clone()));
+    pub(crate) fn call_for_cleanups(&self, manager: &Arc<Manager>) {
+        let is_this = |call: &Call| matches!(call, Call::Cleanups(_));
+        self.call_once(is_this, || Call::Cleanups(manager.clone()));
     }
 
     fn call_once(&self, is_this: impl FnMut(&Call) -> bool, make: impl FnOnce() -> Call) {
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_call_comes_after_ten_milliseconds_and_then_one_every_hundred() {
+    fn first_call_is_after_ten_ms_and_then_every_hundred() {
         let mut mayday_timer = MaydayTimer::default();
         let calls: Vec<u64> = (0..=330)
             .filter(|ms| mayday_timer.calls(true, ms * 1_000_000))

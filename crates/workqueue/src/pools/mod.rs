@@ -4,7 +4,7 @@
 //! has the state that the pool lock guards: `take.rs` takes batches from it and releases in-flight
 //! counts. The decisions are plain functions in `policy.rs`. `pwq.rs` has the pool
 //! workqueue, which connects a queue to a pool, `anchors.rs` counts its waiting futures, and
-//! `links.rs` adds and removes pwqs.
+//! `pwqs.rs` adds and removes pwqs.
 //!
 //! `worker.rs` has the loop of a worker's thread and the part that other threads use, `pace.rs` how
 //! it waits for work. `blocking.rs` and `sampler.rs` notice that a worker sleeps,
@@ -19,13 +19,13 @@ pub(crate) mod cut;
 pub(crate) mod dispatch;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod kick_and_cull;
-pub(crate) mod links;
 pub(crate) mod manager;
 pub(crate) mod mayday;
 pub(crate) mod pace;
 pub(crate) mod policy;
 pub(crate) mod pool;
 pub(crate) mod pwq;
+pub(crate) mod pwqs;
 pub(crate) mod recall;
 pub(crate) mod rescuer;
 pub(crate) mod sampler;

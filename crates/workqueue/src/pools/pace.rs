@@ -15,9 +15,9 @@ use sync::time;
 pub(crate) enum Wait {
     /// Busy-polls for a while, and then yields its CPU a few times.
     #[default]
-    Looks,
+    Polls,
     /// Yields its CPU at once.
-    GivesWay,
+    Yields,
 }
 
 const WINDOW_US: u64 = 500;
@@ -73,7 +73,7 @@ impl Pace {
         if per_window < LOAD {
             (self.chosen, self.per_window) = Default::default();
             (self.until_probe, self.probe_after) = (FIRST_PROBE, FIRST_PROBE);
-            return Wait::Looks;
+            return Wait::Polls;
         }
         let most = &mut self.per_window[self.wait as usize];
         *most = per_window.max(*most - *most / 4);
@@ -99,8 +99,8 @@ impl Pace {
 impl Wait {
     fn other(self) -> Self {
         match self {
-            Self::Looks => Self::GivesWay,
-            Self::GivesWay => Self::Looks,
+            Self::Polls => Self::Yields,
+            Self::Yields => Self::Polls,
         }
     }
 }
@@ -111,39 +111,39 @@ mod tests {
 
     /// Runs `nr_windows` windows in which each mode completes the items that `items` returns.
     /// Returns the number of windows that yielded.
-    fn given_way(pace: &mut Pace, nr_windows: usize, items: impl Fn(Wait) -> u64) -> usize {
+    fn yielded(pace: &mut Pace, nr_windows: usize, items: impl Fn(Wait) -> u64) -> usize {
         let window = |_: &usize| {
             let wait = pace.wait;
             pace.wait = pace.after(items(wait));
-            wait == Wait::GivesWay
+            wait == Wait::Yields
         };
         (0..nr_windows).filter(window).count()
     }
 
     /// Returns the number of items in a window, by mode.
-    fn by(looks: u64, gives_way: u64) -> impl Fn(Wait) -> u64 {
+    fn by(polls: u64, yields: u64) -> impl Fn(Wait) -> u64 {
         move |wait| match wait {
-            Wait::Looks => looks,
-            Wait::GivesWay => gives_way,
+            Wait::Polls => polls,
+            Wait::Yields => yields,
         }
     }
 
     #[test]
     fn most_windows_are_in_the_way_that_gets_more_done() {
         let mut pace = Pace::default();
-        assert_eq!(given_way(&mut pace, 1, by(1, 1)), 0);
-        assert!(given_way(&mut pace, 400, by(300, 500)) > 380);
+        assert_eq!(yielded(&mut pace, 1, by(1, 1)), 0);
+        assert!(yielded(&mut pace, 400, by(300, 500)) > 380);
         // The preferred mode also follows a change of the load.
-        given_way(&mut pace, 200, by(500, 300));
-        assert!(given_way(&mut pace, 400, by(500, 300)) < 20);
+        yielded(&mut pace, 200, by(500, 300));
+        assert!(yielded(&mut pace, 400, by(500, 300)) < 20);
     }
 
     #[test]
     fn a_pool_without_load_looks() {
         let mut pace = Pace::default();
-        assert!(given_way(&mut pace, 100, by(300, 500)) > 80);
-        given_way(&mut pace, 1, by(0, 0));
-        assert_eq!(given_way(&mut pace, 100, by(LOAD - 1, LOAD - 1)), 0);
+        assert!(yielded(&mut pace, 100, by(300, 500)) > 80);
+        yielded(&mut pace, 1, by(0, 0));
+        assert_eq!(yielded(&mut pace, 100, by(LOAD - 1, LOAD - 1)), 0);
     }
 
     #[cfg(not(any(loom, shuttle)))]
@@ -151,10 +151,10 @@ mod tests {
     fn a_window_is_over_when_its_time_is() {
         let window = WINDOW_US * time::cycles_per_us();
         let mut pace = Pace::default();
-        assert_eq!(pace.note(window * 9, 0), Some(Wait::Looks));
+        assert_eq!(pace.note(window * 9, 0), Some(Wait::Polls));
         assert_eq!(pace.note(window * 10 - 1, 10_000), None);
-        assert_eq!(pace.note(window * 10, 10_000), Some(Wait::Looks));
+        assert_eq!(pace.note(window * 10, 10_000), Some(Wait::Polls));
         assert_eq!(pace.note(window, 10_000), None, "the counter was set back");
-        assert_eq!(pace.note(window * 2, 20_000), Some(Wait::Looks));
+        assert_eq!(pace.note(window * 2, 20_000), Some(Wait::Polls));
     }
 }

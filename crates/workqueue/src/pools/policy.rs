@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pool_runs_what_its_cpus_and_the_quota_feed_and_never_none() {
+    fn pool_size_follows_cpus_and_quota_and_is_never_zero() {
         let of = |nr_cpus, quota_us| target(nr_cpus, CpuQuota::new(quota_us, 100_000));
         assert_eq!(target(8, None), 8);
         assert_eq!(of(8, 150_000), 2);

@@ -46,14 +46,14 @@ use super::{
     manager::Manager,
     pace::Wait,
     policy::{self, Census, Need},
-    pwq::Seeker,
-    worker::{Taken, Worker},
+    pwq::WaitingPwq,
+    worker::{Batch, Worker},
 };
 use crate::{
-    errands,
+    cleanups,
     item::{
         head::Head,
-        list::{Colour, Injector, UpTo},
+        list::{Color, Injector, UpTo},
     },
     limit::queue_core::QueueCore,
     observe::concurrency::Away,
@@ -148,7 +148,7 @@ pub(crate) struct DeferredEffects<'a> {
     /// Queues whose `settled` waiters must be notified.
     pub(crate) settled: Vec<Arc<QueueCore>>,
     /// Pwqs of other pools to which a seat was transferred.
-    pub(crate) seats: Vec<Seeker>,
+    pub(crate) seats: Vec<WaitingPwq>,
     /// Trace records of items.
     pub(crate) traced: trace::Noted,
 }
@@ -168,7 +168,7 @@ impl WorkerPool {
             dispatch: CachePadded::new(Mutex::new(Dispatch::default())),
             number,
             target: unmodelled::AtomicU32::new(policy::target(attrs.cpus.len(), quota)),
-            wait: unmodelled::AtomicU32::new(Wait::Looks as u32),
+            wait: unmodelled::AtomicU32::new(Wait::Polls as u32),
             attrs,
             confined: AtomicBool::new(confined),
             params,
@@ -229,20 +229,20 @@ impl WorkerPool {
     #[inline]
     pub(crate) fn push(self: &Arc<Self>, item: NonNull<Head>) {
         if self.injector.push(item) {
-            self.look_for_worker();
+            self.find_worker();
         }
     }
 
     /// Pushes a chain of linked items; see [`Injector::push_chain`].
     pub(crate) fn push_chain(self: &Arc<Self>, newest: NonNull<Head>, oldest: NonNull<Head>) {
         if self.injector.push_chain(newest, oldest) {
-            self.look_for_worker();
+            self.find_worker();
         }
     }
 
     /// Ensures that a worker will find the items in the injector.
-    fn look_for_worker(self: &Arc<Self>) {
-        // ORDER(lie-down): store buffering, other ends in `try_park` and `take`.
+    fn find_worker(self: &Arc<Self>) {
+        // ORDER(worker-park): store buffering, other ends in `try_park` and `take`.
         //   here:     injector = item;  fence;  read census
         //   try_park: census -= me;     fence;  read injector
         //   take:     searchers -= me;  fence;  read injector
@@ -303,8 +303,8 @@ impl WorkerPool {
     }
 
     /// Releases one in-flight count of a pwq.
-    pub(crate) fn retire_one(self: &Arc<Self>, slot: usize, colour: Colour) {
-        self.lock_to_act().retire_from(slot, colour, 1);
+    pub(crate) fn retire_one(self: &Arc<Self>, slot: usize, color: Color) {
+        self.lock_to_act().retire_from(slot, color, 1);
     }
 
     /// Removes an item that must not run from its list, or from a worker's local batch, and hands
@@ -321,7 +321,7 @@ impl WorkerPool {
         }
         // A worker may hold the item in its local batch, behind an item that blocks. The caller
         // must not wait for that item.
-        guard.take_hands_back(slot);
+        guard.recall_local_batches(slot);
         let found = guard.unlink(slot, item);
         guard.pick_if_needed();
         found
@@ -332,30 +332,30 @@ impl WorkerPool {
     pub(crate) fn is_drained(&self, slot: usize) -> Option<u64> {
         let mut dispatch = self.lock();
         dispatch.adopt(&self.injector);
-        let link = dispatch.link_mut(slot);
-        link.drain_waits = link.in_flight.nr_in_flight() > 0;
-        (!link.drain_waits).then_some(link.nr_adopted)
+        let pwq = dispatch.pwq_mut(slot);
+        pwq.drain_waits = pwq.in_flight.nr_in_flight() > 0;
+        (!pwq.drain_waits).then_some(pwq.nr_adopted)
     }
 
     /// Separates the items of a pwq that are in the injector or in flight from later ones.
-    pub(crate) fn close_colour(&self, slot: usize) -> UpTo {
+    pub(crate) fn close_color(&self, slot: usize) -> UpTo {
         let mut dispatch = self.lock();
         if !twin::armed("flush: forgets the injector") {
             dispatch.adopt(&self.injector);
         }
-        dispatch.link_mut(slot).in_flight.close()
+        dispatch.pwq_mut(slot).in_flight.close()
     }
 
     /// Returns `true` if no item up to `up_to` is in flight any more. Otherwise the queue's
     /// `settled` is notified when that is the case.
     pub(crate) fn has_flushed(&self, slot: usize, up_to: UpTo) -> bool {
-        self.lock().link_mut(slot).in_flight.has_reached(up_to)
+        self.lock().pwq_mut(slot).in_flight.has_reached(up_to)
     }
 
     // ---- called by workers ----
 
     /// Takes the next batch for `worker`, which is searching.
-    pub(crate) fn take(self: &Arc<Self>, worker: &Worker) -> Taken {
+    pub(crate) fn take(self: &Arc<Self>, worker: &Worker) -> Batch {
         let mut guard = self.lock_to_act();
         // A sample may have found the worker asleep or hogging, but it is awake now.
         if !twin::armed("take: still asleep") {
@@ -363,17 +363,17 @@ impl WorkerPool {
         }
         if self.has_surplus() {
             guard.take_all_back(worker);
-            return Taken::Nothing;
+            return Batch::Nothing;
         }
         guard.retire(worker);
         let taken = guard.take(worker);
-        if let Taken::Items(count) = taken {
+        if let Batch::Items(count) = taken {
             worker.publish(count);
             if guard.is_cpu_intensive(worker) {
                 self.recount(&mut guard, worker, |away| away.hogging = true);
             }
             self.census.fetch_sub(Census::SEARCHING, Ordering::Relaxed);
-            // ORDER(lie-down): other end in `look_for_worker`, which does not kick if it saw us
+            // ORDER(worker-park): other end in `find_worker`, which does not kick if it saw us
             // searching.
             // Test: an_item_is_never_left_to_sleeping_workers
             if !twin::armed("take: no fence") {
@@ -433,8 +433,8 @@ impl WorkerPool {
     /// Returns how a searching worker waits after it took no item.
     pub(crate) fn waits(&self) -> Wait {
         match self.wait.load(Ordering::Relaxed) {
-            wait if wait == Wait::GivesWay as u32 => Wait::GivesWay,
-            _ => Wait::Looks,
+            wait if wait == Wait::Yields as u32 => Wait::Yields,
+            _ => Wait::Polls,
         }
     }
 
@@ -462,23 +462,23 @@ impl WorkerPool {
         });
         self.census
             .fetch_sub(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
-        // ORDER(lie-down): other end in `look_for_worker`.
+        // ORDER(worker-park): other end in `find_worker`.
         // Test: an_item_is_never_left_to_sleeping_workers
-        if !twin::armed("lie down: no fence") {
+        if !twin::armed("worker park: no fence") {
             fence(Ordering::SeqCst);
         }
         // If the injector is empty here, the next push reads the census without us, and kicks. If
         // it is not empty, that push may have relied on us, so we pick a worker instead. This read
         // happens before the lock is released: later, another thread may adopt the item, and the
         // injector would be empty.
-        if twin::armed("lie down: look after the lock") {
+        if twin::armed("worker park: checks after the lock") {
             drop(guard);
             guard = self.lock_to_act();
         }
         // Adopted work counts too, because a surplus worker parks while work waits.
-        let adopted = guard.has_work() && !twin::armed("lie down: look after the lock");
+        let adopted = guard.has_work() && !twin::armed("worker park: checks after the lock");
         let work = adopted || !self.injector.is_empty();
-        if work && !twin::armed("lie down: no second look") {
+        if work && !twin::armed("worker park: no second check") {
             // This often picks the present worker again.
             guard.pick_if_needed();
         }
@@ -581,7 +581,7 @@ impl WorkerPool {
             self.census
                 .fetch_sub(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
         }
-        // ORDER(lie-down): a producer that counted us awake did not kick; see `look_for_worker`.
+        // ORDER(worker-park): a producer that counted us awake did not kick; see `find_worker`.
         // Test: an_item_is_never_left_to_sleeping_workers
         fence(Ordering::SeqCst);
         if guard.has_work() || !self.injector.is_empty() {
@@ -672,7 +672,7 @@ impl<'a> PoolGuard<'a> {
     /// Releases the in-flight counts and the seat that `worker` holds.
     fn take_all_back(&mut self, worker: &Worker) {
         self.retire(worker);
-        self.tell(worker);
+        self.record(worker);
         self.give_up_seat(worker);
     }
 }
@@ -705,13 +705,13 @@ impl DeferredEffects<'_> {
     }
 
     #[cold]
-    fn tell_other_pools(&mut self) {
-        for seeker in self.seats.drain(..) {
-            seeker.take_seat();
+    fn seat_in_other_pools(&mut self) {
+        for waiter in self.seats.drain(..) {
+            waiter.take_seat();
         }
         let settled = self.settled.drain(..);
         let notify = || settled.for_each(|core| core.settled.notify_all());
-        let rest = errands::without_blocking(notify);
+        let rest = cleanups::without_blocking(notify);
         if rest.is_some() {
             self.pool.manager.leave_to_reapers(rest);
         }
@@ -736,8 +736,8 @@ impl Drop for DeferredEffects<'_> {
         }
         // Most batches have no effect on other pools.
         if !(self.settled.is_empty() && self.seats.is_empty()) {
-            self.tell_other_pools();
+            self.seat_in_other_pools();
         }
-        mem::take(&mut self.traced).tell();
+        mem::take(&mut self.traced).emit();
     }
 }

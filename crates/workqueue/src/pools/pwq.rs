@@ -19,7 +19,7 @@ use crate::{
     item::{
         head::{Head, Home, VTable},
         lane::{Lane, Turns},
-        list::{Colours, List},
+        list::{Colors, List},
     },
     limit::{account::Account, active::Gate, queue_core::QueueCore},
     observe::tally::{Arrivals, Cycles, Ran, Rest},
@@ -38,7 +38,7 @@ pub(crate) struct Pwq {
     /// I
     pub(crate) core: Arc<QueueCore>,
     /// I: the gate that limits its items.
-    pub(crate) gate: Arc<Gate<Seeker>>,
+    pub(crate) gate: Arc<Gate<WaitingPwq>>,
     /// I: the mayday queue of the queue's rescuer, if it has one.
     pub(crate) mayday_queue: Option<Arc<MaydayQueue>>,
     /// I: the NUMA node of the pool, as numbered by the gate.
@@ -70,8 +70,8 @@ pub(crate) struct PwqState {
     nr_listed: [usize; 2],
     /// Number of items that were ever adopted.
     pub(crate) nr_adopted: u64,
-    /// In-flight counts, by colour.
-    pub(crate) in_flight: Colours,
+    /// In-flight counts, by color.
+    pub(crate) in_flight: Colors,
     pwq: Arc<Pwq>,
     /// `None` until the first item is adopted.
     observed: Option<Box<Observed>>,
@@ -101,17 +101,17 @@ pub(crate) struct PwqState {
 #[derive(Debug, Default)]
 pub(crate) struct Observed {
     arrivals: [Arrivals; 2],
-    pub(crate) times: LinkTimes,
+    pub(crate) times: PwqTimes,
 }
 
 /// Sampled wait and run times of items.
 #[derive(Debug, Default)]
-pub(crate) struct LinkTimes {
+pub(crate) struct PwqTimes {
     pub(crate) wait: Cycles,
     pub(crate) run: Cycles,
 }
 
-impl LinkTimes {
+impl PwqTimes {
     /// Adds the wait and run times that a worker has not recorded yet.
     pub(crate) fn add_rest(&mut self, rest: Rest) {
         // `None` if times are not measured.
@@ -126,7 +126,7 @@ impl LinkTimes {
 
 /// A pwq that waits for a seat.
 #[derive(Clone, Debug)]
-pub(crate) struct Seeker {
+pub(crate) struct WaitingPwq {
     pub(crate) pool: Arc<WorkerPool>,
     pub(crate) slot: usize,
 }
@@ -166,9 +166,9 @@ impl Pwq {
         match lane {
             Lane::Ordinary => self,
             Lane::Urgent => self.urgent.get_or_init(|| {
-                let link = Box::new(self.in_urgent_lane());
-                self.gate.add_home(link.as_home().addr());
-                link
+                let urgent = Box::new(self.in_urgent_lane());
+                self.gate.add_home(urgent.as_home().addr());
+                urgent
             }),
         }
     }
@@ -205,7 +205,7 @@ impl Pwq {
         // Before the push, because the item may be freed after it.
         // SAFETY: the caller made the item pending and linked, so it stays alive until it is
         // pushed.
-        unsafe { self.tell_queued(item) };
+        unsafe { self.emit_queued(item) };
         self.pool.push(item);
     }
 
@@ -215,7 +215,7 @@ impl Pwq {
     ///
     /// 1. The caller has made the item pending and keeps it alive.
     #[inline]
-    pub(crate) unsafe fn tell_queued(&self, item: NonNull<Head>) {
+    pub(crate) unsafe fn emit_queued(&self, item: NonNull<Head>) {
         // Models measure no times.
         if !cfg!(any(loom, shuttle)) && self.observed.get().is_none() {
             self.observe();
@@ -283,7 +283,7 @@ impl PwqState {
             urgent: List::new(),
             turns: Turns::default(),
             account: Account::default(),
-            in_flight: Colours::default(),
+            in_flight: Colors::default(),
             last_cancel: 0,
             nr_listed: [0; 2],
             nr_adopted: 0,
@@ -338,32 +338,32 @@ impl PwqState {
         self.nr_listed.iter().sum()
     }
 
-    /// Records that `count` items joined the lists of a lane. `came` is when the first and the last
+    /// Records that `count` items joined the lists of a lane. `arrival` is when the first and the last
     /// arrived, in cycles, if known.
-    pub(crate) fn join_line(&mut self, lane: Lane, count: usize, came: Option<(u64, u64)>) {
+    pub(crate) fn add_listed(&mut self, lane: Lane, count: usize, arrival: Option<(u64, u64)>) {
         if self.observed.is_none() {
             let mut made = self.pwq.lanes().filter_map(|it| it.observed.get());
             self.observed = made.find_map(|it| it.lock().take());
         }
         let nr_listed = &mut self.nr_listed[lane as usize];
-        if let (Some(observed), Some((from, to))) = (&mut self.observed, came) {
-            observed.arrivals[lane as usize].came(*nr_listed, count, from, to);
+        if let (Some(observed), Some((from, to))) = (&mut self.observed, arrival) {
+            observed.arrivals[lane as usize].add_arrivals(*nr_listed, count, from, to);
         }
         *nr_listed += count;
     }
 
     /// Records that an item is back at the front.
-    pub(crate) fn rejoin_line(&mut self, lane: Lane) {
+    pub(crate) fn add_listed_at_front(&mut self, lane: Lane) {
         self.nr_listed[lane as usize] += 1;
     }
 
     /// Records that `count` items were taken from the front.
-    pub(crate) fn pass_line(&mut self, lane: Lane, count: usize) {
+    pub(crate) fn remove_listed_at_front(&mut self, lane: Lane, count: usize) {
         self.nr_listed[lane as usize] -= count;
     }
 
     /// Records that `count` items were removed from positions other than the front.
-    pub(crate) fn leave_line(&mut self, lane: Lane, count: usize) {
+    pub(crate) fn remove_listed(&mut self, lane: Lane, count: usize) {
         let nr_listed = &mut self.nr_listed[lane as usize];
         if let Some(observed) = &mut self.observed {
             observed.arrivals[lane as usize].cut(*nr_listed, count);
@@ -372,19 +372,19 @@ impl PwqState {
     }
 
     /// Returns when the `nth` waiting item of a lane was queued, in cycles.
-    pub(crate) fn came_at(&self, lane: Lane, nth: usize) -> Option<u64> {
+    pub(crate) fn arrived_at(&self, lane: Lane, nth: usize) -> Option<u64> {
         let nr_listed = self.nr_listed[lane as usize];
         let nth = (nth < nr_listed).then_some(nth)?;
-        self.observed.as_ref()?.arrivals[lane as usize].came_at(nr_listed, nth)
+        self.observed.as_ref()?.arrivals[lane as usize].arrived_at(nr_listed, nth)
     }
 
     /// Returns the wait and run times of its items, or `None` if none was ever queued.
-    pub(crate) fn times(&self) -> Option<&LinkTimes> {
+    pub(crate) fn times(&self) -> Option<&PwqTimes> {
         self.observed.as_ref().map(|it| &it.times)
     }
 
     /// Mutable variant of [`times`](Self::times).
-    pub(crate) fn times_mut(&mut self) -> Option<&mut LinkTimes> {
+    pub(crate) fn times_mut(&mut self) -> Option<&mut PwqTimes> {
         self.observed.as_mut().map(|it| &mut it.times)
     }
 }
@@ -398,7 +398,7 @@ impl Deref for PwqState {
     }
 }
 
-impl Seeker {
+impl WaitingPwq {
     /// Notifies the pool that the pwq got a seat. The caller holds no pool lock.
     pub(crate) fn take_seat(self) {
         self.pool.take_seat(self.slot);

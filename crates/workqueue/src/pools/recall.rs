@@ -21,7 +21,7 @@ impl WorkerPool {
 impl PoolGuard<'_> {
     fn recall(&mut self, item: *const Head) {
         let holds = |it: &&Enlisted| {
-            it.worker.has_items() && it.worker.in_hand().any(|held| ptr::eq(held, item))
+            it.worker.has_items() && it.worker.unfinished().any(|held| ptr::eq(held, item))
         };
         let holder = self.workers().find(holds).map(|it| it.worker.clone());
         if let Some(holder) = holder {

@@ -14,7 +14,7 @@
 //! manager still starts threads once that is possible.
 //!
 //! A third thread, the *fallback reaper*, runs the deferred cleanups for which no reaper can be
-//! started (`errands.rs`), one at a time.
+//! started (`cleanups.rs`), one at a time.
 //!
 //! # Pools take turns
 //!
@@ -31,9 +31,9 @@ use super::{
     mayday::{Call, MaydayQueue},
     policy::{self, Need},
     pool::{PoolGuard, WorkerPool},
-    worker::{self, Taken, Worker},
+    worker::{self, Batch, Worker},
 };
-use crate::{errands, item::list};
+use crate::{cleanups, item::list};
 
 /// Maximum number of items in a rescuer's batch. The kernel's `RESCUER_BATCH`.
 pub(crate) const BATCH: usize = 16;
@@ -59,7 +59,7 @@ impl Rescuer {
         let thread = thread::spawn_sized(&name, stack_size, move || {
             begin();
             let answer = || {
-                errands::waits_for_nobody();
+                cleanups::note_depended_on();
                 answer(&body, parker);
             };
             or_abort("a rescuer panicked", || style.within(answer));
@@ -116,14 +116,14 @@ fn answer(mayday_queue: &MaydayQueue, mut parker: Parker) {
                     mayday_queue.call(&pool, slot);
                 }
             }
-            Call::Errands(manager) => {
-                while manager.errands.stand_in() {
+            Call::Cleanups(manager) => {
+                while manager.cleanups.run_fallback() {
                     if !is_last() {
-                        mayday_queue.call_for_errands(&manager);
+                        mayday_queue.call_for_cleanups(&manager);
                         break;
                     }
                 }
-                manager.note_errands_done();
+                manager.note_cleanups_done();
             }
         }
     }
@@ -132,12 +132,12 @@ fn answer(mayday_queue: &MaydayQueue, mut parker: Parker) {
 impl PoolGuard<'_> {
     /// Takes the next batch of the pwq `slot` for a rescuer: at most `max` items. If `max` is 0,
     /// the rescuer releases its seat and leaves.
-    pub(crate) fn take_of(&mut self, worker: &Worker, slot: usize, max: usize) -> Taken {
+    pub(crate) fn take_of(&mut self, worker: &Worker, slot: usize, max: usize) -> Batch {
         self.retire(worker);
-        self.tell(worker);
+        self.record(worker);
         if max == 0 {
             self.give_up_seat(worker);
-            return Taken::Nothing;
+            return Batch::Nothing;
         }
         let pool = self.pool();
         self.adopt(&pool.injector);
@@ -148,7 +148,7 @@ impl PoolGuard<'_> {
                 let nr_taken = self.take_inactive(worker, slot, max);
                 self.hold_active_slot(worker, slot);
                 if nr_taken > 0 {
-                    return self.taken(worker, time::cycles(), slot, nr_taken);
+                    return self.note_batch(worker, time::cycles(), slot, nr_taken);
                 }
             }
             let Some(item) = self.pending.pop_first(|item| home_slot(item) == slot) else {
@@ -158,30 +158,30 @@ impl PoolGuard<'_> {
                 if self.ready.contains(&slot) {
                     continue;
                 }
-                return Taken::Nothing;
+                return Batch::Nothing;
             };
             if !self.find_seat(worker, slot) {
-                self.link_mut(slot).inactive.push_back(item);
+                self.pwq_mut(slot).inactive.push_back(item);
                 continue;
             }
-            let colour = list::colour(item);
+            let color = list::color(item);
             worker.hold(0, item);
             let mut nr_taken = 1;
-            // A batch has one colour. It ends before the pwq's first item of another colour.
+            // A batch has one color. It ends before the pwq's first item of another color.
             let mut ended = false;
-            let mut next_ours = |item| {
+            let mut next_of_pwq = |item| {
                 let ours = home_slot(item) == slot;
-                ended |= ours && list::colour(item) != colour;
-                ours && (!ended || twin::armed("rescue: mixes colours"))
+                ended |= ours && list::color(item) != color;
+                ours && (!ended || twin::armed("rescue: mixes colors"))
             };
             while nr_taken < self.limit(slot, max)
-                && let Some(next) = self.pending.pop_first(&mut next_ours)
+                && let Some(next) = self.pending.pop_first(&mut next_of_pwq)
             {
                 worker.hold(nr_taken, next);
                 nr_taken += 1;
             }
-            self.enlisted_mut(worker).colour = colour;
-            return self.taken(worker, time::cycles(), slot, nr_taken);
+            self.enlisted_mut(worker).color = color;
+            return self.note_batch(worker, time::cycles(), slot, nr_taken);
         }
     }
 }
@@ -191,16 +191,16 @@ impl WorkerPool {
     pub(crate) fn mayday(self: &Arc<Self>, now_ns: u64) {
         let mut dispatch = self.lock();
         let waits = !self.injector.is_empty() || dispatch.has_work();
-        let none_comes =
+        let no_worker_starts =
             dispatch.nr_creating > 0 || policy::need(self.census(), self.target()) == Need::Worker;
-        let wants = waits && dispatch.idle.is_empty() && none_comes;
+        let wants = waits && dispatch.idle.is_empty() && no_worker_starts;
         if !dispatch.mayday_timer.calls(wants, now_ns) {
             return;
         }
         dispatch.adopt(&self.injector);
         let rescuers = dispatch.rescuers();
         for (.., slot) in &rescuers {
-            dispatch.link_mut(*slot).counts.nr_maydays += 1;
+            dispatch.pwq_mut(*slot).counts.nr_maydays += 1;
         }
         drop(dispatch);
         for (core, mayday_queue, slot) in rescuers {
@@ -215,21 +215,21 @@ impl WorkerPool {
         worker: &Worker,
         slot: usize,
         leaves: bool,
-    ) -> Taken {
+    ) -> Batch {
         let max = if leaves { 0 } else { BATCH };
         let mut guard = self.lock_to_act();
         let taken = guard.take_of(worker, slot, max);
-        if let Taken::Items(count) = taken {
+        if let Batch::Items(count) = taken {
             worker.publish(count);
-            guard.link_mut(slot).counts.nr_rescued += count as u64;
+            guard.pwq_mut(slot).counts.nr_rescued += count as u64;
         }
         if guard.has_work() {
             // A released seat may have made another pwq ready.
             guard.pick_if_needed();
         }
-        let core = guard.link(slot).core.clone();
+        let core = guard.pwq(slot).core.clone();
         drop(guard);
-        if let Taken::Items(count) = taken {
+        if let Batch::Items(count) = taken {
             trace::rescue(&core.name, self.number, count);
         }
         taken
@@ -245,7 +245,7 @@ mod tests {
     use base::internal::params::Params;
 
     #[test]
-    fn no_rescuer_enters_a_pool_of_bottom_halves_that_gets_its_worker() {
+    fn no_rescuer_enters_a_bottom_half_pool_that_gets_its_worker() {
         let attrs = PoolAttrs {
             cpus: CpuSet::new(),
             strict: false,

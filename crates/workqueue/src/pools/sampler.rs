@@ -22,7 +22,7 @@ use crate::observe::concurrency::{Sample, ScanResult, Seen, Verdict, judge};
 
 impl WorkerPool {
     /// Samples the workers if work waits, and replaces those that sleep or hog.
-    pub(crate) fn look(self: &Arc<Self>, now_ns: u64, allowed: &CpuSet) -> ScanResult {
+    pub(crate) fn sample_workers(self: &Arc<Self>, now_ns: u64, allowed: &CpuSet) -> ScanResult {
         let busy: Vec<_> = {
             let mut dispatch = self.lock();
             let waits = !self.injector.is_empty()
@@ -112,7 +112,7 @@ impl WorkerPool {
         drop(guard);
         #[cfg(feature = "stacks")]
         add_stacks(&mut reports, self.params.stall_signal);
-        self.manager.tell(&reports);
+        self.manager.report(&reports);
         if self.confined.load(Ordering::Relaxed) && !self.attrs.strict {
             let starved = judged.iter().filter(|it| it.2 == Verdict::Starved);
             starved.for_each(|(worker, ..)| let_stray(worker, allowed));

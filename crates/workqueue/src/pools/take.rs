@@ -10,23 +10,23 @@ use super::{
     dispatch::{Dispatch, home, home_slot},
     policy,
     pool::PoolGuard,
-    pwq::Seeker,
-    worker::{MAX_HAND, Taken, Worker},
+    pwq::WaitingPwq,
+    worker::{Batch, MAX_LOCAL_BATCH, Worker},
 };
 use crate::{
     item::{
         head::Head,
         lane::Lane,
-        list::{self, Colour},
+        list::{self, Color},
     },
     limit::active::{Gate, Holds},
 };
 
 impl PoolGuard<'_> {
     /// Takes the next batch for `worker`, whose last batch was [retired](Self::retire).
-    pub(crate) fn take(&mut self, worker: &Worker) -> Taken {
+    pub(crate) fn take(&mut self, worker: &Worker) -> Batch {
         let pool = self.pool();
-        let max = pool.params.max_batch.min(MAX_HAND);
+        let max = pool.params.max_batch.min(MAX_LOCAL_BATCH);
         // Read once per batch.
         let now = time::cycles();
         if self.is_shared() {
@@ -34,7 +34,7 @@ impl PoolGuard<'_> {
             // for the pool then. It is therefore added before the batch is charged.
             self.adopt_at(now, &pool.injector);
         }
-        self.tell(worker);
+        self.record(worker);
         loop {
             if self.pending.is_empty() || self.adopts_early() {
                 self.adopt_at(now, &pool.injector);
@@ -52,11 +52,11 @@ impl PoolGuard<'_> {
                 self.give_up_seat(worker);
                 let limit = self
                     .share_limit(slot, max)
-                    .unwrap_or_else(|| limit(self.link(slot).nr_waiting()));
+                    .unwrap_or_else(|| limit(self.pwq(slot).nr_waiting()));
                 let nr_taken = self.take_inactive(worker, slot, limit);
                 self.hold_active_slot(worker, slot);
                 if nr_taken > 0 {
-                    return self.taken(worker, now, slot, nr_taken);
+                    return self.note_batch(worker, now, slot, nr_taken);
                 }
                 continue;
             }
@@ -66,57 +66,57 @@ impl PoolGuard<'_> {
                 if self.ready.is_empty() {
                     self.rest();
                     self.note_pace(now);
-                    return Taken::Nothing;
+                    return Batch::Nothing;
                 }
                 continue;
             };
             let slot = home_slot(item);
             if !self.find_seat(worker, slot) {
-                self.link_mut(slot).inactive.push_back(item);
+                self.pwq_mut(slot).inactive.push_back(item);
                 continue;
             }
             let limit = self.limit(slot, limit(self.pending.len() + 1));
-            let colour = list::colour(item);
+            let color = list::color(item);
             worker.hold(0, item);
             let mut nr_taken = 1;
             while nr_taken < limit
                 && let Some(next) = self.pending.first()
                 && home_slot(next) == slot
-                && list::colour(next) == colour
+                && list::color(next) == color
             {
                 self.pending.pop_front();
                 worker.hold(nr_taken, next);
                 nr_taken += 1;
             }
-            self.enlisted_mut(worker).colour = colour;
-            return self.taken(worker, now, slot, nr_taken);
+            self.enlisted_mut(worker).color = color;
+            return self.note_batch(worker, now, slot, nr_taken);
         }
     }
 
     /// Records the batch of `worker`, taken at the time `now` in cycles.
-    pub(crate) fn taken(
+    pub(crate) fn note_batch(
         &mut self,
         worker: &Worker,
         now: u64,
         slot: usize,
         nr_taken: usize,
-    ) -> Taken {
+    ) -> Batch {
         let pool = self.pool();
         self.nr_taken += nr_taken as u64;
-        let link = self.dispatch.link_mut(slot);
+        let pwq = self.dispatch.pwq_mut(slot);
         self.effects.traced.activate(|| {
             let items = worker.held(nr_taken).filter(|item| is_there(*item));
             let items = items.map(|item| trace::Item {
                 address: item.addr(),
                 // SAFETY: the item is linked, so it is alive.
                 func: unsafe { &*item }.vtable().name,
-                queue: &link.core.name,
+                queue: &pwq.core.name,
                 pool: pool.number,
             });
             items.collect()
         });
-        link.counts.nr_started += nr_taken as u64;
-        link.counts.nr_repatriated += u64::from(worker.takes_after_return());
+        pwq.counts.nr_started += nr_taken as u64;
+        pwq.counts.nr_repatriated += u64::from(worker.takes_after_return());
         // A batch has one lane.
         let lane = worker
             .first_held()
@@ -125,11 +125,11 @@ impl PoolGuard<'_> {
         if every_us > 0 {
             self.sample(worker, now, (slot, lane), nr_taken, every_us);
         }
-        self.link_mut(slot).pass_line(lane, nr_taken);
+        self.pwq_mut(slot).remove_listed_at_front(lane, nr_taken);
         if self.is_shared() {
             self.pay(worker, slot, nr_taken);
         }
-        Taken::Items(nr_taken)
+        Batch::Items(nr_taken)
     }
 
     /// Every `every_us` microseconds, records how long the items of the pwq waited. One item
@@ -145,7 +145,7 @@ impl PoolGuard<'_> {
         let sampling = &mut self.enlisted_mut(worker).sampling;
         if sampling.slot() != slot {
             let (before, rest) = (sampling.slot(), sampling.take_rest());
-            self.tell_rest(before, rest);
+            self.record_rest(before, rest);
         }
         let sampling = &mut self.enlisted_mut(worker).sampling;
         if !sampling.takes(slot, nr_taken as u64, now, every_us) {
@@ -161,11 +161,11 @@ impl PoolGuard<'_> {
             .map(|(nth, _)| nth)
             .min_by_key(|nth| nth.abs_diff(nr_taken / 2));
         if let Some(nth) = nth
-            && let Some(came) = self.link(slot).came_at(lane, nth)
+            && let Some(arrived) = self.pwq(slot).arrived_at(lane, nth)
         {
-            let waited = now.saturating_sub(came);
-            let count = self.enlisted_mut(worker).sampling.tells(waited, now);
-            if let Some(times) = self.link_mut(slot).times_mut() {
+            let waited = now.saturating_sub(arrived);
+            let count = self.enlisted_mut(worker).sampling.record(waited, now);
+            if let Some(times) = self.pwq_mut(slot).times_mut() {
                 times.wait.add(waited, count);
             }
         }
@@ -175,21 +175,21 @@ impl PoolGuard<'_> {
     /// of its gate.
     pub(crate) fn find_seat(&mut self, worker: &Worker, slot: usize) -> bool {
         let pool = self.pool();
-        let link = self.link(slot);
-        if !link.inactive.is_empty() {
+        let pwq = self.pwq(slot);
+        if !pwq.inactive.is_empty() {
             // Older items of this pwq already wait.
             return false;
         }
         let seat = self.enlisted(worker).seat;
-        if seat == Some(slot) && link.gate.may_stay() {
+        if seat == Some(slot) && pwq.gate.may_stay() {
             return true;
         }
         self.give_up_seat(worker);
-        let link = self.link(slot);
+        let pwq = self.pwq(slot);
         // If the pwq gets no seat, it joins the wait queue, and its items wait as inactive. A later
         // seat is transferred to it under this pool's lock, which we hold, so its items are set
         // aside before that.
-        let seated = link.gate.enter_or_queue(link.node, || Seeker {
+        let seated = pwq.gate.enter_or_queue(pwq.node, || WaitingPwq {
             pool: pool.clone(),
             slot,
         });
@@ -203,31 +203,31 @@ impl PoolGuard<'_> {
     /// seat again.
     pub(crate) fn take_inactive(&mut self, worker: &Worker, slot: usize, limit: usize) -> usize {
         let limit = self.limit(slot, limit);
-        let link = self.link_mut(slot);
-        if !link.gate.may_start() && !twin::armed("take: overlooks a pause") {
+        let pwq = self.pwq_mut(slot);
+        if !pwq.gate.may_start() && !twin::armed("take: overlooks a pause") {
             // The queue was paused after the seat was transferred to this pwq.
-            self.line_up(slot);
+            self.request_seat(slot);
             return 0;
         }
-        if link.has_lanes && !twin::armed("lanes: a seat does not look again") {
+        if pwq.has_lanes && !twin::armed("lanes: a seat does not recheck") {
             // Items pushed since the last adoption, before we got the seat, may be urgent.
             let pool = self.pool();
             self.adopt(&pool.injector);
         }
-        let items = self.link_mut(slot).next_lane();
-        let colour = items.first().map(list::colour).unwrap_or_default();
+        let items = self.pwq_mut(slot).next_lane();
+        let color = items.first().map(list::color).unwrap_or_default();
         let mut nr_taken = 0;
-        // A batch has one colour, so that its in-flight counts can be released as one number.
+        // A batch has one color, so that its in-flight counts can be released as one number.
         while nr_taken < limit
             && let Some(item) = items.first()
-            && list::colour(item) == colour
+            && list::color(item) == color
         {
             items.pop_front();
             worker.hold(nr_taken, item);
             nr_taken += 1;
         }
-        self.enlisted_mut(worker).colour = colour;
-        self.line_up(slot);
+        self.enlisted_mut(worker).color = color;
+        self.request_seat(slot);
         nr_taken
     }
 
@@ -239,19 +239,19 @@ impl PoolGuard<'_> {
         if count > 0 {
             enlisted.nr_retired = nr_done;
             let slot = enlisted.seat.expect("a worker that ran items holds a seat");
-            let colour = enlisted.colour;
-            self.retire_from(slot, colour, count);
+            let color = enlisted.color;
+            self.retire_from(slot, color, count);
         }
     }
 
     /// Releases `count` in-flight counts of a pwq.
-    pub(crate) fn retire_from(&mut self, slot: usize, colour: Colour, count: usize) {
-        let link = self.dispatch.link_mut(slot);
-        let flushes = link.in_flight.retire(colour, count);
-        let drains = link.in_flight.nr_in_flight() == 0 && link.drain_waits;
-        link.drain_waits &= !drains;
-        if drains || flushes && !twin::armed("flush: the last of a colour tells nobody") {
-            self.effects.settled.push(link.core.clone());
+    pub(crate) fn retire_from(&mut self, slot: usize, color: Color, count: usize) {
+        let pwq = self.dispatch.pwq_mut(slot);
+        let flushes = pwq.in_flight.retire(color, count);
+        let drains = pwq.in_flight.nr_in_flight() == 0 && pwq.drain_waits;
+        pwq.drain_waits &= !drains;
+        if drains || flushes && !twin::armed("flush: the last item of a color does not notify") {
+            self.effects.settled.push(pwq.core.clone());
         }
     }
 
@@ -259,12 +259,12 @@ impl PoolGuard<'_> {
         let Some(slot) = self.enlisted_mut(worker).seat.take() else {
             return;
         };
-        let link = self.link(slot);
-        let left = Gate::leave(&link.gate, &link.core, link.node, Holds::Seat);
+        let pwq = self.pwq(slot);
+        let left = Gate::leave(&pwq.gate, &pwq.core, pwq.node, Holds::Seat);
         self.effects.settled.extend(left.settled);
-        match left.seeker {
-            Some(seeker) if Arc::ptr_eq(self.pool(), &seeker.pool) => self.seat(seeker.slot),
-            seeker => self.effects.seats.extend(seeker),
+        match left.waiter {
+            Some(waiter) if Arc::ptr_eq(self.pool(), &waiter.pool) => self.seat(waiter.slot),
+            waiter => self.effects.seats.extend(waiter),
         }
     }
 }
@@ -275,8 +275,8 @@ impl Dispatch {
     /// that other workers can start some, and those of a queue with an urgent lane so that no local
     /// batch delays an urgent item.
     pub(crate) fn limit(&self, slot: usize, limit: usize) -> usize {
-        let link = self.link(slot);
-        if link.gate.max() == 1 || link.core.cpu_intensive || link.has_lanes {
+        let pwq = self.pwq(slot);
+        if pwq.gate.max() == 1 || pwq.core.cpu_intensive || pwq.has_lanes {
             1
         } else {
             limit
@@ -289,9 +289,9 @@ impl Dispatch {
         if !self.is_shared() {
             return None;
         }
-        let link = self.link(slot);
-        let item_ns = link.account.item_ns().unwrap_or(u64::MAX);
-        Some(policy::batch_size(item_ns, link.nr_waiting(), 1, max))
+        let pwq = self.pwq(slot);
+        let item_ns = pwq.account.item_ns().unwrap_or(u64::MAX);
+        Some(policy::batch_size(item_ns, pwq.nr_waiting(), 1, max))
     }
 
     pub(crate) fn hold_active_slot(&mut self, worker: &Worker, slot: usize) {
@@ -299,29 +299,29 @@ impl Dispatch {
     }
 
     /// Adds the worker's counters to its pwq. Called by the worker, between two batches.
-    pub(crate) fn tell(&mut self, worker: &Worker) {
-        let told = worker
+    pub(crate) fn record(&mut self, worker: &Worker) {
+        let counts = worker
             .tally
             .take(ThreadId(worker.thread.load(Ordering::Relaxed)));
-        if told.nr_not_run > 0 {
-            self.untell(worker, told.nr_not_run.into());
+        if counts.nr_not_run > 0 {
+            self.unrecord(worker, counts.nr_not_run.into());
         }
         let enlisted = self.enlisted_mut(worker);
         if let Some(slot) = enlisted.seat {
-            let ran = enlisted.sampling.ran(slot, &told);
-            let link = self.link_mut(slot);
-            if let (Some(ran), Some(times)) = (ran, link.times_mut()) {
+            let ran = enlisted.sampling.ran(slot, &counts);
+            let pwq = self.pwq_mut(slot);
+            if let (Some(ran), Some(times)) = (ran, pwq.times_mut()) {
                 times
                     .run
-                    .add_measured(told.first_cycles, ran.count, ran.cycles);
+                    .add_measured(counts.first_cycles, ran.count, ran.cycles);
             }
-            link.counts.nr_started -= u64::from(told.nr_not_run);
-            link.counts.nr_completed += u64::from(told.nr_run);
-            link.counts.cpu_ns += told.cpu_ns;
+            pwq.counts.nr_started -= u64::from(counts.nr_not_run);
+            pwq.counts.nr_completed += u64::from(counts.nr_run);
+            pwq.counts.cpu_ns += counts.cpu_ns;
         }
         if self.is_shared() {
-            let nr_items = u64::from(told.nr_run + told.nr_not_run);
-            self.charge(worker, nr_items, told.used_ns());
+            let nr_items = u64::from(counts.nr_run + counts.nr_not_run);
+            self.charge(worker, nr_items, counts.used_ns());
         }
     }
 }

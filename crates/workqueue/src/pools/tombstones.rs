@@ -3,7 +3,7 @@
 //! A cancel takes two transitions of the item's state word. The list entry of the item remains as a
 //! tombstone until a worker pops it (`head.rs`). If no worker pops it, because the queue is full
 //! or paused or the pool is busy, tombstones would pile up. Cancels are therefore counted. Every
-//! `LOOK_EVERY` cancels, the canceller walks a list if at least half of its items may be
+//! `CHECK_EVERY` cancels, the canceller walks a list if at least half of its items may be
 //! tombstones. Each cancel thus pays for a few items of such walks, and a list never holds many
 //! more tombstones than waiting items.
 //!
@@ -36,7 +36,7 @@ use super::{
     pwq::Pwq,
 };
 use crate::{
-    errands,
+    cleanups,
     item::{
         head::{Dead, Head, Home, State},
         lane::Lane,
@@ -46,7 +46,7 @@ use crate::{
 
 /// Number of cancels after which the canceller checks whether a walk pays. A guess: the check takes
 /// the pool lock.
-const LOOK_EVERY: u32 = if cfg!(any(loom, shuttle, miri)) {
+const CHECK_EVERY: u32 = if cfg!(any(loom, shuttle, miri)) {
     2
 } else {
     64
@@ -62,10 +62,10 @@ impl Pwq {
         // it then empties the injector, into which the item was pushed before. If the walk comes
         // first, the next walk finds this count.
         let nr_cancelled = self.nr_cancelled.fetch_add(1, Ordering::Release) + 1;
-        if nr_cancelled.is_multiple_of(LOOK_EVERY) {
+        if nr_cancelled.is_multiple_of(CHECK_EVERY) {
             let pays = |nr_waiting, nr_cancelled| nr_waiting / 2 <= nr_cancelled;
             let reap = || self.pool.reap(self, pays).finish();
-            return errands::with_wakers_aside(reap).1;
+            return cleanups::with_wakers_aside(reap).1;
         }
         Vec::new()
     }
@@ -102,50 +102,51 @@ impl Reaped<'_> {
         drop(self.effects);
         // The closures of these items were dropped by the cancel. Items that still hold user data
         // are freed by reapers instead of the caller.
-        let (_husks, theirs): (Vec<_>, Vec<_>) = self.dead.into_iter().partition(Dead::is_husk);
+        let (_unused, theirs): (Vec<_>, Vec<_>) =
+            self.dead.into_iter().partition(Dead::frees_no_user_data);
         self.pool.manager.leave_to_reapers(theirs);
     }
 }
 
 impl WorkerPool {
-    /// Removes tombstones from the pool's list and from that of `link`, if `pays` returns `true`
+    /// Removes tombstones from the pool's list and from that of `pwq`, if `pays` returns `true`
     /// for the list. It receives the number of items in the list, and of cancels since the last
     /// walk.
-    fn reap(self: &Arc<Self>, link: &Pwq, pays: impl Fn(usize, usize) -> bool) -> Reaped<'_> {
+    fn reap(self: &Arc<Self>, pwq: &Pwq, pays: impl Fn(usize, usize) -> bool) -> Reaped<'_> {
         let mut dead = Vec::new();
         // ORDER(cancel-count): other end in `note_cancelled`. We read the count before we empty the
         // injector, so each counted item is in a list by then, or was. The test covers that order
         // of the two steps. No model can show a weaker ordering, because this is only a count.
         // Test: items_cancelled_during_a_query_do_not_stay_in_len
         let taken = |lane: &Pwq| lane.nr_cancelled.swap(0, Ordering::Acquire);
-        let nr_cancelled = link.lanes().map(taken).sum::<u32>();
+        let nr_cancelled = pwq.lanes().map(taken).sum::<u32>();
         let mut guard = self.lock_to_act();
         guard.adopt(&self.injector);
-        let slot = link.slot;
-        let nr_listed = guard.link(slot).nr_listed();
-        let walks_link = pays(guard.link(slot).nr_waiting(), nr_cancelled as usize);
-        if !walks_link {
-            link.nr_cancelled.fetch_add(nr_cancelled, Ordering::Relaxed);
+        let slot = pwq.slot;
+        let nr_listed = guard.pwq(slot).nr_listed();
+        let walks_pwq = pays(guard.pwq(slot).nr_waiting(), nr_cancelled as usize);
+        if !walks_pwq {
+            pwq.nr_cancelled.fetch_add(nr_cancelled, Ordering::Relaxed);
         }
-        guard.nr_cancelled += LOOK_EVERY as usize;
+        guard.nr_cancelled += CHECK_EVERY as usize;
         if pays(guard.pending.len(), guard.nr_cancelled) {
             guard.nr_cancelled = 0;
             let mut pending = mem::take(&mut guard.pending);
             pending.retain(|item| !guard.reap_one(item, &mut dead));
             guard.pending = pending;
         }
-        if walks_link {
+        if walks_pwq {
             for lane in [Lane::Ordinary, Lane::Urgent] {
-                let mut items = mem::take(guard.link_mut(slot).lane_mut(lane));
+                let mut items = mem::take(guard.pwq_mut(slot).lane_mut(lane));
                 items.retain(|item| !guard.reap_one(item, &mut dead));
-                *guard.link_mut(slot).lane_mut(lane) = items;
+                *guard.pwq_mut(slot).lane_mut(lane) = items;
             }
-            let state = guard.link_mut(slot);
+            let state = guard.pwq_mut(slot);
             let misses = nr_listed - state.nr_listed() < nr_cancelled as usize;
             // Workers may have popped the missing ones, so a second walk is enough.
             state.missed = misses && !state.missed;
             if state.missed {
-                link.walk_again();
+                pwq.walk_again();
             }
         }
         Reaped {
@@ -160,7 +161,7 @@ impl PoolGuard<'_> {
     /// Unlinks an item if it is a tombstone, and returns `true` if it was. An owner of a handle may
     /// queue the item again at once.
     fn reap_one(&mut self, item: NonNull<Head>, dead: &mut Vec<Dead>) -> bool {
-        let (&Home { slot, lane, .. }, colour) = (home(item), list::colour(item));
+        let (&Home { slot, lane, .. }, color) = (home(item), list::color(item));
         // SAFETY: the item is linked, so it is alive. It is not used after the transition that
         // unlinks it.
         let head = unsafe { item.as_ref() };
@@ -169,19 +170,19 @@ impl PoolGuard<'_> {
             let state = head.load();
             if state.has_link() && (!state.is_pending() || state.is_claimed()) {
                 // SAFETY: the item is linked, so its home is a pwq that is not removed before it.
-                let link: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
-                link.walk_again();
+                let pwq: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
+                pwq.walk_again();
             }
             return false;
         };
-        let link = self.dispatch.link_mut(slot);
-        link.leave_line(lane, 1);
+        let pwq = self.dispatch.pwq_mut(slot);
+        pwq.remove_listed(lane, 1);
         if state.frees() {
             // SAFETY: `state.frees()` means that no handle, list or running thread refers to the
             // item.
             dead.push(unsafe { Dead::new(item, vtable) });
         }
-        self.retire_from(slot, colour, 1);
+        self.retire_from(slot, color, 1);
         true
     }
 }

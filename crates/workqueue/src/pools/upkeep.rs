@@ -17,7 +17,7 @@ use super::{
 
 /// Minimum time between two checks for idle workers, so that a timeout of zero does not keep the
 /// manager busy.
-const SHORTEST_LOOK_NS: u64 = 1_000_000;
+const MIN_UPKEEP_NS: u64 = 1_000_000;
 
 /// Time for which a worker idles before it returns its stack's memory, unless it is culled earlier.
 /// A guess: faulting in some pages again takes microseconds.
@@ -25,7 +25,7 @@ const SLIM_NS: u64 = 10_000_000_000;
 
 /// Time between two checks for idle workers in a pool to which no route leads. A guess: no thread
 /// waits for it.
-const DESERTED_LOOK_NS: u64 = 100_000_000;
+const DESERTED_UPKEEP_NS: u64 = 100_000_000;
 
 impl WorkerPool {
     /// Withdraws a request for a worker whose thread could not be started. Returns `true` if no
@@ -68,13 +68,13 @@ impl WorkerPool {
         loop {
             if deserted && guard.idle.is_empty() {
                 // The other workers may park later.
-                return (guard.nr_workers() > 0).then(|| now_ns.saturating_add(DESERTED_LOOK_NS));
+                return (guard.nr_workers() > 0).then(|| now_ns.saturating_add(DESERTED_UPKEEP_NS));
             }
             if !deserted && !policy::may_cull(guard.idle.len(), guard.nr_workers()) {
                 // More workers may park later, including requested ones.
                 let nr_workers = guard.nr_workers() + guard.nr_creating;
                 return policy::may_cull(nr_workers, nr_workers)
-                    .then(|| now_ns.saturating_add(limit_ns.max(SHORTEST_LOOK_NS)));
+                    .then(|| now_ns.saturating_add(limit_ns.max(MIN_UPKEEP_NS)));
             }
             let due_ns = guard.idle[0].since_ns.saturating_add(limit_ns);
             if due_ns > now_ns {
@@ -105,7 +105,7 @@ impl PoolGuard<'_> {
     fn slim_idle(&mut self, now_ns: u64) -> Option<u64> {
         let pool = self.pool();
         let limit_ns = pool.params.idle_timeout_ms.saturating_mul(1_000_000);
-        let limit_ns = limit_ns.clamp(SHORTEST_LOOK_NS, SLIM_NS);
+        let limit_ns = limit_ns.clamp(MIN_UPKEEP_NS, SLIM_NS);
         let due_ns = |idle: &IdleWorker| {
             let due_ns = idle.since_ns.saturating_add(limit_ns);
             (!idle.is_lean).then_some(due_ns)

@@ -17,7 +17,7 @@ use crate::{
     observe::{
         left::{Doing, LeftItems},
         report::{BusyWorker, ItemName, Report, Stall},
-        stall::worth_telling,
+        stall::worth_reporting,
     },
 };
 
@@ -40,12 +40,12 @@ impl Dispatch {
         let waits = first.is_some();
         let age_ns = self
             .stall_detector
-            .look(waits, self.nr_taken, now_ns, thresh_ns)?;
+            .sample(waits, self.nr_taken, now_ns, thresh_ns)?;
         let first = first?;
         let nr_ready: usize = self
             .ready
             .iter()
-            .map(|&slot| self.link(slot).nr_waiting())
+            .map(|&slot| self.pwq(slot).nr_waiting())
             .sum();
         let busy = self.workers().filter(|it| it.worker.is_inside());
         let workers = busy.filter_map(|it| {
@@ -60,7 +60,7 @@ impl Dispatch {
         Some(Report::Stall(Stall {
             cpus: cpus.clone(),
             item: ItemName {
-                queue: self.link(home_slot(first)).core.name.to_string(),
+                queue: self.pwq(home_slot(first)).core.name.to_string(),
                 // SAFETY: the item is linked, so it is alive.
                 func: (unsafe { first.as_ref() }.vtable().name)(),
             },
@@ -75,7 +75,7 @@ impl Dispatch {
         let ready = || {
             self.ready
                 .iter()
-                .find_map(|&slot| self.link(slot).waiting().next())
+                .find_map(|&slot| self.pwq(slot).waiting().next())
         };
         self.pending.first().or_else(ready)
     }
@@ -87,7 +87,7 @@ impl Dispatch {
         let count = self.hogs.entry(kind).or_default();
         *count += 1;
         let count = *count;
-        worth_telling(count).then_some(Report::CpuIntensive { item, count })
+        worth_reporting(count).then_some(Report::CpuIntensive { item, count })
     }
 
     /// Returns the name of an item of the pwq `slot`: a running one, or otherwise a waiting one.
@@ -97,7 +97,7 @@ impl Dispatch {
         let name = running.and_then(|it| Some(it.worker.running()?.name));
         let waiting = || {
             let first = self.pending.first().filter(|it| home_slot(*it) == slot);
-            let item = first.or_else(|| self.link(slot).waiting().next())?;
+            let item = first.or_else(|| self.pwq(slot).waiting().next())?;
             // SAFETY: the item is linked, so it is alive.
             Some(unsafe { item.as_ref() }.vtable().name)
         };
@@ -107,11 +107,11 @@ impl Dispatch {
     /// Adds the remaining items of the pwq `slot` to `left`: running, waiting to be woken, and
     /// queued. Local batches contain no other items of it.
     pub(crate) fn left(&self, slot: usize, left: &mut Vec<LeftItems>) {
-        let link = self.link(slot);
+        let pwq = self.pwq(slot);
         let mut add = |doing, table: Option<&VTable>, count| {
             left.push(LeftItems::new(doing, table.map(|it| (it.name)()), count));
         };
-        let anchors = link.lanes().filter_map(|it| it.anchors.get());
+        let anchors = pwq.lanes().filter_map(|it| it.anchors.get());
         let mut waiting: Vec<_> = anchors.flat_map(|it| it.kinds()).collect();
         let inside = |it: &&Enlisted| it.seat == Some(slot) && it.worker.is_inside();
         let running = self.workers().filter(inside);
@@ -128,7 +128,7 @@ impl Dispatch {
         for (table, count) in waiting.into_iter().filter(|(_, count)| *count > 0) {
             add(Doing::Waits, table, count as usize);
         }
-        for item in link.waiting().chain(self.pending.iter()) {
+        for item in pwq.waiting().chain(self.pending.iter()) {
             // SAFETY: the item is linked, so it is alive.
             let head = unsafe { item.as_ref() };
             let (state, table) = (head.load(), head.vtable());
@@ -145,7 +145,7 @@ impl Dispatch {
     /// Returns the name of the item that a worker runs.
     fn name_of(&self, enlisted: &Enlisted) -> Option<ItemName> {
         Some(ItemName {
-            queue: self.link(enlisted.seat?).core.name.to_string(),
+            queue: self.pwq(enlisted.seat?).core.name.to_string(),
             func: (enlisted.worker.running()?.name)(),
         })
     }

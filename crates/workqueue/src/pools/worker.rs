@@ -7,12 +7,12 @@
 //! it is kicked, and never exits by itself.
 //!
 //! Items in a local batch are still pending. They can be cancelled or helped. The manager can put
-//! them back if the worker stays in an item before them. The state word `hand` decides between the
+//! them back if the worker stays in an item before them. The state word `local_batch` decides between the
 //! worker and the manager.
 
 use std::ptr::{self, NonNull};
 
-use base::internal::wake::{LONGEST_LOOK_AFTER_WORK_NS, Parker, SpinBudget, Unparker, report};
+use base::internal::wake::{MAX_POLL_AFTER_WORK_NS, Parker, SpinBudget, Unparker, report};
 use crossbeam_utils::CachePadded;
 use sync::{
     atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering},
@@ -35,11 +35,11 @@ use crate::{
 };
 
 /// Maximum size of a local batch. `Params::max_batch` can lower it.
-pub(crate) const MAX_HAND: usize = 64;
+pub(crate) const MAX_LOCAL_BATCH: usize = 64;
 
 /// The result of taking a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Taken {
+pub(crate) enum Batch {
     /// The number of items in the local batch.
     Items(usize),
     /// No item is available, or too many workers are awake.
@@ -48,9 +48,9 @@ pub(crate) enum Taken {
 
 /// bits 0..32 index of the next item to run | bits 32..64 size of the local batch
 #[derive(Clone, Copy)]
-struct Hand(u64);
+struct LocalBatch(u64);
 
-impl Hand {
+impl LocalBatch {
     fn new(next: u32, len: u32) -> Self {
         Self(u64::from(len) << 32 | u64::from(next))
     }
@@ -70,9 +70,9 @@ pub(crate) struct Worker {
     unparker: Unparker,
     /// A: the state word of the local batch. A thread moves it before it takes items from `items`.
     /// The owner refills it with the pool locked.
-    hand: CachePadded<AtomicU64>,
-    /// The local batch. The owner writes it before it publishes `hand`.
-    items: [AtomicPtr<Head>; MAX_HAND],
+    local_batch: CachePadded<AtomicU64>,
+    /// The local batch. The owner writes it before it publishes `local_batch`.
+    items: [AtomicPtr<Head>; MAX_LOCAL_BATCH],
     /// A, written by the owner: number of runs whose in-flight count must be released; wraps.
     nr_done: AtomicU32,
     /// A, written by the owner: average run time of an item.
@@ -100,7 +100,7 @@ impl Worker {
         Self {
             number,
             unparker,
-            hand: CachePadded::new(AtomicU64::new(0)),
+            local_batch: CachePadded::new(AtomicU64::new(0)),
             items: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
             nr_done: AtomicU32::new(0),
             item_ns: AtomicU32::new(0),
@@ -145,7 +145,7 @@ impl Worker {
     }
 
     pub(crate) fn nr_done(&self) -> u32 {
-        // Pairs with the Release in `run_hand`: runs that are counted here happened before.
+        // Pairs with the Release in `run_local_batch`: runs that are counted here happened before.
         self.nr_done.load(Ordering::Acquire)
     }
 
@@ -193,15 +193,15 @@ impl Worker {
     /// Publishes the local batch. Called by the owner, with the pool locked.
     pub(crate) fn publish(&self, len: usize) {
         // Pairs with the Acquire in `disown`: a thread that sees this batch sees its items.
-        self.hand
-            .store(Hand::new(0, len as u32).0, Ordering::Release);
+        self.local_batch
+            .store(LocalBatch::new(0, len as u32).0, Ordering::Release);
     }
 
     /// Returns the running item and those that have not started. The caller has locked the pool.
-    pub(crate) fn in_hand(&self) -> impl Iterator<Item = *const Head> {
-        let hand = Hand(self.hand.load(Ordering::Relaxed));
-        self.held(hand.len() as usize)
-            .skip((hand.next() as usize).saturating_sub(1))
+    pub(crate) fn unfinished(&self) -> impl Iterator<Item = *const Head> {
+        let local_batch = LocalBatch(self.local_batch.load(Ordering::Relaxed));
+        self.held(local_batch.len() as usize)
+            .skip((local_batch.next() as usize).saturating_sub(1))
     }
 
     /// Returns the first `len` items of its local batch. The caller has locked the pool.
@@ -217,8 +217,8 @@ impl Worker {
 
     /// Returns the number of items in its local batch that have not started.
     pub(crate) fn nr_items(&self) -> u32 {
-        let hand = Hand(self.hand.load(Ordering::Relaxed));
-        hand.len().saturating_sub(hand.next())
+        let local_batch = LocalBatch(self.local_batch.load(Ordering::Relaxed));
+        local_batch.len().saturating_sub(local_batch.next())
     }
 
     /// Returns the number of items that it has taken and not started: those left in the local
@@ -236,8 +236,8 @@ impl Worker {
 
     /// Returns `true` if it is in an item, or between an item and its pool.
     pub(crate) fn is_inside(&self) -> bool {
-        let hand = Hand(self.hand.load(Ordering::Relaxed));
-        (1..=hand.len()).contains(&hand.next())
+        let local_batch = LocalBatch(self.local_batch.load(Ordering::Relaxed));
+        (1..=local_batch.len()).contains(&local_batch.next())
     }
 
     /// Returns the vtable of its present or last item.
@@ -249,7 +249,7 @@ impl Worker {
     /// Returns its progress, which samples compare.
     pub(crate) fn activity(&self) -> Activity {
         Activity {
-            hand: self.hand.load(Ordering::Relaxed),
+            local_batch: self.local_batch.load(Ordering::Relaxed),
             nr_done: self.nr_done.load(Ordering::Relaxed),
         }
     }
@@ -259,11 +259,11 @@ impl Worker {
         // Pairs with `disown`, on one word. If our update comes first, the item is ours, and the
         // exchange in `disown` fails and continues behind it. If `disown` comes first, we find the
         // batch empty.
-        let hand = Hand(self.hand.fetch_add(1, Ordering::AcqRel));
-        if hand.next() >= hand.len() {
+        let local_batch = LocalBatch(self.local_batch.fetch_add(1, Ordering::AcqRel));
+        if local_batch.next() >= local_batch.len() {
             return None;
         }
-        NonNull::new(self.items[hand.next() as usize].load(Ordering::Relaxed))
+        NonNull::new(self.items[local_batch.next() as usize].load(Ordering::Relaxed))
     }
 
     /// Removes all items that have not started from the local batch, oldest first. The caller has
@@ -273,19 +273,19 @@ impl Worker {
         // ours, and the owner finds its batch empty. If the owner's update comes first, our
         // exchange fails, and we continue behind its item. Acquire pairs with `publish`: `items`
         // contains the batch.
-        let mut from = Hand(self.hand.load(Ordering::Acquire));
+        let mut from = LocalBatch(self.local_batch.load(Ordering::Acquire));
         loop {
             if from.next() >= from.len() {
                 return Vec::new();
             }
-            match self.hand.compare_exchange_weak(
+            match self.local_batch.compare_exchange_weak(
                 from.0,
-                Hand::new(from.len(), from.len()).0,
+                LocalBatch::new(from.len(), from.len()).0,
                 Ordering::AcqRel,
                 Ordering::Acquire,
             ) {
                 Ok(_) => break,
-                Err(now) => from = Hand(now),
+                Err(now) => from = LocalBatch(now),
             }
         }
         (from.next()..from.len())
@@ -294,7 +294,7 @@ impl Worker {
     }
 
     /// Runs all items of the local batch.
-    pub(crate) fn run_hand(&self) {
+    pub(crate) fn run_local_batch(&self) {
         if self.is_lean() {
             self.lean.store(false, Ordering::Relaxed);
         }
@@ -376,8 +376,8 @@ pub(crate) fn run(pool: &Arc<WorkerPool>) {
             let hint = || pool.has_hint_of_work();
             let (spin, limit) = (&private.spin, pool.worker_spin_limit());
             match pool.waits() {
-                Wait::Looks => spin.look_and_spin(limit, LONGEST_LOOK_AFTER_WORK_NS, hint),
-                Wait::GivesWay => spin.spin(limit, hint),
+                Wait::Polls => spin.poll_and_spin(limit, MAX_POLL_AFTER_WORK_NS, hint),
+                Wait::Yields => spin.spin(limit, hint),
             }
         };
         if comes {
@@ -422,8 +422,8 @@ pub(crate) fn rescue(pool: &Arc<WorkerPool>, slot: usize, go_on: impl Fn() -> bo
     pool.visit();
     answer_for(pool, &worker);
     let mut leaves = false;
-    while let Taken::Items(_) = pool.take_to_rescue(&worker, slot, leaves) {
-        worker.run_hand();
+    while let Batch::Items(_) = pool.take_to_rescue(&worker, slot, leaves) {
+        worker.run_local_batch();
         leaves = !go_on();
     }
     report::report_to(None);
@@ -454,8 +454,8 @@ fn discharge(pool: &Arc<WorkerPool>, worker: &Arc<Worker>, awake: bool) {
 /// `true` if no item is left.
 fn serve(pool: &Arc<WorkerPool>, worker: &Worker, go_on: impl Fn() -> bool) -> bool {
     let mut budget = pool.attrs.bh.then(|| RunBudget::new(time::now_ns()));
-    while let Taken::Items(_) = pool.take(worker) {
-        worker.run_hand();
+    while let Batch::Items(_) = pool.take(worker) {
+        worker.run_local_batch();
         pool.search_again();
         if !go_on() {
             pool.let_go(worker);

@@ -1,7 +1,7 @@
 //! Queueing on a queue with a capacity: rejecting, waiting, and reserving a permit.
 //!
 //! New work is counted: closures, futures, and items queued by [`Workqueue::try_enqueue`] or a
-//! [`Permit`]. Each holds a capacity permit (`limit/room.rs`) until it starts or is cancelled. If
+//! [`Permit`]. Each holds a capacity permit (`limit/capacity.rs`) until it starts or is cancelled. If
 //! no permit is free, the work is rejected, or the caller waits before it queues. Work that cannot
 //! be rejected without loss is not counted, because its number is bounded anyway: items queued by
 //! `enqueue`, by timers and by grace periods, woken futures, and the tickets of a scope, whose work
@@ -30,7 +30,7 @@ use crate::{
         wait::must_not_be_lost,
         work::Work,
     },
-    limit::room::Room,
+    limit::capacity::Capacity,
 };
 
 /// The error of queueing work that a queue rejects. Contains the work.
@@ -127,7 +127,7 @@ impl<F> From<TrySpawnError<F>> for io::Error {
 pub struct Permit<'a> {
     queue: &'a Workqueue,
     /// `None` if the queue has no capacity.
-    room: Option<&'a Room>,
+    capacity: Option<&'a Capacity>,
 }
 
 impl<'a> Permit<'a> {
@@ -215,8 +215,8 @@ impl<'a> Permit<'a> {
         }
         must_not_be_lost(work.is_lost());
         let home = self.queue.here();
-        let has_place = self.room.is_some();
-        let is_queued = self.queue.inner.plan_and_push(work, home, has_place);
+        let has_permit = self.capacity.is_some();
+        let is_queued = self.queue.inner.plan_and_push(work, home, has_permit);
         if is_queued {
             self.use_up();
         }
@@ -225,14 +225,14 @@ impl<'a> Permit<'a> {
 
     /// Returns `true` if there was a permit, which belongs to the item from now on.
     fn use_up(mut self) -> bool {
-        self.room.take().is_some()
+        self.capacity.take().is_some()
     }
 }
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        if let Some(room) = self.room {
-            room.give_back(1);
+        if let Some(capacity) = self.capacity {
+            capacity.release(1);
         }
     }
 }
@@ -257,21 +257,24 @@ impl<'a> Future for Reserve<'a> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Permit<'a>> {
         let queue = self.queue;
         queue.inner.must_be_at_home();
-        let Some(room) = &queue.inner.core.room else {
-            return Poll::Ready(Permit { queue, room: None });
+        let Some(capacity) = &queue.inner.core.capacity else {
+            return Poll::Ready(Permit {
+                queue,
+                capacity: None,
+            });
         };
-        if !room.poll(&mut self.ticket, || on_turn_of_task(context)) {
+        if !capacity.poll(&mut self.ticket, || on_turn_of_task(context)) {
             return Poll::Pending;
         }
-        let room = Some(room);
-        Poll::Ready(Permit { queue, room })
+        let capacity = Some(capacity);
+        Poll::Ready(Permit { queue, capacity })
     }
 }
 
 impl Drop for Reserve<'_> {
     fn drop(&mut self) {
-        if let Some(room) = &self.queue.inner.core.room {
-            room.leave(self.ticket);
+        if let Some(capacity) = &self.queue.inner.core.capacity {
+            capacity.leave(self.ticket);
         }
     }
 }
@@ -296,21 +299,21 @@ impl Workqueue {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        let has_place = match self.try_place() {
-            Ok(has_place) => has_place,
+        let has_permit = match self.try_permit() {
+            Ok(has_permit) => has_permit,
             Err(refused) => return Err(refused.with(func)),
         };
         let home = self.here();
-        let (item, handle) = join::joinable(func, home, has_place);
+        let (item, handle) = join::joinable(func, home, has_permit);
         home.push(item);
         Ok(handle)
     }
 
     /// Returns whether an item that is queued now holds a capacity permit; acquires the permit.
-    fn try_place(&self) -> Result<bool, TrySpawnError<()>> {
+    fn try_permit(&self) -> Result<bool, TrySpawnError<()>> {
         match self.admission() {
             Admission::Open => Ok(false),
-            Admission::Counted(room) if room.try_take() => Ok(true),
+            Admission::Counted(capacity) if capacity.try_take() => Ok(true),
             Admission::Counted(_) => {
                 self.inner.note_refused();
                 Err(TrySpawnError::Full(()))
@@ -353,12 +356,12 @@ impl Workqueue {
         let Some(start_by) = self.start_before(deadline) else {
             return Ok(join::expired(func));
         };
-        let has_place = match self.try_place() {
-            Ok(has_place) => has_place,
+        let has_permit = match self.try_permit() {
+            Ok(has_permit) => has_permit,
             Err(refused) => return Err(refused.with(func)),
         };
         let home = self.here();
-        let (item, handle) = join::joinable_by(start_by, func, home, has_place);
+        let (item, handle) = join::joinable_by(start_by, func, home, has_permit);
         home.push(item);
         Ok(handle)
     }
@@ -396,11 +399,15 @@ impl Workqueue {
         match self.admission() {
             Admission::Open => Ok(self.enqueue(work)),
             Admission::Closed => Err(TrySpawnError::Closed(())),
-            Admission::Counted(room) => {
+            Admission::Counted(capacity) => {
                 must_not_be_lost(work.is_lost());
-                if room.try_take() {
-                    let room = Some(room);
-                    return Permit { queue: self, room }.enqueue(work);
+                if capacity.try_take() {
+                    let capacity = Some(capacity);
+                    return Permit {
+                        queue: self,
+                        capacity,
+                    }
+                    .enqueue(work);
                 }
                 // Like `enqueue`, this updates the state word, so that the pending run sees the
                 // caller's earlier writes.
@@ -493,18 +500,22 @@ impl Workqueue {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        let room = match self.admission() {
-            Admission::Counted(room) if !self.inner.runs_here() => room,
+        let capacity = match self.admission() {
+            Admission::Counted(capacity) if !self.inner.runs_here() => capacity,
             Admission::Closed => return Err(TrySpawnError::Closed(func)),
             _ => return self.try_spawn(func),
         };
         report::must_be_free_to_sleep();
-        if !room.wait(timeout) {
+        if !capacity.wait(timeout) {
             self.inner.note_refused();
             return Err(TrySpawnError::Full(func));
         }
-        let room = Some(room);
-        Permit { queue: self, room }.spawn(func)
+        let capacity = Some(capacity);
+        Permit {
+            queue: self,
+            capacity,
+        }
+        .spawn(func)
     }
 
     /// Waits for free capacity for one item, and reserves it.
@@ -551,16 +562,19 @@ impl Workqueue {
     /// In a child of `fork` (see [`Workqueue`]).
     pub fn try_reserve(&self) -> Option<Permit<'_>> {
         self.inner.must_be_at_home();
-        let room = self.inner.core.room.as_ref();
+        let capacity = self.inner.core.capacity.as_ref();
         // Create the permit only after its capacity was acquired, because its drop releases it.
-        let has_place = room.is_none_or(Room::try_take);
-        has_place.then(|| Permit { queue: self, room })
+        let has_permit = capacity.is_none_or(Capacity::try_take);
+        has_permit.then(|| Permit {
+            queue: self,
+            capacity,
+        })
     }
 
     /// Returns the number of items that may wait; `None` without a
     /// [capacity](crate::Builder::capacity).
     pub fn capacity(&self) -> Option<usize> {
-        self.inner.core.room.as_ref().map(Room::capacity)
+        self.inner.core.capacity.as_ref().map(Capacity::capacity)
     }
 
     /// Returns the free capacity in items; `None` without a
@@ -570,7 +584,7 @@ impl Workqueue {
     ///
     /// Never. The result may be outdated when it is returned.
     pub fn room(&self) -> Option<usize> {
-        self.inner.core.room.as_ref().map(Room::nr_free)
+        self.inner.core.capacity.as_ref().map(Capacity::nr_free)
     }
 
     /// Returns the number of items that wait for a worker or for a seat.

@@ -16,7 +16,7 @@ use crate::{
     pools::{
         dispatch::Enlisted,
         pool::WorkerPool,
-        pwq::{Counts, LinkTimes, Pwq, PwqState},
+        pwq::{Counts, Pwq, PwqState, PwqTimes},
         tombstones::Reaped,
     },
     route::{
@@ -31,23 +31,23 @@ use crate::{
 struct Gathered {
     counts: Counts,
     nr_inactive: usize,
-    times: LinkTimes,
+    times: PwqTimes,
     /// The age of the oldest pending item that no worker has taken.
     oldest: Option<Duration>,
 }
 
 impl Gathered {
-    fn add(&mut self, link: &PwqState) {
-        self.counts.add(&link.counts);
-        self.nr_inactive += link.nr_listed();
-        if let Some(times) = link.times() {
+    fn add(&mut self, pwq: &PwqState) {
+        self.counts.add(&pwq.counts);
+        self.nr_inactive += pwq.nr_listed();
+        if let Some(times) = pwq.times() {
             self.times.wait.add_all(&times.wait);
             self.times.run.add_all(&times.run);
         }
         let lanes = [Lane::Ordinary, Lane::Urgent];
-        let first = lanes.into_iter().filter_map(|lane| link.came_at(lane, 0));
-        let age = first.min().map(|came| {
-            let cycles = time::cycles().saturating_sub(came);
+        let first = lanes.into_iter().filter_map(|lane| pwq.arrived_at(lane, 0));
+        let age = first.min().map(|arrived| {
+            let cycles = time::cycles().saturating_sub(arrived);
             Duration::from_nanos(time::cycles_to_ns(cycles))
         });
         self.oldest = self.oldest.max(age);
@@ -55,10 +55,10 @@ impl Gathered {
 
     /// Subtracts the items of a worker's local batch that have not started: the worker may hand
     /// them back, or find them cancelled. Counts thus never fall.
-    fn leave_out_hand(&mut self, holder: &Enlisted) {
+    fn subtract_local_batch(&mut self, holder: &Enlisted) {
         let nr_not_started = holder.worker.nr_not_started();
         self.counts.leave_out(nr_not_started);
-        if let Some(waited) = holder.sampling.told() {
+        if let Some(waited) = holder.sampling.recorded() {
             self.times.wait.take_back(waited, nr_not_started);
         }
     }
@@ -72,7 +72,7 @@ impl Inner {
     /// Returns the wait times and the run times of items.
     pub(crate) fn times(&self) -> (Histogram, Histogram) {
         let times = self.gather().1.times;
-        (times.wait.told(), times.run.told())
+        (times.wait.recorded(), times.run.recorded())
     }
 
     pub(crate) fn oldest(&self) -> Option<Duration> {
@@ -84,17 +84,17 @@ impl Inner {
         time::cycles_per_us();
         let core = &self.core;
         let plan = self.plan.lock();
-        let links = plan.links().to_vec();
-        let reaped = self.reap(&plan, &links);
+        let pwqs = plan.pwqs().to_vec();
+        let reaped = self.reap(&plan, &pwqs);
         let mut gathered = Gathered::default();
-        for link in &links {
-            let mut dispatch = link.pool.lock();
+        for pwq in &pwqs {
+            let mut dispatch = pwq.pool.lock();
             // Items in the injector are not counted in the pwq yet.
-            dispatch.adopt(&link.pool.injector);
-            dispatch.tell_rests(link.slot);
-            gathered.add(dispatch.link(link.slot));
-            for worker in dispatch.seated(link.slot) {
-                gathered.leave_out_hand(worker);
+            dispatch.adopt(&pwq.pool.injector);
+            dispatch.record_rests(pwq.slot);
+            gathered.add(dispatch.pwq(pwq.slot));
+            for worker in dispatch.seated(pwq.slot) {
+                gathered.subtract_local_batch(worker);
             }
         }
         let counts = &gathered.counts;
@@ -121,31 +121,31 @@ impl Inner {
     }
 
     /// Removes the tombstones of the queue. The pwqs exist as long as the plan contains them.
-    fn reap<'a>(&self, plan: &Plan, links: &'a [Arc<Pwq>]) -> Vec<Reaped<'a>> {
+    fn reap<'a>(&self, plan: &Plan, pwqs: &'a [Arc<Pwq>]) -> Vec<Reaped<'a>> {
         let nr_helped = self.core.nr_helped.load(Ordering::Relaxed) + plan.nr_helped();
         let seen = self.core.nr_helped_seen.swap(nr_helped, Ordering::Relaxed);
-        let links = links.iter();
-        let links = links.filter(|link| nr_helped != seen || link.has_cancelled());
-        links.map(|link| link.reap()).collect()
+        let pwqs = pwqs.iter();
+        let pwqs = pwqs.filter(|pwq| nr_helped != seen || pwq.has_cancelled());
+        pwqs.map(|pwq| pwq.reap()).collect()
     }
 
     pub(crate) fn reap_cancelled(&self) {
         let plan = self.plan.lock();
-        let links = plan.links().iter().filter(|link| link.has_cancelled());
-        let links: Vec<_> = links.cloned().collect();
-        let reaped: Vec<_> = links.iter().map(|link| link.reap()).collect();
+        let pwqs = plan.pwqs().iter().filter(|pwq| pwq.has_cancelled());
+        let pwqs: Vec<_> = pwqs.cloned().collect();
+        let reaped: Vec<_> = pwqs.iter().map(|pwq| pwq.reap()).collect();
         drop(plan);
         reaped.into_iter().for_each(Reaped::finish);
     }
 
     pub(crate) fn nr_waiting(&self) -> usize {
         let plan = self.plan.lock();
-        let links = plan.links().to_vec();
-        let reaped = self.reap(&plan, &links);
-        let listed = links.iter().map(|link| {
-            let mut dispatch = link.pool.lock();
-            dispatch.adopt(&link.pool.injector);
-            dispatch.link(link.slot).nr_listed()
+        let pwqs = plan.pwqs().to_vec();
+        let reaped = self.reap(&plan, &pwqs);
+        let listed = pwqs.iter().map(|pwq| {
+            let mut dispatch = pwq.pool.lock();
+            dispatch.adopt(&pwq.pool.injector);
+            dispatch.pwq(pwq.slot).nr_listed()
         });
         let nr_waiting = listed.sum();
         drop(plan);
@@ -167,8 +167,8 @@ impl Inner {
             name: self.core.name.to_string(),
             attrs,
             stats,
-            wait: gathered.times.wait.told(),
-            run: gathered.times.run.told(),
+            wait: gathered.times.wait.recorded(),
+            run: gathered.times.run.recorded(),
             oldest: gathered.oldest,
         })
     }

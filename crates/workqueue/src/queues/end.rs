@@ -24,12 +24,12 @@
 //!
 //! - a thread in an item of the queue, or of a bottom-half queue;
 //! - a thread in a callback of RCU or of a sleepable domain;
-//! - a library thread on which other threads depend ([`errands::waits_for_nobody`]);
+//! - a library thread on which other threads depend ([`cleanups::note_depended_on`]);
 //! - a worker outside of an item: in a waker or in a thread hook that it calls;
 //! - a thread in a `tracing` subscriber that the library calls;
 //! - a caller of [`Workqueue::close_in_background`].
 //!
-//! These threads hand the end over to a reaper (`errands.rs`). If no reaper can be started, the
+//! These threads hand the end over to a reaper (`cleanups.rs`). If no reaper can be started, the
 //! manager does the part of the end that does not block.
 //!
 //! Items held by timers are dropped once there are no visitors. The thread that destroys the queue
@@ -54,7 +54,7 @@ use super::{
     registry::Registry,
 };
 use crate::{
-    errands::{self, Errand},
+    cleanups::{self, Cleanup},
     execute::run::depth,
     item::{head::Dead, lane::Lane},
     limit::queue_core::Handler,
@@ -188,7 +188,7 @@ fn whole<R>(part: impl FnOnce() -> R) -> R {
     or_abort("the end of a workqueue panicked", part)
 }
 
-impl Errand for End {
+impl Cleanup for End {
     fn run(self: Box<Self>) {
         self.inner.manager.leave_to_reapers(self.sweep());
         // FOREIGN(on-panic-drop): as above, on a reaper.
@@ -210,7 +210,7 @@ impl Errand for End {
 }
 
 // The cleanup of a handler is its drop.
-impl Errand for Handler {}
+impl Cleanup for Handler {}
 
 impl Visits {
     pub(crate) fn new() -> Self {
@@ -224,7 +224,7 @@ impl Visits {
         //   here:    visitors += 1, Acquire;  cancelled?
         // If our update comes first, the canceller counts this visit and waits for it. If the
         // canceller's update comes first, we see the cancel.
-        // Test: what_was_armed_is_cancelled_or_fired_before
+        // Test: armed_timer_is_cancelled_or_has_fired
         self.0
             .fetch_update(Ordering::Acquire, Ordering::Relaxed, enter)
             .is_ok()
@@ -285,11 +285,11 @@ impl Inner {
     /// Waits for a moment without visitors. Later visitors see the caller's earlier writes.
     pub(crate) fn outlast_visitors(&self) {
         // ORDER(outlast): other end in `Visits::enter`.
-        // Test: what_was_armed_is_cancelled_or_fired_before
+        // Test: armed_timer_is_cancelled_or_has_fired
         self.visits.0.fetch_or(0, Ordering::Release);
-        let mut patience = sync::Patience::new();
+        let mut backoff = sync::Backoff::new();
         while self.visits.nr_visitors() > 0 {
-            patience.pause();
+            backoff.pause();
         }
     }
 
@@ -302,8 +302,8 @@ impl Inner {
     fn may_end_here(&self) -> bool {
         // A worker outside of an item can get here from a waker or a thread hook, and may have
         // items in its local batch.
-        let others_depend = || errands::others_depend(depth() > 0);
-        let others_depend = || trace::is_telling() || others_depend();
+        let others_depend = || cleanups::others_depend(depth() > 0);
+        let others_depend = || trace::is_emitting() || others_depend();
         let may_wait = || report::may_wait_for_users() && !others_depend();
         !self.runs_here() && (twin::armed("queue: an end unwinds") || may_wait())
     }
@@ -329,10 +329,10 @@ impl Inner {
         }
         let machine = registry.machine();
         machine.remove_queue(Arc::<Inner>::as_ptr(self));
-        let links = self.plan.lock().end();
-        for link in links {
-            link.pool.remove_link(link.slot);
-            machine.release(&link.pool);
+        let pwqs = self.plan.lock().end();
+        for pwq in pwqs {
+            pwq.pool.remove_pwq(pwq.slot);
+            machine.release(&pwq.pool);
         }
     }
 }

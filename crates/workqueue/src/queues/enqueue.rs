@@ -12,7 +12,7 @@ use topology::CpuId;
 use super::queue::{Inner, Workqueue};
 use crate::{
     execute::{
-        run::{self, LeftCount},
+        run::{self, CountToRelease},
         wait::must_not_be_lost,
         work::Work,
     },
@@ -40,7 +40,7 @@ impl Planned {
         match self {
             Self::Push => home.push(work.item()),
             // SAFETY: the item was just made pending, and `work` keeps it alive.
-            Self::InPlace => unsafe { home.tell_queued(work.item()) },
+            Self::InPlace => unsafe { home.emit_queued(work.item()) },
             Self::Refused => {}
         }
     }
@@ -53,13 +53,13 @@ pub(crate) struct Claimed<'a> {
     home: &'a Pwq,
     work: &'a Work,
     planned: Planned,
-    left: Option<LeftCount>,
+    left: Option<CountToRelease>,
 }
 
 impl Claimed<'_> {
     /// Pushes the item. Returns its in-flight count on another pwq, to be released without locks.
     #[must_use = "it is waited for until it is given back"]
-    pub(crate) fn push(self) -> Option<LeftCount> {
+    pub(crate) fn push(self) -> Option<CountToRelease> {
         self.planned.carry_out(self.work, self.home);
         self.left
     }
@@ -184,7 +184,7 @@ impl Workqueue {
             let cut = |item| {
                 // Push the chain before waiting: another thread may wait for an item in this chain
                 // while it holds the item that this thread waits for.
-                if !twin::armed("enqueue all: waits with a chain in hand") {
+                if !twin::armed("enqueue all: waits with an unpushed chain") {
                     chain.push_to(home);
                 }
                 left.push(run::cut_out(item));
@@ -194,29 +194,29 @@ impl Workqueue {
             if planned == Planned::Push {
                 let item = work.item();
                 // SAFETY: the item was just made pending, and `work` keeps it alive.
-                unsafe { home.tell_queued(item) };
+                unsafe { home.emit_queued(item) };
                 chain.add(item);
             } else {
                 planned.carry_out(work, home);
             }
         }
         chain.push_to(home);
-        left.into_iter().for_each(LeftCount::give_back);
+        left.into_iter().for_each(CountToRelease::release);
         nr_queued
     }
 }
 
 impl Inner {
-    /// Queues `work` at `home`. `has_place` is set if the caller holds a capacity permit for the
+    /// Queues `work` at `home`. `has_permit` is set if the caller holds a capacity permit for the
     /// item. Returns `true` if the item was queued.
     #[inline]
-    pub(crate) fn plan_and_push(&self, work: &Work, home: &Pwq, has_place: bool) -> bool {
+    pub(crate) fn plan_and_push(&self, work: &Work, home: &Pwq, has_permit: bool) -> bool {
         let mut left = None;
         let cut = |item| left = Some(run::cut_out(item));
-        let planned = self.plan(work, home, has_place, cut);
+        let planned = self.plan(work, home, has_permit, cut);
         planned.carry_out(work, home);
         if let Some(left) = left {
-            left.give_back();
+            left.release();
         }
         planned != Planned::Refused
     }
@@ -229,12 +229,12 @@ impl Inner {
         &self,
         work: &Work,
         home: &Pwq,
-        has_place: bool,
+        has_permit: bool,
         cut: impl FnOnce(NonNull<Head>),
     ) -> Planned {
         // An item whose tombstone is in the other lane is moved.
-        let is_ours = |link| self.route_table.routes().has(link, home.lane);
-        match (work.head()).enqueue(home, is_ours, has_place, Some(work.revivable())) {
+        let is_ours = |candidate| self.route_table.routes().has(candidate, home.lane);
+        match (work.head()).enqueue(home, is_ours, has_permit, Some(work.revivable())) {
             Enqueue::Push(_) => Planned::Push,
             Enqueue::Revive(_) => Planned::InPlace,
             Enqueue::Claim(_) => move_here(work, home),

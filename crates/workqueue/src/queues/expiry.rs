@@ -6,7 +6,7 @@
 //! nothing, and knows no item. A poll whose timer has already fired also lets the item expire. An
 //! item that no task awaits has no timer.
 //!
-//! Twin `deadline: the wheel tells no task`.
+//! Twin `deadline: the wheel wakes no task`.
 
 use std::{cell::RefCell, fmt, task::Waker};
 
@@ -50,7 +50,7 @@ impl StartBy for StartBefore {
     }
 
     fn wake_then(&self, waker: &Waker) -> bool {
-        if twin::armed("deadline: the wheel tells no task") {
+        if twin::armed("deadline: the wheel wakes no task") {
             return true;
         }
         let mut timer = self.timer.borrow_mut();

@@ -15,10 +15,10 @@
 //!   memory nor its capacity permit waits for one. Unlike a closure, a future may be cancelled by
 //!   one thread while another joins it. The canceller therefore moves the future out and stores the
 //!   outcome before it ends the claim, and wakes the task that awaits the handle. Twins
-//!   `future: a cancel moves what was polled`, `future: a cancel ends it without an outcome` and
+//!   `future: a cancel moves a polled future`, `future: a cancel ends it without an outcome` and
 //!   `future: a cancel forgets its task`.
 //! - **The queue stays.** From its first suspension until it ends, a future keeps one in-flight
-//!   count of the pwq on which it ran then (`held_link`). A wake that makes it pending thus finds
+//!   count of the pwq on which it ran then (`held_pwq`). A wake that makes it pending thus finds
 //!   an existing queue, because the future cannot end before it is pushed. Other wakes do not
 //!   access the queue. A drain waits for futures.
 //! - **Memory.** The handle and each waker are counted (`head.rs`). A poll lends its waker
@@ -49,16 +49,16 @@ use sync::{atomic::Ordering, fork, twin, unmodelled::Arc};
 
 use super::queue::Inner;
 use crate::{
-    errands,
+    cleanups,
     execute::{
         join::JoinHandle,
         run::{self, note_panic, with_freed},
     },
     item::{
+        deferred_drops::DeferredDrops,
         head::{Dead, Ending, HandleTable, Handles, Head, Rules, State, TaskSlot, VTable},
-        list::{self, Colour},
+        list::{self, Color},
         memory,
-        remains::Remains,
     },
     pools::pwq::Pwq,
 };
@@ -73,17 +73,17 @@ struct Base {
     queue: Arc<Inner>,
     /// The pwq on which the future holds an in-flight count. The thread that runs the item writes
     /// it, and the thread that frees the item reads it.
-    held_link: UnsafeCell<HeldLink>,
+    held_pwq: UnsafeCell<HeldPwq>,
     /// The awaiting task. The handle writes it before it sets the flag that a task waits.
     task: UnsafeCell<Option<Arc<TaskSlot>>>,
 }
 
 /// The pwq with an in-flight count, and the flush generation of the count.
 #[derive(Clone, Copy)]
-struct HeldLink {
+struct HeldPwq {
     /// Null until the first suspension.
-    link: *const Pwq,
-    colour: Colour,
+    pwq: *const Pwq,
+    color: Color,
 }
 
 #[repr(C)]
@@ -99,13 +99,13 @@ enum Stage<F: Future> {
     Gone,
 }
 
-/// Creates an item that polls `future`, to be pushed to `home`, a pwq of `queue`. `has_place` is
+/// Creates an item that polls `future`, to be pushed to `home`, a pwq of `queue`. `has_permit` is
 /// set if the caller holds a capacity permit for it.
 pub(crate) fn task<F>(
     future: F,
     home: &Pwq,
     queue: Arc<Inner>,
-    has_place: bool,
+    has_permit: bool,
 ) -> (NonNull<Head>, JoinHandle<F::Output>)
 where
     F: Future + Send + 'static,
@@ -121,14 +121,14 @@ where
         base: Base {
             head: Head::new(
                 Task::<F>::VTABLE,
-                State::queued(rules).counted(has_place),
+                State::queued(rules).counted(has_permit),
                 home.as_home(),
             ),
             handles: Handles::one(),
             queue,
-            held_link: UnsafeCell::new(HeldLink {
-                link: ptr::null(),
-                colour: Colour::default(),
+            held_pwq: UnsafeCell::new(HeldPwq {
+                pwq: ptr::null(),
+                color: Color::default(),
             }),
             task: UnsafeCell::new(None),
         },
@@ -147,13 +147,15 @@ where
     const VTABLE: &'static VTable = &VTable {
         run: run::pop_and_run,
         // SAFETY: the contract is that of `pop_and_cancel`.
-        cancel: |item, remains| unsafe { run::pop_and_cancel(item, remains, Self::skip) },
+        cancel: |item, deferred_drops| unsafe {
+            run::pop_and_cancel(item, deferred_drops, Self::skip)
+        },
         call: Self::call,
         name: std::any::type_name::<F>,
         free: Self::free,
-        is_husk: Self::is_husk,
+        frees_no_user_data: Self::frees_no_user_data,
         // SAFETY: the item is on a list, whose lock makes the poll that queued it visible.
-        has_begun: |item| unsafe { base(item).held_link() }.is_some(),
+        has_begun: |item| unsafe { base(item).held_pwq() }.is_some(),
         push: Some(push),
         is_work: false,
         handle: Some(HandleTable {
@@ -192,9 +194,9 @@ where
     }
 
     /// Moves an unpolled future out, instead of polling it.
-    unsafe fn skip(item: NonNull<Head>, remains: &mut Remains) {
+    unsafe fn skip(item: NonNull<Head>, deferred_drops: &mut DeferredDrops) {
         // SAFETY: the caller runs the item, and this is its first run.
-        remains.bury(unsafe { Self::set_cancelled(item) });
+        deferred_drops.defer_drop(unsafe { Self::set_cancelled(item) });
     }
 
     /// Sets the outcome to cancelled, and returns the future.
@@ -225,13 +227,13 @@ where
         });
         if !is_cancelled {
             // SAFETY: the caller has the handle, or a waker.
-            return unsafe { step(item, State::wake_to_drop) };
+            return unsafe { transition(item, State::wake_to_drop) };
         }
         if base.head.load().awaits_task() && !twin::armed("future: a cancel forgets its task") {
             // SAFETY: the slot was written before the flag was set, and is not written again.
             let slot = unsafe { &*base.task.get() };
             let waker = slot.as_ref().and_then(|slot| slot.lock().take());
-            waker.into_iter().for_each(errands::fire);
+            waker.into_iter().for_each(cleanups::fire);
         }
         // FOREIGN(cancel-drop): an unpolled future, on the cancelling thread; a panic unwinds to
         // the caller, because nothing is left to do.
@@ -264,10 +266,10 @@ where
             *stage = Stage::Outcome(outcome);
         }
         // SAFETY: the caller runs the item.
-        if let Some((held_link, colour)) = unsafe { base.held_link() } {
+        if let Some((held_pwq, color)) = unsafe { base.held_pwq() } {
             // The current run keeps the queue, and no thread pushes a running item.
-            held_link.release(Self::VTABLE);
-            held_link.pool.retire_one(held_link.slot, colour);
+            held_pwq.release(Self::VTABLE);
+            held_pwq.pool.retire_one(held_pwq.slot, color);
         }
         if panicked {
             Ending::Panicked
@@ -304,7 +306,7 @@ where
         unsafe { base.handles.remove(item) };
     }
 
-    unsafe fn is_husk(item: NonNull<Head>) -> bool {
+    unsafe fn frees_no_user_data(item: NonNull<Head>) -> bool {
         // SAFETY: the item has ended and no handle is left, so only the caller accesses it.
         let (stage, slot) = unsafe { (&*Self::stage(item), &*base(item).task.get()) };
         let is_taken = matches!(
@@ -320,14 +322,14 @@ where
         // A suspended future holds an in-flight count; a future that has ended has released it.
         let waits = matches!(stage, Stage::Future(_));
         // SAFETY: no other thread has the item.
-        let held_link = unsafe { base.held_link() }.filter(|_| waits);
+        let held_pwq = unsafe { base.held_pwq() }.filter(|_| waits);
         // Copied, because the pwq may be freed once the count is released.
-        let left = held_link.map(|(held_link, colour)| {
-            held_link.release(Self::VTABLE);
-            (held_link.pool.clone(), held_link.slot, colour)
+        let left = held_pwq.map(|(held_pwq, color)| {
+            held_pwq.release(Self::VTABLE);
+            (held_pwq.pool.clone(), held_pwq.slot, color)
         });
         // The future may own the last handle of its queue, whose drop must not wait for this count.
-        let home = held_link.map_or(ptr::null(), |(held_link, _)| ptr::from_ref(held_link));
+        let home = held_pwq.map_or(ptr::null(), |(held_pwq, _)| ptr::from_ref(held_pwq));
         // SAFETY: the count keeps the held pwq until it is released below.
         // FOREIGN(future-drop): the drop of the future or its outcome, by the thread that made it
         // unreachable, no locks; contained.
@@ -336,9 +338,9 @@ where
         // SAFETY: no other thread has the item, and only the base is not dropped yet.
         contain(|| unsafe { ptr::drop_in_place(item.as_ptr().cast::<Base>()) });
         // SAFETY: no other thread has the item, and all of it is dropped.
-        unsafe { memory::give_back(item.cast::<Self>()) };
-        if let Some((pool, slot, colour)) = left {
-            pool.retire_one(slot, colour);
+        unsafe { memory::release(item.cast::<Self>()) };
+        if let Some((pool, slot, color)) = left {
+            pool.retire_one(slot, color);
         }
     }
 }
@@ -367,17 +369,16 @@ impl Base {
     /// Suspends the future after a poll. The first suspension keeps the in-flight count of the run.
     /// The caller runs the item.
     fn suspend(&self) -> Ending {
-        let place = self.held_link.get();
+        let place = self.held_pwq.get();
         // SAFETY: only the thread that runs the item accesses the held pwq.
-        let keeps_count =
-            unsafe { (*place).link.is_null() } && !twin::armed("future: no held link");
+        let keeps_count = unsafe { (*place).pwq.is_null() } && !twin::armed("future: no held pwq");
         if keeps_count {
-            let link = Pwq::of(self.head.home.load(Ordering::Relaxed));
-            let colour = list::colour(NonNull::from(&self.head));
+            let pwq = Pwq::of(self.head.home.load(Ordering::Relaxed));
+            let color = list::color(NonNull::from(&self.head));
             // SAFETY: only the thread that runs the item accesses the held pwq.
-            unsafe { place.write(HeldLink { link, colour }) };
+            unsafe { place.write(HeldPwq { pwq, color }) };
             // SAFETY: the pwq from which an item runs exists.
-            unsafe { &*link }.hold_for_future(self.head.vtable());
+            unsafe { &*pwq }.hold_for_future(self.head.vtable());
         }
         Ending::Suspended { keeps_count }
     }
@@ -394,12 +395,12 @@ impl Base {
     ///
     /// 1. The caller runs the item, or is about to free it.
     /// 2. The result is used only while the count is held.
-    unsafe fn held_link(&self) -> Option<(&Pwq, Colour)> {
+    unsafe fn held_pwq(&self) -> Option<(&Pwq, Color)> {
         // SAFETY: (1): no other thread writes it.
-        let held_link = unsafe { *self.held_link.get() };
+        let held_pwq = unsafe { *self.held_pwq.get() };
         // SAFETY: (2): the count keeps the pwq.
-        let link = unsafe { held_link.link.as_ref() }?;
-        Some((link, held_link.colour))
+        let pwq = unsafe { held_pwq.pwq.as_ref() }?;
+        Some((pwq, held_pwq.color))
     }
 }
 
@@ -408,13 +409,13 @@ impl Base {
 /// # Safety
 ///
 /// 1. `item` is a future's, and the caller has a handle of it.
-unsafe fn step(item: NonNull<Head>, plan: impl Fn(State) -> Option<(State, bool)>) -> bool {
+unsafe fn transition(item: NonNull<Head>, plan: impl Fn(State) -> Option<(State, bool)>) -> bool {
     // SAFETY: (1).
     let base = unsafe { base(item) };
     if base.is_absent() {
         return false;
     }
-    if twin::armed("future: pending is no step") && base.head.load().is_pending() {
+    if twin::armed("future: pending is no transition") && base.head.load().is_pending() {
         return true;
     }
     let Some((from, _)) = base.head.update(|state| Some(plan(state)?.0)) else {
@@ -491,7 +492,7 @@ pub(crate) fn wake_ours(waker: Waker) -> Result<Option<Dead>, Waker> {
     let item = item_of(ManuallyDrop::new(waker).data());
     // SAFETY: the waker is a handle, and is not used after this.
     Ok(unsafe {
-        step(item, State::wake);
+        transition(item, State::wake);
         base(item).handles.leave(item)
     })
 }
@@ -536,7 +537,7 @@ unsafe fn wake(data: *const ()) {
 
 unsafe fn wake_by_ref(data: *const ()) {
     // SAFETY: the waker is a handle.
-    unsafe { step(item_of(data), State::wake) };
+    unsafe { transition(item_of(data), State::wake) };
 }
 
 unsafe fn remove(data: *const ()) {

@@ -23,8 +23,8 @@ use crate::{
     execute::run::is_inside,
     item::lane::Lane,
     limit::{
+        capacity::Capacity,
         queue_core::{PanicHandler, QueueCore},
-        room::Room,
     },
     observe::tally::Histogram,
     pools::{manager::Manager, rescuer::Rescuer},
@@ -135,7 +135,7 @@ pub(crate) enum Admission<'a> {
     /// The queue accepts it.
     Open,
     /// The queue accepts it if there is free capacity.
-    Counted(&'a Room),
+    Counted(&'a Capacity),
     /// The queue rejects it, and has counted the rejection.
     Closed,
 }
@@ -192,7 +192,7 @@ impl Workqueue {
             cpu_intensive: parts.cpu_intensive,
             bh: parts.bh,
             reclaim: parts.rescuer.is_some(),
-            room: parts.capacity.map(Room::new),
+            capacity: parts.capacity.map(Capacity::new),
             shares: AtomicU32::new(parts.shares.unwrap_or(0)),
             ..QueueCore::new(name, parts.on_panic.take())
         });
@@ -242,9 +242,9 @@ impl Workqueue {
             return Err(BuildError::MaxActive(max_active));
         }
         self.inner.must_be_at_home();
-        let seekers = self.inner.plan.lock().set_max_active(max_active);
-        for seeker in seekers {
-            seeker.take_seat();
+        let waiters = self.inner.plan.lock().set_max_active(max_active);
+        for waiter in waiters {
+            waiter.take_seat();
         }
         Ok(())
     }

@@ -120,7 +120,7 @@ impl Registry {
     ///
     /// Reads a few files of sysfs and procfs, and blocks as [`set_topology`](Self::set_topology).
     pub fn refresh_topology(&self) -> bool {
-        self.here().look()
+        self.here().refresh()
     }
 
     /// Returns the CPUs to which unbound queues are restricted, if they are.
@@ -173,7 +173,7 @@ impl Registry {
     pub fn lock_hold(&self) -> crate::observe::tally::Histogram {
         let mut all = crate::observe::tally::Histogram::default();
         for pool in self.here().pools() {
-            all.merge(&pool.hold.lock().told());
+            all.merge(&pool.hold.lock().recorded());
         }
         all
     }

@@ -26,9 +26,9 @@ impl Inner {
             return;
         }
         self.route_table.publish(&routes);
-        for link in before.links() {
-            if !routes.has(link.as_home(), Lane::Ordinary) {
-                link.pool.retire_link(link.slot);
+        for pwq in before.pwqs() {
+            if !routes.has(pwq.as_home(), Lane::Ordinary) {
+                pwq.pool.retire_pwq(pwq.slot);
             }
         }
     }
@@ -161,7 +161,7 @@ impl Workqueue {
             self.inner.reroute(machine, change);
             return Ok(());
         }
-        if trace::is_telling() {
+        if trace::is_emitting() {
             return Err(BuildError::OwnQueue);
         }
         self.inner.may_wait().map_err(|_| BuildError::OwnQueue)?;

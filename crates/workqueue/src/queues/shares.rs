@@ -39,8 +39,8 @@ impl Workqueue {
         // The lock ensures that a pwq created at the same time gets the shares, too.
         let plan = self.inner.plan.lock();
         self.inner.core.shares.store(shares, Ordering::Relaxed);
-        for link in plan.links() {
-            link.pool.lock().set_shares(link.slot, shares);
+        for pwq in plan.pwqs() {
+            pwq.pool.lock().set_shares(pwq.slot, shares);
         }
         Ok(())
     }

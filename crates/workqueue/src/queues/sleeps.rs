@@ -21,7 +21,7 @@
 //!
 //! A waker is user code, which the manager does not run. It fires only wakers of known types: of a
 //! queue's future (an enqueue), of a dedicated worker (a post), and of a thread in `block_on`. It
-//! hands all others over to reapers (`errands.rs`), one errand for each, because one waker may wait
+//! hands all others over to reapers (`cleanups.rs`), one errand for each, because one waker may wait
 //! for what the next one does.
 
 use std::{mem, ptr::NonNull, task::Waker};
@@ -37,7 +37,7 @@ use super::{
     timers::{Expiry, Guard, Kind, Node, Timers},
 };
 use crate::{
-    errands::{self, Errand},
+    cleanups::{self, Cleanup},
     item::head::Dead,
 };
 
@@ -105,7 +105,7 @@ impl Timers {
 
     /// Wakes the tasks whose wakers the manager has put aside since the last call.
     pub(crate) fn fire_put_aside(&self) {
-        self.leave_wakers(errands::wakers_put_aside());
+        self.leave_wakers(cleanups::wakers_put_aside());
     }
 
     /// Wakes tasks. Reapers fire the wakers that are user code.
@@ -189,7 +189,7 @@ enum Left {
     Waker(Foreign<Waker>),
 }
 
-impl Errand for Left {
+impl Cleanup for Left {
     fn run(self: Box<Self>) {
         match *self {
             Self::Item(dead) => drop(dead),

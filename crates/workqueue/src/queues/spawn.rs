@@ -95,11 +95,11 @@ impl Workqueue {
         let Some(start_by) = self.start_before(deadline) else {
             return join::expired(func);
         };
-        let Some(has_place) = self.place() else {
+        let Some(has_permit) = self.acquire_permit() else {
             return join::refused(func);
         };
         let home = self.here();
-        let (item, handle) = join::joinable_by(start_by, func, home, has_place);
+        let (item, handle) = join::joinable_by(start_by, func, home, has_permit);
         home.push(item);
         handle
     }
@@ -110,10 +110,10 @@ impl Workqueue {
         home: &Pwq,
         func: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
-        let Some(has_place) = self.place() else {
+        let Some(has_permit) = self.acquire_permit() else {
             return join::refused(func);
         };
-        let (item, handle) = join::joinable(func, home, has_place);
+        let (item, handle) = join::joinable(func, home, has_permit);
         home.push(item);
         handle
     }
@@ -132,10 +132,10 @@ impl Workqueue {
     /// Acquires a capacity permit if the queue has a capacity. Returns whether the new item holds
     /// one; `None` if it is rejected.
     #[inline]
-    pub(super) fn place(&self) -> Option<bool> {
+    pub(super) fn acquire_permit(&self) -> Option<bool> {
         match self.admission() {
             Admission::Open => Some(false),
-            Admission::Counted(room) if room.try_take() => Some(true),
+            Admission::Counted(capacity) if capacity.try_take() => Some(true),
             Admission::Counted(_) => {
                 self.inner.note_refused();
                 None
@@ -151,7 +151,7 @@ impl Workqueue {
     #[inline]
     #[doc(alias = "async_schedule")]
     pub fn spawn_detached(&self, func: impl FnOnce() + Send + 'static) {
-        match self.place() {
+        match self.acquire_permit() {
             None => {}
             Some(false) => {
                 let home = self.here();
@@ -233,12 +233,12 @@ impl Workqueue {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let Some(has_place) = self.place() else {
+        let Some(has_permit) = self.acquire_permit() else {
             drop(future);
             return (join::refused(|| unreachable!("it is never queued")), None);
         };
         let home = self.here();
-        let (item, handle) = future::task(future, home, self.inner.clone(), has_place);
+        let (item, handle) = future::task(future, home, self.inner.clone(), has_permit);
         // SAFETY: the handle keeps the item alive, and the item is a future's.
         let waker = wants_waker.then(|| unsafe { future::counted_waker(item) });
         home.push(item);
@@ -362,8 +362,8 @@ impl Inner {
             self.note_refused();
             return Admission::Closed;
         }
-        match &self.core.room {
-            Some(room) => Admission::Counted(room),
+        match &self.core.capacity {
+            Some(capacity) => Admission::Counted(capacity),
             None => Admission::Open,
         }
     }

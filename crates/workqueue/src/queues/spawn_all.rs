@@ -8,7 +8,7 @@ use sync::atomic::Ordering;
 use super::queue::{Admission, Workqueue};
 use crate::{
     execute::join,
-    item::{head::Head, list::set_fresh_next, remains::Remains},
+    item::{deferred_drops::DeferredDrops, head::Head, list::set_fresh_next},
 };
 
 /// The maximum length of a chain, equal to the size of a worker's batch. A guess: with longer
@@ -67,7 +67,7 @@ impl Workqueue {
             nr_queued: 0,
         };
         for func in funcs {
-            match self.place() {
+            match self.acquire_permit() {
                 // FOREIGN(refused-drop): a rejected closure, on the caller; it may unwind.
                 None => drop(func),
                 Some(false) => gathered.add(join::detached(func, std::ptr::null_mut())),
@@ -110,7 +110,7 @@ impl Gathered<'_> {
             let head = unsafe { item.as_ref() };
             head.home.store(home.as_home(), Ordering::Relaxed);
             // SAFETY: as above.
-            unsafe { home.tell_queued(item) };
+            unsafe { home.emit_queued(item) };
             set_fresh_next(item, older);
             older = item.as_ptr();
         }
@@ -121,16 +121,16 @@ impl Gathered<'_> {
 /// Drops closures that were admitted before the queue was closed.
 #[cold]
 fn refuse(queue: &Workqueue, items: &[NonNull<Head>]) {
-    let mut remains = Remains::default();
+    let mut deferred_drops = DeferredDrops::default();
     for (at, &item) in items.iter().enumerate() {
         if at > 0 {
             // The caller's check already counted the first one.
             queue.inner.note_refused();
         }
         // SAFETY: the item was just created, and no other thread knows it.
-        unsafe { (item.as_ref().vtable().cancel)(item, &mut remains) };
+        unsafe { (item.as_ref().vtable().cancel)(item, &mut deferred_drops) };
     }
-    for func in remains.dropped {
+    for func in deferred_drops.dropped {
         // FOREIGN(refused-drop): each rejected closure, on the calling thread; contained.
         contain(|| drop(func));
     }

@@ -61,8 +61,8 @@ use super::{
     wheel::{self, Link, rounded_ns},
 };
 use crate::{
-    errands::Errand,
-    execute::{run::LeftCount, wait::must_not_be_lost, work::Work},
+    cleanups::Cleanup,
+    execute::{run::CountToRelease, wait::must_not_be_lost, work::Work},
     item::head::Dead,
     pools::manager::Manager,
 };
@@ -308,7 +308,7 @@ impl Timer {
         let left = claimed.and_then(Claimed::push);
         drop(disarmed);
         if let Some(left) = left {
-            left.give_back();
+            left.release();
         }
         if let Some(manager) = wakes {
             manager.wake();
@@ -334,15 +334,14 @@ impl Timer {
         let _disarmed;
         let mut dust = Dust::default();
         let mut state = self.lock(&mut dust);
-        let is_disabled = work.is_disabled() && !twin::armed("every: arms what is disabled");
+        let is_disabled = work.is_disabled() && !twin::armed("every: arms a disabled item");
         if state.armed.is_some() || is_disabled || work.is_pending() {
             return;
         }
         let is_first = state.put(self, work, queue, (weak, cpu::current()), at_ns);
         // If the queue cancels everything after this check, it finds the timer in the wheel.
         let is_old = |armed: &Armed| armed.nr_cancels != nr_cancels;
-        if state.armed.as_ref().is_some_and(is_old)
-            && !twin::armed("every: arms what was cancelled")
+        if state.armed.as_ref().is_some_and(is_old) && !twin::armed("every: arms a cancelled item")
         {
             _disarmed = state.disarm(self);
         }
@@ -389,7 +388,7 @@ impl Timer {
         let left = claimed.push();
         drop((queue, disarmed));
         if let Some(left) = left {
-            left.give_back();
+            left.release();
         }
         Some(true)
     }
@@ -600,7 +599,7 @@ unsafe fn expire_item<'a>(
 impl Armed {
     fn is_cancelled(&self, queue: &Inner) -> bool {
         let is_closed =
-            queue.closed.is_destroyed() && !twin::armed("destroy: forgets who is arming");
+            queue.closed.is_destroyed() && !twin::armed("destroy: forgets arming timers");
         self.nr_cancels != queue.timers.nr_cancels() || is_closed
     }
 }
@@ -636,14 +635,14 @@ impl Due {
 
     /// Queues the item if its generation is current. Returns its in-flight count on another pwq, or
     /// an error if another thread holds the item's lock.
-    fn try_fire(&self, now_ns: u64) -> Result<Option<LeftCount>, Locked> {
+    fn try_fire(&self, now_ns: u64) -> Result<Option<CountToRelease>, Locked> {
         // Dropped after the lock and the visit.
         let queue;
         let Some(mut state) = self.timer.state.try_lock() else {
             return Err(Locked);
         };
         let is_ours = state.generation == self.generation;
-        if !is_ours && !twin::armed("delayed: fires what was changed") {
+        if !is_ours && !twin::armed("delayed: fires a changed timer") {
             return Ok(None);
         }
         let Some(armed) = state.armed.take() else {
@@ -654,7 +653,7 @@ impl Due {
             // The queue was destroyed together with its timers.
             return Ok(None);
         };
-        if armed.is_cancelled(&queue) && !twin::armed("cancel all: forgets what is being fired") {
+        if armed.is_cancelled(&queue) && !twin::armed("cancel all: forgets firing timers") {
             return Ok(None);
         }
         let lane = armed.queue.lane();
@@ -685,9 +684,9 @@ impl Due {
 }
 
 // The count of an item that was fired by a thread that must not run user code.
-impl Errand for LeftCount {
+impl Cleanup for CountToRelease {
     fn run(self: Box<Self>) {
-        self.give_back();
+        self.release();
     }
 }
 
@@ -704,7 +703,7 @@ mod tests {
     use base::internal::params::Params;
 
     #[test]
-    fn what_an_item_was_counted_as_elsewhere_is_given_back_where_threads_are_refused() {
+    fn count_on_another_pwq_is_released_without_new_threads() {
         let machine = Topology::synthetic("1 core").unwrap();
         let registry = Registry::new(machine, Params::default()).unwrap();
         let build = |name| Workqueue::builder(name).build_in(&registry).unwrap();

@@ -87,11 +87,11 @@ impl Inner {
         // The lock ensures that a pwq created at the same time has lanes, too.
         let plan = self.plan.lock();
         self.core.has_lanes.store(true, Ordering::Relaxed);
-        let links = plan.links().to_vec();
+        let pwqs = plan.pwqs().to_vec();
         drop(plan);
         // The pwqs stay valid without the lock, because a queue in use keeps its pwqs.
-        for link in links {
-            link.pool.open_lanes(link.slot);
+        for pwq in pwqs {
+            pwq.pool.open_lanes(pwq.slot);
         }
     }
 }

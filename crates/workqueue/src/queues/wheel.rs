@@ -419,7 +419,7 @@ mod tests {
         }
 
         #[test]
-        fn a_wheel_does_what_a_sorted_list_does(
+        fn wheel_behaves_like_a_sorted_list(
             start_ns in 0..u64::MAX / 4,
             steps in prop::collection::vec(
                 (0u8..6, 0u32..46, any::<u64>(), any::<prop::sample::Index>()),

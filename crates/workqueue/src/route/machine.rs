@@ -136,11 +136,11 @@ impl Machine {
     pub(crate) fn set_topology(&self, topology: Topology) {
         let online = topology.online().clone();
         self.change(|view| view.topology = Arc::new(topology));
-        hotplug::tell_aside(&online);
+        hotplug::notify_aside(&online);
     }
 
     /// Asks the source for a change of the machine, and applies it. Returns `true` if it changed.
-    pub(crate) fn look(&self) -> bool {
+    pub(crate) fn refresh(&self) -> bool {
         let Some(mut source) = self.source.lock().take() else {
             return false;
         };
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_keep_to_what_is_wished_common_and_allowed() {
+    fn workers_use_wished_common_and_allowed_cpus() {
         let placed = |wish: Option<&str>, unbound: Option<&str>| {
             let (wish, unbound) = (wish.map(set), unbound.map(set));
             super::placed(wish.as_ref(), unbound.as_ref(), &set("0-7")).to_string()

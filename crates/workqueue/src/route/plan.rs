@@ -13,7 +13,7 @@ use crate::{
     pools::{
         mayday::MaydayQueue,
         pool::PoolAttrs,
-        pwq::{Pwq, Seeker},
+        pwq::{Pwq, WaitingPwq},
     },
 };
 
@@ -39,13 +39,13 @@ pub(crate) struct Plan {
     /// I: the NUMA nodes, in the order in which gates index them.
     nodes: Box<[u32]>,
     /// Every gate, with the index of its node.
-    gates: Vec<(usize, Arc<Gate<Seeker>>)>,
+    gates: Vec<(usize, Arc<Gate<WaitingPwq>>)>,
     /// Set while the queue starts no items.
     paused: bool,
     /// Every table that was ever published. Enqueuers may still read any of them.
     tables: Vec<Arc<Routes>>,
     /// Every pwq that is, or was, in a table. Items may still arrive on any of them.
-    links: Vec<Arc<Pwq>>,
+    pwqs: Vec<Arc<Pwq>>,
     /// Set once the queue was destroyed and its pwqs were removed.
     dead: bool,
 }
@@ -64,7 +64,7 @@ impl Plan {
             gates: Vec::new(),
             paused: false,
             tables: Vec::new(),
-            links: Vec::new(),
+            pwqs: Vec::new(),
             dead: false,
         };
         let routes = plan.draw(core, machine);
@@ -80,8 +80,8 @@ impl Plan {
         &mut self.design.attrs
     }
 
-    pub(crate) fn links(&self) -> &[Arc<Pwq>] {
-        &self.links
+    pub(crate) fn pwqs(&self) -> &[Arc<Pwq>] {
+        &self.pwqs
     }
 
     pub(crate) fn is_dead(&self) -> bool {
@@ -91,7 +91,7 @@ impl Plan {
     /// Marks the queue as destroyed, and returns its pwqs.
     pub(crate) fn end(&mut self) -> Vec<Arc<Pwq>> {
         self.dead = true;
-        std::mem::take(&mut self.links)
+        std::mem::take(&mut self.pwqs)
     }
 
     /// Returns `max_active`, for each unit of `max_active_scope`.
@@ -110,7 +110,7 @@ impl Plan {
 
     /// Changes `max_active`. Returns the pwqs that get a seat.
     #[must_use = "the seekers have been handed seats and must be told"]
-    pub(crate) fn set_max_active(&mut self, max_active: u32) -> Vec<Seeker> {
+    pub(crate) fn set_max_active(&mut self, max_active: u32) -> Vec<WaitingPwq> {
         self.design.max_active = max_active;
         let gates = self.gates.iter();
         gates
@@ -120,19 +120,19 @@ impl Plan {
 
     /// Withdraws or restores all seats. Returns whether this changed, and the pwqs that get a seat.
     #[must_use = "the seekers have been handed seats and must be told"]
-    pub(crate) fn set_paused(&mut self, paused: bool) -> (bool, Vec<Seeker>) {
+    pub(crate) fn set_paused(&mut self, paused: bool) -> (bool, Vec<WaitingPwq>) {
         let changed = std::mem::replace(&mut self.paused, paused) != paused;
         let gates = self.gates.iter();
-        let seekers = gates.flat_map(|(_, gate)| gate.set_paused(paused));
-        (changed, seekers.collect())
+        let waiters = gates.flat_map(|(_, gate)| gate.set_paused(paused));
+        (changed, waiters.collect())
     }
 
-    pub(crate) fn gates(&self) -> Vec<Arc<Gate<Seeker>>> {
+    pub(crate) fn gates(&self) -> Vec<Arc<Gate<WaitingPwq>>> {
         self.gates.iter().map(|(_, gate)| gate.clone()).collect()
     }
 
     /// Returns the gate of a new pwq to a pool with `nr_cpus` CPUs.
-    fn gate(&mut self, node: usize, nr_cpus: usize, cpus_by_node: &[u32]) -> Arc<Gate<Seeker>> {
+    fn gate(&mut self, node: usize, nr_cpus: usize, cpus_by_node: &[u32]) -> Arc<Gate<WaitingPwq>> {
         let found = match self.design.max_active_scope {
             MaxActiveScope::System => self.gates.first(),
             MaxActiveScope::Node => self.gates.iter().find(|(its, _)| *its == node),
@@ -174,7 +174,7 @@ impl Plan {
         for (_, gate) in &self.gates {
             gate.set_cpus(&cpus_by_node);
         }
-        let links = pods
+        let pwqs = pods
             .iter()
             .map(|pod| {
                 let attrs = PoolAttrs {
@@ -184,10 +184,10 @@ impl Plan {
                     bh: core.bh,
                 };
                 let node = self.node_at(pod.node);
-                self.link(attrs, node, &cpus_by_node, (core, machine))
+                self.pwq(attrs, node, &cpus_by_node, (core, machine))
             })
             .collect();
-        let routes = Routes::new(topology, pods, links);
+        let routes = Routes::new(topology, pods, pwqs);
         if let Some(known) = self.tables.iter().find(|it| it.is_like(&routes)) {
             return known.clone();
         }
@@ -203,7 +203,7 @@ impl Plan {
         node.and_then(known).unwrap_or(0)
     }
 
-    fn link(
+    fn pwq(
         &mut self,
         attrs: PoolAttrs,
         node: usize,
@@ -211,9 +211,9 @@ impl Plan {
         (core, machine): (&Arc<QueueCore>, &Machine),
     ) -> Arc<Pwq> {
         // The pwq uses its pool, so no other pool has these attributes.
-        if let Some(link) = self.links.iter().find(|link| link.pool.attrs == attrs) {
-            link.pool.take_up_link(link.slot);
-            return link.clone();
+        if let Some(pwq) = self.pwqs.iter().find(|pwq| pwq.pool.attrs == attrs) {
+            pwq.pool.take_up_pwq(pwq.slot);
+            return pwq.clone();
         }
         let pool = machine.pool(attrs);
         let rules = Rules {
@@ -223,7 +223,7 @@ impl Plan {
             reclaim: core.reclaim,
         };
         let gate = self.gate(node, pool.attrs.cpus.len(), cpus_by_node);
-        let link = pool.add_link(|slot| {
+        let pwq = pool.add_pwq(|slot| {
             Arc::new(Pwq {
                 home: Home {
                     slot,
@@ -241,8 +241,8 @@ impl Plan {
                 observed: OnceLock::new(),
             })
         });
-        link.gate.add_home(link.as_home().addr());
-        self.links.push(link.clone());
-        link
+        pwq.gate.add_home(pwq.as_home().addr());
+        self.pwqs.push(pwq.clone());
+        pwq
     }
 }

@@ -46,7 +46,7 @@ pub(crate) struct Routes {
     /// I
     pods: Pods,
     /// I: one pwq for each pod, in the order of the pods.
-    links: Box<[Arc<Pwq>]>,
+    pwqs: Box<[Arc<Pwq>]>,
     /// An empty cell. With it a model checks that the table is read after its creation.
     made: UnsafeCell<()>,
 }
@@ -61,18 +61,18 @@ pub(crate) struct RouteTable {
 }
 
 impl Routes {
-    pub(crate) fn new(topology: Arc<Topology>, pods: Pods, links: Box<[Arc<Pwq>]>) -> Self {
-        debug_assert_eq!(pods.len(), links.len());
+    pub(crate) fn new(topology: Arc<Topology>, pods: Pods, pwqs: Box<[Arc<Pwq>]>) -> Self {
+        debug_assert_eq!(pods.len(), pwqs.len());
         Self {
             topology,
             pods,
-            links,
+            pwqs,
             made: UnsafeCell::new(()),
         }
     }
 
-    pub(crate) fn links(&self) -> &[Arc<Pwq>] {
-        &self.links
+    pub(crate) fn pwqs(&self) -> &[Arc<Pwq>] {
+        &self.pwqs
     }
 
     /// Returns the CPUs that have a route.
@@ -85,21 +85,21 @@ impl Routes {
         self.pods == other.pods
             && self.topology == other.topology
             && self
-                .links
+                .pwqs
                 .iter()
                 .map(Arc::as_ptr)
-                .eq(other.links.iter().map(Arc::as_ptr))
+                .eq(other.pwqs.iter().map(Arc::as_ptr))
     }
 
-    /// Returns `true` if `link`, which is only compared, is one of these pwqs, in `lane`.
-    pub(crate) fn has(&self, link: *const Home, lane: Lane) -> bool {
-        let mut lanes = self.links.iter().flat_map(|it| it.lanes());
-        lanes.any(|it| ptr::eq(it.as_home(), link) && it.lane == lane)
+    /// Returns `true` if `pwq`, which is only compared, is one of these pwqs, in `lane`.
+    pub(crate) fn has(&self, pwq: *const Home, lane: Lane) -> bool {
+        let mut lanes = self.pwqs.iter().flat_map(|it| it.lanes());
+        lanes.any(|it| ptr::eq(it.as_home(), pwq) && it.lane == lane)
     }
 
     #[inline]
     fn here(&self) -> &Pwq {
-        match &*self.links {
+        match &*self.pwqs {
             [only] => only,
             _ => self.at_cpu(cpu::current()),
         }
@@ -108,12 +108,12 @@ impl Routes {
     #[inline]
     fn at_cpu(&self, cpu: CpuId) -> &Pwq {
         // A thread that runs outside of the allowed CPUs uses the first pod.
-        &self.links[self.pods.pod_of(cpu).unwrap_or(0)]
+        &self.pwqs[self.pods.pod_of(cpu).unwrap_or(0)]
     }
 
     fn at_node(&self, node: u32) -> &Pwq {
         let Some(node) = self.topology.nodes().iter().find(|it| it.id == node) else {
-            return &self.links[0];
+            return &self.pwqs[0];
         };
         let here = cpu::current();
         let usable = |cpu: &CpuId| self.pods.pod_of(*cpu).is_some();
@@ -122,7 +122,7 @@ impl Routes {
         } else {
             node.cpus.iter().find(usable)
         };
-        cpu.map_or(&self.links[0], |cpu| self.at_cpu(cpu))
+        cpu.map_or(&self.pwqs[0], |cpu| self.at_cpu(cpu))
     }
 }
 

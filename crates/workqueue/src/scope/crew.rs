@@ -16,7 +16,7 @@
 //! cancels such tickets when it continues, but correctness does not depend on that. A leaked
 //! handle, a paused queue or a worker that never arrives therefore cannot break the protocol. A
 //! guest's panic is caught inside `Visit`. The twins are `crew: the end overlooks guests` and
-//! `crew: a guest comes in after the end`.
+//! `crew: a guest enters after the end`.
 //!
 //! The number of tickets is limited to about the number of workers that can run at once. At that
 //! limit, a thread that adds work sends no ticket. A guest that is about to leave still holds a
@@ -112,14 +112,14 @@ impl Crew {
         //   guest: tickets -= 1, Acquire;  the work?
         // If our update comes first, the guest acquires it and its last check finds the work. If
         // the guest's comes first, we read the lower count and send a ticket.
-        // Test: what_is_brought_while_a_guest_goes_is_started_by_it_or_gets_a_ticket
-        !twin::armed("crew: tickets of guests who go are enough")
+        // Test: item_added_as_a_guest_leaves_is_run_or_gets_a_ticket
+        !twin::armed("crew: tickets of leaving guests are enough")
             && tickets.fetch_add(0, Ordering::Release) < limit
     }
 
     fn enter(&self) -> bool {
         let enter = |word: u32| {
-            let closed = word & CLOSED != 0 && !twin::armed("crew: a guest comes in after the end");
+            let closed = word & CLOSED != 0 && !twin::armed("crew: a guest enters after the end");
             (!closed).then_some((word | VISITED) + GUEST_ONE)
         };
         // Relaxed: the ticket published the earlier work, and later work has its own ordering.
@@ -138,20 +138,20 @@ impl Crew {
         let before = Word(self.word.word().fetch_sub(GUEST_ONE, order));
         if before.nr_guests() == 1
             && before.has(ASLEEP)
-            && !twin::armed("crew: the last guest wakes nobody")
+            && !twin::armed("crew: the last guest does not wake the owner")
         {
-            self.rouse();
+            self.wake_owner();
         }
     }
 
-    /// Wakes the owner if it sleeps in [`doze`](Self::doze), so that it checks for items again.
-    pub(crate) fn rouse(&self) {
-        // ORDER(rouse): publish and consume; both ends update this word, other in `doze`.
+    /// Wakes the owner if it sleeps in [`sleep_while_empty`](Self::sleep_while_empty), so that it checks for items again.
+    pub(crate) fn wake_owner(&self) {
+        // ORDER(wake-owner): publish and consume; both ends update this word, other in `sleep_while_empty`.
         //   here:  item;  ASLEEP off, Release;  was it on? wake
         //   owner: ASLEEP on, Acquire;  item?
         // If our update comes first, the owner acquires it and finds the item. If the owner's comes
         // first, we see `ASLEEP` and wake it.
-        // Test: an_owner_that_sleeps_starts_what_a_guest_brings
+        // Test: sleeping_owner_starts_an_item_added_by_a_guest
         let before = self.word.word().fetch_and(!ASLEEP, Ordering::Release);
         if Word(before).has(ASLEEP) {
             self.word.wake(1);
@@ -168,12 +168,12 @@ impl Crew {
         Word(self.word.word().load(Ordering::Acquire))
     }
 
-    /// Waits until no guest is left, or `is_called` reports a [`rouse`](Self::rouse).
+    /// Waits until no guest is left, or `is_called` reports a [`wake_owner`](Self::wake_owner).
     ///
     /// # Blocking
     ///
-    /// Blocks until then; woken by the last guest, or by `rouse`.
-    pub(crate) fn doze(&self, on_one_cpu: bool, is_called: impl Fn() -> bool) {
+    /// Blocks until then; woken by the last guest, or by `wake_owner`.
+    pub(crate) fn sleep_while_empty(&self, on_one_cpu: bool, is_called: impl Fn() -> bool) {
         if twin::armed("crew: the end overlooks guests") {
             return;
         }
@@ -188,8 +188,8 @@ impl Crew {
         }
         let sleep = |word: u32| (Word(word).nr_guests() > 0).then_some(word | ASLEEP);
         let word = self.word.word();
-        // ORDER(rouse): other end in `rouse`.
-        // Test: an_owner_that_sleeps_starts_what_a_guest_brings
+        // ORDER(wake-owner): other end in `wake_owner`.
+        // Test: sleeping_owner_starts_an_item_added_by_a_guest
         while let Ok(before) = word.fetch_update(Ordering::Acquire, Ordering::Relaxed, sleep) {
             if is_called() {
                 break;
@@ -209,7 +209,7 @@ impl Crew {
     pub(crate) fn close(&self, on_one_cpu: bool) {
         self.word.word().fetch_or(CLOSED, Ordering::Relaxed);
         while self.load().nr_guests() > 0 && !twin::armed("crew: the end overlooks guests") {
-            self.doze(on_one_cpu, || false);
+            self.sleep_while_empty(on_one_cpu, || false);
         }
     }
 
@@ -268,7 +268,7 @@ impl Ticket {
     pub(super) fn count_off(&mut self) {
         if std::mem::take(&mut self.is_counted) {
             // ORDER(ticket): other end in `wants_ticket`.
-            // Test: what_is_brought_while_a_guest_goes_is_started_by_it_or_gets_a_ticket
+            // Test: item_added_as_a_guest_leaves_is_run_or_gets_a_ticket
             self.crew.nr_tickets.fetch_sub(1, Ordering::Acquire);
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! `crew.rs` has the protocol: a ticket, which is an item of the queue, brings a worker to the
 //! owner's work, and no worker is inside any more when the owner continues. `scoped.rs` is a scope,
-//! whose pending items are in a `line.rs`. `pieces.rs` cuts a slice into pieces as threads take
+//! whose pending items are in a `pending.rs`. `pieces.rs` cuts a slice into pieces as threads take
 //! them, and `join.rs` calls two closures. `first_panic.rs` keeps the first panic.
 //!
 //! # The owner helps with its own work only
@@ -25,11 +25,11 @@
 mod crew;
 mod first_panic;
 mod join;
-mod line;
 #[cfg(any(loom, shuttle))]
 pub(crate) mod model;
+mod pending;
 mod pieces;
+mod scope_state;
 mod scoped;
-mod stand;
 
 pub use scoped::Scope;

@@ -7,21 +7,21 @@ use sync::unmodelled::Arc;
 
 use super::{
     crew::{Crew, Ticket},
-    line,
+    pending,
     pieces::Untaken,
-    stand::Stand,
+    scope_state::ScopeState,
 };
 use crate::limit::queue_core::QueueCore;
 
 /// A scope that lives as long as any clone of it, even if its end overlooks a guest.
 #[derive(Clone)]
 pub struct OpenScope {
-    stand: NonNull<Stand>,
+    scope_state: NonNull<ScopeState>,
     crew: Arc<Crew>,
     _kept: Arc<Kept>,
 }
 
-struct Kept(NonNull<Stand>);
+struct Kept(NonNull<ScopeState>);
 
 // SAFETY: a stand may be used by several threads.
 unsafe impl Send for OpenScope {}
@@ -41,12 +41,14 @@ impl OpenScope {
     /// Creates a scope. If `in_order`, its items run one at a time.
     pub fn new(in_order: bool) -> Self {
         let core = Arc::new(QueueCore::new("model", None));
-        let stand = NonNull::from(Box::leak(Box::new(Stand::new(core, in_order, false))));
+        let scope_state =
+            NonNull::from(Box::leak(Box::new(ScopeState::new(core, in_order, false))));
         // SAFETY: every clone keeps the stand alive, and so does every guest.
-        let crew = unsafe { Crew::new(stand.as_ptr().cast_const().cast(), Stand::visit) };
-        let kept = Arc::new(Kept(stand));
+        let crew =
+            unsafe { Crew::new(scope_state.as_ptr().cast_const().cast(), ScopeState::visit) };
+        let kept = Arc::new(Kept(scope_state));
         Self {
-            stand,
+            scope_state,
             crew,
             _kept: kept,
         }
@@ -54,8 +56,8 @@ impl OpenScope {
 
     /// Spawns an item, as [`Scope::spawn`](crate::Scope::spawn) does.
     pub fn bring(&self, func: impl FnOnce() + Send + 'static) {
-        if self.stand().line.push(line::item(func)) {
-            self.crew.rouse();
+        if self.scope_state().pending.push(pending::item(func)) {
+            self.crew.wake_owner();
         }
     }
 
@@ -80,14 +82,14 @@ impl OpenScope {
 
     /// Ends the scope as its owner does after the body; returns `true` if an item panicked.
     pub fn finish(&self) -> bool {
-        self.stand().finish(&self.crew);
-        let outcome = guarded_in_item(|| self.stand().first_panic.go_on(Ok(())));
+        self.scope_state().finish(&self.crew);
+        let outcome = guarded_in_item(|| self.scope_state().first_panic.go_on(Ok(())));
         outcome.is_err()
     }
 
-    fn stand(&self) -> &Stand {
+    fn scope_state(&self) -> &ScopeState {
         // SAFETY: `_kept` keeps the stand alive.
-        unsafe { self.stand.as_ref() }
+        unsafe { self.scope_state.as_ref() }
     }
 }
 

@@ -60,7 +60,7 @@ impl Untaken {
             (left > 0).then(|| start + len)
         };
         let relaxed = Ordering::Relaxed;
-        let start = if twin::armed("pieces: a piece is taken without looking") {
+        let start = if twin::armed("pieces: a piece is taken without a check") {
             let start = self.nr_taken.load(relaxed);
             self.nr_taken.store(end(start)?, relaxed);
             start
@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_follow_each_other_to_the_end_and_leave_some_for_others() {
+    fn pieces_are_contiguous_and_leave_some_for_others() {
         let untaken = Untaken::new(100, 2);
         assert_eq!(untaken.take(1), Some(0..1));
         assert_eq!(untaken.take(usize::MAX), Some(1..25));
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_grow_while_they_are_short_and_shrink_when_they_are_long() {
+    fn pieces_grow_while_short_and_shrink_when_long() {
         let us = time::cycles_per_us();
         assert_eq!(next_most(4, 0), 8);
         assert_eq!(next_most(4, PIECE_US * us), 4);

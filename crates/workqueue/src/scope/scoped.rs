@@ -7,8 +7,8 @@ use sync::unmodelled::Arc;
 
 use super::{
     crew::{Crew, Tickets},
-    line,
-    stand::Stand,
+    pending,
+    scope_state::ScopeState,
 };
 use crate::queues::queue::Workqueue;
 
@@ -52,7 +52,7 @@ use crate::queues::queue::Workqueue;
 pub struct Scope<'scope, 'env: 'scope> {
     queue: &'env Workqueue,
     /// On the stack of `Workqueue::scope`, which waits for every thread that uses it.
-    stand: NonNull<Stand>,
+    scope_state: NonNull<ScopeState>,
     crew: Arc<Crew>,
     tickets: Tickets,
     /// Invariant in both lifetimes: data borrowed for `'scope` is used until the scope ends.
@@ -134,21 +134,21 @@ impl Workqueue {
         self.must_be_free_to_own();
         let reach = self.reach();
         let in_order = self.inner.ordered;
-        let stand = Stand::new(self.inner.core.clone(), in_order, reach.on_one_cpu);
-        // SAFETY: `stand` is not moved or dropped until `finish` has closed the crew for good.
-        let crew = unsafe { Crew::new((&raw const stand).cast(), Stand::visit) };
+        let scope_state = ScopeState::new(self.inner.core.clone(), in_order, reach.on_one_cpu);
+        // SAFETY: `scope_state` is not moved or dropped until `finish` has closed the crew for good.
+        let crew = unsafe { Crew::new((&raw const scope_state).cast(), ScopeState::visit) };
         let scope = Scope {
             queue: self,
-            stand: NonNull::from(&stand),
+            scope_state: NonNull::from(&scope_state),
             crew,
             tickets: Tickets::new(reach.max_active),
             lifetimes: PhantomData,
         };
         // FOREIGN(scope-run): the body, on the owner; contained, and resumed after all items.
         let own = guarded_in_item(|| body(&scope));
-        stand.finish(&scope.crew);
+        scope_state.finish(&scope.crew);
         scope.tickets.take_back();
-        stand.go_on(own)
+        scope_state.go_on(own)
     }
 
     /// Checks that this thread may become an owner.
@@ -207,10 +207,10 @@ impl<'scope> Scope<'scope, '_> {
     #[inline]
     pub fn spawn(&'scope self, func: impl FnOnce() + Send + 'scope) {
         // SAFETY: every thread that has `&Scope` runs inside the scope, and `finish` waits for all
-        // of them before `stand` is dropped.
-        let stand = unsafe { self.stand.as_ref() };
-        if stand.line.push(line::item(func)) {
-            self.crew.rouse();
+        // of them before `scope_state` is dropped.
+        let scope_state = unsafe { self.scope_state.as_ref() };
+        if scope_state.pending.push(pending::item(func)) {
+            self.crew.wake_owner();
         }
         self.tickets.send(self.queue, &self.crew);
     }

@@ -12,7 +12,7 @@
 //!
 //! If the end comes first, `join_next` finds the index. Otherwise the ending thread finds the
 //! waiter. The ending thread must never check for a waiter before the index is in the list. Its
-//! twin is `task set: looks for a waiter first`.
+//! twin is `task set: checks for a waiter first`.
 //!
 //! A wake-up therefore examines only one handle. The list has capacity for all items before they
 //! are spawned, so that the ending thread does not allocate under the lock. An index may be in the
@@ -34,7 +34,7 @@ use base::internal::{
 use sync::{Mutex, fork::Process, twin, unmodelled::Arc};
 
 use crate::{
-    errands,
+    cleanups,
     execute::{
         block_on::block_on,
         join::JoinHandle,
@@ -123,7 +123,7 @@ impl Wake for AtEnd {
 impl Ended {
     fn add(&self, place: usize) {
         let mut list = self.0.lock();
-        let waiter = if twin::armed("task set: looks for a waiter first") {
+        let waiter = if twin::armed("task set: checks for a waiter first") {
             let waiter = list.waiter.take();
             drop(list);
             self.0.lock().places.push_back(place);
@@ -135,7 +135,7 @@ impl Ended {
             waiter
         };
         if let Some(waiter) = waiter {
-            errands::fire(waiter);
+            cleanups::fire(waiter);
         }
     }
 
@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "reads sysfs")]
-    fn what_was_aborted_takes_one_place_in_the_list_however_often() {
+    fn aborted_item_is_listed_once() {
         let queue = Workqueue::builder("set").build().unwrap();
         queue.pause();
         let mut set = TaskSet::new(&queue);
@@ -427,7 +427,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "reads sysfs")]
-    fn the_ends_of_what_was_detached_take_no_place_in_the_list() {
+    fn ends_of_detached_items_are_not_listed() {
         let queue = Workqueue::builder("set").build().unwrap();
         queue.pause();
         let mut set = TaskSet::new(&queue);

@@ -5,7 +5,7 @@
 
 use std::{fmt, marker::PhantomData, time::Duration};
 
-use sync::{Patience, twin, unmodelled::Arc};
+use sync::{Backoff, twin, unmodelled::Arc};
 use topology::CpuId;
 
 use crate::{
@@ -214,7 +214,7 @@ impl<U: 'static> Deferred<U> {
         must_not_be_lost(self.timer.is_lost());
         let awaits = || self.timer.lock(&mut Dust::default()).awaits_grace_period();
         let pending = awaits();
-        let mut patience = Patience::new();
+        let mut backoff = Backoff::new();
         while pending.is_some() && awaits() == pending {
             #[cfg(feature = "rcu")]
             rcu::barrier();
@@ -222,13 +222,13 @@ impl<U: 'static> Deferred<U> {
                 break;
             }
             // The thread that armed the item may not have queued the callback yet.
-            patience.pause();
+            backoff.pause();
         }
         loop {
             if let Some(was_busy) = self.timer.expedite(&self.work) {
                 return Ok(self.work.flush()? || was_busy || pending.is_some());
             }
-            patience.pause();
+            backoff.pause();
         }
     }
 }
@@ -325,7 +325,7 @@ impl Workqueue {
 
     fn mod_delayed_at(&self, cpu: Option<CpuId>, work: &DelayedWork, delay: Duration) -> bool {
         let mut was_pending = false;
-        let mut patience = Patience::new();
+        let mut backoff = Backoff::new();
         loop {
             match work.timer.arm(&work.work, self, cpu, delay, true) {
                 Arming::Done | Arming::Refused => return was_pending,
@@ -333,7 +333,7 @@ impl Workqueue {
                 // Cancel without the timer's lock: the item may have to be removed from a list.
                 Arming::Pending if work.work.cancel() => was_pending = true,
                 // Another thread is changing the item's state.
-                Arming::Pending => patience.pause(),
+                Arming::Pending => backoff.pause(),
             }
         }
     }

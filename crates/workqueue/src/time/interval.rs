@@ -194,7 +194,7 @@ mod tests {
     use super::MissedTickBehavior::{Burst, Delay, Skip};
 
     #[test]
-    fn what_is_late_by_less_than_a_period_moves_nothing() {
+    fn tick_late_by_less_than_a_period_keeps_the_grid() {
         for behavior in [Burst, Delay, Skip] {
             assert_eq!(behavior.next_ns(1000, 1000, 100), 1100);
             assert_eq!(behavior.next_ns(1000, 1099, 100), 1100);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missed_comes_at_once_or_later_or_not_at_all() {
+    fn missed_ticks_follow_the_chosen_behavior() {
         assert_eq!(Burst.next_ns(1000, 1350, 100), 1100);
         assert_eq!(Delay.next_ns(1000, 1350, 100), 1450);
         assert_eq!(Skip.next_ns(1000, 1350, 100), 1400);

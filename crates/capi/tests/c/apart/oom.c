@@ -107,5 +107,5 @@ int main(void)
 		walk_in_child("the walk", walk, 0, nth, false);
 		walk_in_child("the walk", walk, 0, nth, true);
 	}
-	return tell_of_walks() || memory < 1000 || threads < 4;
+	return report_walks() || memory < 1000 || threads < 4;
 }

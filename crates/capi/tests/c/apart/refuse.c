@@ -97,7 +97,7 @@ static struct walk {
 	int from;
 } walks[NR_AT_ONCE];
 static long last_memory, last_threads;
-static int nr_bad, nr_whole, nr_told;
+static int nr_bad, nr_whole, nr_reported;
 
 _Noreturn void end_of_walk(void)
 {
@@ -110,15 +110,15 @@ static void judge(const struct walk *walk, int status, const char *said)
 {
 	const char *counts = strstr(said, NR_COUNTS);
 	/* A case that fails with its own child may leave the child's line or counts. */
-	bool is_told = (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && strchr(said, '\n')) ||
+	bool is_reported = (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && strchr(said, '\n')) ||
 		       (status != 0 && WIFEXITED(status) && (counts || strstr(said, "memory allocation of")));
 
 	if (status == 0) {
 		nr_whole++;
 		if (counts)
 			(void)sscanf(counts, NR_COUNTS "%ld %ld", &last_memory, &last_threads);
-	} else if (is_told) {
-		nr_told++;
+	} else if (is_reported) {
+		nr_reported++;
 	} else {
 		nr_bad++;
 		printf("FAILED %s with allocation %ld, thread %ld%s refused: %#x: %s\n", walk->name, walk->memory, walk->thread,
@@ -198,11 +198,11 @@ void wait_for_walks(long *memory, long *threads)
 	*threads = last_threads;
 }
 
-int tell_of_walks(void)
+int report_walks(void)
 {
 	long unused;
 
 	wait_for_walks(&unused, &unused);
-	printf("%d walks went on, %d told and aborted, %d failed\n", nr_whole, nr_told, nr_bad);
+	printf("%d walks went on, %d told and aborted, %d failed\n", nr_whole, nr_reported, nr_bad);
 	return nr_bad != 0;
 }

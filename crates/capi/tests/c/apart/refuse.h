@@ -12,7 +12,7 @@ void walk_in_child(const char *name, void (*body)(void), long memory, long threa
 /* Waits for all children. Returns the allocations and threads of the last complete one. */
 void wait_for_walks(long *memory, long *threads);
 /* Prints the results of all walks. Returns the exit status. */
-int tell_of_walks(void);
+int report_walks(void);
 /*
  * Ends the child successfully: a call reported no memory, as documented, which ends the walk.
  */

@@ -94,5 +94,5 @@ int main(int argc, char **argv)
 		}
 	}
 	printf("%d cases, seed %s: ", nr_cases, argc > 1 ? argv[1] : "1");
-	return tell_of_walks();
+	return report_walks();
 }

@@ -83,8 +83,8 @@ fn detect_case(settings: &Settings) -> Case {
         metrics: DETECT_METRICS,
         headline: P50.name,
         variants: vec![
-            found(GUARD, Sleep::Told),
-            found(SAMPLER, Sleep::Untold),
+            found(GUARD, Sleep::Announced),
+            found(SAMPLER, Sleep::Unannounced),
             limit(HALF_MS, 5e5),
             limit(THREE_MS, 3e6),
         ],
@@ -109,8 +109,8 @@ fn mixed_case(settings: &Settings) -> Case {
         metrics: MIXED_METRICS,
         headline: MAKESPAN.name,
         variants: vec![
-            Variant::ours(GUARD, run(|_| ours(Sleep::Told))),
-            Variant::ours(SAMPLER, run(|_| ours(Sleep::Untold))),
+            Variant::ours(GUARD, run(|_| ours(Sleep::Announced))),
+            Variant::ours(SAMPLER, run(|_| ours(Sleep::Unannounced))),
             Variant::peer(Crossbeam::NAME, run(|n| pool(|| Crossbeam::start(n)))),
             Variant::peer(Rayon::NAME, run(|n| pool(|| Rayon::start(n)))),
             Variant::peer(

@@ -16,17 +16,17 @@ use crate::harness::latency::Latencies;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sleep {
     /// Inside `workqueue::blocking`.
-    Told,
+    Announced,
     /// Without notifying the pool.
-    Untold,
+    Unannounced,
 }
 
 impl Sleep {
     /// Sleeps for `span`.
     pub fn sleep(self, span: Duration) {
         match self {
-            Self::Told => workqueue::blocking(|| thread::sleep(span)),
-            Self::Untold => thread::sleep(span),
+            Self::Announced => workqueue::blocking(|| thread::sleep(span)),
+            Self::Unannounced => thread::sleep(span),
         }
     }
 }
@@ -60,7 +60,7 @@ pub fn detect(
 ) -> Result<Option<Latencies>, Stop> {
     let registry = registry()?;
     let queue = queue(&registry, AffinityScope::Cpu)?;
-    let mut latencies = Latencies::with_room(rounds);
+    let mut latencies = Latencies::with_capacity_for(rounds);
     let start = Instant::now();
     for round in 0..=rounds {
         if interrupt.requested() {

@@ -117,7 +117,7 @@ pub fn ours(sleep: Sleep) -> Result<Mixed, Stop> {
 pub fn pool<P: OneShotPool>(start: impl FnOnce() -> Result<P, Stop>) -> Result<Mixed, Stop> {
     let nr_before = nr_threads();
     let pool = start()?;
-    let mixed = run(nr_before, Sleep::Untold, |item| pool.submit(item));
+    let mixed = run(nr_before, Sleep::Unannounced, |item| pool.submit(item));
     drop(pool);
     settle(nr_before);
     Ok(mixed)

@@ -80,7 +80,7 @@ mod tests {
     use crate::bench::workqueue::subject::{OneShot, runs_lone_items_and_batches};
 
     #[test]
-    fn whoever_comes_too_early_waits_and_every_item_runs() {
+    fn early_producers_wait_and_every_item_runs() {
         let topology = Topology::detect().unwrap();
         let bounded = Bounded::start(&topology, 2).unwrap();
         runs_lone_items_and_batches(&OneShot(bounded, Waiting::Parks));

@@ -37,9 +37,9 @@ pub fn run(
 ) -> Result<Option<Idled>, Stop> {
     let unread = |error| Stop::because("cannot read the CPU time", error);
     let items = (span.as_micros() / period.as_micros()).max(1) as u32;
-    let mut to_run = Latencies::with_room(items as usize);
+    let mut to_run = Latencies::with_capacity_for(items as usize);
     let ran = Arc::new(AtomicU64::new(0));
-    let pace = |items: u32, told: &mut Latencies| {
+    let pace = |items: u32, latencies: &mut Latencies| {
         let begun = Instant::now();
         for item in 1..=items {
             ran.store(0, Ordering::Relaxed);
@@ -49,7 +49,7 @@ pub fn run(
             // If the item has not run within its period, it is not timed.
             match ran.load(Ordering::Relaxed) {
                 0 => {}
-                end => told.push(start, end),
+                end => latencies.push(start, end),
             }
             if interrupt.requested() {
                 return None;

@@ -125,7 +125,7 @@ impl Drive {
         let traffic = Arc::new(Traffic {
             state: Mutex::new(State {
                 nr_there: 0,
-                latencies: Latencies::with_room(self.items),
+                latencies: Latencies::with_capacity_for(self.items),
                 failed: None,
             }),
             moved: Condvar::new(),
@@ -180,9 +180,9 @@ impl Traffic {
         state.latencies.push(start, cycles());
         state.failed = state.failed.take().or(done.err());
         // Notify the driver when a quarter is free, not after each item.
-        let tell = state.nr_there == 0 || state.nr_there == self.most - self.most.div_ceil(4);
+        let notifies = state.nr_there == 0 || state.nr_there == self.most - self.most.div_ceil(4);
         drop(state);
-        if tell {
+        if notifies {
             self.moved.notify_one();
         }
     }
@@ -269,14 +269,14 @@ mod tests {
         };
         let fails = counted(|| ());
         let panics = counted(|| panic!("as a test wants"));
-        for (body, told) in [(fails, "no room"), (panics, "an item panicked")] {
+        for (body, expected) in [(fails, "no room"), (panics, "an item panicked")] {
             nr_run.store(0, Ordering::Relaxed);
             // Each crew has one thread, so no other item runs while one fails.
             let hire = || Ok(vec![crew::threads(1)?, crew::blocking(1)?]);
             let Err(Stop::CouldNotRun(reason)) = drive.run(hire, &body) else {
-                panic!("it says that {told}");
+                panic!("it says that {expected}");
             };
-            assert!(reason.starts_with(told), "{reason}");
+            assert!(reason.starts_with(expected), "{reason}");
             // Each crew has run the items in flight when the 21st failed.
             assert!(nr_run.load(Ordering::Relaxed) <= 2 * (21 + 7));
         }

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_what_was_written() {
+    fn block_has_the_written_content() {
         let pool = pool(1);
         let mut expected = vec![0; BLOCK];
         fill(&mut expected, 5);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_longest_ago_is_forgotten() {
+    fn least_recently_used_block_is_evicted() {
         let nr_joins = NR_KEPT.get() / NR_INNER + 1;
         let pool = pool(nr_joins);
         (0..nr_joins).for_each(|number| pool.join(number).unwrap());

@@ -23,7 +23,7 @@ use topology::CpuId;
 
 use super::fifo::{Fifo, Popper, Pusher};
 use super::item::Item;
-use super::polling::{Patience, Polling};
+use super::polling::{Backoff, Polling};
 use super::stock::{ITEMS, Stock};
 use crate::bench::workqueue::producers::{ExitOnPanic, die, pin_to};
 
@@ -135,16 +135,16 @@ impl Flow {
         returns: &mut Returns<'_, I>,
     ) -> Option<f64> {
         let warm_up = self.items / WARM_UP_SHARE;
-        let mut patience = Patience::new(self.polling);
+        let mut backoff = Backoff::new(self.polling);
         let mut pop_until = |goal: usize| {
             let mut popped = 0;
             while popped < goal {
                 let found = popper.pop_up_to(POP, |item| returns.take(item));
                 popped += found;
                 if found > 0 {
-                    patience.hit();
+                    backoff.hit();
                 } else {
-                    patience.miss();
+                    backoff.miss();
                 }
                 if self.interrupt.requested() {
                     return None;
@@ -174,13 +174,13 @@ impl<I: Item> Ground<I> {
     fn produce(&self, index: usize, mut pusher: impl Pusher<I>, mut items: Vec<I>) -> Vec<I> {
         self.start.wait();
         let home = &self.homes[index];
-        let mut patience = Patience::new(Polling::Paused);
+        let mut backoff = Backoff::new(Polling::Paused);
         while !self.stop.load(Ordering::Relaxed) {
             if items.is_empty() && !home.fetch(&mut items) {
-                patience.miss();
+                backoff.miss();
                 continue;
             }
-            patience.hit();
+            backoff.hit();
             for mut item in items.drain(..) {
                 item.fill();
                 pusher.push(item);
@@ -200,7 +200,7 @@ impl<I: Item> Ground<I> {
 
     /// Pops the remaining items after the producers were stopped.
     fn pop_the_rest(&self, popper: &mut impl Popper<I>, returns: &mut Returns<'_, I>) {
-        let mut patience = Patience::new(Polling::Paused);
+        let mut backoff = Backoff::new(Polling::Paused);
         loop {
             // ORDER(pushed): the acquire end; see `produce`. The load must come before the pop.
             // Test: every_item_comes_home_and_time_passes.
@@ -209,7 +209,7 @@ impl<I: Item> Ground<I> {
                 if over {
                     return;
                 }
-                patience.miss();
+                backoff.miss();
             }
         }
     }
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_item_is_told() {
+    fn lost_item_is_reported() {
         let mut stock = Stock::new(2, Layout::Contiguous);
         let queue = Plain {
             loses: Some(1),

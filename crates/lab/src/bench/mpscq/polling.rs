@@ -26,13 +26,13 @@ const PAUSES_BEFORE_YIELD: u32 = 4;
 
 /// Counts failed polls.
 #[derive(Debug)]
-pub struct Patience {
+pub struct Backoff {
     polling: Polling,
     misses: u32,
     pause_cycles: u64,
 }
 
-impl Patience {
+impl Backoff {
     /// Creates a counter without failed polls.
     #[must_use]
     pub fn new(polling: Polling) -> Self {
@@ -80,8 +80,8 @@ impl Patience {
 mod tests {
     use super::*;
 
-    fn misses_until_it_yields(patience: &mut Patience) -> u32 {
-        (1..).find(|_| patience.miss()).unwrap()
+    fn misses_until_it_yields(backoff: &mut Backoff) -> u32 {
+        (1..).find(|_| backoff.miss()).unwrap()
     }
 
     #[test]
@@ -90,18 +90,18 @@ mod tests {
             (Polling::Tight, LOOKS_BEFORE_YIELD),
             (Polling::Paused, PAUSES_BEFORE_YIELD),
         ] {
-            let mut patience = Patience::new(polling);
-            assert!(!patience.miss());
-            patience.hit();
-            assert_eq!(misses_until_it_yields(&mut patience), limit);
-            assert_eq!(misses_until_it_yields(&mut patience), limit);
+            let mut backoff = Backoff::new(polling);
+            assert!(!backoff.miss());
+            backoff.hit();
+            assert_eq!(misses_until_it_yields(&mut backoff), limit);
+            assert_eq!(misses_until_it_yields(&mut backoff), limit);
         }
     }
 
     #[test]
     fn a_pause_lasts() {
         let start = cycles();
-        Patience::new(Polling::Paused).miss();
+        Backoff::new(Polling::Paused).miss();
         assert!(cycles().wrapping_sub(start) >= PAUSE_US * cycles_per_us());
     }
 }

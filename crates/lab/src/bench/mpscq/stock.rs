@@ -136,16 +136,16 @@ mod tests {
             return lies_as_asked::<Cordyceps>();
         }
         let mut own = std::process::Command::new(std::env::current_exe().unwrap());
-        let told = own.args([NAME, "--exact"]).env(KEY, "1").output().unwrap();
+        let output = own.args([NAME, "--exact"]).env(KEY, "1").output().unwrap();
         assert!(
-            told.status.success(),
+            output.status.success(),
             "{}",
-            String::from_utf8_lossy(&told.stdout)
+            String::from_utf8_lossy(&output.stdout)
         );
     }
 
     #[test]
-    fn what_comes_back_in_any_order_is_whole_and_what_is_missing_is_told() {
+    fn items_returned_in_any_order_pass_and_missing_ones_are_found() {
         let mut stock = Stock::<Boxed>::new(3, Layout::Scattered);
         let before: Vec<usize> = stock.homes[1].iter().map(Item::address).collect();
         let mut out: Vec<Boxed> = stock.take(2).into_iter().flatten().collect();
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_twice_is_told() {
+    fn duplicate_item_is_reported() {
         let mut stock = Stock::<Tag>::new(1, Layout::Contiguous);
         let out = stock.take(1).remove(0);
         let twice = out[3];

@@ -207,8 +207,8 @@ mod tests {
                 };
                 // The victim may lose its CPU for most of a short run.
                 let was_beside = !sample.is_thrown_away();
-                let is_told = sample.value(metric).is_some_and(|value| value >= 0.0);
-                assert!(!was_beside || is_told, "{}", variant.name);
+                let has_value = sample.value(metric).is_some_and(|value| value >= 0.0);
+                assert!(!was_beside || has_value, "{}", variant.name);
             }
         }
     }

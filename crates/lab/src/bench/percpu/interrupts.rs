@@ -89,7 +89,7 @@ ERR:    5
 ";
 
     #[test]
-    fn interrupts_are_counted_by_column_and_by_what_they_are_for() {
+    fn interrupts_are_counted_by_column_and_purpose() {
         let of = |cpu| Interrupts::read(TABLE, CpuId::new(cpu));
         let expected = Interrupts {
             timer: 21,

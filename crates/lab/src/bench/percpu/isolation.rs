@@ -177,7 +177,7 @@ fn drain(
     nr_drains: usize,
     interrupt: &Interrupt,
 ) -> Option<Latencies> {
-    let mut latencies = Latencies::with_room(nr_drains);
+    let mut latencies = Latencies::with_capacity_for(nr_drains);
     let worker = (way == Way::QueuedToWorker).then(|| Worker::start(victim));
     let pace = PACE_US * cycles_per_us();
     let mut next = cycles() + pace;

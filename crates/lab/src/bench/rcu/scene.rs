@@ -78,7 +78,7 @@ pub fn replace_one_by_one(
         pause,
     } = scope;
     let (latencies, _) = among(flavor, readers, || {
-        let mut latencies = Latencies::with_room(calls);
+        let mut latencies = Latencies::with_capacity_for(calls);
         let begun = Instant::now();
         for value in 0.. {
             let spent = begun.elapsed();

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_faster_than_its_limit_is_beyond_it() {
+    fn growth_beyond_the_limit_is_detected() {
         let limit = growth(&AXIS.limit());
         // A limit of n log n would accept both.
         assert!(growth(&measured(AXIS, f64::sqrt)) > limit);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn every_value_has_its_metric_and_memory_is_weighed_where_there_is_enough() {
+    fn every_value_has_a_metric_and_memory_is_measured_if_enough() {
         let sample = measured(AXIS, |_| 20.0);
         let metrics = AXIS.metrics();
         assert_eq!(metrics.len(), 3 + 1 + 1);

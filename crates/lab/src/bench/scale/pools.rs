@@ -130,22 +130,22 @@ impl Completions {
         self.each[index].wait();
     }
 
-    /// Waits until all workers are blocked. If none arrives within `patience`, releases all and
+    /// Waits until all workers are blocked. If none arrives within `backoff`, releases all and
     /// fails.
-    fn wait_until_held(&self, patience: Duration) -> Result<(), Stop> {
+    fn wait_until_held(&self, backoff: Duration) -> Result<(), Stop> {
         let all = self.each.len();
         let mut nr_held = self.nr_held.lock().expect("nobody panics under it");
         while *nr_held < all {
             let before = *nr_held;
             let is_same = |now: &mut usize| *now == before;
-            let waited = self.moved.wait_timeout_while(nr_held, patience, is_same);
+            let waited = self.moved.wait_timeout_while(nr_held, backoff, is_same);
             let (held, timeout) = waited.expect("nobody panics under it");
             if timeout.timed_out() {
                 self.open();
                 return Err(Stop::CouldNotRun(format!(
                     "{before} of {all} workers take items, and for {} s no other came: threads were refused; raise the limits of \
                      threads and memory (`ulimit -u`, `ulimit -v`)",
-                    patience.as_secs()
+                    backoff.as_secs()
                 )));
             }
             nr_held = held;
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_that_never_comes_is_told_and_the_others_go_on() {
+    fn missing_worker_is_reported_and_the_others_continue() {
         let held = Completions::hold(2);
         *held.nr_held.lock().unwrap() = 1;
         let Err(Stop::CouldNotRun(reason)) = held.wait_until_held(Duration::ZERO) else {

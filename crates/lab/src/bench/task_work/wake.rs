@@ -92,7 +92,7 @@ impl Wake {
         warm_up: usize,
         is_warm: &AtomicBool,
     ) -> Result<(ThreadSpent, Latencies), Stop> {
-        let mut latencies = Latencies::with_room(self.items);
+        let mut latencies = Latencies::with_capacity_for(self.items);
         let (mut received, mut before) = (0, ThreadUsage::now());
         while owner.receive(|posted| {
             let now = cycles();
@@ -111,8 +111,8 @@ impl Wake {
                 warm_up + self.items
             )));
         }
-        let told = |error| Stop::because("cannot read a thread's counters", error);
-        let spent = after.map_err(told)?.since(&before.map_err(told)?);
+        let failed = |error| Stop::because("cannot read a thread's counters", error);
+        let spent = after.map_err(failed)?.since(&before.map_err(failed)?);
         Ok((spent, latencies))
     }
 
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_item_is_told() {
+    fn lost_item_is_reported() {
         let (sender, receiver) = mpsc::channel();
         // The last of the nine timed items is lost.
         let few = Wake {

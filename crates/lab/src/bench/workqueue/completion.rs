@@ -83,7 +83,7 @@ impl Completion {
         // ORDER(completion): publish, other end in `wait`.
         // If our swap comes first, the waiter acquires the writes of the item. If the waiter's
         // exchange comes first, we read ASLEEP and wake it.
-        // Test: a_waiter_sees_what_was_written_before_the_completion.
+        // Test: waiter_sees_writes_before_the_completion.
         if self.state.word().swap(DONE, Ordering::Release) == ASLEEP {
             key.wake(1);
         }
@@ -127,7 +127,7 @@ impl Completion {
     pub fn wait(&self) {
         let word = self.state.word();
         // ORDER(completion): consume, other end in `complete`, in the failed exchange and the loop.
-        // Test: a_waiter_sees_what_was_written_before_the_completion.
+        // Test: waiter_sees_writes_before_the_completion.
         let claim = word.compare_exchange(ARMED, ASLEEP, Ordering::Relaxed, Ordering::Acquire);
         if claim.is_ok() {
             while word.load(Ordering::Acquire) == ASLEEP {
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_waiter_sees_what_was_written_before_the_completion() {
+    fn waiter_sees_writes_before_the_completion() {
         Waiting::ALL.into_iter().for_each(ping_pong);
     }
 

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_counted_is_left_out() {
+    fn uncounted_metrics_are_omitted() {
         let window = Window {
             wall_ns: 1,
             spent: Spent::default(),

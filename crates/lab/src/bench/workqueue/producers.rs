@@ -94,10 +94,10 @@ pub fn run<T: Send>(
             last = last.max(stretch.end_ns);
             results.push(result);
         }
-        let told = |error| Stop::because("cannot read the context switches", error);
+        let failed = |error| Stop::because("cannot read the context switches", error);
         let window = Window {
             wall_ns: last.saturating_sub(first).max(1),
-            spent: usage_after.map_err(told)?.since(&usage.map_err(told)?),
+            spent: usage_after.map_err(failed)?.since(&usage.map_err(failed)?),
             wakeups: woken.zip(woken_after).map(|(before, after)| after - before),
         };
         Ok((results, window))
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_starts_before_all_are_ready_and_counters_span_the_work() {
+    fn threads_start_when_all_are_ready_and_counters_span_the_work() {
         let (ready, counted) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let wakeups = || Some(counted.load(Ordering::SeqCst) as u64);
         let (results, window) = run(4, &[], wakeups, |index, gate| {

@@ -104,7 +104,7 @@ impl Shape {
     }
 
     fn lone(&self, lone: &mut impl Lone, items: usize) -> Harvest {
-        let mut harvest = Harvest::with_room(items / LONE_SAMPLE_EVERY);
+        let mut harvest = Harvest::with_capacity_for(items / LONE_SAMPLE_EVERY);
         for _ in 0..items / LONE_SAMPLE_EVERY {
             if self.interrupt.requested() {
                 harvest.whole = false;
@@ -125,7 +125,7 @@ impl Shape {
     }
 
     fn batches(&self, batch: &'static Batch, load: &mut impl Load, rounds: usize) -> Harvest {
-        let mut harvest = Harvest::with_room(rounds * batch.nr_sampled());
+        let mut harvest = Harvest::with_capacity_for(rounds * batch.nr_sampled());
         for _ in 0..rounds {
             let stop = || self.interrupt.requested();
             harvest.whole &= batch.queue_all(|index| load.queue(index), stop, &mut harvest.enqueue);
@@ -141,11 +141,11 @@ impl Shape {
 }
 
 impl Harvest {
-    fn with_room(samples: usize) -> Self {
+    fn with_capacity_for(samples: usize) -> Self {
         Self {
             items: 0,
-            enqueue: Latencies::with_room(samples),
-            completion: Latencies::with_room(samples),
+            enqueue: Latencies::with_capacity_for(samples),
+            completion: Latencies::with_capacity_for(samples),
             whole: true,
         }
     }

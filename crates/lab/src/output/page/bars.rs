@@ -88,9 +88,9 @@ fn label(tick: f64, unit: &str) -> String {
     if tick == 0.0 {
         return "0".into();
     }
-    let told = number::with_unit(tick, short);
-    let end = told.find(|c: char| !c.is_ascii_digit() && c != '.');
-    let (digits, rest) = told.split_at(end.unwrap_or(told.len()));
+    let shown = number::with_unit(tick, short);
+    let end = shown.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let (digits, rest) = shown.split_at(end.unwrap_or(shown.len()));
     let digits = if digits.contains('.') {
         digits.trim_end_matches('0').trim_end_matches('.')
     } else {
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn labels_of_ticks_are_short() {
-        for (tick, unit, told) in [
+        for (tick, unit, shown) in [
             (0.0, "items/s", "0"),
             (1e5, "items/s", "100 k/s"),
             (2.5e6, "items/s", "2.5 M/s"),
@@ -221,7 +221,7 @@ mod tests {
             (50.0, "threads", "50"),
             (0.2, "share", "20 %"),
         ] {
-            assert_eq!(label(tick, unit), told);
+            assert_eq!(label(tick, unit), shown);
         }
     }
 

@@ -45,7 +45,7 @@ pub fn curves(curves: &[&Curve], claimed: &[&str]) -> Markup {
                 aria-label=(format!("distribution of {}", words::of_other(&first.curve))) {
                 (PreEscaped(axis.grid()))
                 @for (index, curve) in shown.iter().enumerate() {
-                    polyline class=(format!("line c{}", colour(index, curve.peer))) points=(axis.points(curve)) {}
+                    polyline class=(format!("line c{}", color(index, curve.peer))) points=(axis.points(curve)) {}
                 }
             }
             div.axis {
@@ -57,7 +57,7 @@ pub fn curves(curves: &[&Curve], claimed: &[&str]) -> Markup {
             }
             div.legend {
                 @for (index, curve) in shown.iter().enumerate() {
-                    span { i class=(format!("c{}", colour(index, curve.peer))) {} (curve.variant) @if curve.peer { " (peer)" } }
+                    span { i class=(format!("c{}", color(index, curve.peer))) {} (curve.variant) @if curve.peer { " (peer)" } }
                 }
                 @if shown.len() < curves.len() {
                     span.quiet { (shown.len()) " of " (curves.len()) " are drawn" }
@@ -71,7 +71,7 @@ pub fn curves(curves: &[&Curve], claimed: &[&str]) -> Markup {
 const PERCENTS: [u8; 5] = [100, 75, 50, 25, 0];
 
 /// Our variants use the first colors. Peers use the last colors and dashes.
-fn colour(index: usize, peer: bool) -> usize {
+fn color(index: usize, peer: bool) -> usize {
     if peer {
         MOST_OURS + index % MOST_PEERS
     } else {

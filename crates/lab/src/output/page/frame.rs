@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_could_end_a_link_is_encoded() {
+    fn characters_that_end_a_link_are_encoded() {
         let mut url = String::new();
         push_encoded(&mut url, "a\"b<c>#%µ");
         assert_eq!(url, "a%22b%3Cc%3E%23%25%C2%B5");

@@ -258,9 +258,9 @@ pub fn growths(cases: &[&CaseRun]) -> Markup {
                     @for case in cases {
                         tr {
                             td { (words::of_case(&case.head.bench, &case.head.case)) " " code.quiet { (case.head.case) } }
-                            td { (told(case, |name, peer| !peer && !is_limit(name))) }
-                            td { (told(case, |_, peer| peer)) }
-                            td { (told(case, |name, peer| !peer && is_limit(name))) }
+                            td { (growth_of(case, |name, peer| !peer && !is_limit(name))) }
+                            td { (growth_of(case, |_, peer| peer)) }
+                            td { (growth_of(case, |name, peer| !peer && is_limit(name))) }
                         }
                     }
                 }
@@ -270,7 +270,7 @@ pub fn growths(cases: &[&CaseRun]) -> Markup {
 }
 
 /// Returns the growth of the selected variants, one per line.
-fn told(case: &CaseRun, which: impl Fn(&str, bool) -> bool) -> Markup {
+fn growth_of(case: &CaseRun, which: impl Fn(&str, bool) -> bool) -> Markup {
     let records = case.of_metric(GROWTH);
     html! {
         @for record in records.filter(|it| which(&it.variant, it.peer)) {
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn both_axes_are_told_and_the_limit_is_no_series() {
+    fn both_axes_are_named_and_the_limit_is_no_series() {
         let page = growth(&scaled()).into_string();
         for part in ["time of an item", "queues", "10\u{a0}ns", "100\u{a0}ns"] {
             assert!(page.contains(part), "{part} in {page}");

@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn values_stand_beside_a_unit_of_their_size() {
-        let told = [
+        let shown = [
             (0.5, "ns"),
             (1234.0, "ns"),
             (2.5e9, "ns"),
@@ -66,7 +66,7 @@ mod tests {
         ]
         .map(|(value, unit)| with_unit(value, unit));
         assert_eq!(
-            told,
+            shown,
             [
                 "0.500 ns",
                 "1.23 µs",

@@ -92,7 +92,7 @@ fn anchor(case: &CaseRun) -> String {
 fn verdict(run: &Run) -> Markup {
     html! {
         h2 { "Verdict" }
-        p.quiet { "In words: " (verdict::told_by(run)) "; measured in turns in this run. "
+        p.quiet { "In words: " (verdict::reported_by(run)) "; measured in turns in this run. "
             "p50 is the median; 99 of 100 stay below p99." }
         ul.verdict {
             @for (bench, cases) in benches(run) {
@@ -197,10 +197,10 @@ fn row(claim: &Claimed) -> Markup {
 }
 
 fn measured(ratio: Spread) -> String {
-    let told = number::with_spread(ratio);
+    let spread = number::with_spread(ratio);
     match ratio.n {
-        1 => told,
-        n => format!("{told}, n {n}"),
+        1 => spread,
+        n => format!("{spread}, n {n}"),
     }
 }
 

@@ -10,7 +10,7 @@ const CONTRAST: f64 = 4.5;
 type Triple = [f64; 3];
 
 /// Returns the value of a custom property in the light (0) or dark (1) set.
-fn colour(name: &str, set: usize) -> Triple {
+fn color(name: &str, set: usize) -> Triple {
     let mark = format!("--{name}: ");
     let mut values = STYLE.split(&mark).skip(1);
     let value = values
@@ -80,7 +80,7 @@ fn contrast(a: Triple, b: Triple) -> f64 {
 #[test]
 fn any_two_series_differ_for_everybody() {
     for set in [0, 1] {
-        let series: Vec<Triple> = (0..10).map(|i| colour(&format!("c{i}"), set)).collect();
+        let series: Vec<Triple> = (0..10).map(|i| color(&format!("c{i}"), set)).collect();
         for (i, &a) in series.iter().enumerate() {
             for (j, &b) in series.iter().enumerate().skip(i + 1) {
                 let seen = difference(deuteranopia(a), deuteranopia(b));
@@ -90,7 +90,7 @@ fn any_two_series_differ_for_everybody() {
                 );
             }
         }
-        let [ours, peer] = ["ours", "peer"].map(|name| deuteranopia(colour(name, set)));
+        let [ours, peer] = ["ours", "peer"].map(|name| deuteranopia(color(name, set)));
         assert!(
             difference(ours, peer) >= APART,
             "set {set}: {}",
@@ -109,7 +109,7 @@ fn the_first_series_are_not_shades_of_one_hue() {
         (a.hypot(b) > 5.0).then(|| b.atan2(a).to_degrees())
     };
     for set in [0, 1] {
-        let series = (0..4).map(|i| (i, hue(colour(&format!("c{i}"), set))));
+        let series = (0..4).map(|i| (i, hue(color(&format!("c{i}"), set))));
         let hues: Vec<(usize, f64)> = series.filter_map(|(i, hue)| Some((i, hue?))).collect();
         for (index, &(i, a)) in hues.iter().enumerate() {
             for &(j, b) in &hues[index + 1..] {
@@ -122,13 +122,13 @@ fn the_first_series_are_not_shades_of_one_hue() {
 }
 
 #[test]
-fn what_is_to_be_read_stands_out_from_what_it_stands_on() {
+fn text_contrasts_with_its_background() {
     let names = ["text", "quiet", "good", "bad", "ours", "peer"].map(String::from);
     let series = (0..10).map(|i| format!("c{i}"));
     for name in names.into_iter().chain(series) {
         for set in [0, 1] {
             for on in ["back", "card"] {
-                let found = contrast(colour(&name, set), colour(on, set));
+                let found = contrast(color(&name, set), color(on, set));
                 assert!(
                     found >= CONTRAST,
                     "set {set}: --{name} on --{on}: {found:.2}"

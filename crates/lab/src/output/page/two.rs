@@ -107,11 +107,11 @@ pub fn page((first, a): (&str, &Run), (second, b): (&str, &Run)) -> String {
             p.warning { "The two are of different machines: the ratios to their own peers tell more than the values." }
         }
         @for (name, run) in [(first, a), (second, b)] {
-            @let told: Vec<String> = run.head.warnings.iter().chain(run.cases.iter().flat_map(|case| &case.head.warnings))
+            @let rows_of: Vec<String> = run.head.warnings.iter().chain(run.cases.iter().flat_map(|case| &case.head.warnings))
                 .map(|warning| format!("{name}: {warning}")).collect();
-            @if told.len() > MOST_WARNINGS {
-                details { summary { (told.len()) " warnings of " (name) } (warnings(&told)) }
-            } @else { (warnings(&told)) }
+            @if rows_of.len() > MOST_WARNINGS {
+                details { summary { (rows_of.len()) " warnings of " (name) } (warnings(&rows_of)) }
+            } @else { (warnings(&rows_of)) }
         }
         @for (case, (metric, drift, rows)) in &compared { (table(case, metric, *drift, rows)) }
         @for (name, run) in [(first, a), (second, b)] {
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_that_disagree_widen_what_is_no_change() {
+    fn disagreeing_peers_widen_the_no_change_band() {
         let drift = drift(vec![1.3, 0.9, 1.0]).unwrap();
         assert!(drift.factor == 1.0 && drift.swing > 0.2 && drift.swing < 0.21);
         assert_eq!(super::drift(Vec::new()), None);
@@ -495,9 +495,9 @@ mod tests {
                     case
                 };
                 let (a, b) = (run(), run());
-                let (_, _, told) = compare(&a, &b).unwrap();
-                rows += told.len();
-                changed += told
+                let (_, _, rows_of) = compare(&a, &b).unwrap();
+                rows += rows_of.len();
+                changed += rows_of
                     .iter()
                     .filter(|row| matches!(row.change, Change::Better | Change::Worse))
                     .count();

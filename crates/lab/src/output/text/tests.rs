@@ -64,11 +64,11 @@ fn series(variant: &str, peer: bool, rates: &[f64]) -> Series {
 }
 
 /// Returns the report of a case in which our rate is twice the peer's.
-fn told(form: Form, bound: Bound, ended: Ended) -> (String, usize) {
-    told_with(form, bound, ended, false)
+fn report(form: Form, bound: Bound, ended: Ended) -> (String, usize) {
+    report_with(form, bound, ended, false)
 }
 
-fn told_with(form: Form, bound: Bound, ended: Ended, runs: bool) -> (String, usize) {
+fn report_with(form: Form, bound: Bound, ended: Ended, runs: bool) -> (String, usize) {
     let case = case(bound);
     let all = [
         series("ours", false, &[2e6, 4e6, 6e6]),
@@ -91,11 +91,11 @@ fn told_with(form: Form, bound: Bound, ended: Ended, runs: bool) -> (String, usi
     (String::from_utf8(out).unwrap(), unmet)
 }
 
-const PLAIN: Form = Form::Text { colour: false };
+const PLAIN: Form = Form::Text { color: false };
 
 #[test]
-fn every_run_is_told_where_somebody_asks() {
-    let asked = |form| told_with(form, Bound::AtLeast(1.5), Ended::Complete, true).0;
+fn all_runs_are_shown_on_request() {
+    let asked = |form| report_with(form, Bound::AtLeast(1.5), Ended::Complete, true).0;
     let text = asked(PLAIN);
     let runs = text.lines().filter(|line| line.starts_with("ours "));
     let cells = runs.map(|line| line.split_whitespace().nth(1));
@@ -111,7 +111,7 @@ fn every_run_is_told_where_somebody_asks() {
 
 #[test]
 fn text_has_values_ratio_and_verdict_and_no_escape() {
-    let (text, unmet) = told(PLAIN, Bound::AtLeast(1.5), Ended::Complete);
+    let (text, unmet) = report(PLAIN, Bound::AtLeast(1.5), Ended::Complete);
     let ours = text.lines().find(|line| line.starts_with("ours")).unwrap();
     assert_eq!(
         ours.split_whitespace().collect::<Vec<_>>(),
@@ -135,7 +135,7 @@ fn text_has_values_ratio_and_verdict_and_no_escape() {
 
 #[test]
 fn a_claim_that_fails_is_counted_and_said() {
-    let (text, unmet) = told(PLAIN, Bound::AtLeast(3.0), Ended::Complete);
+    let (text, unmet) = report(PLAIN, Bound::AtLeast(3.0), Ended::Complete);
     let claim = text
         .lines()
         .find(|line| line.starts_with("rate of ours"))
@@ -193,9 +193,9 @@ fn a_run_ends_with_its_verdict_in_words() {
 }
 
 #[test]
-fn colour_is_used_only_where_it_is_allowed() {
-    let (text, _) = told(
-        Form::Text { colour: true },
+fn color_is_used_only_where_it_is_allowed() {
+    let (text, _) = report(
+        Form::Text { color: true },
         Bound::AtLeast(1.5),
         Ended::Complete,
     );
@@ -203,19 +203,19 @@ fn colour_is_used_only_where_it_is_allowed() {
 }
 
 #[test]
-fn text_tells_why_there_are_fewer_repetitions() {
-    let (text, _) = told(PLAIN, Bound::AtLeast(1.5), Ended::OutOfTime(3));
+fn text_explains_missing_repetitions() {
+    let (text, _) = report(PLAIN, Bound::AtLeast(1.5), Ended::OutOfTime(3));
     assert!(
         text.contains("medians of 3 repetitions: time was up before the other 2"),
         "{text}"
     );
-    let (text, _) = told(PLAIN, Bound::AtLeast(1.5), Ended::Interrupted);
+    let (text, _) = report(PLAIN, Bound::AtLeast(1.5), Ended::Interrupted);
     assert!(text.contains("interrupted: medians of the 3"), "{text}");
 }
 
 #[test]
 fn json_is_an_object_a_line() {
-    let (text, _) = told(Form::Json, Bound::AtLeast(1.5), Ended::Complete);
+    let (text, _) = report(Form::Json, Bound::AtLeast(1.5), Ended::Complete);
     let lines: Vec<Line> = text
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -245,7 +245,7 @@ fn json_is_an_object_a_line() {
 }
 
 #[test]
-fn a_run_without_a_peer_is_told_by_its_claims() {
+fn run_without_a_peer_is_summarized_by_its_claims() {
     let case = case(Bound::AtLeast(1.0));
     let [ours, theirs] = [("ours", false), ("theirs", true)]
         .map(|(name, peer)| series(name, peer, &[2e6, 4e6, 6e6]));
@@ -263,7 +263,7 @@ fn a_run_without_a_peer_is_told_by_its_claims() {
 }
 
 #[test]
-fn a_closed_pipe_is_told_apart_from_a_failure() {
+fn closed_pipe_is_not_a_failure() {
     struct Closed;
     impl Write for Closed {
         fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
@@ -296,17 +296,17 @@ fn repetitions_that_were_thrown_away_are_not_asked_for_again() {
     for (_, sample) in &mut all[0].samples[..2] {
         *sample = Sample::thrown_away(Absent("one of 2 beside it stood still".into()));
     }
-    let told = |all: &[Series]| {
+    let warning = |all: &[Series]| {
         let warnings = spread_warnings(&case, &summarize(case.metrics, all), all);
         warnings.into_iter().next().unwrap_or_default()
     };
     assert_eq!(
-        told(&all),
+        warning(&all),
         "only 1 of 3 repetitions of example counted for ours, too few to show a spread"
     );
     let once = [series("ours", false, &[2e6])];
     assert_eq!(
-        told(&once),
+        warning(&once),
         "1 repetition of example shows no spread: --repeat 3 or more does"
     );
     let beside = beside::warnings(&all);

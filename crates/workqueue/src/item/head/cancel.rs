@@ -17,7 +17,7 @@ impl State {
         let popped = self.without(LINKED);
         if !self.has(PENDING) {
             Pop::Discard(popped)
-        } else if self.has(RUNNING) && !sync::twin::armed("cancel all: ends what runs") {
+        } else if self.has(RUNNING) && !sync::twin::armed("cancel all: ends a running item") {
             Pop::Discard(popped.cancelled().0)
         } else {
             // The panic flag of the last run is kept, because this is not a real run.
@@ -48,13 +48,13 @@ impl State {
             // Sleepers wait at least for the run.
             (next.with(OWED), false)
         } else {
-            (next.without(WAITED).next_turn(), self.has(WAITED))
+            (next.without(WAITED).next_completion(), self.has(WAITED))
         }
     }
 
     /// Unlinks a tombstone; returns `None` if the item is pending, running or claimed.
     pub(crate) fn reap(self) -> Option<State> {
-        let alive = if sync::twin::armed("reap: overlooks who queues") {
+        let alive = if sync::twin::armed("reap: overlooks an enqueuer") {
             RUNNING | CLAIMED
         } else {
             PENDING | RUNNING | CLAIMED
@@ -80,7 +80,7 @@ impl Head {
         loop {
             let pop = from.pop_to_cancel();
             let (Pop::Run(to) | Pop::Leave(to) | Pop::Discard(to)) = pop;
-            if self.step(from, to) {
+            if self.transition(from, to) {
                 return (from, pop);
             }
             from = self.load();

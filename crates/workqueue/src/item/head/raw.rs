@@ -45,14 +45,14 @@ impl State {
         } else if runs {
             (self.without(LINKED).with(HANDOFF), Start::Behind)
         } else {
-            (self.without(PENDING | LINKED).next_turn(), Start::Run)
+            (self.without(PENDING | LINKED).next_completion(), Start::Run)
         }
     }
 
     /// Starts an item that the caller claimed, removed from its list and will run.
     #[inline]
     pub fn start_claimed(self) -> State {
-        self.without(PENDING | LINKED | CLAIMED).next_turn()
+        self.without(PENDING | LINKED | CLAIMED).next_completion()
     }
 
     /// Takes the item back from the run that it was handed to, so that it can be put on its list
@@ -82,7 +82,7 @@ impl State {
 
     /// Ends the claim of the timer, or of a thread that removed the item from its list: it is idle.
     pub fn disarm(self) -> State {
-        self.without(PENDING | CLAIMED | ARMED).next_turn()
+        self.without(PENDING | CLAIMED | ARMED).next_completion()
     }
 
     /// Arms the timer of an item that is armed, or claimed and in no list; `None` if it is
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_claims_an_item_gets_its_link() {
+    fn claiming_thread_gets_the_list_link() {
         for runs in [false, true] {
             let claimed = queued().claim_pending().unwrap();
             let (left, start) = claimed.start(runs);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_helper_starts_what_he_has_claimed() {
+    fn helper_starts_the_item_it_claimed() {
         let started = queued().claim().unwrap().start_claimed();
         assert!(started.is_idle() && !started.has_link());
     }

@@ -14,7 +14,7 @@
 //! polled is pinned in place: it is neither removed from a list nor claimed. One that was never
 //! polled is claimed and cancelled like a closure, by the transitions of `head.rs`.
 
-use super::{Completion, DISABLE_ONE, LINKED, PENDING, RUNNING, State, TURN_MASK};
+use super::{Completion, DISABLE_ONE, LINKED, PENDING, RUNNING, SEQ_MASK, State};
 
 /// Set if the handle cancelled the future: the next run drops the future instead of polling it.
 const CANCELLED: u64 = DISABLE_ONE;
@@ -26,7 +26,7 @@ const POLLED: u64 = DISABLE_ONE << 2;
 impl State {
     /// Returns `true` if a future has ended: it will not be pending or polled again.
     pub(crate) fn has_ended(self) -> bool {
-        self.0 & TURN_MASK != 0
+        self.0 & SEQ_MASK != 0
     }
     pub(crate) fn is_cancelled(self) -> bool {
         self.has(CANCELLED)
@@ -52,7 +52,7 @@ impl State {
     /// Claims a pending future that was never polled, to cancel it.
     pub(crate) fn claim_unpolled(self) -> Option<State> {
         let is_begun = self.has(RUNNING)
-            || self.has(POLLED) && !sync::twin::armed("future: a cancel moves what was polled");
+            || self.has(POLLED) && !sync::twin::armed("future: a cancel moves a polled future");
         self.claim_pending().filter(|_| !is_begun)
     }
 

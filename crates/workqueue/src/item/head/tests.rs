@@ -15,7 +15,7 @@ enum Link {
     /// In a list of the home queue.
     Listed,
     /// In the local batch of a worker that will pop it.
-    InHand,
+    InLocalBatch,
     /// Popped, and handed to the thread that runs or claims the item.
     HandedOver,
 }
@@ -36,7 +36,7 @@ enum Claim {
 /// A flusher: the counts it waits for, and the sequence number by which it detects them.
 #[derive(Clone, Copy, Debug)]
 struct Flush {
-    turn: u64,
+    seq: u64,
     /// The number of runs that must have ended.
     nr_ended: u32,
     /// The number of enqueues that must have completed or been cancelled.
@@ -53,7 +53,7 @@ struct World {
     has_handle: bool,
     is_freed: bool,
     /// Set if the pending enqueue owns a capacity permit.
-    has_place: bool,
+    has_permit: bool,
     nr_in_flight: [i32; 2],
     nr_enqueued: u32,
     nr_cancelled: u32,
@@ -91,7 +91,7 @@ impl World {
             is_running: false,
             has_handle: true,
             is_freed: false,
-            has_place: false,
+            has_permit: false,
             nr_in_flight: [0; 2],
             nr_enqueued: 0,
             nr_cancelled: 0,
@@ -103,11 +103,11 @@ impl World {
     }
 
     /// Applies a transition, if it is possible now.
-    fn step(&mut self, step: u8) {
+    fn transition(&mut self, step: u8) {
         match step % NR_STEPS {
             0 | 1 if self.has_handle => self.enqueue(usize::from(step % NR_STEPS), step >= 128),
-            2 | 3 if self.link == Link::Listed => self.link = Link::InHand,
-            4 if self.link == Link::InHand => self.pop(),
+            2 | 3 if self.link == Link::Listed => self.link = Link::InLocalBatch,
+            4 if self.link == Link::InLocalBatch => self.pop(),
             5 if self.is_running => self.end(step >= 128),
             6 if self.has_handle => self.cancel(),
             7 if self.has_handle => self.claim_to_help(),
@@ -127,10 +127,10 @@ impl World {
         self.nr_in_flight[to] += 1;
     }
 
-    fn enqueue(&mut self, to: usize, has_place: bool) {
+    fn enqueue(&mut self, to: usize, has_permit: bool) {
         let ours = self.home == to;
-        let planned = self.state.enqueue(ours, || ours, RULES[to], has_place);
-        self.has_place |= has_place && planned != Enqueue::Pending;
+        let planned = self.state.enqueue(ours, || ours, RULES[to], has_permit);
+        self.has_permit |= has_permit && planned != Enqueue::Pending;
         match planned {
             Enqueue::Pending => assert!(self.is_pending() || self.claim.is_some()),
             Enqueue::Disabled => panic!("nobody disabled it"),
@@ -186,7 +186,7 @@ impl World {
         assert!(!self.is_running, "two runs at once");
         assert!(self.is_pending(), "a run that nobody asked for");
         self.is_running = true;
-        self.has_place = false;
+        self.has_permit = false;
         self.nr_started += 1;
     }
 
@@ -238,7 +238,7 @@ impl World {
 
     fn note_cancelled(&mut self, wakes: bool) {
         self.nr_cancelled += 1;
-        self.has_place = false;
+        self.has_permit = false;
         if wakes {
             self.nr_waits = 0;
         }
@@ -318,13 +318,13 @@ impl World {
     }
 
     fn flush(&mut self) {
-        let turn = self.state.last_turn();
-        if !self.state.has_reached(turn) {
+        let seq = self.state.last_completion_seq();
+        if !self.state.has_reached(seq) {
             self.state = self.state.wait();
             self.nr_waits += 1;
         }
         self.flushes.push(Flush {
-            turn,
+            seq,
             nr_ended: self.nr_ended + u32::from(self.is_running),
             nr_settled: self.nr_enqueued,
         });
@@ -358,7 +358,7 @@ impl World {
             Some(Claim::Moves { .. } | Claim::CutsOut { .. })
         );
         assert_eq!(self.state.is_pending() || is_moving, nr_open == 1);
-        assert_eq!(self.state.is_counted(), self.has_place, "whose place?");
+        assert_eq!(self.state.is_counted(), self.has_permit, "whose place?");
         assert_eq!(self.state.is_running(), self.is_running);
         assert_eq!(self.state.is_claimed(), self.claim.is_some());
         let is_linked = self.link != Link::Nowhere;
@@ -367,7 +367,7 @@ impl World {
         assert_eq!(self.is_freed, must_be_freed && self.claim.is_none());
         let nr_settled = self.nr_ended + self.nr_cancelled;
         for flush in &self.flushes {
-            if self.state.has_reached(flush.turn) {
+            if self.state.has_reached(flush.seq) {
                 assert!(self.nr_ended >= flush.nr_ended, "before the run had ended");
                 assert!(nr_settled >= flush.nr_settled, "before what was queued");
             } else {
@@ -383,13 +383,13 @@ impl World {
             assert!(nr_rounds < 10, "stuck: {self:?}");
             nr_rounds += 1;
             for step in [8, 2, 4, 5] {
-                self.step(step);
+                self.transition(step);
             }
         }
         assert_eq!(self.nr_started, self.nr_ended);
         assert_eq!(self.nr_enqueued, self.nr_ended + self.nr_cancelled);
         for flush in &self.flushes {
-            assert!(self.state.has_reached(flush.turn), "flushes for ever");
+            assert!(self.state.has_reached(flush.seq), "flushes for ever");
         }
         assert_eq!(self.nr_waits, 0, "nobody woke who slept");
         if self.has_handle {
@@ -408,7 +408,7 @@ proptest! {
     fn the_steps_of_an_item_keep_their_promises(steps in prop::collection::vec(any::<u8>(), 0..80)) {
         let mut world = World::new();
         for step in steps {
-            world.step(step);
+            world.transition(step);
         }
         world.come_to_rest();
     }
@@ -423,30 +423,30 @@ fn a_cancel_behind_a_run_is_no_end_of_that_run() {
     let Pop::Run(running) = here(State::IDLE).pop() else {
         panic!("it is pending");
     };
-    let turn = running.last_turn();
+    let seq = running.last_completion_seq();
     let claimed = here(running).claim_pending().expect("it is pending");
     let (cancelled, _) = claimed.cancel().expect("it has its link");
-    assert!(!cancelled.has_reached(turn));
-    assert!(cancelled.complete(Ending::Returned).next.has_reached(turn));
+    assert!(!cancelled.has_reached(seq));
+    assert!(cancelled.complete(Ending::Returned).next.has_reached(seq));
 }
 
 #[test]
 fn turns_wrap_and_stay_clear_of_the_disable_depth() {
-    let last = State(TURN_MASK).disable().expect("not disabled yet");
-    let next = last.next_turn();
+    let last = State(SEQ_MASK).disable().expect("not disabled yet");
+    let next = last.next_completion();
     assert_eq!((next.completion_seq(), next.disable_depth()), (0, 1));
     assert!(next.has_reached(last.completion_seq()));
     assert!(!last.has_reached(next.completion_seq()));
 }
 
 #[test]
-fn a_state_tells_what_it_is_in_words() {
+fn debug_output_of_a_state_names_its_flags() {
     let (state, _) = State::queued(RULES[0]).claim().expect("helpable").unclaim();
     assert_eq!(format!("{state:?}"), "turn 0 pending linked helpable");
 }
 
 #[test]
-fn what_is_cancelled_with_all_else_ends_as_a_run_does_and_behind_a_run_owes_a_turn() {
+fn bulk_cancel_ends_like_a_run_and_advances_the_sequence() {
     let queued = State::queued(RULES[0]);
     let Pop::Run(taken) = queued.pop_to_cancel() else {
         panic!()
@@ -487,7 +487,7 @@ fn what_is_cancelled_with_all_else_ends_as_a_run_does_and_behind_a_run_owes_a_tu
 }
 
 #[test]
-fn what_takes_the_place_of_something_older_says_so_until_it_has_run() {
+fn successor_of_an_older_item_is_marked_until_it_has_run() {
     let claimed = State::queued(RULES[0]).claim_pending().unwrap();
     let (tombstone, _) = claimed.cancel().unwrap();
     let Enqueue::Revive(revived) = tombstone.enqueue(true, || true, RULES[0], false) else {

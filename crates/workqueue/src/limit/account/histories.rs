@@ -26,7 +26,7 @@ struct Link {
 /// A pool. Each entry of `running` is a worker's link, with the payment in advance.
 #[derive(Default)]
 struct World {
-    links: Vec<Link>,
+    pwqs: Vec<Link>,
     ready: Vec<usize>,
     running: Vec<(usize, VirtualTime)>,
     clock: Clock,
@@ -51,74 +51,74 @@ impl World {
     fn add(&mut self, shares: u32, nr_items: u32) {
         let mut account = Account::default();
         account.set_shares(shares, &self.clock, iter::empty());
-        self.links.push(Link {
+        self.pwqs.push(Link {
             account,
             nr_waiting: 0,
             nr_running: 0,
             had_ns: 0.0,
             due_ns: 0.0,
         });
-        self.queue(self.links.len() - 1, nr_items);
+        self.queue(self.pwqs.len() - 1, nr_items);
     }
 
     fn queue(&mut self, at: usize, nr_items: u32) {
-        self.links[at].nr_waiting += nr_items;
-        self.line_up(at);
+        self.pwqs[at].nr_waiting += nr_items;
+        self.request_seat(at);
     }
 
-    fn line_up(&mut self, at: usize) {
-        let link = &mut self.links[at];
-        if link.nr_waiting > 0 && !self.ready.contains(&at) {
-            link.account.wait_from(&self.clock);
+    fn request_seat(&mut self, at: usize) {
+        let pwq = &mut self.pwqs[at];
+        if pwq.nr_waiting > 0 && !self.ready.contains(&at) {
+            pwq.account.wait_from(&self.clock);
             self.ready.push(at);
         }
     }
 
     /// Lets a worker take an item, and returns the item's link.
     fn take(&mut self) -> usize {
-        let used = self.ready.iter().map(|&at| self.links[at].account.used());
+        let used = self.ready.iter().map(|&at| self.pwqs[at].account.used());
         let place = next_by_use(used).expect("a link that waits");
         let at = self.ready.remove(place);
-        let link = &mut self.links[at];
-        self.clock.pick(link.account.used());
-        let paid = link.account.pay(1);
-        link.nr_waiting -= 1;
-        link.nr_running += 1;
+        let pwq = &mut self.pwqs[at];
+        self.clock.pick(pwq.account.used());
+        let paid = pwq.account.pay(1);
+        pwq.nr_waiting -= 1;
+        pwq.nr_running += 1;
         self.running.push((at, paid));
-        self.line_up(at);
+        self.request_seat(at);
         at
     }
 
     /// Lets a worker end its item.
     fn end(&mut self, worker: usize, took_ns: u64) {
         let (at, paid) = self.running[worker];
-        self.links[at].account.settle(paid, 1, took_ns);
+        self.pwqs[at].account.settle(paid, 1, took_ns);
         let mut wanting = self.clock.count();
         let running = self.running.iter().map(|it| it.0);
         for at in self.ready.iter().copied().chain(running) {
-            wanting.add(&mut self.links[at].account);
+            wanting.add(&mut self.pwqs[at].account);
         }
         wanting.serve(took_ns);
         self.running.remove(worker);
-        let wanting = || self.links.iter().filter(|it| it.wants());
+        let wanting = || self.pwqs.iter().filter(|it| it.wants());
         let weights: u128 = wanting().map(|it| it.account.weight()).sum();
-        for link in self.links.iter_mut().filter(|it| it.wants()) {
-            link.due_ns += took_ns as f64 * link.account.weight() as f64 / weights as f64;
+        for pwq in self.pwqs.iter_mut().filter(|it| it.wants()) {
+            pwq.due_ns += took_ns as f64 * pwq.account.weight() as f64 / weights as f64;
         }
-        self.links[at].had_ns += took_ns as f64;
-        self.links[at].nr_running -= 1;
+        self.pwqs[at].had_ns += took_ns as f64;
+        self.pwqs[at].nr_running -= 1;
     }
 
     fn set_shares(&mut self, at: usize, shares: u32) {
         let its = self.running.iter_mut().filter(|it| it.0 == at);
         let paid = its.map(|it| &mut it.1);
-        let account = &mut self.links[at].account;
+        let account = &mut self.pwqs[at].account;
         account.set_shares(shares, &self.clock, paid);
     }
 
     /// Cancels the waiting items of a link.
     fn cancel(&mut self, at: usize) {
-        self.links[at].nr_waiting = 0;
+        self.pwqs[at].nr_waiting = 0;
         self.ready.retain(|&it| it != at);
     }
 }
@@ -142,18 +142,18 @@ fn run(seed: u64) -> Ends {
     let shares = [20, 100, 100, 500];
     world.add(shares[dice(4)], u32::MAX);
     for _ in 0..240 {
-        let nr_links = world.links.len();
-        let nr_wanting = world.links.iter().filter(|it| it.wants()).count();
+        let nr_pwqs = world.pwqs.len();
+        let nr_wanting = world.pwqs.iter().filter(|it| it.wants()).count();
         match dice(32) {
             0..12 if nr_wanting <= nr_at_once => world.add(shares[dice(4)], 1 + dice(2) as u32),
             12..16 if returns => {
-                let at = dice(nr_links.min(6));
-                if !world.links[at].wants() {
+                let at = dice(nr_pwqs.min(6));
+                if !world.pwqs[at].wants() {
                     world.queue(at, 1);
                 }
             }
-            16 if change => world.set_shares(dice(nr_links), shares[dice(4)]),
-            17 if change && nr_links > 1 => world.cancel(1 + dice(nr_links - 1)),
+            16 if change => world.set_shares(dice(nr_pwqs), shares[dice(4)]),
+            17 if change && nr_pwqs > 1 => world.cancel(1 + dice(nr_pwqs - 1)),
             _ if world.running.len() < nr_workers => {
                 world.take();
             }
@@ -162,9 +162,9 @@ fn run(seed: u64) -> Ends {
                 1 + dice(LONGEST_NS as usize) as u64,
             ),
         }
-        let old = &world.links[0];
+        let old = &world.pwqs[0];
         ends.behind = ends.behind.max(0.9 * old.due_ns - old.had_ns);
-        let new = world.links[1..].iter().filter(|it| it.had_ns == 0.0);
+        let new = world.pwqs[1..].iter().filter(|it| it.had_ns == 0.0);
         ends.late = new.map(|it| it.due_ns).fold(ends.late, f64::max);
     }
     ends.behind /= LONGEST_NS as f64;
@@ -196,7 +196,7 @@ fn a_new_link_waits_for_few_items_however_often_others_return() {
             assert_eq!(world.take(), 0);
         }
         world.end(0, 1000);
-        if !world.links[1].wants() {
+        if !world.pwqs[1].wants() {
             world.queue(1, 1);
         }
     }

@@ -4,31 +4,31 @@ use super::*;
 
 /// Links that always have work, with their shares and the times that their items take.
 struct Pool {
-    links: Vec<(Account, u64)>,
+    pwqs: Vec<(Account, u64)>,
     clock: Clock,
     /// The time that each link got.
     had_ns: Vec<u64>,
 }
 
 impl Pool {
-    fn new(links: &[(u32, u64)]) -> Self {
+    fn new(pwqs: &[(u32, u64)]) -> Self {
         let account = |&(shares, item_ns): &(u32, u64)| {
             let mut account = Account::default();
             account.set_shares(shares, &Clock::default(), iter::empty());
             (account, item_ns)
         };
         Self {
-            links: links.iter().map(account).collect(),
+            pwqs: pwqs.iter().map(account).collect(),
             clock: Clock::default(),
-            had_ns: vec![0; links.len()],
+            had_ns: vec![0; pwqs.len()],
         }
     }
 
     /// Takes an item of one of the first `among` links.
     fn take(&mut self, among: usize) -> (usize, VirtualTime) {
-        let waiting = self.links[..among].iter();
+        let waiting = self.pwqs[..among].iter();
         let at = next_by_use(waiting.map(|it| it.0.used())).unwrap();
-        let account = &mut self.links[at].0;
+        let account = &mut self.pwqs[at].0;
         self.clock.pick(account.used());
         let paid = account.pay(1);
         account.wait_from(&self.clock);
@@ -36,7 +36,7 @@ impl Pool {
     }
 
     fn end(&mut self, (at, paid): (usize, VirtualTime)) {
-        let (account, item_ns) = &mut self.links[at];
+        let (account, item_ns) = &mut self.pwqs[at];
         account.settle(paid, 1, *item_ns);
         self.had_ns[at] += *item_ns;
     }
@@ -72,7 +72,7 @@ fn long_items_get_no_more_time_than_short_ones() {
 fn an_idle_link_goes_next_and_has_saved_nothing_up() {
     let mut pool = Pool::new(&[(100, 1000), (100, 1000)]);
     pool.run(1, 10_000);
-    pool.links[1].0.wait_from(&pool.clock);
+    pool.pwqs[1].0.wait_from(&pool.clock);
     let first = pool.take(2);
     assert_eq!(first.0, 1);
     pool.end(first);
@@ -107,7 +107,7 @@ fn debts_are_converted_to_the_present_shares() {
     let long = pool.take(2);
     assert_eq!(long.0, 0);
     pool.end(long);
-    let account = &mut pool.links[0].0;
+    let account = &mut pool.pwqs[0].0;
     account.set_shares(1000, &pool.clock, iter::empty());
     pool.had_ns.fill(0);
     pool.run(2, 2000);

@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use sync::{atomic::Ordering, twin, unmodelled::Arc};
 
-use super::{Closed, Gate, HELP_WAITS, Line, PAUSED, Phase, STAY_CLOSED};
+use super::{Closed, Gate, HELP_WAITS, PAUSED, Phase, STAY_CLOSED, WaitQueue};
 
 impl<S> Deref for Closed<S> {
     type Target = Gate<S>;
@@ -17,9 +17,9 @@ impl<S> Deref for Closed<S> {
 impl<S> Drop for Closed<S> {
     fn drop(&mut self) {
         if !self.0.stocks.is_empty() && !twin::torn_down() {
-            let mut line = self.0.line.lock();
-            line.nr_closers -= 1;
-            if line.nr_closers == 0 {
+            let mut wait_queue = self.0.wait_queue.lock();
+            wait_queue.nr_closers -= 1;
+            if wait_queue.nr_closers == 0 {
                 self.0.word.fetch_and(!STAY_CLOSED, Ordering::Relaxed);
             }
         }
@@ -30,12 +30,12 @@ impl<S> Gate<S> {
     /// Closes the stocks until the result is dropped. Later helpers are counted in a phase.
     pub(crate) fn closed(gate: Arc<Self>) -> Closed<S> {
         if !gate.stocks.is_empty() {
-            let mut line = gate.line.lock();
-            line.nr_closers += 1;
+            let mut wait_queue = gate.wait_queue.lock();
+            wait_queue.nr_closers += 1;
             // Relaxed, as in `Closed::drop`: the flag is read under the lock of the wait queue.
             gate.word.fetch_or(STAY_CLOSED, Ordering::Relaxed);
             if !twin::armed("stock: a flush leaves it open") {
-                gate.close(&mut line);
+                gate.close(&mut wait_queue);
             }
         }
         Closed(gate)
@@ -43,7 +43,7 @@ impl<S> Gate<S> {
 
     /// Updates the number of CPUs that the queue uses on each node.
     pub(crate) fn set_cpus(&self, nr_cpus: &[u32]) {
-        let _line = self.line.lock();
+        let _line = self.wait_queue.lock();
         for (node, &nr_cpus) in self.nodes.iter().zip(nr_cpus) {
             node.nr_cpus.store(nr_cpus, Ordering::Relaxed);
         }
@@ -53,33 +53,33 @@ impl<S> Gate<S> {
     /// Changes the number of seats. Returns the waiters that get a seat.
     #[must_use = "the seekers have been handed seats and must be told"]
     pub(crate) fn set_max(&self, max: u32) -> Vec<S> {
-        let mut line = self.line.lock();
-        self.close(&mut line);
+        let mut wait_queue = self.wait_queue.lock();
+        self.close(&mut wait_queue);
         let paused = self.max.load(Ordering::Relaxed) & PAUSED;
         self.max
             .store((max * self.factor) | paused, Ordering::Relaxed);
         self.share_out();
-        self.admit_from(&mut line)
+        self.admit_from(&mut wait_queue)
     }
 
     /// Removes all seats, or restores them. Returns the waiters that get a seat.
     #[must_use = "the seekers have been handed seats and must be told"]
     pub(crate) fn set_paused(&self, paused: bool) -> Vec<S> {
-        let mut line = self.line.lock();
-        self.close(&mut line);
+        let mut wait_queue = self.wait_queue.lock();
+        self.close(&mut wait_queue);
         let max = self.max() | if paused { PAUSED } else { 0 };
         self.max.store(max, Ordering::Relaxed);
-        self.admit_from(&mut line)
+        self.admit_from(&mut wait_queue)
     }
 
-    fn admit_from(&self, line: &mut Line<S>) -> Vec<S> {
+    fn admit_from(&self, wait_queue: &mut WaitQueue<S>) -> Vec<S> {
         let mut admitted = Vec::new();
-        while let Some(at) = self.next(line)
-            && self.try_enter_here(line.places[at].node)
+        while let Some(at) = self.next(wait_queue)
+            && self.try_enter_here(wait_queue.entries[at].node)
         {
-            admitted.extend(line.places.remove(at).map(|place| place.seeker));
+            admitted.extend(wait_queue.entries.remove(at).map(|entry| entry.waiter));
         }
-        self.note_line(line);
+        self.note_waiters(wait_queue);
         admitted
     }
 
@@ -106,7 +106,7 @@ impl<S> Gate<S> {
             } else {
                 from.with(HELP_WAITS)
             };
-            match Self::step(&self.word, from, to) {
+            match Self::transition(&self.word, from, to) {
                 Ok(()) if to.phase() == present => return false,
                 // Check the new phase, too. Reload the word, because a failed exchange does not
                 // acquire the helpers' writes.

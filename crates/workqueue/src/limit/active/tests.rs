@@ -24,7 +24,7 @@ impl Seats {
     }
 
     fn leave(&self, node: usize) -> Option<usize> {
-        Gate::leave(&self.gate, &self.core, node, Holds::Seat).seeker
+        Gate::leave(&self.gate, &self.core, node, Holds::Seat).waiter
     }
 
     fn set_max(&self, max: u32) -> Vec<usize> {
@@ -47,7 +47,7 @@ fn a_seat_given_back_goes_to_the_first_in_line() {
 }
 
 #[test]
-fn raising_the_limit_seats_who_stands_in_line() {
+fn raising_the_limit_seats_waiters() {
     let seats = Seats::new(1, &[]);
     assert!(seats.enter(0, 9));
     for slot in 0..3 {
@@ -69,7 +69,7 @@ fn lowering_the_limit_lets_seats_go_until_it_holds() {
 }
 
 #[test]
-fn the_last_to_leave_tells_who_waits_for_that() {
+fn last_release_notifies_waiters() {
     let seats = Seats::new(2, &[]);
     let leave = || Gate::leave(&seats.gate, &seats.core, 0, Holds::Seat);
     assert!(seats.gate.is_idle());
@@ -83,7 +83,7 @@ fn the_last_to_leave_tells_who_waits_for_that() {
 }
 
 #[test]
-fn a_node_that_comes_late_gets_its_share_before_a_busy_one_gets_more() {
+fn late_node_gets_its_share_before_a_busy_one_gets_more() {
     let seats = Seats::new(32, &[4, 4]);
     for slot in 0..32 {
         assert!(seats.enter(0, slot), "free seats go to whoever comes");
@@ -100,7 +100,7 @@ fn a_node_that_comes_late_gets_its_share_before_a_busy_one_gets_more() {
 }
 
 #[test]
-fn what_a_node_does_not_use_moves_to_where_items_wait() {
+fn unused_share_of_a_node_moves_to_waiting_nodes() {
     let seats = Seats::new(16, &[4, 4]);
     for slot in 0..16 {
         assert!(seats.enter(slot % 2, slot));
@@ -115,7 +115,7 @@ struct Model {
     max: usize,
     shares: Vec<u32>,
     seated: Vec<usize>,
-    line: Vec<(usize, usize)>,
+    wait_queue: Vec<(usize, usize)>,
 }
 
 impl Model {
@@ -124,14 +124,14 @@ impl Model {
         if free {
             self.seated.push(node);
         } else {
-            self.line.push((node, slot));
+            self.wait_queue.push((node, slot));
         }
         free
     }
 
     /// Gives the next waiter a seat, if there are both.
     fn next(&mut self) -> Option<usize> {
-        if self.line.is_empty() || self.seated.len() >= self.max {
+        if self.wait_queue.is_empty() || self.seated.len() >= self.max {
             return None;
         }
         let nr_in = |node| self.seated.iter().filter(|it| **it == node).count() as u32;
@@ -140,8 +140,8 @@ impl Model {
                 .get(node)
                 .is_some_and(|&share| nr_in(node) < share)
         };
-        let at = self.line.iter().position(|(node, _)| below(*node));
-        let (node, slot) = self.line.remove(at.unwrap_or(0));
+        let at = self.wait_queue.iter().position(|(node, _)| below(*node));
+        let (node, slot) = self.wait_queue.remove(at.unwrap_or(0));
         self.seated.push(node);
         Some(slot)
     }
@@ -153,7 +153,7 @@ const NR_CASES: u32 = if cfg!(miri) { 2 } else { 500 };
 proptest! {
     #![proptest_config(ProptestConfig { cases: NR_CASES, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn seats_are_given_as_by_a_list_of_who_has_them(
+    fn seats_match_a_model_that_lists_the_holders(
         nr_cpus in proptest::collection::vec(1u32..9, 1..4),
         first_max in 1u32..40,
         stocks_for in 0u32..5,
@@ -194,7 +194,7 @@ proptest! {
 }
 
 #[test]
-fn a_flush_waits_for_those_who_helped_before_it_alone() {
+fn flush_waits_only_for_earlier_helpers() {
     let seats = Seats::new(8, &[]);
     let gate = &seats.gate;
     let began = gate.phase();
@@ -277,7 +277,7 @@ fn a_paused_gate_has_no_seats_and_keeps_its_limit() {
 }
 
 fn nobody_waits(seats: &Seats) -> bool {
-    seats.gate.line.lock().places.is_empty()
+    seats.gate.wait_queue.lock().entries.is_empty()
 }
 
 /// Returns a gate with the open stocks of two nodes.
@@ -285,7 +285,7 @@ fn open_stocks(max: u32) -> Seats {
     let seats = Seats::with_stocks(max, &[1, 1], 2);
     assert!(seats.gate.try_enter(0));
     assert!(seats.leave(0).is_none());
-    assert!(seats.gate.line.lock().is_open);
+    assert!(seats.gate.wait_queue.lock().is_open);
     seats
 }
 
@@ -302,13 +302,13 @@ fn a_seat_that_is_kept_is_used_again_and_leaves_the_word_alone() {
     assert_eq!((gate.nr_active(), gate.nr_helpers()), (1, 2));
     for holds in [lent, helps] {
         let left = Gate::leave(gate, &seats.core, 0, holds);
-        assert!(left.seeker.is_none() && left.settled.is_none());
+        assert!(left.waiter.is_none() && left.settled.is_none());
     }
     assert_eq!((gate.load(), gate.nr_active()), (word, 0));
 }
 
 #[test]
-fn what_a_stock_keeps_is_bounded_and_the_rest_goes_back() {
+fn stock_keeps_a_bounded_number_of_seats() {
     let seats = open_stocks(16);
     let nr_kept = || seats.gate.load().nr_active() - seats.gate.nr_active();
     assert!((0..4).all(|_| seats.gate.try_enter(0)));
@@ -323,7 +323,7 @@ fn what_a_stock_keeps_is_bounded_and_the_rest_goes_back() {
 }
 
 #[test]
-fn a_pause_and_a_lower_limit_take_what_is_kept() {
+fn pause_and_lower_limit_take_cached_seats() {
     let seats = open_stocks(16);
     let gate = &seats.gate;
     assert!(gate.set_paused(true).is_empty());
@@ -354,9 +354,9 @@ fn stocks_stay_closed_until_the_last_flush_has_ended() {
         "the late one came in a later phase"
     );
     drop(first);
-    assert!(gate.try_enter(1) && !gate.line.lock().is_open);
+    assert!(gate.try_enter(1) && !gate.wait_queue.lock().is_open);
     drop(second);
-    assert!(gate.try_enter(1) && gate.line.lock().is_open);
-    assert!(Gate::leave(gate, &seats.core, 0, late).seeker.is_none());
+    assert!(gate.try_enter(1) && gate.wait_queue.lock().is_open);
+    assert!(Gate::leave(gate, &seats.core, 0, late).waiter.is_none());
     assert_eq!((gate.nr_active(), gate.nr_helpers()), (2, 0));
 }

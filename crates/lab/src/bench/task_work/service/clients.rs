@@ -51,14 +51,14 @@ pub fn ask(
     attendant.goes_on();
     let mut bytes = vec![0; size];
     let mut events = Vec::with_capacity(NR_EVENTS);
-    let patience = rustix::time::Timespec {
+    let backoff = rustix::time::Timespec {
         tv_sec: PATIENCE.as_secs() as i64,
         tv_nsec: 0,
     };
     while open > 0 {
         events.clear();
         let spare = rustix::buffer::spare_capacity(&mut events);
-        match epoll::wait(&epoll, spare, Some(&patience)) {
+        match epoll::wait(&epoll, spare, Some(&backoff)) {
             Err(rustix::io::Errno::INTR) => continue,
             Ok(0) => return Err(io::Error::new(io::ErrorKind::TimedOut, "no response")),
             waited => waited?,
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrong_answer_is_told() {
+    fn wrong_answer_is_reported() {
         assert!(check(&[8, 8], 7).is_ok());
         assert!(check(&[8, 7], 7).is_err());
         assert!(check(&[0], 255).is_ok());

@@ -27,16 +27,16 @@ const PATIENT_NS: u64 = 1_000_000;
 /// the time that a busy machine needs to schedule the caller. With a longer time, a preempted
 /// caller would stop the owner.
 #[cfg(not(any(loom, shuttle)))]
-const COURTESY: Duration = Duration::from_millis(10);
+const HANDOFF_WAIT: Duration = Duration::from_millis(10);
 
 /// Length of a waiter's short sleep, in microseconds: about as long as a wake-up, which it
 /// replaces.
-const NAP_US: u64 = 50;
+const SLEEP_US: u64 = 50;
 
 /// One wait.
 #[derive(Debug)]
-pub(super) struct Patience {
-    nr_looks: u32,
+pub(super) struct Backoff {
+    nr_checks: u32,
     nr_spins: u32,
 }
 
@@ -62,61 +62,61 @@ pub(super) struct Turn {
 
 /// The wait of an owner for announced callers.
 #[derive(Debug, Default)]
-pub(super) struct Courtesy {
+pub(super) struct HandoffWait {
     /// `None` before the first poll.
     #[cfg(not(any(loom, shuttle)))]
     deadline: Option<Deadline>,
 }
 
-/// Calls `look` until it returns a value, as a remote caller. `look` also does the check that is
+/// Calls `check` until it returns a value, as a remote caller. `check` also does the check that is
 /// due.
 ///
 /// After the spins it reports the wait, as all waits that may sleep do.
-pub(super) fn wait_for<R>(mut look: impl FnMut(Due) -> Option<R>) -> R {
-    let mut patience = Patience::of_caller();
+pub(super) fn wait_for<R>(mut check: impl FnMut(Due) -> Option<R>) -> R {
+    let mut backoff = Backoff::of_caller();
     loop {
-        if let Some(found) = look(Due::Nothing) {
+        if let Some(found) = check(Due::Nothing) {
             return found;
         }
-        if !patience.spins() {
+        if !backoff.spins() {
             break;
         }
-        patience.pass_time();
+        backoff.pass_time();
     }
     report::while_asleep(|| {
         // In a model no time passes.
         let mut checks = Checks::begin(time::now_ns());
         loop {
-            patience.pass_time();
-            if let Some(found) = look(checks.due(time::now_ns())) {
+            backoff.pass_time();
+            if let Some(found) = check(checks.due(time::now_ns())) {
                 return found;
             }
         }
     })
 }
 
-/// Waits as [`wait_for`] does, and unwinds only if `look` does. For a caller whose stack another
+/// Waits as [`wait_for`] does, and unwinds only if `check` does. For a caller whose stack another
 /// thread may be using.
 ///
 /// A thread that must not sleep here sleeps for short times without a report.
-pub(super) fn wait_out<R>(mut look: impl FnMut() -> Option<R>) -> R {
+pub(super) fn wait_out<R>(mut check: impl FnMut() -> Option<R>) -> R {
     if report::may_sleep() {
-        return wait_for(|_| look());
+        return wait_for(|_| check());
     }
-    let mut patience = Patience::of_caller();
+    let mut backoff = Backoff::of_caller();
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = check() {
             return found;
         }
-        patience.pass_time();
+        backoff.pass_time();
     }
 }
 
-impl Patience {
+impl Backoff {
     /// Begins the wait of a remote caller.
     fn of_caller() -> Self {
         Self {
-            nr_looks: 0,
+            nr_checks: 0,
             nr_spins: NR_SPINS,
         }
     }
@@ -124,13 +124,13 @@ impl Patience {
     /// Begins the wait of an owner for its own slot.
     pub(super) fn of_owner() -> Self {
         Self {
-            nr_looks: 0,
+            nr_checks: 0,
             nr_spins: NR_OWNER_SPINS,
         }
     }
 
     fn spins(&self) -> bool {
-        self.nr_looks < self.nr_spins && machine_may_spin()
+        self.nr_checks < self.nr_spins && machine_may_spin()
     }
 
     /// Waits a short time before the next attempt.
@@ -139,13 +139,13 @@ impl Patience {
     ///
     /// At most 50 µs, plus the system's delay.
     pub(super) fn pass_time(&mut self) {
-        self.nr_looks = self.nr_looks.saturating_add(1);
+        self.nr_checks = self.nr_checks.saturating_add(1);
         if self.spins() {
             hint::spin_loop();
-        } else if self.nr_looks < self.nr_spins + NR_YIELDS {
+        } else if self.nr_checks < self.nr_spins + NR_YIELDS {
             thread::yield_now();
         } else {
-            thread::sleep(Duration::from_micros(NAP_US));
+            thread::sleep(Duration::from_micros(SLEEP_US));
         }
     }
 }
@@ -198,14 +198,14 @@ impl Turn {
     }
 }
 
-impl Courtesy {
+impl HandoffWait {
     /// Returns `true` if the owner has waited for long enough. Always `false` in a model, where no
     /// time passes.
     pub(super) fn is_over(&mut self) -> bool {
         #[cfg(not(any(loom, shuttle)))]
         return self
             .deadline
-            .get_or_insert_with(|| Deadline::after(COURTESY))
+            .get_or_insert_with(|| Deadline::after(HANDOFF_WAIT))
             .is_over();
         #[cfg(any(loom, shuttle))]
         false

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use base::internal::panics::{discard, guarded_in_item};
 
 use super::head::{Dead, Head};
-use crate::errands::Errand;
+use crate::cleanups::Cleanup;
 
 /// The items of a bulk cancel in progress, and the user values that they held.
 ///
@@ -13,7 +13,7 @@ use crate::errands::Errand;
 /// user values are dropped last. A waker or destructor that waits for another of the items
 /// therefore finds that this item has ended.
 #[derive(Default)]
-pub struct Remains {
+pub struct DeferredDrops {
     /// The items whose runs are to be ended.
     pub(crate) taken: Vec<NonNull<Head>>,
     /// The number of capacity permits that are to be released.
@@ -21,16 +21,16 @@ pub struct Remains {
     /// The number of scope tickets among them; users do not count these.
     pub(crate) nr_tickets: usize,
     /// User values to drop.
-    pub(crate) dropped: Vec<Box<dyn Errand>>,
+    pub(crate) dropped: Vec<Box<dyn Cleanup>>,
 }
 
 // SAFETY: items in the running state stay alive, and the contents of items are `Send`.
-unsafe impl Send for Remains {}
+unsafe impl Send for DeferredDrops {}
 
 /// A user value, dropped when the deferred cleanup runs.
-struct Buried<T>(T);
+struct DeferredDrop<T>(T);
 
-impl<T: Send> Errand for Buried<T> {
+impl<T: Send> Cleanup for DeferredDrop<T> {
     fn run(self: Box<Self>) {
         // FOREIGN(cancel-drop): a closure or future, on the thread of the bulk cancel or a reaper,
         // with no lock held; contained.
@@ -39,23 +39,23 @@ impl<T: Send> Errand for Buried<T> {
 }
 
 /// Creates a deferred cleanup that drops the user value `what`.
-pub(crate) fn buried(what: impl Send + 'static) -> Box<dyn Errand> {
-    Box::new(Buried(what))
+pub(crate) fn deferred_drop(what: impl Send + 'static) -> Box<dyn Cleanup> {
+    Box::new(DeferredDrop(what))
 }
 
-impl Remains {
+impl DeferredDrops {
     /// Defers the drop of a user value.
-    pub(crate) fn bury(&mut self, what: impl Send + 'static) {
-        self.dropped.push(buried(what));
+    pub(crate) fn defer_drop(&mut self, what: impl Send + 'static) {
+        self.dropped.push(deferred_drop(what));
     }
 
     /// Adds an item that is to be freed.
-    pub(crate) fn bury_dead(&mut self, dead: Option<Dead>) {
-        self.dropped.extend(dead.map(buried));
+    pub(crate) fn defer_drop_of_dead(&mut self, dead: Option<Dead>) {
+        self.dropped.extend(dead.map(deferred_drop));
     }
 }
 
-impl std::fmt::Debug for Remains {
+impl std::fmt::Debug for DeferredDrops {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Remains")
             .field("nr_taken", &self.taken.len())

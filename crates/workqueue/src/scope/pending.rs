@@ -34,7 +34,7 @@ struct Item<F> {
 }
 
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct PendingItems {
     /// The stack; if it is empty, its top is null or the mark.
     newest: RawStack<Link>,
     list: Mutex<List>,
@@ -91,13 +91,13 @@ unsafe fn run<F: FnOnce()>(item: NonNull<Link>) -> Result<(), Payload> {
     // SAFETY: (1): only the link is dropped (a model needs that), because `func` was moved out.
     unsafe {
         ptr::drop_in_place(&raw mut (*item.as_ptr()).link);
-        memory::give_back(item);
+        memory::release(item);
     }
     // FOREIGN(scope-run): an item of a scope, on a guest or the owner; contained.
     guarded_in_item(func)
 }
 
-impl Line {
+impl PendingItems {
     pub(super) fn new(in_order: bool) -> Self {
         Self {
             newest: RawStack::new(),
@@ -119,13 +119,13 @@ impl Line {
             let below = if is_empty { ptr::null_mut() } else { before };
             next.store(below, Ordering::Relaxed);
         });
-        before == mark() && !twin::armed("line: nobody is roused")
+        before == mark() && !twin::armed("scope: the owner is not woken")
     }
 
     /// Takes the first item, if one can start.
     pub(super) fn take(&self) -> Option<Started> {
         let mut list = self.list.lock();
-        let overtakes = twin::armed("line: an item starts beside another");
+        let overtakes = twin::armed("scope: items overlap");
         if self.in_order && list.is_busy && !overtakes {
             return None;
         }
@@ -175,7 +175,7 @@ impl Line {
         }
         // Checked under the lock: a thread that takes the stack now would leave items in the list,
         // and the mark needs an empty list.
-        if !list.first.is_null() && !twin::armed("line: a mark beside items") {
+        if !list.first.is_null() && !twin::armed("scope: a mark next to items") {
             return Rest::Items;
         }
         let (empty, relaxed) = (ptr::null_mut(), Ordering::Relaxed);

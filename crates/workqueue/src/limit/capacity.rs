@@ -8,15 +8,15 @@
 use std::{cell::RefCell, collections::VecDeque, mem, task::Waker, time::Duration};
 
 use base::internal::{
-    admission::{self, Place, Ticket},
+    admission::{self, Position, Ticket},
     panics::Foreign,
     wake::sleeper::{OnTurn, Sleeper},
 };
 use sync::twin;
 
-use crate::errands;
+use crate::cleanups;
 
-pub(crate) struct Room(admission::Room<OnTurn>);
+pub(crate) struct Capacity(admission::Admission<OnTurn>);
 
 sync::thread_local! {
     /// The wakers of the tasks that this thread has admitted and not woken yet. A waker may drop
@@ -25,9 +25,9 @@ sync::thread_local! {
     static TO_WAKE: RefCell<Option<VecDeque<Foreign<Waker>>>> = RefCell::new(None)
 }
 
-impl Room {
+impl Capacity {
     pub(crate) fn new(capacity: usize) -> Self {
-        Self(admission::Room::new(capacity))
+        Self(admission::Admission::new(capacity))
     }
 
     pub(crate) fn capacity(&self) -> usize {
@@ -59,19 +59,21 @@ impl Room {
         };
         let mut on_turn = on_turn();
         // The previous one is dropped with no lock held.
-        let place = self.0.find(waits, |place| mem::swap(place, &mut on_turn));
-        let has_place = matches!(place, Place::Inside);
-        if has_place {
+        let position = self
+            .0
+            .find(waits, |position| mem::swap(position, &mut on_turn));
+        let has_permit = matches!(position, Position::Inside);
+        if has_permit {
             *ticket = None;
         }
-        has_place
+        has_permit
     }
 
     /// Acquires a permit, or sleeps for one, at most `timeout`. Returns `true` if it has one.
     ///
     /// # Blocking
     ///
-    /// Until [`give_back`](Self::give_back) releases a permit. Models never time out.
+    /// Until [`release`](Self::release) releases a permit. Models never time out.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> bool {
         if self.try_take() {
             return true;
@@ -94,8 +96,8 @@ impl Room {
             return;
         };
         let is_inside = self.0.leave(ticket).is_none();
-        if is_inside && !twin::armed("room: a waiter that gives up keeps its place") {
-            self.give_back(1);
+        if is_inside && !twin::armed("capacity: a leaving waiter keeps its permit") {
+            self.release(1);
         }
     }
 
@@ -104,7 +106,7 @@ impl Room {
     /// # Blocking
     ///
     /// Only briefly. It may wake a thread or call the waker of a task, so no lock may be held.
-    pub(crate) fn give_back(&self, count: usize) {
+    pub(crate) fn release(&self, count: usize) {
         if !twin::torn_down() && self.0.release(count) {
             self.let_in();
         }
@@ -142,15 +144,15 @@ impl Room {
         match is_within {
             Ok(true) => {}
             Ok(false) => {
-                std::iter::from_fn(next).for_each(errands::fire);
+                std::iter::from_fn(next).for_each(cleanups::fire);
                 let _ = TO_WAKE.try_with(|list| list.take());
             }
-            Err(_) => wakers.into_iter().for_each(errands::fire),
+            Err(_) => wakers.into_iter().for_each(cleanups::fire),
         }
     }
 }
 
-impl std::fmt::Debug for Room {
+impl std::fmt::Debug for Capacity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Room")
             .field("capacity", &self.capacity())

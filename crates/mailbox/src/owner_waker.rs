@@ -38,7 +38,7 @@ const EVENTFD: u8 = 2;
 ///
 /// Each way of waking leaves a token, so a wake-up before the sleep ends the sleep.
 #[derive(Debug)]
-pub(super) struct Bell {
+pub(super) struct OwnerWaker {
     /// A: how the owner sleeps. Written before it arms, read by the poster that claimed.
     kind: AtomicU8,
     /// I: wakes the owner's thread.
@@ -53,7 +53,7 @@ pub(super) struct Bell {
     eventfd: OnceLock<EventFd>,
 }
 
-impl Bell {
+impl OwnerWaker {
     pub(super) fn new(thread: Unparker) -> Self {
         Self {
             kind: AtomicU8::new(THREAD),
@@ -76,18 +76,18 @@ impl Bell {
             #[cfg(not(any(loom, shuttle)))]
             Sleep::EventFd => EVENTFD,
         };
-        // ORDER(bell): published by the arming that follows; see `Wait::arm`, which has both
+        // ORDER(owner-waker): published by the arming that follows; see `Wait::arm`, which has both
         // outcomes.
         self.kind.store(kind, Ordering::Relaxed);
     }
 
     /// Stores the waker of the task that is about to sleep.
     fn set_task(&self, waker: &Waker) {
-        // FOREIGN(bell-clone): an executor's waker, on the owner, which has changed nothing yet and
+        // FOREIGN(owner-waker-clone): an executor's waker, on the owner, which has changed nothing yet and
         // gets the panic.
         let ours = waker.clone();
         let Some(mut task) = self.task() else {
-            // FOREIGN(bell-clone): the executor's waker, as above. It makes the executor poll the
+            // FOREIGN(owner-waker-clone): the executor's waker, as above. It makes the executor poll the
             // owner again.
             return ours.wake();
         };
@@ -125,8 +125,8 @@ impl Bell {
     /// The caller has claimed the wake-up of an arming. If the owner has disarmed in the meantime,
     /// this only leaves a token.
     #[cold]
-    pub(super) fn ring(&self) {
-        // ORDER(bell): acquired by the claim that came before; see `Wait::claim`.
+    pub(super) fn wake(&self) {
+        // ORDER(owner-waker): acquired by the claim that came before; see `Wait::claim`.
         let kind = self.kind.load(Ordering::Relaxed);
         if kind == THREAD {
             return self.thread.unpark();
@@ -134,14 +134,14 @@ impl Bell {
         #[cfg(not(any(loom, shuttle)))]
         if kind == EVENTFD {
             let eventfd = self.eventfd.get().expect("made before the owner armed");
-            if !eventfd.ring() {
+            if !eventfd.wake() {
                 process::write_line(LOST);
             }
             return;
         }
         let waker = self.task().and_then(|mut task| task.take());
         if let Some(waker) = waker {
-            // FOREIGN(bell-wake): an executor's waker, on the poster, after its push. A panic is
+            // FOREIGN(owner-waker-wake): an executor's waker, on the poster, after its push. A panic is
             // caught.
             panics::contain(|| waker.wake());
         }
@@ -150,7 +150,7 @@ impl Bell {
 
 // A model's wakers do not panic.
 #[cfg(not(any(loom, shuttle)))]
-impl Drop for Bell {
+impl Drop for OwnerWaker {
     fn drop(&mut self) {
         let waker = self.task().and_then(|mut task| task.take());
         drop_contained(waker);
@@ -159,7 +159,7 @@ impl Drop for Bell {
 
 fn drop_contained(waker: Option<Waker>) {
     if waker.is_some() {
-        // FOREIGN(bell-drop): an executor's waker, on the owner or on the last poster. A panic is
+        // FOREIGN(owner-waker-drop): an executor's waker, on the owner or on the last poster. A panic is
         // caught.
         panics::contain(|| drop(waker));
     }

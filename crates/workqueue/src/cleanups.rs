@@ -12,7 +12,7 @@
 //!           cannot start one?  finish cleanups that need not wait;  call the fallback reaper
 //! ```
 //!
-//! Twin `errands: the first tells nobody`.
+//! Twin `cleanups: the first does not wake the manager`.
 //!
 //! A cleanup must never wait for another one to be popped: a destructor that blocks may wait for
 //! the effect of the next cleanup. If no reaper pops a cleanup for 10 ms while some wait, the
@@ -56,7 +56,7 @@ const MAX_REAPERS: usize = 512;
 
 sync::thread_local! {
     /// `true` if other threads depend on this thread.
-    static WAITS_FOR_NOBODY: Cell<bool> = Cell::new(false)
+    static IS_DEPENDED_ON: Cell<bool> = Cell::new(false)
 }
 
 sync::thread_local! {
@@ -110,7 +110,7 @@ pub(crate) fn fire(waker: Foreign<Waker>) {
     if let Some(waker) = waker {
         // FOREIGN(drain-wake): the waker of a task that awaits a drain, on the thread that ends the
         // drain, or on a reaper; contained.
-        // FOREIGN(room-wake): the waker of a task that waits for capacity, on the thread that
+        // FOREIGN(capacity-wake): the waker of a task that waits for capacity, on the thread that
         // releases it, or waits; contained.
         // FOREIGN(task-wake): the waker of a task that awaits an item, on the thread that cancels
         // it; contained.
@@ -154,7 +154,7 @@ pub(crate) fn fire_all(wakers: Vec<Foreign<Waker>>) -> bool {
 /// Calls `body`. On a worker, returns wakers that may block as a cleanup instead of firing them.
 /// Between two items a worker counts as searching: while a waker blocked it, producers would wake
 /// no other worker.
-pub(crate) fn without_blocking(body: impl FnOnce()) -> Option<impl Errand + 'static> {
+pub(crate) fn without_blocking(body: impl FnOnce()) -> Option<impl Cleanup + 'static> {
     if !SERVES.try_with(Cell::get).unwrap_or(false) {
         body();
         return None;
@@ -167,7 +167,7 @@ pub(crate) fn without_blocking(body: impl FnOnce()) -> Option<impl Errand + 'sta
 /// Wakers that may block.
 struct Wakers(Vec<Foreign<Waker>>);
 
-impl Errand for Wakers {
+impl Cleanup for Wakers {
     fn run(self: Box<Self>) {
         fire_all(self.0);
     }
@@ -180,19 +180,19 @@ pub(crate) fn note_serving(serves: bool) {
 
 /// Records that other threads depend on this thread, so that it must never wait for the end of a
 /// queue.
-pub(crate) fn waits_for_nobody() {
-    WAITS_FOR_NOBODY.with(|place| place.set(true));
+pub(crate) fn note_depended_on() {
+    IS_DEPENDED_ON.with(|place| place.set(true));
 }
 
 /// Returns `true` if other threads depend on this thread. `in_item` is `true` if it runs an item.
 pub(crate) fn others_depend(in_item: bool) -> bool {
     let serves = || !in_item && SERVES.try_with(Cell::get).unwrap_or(false);
-    WAITS_FOR_NOBODY.try_with(Cell::get).unwrap_or(false) || serves()
+    IS_DEPENDED_ON.try_with(Cell::get).unwrap_or(false) || serves()
 }
 
 /// A deferred cleanup, run on a thread that may block. Some implementations only need to be
 /// dropped.
-pub(crate) trait Errand: Send {
+pub(crate) trait Cleanup: Send {
     /// Runs the cleanup, which may block and run user code.
     fn run(self: Box<Self>) {}
 
@@ -210,11 +210,11 @@ pub(crate) trait Errand: Send {
 
 /// The deferred cleanups of a registry.
 #[derive(Default)]
-pub(crate) struct Errands(Mutex<List>);
+pub(crate) struct CleanupQueue(Mutex<List>);
 
 #[derive(Default)]
 struct List {
-    waiting: VecDeque<Box<dyn Errand>>,
+    waiting: VecDeque<Box<dyn Cleanup>>,
     nr_reapers: usize,
     /// When to start one more reaper if none pops before.
     next_ns: u64,
@@ -224,29 +224,29 @@ struct List {
     closed: bool,
 }
 
-impl Errands {
+impl CleanupQueue {
     /// Adds cleanups. Returns `true` if the caller must wake the manager.
     #[must_use]
-    pub(crate) fn add(&self, errands: impl IntoIterator<Item = Box<dyn Errand>>) -> bool {
-        self.add_all(&mut errands.into_iter())
+    pub(crate) fn add(&self, cleanups: impl IntoIterator<Item = Box<dyn Cleanup>>) -> bool {
+        self.add_all(&mut cleanups.into_iter())
     }
 
-    fn add_all(&self, errands: &mut dyn Iterator<Item = Box<dyn Errand>>) -> bool {
-        let errands: Vec<_> = errands.collect();
+    fn add_all(&self, cleanups: &mut dyn Iterator<Item = Box<dyn Cleanup>>) -> bool {
+        let cleanups: Vec<_> = cleanups.collect();
         let mut list = self.0.lock();
         if list.closed {
             drop(list);
-            errands.into_iter().for_each(Errand::run);
+            cleanups.into_iter().for_each(Cleanup::run);
             return false;
         }
-        let is_first = list.waiting.is_empty() && !errands.is_empty();
-        list.waiting.extend(errands);
+        let is_first = list.waiting.is_empty() && !cleanups.is_empty();
+        list.waiting.extend(cleanups);
         is_first
     }
 
     /// Returns `true` if a reaper must be started now, and counts it. The caller then starts a
     /// thread that calls [`serve`](Self::serve), or reports the failure with
-    /// [`refused`](Self::refused).
+    /// [`note_failed_start`](Self::note_failed_start).
     pub(crate) fn wants_reaper(&self, now_ns: u64) -> bool {
         let mut list = self.0.lock();
         let wants = list.due_ns().is_some_and(|due_ns| now_ns >= due_ns);
@@ -264,24 +264,24 @@ impl Errands {
 
     /// Runs cleanups until none is left. Called by a reaper that was counted.
     pub(crate) fn serve(&self) {
-        while let Some(errand) = self.take() {
-            errand.run();
+        while let Some(cleanup) = self.take() {
+            cleanup.run();
         }
     }
 
-    fn take(&self) -> Option<Box<dyn Errand>> {
+    fn take(&self) -> Option<Box<dyn Cleanup>> {
         let mut list = self.0.lock();
-        let errand = list.waiting.pop_front();
+        let cleanup = list.waiting.pop_front();
         list.pause_ns = 0;
-        match errand {
+        match cleanup {
             Some(_) => list.next_ns = time::now_ns().saturating_add(STUCK_NS),
             None => list.nr_reapers -= 1,
         }
-        errand
+        cleanup
     }
 
     /// Records that a reaper could not be started, and runs the cleanups that the manager may run.
-    pub(crate) fn refused(&self, now_ns: u64) {
+    pub(crate) fn note_failed_start(&self, now_ns: u64) {
         let mut list = self.0.lock();
         list.nr_reapers -= 1;
         list.pause_ns = (list.pause_ns * 2).clamp(RETRY_NS, RETRY_MAX_NS);
@@ -289,40 +289,40 @@ impl Errands {
         let mut waiting = mem::take(&mut list.waiting);
         drop(list);
         // With no lock held, because a cleanup may add another one.
-        waiting.retain_mut(|errand| !errand.try_run());
+        waiting.retain_mut(|cleanup| !cleanup.try_run());
         self.0.lock().waiting.append(&mut waiting);
     }
 
     /// Returns `true` if no reaper can be started and a cleanup waits that
-    /// [`stand_in`](Self::stand_in) could run.
-    pub(crate) fn wants_stand_in(&self) -> bool {
+    /// [`run_fallback`](Self::run_fallback) could run.
+    pub(crate) fn wants_fallback(&self) -> bool {
         let list = self.0.lock();
-        list.pause_ns > 0 && list.stand_in_errand().is_some()
+        list.pause_ns > 0 && list.fallback_index().is_some()
     }
 
     /// Runs the first cleanup that waits for no item. The calling thread is not a reaper. Returns
     /// `true` if there was such a cleanup.
-    pub(crate) fn stand_in(&self) -> bool {
+    pub(crate) fn run_fallback(&self) -> bool {
         let mut list = self.0.lock();
-        let at = list.stand_in_errand();
-        let errand = at.and_then(|at| list.waiting.remove(at));
+        let at = list.fallback_index();
+        let cleanup = at.and_then(|at| list.waiting.remove(at));
         drop(list);
-        errand.map(Errand::run).is_some()
+        cleanup.map(Cleanup::run).is_some()
     }
 
     /// Runs the only waiting cleanup, if it waits for no item. The calling thread is not a reaper.
     /// Returns `true` if there was such a cleanup.
-    pub(crate) fn stand_in_for_last(&self) -> bool {
+    pub(crate) fn run_last_fallback(&self) -> bool {
         let mut list = self.0.lock();
-        let is_last = list.waiting.len() == 1 && list.stand_in_errand().is_some();
-        let errand = is_last.then(|| list.waiting.pop_front()).flatten();
+        let is_last = list.waiting.len() == 1 && list.fallback_index().is_some();
+        let cleanup = is_last.then(|| list.waiting.pop_front()).flatten();
         drop(list);
-        errand.map(Errand::run).is_some()
+        cleanup.map(Cleanup::run).is_some()
     }
 
     /// Returns `true` if thread creation has failed for so long that the pause has reached its
     /// maximum.
-    pub(crate) fn are_refused(&self) -> bool {
+    pub(crate) fn cannot_start(&self) -> bool {
         self.0.lock().pause_ns == RETRY_MAX_NS
     }
 
@@ -337,8 +337,8 @@ impl Errands {
 }
 
 impl List {
-    fn stand_in_errand(&self) -> Option<usize> {
-        self.waiting.iter().position(|errand| !errand.waits())
+    fn fallback_index(&self) -> Option<usize> {
+        self.waiting.iter().position(|cleanup| !cleanup.waits())
     }
 
     fn due_ns(&self) -> Option<u64> {
@@ -348,7 +348,7 @@ impl List {
     }
 }
 
-impl fmt::Debug for Errands {
+impl fmt::Debug for CleanupQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = self.0.lock();
         f.debug_struct("Errands")
@@ -366,12 +366,12 @@ mod tests {
 
     struct Nothing;
 
-    impl Errand for Nothing {}
+    impl Cleanup for Nothing {}
 
     /// A cleanup that succeeds at the second try.
     struct Second(bool);
 
-    impl Errand for Second {
+    impl Cleanup for Second {
         fn try_run(&mut self) -> bool {
             std::mem::replace(&mut self.0, true)
         }
@@ -381,66 +381,69 @@ mod tests {
         }
     }
 
-    fn add(errands: &Errands, errand: impl Errand + 'static) -> bool {
-        errands.add([Box::new(errand) as Box<dyn Errand>])
+    fn add(cleanups: &CleanupQueue, cleanup: impl Cleanup + 'static) -> bool {
+        cleanups.add([Box::new(cleanup) as Box<dyn Cleanup>])
     }
 
     #[test]
-    fn a_reaper_comes_at_once_and_another_when_none_takes_an_errand_for_long() {
-        let errands = Errands::default();
-        assert_eq!(errands.next_ns(), None);
-        assert!(add(&errands, Nothing) && !add(&errands, Nothing));
-        assert!(errands.wants_reaper(5) && !errands.wants_reaper(5));
-        assert_eq!(errands.next_ns(), Some(5 + STUCK_NS));
-        assert!(errands.wants_reaper(5 + STUCK_NS));
-        errands.serve();
-        assert_eq!((errands.next_ns(), errands.0.lock().nr_reapers), (None, 1));
+    fn reaper_starts_at_once_and_another_if_cleanups_wait_long() {
+        let cleanups = CleanupQueue::default();
+        assert_eq!(cleanups.next_ns(), None);
+        assert!(add(&cleanups, Nothing) && !add(&cleanups, Nothing));
+        assert!(cleanups.wants_reaper(5) && !cleanups.wants_reaper(5));
+        assert_eq!(cleanups.next_ns(), Some(5 + STUCK_NS));
+        assert!(cleanups.wants_reaper(5 + STUCK_NS));
+        cleanups.serve();
+        assert_eq!(
+            (cleanups.next_ns(), cleanups.0.lock().nr_reapers),
+            (None, 1)
+        );
     }
 
     #[test]
-    fn what_is_refused_is_asked_for_again_and_what_needs_no_thread_is_done() {
-        let errands = Errands::default();
-        assert!(add(&errands, Second(false)));
+    fn failed_reaper_start_is_retried_and_quick_cleanups_run() {
+        let cleanups = CleanupQueue::default();
+        assert!(add(&cleanups, Second(false)));
         for pause_ms in [10, 20] {
-            assert!(errands.wants_reaper(u64::MAX / 2));
-            errands.refused(0);
-            let nr_waiting = errands.0.lock().waiting.len();
+            assert!(cleanups.wants_reaper(u64::MAX / 2));
+            cleanups.note_failed_start(0);
+            let nr_waiting = cleanups.0.lock().waiting.len();
             assert_eq!(nr_waiting, usize::from(pause_ms == 10));
-            assert_eq!(errands.0.lock().pause_ns, pause_ms * 1_000_000);
+            assert_eq!(cleanups.0.lock().pause_ns, pause_ms * 1_000_000);
         }
     }
 
     #[test]
-    fn others_do_what_waits_for_no_item_where_no_thread_is_to_be_had() {
-        let errands = Errands::default();
-        assert!(add(&errands, Second(false)) && !add(&errands, Nothing));
-        assert!(errands.wants_reaper(0) && !errands.wants_stand_in());
-        errands.refused(0);
-        assert!(errands.wants_stand_in() && errands.stand_in());
-        assert!(!errands.wants_stand_in() && !errands.stand_in());
-        assert_eq!(errands.0.lock().waiting.len(), 1);
+    fn other_threads_run_nonblocking_cleanups_without_a_reaper() {
+        let cleanups = CleanupQueue::default();
+        assert!(add(&cleanups, Second(false)) && !add(&cleanups, Nothing));
+        assert!(cleanups.wants_reaper(0) && !cleanups.wants_fallback());
+        cleanups.note_failed_start(0);
+        assert!(cleanups.wants_fallback() && cleanups.run_fallback());
+        assert!(!cleanups.wants_fallback() && !cleanups.run_fallback());
+        assert_eq!(cleanups.0.lock().waiting.len(), 1);
     }
 
     #[test]
     fn there_are_not_more_reapers_than_a_pool_has_workers() {
-        let errands = Errands::default();
-        assert!(add(&errands, Nothing));
-        let nr_reapers = (1..1000u64).filter(|i| errands.wants_reaper(i * STUCK_NS));
+        let cleanups = CleanupQueue::default();
+        assert!(add(&cleanups, Nothing));
+        let nr_reapers = (1..1000u64).filter(|i| cleanups.wants_reaper(i * STUCK_NS));
         assert_eq!(nr_reapers.count(), MAX_REAPERS);
-        assert_eq!(errands.next_ns(), None);
+        assert_eq!(cleanups.next_ns(), None);
     }
 
     #[test]
-    fn who_comes_when_the_manager_has_ended_does_it_himself() {
+    fn cleanup_after_the_managers_end_runs_on_the_caller() {
         struct Counted(Arc<()>);
-        impl Errand for Counted {}
-        let (errands, lives) = (Errands::default(), Arc::new(()));
-        assert!(add(&errands, Counted(lives.clone())) && !errands.close());
-        assert!(errands.stand_in() && errands.close());
+        impl Cleanup for Counted {}
+        let (cleanups, lives) = (CleanupQueue::default(), Arc::new(()));
+        assert!(add(&cleanups, Counted(lives.clone())) && !cleanups.close());
+        assert!(cleanups.run_fallback() && cleanups.close());
         let late = Counted(lives);
         let lives = Arc::downgrade(&late.0);
         assert_eq!(lives.strong_count(), 1);
-        assert!(!add(&errands, late));
+        assert!(!add(&cleanups, late));
         assert_eq!(lives.strong_count(), 0);
     }
 }

@@ -7,18 +7,18 @@ use crate::thread;
 /// The number of yields before a sleep. A guess: about the number of threads that share a CPU.
 const NR_YIELDS: u32 = 32;
 /// The duration of one sleep: about that of a wake-up, which it replaces.
-const NAP: Duration = Duration::from_micros(50);
+const SHORT_SLEEP: Duration = Duration::from_micros(50);
 
 /// A wait for another thread that needs a few more steps, and will not wake the waiter.
 ///
 /// It first yields the CPU, and then sleeps for short times. A real-time thread that only yielded
 /// could keep the other thread off the CPU forever, if the other has a lower priority.
 #[derive(Debug, Default)]
-pub struct Patience {
+pub struct Backoff {
     nr_pauses: u32,
 }
 
-impl Patience {
+impl Backoff {
     /// Begins a wait.
     pub const fn new() -> Self {
         Self { nr_pauses: 0 }
@@ -34,7 +34,7 @@ impl Patience {
         if self.nr_pauses <= NR_YIELDS {
             thread::yield_now();
         } else {
-            thread::sleep(NAP);
+            thread::sleep(SHORT_SLEEP);
         }
     }
 }
@@ -75,10 +75,10 @@ mod tests {
                 return;
             }
             begun.store(true, Ordering::Relaxed);
-            let mut patience = Patience::new();
+            let mut backoff = Backoff::new();
             let mut nr_pauses = 0_u32;
             while !done.load(Ordering::Relaxed) {
-                patience.pause();
+                backoff.pause();
                 nr_pauses += 1;
             }
             low.join().unwrap();

@@ -8,33 +8,33 @@ use super::{pool::WorkerPool, pwq::Pwq};
 
 impl WorkerPool {
     /// Adds a pwq to this pool. `pwq` creates it for an index of the pool's table.
-    pub(crate) fn add_link(&self, pwq: impl FnOnce(usize) -> Arc<Pwq>) -> Arc<Pwq> {
-        self.lock().add_link(pwq)
+    pub(crate) fn add_pwq(&self, pwq: impl FnOnce(usize) -> Arc<Pwq>) -> Arc<Pwq> {
+        self.lock().add_pwq(pwq)
     }
 
     /// Makes the items of a pwq wait in their own lists from now on. Items in local batches are put
     /// back there too.
     pub(crate) fn open_lanes(self: &Arc<Self>, slot: usize) {
         self.add_work(|guard| {
-            if !guard.link(slot).has_lanes {
-                guard.take_hands_back(slot);
+            if !guard.pwq(slot).has_lanes {
+                guard.recall_local_batches(slot);
                 guard.open_lanes(slot);
             }
         });
     }
 
     /// Removes the pwq of a queue that has been drained.
-    pub(crate) fn remove_link(&self, slot: usize) {
-        self.lock().remove_link(slot);
+    pub(crate) fn remove_pwq(&self, slot: usize) {
+        self.lock().remove_pwq(slot);
     }
 
     /// Puts a pwq that may have been retired into use again.
-    pub(crate) fn take_up_link(&self, slot: usize) {
+    pub(crate) fn take_up_pwq(&self, slot: usize) {
         self.lock().lead(slot, true);
     }
 
     /// Retires a pwq: no route leads to it any more. Late items may still arrive.
-    pub(crate) fn retire_link(&self, slot: usize) {
+    pub(crate) fn retire_pwq(&self, slot: usize) {
         let mut dispatch = self.lock();
         dispatch.lead(slot, false);
         let deserted = dispatch.is_deserted();

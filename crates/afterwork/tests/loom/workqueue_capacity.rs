@@ -7,7 +7,7 @@ use std::{
 
 use afterwork::workqueue::{
     Work,
-    model::{Places, Turn},
+    model::{Permits, Turn},
 };
 use sync::{
     atomic::{AtomicBool, AtomicU32, Ordering},
@@ -16,68 +16,68 @@ use sync::{
 
 use crate::support::{bounded, exhaustive, machine, plain, spawn, wind_up};
 
-fn full(capacity: usize) -> Arc<Places> {
-    let places = Arc::new(Places::new(capacity));
+fn full(capacity: usize) -> Arc<Permits> {
+    let permits = Arc::new(Permits::new(capacity));
     for _ in 0..capacity {
-        assert!(places.try_take());
+        assert!(permits.try_take());
     }
-    places
+    permits
 }
 
 /// A capacity permit is released while one thread waits for it and another tries to acquire it. One
 /// of them acquires it once, and no thread waits while it is free.
 fn one_place() {
-    let places = full(1);
+    let permits = full(1);
     let waiter = spawn({
-        let places = places.clone();
+        let permits = permits.clone();
         move || {
-            places.wait();
-            places.give_back();
+            permits.wait();
+            permits.release();
         }
     });
     let inside = Arc::new(AtomicBool::new(false));
     let comer = spawn({
-        let (places, inside) = (places.clone(), inside.clone());
+        let (permits, inside) = (permits.clone(), inside.clone());
         move || {
-            let has_place = places.try_take();
-            if has_place {
+            let has_permit = permits.try_take();
+            if has_permit {
                 assert!(!inside.swap(true, Ordering::Relaxed), "one place for two");
                 inside.store(false, Ordering::Relaxed);
-                places.give_back();
+                permits.release();
             }
         }
     });
     assert!(!inside.load(Ordering::Relaxed), "one place for two");
-    places.give_back();
+    permits.release();
     waiter.join().unwrap();
     comer.join().unwrap();
-    assert_eq!(places.nr_free(), 1, "as many as there are");
+    assert_eq!(permits.nr_free(), 1, "as many as there are");
 }
 
 /// Two waiters. The first cancels while the permit is released, and the second acquires it.
 fn who_leaves() {
-    let places = full(1);
+    let permits = full(1);
     let context = &Context::from_waker(Waker::noop());
     let [first, mut second] = [(); 2].map(|()| {
         let mut turn = Turn::default();
-        assert!(!places.poll(&mut turn, context), "all are taken");
+        assert!(!permits.poll(&mut turn, context), "all are taken");
         turn
     });
     let giver = spawn({
-        let places = places.clone();
-        move || places.give_back()
+        let permits = permits.clone();
+        move || permits.release()
     });
-    places.leave(first);
+    permits.leave(first);
     giver.join().unwrap();
-    assert!(places.poll(&mut second, context), "it was let in");
-    assert_eq!(places.nr_free(), 0);
-    places.give_back();
-    assert_eq!(places.nr_free(), 1);
+    assert!(permits.poll(&mut second, context), "it was let in");
+    assert_eq!(permits.nr_free(), 0);
+    permits.release();
+    assert_eq!(permits.nr_free(), 1);
 }
 
-struct Bell(AtomicU32);
+struct WakeFlag(AtomicU32);
 
-impl Wake for Bell {
+impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -85,25 +85,29 @@ impl Wake for Bell {
 
 /// A task polls while the permit is released. It acquires the permit or is woken.
 fn a_task() {
-    let places = full(1);
+    let permits = full(1);
     let mut turn = Turn::default();
     let context = &Context::from_waker(Waker::noop());
-    assert!(!places.poll(&mut turn, context), "all are taken");
+    assert!(!permits.poll(&mut turn, context), "all are taken");
     let giver = spawn({
-        let places = places.clone();
-        move || places.give_back()
+        let permits = permits.clone();
+        move || permits.release()
     });
-    let bell = Arc::new(Bell(AtomicU32::new(0)));
-    let waker = Waker::from(bell.clone());
-    let has_place = places.poll(&mut turn, &Context::from_waker(&waker));
+    let wake_flag = Arc::new(WakeFlag(AtomicU32::new(0)));
+    let waker = Waker::from(wake_flag.clone());
+    let has_permit = permits.poll(&mut turn, &Context::from_waker(&waker));
     giver.join().unwrap();
-    if has_place {
-        places.give_back();
+    if has_permit {
+        permits.release();
     } else {
-        assert_eq!(bell.0.load(Ordering::Relaxed), 1, "the task is not woken");
-        places.leave(turn);
+        assert_eq!(
+            wake_flag.0.load(Ordering::Relaxed),
+            1,
+            "the task is not woken"
+        );
+        permits.leave(turn);
     }
-    assert_eq!(places.nr_free(), 1);
+    assert_eq!(permits.nr_free(), 1);
 }
 
 /// An item of a queue with capacity 1 is cancelled while a worker reaches it.
@@ -164,7 +168,7 @@ fn a_place_that_comes_free_is_had_once() {
 }
 
 #[test]
-fn who_leaves_the_line_passes_his_place_on() {
+fn leaving_waiter_passes_its_permit_on() {
     exhaustive(who_leaves);
 }
 
@@ -181,31 +185,31 @@ fn an_item_gives_its_place_back_once() {
 
 #[test]
 fn standing_in_line_for_room_needs_a_second_look() {
-    must_fail("room: no check after joining", || bounded(3, one_place));
+    must_fail("capacity: no check after joining", || bounded(3, one_place));
 }
 
 #[test]
 fn a_giver_that_overlooks_the_line_is_found() {
-    must_fail("room: a release overlooks the waiters", || {
+    must_fail("capacity: a release overlooks the waiters", || {
         bounded(3, one_place)
     });
 }
 
 #[test]
 fn a_place_given_twice_is_found() {
-    must_fail("room: lets in without room", || bounded(3, one_place));
+    must_fail("capacity: admits too many", || bounded(3, one_place));
 }
 
 #[test]
 fn a_place_that_is_lost_with_its_waiter_is_found() {
-    must_fail("room: a waiter that gives up keeps its place", || {
+    must_fail("capacity: a leaving waiter keeps its permit", || {
         exhaustive(who_leaves)
     });
 }
 
 #[test]
 fn a_place_that_a_start_keeps_is_found() {
-    must_fail("room: a start keeps its place", || {
+    must_fail("capacity: a start keeps its permit", || {
         bounded(2, || an_item(false))
     });
 }

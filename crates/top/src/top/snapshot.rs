@@ -41,7 +41,7 @@ pub struct Asked {
 
 /// The result of reading a process.
 #[derive(Clone, Debug)]
-pub struct Look {
+pub struct Snapshot {
     /// The page of the process.
     pub page: Page,
     /// `true` if the page was written for this look. Otherwise the process did not answer, or
@@ -53,14 +53,14 @@ pub struct Look {
 
 /// The reason why there is no look.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum NoLook {
+pub enum NoSnapshot {
     /// The process has exited and left this page behind.
     Stale(String),
     /// The page is rejected.
     Refused(String),
 }
 
-impl NoLook {
+impl NoSnapshot {
     /// Returns the reason in one line.
     #[must_use]
     pub fn reason(&self) -> &str {
@@ -70,8 +70,8 @@ impl NoLook {
     }
 }
 
-fn refused(reason: impl ToString) -> NoLook {
-    NoLook::Refused(reason.to_string())
+fn refused(reason: impl ToString) -> NoSnapshot {
+    NoSnapshot::Refused(reason.to_string())
 }
 
 impl Watched {
@@ -81,7 +81,7 @@ impl Watched {
     ///
     /// The reason why it is rejected: it is a link, not a file, owned by another user, or
     /// accessible to others.
-    pub fn open(path: &Path) -> Result<Self, NoLook> {
+    pub fn open(path: &Path) -> Result<Self, NoSnapshot> {
         let file = SharedFile::open(path).map_err(refused)?;
         let (owner, mode) = file.owner_and_mode().map_err(refused)?;
         let me = process::user();
@@ -112,7 +112,7 @@ impl Watched {
     /// # Errors
     ///
     /// The reason why the page is rejected, or that its process has exited.
-    pub fn look(&mut self) -> Result<Look, NoLook> {
+    pub fn snapshot(&mut self) -> Result<Snapshot, NoSnapshot> {
         let asked = self.ask()?;
         self.answer(&asked)
     }
@@ -121,14 +121,14 @@ impl Watched {
     ///
     /// # Errors
     ///
-    /// As [`look`](Self::look).
-    pub fn ask(&mut self) -> Result<Asked, NoLook> {
+    /// As [`snapshot`](Self::snapshot).
+    pub fn ask(&mut self) -> Result<Asked, NoSnapshot> {
         let before = self.read()?;
         self.check(&before)?;
         // The end of the next round, or, if one is in progress, of the one after it.
         let wanted = before.round.wrapping_add(3) & !1;
         let is_asked =
-            self.file.is_writable() && self.file.ring(ASKED_AT, fastrand::u32(..)).is_ok();
+            self.file.is_writable() && self.file.notify(ASKED_AT, fastrand::u32(..)).is_ok();
         Ok(Asked {
             wanted: is_asked.then_some(wanted),
             until: Instant::now() + ANSWER_TIMEOUT,
@@ -140,14 +140,14 @@ impl Watched {
     ///
     /// # Errors
     ///
-    /// As [`look`](Self::look).
-    pub fn answer(&mut self, asked: &Asked) -> Result<Look, NoLook> {
+    /// As [`snapshot`](Self::snapshot).
+    pub fn answer(&mut self, asked: &Asked) -> Result<Snapshot, NoSnapshot> {
         let (page, answered) = match self.wait(asked) {
             Some(page) => (page, true),
             None => (self.read()?, false),
         };
         self.check(&page)?;
-        Ok(Look {
+        Ok(Snapshot {
             age: Duration::from_nanos(time::now_ns().saturating_sub(page.written_ns)),
             page,
             answered,
@@ -173,7 +173,7 @@ impl Watched {
     }
 
     /// Reads until the page was not written at the same time, but at most `NR_TRIES` times.
-    fn read(&mut self) -> Result<Page, NoLook> {
+    fn read(&mut self) -> Result<Page, NoSnapshot> {
         let mut seen = self.read_once();
         for _ in 1..NR_TRIES {
             if seen.as_ref().is_ok_and(Page::is_whole) {
@@ -185,7 +185,7 @@ impl Watched {
         seen
     }
 
-    fn read_once(&mut self) -> Result<Page, NoLook> {
+    fn read_once(&mut self) -> Result<Page, NoSnapshot> {
         let nr_read = self.file.read_at(&mut self.buffer, 0).map_err(refused)?;
         let mut page = Page::read(&self.buffer[..nr_read]).map_err(refused)?;
         // Made plain here, so that no caller has to handle the contents of a name.
@@ -194,15 +194,15 @@ impl Watched {
             .iter_mut()
             .flat_map(|it| [&mut it.name, &mut it.detail]);
         for text in texts.chain([&mut page.name]) {
-            if let Cow::Owned(told) = plain(text) {
-                *text = told;
+            if let Cow::Owned(escaped) = plain(text) {
+                *text = escaped;
             }
         }
         Ok(page)
     }
 
     /// Checks that the page belongs to a process that exists.
-    fn check(&self, page: &Page) -> Result<(), NoLook> {
+    fn check(&self, page: &Page) -> Result<(), NoSnapshot> {
         let pid = page.pid;
         if self.pid.is_some_and(|named| named != pid) {
             return Err(refused(format!("it says that it is of process {pid}")));
@@ -216,10 +216,10 @@ impl Watched {
             )));
         }
         match start {
-            None => Err(NoLook::Stale(format!(
+            None => Err(NoSnapshot::Stale(format!(
                 "process {pid} has ended and left {left}"
             ))),
-            Some(start) if start != page.start_time => Err(NoLook::Stale(format!(
+            Some(start) if start != page.start_time => Err(NoSnapshot::Stale(format!(
                 "process {pid} has ended and left {left}; its number is another's now"
             ))),
             Some(_) => {
@@ -237,9 +237,9 @@ impl Watched {
 
 /// Returns a look at a process with one queue, and a pool whose work makes no progress.
 #[cfg(test)]
-pub(super) fn stalled_sample() -> Look {
+pub(super) fn stalled_sample() -> Snapshot {
     let page = Page::read(include_bytes!("stalled.page")).expect("the saved page is one");
-    Look {
+    Snapshot {
         page,
         answered: true,
         age: Duration::ZERO,

@@ -56,8 +56,8 @@ fn a_send_that_waits_gets_the_room_of_the_next_receipt() {
 }
 
 #[test]
-fn who_joins_the_line_must_look_for_room() {
-    let failure = must_fail("room: no check after joining", || bounded(3, one_waits));
+fn joining_the_wait_queue_must_check_for_capacity() {
+    let failure = must_fail("capacity: no check after joining", || bounded(3, one_waits));
     assert!(failure.contains("deadlock"), "{failure}");
 }
 
@@ -76,7 +76,7 @@ fn two_wait() {
 }
 
 #[test]
-fn room_goes_from_one_who_waits_to_the_next() {
+fn capacity_passes_from_one_waiter_to_the_next() {
     bounded(1, two_wait);
 }
 
@@ -107,8 +107,8 @@ fn a_send_that_gives_up_leaves_the_line_open() {
 }
 
 #[test]
-fn who_leaves_the_line_must_say_that_it_is_empty() {
-    must_fail("room: an empty wait queue is awaited", || {
+fn leaving_the_wait_queue_must_note_that_it_is_empty() {
+    must_fail("capacity: an empty wait queue is awaited", || {
         bounded(3, one_gives_up)
     });
 }
@@ -127,13 +127,13 @@ fn a_post_comes_between() {
 }
 
 #[test]
-fn no_post_takes_the_room_of_one_who_waits() {
+fn post_does_not_take_capacity_from_a_waiting_sender() {
     bounded(3, a_post_comes_between);
 }
 
 #[test]
 fn posts_must_heed_the_line() {
-    must_fail("room: a taker overtakes a waiter", || {
+    must_fail("capacity: a taker overtakes a waiter", || {
         bounded(3, a_post_comes_between)
     });
 }
@@ -160,8 +160,8 @@ fn the_owners_end_ends_every_wait() {
 }
 
 #[test]
-fn closing_must_wake_who_waits() {
-    let failure = must_fail("room: closing leaves the waiters asleep", || {
+fn closing_must_wake_the_waiters() {
+    let failure = must_fail("capacity: closing leaves the waiters asleep", || {
         bounded(3, || the_owner_ends(true))
     });
     assert!(failure.contains("deadlock"), "{failure}");
@@ -183,13 +183,13 @@ fn the_owner_wants_more_than_can_come() {
 }
 
 #[test]
-fn an_owner_does_not_sleep_on_who_waits_for_room() {
+fn owner_does_not_sleep_while_a_sender_waits() {
     bounded(3, the_owner_wants_more_than_can_come);
 }
 
 #[test]
-fn who_waits_for_room_must_wake_the_owner() {
-    let failure = must_fail("room: waiting wakes nobody", || {
+fn waiting_sender_must_wake_the_owner() {
+    let failure = must_fail("capacity: waiting wakes no owner", || {
         bounded(3, the_owner_wants_more_than_can_come)
     });
     assert!(failure.contains("deadlock"), "{failure}");
@@ -223,8 +223,8 @@ fn a_lazy_post_wakes_the_owner_while_anybody_waits() {
 }
 
 #[test]
-fn a_lazy_post_must_see_who_waits() {
-    let failure = must_fail("room: a lazy post sees nobody in line", || {
+fn lazy_post_must_see_a_waiting_sender() {
+    let failure = must_fail("capacity: a lazy post overlooks the waiters", || {
         bounded(3, a_lazy_post_comes_while_one_waits)
     });
     assert!(failure.contains("deadlock"), "{failure}");
@@ -266,8 +266,8 @@ fn an_answer_must_wake_its_caller() {
 }
 
 #[test]
-fn a_call_that_is_dropped_must_tell_its_caller() {
-    let failure = must_fail("reply: a drop tells nobody", || {
+fn dropped_call_must_notify_its_caller() {
+    let failure = must_fail("reply: a drop does not notify", || {
         bounded(3, || a_call(false))
     });
     assert!(failure.contains("deadlock"), "{failure}");
@@ -315,7 +315,7 @@ fn no_post_is_slept_through_by_an_owner_that_lingers() {
 
 #[test]
 fn a_lingering_owner_needs_a_look_after_arming() {
-    let failure = must_fail("wait: no look after arming", || {
+    let failure = must_fail("wait: no check after arming", || {
         bounded(3, || a_linger(false))
     });
     assert!(failure.contains("deadlock"), "{failure}");

@@ -6,14 +6,14 @@ use sync::unmodelled::Arc;
 use super::{
     crew::{Crew, Ticket, whole},
     first_panic::FirstPanic,
-    line::{Line, Rest, Started},
+    pending::{PendingItems, Rest, Started},
 };
 use crate::limit::queue_core::QueueCore;
 
 /// The pending items of a scope, and the first panic of an item.
 #[derive(Debug)]
-pub(super) struct Stand {
-    pub(super) line: Line,
+pub(super) struct ScopeState {
+    pub(super) pending: PendingItems,
     pub(super) first_panic: FirstPanic,
     /// I: the queue whose workers are the guests.
     core: Arc<QueueCore>,
@@ -21,10 +21,10 @@ pub(super) struct Stand {
     on_one_cpu: bool,
 }
 
-impl Stand {
+impl ScopeState {
     pub(super) fn new(core: Arc<QueueCore>, in_order: bool, on_one_cpu: bool) -> Self {
         Self {
-            line: Line::new(in_order),
+            pending: PendingItems::new(in_order),
             first_panic: FirstPanic::default(),
             core,
             on_one_cpu,
@@ -33,7 +33,7 @@ impl Stand {
 
     /// # Safety
     ///
-    /// 1. `work` points to a `Stand` that is valid until this returns.
+    /// 1. `work` points to a `ScopeState` that is valid until this returns.
     pub(super) unsafe fn visit(work: *const (), ticket: &mut Ticket) {
         // SAFETY: (1).
         let this = unsafe { &*work.cast::<Self>() };
@@ -44,13 +44,13 @@ impl Stand {
 
     /// Runs items until none can start.
     fn serve(&self) {
-        while let Some(item) = self.line.take() {
+        while let Some(item) = self.pending.take() {
             self.run(item);
         }
     }
 
     fn run(&self, item: Started) {
-        if let Err(payload) = self.line.run(item) {
+        if let Err(payload) = self.pending.run(item) {
             self.first_panic.note(&self.core, payload);
         }
     }
@@ -60,14 +60,16 @@ impl Stand {
         whole(|| {
             loop {
                 self.serve();
-                match self.line.rest() {
+                match self.pending.rest() {
                     Rest::Items => continue,
-                    Rest::Marked => crew.doze(self.on_one_cpu, || !self.line.is_marked()),
-                    Rest::Behind => crew.doze(self.on_one_cpu, || false),
+                    Rest::Marked => {
+                        crew.sleep_while_empty(self.on_one_cpu, || !self.pending.is_marked())
+                    }
+                    Rest::Behind => crew.sleep_while_empty(self.on_one_cpu, || false),
                 }
                 if crew.try_close() {
                     // A guest may have entered, pushed an item and left since `rest`.
-                    if self.line.is_empty() {
+                    if self.pending.is_empty() {
                         return;
                     }
                     crew.reopen();

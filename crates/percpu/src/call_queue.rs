@@ -16,21 +16,21 @@ use sync::fork::Process;
 use sync::twin;
 
 /// Work for a slot. Never panics.
-pub(super) type Letter<T> = Box<dyn FnOnce(&mut T) + Send>;
+pub(super) type QueuedCall<T> = Box<dyn FnOnce(&mut T) + Send>;
 
 /// The letters of one slot.
-pub(super) struct Mail<T> {
-    letters: Stack<Node<Letter<T>>>,
+pub(super) struct CallQueue<T> {
+    calls: Stack<Node<QueuedCall<T>>>,
     /// A: number of posts that have begun.
     nr_posted: AtomicU64,
     /// A: number of letters that have run. Written by the thread that holds the slot.
     nr_done: AtomicU64,
 }
 
-impl<T> Mail<T> {
+impl<T> CallQueue<T> {
     pub(super) fn new() -> Self {
         Self {
-            letters: Stack::new(),
+            calls: Stack::new(),
             nr_posted: AtomicU64::new(0),
             nr_done: AtomicU64::new(0),
         }
@@ -38,33 +38,33 @@ impl<T> Mail<T> {
 
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
-        self.letters.is_empty()
+        self.calls.is_empty()
     }
 
     /// Adds a letter. The caller must then ensure that a thread will run it.
-    pub(super) fn push(&self, letter: Letter<T>) {
+    pub(super) fn push(&self, call: QueuedCall<T>) {
         self.nr_posted.fetch_add(1, Ordering::Relaxed);
-        self.letters.push(Node::new(letter));
+        self.calls.push(Node::new(call));
     }
 
     /// Passes each letter to `run`. The caller holds the slot. If a letter forks, the child leaks
     /// the letters behind it: the parent runs them.
-    pub(super) fn run_all(&self, mut run: impl FnMut(Letter<T>)) {
+    pub(super) fn run_all(&self, mut run: impl FnMut(QueuedCall<T>)) {
         let here = Process::now();
-        for letter in self.letters.take_all_fifo() {
-            let letter = letter.into_inner();
+        for call in self.calls.take_all_fifo() {
+            let call = call.into_inner();
             if here.is_this() {
                 // An unwinding panic would lose the letters behind it.
-                panics::or_abort("a queued call of per-CPU data panicked", || run(letter));
+                panics::or_abort("a queued call of per-CPU data panicked", || run(call));
             } else {
-                std::mem::forget(letter);
+                std::mem::forget(call);
             }
             // ORDER(percpu-done): publish and consume, other end in `is_done`.
             //   here:  the letter's effects;   nr_done += 1     Release
             //   flush: nr_done  Acquire;       the caller relies on the effects
             // If our addition comes first, the flush counts the letter and sees its effects. If its
             // load comes first, it keeps waiting.
-            // Test: a_flush_sees_what_was_queued_before, finishing_a_letter_needs_its_release
+            // Test: flush_sees_earlier_calls, finishing_a_letter_needs_its_release
             let order = twin::order("percpu: relaxed done", Ordering::Release);
             self.nr_done.fetch_add(1, order);
         }
@@ -74,8 +74,8 @@ impl<T> Mail<T> {
     /// letters.
     pub(super) fn forget(&self, is_idle: bool) {
         let mut nr_forgotten = 0;
-        for letter in self.letters.take_all_fifo() {
-            std::mem::forget(letter);
+        for call in self.calls.take_all_fifo() {
+            std::mem::forget(call);
             nr_forgotten += 1;
         }
         let nr_done = self.nr_done.load(Ordering::Relaxed) + nr_forgotten;
@@ -91,19 +91,19 @@ impl<T> Mail<T> {
     /// Returns `true` if `nr_posted` letters have run.
     pub(super) fn is_done(&self, nr_posted: u64) -> bool {
         // ORDER(percpu-done): the acquire end; see `run_all`.
-        // Test: a_flush_sees_what_was_queued_before
+        // Test: flush_sees_earlier_calls
         self.nr_done.load(Ordering::Acquire) >= nr_posted
     }
 }
 
-impl<T> Drop for Mail<T> {
+impl<T> Drop for CallQueue<T> {
     /// Letters remain only if an owner was leaked (`mem::forget`).
     fn drop(&mut self) {
         if !twin::torn_down() {
-            for letter in self.letters.take_all() {
+            for call in self.calls.take_all() {
                 // FOREIGN(percpu-unread): work that never ran, on the thread that drops the data; a
                 // panic of its drop is caught.
-                panics::contain(|| drop(letter));
+                panics::contain(|| drop(call));
             }
         }
     }

@@ -13,8 +13,8 @@
 //! The asked thread answers from a signal handler, which may run late: after the asking thread has
 //! given up, and another thread was asked. What must never happen: *two threads write, or one
 //! writes while another reads*. So a thread begins by a compare-exchange from exactly the word that
-//! asks it (twin `desk: begun without a claim`). A thread that gives up frees the desk only if the
-//! asked thread has not begun; otherwise the writer frees it (twin `desk: taken from its writer`).
+//! asks it (twin `answer slot: begun without a claim`). A thread that gives up frees the desk only if the
+//! asked thread has not begun; otherwise the writer frees it (twin `answer slot: taken from its writer`).
 
 use sync::atomic::{AtomicU64, Ordering};
 use sync::cell::UnsafeCell;
@@ -25,11 +25,11 @@ const FREE: u64 = 0;
 const ASKED: u64 = 1 << 32;
 const WRITING: u64 = 2 << 32;
 const WRITTEN: u64 = 3 << 32;
-const LEFT_ALONE: u64 = 4 << 32;
+const ABANDONED: u64 = 4 << 32;
 
 /// One place for one answer.
 #[derive(Debug)]
-pub struct Desk<T> {
+pub struct AnswerSlot<T> {
     /// A: see the picture.
     state: AtomicU64,
     /// Accessed by the thread that `state` names.
@@ -37,9 +37,9 @@ pub struct Desk<T> {
 }
 
 // SAFETY: only one thread at a time accesses the answer, by the protocol.
-unsafe impl<T: Send> Sync for Desk<T> {}
+unsafe impl<T: Send> Sync for AnswerSlot<T> {}
 
-impl<T> Desk<T> {
+impl<T> AnswerSlot<T> {
     sync::const_unless_model! {
         /// Creates a free desk.
         pub fn new(answer: T) -> Self {
@@ -61,7 +61,7 @@ impl<T> Desk<T> {
     /// Answers as the thread `me`, in a signal handler. Does nothing unless `me` is asked.
     pub fn answer(&self, me: u32, write: impl FnOnce(&mut T)) {
         let asked = ASKED | u64::from(me);
-        if twin::armed("desk: begun without a claim") {
+        if twin::armed("answer slot: begun without a claim") {
             if self.state.load(Ordering::Acquire) != asked {
                 return;
             }
@@ -94,13 +94,13 @@ impl<T> Desk<T> {
     /// Ends the request to `thread`. Returns `true` if the thread has already answered; the answer
     /// must then be read.
     pub fn give_up(&self, thread: u32) -> bool {
-        if twin::armed("desk: taken from its writer") {
+        if twin::armed("answer slot: taken from its writer") {
             self.state.store(FREE, Ordering::Relaxed);
             return false;
         }
         let asked = ASKED | u64::from(thread);
         !self.exchange(asked, FREE, Ordering::Relaxed)
-            && !self.exchange(WRITING, LEFT_ALONE, Ordering::Relaxed)
+            && !self.exchange(WRITING, ABANDONED, Ordering::Relaxed)
     }
 
     /// Frees the desk in a child of `fork`, in which the threads that used it do not exist.
