@@ -4,9 +4,7 @@ use crate::support::*;
 
 /// Builds a paused queue with the given capacity.
 fn paused(capacity: usize) -> Workqueue {
-    let queue = queue("full").capacity(capacity).alone();
-    queue.pause();
-    queue
+    queue("full").capacity(capacity).paused()
 }
 
 /// Builds a paused queue with the given capacity that lives as long as the process.
@@ -118,7 +116,6 @@ fn a_reusable_item_releases_its_permit_at_start_and_cancel() {
     assert_eq!(queue.try_enqueue(&work), Ok(false), "disabled");
     assert_eq!(queue.room(), Some(1));
     assert_eq!(count.get(), 10);
-    queue.resume();
 }
 
 #[test]
@@ -176,8 +173,7 @@ fn a_cancelled_future_frees_its_capacity_at_once() {
 #[test]
 fn a_cancelled_closure_releases_its_permit() {
     for builder in [queue("cancelled"), queue("cancelled").ordered()] {
-        let queue = builder.capacity(1).alone();
-        queue.pause();
+        let queue = builder.capacity(1).paused();
         for _ in 0..200 {
             assert!(queue.try_spawn(|| ()).unwrap().cancel());
             assert_eq!(queue.room(), Some(1));
@@ -367,8 +363,7 @@ fn a_drain_leaves_the_capacity_and_refuses_waiters() {
 
 #[test]
 fn a_queue_without_a_limit_counts_waiting_items() {
-    let queue = queue("waits").alone();
-    queue.pause();
+    let queue = queue("waits").paused();
     assert!(queue.is_empty());
     let handles: Vec<_> = (0..50).map(|_| queue.spawn(|| ())).collect();
     assert_eq!((queue.len(), queue.stats().nr_inactive), (50, 50));
@@ -397,7 +392,6 @@ fn a_waker_that_panics_spares_the_thread_that_releases() {
     assert!(poll(&mut reserve, &waker(|| panic!("in a waker"))).is_none());
     assert!(handle.cancel());
     drop(poll(&mut reserve, Waker::noop()).expect("granted"));
-    queue.resume();
 }
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -511,7 +505,6 @@ fn a_permit_passes_tasks_that_end_when_they_are_woken() {
     cancels.join().unwrap();
     assert!(orphans.iter().all(|it| it.0.lock().unwrap().is_none()));
     assert_eq!(queue.room(), Some(1));
-    queue.resume();
 }
 
 #[test]
@@ -545,5 +538,4 @@ fn the_waker_of_a_permit_may_wait_for_the_next_thread() {
     drop(first);
     assert!(is_woken.recv().unwrap(), "the thread was not woken");
     waits.join().unwrap();
-    queue.resume();
 }

@@ -98,8 +98,7 @@ fn a_waker_of_a_drain_joins_an_item_that_is_cancelled() {
 #[test]
 fn a_destructor_waits_for_a_producer_without_a_permit() {
     for way in WAYS {
-        let queue = queue("room").capacity(1).alone();
-        queue.pause();
+        let queue = queue("room").capacity(1).paused();
         let (go, gone) = mpsc::channel::<()>();
         let producer = beside(&queue, move |queue| {
             gone.recv().unwrap();
@@ -163,8 +162,7 @@ fn the_end_of_a_paused_queue_resumes_it_before_dropping_timers() {
 
 #[test]
 fn tickets_of_scopes_are_cancelled_and_not_counted() {
-    let queue = queue("tickets").alone();
-    queue.pause();
+    let queue = queue("tickets").paused();
     let count = Count::default();
     let nr_cancelled = queue.scope(|scope| {
         for _ in 0..5 {
@@ -175,7 +173,6 @@ fn tickets_of_scopes_are_cancelled_and_not_counted() {
         queue.cancel_all()
     });
     assert_eq!((nr_cancelled, count.get()), (1, 5));
-    queue.resume();
 }
 
 #[test]
@@ -228,7 +225,6 @@ fn a_waker_waits_for_a_task_set_with_an_item_that_is_cancelled() {
     let waker = waker_once(move || assert!(is_cancelled(set.join_next_blocking().unwrap())));
     assert!(poll_with(&mut first, &waker).is_pending());
     assert_eq!(queue.cancel_all(), 2);
-    queue.resume();
 }
 
 #[test]
@@ -255,5 +251,4 @@ fn a_waker_waits_for_a_thread_that_awaits_a_cancelled_item() {
     });
     assert!(poll_with(&mut first, &waker).is_pending());
     assert_eq!(queue.cancel_all(), 3);
-    queue.resume();
 }

@@ -42,7 +42,6 @@ fn a_deadline_in_the_past_expires_at_once() {
     assert!(error.to_string().contains("deadline"));
     assert!(matches!(error, JoinError::Expired));
     assert_eq!((queue.len(), queue.stats().expired), (0, 1));
-    queue.resume();
 }
 
 #[test]
@@ -60,7 +59,6 @@ fn the_deadline_ends_a_join_without_a_worker() {
     assert!(!handle.is_finished(), "its deadline has not come");
     drop(handle);
     assert_eq!(queue.stats().expired, 2);
-    queue.resume();
 }
 
 #[test]
@@ -84,8 +82,7 @@ fn a_worker_skips_expired_items() {
 
 #[test]
 fn a_poll_after_the_deadline_is_ready() {
-    let queue = queue("polled").alone();
-    queue.pause();
+    let queue = queue("polled").paused();
     let deadline = Instant::now() + SOON;
     let mut handle = queue.spawn_before(deadline, || ());
     let mut outcome = poll(&mut handle);
@@ -95,7 +92,6 @@ fn a_poll_after_the_deadline_is_ready() {
     }
     assert!(Instant::now() >= deadline);
     assert!(outcome.is_some_and(has_expired));
-    queue.resume();
 }
 
 #[test]
@@ -140,8 +136,7 @@ fn a_task_that_awaits_a_started_item_is_woken_at_its_end() {
 
 #[test]
 fn a_deadline_combines_with_permits_and_tries() {
-    let queue = queue("bounded").capacity(1).alone();
-    queue.pause();
+    let queue = queue("bounded").capacity(1).paused();
     let past = Instant::now();
     let handle = block_on(queue.reserve()).spawn_before(past, || ());
     assert!(has_expired(handle.unwrap().join()));
@@ -185,18 +180,15 @@ fn an_item_that_has_started_is_let_run_beyond_its_deadline() {
 
 #[test]
 fn a_cancelled_item_is_cancelled_and_not_expired() {
-    let queue = queue("cancelled").alone();
-    queue.pause();
+    let queue = queue("cancelled").paused();
     let mut handle = queue.spawn_before(in_an_hour(), || ());
     assert!(handle.cancel());
     assert!(is_cancelled(handle.join()));
-    queue.resume();
 }
 
 #[test]
 fn an_expired_item_releases_its_permit() {
-    let queue = queue("bounded").capacity(1).alone();
-    queue.pause();
+    let queue = queue("bounded").capacity(1).paused();
     let handle = queue.spawn_before(Instant::now() + SOON, || ());
     assert!(is_refused(queue.spawn_before(in_an_hour(), || ()).join()));
     assert!(has_expired(handle.join()));

@@ -113,9 +113,9 @@ fn a_helped_wait_that_breaks_the_promise_is_reported() {
         it.watch_tick_us = 3_600_000_000;
     }));
     let helped = queue("helped").on(&scene.registry);
-    let plain = scene.plain.clone();
+    let (outer, plain) = (helped.clone(), scene.plain.clone());
     scene.within(move || {
-        let inner = helped.spawn(move || plain.flush().unwrap());
+        let inner = outer.spawn(move || plain.flush().unwrap());
         inner.join().unwrap();
     });
     assert_eq!(scene.reported(), [of_plain(None)]);
@@ -142,10 +142,10 @@ fn waits_that_keep_the_promise_of_a_rescuer_are_not_reported() {
         .mem_reclaim()
         .help(false)
         .on(&scene.registry);
-    let joined = second.spawn(|| ());
+    let (flushed, joined) = (second.clone(), second.spawn(|| ()));
     scene.within(move || {
         joined.join().unwrap();
-        second.flush().unwrap();
+        flushed.flush().unwrap();
     });
     // An item without a rescuer may wait for anything.
     let (first, third) = (scene.rescued.clone(), queue("third").on(&scene.registry));

@@ -86,8 +86,7 @@ fn a_paused_queue_starts_nothing_until_it_is_resumed() {
 
 #[test]
 fn a_limit_changed_while_paused_holds_after_it() {
-    let queue = queue("pause").max_active(8).help(false).alone();
-    queue.pause();
+    let queue = queue("pause").max_active(8).help(false).paused();
     queue.set_max_active(2).unwrap();
     assert_eq!(queue.stats().max_active, 2);
     let gauge = Gauge::default();
@@ -111,8 +110,7 @@ fn pausing_one_queue_leaves_others_of_the_same_pool_alone() {
 
 #[test]
 fn dropping_the_last_handle_of_a_paused_queue_resumes_it() {
-    let queue = queue("pause").alone();
-    queue.pause();
+    let queue = queue("pause").paused();
     let (send, receive) = mpsc::channel();
     queue.spawn_detached(move || send.send(()).unwrap());
     drop(queue);
@@ -199,8 +197,7 @@ fn destroying_a_queue_cancels_its_delayed_items() {
 /// Takes a second if each wait costs the same, and minutes if each wait examines all others.
 #[test]
 fn very_many_tasks_await_a_drain() {
-    let queue = queue("many").alone();
-    queue.pause();
+    let queue = queue("many").paused();
     let handle = queue.spawn(|| ());
     let mut drains: Vec<_> = (0..200_000).map(|_| queue.drain_async()).collect();
     for _ in 0..2 {

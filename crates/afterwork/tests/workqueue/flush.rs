@@ -73,8 +73,7 @@ fn flush_waits_for_the_run_although_a_later_one_is_cancelled() {
         plug.wait_until_stuck();
         let flusher = beside(&work, move |work| (work.flush().unwrap(), over.get()).1);
         wait_until(|| is_slept_for(&work));
-        assert!(queue.enqueue(&work));
-        assert!(work.cancel());
+        assert!(queue.enqueue(&work) && work.cancel());
         // Gives a flusher that wakes too early the time to return. The test passes without it.
         holds_within(50 * MS, || flusher.is_finished());
         plug.release();

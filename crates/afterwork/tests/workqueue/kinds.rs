@@ -221,7 +221,8 @@ fn an_item_run_by_a_rescuer_may_wait_for_another_queue_with_one() {
     let registry = registry("1 core");
     registry.refuse_threads(true);
     let [inner, outer] = [(); 2].map(|()| queue("two").mem_reclaim().help(false).on(&registry));
-    let waits = outer.spawn(move || inner.spawn(|| 42).join().unwrap());
+    let joined = inner.clone();
+    let waits = outer.spawn(move || joined.spawn(|| 42).join().unwrap());
     assert_eq!(waits.join().unwrap(), 42);
 }
 

@@ -147,8 +147,7 @@ fn an_ordered_queue_stays_ordered_while_items_are_cancelled() {
 
 #[test]
 fn cancels_from_the_back_keep_the_order_of_the_others() {
-    let queue = queue("ordered").ordered().alone();
-    queue.pause();
+    let queue = queue("ordered").ordered().paused();
     let log = Log::default();
     // This took a minute when each cancel walked through the list.
     let mut handles: Vec<_> = (0..60_000).map(|i| queue.spawn(log.note(i))).collect();

@@ -275,11 +275,11 @@ fn the_waker_of_a_drain_may_join_an_item_without_a_seat() {
 fn the_waker_of_a_drain_may_wait_for_an_item_of_its_pool() {
     let registry = registry("1 core");
     let [drained, other] = ["drained", "other"].map(|name| queue(name).on(&registry));
-    let (ended, receive) = mpsc::channel();
+    let (theirs, (ended, receive)) = (other.clone(), mpsc::channel());
     // The waker blocks until an item of another queue has run. The library is not notified.
     let waker = waker_once(move || {
         let (ran, runs) = mpsc::channel();
-        other.spawn_detached(move || ran.send(()).unwrap());
+        theirs.spawn_detached(move || ran.send(()).unwrap());
         ended.send(runs.recv_timeout(PATIENCE).is_ok()).unwrap();
     });
     let plug = plug_into(&drained);

@@ -134,8 +134,7 @@ fn a_closure_whose_drop_panics_when_cancelled_leaves_a_handle() {
 
 #[test]
 fn a_future_whose_drop_panics_when_cancelled_leaves_a_handle() {
-    let queue = queue("cancel").capacity(1).alone();
-    queue.pause();
+    let queue = queue("cancel").capacity(1).paused();
     let bomb = bomb();
     cancel_panics(queue.spawn_async(async move { drop(bomb) }));
     assert_eq!(queue.room(), Some(1));

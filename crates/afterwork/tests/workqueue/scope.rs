@@ -7,9 +7,7 @@ fn pool() -> Workqueue {
 }
 
 fn paused() -> Workqueue {
-    let queue = pool();
-    queue.pause();
-    queue
+    queue("scope").paused()
 }
 
 /// Waits at `barrier`. `Barrier::wait` also returns a value.
@@ -264,8 +262,7 @@ fn panic_of_join<T: Send, U: Send>(
 fn a_scope_resumes_its_first_panic_after_all_items_ended() {
     let handled = Count::default();
     let handle = handled.adder();
-    let queue = queue("panics").on_panic(move |_| handle()).alone();
-    queue.pause();
+    let queue = queue("panics").on_panic(move |_| handle()).paused();
     let nr_ended = AtomicUsize::new(0);
     let text = panic_of(|| {
         queue.scope(|s| {

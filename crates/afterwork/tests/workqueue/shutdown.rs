@@ -4,9 +4,7 @@ use crate::support::*;
 
 /// Builds a paused queue.
 fn paused() -> Workqueue {
-    let queue = queue("shutdown").alone();
-    queue.pause();
-    queue
+    queue("shutdown").paused()
 }
 
 /// Builds a plain and an ordered queue.
@@ -228,8 +226,7 @@ fn cancel_all_keeps_the_order_of_later_items() {
 #[test]
 fn cancelled_items_release_their_permits() {
     for builder in [queue("bounded"), queue("bounded").ordered()] {
-        let queue = builder.capacity(4).alone();
-        queue.pause();
+        let queue = builder.capacity(4).paused();
         for round in 0..3 {
             let work = Work::new(|| unreachable!("cancelled"));
             assert!(queue.try_enqueue(&work).is_ok());

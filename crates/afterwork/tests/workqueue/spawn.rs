@@ -287,8 +287,7 @@ fn closures_yielded_before_a_panic_of_the_iterator_run() {
 
 #[test]
 fn a_full_queue_accepts_closures_up_to_its_capacity() {
-    let queue = queue("all").capacity(3).alone();
-    queue.pause();
+    let queue = queue("all").capacity(3).paused();
     assert_eq!(queue.spawn_detached_all((0..10).map(|_| || ())), 3);
     assert_eq!((queue.len(), queue.stats().refused), (3, 7));
     queue.resume();

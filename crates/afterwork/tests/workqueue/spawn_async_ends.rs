@@ -97,8 +97,7 @@ fn futures_cancelled_before_their_first_poll_leave_no_memory() {
         queue("cancel").capacity(1),
         queue("cancel").ordered().capacity(1),
     ] {
-        let queue = builder.alone();
-        queue.pause();
+        let queue = builder.paused();
         let kept = Arc::new(());
         // Each call of the closure creates 10 MiB of futures.
         leaves_less_than(4096, "cancelled futures", || {
@@ -123,8 +122,7 @@ fn futures_cancelled_before_their_first_poll_leave_no_memory() {
 
 #[test]
 fn a_cancel_before_the_first_poll_wakes_the_task_that_awaits() {
-    let queue = queue("cancel").alone();
-    queue.pause();
+    let queue = queue("cancel").paused();
     let (mut handle, abort) = queue.spawn_async_abortable(pending::<()>());
     let (waker, rings) = counting_waker();
     assert!(poll_with(&mut handle, &waker).is_pending());
@@ -132,13 +130,11 @@ fn a_cancel_before_the_first_poll_wakes_the_task_that_awaits() {
     assert_eq!(rings.get(), 1);
     let outcome = poll_with(&mut handle, &waker);
     assert!(matches!(outcome, Poll::Ready(Err(JoinError::Cancelled))));
-    queue.resume();
 }
 
 #[test]
 fn a_cancelled_future_may_own_the_last_handle_of_its_queue() {
-    let queue = queue("cancel").capacity(1).alone();
-    queue.pause();
+    let queue = queue("cancel").capacity(1).paused();
     let inner = queue.clone();
     let mut handle = queue.spawn_async(async move { drop(inner) });
     drop(queue);

@@ -230,8 +230,7 @@ fn items_run_by_joiners_are_not_counted_as_waiting() {
 
 #[test]
 fn items_cancelled_during_a_query_do_not_stay_in_len() {
-    let queue = queue("asked").max_active(1).alone();
-    queue.pause();
+    let queue = queue("asked").max_active(1).paused();
     for _ in 0..100 {
         let done = Count::default();
         thread::scope(|scope| {
@@ -245,7 +244,6 @@ fn items_cancelled_during_a_query_do_not_stay_in_len() {
         });
         assert_eq!([(); 5].map(|()| queue.len()), [0; 5]);
     }
-    queue.resume();
 }
 
 #[test]

@@ -78,6 +78,8 @@ pub trait On {
     fn on(self, registry: &Registry) -> Workqueue;
     /// Builds a queue on a registry of its own, with two CPUs in one pool.
     fn alone(self) -> Workqueue;
+    /// The same, paused.
+    fn paused(self) -> Workqueue;
 }
 
 impl On for Builder {
@@ -89,6 +91,13 @@ impl On for Builder {
     #[track_caller]
     fn alone(self) -> Workqueue {
         self.on(&registry("2 core"))
+    }
+
+    #[track_caller]
+    fn paused(self) -> Workqueue {
+        let queue = self.alone();
+        queue.pause();
+        queue
     }
 }
 

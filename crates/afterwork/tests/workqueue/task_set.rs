@@ -174,8 +174,7 @@ fn cancelled_or_expired_items_wake_the_waiter_of_a_set() {
 
 #[test]
 fn a_deadline_wakes_the_waiter_of_a_set() {
-    let queue = queue("set").alone();
-    queue.pause();
+    let queue = queue("set").paused();
     let mut set = TaskSet::new(&queue);
     set.add(queue.spawn_before(Instant::now() + SHORT, || 1));
     set.spawn(|| 2);
