@@ -25,8 +25,10 @@ fn a_name_with_a_nul_is_refused_by_each_builder() {
         assert!(matches!(worker, Err(WorkerError::Name)));
         let data = PerCpu::builder().name(name).build(|_| 0);
         assert!(matches!(data, Err(percpu::BuildError::Name)));
-        let mut params = Params::default();
-        params.thread_name = name.into();
+        let params = Params {
+            thread_name: name.into(),
+            ..Params::default()
+        };
         assert!(Registry::new(Topology::synthetic("1 core").unwrap(), params).is_err());
         // This name is only displayed. It is not the name of a thread.
         let mailbox = Mailbox::<u32>::builder().name(name).build();

@@ -111,8 +111,11 @@ fn workers_start_while_locals_of_a_culled_one_wait() {
 fn a_source_that_panics_is_called_again() {
     let asked = Count::default();
     let ask = asked.adder();
-    let (machine, mut params) = (Topology::synthetic("2 core").unwrap(), Params::default());
-    params.topology_refresh_ms = 1;
+    let machine = Topology::synthetic("2 core").unwrap();
+    let params = Params {
+        topology_refresh_ms: 1,
+        ..Params::default()
+    };
     let registry = Registry::watching(machine, params, move || {
         ask();
         panic!("cannot read the machine now");

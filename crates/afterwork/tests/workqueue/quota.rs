@@ -14,9 +14,11 @@ fn machine(millicpus: Option<u64>) -> Topology {
 
 /// Creates a registry without monitor, so that no worker is replaced, however long its item runs.
 fn limited(millicpus: u64, cpu_quota: bool) -> Registry {
-    let mut params = Params::default();
-    params.watch_tick_us = 3_600_000_000;
-    params.cpu_quota = cpu_quota;
+    let params = Params {
+        watch_tick_us: 3_600_000_000,
+        cpu_quota,
+        ..Params::default()
+    };
     Registry::new(machine(Some(millicpus)), params).unwrap()
 }
 
