@@ -37,7 +37,7 @@ const SUITES: &[(&str, &[&str], bool)] = &[
 const WITHOUT: &[(&str, &str, &str)] = &[
     (
         "asan",
-        "cancel::what_is_cancelled_on_a_full_or_paused_queue_leaves_it",
+        "cancel::cancelled_items_leave_a_full_or_paused_queue",
         "what is freed is kept for a while, and counts as memory that grows",
     ),
     ("asan", "no_memory_behind", "as above: all of that name"),

@@ -283,7 +283,7 @@ fn events_of_an_item_are_in_order_for_all_kinds_and_threads() {
             for one in &recorded {
                 assert_eq!(one.fields["item"], recorded[0].fields["item"], "{name}");
                 let func = &one.fields["func"];
-                assert!(func.contains("each_step_of_an_item"), "{name}: {func}");
+                assert!(func.contains("events_of_an_item"), "{name}: {func}");
                 assert_eq!(one.fields["pool"], recorded[0].fields["pool"]);
             }
         }

@@ -170,57 +170,23 @@ mod tests {
 
     #[test]
     fn malformed_list_names_column_and_expectation() {
-        for (text, complaint) in [
-            (
-                "x",
-                "column 1 of the CPU list: expected a CPU number, found \"x\"",
-            ),
-            (
-                "0,,3",
-                "column 3 of the CPU list: expected a CPU number, found \",\"",
-            ),
-            (
-                "0-3,",
-                "column 5 of the CPU list: expected a CPU number, found the end",
-            ),
-            (
-                "0-",
-                "column 3 of the CPU list: expected a last CPU number, found the end",
-            ),
-            (
-                "3-1",
-                "column 3 of the CPU list: expected a last CPU number from 3 to 16383, found \"1\"",
-            ),
-            (
-                "0 1",
-                "column 3 of the CPU list: expected `,`, `-` or the end, found \"1\"",
-            ),
-            (
-                "0-3;4",
-                "column 4 of the CPU list: expected `,`, `:` or the end, found \";4\"",
-            ),
-            (
-                "0-7:2",
-                "column 6 of the CPU list: expected `/` and the size of a group, found the end",
-            ),
-            (
-                "0-7:2/0",
-                "column 7 of the CPU list: expected the size of a group from 1 to 16384, found \"0\"",
-            ),
-            (
-                "0-7:3/2",
-                "column 5 of the CPU list: expected at most 2 of each group of 2, found \"3/2\"",
-            ),
-            (
-                "0\n1",
-                "line 2, column 1 of the CPU list: expected `,`, `-` or the end, found \"1\"",
-            ),
-            (
-                "4294967296",
-                "column 1 of the CPU list: expected a CPU number from 0 to 16383, found \"4294967296\"",
-            ),
-        ] {
-            assert_eq!(read(text), complaint, "{text:?}");
+        let cases = r#"
+            x | column 1 of the CPU list: expected a CPU number, found "x"
+            0,,3 | column 3 of the CPU list: expected a CPU number, found ","
+            0-3, | column 5 of the CPU list: expected a CPU number, found the end
+            0- | column 3 of the CPU list: expected a last CPU number, found the end
+            3-1 | column 3 of the CPU list: expected a last CPU number from 3 to 16383, found "1"
+            0 1 | column 3 of the CPU list: expected `,`, `-` or the end, found "1"
+            0-3;4 | column 4 of the CPU list: expected `,`, `:` or the end, found ";4"
+            0-7:2 | column 6 of the CPU list: expected `/` and the size of a group, found the end
+            0-7:2/0 | column 7 of the CPU list: expected the size of a group from 1 to 16384, found "0"
+            0-7:3/2 | column 5 of the CPU list: expected at most 2 of each group of 2, found "3/2"
+            0\n1 | line 2, column 1 of the CPU list: expected `,`, `-` or the end, found "1"
+            4294967296 | column 1 of the CPU list: expected a CPU number from 0 to 16383, found "4294967296"
+        "#;
+        for case in cases.trim().lines() {
+            let (text, complaint) = case.trim().split_once(" | ").unwrap();
+            assert_eq!(read(&text.replace("\\n", "\n")), complaint, "{text:?}");
         }
     }
 

@@ -302,64 +302,32 @@ mod tests {
 
     #[test]
     fn malformed_description_names_column_and_expectation() {
-        for (description, expected) in [
-            ("", "column 1: expected a count, found the end"),
-            ("numa", "column 1: expected a count, found \"numa\""),
-            (
-                "2",
-                "column 2: expected a level, one of socket, numa, llc, core, smt, found the end",
-            ),
-            ("2 numa x", "column 9: expected a count, found the end"),
-            (
-                "2 numa × 4 lc",
-                "column 12: expected a level, one of socket, numa, llc, core, smt, found \"lc\"",
-            ),
-            (
-                "2 numa, 4 llc",
-                "column 7: expected `x` or the end, found \",\"",
-            ),
-            (
-                "2 numa 4 llc",
-                "column 8: expected `x` or the end, found \"4\"",
-            ),
-            (
-                "0 core",
-                "column 1: expected a count from 1 to 16384, found \"0\"",
-            ),
-            (
-                "200 llc x 100 core",
-                "column 11: expected a count from 1 to 81, found \"100\"",
-            ),
-            (
-                "99999999999 core",
-                "column 1: expected a count from 1 to 16384, found \"99999999999\"",
-            ),
-            (
-                "2 core x 2 core",
-                "column 12: expected each level once, found \"core\"",
-            ),
-            (
-                "2 core x 2 llc",
-                "column 12: expected a level that can stand within a core, found \"llc\"",
-            ),
-            (
-                "2 smt x 2 core",
-                "column 11: expected a level that can stand within a smt, found \"core\"",
-            ),
-            (
-                "2 llc x 2 socket",
-                "column 11: expected a level that can stand within a llc, found \"socket\"",
-            ),
-            (
-                "2 numa\nx 4 lc",
-                "column 12: expected a level, one of socket, numa, llc, core, smt, found \"lc\"",
-            ),
-        ] {
-            let error = Topology::synthetic(description).unwrap_err().to_string();
-            assert_eq!(
-                error,
-                format!("synthetic machine {description:?}, {expected}")
-            );
+        let cases = r#"
+            numa | column 1: expected a count, found "numa"
+            2 | column 2: expected a level, one of socket, numa, llc, core, smt, found the end
+            2 numa x | column 9: expected a count, found the end
+            2 numa × 4 lc | column 12: expected a level, one of socket, numa, llc, core, smt, found "lc"
+            2 numa, 4 llc | column 7: expected `x` or the end, found ","
+            2 numa 4 llc | column 8: expected `x` or the end, found "4"
+            0 core | column 1: expected a count from 1 to 16384, found "0"
+            200 llc x 100 core | column 11: expected a count from 1 to 81, found "100"
+            99999999999 core | column 1: expected a count from 1 to 16384, found "99999999999"
+            2 core x 2 core | column 12: expected each level once, found "core"
+            2 core x 2 llc | column 12: expected a level that can stand within a core, found "llc"
+            2 smt x 2 core | column 11: expected a level that can stand within a smt, found "core"
+            2 llc x 2 socket | column 11: expected a level that can stand within a llc, found "socket"
+            2 numa\nx 4 lc | column 12: expected a level, one of socket, numa, llc, core, smt, found "lc"
+        "#;
+        let cases = cases
+            .trim()
+            .lines()
+            .map(|case| case.trim().split_once(" | ").unwrap());
+        let empty = ("", "column 1: expected a count, found the end");
+        for (description, expected) in cases.chain([empty]) {
+            let description = description.replace("\\n", "\n");
+            let error = Topology::synthetic(&description).unwrap_err().to_string();
+            let expected = format!("synthetic machine {description:?}, {expected}");
+            assert_eq!(error, expected);
         }
     }
 

@@ -66,96 +66,38 @@ fn sound_machine_is_sound() {
     assert!(topology.quirks().is_empty());
 }
 
+/// Writes a text to a file, for each line of `cases`: the file, its text, and the expected error.
+fn assert_complaints(cases: &str) {
+    for case in cases.trim().lines() {
+        let mut parts = case.trim().split(" | ");
+        let [path, text, expected] = [(); 3].map(|()| parts.next().expect(case));
+        let complaint = complaint_about(path, text.replace("\\n", "\n").as_bytes());
+        assert_eq!(complaint, format!("{path}:{expected}"));
+    }
+}
+
 #[test]
 fn malformed_file_is_named_with_line_and_column() {
-    let cpu = "devices/system/cpu";
-    for (path, text, expected) in [
-        (
-            format!("{cpu}/online"),
-            "0-1,x\n",
-            "1:5: expected a CPU number, found \"x\"",
-        ),
-        (
-            format!("{cpu}/online"),
-            "0\n1\n",
-            "2:1: expected `,`, `-` or the end, found \"1\"",
-        ),
-        (
-            format!("{cpu}/online"),
-            "0-99999\n",
-            "1:3: expected a last CPU number from 0 to 16383, found \"99999\"",
-        ),
-        (
-            format!("{cpu}/possible"),
-            "-1\n",
-            "1:1: expected a CPU number, found \"-1\"",
-        ),
-        (
-            format!("{cpu}/isolated"),
-            "no\n",
-            "1:1: expected a CPU number, found \"no\"",
-        ),
-        (
-            format!("{cpu}/nohz_full"),
-            "(nil)\n",
-            "1:1: expected a CPU number, found \"(nil)\"",
-        ),
-        (
-            format!("{cpu}/cpu1/topology/core_cpus_list"),
-            "0-1-2\n",
-            "1:4: expected `,`, `:` or the end, found \"-2\"",
-        ),
-        (
-            format!("{cpu}/cpu1/topology/physical_package_id"),
-            "zero\n",
-            "1:1: expected a package number, found \"zero\"",
-        ),
-        (
-            format!("{cpu}/cpu1/topology/physical_package_id"),
-            "0 0\n",
-            "1:3: expected the end, found \"0\"",
-        ),
-        (
-            format!("{cpu}/cpu1/cache/index0/level"),
-            "\n",
-            "2:1: expected a cache level, found the end",
-        ),
-        (
-            format!("{cpu}/cpu1/cache/index0/level"),
-            "16\n",
-            "1:1: expected a cache level from 0 to 15, found \"16\"",
-        ),
-        (
-            format!("{cpu}/cpu1/cache/index0/type"),
-            "Trace\n",
-            "1:1: expected one of Unified, Data, Instruction, found \"Trace\"",
-        ),
-        (
-            format!("{cpu}/cpu1/cache/index0/size"),
-            "1T\n",
-            "1:2: expected the end, found \"T\"",
-        ),
-        (
-            format!("{cpu}/cpu1/cache/index0/shared_cpu_list"),
-            "0-1,\n",
-            "2:1: expected a CPU number, found the end",
-        ),
-        (
-            "devices/system/node/node0/cpulist".into(),
-            "0..1\n",
-            "1:2: expected `,`, `-` or the end, found \"..1\"",
-        ),
-        (
-            "allowed".into(),
-            "all\n",
-            "1:1: expected a CPU number, found \"all\"",
-        ),
-    ] {
-        assert_eq!(
-            complaint_about(&path, text.as_bytes()),
-            format!("{path}:{expected}")
-        );
-    }
+    assert_complaints(
+        r#"
+        devices/system/cpu/online | 0-1,x\n | 1:5: expected a CPU number, found "x"
+        devices/system/cpu/online | 0\n1\n | 2:1: expected `,`, `-` or the end, found "1"
+        devices/system/cpu/online | 0-99999\n | 1:3: expected a last CPU number from 0 to 16383, found "99999"
+        devices/system/cpu/possible | -1\n | 1:1: expected a CPU number, found "-1"
+        devices/system/cpu/isolated | no\n | 1:1: expected a CPU number, found "no"
+        devices/system/cpu/nohz_full | (nil)\n | 1:1: expected a CPU number, found "(nil)"
+        devices/system/cpu/cpu1/topology/core_cpus_list | 0-1-2\n | 1:4: expected `,`, `:` or the end, found "-2"
+        devices/system/cpu/cpu1/topology/physical_package_id | zero\n | 1:1: expected a package number, found "zero"
+        devices/system/cpu/cpu1/topology/physical_package_id | 0 0\n | 1:3: expected the end, found "0"
+        devices/system/cpu/cpu1/cache/index0/level | \n | 2:1: expected a cache level, found the end
+        devices/system/cpu/cpu1/cache/index0/level | 16\n | 1:1: expected a cache level from 0 to 15, found "16"
+        devices/system/cpu/cpu1/cache/index0/type | Trace\n | 1:1: expected one of Unified, Data, Instruction, found "Trace"
+        devices/system/cpu/cpu1/cache/index0/size | 1T\n | 1:2: expected the end, found "T"
+        devices/system/cpu/cpu1/cache/index0/shared_cpu_list | 0-1,\n | 2:1: expected a CPU number, found the end
+        devices/system/node/node0/cpulist | 0..1\n | 1:2: expected `,`, `-` or the end, found "..1"
+        allowed | all\n | 1:1: expected a CPU number, found "all"
+        "#,
+    );
 }
 
 #[test]
@@ -175,30 +117,14 @@ fn file_too_long_to_be_true_is_not_read_to_its_end() {
 
 #[test]
 fn files_that_contradict_each_other_are_named() {
-    let cpu = "devices/system/cpu";
-    for (path, text, expected) in [
-        (format!("{cpu}/online"), "\n", "no CPU is online"),
-        (
-            format!("{cpu}/cpu1/topology/core_cpus_list"),
-            "0\n",
-            "CPU 1 is not in its own list, which is \"0\"",
-        ),
-        (
-            format!("{cpu}/cpu1/cache/index0/shared_cpu_list"),
-            "\n",
-            "CPU 1 is not in its own list, which is \"\"",
-        ),
-        (
-            "devices/system/node/node7/cpulist".into(),
-            "1-2\n",
-            "CPU 1 is in another node too",
-        ),
-    ] {
-        assert_eq!(
-            complaint_about(&path, text.as_bytes()),
-            format!("{path}: {expected}")
-        );
-    }
+    assert_complaints(
+        r#"
+        devices/system/cpu/online | \n |  no CPU is online
+        devices/system/cpu/cpu1/topology/core_cpus_list | 0\n |  CPU 1 is not in its own list, which is "0"
+        devices/system/cpu/cpu1/cache/index0/shared_cpu_list | \n |  CPU 1 is not in its own list, which is ""
+        devices/system/node/node7/cpulist | 1-2\n |  CPU 1 is in another node too
+        "#,
+    );
 }
 
 #[test]

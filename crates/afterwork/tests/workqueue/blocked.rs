@@ -1,20 +1,12 @@
 //! Items that block without reporting it to the pool.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-    mpsc,
-};
-
-use afterwork::workqueue::{AffinityScope, Work};
-
 use crate::support::*;
 
 #[test]
 fn an_item_runs_that_unblocks_all_workers() {
     for machine in ["1 core", "2 core"] {
-        let queue = queue("blocked").build_in(&registry(machine)).unwrap();
-        let plugs: Vec<_> = (0..8).map(|_| plug_into(&queue)).collect();
+        let queue = queue("blocked").on(&registry(machine));
+        let plugs = [(); 8].map(|()| plug_into(&queue));
         let (send, receive) = mpsc::channel();
         queue
             .spawn_detached(move || send.send(()).unwrap())
@@ -27,98 +19,66 @@ fn an_item_runs_that_unblocks_all_workers() {
 
 #[test]
 fn a_chain_of_items_each_waiting_for_the_next_ends() {
-    let queue = queue("chain")
-        .affinity(AffinityScope::System)
-        .build_in(&registry("1 core"))
-        .unwrap();
-    let (done, all_done) = mpsc::channel();
+    let queue = queue("chain").scope(System).on(&registry("1 core"));
     // Each item waits for the next one, so all must run at once.
-    let mut wait: Option<mpsc::Receiver<()>> = None;
-    let mut senders = Vec::new();
+    let (first, last) = mpsc::channel();
+    let mut ends = first;
     for _ in 0..20 {
-        let (send, receive) = mpsc::channel();
-        senders.push((send, wait.replace(receive)));
-    }
-    senders.reverse();
-    let last = wait;
-    for (send, wait) in senders.into_iter().rev() {
-        let done = done.clone();
+        let (send, waits_for) = mpsc::channel::<()>();
+        let ended = mem::replace(&mut ends, send);
         queue
             .spawn_detached(move || {
-                if let Some(wait) = wait {
-                    wait.recv().unwrap();
-                }
-                send.send(()).unwrap();
-                done.send(()).unwrap();
+                waits_for.recv().unwrap();
+                ended.send(()).unwrap();
             })
             .unwrap();
     }
-    last.unwrap()
-        .recv_timeout(PATIENCE)
-        .expect("the chain hangs");
-    for _ in 0..20 {
-        all_done.recv_timeout(PATIENCE).unwrap();
-    }
+    ends.send(()).unwrap();
+    last.recv_timeout(PATIENCE).expect("the chain hangs");
+    queue.drain().unwrap();
 }
 
 /// Queues a tiny item, `blocker` and `rest` at once, so that one worker takes several of them.
-fn queue_in_one_hand(queue: &afterwork::workqueue::Workqueue, blocker: Work, rest: &[Work]) {
+fn queue_in_one_hand(queue: &Workqueue, blocker: Work, rest: &[Work]) {
     let mut works = vec![Work::new(|| ()), blocker];
     works.extend_from_slice(rest);
     assert_eq!(queue.enqueue_all(&works), works.len());
 }
 
 #[test]
-fn what_a_blocked_worker_has_in_hand_is_run_by_others() {
-    let queue = queue("hand")
-        .help(false)
-        .build_in(&registry("1 core"))
-        .unwrap();
+fn others_run_the_local_batch_of_a_blocked_worker() {
+    let queue = queue("hand").help(false).on(&registry("1 core"));
     let (plug, hole) = stopper();
     let count = Count::default();
     let rest: Vec<_> = (0..30).map(|_| counting(&count)).collect();
     queue_in_one_hand(&queue, Work::new(move || hole.sit()), &rest);
     plug.wait_until_stuck();
-    eventually("the others run", || count.get() == 30);
-    plug.release();
-    queue.drain().unwrap();
+    wait_until(|| count.get() == 30);
+    plug.release_and_drain(&queue);
 }
 
 #[test]
-fn what_a_blocked_worker_has_in_hand_is_run_although_other_work_moves() {
+fn a_blocked_local_batch_is_run_although_other_work_moves() {
     let registry = registry("2 core");
     for _ in 0..10 {
-        let queue = queue("hand").help(false).build_in(&registry).unwrap();
-        let stop = Arc::new(AtomicBool::new(false));
-        let (again, stopped) = (queue.clone(), stop.clone());
-        let busy = Work::with_handle(move |this| {
-            if !stopped.load(Ordering::SeqCst) {
-                again.enqueue(this);
-            }
-        });
+        let queue = queue("hand").help(false).on(&registry);
+        let (stop, count) = (Count::default(), Count::default());
+        let rest = [(); 60].map(|()| counting(&count));
+        queue.enqueue(&restless(&queue, &stop));
         let (plug, hole) = stopper();
-        let count = Count::default();
-        let rest: Vec<_> = (0..60).map(|_| counting(&count)).collect();
-        queue.enqueue(&busy);
         queue_in_one_hand(&queue, Work::new(move || hole.sit()), &rest);
         plug.wait_until_stuck();
-        eventually("the others run", || count.get() == 60);
-        stop.store(true, Ordering::SeqCst);
-        plug.release();
-        queue.drain().unwrap();
+        wait_until(|| count.get() == 60);
+        stop.add();
+        plug.release_and_drain(&queue);
     }
 }
 
 #[test]
-fn what_a_blocked_worker_has_in_hand_can_be_helped_cancelled_and_moved() {
-    let registry = registry("1 core");
-    let queue = queue("hand").build_in(&registry).unwrap();
-    let other = crate::support::queue("other")
-        .build_in(&crate::support::registry("1 core"))
-        .unwrap();
-    let (plug, hole) = stopper();
-    let count = Count::default();
-    let rest: Vec<_> = (0..30).map(|_| counting(&count)).collect();
+fn a_blocked_local_batch_can_be_helped_cancelled_and_moved() {
+    let [queue, other] = ["hand", "other"].map(|name| queue(name).on(&registry("1 core")));
+    let ((plug, hole), count) = (stopper(), Count::default());
+    let rest = [(); 30].map(|()| counting(&count));
     queue_in_one_hand(&queue, Work::new(move || hole.sit()), &rest);
     plug.wait_until_stuck();
     let mut nr_due = 30;
@@ -126,49 +86,38 @@ fn what_a_blocked_worker_has_in_hand_can_be_helped_cancelled_and_moved() {
         match i % 3 {
             0 => drop(work.flush().unwrap()),
             1 => nr_due -= usize::from(work.cancel()),
-            _ => {
-                if work.cancel() {
-                    assert!(other.enqueue(work));
-                }
-            }
+            _ => assert!(!work.cancel() || other.enqueue(work)),
         }
     }
     other.drain().unwrap();
-    plug.release();
-    queue.drain().unwrap();
+    plug.release_and_drain(&queue);
     assert_eq!(count.get(), nr_due);
 }
 
 #[test]
-fn a_worker_that_blocks_may_move_its_own_hand_to_another_queue() {
-    ends(|| {
-        let registry = registry("1 core");
-        let queue = queue("hand").build_in(&registry).unwrap();
-        let other = crate::support::queue("other").build_in(&registry).unwrap();
-        let count = Count::default();
-        let rest: Vec<_> = (0..20).map(|_| counting(&count)).collect();
-        let (to, mine) = (other.clone(), rest.clone());
-        let mover = Work::new(move || {
-            for work in &mine {
-                if work.cancel() {
-                    assert!(to.enqueue(work));
-                }
-            }
-        });
-        queue_in_one_hand(&queue, mover, &rest);
-        queue.drain().unwrap();
-        other.drain().unwrap();
-        assert_eq!(count.get(), 20);
+fn a_worker_may_move_its_local_batch_to_another_queue() {
+    let registry = registry("1 core");
+    let [queue, other] = ["hand", "other"].map(|name| queue(name).on(&registry));
+    let count = Count::default();
+    let rest = [(); 20].map(|()| counting(&count));
+    let (to, mine) = (other.clone(), rest.clone());
+    let mover = Work::new(move || {
+        let move_it = |work: &Work| assert!(!work.cancel() || to.enqueue(work));
+        mine.iter().for_each(move_it);
     });
+    queue_in_one_hand(&queue, mover, &rest);
+    queue.drain().unwrap();
+    other.drain().unwrap();
+    assert_eq!(count.get(), 20);
 }
 
 #[test]
-fn workers_that_block_leave_a_pool_that_still_serves_many_queues() {
+fn a_pool_with_blocked_workers_serves_many_queues() {
     let registry = registry("2 core");
-    let stuck = queue("stuck").build_in(&registry).unwrap();
+    let stuck = queue("stuck").on(&registry);
     let plugs: Vec<_> = (0..20).map(|_| plug_into(&stuck)).collect();
     for _ in 0..50 {
-        let queue = queue("others").build_in(&registry).unwrap();
+        let queue = queue("others").on(&registry);
         let (send, receive) = mpsc::channel();
         queue
             .spawn_detached(move || send.send(()).unwrap())

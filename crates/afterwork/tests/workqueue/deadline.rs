@@ -1,53 +1,47 @@
 //! Items with a deadline: they start in time or expire, and their joiner is notified.
 
-use std::{
-    pin::Pin,
-    sync::{Arc, mpsc},
-    task::{Context, Poll, Wake, Waker},
-    thread,
-    time::{Duration, Instant},
-};
+use crate::support::*;
 
-use afterwork::workqueue::{self, JoinError, JoinHandle};
-
-use crate::support::{Census, Count, alone_on_two, ends, eventually, plug_into, queue};
-
-const LATER: Duration = Duration::from_secs(3600);
 const SOON: Duration = Duration::from_millis(2);
 
-struct Nobody;
-
-impl Wake for Nobody {
-    fn wake(self: Arc<Self>) {}
-}
-
 fn poll<T>(handle: &mut JoinHandle<T>) -> Option<Result<T, JoinError>> {
-    let waker = Waker::from(Arc::new(Nobody));
-    match Pin::new(handle).poll(&mut Context::from_waker(&waker)) {
+    match poll_with(handle, &waker(|| ())) {
         Poll::Ready(outcome) => Some(outcome),
         Poll::Pending => None,
     }
 }
 
-fn has_expired<T>(outcome: Result<T, JoinError>) -> bool {
-    matches!(outcome, Err(JoinError::Expired))
+fn in_an_hour() -> Instant {
+    Instant::now() + HOUR
+}
+
+fn wait_for(deadline: Instant) {
+    while Instant::now() < deadline {
+        thread::sleep(SOON);
+    }
 }
 
 #[test]
 fn an_item_that_starts_in_time_runs() {
-    let queue = alone_on_two(queue("in time"));
-    let handle = queue.task().deadline(Instant::now() + LATER).spawn(|| 7);
-    assert_eq!(handle.join().unwrap(), 7);
-    let mut handle = queue.task().deadline(Instant::now() + LATER).spawn(|| 8);
-    assert_eq!(handle.join_timeout(LATER).unwrap().unwrap(), 8);
+    let queue = queue("in time").alone();
+    assert_eq!(
+        queue
+            .task()
+            .deadline(in_an_hour())
+            .spawn(|| 7)
+            .join()
+            .unwrap(),
+        7
+    );
+    let handle = queue.task().deadline(in_an_hour()).spawn(|| 8);
+    assert_eq!(handle.join_timeout(HOUR).unwrap().unwrap(), 8);
     assert_eq!(queue.stats().expired, 0);
 }
 
 #[test]
 fn a_deadline_in_the_past_expires_at_once() {
-    let queue = alone_on_two(queue("past"));
+    let (queue, lives) = (queue("past").alone(), Census::default());
     queue.pause();
-    let lives = Census::default();
     let life = lives.life();
     let handle = queue
         .task()
@@ -55,74 +49,54 @@ fn a_deadline_in_the_past_expires_at_once() {
         .spawn(move || drop(life));
     assert!(handle.is_finished());
     lives.all_dropped(1);
-    let Err(error) = handle.join() else {
-        panic!("it ran");
-    };
-    assert!(matches!(error, JoinError::Expired));
+    let error = handle.join().unwrap_err();
     assert!(error.to_string().contains("deadline"));
+    assert!(matches!(error, JoinError::Expired));
     assert_eq!((queue.stats().nr_inactive, queue.stats().expired), (0, 1));
-    queue.resume();
 }
 
 #[test]
-fn a_joiner_is_told_when_the_deadline_comes_and_no_worker_does() {
-    ends(|| {
-        let queue = alone_on_two(queue("stuck"));
-        queue.pause();
-        let lives = Census::default();
-        let life = lives.life();
-        let handle = queue
-            .task()
-            .deadline(Instant::now() + SOON)
-            .spawn(move || drop(life));
-        assert!(has_expired(handle.join()));
-        lives.all_dropped(1);
-        let mut handle = queue.task().deadline(Instant::now() + SOON).spawn(|| ());
-        assert!(has_expired(handle.join_timeout(LATER).unwrap()));
-        let mut handle = queue.task().deadline(Instant::now() + LATER).spawn(|| ());
-        assert!(handle.join_timeout(SOON).is_none());
-        assert!(!handle.is_finished(), "its deadline has not come");
-        drop(handle);
-        assert_eq!(queue.stats().expired, 2);
-        queue.resume();
-    });
-}
-
-#[test]
-fn a_worker_passes_over_what_has_expired() {
-    ends(|| {
-        let queue = alone_on_two(queue("behind").max_active(1).help(false));
-        let plug = plug_into(&queue);
-        let (lives, count) = (Census::default(), Count::default());
-        let deadline = Instant::now() + SOON;
-        let handles: Vec<_> = (0..10)
-            .map(|_| {
-                let (life, count) = (lives.life(), count.clone());
-                queue.task().deadline(deadline).spawn(move || {
-                    drop(life);
-                    count.add();
-                })
-            })
-            .collect();
-        while Instant::now() < deadline {
-            thread::sleep(SOON);
-        }
-        let after = queue.spawn(|| ());
-        plug.release();
-        after.join().unwrap();
-        eventually("all have been passed over", || {
-            handles.iter().all(JoinHandle::is_finished)
-        });
-        assert!(handles.into_iter().all(|handle| has_expired(handle.join())));
-        lives.all_dropped(10);
-        assert_eq!((count.get(), queue.stats().expired), (0, 10));
-    });
-}
-
-#[test]
-fn a_task_is_told_when_it_polls_after_the_deadline() {
-    let queue = alone_on_two(queue("polled"));
+fn the_deadline_ends_a_join_without_a_worker() {
+    let (queue, lives) = (queue("stuck").alone(), Census::default());
     queue.pause();
+    let life = lives.life();
+    let handle = queue
+        .task()
+        .deadline(Instant::now() + SOON)
+        .spawn(move || drop(life));
+    assert!(has_expired(handle.join()));
+    lives.all_dropped(1);
+    let handle = queue.task().deadline(Instant::now() + SOON).spawn(|| ());
+    assert!(has_expired(handle.join_timeout(HOUR).unwrap()));
+    let handle = queue.task().deadline(in_an_hour()).spawn(|| ());
+    let handle = handle.join_timeout(SOON).unwrap_err();
+    assert!(!handle.is_finished(), "its deadline has not come");
+    drop(handle);
+    assert_eq!(queue.stats().expired, 2);
+}
+
+#[test]
+fn a_worker_skips_expired_items() {
+    let queue = queue("behind").max_active(1).help(false).alone();
+    let (plug, lives) = (plug_into(&queue), Census::default());
+    let deadline = Instant::now() + SOON;
+    let handles = [(); 10].map(|()| {
+        let life = lives.life();
+        queue.task().deadline(deadline).spawn(move || drop(life))
+    });
+    wait_for(deadline);
+    let after = queue.spawn(|| ());
+    plug.release();
+    after.join().unwrap();
+    wait_until(|| handles.iter().all(JoinHandle::is_finished));
+    assert!(handles.into_iter().all(|handle| has_expired(handle.join())));
+    lives.all_dropped(10);
+    assert_eq!(queue.stats().expired, 10);
+}
+
+#[test]
+fn a_poll_after_the_deadline_is_ready() {
+    let queue = queue("polled").paused();
     let deadline = Instant::now() + SOON;
     let mut handle = queue.task().deadline(deadline).spawn(|| ());
     let mut outcome = poll(&mut handle);
@@ -132,212 +106,157 @@ fn a_task_is_told_when_it_polls_after_the_deadline() {
     }
     assert!(Instant::now() >= deadline);
     assert!(outcome.is_some_and(has_expired));
+}
+
+#[test]
+fn the_deadline_wakes_an_awaiting_task_without_a_worker() {
+    let [stuck, tasks] = ["awaited", "tasks"].map(|name| queue(name).alone());
+    stuck.pause();
+    let lives = Census::default();
+    let life = lives.life();
+    let deadline = Instant::now() + SOON;
+    let handle = stuck.task().deadline(deadline).spawn(move || drop(life));
+    let outcome = tasks.spawn_async(async move {
+        let outcome = handle.await;
+        assert!(Instant::now() >= deadline);
+        has_expired(outcome)
+    });
+    assert!(outcome.join().unwrap());
+    lives.all_dropped(1);
+    // The second poll registers another waker than the first.
+    let mut handle = stuck.task().deadline(Instant::now() + SOON).spawn(|| ());
+    // On a loaded machine the deadline may have passed.
+    let outcome = poll(&mut handle).unwrap_or_else(|| block_on(handle));
+    assert!(has_expired(outcome));
+    // An item that is cancelled before its deadline leaves no timer.
+    let mut handle = stuck.task().deadline(in_an_hour()).spawn(|| ());
+    assert!(poll(&mut handle).is_none());
+    assert!(handle.cancel());
+    drop(handle);
+    assert_eq!((stuck.len(), stuck.stats().expired), (0, 2));
+    stuck.resume();
+}
+
+#[test]
+fn a_task_that_awaits_a_started_item_is_woken_at_its_end() {
+    let queue = queue("started").help(false).alone();
+    let (plug, hole) = stopper();
+    let mut handle = queue
+        .task()
+        .deadline(in_an_hour())
+        .spawn(move || hole.sit());
+    plug.wait_until_stuck();
+    assert!(poll(&mut handle).is_none());
+    plug.release();
+    block_on(handle).unwrap();
+}
+
+#[test]
+fn a_deadline_combines_with_permits_and_tries() {
+    let queue = queue("bounded").capacity(1).paused();
+    let past = Instant::now();
+    let handle = block_on(queue.task().reserve())
+        .task()
+        .deadline(past)
+        .spawn(|| ());
+    assert!(has_expired(handle.unwrap().join()));
+    assert_eq!(
+        queue.report().free_capacity,
+        Some(1),
+        "its permit is released"
+    );
+    let handle = block_on(queue.task().reserve())
+        .task()
+        .deadline(Instant::now() + SOON)
+        .spawn(|| ());
+    assert!(is_full(
+        queue.task().deadline(in_an_hour()).try_spawn(|| ())
+    ));
+    let expired = queue.task().deadline(past).try_spawn(|| ()).unwrap();
+    assert!(has_expired(expired.join()));
+    assert!(has_expired(handle.unwrap().join()));
+    let handle = queue.task().deadline(in_an_hour()).try_spawn(|| 7).unwrap();
     queue.resume();
-}
-
-#[test]
-fn a_task_that_awaits_is_told_when_the_deadline_comes_and_no_worker_does() {
-    ends(|| {
-        let stuck = alone_on_two(queue("awaited"));
-        stuck.pause();
-        let tasks = alone_on_two(queue("tasks"));
-        let lives = Census::default();
-        let life = lives.life();
-        let deadline = Instant::now() + SOON;
-        let handle = stuck.task().deadline(deadline).spawn(move || drop(life));
-        let outcome = tasks.spawn_async(async move {
-            let outcome = handle.await;
-            assert!(Instant::now() >= deadline);
-            has_expired(outcome)
-        });
-        assert!(outcome.join().unwrap());
-        lives.all_dropped(1);
-        // The second poll registers another waker than the first.
-        let mut handle = stuck.task().deadline(Instant::now() + SOON).spawn(|| ());
-        // On a loaded machine the deadline may have passed.
-        let outcome = poll(&mut handle).unwrap_or_else(|| workqueue::block_on(handle));
-        assert!(has_expired(outcome));
-        // An item that is cancelled before its deadline leaves no timer.
-        let mut handle = stuck.task().deadline(Instant::now() + LATER).spawn(|| ());
-        assert!(poll(&mut handle).is_none());
-        assert!(handle.cancel());
-        drop(handle);
-        assert_eq!((stuck.stats().nr_inactive, stuck.stats().expired), (0, 2));
-        stuck.resume();
-    });
-}
-
-#[test]
-fn a_task_that_awaits_what_has_started_is_told_of_its_end_alone() {
-    ends(|| {
-        let queue = alone_on_two(queue("started").help(false));
-        let (go, may_go) = mpsc::channel::<()>();
-        let (started, has_started) = mpsc::channel();
-        let mut handle = queue
-            .task()
-            .deadline(Instant::now() + LATER)
-            .spawn(move || {
-                started.send(()).unwrap();
-                let _ = may_go.recv();
-                5
-            });
-        has_started.recv().unwrap();
-        assert!(poll(&mut handle).is_none());
-        drop(go);
-        assert_eq!(workqueue::block_on(handle).unwrap(), 5);
-    });
-}
-
-#[test]
-fn a_deadline_goes_with_room_that_is_had_or_tried_for() {
-    ends(|| {
-        let queue = alone_on_two(queue("bounded").capacity(1));
-        queue.pause();
-        let past = Instant::now();
-        let permit = workqueue::block_on(queue.task().reserve());
-        let handle = permit.deadline(past).spawn(|| ());
-        assert!(has_expired(handle.join()));
-        assert_eq!(
-            queue.report().free_capacity,
-            Some(1),
-            "its place is given back"
-        );
-        let handle = workqueue::block_on(queue.task().reserve())
-            .deadline(Instant::now() + SOON)
-            .spawn(|| ());
-        assert!(
-            queue
-                .task()
-                .deadline(Instant::now() + LATER)
-                .try_spawn(|| ())
-                .is_err_and(|error| error.is_full())
-        );
-        assert!(has_expired(
-            queue.task().deadline(past).try_spawn(|| ()).unwrap().join()
-        ));
-        assert!(has_expired(handle.join()));
-        let handle = queue
-            .task()
-            .deadline(Instant::now() + LATER)
-            .try_spawn(|| 7)
-            .unwrap();
-        queue.resume();
-        assert_eq!(handle.join().unwrap(), 7);
-        queue.destroy().unwrap();
-        let closed = queue
-            .task()
-            .deadline(Instant::now() + LATER)
-            .try_spawn(|| ());
-        assert!(closed.is_err_and(|error| !error.is_full()));
-        assert_eq!(queue.stats().expired, 3);
-    });
+    assert_eq!(handle.join().unwrap(), 7);
+    queue.destroy().unwrap();
+    assert!(is_closed(
+        queue.task().deadline(in_an_hour()).try_spawn(|| ())
+    ));
+    assert_eq!(queue.stats().expired, 3);
 }
 
 #[test]
 fn an_item_that_has_started_is_let_run_beyond_its_deadline() {
-    ends(|| {
-        let queue = alone_on_two(queue("started").help(false));
+    let queue = queue("started").help(false).alone();
+    // Usually long enough for a worker to start the item. If the item expires, the span doubles.
+    let mut span = 50 * MS;
+    loop {
+        let (deadline, (started, has_started)) = (Instant::now() + span, mpsc::channel());
         let (go, may_go) = mpsc::channel::<()>();
-        let (started, has_started) = mpsc::channel();
-        // Usually long enough for a worker to start the item. If the item expires, the span
-        // doubles.
-        let mut span = Duration::from_millis(50);
-        let (deadline, handle) = loop {
-            let deadline = Instant::now() + span;
-            let (go, started) = (mpsc::channel::<()>(), started.clone());
-            let handle = queue.task().deadline(deadline).spawn(move || {
-                started.send(go.0).unwrap();
-                let _ = go.1.recv();
-                5
-            });
-            if let Ok(go) = has_started.recv_timeout(span * 2) {
-                while Instant::now() < deadline {
-                    thread::sleep(SOON);
-                }
-                drop(go);
-                break (deadline, handle);
-            }
-            assert!(has_expired(handle.join()));
-            span *= 2;
-        };
-        drop((go, may_go));
-        assert!(Instant::now() >= deadline);
-        assert_eq!(handle.join().unwrap(), 5);
-    });
+        let handle = queue.task().deadline(deadline).spawn(move || {
+            started.send(()).unwrap();
+            let _ = may_go.recv();
+            5
+        });
+        if has_started.recv_timeout(span * 2).is_ok() {
+            wait_for(deadline);
+            drop(go);
+            assert_eq!(handle.join().unwrap(), 5);
+            break;
+        }
+        assert!(has_expired(handle.join()));
+        span *= 2;
+    }
 }
 
 #[test]
 fn a_cancelled_item_is_cancelled_and_not_expired() {
-    let queue = alone_on_two(queue("cancelled"));
-    queue.pause();
-    let mut handle = queue.task().deadline(Instant::now() + LATER).spawn(|| ());
+    let queue = queue("cancelled").paused();
+    let mut handle = queue.task().deadline(in_an_hour()).spawn(|| ());
     assert!(handle.cancel());
-    assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
-    queue.resume();
+    assert!(is_cancelled(handle.join()));
 }
 
 #[test]
-fn an_expired_item_gives_its_place_back() {
-    ends(|| {
-        let queue = alone_on_two(queue("bounded").capacity(1));
-        queue.pause();
-        let handle = queue.task().deadline(Instant::now() + SOON).spawn(|| ());
-        let refused = queue.task().deadline(Instant::now() + LATER).spawn(|| ());
-        assert!(matches!(refused.join(), Err(JoinError::Full)));
-        assert!(has_expired(handle.join()));
-        assert_eq!(queue.report().free_capacity, Some(1));
-        // A detached item releases its permit when a worker reaches it.
-        let deadline = Instant::now() + SOON;
-        drop(
-            queue
-                .task()
-                .deadline(deadline)
-                .spawn(|| unreachable!("it has expired")),
-        );
-        while Instant::now() < deadline {
-            thread::sleep(SOON);
-        }
-        queue.resume();
-        eventually("a worker has come", || {
-            queue.report().free_capacity == Some(1)
-        });
-    });
-}
-
-#[test]
-fn what_the_drop_of_an_expired_closure_panics_with_is_lost() {
-    struct Panics;
-    impl Drop for Panics {
-        fn drop(&mut self) {
-            panic!("in a drop");
-        }
-    }
-    ends(|| {
-        let queue = alone_on_two(queue("foreign").help(false));
-        let captured = Panics;
-        let past = queue
-            .task()
-            .deadline(Instant::now())
-            .spawn(move || drop(captured));
-        assert!(has_expired(past.join()));
-        queue.pause();
-        let captured = Panics;
-        let joined = queue
-            .task()
-            .deadline(Instant::now() + SOON)
-            .spawn(move || drop(captured));
-        assert!(has_expired(joined.join()));
-        let (captured, deadline) = (Panics, Instant::now() + SOON);
-        let found = queue
+fn an_expired_item_releases_its_permit() {
+    let queue = queue("bounded").capacity(1).paused();
+    let handle = queue.task().deadline(Instant::now() + SOON).spawn(|| ());
+    assert!(is_refused(
+        queue.task().deadline(in_an_hour()).spawn(|| ()).join()
+    ));
+    assert!(has_expired(handle.join()));
+    assert_eq!(queue.report().free_capacity, Some(1));
+    // A detached item releases its permit when a worker reaches it.
+    let deadline = Instant::now() + SOON;
+    drop(
+        queue
             .task()
             .deadline(deadline)
-            .spawn(move || drop(captured));
-        while Instant::now() < deadline {
-            thread::sleep(SOON);
-        }
-        queue.resume();
-        eventually("a worker has found it", || found.is_finished());
-        assert!(has_expired(found.join()));
-        assert_eq!(queue.stats().panicked, 0);
-    });
+            .spawn(|| unreachable!("it has expired")),
+    );
+    wait_for(deadline);
+    queue.resume();
+    wait_until(|| queue.report().free_capacity == Some(1));
+}
+
+#[test]
+fn the_panic_of_an_expired_closures_drop_is_lost() {
+    let queue = queue("foreign").help(false).alone();
+    let spawn = |deadline| {
+        let captured = at_drop(|| panic!("in a drop"));
+        queue
+            .task()
+            .deadline(deadline)
+            .spawn(move || drop(captured))
+    };
+    assert!(has_expired(spawn(Instant::now()).join()));
+    queue.pause();
+    assert!(has_expired(spawn(Instant::now() + SOON).join()));
+    let deadline = Instant::now() + SOON;
+    let found = spawn(deadline);
+    wait_for(deadline);
+    queue.resume();
+    wait_until(|| found.is_finished());
+    assert!(has_expired(found.join()));
+    assert_eq!(queue.stats().panicked, 0);
 }

@@ -1,16 +1,11 @@
 //! Disabling and enabling items, and their state.
 
-use std::sync::{Arc, Mutex};
-
-use afterwork::workqueue::Work;
-
 use crate::support::*;
 
 #[test]
 fn disabling_counts_and_the_last_enable_lets_it_be_queued() {
-    let queue = alone_on_two(queue("disable"));
-    let count = Count::default();
-    let work = counting(&count);
+    let queue = queue("disable").alone();
+    let (work, count) = counted();
     assert!(!work.disable() && !work.disable(), "it was not pending");
     assert!(!queue.enqueue(&work));
     assert!(!work.enable());
@@ -22,31 +17,22 @@ fn disabling_counts_and_the_last_enable_lets_it_be_queued() {
 }
 
 #[test]
-fn disabling_cancels_a_pending_item_and_says_so() {
-    for ordered in [false, true] {
-        let builder = queue("disable");
-        let queue = alone_on_two(if ordered {
-            builder.ordered()
-        } else {
-            builder.max_active(1)
-        });
+fn disabling_cancels_a_pending_item_and_returns_true() {
+    for queue in ordered_and_narrow() {
         let plug = plug_into(&queue);
-        let count = Count::default();
-        let work = counting(&count);
+        let (work, count) = counted();
         assert!(queue.enqueue(&work));
         assert!(work.disable());
         assert!(!work.is_busy());
-        plug.release();
-        queue.drain().unwrap();
+        plug.release_and_drain(&queue);
         assert_eq!(count.get(), 0);
     }
 }
 
 #[test]
-fn disabling_leaves_the_present_run_and_disable_sync_waits_for_it() {
-    let queue = alone_on_two(queue("disable"));
-    let (plug, hole) = stopper();
-    let over = Count::default();
+fn disable_leaves_the_present_run_and_disable_sync_waits() {
+    let queue = queue("disable").alone();
+    let ((plug, hole), over) = (stopper(), Count::default());
     let ended = over.clone();
     let work = Work::new(move || {
         hole.sit();
@@ -56,40 +42,33 @@ fn disabling_leaves_the_present_run_and_disable_sync_waits_for_it() {
     plug.wait_until_stuck();
     assert!(queue.enqueue(&work));
     assert!(work.disable(), "the run that was queued behind it");
-    let waiter = {
-        let (work, over) = (work.clone(), over.clone());
-        std::thread::spawn(move || (work.disable_sync(), over.get()))
-    };
-    eventually("it sleeps", || is_slept_for(&work));
+    let waiter = beside(&work, move |work| (work.disable_sync(), over.get()));
+    wait_until(|| is_slept_for(&work));
     plug.release();
     assert_eq!(waiter.join().unwrap(), (false, 1));
 }
 
 #[test]
 fn an_item_that_disables_itself_cannot_queue_itself() {
-    let queue = alone_on_two(queue("disable"));
-    let count = Count::default();
-    let (runs, again) = (count.clone(), queue.clone());
-    let said = Arc::new(Mutex::new(Vec::new()));
-    let says = said.clone();
+    let queue = queue("disable").alone();
+    let (log, again) = (Log::default(), queue.clone());
+    let seen = log.clone();
     let work = Work::with_handle(move |this| {
-        runs.add();
         let disabled = this.disable_sync();
-        says.lock().unwrap().push((disabled, again.enqueue(this)));
+        seen.push((disabled, again.enqueue(this)));
     });
     queue.enqueue(&work);
     queue.drain().unwrap();
-    assert_eq!(*said.lock().unwrap(), [(false, false)]);
-    assert!(work.enable() && queue.enqueue(&work));
+    assert_eq!(log.take(), [(false, false)]);
+    assert!((work.enable() && queue.enqueue(&work)));
     queue.drain().unwrap();
-    assert_eq!(count.get(), 2);
+    assert_eq!(log.take().len(), 1);
 }
 
 #[test]
 fn enable_and_queue_queues_only_at_the_last_enable() {
-    let queue = alone_on_two(queue("disable"));
-    let count = Count::default();
-    let work = counting(&count);
+    let queue = queue("disable").alone();
+    let (work, count) = counted();
     work.disable();
     work.disable();
     assert!(!(work.enable() && queue.enqueue(&work)));
@@ -100,13 +79,13 @@ fn enable_and_queue_queues_only_at_the_last_enable() {
 
 #[test]
 #[should_panic(expected = "enabled more often than disabled")]
-fn enabling_what_is_not_disabled_panics() {
+fn enabling_an_enabled_item_panics() {
     Work::new(|| ()).enable();
 }
 
 #[test]
 fn cancel_sync_leaves_a_disabled_item_disabled() {
-    let queue = alone_on_two(queue("disable"));
+    let queue = queue("disable").alone();
     let work = Work::new(|| ());
     work.disable();
     assert!(!work.cancel_sync());
@@ -116,7 +95,7 @@ fn cancel_sync_leaves_a_disabled_item_disabled() {
 
 #[test]
 fn busy_distinguishes_pending_from_executing() {
-    let queue = alone_on_two(queue("busy").max_active(1));
+    let queue = queue("busy").max_active(1).alone();
     let of = |work: &Work| (work.busy().pending, work.busy().executing);
     let (plug, hole) = stopper();
     let work = Work::new(move || hole.sit());
@@ -130,21 +109,17 @@ fn busy_distinguishes_pending_from_executing() {
     queue.enqueue(&work);
     assert_eq!(of(&work), (true, true));
     assert!(work.cancel());
-    plug.release();
-    queue.drain().unwrap();
+    plug.release_and_drain(&queue);
     assert_eq!(of(&work), (false, false));
 }
 
 #[test]
 fn an_item_is_disabled_as_often_as_can_be_counted_and_no_more() {
-    let queue = alone_on_two(queue("disable"));
-    let count = Count::default();
-    let work = counting(&count);
-    for _ in 0..u16::MAX {
-        work.disable();
-    }
-    let once_more = std::panic::AssertUnwindSafe(|| work.disable());
-    assert!(std::panic::catch_unwind(once_more).is_err());
+    let queue = queue("disable").alone();
+    let (work, count) = counted();
+    (0..u16::MAX).for_each(|_| _ = work.disable());
+    let once_more = AssertUnwindSafe(|| work.disable());
+    assert!(catch_unwind(once_more).is_err());
     for nth in 1..=u16::MAX {
         assert_eq!(work.enable(), nth == u16::MAX);
     }

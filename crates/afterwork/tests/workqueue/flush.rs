@@ -1,25 +1,17 @@
 //! Flushes of an item.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
-    mpsc,
-};
-
-use afterwork::workqueue::{AffinityScope, FlushError, Work};
-
 use crate::support::*;
 
 #[test]
-fn flush_of_an_idle_item_says_that_there_was_nothing() {
+fn flush_of_an_idle_item_returns_false() {
     let work = Work::new(|| ());
     assert_eq!(work.flush(), Ok(false));
 }
 
 #[test]
-fn flush_waits_for_the_run_and_sees_what_it_wrote() {
+fn flush_waits_for_the_run_and_sees_its_writes() {
     for help in [true, false] {
-        let queue = alone_on_two(queue("flush").help(help));
+        let queue = queue("flush").help(help).alone();
         let written = Arc::new(AtomicUsize::new(0));
         let write = written.clone();
         let work = Work::new(move || {
@@ -36,9 +28,8 @@ fn flush_waits_for_the_run_and_sees_what_it_wrote() {
 
 #[test]
 fn flush_waits_for_the_present_run_and_the_one_that_is_queued() {
-    let queue = alone_on_two(queue("flush"));
-    let (plug, hole) = stopper();
-    let nr_ended = Count::default();
+    let queue = queue("flush").alone();
+    let ((plug, hole), nr_ended) = (stopper(), Count::default());
     let ended = nr_ended.clone();
     let work = Work::new(move || {
         hole.sit();
@@ -47,137 +38,82 @@ fn flush_waits_for_the_present_run_and_the_one_that_is_queued() {
     assert!(queue.enqueue(&work));
     plug.wait_until_stuck();
     assert!(queue.enqueue(&work));
-    let flusher = {
-        let (work, nr_ended) = (work.clone(), nr_ended.clone());
-        std::thread::spawn(move || {
-            assert_eq!(work.flush(), Ok(true));
-            nr_ended.get()
-        })
-    };
-    eventually("the flusher sleeps", || is_slept_for(&work));
+    let flusher = beside(&work, move |work| (work.flush(), nr_ended.get()));
+    wait_until(|| is_slept_for(&work));
     plug.release();
     plug.wait_until_stuck();
-    eventually("the flusher sleeps on", || is_slept_for(&work));
+    wait_until(|| is_slept_for(&work));
     plug.release();
-    assert_eq!(flusher.join().unwrap(), 2);
+    assert_eq!(flusher.join().unwrap(), (Ok(true), 2));
 }
 
 #[test]
 fn flush_does_not_wait_for_runs_that_are_queued_later() {
-    ends(|| {
-        let queue = alone_on_two(queue("flush"));
-        let (again, stop) = (queue.clone(), Arc::new(AtomicBool::new(false)));
-        let stopped = stop.clone();
-        let work = Work::with_handle(move |this| {
-            if !stopped.load(Ordering::SeqCst) {
-                again.enqueue(this);
-            }
-        });
-        queue.enqueue(&work);
-        for _ in 0..100 {
-            assert_eq!(work.flush(), Ok(true));
-        }
-        stop.store(true, Ordering::SeqCst);
-        queue.drain().unwrap();
-    });
+    let (queue, stop) = (queue("flush").alone(), Count::default());
+    let work = restless(&queue, &stop);
+    queue.enqueue(&work);
+    for _ in 0..100 {
+        assert_eq!(work.flush(), Ok(true));
+    }
+    stop.add();
+    queue.drain().unwrap();
 }
 
 #[test]
-fn flush_waits_for_the_present_run_although_a_later_one_is_cancelled() {
-    for ordered in [false, true] {
-        let builder = if ordered {
-            queue("flush").ordered()
-        } else {
-            queue("flush")
-        };
-        let queue = alone_on_two(builder);
-        let ((plug, hole), over) = (stopper(), Arc::new(AtomicBool::new(false)));
+fn flush_waits_for_the_run_although_a_later_one_is_cancelled() {
+    for builder in [queue("flush"), queue("flush").ordered()] {
+        let queue = builder.alone();
+        let ((plug, hole), over) = (stopper(), Count::default());
         let ended = over.clone();
         let work = Work::new(move || {
             hole.sit();
-            ended.store(true, Ordering::SeqCst);
+            ended.add();
         });
         assert!(queue.enqueue(&work));
         plug.wait_until_stuck();
-        let flusher = {
-            let work = work.clone();
-            std::thread::spawn(move || {
-                work.flush().unwrap();
-                over.load(Ordering::SeqCst)
-            })
-        };
-        eventually("the flusher sleeps", || is_slept_for(&work));
-        assert!(queue.enqueue(&work));
-        assert!(work.cancel());
+        let flusher = beside(&work, move |work| (work.flush().unwrap(), over.get()).1);
+        wait_until(|| is_slept_for(&work));
+        assert!(queue.enqueue(&work) && work.cancel());
         // Gives a flusher that wakes too early the time to return. The test passes without it.
-        holds_within(std::time::Duration::from_millis(50), || {
-            flusher.is_finished()
-        });
+        holds_within(50 * MS, || flusher.is_finished());
         plug.release();
-        assert!(
-            flusher.join().unwrap(),
-            "flush ended before the run that it waited for"
-        );
+        assert_eq!(flusher.join().unwrap(), 1, "the flush ended before the run");
         queue.drain().unwrap();
     }
 }
 
 #[test]
 fn flush_of_a_pending_item_ends_when_it_is_cancelled() {
-    for ordered in [false, true] {
-        let builder = if ordered {
-            queue("flush").ordered()
-        } else {
-            queue("flush").max_active(1)
-        };
-        let queue = alone_on_two(builder);
+    for queue in ordered_and_narrow() {
         let plug = plug_into(&queue);
         let work = Work::new(|| ());
         assert!(queue.enqueue(&work));
-        let flusher = {
-            let work = work.clone();
-            std::thread::spawn(move || work.flush())
-        };
-        eventually("the flusher sleeps", || is_slept_for(&work));
+        let flusher = beside(&work, |work| work.flush());
+        wait_until(|| is_slept_for(&work));
         assert!(work.cancel());
         assert_eq!(flusher.join().unwrap(), Ok(true));
-        plug.release();
-        queue.drain().unwrap();
+        plug.release_and_drain(&queue);
     }
 }
 
 #[test]
-fn flush_of_a_running_and_pending_item_ends_when_the_pending_run_is_cancelled() {
-    let queue = alone_on_two(queue("flush"));
-    let (plug, hole) = stopper();
-    let work = Work::new(move || hole.sit());
+fn flush_ends_when_the_pending_run_behind_a_run_is_cancelled() {
+    let queue = queue("flush").alone();
+    let (work, plug) = stuck_in(&queue);
     assert!(queue.enqueue(&work));
-    plug.wait_until_stuck();
-    assert!(queue.enqueue(&work));
-    let flusher = {
-        let work = work.clone();
-        std::thread::spawn(move || work.flush())
-    };
-    eventually("the flusher sleeps", || is_slept_for(&work));
+    let flusher = beside(&work, |work| work.flush());
+    wait_until(|| is_slept_for(&work));
     assert!(work.cancel());
     plug.release();
-    ends(move || assert_eq!(flusher.join().unwrap(), Ok(true)));
+    assert_eq!(flusher.join().unwrap(), Ok(true));
 }
 
 #[test]
 fn many_flushers_of_one_item_all_wake() {
-    let queue = alone_on_two(queue("flush").help(false));
-    let (plug, hole) = stopper();
-    let work = Work::new(move || hole.sit());
-    assert!(queue.enqueue(&work));
-    plug.wait_until_stuck();
-    let flushers: Vec<_> = (0..8)
-        .map(|_| {
-            let work = work.clone();
-            std::thread::spawn(move || work.flush())
-        })
-        .collect();
-    eventually("somebody sleeps", || is_slept_for(&work));
+    let queue = queue("flush").help(false).alone();
+    let (work, plug) = stuck_in(&queue);
+    let flushers = [(); 8].map(|()| beside(&work, |work| work.flush()));
+    wait_until(|| is_slept_for(&work));
     plug.release();
     for flusher in flushers {
         flusher.join().unwrap().unwrap();
@@ -185,8 +121,8 @@ fn many_flushers_of_one_item_all_wake() {
 }
 
 #[test]
-fn an_item_that_flushes_itself_is_told_so() {
-    let queue = alone_on_two(queue("own"));
+fn an_item_that_flushes_itself_gets_an_error() {
+    let queue = queue("own").alone();
     let (send, receive) = mpsc::channel();
     let work = Work::with_handle(move |this| send.send(this.flush()).unwrap());
     queue.enqueue(&work);
@@ -209,30 +145,26 @@ fn an_item_that_flushes_itself_is_told_so() {
 }
 
 #[test]
-fn an_item_that_flushes_itself_from_within_one_that_it_helps_is_told_so() {
-    ends(|| {
-        let queue = alone_on_two(queue("own").max_active(1));
-        let (inner_queue, (send, receive)) = (queue.clone(), mpsc::channel());
-        let work = Work::with_handle(move |this| {
-            let (outer, send) = (this.clone(), send.clone());
-            // We hold the only seat, so no worker can run the inner item.
-            let inner = Work::new(move || send.send(outer.flush()).unwrap());
-            inner_queue.enqueue(&inner);
-            inner.flush().unwrap();
-        });
-        queue.enqueue(&work);
-        assert_eq!(
-            receive.recv_timeout(PATIENCE / 4),
-            Ok(Err(FlushError::OwnItem))
-        );
-        queue.drain().unwrap();
+fn an_item_that_flushes_itself_while_helping_gets_an_error() {
+    let queue = queue("own").max_active(1).alone();
+    let (inner_queue, (send, receive)) = (queue.clone(), mpsc::channel());
+    let work = Work::with_handle(move |this| {
+        let (outer, send) = (this.clone(), send.clone());
+        // We hold the only seat, so no worker can run the inner item.
+        let inner = Work::new(move || send.send(outer.flush()).unwrap());
+        inner_queue.enqueue(&inner);
+        inner.flush().unwrap();
     });
+    queue.enqueue(&work);
+    let flushed = receive.recv_timeout(PATIENCE);
+    assert_eq!(flushed, Ok(Err(FlushError::OwnItem)));
+    queue.drain().unwrap();
 }
 
 #[test]
 fn a_panicked_run_is_reported_and_a_good_one_clears_it() {
     for help in [true, false] {
-        let queue = alone_on_two(queue("panics").help(help));
+        let queue = queue("panics").help(help).alone();
         let mut nr_runs = 0;
         let work = Work::new(move || {
             nr_runs += 1;
@@ -241,17 +173,12 @@ fn a_panicked_run_is_reported_and_a_good_one_clears_it() {
         for outcome in [Ok(true), Err(FlushError::Panicked), Ok(true)] {
             let plug = (!help).then(|| plug_into(&queue));
             queue.enqueue(&work);
-            let flusher = {
-                let work = work.clone();
-                std::thread::spawn(move || work.flush())
-            };
-            if let Some(plug) = plug {
-                plug.release();
-            }
+            let flusher = beside(&work, |work| work.flush());
+            plug.iter().for_each(Plug::release);
             let flushed = flusher.join().unwrap();
             // The run may have ended before the flush began.
             assert!(
-                flushed == outcome || flushed == Ok(false),
+                [outcome, Ok(false)].contains(&flushed),
                 "{flushed:?} for {outcome:?}"
             );
             queue.drain().unwrap();
@@ -262,61 +189,48 @@ fn a_panicked_run_is_reported_and_a_good_one_clears_it() {
 
 #[test]
 fn a_flush_that_helps_reports_the_panic() {
-    let queue = alone_on_two(queue("panics").max_active(4));
-    let work = Work::new(|| panic!("as told"));
     // With a limit of one, no worker can start the item before the flusher.
-    queue.set_max_active(1).unwrap();
+    let queue = queue("panics").max_active(1).alone();
+    let work = Work::new(|| panic!("on purpose"));
     let plug = plug_into(&queue);
     queue.enqueue(&work);
-    let flusher = {
-        let work = work.clone();
-        std::thread::spawn(move || work.flush())
-    };
-    eventually("the flusher sleeps", || is_slept_for(&work));
+    let flusher = beside(&work, |work| work.flush());
+    wait_until(|| is_slept_for(&work));
     plug.release();
     assert_eq!(flusher.join().unwrap(), Err(FlushError::Panicked));
     assert_eq!(FlushError::Panicked.to_string(), "the work item panicked");
-    assert_eq!(
-        FlushError::OwnItem.to_string(),
-        "a work item cannot wait for its own end"
-    );
+    let own = "a work item cannot wait for its own end";
+    assert_eq!(FlushError::OwnItem.to_string(), own);
 }
 
 #[test]
 fn flushing_from_another_item_lets_the_pool_go_on() {
-    ends(|| {
-        // The pool has one CPU and no helper runs the item: the flusher's worker sleeps, so another
-        // worker must run the flushed item.
-        let registry = registry("1 core");
-        let queue = queue("chain")
-            .help(false)
-            .affinity(AffinityScope::System)
-            .build_in(&registry)
-            .unwrap();
-        let count = Count::default();
-        let mut work = counting(&count);
-        queue.enqueue(&work);
-        for _ in 0..20 {
-            let (inner, again, count) = (work, queue.clone(), count.clone());
-            work = Work::new(move || {
-                again.enqueue(&inner);
-                inner.flush().unwrap();
-                count.add();
-            });
-        }
-        queue.enqueue(&work);
-        work.flush().unwrap();
-        assert!(count.get() >= 21, "{}", count.get());
-    });
+    // The pool has one CPU and no helper runs the item: the flusher's worker sleeps, so another
+    // worker must run the flushed item.
+    let queue = queue("chain").help(false).scope(System);
+    let queue = queue.on(&registry("1 core"));
+    let (mut work, count) = counted();
+    queue.enqueue(&work);
+    for _ in 0..20 {
+        let (inner, again, count) = (work, queue.clone(), count.clone());
+        work = Work::new(move || {
+            again.enqueue(&inner);
+            inner.flush().unwrap();
+            count.add();
+        });
+    }
+    queue.enqueue(&work);
+    work.flush().unwrap();
+    assert!(count.get() >= 21, "{}", count.get());
 }
 
 #[test]
-fn a_flush_tells_of_a_run_that_panicked_before_it() {
-    let queue = alone_on_two(queue("panics"));
+fn a_flush_reports_a_run_that_panicked_before_it() {
+    let queue = queue("panics").alone();
     let mut is_first = true;
     let work = Work::new(move || {
-        if std::mem::take(&mut is_first) {
-            std::panic::panic_any("the first run");
+        if mem::take(&mut is_first) {
+            panic_any("the first run");
         }
     });
     assert_eq!(work.flush(), Ok(false));

@@ -1,17 +1,6 @@
 //! Flushes of a queue.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
-    thread,
-};
-
-use afterwork::workqueue::{AffinityScope, Work, Workqueue};
-
-use crate::support::*;
+use crate::{spawn_async::Lure, support::*};
 
 /// Returns the number of threads that wait for items of the queue.
 fn nr_waiting(queue: &Workqueue) -> usize {
@@ -24,43 +13,46 @@ fn nr_waiting(queue: &Workqueue) -> usize {
 /// Starts a flush of a queue that has a blocked item. Returns when the flush sleeps.
 fn flusher(queue: &Workqueue) -> thread::JoinHandle<()> {
     let before = nr_waiting(queue);
-    let flushed = queue.clone();
-    let flusher = thread::spawn(move || flushed.flush().unwrap());
-    eventually("the flush sleeps", || nr_waiting(queue) > before);
+    let flusher = beside(queue, |queue| queue.flush().unwrap());
+    wait_until(|| nr_waiting(queue) > before);
     flusher
+}
+
+/// Blocks an item that its joiner runs, unless a worker takes it first, and counts its end.
+fn joined_item(queue: &Workqueue) -> (Plug, thread::JoinHandle<()>, Count) {
+    let ((plug, hole), ended) = (stopper(), Count::default());
+    let add = ended.adder();
+    let handle = queue.spawn(move || {
+        hole.sit();
+        add();
+    });
+    let joiner = thread::spawn(move || handle.join().unwrap());
+    plug.wait_until_stuck();
+    (plug, joiner, ended)
 }
 
 /// Returns `true` if the flush ends within 10 ms.
 fn has_ended(flusher: &thread::JoinHandle<()>) -> bool {
-    holds_within(std::time::Duration::from_millis(10), || {
-        flusher.is_finished()
-    })
+    holds_within(Duration::from_millis(10), || flusher.is_finished())
 }
 
 #[test]
 fn flush_of_an_empty_queue_returns_at_once() {
-    let queue = alone_on_two(queue("flush"));
+    let queue = queue("flush").alone();
     queue.flush().unwrap();
     queue.spawn(|| ()).join().unwrap();
     queue.flush().unwrap();
 }
 
 #[test]
-fn flush_waits_for_all_that_was_queued_on_whatever_pool() {
+fn flush_waits_for_all_queued_items_on_all_pools() {
     for max in [1, 3, 256] {
-        let queue = queue("flush")
-            .affinity(AffinityScope::Cpu)
-            .max_active(max)
-            .build_in(&registry("64 core"))
-            .unwrap();
-        let count = Count::default();
+        let queue = queue("flush").scope(Cpu).max_active(max);
+        let (queue, count) = (queue.on(&registry("64 core")), Count::default());
         for round in 1..30 {
             threads(4, |i| {
                 pin(i);
-                for _ in 0..50 {
-                    let count = count.clone();
-                    queue.spawn_detached(move || count.add()).unwrap();
-                }
+                count.spawn(50, &queue);
             });
             queue.flush().unwrap();
             assert_eq!(count.get(), round * 200);
@@ -69,233 +61,156 @@ fn flush_waits_for_all_that_was_queued_on_whatever_pool() {
 }
 
 #[test]
-fn items_queued_after_a_flush_do_not_hold_it_up() {
-    ends(|| {
-        for max in [2, 256] {
-            let queue = alone_on_two(queue("flush").max_active(max));
-            let (first, first_hole) = stopper();
-            queue.spawn_detached(move || first_hole.sit()).unwrap();
-            first.wait_until_stuck();
-            let flusher = flusher(&queue);
-            assert!(!has_ended(&flusher));
-            let (second, second_hole) = stopper();
-            queue.spawn_detached(move || second_hole.sit()).unwrap();
-            second.wait_until_stuck();
-            first.release();
-            flusher.join().unwrap();
-            second.release();
-            queue.drain().unwrap();
-        }
-    });
+fn items_queued_after_a_flush_do_not_delay_it() {
+    for max in [2, 256] {
+        let queue = queue("flush").max_active(max).alone();
+        let first = plug_into(&queue);
+        let flusher = flusher(&queue);
+        assert!(!has_ended(&flusher));
+        let second = plug_into(&queue);
+        first.release();
+        flusher.join().unwrap();
+        second.release_and_drain(&queue);
+    }
 }
 
 #[test]
-fn a_stream_of_new_items_does_not_hold_up_a_flush() {
-    ends(|| {
-        let queue = alone_on_two(queue("flush"));
-        let (stop, again) = (Arc::new(AtomicBool::new(false)), queue.clone());
-        let stopped = stop.clone();
-        let works: Vec<_> = (0..4)
-            .map(|_| {
-                let (stopped, again) = (stopped.clone(), again.clone());
-                Work::with_handle(move |this| {
-                    if !stopped.load(Ordering::SeqCst) {
-                        again.enqueue(this);
-                    }
-                })
-            })
-            .collect();
-        queue.enqueue_all(&works);
-        for _ in 0..200 {
-            queue.flush().unwrap();
-        }
-        stop.store(true, Ordering::SeqCst);
-        queue.drain().unwrap();
-    });
+fn a_stream_of_new_items_does_not_delay_a_flush() {
+    let (queue, stop) = (queue("flush").alone(), Count::default());
+    queue.enqueue_all(&[(); 4].map(|()| restless(&queue, &stop)));
+    (0..200).for_each(|_| queue.flush().unwrap());
+    stop.add();
+    queue.drain().unwrap();
 }
 
 #[test]
-fn many_flushes_at_once_all_end_when_what_they_wait_for_has() {
-    ends(|| {
-        // Uses more flushes than there are colors, each with an item of its own.
-        let queue = alone_on_two(queue("colors").max_active(512));
-        let mut waits = Vec::new();
-        for _ in 0..40 {
-            let (plug, hole) = stopper();
-            queue.spawn_detached(move || hole.sit()).unwrap();
-            plug.wait_until_stuck();
-            waits.push((plug, flusher(&queue)));
-        }
-        for (_, flusher) in &waits {
-            assert!(!flusher.is_finished());
-        }
-        // All items but the first are released. Each flush also waits for the first, so none ends.
-        for (plug, _) in waits.iter().skip(1).rev() {
-            plug.release();
-        }
-        for (_, flusher) in &waits {
-            assert!(!flusher.is_finished());
-        }
-        waits[0].0.release();
-        for (_, flusher) in waits {
-            flusher.join().unwrap();
-        }
-        queue.flush().unwrap();
-    });
+fn many_flushes_at_once_all_end_after_their_items() {
+    // Uses more flushes than there are colors, each with an item of its own.
+    let queue = queue("colors").max_active(512).alone();
+    let waits = [(); 40].map(|()| (plug_into(&queue), flusher(&queue)));
+    let none_has_ended = || waits.iter().all(|(_, flusher)| !flusher.is_finished());
+    assert!(none_has_ended());
+    // All items but the first are released. Each flush also waits for the first, so none ends.
+    waits[1..].iter().rev().for_each(|(plug, _)| plug.release());
+    assert!(none_has_ended());
+    waits[0].0.release();
+    for (_, flusher) in waits {
+        flusher.join().unwrap();
+    }
+    queue.flush().unwrap();
 }
 
 #[test]
 fn flush_waits_for_an_item_that_its_joiner_runs() {
-    ends(|| {
-        for pushed_by_other in [false, true] {
-            let queue = alone_on_two(queue("helped"));
-            let (plug, hole) = stopper();
-            let over = Arc::new(AtomicBool::new(false));
-            let ended = over.clone();
-            if pushed_by_other {
-                // The earlier item wakes a worker, which may adopt both before the joiner helps.
-                queue.spawn_detached(|| ()).unwrap();
-            }
-            let handle = queue.spawn(move || {
-                hole.sit();
-                ended.store(true, Ordering::SeqCst);
-            });
-            let joiner = thread::spawn(move || handle.join().unwrap());
-            plug.wait_until_stuck();
-            let flusher = flusher(&queue);
-            assert!(!has_ended(&flusher));
-            plug.release();
-            flusher.join().unwrap();
-            assert!(over.load(Ordering::SeqCst));
-            joiner.join().unwrap();
+    for pushed_by_other in [false, true] {
+        let queue = queue("helped").alone();
+        if pushed_by_other {
+            // The earlier item wakes a worker, which may adopt both before the joiner helps.
+            queue.spawn_detached(|| ()).unwrap();
         }
-    });
-}
-
-#[test]
-fn an_item_helped_after_the_flush_began_does_not_hold_it_up() {
-    ends(|| {
-        let queue = alone_on_two(queue("helped").max_active(256));
-        let first = plug_into(&queue);
+        let (plug, joiner, ended) = joined_item(&queue);
         let flusher = flusher(&queue);
         assert!(!has_ended(&flusher));
-        let (second, hole) = stopper();
-        let handle = queue.spawn(move || hole.sit());
-        let joiner = thread::spawn(move || handle.join().unwrap());
-        second.wait_until_stuck();
-        first.release();
+        plug.release();
         flusher.join().unwrap();
-        second.release();
+        assert_eq!(ended.get(), 1);
         joiner.join().unwrap();
-    });
+    }
 }
 
 #[test]
-fn what_is_helped_later_does_not_hold_up_a_flush_that_waits_for_a_helper() {
-    ends(|| {
-        let queue = alone_on_two(queue("helped").max_active(256));
-        // Retries until the joiner, with a seat that its CPU kept, runs the item before a worker.
-        let helped = |queue: &Workqueue| loop {
-            let ((plug, hole), own) = (stopper(), queue.clone());
-            let (sender, receiver) = mpsc::channel();
-            let joiner = thread::spawn(move || {
-                pin(0);
-                (0..50).for_each(|_| own.spawn(|| ()).join().unwrap());
-                let joiner = thread::current().id();
-                let item = move || {
-                    sender.send(thread::current().id() == joiner).unwrap();
-                    hole.sit();
-                };
-                own.spawn(item).join().unwrap();
-            });
-            if receiver.recv().unwrap() {
-                return (plug, joiner);
-            }
-            plug.release();
-            joiner.join().unwrap();
-        };
-        let (first, first_joiner) = helped(&queue);
-        let flusher = flusher(&queue);
-        let (second, second_joiner) = helped(&queue);
-        first.release();
-        first_joiner.join().unwrap();
-        flusher.join().unwrap();
-        second.release();
-        second_joiner.join().unwrap();
-        queue.drain().unwrap();
-    });
+fn an_item_helped_after_the_flush_began_does_not_delay_it() {
+    let queue = queue("helped").max_active(256).alone();
+    let first = plug_into(&queue);
+    let flusher = flusher(&queue);
+    assert!(!has_ended(&flusher));
+    let (second, joiner, _) = joined_item(&queue);
+    first.release();
+    flusher.join().unwrap();
+    second.release();
+    joiner.join().unwrap();
+}
+
+#[test]
+fn a_later_helper_delays_no_flush_that_waits_for_a_helper() {
+    let queue = queue("helped").max_active(256).alone();
+    // Retries until the joiner, with a seat that its CPU kept, runs the item before a worker.
+    let helped = || loop {
+        let ((plug, hole), (send, is_helped)) = (stopper(), mpsc::channel());
+        let joiner = beside(&queue, move |own| {
+            pin(0);
+            (0..50).for_each(|_| own.spawn(|| ()).join().unwrap());
+            let joiner = thread::current().id();
+            let item = move || {
+                send.send(thread::current().id() == joiner).unwrap();
+                hole.sit();
+            };
+            own.spawn(item).join().unwrap();
+        });
+        if is_helped.recv().unwrap() {
+            return (plug, joiner);
+        }
+        plug.release();
+        joiner.join().unwrap();
+    };
+    let (first, first_joiner) = helped();
+    let flusher = flusher(&queue);
+    let (second, second_joiner) = helped();
+    first.release();
+    first_joiner.join().unwrap();
+    flusher.join().unwrap();
+    second.release();
+    second_joiner.join().unwrap();
+    queue.drain().unwrap();
 }
 
 #[test]
 fn flush_waits_for_items_that_have_no_seat_yet() {
-    ends(|| {
-        let queue = alone_on_two(queue("inactive").max_active(1).help(false));
-        let plug = plug_into(&queue);
-        let count = Count::default();
-        let works: Vec<_> = (0..10).map(|_| counting(&count)).collect();
-        assert_eq!(queue.enqueue_all(&works), 10);
-        let flusher = flusher(&queue);
-        assert!(!has_ended(&flusher));
-        plug.release();
-        flusher.join().unwrap();
-        assert_eq!(count.get(), 10);
-    });
+    let queue = queue("inactive").max_active(1).help(false).alone();
+    let (plug, count) = (plug_into(&queue), Count::default());
+    assert_eq!(queue.enqueue_all(&[(); 10].map(|()| counting(&count))), 10);
+    let flusher = flusher(&queue);
+    assert!(!has_ended(&flusher));
+    plug.release();
+    flusher.join().unwrap();
+    assert_eq!(count.get(), 10);
 }
 
 #[test]
 fn flush_waits_for_an_item_that_was_queued_again_while_it_ran() {
-    ends(|| {
-        let queue = alone_on_two(queue("again"));
-        let (plug, hole) = stopper();
-        let count = Count::default();
-        let runs = count.clone();
-        let work = Work::new(move || {
-            hole.sit();
-            runs.add();
-        });
-        queue.enqueue(&work);
-        plug.wait_until_stuck();
-        assert!(queue.enqueue(&work));
-        let flusher = flusher(&queue);
-        assert!(!has_ended(&flusher));
-        plug.release();
-        plug.wait_until_stuck();
-        assert!(!has_ended(&flusher));
-        plug.release();
-        flusher.join().unwrap();
-        assert_eq!(count.get(), 2);
-    });
+    let queue = queue("again").alone();
+    let (work, plug) = stuck_in(&queue);
+    assert!(queue.enqueue(&work));
+    let flusher = flusher(&queue);
+    assert!(!has_ended(&flusher));
+    plug.release();
+    plug.wait_until_stuck();
+    assert!(!has_ended(&flusher));
+    plug.release();
+    flusher.join().unwrap();
+    assert!(!work.is_busy());
 }
 
 #[test]
-fn a_cancelled_item_does_not_hold_up_a_flush() {
-    ends(|| {
-        for ordered in [false, true] {
-            let builder = queue("cancel").max_active(1);
-            let queue = alone_on_two(if ordered { builder.ordered() } else { builder });
-            let plug = plug_into(&queue);
-            let count = Count::default();
-            let work = counting(&count);
-            queue.enqueue(&work);
-            let flusher = flusher(&queue);
-            assert!(work.cancel());
-            plug.release();
-            flusher.join().unwrap();
-            assert_eq!(count.get(), 0);
-        }
-    });
+fn a_cancelled_item_does_not_delay_a_flush() {
+    for queue in ordered_and_narrow() {
+        let plug = plug_into(&queue);
+        let (work, count) = counted();
+        queue.enqueue(&work);
+        let flusher = flusher(&queue);
+        assert!(work.cancel());
+        plug.release();
+        flusher.join().unwrap();
+        assert_eq!(count.get(), 0);
+    }
 }
 
 #[test]
 fn flushing_a_queue_from_its_own_item_is_refused_by_name() {
-    let queue = alone_on_two(queue("own"));
+    let queue = queue("own").alone();
     let own = queue.clone();
-    let error = queue
-        .spawn(move || own.flush())
-        .join()
-        .unwrap()
-        .unwrap_err();
-    assert_eq!(error.queue(), "own");
+    let error = queue.spawn(move || own.flush()).join().unwrap();
+    assert_eq!(error.unwrap_err().queue(), "own");
     let (own, (send, receive)) = (queue.clone(), mpsc::channel());
     queue
         .spawn_detached(move || send.send(own.flush()).unwrap())
@@ -305,61 +220,36 @@ fn flushing_a_queue_from_its_own_item_is_refused_by_name() {
 }
 
 #[test]
-fn an_item_may_flush_another_queue_although_its_pool_has_one_worker() {
-    ends(|| {
-        // The monitor does not run, so only the flush itself can wake another worker.
-        let registry = registry_with(
-            "1 core",
-            afterwork::params::Params {
-                watch_tick_us: 3_600_000_000,
-                ..Default::default()
-            },
-        );
-        let outer = queue("outer").build_in(&registry).unwrap();
-        let inner = queue("inner").build_in(&registry).unwrap();
-        let count = Count::default();
-        for _ in 0..50 {
-            let (inner, count) = (inner.clone(), count.clone());
-            outer
-                .spawn_detached(move || {
-                    let runs = count.clone();
-                    inner.spawn_detached(move || runs.add()).unwrap();
-                    inner.flush().unwrap();
-                })
-                .unwrap();
-        }
-        outer.flush().unwrap();
-        assert_eq!(count.get(), 50);
-    });
+fn an_item_may_flush_another_queue_of_a_pool_of_one_worker() {
+    // The monitor does not run, so only the flush itself can wake another worker.
+    let registry = unwatched("1 core");
+    let [outer, inner] = ["outer", "inner"].map(|name| queue(name).on(&registry));
+    let count = Count::default();
+    for _ in 0..50 {
+        let (inner, count) = (inner.clone(), count.clone());
+        outer
+            .spawn_detached(move || {
+                inner.spawn_detached(count.adder()).unwrap();
+                inner.flush().unwrap();
+            })
+            .unwrap();
+    }
+    outer.flush().unwrap();
+    assert_eq!(count.get(), 50);
 }
 
 #[test]
-fn flush_waits_for_futures_that_began_before_it_and_for_no_later_ones() {
-    use std::future::{pending, poll_fn};
-    ends(|| {
-        let queue = alone_on_two(queue("futures"));
-        let (open, waker) = (
-            Arc::new(AtomicBool::new(false)),
-            Arc::new(std::sync::Mutex::new(None)),
-        );
-        let (is_open, left) = (open.clone(), waker.clone());
-        let first = queue.spawn_async(poll_fn(move |context| {
-            *left.lock().unwrap() = Some(context.waker().clone());
-            if is_open.load(Ordering::SeqCst) {
-                std::task::Poll::Ready(7)
-            } else {
-                std::task::Poll::Pending
-            }
-        }));
-        eventually("it waits", || waker.lock().unwrap().is_some());
-        let flusher = flusher(&queue);
-        assert!(!has_ended(&flusher));
-        let mut second = queue.spawn_async(pending::<()>());
-        open.store(true, Ordering::SeqCst);
-        waker.lock().unwrap().take().unwrap().wake();
-        flusher.join().unwrap();
-        assert_eq!(first.join().unwrap(), 7);
-        assert!(second.cancel());
-        queue.drain().unwrap();
-    });
+fn flush_waits_for_earlier_futures_and_for_no_later_ones() {
+    let (queue, lure) = (queue("futures").alone(), Lure::default());
+    let first = queue.spawn_async(lure.clone());
+    wait_until(|| lure.is_polled());
+    let flusher = flusher(&queue);
+    assert!(!has_ended(&flusher));
+    let mut second = queue.spawn_async(pending::<()>());
+    lure.end();
+    lure.waker().unwrap().wake();
+    flusher.join().unwrap();
+    first.join().unwrap();
+    assert!(second.cancel());
+    queue.drain().unwrap();
 }

@@ -2,24 +2,18 @@
 
 use std::{
     error::Error,
-    future::pending,
-    io,
     marker::PhantomPinned,
-    panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind, panic_any},
-    sync::mpsc,
-    time::{Duration, Instant},
+    panic::{RefUnwindSafe, UnwindSafe},
 };
-
-use afterwork::workqueue::{BuildError, JoinError, JoinHandle, WeakWorkqueue, Work, Workqueue};
 
 use crate::support::*;
 
 fn pool() -> Workqueue {
-    alone_on_two(queue("handles"))
+    queue("handles").alone()
 }
 
 #[test]
-fn a_handle_may_be_moved_and_carried_through_a_panic_whatever_it_gives() {
+fn a_handle_is_unpin_and_unwind_safe_for_every_result() {
     fn is_free<T: Unpin + UnwindSafe + RefUnwindSafe + Send + Sync>(_: &T) {}
     let queue = pool();
     let handle: JoinHandle<PhantomPinned> = queue.spawn(|| PhantomPinned);
@@ -32,129 +26,105 @@ fn a_handle_may_be_moved_and_carried_through_a_panic_whatever_it_gives() {
 }
 
 #[test]
-fn a_join_with_a_timeout_gives_the_handle_back_and_runs_nothing_itself() {
-    ends(|| {
-        let queue = pool();
-        queue.pause();
-        let mut handle = queue.spawn(|| 7);
-        let start = Instant::now();
-        assert!(handle.join_timeout(Duration::ZERO).is_none());
-        assert!(handle.join_timeout(Duration::from_millis(2)).is_none());
-        assert!(start.elapsed() >= Duration::from_millis(2));
-        queue.resume();
-        assert_eq!(handle.join_timeout(Duration::MAX).unwrap().unwrap(), 7);
-        let mut handle = queue.spawn(|| 8);
-        eventually("it ends", || handle.is_finished());
-        assert_eq!(handle.join_timeout(Duration::ZERO).unwrap().unwrap(), 8);
-    });
+fn a_timed_join_returns_the_handle_and_runs_no_item() {
+    let queue = pool();
+    queue.pause();
+    let handle = queue.spawn(|| 7);
+    let start = Instant::now();
+    let handle = handle.join_timeout(Duration::ZERO).unwrap_err();
+    let handle = handle.join_timeout(Duration::from_millis(2)).unwrap_err();
+    assert!(start.elapsed() >= Duration::from_millis(2));
+    queue.resume();
+    assert_eq!(handle.join_timeout(Duration::MAX).unwrap().unwrap(), 7);
+    let handle = queue.spawn(|| 8);
+    wait_until(|| handle.is_finished());
+    assert_eq!(handle.join_timeout(Duration::ZERO).unwrap().unwrap(), 8);
 }
 
 #[test]
-fn a_join_with_a_timeout_is_woken_by_the_end_and_by_a_cancel() {
-    ends(|| {
-        let queue = alone_on_two(queue("one").max_active(1));
-        let plug = plug_into(&queue);
-        let mut handle = queue.spawn(|| 7);
-        let waiter = std::thread::spawn(move || handle.join_timeout(PATIENCE));
-        plug.release();
-        assert_eq!(waiter.join().unwrap().unwrap().unwrap(), 7);
-        let mut handle = queue.spawn(|| panic_any("an item"));
-        let cancelled = handle.cancel();
-        match handle.join_timeout(PATIENCE).unwrap() {
-            Err(JoinError::Cancelled) => assert!(cancelled),
-            Err(JoinError::Panicked(_)) => assert!(!cancelled),
-            other => panic!("{other:?}"),
-        }
-    });
-}
-
-#[test]
-fn an_item_that_joins_itself_with_a_timeout_is_told() {
-    ends(|| {
-        let queue = pool();
-        let (send, receive) = mpsc::channel::<JoinHandle<()>>();
-        let (sender, receiver) = mpsc::channel();
-        let handle = queue.spawn(move || {
-            let mut own = receive.recv().unwrap();
-            let outcome = own.join_timeout(Duration::MAX).unwrap();
-            sender
-                .send(matches!(outcome, Err(JoinError::OwnItem)))
-                .unwrap();
-        });
-        send.send(handle).unwrap();
-        assert_eq!(receiver.recv(), Ok(true));
-    });
-}
-
-#[test]
-fn a_handle_that_cancels_drops_what_has_not_started_and_may_be_kept() {
-    ends(|| {
-        let queue = pool();
-        let lives = Census::default();
-        let nr_runs = Count::default();
-        queue.pause();
-        let item = || {
-            let (life, count) = (lives.life(), nr_runs.clone());
-            queue.spawn(move || {
-                let _life = life;
-                count.add();
-            })
-        };
-        drop(item().cancel_on_drop());
-        assert_eq!((lives.alive(), nr_runs.get()), (0, 0));
-        drop(item().cancel_on_drop().keep());
-        let joined = item().cancel_on_drop();
-        assert!(!joined.is_finished());
-        queue.resume();
-        joined.join().unwrap();
-        eventually("the one that was kept has run", || nr_runs.get() == 2);
-        lives.all_dropped(3);
-    });
-}
-
-#[test]
-fn a_handle_that_cancels_drops_a_future_and_can_be_awaited() {
-    ends(|| {
-        let queue = pool();
-        let lives = Census::default();
-        let life = lives.life();
-        let waits = queue.spawn_async(async move {
-            let _life = life;
-            pending::<()>().await;
-        });
-        drop(waits.cancel_on_drop());
-        lives.all_dropped(1);
-        let inner = queue.clone();
-        let outer = queue.spawn_async(async move { inner.spawn(|| 7).cancel_on_drop().await });
-        assert_eq!(outer.join().unwrap().unwrap(), 7);
-    });
-}
-
-#[test]
-fn what_a_dropped_handle_cancels_may_panic_in_its_drop() {
-    struct Bomb;
-    impl Drop for Bomb {
-        fn drop(&mut self) {
-            panic_any("dropped");
-        }
+fn a_timed_join_is_woken_by_the_end_and_by_a_cancel() {
+    let queue = queue("one").max_active(1).alone();
+    let plug = plug_into(&queue);
+    let handle = queue.spawn(|| 7);
+    let waiter = thread::spawn(move || handle.join_timeout(PATIENCE));
+    plug.release();
+    assert_eq!(waiter.join().unwrap().unwrap().unwrap(), 7);
+    let mut handle = queue.spawn(|| panic_any("an item"));
+    let cancelled = handle.cancel();
+    match handle.join_timeout(PATIENCE).unwrap() {
+        Err(JoinError::Cancelled) => assert!(cancelled),
+        Err(JoinError::Panicked(_)) => assert!(!cancelled),
+        other => panic!("{other:?}"),
     }
-    ends(|| {
-        let queue = pool();
-        queue.pause();
-        let bomb = Bomb;
-        let item = queue.spawn(move || drop(bomb)).cancel_on_drop();
-        // The handle may also be dropped while a panic unwinds.
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
-            let _item = item;
-            panic_any("the owner");
-        }));
-        assert_eq!(outcome.unwrap_err().downcast_ref(), Some(&"the owner"));
-        queue.resume();
-    });
 }
 
 #[test]
-fn an_error_of_a_builder_is_one_of_io_that_still_says_what_it_was() {
+fn an_item_that_joins_itself_with_a_timeout_gets_an_error() {
+    let queue = pool();
+    let (give, take) = mpsc::channel::<JoinHandle<()>>();
+    let (send, receive) = mpsc::channel();
+    let handle = queue.spawn(move || {
+        let joined = take.recv().unwrap().join_timeout(Duration::MAX);
+        send.send(joined.map_err(drop).unwrap()).unwrap();
+    });
+    give.send(handle).unwrap();
+    assert!(matches!(receive.recv().unwrap(), Err(JoinError::OwnItem)));
+}
+
+#[test]
+fn a_cancelling_handle_drops_its_item_unless_it_is_kept() {
+    let (queue, lives, nr_runs) = (pool(), Census::default(), Count::default());
+    queue.pause();
+    let item = || {
+        let (life, count) = (lives.life(), nr_runs.clone());
+        queue.spawn(move || {
+            let _life = life;
+            count.add();
+        })
+    };
+    drop(item().cancel_on_drop());
+    assert_eq!((lives.alive(), nr_runs.get()), (0, 0));
+    drop(item().cancel_on_drop().keep());
+    let joined = item().cancel_on_drop();
+    assert!(!joined.is_finished());
+    queue.resume();
+    joined.join().unwrap();
+    wait_until(|| nr_runs.get() == 2);
+    lives.all_dropped(3);
+}
+
+#[test]
+fn a_cancelling_handle_drops_its_future_and_can_be_awaited() {
+    let queue = pool();
+    let lives = Census::default();
+    let life = lives.life();
+    let waits = queue.spawn_async(async move {
+        let _life = life;
+        pending::<()>().await;
+    });
+    drop(waits.cancel_on_drop());
+    lives.all_dropped(1);
+    let inner = queue.clone();
+    let outer = queue.spawn_async(async move { inner.spawn(|| 7).cancel_on_drop().await });
+    assert_eq!(outer.join().unwrap().unwrap(), 7);
+}
+
+#[test]
+fn a_closure_cancelled_by_its_handle_may_panic_when_dropped() {
+    let queue = pool();
+    queue.pause();
+    let bomb = at_drop(|| panic_any("dropped"));
+    let item = queue.spawn(move || drop(bomb)).cancel_on_drop();
+    // The handle may also be dropped while a panic unwinds.
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let _item = item;
+        panic_any("the owner");
+    }));
+    assert_eq!(outcome.unwrap_err().downcast_ref(), Some(&"the owner"));
+}
+
+#[test]
+fn a_builder_error_converts_to_io_and_keeps_its_source() {
     fn build() -> io::Result<Workqueue> {
         Ok(queue("none").max_active(0).build()?)
     }
@@ -169,24 +139,22 @@ fn an_error_of_a_builder_is_one_of_io_that_still_says_what_it_was() {
 }
 
 #[test]
-fn a_weak_handle_keeps_no_queue_and_gives_it_as_long_as_it_is_there() {
-    ends(|| {
-        let queue = alone_on_two(queue("weak").max_active(1));
-        let weak = WeakWorkqueue::new(&queue);
-        let again = weak.clone().upgrade().expect("it is there");
-        assert_eq!(again.spawn(|| 7).join().unwrap(), 7);
-        drop(queue);
-        assert!(weak.upgrade().is_some(), "the other handle keeps it");
-        // The last handle is dropped inside the queue's own item. The queue is destroyed later, and
-        // no new handle can be created.
-        let (send, receive) = mpsc::channel();
-        let seen = weak.clone();
-        let work = Work::new(move || send.send(seen.upgrade().is_none()).unwrap());
-        let plug = plug_into(&again);
-        again.enqueue(&work);
-        again.close_in_background();
-        assert!(weak.upgrade().is_none());
-        plug.release();
-        assert!(receive.recv_timeout(PATIENCE).unwrap());
-    });
+fn a_weak_handle_upgrades_while_its_queue_exists() {
+    let queue = queue("weak").max_active(1).alone();
+    let weak = afterwork::workqueue::WeakWorkqueue::new(&queue);
+    let again = weak.clone().upgrade().expect("it is there");
+    assert_eq!(again.spawn(|| 7).join().unwrap(), 7);
+    drop(queue);
+    assert!(weak.upgrade().is_some(), "the other handle keeps it");
+    // The last handle is dropped inside the queue's own item. The queue is destroyed later, and
+    // no new handle can be created.
+    let (send, receive) = mpsc::channel();
+    let seen = weak.clone();
+    let work = Work::new(move || send.send(seen.upgrade().is_none()).unwrap());
+    let plug = plug_into(&again);
+    again.enqueue(&work);
+    again.close_in_background();
+    assert!(weak.upgrade().is_none());
+    plug.release();
+    assert!(receive.recv_timeout(PATIENCE).unwrap());
 }

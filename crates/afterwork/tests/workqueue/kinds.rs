@@ -1,51 +1,29 @@
 //! Kinds of queues: per CPU, highpri, CPU-intensive, bottom halves, and those with a rescuer.
 
-use std::{
-    sync::{Arc, Barrier, Mutex, PoisonError, mpsc},
-    time::Duration,
-};
-
-use afterwork::{
-    mailbox::{self, Mailbox},
-    params::Params,
-    rcu::{self, Rcu, srcu::Domain},
-    workqueue::{
-        self, AffinityScope, BuildError, DelayedWork, JoinError, Registry, WeakWorkqueue, Work,
-    },
-};
-use topology::{CpuId, Topology};
+use rustix::process::{Resource, setrlimit};
 
 use crate::support::*;
 
 #[test]
 fn a_per_cpu_queue_has_a_strict_pool_for_each_cpu() {
     let registry = registry("4 core");
-    let queue = queue("bound").per_cpu().build_in(&registry).unwrap();
+    let _queue = queue("bound").per_cpu().on(&registry);
     let pools = registry.pool_stats();
     assert_eq!(pools.len(), 4);
     assert!(pools.iter().all(|pool| pool.strict && pool.cpus.len() == 1));
-    drop(queue);
 }
 
 #[test]
 fn a_per_cpu_pool_runs_one_item_at_a_time() {
-    ends(|| {
-        let registry = unwatched("1 core");
-        let queue = queue("bound").per_cpu().build_in(&registry).unwrap();
-        let gauge = Gauge::default();
-        for _ in 0..500 {
-            let gauge = gauge.clone();
-            queue
-                .spawn_detached(move || gauge.within(|| std::hint::black_box(())))
-                .unwrap();
-        }
-        queue.drain().unwrap();
-        assert_eq!(gauge.most(), 1);
-    });
+    let queue = queue("bound").per_cpu().on(&unwatched("1 core"));
+    let gauge = Gauge::default();
+    gauge.crowd(&queue, 500);
+    queue.drain().unwrap();
+    assert_eq!(gauge.most(), 1);
 }
 
 #[test]
-fn a_highpri_queue_has_the_kernels_nice_value_or_says_why_not() {
+fn a_highpri_queue_has_the_kernels_nice_value_or_an_error() {
     let registry = registry("1 core");
     match queue("highpri").highpri().build_in(&registry) {
         Ok(_queue) => assert_eq!(registry.pool_stats()[0].nice, -20),
@@ -55,136 +33,103 @@ fn a_highpri_queue_has_the_kernels_nice_value_or_says_why_not() {
 
 #[test]
 fn cpu_intensive_items_do_not_hold_up_those_of_other_queues() {
-    ends(|| {
-        let registry = unwatched("1 core");
-        let heavy = queue("heavy").cpu_intensive().help(false);
-        let heavy = heavy.build_in(&registry).unwrap();
-        let light = queue("light").help(false).build_in(&registry).unwrap();
-        let plugs: Vec<_> = (0..3)
-            .map(|_| {
-                let (plug, hole) = stopper();
-                heavy.spawn_detached(move || hole.sit()).unwrap();
-                plug
-            })
-            .collect();
-        plugs.iter().for_each(Plug::wait_until_stuck);
-        light.spawn(|| ()).join().unwrap();
-        assert_eq!(
-            registry.pool_stats()[0].seen_asleep,
-            0,
-            "nobody had to look"
-        );
-        plugs.iter().for_each(Plug::release);
-    });
+    let registry = unwatched("1 core");
+    let heavy = queue("heavy").cpu_intensive().help(false).on(&registry);
+    let light = queue("light").help(false).on(&registry);
+    let plugs = [(); 3].map(|()| plug_into(&heavy));
+    light.spawn(|| ()).join().unwrap();
+    let pool = registry.pool_stats().remove(0);
+    assert_eq!(pool.seen_asleep, 0, "the monitor was not needed");
+    plugs.iter().for_each(Plug::release);
 }
 
 #[test]
 fn cpu_intensive_items_of_one_queue_run_beside_one_another() {
-    ends(|| {
-        let registry = unwatched("1 core");
-        let queue = queue("heavy").cpu_intensive().help(false);
-        let queue = queue.build_in(&registry).unwrap();
-        let barrier = Arc::new(Barrier::new(4));
-        for _ in 0..4 {
-            let barrier = barrier.clone();
-            queue
-                .spawn_detached(move || {
-                    barrier.wait();
-                })
-                .unwrap();
-        }
-        queue.drain().unwrap();
-    });
+    let queue = queue("heavy").cpu_intensive().help(false);
+    let queue = queue.on(&unwatched("1 core"));
+    let all = Arc::new(Barrier::new(4));
+    for _ in 0..4 {
+        let all = all.clone();
+        queue.spawn_detached(move || _ = all.wait()).unwrap();
+    }
+    queue.drain().unwrap();
 }
 
 #[test]
 fn bottom_halves_of_a_cpu_run_in_order_on_one_thread() {
-    ends(|| {
-        let registry = registry("1 core");
-        let queue = queue("bh").bh().build_in(&registry).unwrap();
-        let (send, receive) = mpsc::channel();
-        for number in 0..1000 {
-            let send = send.clone();
-            queue
-                .spawn_detached(move || send.send((number, sync::thread::current())).unwrap())
-                .unwrap();
-        }
-        drop(send);
-        let ran: Vec<_> = receive.iter().collect();
-        assert!(ran.iter().map(|it| it.0).eq(0..1000));
-        assert!(ran.iter().all(|it| it.1 == ran[0].1));
-        assert_eq!(registry.pool_stats()[0].created, 1);
-    });
+    let registry = registry("1 core");
+    let queue = queue("bh").bh().on(&registry);
+    let (send, receive) = mpsc::channel();
+    for number in 0..1000 {
+        let send = send.clone();
+        queue
+            .spawn_detached(move || send.send((number, sync::thread::current())).unwrap())
+            .unwrap();
+    }
+    drop(send);
+    let ran: Vec<_> = receive.iter().collect();
+    assert!(ran.iter().map(|it| it.0).eq(0..1000));
+    assert!(ran.iter().all(|it| it.1 == ran[0].1));
+    assert_eq!(registry.pool_stats()[0].created, 1);
 }
 
 #[test]
 fn a_bottom_half_that_would_sleep_panics_instead() {
-    ends(|| {
-        let registry = registry("1 core");
-        let queue = queue("bh").bh().build_in(&registry).unwrap();
-        let blocked = queue.spawn(|| workqueue::blocking(|| ()));
-        assert!(blocked.join().is_err());
-        let other = crate::support::queue("other").help(false);
-        let other = other.build_in(&registry).unwrap();
-        let (plug, hole) = stopper();
-        let stuck = Work::new(move || hole.sit());
-        other.enqueue(&stuck);
-        plug.wait_until_stuck();
-        let waited = queue.spawn({
-            let stuck = stuck.clone();
-            move || stuck.flush()
-        });
-        assert!(waited.join().is_err());
-        plug.release();
-        assert_eq!(queue.spawn(|| 42).join().unwrap(), 42, "and goes on");
-    });
+    let registry = registry("1 core");
+    let bh = queue("bh").bh().on(&registry);
+    let blocked = bh.spawn(|| workqueue::blocking(|| ()));
+    assert!(blocked.join().is_err());
+    let other = queue("other").help(false).on(&registry);
+    let (stuck, plug) = stuck_in(&other);
+    let flushed = stuck.clone();
+    assert!(bh.spawn(move || flushed.flush()).join().is_err());
+    plug.release();
+    assert_eq!(bh.spawn(|| 42).join().unwrap(), 42, "and goes on");
 }
 
 #[test]
-fn a_bottom_half_that_would_wait_for_room_or_an_answer_has_posted_and_taken_nothing() {
-    ends(|| {
-        let registry = registry("1 core");
-        let queue = queue("bh").bh().build_in(&registry).unwrap();
-        let mut mailbox = Mailbox::builder().capacity(1).build();
-        let poster = mailbox.poster();
-        let waited = queue.spawn({
-            let poster = poster.clone();
-            move || poster.send_blocking(1)
-        });
-        assert!(waited.join().is_err());
-        assert_eq!((mailbox.len(), poster.nr_inside()), (0, Some(0)));
-        let (to, answer) = mailbox::reply();
-        to.reply(7).unwrap();
-        let answer = Arc::new(Mutex::new(answer));
-        let waited = queue.spawn({
-            let answer = answer.clone();
-            move || answer.lock().unwrap().wait_timeout(Duration::MAX)
-        });
-        assert!(waited.join().is_err());
-        let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
-        assert_eq!(answer.wait_timeout(Duration::ZERO), Ok(7));
-        assert_eq!(queue.spawn(move || poster.post(2)).join().unwrap(), Ok(()));
-        assert_eq!(mailbox.try_recv(), Ok(2));
-    });
+fn a_bottom_half_refused_a_mailbox_wait_changes_nothing() {
+    let queue = queue("bh").bh().on(&registry("1 core"));
+    let mut mailbox = Mailbox::builder().capacity(1).build();
+    let poster = mailbox.poster();
+    let theirs = poster.clone();
+    assert!(queue.spawn(move || theirs.send_wait(1)).join().is_err());
+    assert_eq!((mailbox.len(), poster.nr_inside()), (0, Some(0)));
+    let (to, answer) = mailbox::reply();
+    to.reply(7).unwrap();
+    let answer = Arc::new(Mutex::new(answer));
+    let theirs = answer.clone();
+    let waits = move || theirs.lock().unwrap().wait_timeout(Duration::MAX);
+    assert!(queue.spawn(waits).join().is_err());
+    let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
+    assert_eq!(answer.wait_timeout(Duration::ZERO), Ok(7));
+    assert_eq!(queue.spawn(move || poster.post(2)).join().unwrap(), Ok(()));
+    assert_eq!(mailbox.try_recv(), Ok(2));
 }
 
 #[test]
-fn a_bottom_half_that_would_wait_for_readers_panics_before_it_changes_anything() {
-    ends(|| {
-        let registry = registry("1 core");
-        let queue = queue("bh").bh().build_in(&registry).unwrap();
-        let replaces = |cell: Arc<dyn Fn() + Send + Sync>| queue.spawn(move || cell()).join();
-        let domain = Domain::new();
-        let sleepable = Arc::new(Rcu::new_in(1, domain.clone()));
-        let ours = sleepable.clone();
-        assert!(replaces(Arc::new(move || _ = ours.replace_sync(2))).is_err());
-        assert_eq!(*sleepable.load(&sleepable.read()), 1);
-        let global = Arc::new(Rcu::new(1));
-        let ours = global.clone();
-        assert!(replaces(Arc::new(move || _ = ours.replace_sync(2))).is_err());
-        assert_eq!(*global.load(&global.read()), 1);
-        assert!(replaces(Arc::new(move || domain.barrier())).is_err());
-    });
+fn a_bottom_half_refused_a_wait_for_readers_changes_nothing() {
+    let queue = queue("bh").bh().on(&registry("1 core"));
+    let domain = Domain::new();
+    let sleepable = Arc::new(Rcu::new_in(1, domain.clone()));
+    let global = Arc::new(Rcu::new(1));
+    let ours = sleepable.clone();
+    assert!(
+        queue
+            .spawn(move || _ = ours.replace_sync(2))
+            .join()
+            .is_err()
+    );
+    assert_eq!(*sleepable.load(&sleepable.read()), 1);
+    let ours = global.clone();
+    assert!(
+        queue
+            .spawn(move || _ = ours.replace_sync(2))
+            .join()
+            .is_err()
+    );
+    assert_eq!(*global.load(&global.read()), 1);
+    assert!(queue.spawn(move || domain.barrier()).join().is_err());
 }
 
 #[test]
@@ -201,7 +146,7 @@ fn a_bottom_half_queue_is_of_no_other_kind() {
 
 #[test]
 fn a_bottom_half_queue_keeps_its_attributes() {
-    let queue = queue("bh").bh().build_in(&registry("2 core")).unwrap();
+    let queue = queue("bh").bh().on(&registry("2 core"));
     let before = queue.attrs();
     assert!(matches!(
         queue.set_attrs(|attrs| attrs.nice = 5),
@@ -210,331 +155,256 @@ fn a_bottom_half_queue_keeps_its_attributes() {
     assert_eq!(queue.attrs(), before);
 }
 
+/// Returns a registry that cannot create threads, and whose own rescuer is in a blocked item.
+fn without_threads(machine: &str) -> (Registry, Workqueue, Plug) {
+    let registry = registry(machine);
+    registry.refuse_threads(true);
+    let plain = queue("plain").help(false).on(&registry);
+    let plug = plug_into(&plain);
+    (registry, plain, plug)
+}
+
 #[test]
-fn a_rescuer_runs_what_no_worker_can_be_had_for() {
-    ends(|| {
-        let registry = registry("2 core");
-        registry.refuse_threads(true);
-        // Keeps the registry's rescuer busy.
-        let plain = queue("plain").help(false).build_in(&registry).unwrap();
-        let plug = plug_into(&plain);
-        let queue = queue("reclaim").with_rescuer().help(false);
-        let queue = queue.build_in(&registry).unwrap();
-        for i in 0..20 {
-            assert_eq!(queue.spawn(move || i).join().unwrap(), i);
-        }
-        let (stats, pool) = (queue.stats(), &registry.pool_stats()[0]);
-        assert_eq!((stats.rescued, pool.rescued), (20, 20));
-        assert!(stats.maydays > 0);
-        assert_eq!(stats.maydays, pool.maydays);
-        assert_eq!(plain.stats().maydays, 0);
-        plug.release();
-        drop(queue);
-    });
+fn a_rescuer_runs_items_when_no_worker_can_start() {
+    let (registry, plain, plug) = without_threads("2 core");
+    let queue = queue("reclaim").with_rescuer().help(false).on(&registry);
+    for i in 0..20 {
+        assert_eq!(queue.spawn(move || i).join().unwrap(), i);
+    }
+    let (stats, pool) = (queue.stats(), &registry.pool_stats()[0]);
+    assert_eq!((stats.rescued, pool.rescued), (20, 20));
+    assert!(stats.maydays > 0);
+    assert_eq!(stats.maydays, pool.maydays);
+    assert_eq!(plain.stats().maydays, 0);
+    plug.release();
 }
 
 #[test]
 fn a_rescuer_runs_an_item_on_the_cpu_that_it_belongs_to() {
-    ends(|| {
-        let machine = Topology::detect().unwrap();
-        let registry = Registry::new(machine.clone(), Params::default()).unwrap();
-        registry.refuse_threads(true);
-        let plain = queue("plain").per_cpu().build_in(&registry).unwrap();
-        let reclaim = queue("reclaim").per_cpu().with_rescuer();
-        let reclaim = reclaim.build_in(&registry).unwrap();
-        // SAFETY: it has no preconditions.
-        let here = || CpuId::new(unsafe { libc::sched_getcpu() } as u32);
-        for cpu in machine.allowed().iter() {
-            assert_eq!(plain.task().on_cpu(cpu).spawn(here).join().unwrap(), cpu);
-            assert_eq!(reclaim.task().on_cpu(cpu).spawn(here).join().unwrap(), cpu);
-        }
-    });
+    let machine = Topology::detect().unwrap();
+    let registry = Registry::new(machine.clone(), Params::default()).unwrap();
+    registry.refuse_threads(true);
+    let plain = queue("plain").per_cpu().on(&registry);
+    let reclaim = queue("reclaim").per_cpu().with_rescuer().on(&registry);
+    // SAFETY: it has no preconditions.
+    let here = || CpuId::new(unsafe { libc::sched_getcpu() } as u32);
+    for cpu in machine.allowed().iter() {
+        assert_eq!(plain.task().on_cpu(cpu).spawn(here).join().unwrap(), cpu);
+        assert_eq!(reclaim.task().on_cpu(cpu).spawn(here).join().unwrap(), cpu);
+    }
 }
 
 #[test]
 fn a_rescuer_runs_the_items_of_its_own_queue_alone() {
-    ends(|| {
-        let registry = registry("1 core");
-        registry.refuse_threads(true);
-        let plain = queue("plain").help(false).build_in(&registry).unwrap();
-        let plug = plug_into(&plain);
-        let foreign = Count::default();
-        let work = counting(&foreign);
-        plain.enqueue(&work);
-        let reclaim = queue("reclaim").with_rescuer().help(false);
-        let reclaim = reclaim.build_in(&registry).unwrap();
-        let count = Count::default();
-        let works: Vec<_> = (0..200).map(|_| counting(&count)).collect();
-        reclaim.enqueue_all(&works);
-        reclaim.drain().unwrap();
-        assert_eq!((count.get(), foreign.get()), (200, 0));
-        plug.release();
-        plain.drain().unwrap();
-        assert_eq!(foreign.get(), 1);
-    });
+    let (registry, plain, plug) = without_threads("1 core");
+    let (work, foreign) = counted();
+    plain.enqueue(&work);
+    let reclaim = queue("reclaim").with_rescuer().help(false).on(&registry);
+    let count = Count::default();
+    let works: Vec<_> = (0..200).map(|_| counting(&count)).collect();
+    reclaim.enqueue_all(&works);
+    reclaim.drain().unwrap();
+    assert_eq!((count.get(), foreign.get()), (200, 0));
+    plug.release_and_drain(&plain);
+    assert_eq!(foreign.get(), 1);
 }
 
 #[test]
 fn a_rescuer_keeps_the_order_of_an_ordered_queue() {
-    ends(|| {
-        let registry = registry("1 core");
-        registry.refuse_threads(true);
-        let plain = queue("plain").help(false).build_in(&registry).unwrap();
-        let plug = plug_into(&plain);
-        let queue = queue("reclaim").with_rescuer().ordered();
-        let queue = queue.build_in(&registry).unwrap();
-        let (send, receive) = mpsc::channel();
-        for number in 0..100 {
-            let send = send.clone();
-            queue
-                .spawn_detached(move || send.send(number).unwrap())
-                .unwrap();
-        }
-        drop(send);
-        assert!(receive.iter().eq(0..100));
-        plug.release();
-    });
+    let (registry, _plain, plug) = without_threads("1 core");
+    let queue = queue("reclaim").with_rescuer().ordered().on(&registry);
+    let log = Log::default();
+    (0..100).for_each(|number| queue.spawn_detached(log.note(number)).unwrap());
+    queue.drain().unwrap();
+    assert!(log.take().into_iter().eq(0..100));
+    plug.release();
 }
 
 #[test]
 fn an_item_run_by_a_rescuer_may_wait_for_another_queue_with_one() {
-    ends(|| {
-        let registry = registry("1 core");
-        registry.refuse_threads(true);
-        let builder = || queue("reclaim").with_rescuer().help(false);
-        let inner = builder().build_in(&registry).unwrap();
-        let outer = builder().build_in(&registry).unwrap();
-        let waits = outer.spawn({
-            let inner = inner.clone();
-            move || inner.spawn(|| 42).join().unwrap()
-        });
-        assert_eq!(waits.join().unwrap(), 42);
-    });
+    let registry = registry("1 core");
+    registry.refuse_threads(true);
+    let [inner, outer] = [(); 2].map(|()| queue("two").with_rescuer().help(false).on(&registry));
+    let joined = inner.clone();
+    let waits = outer.spawn(move || joined.spawn(|| 42).join().unwrap());
+    assert_eq!(waits.join().unwrap(), 42);
 }
 
 #[test]
-fn an_item_that_waits_where_no_thread_is_had_does_not_hold_up_the_manager() {
-    ends(|| {
-        let registry = registry("1 core");
-        registry.refuse_threads(true);
-        let queue = queue("plain").help(false).build_in(&registry).unwrap();
-        let (send, receive) = mpsc::channel();
-        let inner = queue.clone();
-        let waits = queue.spawn(move || {
-            let inner = inner.spawn(|| 42);
-            send.send(()).unwrap();
-            inner.join().unwrap()
-        });
-        receive.recv().unwrap();
-        // The manager can start a thread for the inner item now.
-        registry.refuse_threads(false);
-        assert_eq!(waits.join().unwrap(), 42);
+fn an_item_that_waits_without_threads_spares_the_manager() {
+    let registry = registry("1 core");
+    registry.refuse_threads(true);
+    let queue = queue("plain").help(false).on(&registry);
+    let (send, receive) = mpsc::channel();
+    let inner = queue.clone();
+    let waits = queue.spawn(move || {
+        let inner = inner.spawn(|| 42);
+        send.send(()).unwrap();
+        inner.join().unwrap()
     });
+    receive.recv().unwrap();
+    // The manager can start a thread for the inner item now.
+    registry.refuse_threads(false);
+    assert_eq!(waits.join().unwrap(), 42);
 }
 
 #[test]
-fn a_queue_with_a_rescuer_goes_although_its_last_handle_drops_inside_its_item() {
-    ends(|| {
-        let registry = registry("1 core");
-        registry.refuse_threads(true);
-        let queue = queue("reclaim").with_rescuer().build_in(&registry).unwrap();
-        let (send, receive) = mpsc::channel::<()>();
-        let last = queue.clone();
-        queue
-            .spawn_detached(move || {
-                drop(last);
-                drop(send);
-            })
-            .unwrap();
-        drop(queue);
-        assert!(receive.recv().is_err());
-        let mut registry = Some(registry);
-        eventually("all threads end", || {
-            match registry.take().unwrap().shutdown() {
-                Ok(()) => true,
-                Err(used) => {
-                    registry = Some(used.registry);
-                    false
-                }
-            }
-        });
-    });
+fn a_queue_with_a_rescuer_may_end_inside_its_own_item() {
+    let registry = registry("1 core");
+    registry.refuse_threads(true);
+    let queue = queue("reclaim").with_rescuer().on(&registry);
+    let (send, receive) = mpsc::channel::<()>();
+    let last = queue.clone();
+    queue.spawn_detached(move || drop((last, send))).unwrap();
+    drop(queue);
+    assert!(receive.recv().is_err());
+    shut_down(registry);
 }
 
 #[test]
 fn a_rescuer_works_when_the_system_refuses_threads() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    in_own_process(
-        "kinds::a_rescuer_works_when_the_system_refuses_threads",
-        || {
-            let registry =
-                workqueue::Registry::new(Topology::detect().unwrap(), Default::default()).unwrap();
-            let queue = queue("reclaim").with_rescuer().help(false);
-            let queue = queue
-                .affinity(AffinityScope::System)
-                .build_in(&registry)
-                .unwrap();
-            let before = getrlimit(Resource::As);
-            let leave_bytes = |spare: u64| {
-                let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-                let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
-                let limit = Rlimit {
-                    current: Some(pages * rustix::param::page_size() as u64 + spare),
-                    maximum: before.maximum,
-                };
-                setrlimit(Resource::As, limit).unwrap();
-            };
-            others_sleep();
-            leave_bytes(4 << 20);
-            // Uses up the stacks of exited threads that the C library has cached.
-            let (stop, stopped) = mpsc::channel::<()>();
-            let stopped = Arc::new(std::sync::Mutex::new(stopped));
-            let (up, started) = mpsc::channel();
-            let mut held = Vec::new();
-            while let Ok(thread) = sync::thread::spawn("held", {
-                let (up, stopped) = (up.clone(), stopped.clone());
-                move || {
-                    up.send(()).unwrap();
-                    assert!(stopped.lock().unwrap().recv().is_err());
-                }
-            }) {
-                started.recv().unwrap();
-                held.push(thread);
-                assert!(held.len() < 64, "threads are to be had without end");
+    in_own_process(|| {
+        let registry = Registry::new(Topology::detect().unwrap(), Params::default()).unwrap();
+        let queue = queue("reclaim").with_rescuer().help(false);
+        let queue = queue.scope(System).on(&registry);
+        others_sleep();
+        let before = leave_bytes(4 << 20);
+        // Uses up the stacks of exited threads that the C library has cached.
+        let (stop, stopped) = mpsc::channel::<()>();
+        let stopped = Arc::new(Mutex::new(stopped));
+        let (up, started) = mpsc::channel();
+        let mut held = Vec::new();
+        while let Ok(thread) = sync::thread::spawn("held", {
+            let (up, stopped) = (up.clone(), stopped.clone());
+            move || {
+                up.send(()).unwrap();
+                assert!(stopped.lock().unwrap().recv().is_err());
             }
-            // Leaves some memory for the heap, and too little for another stack.
-            leave_bytes(1 << 20);
-            let sum: u32 = (0..10)
-                .map(|i| queue.spawn(move || i).join().unwrap())
-                .sum();
-            drop(stop);
-            setrlimit(Resource::As, before).unwrap();
-            assert_eq!(sum, 45);
-            let stats = &registry.pool_stats()[0];
-            // A worker may have started after all, on the stack of a thread that has exited since.
-            assert!(stats.spawn_failed > 0 || stats.created > 0, "{stats:?}");
-        },
-    );
-}
-
-#[test]
-fn a_wait_that_a_bottom_half_item_is_refused_has_changed_nothing() {
-    ends(|| {
-        let registry = registry("2 core");
-        let bh = queue("bh").bh().build_in(&registry).unwrap();
-        let other = queue("other").max_active(1).build_in(&registry).unwrap();
-        let (plug, hole) = stopper();
-        let running = Work::new(move || hole.sit());
-        other.enqueue(&running);
-        plug.wait_until_stuck();
-        let count = Count::default();
-        let pending = counting(&count);
-        other.enqueue(&pending);
-        let is_refused = |wait: Box<dyn FnOnce() + Send>| {
-            assert!(matches!(bh.spawn(wait).join(), Err(JoinError::Panicked(_))));
-        };
-        let its = || other.clone();
-        let (queue, paused) = (its(), its());
-        is_refused(Box::new(move || _ = queue.drain()));
-        paused.pause();
-        is_refused(Box::new(move || _ = paused.destroy()));
-        let handle = other
-            .try_spawn(|| ())
-            .expect("neither draining nor destroyed");
-        assert!(other.resume(), "still paused");
-        for work in [&running, &pending] {
-            let (first, second) = (work.clone(), work.clone());
-            is_refused(Box::new(move || _ = first.cancel_sync()));
-            is_refused(Box::new(move || _ = second.disable_sync()));
+        }) {
+            started.recv().unwrap();
+            held.push(thread);
+            assert!(held.len() < 64, "threads are to be had without end");
         }
-        assert!(pending.is_pending() && running.busy().executing);
-        let idle = DelayedWork::new(|| ());
-        let same = idle.clone();
-        is_refused(Box::new(move || _ = same.cancel_sync()));
-        assert!(other.enqueue_after(&idle, std::time::Duration::ZERO));
-        plug.release();
-        handle.join().unwrap();
-        running.flush().unwrap();
-        assert_eq!((pending.flush().is_ok(), count.get()), (true, 1));
-        assert!(other.enqueue(&running));
-        plug.wait_until_stuck();
-        plug.release();
-        // An item that waits for itself returns at once.
-        let own = Work::with_handle(|own| _ = own.cancel_sync());
-        bh.enqueue(&own);
-        own.flush().unwrap();
+        // Leaves some memory for the heap, and too little for another stack.
+        leave_bytes(1 << 20);
+        let sum: u32 = (0..10)
+            .map(|i| queue.spawn(move || i).join().unwrap())
+            .sum();
+        drop(stop);
+        setrlimit(Resource::As, before).unwrap();
+        assert_eq!(sum, 45);
+        let stats = &registry.pool_stats()[0];
+        // A worker may have started after all, on the stack of a thread that has exited since.
+        assert!(stats.spawn_failed > 0 || stats.created > 0, "{stats:?}");
     });
 }
 
 #[test]
-fn rcu_goes_on_after_it_has_refused_a_bottom_half_item_its_wait() {
-    ends(|| {
-        let bh = queue("bh").bh().build_in(&registry("2 core")).unwrap();
-        let waits: [fn(); 3] = [rcu::synchronize, rcu::synchronize_expedited, rcu::barrier];
-        for wait in waits {
-            let (opened, is_open) = mpsc::channel();
-            let (close, is_closed) = mpsc::channel::<()>();
-            let reader = std::thread::spawn(move || {
-                let _guard = rcu::read();
-                opened.send(()).unwrap();
-                let _ = is_closed.recv();
-            });
-            is_open.recv().unwrap();
-            rcu::call(|| ());
-            assert!(matches!(bh.spawn(wait).join(), Err(JoinError::Panicked(_))));
-            drop(close);
-            reader.join().unwrap();
-            rcu::synchronize();
-            rcu::barrier();
-        }
-    });
+fn a_wait_refused_to_a_bottom_half_item_changes_nothing() {
+    let registry = registry("2 core");
+    let bh = queue("bh").bh().on(&registry);
+    let other = queue("other").max_active(1).on(&registry);
+    let (running, plug) = stuck_in(&other);
+    let (pending, count) = counted();
+    other.enqueue(&pending);
+    let is_refused = |wait: Box<dyn FnOnce() + Send>| {
+        assert!(matches!(bh.spawn(wait).join(), Err(JoinError::Panicked(_))));
+    };
+    let (queue, paused) = (other.clone(), other.clone());
+    is_refused(Box::new(move || _ = queue.drain()));
+    paused.pause();
+    is_refused(Box::new(move || _ = paused.destroy()));
+    let handle = other
+        .try_spawn(|| ())
+        .expect("neither draining nor destroyed");
+    assert!(other.resume(), "still paused");
+    for work in [&running, &pending] {
+        let (first, second) = (work.clone(), work.clone());
+        is_refused(Box::new(move || _ = first.cancel_sync()));
+        is_refused(Box::new(move || _ = second.disable_sync()));
+    }
+    assert!(pending.is_pending() && running.busy().executing);
+    let idle = DelayedWork::new(|| ());
+    let same = idle.clone();
+    is_refused(Box::new(move || _ = same.cancel_sync()));
+    assert!(other.enqueue_after(&idle, Duration::ZERO));
+    plug.release();
+    handle.join().unwrap();
+    running.flush().unwrap();
+    assert_eq!((pending.flush().is_ok(), count.get()), (true, 1));
+    assert!(other.enqueue(&running));
+    plug.wait_until_stuck();
+    plug.release();
+    // An item that waits for itself returns at once.
+    let own = Work::with_handle(|own| _ = own.cancel_sync());
+    bh.enqueue(&own);
+    own.flush().unwrap();
+}
+
+#[test]
+fn rcu_works_after_it_refused_a_wait_of_a_bottom_half() {
+    let bh = queue("bh").bh().on(&registry("2 core"));
+    let waits: [fn(); 3] = [rcu::synchronize, rcu::synchronize_expedited, rcu::barrier];
+    for wait in waits {
+        let (opened, is_open) = mpsc::channel();
+        let (close, is_closed) = mpsc::channel::<()>();
+        let reader = thread::spawn(move || {
+            let _guard = rcu::read();
+            opened.send(()).unwrap();
+            let _ = is_closed.recv();
+        });
+        is_open.recv().unwrap();
+        rcu::call(|| ());
+        assert!(matches!(bh.spawn(wait).join(), Err(JoinError::Panicked(_))));
+        drop(close);
+        reader.join().unwrap();
+        rcu::synchronize();
+        rcu::barrier();
+    }
 }
 
 #[test]
 fn no_user_of_a_system_queue_stops_or_changes_it() {
-    ends(|| {
-        let queues = [
-            workqueue::system(),
-            workqueue::system_highpri(),
-            workqueue::system_long(),
-            workqueue::system_unbound(),
-        ];
-        for queue in queues.map(Result::unwrap) {
-            let attrs = queue.attrs();
-            for clone in [queue.clone(), WeakWorkqueue::new(queue).upgrade().unwrap()] {
-                let works = |after: &str| {
-                    assert_eq!(queue.spawn(|| 7).join().unwrap(), 7, "after {after}");
-                    assert!(queue.try_spawn(|| ()).is_ok(), "after {after}");
-                };
-                let later = workqueue::DelayedWork::new(|| ());
-                assert!(clone.enqueue_after(&later, Duration::from_secs(3600)));
-                assert!(clone.drain().is_err());
-                assert!(clone.drain_timeout(Duration::MAX).is_err());
-                assert!(workqueue::block_on(clone.drain_async()).is_err());
-                let error = clone.destroy().unwrap_err();
-                assert!(
-                    error.to_string().contains("for the whole process"),
-                    "{error}"
-                );
-                works("destroy");
-                assert!(!clone.pause() && !clone.resume());
-                works("pause");
-                assert_eq!(clone.cancel_all(), 0);
-                assert!(later.is_pending(), "an item of another user was cancelled");
-                assert!(later.cancel());
-                let is_refused = |result| matches!(result, Err(BuildError::System(_)));
-                assert!(is_refused(clone.set_max_active(1)));
-                assert!(is_refused(clone.set_shares(1)));
-                assert!(is_refused(clone.set_attrs(|attrs| attrs.nice = 19)));
-                assert_eq!(
-                    (queue.attrs(), queue.report().shares),
-                    (attrs.clone(), None)
-                );
-                clone.clone().close_in_background();
-                works("close_in_background");
-                clone.shutdown_background();
-                works("shutdown_background");
-            }
+    use workqueue::{system, system_highpri, system_long, system_unbound};
+    for queue in [system(), system_highpri(), system_long(), system_unbound()] {
+        let queue = queue.unwrap();
+        let attrs = queue.attrs();
+        for clone in [
+            queue.clone(),
+            afterwork::workqueue::WeakWorkqueue::new(&queue)
+                .upgrade()
+                .unwrap(),
+        ] {
+            let works = |after: &str| {
+                assert_eq!(queue.spawn(|| 7).join().unwrap(), 7, "after {after}");
+                assert!(queue.try_spawn(|| ()).is_ok(), "after {after}");
+            };
+            let later = DelayedWork::new(|| ());
+            assert!(clone.enqueue_after(&later, HOUR));
+            assert!(clone.drain().is_err());
+            assert!(clone.drain_timeout(Duration::MAX).is_err());
+            assert!(block_on(clone.drain_async()).is_err());
+            let error = clone.destroy().unwrap_err().to_string();
+            assert!(error.contains("for the whole process"), "{error}");
+            works("destroy");
+            assert!(!clone.pause() && !clone.resume());
+            works("pause");
+            assert_eq!(clone.cancel_all(), 0);
+            assert!(later.is_pending(), "an item of another user was cancelled");
+            assert!(later.cancel());
+            let is_refused = |result| matches!(result, Err(BuildError::System(_)));
+            assert!(is_refused(clone.set_max_active(1)));
+            assert!(is_refused(clone.set_shares(1)));
+            assert!(is_refused(clone.set_attrs(|attrs| attrs.nice = 19)));
+            assert!(is_refused(clone.set_attrs(&attrs)));
+            assert_eq!(
+                (queue.attrs(), queue.report().shares),
+                (attrs.clone(), None)
+            );
+            clone.clone().close_in_background();
+            works("close_in_background");
+            clone.shutdown_background();
+            works("shutdown_background");
         }
-    });
+    }
 }

@@ -1,7 +1,7 @@
 //! Functional tests of the workqueue on the real machine: what its pages promise, one claim a test.
 //!
 //! No test passes by timing: each waits for the event itself. A wait that fails after
-//! [`support::PATIENCE`] reports a hang.
+//! [`support::PATIENCE`] reports a hang. A test that lasts three times as long ends the process.
 #![cfg(not(any(loom, shuttle)))]
 
 mod support;

@@ -1,17 +1,5 @@
 //! Items that wait for later items of a queue whose only seat they hold.
 
-use std::{
-    future::poll_fn,
-    pin::pin,
-    sync::{Arc, Mutex, mpsc},
-    task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker},
-    time::{Duration, Instant},
-};
-
-use afterwork::workqueue::{
-    DelayedWork, FlushError, JoinError, JoinHandle, TaskSet, Work, Workqueue, block_on, sleep,
-};
-
 use crate::support::*;
 
 /// Runs `body` in an item of `queue`, and returns its result.
@@ -19,44 +7,37 @@ fn inside<T: Send + 'static>(
     queue: &Workqueue,
     body: impl FnOnce(&Workqueue) -> T + Send + 'static,
 ) -> T {
-    let queue = queue.clone();
-    ends(move || {
-        let own = queue.clone();
-        let (send, receive) = mpsc::channel();
-        // The item is detached, because a joiner could run it on a thread without a seat.
-        queue
-            .spawn_detached(move || send.send(body(&own)).unwrap())
-            .unwrap();
-        receive.recv().expect("the item ended without a value")
-    })
+    let own = queue.clone();
+    let (send, receive) = mpsc::channel();
+    // The item is detached, because a joiner could run it on a thread without a seat.
+    queue
+        .spawn_detached(move || send.send(body(&own)).unwrap())
+        .unwrap();
+    receive.recv().expect("the item ended without a value")
 }
 
 /// Returns queues with one seat whose joiners do not help.
 fn queues() -> [Workqueue; 2] {
-    [
-        alone_on_two(queue("ordered").ordered()),
-        alone_on_two(queue("one").max_active(1).help(false)),
-    ]
+    let one = queue("one").max_active(1).help(false);
+    [queue("ordered").ordered(), one].map(On::alone)
 }
 
-fn is_refused<T>(result: Result<T, JoinError>) -> bool {
+fn is_an_error<T>(result: Result<T, JoinError>) -> bool {
     matches!(result, Err(JoinError::OwnQueue))
 }
 
 #[test]
 fn a_join_of_a_later_item_of_a_queue_with_one_seat_is_an_error() {
     for queue in queues() {
-        let (send, order) = mpsc::channel();
-        let later = send.clone();
-        let refused = inside(&queue, move |own| {
-            let refused = is_refused(own.spawn(move || later.send("later").unwrap()).join());
-            send.send("waiter").unwrap();
+        let log = Log::default();
+        let notes = log.clone();
+        assert!(inside(&queue, move |own| {
+            let refused = is_an_error(own.spawn(notes.note("later")).join());
+            notes.push("waiter");
             refused
-        });
-        assert!(refused);
+        }));
         queue.drain().unwrap();
-        let order: Vec<_> = order.iter().collect();
-        assert_eq!(order, ["waiter", "later"], "the item stays queued");
+        assert_eq!(log.take(), ["waiter", "later"], "the item stays queued");
     }
 }
 
@@ -65,7 +46,7 @@ fn a_timed_join_of_a_later_item_is_an_error_at_once() {
     for queue in queues() {
         assert!(inside(&queue, |own| {
             let joined = own.spawn(|| ()).join_timeout(Duration::MAX);
-            joined.is_some_and(is_refused)
+            joined.is_ok_and(is_an_error)
         }));
     }
 }
@@ -74,25 +55,24 @@ fn a_timed_join_of_a_later_item_is_an_error_at_once() {
 fn a_join_of_a_future_of_a_queue_with_one_seat_is_an_error() {
     for queue in queues() {
         // A future that was not polled, one that waits, and one that was cancelled while waiting.
-        let waits = |queue: &Workqueue| {
+        let [waiting, mut cancelled] = [(); 2].map(|()| {
             let (send, polled) = mpsc::channel();
             let handle = queue.spawn_async(async move {
                 send.send(()).unwrap();
-                std::future::pending::<()>().await;
+                pending::<()>().await;
             });
             polled.recv_timeout(PATIENCE).unwrap();
             handle
-        };
-        let (mut waiting, mut cancelled) = (waits(&queue), waits(&queue));
+        });
         queue.spawn(|| ()).join().unwrap();
-        let (refused, waiting) = inside(&queue, move |own| {
+        let (errors, waiting) = inside(&queue, move |own| {
             let fresh = own.spawn_async(async {}).join();
             assert!(cancelled.cancel());
             let waiting = waiting.join_timeout(Duration::MAX);
-            ([is_refused(fresh), is_refused(cancelled.join())], waiting)
+            ([is_an_error(fresh), is_an_error(cancelled.join())], waiting)
         });
-        assert_eq!(refused, [true, true]);
-        assert!(waiting.is_some_and(is_refused));
+        assert_eq!(errors, [true, true]);
+        assert!(waiting.is_ok_and(is_an_error));
         // The waiting future has no handle any more, and is dropped.
         queue.drain().unwrap();
     }
@@ -103,12 +83,11 @@ fn a_flush_of_a_later_item_of_a_queue_with_one_seat_is_an_error() {
     for queue in queues() {
         let (first, late) = (Work::new(|| ()), DelayedWork::new(|| ()));
         let (inner, timed) = (first.clone(), late.clone());
-        let refused = inside(&queue, move |own| {
-            assert!(own.enqueue(&inner));
-            assert!(own.enqueue_after(&timed, Duration::from_secs(3600)));
+        let errors = inside(&queue, move |own| {
+            assert!(own.enqueue(&inner) && own.enqueue_after(&timed, HOUR));
             [inner.flush(), timed.flush()]
         });
-        assert_eq!(refused, [Err(FlushError::OwnQueue); 2]);
+        assert_eq!(errors, [Err(FlushError::OwnQueue); 2]);
         // The items stay queued.
         queue.drain().unwrap();
         assert!(!first.is_busy() && !late.is_pending());
@@ -117,14 +96,11 @@ fn a_flush_of_a_later_item_of_a_queue_with_one_seat_is_an_error() {
 
 #[test]
 fn an_item_that_runs_again_behind_its_run_elsewhere_is_refused() {
-    for queue in queues() {
-        let elsewhere = alone_on_two(crate::support::queue("elsewhere"));
-        let (plug, hole) = stopper();
-        let work = Work::new(move || hole.sit());
-        assert!(elsewhere.enqueue(&work));
-        plug.wait_until_stuck();
+    for one in queues() {
+        let elsewhere = queue("elsewhere").alone();
+        let (work, plug) = stuck_in(&elsewhere);
         let again = work.clone();
-        let refused = inside(&queue, move |own| {
+        let refused = inside(&one, move |own| {
             assert!(own.enqueue(&again));
             again.flush()
         });
@@ -138,9 +114,9 @@ fn an_item_that_runs_again_behind_its_run_elsewhere_is_refused() {
 
 #[test]
 fn a_set_returns_errors_for_items_that_need_its_waiters_seat() {
-    for queue in queues() {
-        let other = alone_on_two(crate::support::queue("other"));
-        let results = inside(&queue, move |own| {
+    for one in queues() {
+        let other = queue("other").alone();
+        let mut results = inside(&one, move |own| {
             let mut set = TaskSet::new(own);
             set.spawn(|| 1);
             set.add(other.spawn(|| 2));
@@ -149,14 +125,9 @@ fn a_set_returns_errors_for_items_that_need_its_waiters_seat() {
             assert!(set.is_empty());
             results
         });
-        let refused = results
-            .iter()
-            .filter(|it| matches!(it, Err(JoinError::OwnQueue)));
-        assert_eq!(refused.count(), 2);
-        assert!(
-            matches!(results[0], Ok(2)),
-            "an item that can end is waited for: {results:?}"
-        );
+        let first = results.remove(0);
+        assert!(matches!(first, Ok(2)), "that item can end: {first:?}");
+        assert_eq!(results.into_iter().filter(|it| it.is_err()).count(), 2);
     }
 }
 
@@ -166,8 +137,8 @@ fn block_on_returns_an_error_for_a_later_item_of_its_queue() {
         assert!(inside(&queue, |own| {
             let later = own.spawn(|| ());
             block_on(async move {
-                sleep(Duration::from_millis(1)).await;
-                is_refused(later.await)
+                sleep(MS).await;
+                is_an_error(later.await)
             })
         }));
     }
@@ -178,15 +149,14 @@ fn a_future_awaits_a_later_item_of_its_own_queue() {
     for queue in queues() {
         let own = queue.clone();
         let handle = queue.spawn_async(async move { own.spawn(|| 7).await });
-        assert_eq!(ends(move || handle.join()).unwrap().unwrap(), 7);
+        assert_eq!(handle.join().unwrap().unwrap(), 7);
     }
 }
 
 /// Builds a queue whose only worker is occupied by the plug, so that joiners run its items.
 fn without_workers() -> (Workqueue, Plug) {
     let registry = unwatched("1 core");
-    let build = |name| queue(name).build_in(&registry).unwrap();
-    let (occupied, helps) = (build("occupied"), build("helps"));
+    let [occupied, helps] = ["occupied", "helps"].map(|name| queue(name).on(&registry));
     let plug = plug_into(&occupied);
     occupied.close_in_background();
     (helps, plug)
@@ -199,7 +169,7 @@ fn a_helper_inside_another_queue_knows_its_seats() {
         let helping = helps.clone();
         assert!(inside(&queue, move |own| {
             let own = own.clone();
-            let item = helping.spawn(move || is_refused(own.spawn(|| ()).join()));
+            let item = helping.spawn(move || is_an_error(own.spawn(|| ()).join()));
             item.join().unwrap()
         }));
         assert_eq!(helps.stats().helped, 1);
@@ -212,7 +182,7 @@ fn nested_joins_on_many_stacks_know_their_seats() {
     /// Joins items of `helps` recursively, and finally one of `own`.
     fn dive(own: &Workqueue, helps: &Workqueue, depth: u32) -> bool {
         if depth == 0 {
-            return is_refused(own.spawn(|| ()).join());
+            return is_an_error(own.spawn(|| ()).join());
         }
         let (a, b) = (own.clone(), helps.clone());
         helps.spawn(move || dive(&a, &b, depth - 1)).join().unwrap()
@@ -229,105 +199,77 @@ fn nested_joins_on_many_stacks_know_their_seats() {
 #[test]
 fn an_item_with_a_deadline_is_waited_for_until_then() {
     for queue in queues() {
-        let ended = inside(&queue, |own| {
-            let deadline = Instant::now() + Duration::from_millis(5);
-            let join = |handle: JoinHandle<()>| handle.join();
-            join(own.task().deadline(deadline).spawn(|| ()))
+        let deadline = Instant::now() + 5 * MS;
+        let ended = inside(&queue, move |own| {
+            own.task().deadline(deadline).spawn(|| ()).join()
         });
-        assert!(matches!(ended, Err(JoinError::Expired)));
+        assert!(has_expired(ended));
     }
 }
 
 #[test]
 fn an_item_that_its_joiner_helps_with_is_never_refused() {
-    let queue = alone_on_two(queue("one").max_active(1));
+    let queue = queue("one").max_active(1).alone();
     for _ in 0..200 {
-        let (send, receive) = mpsc::channel();
-        let work = Work::new(move || send.send(()).unwrap());
-        let (inner, outer) = (work.clone(), work.clone());
-        let flushed = inside(&queue, move |own| {
+        let (work, count) = counted();
+        let inner = work.clone();
+        let (flushed, flusher) = inside(&queue, move |own| {
             assert!(own.enqueue(&inner));
             // Another thread claims the item and then finds no free seat for it.
-            let flusher = std::thread::spawn(move || outer.flush());
-            let flushed = inner.flush();
-            (flushed, flusher)
+            let flusher = beside(&inner, |work| work.flush());
+            (inner.flush(), flusher)
         });
-        assert!(flushed.0.is_ok());
-        ends(move || flushed.1.join().unwrap()).unwrap();
-        assert_eq!(receive.try_iter().count(), 1);
+        assert!(flushed.is_ok());
+        flusher.join().unwrap().unwrap();
+        assert_eq!(count.get(), 1);
     }
 }
 
 #[test]
 fn code_that_runs_without_a_seat_waits_for_items() {
-    struct JoinsWhenDropped(Workqueue, mpsc::Sender<Option<bool>>);
-    impl Drop for JoinsWhenDropped {
-        fn drop(&mut self) {
-            let handle = self.0.spawn(|| ());
-            self.1.send(None).unwrap();
-            self.1.send(Some(handle.join().is_ok())).unwrap();
-        }
-    }
     for queue in queues() {
         let (send, joined) = mpsc::channel();
         queue.pause();
-        let canary = JoinsWhenDropped(queue.clone(), send);
+        let own = queue.clone();
+        let canary = at_drop(move || {
+            let handle = own.spawn(|| ());
+            send.send(None).unwrap();
+            send.send(Some(handle.join().is_ok())).unwrap();
+        });
         let handle = queue.spawn(move || drop(canary));
-        let canceller = queue.clone();
-        let thread = std::thread::spawn(move || canceller.cancel_all());
+        let canceller = beside(&queue, |queue| queue.cancel_all());
         assert_eq!(joined.recv_timeout(PATIENCE), Ok(None));
         queue.resume();
         assert_eq!(joined.recv_timeout(PATIENCE), Ok(Some(true)));
-        ends(move || thread.join().unwrap());
-        assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+        canceller.join().unwrap();
+        assert!(is_cancelled(handle.join()));
     }
 }
 
 #[test]
 fn raising_the_limit_lets_items_wait_again() {
-    let queue = alone_on_two(queue("one").max_active(1).help(false));
-    assert!(inside(&queue, |own| is_refused(own.spawn(|| ()).join())));
+    let queue = queue("one").max_active(1).help(false).alone();
+    assert!(inside(&queue, |own| is_an_error(own.spawn(|| ()).join())));
     queue.set_max_active(2).unwrap();
     assert!(inside(&queue, |own| own.spawn(|| ()).join().is_ok()));
 }
 
-/// A waker that waits for an item and reports the outcome.
-struct Joins {
-    item: Mutex<Option<JoinHandle<()>>>,
-    joined: mpsc::Sender<Result<(), JoinError>>,
-}
-
-impl Wake for Joins {
-    fn wake(self: Arc<Self>) {
-        if let Some(item) = self.item.lock().unwrap().take() {
-            self.joined.send(item.join()).unwrap();
-        }
-    }
-}
-
 #[test]
-fn the_waker_of_a_drain_may_join_an_item_of_a_queue_with_one_seat() {
+fn the_waker_of_a_drain_may_join_an_item_without_a_seat() {
     for queue in queues() {
+        let (give, item) = mpsc::channel::<JoinHandle<()>>();
         let (joined, receive) = mpsc::channel();
-        let item = Mutex::new(None);
-        let joins = Arc::new(Joins { item, joined });
-        let (plug, hole) = stopper();
-        let (own, waker) = (queue.clone(), joins.clone());
+        let (own, (plug, hole)) = (queue.clone(), stopper());
         queue
             .spawn_detached(move || {
                 hole.sit();
-                *waker.item.lock().unwrap() = Some(own.spawn(|| ()));
+                give.send(own.spawn(|| ())).unwrap();
             })
             .unwrap();
         plug.wait_until_stuck();
-        let waker = Waker::from(joins);
+        let waker = waker_once(move || joined.send(item.recv().unwrap().join()).unwrap());
         let mut drain = pin!(queue.drain_async());
-        assert!(
-            drain
-                .as_mut()
-                .poll(&mut Context::from_waker(&waker))
-                .is_pending()
-        );
+        assert!(poll_with(&mut drain, &waker).is_pending());
         plug.release();
         // The first item has ended, so the waker fires, while the second item waits.
         receive.recv_timeout(PATIENCE).expect("hangs").unwrap();
@@ -335,34 +277,22 @@ fn the_waker_of_a_drain_may_join_an_item_of_a_queue_with_one_seat() {
     }
 }
 
-/// A waker that blocks until an item of another queue has run. The library is not notified.
-struct WaitsFor {
-    other: Workqueue,
-    ended: mpsc::Sender<bool>,
-}
-
-impl Wake for WaitsFor {
-    fn wake(self: Arc<Self>) {
-        let (ran, runs) = mpsc::channel();
-        self.other
-            .spawn_detached(move || ran.send(()).unwrap())
-            .unwrap();
-        let has_run = runs.recv_timeout(PATIENCE).is_ok();
-        self.ended.send(has_run).unwrap();
-    }
-}
-
 #[test]
 fn the_waker_of_a_drain_may_wait_for_an_item_of_its_pool() {
     let registry = registry("1 core");
-    let drained = queue("drained").build_in(&registry).unwrap();
-    let other = queue("other").build_in(&registry).unwrap();
-    let (ended, receive) = mpsc::channel();
-    let waker = Waker::from(Arc::new(WaitsFor { other, ended }));
+    let [drained, other] = ["drained", "other"].map(|name| queue(name).on(&registry));
+    let (theirs, (ended, receive)) = (other.clone(), mpsc::channel());
+    // The waker blocks until an item of another queue has run. The library is not notified.
+    let waker = waker_once(move || {
+        let (ran, runs) = mpsc::channel();
+        theirs
+            .spawn_detached(move || ran.send(()).unwrap())
+            .unwrap();
+        ended.send(runs.recv_timeout(PATIENCE).is_ok()).unwrap();
+    });
     let plug = plug_into(&drained);
     let mut drain = pin!(drained.drain_async());
-    let mut context = Context::from_waker(&waker);
-    assert!(drain.as_mut().poll(&mut context).is_pending());
+    assert!(poll_with(&mut drain, &waker).is_pending());
     plug.release();
     assert!(receive.recv_timeout(2 * PATIENCE).unwrap(), "hangs");
 }

@@ -1,25 +1,10 @@
 //! Panics in items, in destructors, and in the handler.
 
-use std::sync::{Arc, Mutex};
-
-use afterwork::workqueue::{JoinError, Work, schedule_on_each_cpu};
-
 use crate::support::*;
-
-/// Panics when it is dropped, unless its thread is panicking.
-struct Grenade;
-
-impl Drop for Grenade {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            panic!("in a drop");
-        }
-    }
-}
 
 #[test]
 fn panics_do_not_cost_the_pool_its_workers() {
-    let queue = alone_on_two(queue("panics"));
+    let queue = queue("panics").alone();
     for _ in 0..100 {
         queue.spawn_detached(|| panic!("detached")).unwrap();
         drop(queue.spawn(|| panic!("dropped")));
@@ -28,241 +13,187 @@ fn panics_do_not_cost_the_pool_its_workers() {
     queue.drain().unwrap();
     assert_eq!(queue.stats().panicked, 300);
     assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
-    let gauge = Gauge::default();
-    for _ in 0..1000 {
-        let gauge = gauge.clone();
-        queue.spawn_detached(move || gauge.within(|| ())).unwrap();
-    }
+    (0..1000).for_each(|_| queue.spawn_detached(|| ()).unwrap());
     queue.drain().unwrap();
 }
 
 #[test]
-fn the_handler_hears_of_panics_that_no_joiner_sees_and_of_no_other() {
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let hears = heard.clone();
+fn the_handler_hears_of_panics_without_a_joiner_only() {
+    let log = Log::default();
+    let heard = log.clone();
     let queue = queue("named").on_panic(move |panic| {
         let text = panic.text().map(str::to_owned);
         let number = panic.payload.downcast_ref::<u32>().copied();
-        let here = panic.func.contains("the_handler_hears_of_panics");
-        let heard = (panic.queue.to_owned(), text, number, here);
-        hears.lock().unwrap().push(heard);
+        assert_eq!(panic.queue, "named");
+        assert!(panic.func.contains("the_handler_hears_of_panics"));
+        heard.push((text, number));
     });
-    let queue = alone_on_two(queue);
+    let queue = queue.alone();
     assert!(queue.spawn(|| panic!("joined")).join().is_err());
-    assert!(heard.lock().unwrap().is_empty());
+    assert_eq!(log.take(), []);
     queue.spawn_detached(|| panic!("detached")).unwrap();
     queue.drain().unwrap();
-    let plug = {
-        queue.set_max_active(1).unwrap();
-        plug_into(&queue)
-    };
+    queue.set_max_active(1).unwrap();
+    let plug = plug_into(&queue);
     drop(queue.spawn(|| panic!("dropped")));
     plug.release();
-    queue.enqueue(&Work::new(|| std::panic::panic_any(7_u32)));
+    queue.enqueue(&Work::new(|| panic_any(7_u32)));
     queue.drain().unwrap();
-    let future = async { panic!("future {}", 1) };
-    drop(queue.spawn_async(future));
+    drop(queue.spawn_async(async { panic!("future {}", 1) }));
     queue.drain().unwrap();
-    let reported = |text: Option<&str>, number| {
-        let text = text.map(str::to_owned);
-        ("named".to_owned(), text, number, true)
-    };
+    let text = |text: &str| (Some(text.to_owned()), None);
     let expected = [
-        reported(Some("detached"), None),
-        reported(Some("dropped"), None),
-        reported(None, Some(7)),
-        reported(Some("future 1"), None),
+        text("detached"),
+        text("dropped"),
+        (None, Some(7)),
+        text("future 1"),
     ];
-    assert_eq!(*heard.lock().unwrap(), expected);
+    assert_eq!(log.take(), expected);
     assert_eq!(queue.stats().panicked, 5);
 }
 
 #[test]
-fn a_handler_that_panics_itself_does_no_harm() {
-    ends(|| {
-        let count = Count::default();
-        let calls = count.clone();
-        let queue = alone_on_two(queue("handler").on_panic(move |_| {
-            calls.add();
-            panic!("the handler too");
-        }));
-        for _ in 0..10 {
-            queue.spawn_detached(|| panic!("detached")).unwrap();
-            queue.enqueue(&Work::new(|| panic!("reusable")));
-            drop(queue.spawn(|| panic!("dropped")));
-        }
-        queue.drain().unwrap();
-        assert!(count.get() >= 20, "{}", count.get());
-        assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
+fn a_panic_handler_may_panic() {
+    let count = Count::default();
+    let call = count.adder();
+    let queue = queue("handler").on_panic(move |_| {
+        call();
+        panic!("the handler too");
     });
+    let queue = queue.alone();
+    for _ in 0..10 {
+        queue.spawn_detached(|| panic!("detached")).unwrap();
+        queue.enqueue(&Work::new(|| panic!("reusable")));
+        drop(queue.spawn(|| panic!("dropped")));
+    }
+    queue.drain().unwrap();
+    assert!(count.get() >= 20, "{}", count.get());
+    assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
+}
+
+/// Queues items with `act` on a queue with one seat, while it is in use. Checks that the queue
+/// still runs items after them.
+fn spares_the_worker(act: impl Fn(&Workqueue)) {
+    let queue = queue("drops").max_active(1).alone();
+    let plug = plug_into(&queue);
+    act(&queue);
+    plug.release_and_drain(&queue);
+    assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
 }
 
 #[test]
 fn a_result_whose_drop_panics_does_not_cost_a_worker() {
-    ends(|| {
-        let queue = alone_on_two(queue("drops").max_active(1));
-        let plug = plug_into(&queue);
-        for _ in 0..20 {
-            drop(queue.spawn(|| Grenade));
-        }
-        plug.release();
-        queue.drain().unwrap();
-        assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
-    });
+    spares_the_worker(|queue| (0..20).for_each(|_| drop(queue.spawn(bomb))));
 }
 
 #[test]
 fn a_closure_whose_drop_panics_does_not_cost_a_worker() {
-    ends(|| {
-        let queue = alone_on_two(queue("drops").max_active(1));
-        let plug = plug_into(&queue);
+    spares_the_worker(|queue| {
         for i in 0..20 {
-            let grenade = Grenade;
-            let work = Work::new(move || {
-                let _ = &grenade;
-            });
+            let work = Work::new(owning(bomb()));
             queue.enqueue(&work);
             if i % 2 == 0 {
                 // The tombstone of the item stays in the list until a worker frees it.
                 work.cancel();
             }
         }
-        for _ in 0..20 {
-            let grenade = Grenade;
-            queue.spawn_detached(move || drop(grenade)).unwrap();
+        for bomb in [(); 20].map(|()| bomb()) {
+            queue.spawn_detached(move || drop(bomb)).unwrap();
         }
-        plug.release();
-        queue.drain().unwrap();
-        assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
     });
 }
 
 #[test]
 fn a_payload_whose_drop_panics_does_not_cost_a_worker() {
-    ends(|| {
-        let queue = alone_on_two(queue("payloads").max_active(1));
-        let plug = plug_into(&queue);
+    spares_the_worker(|queue| {
         for _ in 0..10 {
-            queue
-                .spawn_detached(|| std::panic::panic_any(Grenade))
-                .unwrap();
-            drop(queue.spawn(|| std::panic::panic_any(Grenade)));
-            queue.enqueue(&Work::new(|| std::panic::panic_any(Grenade)));
+            queue.spawn_detached(|| panic_any(bomb())).unwrap();
+            drop(queue.spawn(|| panic_any(bomb())));
+            queue.enqueue(&Work::new(|| panic_any(bomb())));
         }
-        plug.release();
-        queue.drain().unwrap();
-        assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
     });
 }
 
+/// Cancels an item, and checks that the canceller gets the panic of a drop.
+fn cancel_panics<T>(mut handle: JoinHandle<T>) {
+    let cancelled = catch_unwind(AssertUnwindSafe(|| handle.cancel()));
+    assert!(cancelled.is_err(), "the canceller gets the panic");
+    assert!(is_cancelled(handle.join()));
+}
+
 #[test]
-fn a_closure_whose_drop_panics_when_it_is_cancelled_leaves_a_cancelled_handle() {
-    let queue = alone_on_two(queue("cancel").max_active(1));
-    let plug = plug_into(&queue);
-    let grenade = Grenade;
-    let mut handle = queue.spawn(move || {
-        drop(grenade);
+fn a_closure_whose_drop_panics_when_cancelled_leaves_a_handle() {
+    let queue = queue("cancel").max_active(1).alone();
+    let (plug, bomb) = (plug_into(&queue), bomb());
+    cancel_panics(queue.spawn(move || {
+        drop(bomb);
         vec![String::from("never")]
-    });
-    let cancelled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| handle.cancel()));
-    assert!(cancelled.is_err(), "the panic belongs to who cancels");
-    assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
-    plug.release();
-    queue.drain().unwrap();
+    }));
+    plug.release_and_drain(&queue);
 }
 
 #[test]
 fn a_future_whose_drop_panics_when_cancelled_leaves_a_handle() {
-    let queue = alone_on_two(queue("cancel").capacity(1));
-    queue.pause();
-    let grenade = Grenade;
-    let mut handle = queue.spawn_async(async move { drop(grenade) });
-    let cancelled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| handle.cancel()));
-    assert!(cancelled.is_err(), "the canceller gets the panic");
+    let queue = queue("cancel").capacity(1).paused();
+    let bomb = bomb();
+    cancel_panics(queue.spawn_async(async move { drop(bomb) }));
     assert_eq!(queue.report().free_capacity, Some(1));
-    assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
     queue.resume();
     queue.drain().unwrap();
 }
 
 #[test]
 fn a_waker_that_panics_does_not_cost_a_worker() {
-    use std::{
-        future::Future,
-        pin::pin,
-        task::{Context, Wake, Waker},
+    let queue = queue("wakers").max_active(1).alone();
+    let plug = plug_into(&queue);
+    let mut handle = queue.spawn(|| 3);
+    let waker = waker(|| panic!("in a waker"));
+    assert!(poll_with(&mut handle, &waker).is_pending());
+    plug.release_and_drain(&queue);
+    assert_eq!(handle.join().unwrap(), 3);
+    assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
+}
+
+#[test]
+fn an_item_keeps_the_payload_of_its_last_panic() {
+    let lives = Census::default();
+    let queue = queue("payload").alone();
+    let (mut nr_runs, life) = (0, lives.clone());
+    let work = Work::new(move || {
+        nr_runs += 1;
+        if nr_runs != 3 {
+            panic_any((nr_runs, life.life()));
+        }
+    });
+    let run = || {
+        queue.enqueue(&work);
+        let _ = work.flush();
     };
-    struct Panics;
-    impl Wake for Panics {
-        fn wake(self: Arc<Self>) {
-            panic!("in a waker");
-        }
-    }
-    ends(|| {
-        let queue = alone_on_two(queue("wakers").max_active(1));
-        let plug = plug_into(&queue);
-        let waker = Waker::from(Arc::new(Panics));
-        let mut handle = queue.spawn(|| 3);
-        assert!(
-            pin!(&mut handle)
-                .poll(&mut Context::from_waker(&waker))
-                .is_pending()
-        );
-        plug.release();
-        queue.drain().unwrap();
-        assert_eq!(handle.join().unwrap(), 3);
-        assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
-    });
+    let last = || {
+        let payload = work.last_panic()?.into_inner();
+        Some(payload.downcast::<(i32, Life)>().unwrap().0)
+    };
+    assert_eq!(last(), None);
+    run();
+    assert_eq!((last(), last()), (Some(1), None));
+    run();
+    run();
+    assert_eq!(last(), Some(2), "a run that returns takes nothing back");
+    run();
+    run();
+    assert_eq!(lives.alive(), 1, "the one before is dropped");
+    assert_eq!(last(), Some(5));
+    run();
+    drop(work);
+    drop(queue);
+    lives.all_dropped(5);
 }
 
 #[test]
-fn an_item_keeps_what_its_last_panic_carried_until_somebody_asks() {
-    ends(|| {
-        let lives = Census::default();
-        let queue = alone_on_two(queue("payload"));
-        let (mut nr_runs, life) = (0, lives.clone());
-        let work = Work::new(move || {
-            nr_runs += 1;
-            if nr_runs != 3 {
-                std::panic::panic_any((nr_runs, life.life()));
-            }
-        });
-        let run = || {
-            queue.enqueue(&work);
-            let _ = work.flush();
-        };
-        let last = || {
-            let payload = work.last_panic()?.into_inner();
-            Some(payload.downcast::<(i32, Life)>().unwrap().0)
-        };
-        assert_eq!(last(), None);
-        run();
-        assert_eq!((last(), last()), (Some(1), None));
-        run();
-        run();
-        assert_eq!(last(), Some(2), "a run that returns takes nothing back");
-        run();
-        run();
-        assert_eq!(lives.alive(), 1, "the one before is dropped");
-        assert_eq!(last(), Some(5));
-        run();
-        drop(work);
-        drop(queue);
-        lives.all_dropped(5);
-    });
-}
-
-#[test]
-fn of_the_panics_on_all_cpus_the_first_is_told_though_the_others_panic_when_they_are_dropped() {
-    struct Bomb;
-    impl Drop for Bomb {
-        fn drop(&mut self) {
-            panic!("a payload's drop");
-        }
-    }
-    let all = schedule_on_each_cpu(|_| std::panic::panic_any(Bomb));
-    let first: JoinError = all.unwrap_err().downcast().unwrap();
+fn the_first_panic_of_all_cpus_is_returned() {
+    let panics = |_| panic_any(at_drop(|| panic!("a payload's drop")));
+    let first = schedule_on_each_cpu(panics).unwrap().unwrap_err();
     assert!(matches!(first, JoinError::Panicked(_)));
-    let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(first)));
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(first)));
     assert!(dropped.is_err());
 }

@@ -1,20 +1,5 @@
 //! Workers: their CPUs, their number, and when they start and exit.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    sync::{
-        Arc, Barrier,
-        atomic::{AtomicBool, Ordering},
-    },
-};
-
-use afterwork::{
-    params::{Params, WakeMode},
-    workqueue::{AffinityScope, JoinHandle, PoolStats, Registry, Workqueue},
-};
-use topology::{CpuSet, Topology};
-
 use crate::support::*;
 
 fn here(params: Params) -> Registry {
@@ -29,7 +14,7 @@ fn only_pool(registry: &Registry) -> PoolStats {
 
 /// Runs `body` on a worker, never on a helper.
 fn in_worker<T: Send + 'static>(queue: &Workqueue, body: impl FnOnce() -> T + Send + 'static) -> T {
-    let (send, receive) = std::sync::mpsc::channel();
+    let (send, receive) = mpsc::channel();
     queue
         .spawn_detached(move || drop(send.send(body())))
         .unwrap();
@@ -44,18 +29,14 @@ fn affinity() -> CpuSet {
 fn workers_run_on_the_cpus_of_their_pod() {
     for strict in [false, true] {
         let registry = here(Params::default());
-        let queue = queue("pods").affinity(AffinityScope::Cpu).strict(strict);
-        let queue = queue.build_in(&registry).unwrap();
+        let queue = queue("pods").scope(Cpu).strict(strict).on(&registry);
         let allowed = affinity();
         threads(allowed.len(), |i| {
             pin(i);
-            let mine = affinity();
-            let seen = in_worker(&queue, affinity);
+            let (mine, seen) = (affinity(), in_worker(&queue, affinity));
             // On a loaded machine, a worker of a queue that is not strict may run on another CPU.
-            assert!(
-                seen == mine || !strict && seen == allowed,
-                "{seen} for {mine}"
-            );
+            let is_right = seen == mine || !strict && seen == allowed;
+            assert!(is_right, "{seen} for {mine}");
         });
         for pool in registry.pool_stats() {
             assert_eq!((pool.cpus.len(), pool.strict), (1, strict));
@@ -64,87 +45,66 @@ fn workers_run_on_the_cpus_of_their_pod() {
 }
 
 #[test]
-fn a_strict_worker_stays_at_home_whatever_happens() {
+fn a_strict_worker_never_leaves_its_pod() {
     let registry = here(Params::default());
-    let queue = queue("strict")
-        .affinity(AffinityScope::Cpu)
-        .strict(true)
-        .build_in(&registry)
-        .unwrap();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            pin(0);
-            let mine = affinity();
-            let plugs: Vec<_> = (0..4).map(|_| plug_into(&queue)).collect();
-            eventually("they are seen asleep", || {
-                queue.spawn_detached(|| ()).unwrap();
-                registry
-                    .pool_stats()
-                    .iter()
-                    .any(|pool| pool.seen_asleep > 0)
-            });
-            assert_eq!(in_worker(&queue, affinity), mine);
-            plugs.iter().for_each(Plug::release);
-            queue.drain().unwrap();
-            let nr_repatriated: u64 = registry
-                .pool_stats()
-                .iter()
-                .map(|pool| pool.repatriated)
-                .sum();
-            assert_eq!(nr_repatriated, 0);
-        });
+    let queue = queue("strict").scope(Cpu).strict(true).on(&registry);
+    pin(0);
+    let mine = affinity();
+    let plugs = [(); 4].map(|()| plug_into(&queue));
+    wait_until(|| {
+        queue.spawn_detached(|| ()).unwrap();
+        registry
+            .pool_stats()
+            .iter()
+            .any(|pool| pool.seen_asleep > 0)
     });
+    assert_eq!(in_worker(&queue, affinity), mine);
+    plugs.iter().for_each(Plug::release);
+    queue.drain().unwrap();
+    assert!(
+        registry
+            .pool_stats()
+            .iter()
+            .all(|pool| pool.repatriated == 0)
+    );
 }
 
 #[test]
-fn a_loose_worker_that_its_cpu_starves_is_let_go_and_comes_home() {
+fn a_starved_loose_worker_leaves_its_pod_and_returns() {
     if affinity().len() < 2 {
         return;
     }
-    ends(|| {
-        let registry = here(Params::default());
-        // With this nice value, the worker rarely gets its CPU, which other threads keep busy.
-        let queue = queue("loose").affinity(AffinityScope::Cpu).nice(19);
-        let queue = queue.build_in(&registry).unwrap();
-        let allowed = affinity();
-        pin(0);
-        let mine = affinity();
-        let let_go = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| {
-                    while !let_go.load(Ordering::Relaxed) {
-                        std::hint::spin_loop()
-                    }
-                });
-            }
-            let items: Vec<_> = (0..3)
-                .map(|_| {
-                    let allowed = allowed.clone();
-                    queue.spawn(move || while affinity() != allowed {})
-                })
-                .collect();
-            // They are not joined, because a join would run an item on this thread.
-            eventually("they are let go", || {
-                items.iter().all(JoinHandle::is_finished)
+    let registry = here(Params::default());
+    // With this nice value, the worker rarely gets its CPU, which other threads keep busy.
+    let queue = queue("loose").scope(Cpu).nice(19).on(&registry);
+    let allowed = affinity();
+    pin(0);
+    let mine = affinity();
+    let let_go = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !let_go.load(Ordering::Relaxed) {
+                    std::hint::spin_loop()
+                }
             });
-            let_go.store(true, Ordering::Relaxed);
+        }
+        let items = [(); 3].map(|()| {
+            let allowed = allowed.clone();
+            queue.spawn(move || while affinity() != allowed {})
         });
-        eventually("items run at home again", || {
-            in_worker(&queue, affinity) == mine
-        });
-        let stats = registry.pool_stats();
-        assert!(stats.iter().any(|pool| pool.repatriated > 0));
+        // They are not joined, because a join would run an item on this thread.
+        wait_until(|| items.iter().all(JoinHandle::is_finished));
+        let_go.store(true, Ordering::Relaxed);
     });
+    wait_until(|| in_worker(&queue, affinity) == mine);
+    let stats = registry.pool_stats();
+    assert!(stats.iter().any(|pool| pool.repatriated > 0));
 }
 
 /// The nice value of this thread, from the 19th field of its stat line.
 fn nice() -> i8 {
-    let stat = fs::read_to_string(format!(
-        "/proc/self/task/{}/stat",
-        sync::thread::current().0
-    ))
-    .unwrap();
+    let stat = fs::read_to_string("/proc/thread-self/stat").unwrap();
     let after_name = stat.rsplit_once(") ").unwrap().1;
     after_name.split(' ').nth(16).unwrap().parse().unwrap()
 }
@@ -153,8 +113,8 @@ fn nice() -> i8 {
 fn workers_have_the_nice_value_of_their_queue() {
     let registry = registry("2 core");
     let before = nice();
-    for wanted in [before + 1, 15, 19] {
-        let queue = queue("nice").nice(wanted).build_in(&registry).unwrap();
+    for wanted in [(before + 1).min(19), 15, 19] {
+        let queue = queue("nice").nice(wanted).on(&registry);
         for _ in 0..3 {
             assert_eq!(in_worker(&queue, nice), wanted);
         }
@@ -162,7 +122,7 @@ fn workers_have_the_nice_value_of_their_queue() {
     }
     assert_eq!(nice(), before);
     if sync::thread::may_set_nice(-5).is_ok() {
-        let queue = queue("nice").nice(-5).build_in(&registry).unwrap();
+        let queue = queue("nice").nice(-5).on(&registry);
         assert_eq!(in_worker(&queue, nice), -5);
     }
 }
@@ -170,35 +130,29 @@ fn workers_have_the_nice_value_of_their_queue() {
 #[test]
 fn queues_with_unlike_attributes_have_pools_of_their_own() {
     let registry = registry("2 numa x 2 llc x 4 core x 2 smt");
-    let build = |scope| queue("q").affinity(scope).build_in(&registry).unwrap();
     let count = || registry.pool_stats().len();
-    let system = build(AffinityScope::System);
-    assert_eq!(count(), 1);
-    let again = build(AffinityScope::System);
-    assert_eq!(count(), 1);
-    let numa = build(AffinityScope::Numa);
-    assert_eq!(count(), 1 + 2);
-    let cache = build(AffinityScope::Cache);
-    assert_eq!(count(), 1 + 2 + 4);
-    let smt = build(AffinityScope::Smt);
-    assert_eq!(count(), 1 + 2 + 4 + 16);
-    let strict = queue("q")
-        .affinity(AffinityScope::Numa)
-        .strict(true)
-        .build_in(&registry)
-        .unwrap();
-    assert_eq!(count(), 1 + 2 + 4 + 16 + 2);
-    let nice = queue("q")
-        .affinity(AffinityScope::Numa)
-        .nice(5)
-        .build_in(&registry)
-        .unwrap();
-    assert_eq!(count(), 1 + 2 + 4 + 16 + 2 + 2);
-    for queue in [&system, &again, &numa, &cache, &smt, &strict, &nice] {
+    let again = queue("again").scope(System).on(&registry);
+    // Each queue, and the number of pools that it adds.
+    let all = [
+        (queue("q").scope(System), 0),
+        (queue("q").scope(Numa), 2),
+        (queue("q").scope(Cache), 4),
+        (queue("q").scope(Smt), 16),
+        (queue("q").scope(Numa).strict(true), 2),
+        (queue("q").scope(Numa).nice(5), 2),
+    ];
+    let mut nr_pools = 1;
+    let queues = all.map(|(builder, nr_more)| {
+        let queue = builder.on(&registry);
+        nr_pools += nr_more;
+        assert_eq!(count(), nr_pools);
+        queue
+    });
+    for queue in queues.iter().chain([&again]) {
         assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
         queue.drain().unwrap();
     }
-    drop((system, numa, cache, smt, strict, nice));
+    drop(queues);
     assert_eq!(count(), 1);
     drop(again);
     assert_eq!(count(), 0);
@@ -207,41 +161,31 @@ fn queues_with_unlike_attributes_have_pools_of_their_own() {
 /// Runs `count` workers of the only pool at once.
 fn meet(queue: &Workqueue, count: usize) {
     let barrier = Arc::new(Barrier::new(count));
-    let threads: Vec<_> = (0..count)
-        .map(|_| {
-            let barrier = barrier.clone();
-            queue.spawn(move || {
-                barrier.wait();
-                sync::thread::current().0
-            })
+    let spawn = |_| {
+        let barrier = barrier.clone();
+        queue.spawn(move || {
+            barrier.wait();
+            sync::thread::current().0
         })
-        .collect();
+    };
+    let threads: Vec<_> = (0..count).map(spawn).collect();
     queue.drain().unwrap();
-    let ids: BTreeSet<_> = threads
-        .into_iter()
-        .map(|handle| handle.join().unwrap())
-        .collect();
+    let ids: BTreeSet<_> = threads.into_iter().map(|it| it.join().unwrap()).collect();
     assert_eq!(ids.len(), count);
 }
 
 #[test]
 fn idle_workers_are_culled_down_to_two() {
-    let params = Params {
-        idle_timeout_ms: 10,
-        ..Params::default()
-    };
-    let registry = registry_with("8 core", params);
-    let queue = queue("cull").help(false).build_in(&registry).unwrap();
+    let registry = tuned("8 core", |it| it.idle_timeout_ms = 10);
+    let queue = queue("cull").help(false).on(&registry);
     for _ in 0..3 {
         meet(&queue, 8);
-        eventually("all but two are culled", || {
-            only_pool(&registry).nr_workers == 2
-        });
+        wait_until(|| only_pool(&registry).nr_workers == 2);
         let stats = only_pool(&registry);
         assert!(stats.culled >= 6, "{stats:?}");
     }
     // Two workers stay, although they remain idle.
-    std::thread::sleep(std::time::Duration::from_millis(50));
+    thread::sleep(Duration::from_millis(50));
     assert_eq!(only_pool(&registry).nr_workers, 2);
     assert_eq!(in_worker(&queue, || 1), 1);
 }
@@ -264,39 +208,28 @@ fn dig() -> usize {
 }
 
 #[test]
-fn idle_workers_give_the_memory_of_their_stacks_back() {
-    let params = Params {
-        idle_timeout_ms: 10,
-        ..Params::default()
-    };
-    let registry = registry_with("1 core", params);
-    let queue = queue("deep").help(false).build_in(&registry).unwrap();
+fn idle_workers_release_the_memory_of_their_stacks() {
+    let registry = tuned("1 core", |it| it.idle_timeout_ms = 10);
+    let queue = queue("deep").help(false).on(&registry);
     // The second round checks that the manager wakes up again after it has freed the first stack.
     for _ in 0..2 {
         let deep = in_worker(&queue, dig);
-        eventually("what was used once goes back", || !is_resident(deep));
+        wait_until(|| !is_resident(deep));
         assert_eq!(in_worker(&queue, || 1), 1);
     }
     assert_eq!(only_pool(&registry).culled, 0);
 }
 
 #[test]
-fn workers_that_came_because_others_joined_are_culled_too() {
-    let params = Params {
-        idle_timeout_ms: 10,
-        ..Params::default()
-    };
+fn workers_started_for_joins_are_culled_too() {
     for _ in 0..20 {
-        let registry = registry_with("1 core", params.clone());
-        let queue = queue("cull").help(false).build_in(&registry).unwrap();
+        let registry = tuned("1 core", |it| it.idle_timeout_ms = 10);
+        let queue = queue("cull").help(false).on(&registry);
         let (a, b) = (queue.clone(), queue.clone());
         // There are three workers: two sleep in a join, and one runs the innermost item.
-        in_worker(&queue, move || {
-            a.spawn(move || b.spawn(|| ()).join().unwrap())
-                .join()
-                .unwrap()
-        });
-        eventually("one of three is culled", || {
+        let inner = move || b.spawn(|| ()).join().unwrap();
+        in_worker(&queue, move || a.spawn(inner).join().unwrap());
+        wait_until(|| {
             let stats = only_pool(&registry);
             stats.created < 3 || stats.nr_workers <= 2
         });
@@ -304,14 +237,13 @@ fn workers_that_came_because_others_joined_are_culled_too() {
 }
 
 #[test]
-fn work_is_done_without_threads_and_workers_come_when_they_may() {
+fn items_run_without_threads_and_workers_start_later() {
     let registry = registry("4 core");
     registry.refuse_threads(true);
-    let queue = queue("refused").help(false).build_in(&registry).unwrap();
+    let queue = queue("refused").help(false).on(&registry);
     let count = Count::default();
     for i in 0..100 {
-        let count = count.clone();
-        queue.spawn_detached(move || count.add()).unwrap();
+        queue.spawn_detached(count.adder()).unwrap();
         if i % 2 == 0 {
             queue.drain().unwrap();
         }
@@ -322,7 +254,7 @@ fn work_is_done_without_threads_and_workers_come_when_they_may() {
     assert_eq!(stats.created, 0);
     assert!(stats.spawn_failed > 0);
     registry.refuse_threads(false);
-    eventually("a worker comes", || {
+    wait_until(|| {
         queue.spawn_detached(|| ()).unwrap();
         queue.drain().unwrap();
         only_pool(&registry).created > 0
@@ -333,18 +265,13 @@ fn work_is_done_without_threads_and_workers_come_when_they_may() {
 }
 
 #[test]
-fn the_workers_there_are_do_the_work_when_more_are_refused() {
+fn existing_workers_run_all_items_when_more_are_refused() {
     let registry = registry("4 core");
-    let queue = queue("refused").help(false).build_in(&registry).unwrap();
+    let queue = queue("refused").help(false).on(&registry);
     in_worker(&queue, || ());
     registry.refuse_threads(true);
     let count = Count::default();
-    threads(4, |_| {
-        for _ in 0..500 {
-            let count = count.clone();
-            queue.spawn_detached(move || count.add()).unwrap();
-        }
-    });
+    threads(4, |_| count.spawn(500, &queue));
     queue.drain().unwrap();
     assert_eq!(count.get(), 2000);
     registry.refuse_threads(false);
@@ -353,21 +280,12 @@ fn the_workers_there_are_do_the_work_when_more_are_refused() {
 
 #[test]
 fn a_pool_does_not_grow_past_max_workers() {
-    let params = Params {
-        max_workers: 3,
-        ..Params::default()
-    };
-    let registry = registry_with("8 core", params);
-    let queue = queue("few").help(false).build_in(&registry).unwrap();
-    let plugs: Vec<_> = (0..3).map(|_| plug_into(&queue)).collect();
+    let registry = tuned("8 core", |it| it.max_workers = 3);
+    let queue = queue("few").help(false).on(&registry);
+    let plugs = [(); 3].map(|()| plug_into(&queue));
     let count = Count::default();
-    for _ in 0..100 {
-        let count = count.clone();
-        queue.spawn_detached(move || count.add()).unwrap();
-    }
-    eventually("all are seen asleep", || {
-        only_pool(&registry).seen_asleep == 3
-    });
+    count.spawn(100, &queue);
+    wait_until(|| only_pool(&registry).seen_asleep == 3);
     assert_eq!(only_pool(&registry).nr_workers, 3);
     plugs.iter().for_each(Plug::release);
     queue.drain().unwrap();
@@ -378,47 +296,36 @@ fn a_pool_does_not_grow_past_max_workers() {
 #[test]
 fn both_ways_of_waking_do_the_same_work() {
     for wake in [WakeMode::Deferred, WakeMode::UnderLock] {
-        ends(move || {
-            let registry = registry_with(
-                "64 core",
-                Params {
-                    wake,
-                    ..Params::default()
-                },
-            );
-            for scope in [AffinityScope::Cpu, AffinityScope::System] {
-                let queue = queue("wake").affinity(scope).build_in(&registry).unwrap();
-                let count = Count::default();
-                threads(4, |i| {
-                    pin(i);
-                    let work = counting(&count);
-                    for n in 0..1000 {
-                        assert_eq!(queue.spawn(move || n).join().unwrap(), n);
-                        assert!(queue.enqueue(&work));
-                        work.flush().unwrap();
-                        let count = count.clone();
-                        queue.spawn_detached(move || count.add()).unwrap();
-                    }
-                });
-                queue.drain().unwrap();
-                assert_eq!(count.get(), 8000);
-            }
-            registry.shutdown().unwrap();
-        });
+        let registry = tuned("64 core", |it| it.wake = wake);
+        for scope in [Cpu, System] {
+            let queue = queue("wake").affinity(scope).on(&registry);
+            let count = Count::default();
+            threads(4, |i| {
+                pin(i);
+                let work = counting(&count);
+                for n in 0..1000 {
+                    assert_eq!(queue.spawn(move || n).join().unwrap(), n);
+                    assert!(queue.enqueue(&work));
+                    work.flush().unwrap();
+                    queue.spawn_detached(count.adder()).unwrap();
+                }
+            });
+            queue.drain().unwrap();
+            assert_eq!(count.get(), 8000);
+        }
+        registry.shutdown().unwrap();
     }
 }
 
 #[test]
 fn the_histogram_counts_each_hold_of_a_kick() {
     for wake in [WakeMode::Deferred, WakeMode::UnderLock] {
-        let params = Params {
-            wake,
-            lock_stat: true,
-            worker_spin_limit: 0,
-            ..Params::default()
-        };
-        let registry = registry_with("2 core", params);
-        let queue = queue("hold").help(false).build_in(&registry).unwrap();
+        let registry = tuned("2 core", |it| {
+            it.wake = wake;
+            it.lock_stat = true;
+            it.worker_spin_limit = 0;
+        });
+        let queue = queue("hold").help(false).on(&registry);
         assert_eq!(registry.lock_hold().count, 0);
         for _ in 0..200 {
             in_worker(&queue, || ());
@@ -431,67 +338,33 @@ fn the_histogram_counts_each_hold_of_a_kick() {
         assert!(hold.quantile_ns(0.5) <= hold.quantile_ns(1.0));
     }
     let quiet = registry("2 core");
-    let queue = queue("hold").build_in(&quiet).unwrap();
+    let queue = queue("hold").on(&quiet);
     in_worker(&queue, || ());
     assert_eq!(quiet.lock_hold().count, 0, "nobody asked for it");
 }
 
 #[test]
 fn odd_tunables_still_work() {
-    for params in [
-        Params {
-            max_batch: 0,
-            ..Params::default()
-        },
-        Params {
-            max_batch: usize::MAX,
-            ..Params::default()
-        },
-        Params {
-            worker_spin_limit: 0,
-            ..Params::default()
-        },
-        Params {
-            worker_spin_limit: u32::MAX,
-            ..Params::default()
-        },
-        Params {
-            idle_timeout_ms: 0,
-            ..Params::default()
-        },
-        Params {
-            idle_timeout_ms: u64::MAX,
-            ..Params::default()
-        },
-        Params {
-            watch_tick_us: 0,
-            ..Params::default()
-        },
-        Params {
-            watch_tick_us: u64::MAX,
-            ..Params::default()
-        },
-        Params {
-            max_workers: 1,
-            ..Params::default()
-        },
-        Params {
-            max_workers: 0,
-            ..Params::default()
-        },
-    ] {
-        ends(move || {
-            let registry = registry_with("4 core", params);
-            let queue = queue("odd").help(false).build_in(&registry).unwrap();
-            let count = Count::default();
-            for _ in 0..2000 {
-                let count = count.clone();
-                queue.spawn_detached(move || count.add()).unwrap();
-            }
-            queue.drain().unwrap();
-            assert_eq!(count.get(), 2000);
-            drop(queue);
-            registry.shutdown().unwrap();
-        });
+    let changes: [fn(&mut Params); 10] = [
+        |it| it.max_batch = 0,
+        |it| it.max_batch = usize::MAX,
+        |it| it.worker_spin_limit = 0,
+        |it| it.worker_spin_limit = u32::MAX,
+        |it| it.idle_timeout_ms = 0,
+        |it| it.idle_timeout_ms = u64::MAX,
+        |it| it.watch_tick_us = 0,
+        |it| it.watch_tick_us = u64::MAX,
+        |it| it.max_workers = 1,
+        |it| it.max_workers = 0,
+    ];
+    for change in changes {
+        let registry = tuned("4 core", change);
+        let queue = queue("odd").help(false).on(&registry);
+        let count = Count::default();
+        count.spawn(2000, &queue);
+        queue.drain().unwrap();
+        assert_eq!(count.get(), 2000);
+        drop(queue);
+        registry.shutdown().unwrap();
     }
 }

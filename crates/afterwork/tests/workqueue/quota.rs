@@ -1,18 +1,8 @@
 //! Pools that follow the CPU quota of the process's cgroup.
 
-use std::{
-    fs, io,
-    path::PathBuf,
-    process,
-    sync::atomic::{AtomicUsize, Ordering},
-    thread,
-};
+use std::{path::PathBuf, process};
 
-use afterwork::{
-    params::Params,
-    workqueue::{Registry, Workqueue},
-};
-use topology::{CpuQuota, Topology};
+use topology::CpuQuota;
 
 use crate::support::*;
 
@@ -23,10 +13,11 @@ fn machine(millicpus: Option<u64>) -> Topology {
 }
 
 /// Creates a registry without monitor, so that no worker is replaced, however long its item runs.
-fn limited(millicpus: u64, params: Params) -> Registry {
+fn limited(millicpus: u64, cpu_quota: bool) -> Registry {
     let params = Params {
         watch_tick_us: 3_600_000_000,
-        ..params
+        cpu_quota,
+        ..Params::default()
     };
     Registry::new(machine(Some(millicpus)), params).unwrap()
 }
@@ -64,57 +55,43 @@ fn meet(queue: &Workqueue, count: usize) {
 }
 
 #[test]
-fn a_pool_runs_no_more_workers_than_its_quota_feeds_and_follows_it() {
-    ends(|| {
-        let registry = limited(500, Params::default());
-        let queue = queue("fed").build_in(&registry).unwrap();
-        assert_eq!(most_at_once(&queue), 1, "half a CPU feeds one, not none");
-        // More items run at once as soon as the quota grows.
-        registry.set_topology(machine(Some(3500)));
-        meet(&queue, 4);
-        registry.set_topology(machine(Some(1000)));
-        assert_eq!(registry.topology().quota().unwrap().nr_cpus(), 1);
-        eventually("those that are too many have gone", || {
-            most_at_once(&queue) == 1
-        });
-        registry.set_topology(machine(None));
-        meet(&queue, 4);
-    });
+fn a_pool_runs_as_many_workers_as_its_quota_allows() {
+    let registry = limited(500, true);
+    let queue = queue("fed").on(&registry);
+    assert_eq!(most_at_once(&queue), 1, "half a CPU feeds one, not none");
+    // More items run at once as soon as the quota grows.
+    registry.set_topology(machine(Some(3500)));
+    meet(&queue, 4);
+    registry.set_topology(machine(Some(1000)));
+    assert_eq!(registry.topology().quota().unwrap().nr_cpus(), 1);
+    wait_until(|| most_at_once(&queue) == 1);
+    registry.set_topology(machine(None));
+    meet(&queue, 4);
 }
 
 #[test]
 fn work_that_waits_is_taken_up_when_the_quota_grows() {
-    ends(|| {
-        let registry = limited(1000, Params::default());
-        let queue = queue("grows").build_in(&registry).unwrap();
-        let plug = plug_into(&queue);
-        let handle = queue.spawn(|| ());
-        registry.set_topology(machine(Some(2000)));
-        // The first item still blocks its worker.
-        eventually("another worker came", || handle.is_finished());
-        plug.release();
-    });
+    let registry = limited(1000, true);
+    let queue = queue("grows").on(&registry);
+    let plug = plug_into(&queue);
+    let handle = queue.spawn(|| ());
+    registry.set_topology(machine(Some(2000)));
+    // The first item still blocks its worker.
+    wait_until(|| handle.is_finished());
+    plug.release();
 }
 
 #[test]
 fn a_registry_may_overlook_the_quota() {
-    ends(|| {
-        let params = Params {
-            cpu_quota: false,
-            ..Params::default()
-        };
-        let registry = limited(1000, params);
-        let queue = queue("unfed").build_in(&registry).unwrap();
-        meet(&queue, 4);
-    });
+    meet(&queue("unfed").on(&limited(1000, false)), 4);
 }
 
 #[test]
 fn unbound_queues_keep_to_the_cpus_that_a_parameter_names() {
     let params: Params = "workqueue.unbound_cpus=1+3".parse().unwrap();
-    let registry = Registry::new(machine(None), params).unwrap();
+    let registry = registry_with("4 core", params);
     assert_eq!(registry.unbound_cpus().unwrap().to_string(), "1,3");
-    let queue = queue("bound").build_in(&registry).unwrap();
+    let queue = queue("bound").on(&registry);
     queue.spawn(|| ()).join().unwrap();
     let pools = registry.pool_stats();
     assert!(
@@ -180,29 +157,26 @@ impl Drop for Cgroup {
 
 #[test]
 fn the_registry_of_the_process_follows_the_quota_of_its_cgroup() {
-    in_own_process(
-        "quota::the_registry_of_the_process_follows_the_quota_of_its_cgroup",
-        || {
-            let cgroup = match Cgroup::enter() {
-                Ok(cgroup) => cgroup,
-                Err(error) => {
-                    eprintln!("skipped: no cgroup may be made here: {error}");
-                    return;
-                }
-            };
-            cgroup.set(150_000).unwrap();
-            let registry = Registry::global().unwrap();
-            let quota = || registry.topology().quota().map(CpuQuota::millicpus);
-            assert_eq!(quota(), Some(1500));
-            let queue = queue("process").build().unwrap();
-            queue.spawn(|| ()).join().unwrap();
-            cgroup.set(50_000).unwrap();
-            // The manager may read the new quota before this thread does.
-            eventually("the quota is seen", || {
-                registry.refresh_topology();
-                quota() == Some(500)
-            });
-            assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
-        },
-    );
+    in_own_process(|| {
+        let cgroup = match Cgroup::enter() {
+            Ok(cgroup) => cgroup,
+            Err(error) => {
+                eprintln!("skipped: no cgroup may be made here: {error}");
+                return;
+            }
+        };
+        cgroup.set(150_000).unwrap();
+        let registry = Registry::global().unwrap();
+        let quota = || registry.topology().quota().map(CpuQuota::millicpus);
+        assert_eq!(quota(), Some(1500));
+        let queue = queue("process").build().unwrap();
+        queue.spawn(|| ()).join().unwrap();
+        cgroup.set(50_000).unwrap();
+        // The manager may read the new quota before this thread does.
+        wait_until(|| {
+            registry.refresh_topology();
+            quota() == Some(500)
+        });
+        assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
+    });
 }

@@ -1,15 +1,5 @@
 //! Shares of a pool's CPU time: a queue that floods the pool does not delay the others.
 
-use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::{Duration, Instant},
-};
-
-use afterwork::workqueue::{BuildError, MAX_SHARES, Registry, Workqueue};
-
 use crate::support::*;
 
 /// The number of items in the flood. They take some tens of milliseconds.
@@ -22,22 +12,19 @@ fn burn(us: u64) {
     }
 }
 
-fn build(name: &str, registry: &Registry) -> Workqueue {
-    queue(name)
-        .max_active(1)
-        .help(false)
-        .build_in(registry)
-        .unwrap()
+/// Returns a builder of a queue with one seat.
+fn single(name: &str) -> Builder {
+    queue(name).max_active(1).help(false)
 }
 
-/// Queues a flood of items that increment the returned counter when they start.
-fn flood(queue: &Workqueue) -> Arc<AtomicUsize> {
-    let nr_started = Arc::new(AtomicUsize::new(0));
+/// Queues a flood of items that count their starts.
+fn flood(queue: &Workqueue) -> Count {
+    let nr_started = Count::default();
     for _ in 0..FLOOD {
         let nr_started = nr_started.clone();
         queue
             .spawn_detached(move || {
-                nr_started.fetch_add(1, Ordering::Relaxed);
+                nr_started.add();
                 burn(200);
             })
             .unwrap();
@@ -45,98 +32,95 @@ fn flood(queue: &Workqueue) -> Arc<AtomicUsize> {
     nr_started
 }
 
+/// Floods `flooded`, and then queues an item on `other`. Returns the number of items of the flood
+/// that start before that item, and the count of all that start.
+fn started_before(flooded: &Workqueue, plugged: &Workqueue, other: &Workqueue) -> (usize, Count) {
+    let plug = plug_into(plugged);
+    let nr_started = flood(flooded);
+    let counted = nr_started.clone();
+    let answer = other.spawn(move || counted.get());
+    plug.release();
+    (answer.join().unwrap(), nr_started)
+}
+
 #[test]
 fn without_shares_items_go_in_the_order_of_queueing() {
     let registry = unwatched("1 core");
-    let compaction = build("compaction", &registry);
-    let requests = build("requests", &registry);
-    let plug = plug_into(&compaction);
-    let nr_started = flood(&compaction);
-    let counted = nr_started.clone();
-    let answer = requests.spawn(move || counted.load(Ordering::Relaxed));
-    plug.release();
-    assert_eq!(answer.join().unwrap(), FLOOD);
+    let [flooded, other] = ["flooded", "other"].map(|name| single(name).on(&registry));
+    assert_eq!(started_before(&flooded, &flooded, &other).0, FLOOD);
 }
 
 #[test]
-fn a_flood_does_not_hold_up_a_queue_with_the_same_limit() {
+fn a_flood_does_not_delay_a_queue_with_the_same_limit() {
     for max_active in [1, 4] {
         let registry = unwatched("1 core");
-        let describe = |name| queue(name).max_active(max_active).help(false).shares(100);
-        let compaction = describe("compaction").build_in(&registry).unwrap();
-        let requests = describe("requests").build_in(&registry).unwrap();
-        let plug = plug_into(&compaction);
-        let nr_started = flood(&compaction);
-        let counted = nr_started.clone();
-        let answer = requests.spawn(move || counted.load(Ordering::Relaxed));
-        plug.release();
-        assert_eq!(answer.join().unwrap(), 0, "it had used nothing");
-        compaction.drain().unwrap();
-        assert_eq!(nr_started.load(Ordering::Relaxed), FLOOD);
+        let [flooded, other] = ["flooded", "other"].map(|name| {
+            let queue = queue(name).max_active(max_active).help(false);
+            queue.shares(100).on(&registry)
+        });
+        let (before, nr_started) = started_before(&flooded, &flooded, &other);
+        assert_eq!(before, 0, "it had used nothing");
+        flooded.drain().unwrap();
+        assert_eq!(nr_started.get(), FLOOD);
     }
 }
 
-/// Builds a queue with one item. The item builds the next such queue and drops its own queue,
-/// `nr_left` times, unless `stop` is 0. `nr_pwqs` counts the items.
-fn chain_queues(registry: Registry, nr_pwqs: Count, nr_left: usize, stop: Arc<AtomicUsize>) {
-    if nr_left == 0 || stop.load(Ordering::Relaxed) == 0 {
+/// Builds a queue with one item. The item builds the next such queue and drops its own queue, at
+/// most `MOST_LINKS` times, until `nr_old` is `NR_OLD`. `nr_items` counts the items.
+fn chain_queues(registry: Registry, nr_items: Count, nr_old: Count) {
+    if nr_items.get() == MOST_LINKS || nr_old.get() == NR_OLD {
         return;
     }
-    let queue = queue("for one item").help(false).shares(100);
-    let queue = queue.build_in(&registry).unwrap();
+    let queue = queue("for one item").help(false).shares(100).on(&registry);
     let its_own = queue.clone();
     queue
         .spawn_detached(move || {
             burn(50);
-            nr_pwqs.add();
+            nr_items.add();
             // The next queue is built before this item ends, so the worker always finds a new one.
-            chain_queues(registry, nr_pwqs, nr_left - 1, stop);
+            chain_queues(registry, nr_items, nr_old);
             drop(its_own);
         })
         .unwrap();
 }
 
+const NR_OLD: usize = 20;
+const MOST_LINKS: usize = 3000;
+
 #[test]
 fn a_new_queue_for_each_item_starves_no_other_queue() {
-    const NR_OLD: usize = 20;
-    const MOST_LINKS: usize = 3000;
     for max_active in [1, 16] {
         let registry = unwatched("1 core");
-        let old = queue("old").max_active(max_active).help(false).shares(100);
-        let old = old.build_in(&registry).unwrap();
+        let old = queue("old").max_active(max_active).help(false);
+        let old = old.shares(100).on(&registry);
         let plug = plug_into(&old);
-        let nr_left = Arc::new(AtomicUsize::new(NR_OLD));
+        let (nr_items, nr_old) = (Count::default(), Count::default());
         for _ in 0..NR_OLD {
-            let nr_left = nr_left.clone();
+            let nr_old = nr_old.clone();
             old.spawn_detached(move || {
                 burn(50);
-                nr_left.fetch_sub(1, Ordering::Relaxed);
+                nr_old.add();
             })
             .unwrap();
         }
-        let nr_pwqs = Count::default();
-        chain_queues(registry.clone(), nr_pwqs.clone(), MOST_LINKS, nr_left);
-        plug.release();
-        old.drain().unwrap();
+        chain_queues(registry, nr_items.clone(), nr_old);
+        plug.release_and_drain(&old);
         // About one link for each item of the old queue is expected. A preemption adds some
         // hundreds.
-        assert!(nr_pwqs.get() < MOST_LINKS, "the old queue waited too long");
+        assert!(nr_items.get() < MOST_LINKS, "the old queue waited too long");
     }
 }
 
 #[test]
-fn shares_hold_for_what_waits_already() {
+fn shares_hold_for_items_that_wait_already() {
     let registry = unwatched("1 core");
-    let wide = queue("wide").help(false).build_in(&registry).unwrap();
-    let requests = build("requests", &registry);
+    let wide = queue("wide").help(false).on(&registry);
+    let requests = single("requests").on(&registry);
     let plug = plug_into(&wide);
     let nr_started = flood(&wide);
     let counted = nr_started.clone();
-    let answer = requests.spawn(move || counted.load(Ordering::Relaxed));
-    assert_eq!(
-        (requests.report().shares, wide.report().shares),
-        (None, None)
-    );
+    let answer = requests.spawn(move || counted.get());
+    assert_eq!((requests.shares(), wide.shares()), (None, None));
     requests.set_shares(500).unwrap();
     assert_eq!(
         (requests.report().shares, wide.report().shares),
@@ -147,81 +131,56 @@ fn shares_hold_for_what_waits_already() {
     // The queue releases its shares. Its items run all the same.
     drop(requests);
     wide.drain().unwrap();
-    assert_eq!(nr_started.load(Ordering::Relaxed), FLOOD);
+    assert_eq!(nr_started.get(), FLOOD);
     assert_eq!(wide.spawn(|| 1).join().unwrap(), 1);
 }
 
 #[test]
-fn time_goes_by_shares() {
+fn cpu_time_is_divided_by_shares() {
     let registry = unwatched("1 core");
-    let many = queue("many").max_active(1).help(false).shares(900);
-    let many = many.build_in(&registry).unwrap();
-    let few = queue("few")
-        .help(false)
-        .shares(100)
-        .build_in(&registry)
-        .unwrap();
-    let plugged = build("plug", &registry);
+    let many = single("many").shares(900).on(&registry);
+    let few = queue("few").help(false).shares(100).on(&registry);
+    let plugged = single("plug").on(&registry);
     let plug = plug_into(&plugged);
     let (first, second) = (flood(&many), flood(&few));
-    let (counted, at_end) = (second.clone(), Arc::new(AtomicUsize::new(0)));
-    let noted = at_end.clone();
-    many.spawn_detached(move || noted.store(counted.load(Ordering::Relaxed), Ordering::Relaxed))
-        .unwrap();
+    let counted = second.clone();
+    let at_end = many.spawn(move || counted.get());
     plug.release();
     many.drain().unwrap();
     few.drain().unwrap();
-    assert_eq!(
-        first.load(Ordering::Relaxed) + second.load(Ordering::Relaxed),
-        2 * FLOOD
-    );
+    assert_eq!(first.get() + second.get(), 2 * FLOOD);
     // 22 items are expected, a ninth. Times on a loaded machine are inexact, so the bound is large.
-    let at_end = at_end.load(Ordering::Relaxed);
+    let at_end = at_end.join().unwrap();
     assert!(at_end < FLOOD / 2, "{at_end} of the few while the many ran");
+}
+
+/// Builds a queue with one share, and one with all others.
+fn few_and_many(registry: &Registry) -> [Workqueue; 2] {
+    [1, MAX_SHARES].map(|shares| single("shares").shares(shares).on(registry))
 }
 
 /// Runs two queues on a pool of one worker. `few` has one share, owes much CPU time, and has one
 /// item waiting. `many` has all the shares and a flood, whose tenth item calls `at_tenth` with
 /// `few`. Returns the number of started items of the flood when the waiting item starts. If that
 /// item is cancelled, returns the number at which `seen` first returned `true`.
-fn owing(
-    at_tenth: impl FnOnce(&Workqueue) + Send + 'static,
-    seen: impl Fn(&Workqueue) -> bool + Send + 'static,
-) -> usize {
+fn owing(at_tenth: fn(&Workqueue), seen: fn(&Workqueue) -> bool) -> usize {
     let registry = unwatched("1 core");
-    let plugged = build("plug", &registry);
-    let few = queue("few").max_active(1).help(false).shares(1);
-    let few = few.build_in(&registry).unwrap();
-    let many = queue("many").max_active(1).help(false).shares(MAX_SHARES);
-    let many = many.build_in(&registry).unwrap();
+    let plugged = single("plug").on(&registry);
     let plug = plug_into(&plugged);
-    let nr_started = Arc::new(AtomicUsize::new(0));
+    let [few, many] = few_and_many(&registry);
+    let nr_started = Count::default();
     few.spawn_detached(|| burn(3000)).unwrap();
     let counted = nr_started.clone();
-    let second = few.spawn(move || counted.load(Ordering::Relaxed));
+    let second = few.spawn(move || counted.get());
     let when_seen = Arc::new(AtomicUsize::new(FLOOD));
-    let mut at_tenth = Some(at_tenth);
-    for number in 0..10 {
-        let nr_started = nr_started.clone();
-        let at_tenth = (number == 9).then(|| at_tenth.take()).flatten();
-        let few = few.clone();
+    for number in 0..FLOOD {
+        let (nr_started, when_seen, few) = (nr_started.clone(), when_seen.clone(), few.clone());
         many.spawn_detached(move || {
-            nr_started.fetch_add(1, Ordering::Relaxed);
+            nr_started.add();
             burn(200);
-            if let Some(at_tenth) = at_tenth {
+            if number == 9 {
                 at_tenth(&few);
-            }
-        })
-        .unwrap();
-    }
-    let seen = Arc::new(Mutex::new(seen));
-    for number in 10..FLOOD {
-        let (nr_started, when_seen) = (nr_started.clone(), when_seen.clone());
-        let (few, seen) = (few.clone(), seen.clone());
-        many.spawn_detached(move || {
-            nr_started.fetch_add(1, Ordering::Relaxed);
-            burn(200);
-            if seen.lock().unwrap()(&few) {
+            } else if number > 9 && seen(&few) {
                 when_seen.fetch_min(number, Ordering::Relaxed);
             }
         })
@@ -229,22 +188,20 @@ fn owing(
     }
     plug.release();
     many.drain().unwrap();
-    match second.join() {
-        Ok(nr_started) => nr_started,
-        Err(_) => when_seen.load(Ordering::Relaxed),
-    }
+    second
+        .join()
+        .unwrap_or_else(|_| when_seen.load(Ordering::Relaxed))
 }
 
 #[test]
-fn who_is_given_more_shares_owes_no_longer_by_the_few() {
+fn a_queue_with_more_shares_keeps_no_debt_of_the_few() {
     assert_eq!(owing(|_| (), |_| false), FLOOD);
-    let given_more = |few: &Workqueue| few.set_shares(MAX_SHARES).unwrap();
-    let nr_started = owing(given_more, |_| false);
+    let nr_started = owing(|few| few.set_shares(MAX_SHARES).unwrap(), |_| false);
     assert!(nr_started < FLOOD / 2, "{nr_started}");
 }
 
 #[test]
-fn a_queue_of_which_all_is_cancelled_ends_before_its_turn() {
+fn a_queue_without_items_ends_before_its_turn() {
     let nr_started = owing(
         |few| assert_eq!(few.cancel_all(), 1),
         |few| few.drain_timeout(Duration::ZERO).is_ok(),
@@ -253,45 +210,32 @@ fn a_queue_of_which_all_is_cancelled_ends_before_its_turn() {
 }
 
 #[test]
-fn who_had_an_idle_pool_for_itself_owes_nothing() {
+fn a_queue_alone_on_an_idle_pool_owes_nothing() {
     let registry = unwatched("1 core");
-    let plugged = build("plug", &registry);
-    let few = queue("few").max_active(1).help(false).shares(1);
-    let few = few.build_in(&registry).unwrap();
-    let many = queue("many").max_active(1).help(false).shares(MAX_SHARES);
-    let many = many.build_in(&registry).unwrap();
+    let plugged = single("plug").on(&registry);
+    let [few, many] = few_and_many(&registry);
     // Repeats until the worker finds the pool empty before the blocker item is queued.
-    eventually("it goes at once", || {
+    wait_until(|| {
         few.spawn(|| burn(3000)).join().unwrap();
-        std::thread::sleep(Duration::from_millis(5));
-        let plug = plug_into(&plugged);
-        let nr_started = flood(&many);
-        let counted = nr_started.clone();
-        let answer = few.spawn(move || counted.load(Ordering::Relaxed));
-        plug.release();
-        let nr_started = answer.join().unwrap();
+        thread::sleep(5 * MS);
+        let (before, _) = started_before(&many, &plugged, &few);
         many.drain().unwrap();
-        nr_started <= 1
+        before <= 1
     });
 }
 
 #[test]
 fn a_queue_takes_its_shares_out_of_a_pool_that_it_leaves() {
     let registry = unwatched("1 core");
-    let compaction = build("compaction", &registry);
-    let requests = build("requests", &registry);
-    let moved = queue("moved").shares(100).build_in(&registry).unwrap();
+    let [flooded, other] = ["flooded", "other"].map(|name| single(name).on(&registry));
+    let moved = queue("moved").shares(100).on(&registry);
     for (nice, expected) in [(5, FLOOD), (0, 0)] {
         moved.set_attrs(|attrs| attrs.nice = nice).unwrap();
-        let plug = plug_into(&compaction);
-        let nr_started = flood(&compaction);
-        let counted = nr_started.clone();
-        let answer = requests.spawn(move || counted.load(Ordering::Relaxed));
-        plug.release();
-        assert_eq!(answer.join().unwrap(), expected, "nice {nice}");
+        let (before, _) = started_before(&flooded, &flooded, &other);
+        assert_eq!(before, expected, "nice {nice}");
         // By the end of the drain the worker has recorded the CPU time of its items.
-        compaction.drain().unwrap();
-        requests.drain().unwrap();
+        flooded.drain().unwrap();
+        other.drain().unwrap();
         assert_eq!(moved.spawn(|| 1).join().unwrap(), 1);
     }
 }
@@ -299,46 +243,33 @@ fn a_queue_takes_its_shares_out_of_a_pool_that_it_leaves() {
 #[test]
 fn an_ordered_queue_keeps_its_order_among_shares() {
     let registry = registry("2 core");
-    let ordered = queue("ordered").ordered().build_in(&registry).unwrap();
-    let other = queue("other")
-        .affinity(afterwork::workqueue::AffinityScope::System)
-        .shares(1);
-    let other = other.build_in(&registry).unwrap();
-    let order = Arc::new(Mutex::new(Vec::new()));
+    let ordered = queue("ordered").ordered().on(&registry);
+    let other = queue("other").scope(System).shares(1).on(&registry);
+    let log = Log::default();
     for number in 0..500 {
-        let order = order.clone();
-        ordered
-            .spawn_detached(move || order.lock().unwrap().push(number))
-            .unwrap();
+        ordered.spawn_detached(log.note(number)).unwrap();
         other.spawn_detached(|| ()).unwrap();
     }
     ordered.drain().unwrap();
     other.drain().unwrap();
-    assert!(order.lock().unwrap().iter().copied().eq(0..500));
+    assert!(log.take().into_iter().eq(0..500));
 }
 
 #[test]
 fn flush_cancel_all_and_pause_hold_among_shares() {
-    let registry = registry("2 core");
-    let queue = queue("example").shares(10).build_in(&registry).unwrap();
+    let queue = queue("example").shares(10).alone();
     let urgent = queue.urgent().unwrap();
     let count = Count::default();
-    let give = |handle: &Workqueue| {
-        for _ in 0..100 {
-            let count = count.clone();
-            handle.spawn_detached(move || count.add()).unwrap();
-        }
-    };
-    give(&queue);
-    give(&urgent);
+    count.spawn(100, &queue);
+    count.spawn(100, &urgent);
     queue.flush().unwrap();
     assert_eq!(count.get(), 200);
     queue.pause();
-    give(&queue);
-    give(&urgent);
+    count.spawn(100, &queue);
+    count.spawn(100, &urgent);
     assert_eq!(queue.stats().nr_inactive, 200);
     assert_eq!(queue.cancel_all(), 200);
-    give(&queue);
+    count.spawn(100, &queue);
     queue.resume();
     queue.drain().unwrap();
     assert_eq!(count.get(), 300);
@@ -348,20 +279,13 @@ fn flush_cancel_all_and_pause_hold_among_shares() {
 fn shares_out_of_range_are_named() {
     let registry = unwatched("1 core");
     for shares in [0, MAX_SHARES + 1] {
-        let refused = queue("none")
-            .shares(shares)
-            .build_in(&registry)
-            .unwrap_err();
-        assert!(matches!(refused, BuildError::Shares(said) if said == shares));
-        assert_eq!(
-            refused.to_string(),
-            format!("shares {shares} are not between 1 and 10000")
-        );
+        let refused = queue("none").shares(shares).build_in(&registry);
+        let refused = refused.unwrap_err();
+        assert!(matches!(refused, BuildError::Shares(named) if named == shares));
+        let text = format!("shares {shares} are not between 1 and 10000");
+        assert_eq!(refused.to_string(), text);
     }
-    let queue = queue("some")
-        .shares(MAX_SHARES)
-        .build_in(&registry)
-        .unwrap();
+    let queue = queue("some").shares(MAX_SHARES).on(&registry);
     assert!(matches!(queue.set_shares(0), Err(BuildError::Shares(0))));
     assert_eq!(queue.report().shares, Some(MAX_SHARES));
 }

@@ -1,61 +1,30 @@
 //! Sleeps, timeouts and intervals of tasks, and threads that block on futures.
 
-use std::{
-    future::{Future, pending, poll_fn, ready},
-    pin::{Pin, pin},
-    sync::{
-        Arc, Mutex,
-        mpsc::{self, Receiver, Sender},
-    },
-    task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker},
-    thread,
-    time::{Duration, Instant},
-};
-
-use afterwork::workqueue::{
-    DelayedWork, Elapsed, JoinError, MissedTickBehavior, Registry, Sleep, ZeroPeriod, block_on,
-    interval, sleep, sleep_until, timeout, timeout_at,
-};
+use std::task::{RawWaker, RawWakerVTable};
 
 use crate::support::*;
 
-/// A duration that no test waits for.
-const LONG: Duration = Duration::from_secs(3600);
 const SHORT: Duration = Duration::from_millis(2);
 
-/// A waker that calls a closure.
-struct Does<F>(F);
-
-impl<F: Fn() + Send + Sync> Wake for Does<F> {
-    fn wake(self: Arc<Self>) {
-        (self.0)();
-    }
-}
-
-fn does(func: impl Fn() + Send + Sync + 'static) -> Waker {
-    Waker::from(Arc::new(Does(func)))
-}
-
-fn sender_waker(send: &Sender<&'static str>, what: &'static str) -> Waker {
+fn sender_waker(send: &Sender<&'static str>, name: &'static str) -> Waker {
     let send = send.clone();
-    does(move || send.send(what).unwrap())
+    waker(move || send.send(name).unwrap())
 }
 
-fn poll(sleep: &mut Sleep, waker: &Waker) -> Poll<()> {
-    Pin::new(sleep).poll(&mut Context::from_waker(waker))
+fn is_pending(sleep: &mut Sleep, waker: &Waker) -> bool {
+    poll_with(sleep, waker).is_pending()
 }
 
 /// Returns a sleep that registered `waker` and has not ended, as some may on a busy machine.
 fn sleeping(registry: &Registry, span: Duration, waker: &Waker) -> Sleep {
     let mut sleeps = (0..1000).map(|_| registry.sleep(span));
-    let pending =
-        sleeps.find_map(|mut slept| poll(&mut slept, waker).is_pending().then_some(slept));
+    let pending = sleeps.find_map(|mut slept| is_pending(&mut slept, waker).then_some(slept));
     pending.expect("one of a thousand has not ended when it is polled")
 }
 
 #[test]
 fn a_sleep_ends_when_its_time_has_come_and_not_before() {
-    let queue = alone_on_two(queue("sleep"));
+    let queue = queue("sleep").alone();
     for span in [SHORT, 5 * SHORT, 25 * SHORT] {
         let start = Instant::now();
         block_on(sleep(span));
@@ -68,7 +37,7 @@ fn a_sleep_ends_when_its_time_has_come_and_not_before() {
 }
 
 #[test]
-fn a_moment_that_is_over_is_ready_at_once_and_a_far_one_does_not_overflow() {
+fn a_past_moment_is_ready_and_a_far_one_does_not_overflow() {
     let registry = registry("2 core");
     let now = Instant::now();
     for mut over in [
@@ -76,11 +45,11 @@ fn a_moment_that_is_over_is_ready_at_once_and_a_far_one_does_not_overflow() {
         registry.sleep_until(now - SHORT),
         registry.sleep_until(now),
     ] {
-        assert!(poll(&mut over, Waker::noop()).is_ready());
-        assert!(over.is_elapsed() && poll(&mut over, Waker::noop()).is_ready());
+        assert!(!is_pending(&mut over, Waker::noop()));
+        assert!(over.is_elapsed() && !is_pending(&mut over, Waker::noop()));
     }
-    for mut far in [registry.sleep(Duration::MAX), registry.sleep(LONG)] {
-        assert!(poll(&mut far, Waker::noop()).is_pending());
+    for mut far in [registry.sleep(Duration::MAX), registry.sleep(HOUR)] {
+        assert!(is_pending(&mut far, Waker::noop()));
         assert!(!far.is_elapsed());
     }
     // All sleeps have ended, so nothing uses the registry.
@@ -89,7 +58,7 @@ fn a_moment_that_is_over_is_ready_at_once_and_a_far_one_does_not_overflow() {
 
 #[test]
 fn many_sleeps_end_each_at_its_time() {
-    let queue = alone_on_two(queue("sleep"));
+    let queue = queue("sleep").alone();
     let tasks: Vec<_> = (0..500)
         .map(|i| {
             let until = Instant::now() + Duration::from_micros(1 + 97 * i % 20_000);
@@ -103,7 +72,7 @@ fn many_sleeps_end_each_at_its_time() {
 }
 
 #[test]
-fn a_waker_whose_clone_outlasts_the_sleep_is_dropped_under_no_lock() {
+fn a_waker_cloned_past_the_sleep_is_dropped_unlocked() {
     static FIRED: Mutex<Option<Receiver<&str>>> = Mutex::new(None);
     static SLOW: RawWakerVTable = RawWakerVTable::new(
         |data| {
@@ -124,35 +93,33 @@ fn a_waker_whose_clone_outlasts_the_sleep_is_dropped_under_no_lock() {
     // SAFETY: the tables' functions use no data.
     let slow = unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &SLOW)) };
     // A debug build asserts that no lock is held where the clone is dropped.
-    assert!(poll(&mut slept, &slow).is_ready());
+    assert!(!is_pending(&mut slept, &slow));
 }
 
 #[test]
-fn the_waker_of_the_last_poll_is_fired_and_those_before_it_are_not() {
+fn a_sleep_fires_the_waker_of_the_last_poll_only() {
     let registry = registry("2 core");
     let (send, receive) = mpsc::channel();
     let mut slept = registry.sleep(250 * SHORT);
     for waker in [sender_waker(&send, "first"), sender_waker(&send, "last")] {
-        assert!(poll(&mut slept, &waker).is_pending());
+        assert!(is_pending(&mut slept, &waker));
         // The second poll uses the same waker.
-        assert!(poll(&mut slept, &waker).is_pending());
+        assert!(is_pending(&mut slept, &waker));
     }
     assert_eq!(receive.recv_timeout(PATIENCE), Ok("last"));
-    assert!(poll(&mut slept, Waker::noop()).is_ready());
+    assert!(!is_pending(&mut slept, Waker::noop()));
     drop(send);
     assert!(receive.recv_timeout(PATIENCE).is_err(), "another was fired");
 }
 
 #[test]
-fn a_sleep_that_is_dropped_drops_its_waker_and_fires_none() {
+fn a_dropped_sleep_drops_its_waker_and_fires_none() {
     let registry = registry("2 core");
     let census = Census::default();
     let life = census.life();
-    let mut slept = registry.sleep(LONG);
-    let waker = does(move || {
-        let _ = &life;
-    });
-    assert!(poll(&mut slept, &waker).is_pending());
+    let mut slept = registry.sleep(HOUR);
+    let waker = waker(move || _ = &life);
+    assert!(is_pending(&mut slept, &waker));
     drop(waker);
     assert_eq!(census.alive(), 1);
     drop(slept);
@@ -168,13 +135,13 @@ fn a_sleep_that_is_dropped_drops_its_waker_and_fires_none() {
 #[test]
 fn a_sleep_is_reset_to_another_moment() {
     let registry = registry("2 core");
-    let mut slept = registry.sleep(LONG);
-    assert!(poll(&mut slept, Waker::noop()).is_pending());
+    let mut slept = registry.sleep(HOUR);
+    assert!(is_pending(&mut slept, Waker::noop()));
     slept.reset(Instant::now() + SHORT);
     block_on(&mut slept);
     assert!(slept.is_elapsed());
-    slept.reset(Instant::now() + LONG);
-    assert!(!slept.is_elapsed() && poll(&mut slept, Waker::noop()).is_pending());
+    slept.reset(Instant::now() + HOUR);
+    assert!(!slept.is_elapsed() && is_pending(&mut slept, Waker::noop()));
 }
 
 #[test]
@@ -188,26 +155,22 @@ fn a_sleep_keeps_its_registry() {
 }
 
 #[test]
-fn a_waker_that_panics_or_waits_or_ends_things_holds_up_no_timer() {
+fn a_waker_that_panics_or_waits_delays_no_timer() {
     let registry = registry("2 core");
     let (plug, hole) = stopper();
-    let hole = std::sync::Mutex::new(hole);
-    let fired = Count::default();
-    let own = queue("own").build_in(&registry).unwrap();
-    let own = std::sync::Mutex::new(Some(own));
-    let again = fired.clone();
+    let (hole, fired) = (Mutex::new(hole), Count::default());
+    let own = queue("own").on(&registry);
     let wakers = [
-        does(|| panic!("on purpose")),
-        does(move || hole.lock().unwrap().sit()),
-        does(move || drop(own.lock().unwrap().take())),
-        does(move || again.add()),
+        waker(|| panic!("on purpose")),
+        waker(move || hole.lock().unwrap().sit()),
+        waker_once(move || drop(own)),
+        waker(fired.adder()),
     ];
-    let asleep = |waker| sleeping(&registry, SHORT, waker);
-    let _sleeps: Vec<_> = wakers.iter().map(asleep).collect();
+    let _sleeps = wakers.each_ref().map(|it| sleeping(&registry, SHORT, it));
     plug.wait_until_stuck();
-    eventually("the last is fired", || fired.get() == 1);
+    wait_until(|| fired.get() == 1);
     // One waker blocks its thread, and the manager still fires timers.
-    let queue = queue("later").build_in(&registry).unwrap();
+    let queue = queue("later").on(&registry);
     let (send, receive) = mpsc::channel();
     let timed = DelayedWork::new(move || send.send(()).unwrap());
     assert!(queue.enqueue_after(&timed, SHORT));
@@ -221,7 +184,7 @@ fn a_waker_that_panics_or_waits_or_ends_things_holds_up_no_timer() {
 #[test]
 fn sleeps_of_our_own_tasks_need_no_thread_but_the_registry_s() {
     let registry = registry("2 core");
-    let queue = queue("sleep").build_in(&registry).unwrap();
+    let queue = queue("sleep").on(&registry);
     queue.spawn(|| ()).join().unwrap();
     let inside = registry.clone();
     registry.refuse_threads(true);
@@ -238,35 +201,31 @@ fn sleeps_of_our_own_tasks_need_no_thread_but_the_registry_s() {
 #[test]
 fn a_hundred_thousand_sleeps_are_cheap_and_leave_nothing() {
     let registry = registry("2 core");
+    let polled = || {
+        let mut slept = registry.sleep(HOUR);
+        assert!(is_pending(&mut slept, Waker::noop()));
+        slept
+    };
     leaves_less_than(4096, "a hundred thousand sleeps", || {
-        let mut sleeps: Vec<_> = (0..100_000).map(|_| registry.sleep(LONG)).collect();
-        for slept in &mut sleeps {
-            assert!(poll(slept, Waker::noop()).is_pending());
-        }
-        drop(sleeps);
+        drop(Vec::from_iter((0..100_000).map(|_| polled())));
         // Memory that is freed later counts too.
-        for _ in 0..2000 {
-            let mut slept = registry.sleep(LONG);
-            assert!(poll(&mut slept, Waker::noop()).is_pending());
-        }
+        (0..2000).for_each(|_| drop(polled()));
     });
 }
 
 #[test]
 fn a_future_is_ready_in_time_or_the_time_is_over() {
     let registry = registry("2 core");
-    assert_eq!(block_on(timeout(LONG, ready(7))), Ok(7));
-    assert_eq!(block_on(timeout(Duration::MAX, ready(7))), Ok(7));
     // A future that is ready never times out.
-    assert_eq!(block_on(timeout(Duration::ZERO, ready(7))), Ok(7));
-    assert_eq!(
-        block_on(timeout_at(Instant::now() - SHORT, ready(7))),
-        Ok(7)
-    );
+    for span in [HOUR, Duration::MAX, Duration::ZERO] {
+        assert_eq!(block_on(timeout(span, ready(7))), Ok(7));
+    }
+    let over = Instant::now() - SHORT;
+    assert_eq!(block_on(timeout_at(over, ready(7))), Ok(7));
     assert_eq!(block_on(timeout(SHORT, pending::<()>())), Err(Elapsed));
-    let late = registry.timeout(SHORT, async { sleep(LONG).await });
-    let error: std::io::Error = block_on(late).unwrap_err().into();
-    assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+    let late = registry.timeout(SHORT, async { sleep(HOUR).await });
+    let error: io::Error = block_on(late).unwrap_err().into();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
 }
 
 #[test]
@@ -286,27 +245,25 @@ fn a_future_that_was_too_late_is_dropped_with_its_timeout() {
 #[test]
 fn an_interval_that_is_behind_yields_between_two_ticks() {
     for missed in [MissedTickBehavior::Burst, MissedTickBehavior::Skip] {
-        ends(move || {
-            let queue = alone_on_two(queue("one").max_active(1));
-            // The interval is behind from its second tick on.
-            let mut canceller = afterwork::workqueue::CancelHandle::default();
-            let handle = queue
-                .task()
-                .cancel_handle(&mut canceller)
-                .spawn_async(async move {
-                    let mut ticks = interval(Duration::from_nanos(1)).unwrap();
-                    ticks.set_missed_tick_behavior(missed);
-                    loop {
-                        ticks.tick().await;
-                    }
-                });
-            for number in 0..100 {
-                let other = queue.spawn_async(async move { number });
-                assert_eq!(other.join().unwrap(), number);
-            }
-            assert!(canceller.cancel());
-            assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
-        });
+        let queue = queue("one").max_active(1).alone();
+        // The interval is behind from its second tick on.
+        let mut canceller = afterwork::workqueue::CancelHandle::default();
+        let handle = queue
+            .task()
+            .cancel_handle(&mut canceller)
+            .spawn_async(async move {
+                let mut ticks = interval(Duration::from_nanos(1)).unwrap();
+                ticks.set_missed_tick_behavior(missed);
+                loop {
+                    ticks.tick().await;
+                }
+            });
+        for number in 0..100 {
+            let other = queue.spawn_async(async move { number });
+            assert_eq!(other.join().unwrap(), number);
+        }
+        assert!(canceller.cancel());
+        assert!(is_cancelled(handle.join()));
     }
 }
 
@@ -317,7 +274,7 @@ fn an_interval_that_is_behind_loses_no_tick_by_yielding() {
     let mut is_ready = || ticks.poll_tick(&mut context).is_ready();
     assert!(is_ready(), "the first tick is at once");
     // After that a thousand ticks are due.
-    thread::sleep(Duration::from_millis(1));
+    thread::sleep(MS);
     let mut yielded = false;
     for _ in 0..100 {
         let ready = is_ready();
@@ -348,11 +305,8 @@ fn at_once_after_a_while(behavior: MissedTickBehavior) -> usize {
     ticks.set_missed_tick_behavior(behavior);
     thread::sleep(3 * period + period / 2);
     let mut context = Context::from_waker(Waker::noop());
-    let mut nr_ready = 0;
-    while ticks.poll_tick(&mut context).is_ready() {
-        nr_ready += 1;
-    }
-    nr_ready
+    let ready = std::iter::from_fn(|| ticks.poll_tick(&mut context).is_ready().then_some(()));
+    ready.count()
 }
 
 #[test]
@@ -364,7 +318,7 @@ fn ticks_that_were_missed_come_at_once_or_never() {
 }
 
 #[test]
-fn block_on_sleeps_between_polls_and_wakes_whoever_wakes_it() {
+fn block_on_sleeps_between_polls_until_its_waker_fires() {
     let mut nr_polls = 0;
     let (send, receive) = mpsc::channel::<Waker>();
     let waking = thread::spawn(move || {
@@ -389,12 +343,11 @@ fn block_on_sleeps_between_polls_and_wakes_whoever_wakes_it() {
 
 #[test]
 fn block_on_waits_for_anything_inside_an_item_and_nests() {
-    let queue = alone_on_two(queue("outer").max_active(1));
-    let other = alone_on_two(crate::support::queue("inner"));
-    let task = queue.spawn(move || {
+    let [outer, inner] = ["outer", "inner"].map(|name| queue(name).max_active(1).alone());
+    let task = outer.spawn(move || {
         block_on(async {
-            let inner = other.spawn(|| block_on(async { block_on(sleep(SHORT)) }));
-            inner.await.unwrap();
+            let waits = inner.spawn(|| block_on(async { block_on(sleep(SHORT)) }));
+            waits.await.unwrap();
             7
         })
     });
@@ -403,14 +356,14 @@ fn block_on_waits_for_anything_inside_an_item_and_nests() {
 
 #[test]
 fn block_on_is_refused_in_a_bottom_half_before_the_first_poll() {
-    let queue = alone_on_two(queue("bh").bh());
+    let queue = queue("bh").bh().alone();
     let task = queue.spawn(|| {
         let mut polled = false;
         let future = poll_fn(|_| {
             polled = true;
             Poll::Ready(())
         });
-        let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| block_on(future)));
+        let refused = catch_unwind(AssertUnwindSafe(|| block_on(future)));
         (refused.is_err(), polled)
     });
     assert_eq!(task.join().unwrap(), (true, false));
@@ -418,7 +371,7 @@ fn block_on_is_refused_in_a_bottom_half_before_the_first_poll() {
 
 #[test]
 fn a_panic_of_a_poll_leaves_block_on_and_the_next_one_works() {
-    let caught = std::panic::catch_unwind(|| block_on(async { panic!("on purpose") }));
+    let caught = catch_unwind(|| block_on(async { panic!("on purpose") }));
     assert!(caught.is_err());
     assert_eq!(block_on(async { 7 }), 7);
 }
@@ -427,16 +380,12 @@ fn a_panic_of_a_poll_leaves_block_on_and_the_next_one_works() {
 #[test]
 fn the_types_may_go_where_tokio_s_go() {
     fn goes<T: Send + Sync + Unpin>() {}
-    goes::<Sleep>();
-    goes::<afterwork::workqueue::Interval>();
-    goes::<afterwork::workqueue::Timeout<std::future::Ready<()>>>();
-    goes::<afterwork::workqueue::TaskSet<std::cell::Cell<u8>>>();
-    goes::<afterwork::workqueue::CancelHandle>();
-    goes::<afterwork::workqueue::Periodic>();
+    goes::<(Sleep, Interval, Timeout<future::Ready<()>>)>();
+    goes::<(TaskSet<std::cell::Cell<u8>>, CancelHandle, Periodic)>();
 }
 
 #[test]
-fn the_registry_of_the_process_wakes_who_names_none() {
+fn a_sleep_without_a_registry_uses_the_global_one() {
     assert!(Registry::global().is_ok());
     let mut slept = pin!(sleep(SHORT));
     block_on(slept.as_mut());

@@ -1,18 +1,5 @@
 //! Futures that a queue polls.
 
-use std::{
-    future::{Future, poll_fn},
-    pin::{Pin, pin},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    task::{Context, Poll, Wake, Waker},
-    thread,
-};
-
-use afterwork::workqueue::JoinError;
-
 use crate::support::*;
 
 /// Futures wait for it until any thread opens it.
@@ -24,7 +11,7 @@ impl Door {
         let wakers = {
             let mut inside = self.0.lock().unwrap();
             inside.0 = true;
-            std::mem::take(&mut inside.1)
+            mem::take(&mut inside.1)
         };
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -50,7 +37,7 @@ impl Door {
 pub async fn yields() {
     let mut waited = false;
     poll_fn(|context| {
-        if std::mem::replace(&mut waited, true) {
+        if mem::replace(&mut waited, true) {
             return Poll::Ready(());
         }
         context.waker().wake_by_ref();
@@ -87,205 +74,135 @@ impl Future for Lure {
 }
 
 #[test]
-fn a_future_yields_its_value_to_the_joiner() {
-    let queue = alone_on_two(queue("async"));
-    assert_eq!(queue.spawn_async(async { "done" }).join().unwrap(), "done");
-}
-
-#[test]
-fn a_future_that_waits_is_polled_again_when_woken_from_any_thread() {
-    ends(|| {
-        let queue = alone_on_two(queue("async"));
-        let door = Door::default();
-        let inside = door.clone();
-        let handle = queue.spawn_async(async move {
-            inside.pass().await;
-            7
-        });
-        eventually("it waits", || door.nr_waiting() == 1);
-        assert!(!handle.is_finished());
-        thread::spawn(move || door.open()).join().unwrap();
-        assert_eq!(handle.join().unwrap(), 7);
-    });
-}
-
-#[test]
-fn a_future_that_wakes_itself_in_its_poll_is_polled_again() {
-    ends(|| {
-        let queue = alone_on_two(queue("async"));
-        let handle = queue.spawn_async(async {
-            for _ in 0..1000 {
-                yields().await;
-            }
-        });
-        handle.join().unwrap();
-        assert!(queue.stats().started >= 1001);
-    });
-}
-
-#[test]
 fn a_future_that_wakes_itself_lets_others_run_in_between() {
-    ends(|| {
-        let queue = alone_on_two(queue("fair").max_active(1));
-        let stop = Arc::new(AtomicBool::new(false));
-        let seen = stop.clone();
-        let spinner = queue.spawn_async(async move {
-            while !seen.load(Ordering::Relaxed) {
-                yields().await;
-            }
-        });
-        queue
-            .spawn(move || stop.store(true, Ordering::Relaxed))
-            .join()
-            .unwrap();
-        spinner.join().unwrap();
+    let queue = queue("fair").max_active(1).alone();
+    let stop = Count::default();
+    let seen = stop.clone();
+    let spinner = queue.spawn_async(async move {
+        while seen.get() == 0 {
+            yields().await;
+        }
     });
+    queue.spawn(stop.adder()).join().unwrap();
+    spinner.join().unwrap();
+}
+
+/// Starts a future that counts its polls, and calls `inside` in each, until its lure ends.
+fn counting_polls(
+    queue: &Workqueue,
+    inside: impl Fn() + Send + 'static,
+) -> (JoinHandle<()>, Lure, Count) {
+    let (lure, polls) = (Lure::default(), Count::default());
+    let (mut its, count) = (lure.clone(), polls.clone());
+    let handle = queue.spawn_async(poll_fn(move |context| {
+        inside();
+        count.add();
+        Pin::new(&mut its).poll(context)
+    }));
+    wait_until(|| lure.is_polled());
+    (handle, lure, polls)
 }
 
 #[test]
-fn a_future_is_never_polled_twice_at_once_however_often_it_is_woken() {
-    ends(|| {
-        let queue = alone_on_two(queue("storm"));
-        let lure = Lure::default();
-        let gauge = Gauge::default();
-        let polls = Count::default();
-        let handle = queue.spawn_async({
-            let (mut lure, gauge, polls) = (lure.clone(), gauge.clone(), polls.clone());
-            poll_fn(move |context| {
-                gauge.within(|| {
-                    polls.add();
-                    thread::yield_now();
-                    Pin::new(&mut lure).poll(context)
-                })
-            })
-        });
-        eventually("it is polled", || lure.is_polled());
-        threads(4, |_| {
-            let waker = lure.waker().unwrap();
-            for _ in 0..2000 {
-                waker.wake_by_ref();
-            }
-        });
-        lure.end();
-        lure.waker().unwrap().wake();
-        handle.join().unwrap();
-        assert_eq!(gauge.most(), 1);
-        assert!(polls.get() <= 8002, "one poll a wake at most");
+fn a_future_is_never_polled_twice_at_once() {
+    let queue = queue("storm").alone();
+    let gauge = Gauge::default();
+    let inside = gauge.clone();
+    let yields = move || inside.within(thread::yield_now);
+    let (handle, lure, polls) = counting_polls(&queue, yields);
+    threads(4, |_| {
+        let waker = lure.waker().unwrap();
+        (0..2000).for_each(|_| waker.wake_by_ref());
     });
+    lure.end();
+    lure.waker().unwrap().wake();
+    handle.join().unwrap();
+    assert_eq!(gauge.most(), 1);
+    assert!(polls.get() <= 8002, "one poll a wake at most");
 }
 
 #[test]
 fn a_wake_of_a_pending_future_adds_no_poll() {
-    ends(|| {
-        let queue = alone_on_two(queue("pending").max_active(1));
-        let (lure, polls) = (Lure::default(), Count::default());
-        let handle = queue.spawn_async({
-            let (mut lure, polls) = (lure.clone(), polls.clone());
-            poll_fn(move |context| {
-                polls.add();
-                Pin::new(&mut lure).poll(context)
-            })
-        });
-        eventually("it is polled", || lure.is_polled());
-        let plug = plug_into(&queue);
-        let waker = lure.waker().unwrap();
-        (0..100).for_each(|_| waker.wake_by_ref());
-        lure.end();
-        plug.release();
-        handle.join().unwrap();
-        assert_eq!(polls.get(), 2);
-    });
+    let queue = queue("pending").max_active(1).alone();
+    let (handle, lure, polls) = counting_polls(&queue, || ());
+    let plug = plug_into(&queue);
+    let waker = lure.waker().unwrap();
+    (0..100).for_each(|_| waker.wake_by_ref());
+    lure.end();
+    plug.release();
+    handle.join().unwrap();
+    assert_eq!(polls.get(), 2);
+}
+
+/// Runs `count` futures that wait at one door, and call the closure that `act` returns behind it.
+fn behind_a_door<F: Fn() + Send + 'static>(
+    queue: &Workqueue,
+    count: usize,
+    act: impl Fn(usize) -> F,
+) {
+    let door = Door::default();
+    let spawn = |i| {
+        let (door, act) = (door.clone(), act(i));
+        queue.spawn_async(async move {
+            door.pass().await;
+            act();
+        })
+    };
+    let handles: Vec<_> = (0..count).map(spawn).collect();
+    wait_until(|| door.nr_waiting() == count);
+    door.open();
+    handles.into_iter().for_each(|it| it.join().unwrap());
 }
 
 #[test]
 fn max_active_bounds_the_polls_and_not_the_futures_that_wait() {
-    ends(|| {
-        let queue = alone_on_two(queue("bound").max_active(2));
-        let (door, gauge) = (Door::default(), Gauge::default());
-        let handles: Vec<_> = (0..200)
-            .map(|_| {
-                let (door, gauge) = (door.clone(), gauge.clone());
-                queue.spawn_async(async move {
-                    door.pass().await;
-                    gauge.within(thread::yield_now);
-                })
-            })
-            .collect();
-        eventually("all wait", || door.nr_waiting() == 200);
-        door.open();
-        for handle in handles {
-            handle.join().unwrap();
-        }
-        assert!(gauge.most() <= 2);
+    let gauge = Gauge::default();
+    behind_a_door(&queue("bound").max_active(2).alone(), 200, |_| {
+        let gauge = gauge.clone();
+        move || gauge.within(thread::yield_now)
     });
+    assert!(gauge.most() <= 2);
 }
 
 #[test]
 fn an_ordered_queue_polls_in_the_order_of_the_wakes() {
-    ends(|| {
-        let queue = alone_on_two(queue("ordered").ordered());
-        let (door, order) = (Door::default(), Arc::new(Mutex::new(Vec::new())));
-        let handles: Vec<_> = (0..50)
-            .map(|i| {
-                let (door, order) = (door.clone(), order.clone());
-                queue.spawn_async(async move {
-                    door.pass().await;
-                    order.lock().unwrap().push(i);
-                })
-            })
-            .collect();
-        eventually("all wait", || door.nr_waiting() == 50);
-        door.open();
-        for handle in handles {
-            handle.join().unwrap();
-        }
-        assert_eq!(*order.lock().unwrap(), (0..50).collect::<Vec<_>>());
-    });
+    let log = Log::default();
+    behind_a_door(&queue("ordered").ordered().alone(), 50, |i| log.note(i));
+    assert!(log.take().into_iter().eq(0..50));
 }
 
 #[test]
-fn a_future_that_joins_itself_is_told() {
-    ends(|| {
-        let queue = alone_on_two(queue("self"));
-        let (slot, verdict) = (Arc::new(Mutex::new(None)), Arc::new(Mutex::new(None)));
-        let (plug, hole) = stopper();
-        let (there, said) = (slot.clone(), verdict.clone());
-        let handle = queue.spawn_async(async move {
-            hole.sit();
-            let own: afterwork::workqueue::JoinHandle<()> = there.lock().unwrap().take().unwrap();
-            *said.lock().unwrap() = Some(matches!(own.join(), Err(JoinError::OwnItem)));
-        });
-        plug.wait_until_stuck();
-        *slot.lock().unwrap() = Some(handle);
-        plug.release();
-        queue.drain().unwrap();
-        assert_eq!(*verdict.lock().unwrap(), Some(true));
+fn a_future_that_joins_itself_gets_an_error() {
+    let queue = queue("self").alone();
+    let (give, take) = mpsc::channel::<JoinHandle<()>>();
+    let (send, receive) = mpsc::channel();
+    let handle = queue.spawn_async(async move {
+        let own = take.recv().unwrap();
+        send.send(own.join()).unwrap();
     });
+    give.send(handle).unwrap();
+    let joined = receive.recv_timeout(PATIENCE).unwrap();
+    assert!(matches!(joined, Err(JoinError::OwnItem)));
 }
 
 #[test]
 fn futures_await_one_another_on_one_worker() {
-    ends(|| {
-        let queue = queue("nested")
-            .max_active(1)
-            .build_in(&registry("1 core"))
-            .unwrap();
-        let inner = queue.clone();
-        let sum = queue.spawn_async(async move {
-            let mut sum = 0;
-            for i in 0..100 {
-                sum += inner.spawn_async(async move { i }).await.unwrap();
-                sum += inner.spawn(move || i).await.unwrap();
-            }
-            sum
-        });
-        assert_eq!(sum.join().unwrap(), 2 * 99 * 100 / 2);
+    let queue = queue("nested").max_active(1).on(&registry("1 core"));
+    let inner = queue.clone();
+    let sum = queue.spawn_async(async move {
+        let mut sum = 0;
+        for i in 0..100 {
+            sum += inner.spawn_async(async move { i }).await.unwrap();
+            sum += inner.spawn(move || i).await.unwrap();
+        }
+        sum
     });
+    assert_eq!(sum.join().unwrap(), 2 * 99 * 100 / 2);
 }
 
 #[test]
 fn a_large_future_and_its_result_arrive_whole() {
-    let queue = alone_on_two(queue("large"));
+    let queue = queue("large").alone();
     let bytes = [7u8; 4096];
     let handle = queue.spawn_async(async move {
         yields().await;
@@ -296,57 +213,38 @@ fn a_large_future_and_its_result_arrive_whole() {
 
 #[test]
 fn the_task_that_awaits_a_future_is_woken_once_when_it_ends() {
-    struct WakeFlag(AtomicUsize);
-    impl Wake for WakeFlag {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-    ends(|| {
-        let queue = alone_on_two(queue("bell"));
-        let lure = Lure::default();
-        let mut handle = pin!(queue.spawn_async(lure.clone()));
-        eventually("it is polled", || lure.is_polled());
-        let wake_flag = Arc::new(WakeFlag(AtomicUsize::new(0)));
-        let waker = Waker::from(wake_flag.clone());
-        let mut context = Context::from_waker(&waker);
-        assert!(handle.as_mut().poll(&mut context).is_pending());
-        let own = lure.waker().unwrap();
-        // A poll that does not complete the future does not wake the task that awaits it.
-        own.wake_by_ref();
-        lure.end();
-        own.wake_by_ref();
-        eventually("the bell rings", || wake_flag.0.load(Ordering::SeqCst) == 1);
-        assert!(handle.as_mut().poll(&mut context).is_ready());
-    });
+    let queue = queue("bell").alone();
+    let lure = Lure::default();
+    let mut handle = queue.spawn_async(lure.clone());
+    wait_until(|| lure.is_polled());
+    let (waker, rings) = counting_waker();
+    assert!(poll_with(&mut handle, &waker).is_pending());
+    let own = lure.waker().unwrap();
+    // A poll that does not complete the future does not wake the task that awaits it.
+    own.wake_by_ref();
+    lure.end();
+    own.wake_by_ref();
+    wait_until(|| rings.get() == 1);
+    assert!(poll_with(&mut handle, &waker).is_ready());
 }
 
 #[test]
 fn futures_wander_between_the_pods_of_their_wakers() {
-    ends(|| {
-        let queue = queue("pods")
-            .affinity(afterwork::workqueue::AffinityScope::Cpu)
-            .build_in(&registry("2 core"))
-            .unwrap();
-        threads(2, |i| {
-            pin(i);
-            let lures: Vec<Lure> = (0..50).map(|_| Lure::default()).collect();
-            let handles: Vec<_> = lures
-                .iter()
-                .map(|lure| queue.spawn_async(lure.clone()))
-                .collect();
-            pin(i + 1);
-            for lure in &lures {
-                eventually("it is polled", || lure.is_polled());
-                let waker = lure.waker().unwrap();
-                waker.wake_by_ref();
-                lure.end();
-                waker.wake();
-            }
-            for handle in handles {
-                handle.join().unwrap();
-            }
-        });
-        queue.drain().unwrap();
+    let queue = queue("pods").scope(Cpu).alone();
+    threads(2, |i| {
+        pin(i);
+        let lures: Vec<Lure> = (0..50).map(|_| Lure::default()).collect();
+        let spawn = |lure: &Lure| queue.spawn_async(lure.clone());
+        let handles: Vec<_> = lures.iter().map(spawn).collect();
+        pin(i + 1);
+        for lure in &lures {
+            wait_until(|| lure.is_polled());
+            let waker = lure.waker().unwrap();
+            waker.wake_by_ref();
+            lure.end();
+            waker.wake();
+        }
+        handles.into_iter().for_each(|it| it.join().unwrap());
     });
+    queue.drain().unwrap();
 }

@@ -1,12 +1,5 @@
 //! Many random operations at once, and very many objects: no item is lost, and no memory is leaked.
 
-use std::time::Duration;
-
-use afterwork::{
-    observe,
-    workqueue::{AffinityScope, Builder, DelayedWork, Registry, Work, Workqueue},
-};
-
 use crate::support::*;
 
 /// The number of threads that queue and cancel items.
@@ -24,9 +17,8 @@ fn cancel_by_the_dice(queues: &[Workqueue], count: &Count, rounds: usize, seed: 
             0 => nr_due += usize::from(queue.enqueue(work)),
             1..4 => nr_due -= usize::from(work.cancel()),
             4 => {
-                let count = count.clone();
                 // Rejected during a drain.
-                if let Ok(mut handle) = queue.try_spawn(move || count.add()) {
+                if let Ok(mut handle) = queue.try_spawn(count.adder()) {
                     nr_due += usize::from(!handle.cancel());
                 }
             }
@@ -57,12 +49,12 @@ fn change_by_the_dice(queues: &[Workqueue], rounds: usize, seed: u64) {
         match dice.below(9) {
             0 => {
                 queue.pause();
-                std::thread::yield_now();
+                thread::yield_now();
                 queue.resume();
             }
             1 => drop(queue.set_max_active(1 + dice.below(3) as u32)),
-            2 => drop(queue.set_attrs(|attrs| attrs.affinity = AffinityScope::Cpu)),
-            3 => drop(queue.set_attrs(|attrs| attrs.affinity = AffinityScope::System)),
+            2 => drop(queue.set_attrs(|attrs| attrs.affinity = Cpu)),
+            3 => drop(queue.set_attrs(|attrs| attrs.affinity = System)),
             4 => drop(queue.set_attrs(|attrs| attrs.nice = dice.below(3) as i8)),
             5 => queue.flush().unwrap(),
             6 => assert!(queue.stats().nr_active <= 600),
@@ -73,41 +65,38 @@ fn change_by_the_dice(queues: &[Workqueue], rounds: usize, seed: u64) {
 }
 
 #[test]
-fn items_are_taken_back_while_their_queues_pause_drain_and_change() {
+fn items_are_cancelled_while_queues_pause_drain_and_change() {
     let seed = seed();
-    ends(move || {
-        let registry = registry("4 core");
-        let build = |builder: Builder| builder.build_in(&registry).unwrap();
-        let queues = [
-            build(queue("one").max_active(1)),
-            build(queue("ordered").ordered()),
-            build(queue("plain")),
-            build(queue("alone").help(false).affinity(AffinityScope::Cpu)),
-        ];
-        let count = Count::default();
-        let nr_due = std::sync::atomic::AtomicUsize::new(0);
-        threads(NR_CANCELLERS + 2, |i| {
-            let seed = seed.wrapping_add(i as u64 * 7919);
-            if i < NR_CANCELLERS {
-                let due = cancel_by_the_dice(&queues, &count, 4000, seed);
-                nr_due.fetch_add(due, std::sync::atomic::Ordering::SeqCst);
-            } else {
-                change_by_the_dice(&queues, 600, seed);
-            }
-        });
-        for queue in &queues {
-            queue.drain().unwrap();
-            let stats = queue.stats();
-            assert_eq!((stats.nr_active, stats.nr_inactive), (0, 0));
+    let registry = registry("4 core");
+    let queues = [
+        queue("one").max_active(1),
+        queue("ordered").ordered(),
+        queue("plain"),
+        queue("alone").help(false).scope(Cpu),
+    ];
+    let queues = queues.map(|builder| builder.on(&registry));
+    let (count, nr_due) = (Count::default(), AtomicUsize::new(0));
+    threads(NR_CANCELLERS + 2, |i| {
+        let seed = seed.wrapping_add(i as u64 * 7919);
+        if i < NR_CANCELLERS {
+            let due = cancel_by_the_dice(&queues, &count, 4000, seed);
+            nr_due.fetch_add(due, Ordering::SeqCst);
+        } else {
+            change_by_the_dice(&queues, 600, seed);
         }
-        assert_eq!(count.get(), nr_due.into_inner());
-        assert!(
-            registry
-                .pool_stats()
-                .iter()
-                .all(|pool| pool.nr_pending == 0)
-        );
     });
+    for queue in &queues {
+        queue.drain().unwrap();
+        let stats = queue.stats();
+        assert_eq!((stats.nr_active, stats.nr_inactive), (0, 0));
+    }
+    assert_eq!(count.get(), nr_due.into_inner());
+    assert!(
+        registry
+            .pool_stats()
+            .iter()
+            .all(|pool| pool.nr_pending == 0)
+    );
 }
 
 /// Joins items nested `depth` deep, every seventh of which panics. Returns the number of nested
@@ -128,88 +117,69 @@ fn descend_and_panic(queue: &Workqueue, depth: usize) -> usize {
 #[test]
 fn deep_joins_end_though_items_panic_and_threads_are_refused() {
     for max in [1, 3] {
-        ends(move || {
-            let registry = registry("2 core");
-            let queue = queue("deep").max_active(max).build_in(&registry).unwrap();
-            for refuse in [false, true] {
-                registry.refuse_threads(refuse);
-                // The last 6 items are outside the outermost panic.
-                assert_eq!(descend_and_panic(&queue, 1000), 1000 % 7);
-            }
-            queue.drain().unwrap();
-            assert_eq!(queue.stats().nr_active, 0);
-        });
+        let registry = registry("2 core");
+        let queue = queue("deep").max_active(max).on(&registry);
+        for refuse in [false, true] {
+            registry.refuse_threads(refuse);
+            // The last 6 items are outside the outermost panic.
+            assert_eq!(descend_and_panic(&queue, 1000), 1000 % 7);
+        }
+        queue.drain().unwrap();
+        assert_eq!(queue.stats().nr_active, 0);
     }
 }
 
-/// Creates and drops a number of objects of one kind.
-type Makes = fn(&Workqueue, usize);
+/// Creates and drops an object of one kind.
+type Makes = fn(&Workqueue);
 
 #[test]
-fn dropped_objects_leave_no_memory_behind() {
-    let test = "storms::dropped_objects_leave_no_memory_behind";
-    in_own_process(test, || {
+fn objects_that_are_dropped_leave_no_memory_behind() {
+    in_own_process(|| {
         let registry = registry("2 core");
-        let idle = queue("idle").build_in(&registry).unwrap();
-        let full = queue("full").max_active(1).help(false);
-        let full = full.build_in(&registry).unwrap();
+        let idle = queue("idle").on(&registry);
+        let full = queue("full").max_active(1).help(false).on(&registry);
         let plug = plug_into(&full);
         let kinds: [(&str, &Workqueue, Makes); 9] = [
-            ("items", &idle, |queue, count| {
-                (0..count).for_each(|_| assert!(queue.enqueue(&Work::new(|| ()))));
+            ("items", &idle, |queue| {
+                assert!(queue.enqueue(&Work::new(|| ())))
             }),
-            ("items that never ran", &idle, |_, count| {
-                (0..count).for_each(|_| drop(Work::new(|| ())));
+            ("items that never ran", &idle, |_| drop(Work::new(|| ()))),
+            ("delayed items", &idle, |queue| {
+                let work = DelayedWork::new(|| ());
+                assert!(queue.enqueue_after(&work, HOUR) && work.cancel());
             }),
-            ("delayed items", &idle, |queue, count| {
-                let hour = Duration::from_secs(3600);
-                for _ in 0..count {
-                    let work = DelayedWork::new(|| ());
-                    assert!(queue.enqueue_after(&work, hour) && work.cancel());
-                }
+            ("joins", &idle, |queue| {
+                assert_eq!(queue.spawn(|| 7).join().unwrap(), 7)
             }),
-            ("joins", &idle, |queue, count| {
-                (0..count).for_each(|i| assert_eq!(queue.spawn(move || i).join().unwrap(), i));
+            ("handles that are dropped", &idle, |queue| {
+                drop(queue.spawn(|| 7))
             }),
-            ("handles that are dropped", &idle, |queue, count| {
-                (0..count).for_each(|i| drop(queue.spawn(move || i)));
+            ("futures", &idle, |queue| {
+                assert_eq!(queue.spawn_async(async { 7 }).join().unwrap(), 7);
             }),
-            ("futures", &idle, |queue, count| {
-                (0..count).for_each(|i| {
-                    assert_eq!(queue.spawn_async(async move { i }).join().unwrap(), i)
-                });
+            ("futures that are cancelled", &idle, |queue| {
+                assert!(queue.spawn_async(pending::<()>()).cancel());
             }),
-            ("futures that are cancelled", &idle, |queue, count| {
-                for _ in 0..count {
-                    assert!(queue.spawn_async(std::future::pending::<()>()).cancel());
-                }
+            ("items that are cancelled", &full, |queue| {
+                let work = Work::new(|| ());
+                assert!(queue.enqueue(&work) && work.cancel());
+                assert!(queue.spawn(|| 7).cancel());
             }),
-            ("items that are cancelled", &full, |queue, count| {
-                for i in 0..count {
-                    let work = Work::new(|| ());
-                    assert!(queue.enqueue(&work) && work.cancel());
-                    assert!(queue.spawn(move || i).cancel());
-                }
-            }),
-            ("flushes and clones", &idle, |queue, count| {
-                (0..count).for_each(|_| queue.clone().flush().unwrap());
+            ("flushes and clones", &idle, |queue| {
+                queue.clone().flush().unwrap()
             }),
         ];
-        for (what, queue, makes) in kinds {
-            let settle = || idle.drain().unwrap();
+        for (name, queue, makes) in kinds {
+            let make = || {
+                (0..10_000).for_each(|_| makes(queue));
+                idle.drain().unwrap();
+            };
             // The first round creates what is cached for later.
-            makes(queue, 10_000);
-            settle();
+            make();
             // A leak of 40 bytes for each of the 40,000 would be 1600 KiB.
-            leaves_less_than(1024, what, || {
-                for _ in 0..4 {
-                    makes(queue, 10_000);
-                    settle();
-                }
-            });
+            leaves_less_than(1024, name, || (0..4).for_each(|_| make()));
         }
-        plug.release();
-        full.drain().unwrap();
+        plug.release_and_drain(&full);
     });
 }
 
@@ -217,17 +187,12 @@ fn dropped_objects_leave_no_memory_behind() {
 type Uses = fn(&Registry, usize);
 
 #[test]
-fn queues_that_are_made_and_dropped_leave_no_memory_behind() {
-    let test = "storms::queues_that_are_made_and_dropped_leave_no_memory_behind";
-    in_own_process(test, || {
+fn queues_that_are_dropped_leave_no_memory_behind() {
+    in_own_process(|| {
         let registry = registry("2 core");
-        let _keeps_pool = queue("keeps").build_in(&registry).unwrap();
+        let _keeps_pool = queue("keeps").on(&registry);
         fn brief(builder: Builder, registry: &Registry) {
-            builder
-                .build_in(registry)
-                .unwrap()
-                .spawn_detached(|| ())
-                .unwrap();
+            builder.on(registry).spawn_detached(|| ()).unwrap();
         }
         // The number of queues per round. Kinds that own a thread have fewer.
         let kinds: [(&str, usize, Uses); 7] = [
@@ -244,7 +209,7 @@ fn queues_that_are_made_and_dropped_leave_no_memory_behind() {
                 brief(queue("alone").nice(1 + (nth % 19) as i8), registry);
             }),
             ("queues that change", 100, |registry, nth| {
-                let queue = queue("changes").build_in(registry).unwrap();
+                let queue = queue("changes").on(registry);
                 for nice in 0..10 {
                     queue
                         .set_attrs(|attrs| attrs.nice = (nice + (nth % 2) as i8) % 2)
@@ -252,54 +217,45 @@ fn queues_that_are_made_and_dropped_leave_no_memory_behind() {
                     queue.spawn_detached(|| ()).unwrap();
                 }
             }),
-            (
-                "queues whose last handle goes in an item",
-                300,
-                |registry, _| {
-                    let queue = queue("own").build_in(registry).unwrap();
-                    let own = queue.clone();
-                    queue.spawn_detached(move || drop(own)).unwrap();
-                },
-            ),
-            (
-                "items that nobody has when their time comes",
-                500,
-                |registry, _| {
-                    let queue = queue("timed").build_in(registry).unwrap();
-                    for delay_us in 1..10 {
-                        let work = DelayedWork::new(|| ());
-                        queue.enqueue_after(&work, Duration::from_micros(delay_us));
-                    }
-                },
-            ),
+            ("queues that end in an item", 300, |registry, _| {
+                let queue = queue("own").on(registry);
+                let own = queue.clone();
+                queue.spawn_detached(move || drop(own)).unwrap();
+            }),
+            ("timed items without handles", 500, |registry, _| {
+                let queue = queue("timed").on(registry);
+                for delay_us in 1..10 {
+                    let work = DelayedWork::new(|| ());
+                    queue.enqueue_after(&work, Duration::from_micros(delay_us));
+                }
+            }),
         ];
         let is_alone = || {
-            let now = observe::snapshot_of(&registry);
+            let now = snapshot_of(&registry);
             now.queues.len() == 1 && now.pools.len() == 1
         };
-        for (what, count, uses) in kinds {
+        for (name, count, uses) in kinds {
             let makes = |count| {
                 (0..count).for_each(|nth| uses(&registry, nth));
-                eventually("all queues have gone", is_alone);
+                wait_until(is_alone);
             };
             makes(count);
             // The limit allows for some thread stacks.
-            leaves_less_than(2048, what, || {
+            leaves_less_than(2048, name, || {
                 makes(4 * count);
-                eventually("their threads have gone", || nr_threads() <= 12);
+                wait_until(|| nr_threads() <= 12);
             });
         }
     });
 }
 
 #[test]
-fn registries_that_are_made_and_shut_down_leave_no_memory_behind() {
-    let test = "storms::registries_that_are_made_and_shut_down_leave_no_memory_behind";
-    in_own_process(test, || {
+fn registries_that_are_shut_down_leave_no_memory_behind() {
+    in_own_process(|| {
         let makes = |count| {
             for _ in 0..count {
                 let registry = registry("2 core");
-                let queue = queue("brief").build_in(&registry).unwrap();
+                let queue = queue("brief").on(&registry);
                 queue.spawn(|| ()).join().unwrap();
                 drop(queue);
                 shut_down(registry);
@@ -307,6 +263,6 @@ fn registries_that_are_made_and_shut_down_leave_no_memory_behind() {
         };
         makes(50);
         leaves_less_than(1024, "registries", || makes(200));
-        eventually("no thread is left", || nr_threads() <= 2);
+        wait_until(|| nr_threads() <= 2);
     });
 }

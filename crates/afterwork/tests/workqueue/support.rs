@@ -1,93 +1,137 @@
 //! Shared helpers: machines, gauges, counters of drops, and waits with a limit.
 
-use std::{
+pub use std::{
+    any::Any,
+    cell::RefCell,
+    collections::BTreeSet,
+    fs,
+    future::{self, pending, poll_fn, ready},
+    io, mem,
+    ops::Range,
+    panic::{AssertUnwindSafe, catch_unwind, panic_any},
+    pin::{Pin, pin},
     process::Command,
     sync::{
-        Arc,
-        atomic::{AtomicI64, AtomicUsize, Ordering},
+        Arc, Barrier, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering},
         mpsc::{self, Receiver, RecvTimeoutError, Sender},
     },
+    task::{Context, Poll, Wake, Waker},
     thread,
     time::{Duration, Instant},
 };
 
-use afterwork::{
-    params::Params,
-    workqueue::{Builder, Registry, Work, Workqueue},
+pub use afterwork::{
+    mailbox::{self, Mailbox},
+    observe::snapshot_of,
+    params::{Params, ThreadHook, WakeMode},
+    rcu::{self, Rcu, srcu::Domain},
+    wake::{EventCount, Parker},
+    workqueue::{self, AffinityScope::*, *},
 };
-use topology::{CpuId, Topology};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+pub use topology::Topology;
 
 /// The limit of every wait, over a hundred times what any test needs without load.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+/// A delay that no test waits for.
+pub const HOUR: Duration = Duration::from_secs(3600);
+pub const MS: Duration = Duration::from_millis(1);
+
+/// Set in processes that [`in_own_process`] starts, which it ends if they hang.
+const ALONE: &str = "AFTERWORK_TEST_ALONE";
 
 /// Creates a registry on a synthetic machine. Workers of CPUs that do not exist here run anywhere.
 pub fn registry(machine: &str) -> Registry {
-    registry_with(machine, Params::default())
+    tuned(machine, |_| ())
+}
+
+/// Creates a registry with changed parameters.
+pub fn tuned(machine: &str, change: impl FnOnce(&mut Params)) -> Registry {
+    let mut params = Params::default();
+    change(&mut params);
+    registry_with(machine, params)
 }
 
 pub fn registry_with(machine: &str, params: Params) -> Registry {
+    must_end();
     Registry::new(Topology::synthetic(machine).unwrap(), params).unwrap()
 }
 
 /// Shuts down a registry whose queues may still be in the process of being destroyed.
 pub fn shut_down(registry: Registry) {
     let mut registry = Some(registry);
-    eventually("the registry is shut down", || {
-        match registry.take().unwrap().shutdown() {
-            Ok(()) => true,
-            Err(still) => {
-                registry = Some(still.registry);
-                false
-            }
-        }
+    wait_until(|| {
+        let outcome = registry.take().unwrap().shutdown();
+        registry = outcome.err().map(|still| still.registry);
+        registry.is_none()
     });
 }
 
 /// Creates a registry without monitor: only reports of waiting workers bring another worker.
 pub fn unwatched(machine: &str) -> Registry {
-    let params = Params {
-        watch_tick_us: 3_600_000_000,
-        ..Params::default()
-    };
-    registry_with(machine, params)
+    tuned(machine, |it| it.watch_tick_us = 3_600_000_000)
 }
 
-/// Builds a queue on a registry of its own, with two CPUs in one pool.
-pub fn alone_on_two(builder: Builder) -> Workqueue {
-    builder.build_in(&registry("2 core")).unwrap()
+/// Builds queues.
+pub trait On {
+    fn on(self, registry: &Registry) -> Workqueue;
+    /// Builds a queue on a registry of its own, with two CPUs in one pool.
+    fn alone(self) -> Workqueue;
+    /// The same, paused.
+    fn paused(self) -> Workqueue;
+}
+
+impl On for Builder {
+    #[track_caller]
+    fn on(self, registry: &Registry) -> Workqueue {
+        self.build_in(registry).unwrap()
+    }
+
+    #[track_caller]
+    fn alone(self) -> Workqueue {
+        self.on(&registry("2 core"))
+    }
+
+    #[track_caller]
+    fn paused(self) -> Workqueue {
+        let queue = self.alone();
+        queue.pause();
+        queue
+    }
 }
 
 /// Returns a builder of a queue.
 pub fn queue(name: &str) -> Builder {
+    must_end();
     Workqueue::builder(name)
 }
 
-/// Calls `body` on its own thread, and fails if it hangs.
-pub fn ends<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
-    let (send, receive) = mpsc::channel();
-    let thread = thread::spawn(move || {
-        let _ = send.send(body());
-    });
-    match receive.recv_timeout(PATIENCE) {
-        Ok(value) => {
-            thread.join().unwrap();
-            value
-        }
-        Err(RecvTimeoutError::Timeout) => panic!("hangs"),
-        Err(RecvTimeoutError::Disconnected) => match thread.join() {
-            Err(payload) => std::panic::resume_unwind(payload),
-            Ok(()) => unreachable!("it ended without a value"),
-        },
+/// Ends the process with the name of the test if the calling thread lives for too long.
+pub fn must_end() {
+    thread_local!(static LIFE: Option<Sender<()>> = watched());
+    fn watched() -> Option<Sender<()>> {
+        let name = thread::current().name()?.to_owned();
+        let (life, ended) = mpsc::channel();
+        let is_alone = std::env::var_os(ALONE).is_some() || !name.contains("::");
+        (!is_alone).then(|| {
+            thread::spawn(move || {
+                if ended.recv_timeout(3 * PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                    // The harness captures what `eprintln` prints.
+                    let _ = io::Write::write_fmt(&mut io::stderr(), format_args!("{name} hangs\n"));
+                    std::process::abort();
+                }
+            });
+            life
+        })
     }
+    LIFE.with(|_| ());
 }
 
 /// Waits until `condition` holds. For conditions without an event.
 #[track_caller]
-pub fn eventually(what: &str, condition: impl FnMut() -> bool) {
-    assert!(
-        holds_within(PATIENCE, condition),
-        "not so after all that time: {what}"
-    );
+pub fn wait_until(condition: impl FnMut() -> bool) {
+    assert!(holds_within(PATIENCE, condition), "it never held");
 }
 
 /// Returns `true` if `condition` holds within `span`.
@@ -104,15 +148,16 @@ pub fn holds_within(span: Duration, mut condition: impl FnMut() -> bool) -> bool
     }
 }
 
-/// Runs `body` in its own process, without the threads of other tests.
-pub fn in_own_process(test: &str, body: impl FnOnce()) {
-    const KEY: &str = "AFTERWORK_TEST_ALONE";
-    if std::env::var(KEY).as_deref() == Ok(test) {
+/// Runs the test's `body` in its own process, without the threads of other tests.
+pub fn in_own_process(body: impl FnOnce()) {
+    if std::env::var_os(ALONE).is_some() {
         return body();
     }
+    let thread = thread::current();
+    let test = thread.name().unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([test, "--exact", "--nocapture", "--test-threads=1"])
-        .env(KEY, test)
+        .env(ALONE, "1")
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();
@@ -165,6 +210,11 @@ impl Plug {
     pub fn release(&self) {
         self.release.send(()).unwrap();
     }
+
+    pub fn release_and_drain(&self, queue: &Workqueue) {
+        self.release();
+        queue.drain().unwrap();
+    }
 }
 
 impl Hole {
@@ -183,6 +233,140 @@ pub fn plug_into(queue: &Workqueue) -> Plug {
     plug
 }
 
+/// Starts an item that blocks in each run until the plug is released.
+pub fn stuck_in(queue: &Workqueue) -> (Work, Plug) {
+    let (plug, hole) = stopper();
+    let work = Work::new(move || hole.sit());
+    assert!(queue.enqueue(&work));
+    plug.wait_until_stuck();
+    (work, plug)
+}
+
+/// Calls `body` with a clone of `shared` on another thread.
+pub fn beside<S: Clone + Send + 'static, T: Send + 'static>(
+    shared: &S,
+    body: impl FnOnce(S) -> T + Send + 'static,
+) -> thread::JoinHandle<T> {
+    let shared = shared.clone();
+    thread::spawn(move || body(shared))
+}
+
+/// Starts an item that counts its runs, and blocks in each one until the plug is released.
+pub fn stuck_counting(queue: &Workqueue) -> (Work, Plug, Count) {
+    let ((plug, hole), count) = (stopper(), Count::default());
+    let runs = count.clone();
+    let work = Work::new(move || {
+        runs.add();
+        hole.sit();
+    });
+    assert!(queue.enqueue(&work));
+    plug.wait_until_stuck();
+    (work, plug, count)
+}
+
+/// Blocks an item that owns a handle of its queue, and drops it when the plug is released.
+pub fn plug_of_owner(queue: &Workqueue) -> Plug {
+    let (own, (plug, hole)) = (queue.clone(), stopper());
+    queue
+        .spawn_detached(move || {
+            hole.sit();
+            drop(own);
+        })
+        .unwrap();
+    plug.wait_until_stuck();
+    plug
+}
+
+/// Creates an item that queues itself until `stop` counts.
+pub fn restless(queue: &Workqueue, stop: &Count) -> Work {
+    let (again, stop) = (queue.clone(), stop.clone());
+    Work::with_handle(move |this| {
+        if stop.get() == 0 {
+            again.enqueue(this);
+        }
+    })
+}
+
+/// Builds an ordered queue, and one with a single seat.
+pub fn ordered_and_narrow() -> [Workqueue; 2] {
+    [queue("ordered").ordered(), queue("narrow").max_active(1)].map(On::alone)
+}
+
+/// Returns the reports of `registry` from now on.
+pub fn reports(registry: &Registry) -> Receiver<Report> {
+    let (send, reports) = mpsc::channel();
+    registry.on_report(move |report| _ = send.send(report.clone()));
+    reports
+}
+
+/// Calls a closure when it is dropped.
+pub struct AtDrop<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> Drop for AtDrop<F> {
+    fn drop(&mut self) {
+        self.0.take().unwrap()();
+    }
+}
+
+pub fn at_drop<F: FnOnce()>(act: F) -> AtDrop<F> {
+    AtDrop(Some(act))
+}
+
+/// Returns a value whose drop panics, unless its thread is panicking.
+pub fn bomb() -> AtDrop<fn()> {
+    at_drop(|| assert!(thread::panicking(), "in a drop"))
+}
+
+/// Returns a waker that calls `act` when it is first woken.
+pub fn waker_once(act: impl FnOnce() + Send + 'static) -> Waker {
+    let act = Mutex::new(Some(act));
+    waker(move || {
+        let act = act.lock().unwrap().take();
+        act.into_iter().for_each(|act| act());
+    })
+}
+
+/// Returns a waker that counts its wake-ups.
+pub fn counting_waker() -> (Waker, Count) {
+    let rings = Count::default();
+    (waker(rings.adder()), rings)
+}
+
+/// Returns a waker that calls `wake`.
+pub fn waker(wake: impl Fn() + Send + Sync + 'static) -> Waker {
+    struct Calls<F>(F);
+    impl<F: Fn() + Send + Sync> Wake for Calls<F> {
+        fn wake(self: Arc<Self>) {
+            (self.0)();
+        }
+    }
+    Waker::from(Arc::new(Calls(wake)))
+}
+
+pub fn poll_with<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(waker))
+}
+
+pub fn is_cancelled<T>(outcome: Result<T, JoinError>) -> bool {
+    matches!(outcome, Err(JoinError::Cancelled))
+}
+
+pub fn is_refused<T>(outcome: Result<T, JoinError>) -> bool {
+    matches!(outcome, Err(JoinError::Refused))
+}
+
+pub fn has_expired<T>(outcome: Result<T, JoinError>) -> bool {
+    matches!(outcome, Err(JoinError::Expired))
+}
+
+pub fn is_full<T, F>(outcome: Result<T, TrySpawnError<F>>) -> bool {
+    outcome.is_err_and(|error| error.is_full())
+}
+
+pub fn is_closed<T, F>(outcome: Result<T, TrySpawnError<F>>) -> bool {
+    outcome.is_err_and(|error| !error.is_full())
+}
+
 /// Counts the threads that are inside, and the maximum.
 #[derive(Clone, Default)]
 pub struct Gauge(Arc<(AtomicUsize, AtomicUsize)>);
@@ -194,6 +378,16 @@ impl Gauge {
         let result = body();
         self.0.0.fetch_sub(1, Ordering::SeqCst);
         result
+    }
+
+    /// Queues `count` items that yield inside.
+    pub fn crowd(&self, queue: &Workqueue, count: usize) {
+        for _ in 0..count {
+            let gauge = self.clone();
+            queue
+                .spawn_detached(move || gauge.within(thread::yield_now))
+                .unwrap();
+        }
     }
 
     pub fn most(&self) -> usize {
@@ -225,7 +419,7 @@ impl Census {
     /// Waits until `count` lives are dropped, and checks that none was dropped twice.
     #[track_caller]
     pub fn all_dropped(&self, count: usize) {
-        eventually("everything is dropped", || self.alive() <= 0);
+        wait_until(|| self.alive() <= 0);
         assert_eq!((self.alive(), self.dropped()), (0, count), "alive, dropped");
     }
 }
@@ -237,10 +431,61 @@ impl Drop for Life {
     }
 }
 
+/// Returns a closure that owns `value`.
+pub fn owning(value: impl Send + 'static) -> impl FnMut() + Send + 'static {
+    move || _ = &value
+}
+
+/// Records values in their order.
+pub struct Log<T>(Arc<Mutex<Vec<T>>>);
+
+impl<T> Clone for Log<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> Default for Log<T> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<T: Send + 'static> Log<T> {
+    pub fn push(&self, value: T) {
+        self.0.lock().unwrap().push(value);
+    }
+
+    /// Returns a closure that records `value`.
+    pub fn note(&self, value: T) -> impl Fn() + Send + 'static + use<T>
+    where
+        T: Clone,
+    {
+        let log = self.clone();
+        move || log.push(value.clone())
+    }
+
+    /// Removes and returns the values.
+    pub fn take(&self) -> Vec<T> {
+        mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
 #[derive(Clone, Default)]
 pub struct Count(Arc<AtomicUsize>);
 
 impl Count {
+    /// Returns a closure that counts its calls.
+    pub fn adder(&self) -> impl Fn() + Send + Sync + 'static + use<> {
+        let count = self.clone();
+        move || count.add()
+    }
+
+    /// Queues `nr` items that count their runs.
+    pub fn spawn(&self, nr: usize, queue: &Workqueue) {
+        (0..nr).for_each(|_| queue.spawn_detached(self.adder()).unwrap());
+    }
+
     pub fn add(&self) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
@@ -252,8 +497,13 @@ impl Count {
 
 /// Creates an item that counts its runs.
 pub fn counting(count: &Count) -> Work {
-    let count = count.clone();
-    Work::new(move || count.add())
+    Work::new(count.adder())
+}
+
+/// Creates an item and the count of its runs.
+pub fn counted() -> (Work, Count) {
+    let count = Count::default();
+    (counting(&count), count)
 }
 
 /// Returns `true` if a thread sleeps until the item ends a run.
@@ -281,19 +531,41 @@ pub fn threads(count: usize, body: impl Fn(usize) + Sync) {
 /// Waits until all other threads sleep. A thread that starts needs memory, and without it the
 /// standard library aborts the process.
 pub fn others_sleep() {
-    let is_awake = |task: &std::fs::DirEntry| {
-        let stat = std::fs::read_to_string(task.path().join("stat"));
+    let is_awake = |task: &fs::DirEntry| {
+        let stat = fs::read_to_string(task.path().join("stat"));
         // The state follows the name. A thread whose file cannot be read has exited.
         stat.is_ok_and(|it| !it.rsplit(") ").next().is_some_and(|it| it.starts_with('S')))
     };
-    eventually("all other threads sleep", || {
-        let me = std::fs::read_link("/proc/thread-self").unwrap();
-        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    wait_until(|| {
+        let me = fs::read_link("/proc/thread-self").unwrap();
+        let tasks = fs::read_dir("/proc/self/task").unwrap();
         let mut others = tasks
             .flatten()
             .filter(|it| Some(&*it.file_name()) != me.file_name());
         !others.any(|it| is_awake(&it))
     });
+}
+
+/// Returns the size of the process's address space.
+pub fn mapped_bytes() -> u64 {
+    let statm = fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
+    pages * rustix::param::page_size() as u64
+}
+
+/// Limits the address space to its present size and `spare`. Returns the former limit.
+pub fn leave_bytes(spare: u64) -> Rlimit {
+    let before = getrlimit(Resource::As);
+    let current = Some(mapped_bytes() + spare);
+    setrlimit(
+        Resource::As,
+        Rlimit {
+            current,
+            ..before.clone()
+        },
+    )
+    .unwrap();
+    before
 }
 
 /// Returns the resident memory of the process in KiB.
@@ -313,6 +585,16 @@ pub fn leaves_less_than(limit_kib: usize, what: &str, mut act: impl FnMut()) {
     assert!(grown_kib.len() < 5, "{what}: {grown_kib:?} KiB");
 }
 
+/// Returns the names of the library's threads in this process.
+pub fn our_threads() -> Vec<String> {
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    tasks
+        .filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok())
+        .map(|name| name.trim().to_string())
+        .filter(|name| name.starts_with("aw/"))
+        .collect()
+}
+
 /// Returns the number of threads of the process.
 pub fn nr_threads() -> usize {
     status("Threads:")
@@ -320,7 +602,7 @@ pub fn nr_threads() -> usize {
 
 /// Returns the number that procfs reports for this process under `name`, in the unit of procfs.
 fn status(name: &str) -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name));
     let number = line.unwrap().split_whitespace().next().unwrap();
     number.parse().unwrap()

@@ -1,22 +1,12 @@
 //! Task sets, and handles that can only cancel.
 
-use std::{
-    future::pending,
-    sync::mpsc,
-    task::Poll,
-    thread,
-    time::{Duration, Instant},
-};
-
-use afterwork::workqueue::{JoinError, TaskSet, Workqueue, block_on, sleep};
-
 use crate::support::*;
 
 const SHORT: Duration = Duration::from_millis(2);
 
 #[test]
-fn results_come_in_the_order_in_which_the_items_end() {
-    let queue = alone_on_two(queue("set"));
+fn results_come_in_the_order_of_the_ends() {
+    let queue = queue("set").alone();
     let mut set = TaskSet::new(&queue);
     let mut gates = Vec::new();
     for number in 0..4 {
@@ -38,8 +28,7 @@ fn results_come_in_the_order_in_which_the_items_end() {
 
 #[test]
 fn closures_futures_panics_and_refusals_come_out_of_one_set() {
-    let queue = alone_on_two(queue("set"));
-    let gone = alone_on_two(crate::support::queue("gone"));
+    let [queue, gone] = ["set", "gone"].map(|name| queue(name).alone());
     gone.destroy().unwrap();
     let mut set = TaskSet::new(&queue);
     set.spawn(|| 1);
@@ -52,7 +41,7 @@ fn closures_futures_panics_and_refusals_come_out_of_one_set() {
     set.add(gone.spawn(|| 7));
     // This item has ended before it is added.
     let ended = queue.spawn(|| 4);
-    eventually("it has ended", || ended.is_finished());
+    wait_until(|| ended.is_finished());
     set.add(ended);
     let (mut sum, mut nr_panics, mut nr_refused) = (0, 0, 0);
     for result in set.results() {
@@ -67,8 +56,8 @@ fn closures_futures_panics_and_refusals_come_out_of_one_set() {
 }
 
 #[test]
-fn a_set_is_used_again_and_again_and_its_places_too() {
-    let queue = alone_on_two(queue("set"));
+fn a_set_and_its_slots_are_used_again() {
+    let queue = queue("set").alone();
     let mut set = TaskSet::new(&queue);
     let mut sum = 0;
     for round in 0..200 {
@@ -86,21 +75,22 @@ fn a_set_is_used_again_and_again_and_its_places_too() {
     assert_eq!(sum, expected);
 }
 
+/// Adds a blocked item.
+fn stuck_in_set(set: &mut TaskSet<()>) -> Plug {
+    let (plug, hole) = stopper();
+    set.spawn(move || hole.sit());
+    plug
+}
+
 #[test]
-fn who_waits_for_the_set_is_woken_once_for_what_ends_meanwhile() {
-    let queue = alone_on_two(queue("set"));
+fn a_waiter_of_a_set_is_woken_once_for_each_end() {
+    let queue = queue("set").alone();
     let mut set = TaskSet::new(&queue);
-    let plugs: Vec<_> = (0..2)
-        .map(|_| {
-            let (plug, hole) = stopper();
-            set.spawn(move || hole.sit());
-            plug
-        })
-        .collect();
+    let plugs = [(); 2].map(|()| stuck_in_set(&mut set));
     let mut nr_polls = 0;
     for plug in plugs {
         plug.wait_until_stuck();
-        let waits = std::future::poll_fn(|context| {
+        let waits = poll_fn(|context| {
             nr_polls += 1;
             let polled = set.poll_join_next(context);
             if polled.is_pending() {
@@ -114,11 +104,10 @@ fn who_waits_for_the_set_is_woken_once_for_what_ends_meanwhile() {
 }
 
 #[test]
-fn a_set_that_is_dropped_cancels_what_has_not_started_and_its_futures() {
-    let queue = alone_on_two(queue("set").max_active(1));
-    let census = Census::default();
+fn a_dropped_set_cancels_its_waiting_items_and_futures() {
+    let queue = queue("set").max_active(1).alone();
+    let (census, started) = (Census::default(), Count::default());
     let mut set = TaskSet::new(&queue);
-    let started = Count::default();
     for _ in 0..4 {
         let (life, started) = (census.life(), started.clone());
         set.spawn_async(async move {
@@ -127,31 +116,29 @@ fn a_set_that_is_dropped_cancels_what_has_not_started_and_its_futures() {
             pending::<()>().await;
         });
     }
-    eventually("all wait", || started.get() == 4);
+    wait_until(|| started.get() == 4);
     let plug = plug_into(&queue);
-    let never = Count::default();
     for _ in 0..4 {
-        let (life, never) = (census.life(), never.clone());
+        let life = census.life();
         set.spawn(move || {
-            let _life = &life;
-            never.add();
+            let _life = life;
+            unreachable!("cancelled")
         });
     }
     drop(set);
     // The canceller drops the closures.
-    assert_eq!((census.alive(), never.get()), (4, 0));
+    assert_eq!(census.alive(), 4);
     plug.release();
     census.all_dropped(8);
     queue.drain().unwrap();
-    assert_eq!(never.get(), 0);
+    assert_eq!(queue.stats().panicked, 0);
 }
 
 #[test]
-fn what_is_aborted_still_comes_out_and_what_ran_goes_on() {
-    let queue = alone_on_two(queue("set").max_active(1));
+fn aborted_items_still_come_out_of_a_set() {
+    let queue = queue("set").max_active(1).alone();
     let mut set = TaskSet::new(&queue);
-    let (plug, hole) = stopper();
-    set.spawn(move || hole.sit());
+    let plug = stuck_in_set(&mut set);
     plug.wait_until_stuck();
     for _ in 0..3 {
         set.spawn(|| ());
@@ -160,10 +147,7 @@ fn what_is_aborted_still_comes_out_and_what_ran_goes_on() {
     set.cancel_all();
     set.cancel_all();
     assert_eq!(set.len(), 7);
-    for _ in 0..3 {
-        let cancelled = set.try_join_next().unwrap();
-        assert!(matches!(cancelled, Err(JoinError::Cancelled)));
-    }
+    (0..3).for_each(|_| assert!(is_cancelled(set.try_join_next().unwrap())));
     plug.release();
     let results: Vec<_> = set.results().collect();
     assert_eq!(results.len(), 4);
@@ -171,8 +155,8 @@ fn what_is_aborted_still_comes_out_and_what_ran_goes_on() {
 }
 
 #[test]
-fn what_its_queue_cancels_or_lets_expire_wakes_who_waits_for_the_set() {
-    let queue = alone_on_two(queue("set").max_active(1));
+fn cancelled_or_expired_items_wake_the_waiter_of_a_set() {
+    let queue = queue("set").max_active(1).alone();
     let plug = plug_into(&queue);
     let mut set = TaskSet::new(&queue);
     set.spawn(|| ());
@@ -183,17 +167,14 @@ fn what_its_queue_cancels_or_lets_expire_wakes_who_waits_for_the_set() {
     late.add(queue.task().deadline(Instant::now() + SHORT).spawn(|| ()));
     thread::sleep(2 * SHORT);
     plug.release();
-    let is_cancelled = |result: &Result<_, _>| matches!(result, Err(JoinError::Cancelled));
     let results = waiting.join().unwrap();
-    assert!(results.len() == 2 && results.iter().all(is_cancelled));
-    let expired = late.join_next_blocking().unwrap();
-    assert!(matches!(expired, Err(JoinError::Expired)));
+    assert!(results.len() == 2 && results.into_iter().all(is_cancelled));
+    assert!(has_expired(late.join_next_blocking().unwrap()));
 }
 
 #[test]
-fn the_deadline_of_what_cannot_start_wakes_who_waits_for_the_set() {
-    let queue = alone_on_two(queue("set"));
-    queue.pause();
+fn a_deadline_wakes_the_waiter_of_a_set() {
+    let queue = queue("set").paused();
     let mut set = TaskSet::new(&queue);
     set.add(queue.task().deadline(Instant::now() + SHORT).spawn(|| 1));
     set.spawn(|| 2);
@@ -206,8 +187,8 @@ fn the_deadline_of_what_cannot_start_wakes_who_waits_for_the_set() {
 }
 
 #[test]
-fn what_has_started_by_its_deadline_comes_out_of_a_set_once() {
-    let queue = alone_on_two(queue("set"));
+fn an_item_started_by_its_deadline_comes_out_of_a_set_once() {
+    let queue = queue("set").alone();
     let mut set = TaskSet::new(&queue);
     let deadline = Instant::now() + 5 * SHORT;
     let (begun, has_begun) = mpsc::channel();
@@ -228,22 +209,13 @@ fn what_has_started_by_its_deadline_comes_out_of_a_set_once() {
 }
 
 #[test]
-fn a_closure_whose_drop_panics_keeps_no_other_from_being_cancelled() {
-    struct Bomb;
-    impl Drop for Bomb {
-        fn drop(&mut self) {
-            if !thread::panicking() {
-                panic!("on purpose");
-            }
-        }
-    }
-    let queue = alone_on_two(queue("set").max_active(1));
-    let plug = plug_into(&queue);
-    let census = Census::default();
+fn a_set_cancels_the_others_if_the_drop_of_one_panics() {
+    let queue = queue("set").max_active(1).alone();
+    let (plug, census) = (plug_into(&queue), Census::default());
     let mut set = TaskSet::new(&queue);
     for _ in 0..3 {
-        let (bomb, life) = (Bomb, census.life());
-        set.spawn(move || drop((bomb, life)));
+        let owned = (bomb(), census.life());
+        set.spawn(move || drop(owned));
     }
     drop(set);
     census.all_dropped(3);
@@ -251,13 +223,12 @@ fn a_closure_whose_drop_panics_keeps_no_other_from_being_cancelled() {
 }
 
 #[test]
-fn what_is_detached_goes_on() {
-    let queue = alone_on_two(queue("set"));
+fn detached_items_of_a_set_run() {
+    let queue = queue("set").alone();
     let count = Count::default();
     let mut set = TaskSet::new(&queue);
     for _ in 0..3 {
-        let count = count.clone();
-        set.spawn(move || count.add());
+        set.spawn(count.adder());
     }
     set.detach_all();
     assert!(set.is_empty());
@@ -270,22 +241,21 @@ fn what_is_detached_goes_on() {
 
 #[test]
 fn a_task_that_waits_for_a_set_may_be_dropped_and_loses_nothing() {
-    let queue = alone_on_two(queue("set"));
+    let queue = queue("set").alone();
     let mut set = TaskSet::new(&queue);
-    let (plug, hole) = stopper();
-    set.spawn(move || hole.sit());
+    let plug = stuck_in_set(&mut set);
     plug.wait_until_stuck();
     for _ in 0..3 {
         let waits = async { set.join_next().await };
-        assert!(block_on(afterwork::workqueue::timeout(SHORT, waits)).is_err());
+        assert!(block_on(timeout(SHORT, waits)).is_err());
     }
     plug.release();
     assert!(set.join_next_blocking().unwrap().is_ok());
 }
 
 #[test]
-fn an_abort_handle_cancels_what_somebody_else_joins() {
-    let queue = alone_on_two(queue("abort"));
+fn an_abort_handle_cancels_an_item_that_another_thread_joins() {
+    let queue = queue("abort").alone();
     let census = Census::default();
     let life = census.life();
     let mut canceller = afterwork::workqueue::CancelHandle::default();
@@ -299,30 +269,28 @@ fn an_abort_handle_cancels_what_somebody_else_joins() {
     let other = canceller.clone();
     assert!(!canceller.is_finished());
     let joiner = thread::spawn(move || handle.join());
-    assert!(other.cancel());
-    assert!(matches!(joiner.join().unwrap(), Err(JoinError::Cancelled)));
+    assert!(other.abort());
+    assert!(is_cancelled(joiner.join().unwrap()));
     census.all_dropped(1);
     assert!(canceller.is_finished() && !canceller.cancel());
 }
 
 #[test]
-fn an_abort_handle_outlives_the_join_handle_and_cancels_a_closure_that_has_not_started() {
-    let queue = alone_on_two(queue("abort").max_active(1));
-    let plug = plug_into(&queue);
-    let (census, count) = (Census::default(), Count::default());
+fn an_abort_handle_outlives_the_join_handle() {
+    let queue = queue("abort").max_active(1).alone();
+    let (plug, census) = (plug_into(&queue), Census::default());
     let life = census.life();
-    let runs = count.clone();
     let mut canceller = afterwork::workqueue::CancelHandle::default();
     let handle = queue.task().cancel_handle(&mut canceller).spawn(move || {
-        let _life = &life;
-        runs.add();
+        let _life = life;
+        unreachable!("cancelled")
     });
-    drop(handle);
+    drop::<JoinHandle<()>>(handle);
     assert!(canceller.cancel());
     plug.release();
     census.all_dropped(1);
     queue.drain().unwrap();
-    assert_eq!(count.get(), 0);
+    assert_eq!(queue.stats().panicked, 0);
     let mut canceller = afterwork::workqueue::CancelHandle::default();
     let handle = queue.task().cancel_handle(&mut canceller).spawn(|| 7);
     assert_eq!(handle.join().unwrap(), 7);
@@ -330,34 +298,31 @@ fn an_abort_handle_outlives_the_join_handle_and_cancels_a_closure_that_has_not_s
 }
 
 #[test]
-fn an_abort_handle_of_what_was_refused_has_nothing_to_do() {
-    let queue = alone_on_two(queue("abort"));
+fn an_abort_handle_of_a_refused_item_has_no_effect() {
+    let queue = queue("abort").alone();
     queue.destroy().unwrap();
     let mut canceller = afterwork::workqueue::CancelHandle::default();
     let handle = queue.task().cancel_handle(&mut canceller).spawn(|| 7);
     assert!(canceller.is_finished() && !canceller.cancel());
-    assert!(matches!(handle.join(), Err(JoinError::Closed)));
+    assert!(is_refused(handle.join()));
 }
 
 #[test]
-fn a_future_that_nobody_can_wake_stays_for_its_abort_handle() {
-    let queue = alone_on_two(queue("abort"));
-    let census = Census::default();
-    let life = census.life();
-    let polled = Count::default();
-    let polls = polled.clone();
-    let mut life = Some(life);
+fn a_future_without_wakers_stays_for_its_abort_handle() {
+    let queue = queue("abort").alone();
+    let (census, polled) = (Census::default(), Count::default());
+    let (life, count) = (census.life(), polled.adder());
     let mut canceller = afterwork::workqueue::CancelHandle::default();
     let handle = queue
         .task()
         .cancel_handle(&mut canceller)
-        .spawn_async(std::future::poll_fn(move |_| {
-            let _life = &mut life;
-            polls.add();
+        .spawn_async(poll_fn(move |_| {
+            let _life = &life;
+            count();
             Poll::<()>::Pending
         }));
     drop(handle);
-    eventually("it waits", || polled.get() == 1);
+    wait_until(|| polled.get() == 1);
     assert_eq!(census.alive(), 1);
     drop(canceller);
     census.all_dropped(1);
@@ -365,36 +330,29 @@ fn a_future_that_nobody_can_wake_stays_for_its_abort_handle() {
 
 #[test]
 fn a_handle_whose_result_was_taken_yields_an_error() {
-    ends(|| {
-        let queue = alone_on_two(queue("taken"));
-        for is_future in [false, true] {
-            let spawn = |queue: &Workqueue| {
-                if is_future {
-                    queue.spawn_async(async { 7 })
-                } else {
-                    queue.spawn(|| 7)
-                }
-            };
+    let queue = queue("taken").alone();
+    let spawns: [fn(&Workqueue) -> JoinHandle<i32>; 2] = [
+        |queue| queue.spawn(|| 7),
+        |queue| queue.spawn_async(async { 7 }),
+    ];
+    for spawn in spawns {
+        let taken = || {
             let mut handle = spawn(&queue);
             assert_eq!(block_on(&mut handle).unwrap(), 7);
-            assert!(matches!(block_on(&mut handle), Err(JoinError::Taken)));
-            assert!(handle.is_finished() && !handle.cancel());
-            let mut set = TaskSet::new(&queue);
-            set.add(handle);
-            set.spawn(|| 8);
-            let mut results: Vec<_> = set.results().map(|it| it.ok()).collect();
-            results.sort();
-            assert_eq!(results, [None, Some(8)]);
-            assert!(set.is_empty() && set.join_next_blocking().is_none());
-            for taken in [0, 1] {
-                let mut handle = spawn(&queue);
-                block_on(&mut handle).unwrap();
-                let joined = match taken {
-                    0 => handle.join(),
-                    _ => handle.try_join().unwrap(),
-                };
-                assert!(matches!(joined, Err(JoinError::Taken)));
-            }
-        }
-    });
+            handle
+        };
+        let is_taken = |joined| matches!(joined, Err(JoinError::Taken));
+        let mut handle = taken();
+        assert!(is_taken(block_on(&mut handle)));
+        assert!(handle.is_finished() && !handle.cancel());
+        let mut set = TaskSet::new(&queue);
+        set.add(handle);
+        set.spawn(|| 8);
+        let mut results: Vec<_> = set.results().map(|it| it.ok()).collect();
+        results.sort();
+        assert_eq!(results, [None, Some(8)]);
+        assert!(set.is_empty() && set.join_next_blocking().is_none());
+        assert!(is_taken(taken().join()));
+        assert!(is_taken(taken().try_join().unwrap()));
+    }
 }

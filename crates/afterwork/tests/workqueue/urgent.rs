@@ -1,40 +1,16 @@
 //! The urgent lane: it overtakes ordinary items, and starves none of them.
 
-use std::{
-    future::poll_fn,
-    sync::{Arc, Mutex},
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
-
-use afterwork::workqueue::{BuildError, DelayedWork, Work, Workqueue};
-
-use crate::support::*;
-
-/// Records the order in which items start.
-#[derive(Clone, Default)]
-struct Order(Arc<Mutex<Vec<String>>>);
-
-impl Order {
-    fn note(&self, name: &str) -> impl Fn() + Send + Sync + use<> {
-        let (order, name) = (self.clone(), name.to_owned());
-        move || order.0.lock().unwrap().push(name.clone())
-    }
-
-    fn is(&self, names: &str) {
-        assert_eq!(self.0.lock().unwrap().join(" "), names);
-    }
-}
+use crate::{spawn_async::Lure, support::*};
 
 /// Builds a queue with one seat, in a pool of one CPU.
 fn narrow() -> Workqueue {
     let queue = queue("narrow").max_active(1).help(false);
-    queue.build_in(&registry("1 core")).unwrap()
+    queue.on(&registry("1 core"))
 }
 
 #[test]
 fn an_urgent_item_starts_before_all_ordinary_ones_that_wait() {
-    let (queue, order) = (narrow(), Order::default());
+    let (queue, order) = (narrow(), Log::default());
     let plug = plug_into(&queue);
     for name in ["a", "b", "c"] {
         queue.spawn_detached(order.note(name)).unwrap();
@@ -44,17 +20,15 @@ fn an_urgent_item_starts_before_all_ordinary_ones_that_wait() {
     urgent.spawn_detached(order.note("U")).unwrap();
     queue.spawn_detached(order.note("d")).unwrap();
     urgent.spawn_detached(order.note("V")).unwrap();
-    plug.release();
-    queue.drain().unwrap();
-    order.is("U V a b c d");
+    plug.release_and_drain(&queue);
+    assert_eq!(order.take().join(" "), "U V a b c d");
 }
 
 #[test]
-fn what_a_worker_has_in_hand_is_overtaken_as_well() {
+fn urgent_items_overtake_a_local_batch() {
     // Unlike on `narrow`, a worker takes several items at once.
-    let registry = unwatched("1 core");
     let queue = queue("hand").max_active(2).help(false);
-    let (queue, order) = (queue.build_in(&registry).unwrap(), Order::default());
+    let (queue, order) = (queue.on(&unwatched("1 core")), Log::default());
     let (plug, hole) = stopper();
     let first = Work::new(move || hole.sit());
     let works: Vec<_> = ["a", "b"].map(|name| Work::new(order.note(name))).into();
@@ -63,14 +37,13 @@ fn what_a_worker_has_in_hand_is_overtaken_as_well() {
     plug.wait_until_stuck();
     let urgent = queue.urgent().unwrap();
     urgent.spawn_detached(order.note("U")).unwrap();
-    plug.release();
-    queue.drain().unwrap();
-    order.is("U a b");
+    plug.release_and_drain(&queue);
+    assert_eq!(order.take().join(" "), "U a b");
 }
 
 #[test]
 fn ordinary_items_get_every_tenth_start() {
-    let (queue, order) = (narrow(), Order::default());
+    let (queue, order) = (narrow(), Log::default());
     let urgent = queue.urgent().unwrap();
     let plug = plug_into(&queue);
     for _ in 0..3 {
@@ -79,22 +52,20 @@ fn ordinary_items_get_every_tenth_start() {
     for _ in 0..25 {
         urgent.spawn_detached(order.note("U")).unwrap();
     }
-    plug.release();
-    queue.drain().unwrap();
+    plug.release_and_drain(&queue);
     let nine = "U U U U U U U U U";
-    order.is(&format!("{nine} o {nine} o U U U U U U U o"));
+    assert_eq!(
+        order.take().join(" "),
+        format!("{nine} o {nine} o U U U U U U U o")
+    );
 }
 
 #[test]
 fn items_of_other_queues_are_not_overtaken_for_long() {
     let registry = registry("1 core");
-    let ours = queue("ours")
-        .max_active(1)
-        .help(false)
-        .build_in(&registry)
-        .unwrap();
-    let theirs = queue("theirs").help(false).build_in(&registry).unwrap();
-    let (urgent, order) = (ours.urgent().unwrap(), Order::default());
+    let ours = queue("ours").max_active(1).help(false).on(&registry);
+    let theirs = queue("theirs").help(false).on(&registry);
+    let (urgent, order) = (ours.urgent().unwrap(), Log::default());
     let plug = plug_into(&ours);
     for _ in 0..20 {
         urgent.spawn_detached(order.note("U")).unwrap();
@@ -103,26 +74,22 @@ fn items_of_other_queues_are_not_overtaken_for_long() {
     plug.release();
     waits.join().unwrap();
     ours.drain().unwrap();
-    let order = order.0.lock().unwrap();
-    let at = order.iter().position(|name| name == "t").unwrap();
+    let at = order.take().iter().position(|name| *name == "t").unwrap();
     assert!(at <= 3, "{at} went before it");
 }
 
 #[test]
 fn an_ordered_queue_has_no_urgent_lane() {
-    let queue = queue("ordered")
-        .ordered()
-        .build_in(&registry("1 core"))
-        .unwrap();
+    let queue = queue("ordered").ordered().on(&registry("1 core"));
     let refused = queue.urgent();
     assert!(matches!(refused, Err(BuildError::OrderedUrgent)));
-    let message = refused.unwrap_err().to_string();
-    assert_eq!(message, "an ordered queue has no urgent lane");
+    let text = refused.unwrap_err().to_string();
+    assert_eq!(text, "an ordered queue has no urgent lane");
 }
 
 #[test]
 fn a_pending_item_keeps_its_lane_and_a_cancelled_one_changes_it() {
-    let (queue, order) = (narrow(), Order::default());
+    let (queue, order) = (narrow(), Log::default());
     let urgent = queue.urgent().unwrap();
     let plug = plug_into(&queue);
     let [kept, hastened, slowed] =
@@ -133,24 +100,16 @@ fn a_pending_item_keeps_its_lane_and_a_cancelled_one_changes_it() {
     // Their tombstones are still on the lists when they are queued again.
     assert!(queue.enqueue(&hastened) && hastened.cancel() && urgent.enqueue(&hastened));
     assert!(urgent.enqueue(&slowed) && slowed.cancel() && queue.enqueue(&slowed));
-    plug.release();
-    queue.drain().unwrap();
-    order.is("hastened kept o slowed");
+    plug.release_and_drain(&queue);
+    assert_eq!(order.take().join(" "), "hastened kept o slowed");
 }
 
 #[test]
-fn drain_flush_and_cancel_all_are_about_both_lanes() {
+fn drain_flush_and_cancel_all_cover_both_lanes() {
     let queue = narrow();
     let urgent = queue.urgent().unwrap();
     let (count, never) = (Count::default(), Count::default());
-    let queue_both = |count: &Count| {
-        for _ in 0..20 {
-            for handle in [&queue, &urgent] {
-                let count = count.clone();
-                handle.spawn_detached(move || count.add()).unwrap();
-            }
-        }
-    };
+    let queue_both = |count: &Count| [&queue, &urgent].map(|to| count.spawn(20, to));
     queue_both(&count);
     urgent.flush().unwrap();
     assert_eq!(count.get(), 40);
@@ -164,8 +123,7 @@ fn drain_flush_and_cancel_all_are_about_both_lanes() {
         (40, 40)
     );
     assert_eq!(queue.cancel_all(), 40);
-    plug.release();
-    queue.drain().unwrap();
+    plug.release_and_drain(&queue);
     assert_eq!(never.get(), 0);
 }
 
@@ -184,70 +142,59 @@ fn cancelled_urgent_items_do_not_pile_up() {
 
 #[test]
 fn a_capacity_counts_both_lanes() {
-    let queue = queue("full").max_active(1).capacity(2);
-    let queue = queue.build_in(&registry("1 core")).unwrap();
+    let queue = queue("full").max_active(1).capacity(2).alone();
     let urgent = queue.urgent().unwrap();
     queue.pause();
     queue.spawn_detached(|| ()).unwrap();
     let waits = urgent.try_spawn(|| ()).unwrap();
-    assert!(urgent.try_spawn(|| ()).is_err_and(|error| error.is_full()));
-    assert!(queue.try_spawn(|| ()).is_err_and(|error| error.is_full()));
+    assert!(is_full(urgent.try_spawn(|| ())));
+    assert!(is_full(queue.try_spawn(|| ())));
     queue.resume();
     waits.join().unwrap();
 }
 
 #[test]
 fn delayed_work_and_futures_stay_in_the_lane_of_their_handle() {
-    let (queue, order) = (narrow(), Order::default());
+    let (queue, order) = (narrow(), Log::default());
     let urgent = queue.urgent().unwrap();
-    let waker: Arc<Mutex<Option<Waker>>> = Arc::default();
-    let (left, at_last) = (waker.clone(), order.note("future"));
-    let mut woken = false;
-    let future = urgent.spawn_async(poll_fn(move |context: &mut Context<'_>| {
-        if std::mem::replace(&mut woken, true) {
-            at_last();
-            return Poll::Ready(());
-        }
-        *left.lock().unwrap() = Some(context.waker().clone());
-        Poll::Pending
-    }));
-    eventually("the future waits", || waker.lock().unwrap().is_some());
+    let (lure, note) = (Lure::default(), order.note("future"));
+    let its = lure.clone();
+    let future = urgent.spawn_async(async move {
+        its.await;
+        note();
+    });
+    wait_until(|| lure.is_polled());
     let plug = plug_into(&queue);
     queue.spawn_detached(order.note("o")).unwrap();
-    waker.lock().unwrap().take().unwrap().wake();
+    lure.end();
+    lure.waker().unwrap().wake();
     let delayed = DelayedWork::new(order.note("delayed"));
-    assert!(urgent.enqueue_after(&delayed, Duration::from_millis(1)));
-    eventually("its time has come", || queue.stats().nr_inactive == 3);
+    assert!(urgent.enqueue_after(&delayed, MS));
+    wait_until(|| queue.stats().nr_inactive == 3);
     plug.release();
     future.join().unwrap();
     queue.drain().unwrap();
-    order.is("future delayed o");
+    assert_eq!(order.take().join(" "), "future delayed o");
 }
 
 #[test]
-fn the_lane_is_there_on_pools_that_come_later() {
-    let registry = registry("2 core");
-    let queue = queue("moved")
-        .max_active(1)
-        .help(false)
-        .build_in(&registry)
-        .unwrap();
-    let (urgent, order) = (queue.urgent().unwrap(), Order::default());
+fn the_urgent_lane_exists_on_later_pools() {
+    let queue = queue("moved").max_active(1).help(false).alone();
+    let (urgent, order) = (queue.urgent().unwrap(), Log::default());
     queue.set_attrs(|attrs| attrs.nice = 3).unwrap();
     let plug = plug_into(&queue);
     queue.spawn_detached(order.note("o")).unwrap();
     urgent.spawn_detached(order.note("U")).unwrap();
-    plug.release();
-    queue.drain().unwrap();
-    order.is("U o");
+    plug.release_and_drain(&queue);
+    assert_eq!(order.take().join(" "), "U o");
 }
 
 #[test]
 fn a_joiner_helps_with_an_urgent_item() {
     let registry = unwatched("1 core");
-    let other = queue("other").build_in(&registry).unwrap();
+    let other = queue("other").on(&registry);
     let keeps_worker = plug_into(&other);
-    let queue = queue("helped").build_in(&registry).unwrap();
+    let queue = queue("helped").on(&registry);
     let urgent = queue.urgent().unwrap();
     assert_eq!(urgent.spawn(|| 6 * 7).join().unwrap(), 42);
     assert_eq!(queue.stats().helped, 1);

@@ -117,7 +117,7 @@ impl WorkerPool {
         // ORDER(cancel-count): other end in `note_cancelled`. We read the count before we empty the
         // injector, so each counted item is in a list by then, or was. The test covers that order
         // of the two steps. No model can show a weaker ordering, because this is only a count.
-        // Test: what_is_cancelled_beside_somebody_who_asks_does_not_stay_in_the_count
+        // Test: items_cancelled_during_a_query_do_not_stay_in_len
         let taken = |lane: &Pwq| lane.nr_cancelled.swap(0, Ordering::Acquire);
         let nr_cancelled = pwq.lanes().map(taken).sum::<u32>();
         let mut guard = self.lock_to_act();
