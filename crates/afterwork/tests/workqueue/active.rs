@@ -33,7 +33,7 @@ fn meet(queue: &Workqueue, count: usize) {
 fn max_active_holds_over_all_pools_together() {
     let registry = registry("64 core");
     for max in [1, 2, 3] {
-        let most = crowd(&queue("crowd").scope(Cpu).max_active(max).on(&registry));
+        let most = crowd(&queue("crowd").affinity(Cpu).max_active(max).on(&registry));
         assert!(most <= max as usize, "{most} at once, {max} allowed");
     }
 }
@@ -84,7 +84,12 @@ fn a_worker_waits_for_the_seat_of_a_helper() {
 fn max_active_holds_in_one_pool() {
     let registry = registry("64 core");
     for max in [1, 2, 5] {
-        let most = crowd(&queue("crowd").scope(System).max_active(max).on(&registry));
+        let most = crowd(
+            &queue("crowd")
+                .affinity(System)
+                .max_active(max)
+                .on(&registry),
+        );
         assert!(most <= max as usize, "{most} at once, {max} allowed");
     }
 }
@@ -155,7 +160,7 @@ fn after_max_active_is_lowered_no_item_starts_above_it() {
 
 #[test]
 fn max_active_may_change_while_items_come_and_go() {
-    let queue = queue("change").scope(Cpu).on(&registry("64 core"));
+    let queue = queue("change").affinity(Cpu).on(&registry("64 core"));
     let count = Count::default();
     threads(5, |i| {
         if i == 0 {
@@ -191,7 +196,7 @@ fn a_limit_out_of_range_is_refused_and_changes_nothing() {
 
 /// Builds a queue with a pool for each CPU of `machine`.
 fn queue_on(machine: &str, max: u32, scope: MaxActiveScope) -> Workqueue {
-    let queue = queue("meant").scope(Cpu).help(false).max_active(max);
+    let queue = queue("meant").affinity(Cpu).help(false).max_active(max);
     queue.max_active_scope(scope).on(&registry(machine))
 }
 
@@ -227,7 +232,7 @@ fn max_active_applies_to_the_process_the_node_or_the_cpu() {
 
 #[test]
 fn max_active_for_each_cpu_counts_the_cpus_of_a_pool() {
-    let queue = queue("pods").scope(System).help(false).max_active(1);
+    let queue = queue("pods").affinity(System).help(false).max_active(1);
     let queue = queue.max_active_scope(MaxActiveScope::Cpu);
     let queue = queue.on(&registry("4 core"));
     most_at_once(&queue, 4, 4);
@@ -256,7 +261,7 @@ fn queues_without_a_limit_of_their_own_have_the_registrys() {
 #[test]
 fn pools_that_wait_for_a_seat_take_turns() {
     let registry = registry("4 core");
-    let queue = queue("turns").scope(Cpu).help(false);
+    let queue = queue("turns").affinity(Cpu).help(false);
     let queue = queue.max_active(1).on(&registry);
     let (plug, hole) = stopper();
     drop(queue.task().on_cpu(CpuId::new(0)).spawn(move || hole.sit()));
@@ -398,7 +403,7 @@ fn an_item_awaited_by_a_freed_future_takes_a_seat() {
 
 #[test]
 fn a_run_lends_its_seat_to_an_item_of_another_cpu() {
-    let queue = queue("lent").scope(Cpu).max_active(1);
+    let queue = queue("lent").affinity(Cpu).max_active(1);
     let queue = queue.max_active_scope(MaxActiveScope::Cpu).alone();
     let (plug, hole) = stopper();
     drop(queue.task().on_cpu(CpuId::new(1)).spawn(move || hole.sit()));

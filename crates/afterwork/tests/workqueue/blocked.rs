@@ -19,7 +19,7 @@ fn an_item_runs_that_unblocks_all_workers() {
 
 #[test]
 fn a_chain_of_items_each_waiting_for_the_next_ends() {
-    let queue = queue("chain").scope(System).on(&registry("1 core"));
+    let queue = queue("chain").affinity(System).on(&registry("1 core"));
     // Each item waits for the next one, so all must run at once.
     let (first, last) = mpsc::channel();
     let mut ends = first;

@@ -77,7 +77,7 @@ fn waits_for_a_permit_and_a_reply_inside_an_item_are_reported() {
     let wait = move || {
         let first = poster.call(|to| to).unwrap();
         let (to, second) = mailbox::reply();
-        poster.send_wait(to).unwrap();
+        poster.send_blocking(to).unwrap();
         (first.wait(), second.wait())
     };
     let answers = another_runs_meanwhile(wait, move || {

@@ -92,7 +92,7 @@ fn an_ordered_queue_refuses_settings_that_break_its_order() {
     let text = "an ordered queue runs one item at a time, not 2";
     assert_eq!(error.to_string(), text);
 
-    let error = refused(ordered().scope(Cpu));
+    let error = refused(ordered().affinity(Cpu));
     assert!(matches!(error, BuildError::OrderedScope(Cpu)));
     let text = "an ordered queue has one line for the whole machine, not one per cpu";
     assert_eq!(error.to_string(), text);
@@ -105,7 +105,7 @@ fn an_ordered_queue_refuses_settings_that_break_its_order() {
     for right in [
         ordered(),
         ordered().max_active(1),
-        ordered().scope(System),
+        ordered().affinity(System),
         ordered().help(false),
         ordered().strict(true),
     ] {

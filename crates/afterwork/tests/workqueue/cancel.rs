@@ -164,9 +164,9 @@ fn a_panic_is_counted_by_the_queue_that_ran_the_item() {
 #[test]
 fn a_queue_drains_although_a_helped_item_moves_during_its_run() {
     let registry = registry("2 core");
-    let second = queue("second").scope(System).on(&registry);
+    let second = queue("second").affinity(System).on(&registry);
     for _ in 0..300 {
-        let first = queue("first").scope(System).on(&registry);
+        let first = queue("first").affinity(System).on(&registry);
         let (to, mut first_run) = (second.clone(), true);
         let work = Work::with_handle(move |this| {
             if mem::take(&mut first_run) {

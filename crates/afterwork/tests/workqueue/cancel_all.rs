@@ -10,7 +10,7 @@ const WAYS: [fn(&Workqueue); 2] = [
 
 /// Builds a paused queue with a pool for each of two CPUs.
 fn two_pods(registry: &Registry) -> Workqueue {
-    let queue = queue("pods").scope(Cpu).on(registry);
+    let queue = queue("pods").affinity(Cpu).on(registry);
     queue.pause();
     queue
 }

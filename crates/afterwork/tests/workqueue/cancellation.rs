@@ -14,15 +14,13 @@ use afterwork::workqueue::{
 
 use crate::support::*;
 
-const HOUR: Duration = Duration::from_secs(3600);
-
 /// Spawns a closure that polls the flag, and waits for its start.
 fn poller(queue: &Workqueue) -> JoinHandle<()> {
     let (send, started) = mpsc::channel();
     let handle = queue.spawn(move || {
         assert!(!is_cancelled());
         send.send(()).unwrap();
-        eventually("it is cancelled", is_cancelled);
+        wait_until(is_cancelled);
     });
     started.recv_timeout(PATIENCE).unwrap();
     handle
@@ -30,7 +28,7 @@ fn poller(queue: &Workqueue) -> JoinHandle<()> {
 
 #[test]
 fn a_running_closure_sees_each_kind_of_cancel() {
-    let queue = alone_on_two(queue("cancelled").help(false));
+    let queue = queue("cancelled").help(false).alone();
     assert!(!is_cancelled(), "outside of items");
     let mut handle = poller(&queue);
     assert!(!handle.cancel(), "it runs");
@@ -51,7 +49,7 @@ fn a_running_closure_sees_each_kind_of_cancel() {
 
 #[test]
 fn a_closure_of_a_strand_sees_its_cancel_and_the_next_one_does_not() {
-    let queue = alone_on_two(queue("cancelled"));
+    let queue = queue("cancelled").alone();
     let strand = queue.strand(());
     let (send, started) = mpsc::channel();
     let mut first = strand.spawn(move |()| {
@@ -67,11 +65,11 @@ fn a_closure_of_a_strand_sees_its_cancel_and_the_next_one_does_not() {
 
 #[test]
 fn a_work_that_is_disabled_sees_it() {
-    let queue = alone_on_two(queue("cancelled"));
+    let queue = queue("cancelled").alone();
     let (send, started) = mpsc::channel();
     let work = Work::new(move || {
         send.send(()).unwrap();
-        eventually("it is cancelled", is_cancelled);
+        wait_until(is_cancelled);
     });
     queue.enqueue(&work);
     started.recv_timeout(PATIENCE).unwrap();
@@ -80,12 +78,12 @@ fn a_work_that_is_disabled_sees_it() {
 
 #[test]
 fn a_running_poll_of_a_future_sees_its_cancel() {
-    let queue = alone_on_two(queue("cancelled"));
+    let queue = queue("cancelled").alone();
     let (send, started) = mpsc::channel();
     let mut canceller = afterwork::workqueue::CancelHandle::default();
     let handle = queue.task().cancel_handle(&mut canceller).spawn(move || {
         send.send(CancellationToken::current()).unwrap();
-        eventually("it is cancelled", is_cancelled);
+        wait_until(is_cancelled);
     });
     let token = started.recv_timeout(PATIENCE).unwrap();
     assert!(!token.is_cancelled());
@@ -96,7 +94,7 @@ fn a_running_poll_of_a_future_sees_its_cancel() {
 
 #[test]
 fn a_token_of_an_item_ends_each_wait_inside() {
-    let queue = alone_on_two(queue("cancelled").help(false));
+    let queue = queue("cancelled").help(false).alone();
     let (send, started) = mpsc::channel();
     let mut handle = queue.spawn(move || {
         let token = CancellationToken::current();
@@ -114,9 +112,9 @@ fn a_token_of_an_item_ends_each_wait_inside() {
 
 #[test]
 fn the_token_of_an_item_that_has_ended_is_left_alone() {
-    let queue = alone_on_two(queue("cancelled").help(false));
+    let queue = queue("cancelled").help(false).alone();
     let mut handle = queue.spawn(CancellationToken::current);
-    eventually("it has ended", || handle.is_finished());
+    wait_until(|| handle.is_finished());
     assert!(!handle.cancel());
     let token = handle.join().unwrap();
     assert!(!token.is_cancelled());
@@ -165,7 +163,7 @@ fn a_wait_for_a_token_ends_in_time() {
 
 #[test]
 fn a_closure_that_never_ran_is_dropped_with_its_token_unmade() {
-    let queue = alone_on_two(queue("cancelled"));
+    let queue = queue("cancelled").alone();
     queue.pause();
     let mut handle = queue.spawn(CancellationToken::current);
     assert!(handle.cancel());

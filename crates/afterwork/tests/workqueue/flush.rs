@@ -207,7 +207,7 @@ fn a_flush_that_helps_reports_the_panic() {
 fn flushing_from_another_item_lets_the_pool_go_on() {
     // The pool has one CPU and no helper runs the item: the flusher's worker sleeps, so another
     // worker must run the flushed item.
-    let queue = queue("chain").help(false).scope(System);
+    let queue = queue("chain").help(false).affinity(System);
     let queue = queue.on(&registry("1 core"));
     let (mut work, count) = counted();
     queue.enqueue(&work);

@@ -47,7 +47,7 @@ fn flush_of_an_empty_queue_returns_at_once() {
 #[test]
 fn flush_waits_for_all_queued_items_on_all_pools() {
     for max in [1, 3, 256] {
-        let queue = queue("flush").scope(Cpu).max_active(max);
+        let queue = queue("flush").affinity(Cpu).max_active(max);
         let (queue, count) = (queue.on(&registry("64 core")), Count::default());
         for round in 1..30 {
             threads(4, |i| {

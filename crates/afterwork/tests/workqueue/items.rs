@@ -65,7 +65,7 @@ fn runs_of_one_item_never_overlap_under_eight_threads() {
 
 #[test]
 fn runs_of_one_item_never_overlap_over_pods() {
-    let queue = queue("pods").scope(Cpu).on(&registry("64 core"));
+    let queue = queue("pods").affinity(Cpu).on(&registry("64 core"));
     hammer(&[queue], true);
 }
 

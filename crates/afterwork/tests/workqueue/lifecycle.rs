@@ -4,7 +4,7 @@ use crate::support::*;
 
 #[test]
 fn drain_waits_for_all_that_is_queued_and_running() {
-    let queue = queue("drain").scope(Cpu).on(&registry("64 core"));
+    let queue = queue("drain").affinity(Cpu).on(&registry("64 core"));
     queue.drain().unwrap();
     let count = Count::default();
     for round in 1..50 {
@@ -19,7 +19,7 @@ fn drain_waits_for_all_that_is_queued_and_running() {
 
 #[test]
 fn drain_waits_for_items_that_items_queue() {
-    let queue = queue("chained").scope(Cpu).on(&registry("64 core"));
+    let queue = queue("chained").affinity(Cpu).on(&registry("64 core"));
     for _ in 0..300 {
         let (again, runs) = (queue.clone(), Count::default());
         let count = runs.clone();
@@ -109,7 +109,7 @@ fn the_last_handle_may_be_dropped_inside_an_item() {
             send.send(()).unwrap();
         };
         match i % 3 {
-            0 => queue.spawn_detached(ends),
+            0 => queue.spawn_detached(ends).unwrap(),
             1 => drop(queue.spawn(move || ends())),
             _ => _ = queue.enqueue(&Work::new(ends)),
         }
@@ -141,7 +141,7 @@ fn the_last_handle_may_be_dropped_with_a_closure_or_a_result() {
                     hole.sit();
                 };
                 match kind {
-                    0 => queue.spawn_detached(sits),
+                    0 => queue.spawn_detached(sits).unwrap(),
                     _ => _ = queue.enqueue(&Work::new(sits)),
                 }
             }

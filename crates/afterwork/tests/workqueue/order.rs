@@ -29,7 +29,7 @@ fn items_of_one_producer_run_in_order_one_at_a_time_in_one_pool() {
 
 #[test]
 fn items_of_one_producer_run_one_at_a_time_over_many_pools() {
-    let queue = queue("fifo").scope(Cpu).max_active(1);
+    let queue = queue("fifo").affinity(Cpu).max_active(1);
     one_shots_in_order(&queue.on(&registry("64 core")));
 }
 

@@ -1,5 +1,7 @@
 //! Items that wait for later items of a queue whose only seat they hold.
 
+use std::task::{RawWaker, RawWakerVTable};
+
 use crate::support::*;
 
 /// Runs `body` in an item of `queue`, and returns its result.
@@ -46,7 +48,7 @@ fn a_timed_join_of_a_later_item_is_an_error_at_once() {
     for queue in queues() {
         assert!(inside(&queue, |own| {
             let joined = own.spawn(|| ()).join_timeout(Duration::MAX);
-            joined.is_ok_and(is_an_error)
+            joined.is_some_and(is_an_error)
         }));
     }
 }
@@ -55,7 +57,7 @@ fn a_timed_join_of_a_later_item_is_an_error_at_once() {
 fn a_join_of_a_future_of_a_queue_with_one_seat_is_an_error() {
     for queue in queues() {
         // A future that was not polled, one that waits, and one that was cancelled while waiting.
-        let [waiting, mut cancelled] = [(); 2].map(|()| {
+        let [mut waiting, mut cancelled] = [(); 2].map(|()| {
             let (send, polled) = mpsc::channel();
             let handle = queue.spawn_async(async move {
                 send.send(()).unwrap();
@@ -72,7 +74,7 @@ fn a_join_of_a_future_of_a_queue_with_one_seat_is_an_error() {
             ([is_an_error(fresh), is_an_error(cancelled.join())], waiting)
         });
         assert_eq!(errors, [true, true]);
-        assert!(waiting.is_ok_and(is_an_error));
+        assert!(waiting.is_some_and(is_an_error));
         // The waiting future has no handle any more, and is dropped.
         queue.drain().unwrap();
     }

@@ -192,7 +192,10 @@ fn an_item_keeps_the_payload_of_its_last_panic() {
 #[test]
 fn the_first_panic_of_all_cpus_is_returned() {
     let panics = |_| panic_any(at_drop(|| panic!("a payload's drop")));
-    let first = schedule_on_each_cpu(panics).unwrap().unwrap_err();
+    let first: JoinError = schedule_on_each_cpu(panics)
+        .unwrap_err()
+        .downcast()
+        .unwrap();
     assert!(matches!(first, JoinError::Panicked(_)));
     let dropped = catch_unwind(AssertUnwindSafe(|| drop(first)));
     assert!(dropped.is_err());

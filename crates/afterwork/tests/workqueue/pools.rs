@@ -29,7 +29,7 @@ fn affinity() -> CpuSet {
 fn workers_run_on_the_cpus_of_their_pod() {
     for strict in [false, true] {
         let registry = here(Params::default());
-        let queue = queue("pods").scope(Cpu).strict(strict).on(&registry);
+        let queue = queue("pods").affinity(Cpu).strict(strict).on(&registry);
         let allowed = affinity();
         threads(allowed.len(), |i| {
             pin(i);
@@ -47,7 +47,7 @@ fn workers_run_on_the_cpus_of_their_pod() {
 #[test]
 fn a_strict_worker_never_leaves_its_pod() {
     let registry = here(Params::default());
-    let queue = queue("strict").scope(Cpu).strict(true).on(&registry);
+    let queue = queue("strict").affinity(Cpu).strict(true).on(&registry);
     pin(0);
     let mine = affinity();
     let plugs = [(); 4].map(|()| plug_into(&queue));
@@ -76,7 +76,7 @@ fn a_starved_loose_worker_leaves_its_pod_and_returns() {
     }
     let registry = here(Params::default());
     // With this nice value, the worker rarely gets its CPU, which other threads keep busy.
-    let queue = queue("loose").scope(Cpu).nice(19).on(&registry);
+    let queue = queue("loose").affinity(Cpu).nice(19).on(&registry);
     let allowed = affinity();
     pin(0);
     let mine = affinity();
@@ -131,15 +131,15 @@ fn workers_have_the_nice_value_of_their_queue() {
 fn queues_with_unlike_attributes_have_pools_of_their_own() {
     let registry = registry("2 numa x 2 llc x 4 core x 2 smt");
     let count = || registry.pool_stats().len();
-    let again = queue("again").scope(System).on(&registry);
+    let again = queue("again").affinity(System).on(&registry);
     // Each queue, and the number of pools that it adds.
     let all = [
-        (queue("q").scope(System), 0),
-        (queue("q").scope(Numa), 2),
-        (queue("q").scope(Cache), 4),
-        (queue("q").scope(Smt), 16),
-        (queue("q").scope(Numa).strict(true), 2),
-        (queue("q").scope(Numa).nice(5), 2),
+        (queue("q").affinity(System), 0),
+        (queue("q").affinity(Numa), 2),
+        (queue("q").affinity(Cache), 4),
+        (queue("q").affinity(Smt), 16),
+        (queue("q").affinity(Numa).strict(true), 2),
+        (queue("q").affinity(Numa).nice(5), 2),
     ];
     let mut nr_pools = 1;
     let queues = all.map(|(builder, nr_more)| {

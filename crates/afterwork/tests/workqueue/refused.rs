@@ -5,13 +5,13 @@ use crate::support::*;
 /// Returns settings of queues that use different pools.
 fn kinds() -> Vec<fn(Builder) -> Builder> {
     vec![
-        |it| it.scope(Cpu),
-        |it| it.scope(Smt),
-        |it| it.scope(Cache),
-        |it| it.scope(CacheShard),
-        |it| it.scope(Numa),
-        |it| it.scope(System),
-        |it| it.scope(Cpu).strict(true),
+        |it| it.affinity(Cpu),
+        |it| it.affinity(Smt),
+        |it| it.affinity(Cache),
+        |it| it.affinity(CacheShard),
+        |it| it.affinity(Numa),
+        |it| it.affinity(System),
+        |it| it.affinity(Cpu).strict(true),
         |it| it.per_cpu(),
         |it| it.nice(5),
         |it| it.cpu_intensive(),
@@ -85,7 +85,7 @@ fn pools_of_a_queue_take_turns_with_its_rescuer() {
     // Keeps the registry's rescuer busy.
     let plain = queue("plain").help(false).on(&registry);
     let plug = plug_into(&plain);
-    let queue = queue("reclaim").with_rescuer().scope(Cpu);
+    let queue = queue("reclaim").with_rescuer().affinity(Cpu);
     let queue = queue.help(false).on(&registry);
     let (again, stop) = (queue.clone(), Count::default());
     let stopped = stop.clone();

@@ -411,17 +411,24 @@ fn a_range_of_any_length_is_walked() {
 }
 
 #[test]
-fn chunks_are_changed_in_place() {
+fn chunks_of_a_given_size_are_changed_in_place() {
     let queue = pool();
     let mut texts: Vec<_> = (0..5000).map(|i| i.to_string()).collect();
-    queue.for_each_chunk_mut(&mut texts, |chunk| {
-        chunk.iter_mut().for_each(|text| text.push('!'));
-    });
-    queue.for_each_chunk(&texts, |chunk| {
-        assert!(chunk.iter().all(|text| text.ends_with('!')));
-    });
-    assert!((0..).zip(texts).all(|(i, it)| it == format!("{i}!")));
-    queue.for_each_chunk_mut(&mut [(); 0], |_| unreachable!("it is empty"));
+    for size in [1, 7, 4999, 5000, usize::MAX] {
+        queue.for_each_chunk_mut(&mut texts, size, |_, chunk| {
+            chunk.iter_mut().for_each(|text| text.push('!'));
+        });
+        let nr_chunks = AtomicUsize::new(0);
+        queue.for_each_chunk(&texts, size, |number, chunk| {
+            nr_chunks.fetch_add(1, Ordering::Relaxed);
+            let start = number * size;
+            assert!(chunk[0].starts_with(&start.to_string()));
+            assert_eq!(chunk.len(), size.min(5000 - start), "a whole chunk");
+        });
+        assert_eq!(nr_chunks.into_inner(), 5000_usize.div_ceil(size));
+    }
+    assert!((0..).zip(texts).all(|(i, it)| it == format!("{i}!!!!!")));
+    queue.for_each_chunk_mut(&mut [(); 0], 1, |_, _| unreachable!("it is empty"));
 }
 
 #[test]
@@ -582,4 +589,19 @@ fn many_owners_share_a_queue() {
             covers(&queue, 0..64, || ());
         }
     });
+}
+
+#[test]
+fn results_of_pieces_are_reduced_to_one() {
+    let queue = pool();
+    let sum = |range: std::ops::Range<usize>| range.sum::<usize>();
+    for len in [1, 2, 1000, 100_000] {
+        let all = queue.map_reduce(0..len, sum, |a, b| a + b);
+        assert_eq!(all, Some(len * (len - 1) / 2));
+    }
+    assert_eq!(queue.map_reduce(5..5, sum, |a, b| a + b), None);
+    let text = panic_of(|| {
+        _ = queue.map_reduce(0..1000, sum, |_, _| panic!("in a reduction"));
+    });
+    assert_eq!(text, "in a reduction");
 }

@@ -120,7 +120,10 @@ fn shares_hold_for_items_that_wait_already() {
     let nr_started = flood(&wide);
     let counted = nr_started.clone();
     let answer = requests.spawn(move || counted.get());
-    assert_eq!((requests.shares(), wide.shares()), (None, None));
+    assert_eq!(
+        (requests.report().shares, wide.report().shares),
+        (None, None)
+    );
     requests.set_shares(500).unwrap();
     assert_eq!(
         (requests.report().shares, wide.report().shares),
@@ -244,7 +247,7 @@ fn a_queue_takes_its_shares_out_of_a_pool_that_it_leaves() {
 fn an_ordered_queue_keeps_its_order_among_shares() {
     let registry = registry("2 core");
     let ordered = queue("ordered").ordered().on(&registry);
-    let other = queue("other").scope(System).shares(1).on(&registry);
+    let other = queue("other").affinity(System).shares(1).on(&registry);
     let log = Log::default();
     for number in 0..500 {
         ordered.spawn_detached(log.note(number)).unwrap();

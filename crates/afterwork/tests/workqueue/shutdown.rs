@@ -115,7 +115,7 @@ fn an_enqueue_behind_a_run_after_cancel_all_runs() {
 
 #[test]
 fn a_timer_that_takes_an_item_back_wakes_tasks_unlocked() {
-    let queue = queue("timer").help(false).scope(Cpu).alone();
+    let queue = queue("timer").help(false).affinity(Cpu).alone();
     for by_flush in [true, false] {
         let ((plug, hole), count) = (stopper(), Count::default());
         let runs = count.clone();
@@ -421,7 +421,7 @@ fn each_item_runs_or_is_cancelled_while_others_queue() {
                     runs.add();
                 };
                 match dice.below(4) {
-                    0 => queue.spawn_detached(run),
+                    0 => queue.spawn_detached(run).unwrap(),
                     1 => drop(queue.spawn(run)),
                     2 => {
                         let outcome = queue.spawn(run).join();
@@ -504,7 +504,7 @@ fn tasks_await_drains_and_are_woken() {
         for _ in 0..20 {
             let (count, chained) = (count.clone(), queue.clone());
             queue
-                .spawn_detached(move || chained.spawn_detached(count.adder()))
+                .spawn_detached(move || chained.spawn_detached(count.adder()).unwrap())
                 .unwrap();
         }
         let drains = [(); 3].map(|()| {

@@ -12,7 +12,7 @@ use crate::support::*;
 const SHORT: Duration = Duration::from_millis(2);
 
 fn one_seat(name: &str) -> Workqueue {
-    alone_on_two(queue(name).max_active(1).help(false))
+    queue(name).max_active(1).help(false).alone()
 }
 
 /// Queues an item that runs until the result is dropped, and waits for its start.
@@ -164,7 +164,7 @@ fn the_closures_of_strands_are_cancelled_at_the_limit() {
 
 #[test]
 fn a_shutdown_at_its_limit_reaches_the_items_that_run() {
-    let queue = alone_on_two(queue("cancelled").help(false));
+    let queue = queue("cancelled").help(false).alone();
     let (send, started) = mpsc::channel();
     let sleeper = {
         let send = send.clone();
@@ -177,7 +177,7 @@ fn a_shutdown_at_its_limit_reaches_the_items_that_run() {
     queue
         .spawn_detached(move || {
             send.send(()).unwrap();
-            eventually("it is cancelled", is_cancelled);
+            wait_until(is_cancelled);
         })
         .unwrap();
     for _ in 0..2 {

@@ -223,7 +223,7 @@ fn a_closure_that_joins_itself_gets_an_error() {
 
 #[test]
 fn one_shots_of_threads_that_exit_leave_nothing_behind() {
-    let queue = queue("many").scope(Cpu).on(&registry("64 core"));
+    let queue = queue("many").affinity(Cpu).on(&registry("64 core"));
     let (closures, results) = (Census::default(), Census::default());
     // The threads of each round inherit the item memory of earlier threads.
     for _ in 0..5 {

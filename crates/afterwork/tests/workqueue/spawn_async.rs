@@ -230,7 +230,7 @@ fn the_task_that_awaits_a_future_is_woken_once_when_it_ends() {
 
 #[test]
 fn futures_wander_between_the_pods_of_their_wakers() {
-    let queue = queue("pods").scope(Cpu).alone();
+    let queue = queue("pods").affinity(Cpu).alone();
     threads(2, |i| {
         pin(i);
         let lures: Vec<Lure> = (0..50).map(|_| Lure::default()).collect();

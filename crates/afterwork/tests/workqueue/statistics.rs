@@ -372,7 +372,8 @@ fn items_of_surplus_workers_are_counted() {
         for _ in 0..NR_WORKERS {
             let barrier = barrier.clone();
             // All workers block at once, and return at once to a pool of one CPU.
-            queue.spawn_detached(move || _ = workqueue::blocking(|| barrier.wait()));
+            let waits = move || _ = workqueue::blocking(|| barrier.wait());
+            queue.spawn_detached(waits).unwrap();
         }
         queue.drain().unwrap();
         let expected = (round * NR_WORKERS) as u64;

@@ -72,7 +72,7 @@ fn items_are_cancelled_while_queues_pause_drain_and_change() {
         queue("one").max_active(1),
         queue("ordered").ordered(),
         queue("plain"),
-        queue("alone").help(false).scope(Cpu),
+        queue("alone").help(false).affinity(Cpu),
     ];
     let queues = queues.map(|builder| builder.on(&registry));
     let (count, nr_due) = (Count::default(), AtomicUsize::new(0));

@@ -44,7 +44,7 @@ fn block<S: Send + 'static>(strand: &Strand<S>) -> mpsc::Sender<()> {
 #[test]
 fn closures_of_each_thread_run_in_order_and_never_overlap() {
     const COUNT: u32 = 2000;
-    let queue = alone_on_two(queue("strand"));
+    let queue = queue("strand").alone();
     let strand = numbers(&queue);
     thread::scope(|scope| {
         for from in 0..3 {
@@ -69,7 +69,7 @@ fn closures_of_each_thread_run_in_order_and_never_overlap() {
 #[test]
 fn ten_thousand_strands_run_each_of_their_closures() {
     const COUNT: usize = 10_000;
-    let queue = alone_on_two(queue("strands"));
+    let queue = queue("strands").alone();
     let strands: Vec<_> = (0..COUNT).map(|number| queue.strand(number)).collect();
     for strand in &strands {
         strand.spawn_detached(|number| *number *= 2).unwrap();
@@ -84,7 +84,7 @@ fn ten_thousand_strands_run_each_of_their_closures() {
 fn closures_without_handles_run_before_the_queue_and_the_state_end() {
     let nr_dropped = Arc::new(AtomicUsize::new(0));
     let nr_run = Arc::new(AtomicUsize::new(0));
-    let queue = alone_on_two(queue("strand"));
+    let queue = queue("strand").alone();
     let strand = queue.strand(Dropped(nr_dropped.clone()));
     let open = block(&strand);
     for _ in 0..100 {
@@ -107,7 +107,7 @@ fn closures_without_handles_run_before_the_queue_and_the_state_end() {
 #[test]
 fn the_state_of_an_idle_strand_is_dropped_with_the_last_handle() {
     let nr_dropped = Arc::new(AtomicUsize::new(0));
-    let queue = alone_on_two(queue("strand"));
+    let queue = queue("strand").alone();
     let strand = queue.strand(Dropped(nr_dropped.clone()));
     let other = strand.clone();
     strand.spawn(|_| ()).join().unwrap();
@@ -125,7 +125,7 @@ fn a_panic_reaches_the_joiner_and_the_strand_continues() {
     let queue = queue("strand").on_panic(move |_| {
         seen.fetch_add(1, Ordering::Relaxed);
     });
-    let queue = alone_on_two(queue);
+    let queue = queue.alone();
     let strand = numbers(&queue);
     let panicked = strand.spawn(|all| {
         all.push(1);
@@ -140,7 +140,7 @@ fn a_panic_reaches_the_joiner_and_the_strand_continues() {
 
 #[test]
 fn a_cancelled_closure_does_not_run_and_the_others_do() {
-    let queue = alone_on_two(queue("strand"));
+    let queue = queue("strand").alone();
     let strand = numbers(&queue);
     let open = block(&strand);
     let mut handles: Vec<_> = (0..100)
@@ -158,7 +158,7 @@ fn a_cancelled_closure_does_not_run_and_the_others_do() {
 
 #[test]
 fn cancel_all_ends_the_closures_of_a_strand_that_waits() {
-    let queue = alone_on_two(queue("strand"));
+    let queue = queue("strand").alone();
     let strand = numbers(&queue);
     queue.pause();
     let handles: Vec<_> = (0..100).map(|_| strand.spawn(|all| all.push(1))).collect();
@@ -173,7 +173,7 @@ fn cancel_all_ends_the_closures_of_a_strand_that_waits() {
 
 #[test]
 fn cancel_all_ends_the_closures_behind_the_one_that_runs() {
-    let queue = alone_on_two(queue("strand"));
+    let queue = queue("strand").alone();
     let strand = numbers(&queue);
     let open = block(&strand);
     let handles: Vec<_> = (0..100).map(|_| strand.spawn(|all| all.push(1))).collect();
@@ -188,7 +188,7 @@ fn cancel_all_ends_the_closures_behind_the_one_that_runs() {
 
 #[test]
 fn joining_a_later_closure_of_the_same_strand_is_an_error() {
-    let queue = alone_on_two(queue("strand"));
+    let queue = queue("strand").alone();
     let strand = numbers(&queue);
     let own = strand.clone();
     let both = strand.spawn(move |_| {
@@ -209,12 +209,12 @@ fn joining_a_later_closure_of_the_same_strand_is_an_error() {
 }
 
 fn queue_of_one() -> Workqueue {
-    alone_on_two(queue("one").max_active(1))
+    queue("one").max_active(1).alone()
 }
 
 #[test]
 fn a_strand_may_join_another_strand() {
-    let queue = alone_on_two(queue("strand"));
+    let queue = queue("strand").alone();
     let (one, other) = (queue.strand(1), queue.strand(2));
     let sum = one.spawn(move |own| *own + other.spawn(|theirs| *theirs).join().unwrap());
     assert_eq!(ends(move || sum.join()).unwrap(), 3);
@@ -222,7 +222,7 @@ fn a_strand_may_join_another_strand() {
 
 #[test]
 fn a_queue_that_is_full_or_destroyed_rejects_closures() {
-    let queue = alone_on_two(queue("strand").capacity(2));
+    let queue = queue("strand").capacity(2).alone();
     let strand = numbers(&queue);
     queue.pause();
     let handles: Vec<_> = (0..3).map(|_| strand.spawn(|_| ())).collect();
@@ -230,27 +230,27 @@ fn a_queue_that_is_full_or_destroyed_rejects_closures() {
     queue.resume();
     let outcomes: Vec<_> = handles.into_iter().map(|handle| handle.join()).collect();
     assert!(outcomes[0].is_ok() && outcomes[1].is_ok());
-    assert!(matches!(outcomes[2], Err(JoinError::Refused)));
+    assert!(matches!(outcomes[2], Err(JoinError::Full)));
     queue.flush().unwrap();
-    assert_eq!(queue.report().nr_free, Some(2));
+    assert_eq!(queue.report().free_capacity, Some(2));
     // A cancel releases capacity, too.
     queue.pause();
     let mut handle = strand.spawn(|_| ());
-    assert_eq!(queue.report().nr_free, Some(1));
+    assert_eq!(queue.report().free_capacity, Some(1));
     assert!(handle.cancel());
-    assert_eq!(queue.report().nr_free, Some(2));
+    assert_eq!(queue.report().free_capacity, Some(2));
     let _last = strand.spawn(|_| ());
     queue.destroy().unwrap();
     assert_eq!(strand.backlog(), 0);
     assert!(matches!(
         strand.spawn(|_| ()).join(),
-        Err(JoinError::Refused)
+        Err(JoinError::Closed)
     ));
 }
 
 #[test]
 fn a_drain_waits_for_the_closures_that_closures_spawn() {
-    let queue = alone_on_two(queue("strand"));
+    let queue = queue("strand").alone();
     let strand = queue.strand(0);
     let own = strand.clone();
     fn again(strand: Strand<u32>, left: u32) {
@@ -271,7 +271,7 @@ fn a_drain_waits_for_the_closures_that_closures_spawn() {
 
 #[test]
 fn a_flush_waits_for_all_closures_that_were_spawned_before() {
-    let queue = alone_on_two(queue("strand"));
+    let queue = queue("strand").alone();
     for round in 0..50 {
         let strand = queue.strand(0);
         let nr_run = Arc::new(AtomicUsize::new(0));
@@ -291,7 +291,7 @@ fn a_flush_waits_for_all_closures_that_were_spawned_before() {
 
 #[test]
 fn a_flush_does_not_wait_for_a_strand_that_is_never_idle() {
-    let queue = alone_on_two(queue("strand").max_active(1));
+    let queue = queue("strand").max_active(1).alone();
     let strand = queue.strand(());
     let stop = Arc::new(AtomicU32::new(0));
     fn again(strand: Strand<()>, stop: Arc<AtomicU32>) {
@@ -356,7 +356,7 @@ fn an_urgent_strand_goes_first() {
 
 #[test]
 fn a_bulk_cancel_beside_running_strands_leaves_no_closure_waiting() {
-    let queue = alone_on_two(queue("strand"));
+    let queue = queue("strand").alone();
     let strands: Vec<_> = (0..4).map(|_| queue.strand(0u32)).collect();
     let nr_run = Arc::new(AtomicUsize::new(0));
     ends(move || {

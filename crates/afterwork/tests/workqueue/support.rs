@@ -128,6 +128,12 @@ pub fn must_end() {
     LIFE.with(|_| ());
 }
 
+/// Runs a test that makes its queues in other threads.
+pub fn ends<T>(test: impl FnOnce() -> T) -> T {
+    must_end();
+    test()
+}
+
 /// Waits until `condition` holds. For conditions without an event.
 #[track_caller]
 pub fn wait_until(condition: impl FnMut() -> bool) {
@@ -352,7 +358,7 @@ pub fn is_cancelled<T>(outcome: Result<T, JoinError>) -> bool {
 }
 
 pub fn is_refused<T>(outcome: Result<T, JoinError>) -> bool {
-    matches!(outcome, Err(JoinError::Refused))
+    matches!(outcome, Err(JoinError::Full | JoinError::Closed))
 }
 
 pub fn has_expired<T>(outcome: Result<T, JoinError>) -> bool {

@@ -14,15 +14,14 @@ use afterwork::{
     },
 };
 
-use crate::support::{Census, Count, alone_on_two, ends, plug_into, queue, registry};
+use crate::support::*;
 
-const LATER: Duration = Duration::from_secs(3600);
 const SOON: Duration = Duration::from_millis(2);
 
 #[test]
 fn a_cancellable_closure_and_a_future_expire_too() {
     ends(|| {
-        let queue = alone_on_two(queue("late").max_active(1));
+        let queue = queue("late").max_active(1).alone();
         let plug = plug_into(&queue);
         let lives = Census::default();
         let deadline = Instant::now() + SOON;
@@ -53,7 +52,7 @@ fn a_cancellable_closure_and_a_future_expire_too() {
 #[test]
 fn a_future_that_was_polled_in_time_does_not_expire() {
     ends(|| {
-        let queue = alone_on_two(queue("polled"));
+        let queue = queue("polled").alone();
         let (polled, is_polled) = mpsc::channel();
         let deadline = Instant::now() + Duration::from_millis(50);
         let future = queue.task().deadline(deadline).spawn_async(async move {
@@ -71,7 +70,7 @@ fn a_future_that_was_polled_in_time_does_not_expire() {
 
 #[test]
 fn a_full_queue_returns_each_kind_of_work() {
-    let queue = alone_on_two(queue("full").capacity(1));
+    let queue = queue("full").capacity(1).alone();
     queue.pause();
     let first = queue.task().on_cpu(CpuId::new(1)).try_spawn(|| 1).unwrap();
     let future = queue.task().try_spawn_async(async { 2 }).unwrap_err();
@@ -80,7 +79,7 @@ fn a_full_queue_returns_each_kind_of_work() {
     let closure = queue.task().spawn_detached(|| ()).unwrap_err();
     closure.into_inner()();
     let mut cancel = CancelHandle::default();
-    let options = queue.task().deadline(Instant::now() + LATER);
+    let options = queue.task().deadline(Instant::now() + HOUR);
     let kept = options.cancel_handle(&mut cancel).try_spawn(|| 3);
     assert_eq!(kept.unwrap_err().into_inner()(), 3);
     assert!(cancel.is_finished(), "it has no item");
@@ -144,7 +143,7 @@ fn urgent_work_of_all_kinds_overtakes() {
 
 #[test]
 fn urgent_has_no_effect_on_an_ordered_queue() {
-    let queue = alone_on_two(queue("ordered").ordered());
+    let queue = queue("ordered").ordered().alone();
     let (count, seen) = (Count::default(), Count::default());
     queue.pause();
     let counts = count.clone();
@@ -188,7 +187,7 @@ fn all_items_of_a_blocking_queue_may_block() {
 
 #[test]
 fn an_item_of_an_owner_does_not_keep_it() {
-    let queue = alone_on_two(queue("owned"));
+    let queue = queue("owned").alone();
     let owner = Arc::new(Count::default());
     let work = Work::for_weak(&owner, Count::add);
     let delayed = DelayedWork::for_weak(&owner, Count::add);
@@ -213,7 +212,7 @@ fn every_error_becomes_an_io_error() {
         error.kind()
     }
     use io::ErrorKind::{BrokenPipe, InvalidInput, TimedOut, WouldBlock};
-    let queue = alone_on_two(queue("errors").capacity(1));
+    let queue = queue("errors").capacity(1).alone();
     queue.pause();
     let first = queue.spawn(|| ());
     assert_eq!(kind(queue.spawn(|| ()).join().unwrap_err()), WouldBlock);

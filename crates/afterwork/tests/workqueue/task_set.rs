@@ -269,7 +269,7 @@ fn an_abort_handle_cancels_an_item_that_another_thread_joins() {
     let other = canceller.clone();
     assert!(!canceller.is_finished());
     let joiner = thread::spawn(move || handle.join());
-    assert!(other.abort());
+    assert!(other.cancel());
     assert!(is_cancelled(joiner.join().unwrap()));
     census.all_dropped(1);
     assert!(canceller.is_finished() && !canceller.cancel());
