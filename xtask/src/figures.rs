@@ -22,8 +22,10 @@ use serde_json::Value;
 use crate::report::{self, Failure, Finding};
 use crate::workspace::Workspace;
 
+type Render = fn(&[Value]) -> String;
+
 /// Pages, with their run, the function that makes the table, and the marks around it.
-const PAGES: [(&str, &str, fn(&[Value]) -> String); 2] = [
+const PAGES: [(&str, &str, Render); 2] = [
     ("README.md", "docs/figures/try.jsonl", answers),
     ("docs/figures.md", "docs/figures/bench.jsonl", comparisons),
 ];

@@ -108,7 +108,7 @@ fn a_local_future_is_polled_and_dropped_where_its_set_is() {
     let (mut mailbox, set) = made();
     let (here, nr_dropped) = (thread::current().id(), Rc::new(Cell::new(0)));
     let life = Life(nr_dropped.clone());
-    let handle = set.spawn_local(async move {
+    let mut handle = set.spawn_local(async move {
         let _life = life;
         yield_once().await;
         thread::current().id()
@@ -124,7 +124,7 @@ fn a_local_future_is_polled_and_dropped_where_its_set_is() {
 fn wakes_before_a_poll_are_one_item_and_each_after_it_another() {
     let (mut mailbox, set) = made();
     let probe = Probe::default();
-    let handle = set.spawn_local(probe.clone().wait_for(3));
+    let mut handle = set.spawn_local(probe.clone().wait_for(3));
     serve(&mut mailbox, &set);
     let waker = probe.waker();
     (0..5).for_each(|_| waker.wake_by_ref());
@@ -169,7 +169,7 @@ fn a_wake_up_takes_up_no_room() {
         let set = LocalSet::new(&mailbox);
         let poster = mailbox.poster();
         let probe = Probe::default();
-        let handle = set.spawn_local(probe.clone().wait_for(2));
+        let mut handle = set.spawn_local(probe.clone().wait_for(2));
         serve(&mut mailbox, &set);
         poster.post(Mail::Number(1)).unwrap();
         probe.waker().wake();
@@ -399,13 +399,13 @@ fn a_closed_mailbox_takes_no_futures_and_lets_wake_ups_in() {
 #[cfg_attr(miri, ignore = "safe code; others have the threads")]
 fn panic_of_a_poll_or_drop_is_the_outcome() {
     let (mut mailbox, set) = made();
-    let polled = set.spawn_local(async { panic!("disk {} is gone", 3) });
+    let mut polled = set.spawn_local(async { panic!("disk {} is gone", 3) });
     let bomb = Bomb;
-    let dropped = set.spawn_local(async move {
+    let mut dropped = set.spawn_local(async move {
         let _bomb = bomb;
         7
     });
-    let (bomb, after) = (Bomb, set.spawn_local(async { 1 }));
+    let (bomb, mut after) = (Bomb, set.spawn_local(async { 1 }));
     let parked = set.spawn_local(async move {
         pending::<()>().await;
         drop(bomb);
@@ -494,7 +494,7 @@ fn owner_that_would_wait_for_itself_gets_an_error() {
     let (mut mailbox, set) = made();
     let handle = set.spawn_local(async { 7 });
     assert!(matches!(handle.join(), Err(JoinError::OwnItem)));
-    let handle = set.spawn_local(async { 7 });
+    let mut handle = set.spawn_local(async { 7 });
     let answer = handle.join_timeout(Duration::MAX).unwrap();
     assert!(matches!(answer, Err(JoinError::OwnItem)));
     serve(&mut mailbox, &set);
@@ -509,7 +509,7 @@ fn a_future_may_serve_its_own_mailbox() {
     let set = Rc::new(LocalSet::new(&mailbox));
     let mailbox = Rc::new(RefCell::new(mailbox));
     let (theirs, futures) = (mailbox.clone(), Rc::downgrade(&set));
-    let outer = set.spawn_local(async move {
+    let mut outer = set.spawn_local(async move {
         let inner = spawn_local(async { 3 });
         poll_fn(move |cx| {
             let set = futures.upgrade().expect("it polls us");

@@ -116,7 +116,7 @@ fn a_cancel_comes_before_the_start_or_says_that_it_did_not() {
         let nr_run = nr_run.clone();
         move || nr_run.fetch_add(1, Ordering::Relaxed)
     };
-    let (closure, kept) = (worker.spawn(count()), worker.spawn(count()));
+    let (closure, mut kept) = (worker.spawn(count()), worker.spawn(count()));
     let make = count();
     let future = worker.spawn_local(move || async move { make() });
     assert!(closure.cancel() && future.cancel());

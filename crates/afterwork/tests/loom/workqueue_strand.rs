@@ -37,12 +37,12 @@ fn two_spawners() {
         let strand = strand.clone();
         move || {
             strand
-                .spawn_detached(move |state| drop(add(1)(state)))
+                .spawn_detached(move |state| _ = add(1)(state))
                 .unwrap();
         }
     });
     strand
-        .spawn_detached(move |state| drop(add(2)(state)))
+        .spawn_detached(move |state| _ = add(2)(state))
         .unwrap();
     other.join().unwrap();
     let last = strand.spawn(add(3)).join().unwrap();

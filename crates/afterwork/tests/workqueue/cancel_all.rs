@@ -90,7 +90,10 @@ fn a_waker_of_a_drain_joins_an_item_that_is_cancelled() {
         let handle = queue.task().on_cpu(first).spawn(|| ());
         let joins = joins(queue.task().on_cpu(second).spawn(|| ()));
         let (send, receive) = mpsc::channel();
-        let waker = waker_once(move || send.send(joins()).unwrap());
+        let waker = waker_once(move || {
+            joins();
+            send.send(()).unwrap();
+        });
         let mut drain = pin!(queue.drain_async());
         assert!(poll_with(&mut drain, &waker).is_pending());
         way(&queue);

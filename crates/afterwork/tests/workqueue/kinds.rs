@@ -371,7 +371,7 @@ fn no_user_of_a_system_queue_stops_or_changes_it() {
         let attrs = queue.attrs();
         for clone in [
             queue.clone(),
-            afterwork::workqueue::WeakWorkqueue::new(&queue)
+            afterwork::workqueue::WeakWorkqueue::new(queue)
                 .upgrade()
                 .unwrap(),
         ] {

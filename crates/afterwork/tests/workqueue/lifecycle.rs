@@ -103,14 +103,14 @@ fn the_last_handle_may_be_dropped_inside_an_item() {
         let queue = queue("inside").on(&registry);
         let mut own = Some(queue.clone());
         let ((send, receive), (plug, hole)) = (mpsc::channel(), stopper());
-        let mut ends = move || {
+        let ends = move || {
             hole.sit();
             drop(own.take());
             send.send(()).unwrap();
         };
         match i % 3 {
             0 => queue.spawn_detached(ends).unwrap(),
-            1 => drop(queue.spawn(move || ends())),
+            1 => drop(queue.spawn(ends)),
             _ => _ = queue.enqueue(&Work::new(ends)),
         }
         plug.wait_until_stuck();

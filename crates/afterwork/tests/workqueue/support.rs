@@ -563,14 +563,7 @@ pub fn mapped_bytes() -> u64 {
 pub fn leave_bytes(spare: u64) -> Rlimit {
     let before = getrlimit(Resource::As);
     let current = Some(mapped_bytes() + spare);
-    setrlimit(
-        Resource::As,
-        Rlimit {
-            current,
-            ..before.clone()
-        },
-    )
-    .unwrap();
+    setrlimit(Resource::As, Rlimit { current, ..before }).unwrap();
     before
 }
 

@@ -172,7 +172,7 @@ fn all_items_of_a_blocking_queue_may_block() {
         let barrier = Arc::new(Barrier::new(16));
         for _ in 0..16 {
             let barrier = barrier.clone();
-            queue.spawn_detached(move || drop(barrier.wait())).unwrap();
+            queue.spawn_detached(move || _ = barrier.wait()).unwrap();
         }
         queue.drain().unwrap();
         // No worker was replaced because a sample had found it asleep.

@@ -147,7 +147,7 @@ impl Unit {
 pub fn block(question: &str, answers: &[Answer], paint: impl Fn(&str, &str) -> String) -> String {
     let mut text = format!("\n  {question}\n");
     for answer in answers {
-        let program = words::programs([answer.peer.as_str()].into_iter()).join("");
+        let program = words::programs([answer.peer.as_str()]).join("");
         let peer = format!("{} ({program})", answer.peer_value);
         let verdict = match answer.outcome.as_str() {
             outcome @ (outcome::EVEN | outcome::UNDECIDED) => outcome.to_owned(),

@@ -755,7 +755,7 @@ mod tests {
     use topology::Topology;
 
     use super::*;
-    use crate::queues::registry::Registry;
+    use crate::queues::{queue::Workqueue, registry::Registry};
     use base::internal::params::Params;
 
     #[test]

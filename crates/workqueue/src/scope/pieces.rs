@@ -308,8 +308,7 @@ impl Workqueue {
                 part = reduce(other, part);
             }
         });
-        let reduced = result.lock().take();
-        reduced
+        result.lock().take()
     }
 
     /// Calls `func` on mutable chunks of `size` elements that together cover `slice`, and with the
@@ -358,9 +357,9 @@ impl Workqueue {
             }
         }
         let (len, start) = (slice.len(), Start(slice.as_mut_ptr()));
-        // SAFETY: (1): `for_each_part` passes each element to one call, within the borrow.
         self.for_each_part(len, size, |number, range| {
-            func(number, unsafe { start.part(range) })
+            // SAFETY: (1): `for_each_part` passes each element to one call, within the borrow.
+            func(number, unsafe { start.part(range) });
         });
     }
 }

@@ -1,6 +1,5 @@
 //! A large number of small states, each used by one closure at a time.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -101,8 +100,8 @@ impl Serial for Locked {
     }
 }
 
-fn in_turn(state: Arc<Mutex<usize>>, latch: &'static Latch) -> impl Future<Output = ()> {
-    async move { count(&mut *state.lock().await, usize::MAX, latch) }
+async fn in_turn(state: Arc<Mutex<usize>>, latch: &'static Latch) {
+    count(&mut *state.lock().await, usize::MAX, latch);
 }
 
 /// Creates `nr_states` states, uses each [`ROUNDS`] times, and drops them.
