@@ -429,7 +429,7 @@ fn invalid_page_is_rejected_with_the_reason() {
 const HEAD: usize = 256;
 const RECORD: usize = 320;
 
-/// Updates the checks of a page; see docs/top.md.
+/// Updates the checks of a page; see docs/observing.md.
 fn seal(page: &mut [u8]) {
     fn put_check(bytes: &mut [u8], at: usize) {
         let sum = bytes[..at]

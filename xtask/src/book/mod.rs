@@ -24,7 +24,6 @@ const PARTS: &[&str] = &[
     "docs/topology.md",
     "docs/mailbox.md",
     "docs/rcu.md",
-    "docs/srcu.md",
     "docs/percpu.md",
     "docs/wake.md",
     "docs/observing.md",

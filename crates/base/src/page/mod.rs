@@ -17,7 +17,7 @@
 //! each subsystem to write its records, and sleeps again. So the page costs nothing while no reader
 //! asks, and an idle process answers as a busy one does.
 //!
-//! docs/top.md has the format and the guarantees.
+//! docs/observing.md has the format and the guarantees.
 
 // | file | contents |
 // |---|---|

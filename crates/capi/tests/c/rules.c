@@ -452,7 +452,7 @@ static void cancelled_and_queued_again_an_item_goes_to_the_back(void)
 	check_order(3);
 }
 
-static void an_ordered_queue_stays_ordered_while_items_are_cancelled(void)
+static void an_ordered_queue_keeps_its_order_beside_cancels(void)
 {
 	struct counted items[60];
 	struct stuck stuck;
@@ -1395,7 +1395,7 @@ const struct test rules_tests[] = {
 	T(a_limit_of_a_per_cpu_queue_is_for_each_cpu),
 	T(queues_have_limits_of_their_own),
 	T(cancelled_and_queued_again_an_item_goes_to_the_back),
-	T(an_ordered_queue_stays_ordered_while_items_are_cancelled),
+	T(an_ordered_queue_keeps_its_order_beside_cancels),
 	T(items_of_one_producer_keep_their_order_one_at_a_time_on_a_cpu),
 	T(an_ordered_queue_keeps_the_order_of_each_of_many_producers),
 	T(new_items_have_the_nice_value_of_new_attributes),

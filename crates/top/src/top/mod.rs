@@ -11,7 +11,7 @@
 //!                command
 //! ```
 //!
-//! docs/top.md describes the format of the page, and the checks of its contents.
+//! docs/observing.md describes the format of the page, and the checks of its contents.
 
 mod args;
 mod command;
