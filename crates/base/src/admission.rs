@@ -20,8 +20,8 @@
 //!               the wait queue is empty: AWAITED is cleared
 //! ```
 //!
-//! A thread that takes capacity thus reads the other word once in `capacity` entries if the room
-//! does not stay full, and a thread that releases capacity writes no word of the takers.
+//! A thread that takes capacity thus reads the other word once in `capacity` entries unless the
+//! capacity stays used up, and a thread that releases capacity writes no word of the takers.
 //!
 //! # Properties, and their proofs
 //!
@@ -64,8 +64,8 @@ pub const MAX_CAPACITY: usize = (u32::MAX / ONE_LEFT) as usize;
 
 /// The word of the takers.
 ///
-/// bit 0 `AWAITED` | bits 1..32 count of `left` at the last recount | bits 32..64 entries inside, as
-/// of that recount
+/// bit 0 `AWAITED` | bits 1..32 count of `left` at the last recount | bits 32..64 entries inside,
+/// as of that recount
 #[derive(Clone, Copy)]
 struct State(u64);
 
@@ -117,13 +117,13 @@ struct WaitQueue<W> {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Ticket(u64);
 
-/// The place of a waiter.
+/// The position of a waiter.
 #[derive(Debug)]
 pub enum Position<W> {
     Waiting,
     /// It was let in.
     Inside,
-    /// It was removed from the wait queue, because the room is closed.
+    /// It was removed from the wait queue, because admission was closed.
     Closed(W),
 }
 
@@ -185,7 +185,7 @@ impl<W> Admission<W> {
         self.take(twin::armed("capacity: a taker overtakes a waiter"))
     }
 
-    /// Takes capacity for one entry, `before_others` that wait for it or not.
+    /// Takes capacity for one entry. If `before_others` is set, ignores the entries that wait.
     #[inline]
     fn take(&self, before_others: bool) -> bool {
         let mut state = self.look();
@@ -283,8 +283,8 @@ impl<W> Admission<W> {
         self.state.fetch_and(!u64::from(AWAITED), Ordering::Relaxed);
     }
 
-    /// Returns the place of the waiter. If it is in the wait queue, passes it to `visit`, under the
-    /// lock.
+    /// Returns the position of the waiter. If it is in the wait queue, passes it to `visit`, under
+    /// the lock.
     pub fn find(&self, ticket: Ticket, visit: impl FnOnce(&mut W)) -> Position<W> {
         let Some(mut wait_queue) = self.wait_queue() else {
             // In a child of `fork`: the parent lets the waiter in.
@@ -313,7 +313,7 @@ impl<W> Admission<W> {
         waiter
     }
 
-    /// Removes the remaining waiters when no other thread can reach the room.
+    /// Removes the remaining waiters when no other thread can reach this.
     pub fn forgotten(&mut self) -> impl Iterator<Item = W> + use<W> {
         let waiting = self
             .wait_queue()

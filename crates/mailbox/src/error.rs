@@ -69,7 +69,7 @@ impl<T> From<PostError<T>> for io::Error {
 pub enum CallError<T> {
     /// The mailbox was closed or dropped before there was capacity. Returns the item.
     Closed(T),
-    /// The owner dropped the item without an answer, or the mailbox was dropped with the item
+    /// The owner dropped the item without an answer, or the mailbox was dropped while the item was
     /// inside.
     Lost,
 }
@@ -103,8 +103,8 @@ impl<T> Error for CallError<T> {}
 
 /// The mailbox is empty, and no item will arrive: it was closed, or the last poster was dropped.
 ///
-/// In a child of `fork`, also a mailbox whose items are behind an unfinished post of another thread
-/// of the parent, because that post never ends in the child.
+/// In a child of `fork` this is also the error if the next item is behind an unfinished post of
+/// another thread of the parent, because that post never ends in the child.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Closed;
 

@@ -66,8 +66,8 @@
 // (`block.rs`), or starts another block, an emptied one if there is any (`recycle.rs`), which is
 // pushed onto the queue of its lane (`inbox.rs`, over the crate `mpscq`). In `wait.rs` the post
 // counts against the owner's armed count; at most one poster claims the wake-up, and fires the
-// owner waker (`owner_waker.rs`). In `mailbox.rs` the owner drains a bounded batch. `shared.rs` has the
-// end of either side. An item that finds no free capacity waits in the wait queue of
+// owner waker (`owner_waker.rs`). In `mailbox.rs` the owner drains a bounded batch. `shared.rs` has
+// the end of either side. An item that finds no free capacity waits in the wait queue of
 // `crates/base/src/admission.rs`, through `send.rs`. `reply.rs` has both ends of a call. Senders
 // and callers sleep by `crates/base/src/wake/sleeper.rs`. A local future (`local.rs`) is woken by
 // its target (`target.rs`), and reports to its handle (`join.rs`) by a reply. `worker.rs` is an

@@ -356,8 +356,8 @@ impl<T> Mailbox<T> {
     /// # Blocking
     ///
     /// Until then. At most two wake-ups for the gathered items: one for the first, one when the
-    /// count is complete or the time has expired. Eager posts and [`Poster::call`] end the gathering
-    /// at once; [`Poster::post_lazy`] and [`Poster::call_lazy`] join it.
+    /// count is complete or the time has expired. Eager posts and [`Poster::call`] end the
+    /// gathering at once; [`Poster::post_lazy`] and [`Poster::call_lazy`] join it.
     ///
     /// # Errors
     ///
@@ -397,12 +397,12 @@ impl<T> Mailbox<T> {
     ///
     /// # Blocking
     ///
-    /// Until then; see [`wait`](Self::wait) with a count of 1. The plain form,
-    /// [`recv`](Self::recv), is for tasks.
+    /// Blocks until there is an item; see [`wait`](Self::wait) with a count of 1. Tasks use
+    /// [`recv`](Self::recv).
     ///
     /// # Errors
     ///
-    /// [`Closed`] if no item is inside and none will arrive.
+    /// [`Closed`] if the mailbox is empty and no item will arrive.
     ///
     /// # Examples
     ///
@@ -428,7 +428,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Blocking
     ///
-    /// At most `timeout`, plus the system's delay. In a model it never times out.
+    /// Blocks for at most `timeout`, plus the system's delay. In a model it never times out.
     ///
     /// # Errors
     ///
@@ -463,7 +463,7 @@ impl<T> Mailbox<T> {
     /// the mailbox. An owner that must receive every accepted item does not close: it receives
     /// until the last poster is dropped.
     ///
-    /// [`Poster::close`] is the same for posters.
+    /// Posters close it by [`Poster::close`].
     pub fn close(&self) {
         self.shared.close();
     }

@@ -202,8 +202,8 @@ impl<T> Poster<T> {
     }
 
     /// Closes the mailbox: posts of all posters are rejected from now on, and the owner is woken.
-    /// The owner still receives the items inside, with all that this thread has posted, and then
-    /// gets [`Closed`](super::Closed). Senders that wait for capacity get their items back.
+    /// The owner still receives the items inside, including all that this thread has posted, and
+    /// then gets [`Closed`](super::Closed). Senders that wait for capacity get their items back.
     ///
     /// A post of another thread that overlaps this call may be accepted; see
     /// [`Mailbox::close`](super::Mailbox::close).

@@ -100,8 +100,8 @@ impl<T> Poster<T> {
     /// Posts the item that `make` returns, and returns the handle for the owner's answer.
     ///
     /// Wakes the owner if it sleeps, as [`post`](Self::post) does. A full mailbox is an error:
-    /// [`call_async`](Self::call_async) and [`call_blocking`](Self::call_blocking) wait for capacity
-    /// first.
+    /// [`call_async`](Self::call_async) and [`call_blocking`](Self::call_blocking) wait for
+    /// capacity first.
     ///
     /// # Blocking
     ///
@@ -153,10 +153,9 @@ impl<T> Poster<T> {
     /// [`post_lazy`](Self::post_lazy) does: only if the item completes the count for which it
     /// sleeps.
     ///
-    /// With an owner that gathers items by
-    /// [`Mailbox::wait_linger`](super::Mailbox::wait_linger), calls join its batch. A caller then
-    /// waits for as long as the owner lingers. If the owner waits for more items without a timeout,
-    /// the answer may never arrive.
+    /// If the owner gathers items by [`Mailbox::wait_linger`](super::Mailbox::wait_linger), the
+    /// call joins its batch, and the caller waits for as long as the owner lingers. If the owner
+    /// waits for more items without a timeout, the answer may never arrive.
     ///
     /// # Blocking
     ///

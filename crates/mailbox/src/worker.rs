@@ -417,7 +417,8 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// [`JoinError::OwnItem`] on the worker's own thread, [`JoinError::Closed`] in a child of `fork`.
+    /// [`JoinError::OwnItem`] on the worker's own thread, [`JoinError::Closed`] in a child of
+    /// `fork`.
     ///
     /// # Panics
     ///

@@ -114,8 +114,8 @@ where
         (found == Found::Taken).then(|| self.run_here())
     }
 
-    /// Does a step of the wait for the call: polls as [`check_as_next`](Self::check_as_next) does, or
-    /// sleeps.
+    /// Does one step of the wait for the call: polls as [`check_as_next`](Self::check_as_next)
+    /// does, or sleeps.
     pub(super) fn step(&mut self, step: Step) -> Option<R> {
         match step {
             Step::Look(due) => self.check_as_next(due),
@@ -126,8 +126,8 @@ where
         }
     }
 
-    /// Sleeps for a short time, or until the slot is handed over to this call, or has run it.
-    /// Announces the call before, as [`check_as_next`](Self::check_as_next) does.
+    /// Sleeps for a short time, or until the slot is handed over to this call, or the call has run.
+    /// First announces the call, as [`check_as_next`](Self::check_as_next) does.
     pub(super) fn nap(&mut self) {
         let slot = self.slot;
         match (&self.stage, slot.kind()) {
@@ -143,7 +143,7 @@ where
         }
     }
 
-    /// Polls like [`look`](Self::look). If the call has slept, it also announces itself:
+    /// Polls as [`check`](Self::check) does. If the call has slept, it also announces itself:
     /// until it has run or [`withdraw`](Self::withdraw) is called, no other thread takes the slot
     /// before it.
     ///
@@ -158,7 +158,7 @@ where
     /// Tries to run the call, and returns its result if it has run. First does the check that is
     /// due.
     ///
-    /// A panic of a mailed call is resumed here.
+    /// A panic of a queued call is resumed here.
     pub(super) fn check(&mut self, due: Due) -> Option<R> {
         self.slot.check_owner(due);
         if let Stage::Queued(call) = &self.stage {
@@ -238,10 +238,10 @@ where
         let call = Arc::new(Call::new(f));
         self.stage = Stage::Queued(call.clone());
         let queued: Box<dyn FnOnce(&mut T) + Send + '_> = Box::new(move |data| call.run(data));
-        // SAFETY: `f` may borrow for less than the letter's lifetime. The letter accesses `f` and
-        // its result only between the transition from `PENDING` and `DONE`; `look`, `cancel` and
-        // the drop of `self` ensure that this is over, or will never begin, before the borrow ends,
-        // and leave both empty.
+        // SAFETY: `f` may borrow for less than the queued call's lifetime. That call accesses `f`
+        // and its result only between the transition from `PENDING` and `DONE`; `check`, `cancel`
+        // and the drop of `self` ensure that this is over, or will never begin, before the borrow
+        // ends, and leave both empty.
         let queued = unsafe {
             std::mem::transmute::<Box<dyn FnOnce(&mut T) + Send + '_>, QueuedCall<T>>(queued)
         };

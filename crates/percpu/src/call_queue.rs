@@ -1,11 +1,11 @@
-//! The queued calls (letters) of one slot in order, and counts of those that were posted and those
-//! that have run.
+//! The queued calls of one slot in order, and counts of those that were posted and those that have
+//! run.
 //!
-//! The thread that holds the slot runs the letters, one after another, oldest first. `nr_posted`
-//! rises before a letter is pushed, and `nr_done` after it ran. A flush reads the first count and
+//! The thread that holds the slot runs the calls, one after another, oldest first. `nr_posted`
+//! rises before a call is pushed, and `nr_done` after it ran. A flush reads the first count and
 //! waits until the second reaches it.
 //!
-//! This is sufficient. Take a letter X whose post ended before the flush began. Letters that run
+//! This is sufficient. Take a call X whose post ended before the flush began. Calls that run
 //! before X were pushed before X. So the flush has counted them, and X itself. Until X has run,
 //! `nr_done` is less than the count that the flush waits for.
 
@@ -18,12 +18,12 @@ use sync::twin;
 /// Work for a slot. Never panics.
 pub(super) type QueuedCall<T> = Box<dyn FnOnce(&mut T) + Send>;
 
-/// The letters of one slot.
+/// The queued calls of one slot.
 pub(super) struct CallQueue<T> {
     calls: Stack<Node<QueuedCall<T>>>,
     /// A: number of posts that have begun.
     nr_posted: AtomicU64,
-    /// A: number of letters that have run. Written by the thread that holds the slot.
+    /// A: number of calls that have run. Written by the thread that holds the slot.
     nr_done: AtomicU64,
 }
 
@@ -41,20 +41,20 @@ impl<T> CallQueue<T> {
         self.calls.is_empty()
     }
 
-    /// Adds a letter. The caller must then ensure that a thread will run it.
+    /// Adds a queued call. The caller must then ensure that a thread will run it.
     pub(super) fn push(&self, call: QueuedCall<T>) {
         self.nr_posted.fetch_add(1, Ordering::Relaxed);
         self.calls.push(Node::new(call));
     }
 
-    /// Passes each letter to `run`. The caller holds the slot. If a letter forks, the child leaks
-    /// the letters behind it: the parent runs them.
+    /// Passes each call to `run`. The caller of this function holds the slot. If a call forks, the
+    /// child leaks the calls behind it: the parent runs them.
     pub(super) fn run_all(&self, mut run: impl FnMut(QueuedCall<T>)) {
         let here = Process::now();
         for call in self.calls.take_all_fifo() {
             let call = call.into_inner();
             if here.is_this() {
-                // An unwinding panic would lose the letters behind it.
+                // An unwinding panic would lose the calls behind it.
                 panics::or_abort("a queued call of per-CPU data panicked", || run(call));
             } else {
                 std::mem::forget(call);

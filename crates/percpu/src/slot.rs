@@ -46,10 +46,9 @@
 //!   not starve it. It withdraws the announcement when it has the slot.
 //!
 //! A wait is therefore bounded by the spins before a sleep, one wake-up, one operation and one call
-//! for each caller that has waited longer. `eldest` is a hint: it decides
-//! which thread tries to take the slot, and only `word` decides which thread has it. If a thread
-//! reads an old value of `eldest`, it takes the slot once more than it should. `backoff.rs` has
-//! the times.
+//! for each caller that has waited longer. `eldest` is a hint: it decides which thread tries to
+//! take the slot, and only `word` decides which thread has it. If a thread reads an old value of
+//! `eldest`, it takes the slot once more than it should. `backoff.rs` has the times.
 //!
 //! # Handing over
 //!
@@ -71,8 +70,8 @@
 //! fourth one passes no fence between its release and its load of `eldest`, because each call would
 //! pay for it. So it may miss a thread that falls asleep at the same time, and an owner may begin
 //! no further operation. Therefore a sleep ends by itself after 50 µs. One thing must never happen:
-//! that only this time ends the sleep of a caller beside a busy owner. Under load its next polls
-//! would find the slot held again (twin `percpu: hands over to no thread`).
+//! that a caller of a busy owner is woken only by this timeout. Under load its next polls would
+//! find the slot held again (twin `percpu: hands over to no thread`).
 //!
 //! An announced caller runs no user code: a drain of many slots announces itself to one slot at a
 //! time, and not while it is inside another one. Threads therefore never wait for `eldest` in a
@@ -417,7 +416,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Runs the letters that calls have queued onto their own slot, and those that the letters
+    /// Runs the calls that other calls have queued onto their own slot, and those that these
     /// queue. The caller holds the slot, which does not queue: no other thread posts to it.
     #[inline]
     pub(super) fn run_own_calls(&self) {
@@ -431,8 +430,8 @@ impl<T> Slot<T> {
     fn recheck_calls(&self) {
         loop {
             // ORDER(percpu-queue): store buffering, other end in `post`; see the top of the file.
-            // If our fence comes first, the poster finds the word FREE and runs its letter. If the
-            // poster's fence comes first, we find the letter here.
+            // If our fence comes first, the poster finds the word FREE and runs its call. If the
+            // poster's fence comes first, we find the call here.
             // Test: no_letter_stays_in_a_free_slot, releasing_needs_its_fence
             twin::fence("percpu: no fence when releasing");
             if self.far.call_queue.is_empty() || !self.try_take() {
@@ -443,13 +442,13 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Adds a letter for the owner. Runs it here if the slot is free.
+    /// Adds a call for the owner. Runs it here if the slot is free.
     pub(super) fn post(&self, call: QueuedCall<T>) {
         self.must_not_be_lost();
         self.far.call_queue.push(call);
         // ORDER(percpu-queue): the other end; see `recheck_calls`. The push is a
         // read-modify-write.
-        // If our fence comes first, the releaser finds the letter. If the releaser's fence comes
+        // If our fence comes first, the releaser finds the call. If the releaser's fence comes
         // first, we find the word FREE in `help`.
         // Test: no_letter_stays_in_a_free_slot, posting_mail_needs_its_fence
         if !twin::armed("percpu: no fence after posting") {
@@ -477,8 +476,8 @@ impl<T> Slot<T> {
     #[cold]
     fn run_all_calls(&self) {
         self.far.call_queue.run_all(|call| {
-            // FOREIGN(percpu-queued-call): queued work or a queued call, on the thread that holds the
-            // slot; contained in the letter.
+            // FOREIGN(percpu-queued-call): queued work or a queued call, on the thread that holds
+            // the slot; contained in the call.
             // SAFETY: our caller holds the slot.
             unsafe { self.touch_as_caller(call) }
         });

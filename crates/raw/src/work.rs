@@ -245,7 +245,7 @@ impl RawWork {
     }
 
     /// Queues the item as [`queue`](Self::queue) does, on a pool of a NUMA node; see
-    /// [`Workqueue::enqueue_node`](workqueue::Workqueue::enqueue_node).
+    /// [`TaskOptions::on_node`](workqueue::TaskOptions::on_node).
     ///
     /// # Blocking
     ///

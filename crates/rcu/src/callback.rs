@@ -57,7 +57,7 @@
 //! The waiting thread runs no callbacks itself, because it may hold a lock that one of them takes.
 //!
 //! So [`call`] has no hard bound. [`try_call`] has one: it adds nothing to a list that is at its
-//! mark, and returns the closure to a thread that knows whether it may wait.
+//! mark, and returns the closure to its caller, which knows whether it may wait.
 //!
 //! All numbers of a [`Backlog`] are hints. If an update is lost, a thread waits for a moment too
 //! long, or not at all.
@@ -147,15 +147,15 @@ pub fn call(callback: impl FnOnce() + Send + 'static) {
 
 /// Runs `callback` as [`call`] does, unless too many callbacks wait. Never blocks.
 ///
-/// For threads that can do something else with the memory: free it later, shed the load, or wait
-/// outside of their locks.
+/// Use it on a thread that has an alternative: it can free the memory later, shed load, or wait
+/// outside of its locks.
 ///
 /// # Guarantees
 ///
-/// Threads that add callbacks only in this way add none to a list that holds `rcu.qhimark`
-/// ([`Tunables`](super::Tunables)) or more. Closures that a thread added last, up to 252, are not
-/// counted yet, and of closures without captures four count as one. A sweep takes a list before its
-/// grace period, so twice as many may exist. A mark of 0 means no limit.
+/// This function adds no callback to a list that holds `rcu.qhimark`
+/// ([`Tunables`](super::Tunables)) callbacks or more. The last closures of each thread, up to 252,
+/// are not counted yet, and four closures without captures count as one. A sweep takes a list
+/// before its grace period, so twice as many may exist. A mark of 0 means no limit.
 ///
 /// # Errors
 ///
@@ -602,7 +602,8 @@ impl Callbacks {
         self.wait_until("barrier", || self.is_swept(cookie));
     }
 
-    /// Wakes the threads in [`wait_until`](Self::wait_until). Called by a callback that makes their condition true.
+    /// Wakes the threads in [`wait_until`](Self::wait_until). Called by a callback that makes their
+    /// condition true.
     #[cfg(feature = "baselines")]
     pub(super) fn notify_waiters(&self) {
         self.swept.notify_all();

@@ -234,8 +234,8 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
         self.retire(old);
     }
 
-    /// Stores `value` as [`replace`](Self::replace) does, unless too many callbacks wait, as for
-    /// [`try_call`](super::try_call). Never blocks.
+    /// Stores `value` as [`replace`](Self::replace) does, unless too many callbacks wait for
+    /// [`try_call`](super::try_call) to add another. Never blocks.
     ///
     /// # Errors
     ///

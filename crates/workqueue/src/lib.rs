@@ -32,11 +32,11 @@
 // | `pools` | pending lists, workers, and the manager that monitors them |
 // | `execute` | running items, and waiting for one |
 // | `route` | the map from a queue and a CPU to a pool |
-// | `queues` | queueing, the registry, timers, destroying a queue |
+// | `queues` | queueing, strands, the registry, timers, destroying a queue |
 // | `flushing` | waiting for all items of a queue |
 // | `scope` | work that borrows from the stack of the thread that waits for it |
-// | `time` | items and tasks that start after a delay, after a grace period, or periodically |
-// | `tasks` | for async programs: sets of items, tokio's context |
+// | `time` | work after a delay or a grace period, or periodic; sleeps, retries, rate limits |
+// | `tasks` | for async programs: sets of items, cancellation tokens, tokio's context |
 // | `manage` | the manager thread; creating a registry |
 //
 // `cleanups.rs` runs deferred cleanup. `internal.rs` is the interface for `crates/raw`.

@@ -1,4 +1,4 @@
-//! `afterwork-lab try`: seven questions of a newcomer, each with a case that answers it.
+//! `afterwork-lab try`: seven questions of a newcomer, each of which a case answers.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ const REPEAT: usize = 9;
 /// Time limit, in seconds.
 const SECONDS: usize = 60;
 
-/// The default readers of liburcu make the same promise as ours. Its other flavors do not.
+/// Of liburcu's readers only the default ones give the same guarantees as ours.
 const SHARED: [&str; 5] = [
     "urcu-memb",
     "crossbeam-epoch",
@@ -26,7 +26,7 @@ const SHARED: [&str; 5] = [
 ];
 /// Pools as they ship, each with its own way to wait.
 const AS_SHIPPED: [&str; 3] = ["tokio+join", "rayon+join", "crossbeam+join"];
-/// The same pools and one more, with a waiter that busy-polls, which none of them offers.
+/// The same pools and `threadpool`, with a waiter that busy-polls, which none of them provides.
 const WITH_OUR_WAITER: [&str; 4] = [
     "tokio+look",
     "rayon+look",

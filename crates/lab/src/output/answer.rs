@@ -67,11 +67,11 @@ pub struct Answer {
     pub ours: String,
     /// The best of the others.
     pub peer: String,
-    /// Median of ours, as printed.
+    /// The median of our variant, as printed.
     pub ours_value: String,
-    /// Median of the best of the others, as printed.
+    /// The median of the best of the others, as printed.
     pub peer_value: String,
-    /// Factor by which ours is better, with its spread over the turns.
+    /// The factor by which ours is better, with its spread over the turns.
     pub times_better: Spread,
     /// One of [`OUTCOMES`].
     pub outcome: String,

@@ -1,6 +1,6 @@
 //! The rule that decides a comparison, and figures in words.
 //!
-//! The chore that writes the tables of README and docs/figures.md also compiles this file.
+//! The xtask chore that writes the tables of README and docs/figures.md also compiles this file.
 
 /// Ours is better.
 pub const BETTER: &str = "better";
@@ -16,13 +16,13 @@ pub const OUTCOMES: [&str; 4] = [BETTER, EVEN, WORSE, UNDECIDED];
 
 /// Relative difference up to which two medians count as even.
 const LEAST: f64 = 0.05;
-/// Relative uncertainty of a ratio up to which it counts as known.
+/// Uncertainty of a factor up to which a difference that is not significant counts as even.
 const KNOWN: f64 = 0.10;
-/// Uncertainty of a median in units of its MAD, for nine values: two standard errors.
+/// Uncertainty of a median in units of the MAD: two standard errors for nine values.
 const UNCERTAINTY: f64 = 1.25;
 
-/// Returns the outcome for a factor by which ours is better: its median, its median absolute
-/// deviation, and the number of turns.
+/// Returns the outcome for a factor by which ours is better, from its median, its median absolute
+/// deviation and the number of turns.
 #[must_use]
 pub fn of(median: f64, mad: f64, n: usize) -> &'static str {
     let (difference, uncertainty) = (median - 1.0, UNCERTAINTY * mad);

@@ -162,14 +162,15 @@ impl Work {
         }
     }
 
-    /// Creates an item that belongs to `owner`: it calls `func` with it, and does nothing once the
-    /// owner was dropped. The item does not keep the owner alive.
+    /// Creates an item that belongs to `owner`: a run calls `func` with the owner, or does nothing
+    /// if the owner was dropped. The item does not keep the owner alive.
     ///
-    /// If the other handles of the owner are dropped during a run, the run drops the owner.
+    /// If the last other reference to the owner is dropped during a run, the run drops the owner.
     ///
     /// # Examples
     ///
-    /// A struct has its item in a cell, because the item is created when the struct is in its `Arc`:
+    /// The struct holds its item in a cell, because the item is created after the struct is in its
+    /// `Arc`:
     ///
     /// ```
     /// use std::sync::{Arc, OnceLock, atomic::{AtomicU32, Ordering}};
@@ -496,7 +497,7 @@ impl Work {
     }
 }
 
-/// Returns a closure that calls `func` with `owner`, as long as it exists.
+/// Returns a closure that calls `func` with `owner` as long as the owner exists.
 pub(crate) fn with_owner<T: Send + Sync + 'static>(
     owner: &Arc<T>,
     mut func: impl FnMut(&T) + Send + 'static,

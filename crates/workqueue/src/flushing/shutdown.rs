@@ -1,10 +1,10 @@
 //! Shutting queues down within a time limit, in order.
 //!
-//! A shutdown is a drain with an end (`rounds.rs` has the loop): it closes the queue, waits until
-//! it is drained, and at the time limit cancels the items that are left. With several queues it
-//! does so for one after the other. A queue stays open until those before it have been drained,
-//! because their items may queue there. At the time limit all the queues that are left are closed,
-//! before the first of them is cancelled: an item that runs cannot refill a cancelled queue.
+//! A shutdown is a drain with a time limit (`rounds.rs` has the loop): it closes the queue, waits
+//! until it is drained, and at the limit cancels the remaining items. Several queues are shut down
+//! one after another. A queue stays open until those before it have been drained, because their
+//! items may queue there. At the limit all remaining queues are closed before the first of them is
+//! cancelled, so that a running item cannot refill a cancelled queue.
 
 use std::time::Duration;
 
@@ -21,14 +21,14 @@ use crate::{
 
 impl Workqueue {
     /// Shuts the queue down: rejects new items, waits at most `timeout` for the others, and then
-    /// cancels those that have not started. Returns the items that were left as an error.
+    /// cancels those that have not started. Returns the remaining items as an error.
     ///
     /// The queue is closed as by [`destroy`](Self::destroy), which waits without a limit: items
     /// that wait for a timer are cancelled, a paused queue is resumed, and only the queue's own
-    /// items may still queue there. The error lists what was left at the time limit. Of these
-    /// items, those that had not started are cancelled, as by
+    /// items may still queue there. The error lists the items that remained at the time limit.
+    /// Those that had not started are cancelled, as by
     /// [`shutdown_background`](Self::shutdown_background): they have ended when this returns, and
-    /// threads of the registry drop them. An item that runs continues, and
+    /// threads of the registry drop them. A running item continues, and
     /// [`is_cancelled`](crate::is_cancelled) is `true` in it.
     ///
     /// # Blocking
@@ -37,8 +37,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`DrainError::StillBusy`] if items were left. [`DrainError::OwnQueue`] from inside an item
-    /// of this queue, and for a process-wide queue; the queue is unchanged then.
+    /// [`DrainError::StillBusy`] if items remained. [`DrainError::OwnQueue`] from inside an item of
+    /// this queue, and for a process-wide queue; nothing has changed then.
     ///
     /// # Panics
     ///
@@ -95,8 +95,8 @@ impl Workqueue {
         one(shutdown_in_order_async(&[self], timeout).await?)
     }
 
-    /// Drains the queue as [`drain_async`](Self::drain_async) does, but waits at most `timeout`.
-    /// Then returns the remaining items as an error, as [`drain_timeout`](Self::drain_timeout) does.
+    /// Drains the queue as [`drain_async`](Self::drain_async) does, for at most `timeout`. Then it
+    /// returns the remaining items as an error, as [`drain_timeout`](Self::drain_timeout) does.
     ///
     /// # Blocking
     ///
@@ -135,12 +135,13 @@ impl Workqueue {
     }
 }
 
-/// Shuts several queues down, one after the other, in at most `timeout`. Returns what was left.
+/// Shuts several queues down, one after the other, in at most `timeout`. Returns the remaining
+/// items.
 ///
 /// Each queue is shut down as by [`Workqueue::shutdown_timeout`]. It accepts items until the queues
-/// before it in `queues` have been drained. A queue whose items queue on another one therefore
-/// comes before that one. When the time is over, all queues that are left are closed and cancelled,
-/// and the result has one entry for each of them that had items.
+/// before it in `queues` have been drained. If items of a queue queue work on another one, put
+/// their queue first. At the time limit, all remaining queues are closed and cancelled, and the
+/// result has one entry for each of them that had items.
 ///
 /// # Blocking
 ///
@@ -229,7 +230,7 @@ fn one(left: Vec<StillBusy>) -> Result<(), DrainError> {
         .map_or(Ok(()), |left| Err(left.into()))
 }
 
-/// Closes all queues, and cancels their items. Returns the items that were left.
+/// Closes all queues, and cancels their items. Returns the items that remained.
 fn cancel_rest(queues: &[&Workqueue]) -> Vec<StillBusy> {
     queues
         .iter()
@@ -243,8 +244,8 @@ fn cancel_rest(queues: &[&Workqueue]) -> Vec<StillBusy> {
 }
 
 impl Inner {
-    /// Rejects all items from now on, except those of own items, and resumes the queue. Returns the
-    /// items of timers, which are cancelled.
+    /// Rejects all items from now on, except those that the queue's own items queue, and resumes
+    /// the queue. Returns the items of timers, which are cancelled.
     pub(super) fn close(&self) -> Vec<Due> {
         self.closed.destroy();
         let due = self.timers.cancel();

@@ -8,14 +8,15 @@
 //! child:  lock: is the flag set?  the child is cancelled;  otherwise add it to the children
 //! ```
 //!
-//! The lock decides. A poll or a child that comes after the cancel finds the flag, and an earlier
-//! one is in the lists that the canceller takes. Twin `token: looks before the lock`. The flag can
-//! be read without the lock, as a hint that comes without the writes of the canceller.
+//! The lock decides. If a poll or a child acquires the lock after the cancel, it finds the flag
+//! set. If it acquires the lock before, it is in the lists that the canceller takes. Twin
+//! `token: looks before the lock`. Without the lock the flag can be read as a hint, which does not
+//! publish the canceller's writes.
 //!
 //! # The token of an item
 //!
-//! A one-shot item has a token only if its code asks for one, while it runs. The token is then in a
-//! table, by the address of the item, and two flags of the item's state connect the sides:
+//! A one-shot item has a token only if its code requests one while it runs. The token is then in a
+//! table, by the address of the item, and two flags of the item's state connect the two threads:
 //!
 //! ```text
 //! item:      insert the token into the table;  set WATCHED;  CANCELLED?  cancel the token
@@ -23,8 +24,8 @@
 //! ```
 //!
 //! Both are transitions of one word, so one of them finds the flag of the other. Twin `token:
-//! overlooks an earlier cancel`. The token is removed when the item is freed, so the address is
-//! that of no other item.
+//! overlooks an earlier cancel`. The token is removed when the item is freed, so no other item
+//! has the address.
 
 use std::{collections::HashMap, fmt, task::Waker};
 
@@ -48,9 +49,9 @@ pub(crate) struct Token {
     is_set: AtomicBool,
     /// A leaf in the order of locks.
     list: Mutex<Waiting>,
-    /// I: the token that cancels this one, too.
+    /// I: the parent, whose cancel also cancels this token.
     parent: Option<Arc<Token>>,
-    /// The number of this token among the parent's children. Written once, before the token is
+    /// The key of this token among the parent's children. Written once, before the token is
     /// shared.
     number: AtomicU64,
     /// I: the process that created the token.
@@ -205,7 +206,7 @@ impl Head {
         token
     }
 
-    /// Records that a closure was cancelled that a thread runs, or is about to run.
+    /// Records the cancel of a closure that a thread runs, or is about to run.
     #[cold]
     pub(crate) fn cancel_started(&self) {
         if self.update(State::cancel_started).is_some() {

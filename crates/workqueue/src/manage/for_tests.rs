@@ -7,9 +7,10 @@
 //! # At rest
 //!
 //! A pool rests if no worker is awake or in an item, and none is needed. Pools and reapers are
-//! checked one after another, and an item of a pool that was checked last may have queued another
-//! to one that was checked first. So they are checked twice. If all pools rest both times, and no
-//! pool has taken an item in between, all of them rested at the moment between the two checks.
+//! checked one after another, so an item of the pool that is checked last may have queued another
+//! item to the pool that was checked first. So they are checked twice. If all pools rest both
+//! times, and no pool has taken an item in between, all of them rested at the moment between the
+//! two checks.
 
 use std::{ops::Deref, time::Duration};
 
@@ -33,8 +34,8 @@ use crate::{
 /// - The clock governs delayed and periodic items, sleeps, intervals, timeouts and start deadlines
 ///   of this registry and its queues. [`advance`](Self::advance) fires them in the order of their
 ///   times, exactly at their times, without waiting for real time to pass.
-/// - Of several at the same time, delayed and periodic items are queued first, then tasks are woken,
-///   each kind in the order in which they were armed.
+/// - If several timers are due at the same time, delayed and periodic items are queued first, then
+///   tasks are woken, each kind in the order in which they were armed.
 /// - The registry has one CPU. Items of queues with equal attributes start in the order in which
 ///   they were queued, one after another, except that an item that blocks lets the next one start.
 /// - `workqueue::sleep` and others that name no registry follow the system's clock, as do waits of
@@ -72,8 +73,8 @@ impl Registry {
     /// [`RegistryError::Thread`] if its thread cannot be started.
     pub fn for_tests() -> Result<TestRegistry, RegistryError> {
         let params = Params {
-            // A worker that parks at once makes the registry idle sooner. The others would let a
-            // second item run at the same time, or only cost time.
+            // A worker that parks at once makes the registry idle sooner. The defaults of the other
+            // values would let a second item run at the same time, or only cost time.
             worker_spin_limit: 0,
             cpu_intensive_thresh_us: 60_000_000,
             watchdog_thresh_ms: 0,
@@ -88,8 +89,8 @@ impl Registry {
 }
 
 impl TestRegistry {
-    /// Advances the clock by `span`, and fires all timers that are due on the way. After each
-    /// moment at which timers fired, waits until the registry is idle.
+    /// Advances the clock by `span`, and fires all timers that become due. After each moment at
+    /// which timers fired, it waits until the registry is idle.
     ///
     /// # Blocking
     ///
@@ -110,13 +111,13 @@ impl TestRegistry {
         clock.set_ns(end_ns);
     }
 
-    /// Waits until each item of the registry's queues has ended, waits for the clock or another
-    /// event, or waits on a queue that is paused.
+    /// Waits until each item of the registry's queues has ended, awaits the clock or another event,
+    /// or is on a paused queue.
     ///
     /// # Blocking
     ///
-    /// Until then, without a limit: an item that blocks its thread until the test goes on is never
-    /// idle. An item must not call this.
+    /// Blocks without a time limit: if an item blocks its thread until the test continues, this
+    /// never returns. An item must not call this.
     #[doc(alias = "Wait")]
     pub fn run_until_idle(&self) {
         let mut backoff = Backoff::new();

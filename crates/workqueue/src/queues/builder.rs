@@ -148,8 +148,8 @@ impl Builder {
     /// | [`enqueue`](Workqueue::enqueue) and its variants, delayed and RCU work, wakes of futures, scopes | queue the work without counting it: its number is bounded by the items, futures and scopes that the callers keep |
     ///
     /// The same holds inside the queue's own items, also during a drain, except that
-    /// `wait_for_capacity` does not wait there. During a drain the work of other callers is rejected. A paused
-    /// queue fills up, and stays full until it is resumed.
+    /// `wait_for_capacity` does not wait there. During a drain the work of other callers is
+    /// rejected. A paused queue fills up, and stays full until it is resumed.
     ///
     /// # Cost
     ///

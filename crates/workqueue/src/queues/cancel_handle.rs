@@ -1,6 +1,6 @@
 //! A handle of a closure or future that can only cancel it.
 //!
-//! It is a waker underneath: a future counts its wakers, so an additional one costs the others
+//! The handle contains a waker: a future counts its wakers, so an additional one costs the others
 //! nothing. The item of a closure has a single, uncounted handle, and the canceller writes the
 //! outcome without synchronization. A closure with a cancel handle is therefore a future with a
 //! single poll.
@@ -13,7 +13,7 @@ use super::future;
 /// [`TaskOptions::cancel_handle`](crate::TaskOptions::cancel_handle).
 ///
 /// Dropping it does not cancel the item. It keeps a future alive, even without other wakers. The
-/// default handle is of no item, like that of rejected work.
+/// default handle belongs to no item, like the handle of rejected work.
 #[doc(alias = "AbortHandle")]
 #[derive(Clone, Default)]
 #[must_use = "it does nothing by itself"]
@@ -31,10 +31,10 @@ impl CancelHandle {
 
     /// Cancels the item; returns `true` if it had not ended.
     ///
-    /// A closure that has not started, or a future that was never polled, is dropped here; the
-    /// caller gets a panic of the drop. A worker of the queue drops a future that was polled. An
-    /// item that is executing continues to its end, or to its next `.await`;
-    /// [`JoinHandle::join`](crate::JoinHandle::join) reports which.
+    /// A closure that has not started, or a future that was never polled, is dropped here, and a
+    /// panic of the drop passes to the caller. A worker of the queue drops a future that was
+    /// polled. An item that is executing continues to its end, or to its next `.await`;
+    /// [`JoinHandle::join`](crate::JoinHandle::join) returns the outcome.
     ///
     /// # Blocking
     ///

@@ -14,7 +14,7 @@ use super::wheel::TICK_SHIFT;
 /// clock again. A guess: a shorter sleep costs CPU time, a longer one delays a test.
 const NAP_NS: u64 = 1_000_000;
 
-/// Distance of a time that is far away: several times as long as the kernel's longest tick, 10 ms.
+/// Distance from which a time is far away: several times the kernel's longest tick, 10 ms.
 const FAR_NS: u64 = 40_000_000;
 
 #[derive(Debug)]
@@ -49,20 +49,22 @@ impl Clock {
     pub(crate) fn now_ns(&self) -> u64 {
         match self {
             Self::System => time::now_ns(),
-            // Relaxed: the wake-ups that an advance causes order it before whatever they wake.
+            // Relaxed: the wake-ups that an advance causes order it before the runs that they
+            // start.
             Self::Paused(paused) => paused.now_ns.load(Ordering::Relaxed),
         }
     }
 
-    /// Returns `true` if `at_ns` has passed, unless the kernel's timer is late by more than a few
-    /// ticks. Cheaper than [`now_ns`](Self::now_ns) if `at_ns` is far away.
+    /// Returns `true` if `at_ns` has passed. If the kernel's timer tick is late by more than a few
+    /// ticks, it may return `false` instead. Cheaper than [`now_ns`](Self::now_ns) if `at_ns` is
+    /// far away.
     #[inline]
     pub(crate) fn has_passed(&self, at_ns: u64) -> bool {
         let may_have = self.is_paused() || at_ns <= time::coarse_ns().saturating_add(FAR_NS);
         may_have && at_ns <= self.now_ns()
     }
 
-    /// Returns the time from now until `at_ns`; of a paused clock, at most [`NAP_NS`].
+    /// Returns the time from now until `at_ns`, with a paused clock at most [`NAP_NS`].
     pub(crate) fn left_ns(&self, at_ns: u64) -> u64 {
         let left_ns = at_ns.saturating_sub(self.now_ns());
         if self.is_paused() {
@@ -72,7 +74,7 @@ impl Clock {
         }
     }
 
-    /// Returns the moment `at` as [`now_ns`](Self::now_ns) counts.
+    /// Returns the moment `at` on the scale of [`now_ns`](Self::now_ns).
     pub(crate) fn ns_of(&self, at: Instant) -> u64 {
         match self {
             Self::System => time::ns_of(at),
@@ -99,7 +101,8 @@ impl Clock {
         }
     }
 
-    /// Returns the length of a wheel's tick as a shift. Timers of a paused clock are exact.
+    /// Returns the binary logarithm of a wheel's tick in nanoseconds. Timers of a paused clock are
+    /// exact.
     pub(crate) fn tick_shift(&self) -> u32 {
         if self.is_paused() { 0 } else { TICK_SHIFT }
     }

@@ -26,8 +26,8 @@
 //!
 //! # Slack
 //!
-//! If many sleeps end, the cost of the manager's and the workers' wake-ups is that of many short
-//! rests. After the manager has fired at least [`MANY`] wakers, it therefore fires none for the time
+//! If many sleeps end one after another, the manager and the workers fall asleep and wake each
+//! time. After the manager has fired at least [`MANY`] wakers, it therefore fires none for the time
 //! of the tunable `sleep_slack_us`. A sleep is late by at most this time, because its deadline is
 //! not before that firing. Fewer sleeps are exact. A paused clock has no slack.
 //!

@@ -48,9 +48,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// With `func`, if the queue's [capacity](crate::Builder::capacity) is used up, if the queue was
-    /// destroyed, or if it is being drained and the caller is not one of its items. All are counted
-    /// (`refused` of [`QueueStats`](crate::QueueStats)).
+    /// With `func`, if the queue's [capacity](crate::Builder::capacity) is used up, if the queue
+    /// was destroyed, or if it is being drained and the caller is not one of its items. All are
+    /// counted (`refused` of [`QueueStats`](crate::QueueStats)).
     #[inline]
     pub fn try_spawn<T, F>(&self, func: F) -> Result<JoinHandle<T>, TrySpawnError<F>>
     where
@@ -75,7 +75,7 @@ impl Workqueue {
         handle
     }
 
-    /// Queues `func`, which brings a worker to a scope. It holds no capacity permit.
+    /// Queues `func`, the ticket of a scope. It holds no capacity permit.
     pub(crate) fn spawn_ticket(&self, func: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
         if !self.admits() {
             return join::refused(func, JoinError::Closed);

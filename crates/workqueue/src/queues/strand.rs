@@ -17,21 +17,21 @@
 //!   the spawn that finds 0 queues the item, and only the run that subtracts down to 0 or less ends
 //!   without another one to follow. A closure is pushed before it is counted, so a run can take one
 //!   that is not counted yet. `nr` is then negative until the spawn counts it, and another spawn
-//!   that comes in between leaves its closure to that spawn. Twin `strand: forgets a late push`.
+//!   in the meantime leaves its closure to that spawn. Twin `strand: forgets a late push`.
 //! - **The list is owned by the run**, except for its injector. A bulk cancel that removes the
 //!   pending item from its pool owns a run, too (`State::pop_to_cancel`), and cancels the closures
 //!   in it. If it finds the item running and queued again, it leaves the item to that run, which
-//!   cancels it at its end (`pools/cut.rs`, case 2). Taken as an ordinary item that is running, the
-//!   item would be unqueued, and the closures would wait for ever: twin `strand: is unqueued while
-//!   it runs`. The closures of a strand that runs are not reachable for a canceller. Each one has
-//!   the number of bulk cancels at its spawn, and is cancelled instead of run if that has changed.
+//!   cancels it at its end (`pools/cut.rs`, case 2). If the canceller removed it as it removes an
+//!   ordinary item, the closures would wait forever: twin `strand: is unqueued while it runs`. A
+//!   canceller cannot reach the closures of a running strand. Each closure therefore records the
+//!   number of bulk cancels at its spawn, and is cancelled instead of run if that has changed.
 //!   Twin `strand: starts what was cancelled`.
 //! - **Flushes.** A pending closure is not counted in flight; the item is, from before the closure
 //!   was counted until the closure has run. When a run queues the item again, the new count is
-//!   younger than the closures that are left, and a flush that began in between does not wait for
+//!   younger than the remaining closures, and a flush that began in the meantime does not wait for
 //!   it. So the run first queues the item, and then checks the color of its own count. If that
 //!   color is still open, a later flush finds the new count in the same color, and the run ends.
-//!   If a flush has closed the color, the run runs all closures that are left now before it ends.
+//!   If a flush has closed the color, the run executes all remaining closures before it ends.
 //!   Later closures are younger than the new count. Twin `strand: ends beside a flush`.
 //! - **A single closure is cancelled** by its handle, as any one-shot item is: the canceller claims
 //!   it, and its link stays in the list. A run that finds it claimed waits for the end of the
@@ -76,16 +76,16 @@ use crate::{
 };
 
 /// Number of closures that a run takes before it queues the strand behind other items. A guess: the
-/// requeue costs about 0.1 µs, which is 3 ns a closure. With a larger number one strand delays
-/// others for longer.
+/// requeue costs about 0.1 µs, which is 3 ns for each closure. With a larger number, one strand
+/// delays other items for longer.
 const MAX_BATCH: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
 /// Runs closures on a queue one after the other, and passes a state to each of them. Created by
 /// [`Workqueue::strand`].
 ///
 /// A strand is for state that has one user at a time and no thread of its own: a connection, a
-/// session, an account, an actor. It takes the place of a mutex around the state, but a closure
-/// that waits for its turn blocks no thread. A program can have hundreds of thousands.
+/// session, an account, an actor. It replaces a mutex around the state, but a closure that waits
+/// for its turn blocks no thread. A program can have hundreds of thousands of strands.
 ///
 /// A `Strand` is a handle; clones are handles of the same strand. It is also a handle of its queue.
 ///
@@ -93,30 +93,31 @@ const MAX_BATCH: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 ///
 /// - Closures start in the order in which they were spawned, and never overlap. Each sees the
 ///   writes of the previous one, and those that its spawner made before the spawn.
-/// - If all handles are dropped, the closures still run. The state is dropped after the last one,
-///   by the thread that ran it, or by the thread that drops the last handle of an idle strand.
-/// - A closure that panics reports to its joiner, or to the queue's handler, as an item of the
-///   queue does. The strand continues with the next closure, and with the state as it is.
-/// - After 32 closures, a strand lets the other items of its queue go first. If a flush is waiting,
-///   it runs all closures that are left before that.
+/// - If all handles are dropped, the closures still run. The thread that runs the last closure then
+///   drops the state. If the strand is idle, the thread that drops the last handle does.
+/// - A panic of a closure is reported to its joiner, or to the queue's handler, like that of an
+///   item of the queue. The strand continues with the next closure, and with the state as it is.
+/// - After 32 closures, a strand yields to the other items of its queue. If a flush waits for its
+///   closures, it first runs all that remain.
 ///
 /// | subject | behavior |
 /// |---|---|
 /// | `max_active`, [`pause`](Workqueue::pause), urgent lane, shares | apply to the strand as to one item |
 /// | [capacity](crate::Builder::capacity) | counts each closure that waits |
-/// | statistics, `len`, wait and run times | count each time that a worker takes up the strand as one item |
+/// | statistics, `len`, wait and run times | count each run of the strand, with up to 32 closures or more, as one item |
 /// | [`flush`](Workqueue::flush), [`drain`](Workqueue::drain) | wait for the closures |
 /// | [`JoinHandle::cancel`] | cancels a closure that has not started; the memory of its item is freed when its turn comes |
-/// | [`cancel_all`](Workqueue::cancel_all) | cancels and counts the closures that wait; if the strand is running, they are not counted, and end when the closure that runs has ended |
+/// | [`cancel_all`](Workqueue::cancel_all) | cancels and counts the waiting closures; if the strand is running, they are not counted, and are cancelled after the running closure has ended |
 /// | a queue that is full, drained or destroyed | rejects closures, except from its own items |
-/// | joining a later closure of the same strand, inside a closure | is [`JoinError::OwnQueue`](crate::JoinError::OwnQueue) |
-/// | two closures of different strands that join each other's later closures | wait for ever, as with two mutexes |
+/// | a closure that joins a later closure of its strand | gets [`JoinError::OwnQueue`](crate::JoinError::OwnQueue) |
+/// | two closures of different strands that join each other's later closures | deadlock, as with two mutexes |
 ///
 /// # Cost
 ///
 /// A strand has no name, thread, list entry or statistics. It is one allocation of about 130 bytes
-/// and the state, made and dropped in about 0.1 µs. A closure costs as much as one of
-/// [`Workqueue::spawn`], less the enqueue if the strand is busy. A joiner never runs the closure.
+/// and the state, which is created and dropped in about 0.1 µs. A closure costs as much as one of
+/// [`Workqueue::spawn`], or less if the strand is busy, because nothing is enqueued then. A joiner
+/// never runs the closure.
 ///
 /// # Panics
 ///
@@ -193,7 +194,7 @@ impl<S> Lent<S> {
     }
 }
 
-/// Marks a closure of a strand.
+/// The mark of a strand's closure.
 struct InStrand {
     strand: *const Head,
     /// `QueueCore::nr_cancels` when the closure was spawned.
@@ -268,8 +269,8 @@ impl<S: Send + 'static> Strand<S> {
     /// Queues `func` to run once, after the closures that were spawned before, and returns a handle
     /// that waits for its result.
     ///
-    /// If the queue rejects the work, also because it is full, `func` is dropped, and the handle
-    /// returns an error.
+    /// If the queue rejects `func`, for example because it is full, `func` is dropped, and the
+    /// handle returns the error.
     ///
     /// # Blocking
     ///
@@ -324,12 +325,12 @@ impl<S: Send + 'static> Strand<S> {
 }
 
 impl<S> Strand<S> {
-    /// Returns the number of closures that have been spawned and have not run. It can be too high
-    /// by the number of closures that ran since the strand was last idle.
+    /// Returns the number of closures that were spawned and have not run. Until the strand is idle
+    /// again, the result can also include closures that have run.
     ///
     /// # Blocking
     ///
-    /// Never. The result may be outdated when the caller uses it.
+    /// Never blocks. The result may be outdated when the caller uses it.
     pub fn backlog(&self) -> usize {
         let nr = self.base().nr.load(Ordering::Relaxed).cast_signed();
         nr.max(0).unsigned_abs()
@@ -352,7 +353,7 @@ impl Base {
         //   spawn: push the closure;  nr += 1, Release
         //   run:   nr -= number taken, Acquire;  take closures
         // If our addition comes first, the run finds our closure. If the subtraction comes first,
-        // we find 0 or less, and queue the item, or the spawn that finds 0 does.
+        // we read 0 or less: at 0 we queue the item, and below 0 the spawn that reads 0 does.
         // Test: closures_of_a_strand_run_in_order_and_none_is_lost
         let order = twin::order("strand: relaxed count", Ordering::Release);
         if self.nr.fetch_add(1, order) == 0 {
@@ -417,7 +418,7 @@ impl Base {
         };
         // SAFETY: a linked item is alive.
         let head = unsafe { closure.as_ref() };
-        // The seat that we have belongs to this pwq. A canceller may read either.
+        // The seat that we hold belongs to this pwq. A canceller may read the old or the new one.
         head.home.store(home.as_home(), Ordering::Relaxed);
         // SAFETY: the closure is linked, and we hold its only link.
         unsafe { (head.vtable().run)(closure) };
@@ -505,7 +506,7 @@ impl<S: Send + 'static> Item<S> {
     unsafe fn skip(item: NonNull<Head>, deferred_drops: &mut DeferredDrops) {
         // SAFETY: the caller runs the item, which begins with its `Base`.
         let base = unsafe { item.cast::<Base>().as_ref() };
-        // The strand itself is no item of the user.
+        // The strand itself does not count as an item of the user.
         deferred_drops.nr_more -= 1;
         // SAFETY: as above.
         while let Some(closure) = unsafe { base.next() } {

@@ -24,11 +24,13 @@ use crate::{
     pools::pwq::Pwq,
 };
 
-/// Options for one piece of work, which the last call queues; created by [`Workqueue::task`].
+/// Options for one piece of work, which the last call of a chain queues; created by
+/// [`Workqueue::task`].
 ///
-/// All options combine. [`deadline`](Self::deadline), [`cancel_handle`](Self::cancel_handle) and
-/// the options that wait for capacity apply to closures and futures; a reusable item is cancelled
-/// by its own handle, and waits for capacity in [`try_enqueue`](Self::try_enqueue).
+/// All options can be combined. [`deadline`](Self::deadline),
+/// [`cancel_handle`](Self::cancel_handle) and the options that wait for capacity apply to closures
+/// and futures; a reusable item is cancelled by its own handle, and waits for capacity in
+/// [`try_enqueue`](Self::try_enqueue).
 ///
 /// Options may hold a capacity permit: see [`reserve`](Self::reserve).
 ///
@@ -89,9 +91,9 @@ impl Workqueue {
 impl<'a> TaskOptions<'a> {
     /// Queues on the pool of `cpu`'s pod.
     ///
-    /// If the queue may not use the CPU, the item goes to the first pod. With the affinity `Cpu`
-    /// the item runs on that very CPU; only a [`strict`](crate::Builder::strict) queue guarantees
-    /// this. A joiner that helps runs the item on its own thread.
+    /// If the queue may not use the CPU, the item is queued on the first pod. With the affinity
+    /// `Cpu` the item normally runs on that CPU; only a [`strict`](crate::Builder::strict) queue
+    /// guarantees it. A joiner that helps runs the item on its own thread.
     ///
     /// Differs from Linux: there an unbound queue ignores the CPU within its node.
     #[doc(alias("queue_work_on", "schedule_work_on"))]
@@ -103,8 +105,8 @@ impl<'a> TaskOptions<'a> {
     /// Queues on a pool of the NUMA node `node`: that of the current CPU's pod if it is in the
     /// node, otherwise that of the first pod of the node.
     ///
-    /// If the node is unknown or the queue uses none of its CPUs, the item goes to the first pod. A
-    /// pod that spans nodes belongs to each of them.
+    /// If the node is unknown or the queue uses none of its CPUs, the item is queued on the first
+    /// pod. A pod that spans nodes belongs to each of them.
     #[doc(alias("queue_work_node", "async_schedule_node"))]
     pub fn on_node(self, node: u32) -> Self {
         let cpu = self.queue.inner.route_table.routes().cpu_in(node);
@@ -124,11 +126,11 @@ impl<'a> TaskOptions<'a> {
         self
     }
 
-    /// Starts the work by `deadline` or never; its handle then returns
+    /// Starts the work by `deadline` or never. If it does not start, its handle returns
     /// [`JoinError::Expired`](crate::JoinError::Expired).
     ///
-    /// It is for work that is useless when it is late, such as a request whose client has given up.
-    /// A queue that has fallen behind catches up, because it skips expired items.
+    /// Use it for work that is useless when it is late, such as a request whose client has given
+    /// up. A queue that has fallen behind catches up, because it skips expired items.
     ///
     /// # Guarantees
     ///
@@ -169,7 +171,7 @@ impl<'a> TaskOptions<'a> {
 
     /// Sets `handle` to a handle that cancels the work, independently of its [`JoinHandle`].
     ///
-    /// Only a worker runs a closure that has one, never its joiner.
+    /// A closure with such a handle is run only by workers, never by its joiner.
     ///
     /// # Examples
     ///
@@ -202,7 +204,7 @@ impl<'a> TaskOptions<'a> {
     /// other's queue deadlock. Inside an item of this queue the call does not wait, because the
     /// items that would free capacity may wait for the calling item.
     ///
-    /// If a drain begins while the caller waits, the work is rejected when the caller's turn comes.
+    /// If a drain begins while the caller waits, the work is rejected when the caller is admitted.
     ///
     /// # Panics
     ///
@@ -223,8 +225,8 @@ impl<'a> TaskOptions<'a> {
         self
     }
 
-    /// Waits for free capacity as [`wait_for_capacity`](Self::wait_for_capacity) does, at most until
-    /// `deadline`. After that the work is rejected, as if the queue were full.
+    /// Waits for free capacity as [`wait_for_capacity`](Self::wait_for_capacity) does, at most
+    /// until `deadline`. After that the work is rejected, as if the queue were full.
     pub fn wait_for_capacity_until(mut self, deadline: time::Instant) -> Self {
         self.entry = Entry::Wait(Some(deadline));
         self

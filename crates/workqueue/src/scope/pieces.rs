@@ -139,8 +139,8 @@ impl Workqueue {
     /// Calls `func` on pieces that together cover `range`, on this thread and this queue's workers.
     ///
     /// The size of a piece depends on the time that earlier pieces took. A piece takes about 20
-    /// microseconds, and has at least one element. Pieces therefore have any size; for a given one,
-    /// see [`for_each_chunk`](Self::for_each_chunk).
+    /// microseconds, and has at least one element. Its size is therefore arbitrary; for chunks of a
+    /// given size, use [`for_each_chunk`](Self::for_each_chunk).
     ///
     /// # Guarantees
     ///
@@ -202,12 +202,12 @@ impl Workqueue {
         pieces.first_panic.go_on(Ok(()));
     }
 
-    /// Calls `func` on chunks of `size` elements that together cover `slice`, and with the number of
-    /// each, on this thread and this queue's workers. The last chunk may be shorter.
+    /// Calls `func` with the number and the elements of each chunk of `slice`, on this thread and
+    /// this queue's workers. A chunk has `size` elements; the last one may be shorter.
     ///
-    /// The chunks are those of [`slice::chunks`] with `enumerate`, in any order. Threads take several at a time if
-    /// they are short, so a small `size` costs little. Everything else is as for
-    /// [`for_each_range`](Self::for_each_range).
+    /// The chunks are those of [`slice::chunks`] with `enumerate`, in any order. Threads take
+    /// several chunks at a time if these are short, so a small `size` costs little. Everything else
+    /// is as for [`for_each_range`](Self::for_each_range).
     ///
     /// # Blocking
     ///
@@ -256,11 +256,11 @@ impl Workqueue {
         });
     }
 
-    /// Maps pieces that together cover `range`, on this thread and this queue's workers, and reduces
-    /// the results to one; `None` if the range is empty.
+    /// Maps pieces that together cover `range`, on this thread and this queue's workers, and
+    /// reduces the results to one; `None` if the range is empty.
     ///
-    /// Pieces have any size, and results are reduced in any order and grouping, so `reduce` must be
-    /// associative and commutative. Everything else is as for
+    /// Pieces have arbitrary sizes, and results are reduced in any order and grouping, so `reduce`
+    /// must be associative and commutative. Everything else is as for
     /// [`for_each_range`](Self::for_each_range).
     ///
     /// # Blocking
@@ -311,8 +311,8 @@ impl Workqueue {
         result.lock().take()
     }
 
-    /// Calls `func` on mutable chunks of `size` elements that together cover `slice`, and with the
-    /// number of each, on this thread and this queue's workers. The last chunk may be shorter.
+    /// Calls `func` with the number and the elements of each mutable chunk of `slice`, on this
+    /// thread and this queue's workers. A chunk has `size` elements; the last one may be shorter.
     ///
     /// Everything else is as for [`for_each_chunk`](Self::for_each_chunk).
     ///

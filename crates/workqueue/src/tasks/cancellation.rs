@@ -19,27 +19,27 @@ use crate::{
     time::timeout::timeout,
 };
 
-/// Returns `true` if the item that this thread is running was cancelled, and is to end early.
+/// Returns `true` if the item that this thread is running was cancelled, and should end early.
 ///
-/// A cancel does not interrupt an item that runs. Code that runs for long can ask here from time to
-/// time, and return. The result is `true` in the innermost item of this thread
+/// A cancel does not interrupt a running item. Code that runs for long can check the result from
+/// time to time, and return. It is `true` in the innermost item of this thread
 ///
 /// - after [`JoinHandle::cancel`](crate::JoinHandle::cancel) of a spawned closure, a closure of a
-///   strand or a future. That includes the drop of a [`CancelOnDrop`](crate::CancelOnDrop), also by
-///   a [`timeout()`](crate::timeout()), and the drop of a [`TaskSet`](crate::TaskSet);
+///   strand, or a future. This includes the drop of a [`CancelOnDrop`](crate::CancelOnDrop), also
+///   by a [`timeout()`](crate::timeout()), and the drop of a [`TaskSet`](crate::TaskSet);
 /// - while a [`Work`](crate::Work) is disabled, which includes
 ///   [`Work::cancel_sync`](crate::Work::cancel_sync);
 /// - after its queue was shut down: by
 ///   [`shutdown_background`](crate::Workqueue::shutdown_background), or at the time limit of
 ///   [`shutdown_timeout`](crate::Workqueue::shutdown_timeout).
 ///
-/// It is `false` outside of items, and on the workers of a [`scope`](crate::Workqueue::scope): give
-/// its items a clone of the [token](CancellationToken::current). A bulk cancel
-/// ([`cancel_all`](crate::Workqueue::cancel_all)) does not reach items that run.
+/// It is `false` outside of items, and on the workers of a [`scope`](crate::Workqueue::scope): pass
+/// a clone of the [token](CancellationToken::current) to the scope's items. A bulk cancel
+/// ([`cancel_all`](crate::Workqueue::cancel_all)) does not affect running items.
 ///
 /// # Cost
 ///
-/// A few nanoseconds: two loads. An item that never asks pays nothing.
+/// A few nanoseconds: two loads. An item that never calls it pays nothing.
 ///
 /// # Blocking
 ///
@@ -70,10 +70,10 @@ pub fn is_cancelled() -> bool {
     run::is_cancelled()
 }
 
-/// A flag that is set once, and that threads and tasks can wait for.
+/// A flag that is set once, and for which threads and tasks can wait.
 ///
 /// A `CancellationToken` is a handle; clones are handles of the same token. A
-/// [`child`](Self::child) is cancelled with its parent, and can be cancelled alone.
+/// [`child`](Self::child) is cancelled with its parent, and can be cancelled without it.
 ///
 /// [`current`](Self::current) returns the token of the item that runs, so that waits inside an item
 /// can end when the item is cancelled: [`wait_timeout`](Self::wait_timeout) is a sleep that ends
@@ -165,7 +165,7 @@ impl CancellationToken {
     ///
     /// # Blocking
     ///
-    /// Never, unless a waker of another executor does.
+    /// Never blocks, unless a waker of another executor does.
     pub fn cancel(&self) {
         self.0.cancel();
     }
@@ -186,7 +186,8 @@ impl CancellationToken {
 
     /// Waits for `future` until the token is cancelled. Returns `None` if it was cancelled first.
     ///
-    /// The future is then dropped. If it is ready, its output is returned in any case.
+    /// The future is then dropped. A poll that finds it ready returns its output, even if the token
+    /// was cancelled.
     pub async fn until_cancelled<F: IntoFuture>(&self, future: F) -> Option<F::Output> {
         let mut future = pin!(future.into_future());
         let mut cancelled = pin!(self.cancelled());

@@ -1,4 +1,4 @@
-//! A limit on how often something happens.
+//! A limit on the rate of operations.
 
 use std::time::Duration;
 
@@ -7,10 +7,11 @@ use sync::atomic::{AtomicU64, Ordering};
 use super::sleep::global;
 use crate::queues::{registry::Registry, timers::nanos};
 
-/// Lets something happen at most so often: tasks wait for their turns, in the order of their calls.
+/// A limit on the rate of operations: tasks wait for their turns, in the order of their calls.
 ///
-/// After a time without calls, a burst may happen at once. The state is one number, the time of the
-/// next turn (the "generic cell rate algorithm"), so a limit costs nothing while it is not used.
+/// After a time without turns, several operations may start at once, up to the burst. The state is
+/// one number, the time of the next turn (the "generic cell rate algorithm"), so a limit costs
+/// nothing while it is not used.
 ///
 /// # Examples
 ///
@@ -28,13 +29,13 @@ pub struct RateLimit {
     registry: Registry,
     period_ns: u64,
     burst_ns: u64,
-    /// A: the time of the next turn, if no burst were allowed.
+    /// A: the time of the next turn without bursts.
     next_ns: AtomicU64,
 }
 
 impl RateLimit {
-    /// Creates a limit of one turn in each `period`, with bursts of up to `burst` turns, at least
-    /// one. Its clock is that of the process's registry.
+    /// Creates a limit of one turn in each `period`, with bursts of up to `burst` turns. Zero
+    /// counts as one turn. The limit uses the clock of the process's registry.
     ///
     /// # Panics
     ///
@@ -43,7 +44,7 @@ impl RateLimit {
         global().rate_limit(period, burst)
     }
 
-    /// Takes a turn if it has come. Returns `true` if it did.
+    /// Takes the next turn if its time has come. Returns `true` if it took the turn.
     ///
     /// # Blocking
     ///
@@ -53,16 +54,16 @@ impl RateLimit {
         self.book(now_ns, |at_ns| at_ns <= now_ns).is_some()
     }
 
-    /// Takes the next turn, and waits until it has come.
+    /// Takes the next turn, and returns a future that waits until its time has come.
     ///
-    /// The call takes the turn, so later callers are behind it. If the future is dropped, the turn
-    /// is lost.
+    /// The turn is taken by the call, not by the first poll, so the order is that of the calls. If
+    /// the future is dropped, the turn is lost.
     pub fn acquire(&self) -> impl Future<Output = ()> + Send + Sync + use<> {
         let at_ns = self.book(self.registry.now_ns(), |_| true);
         self.registry.sleep_until_ns(at_ns.unwrap_or(u64::MAX))
     }
 
-    /// Books the next turn if its time is `wanted`, and returns the time.
+    /// Takes the next turn if `wanted` accepts its time, and returns the time.
     fn book(&self, now_ns: u64, wanted: impl Fn(u64) -> bool) -> Option<u64> {
         let turn_ns = |next_ns: u64| next_ns.saturating_sub(self.burst_ns);
         let book = |next_ns: u64| {

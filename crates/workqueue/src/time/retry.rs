@@ -1,13 +1,14 @@
-//! Attempts that are repeated after growing pauses.
+//! Repeating an attempt that fails, after growing pauses.
 
 use std::time::Duration;
 
 use super::sleep::global;
 use crate::queues::{registry::Registry, timers::nanos};
 
-/// The pauses between attempts: each is twice as long as the one before, up to a limit.
+/// The number of attempts and the pauses between them: each pause is twice as long as the one
+/// before, up to a limit.
 ///
-/// A pause is between half of its length and its whole length, at random, so that many clients that
+/// Each pause is shortened at random, to at least half of its length, so that many clients that
 /// failed at the same time do not all try again at the same time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[doc(alias("jitter", "ExponentialBackoff"))]
@@ -18,8 +19,8 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Creates a policy of at most `nr_attempts` attempts, with a first pause of `first` and no
-    /// limit for the others. Without attempts, there is one.
+    /// Creates a policy of at most `nr_attempts` attempts, with a first pause of `first`, and
+    /// without a limit on the later pauses. 0 counts as one attempt.
     pub const fn new(nr_attempts: u32, first: Duration) -> Self {
         Self {
             first,
@@ -33,7 +34,7 @@ impl Backoff {
         Self { longest, ..self }
     }
 
-    /// Returns the pause after the attempt of this number, from 1; `None` if it was the last one.
+    /// Returns the pause after attempt number `attempt`, from 1; `None` after the last attempt.
     fn pause(self, attempt: u32, random: u64) -> Option<Duration> {
         if attempt >= self.nr_attempts {
             return None;
@@ -45,10 +46,12 @@ impl Backoff {
     }
 }
 
-/// Calls `attempt` until it returns `Ok`, with pauses as `policy` says, and returns the last result.
+/// Calls `attempt` until it returns `Ok` or the attempts of `policy` are used up, with the pauses
+/// of `policy`, and returns the last result.
 ///
-/// A drain of a queue that runs this as a task waits for it, also during a pause. An attempt that
-/// blocks belongs in an item: `retry(policy, || queue.spawn(…))`, whose errors are those of a join.
+/// If a queue runs this future, a drain of the queue waits for it, also during a pause. Put an
+/// attempt that blocks into an item: `retry(policy, || queue.spawn(…))`. The errors are then those
+/// of a join.
 ///
 /// # Panics
 ///

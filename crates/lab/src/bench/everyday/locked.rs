@@ -1,8 +1,9 @@
 //! Requests that hold a lock while they wait for a part of their own work.
 //!
-//! The first request takes the lock, splits its work in two, and waits for the second half, which
-//! another thread runs. Meanwhile more requests for the same lock arrive. A pool whose waiters run
-//! other work lets the first thread take one of them, and it waits for its own lock.
+//! The first request acquires the lock, splits its work in two, and waits for the second half,
+//! which another thread runs. At the same time more requests for that lock arrive. In a pool whose
+//! waiters run other work, the first thread runs one of them, which waits for the lock that this
+//! thread holds.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
@@ -14,11 +15,12 @@ use top::exit::Stop;
 
 /// Number of requests.
 pub const REQUESTS: usize = 8;
-/// Time after which requests that have not ended are deadlocked: they need a few milliseconds.
+/// Time after which requests that have not ended count as deadlocked. They need tens of
+/// milliseconds.
 pub const PATIENCE: Duration = Duration::from_secs(2);
-/// Time that the second half takes, in which a waiter has nothing of its own to do.
+/// Duration of the second half, during which the waiter has no work of its own.
 const HALF: Duration = Duration::from_millis(20);
-/// Threads of a pool. The second half needs one, and the request that waits for it another.
+/// Number of threads of a pool: one for the second half, and one for the request that waits for it.
 const THREADS: usize = 2;
 
 /// A pool that runs requests, and a request that waits for a part.
@@ -65,7 +67,7 @@ impl Splits for Rayon {
     }
 }
 
-/// Returns a queue of ours with as many workers.
+/// Returns a queue of ours with [`THREADS`] workers.
 pub fn ours() -> Result<Workqueue, Stop> {
     let queue = Workqueue::builder("locked").max_active(THREADS as u32);
     let queue = queue.build();
@@ -76,7 +78,7 @@ pub fn ours() -> Result<Workqueue, Stop> {
 pub fn run(pool: &impl Splits) -> Option<Duration> {
     let begun = Instant::now();
     let lock: Arc<Mutex<u64>> = Arc::default();
-    // Both halves and the thread that sends the requests.
+    // The barrier is for both halves and the thread that sends the requests.
     let (is_split, are_sent) = (Arc::new(Barrier::new(3)), Arc::new(Barrier::new(2)));
     let (end, ends) = mpsc::channel();
     let add = |lock: &Mutex<u64>| *lock.lock().unwrap_or_else(PoisonError::into_inner) += 1;

@@ -1,4 +1,4 @@
-//! Changes that are each followed by a save, soon after the last one.
+//! Many changes, each of which requests a save soon after the last change.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,8 @@ use top::exit::Stop;
 
 /// Number of changes.
 pub const CHANGES: usize = 1000;
-/// Delay of the save: longer than all changes take together, so that none is saved between two.
+/// Delay of the save: longer than all changes take together, so that no save runs between two
+/// changes.
 const SOON: Duration = Duration::from_millis(100);
 
 /// The results of a run.
@@ -18,11 +19,11 @@ const SOON: Duration = Duration::from_millis(100);
 pub struct Saved {
     /// Number of saves.
     pub saves: u64,
-    /// Time of a change, which arms the save.
+    /// Mean time of a change, which arms the save.
     pub per_change: Duration,
 }
 
-/// Calls `change` for each change, then `end`, and counts the calls of the action by then.
+/// Calls `change` [`CHANGES`] times, then `end`, which returns the number of saves.
 fn count(mut change: impl FnMut(), end: impl FnOnce() -> u64) -> Saved {
     let begun = Instant::now();
     (0..CHANGES).for_each(|_| change());
@@ -47,8 +48,8 @@ pub fn ours() -> Result<Saved, Stop> {
     Ok(count(|| _ = queue.reschedule(&save, SOON), end))
 }
 
-/// Spawns a task of tokio for each change, which sleeps and saves. With `abort`, each change first
-/// ends the task of the change before it.
+/// Spawns a tokio task for each change, which sleeps and then saves. If `abort` is set, each change
+/// first aborts the task of the change before it.
 pub fn tokio(abort: bool) -> Result<Saved, Stop> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

@@ -19,7 +19,7 @@ pub const ROUNDS: usize = 10;
 pub struct Strung {
     /// Time in which all states were created.
     pub made: Duration,
-    /// Growth of resident memory then.
+    /// Growth of resident memory after that.
     pub resident: u64,
     /// Growth of resident memory after the first round.
     pub used: u64,
@@ -31,19 +31,19 @@ pub struct Strung {
 
 /// A state that closures use one at a time: a counter.
 pub trait Serial: Sized {
-    /// What all states share.
+    /// The data that all states share.
     type Pool;
 
     /// Creates a state.
     fn create(pool: &Self::Pool) -> Self;
 
-    /// Queues a closure that expects the counter to be `turn`, increments it, and arrives.
+    /// Queues a closure that expects the counter to be `turn`, increments it, and reports its end.
     fn add(&self, pool: &Self::Pool, turn: usize, latch: &'static Latch);
 }
 
 /// The work of a closure.
 fn count(state: &mut usize, turn: usize, latch: &Latch) {
-    // Tokio's tasks may run in another order. Ours must not.
+    // The closures of tokio's tasks may run in another order. Ours must not.
     assert!(turn == usize::MAX || *state == turn, "out of order");
     *state += 1;
     latch.arrive();
@@ -85,7 +85,7 @@ impl Serial for Ordered {
     }
 }
 
-/// Tasks that lock a fair mutex of tokio's.
+/// Tasks that lock tokio's fair mutex.
 pub struct Locked(Arc<Mutex<usize>>);
 
 impl Serial for Locked {
