@@ -104,7 +104,7 @@ const MAX_BATCH: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 /// |---|---|
 /// | `max_active`, [`pause`](Workqueue::pause), urgent lane, shares | apply to the strand as to one item |
 /// | [capacity](crate::Builder::capacity) | counts each closure that waits |
-/// | statistics, `len`, wait and run times | count each run of the strand, with up to 32 closures or more, as one item |
+/// | statistics, wait and run times | count each run of the strand, with up to 32 closures or more, as one item |
 /// | [`flush`](Workqueue::flush), [`drain`](Workqueue::drain) | wait for the closures |
 /// | [`JoinHandle::cancel`] | cancels a closure that has not started; the memory of its item is freed when its turn comes |
 /// | [`cancel_all`](Workqueue::cancel_all) | cancels and counts the waiting closures; if the strand is running, they are not counted, and are cancelled after the running closure has ended |
