@@ -38,8 +38,8 @@ pub enum Backlog {
     /// The wait-free queue of blocks: one locked instruction a post.
     #[default]
     Fifo,
-    /// A lock-free list: a compare-exchange loop a post; the owner takes all items at once and reverses them. Order and
-    /// guarantees are the same. A baseline.
+    /// A lock-free list: a compare-exchange loop a post; the owner takes all items at once and
+    /// reverses them. Order and guarantees are the same. A baseline.
     Lifo,
 }
 

@@ -477,8 +477,8 @@ impl<T> Slot<T> {
     #[cold]
     fn run_all_calls(&self) {
         self.far.call_queue.run_all(|call| {
-            // FOREIGN(percpu-queued-call): queued work or a queued call, on the thread that holds the
-            // slot; contained in the letter.
+            // FOREIGN(percpu-queued-call): queued work or a queued call, on the thread that holds
+            // the slot; contained in the letter.
             // SAFETY: our caller holds the slot.
             unsafe { self.touch_as_caller(call) }
         });

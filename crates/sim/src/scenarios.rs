@@ -1,4 +1,5 @@
-//! The programs: each uses the shipped library like `afterwork-lab bench`, with a thread on each CPU.
+//! The programs: each uses the shipped library like `afterwork-lab bench`, with a thread on each
+//! CPU.
 
 use std::sync::{Arc, Mutex};
 // The scenarios count with the standard library's atomics, which cost nothing in the simulation.

@@ -33,8 +33,8 @@ use crate::{
 /// - The clock governs delayed and periodic items, sleeps, intervals, timeouts and start deadlines
 ///   of this registry and its queues. [`advance`](Self::advance) fires them in the order of their
 ///   times, exactly at their times, without waiting for real time to pass.
-/// - Of several at the same time, delayed and periodic items are queued first, then tasks are woken,
-///   each kind in the order in which they were armed.
+/// - Of several at the same time, delayed and periodic items are queued first, then tasks are
+///   woken, each kind in the order in which they were armed.
 /// - The registry has one CPU. Items of queues with equal attributes start in the order in which
 ///   they were queued, one after another, except that an item that blocks lets the next one start.
 /// - `workqueue::sleep` and others that name no registry follow the system's clock, as do waits of

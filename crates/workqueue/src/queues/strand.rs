@@ -100,17 +100,23 @@ const MAX_BATCH: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 /// - After 32 closures, a strand lets the other items of its queue go first. If a flush is waiting,
 ///   it runs all closures that are left before that.
 ///
-/// | subject | behavior |
-/// |---|---|
-/// | `max_active`, [`pause`](Workqueue::pause), urgent lane, shares | apply to the strand as to one item |
-/// | [capacity](crate::Builder::capacity) | counts each closure that waits |
-/// | statistics, `len`, wait and run times | count each time that a worker takes up the strand as one item |
-/// | [`flush`](Workqueue::flush), [`drain`](Workqueue::drain) | wait for the closures |
-/// | [`JoinHandle::cancel`] | cancels a closure that has not started; the memory of its item is freed when its turn comes |
-/// | [`cancel_all`](Workqueue::cancel_all) | cancels and counts the closures that wait; if the strand is running, they are not counted, and end when the closure that runs has ended |
-/// | a queue that is full, drained or destroyed | rejects closures, except from its own items |
-/// | joining a later closure of the same strand, inside a closure | is [`JoinError::OwnQueue`](crate::JoinError::OwnQueue) |
-/// | two closures of different strands that join each other's later closures | wait for ever, as with two mutexes |
+/// Other operations treat a strand as follows:
+///
+/// - `max_active`, [`pause`](Workqueue::pause), the urgent lane and shares apply to the strand as
+///   to one item.
+/// - [Capacity](crate::Builder::capacity) counts each closure that waits.
+/// - Statistics, `len`, and wait and run times count each time that a worker takes up the strand as
+///   one item.
+/// - [`flush`](Workqueue::flush) and [`drain`](Workqueue::drain) wait for the closures.
+/// - [`JoinHandle::cancel`] cancels a closure that has not started. The memory of its item is freed
+///   when the closure would have run.
+/// - [`cancel_all`](Workqueue::cancel_all) cancels and counts the closures that wait. If the strand
+///   is running, they are not counted, and end when the closure that runs has ended.
+/// - A queue that is full, drained or destroyed rejects closures, except from its own items.
+/// - Joining a later closure of the same strand, inside a closure, is
+///   [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
+/// - Two closures of different strands that join each other's later closures wait for ever, as with
+///   two mutexes.
 ///
 /// # Cost
 ///

@@ -367,7 +367,8 @@ impl<T> TaskSet<T> {
         self.must_be_here();
         for (place, handle) in self.handles.iter_mut().enumerate() {
             let Some(handle) = handle else { continue };
-            // The waker of an ended item reports it, now or earlier; a second `cancel_all` must not.
+            // The waker of an ended item reports it, now or earlier; a second `cancel_all` must
+            // not.
             if handle.is_finished() {
                 continue;
             }

@@ -549,8 +549,8 @@ fn locked_case() -> Case {
     }
 }
 
-/// Returns a run of the requests. A deadlock leaves its threads behind, so it is not repeated: later
-/// runs return the same sample.
+/// Returns a run of the requests. A deadlock leaves its threads behind, so it is not repeated:
+/// later runs return the same sample.
 fn final_if_deadlocked<S: Splits>(start: impl Fn() -> Result<S, Stop> + 'static) -> RunFn {
     let mut is_deadlocked = false;
     Box::new(move || {
