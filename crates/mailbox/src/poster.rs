@@ -96,7 +96,7 @@ impl<T> Poster<T> {
     /// assert_eq!(mailbox.try_recv(), Ok("hello"));
     ///
     /// drop(mailbox);
-    /// assert_eq!(poster.post("anybody?"), Err(PostError::Closed("anybody?")));
+    /// assert_eq!(poster.post("late"), Err(PostError::Closed("late")));
     /// ```
     #[inline]
     #[doc(alias = "try_post")]

@@ -115,8 +115,8 @@ impl TestRegistry {
     ///
     /// # Blocking
     ///
-    /// Until then, without a limit: an item that blocks its thread until the test goes on is never
-    /// idle. An item must not call this.
+    /// Until then, without a limit: an item that blocks its thread until the test continues is
+    /// never idle. An item must not call this.
     #[doc(alias = "Wait")]
     pub fn run_until_idle(&self) {
         let mut backoff = Backoff::new();
