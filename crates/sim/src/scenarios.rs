@@ -362,7 +362,7 @@ fn percpu_drain(job: &Job, measured: &Arc<Measured>) {
         }
         let mut owner = data
             .attach(CpuId::new(index as u32))
-            .expect("nobody owns it");
+            .expect("no other thread owns it");
         ready();
         for _ in 0..nr_items {
             owner.with(|hits| *hits += 1);

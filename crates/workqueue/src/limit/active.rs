@@ -626,7 +626,7 @@ impl<S> Gate<S> {
 
     /// Releases at `gate`, of the queue `core`, what a thread of `node` holds. Apply the returned
     /// effects with no pool locked.
-    #[must_use = "somebody may have to be told"]
+    #[must_use = "the returned effects must be applied"]
     #[inline]
     pub(crate) fn leave(
         gate: &Arc<Self>,
@@ -646,7 +646,7 @@ impl<S> Gate<S> {
     /// # Safety
     ///
     /// 1. Both pointers are valid until `holds` has been released.
-    #[must_use = "somebody may have to be told"]
+    #[must_use = "the returned effects must be applied"]
     #[inline]
     pub(crate) unsafe fn leave_last(
         gate: *const Arc<Self>,

@@ -32,7 +32,7 @@
 //!   it. So the run first queues the item, and then checks the color of its own count. If that
 //!   color is still open, a later flush finds the new count in the same color, and the run ends.
 //!   If a flush has closed the color, the run runs all closures that are left now before it ends.
-//!   Later closures are younger than the new count. Twin `strand: ends beside a flush`.
+//!   Later closures are younger than the new count. Twin `strand: ends during a flush`.
 //! - **A single closure is cancelled** by its handle, as any one-shot item is: the canceller claims
 //!   it, and its link stays in the list. A run that finds it claimed waits for the end of the
 //!   claim, a few instructions without user code, because the strand's count keeps the pwq that the
@@ -467,7 +467,7 @@ impl Base {
         // SAFETY: (1).
         unsafe { self.enqueue(item, next) };
         let is_open = || home.pool.is_open(home.slot, color);
-        if ptr::eq(next, home) && is_open() || twin::armed("strand: ends beside a flush") {
+        if ptr::eq(next, home) && is_open() || twin::armed("strand: ends during a flush") {
             return;
         }
         // SAFETY: (1).
