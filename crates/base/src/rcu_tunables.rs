@@ -3,8 +3,8 @@
 /// The tunables of grace periods; see `rcu::set_tunables`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tunables {
-    /// `rcu.early_qs`: the driver's own quiescent state counts at once. If `false`, and with fixed waits, it counts at the
-    /// second scan, as in kernels before 7.1. Default: `true`.
+    /// `rcu.early_qs`: the driver's own quiescent state counts at once. If `false`, and with fixed
+    /// waits, it counts at the second scan, as in kernels before 7.1. Default: `true`.
     pub early_qs: bool,
     /// The grace period itself wakes waiters. If `false`, a callback does, as in the kernel without
     /// `normal_wake_from_gp`.

@@ -38,8 +38,8 @@ pub enum Backlog {
     /// The wait-free queue of blocks: one locked instruction a post.
     #[default]
     Fifo,
-    /// A lock-free list: a compare-exchange loop a post; the owner takes all items at once and reverses them. Order and
-    /// guarantees are the same. A baseline.
+    /// A lock-free list: a compare-exchange loop a post; the owner takes all items at once and
+    /// reverses them. Order and guarantees are the same. A baseline.
     Lifo,
 }
 
@@ -181,7 +181,7 @@ impl<T> Inbox<T> {
     #[inline(always)]
     pub(super) fn push(&self, lane: Lane, block: NonNull<Block<T>>) {
         if self.is_list() && lane == Lane::Ordinary {
-            // SAFETY: `start` gave up the handle, and nobody else knows the block.
+            // SAFETY: `start` gave up the handle, and no other thread knows the block.
             self.aside.lifo.push(unsafe { Block::from_raw(block) });
             return;
         }

@@ -51,12 +51,14 @@
 //!
 //! # Kinds of owners
 //!
-//! | the owner | sleeps in | is woken by |
-//! |---|---|---|
-//! | is a thread | [`Mailbox::wait`], [`Mailbox::wait_timeout`], [`Mailbox::wait_linger`] | a futex, after a short spin |
-//! | is an event loop, such as epoll | the loop, after [`Mailbox::arm`], with [`Mailbox::eventfd`] in its set | the eventfd |
-//! | waits in io_uring for posts and completions | the ring, which polls the eventfd (feature `io-uring`: the module `uring`) | a completion |
-//! | is an async task | [`Mailbox::recv`], [`Mailbox::poll_recv`], [`Mailbox::ready`] | its waker |
+//! - A thread sleeps in [`Mailbox::wait`], [`Mailbox::wait_timeout`] or [`Mailbox::wait_linger`],
+//!   and is woken by a futex, after a short spin.
+//! - An event loop, such as epoll, has [`Mailbox::eventfd`] in its set. It sleeps after
+//!   [`Mailbox::arm`], and is woken by the eventfd.
+//! - An owner that waits in io_uring for posts and completions sleeps in the ring, which polls the
+//!   eventfd (feature `io-uring`: the module `uring`). It is woken by a completion.
+//! - An async task waits in [`Mailbox::recv`], [`Mailbox::poll_recv`] or [`Mailbox::ready`], and is
+//!   woken by its waker.
 //!
 //! Differs from Linux: there *task work* belongs to a kernel task and runs when the task returns to
 //! user space; here the owner receives it. `post` and `post_lazy` are io_uring's forced and lazy
@@ -66,8 +68,8 @@
 // (`block.rs`), or starts another block, an emptied one if there is any (`recycle.rs`), which is
 // pushed onto the queue of its lane (`inbox.rs`, over the crate `mpscq`). In `wait.rs` the post
 // counts against the owner's armed count; at most one poster claims the wake-up, and fires the
-// owner waker (`owner_waker.rs`). In `mailbox.rs` the owner drains a bounded batch. `shared.rs` has the
-// end of either side. An item that finds no free capacity waits in the wait queue of
+// owner waker (`owner_waker.rs`). In `mailbox.rs` the owner drains a bounded batch. `shared.rs` has
+// the end of either side. An item that finds no free capacity waits in the wait queue of
 // `crates/base/src/admission.rs`, through `send.rs`. `reply.rs` has both ends of a call. Senders
 // and callers sleep by `crates/base/src/wake/sleeper.rs`. A local future (`local.rs`) is woken by
 // its target (`target.rs`), and reports to its handle (`join.rs`) by a reply. `worker.rs` is an

@@ -67,9 +67,9 @@ sync::thread_local! {
 ///
 /// # Cost
 ///
-/// Four allocations for each future. A wake-up is a locked instruction, and a post where none is inside. The end of a
-/// sleep of `workqueue` starts a short-lived thread, because the waker is users' code. On a
-/// [`Worker`](super::Worker) it does not.
+/// Four allocations for each future. A wake-up is a locked instruction, and a post where none is
+/// inside. The end of a sleep of `workqueue` starts a short-lived thread, because the waker is
+/// users' code. On a [`Worker`](super::Worker) it does not.
 ///
 /// # Examples
 ///

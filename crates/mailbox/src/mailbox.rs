@@ -356,8 +356,8 @@ impl<T> Mailbox<T> {
     /// # Blocking
     ///
     /// Until then. At most two wake-ups for the gathered items: one for the first, one when the
-    /// count is complete or the time has expired. Eager posts and [`Poster::call`] end the gathering
-    /// at once; [`Poster::post_lazy`] and [`Poster::call_lazy`] join it.
+    /// count is complete or the time has expired. Eager posts and [`Poster::call`] end the
+    /// gathering at once; [`Poster::post_lazy`] and [`Poster::call_lazy`] join it.
     ///
     /// # Errors
     ///

@@ -83,12 +83,12 @@ impl OwnerWaker {
 
     /// Stores the waker of the task that is about to sleep.
     fn set_task(&self, waker: &Waker) {
-        // FOREIGN(owner-waker-clone): an executor's waker, on the owner, which has changed nothing yet and
-        // gets the panic.
+        // FOREIGN(owner-waker-clone): an executor's waker, on the owner, which has changed nothing
+        // yet and gets the panic.
         let ours = waker.clone();
         let Some(mut task) = self.task() else {
-            // FOREIGN(owner-waker-clone): the executor's waker, as above. It makes the executor poll the
-            // owner again.
+            // FOREIGN(owner-waker-clone): the executor's waker, as above. It makes the executor
+            // poll the owner again.
             return ours.wake();
         };
         let is_known = task.as_ref().is_some_and(|known| known.will_wake(&ours));
@@ -141,8 +141,8 @@ impl OwnerWaker {
         }
         let waker = self.task().and_then(|mut task| task.take());
         if let Some(waker) = waker {
-            // FOREIGN(owner-waker-wake): an executor's waker, on the poster, after its push. A panic is
-            // caught.
+            // FOREIGN(owner-waker-wake): an executor's waker, on the poster, after its push. A
+            // panic is caught.
             panics::contain(|| waker.wake());
         }
     }
@@ -159,8 +159,8 @@ impl Drop for OwnerWaker {
 
 fn drop_contained(waker: Option<Waker>) {
     if waker.is_some() {
-        // FOREIGN(owner-waker-drop): an executor's waker, on the owner or on the last poster. A panic is
-        // caught.
+        // FOREIGN(owner-waker-drop): an executor's waker, on the owner or on the last poster. A
+        // panic is caught.
         panics::contain(|| drop(waker));
     }
 }

@@ -186,7 +186,8 @@ impl<T> Store<T> {
             return;
         };
         if self.left.len() >= MAX_LEFT {
-            // The owner is behind, so it has hardly ever closed the block already, which would leave it to us to free.
+            // The owner is behind, so it has hardly ever closed the block already, which would
+            // leave it to us to free.
             // SAFETY: we pushed it, and just forgot it.
             drop(unsafe { block::seal(block) });
             return;

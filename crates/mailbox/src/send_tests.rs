@@ -179,7 +179,7 @@ fn closing_or_dropping_a_mailbox_returns_waiting_items() {
                 assert_eq!(
                     mailbox.try_recv(),
                     Err(TryRecvError::Closed),
-                    "nobody is let in"
+                    "no sender is admitted"
                 );
             }
             assert_eq!(sender.join().unwrap(), Err(PostError::Closed(2)));

@@ -114,8 +114,8 @@ where
         (found == Found::Taken).then(|| self.run_here())
     }
 
-    /// Does a step of the wait for the call: polls as [`check_as_next`](Self::check_as_next) does, or
-    /// sleeps.
+    /// Does a step of the wait for the call: polls as [`check_as_next`](Self::check_as_next) does,
+    /// or sleeps.
     pub(super) fn step(&mut self, step: Step) -> Option<R> {
         match step {
             Step::Look(due) => self.check_as_next(due),

@@ -84,7 +84,8 @@ pub enum AttachError {
     Owned(CpuId),
     /// There is no slot for this CPU.
     NoSuchCpu(CpuId),
-    /// The CPU is isolated, and the mode is `Queue` at compile time: remote work would be queued onto it.
+    /// The CPU is isolated, and the mode is `Queue` at compile time: remote work would be queued
+    /// onto it.
     Isolated(CpuId),
 }
 

@@ -71,7 +71,7 @@
 //! fourth one passes no fence between its release and its load of `eldest`, because each call would
 //! pay for it. So it may miss a thread that falls asleep at the same time, and an owner may begin
 //! no further operation. Therefore a sleep ends by itself after 50 µs. One thing must never happen:
-//! that only this time ends the sleep of a caller beside a busy owner. Under load its next polls
+//! that only this time ends the sleep of a caller of a busy owner. Under load its next polls
 //! would find the slot held again (twin `percpu: hands over to no thread`).
 //!
 //! An announced caller runs no user code: a drain of many slots announces itself to one slot at a
@@ -477,8 +477,8 @@ impl<T> Slot<T> {
     #[cold]
     fn run_all_calls(&self) {
         self.far.call_queue.run_all(|call| {
-            // FOREIGN(percpu-queued-call): queued work or a queued call, on the thread that holds the
-            // slot; contained in the letter.
+            // FOREIGN(percpu-queued-call): queued work or a queued call, on the thread that holds
+            // the slot; contained in the letter.
             // SAFETY: our caller holds the slot.
             unsafe { self.touch_as_caller(call) }
         });

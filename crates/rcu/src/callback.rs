@@ -24,7 +24,8 @@
 //! ```text
 //! pusher:  push to a list;                       (a barrier is called after that)
 //! barrier: fence;  load sweep_seq → cookie
-//! sweeper: is_wanted = false;  sweep_seq = odd;  fence;  take the lists;  grace period;  run;  sweep_seq = even
+//! sweeper: is_wanted = false;  sweep_seq = odd;  fence;  take the lists;  grace period;  run;
+//!          sweep_seq = even
 //! ```
 //!
 //! A sweep that is already running may have passed a list before the push, so it does not count
@@ -602,7 +603,8 @@ impl Callbacks {
         self.wait_until("barrier", || self.is_swept(cookie));
     }
 
-    /// Wakes the threads in [`wait_until`](Self::wait_until). Called by a callback that makes their condition true.
+    /// Wakes the threads in [`wait_until`](Self::wait_until). Called by a callback that makes their
+    /// condition true.
     #[cfg(feature = "baselines")]
     pub(super) fn notify_waiters(&self) {
         self.swept.notify_all();

@@ -122,8 +122,8 @@ pub(super) fn wake_from_gp() -> bool {
     WAKE_FROM_GP.get() != 0
 }
 
-/// Returns how long to wait before the first scan. A grace period reads this before any other tunable, so this reads the
-/// environment.
+/// Returns how long to wait before the first scan. A grace period reads this before any other
+/// tunable, so this reads the environment.
 #[inline]
 pub(super) fn first_fqs_ms() -> u32 {
     settle();

@@ -148,8 +148,8 @@ impl Cleanup for Left {
 /// futures and of task sets. Returns the rest for threads that may block.
 pub(crate) fn fire_known(wakers: impl IntoIterator<Item = Foreign<Waker>>) -> Vec<Left> {
     let mut left = Vec::new();
-    // FOREIGN(task-set-wake): wakers that run no user code; the waker of a task that awaits a set is
-    // set aside.
+    // FOREIGN(task-set-wake): wakers that run no user code; the waker of a task that awaits a set
+    // is set aside.
     let fire = |waker: Foreign<Waker>| match fire_one(waker.into_inner()) {
         Ok(value) => left.extend(value.map(Left::Value)),
         Err(waker) => left.push(Left::Waker(Foreign::new(waker))),

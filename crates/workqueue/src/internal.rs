@@ -222,8 +222,8 @@ pub unsafe fn put_back(item: NonNull<Head>) {
 }
 
 /// Calls `run` to run a pending item on this thread, if its queue allows helping and has a free
-/// seat, if no worker has taken the item, and if `is_free`. Returns `true` if it did. `run` gets the
-/// place from which the item runs, and a function that it calls before the end of the run.
+/// seat, if no worker has taken the item, and if `is_free`. Returns `true` if it did. `run` gets
+/// the place from which the item runs, and a function that it calls before the end of the run.
 ///
 /// `execute/run.rs` does the same for items with handles. This function leaves no tombstone.
 ///

@@ -195,8 +195,8 @@ fn a_flush_waits_for_the_closures_of_a_strand() {
 }
 
 #[test]
-fn a_strand_must_not_end_its_run_beside_a_flush() {
-    must_fail("strand: ends beside a flush", || {
+fn a_strand_must_not_end_its_run_during_a_flush() {
+    must_fail("strand: ends during a flush", || {
         bounded(2, flush_meets_a_run);
     });
 }

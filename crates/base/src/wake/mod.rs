@@ -1,8 +1,8 @@
 //! Threads that wait for a condition that no lock protects: [`EventCount`].
 //!
-//! Waking a thread that sleeps on another CPU costs the waker microseconds and the sleeper tens of them. A hand-over
-//! to a spinning thread costs 0.15 µs. So a wait may spin before it sleeps, for as long as spinning has paid off.
-//! It never spins on a machine with one CPU.
+//! Waking a thread that sleeps on another CPU costs the waker microseconds and the sleeper tens of
+//! them. A hand-over to a spinning thread costs 0.15 µs. So a wait may spin before it sleeps, for
+//! as long as spinning has paid off. It never spins on a machine with one CPU.
 
 // Two kinds of events occur in one folder of the library and concern another folder that it must
 // not name. Both may name this folder, so the callee implements a trait here and the caller calls
@@ -10,8 +10,10 @@
 //
 // | file | caller | event | callee |
 // |---|---|---|---|
-// | `report.rs` | every wait of the library | its thread is about to sleep | its worker pool, which wakes another worker; RCU |
-// | `hotplug.rs` | a registry of workqueues, or the program | the online CPUs have changed | per-CPU data |
+// | `report.rs` | every wait of the library | its thread is about to sleep | its worker pool; RCU |
+// | `hotplug.rs` | a queue registry, the program | online CPUs have changed | per-CPU data |
+//
+// The pool wakes another worker.
 //
 // Two folders share the rule of lanes in `lane.rs`. `harmless.rs` records which wakers another
 // folder creates.

@@ -67,7 +67,7 @@ pub struct Answer {
     pub ours: String,
     /// The best of the others.
     pub peer: String,
-    /// Median of ours, as printed.
+    /// Median of our variant, as printed.
     pub ours_value: String,
     /// Median of the best of the others, as printed.
     pub peer_value: String,

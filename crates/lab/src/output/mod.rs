@@ -1,5 +1,6 @@
 //! Formats of results: [mod@text] in [tables](table), [JSON](record), a [page](mod@page), and
-//! [verdicts](verdict) in [words], and the [answers](answer) of `try` by their [outcome]. A [`run::Run`] contains its lines in order.
+//! [verdicts](verdict) in [words], and the [answers](answer) of `try` by their [outcome]. A
+//! [`run::Run`] contains its lines in order.
 
 pub mod answer;
 pub mod outcome;

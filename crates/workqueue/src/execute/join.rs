@@ -100,8 +100,8 @@ union Content<F, T> {
     outcome: ManuallyDrop<Option<Outcome<T>>>,
 }
 
-/// Creates an item that runs `func` by the deadline `start_by` and keeps its result. `has_permit` is
-/// `true` if the caller holds a capacity permit of the queue for it.
+/// Creates an item that runs `func` by the deadline `start_by` and keeps its result. `has_permit`
+/// is `true` if the caller holds a capacity permit of the queue for it.
 #[inline]
 pub(crate) fn joinable<F, T, S>(
     start_by: S,

@@ -133,8 +133,8 @@ pub(crate) fn until_completed(head: &Head, seq: u64) {
     });
 }
 
-/// Sleeps as [`until_completed`] does, for at most `timeout`. Returns `true` if the item has reached
-/// `seq`. Models never time out.
+/// Sleeps as [`until_completed`] does, for at most `timeout`. Returns `true` if the item has
+/// reached `seq`. Models never time out.
 ///
 /// # Blocking
 ///

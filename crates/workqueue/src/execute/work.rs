@@ -169,7 +169,8 @@ impl Work {
     ///
     /// # Examples
     ///
-    /// A struct has its item in a cell, because the item is created when the struct is in its `Arc`:
+    /// A struct has its item in a cell, because the item is created when the struct is in its
+    /// `Arc`:
     ///
     /// ```
     /// use std::sync::{Arc, OnceLock, atomic::{AtomicU32, Ordering}};

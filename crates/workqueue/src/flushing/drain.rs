@@ -73,11 +73,11 @@ impl Workqueue {
     /// # Blocking
     ///
     /// Until the queue is empty. If items keep queueing new items, the drain never ends, and is
-    /// reported ([`Report::LongDrain`]). It never ends if an item of the queue waits for the caller:
-    /// for example, if it joins an item of another queue, and that item calls this. Nor does it end
-    /// while a suspended future is not woken; [`drain_timeout`](Self::drain_timeout) names that
-    /// future. A thread that must not block uses [`drain_async`](Self::drain_async). See also
-    /// [`pause`](Self::pause).
+    /// reported ([`Report::LongDrain`]). It never ends if an item of the queue waits for the
+    /// caller: for example, if it joins an item of another queue, and that item calls this. Nor
+    /// does it end while a suspended future is not woken; [`drain_timeout`](Self::drain_timeout)
+    /// names that future. A thread that must not block uses [`drain_async`](Self::drain_async). See
+    /// also [`pause`](Self::pause).
     ///
     /// [`Report::LongDrain`]: crate::Report::LongDrain
     ///

@@ -96,7 +96,8 @@ impl Workqueue {
     }
 
     /// Drains the queue as [`drain_async`](Self::drain_async) does, but waits at most `timeout`.
-    /// Then returns the remaining items as an error, as [`drain_timeout`](Self::drain_timeout) does.
+    /// Then returns the remaining items as an error, as [`drain_timeout`](Self::drain_timeout)
+    /// does.
     ///
     /// # Blocking
     ///

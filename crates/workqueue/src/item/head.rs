@@ -292,8 +292,8 @@ impl Head {
     /// Returns the state.
     #[inline]
     pub fn load(&self) -> State {
-        // Acquire pairs with `transition`: the loader sees everything before the transition that wrote
-        // this state.
+        // Acquire pairs with `transition`: the loader sees everything before the transition that
+        // wrote this state.
         State(self.state.word().load(Ordering::Acquire))
     }
 

@@ -9,8 +9,8 @@
 //!
 //! The request is a flag under a pool's lock or in a gate's word. The check sets it and the change
 //! reads it, in one order. A change after the check therefore finds the flag, and sees everything
-//! that the task did before. Twins `settled: tasks are not woken` and `drain: leaves its waker after
-//! the look`.
+//! that the task did before. Twins `settled: tasks are not woken` and
+//! `drain: leaves its waker after the look`.
 
 use std::{fmt, task::Waker};
 

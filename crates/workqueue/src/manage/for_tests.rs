@@ -33,8 +33,8 @@ use crate::{
 /// - The clock governs delayed and periodic items, sleeps, intervals, timeouts and start deadlines
 ///   of this registry and its queues. [`advance`](Self::advance) fires them in the order of their
 ///   times, exactly at their times, without waiting for real time to pass.
-/// - Of several at the same time, delayed and periodic items are queued first, then tasks are woken,
-///   each kind in the order in which they were armed.
+/// - Of several at the same time, delayed and periodic items are queued first, then tasks are
+///   woken, each kind in the order in which they were armed.
 /// - The registry has one CPU. Items of queues with equal attributes start in the order in which
 ///   they were queued, one after another, except that an item that blocks lets the next one start.
 /// - `workqueue::sleep` and others that name no registry follow the system's clock, as do waits of
@@ -115,8 +115,8 @@ impl TestRegistry {
     ///
     /// # Blocking
     ///
-    /// Until then, without a limit: an item that blocks its thread until the test goes on is never
-    /// idle. An item must not call this.
+    /// Until then, without a limit: an item that blocks its thread until the test continues is
+    /// never idle. An item must not call this.
     #[doc(alias = "Wait")]
     pub fn run_until_idle(&self) {
         let mut backoff = Backoff::new();

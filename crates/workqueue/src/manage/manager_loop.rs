@@ -15,8 +15,8 @@
 //!
 //! A thread that waits for work may depend on a worker that the manager has yet to create. The
 //! manager therefore runs no user code except report handlers and topology sources, which are
-//! contained. Any other user code is queued as deferred cleanup (`cleanups.rs`). The manager joins a
-//! worker's thread only after its thread-locals have been dropped, because that runs user code as
+//! contained. Any other user code is queued as deferred cleanup (`cleanups.rs`). The manager joins
+//! a worker's thread only after its thread-locals have been dropped, because that runs user code as
 //! well.
 
 use std::{mem, time::Duration};

@@ -42,10 +42,10 @@ impl Registry {
     /// Creates a registry that periodically asks `source` whether the machine has changed.
     ///
     /// `source` returns the current topology if it differs from the one returned last. The manager
-    /// thread calls it every [`topology_refresh_ms`](base::params::Params::topology_refresh_ms) while work
-    /// waits. [`refresh_topology`](Self::refresh_topology) calls it too. If it panics, the call
-    /// counts as "unchanged", and `source` is called again later. It must not wait for queues of
-    /// this registry.
+    /// thread calls it every [`topology_refresh_ms`](base::params::Params::topology_refresh_ms)
+    /// while work waits. [`refresh_topology`](Self::refresh_topology) calls it too. If it panics,
+    /// the call counts as "unchanged", and `source` is called again later. It must not wait for
+    /// queues of this registry.
     ///
     /// # Errors
     ///

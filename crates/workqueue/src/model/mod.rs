@@ -88,7 +88,8 @@ impl Machine {
         assert!(refused.is_empty(), "a model refuses no thread");
     }
 
-    /// Creates the requested workers until `done` returns `true`; a [`WakeFlag`] makes it check again.
+    /// Creates the requested workers until `done` returns `true`; a [`WakeFlag`] makes it check
+    /// again.
     pub fn serve_until(&mut self, done: impl Fn() -> bool) {
         loop {
             self.make_workers();
@@ -143,7 +144,8 @@ impl Machine {
         self.parker.try_park()
     }
 
-    /// Waits until the manager is notified, or the unparker of [`notifier`](Self::notifier) is used.
+    /// Waits until the manager is notified, or the unparker of [`notifier`](Self::notifier) is
+    /// used.
     pub fn wait(&mut self) {
         self.parker.park();
     }

@@ -32,8 +32,8 @@
 //! encounters only states that also occur in runs. `execute/cancel_cut.rs` makes these transitions.
 //! It begins the runs of all items first, with no user code in between, because other threads may
 //! wait for a list link (an enqueue on another queue does). It also describes the order of the
-//! later steps. Twins `cancel all: forgets the injector`, `cancel all: forgets the local batches` and
-//! `cancel all: forgets returned items`.
+//! later steps. Twins `cancel all: forgets the injector`, `cancel all: forgets the local batches`
+//! and `cancel all: forgets returned items`.
 
 use std::ptr::NonNull;
 

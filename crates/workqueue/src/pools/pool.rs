@@ -337,8 +337,8 @@ impl WorkerPool {
         (!pwq.drain_waits).then_some(pwq.nr_adopted)
     }
 
-    /// Returns the number of items that workers have taken; `None` if a worker is awake, in an item,
-    /// or needed.
+    /// Returns the number of items that workers have taken; `None` if a worker is awake, in an
+    /// item, or needed.
     #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn at_rest(&self) -> Option<u64> {
         let dispatch = self.lock();

@@ -338,8 +338,8 @@ impl PwqState {
         self.nr_listed.iter().sum()
     }
 
-    /// Records that `count` items joined the lists of a lane. `arrival` is when the first and the last
-    /// arrived, in cycles, if known.
+    /// Records that `count` items joined the lists of a lane. `arrival` is when the first and the
+    /// last arrived, in cycles, if known.
     pub(crate) fn add_listed(&mut self, lane: Lane, count: usize, arrival: Option<(u64, u64)>) {
         if self.observed.is_none() {
             let mut made = self.pwq.lanes().filter_map(|it| it.observed.get());

@@ -7,8 +7,8 @@
 //! it is kicked, and never exits by itself.
 //!
 //! Items in a local batch are still pending. They can be cancelled or helped. The manager can put
-//! them back if the worker stays in an item before them. The state word `local_batch` decides between the
-//! worker and the manager.
+//! them back if the worker stays in an item before them. The state word `local_batch` decides
+//! between the worker and the manager.
 
 use std::ptr::{self, NonNull};
 

@@ -1,11 +1,11 @@
 //! Queueing on a queue with a capacity: rejecting, waiting, and reserving a permit.
 //!
 //! New work is counted: closures, futures, and items queued by [`Workqueue::try_enqueue`]. Each
-//! holds a capacity permit (`limit/capacity.rs`) until it starts or is cancelled. If no permit is free,
-//! the work is rejected, or the caller waits before it queues. Work that cannot be rejected without
-//! loss is not counted, because its number is bounded anyway: items queued by `enqueue`, by timers
-//! and by grace periods, woken futures, and the tickets of a scope, whose work is stored on its
-//! owner's stack.
+//! holds a capacity permit (`limit/capacity.rs`) until it starts or is cancelled. If no permit is
+//! free, the work is rejected, or the caller waits before it queues. Work that cannot be rejected
+//! without loss is not counted, because its number is bounded anyway: items queued by `enqueue`, by
+//! timers and by grace periods, woken futures, and the tickets of a scope, whose work is stored on
+//! its owner's stack.
 
 use std::{
     fmt, io,
@@ -211,10 +211,10 @@ impl<'a> TaskOptions<'a> {
     /// Waits for free capacity for one item, and reserves it: the options that are returned hold a
     /// *capacity permit*.
     ///
-    /// As with [`wait_for_capacity`](Self::wait_for_capacity), waiters get capacity in order of arrival. A
-    /// task that waits here occupies no worker and no seat, so it may be a task of this queue. A
-    /// permit counts as a waiting item, and dropping the options releases it. On a queue without a
-    /// capacity nothing is reserved.
+    /// As with [`wait_for_capacity`](Self::wait_for_capacity), waiters get capacity in order of
+    /// arrival. A task that waits here occupies no worker and no seat, so it may be a task of this
+    /// queue. A permit counts as a waiting item, and dropping the options releases it. On a queue
+    /// without a capacity nothing is reserved.
     ///
     /// # Guarantees
     ///
@@ -281,8 +281,8 @@ impl Workqueue {
         }
     }
 
-    /// Acquires a capacity permit as [`try_permit`](Self::try_permit) does, and sleeps for one until
-    /// `until`. Items of this queue do not wait.
+    /// Acquires a capacity permit as [`try_permit`](Self::try_permit) does, and sleeps for one
+    /// until `until`. Items of this queue do not wait.
     pub(super) fn wait_for_place(
         &self,
         until: Option<time::Instant>,

@@ -12,8 +12,8 @@ const HIGHPRI_NICE: i8 = -20;
 impl Builder {
     /// Runs items one at a time on the CPU that queued them. The kernel's `WQ_PERCPU`.
     ///
-    /// Equivalent to the affinity `Cpu`, `strict(true)` and a `max_active` for each CPU. The pool of
-    /// each CPU runs one worker at a time. If that worker blocks (see
+    /// Equivalent to the affinity `Cpu`, `strict(true)` and a `max_active` for each CPU. The pool
+    /// of each CPU runs one worker at a time. If that worker blocks (see
     /// [`blocking`](crate::blocking)) or hogs the CPU, another one runs.
     #[doc(alias = "WQ_PERCPU")]
     pub fn per_cpu(self) -> Self {

@@ -35,7 +35,8 @@ impl Inner {
         true
     }
 
-    /// Returns `true` if the queue already has these attributes, and routes for the present machine.
+    /// Returns `true` if the queue already has these attributes, and routes for the present
+    /// machine.
     fn is_routed(&self, machine: &Machine, change: &dyn Fn(&mut Attrs)) -> bool {
         let plan = self.plan.lock();
         let mut attrs = plan.attrs().clone();

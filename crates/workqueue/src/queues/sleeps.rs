@@ -27,9 +27,9 @@
 //! # Slack
 //!
 //! If many sleeps end, the cost of the manager's and the workers' wake-ups is that of many short
-//! rests. After the manager has fired at least [`MANY`] wakers, it therefore fires none for the time
-//! of the tunable `sleep_slack_us`. A sleep is late by at most this time, because its deadline is
-//! not before that firing. Fewer sleeps are exact. A paused clock has no slack.
+//! rests. After the manager has fired at least [`MANY`] wakers, it therefore fires none for the
+//! time of the tunable `sleep_slack_us`. A sleep is late by at most this time, because its deadline
+//! is not before that firing. Fewer sleeps are exact. A paused clock has no slack.
 //!
 //! # Which thread fires
 //!

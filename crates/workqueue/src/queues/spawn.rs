@@ -48,9 +48,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// With `func`, if the queue's [capacity](crate::Builder::capacity) is used up, if the queue was
-    /// destroyed, or if it is being drained and the caller is not one of its items. All are counted
-    /// (`refused` of [`QueueStats`](crate::QueueStats)).
+    /// With `func`, if the queue's [capacity](crate::Builder::capacity) is used up, if the queue
+    /// was destroyed, or if it is being drained and the caller is not one of its items. All are
+    /// counted (`refused` of [`QueueStats`](crate::QueueStats)).
     #[inline]
     pub fn try_spawn<T, F>(&self, func: F) -> Result<JoinHandle<T>, TrySpawnError<F>>
     where

@@ -32,7 +32,7 @@
 //!   it. So the run first queues the item, and then checks the color of its own count. If that
 //!   color is still open, a later flush finds the new count in the same color, and the run ends.
 //!   If a flush has closed the color, the run runs all closures that are left now before it ends.
-//!   Later closures are younger than the new count. Twin `strand: ends beside a flush`.
+//!   Later closures are younger than the new count. Twin `strand: ends during a flush`.
 //! - **A single closure is cancelled** by its handle, as any one-shot item is: the canceller claims
 //!   it, and its link stays in the list. A run that finds it claimed waits for the end of the
 //!   claim, a few instructions without user code, because the strand's count keeps the pwq that the
@@ -100,17 +100,23 @@ const MAX_BATCH: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 /// - After 32 closures, a strand lets the other items of its queue go first. If a flush is waiting,
 ///   it runs all closures that are left before that.
 ///
-/// | subject | behavior |
-/// |---|---|
-/// | `max_active`, [`pause`](Workqueue::pause), urgent lane, shares | apply to the strand as to one item |
-/// | [capacity](crate::Builder::capacity) | counts each closure that waits |
-/// | statistics, `len`, wait and run times | count each time that a worker takes up the strand as one item |
-/// | [`flush`](Workqueue::flush), [`drain`](Workqueue::drain) | wait for the closures |
-/// | [`JoinHandle::cancel`] | cancels a closure that has not started; the memory of its item is freed when its turn comes |
-/// | [`cancel_all`](Workqueue::cancel_all) | cancels and counts the closures that wait; if the strand is running, they are not counted, and end when the closure that runs has ended |
-/// | a queue that is full, drained or destroyed | rejects closures, except from its own items |
-/// | joining a later closure of the same strand, inside a closure | is [`JoinError::OwnQueue`](crate::JoinError::OwnQueue) |
-/// | two closures of different strands that join each other's later closures | wait for ever, as with two mutexes |
+/// Other operations treat a strand as follows:
+///
+/// - `max_active`, [`pause`](Workqueue::pause), the urgent lane and shares apply to the strand as
+///   to one item.
+/// - [Capacity](crate::Builder::capacity) counts each closure that waits.
+/// - Statistics, `len`, and wait and run times count each time that a worker takes up the strand as
+///   one item.
+/// - [`flush`](Workqueue::flush) and [`drain`](Workqueue::drain) wait for the closures.
+/// - [`JoinHandle::cancel`] cancels a closure that has not started. The memory of its item is freed
+///   when the closure would have run.
+/// - [`cancel_all`](Workqueue::cancel_all) cancels and counts the closures that wait. If the strand
+///   is running, they are not counted, and end when the closure that runs has ended.
+/// - A queue that is full, drained or destroyed rejects closures, except from its own items.
+/// - Joining a later closure of the same strand, inside a closure, is
+///   [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
+/// - Two closures of different strands that join each other's later closures wait for ever, as with
+///   two mutexes.
 ///
 /// # Cost
 ///
@@ -461,7 +467,7 @@ impl Base {
         // SAFETY: (1).
         unsafe { self.enqueue(item, next) };
         let is_open = || home.pool.is_open(home.slot, color);
-        if ptr::eq(next, home) && is_open() || twin::armed("strand: ends beside a flush") {
+        if ptr::eq(next, home) && is_open() || twin::armed("strand: ends during a flush") {
             return;
         }
         // SAFETY: (1).

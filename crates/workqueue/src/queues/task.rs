@@ -177,7 +177,8 @@ impl<'a> TaskOptions<'a> {
     /// # use afterwork::workqueue::{CancelHandle, JoinError, Workqueue};
     /// let queue = Workqueue::builder("example").build()?;
     /// let mut cancel = CancelHandle::default();
-    /// let handle = queue.task().cancel_handle(&mut cancel).spawn_async(std::future::pending::<()>());
+    /// let never = std::future::pending::<()>();
+    /// let handle = queue.task().cancel_handle(&mut cancel).spawn_async(never);
     /// std::thread::spawn(move || cancel.cancel());
     /// assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -223,8 +224,8 @@ impl<'a> TaskOptions<'a> {
         self
     }
 
-    /// Waits for free capacity as [`wait_for_capacity`](Self::wait_for_capacity) does, at most until
-    /// `deadline`. After that the work is rejected, as if the queue were full.
+    /// Waits for free capacity as [`wait_for_capacity`](Self::wait_for_capacity) does, at most
+    /// until `deadline`. After that the work is rejected, as if the queue were full.
     pub fn wait_for_capacity_until(mut self, deadline: time::Instant) -> Self {
         self.entry = Entry::Wait(Some(deadline));
         self

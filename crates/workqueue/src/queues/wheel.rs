@@ -1,10 +1,10 @@
 //! A hierarchical timer wheel: finds the timers that expire, without a clock, a lock or a thread.
 //!
 //! Time is divided into ticks, whose length is fixed when the wheel is created. Level 0 has a slot
-//! for each of the next 64 ticks, level 1 one for each of the next 64 times 64 ticks, and so on. The
-//! level of a timer is given by the highest six-bit group in which its tick differs from the current
-//! tick. As time passes, the timers of a slot move down, at most once for each level. Insertion and
-//! removal take constant time, regardless of the number of timers.
+//! for each of the next 64 ticks, level 1 one for each of the next 64 times 64 ticks, and so on.
+//! The level of a timer is given by the highest six-bit group in which its tick differs from the
+//! current tick. As time passes, the timers of a slot move down, at most once for each level.
+//! Insertion and removal take constant time, regardless of the number of timers.
 //!
 //! Timers of a lower level expire before those of a higher one, and within one level in the order
 //! of the slots. The next timer to expire is thus in the first slot of the lowest level that has

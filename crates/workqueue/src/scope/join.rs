@@ -17,8 +17,8 @@
 //!
 //! An offer costs more than a short join saves. Each thread therefore has a *credit* of offers. The
 //! outermost join of a chain adds one for each microsecond that a worker could save: the time of
-//! its shorter closure, without the first microseconds. Without credit, a chain makes no first offer
-//! until it is some microseconds old.
+//! its shorter closure, without the first microseconds. Without credit, a chain makes no first
+//! offer until it is some microseconds old.
 //!
 //! Only its own thread uses a chain. A guest knows a crew, and through it a `Pair` on the stack.
 
@@ -86,8 +86,9 @@ struct Outermost {
 /// with a higher one, a thread with short joins only makes more useless offers. A guess.
 const FIRST_CREDIT: u64 = 200;
 
-/// The time that a worker needs to wake, in microseconds. With a lower value, joins are offered that
-/// no worker can shorten; with a higher one, a chain without credit makes its first offer later.
+/// The time that a worker needs to wake, in microseconds. With a lower value, joins are offered
+/// that no worker can shorten; with a higher one, a chain without credit makes its first offer
+/// later.
 const WAKE_US: u64 = 2;
 
 sync::thread_local! {
@@ -167,8 +168,8 @@ impl<B, R> Pair<'_, B, R> {
 }
 
 impl Chain {
-    /// Offers the outermost unoffered join. Without credit, only if a worker has used the last offer
-    /// of the chain, or the chain is old enough.
+    /// Offers the outermost unoffered join. Without credit, only if a worker has used the last
+    /// offer of the chain, or the chain is old enough.
     #[cold]
     fn offer(&self) {
         // SAFETY: nodes of a chain are on this thread's stack, in outer frames.
@@ -322,8 +323,8 @@ impl Workqueue {
     ///
     /// A thread whose earlier outermost joins were too short for a worker, 2 µs for each closure,
     /// offers its outermost join later: when `a` joins on this queue more than 2 µs after it began.
-    /// Such a join costs some 30 ns if it is short, and otherwise `b` may run after `a`. So `a` must
-    /// not wait for `b`.
+    /// Such a join costs some 30 ns if it is short, and otherwise `b` may run after `a`. So `a`
+    /// must not wait for `b`.
     ///
     /// # Blocking
     ///

@@ -202,12 +202,12 @@ impl Workqueue {
         pieces.first_panic.go_on(Ok(()));
     }
 
-    /// Calls `func` on chunks of `size` elements that together cover `slice`, and with the number of
-    /// each, on this thread and this queue's workers. The last chunk may be shorter.
+    /// Calls `func` on chunks of `size` elements that together cover `slice`, and with the number
+    /// of each, on this thread and this queue's workers. The last chunk may be shorter.
     ///
-    /// The chunks are those of [`slice::chunks`] with `enumerate`, in any order. Threads take several at a time if
-    /// they are short, so a small `size` costs little. Everything else is as for
-    /// [`for_each_range`](Self::for_each_range).
+    /// The chunks are those of [`slice::chunks`] with `enumerate`, in any order. Threads take
+    /// several at a time if they are short, so a small `size` costs little. Everything else is as
+    /// for [`for_each_range`](Self::for_each_range).
     ///
     /// # Blocking
     ///
@@ -256,8 +256,8 @@ impl Workqueue {
         });
     }
 
-    /// Maps pieces that together cover `range`, on this thread and this queue's workers, and reduces
-    /// the results to one; `None` if the range is empty.
+    /// Maps pieces that together cover `range`, on this thread and this queue's workers, and
+    /// reduces the results to one; `None` if the range is empty.
     ///
     /// Pieces have any size, and results are reduced in any order and grouping, so `reduce` must be
     /// associative and commutative. Everything else is as for
@@ -278,7 +278,11 @@ impl Workqueue {
     /// # use afterwork::workqueue::Workqueue;
     /// let queue = Workqueue::builder("example").build()?;
     /// let numbers: Vec<u64> = (0..10_000).collect();
-    /// let sum = queue.map_reduce(0..numbers.len(), |range| numbers[range].iter().sum(), |a: u64, b| a + b);
+    /// let sum = queue.map_reduce(
+    ///     0..numbers.len(),
+    ///     |range| numbers[range].iter().sum(),
+    ///     |a: u64, b| a + b,
+    /// );
     /// assert_eq!(sum, Some(49_995_000));
     /// // Over whole chunks: the range is that of the chunks.
     /// let rows: Vec<&[u64]> = numbers.chunks(100).collect();

@@ -135,7 +135,8 @@ impl Workqueue {
         let reach = self.reach();
         let in_order = self.inner.ordered;
         let scope_state = ScopeState::new(self.inner.core.clone(), in_order, reach.on_one_cpu);
-        // SAFETY: `scope_state` is not moved or dropped until `finish` has closed the crew for good.
+        // SAFETY: `scope_state` is not moved or dropped until `finish` has closed the crew for
+        // good.
         let crew = unsafe { Crew::new((&raw const scope_state).cast(), ScopeState::visit) };
         let scope = Scope {
             queue: self,

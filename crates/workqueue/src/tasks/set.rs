@@ -123,7 +123,7 @@ impl Wake for AtEnd {
 /// Fires a waker of [`AtEnd`]. Returns it, because it may own the last reference to the waiter's
 /// waker.
 fn wake_ours(waker: Waker) -> Option<Box<dyn Send>> {
-    // FOREIGN(task-set-wake): a waker of ours, which may own the last reference to another one.
+    // FOREIGN(task-set-wake): our own waker, which may own the last reference to another one.
     waker.wake_by_ref();
     Some(Box::new(Foreign::new(waker)))
 }
@@ -367,7 +367,8 @@ impl<T> TaskSet<T> {
         self.must_be_here();
         for (place, handle) in self.handles.iter_mut().enumerate() {
             let Some(handle) = handle else { continue };
-            // The waker of an ended item reports it, now or earlier; a second `cancel_all` must not.
+            // The waker of an ended item reports it, now or earlier; a second `cancel_all` must
+            // not.
             if handle.is_finished() {
                 continue;
             }

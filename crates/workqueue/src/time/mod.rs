@@ -1,7 +1,7 @@
 //! Waits for time and for grace periods. Items are queued after a delay (`delayed.rs`), after a
 //! grace period of RCU (`rcu_work.rs`), or periodically (`periodic.rs`). Tasks sleep (`sleep.rs`),
-//! wait with a timeout (`timeout.rs`), or tick (`interval.rs`). They repeat what failed (`retry.rs`)
-//! and limit how often something happens (`rate.rs`).
+//! wait with a timeout (`timeout.rs`), or tick (`interval.rs`). They repeat what failed
+//! (`retry.rs`) and limit how often something happens (`rate.rs`).
 //!
 //! `timers.rs` of the queues arms and fires items: each queue owns its timers, and drops them when
 //! it is destroyed. `sleeps.rs` wakes tasks.

@@ -27,10 +27,10 @@ use crate::{
 ///
 /// # Guarantees
 ///
-/// - If [`enqueue_rcu`](TaskOptions::enqueue_rcu) returns `true`, the run starts after a grace period
-///   that began after the call. Every section of [`rcu::read`] and [`rcu::qsbr::Reader`] that was
-///   open has ended, and its effects are visible. If it returns `false` because the item is
-///   pending, that may be for an earlier grace period.
+/// - If [`enqueue_rcu`](TaskOptions::enqueue_rcu) returns `true`, the run starts after a grace
+///   period that began after the call. Every section of [`rcu::read`] and [`rcu::qsbr::Reader`]
+///   that was open has ended, and its effects are visible. If it returns `false` because the item
+///   is pending, that may be for an earlier grace period.
 /// - The item is pending from the call until it starts. It is queued on the pool of the pod from
 ///   which `enqueue_rcu` was called.
 /// - If all handles of the item are dropped, it is still queued. If the last handle of its queue
@@ -66,7 +66,8 @@ pub enum GracePeriod {}
 
 impl TaskOptions<'_> {
     /// Queues `work` after a grace period. Returns `false` if the item is already pending or is
-    /// disabled, or if [`Workqueue::enqueue`](crate::Workqueue::enqueue) would reject it. Needs the feature `rcu`.
+    /// disabled, or if [`Workqueue::enqueue`](crate::Workqueue::enqueue) would reject it. Needs the
+    /// feature `rcu`.
     ///
     /// # Blocking
     ///

@@ -45,7 +45,8 @@ impl Backoff {
     }
 }
 
-/// Calls `attempt` until it returns `Ok`, with pauses as `policy` says, and returns the last result.
+/// Calls `attempt` until it returns `Ok`, with pauses as `policy` says, and returns the last
+/// result.
 ///
 /// A drain of a queue that runs this as a task waits for it, also during a pause. An attempt that
 /// blocks belongs in an item: `retry(policy, || queue.spawn(…))`, whose errors are those of a join.

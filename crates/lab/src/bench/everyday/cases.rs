@@ -167,7 +167,7 @@ const ORDERED_QUEUES: usize = 10_000;
 /// Creates the selected cases.
 pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
     let topology =
-        Topology::detect().map_err(|error| Stop::because("cannot tell the CPUs", error))?;
+        Topology::detect().map_err(|error| Stop::because("cannot find the CPUs", error))?;
     let setting = Setting {
         settings,
         topology,
@@ -549,8 +549,8 @@ fn locked_case() -> Case {
     }
 }
 
-/// Returns a run of the requests. A deadlock leaves its threads behind, so it is not repeated: later
-/// runs return the same sample.
+/// Returns a run of the requests. A deadlock leaves its threads behind, so it is not repeated:
+/// later runs return the same sample.
 fn final_if_deadlocked<S: Splits>(start: impl Fn() -> Result<S, Stop> + 'static) -> RunFn {
     let mut is_deadlocked = false;
     Box::new(move || {

@@ -1,8 +1,8 @@
 //! Requests that hold a lock while they wait for a part of their own work.
 //!
 //! The first request takes the lock, splits its work in two, and waits for the second half, which
-//! another thread runs. Meanwhile more requests for the same lock arrive. A pool whose waiters run
-//! other work lets the first thread take one of them, and it waits for its own lock.
+//! another thread runs. At the same time more requests for the same lock arrive. A pool whose
+//! waiters run other work lets the first thread take one of them, and it waits for its own lock.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
@@ -65,7 +65,7 @@ impl Splits for Rayon {
     }
 }
 
-/// Returns a queue of ours with as many workers.
+/// Returns our queue with `THREADS` workers.
 pub fn ours() -> Result<Workqueue, Stop> {
     let queue = Workqueue::builder("locked").max_active(THREADS as u32);
     let queue = queue.build();
