@@ -380,3 +380,28 @@ fn bulk_cancel_of_running_strands_leaves_no_waiting_closure() {
         assert!(strands.iter().all(|strand| strand.backlog() == 0));
     });
 }
+
+/// The second cancel comes while the strand runs and is queued again, after a batch.
+#[test]
+fn closures_that_are_spawned_after_a_bulk_cancel_run() {
+    let queue = queue("strand").alone();
+    let strand = queue.strand(());
+    let (send, receive) = mpsc::channel();
+    let (own, canceller) = (strand.clone(), queue.clone());
+    strand
+        .spawn_detached(move |()| {
+            canceller.cancel_all();
+            for _ in 1..32 {
+                own.spawn_detached(|()| ()).unwrap();
+            }
+            let last = own.clone();
+            own.spawn_detached(move |()| {
+                canceller.cancel_all();
+                send.send(last.spawn(|()| 7)).unwrap();
+            })
+            .unwrap();
+        })
+        .unwrap();
+    let later = receive.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(ends(move || later.join()).unwrap(), 7);
+}

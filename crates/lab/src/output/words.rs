@@ -41,6 +41,8 @@ everyday scope-empty: spawn a million empty items that borrow
 everyday idle-1ms: stay idle but for an item every ms
 everyday idle-10ms: stay idle but for an item every 10 ms
 everyday sleeps: let a million tasks sleep
+everyday timeouts: arm and cancel timeouts that never fire
+everyday strands: keep a hundred thousand states, each with one user at a time
 everyday locked: hold a lock and wait for a part of the own work
 everyday save-soon: save soon after the last of a thousand changes
 scale producers: queue from many threads at once
@@ -143,6 +145,12 @@ everyday sleeps hand_over: time to hand over a sleep
 everyday sleeps late_p50: p50 of how late sleepers wake
 everyday sleeps late_p99: p99 of how late sleepers wake
 everyday sleeps bytes_per_item: bytes per sleep
+everyday timeouts_per_s: timeouts/s
+everyday timeouts cpu_per_item: CPU time per timeout
+everyday make: time to make a state
+everyday drop: time to drop a state
+everyday bytes_made: bytes per state
+everyday bytes_used: bytes per state that was used
 everyday ended: runs that ended
 everyday until_end: time until all requests ended
 everyday saves: saves

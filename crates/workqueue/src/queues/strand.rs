@@ -25,7 +25,9 @@
 //!   item would be unqueued, and the closures would wait for ever: twin `strand: is unqueued while
 //!   it runs`. The closures of a strand that runs are not reachable for a canceller. Each one has
 //!   the number of bulk cancels at its spawn, and is cancelled instead of run if that has changed.
-//!   Twin `strand: starts what was cancelled`.
+//!   Twin `strand: starts what was cancelled`. The run of a canceller leaves closures with the
+//!   present number, and queues the item again. Models have too few colors to reach that.
+//!   Test: `closures_that_are_spawned_after_a_bulk_cancel_run`.
 //! - **Flushes.** A pending closure is not counted in flight; the item is, from before the closure
 //!   was counted until the closure has run. When a run queues the item again, the new count is
 //!   younger than the closures that are left, and a flush that began in between does not wait for
@@ -67,7 +69,7 @@ use crate::{
     },
     item::{
         deferred_drops::DeferredDrops,
-        head::{Ending, Head, Popped, State, VTable},
+        head::{Ending, Head, OfStrand, Popped, State, VTable},
         lane::Lane,
         list::{self, Color, Injector, List},
         revival::Revivable,
@@ -176,6 +178,14 @@ struct Own {
     nr_done: usize,
 }
 
+impl Own {
+    fn refill(&mut self, pushed: &Injector) {
+        if self.taken.is_empty() {
+            self.taken = pushed.take(|_| Color::default());
+        }
+    }
+}
+
 #[repr(C)]
 struct Item<S> {
     base: Base,
@@ -199,22 +209,12 @@ impl<S> Lent<S> {
     }
 }
 
-/// Marks a closure of a strand.
-struct InStrand {
-    strand: *const Head,
-    /// `QueueCore::nr_cancels` when the closure was spawned.
-    nr_cancels: u32,
-}
-
-// SAFETY: the pointer is only compared.
-unsafe impl Send for InStrand {}
-
-impl StartBy for InStrand {
+impl StartBy for OfStrand {
     const IS_LIMITED: bool = false;
     const IN_STRAND: bool = true;
 
-    fn strand(&self) -> *const Head {
-        self.strand
+    fn strand(&self) -> OfStrand {
+        *self
     }
 
     fn is_cancelled(&self) -> bool {
@@ -314,12 +314,12 @@ impl<S: Send + 'static> Strand<S> {
         let mut state = Lent(state);
         // SAFETY: it is called only by the strand's run.
         let func = move || func(unsafe { state.get() });
-        let in_strand = InStrand {
-            strand: self.item.as_ptr(),
+        let of_strand = OfStrand {
+            item: self.item.as_ptr(),
             nr_cancels: self.queue.inner.core.nr_cancels.load(Ordering::Relaxed),
         };
         let home = self.queue.here();
-        let (item, handle) = join::joinable(in_strand, func, home, has_permit);
+        let (item, handle) = join::joinable(of_strand, func, home, has_permit);
         // SAFETY: the item is new, and is pushed once.
         unsafe {
             home.emit_queued(item);
@@ -378,6 +378,29 @@ impl Base {
         self.queue.plan_and_push(&work, home, false);
     }
 
+    /// Returns the next closure if it was spawned before the last bulk cancel. Only for the run.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller runs the item.
+    unsafe fn next_cancelled(&self) -> Option<NonNull<Head>> {
+        // SAFETY: (1). The reference ends before the closure is taken.
+        let own = unsafe { &mut *self.own.get() };
+        own.refill(&self.pushed);
+        let closure = own.taken.first()?;
+        // SAFETY: a linked item is alive.
+        let table = unsafe { closure.as_ref() }.vtable().handle.as_ref();
+        let mark = table
+            .and_then(|table| table.strand)
+            .expect("a closure of a strand");
+        // SAFETY: the table is the closure's.
+        let mark = unsafe { mark(closure) };
+        let nr_cancels = self.queue.core.nr_cancels.load(Ordering::Relaxed);
+        let is_cancelled = mark.nr_cancels != nr_cancels;
+        // SAFETY: (1).
+        is_cancelled.then(|| unsafe { self.next() }).flatten()
+    }
+
     /// Takes the next closure. Only for the run.
     ///
     /// # Safety
@@ -386,9 +409,7 @@ impl Base {
     unsafe fn next(&self) -> Option<NonNull<Head>> {
         // SAFETY: (1). The reference ends before the closure is called.
         let own = unsafe { &mut *self.own.get() };
-        if own.taken.is_empty() {
-            own.taken = self.pushed.take(|_| Color::default());
-        }
+        own.refill(&self.pushed);
         let closure = own.taken.pop_front()?;
         own.nr_done += 1;
         Some(closure)
@@ -398,7 +419,7 @@ impl Base {
     ///
     /// # Safety
     ///
-    /// 1. The caller runs the item, and has taken all closures that it found.
+    /// 1. The caller runs the item.
     unsafe fn is_idle(&self) -> bool {
         // SAFETY: (1).
         let own = unsafe { &mut *self.own.get() };
@@ -507,19 +528,19 @@ impl<S: Send + 'static> Item<S> {
         unsafe { run::pop_by_and_cancel(item, deferred_drops, Self::skip, pop) }
     }
 
-    /// Cancels all closures, instead of running them.
+    /// Cancels the closures that were spawned before the last bulk cancel, instead of running them.
     unsafe fn skip(item: NonNull<Head>, deferred_drops: &mut DeferredDrops) {
         // SAFETY: the caller runs the item, which begins with its `Base`.
         let base = unsafe { item.cast::<Base>().as_ref() };
         // The strand itself is no item of the user.
         deferred_drops.nr_more -= 1;
         // SAFETY: as above.
-        while let Some(closure) = unsafe { base.next() } {
+        while let Some(closure) = unsafe { base.next_cancelled() } {
             // SAFETY: the closure is linked, and we hold its only link.
             let popped = unsafe { (closure.as_ref().vtable().cancel)(closure, deferred_drops) };
             deferred_drops.nr_more += isize::from(popped.ran());
         }
-        // SAFETY: as above, and no closure was left.
+        // SAFETY: as above. If closures are left, they are counted.
         if !unsafe { base.is_idle() } {
             let next = base.queue.route_table.here().in_lane(base.lane);
             // SAFETY: as above.
