@@ -75,7 +75,7 @@ fn in_source(
             used.insert(tag.to_string());
         }
         if CALLS.iter().any(|call| is_called(code, call)) && since_tag > NEAR {
-            let what = "foreign code may run here: say FOREIGN(tag) above, as panics.rs tells";
+            let what = "foreign code may run here: write FOREIGN(tag) above, see panics.rs";
             found.push(Finding::new(file, number, what));
         }
     }

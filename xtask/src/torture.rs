@@ -298,7 +298,7 @@ fn help(programs: &[Program]) -> String {
   --minutes M  how long, a fraction if need be; five seconds without
   --seed S     where the dice of the first round start; from the clock without, and printed
   --config C   one of the program's configurations; a wrong one lists them
-  --hostile    users' code at its worst beside all this: it panics, also in destructors, sleeps, waits, drops the last handles
+  --hostile    users' code at its worst in addition: it panics, also in destructors, sleeps, waits, drops the last handles
                of others, leaks guards, forks; and the system refuses threads, membarrier, eventfds and mappings
   --without A  not these acts; a wrong one lists them. To find out which ones a fault needs, leave out half of them
   --twin BUG   put this bug back (its name in the source, under `twin::armed`); good is then that it is found

@@ -8,7 +8,7 @@
 //! | tasks, joined as they complete | `TaskSet` |
 //! | a mirror that does not answer | `timeout` around the request |
 //! | a bound on the pages that wait to be parsed | `capacity` and `task().reserve().await` |
-//! | an actor whose senders wait for capacity | a bounded `Mailbox`: `send().await`, `recv().await` |
+//! | an actor with waiting senders | a bounded `Mailbox`: `send().await`, `recv().await` |
 //! | a question to the actor | `reply`, `ReplyTo` |
 //! | progress | `interval` |
 //! | a task that is cancelled | `CancelHandle` |

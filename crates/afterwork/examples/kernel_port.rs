@@ -6,8 +6,10 @@
 //! | `INIT_DELAYED_WORK`, which requeues itself | `DelayedWork::with_handle`, `enqueue_after` |
 //! | `alloc_ordered_workqueue("nic_ctl")` | `.ordered()` |
 //! | `alloc_workqueue("nic_rx", WQ_UNBOUND \| WQ_MEM_RECLAIM, 0)` | `.with_rescuer()` |
-//! | `list_add_rcu`, `list_del_rcu`, `list_for_each_entry_rcu`, `synchronize_rcu` | `Rcu<Vec<…>>`: `update`, `load`, `rcu::synchronize` |
-//! | `cancel_delayed_work_sync`, `cancel_work_sync`, `destroy_workqueue` in `remove` | the same calls in the same order |
+//! | `list_add_rcu`, `list_del_rcu` | `Rcu<Vec<…>>`: `update` |
+//! | `list_for_each_entry_rcu` | `load` |
+//! | `synchronize_rcu` | `rcu::synchronize` |
+//! | `cancel_delayed_work_sync`, `cancel_work_sync`, `destroy_workqueue` | the same calls |
 //! | `container_of` | a `Weak` in the item's closure |
 //!
 //! `cargo run --release --example kernel_port -- [PACKETS [INTERRUPT THREADS]]`

@@ -858,7 +858,7 @@ fn child_rejects_parents_timers_and_can_create_new_ones() {
         let (mut slept, mut set, ticks) = theirs.take().unwrap();
         let mut context = Context::from_waker(Waker::noop());
         let polled = AssertUnwindSafe(|| Pin::new(&mut slept).poll(&mut context));
-        assert!(catch_unwind(polled).is_err(), "nobody wakes it");
+        assert!(catch_unwind(polled).is_err(), "it is never woken");
         assert!(catch_unwind(AssertUnwindSafe(|| set.try_join_next())).is_err());
         assert!(catch_unwind(AssertUnwindSafe(|| set.cancel_all())).is_err());
         // The drop does not hang at locks that threads of the parent may hold.

@@ -368,11 +368,11 @@ fn missing_comparison_program_is_reported() {
             "bench --against-binary /nowhere",
             "there is no such program",
         ),
-        ("bench --against-binary /bin/true", "tells no cases"),
-        ("bench --against-binary /bin/echo", "tells no cases"),
+        ("bench --against-binary /bin/true", "lists no cases"),
+        ("bench --against-binary /bin/echo", "lists no cases"),
         (
             "bench workqueue --against-binary /usr/bin/yes",
-            "`/usr/bin/yes bench workqueue --list --json` tells no cases",
+            "`/usr/bin/yes bench workqueue --list --json` lists no cases",
         ),
         (
             &stranger,

@@ -164,10 +164,10 @@ async function look(width) {
   const style = it => frame.contentWindow.getComputedStyle(it);
   const behind = it => { while (it && (parts(style(it).backgroundColor)[3] ?? 1) === 0) it = it.parentElement;
     return it ? style(it).backgroundColor : "rgb(255, 255, 255)"; };
-  const told = [...inside.querySelectorAll("main *")].filter(it => it.checkVisibility()
+  const written = [...inside.querySelectorAll("main *")].filter(it => it.checkVisibility()
     && [...it.childNodes].some(child => child.nodeType === 3 && child.textContent.trim()));
-  const pale = told.filter(it => contrast(style(it).color, behind(it)) < 4.5);
-  const squeezed = told.filter(it => it.matches(".claims td:nth-child(-n+3)") && it.textContent.length > 20 && it.getBoundingClientRect().width < 110);
+  const pale = written.filter(it => contrast(style(it).color, behind(it)) < 4.5);
+  const squeezed = written.filter(it => it.matches(".claims td:nth-child(-n+3)") && it.textContent.length > 20 && it.getBoundingClientRect().width < 110);
   const scheme = light(behind(inside.body)) < .5 ? "dark" : "light";
   said.push(`width ${width}: ${scheme}, pale ${pale.length}, squeezed ${squeezed.length}, bars ${bars.length} empty ${empty.length}, curves ${curves.length} flat ${flat.length}, `
     + `overflow ${Math.max(0, inside.documentElement.scrollWidth - width)}, small ${small.length}`

@@ -19,11 +19,13 @@
 //! block at the head. When it has read all items of a block that is not the newest, it closes the
 //! block.
 //!
-//! | `state` | set by | how | means |
-//! |---|---|---|---|
-//! | number of items | poster | addition | that number of slots hold an item, or held one |
-//! | `SEALED` | poster | with its last addition, or when it abandons the block | no more items; the poster no longer uses the block |
-//! | `CLOSED` | owner | compare-exchange from the state of which it has read all items | no more items; the owner no longer uses the block |
+//! The fields of `state` are:
+//!
+//! - Number of items: the slots that hold an item, or held one. The poster adds to it.
+//! - `SEALED`: no more items; the poster no longer uses the block. The poster sets it with its last
+//!   addition, or when it abandons the block.
+//! - `CLOSED`: no more items; the owner no longer uses the block. The owner sets it by a
+//!   compare-exchange from the state of which it has read all items.
 //!
 //! Both flags are set by read-modify-writes of one word, so one of them comes second. The side that
 //! sets the second flag owns the block: the owner finds `SEALED` and moves the block to the free

@@ -181,7 +181,7 @@ impl<T> Inbox<T> {
     #[inline(always)]
     pub(super) fn push(&self, lane: Lane, block: NonNull<Block<T>>) {
         if self.is_list() && lane == Lane::Ordinary {
-            // SAFETY: `start` gave up the handle, and nobody else knows the block.
+            // SAFETY: `start` gave up the handle, and no other thread knows the block.
             self.aside.lifo.push(unsafe { Block::from_raw(block) });
             return;
         }

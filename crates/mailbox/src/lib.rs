@@ -51,12 +51,14 @@
 //!
 //! # Kinds of owners
 //!
-//! | the owner | sleeps in | is woken by |
-//! |---|---|---|
-//! | is a thread | [`Mailbox::wait`], [`Mailbox::wait_timeout`], [`Mailbox::wait_linger`] | a futex, after a short spin |
-//! | is an event loop, such as epoll | the loop, after [`Mailbox::arm`], with [`Mailbox::eventfd`] in its set | the eventfd |
-//! | waits in io_uring for posts and completions | the ring, which polls the eventfd (feature `io-uring`: the module `uring`) | a completion |
-//! | is an async task | [`Mailbox::recv`], [`Mailbox::poll_recv`], [`Mailbox::ready`] | its waker |
+//! - A thread sleeps in [`Mailbox::wait`], [`Mailbox::wait_timeout`] or [`Mailbox::wait_linger`],
+//!   and is woken by a futex, after a short spin.
+//! - An event loop, such as epoll, has [`Mailbox::eventfd`] in its set. It sleeps after
+//!   [`Mailbox::arm`], and is woken by the eventfd.
+//! - An owner that waits in io_uring for posts and completions sleeps in the ring, which polls the
+//!   eventfd (feature `io-uring`: the module `uring`). It is woken by a completion.
+//! - An async task waits in [`Mailbox::recv`], [`Mailbox::poll_recv`] or [`Mailbox::ready`], and is
+//!   woken by its waker.
 //!
 //! Differs from Linux: there *task work* belongs to a kernel task and runs when the task returns to
 //! user space; here the owner receives it. `post` and `post_lazy` are io_uring's forced and lazy

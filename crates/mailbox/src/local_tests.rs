@@ -564,7 +564,7 @@ fn dropped_set_notifies_all_handles_despite_reentrant_drops() {
     for handle in handles {
         assert!(matches!(handle.join(), Err(JoinError::Panicked(_))));
     }
-    assert_eq!(mailbox.len(), 0, "what has gone is not woken");
+    assert_eq!(mailbox.len(), 0, "a future that was dropped is not woken");
 }
 
 #[test]

@@ -26,11 +26,11 @@ use super::shared::Shared;
 ///
 /// # A full mailbox
 ///
-/// | action | function |
-/// |---|---|
-/// | return the item, and shed it or try later | [`post`](Self::post), [`post_lazy`](Self::post_lazy), [`batch`](Self::batch) |
-/// | wait for capacity, as a task | [`send`](Self::send) |
-/// | wait for capacity, as a thread | [`send_blocking`](Self::send_blocking), [`send_timeout`](Self::send_timeout) |
+/// - To get the item back, and shed it or try later: [`post`](Self::post),
+///   [`post_lazy`](Self::post_lazy), [`batch`](Self::batch).
+/// - To wait for capacity as a task: [`send`](Self::send).
+/// - To wait for capacity as a thread: [`send_blocking`](Self::send_blocking),
+///   [`send_timeout`](Self::send_timeout).
 ///
 /// Free capacity goes first to waiting senders, in the order in which they arrived. While a sender
 /// waits, posts are rejected.
@@ -96,7 +96,7 @@ impl<T> Poster<T> {
     /// assert_eq!(mailbox.try_recv(), Ok("hello"));
     ///
     /// drop(mailbox);
-    /// assert_eq!(poster.post("anybody?"), Err(PostError::Closed("anybody?")));
+    /// assert_eq!(poster.post("late"), Err(PostError::Closed("late")));
     /// ```
     #[inline]
     #[doc(alias = "try_post")]
@@ -139,14 +139,16 @@ impl<T> Poster<T> {
     /// - Items of one lane are received in the order of the [mailbox](super::Mailbox); of two
     ///   posters of one thread, one urgent and one not, the lane decides.
     ///
-    /// | | |
-    /// |---|---|
-    /// | the owner's sleep | ends as with other posts: at once by [`post`](Self::post), by [`post_lazy`](Self::post_lazy) if the count is complete |
-    /// | a [batch](Self::batch), a [call](Self::call) | is urgent as a whole |
-    /// | a capacity | counts both lanes, and rejects items of both; waiting senders are let in in their order, each to its lane |
-    /// | a poster in the middle of its post | blocks its own lane; the owner continues with the other one |
-    /// | [`Mailbox::close`](super::Mailbox::close), [`len`](super::Mailbox::len), the drop of the mailbox | apply to both lanes |
-    /// | a clone | is also urgent |
+    /// - The owner's sleep ends as with other posts: at once by [`post`](Self::post), by
+    ///   [`post_lazy`](Self::post_lazy) if the count is complete.
+    /// - A [batch](Self::batch) or a [call](Self::call) is urgent as a whole.
+    /// - A capacity counts both lanes, and rejects items of both. Waiting senders are admitted in
+    ///   their order, each to its lane.
+    /// - A poster in the middle of its post blocks its own lane; the owner continues with the other
+    ///   one.
+    /// - [`Mailbox::close`](super::Mailbox::close), [`len`](super::Mailbox::len) and the drop of
+    ///   the mailbox apply to both lanes.
+    /// - A clone is also urgent.
     ///
     /// # Cost
     ///

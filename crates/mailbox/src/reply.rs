@@ -4,7 +4,7 @@
 //!
 //! | state | means | ended by |
 //! |---|---|---|
-//! | `Asked` | no answer yet; perhaps the wake-up of the caller | the owner's end → `Given`, `Lost`; the caller's → `Gone` |
+//! | `Asked` | no answer yet | the owner's end → `Given`, `Lost`; the caller → `Gone` |
 //! | `Given` | the answer waits | the caller → `Gone` |
 //! | `Lost` | the owner's end was dropped without an answer | the caller → `Gone` |
 //! | `Gone` | the caller has the answer, or has dropped its end | never |
@@ -179,7 +179,9 @@ impl<T> Poster<T> {
     /// let poster = mailbox.poster();
     /// let replies = [1, 2, 3].map(|number| poster.call_lazy(|to| (number, to)).unwrap());
     /// mailbox.wait_linger(1, 32, Duration::from_millis(1)).unwrap();
-    /// mailbox.drain(32).for_each(|(number, to): (u32, ReplyTo<u32>)| to.reply(2 * number).unwrap());
+    /// mailbox.drain(32).for_each(|(number, to): (u32, ReplyTo<u32>)| {
+    ///     to.reply(2 * number).unwrap();
+    /// });
     /// assert_eq!(replies.map(|reply| reply.wait()), [Ok(2), Ok(4), Ok(6)]);
     /// ```
     pub fn call_lazy<R>(

@@ -10,6 +10,8 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
+use base::internal::admission::MAX_CAPACITY;
+
 use super::*;
 
 /// Long enough to notice a wait that is not woken; a correct wait never takes this long.
@@ -179,7 +181,7 @@ fn closing_or_dropping_a_mailbox_returns_waiting_items() {
                 assert_eq!(
                     mailbox.try_recv(),
                     Err(TryRecvError::Closed),
-                    "nobody is let in"
+                    "no sender is admitted"
                 );
             }
             assert_eq!(sender.join().unwrap(), Err(PostError::Closed(2)));
@@ -216,8 +218,8 @@ fn a_send_is_not_polled_after_its_end() {
 }
 
 #[test]
-fn a_capacity_is_from_one_to_isize_max() {
-    for wrong in [0, isize::MAX as usize + 1, usize::MAX] {
+fn a_capacity_is_from_one_to_its_maximum() {
+    for wrong in [0, MAX_CAPACITY + 1, usize::MAX] {
         let build = || Mailbox::<u8>::builder().capacity(wrong).build();
         let refused = catch_unwind(AssertUnwindSafe(build)).unwrap_err();
         let text = refused.downcast::<String>().unwrap();
@@ -226,9 +228,7 @@ fn a_capacity_is_from_one_to_isize_max() {
             "{text}"
         );
     }
-    let mailbox = Mailbox::<u8>::builder()
-        .capacity(isize::MAX as usize)
-        .build();
+    let mailbox = Mailbox::<u8>::builder().capacity(MAX_CAPACITY).build();
     mailbox.poster().post(1).unwrap();
 }
 

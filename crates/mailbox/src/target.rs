@@ -4,13 +4,15 @@
 //!
 //! | bit | means | set by | cleared by |
 //! |---|---|---|---|
-//! | `POSTED` | the wake-up is in the mailbox, or about to be | a waker, or a canceller | the owner, before it polls |
+//! | `POSTED` | a wake-up is posted, or about to be | a waker, a canceller | owner, before a poll |
 //! | `CANCELLED` | the future is dropped instead of polled | a canceller | never |
 //! | `ENDED` | the future has ended; a closure has started | the owner | never |
 //!
 //! ```text
-//! wake:  the future's condition;       set POSTED;   neither POSTED nor ENDED was set?  then post the wake-up
-//! owner: receives the wake-up;         clear POSTED;  CANCELLED?  then drop the future, otherwise poll it
+//! wake:  the future's condition;       set POSTED;
+//!        neither POSTED nor ENDED was set?  then post the wake-up
+//! owner: receives the wake-up;         clear POSTED;
+//!        CANCELLED?  then drop the future, otherwise poll it
 //! ```
 //!
 //! # Properties, and their proofs
@@ -109,7 +111,8 @@ impl Mark {
         // ORDER(local): the other end; see `Target::wake_with`.
         // If a wake comes first, the poll that follows sees everything written before it. If we
         // come first, that wake posts again.
-        // Test: a_wake_that_finds_another_is_seen_by_its_poll, receiving_a_wake_up_needs_its_acquire
+        // Test: a_wake_that_finds_another_is_seen_by_its_poll,
+        // receiving_a_wake_up_needs_its_acquire
         let order = twin::order("local: relaxed clear", Ordering::Acquire);
         self.word.fetch_and(!POSTED, order) & CANCELLED != 0
     }

@@ -172,7 +172,7 @@ fn the_last_poster_ends_the_wait() {
     assert_eq!(
         mailbox.try_recv(),
         Err(TryRecvError::Empty),
-        "and begins anew with the next one"
+        "the next poster opens the mailbox again"
     );
 }
 

@@ -6,9 +6,10 @@
 //! below: the owner is awake, or a poster has claimed its wake-up.
 //!
 //! ```text
-//! owner:  nr = n (swap);      fence;  count the queue:  too few?  sleep      more than before?  nr = 0 (swap), continue
-//! poster: push;               fence;  nr > 0?  count: nr -= k   or, if eager, claim: nr = 0 (both by
-//!                                              read-modify-write)
+//! owner:  nr = n (swap);  fence;  count the queue:  too few?  sleep
+//!                                                   more than before?  nr = 0 (swap), continue
+//! poster: push;           fence;  nr > 0?  count: nr -= k   or, if eager, claim: nr = 0
+//!                                          (both by read-modify-write)
 //! ```
 //!
 //! The poster whose read-modify-write takes `nr` from positive to zero or below must wake the
@@ -73,8 +74,8 @@ impl Wait {
     /// queue next.
     pub(super) fn arm(&self, count: usize) {
         debug_assert!(count > 0, "no poster would ever claim this");
-        // ORDER(owner-waker): publish and consume, other end in `claim_armed`: the way in which the owner
-        // sleeps.
+        // ORDER(owner-waker): publish and consume, other end in `claim_armed`: the way in which the
+        // owner sleeps.
         //   owner: kind of sleep = mine;   nr = n  Release
         //   claim: nr: positive → not  Acquire;    reads the kind of sleep
         // If our swap comes first, the claim takes our arming, and wakes us in the way in which we
@@ -125,9 +126,9 @@ impl Wait {
     /// to.
     #[cold]
     pub(super) fn claim_armed(&self, seen: i32, nr_items: usize, eager: bool) -> bool {
-        // ORDER(owner-waker): the other end; see `arm`. If we take the word from positive, we see how the
-        // owner sleeps. If another change came first, the word is not positive, and we wake no
-        // owner.
+        // ORDER(owner-waker): the other end; see `arm`. If we take the word from positive, we see
+        // how the owner sleeps. If another change came first, the word is not positive, and we wake
+        // no owner.
         // Test: claim_wakes_the_owner_of_the_claimed_arming, a_claim_needs_its_acquire
         let order = twin::order("wait: relaxed claim", Ordering::Acquire);
         if eager {

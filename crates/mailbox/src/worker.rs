@@ -72,7 +72,11 @@ const BATCH: usize = 32;
 /// std::thread::scope(|scope| {
 ///     for word in ["a", "b", "c"] {
 ///         let worker = &worker;
-///         scope.spawn(move || worker.spawn_detached(move || DOCUMENT.with(|text| text.borrow_mut().push_str(word))));
+///         scope.spawn(move || {
+///             worker.spawn_detached(move || {
+///                 DOCUMENT.with(|text| text.borrow_mut().push_str(word));
+///             })
+///         });
 ///     }
 /// });
 /// let len = worker.spawn(|| DOCUMENT.with(|text| text.borrow().len()));

@@ -93,7 +93,7 @@ fn non_send_values_stay_on_the_thread_of_their_worker() {
 #[test]
 fn panic_ends_with_its_closure_or_future_constructor() {
     let worker = worker();
-    worker.spawn_detached(|| panic_any("nobody joins"));
+    worker.spawn_detached(|| panic_any("no joiner"));
     let closure = worker.spawn(|| panic!("tape {}", 1));
     let maker = worker.spawn_local(|| -> std::future::Ready<()> { panic_any("no future") });
     let future = worker.spawn_local(|| async { panic_any("later") });

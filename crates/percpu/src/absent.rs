@@ -97,7 +97,9 @@ impl<T: Send + 'static, C: Choice> PerCpu<T, C> {
     /// let caches = Arc::new(caches);
     /// let shared = Arc::new(Mutex::new(Vec::new()));
     /// let saved = shared.clone();
-    /// let watch = caches.drain_when_absent(move |_cpu, cache| saved.lock().unwrap().append(cache));
+    /// let watch = caches.drain_when_absent(move |_cpu, cache| {
+    ///     saved.lock().unwrap().append(cache);
+    /// });
     ///
     /// // CPU 1 leaves.
     /// percpu::set_online_cpus(&"0".parse::<CpuSet>()?);

@@ -20,7 +20,7 @@
 //! | [`Qpw`] | the owner gives up its slot | an operation of the owner costs | a remote call |
 //! |---|---|---|---|
 //! | `Queue` | never | nothing | is queued; the owner runs it when it [polls](Owner::poll) |
-//! | `OnDemand` | when a thread asks, at its next operation or poll | a load | runs on the caller, after that |
+//! | `OnDemand` | at its next operation if asked | a load | runs on the caller, after that |
 //! | `EveryOp` | after each operation | a locked instruction | runs on the caller, at once |
 //!
 //! A slot without an owner, or whose owner is [parked](Owner::park), is free in every mode. With

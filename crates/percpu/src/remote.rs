@@ -232,7 +232,10 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     /// // In the mode `Queue`, an owner that does not poll, like this thread, runs no calls.
     /// let owner = lists.attach(cpu)?;
     /// std::thread::scope(|scope| {
-    ///     let late = scope.spawn(|| lists.try_run_on(cpu, Duration::from_millis(1), |list| list.len()).is_err());
+    ///     let late = scope.spawn(|| {
+    ///         let timeout = Duration::from_millis(1);
+    ///         lists.try_run_on(cpu, timeout, |list| list.len()).is_err()
+    ///     });
     ///     assert!(late.join().unwrap());
     /// });
     /// # drop(owner);

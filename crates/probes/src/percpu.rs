@@ -93,7 +93,7 @@ pub mod calls {
         let slots = slots
             .as_ref()
             .expect("nothing of it is read from the machine");
-        let mut owner = slots.attach(CpuId::new(0)).expect("nobody else owns it");
+        let mut owner = slots.attach(CpuId::new(0)).expect("the slot has no owner");
         for operation in operations {
             black_box(*operation)(&mut owner);
         }

@@ -12,9 +12,9 @@
 //! | bit | set by | means |
 //! |---|---|---|
 //! | `CLOSED` | sweeper | the bag accepts no more closures |
-//! | `DONE` | the thread that ran them | all have run; the bag's thread may use the bag again, unless it has left it |
-//! | `LEFT` | thread | the bag's thread has abandoned it: it was full, or closed and not done, or the thread has exited |
-//! | `UNSWEPT` | thread | no sweeper thread could be started: a closure joins by the slow path, which tries again |
+//! | `DONE` | the thread that ran them | all have run; if not `LEFT`, the bag may be used again |
+//! | `LEFT` | thread | abandoned: it was full, or closed and not done, or the thread has exited |
+//! | `UNSWEPT` | thread | no sweeper could start: a closure joins by the slow path, which retries |
 //!
 //! A closure occupies one word for its kind and one for each captured word, because the cost is in
 //! the cache lines that move from CPU to CPU.

@@ -24,7 +24,8 @@
 //! ```text
 //! pusher:  push to a list;                       (a barrier is called after that)
 //! barrier: fence;  load sweep_seq → cookie
-//! sweeper: is_wanted = false;  sweep_seq = odd;  fence;  take the lists;  grace period;  run;  sweep_seq = even
+//! sweeper: is_wanted = false;  sweep_seq = odd;  fence;  take the lists;  grace period;  run;
+//!          sweep_seq = even
 //! ```
 //!
 //! A sweep that is already running may have passed a list before the push, so it does not count

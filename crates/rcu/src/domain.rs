@@ -17,7 +17,7 @@
 //! scan       each reader: OFF → skip;   in a section, or was lately → ASK;   idle → maybe PARK
 //! answers?   running readers answer at their next unlock; if all do, no barrier is needed
 //! heavy      every reader's word is current; every later lock and unlock sees ASK and PARK
-//! confirm    not in a section, or in one that has this gp_seq → passed;   else count it on the tree
+//! confirm    not in a section, or in one with this gp_seq → passed;   else count it on the tree
 //! wait       for the last report
 //! end        gp_seq becomes even
 //! ```
@@ -104,7 +104,8 @@ impl Domain {
     #[inline(always)]
     pub(super) fn first_level(&self) -> u64 {
         // ORDER(began-later): publish and consume, other end in `start`.
-        //   driver: (removals);  fence;  gp_seq into first_level  Release;  skip readers whose word has this gp_seq
+        //   driver: (removals);  fence;  gp_seq into first_level  Release;
+        //           skip readers whose word has this gp_seq
         //   reader: load first_level  Acquire, store it;  load the protected data
         // If the driver's store comes first, the section has its number and sees every removal that
         // this grace period serves: the driver may skip it. If our load comes first, the section

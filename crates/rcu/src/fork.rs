@@ -3,15 +3,20 @@
 //! The child has the memory of its parent and one thread, the one that forked. Before anything else
 //! runs in the child:
 //!
-//! | state | becomes |
-//! |---|---|
-//! | slots of other threads | free and parked: the threads do not exist, so their sections have ended |
-//! | the slot of the thread that forked | unchanged, except that questions of a driver are removed. An open section stays open, also one that the exiting thread left open |
-//! | a running grace period | one that has not begun: its number is revoked, and a section that has the number gets an older one. If the thread that forked drives the grace period, it continues |
-//! | the rights to drive and to sweep | free, unless the thread that forked holds one: a user thread that runs callbacks, or a stall handler, continues. On a thread of the library the child exits when the callback returns (`sync::fork`) |
-//! | callbacks that have not run | leaked with their captures, including those behind a callback that forks |
-//! | the thread that runs them | none: the next callback starts it |
-//! | the executor | none: its threads do not exist |
+//! - Slots of other threads become free and parked: the threads do not exist, so their sections
+//!   have ended.
+//! - The slot of the thread that forked is unchanged, except that questions of a driver are
+//!   removed. An open section stays open, also one that the exiting thread left open.
+//! - A running grace period becomes one that has not begun: its number is revoked, and a section
+//!   that has the number gets an older one. If the thread that forked drives the grace period, it
+//!   continues.
+//! - The rights to drive and to sweep become free, unless the thread that forked holds one: a user
+//!   thread that runs callbacks, or a stall handler, continues. On a thread of the library the
+//!   child exits when the callback returns (`sync::fork`).
+//! - Callbacks that have not run are leaked with their captures, including those behind a callback
+//!   that forks.
+//! - There is no thread that runs callbacks: the next callback starts it.
+//! - There is no executor, because its threads do not exist.
 //!
 //! Callbacks are dropped from the child because the parent runs them. In the child they would run a
 //! second time, and send a message or write a file twice. The memory that they would have freed

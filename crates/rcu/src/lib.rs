@@ -21,7 +21,7 @@
 //! | readers | use | grace periods |
 //! |---|---|---|
 //! | are short and never sleep | [`read`], [`synchronize`] | one domain for the process |
-//! | are loops that report between rounds | [`qsbr::Reader`] | the same domain; reading costs nothing |
+//! | are loops that report between rounds | [`qsbr::Reader`] | the same domain; reads are free |
 //! | sleep, or cross `.await` and threads | [`srcu::Domain`] | a domain of its own for each |
 //!
 //! docs/rcu.md has the pictures, the proofs and the costs.

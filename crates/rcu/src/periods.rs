@@ -25,7 +25,8 @@
 //!
 //! ```text
 //! waiter: (removal);          fence;  load gp_seq → cookie
-//! driver: gp_seq = odd;       fence;  scan the readers ...;  gp_seq = even  Release;  is_driven = false;  wake
+//! driver: gp_seq = odd;       fence;  scan the readers ...;  gp_seq = even  Release;
+//!         is_driven = false;  wake
 //! ```
 //!
 //! A waiter whose cookie this grace period reaches has loaded `gp_seq` before it became odd. So its
@@ -109,7 +110,8 @@ impl Periods {
         // If our fence comes first, the sections that this grace period skips see our removals,
         // so it may serve us. If the driver's fence comes first, we read its odd number and ask for
         // the grace period after it.
-        // Test: a_grace_period_serves_whoever_came_before_it, a_cookie_needs_its_fence, srcu_cookie_needs_its_fence
+        // Test: a_grace_period_serves_whoever_came_before_it, a_cookie_needs_its_fence,
+        // srcu_cookie_needs_its_fence
         twin::fence("rcu: no fence before the cookie");
         GpCookie::after(self.gp_seq.load(Ordering::Relaxed))
     }

@@ -13,13 +13,16 @@
 //!
 //! ```text
 //! lock:   nest = *ctr & NEST
-//!         nest == 0:         *ctr = *first_level (acquire);  compiler barrier;  *flags & PARK?  leave_parking()
+//!         nest == 0:         *ctr = *first_level (acquire);  compiler barrier;
+//!                            *flags & PARK?  leave_parking()
 //!         nest < NEST - 1:   *ctr += 1
 //!         otherwise:         read_lock(), then call place()
-//! unlock: nest == 1:         *ctr -= 1 (release);  compiler barrier;  *flags & AT_UNLOCK?  report()
+//! unlock: nest == 1:         *ctr -= 1 (release);  compiler barrier;
+//!                            *flags & AT_UNLOCK?  report()
 //!         1 < nest < NEST:   *ctr -= 1 (release)
 //!         otherwise:         read_unlock()
-//! report: *nr_loops == 1:    *ctr == *first_level (acquire)?  else nest == 1?  *ctr = that (release), else return
+//! report: *nr_loops == 1:    *ctr == *first_level (acquire)?
+//!                            else nest == 1?  *ctr = that (release), else return
 //!                            *flags & ASKED?  answer()
 //!         otherwise:         quiescent()
 //! ```

@@ -28,7 +28,8 @@
 //!
 //! ```text
 //! reader: (its accesses);  load gp_seq  Acquire;  ctr = nested, gp_seq  Release;  asked? answer
-//! driver: gp_seq = odd  Release;  ask;  heavy;  load ctr  Acquire: nested, older: count it, wait for the answer
+//! driver: gp_seq = odd  Release;  ask;  heavy;  load ctr  Acquire: nested, older:
+//!         count it, wait for the answer
 //! ```
 //!
 //! The driver always finds the word nested. So it passes the reader for one of two reasons:
@@ -51,11 +52,15 @@
 //! | flag | set by | cleared by | means |
 //! |---|---|---|---|
 //! | `PARK` | driver, or reader | reader | the next outermost section begins by the slow path |
-//! | `OFF` | driver, if `PARK` is still set; or reader | reader, with `PARK` | in an extended quiescent state: not counted in `nr_active`, skipped by scans |
+//! | `OFF` | driver if `PARK` is set; or reader | reader, with `PARK` | extended quiescent state |
 //! | `ASK` | driver | reader at its next outermost unlock, or driver | report a quiescent state |
-//! | `COUNTED` | driver, if `ASK` is still set | reader, with `ASK` | the driver waits: count down the tree, too |
-//! | `BOOSTED` | driver, if `COUNTED` is still set | reader, with `COUNTED` | drop the priority after the report (`stall.rs`) |
-//! | `LEAVING` | reader | reader | its thread is exiting: release the slot at the next outermost unlock |
+//! | `COUNTED` | driver if `ASK` is set | reader, with `ASK` | the driver waits for the tree |
+//! | `BOOSTED` | driver if `COUNTED` is set | reader, with `COUNTED` | drop the priority |
+//! | `LEAVING` | reader | reader | its thread exits: release the slot at the outermost unlock |
+//!
+//! A reader with `OFF` is not counted in `nr_active` and is skipped by scans. A reader with
+//! `COUNTED` also counts down the tree. After that a reader with `BOOSTED` drops its raised
+//! priority (`stall.rs`).
 //!
 //! # Parking
 //!
@@ -670,7 +675,8 @@ impl Flags {
         // our next ones see the removals. If our exchange comes first, ASK stays for the next
         // unlock. The same holds for COUNTED against `count_on`: if it comes first, we count down
         // the tree; otherwise the driver does.
-        // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders, a_srcu_answer_needs_both_orders
+        // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders,
+        // a_srcu_answer_needs_both_orders
         let order = twin::order("rcu: relaxed answer", Ordering::AcqRel);
         self.0.fetch_and(!(ASK | COUNTED | BOOSTED), order)
     }
@@ -702,7 +708,8 @@ impl Flags {
         // ORDER(ask): the other end; see `answer`.
         // If our ASK comes first, the reader's answer acquires the removals that we saw. If an
         // answer comes first, it answered an earlier question, and ASK stays for the next one.
-        // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders, a_srcu_answer_needs_both_orders
+        // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders,
+        // a_srcu_answer_needs_both_orders
         self.0.fetch_or(ASK, Ordering::Release);
     }
 
@@ -710,7 +717,8 @@ impl Flags {
     pub(super) fn has_answered(&self) -> bool {
         // ORDER(ask): the other end; see `answer`. Without ASK the sections before the answer
         // happened before us; with it the driver waits.
-        // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders, a_srcu_answer_needs_both_orders
+        // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders,
+        // a_srcu_answer_needs_both_orders
         self.0.load(Ordering::Acquire) & ASK == 0
     }
 

@@ -116,7 +116,7 @@ fn with_queue(
     let queue = Arc::new(builder.build_in(&registry).expect("a queue"));
     body(&queue);
     drop(queue);
-    registry.shutdown().expect("nobody uses it any more");
+    registry.shutdown().expect("no thread uses it any more");
 }
 
 /// The number of visits in progress, its maximum, and the number of completed visits.
@@ -492,7 +492,7 @@ fn slots_are_exclusive(job: &Job) {
     let cpus: Vec<_> = job.topology.allowed().iter().collect();
     let (nr_items, shared) = (job.nr_items, data.clone());
     on_each_cpu(job, move |index| {
-        let mut owner = shared.attach(cpus[index]).expect("nobody owns it");
+        let mut owner = shared.attach(cpus[index]).expect("no other thread owns it");
         for round in 0..nr_items {
             for _ in 0..4 {
                 owner.with(visit);

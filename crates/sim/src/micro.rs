@@ -205,13 +205,13 @@ pub fn micros(topology: &Topology) -> Vec<Micro> {
         call(|| _ = std::hint::black_box(cpu::current())),
     );
     add(
-        "a yield to nobody",
+        "a yield to no thread",
         &["sched_yield"],
         call(thread::yield_now),
     );
     let nobody = Arc::new(Futex::new(0));
     add(
-        "a wake-up of nobody",
+        "a wake-up of no thread",
         &["futex"],
         Box::new(move || each(3_000, || nobody.wake(1))),
     );

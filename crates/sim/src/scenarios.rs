@@ -1,4 +1,5 @@
-//! The programs: each uses the shipped library like `afterwork-lab bench`, with a thread on each CPU.
+//! The programs: each uses the shipped library like `afterwork-lab bench`, with a thread on each
+//! CPU.
 
 use std::sync::{Arc, Mutex};
 // The scenarios count with the standard library's atomics, which cost nothing in the simulation.
@@ -361,7 +362,7 @@ fn percpu_drain(job: &Job, measured: &Arc<Measured>) {
         }
         let mut owner = data
             .attach(CpuId::new(index as u32))
-            .expect("nobody owns it");
+            .expect("no other thread owns it");
         ready();
         for _ in 0..nr_items {
             owner.with(|hits| *hits += 1);

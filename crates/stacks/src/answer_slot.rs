@@ -13,8 +13,9 @@
 //! The asked thread answers from a signal handler, which may run late: after the asking thread has
 //! given up, and another thread was asked. What must never happen: *two threads write, or one
 //! writes while another reads*. So a thread begins by a compare-exchange from exactly the word that
-//! asks it (twin `answer slot: begun without a claim`). A thread that gives up frees the desk only if the
-//! asked thread has not begun; otherwise the writer frees it (twin `answer slot: taken from its writer`).
+//! asks it (twin `answer slot: begun without a claim`). A thread that gives up frees the desk only
+//! if the asked thread has not begun; otherwise the writer frees it (twin
+//! `answer slot: taken from its writer`).
 
 use sync::atomic::{AtomicU64, Ordering};
 use sync::cell::UnsafeCell;

@@ -24,14 +24,16 @@ use model as backend;
 pub struct Key(backend::Key);
 
 impl Key {
-    /// Wakes up to `count` sleepers without access to their memory. Makes a system call even if there is none.
+    /// Wakes up to `count` sleepers without access to their memory. Makes a system call even if
+    /// there is none.
     #[inline]
     pub fn wake(&self, count: u32) {
         self.0.wake(count);
     }
 }
 
-/// Declares a word to sleep on. The kernel compares 32 bits, which are the low ones: this library is for little-endian machines.
+/// Declares a word to sleep on. The kernel compares 32 bits, which are the low ones: this library
+/// is for little-endian machines.
 macro_rules! futex {
     ($(#[$doc:meta])* $name:ident, $value:ty, $atomic:ty) => {
         $(#[$doc])*
@@ -61,7 +63,8 @@ macro_rules! futex {
                 Key(self.waiters.key((&raw const self.word).cast()))
             }
 
-            /// Sleeps while the low 32 bits of the word equal those of `expected`. May return early.
+            /// Sleeps while the low 32 bits of the word equal those of `expected`. May return
+            /// early.
             ///
             /// # Blocking
             ///
@@ -71,10 +74,11 @@ macro_rules! futex {
                 self.sleep(expected, None);
             }
 
-            /// Sleeps as [`wait`](Self::wait) does, at most for `timeout`. Never times out in a model.
+            /// Sleeps as [`wait`](Self::wait) does, at most for `timeout`. Never times out in a
+            /// model.
             ///
-            /// A short timeout is punctual: the thread's timer slack, 50 us by default, is set to 1 ns while it sleeps. That
-            /// costs three system calls of some 0.1 us each.
+            /// A short timeout is punctual: the thread's timer slack, 50 us by default, is set to 1
+            /// ns while it sleeps. That costs three system calls of some 0.1 us each.
             #[cfg_attr(sim, track_caller)]
             pub fn wait_timeout(&self, expected: $value, timeout: Duration) {
                 self.sleep(expected, Some(timeout));
@@ -83,8 +87,8 @@ macro_rules! futex {
             #[cfg_attr(sim, track_caller)]
             fn sleep(&self, expected: $value, timeout: Option<Duration>) {
                 let load = || self.word.load(Ordering::Relaxed) as u32;
-                // To Miri a futex that compares half of an atomic is a race of mixed sizes. Its clock counts the interpreted
-                // steps, so a nap costs nothing.
+                // To Miri a futex that compares half of an atomic is a race of mixed sizes. Its
+                // clock counts the interpreted steps, so a nap costs nothing.
                 if cfg!(miri) && size_of::<$value>() == 8 {
                     if load() == expected as u32 {
                         let short_sleep = Duration::from_micros(100);
@@ -126,7 +130,8 @@ mod backend {
     #[derive(Clone, Copy, Debug)]
     pub struct Key(*const u32);
 
-    // SAFETY: a key is an address by which the kernel finds sleepers. Nothing is read or written through it.
+    // SAFETY: a key is an address by which the kernel finds sleepers. Nothing is read or written
+    // through it.
     unsafe impl Send for Key {}
     // SAFETY: as above.
     unsafe impl Sync for Key {}
@@ -170,8 +175,8 @@ mod backend {
             let timeout = timeout
                 .as_ref()
                 .map_or(std::ptr::null(), std::ptr::from_ref);
-            // SAFETY: `word` points at a live atomic, which the caller borrows for the whole wait. `timeout` points at a
-            // timespec on this stack, or is null.
+            // SAFETY: `word` points at a live atomic, which the caller borrows for the whole wait.
+            // `timeout` points at a timespec on this stack, or is null.
             unsafe {
                 libc::syscall(
                     libc::SYS_futex,
@@ -189,7 +194,8 @@ mod backend {
             #[cfg(sim)]
             crate::sim::futex::wake(self.0, count);
             #[cfg(not(sim))]
-            // SAFETY: FUTEX_WAKE uses the address as a name only; the kernel reads nothing through it.
+            // SAFETY: FUTEX_WAKE uses the address as a name only; the kernel reads nothing through
+            // it.
             unsafe {
                 libc::syscall(
                     libc::SYS_futex,

@@ -118,7 +118,7 @@ fn a_ledger_that_reserves_ahead_fails_the_form_of_two_adders() {
     let each = fetch_add_ns(naive);
     assert!(
         each > 3.0 * fetch_add_form(),
-        "the twin is not told apart: {each:.1} ns"
+        "the twin looks like the original: {each:.1} ns"
     );
 }
 

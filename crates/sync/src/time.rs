@@ -51,8 +51,8 @@ pub(crate) fn timespec(span: std::time::Duration) -> libc::timespec {
     }
 }
 
-/// Returns the moment `at` as [`now_ns`] counts, that of the call if it is over, and the last one if it is further away than that.
-/// In a model it is as far from 0 as from now.
+/// Returns the moment `at` as [`now_ns`] counts, that of the call if it is over, and the last one
+/// if it is further away than that. In a model it is as far from 0 as from now.
 pub fn ns_of(at: Instant) -> u64 {
     // The distance is read first, so that the result is not too early.
     let left = at.saturating_duration_since(Instant::now());

@@ -23,14 +23,16 @@ pub fn cpu_ns(thread: ThreadId) -> Option<u64> {
         // To the kernel that would be the caller.
         return None;
     }
-    /// The kernel's `CPUCLOCK_SCHED | CPUCLOCK_PERTHREAD_MASK`, by which a thread's number names its clock.
+    /// The kernel's `CPUCLOCK_SCHED | CPUCLOCK_PERTHREAD_MASK`, by which a thread's number names
+    /// its clock.
     const THREAD_CPU: libc::clockid_t = 2 | 4;
     let clock = (!(thread.0 as libc::clockid_t)) << 3 | THREAD_CPU;
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the call writes `time`, which outlives it. The kernel refuses a clock that does not exist.
+    // SAFETY: the call writes `time`, which outlives it. The kernel refuses a clock that does not
+    // exist.
     let refused = unsafe { libc::clock_gettime(clock, &mut time) };
     (refused == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
@@ -52,7 +54,8 @@ pub fn is_runnable(thread: ThreadId) -> Option<bool> {
     state(line.get(..len)?).map(|state| state == b'R')
 }
 
-/// Returns the letter after the name. The name is in brackets, and may hold any byte, also a bracket.
+/// Returns the letter after the name. The name is in brackets, and may hold any byte, also a
+/// bracket.
 fn state(line: &[u8]) -> Option<u8> {
     let end = line.iter().rposition(|&byte| byte == b')')?;
     line.get(end + 2).copied()

@@ -136,7 +136,7 @@ Ctrl\-C ended the command.
 .SH EXAMPLES
 .TP
 \fBafterwork demo\fR
-Runs a load worth watching; meanwhile, in another terminal:
+Runs a load worth watching. At the same time, in another terminal:
 .TP
 \fBafterwork top\fR
 Lists the processes that can be watched.

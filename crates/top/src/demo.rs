@@ -14,9 +14,9 @@ use clap::Args;
 use crate::exit::{Exit, Stop};
 use crate::interrupt::Interrupt;
 
-/// Runs a load worth watching: a queue at its limit with waiting items, a queue with blocking items,
-/// delayed items, an ordered queue, a mailbox whose owner sometimes falls behind, RCU callbacks, and
-/// per-CPU data that is drained.
+/// Runs a load worth watching: a queue at its limit with waiting items, a queue with blocking
+/// items, delayed items, an ordered queue, a mailbox whose owner sometimes falls behind, RCU
+/// callbacks, and per-CPU data that is drained.
 #[derive(Args, Clone, Debug)]
 pub struct DemoArgs {
     /// End after this number of seconds; by default on Ctrl-C

@@ -5,7 +5,7 @@
 //! | the queue is full | 503 at once | `JoinError::Full` |
 //! | a request has not started in time | 504, and it never starts | `task().deadline(…)` |
 //! | a client disconnects | its item is cancelled | `cancel_on_drop` |
-//! | shutdown, one client hangs | it is reported, others are cancelled | `drain_timeout`, `cancel_all` |
+//! | shutdown, a client hangs | a report; others are cancelled | `drain_timeout`, `cancel_all` |
 //!
 //! The queue is paused where the order matters. Memory is sampled and plotted during the flood.
 //! `cargo run --release --example axum_offload -- [REQUESTS [CLIENTS]]`

@@ -432,7 +432,7 @@ fn work_comes_again_until_it_is_dropped_or_its_queue_is() {
 }
 
 #[test]
-fn closures_of_strands_run_are_cancelled_or_left_and_free_their_state() {
+fn strand_frees_its_state_after_run_cancelled_and_left_closures() {
     let count = Count::default();
     let queue = queue();
     let strand = queue.strand(vec![count.clone()]);

@@ -123,8 +123,8 @@ fn drain_that_waits_for_an_owner() {
     drainer.join().unwrap();
 }
 
-/// Two callers fall asleep beside an owner that operates, or wait for their queued calls. No sleep
-/// times out here, so each of them must be woken.
+/// Two callers fall asleep while an owner operates, or wait for their queued calls. No sleep times
+/// out here, so each of them must be woken.
 fn callers_asleep_beside_an_owner(qpw: Qpw) {
     let machine = Topology::synthetic("1 core").unwrap();
     let builder = PerCpu::builder().topology(machine).qpw(qpw);

@@ -649,7 +649,7 @@ fn a_waker_that_gets_room_may_wait_for_the_next_one() {
 }
 
 #[test]
-fn a_waker_that_gets_room_may_wait_for_the_item_that_released_it() {
+fn admitted_waker_may_wait_for_the_item_that_released_capacity() {
     ends(|| {
         let queue: &'static Workqueue = Box::leak(Box::new(paused(1)));
         let ((run, runs), (send, receive)) = (mpsc::channel(), mpsc::channel());
@@ -664,7 +664,7 @@ fn a_waker_that_gets_room_may_wait_for_the_item_that_released_it() {
 }
 
 #[test]
-fn wakers_that_get_room_by_a_bulk_cancel_may_wait_for_each_other() {
+fn wakers_admitted_by_a_bulk_cancel_may_wait_for_each_other() {
     ends(|| {
         let queue: &'static Workqueue = Box::leak(Box::new(paused(2)));
         let handles = [(); 2].map(|()| queue.try_spawn(|| ()).unwrap());

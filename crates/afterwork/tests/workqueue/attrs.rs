@@ -363,7 +363,7 @@ fn the_registry_of_the_process_follows_its_affinity_mask() {
 }
 
 #[test]
-fn a_change_that_changes_nothing_does_not_drain_an_ordered_queue() {
+fn setting_equal_attributes_does_not_drain_an_ordered_queue() {
     ends(|| {
         let queue = queue("ordered").ordered();
         let queue = queue.build_in(&registry("8 core")).unwrap();

@@ -48,7 +48,7 @@ fn a_running_closure_sees_each_kind_of_cancel() {
 }
 
 #[test]
-fn a_closure_of_a_strand_sees_its_cancel_and_the_next_one_does_not() {
+fn only_the_cancelled_closure_of_a_strand_sees_the_cancel() {
     let queue = queue("cancelled").alone();
     let strand = queue.strand(());
     let (send, started) = mpsc::channel();

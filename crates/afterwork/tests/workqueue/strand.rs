@@ -81,7 +81,7 @@ fn ten_thousand_strands_run_each_of_their_closures() {
 }
 
 #[test]
-fn closures_without_handles_run_before_the_queue_and_the_state_end() {
+fn detached_closures_run_before_queue_and_state_are_dropped() {
     let nr_dropped = Arc::new(AtomicUsize::new(0));
     let nr_run = Arc::new(AtomicUsize::new(0));
     let queue = queue("strand").alone();
@@ -355,7 +355,7 @@ fn an_urgent_strand_goes_first() {
 }
 
 #[test]
-fn a_bulk_cancel_beside_running_strands_leaves_no_closure_waiting() {
+fn bulk_cancel_of_running_strands_leaves_no_waiting_closure() {
     let queue = queue("strand").alone();
     let strands: Vec<_> = (0..4).map(|_| queue.strand(0u32)).collect();
     let nr_run = Arc::new(AtomicUsize::new(0));
@@ -379,4 +379,29 @@ fn a_bulk_cancel_beside_running_strands_leaves_no_closure_waiting() {
         queue.flush().unwrap();
         assert!(strands.iter().all(|strand| strand.backlog() == 0));
     });
+}
+
+/// The second cancel comes while the strand runs and is queued again, after a batch.
+#[test]
+fn closures_that_are_spawned_after_a_bulk_cancel_run() {
+    let queue = queue("strand").alone();
+    let strand = queue.strand(());
+    let (send, receive) = mpsc::channel();
+    let (own, canceller) = (strand.clone(), queue.clone());
+    strand
+        .spawn_detached(move |()| {
+            canceller.cancel_all();
+            for _ in 1..32 {
+                own.spawn_detached(|()| ()).unwrap();
+            }
+            let last = own.clone();
+            own.spawn_detached(move |()| {
+                canceller.cancel_all();
+                send.send(last.spawn(|()| 7)).unwrap();
+            })
+            .unwrap();
+        })
+        .unwrap();
+    let later = receive.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(ends(move || later.join()).unwrap(), 7);
 }

@@ -1,11 +1,12 @@
 //! The layout of the file. All numbers are little-endian.
 //!
 //! ```text
-//! head:    0 magic | 8 version u32 | 12 record bytes u32 | 16 pid u32 | 20 records u32 | 24 start time u64
-//!         32 round u64 | 40 written at, ns u64 | 48 took, ns u64 | 56 left out u32 | 60 zero | 64 name, 32 bytes
-//!         96 check u64 | 104 asked u32 | 108 zero, to 256
-//! record:  0 kind u16 | 2 figures u16 | 4 zero | 8 round u64 | 16 name, 64 bytes | 80 detail, 40 bytes
-//!        120 figures, 24 u64 | 312 check u64
+//! head:    0 magic | 8 version u32 | 12 record bytes u32 | 16 pid u32 | 20 records u32
+//!         24 start time u64 | 32 round u64 | 40 written at, ns u64 | 48 took, ns u64
+//!         56 left out u32 | 60 zero | 64 name, 32 bytes | 96 check u64 | 104 asked u32
+//!        108 zero, to 256
+//! record:  0 kind u16 | 2 figures u16 | 4 zero | 8 round u64 | 16 name, 64 bytes
+//!         80 detail, 40 bytes | 120 figures, 24 u64 | 312 check u64
 //! ```
 //!
 //! `round` is odd while the file is being written. A record belongs to the round that it contains.

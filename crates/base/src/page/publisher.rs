@@ -3,7 +3,8 @@
 //! # Asking
 //!
 //! ```text
-//! reader:    record round;  asked = another number;  wake the waiter on asked;  read until there is a later round
+//! reader:    record round;  asked = another number;  wake the waiter on asked;
+//!            read until there is a later round
 //! publisher: read asked;  write a round;  wait while asked is unchanged
 //! ```
 //!
@@ -27,9 +28,10 @@
 //!
 //! ```text
 //! locked              a living process has it: try the next name
-//! not locked          stale: lock it;  does it still have that name?  remove it while it is locked, and create ours
-//! no such file        create ours;  lock it;  does it still have that name?  it is ours.  Otherwise another
-//!                     process treated it as stale: try again
+//! not locked          stale: lock it;  does it still have that name?
+//!                     remove it while it is locked, and create ours
+//! no such file        create ours;  lock it;  does it still have that name?  it is ours.
+//!                     Otherwise another process treated it as stale: try again
 //! ```
 //!
 //! So a file is removed only by a process that has it locked and finds it under its name.

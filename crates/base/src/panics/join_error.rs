@@ -120,7 +120,8 @@ impl PanicPayload {
     /// use afterwork::workqueue::{JoinError, Workqueue};
     ///
     /// let queue = Workqueue::builder("example").build()?;
-    /// let Err(JoinError::Panicked(payload)) = queue.spawn(|| panic!("disk {} is gone", 3)).join() else {
+    /// let handle = queue.spawn(|| panic!("disk {} is gone", 3));
+    /// let Err(JoinError::Panicked(payload)) = handle.join() else {
     ///     unreachable!("it panicked");
     /// };
     /// assert_eq!(payload.text(), Some("disk 3 is gone"));

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! queue:  a subscriber, and a span?  insert it;  otherwise remove the span of an earlier run
-//! run:    remove it, enter it, call the item's code, leave it; the span of a future stays for the next poll
+//! run:    remove it, enter it, call the item's code, leave it; a future keeps its span
 //! end:    of a future, and of an item that is cancelled and freed: remove it
 //! ```
 //!

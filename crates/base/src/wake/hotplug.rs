@@ -2,7 +2,7 @@
 //!
 //! A registry of workqueues detects changes of the online CPUs, and so may a program. Per-CPU data
 //! needs to be notified. None of them names another, so they meet here: the thread that detects a
-//! change calls [`tell`], which calls every [`Watcher`]. A watcher may wait for slots that other
+//! change calls [`notify`], which calls every [`Watcher`]. A watcher may wait for slots that other
 //! threads own. A caller that must not wait uses [`notify_aside`].
 
 use sync::{
@@ -52,7 +52,7 @@ pub fn notify(online: &CpuSet) {
     let all: Vec<_> = watchers().lock().iter().cloned().collect();
     for watcher in all.iter().filter_map(Weak::upgrade) {
         // FOREIGN(hotplug-watcher): a watcher, and its drop if this is the last pointer to it, on
-        // the thread that calls `tell`. A panic is caught, and the other watchers are called.
+        // the thread that calls `notify`. A panic is caught, and the other watchers are called.
         panics::contain(|| {
             watcher.set_online_cpus(online);
             drop(watcher);
@@ -60,7 +60,7 @@ pub fn notify(online: &CpuSet) {
     }
 }
 
-/// Calls every watcher as [`tell`] does, on a new thread, so that the caller does not wait.
+/// Calls every watcher as [`notify`] does, on a new thread, so that the caller does not wait.
 pub fn notify_aside(online: &CpuSet) {
     fork::register(&HANDLER);
     if watchers().lock().is_empty() {

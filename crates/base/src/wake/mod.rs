@@ -10,8 +10,10 @@
 //
 // | file | caller | event | callee |
 // |---|---|---|---|
-// | `report.rs` | every wait of the library | its thread is about to sleep | its worker pool, which wakes another worker; RCU |
-// | `hotplug.rs` | a registry of workqueues, or the program | the online CPUs have changed | per-CPU data |
+// | `report.rs` | every wait of the library | its thread is about to sleep | its worker pool; RCU |
+// | `hotplug.rs` | a queue registry, the program | online CPUs have changed | per-CPU data |
+//
+// The pool wakes another worker.
 //
 // Two folders share the rule of lanes in `lane.rs`. `harmless.rs` records which wakers another
 // folder creates.

@@ -128,7 +128,7 @@ pub fn must_know_any(
     let Some(known) = known.filter(|known| !known.is_empty()) else {
         let args = args.join(" ");
         return Err(Stop::CouldNotRun(format!(
-            "{name}: no program to compare with: `{name} {args}` tells no cases"
+            "{name}: no program to compare with: `{name} {args}` lists no cases"
         )));
     };
     let knows = |case: &Case| known.iter().any(|it| it.is(case));
@@ -271,7 +271,7 @@ pub fn apart(mut case: Case, settings: &Settings) -> Case {
             args.push(format!("--cases={name}").into());
             args.push(format!("--only={of}").into());
             let program = std::env::current_exe()
-                .map_err(|error| Stop::because("cannot tell which program this is", error))?;
+                .map_err(|error| Stop::because("cannot find this program's own file", error))?;
             match measure(&program, &args) {
                 Err(Failed::Interrupted) => Ok(None),
                 _ if interrupt.requested() => Ok(None),

@@ -250,7 +250,7 @@ fn programs(common: &CommonArgs) -> Result<Option<Programs>, Stop> {
 
 fn this_program() -> Result<PathBuf, Stop> {
     std::env::current_exe()
-        .map_err(|error| Stop::because("cannot tell which program this is", error))
+        .map_err(|error| Stop::because("cannot find this program's own file", error))
 }
 
 /// Returns the output for results: standard output, unless the report page is written there.
@@ -381,7 +381,7 @@ fn split_names(list: &str, known: &[&str]) -> Result<Vec<String>, String> {
 
 fn settings(common: &CommonArgs, interrupt: Interrupt) -> Result<Settings, Stop> {
     let allowed = sync::cpu::affinity()
-        .map_err(|error| Stop::because("cannot tell the allowed CPUs", error))?;
+        .map_err(|error| Stop::because("cannot read the allowed CPUs", error))?;
     let cpus: Vec<CpuId> = allowed.iter().collect();
     let pins = if common.pin { cpus.clone() } else { Vec::new() };
     Ok(Settings {
@@ -396,7 +396,7 @@ fn settings(common: &CommonArgs, interrupt: Interrupt) -> Result<Settings, Stop>
 
 fn drawing() -> Result<String, Stop> {
     let topology =
-        Topology::detect().map_err(|error| Stop::because("cannot tell the CPUs", error))?;
+        Topology::detect().map_err(|error| Stop::because("cannot find the CPUs", error))?;
     Ok(draw(&topology, &ShardParams::default()))
 }
 

@@ -97,7 +97,7 @@ impl Span {
         // Test: the_body_begins_when_all_are_at_work.
         while self.nr_seen.load(Ordering::Acquire) < count {
             if cycles().saturating_sub(began) > PATIENCE_US * cycles_per_us() {
-                return Err(Absent("somebody beside it never began".into()));
+                return Err(Absent("a background thread did not start".into()));
             }
             // Yields, because the attendants may need this CPU.
             thread::yield_now();
@@ -142,7 +142,7 @@ fn judge(span: u64, attended: &[Attended]) -> Beside<()> {
     }
     let us = |cycles: u64| cycles as f64 / cycles_per_us() as f64;
     Err(Absent(format!(
-        "one of {} beside it stood still for {:.0} of {:.0} us",
+        "one of {} background threads made no progress for {:.0} of {:.0} us",
         attended.len(),
         us(worst.longest),
         us(span)
@@ -276,7 +276,7 @@ pub fn warnings(series: &[Series]) -> Vec<String> {
         let mut reasons = series.thrown_away();
         let first = reasons.next()?;
         Some(format!(
-            "{}: {} of {} runs thrown away: one beside it stood still for more than a tenth of the run, or never began; the first: {first}",
+            "{}: {} of {} runs discarded: a background thread did not start, or made no progress for more than a tenth of the run; the first: {first}",
             series.variant,
             1 + reasons.count(),
             series.samples.len(),
@@ -308,7 +308,7 @@ mod tests {
             panic!("101 of 1000 is more than a tenth");
         };
         assert!(
-            reason.starts_with("one of 3 beside it stood still"),
+            reason.starts_with("one of 3 background threads made no progress"),
             "{reason}"
         );
     }

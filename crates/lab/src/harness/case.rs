@@ -252,14 +252,14 @@ mod tests {
     fn a_run_that_was_thrown_away_has_no_values_and_says_why() {
         let mut timed = Sample::default();
         timed.set("time", 2.0);
-        let absent = Sample::thrown_away(Absent("nobody there".into()));
+        let absent = Sample::thrown_away(Absent("no thread".into()));
         let series = Series {
             variant: "a".into(),
             peer: false,
             samples: vec![(0, absent), (1, timed)],
         };
         assert_eq!(series.points("time").len(), 1);
-        assert_eq!(series.thrown_away().collect::<Vec<_>>(), ["nobody there"]);
+        assert_eq!(series.thrown_away().collect::<Vec<_>>(), ["no thread"]);
     }
 
     #[test]

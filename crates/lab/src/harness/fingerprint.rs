@@ -60,7 +60,7 @@ impl Fingerprint {
     /// Reads the state of the machine.
     pub fn take() -> Result<Self, Stop> {
         let topology =
-            Topology::detect().map_err(|error| Stop::because("cannot tell the CPUs", error))?;
+            Topology::detect().map_err(|error| Stop::because("cannot find the CPUs", error))?;
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let first = topology
             .allowed()

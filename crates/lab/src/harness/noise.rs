@@ -86,8 +86,8 @@ pub fn warnings(noise: &Noise, when: &str) -> Vec<String> {
     }
     if noise.steal > STEAL_LIMIT {
         lines.push(format!(
-            "the host took {:.0} % of this virtual machine's CPU time {when}: high percentiles tell \
-             of the host, not of the code",
+            "the host took {:.0} % of this virtual machine's CPU time {when}: high percentiles show \
+             the host, not the code",
             noise.steal * 100.0
         ));
     }
@@ -216,7 +216,7 @@ mod tests {
                 steal: 0.5,
                 handover_ns: [None; 2],
             },
-            "meanwhile",
+            "during the run",
         );
         assert_eq!(both.len(), 2);
     }

@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn discarded_run_is_repeated_once_and_then_reported() {
         let turns = Rc::default();
-        let absent = || Sample::thrown_away(Absent("nobody there".into()));
+        let absent = || Sample::thrown_away(Absent("no thread".into()));
         let mut case = case(&turns, move |turn| {
             Some(if turn == 1 {
                 Sample::default()

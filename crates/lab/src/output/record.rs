@@ -497,7 +497,7 @@ mod tests {
             close: false,
             source: Some(Sourced {
                 figure: "1.9".into(),
-                from: "somebody".into(),
+                from: "a paper".into(),
             }),
         };
         let case = CaseHead {

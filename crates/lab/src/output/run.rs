@@ -106,7 +106,7 @@ fn no_run(name: &str) -> Stop {
 }
 
 const NOT_A_LINE: &str = "nothing that a bench prints";
-const CUT_OFF: &str = "the record seems to be cut off here: take this line out, or measure anew";
+const CUT_OFF: &str = "the record is truncated here: delete this line or run the benchmark again";
 
 /// Checks the version before any other content, because other versions may have other shapes.
 fn check_schema(name: &str, text: &str) -> Result<(), Stop> {
@@ -118,7 +118,7 @@ fn check_schema(name: &str, text: &str) -> Result<(), Stop> {
         Ok(Version { schema: SCHEMA }) => Ok(()),
         Ok(Version { schema }) => Err(Stop::CouldNotRun(format!(
             "{name}: records of version {schema}, this command reads version {SCHEMA}: make the page with the program that \
-             measured them, or measure anew"
+             measured them, or run the benchmark again"
         ))),
         Err(_) => Err(no_run(name)),
     }

@@ -189,7 +189,7 @@ impl<W: Write> Report<W> {
         let text = match self.form {
             Form::Json => record::line(&line) + "\n",
             Form::Text { color, claims } => {
-                let run = Run::of(self.lines.clone()).expect("a bench tells a run");
+                let run = Run::of(self.lines.clone()).expect("a bench records a run");
                 in_words(&run, &end, claims, Paint { color })
             }
             Form::Answers { .. } => conclusion(&self.lines, &end),

@@ -305,7 +305,8 @@ pub(crate) mod tests {
             ", by m: 0.500 × peer: slower"
         );
         assert_eq!(verdict(Higher, (0.97, 0.0, 5)), ", by m: even with peer");
-        assert_eq!(verdict(Higher, (1.3, 0.4, 5)), ", by m: even with peer");
+        let wide = verdict(Higher, (1.3, 0.4, 5));
+        assert_eq!(wide, ", by m: undecided against peer");
         let once = verdict(Higher, (4.2, 0.0, 1));
         assert_eq!(once, ", by m: one run, no verdict");
         assert_eq!(verdict(Lower, (0.0, 0.0, 5)), ": nothing claimed");

@@ -18,11 +18,11 @@ task-work wake-burst: wake an owner for bursts of 32
 task-work service-8: serve 8 TCP clients from one thread
 task-work service-1024: serve 1024 TCP clients from one thread
 rcu read: read a protected value
-rcu replace-idle: replace a value that nobody reads
-rcu replace-32-idle: replace a value beside 32 sleeping readers
-rcu replace-1-busy: replace a value beside one busy reader
-rcu replace-2-busy: replace a value beside two busy readers
-rcu replace-8-busy: replace a value beside 8 busy readers
+rcu replace-idle: replace a value that no thread reads
+rcu replace-32-idle: replace a value while 32 readers sleep
+rcu replace-1-busy: replace a value while one reader is busy
+rcu replace-2-busy: replace a value while two readers are busy
+rcu replace-8-busy: replace a value while 8 readers are busy
 rcu updaters-8: replace values from 8 threads
 rcu updaters-64: replace values from 64 threads
 rcu call: free by callback after the readers
@@ -30,24 +30,26 @@ rcu bridge: change a routing table that is being looked up
 percpu alloc-warm: take from a CPU's own list, in cache
 percpu isolation: drain a CPU that is not to be disturbed
 percpu busy-owner: call a slot whose owner is busy
-percpu busy-owner-loaded: call a slot whose owner is busy, beside load
+percpu busy-owner-loaded: call a slot whose owner is busy, under load
 percpu busy-owner-fifo: call a slot whose owner is busy, in real time
 max-active joins: join blocks through a small buffer pool
 max-active subsystems: serve eight subsystems with limits
-max-active shares: serve seven subsystems beside one that floods
+max-active shares: serve seven subsystems while one floods
 everyday admission: queue into a full queue
 everyday scope-sum: sum 64 Mi numbers on borrowed memory
 everyday scope-empty: spawn a million empty items that borrow
 everyday idle-1ms: stay idle but for an item every ms
 everyday idle-10ms: stay idle but for an item every 10 ms
 everyday sleeps: let a million tasks sleep
+everyday timeouts: arm and cancel timeouts that never fire
+everyday strands: keep a hundred thousand states, each with one user at a time
 everyday locked: hold a lock and wait for a part of the own work
 everyday save-soon: save soon after the last of a thousand changes
 scale producers: queue from many threads at once
 scale queues: queue to many queues
 scale pending: have many items pending
 scale length: run items of many lengths
-scale readers: replace a value beside many readers
+scale readers: replace a value while many readers block
 scale mailboxes: post to many mailboxes
 scale domains: use many SRCU domains for the first time
 scale timers: keep many timers
@@ -143,6 +145,12 @@ everyday sleeps hand_over: time to hand over a sleep
 everyday sleeps late_p50: p50 of how late sleepers wake
 everyday sleeps late_p99: p99 of how late sleepers wake
 everyday sleeps bytes_per_item: bytes per sleep
+everyday timeouts_per_s: timeouts/s
+everyday timeouts cpu_per_item: CPU time per timeout
+everyday make: time to make a state
+everyday drop: time to drop a state
+everyday bytes_made: bytes per state
+everyday bytes_used: bytes per state that was used
 everyday ended: runs that ended
 everyday until_end: time until all requests ended
 everyday saves: saves

@@ -219,7 +219,8 @@ impl Domain {
     ///
     /// let domain = Domain::new();
     /// let waiting = domain.clone();
-    /// let task = workqueue::system()?.spawn_async(async move { waiting.synchronize_async().await });
+    /// let task = workqueue::system()?
+    ///     .spawn_async(async move { waiting.synchronize_async().await });
     /// task.join()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -4,7 +4,7 @@
 //! ```text
 //! start      seq becomes odd; a full fence
 //! scan       each line: OFF → skip;   counted since the last scan → ASK;   else PARK
-//! answers?   running readers answer at the end of their next section; if all do, no barrier is needed
+//! answers?   running readers answer at the end of their next section; if all do, no barrier
 //! heavy      else every thread passes a full fence; lines that have PARK get OFF
 //! drain      both parities, see `slots.rs`
 //! end        seq becomes even

@@ -9,7 +9,8 @@
 //!
 //! ```text
 //! reader                                       grace period
-//!   p = parity            relaxed                fence; H: every line is OFF, or answers, or heavy barrier
+//!   p = parity            relaxed                fence; H: every line is OFF, or answers, or
+//!                                                       heavy barrier
 //!   locks[p] += 1         relaxed                drained(both)?           over
 //!   light barrier                                drained(1 - parity)?     wait
 //!   PARK? leave parking                          parity = 1 - parity; drained(before)?   wait

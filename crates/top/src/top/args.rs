@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use clap::Args;
 
-/// Shows the activity of a process that uses the library: queues, pools, RCU, mailboxes, per-CPU data.
+/// Shows the activity of a process that uses the library: queues, pools, RCU, mailboxes, per-CPU
+/// data.
 ///
 /// The process must allow it: started with AFTERWORK=observe.publish=on, or by a call of
-/// observe::publish(). Without PID this lists the processes that allow it. Each look costs the process
-/// a few microseconds, and stops no thread.
+/// observe::publish(). Without PID this lists the processes that allow it. Each look costs the
+/// process a few microseconds, and stops no thread.
 ///
 ///   AFTERWORK=observe.publish=on my-program &
 ///   afterwork top            the list of processes

@@ -340,7 +340,7 @@ fn detail_title(view: &View) -> String {
 fn detail(view: &View) -> Vec<String> {
     let row = view.row().unwrap_or_default();
     let Some((record, past)) = view.record(&row) else {
-        return vec!["the row has gone".to_owned()];
+        return vec!["the row no longer exists".to_owned()];
     };
     let mut lines = vec![format!(
         "{} {} {}",

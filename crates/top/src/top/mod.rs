@@ -3,10 +3,10 @@
 //! ```text
 //! processes.rs   finds the pages
 //! plain.rs       makes untrusted names safe for a terminal
-//! look.rs        opens a page, checks whose it is, asks, reads      ──► a Look, or why there is none
-//! rows.rs        chooses columns, and computes rates                ──► rows of cells, alarms marked
-//! view.rs        the state of the full screen, and the keys         ──► draw.rs, shown by tui.rs
-//! text.rs, tui.rs, json.rs, prometheus.rs                           ──► a terminal, a program
+//! look.rs        opens a page, checks whose it is, asks, reads    ──► a Look, or why there is none
+//! rows.rs        chooses columns, and computes rates              ──► rows of cells, alarms marked
+//! view.rs        the state of the full screen, and the keys       ──► draw.rs, shown by tui.rs
+//! text.rs, tui.rs, json.rs, prometheus.rs                         ──► a terminal, a program
 //! screen.rs      acquires the terminal for tui.rs, and restores it when a signal ends or stops the
 //!                command
 //! ```

@@ -6,9 +6,9 @@
 //!
 //! | event | action of the keeper |
 //! |---|---|
-//! | SIGINT, SIGTERM, SIGHUP, SIGQUIT | restores the terminal, and ends the process by the same signal |
+//! | SIGINT, SIGTERM, SIGHUP, SIGQUIT | restores the terminal, and ends the process by it |
 //! | the terminal has vanished | the same, by SIGHUP |
-//! | SIGTSTP | restores the terminal, and stops the process; ignored if no shell could continue it |
+//! | SIGTSTP | restores the terminal, stops the process; ignored if no shell could continue it |
 //! | SIGCONT | acquires the terminal again, and requests a complete redraw |
 //!
 //! One lock guards the terminal: the drawing thread holds it while it draws, and the keeper while

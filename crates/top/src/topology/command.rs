@@ -12,7 +12,8 @@ use crate::talk;
 
 const SYSFS: &str = "/sys";
 
-/// Shows the machine as the library sees it: the CPUs, the caches that they share, and the pods of each scope.
+/// Shows the machine as the library sees it: the CPUs, the caches that they share, and the pods of
+/// each scope.
 #[derive(Args, Clone, Debug)]
 pub struct TopologyArgs {
     /// Print one JSON object instead of a drawing

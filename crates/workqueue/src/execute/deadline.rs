@@ -15,9 +15,9 @@
 //! worker that pops it finds the deadline passed. A task that awaits the item is woken at the
 //! deadline, and polls (`queues/expiry.rs`).
 
-use std::{ptr, task::Waker};
+use std::task::Waker;
 
-use crate::item::head::Head;
+use crate::item::head::OfStrand;
 
 /// The deadline of an item.
 pub(crate) trait StartBy: Send + 'static {
@@ -39,9 +39,9 @@ pub(crate) trait StartBy: Send + 'static {
         false
     }
 
-    /// Returns the item of the strand, or null.
-    fn strand(&self) -> *const Head {
-        ptr::null()
+    /// Returns the mark of a closure of a strand.
+    fn strand(&self) -> OfStrand {
+        unreachable!("not in a strand")
     }
 
     /// Returns `true` if all items of the queue were cancelled after the item was queued. Called

@@ -36,8 +36,8 @@ use crate::{
     item::{
         deferred_drops::DeferredDrops,
         head::{
-            self, Ending, Expiry, HandleTable, Head, Home, Pop, Popped, Rules, State, TaskSlot,
-            VTable,
+            self, Ending, Expiry, HandleTable, Head, Home, OfStrand, Pop, Popped, Rules, State,
+            TaskSlot, VTable,
         },
         memory,
     },
@@ -324,7 +324,7 @@ where
         unsafe { (*item.as_ptr().cast::<Self>()).start_by.left_ns() }
     }
 
-    unsafe fn strand(item: NonNull<Head>) -> *const Head {
+    unsafe fn strand(item: NonNull<Head>) -> OfStrand {
         // SAFETY: as in `at_ns`.
         unsafe { (*item.as_ptr().cast::<Self>()).start_by.strand() }
     }

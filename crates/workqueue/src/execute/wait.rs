@@ -243,7 +243,7 @@ fn is_of_our_strand(head: &Head) -> bool {
         return false;
     };
     // SAFETY: the caller holds a handle, and the table is the item's.
-    let strand = unsafe { strand(NonNull::from(head)) };
+    let strand = unsafe { strand(NonNull::from(head)) }.item;
     let state = head.load();
     let has_to_start = state.is_pending() && !state.is_claimed();
     has_to_start && NonNull::new(strand.cast_mut()).is_some_and(is_current)

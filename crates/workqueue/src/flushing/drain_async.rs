@@ -60,7 +60,8 @@ impl Workqueue {
     ///
     /// ```
     /// # use afterwork::workqueue::Workqueue;
-    /// let (requests, tasks) = (Workqueue::builder("requests").build()?, Workqueue::builder("tasks").build()?);
+    /// let requests = Workqueue::builder("requests").build()?;
+    /// let tasks = Workqueue::builder("tasks").build()?;
     /// let answer = requests.spawn(|| 42);
     /// let shutdown = tasks.spawn_async(async move {
     ///     requests.drain_async().await?;

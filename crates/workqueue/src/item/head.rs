@@ -162,9 +162,8 @@ pub(crate) struct HandleTable {
     pub(crate) slot_at: usize,
     /// Set for an item with a deadline.
     pub(crate) expiry: Option<Expiry>,
-    /// Set for a closure of a strand: returns the item of the strand, which may be freed once the
-    /// closure has ended.
-    pub(crate) strand: Option<unsafe fn(NonNull<Head>) -> *const Head>,
+    /// Set for a closure of a strand.
+    pub(crate) strand: Option<unsafe fn(NonNull<Head>) -> OfStrand>,
 }
 
 impl HandleTable {
@@ -191,6 +190,18 @@ impl HandleTable {
         slot.clone().expect("written before the flag")
     }
 }
+
+/// The mark of a closure of a strand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OfStrand {
+    /// The item of the strand, only to be compared: it may be freed once the closure has ended.
+    pub(crate) item: *const Head,
+    /// The number of bulk cancels of the queue when the closure was spawned.
+    pub(crate) nr_cancels: u32,
+}
+
+// SAFETY: the pointer is only compared.
+unsafe impl Send for OfStrand {}
 
 /// The functions that a join handle needs for an item that is to start by a deadline.
 #[derive(Debug)]
@@ -292,8 +303,8 @@ impl Head {
     /// Returns the state.
     #[inline]
     pub fn load(&self) -> State {
-        // Acquire pairs with `transition`: the loader sees everything before the transition that wrote
-        // this state.
+        // Acquire pairs with `transition`: the loader sees everything before the transition that
+        // wrote this state.
         State(self.state.word().load(Ordering::Acquire))
     }
 

@@ -600,7 +600,8 @@ impl<S> Gate<S> {
         }
         let mut from = self.load();
         loop {
-            // A seat may have been released since: only a release that sees `HAS_WAITERS` transfers it.
+            // A seat may have been released since: only a release that sees `HAS_WAITERS` transfers
+            // it.
             let admitted = if twin::armed("active: no second check") {
                 None
             } else {
@@ -625,7 +626,7 @@ impl<S> Gate<S> {
 
     /// Releases at `gate`, of the queue `core`, what a thread of `node` holds. Apply the returned
     /// effects with no pool locked.
-    #[must_use = "somebody may have to be told"]
+    #[must_use = "the returned effects must be applied"]
     #[inline]
     pub(crate) fn leave(
         gate: &Arc<Self>,
@@ -645,7 +646,7 @@ impl<S> Gate<S> {
     /// # Safety
     ///
     /// 1. Both pointers are valid until `holds` has been released.
-    #[must_use = "somebody may have to be told"]
+    #[must_use = "the returned effects must be applied"]
     #[inline]
     pub(crate) unsafe fn leave_last(
         gate: *const Arc<Self>,
@@ -729,8 +730,8 @@ impl<S> Gate<S> {
         // ORDER(seated): publish and consume, other end in `transition`, which releases a seat.
         //   leave: the run;  step Release
         //   here:  no seat is in use, Acquire;  the queue is destroyed
-        // If the last `transition` comes first, our load sees everything that the runs wrote. If our load
-        // comes first, it reads a seat in use, and we wait.
+        // If the last `transition` comes first, our load sees everything that the runs wrote. If
+        // our load comes first, it reads a seat in use, and we wait.
         // Test: a_queue_does_not_go_before_its_items_have_run
         let order = twin::order("drain: relaxed read of the seats", Ordering::Acquire);
         // Held until `IDLE_WAITS` is set, so that the stocks are not opened before that.
@@ -802,13 +803,15 @@ impl<S> Gate<S> {
 
     fn note_waiters(&self, wait_queue: &WaitQueue<S>) {
         if wait_queue.entries.is_empty() {
-            // The seats and `HAS_WAITERS` share one word, so this and each `transition` have one order.
+            // The seats and `HAS_WAITERS` share one word, so this and each `transition` have one
+            // order.
             self.word.fetch_and(!HAS_WAITERS, Ordering::AcqRel);
         }
     }
 
     fn load(&self) -> Word {
-        // Acquire pairs with `transition`: if no seat is in use, we see all writes of the last holder.
+        // Acquire pairs with `transition`: if no seat is in use, we see all writes of the last
+        // holder.
         Word(self.word.load(Ordering::Acquire))
     }
 

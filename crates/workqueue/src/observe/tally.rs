@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "Miri does not tell a thread's CPU time")]
+    #[cfg_attr(miri, ignore = "Miri does not report a thread's CPU time")]
     fn cpu_time_is_recorded_after_a_millisecond_of_batches() {
         let tally = Tally::default();
         let me = sync::thread::current();

@@ -234,12 +234,12 @@ impl State {
                     up.old &= !(1 << worker);
                     if self.nr_queued > 0 {
                         add(
-                            format!("{worker} gets up and takes an item"),
+                            format!("{worker} wakes and takes an item"),
                             up.take(worker, rules),
                         );
                     } else {
                         add(
-                            format!("{worker} gets up in vain"),
+                            format!("{worker} wakes and finds no item"),
                             vec![up.try_park(worker)],
                         );
                     }
@@ -365,7 +365,7 @@ fn the_kernels_rules_cull_a_kicked_worker_and_strand_nothing() {
     let floor = 1;
     claim("the same, keep 1", Rules { floor, ..KERNEL }, true, false);
     let early = true;
-    let name = "the same, keep 2; a worker may park beside another that runs";
+    let name = "the same, keep 2; a worker may park while another runs";
     claim(name, Rules { early, ..KERNEL }, true, false);
 }
 
@@ -422,7 +422,7 @@ fn a_claim_saves_both_under_any_rules_of_picking_and_culling() {
     let name = "claim, pick any, each times itself out, keep 0";
     assert!(!claim(name, CLAIM, false, false).dead_was_woken);
     let early = true;
-    let name = "the same, and a worker may park beside another that runs";
+    let name = "the same, and a worker may park while another runs";
     let found = claim(name, Rules { early, ..CLAIM }, false, false);
     assert!(!found.dead_was_woken);
     let (claims, chain) = (true, false);

@@ -89,7 +89,7 @@ impl Pwq {
 
 /// The deferred effects of a walk that removed tombstones.
 #[derive(Debug)]
-#[must_use = "somebody may wait for what was cut out"]
+#[must_use = "a thread may wait for the removed items"]
 pub(crate) struct Reaped<'a> {
     pool: &'a WorkerPool,
     effects: DeferredEffects<'a>,

@@ -139,13 +139,21 @@ impl Builder {
     /// An item waits from the time it is queued until it starts or is cancelled; a future, until it
     /// is first polled. At most `capacity` items wait, and `max_active` run.
     ///
-    /// | call | if the queue is full |
-    /// |---|---|
-    /// | [`try_spawn`](Workqueue::try_spawn), [`try_enqueue`](Workqueue::try_enqueue), [`spawn_detached`](Workqueue::spawn_detached) | return the work in [the error](crate::TrySpawnError) |
-    /// | [`wait_for_capacity`](crate::TaskOptions::wait_for_capacity), [`reserve`](crate::TaskOptions::reserve) | wait for free capacity, in order of arrival |
-    /// | [`spawn`](Workqueue::spawn), other calls that return a handle, [`TaskSet::spawn`](crate::TaskSet::spawn) | drop the work; the handle returns [`Full`](crate::JoinError::Full) |
-    /// | [`spawn_detached_all`](crate::TaskOptions::spawn_detached_all) | drop the work, and count it as `refused` |
-    /// | [`enqueue`](Workqueue::enqueue) and its variants, delayed and RCU work, wakes of futures, scopes | queue the work without counting it: its number is bounded by the items, futures and scopes that the callers keep |
+    /// If the queue is full:
+    ///
+    /// - [`try_spawn`](Workqueue::try_spawn), [`try_enqueue`](Workqueue::try_enqueue) and
+    ///   [`spawn_detached`](Workqueue::spawn_detached) return the work in the
+    ///   [error](crate::TrySpawnError).
+    /// - [`wait_for_capacity`](crate::TaskOptions::wait_for_capacity) and
+    ///   [`reserve`](crate::TaskOptions::reserve) wait for free capacity, in order of arrival.
+    /// - [`spawn`](Workqueue::spawn), other calls that return a handle, and
+    ///   [`TaskSet::spawn`](crate::TaskSet::spawn) drop the work; the handle returns
+    ///   [`Full`](crate::JoinError::Full).
+    /// - [`spawn_detached_all`](crate::TaskOptions::spawn_detached_all) drops the work, and counts
+    ///   it as `refused`.
+    /// - [`enqueue`](Workqueue::enqueue) and its variants, delayed and RCU work, wakes of futures,
+    ///   and scopes queue the work without counting it: its number is bounded by the items, futures
+    ///   and scopes that the callers keep.
     ///
     /// The same holds inside the queue's own items, also during a drain, except that
     /// `wait_for_capacity` does not wait there. During a drain the work of other callers is
@@ -279,10 +287,12 @@ impl Builder {
     /// ```
     /// use afterwork::workqueue::Workqueue;
     ///
-    /// let (tell, told) = std::sync::mpsc::channel();
-    /// let queue = Workqueue::builder("disk").on_panic(move |panic| tell.send(panic.to_string()).unwrap()).build()?;
+    /// let (sender, receiver) = std::sync::mpsc::channel();
+    /// let queue = Workqueue::builder("disk")
+    ///     .on_panic(move |panic| sender.send(panic.to_string()).unwrap())
+    ///     .build()?;
     /// queue.spawn_detached(|| panic!("sector {} is gone", 7))?;
-    /// let line = told.recv()?;
+    /// let line = receiver.recv()?;
     /// assert!(line.ends_with(" of disk panicked: sector 7 is gone"), "{line}");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -80,7 +80,9 @@ use crate::{
 /// use afterwork::workqueue::Workqueue;
 ///
 /// let queue = Workqueue::builder("example").build()?;
-/// let sums: Vec<_> = (0..4u64).map(|i| queue.spawn(move || (i * 1000..(i + 1) * 1000).sum::<u64>())).collect();
+/// let sums: Vec<_> = (0..4u64)
+///     .map(|i| queue.spawn(move || (i * 1000..(i + 1) * 1000).sum::<u64>()))
+///     .collect();
 /// let total: u64 = sums.into_iter().map(|sum| sum.join().unwrap()).sum();
 /// assert_eq!(total, 3999 * 4000 / 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

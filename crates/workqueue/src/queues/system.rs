@@ -25,12 +25,14 @@ use crate::{
 ///
 /// No user can stop or change a system queue for the others:
 ///
-/// | | on a system queue |
-/// |---|---|
-/// | [`drain`](Workqueue::drain), [`drain_timeout`](Workqueue::drain_timeout), [`drain_async`](Workqueue::drain_async), [`destroy`](Workqueue::destroy) | an error |
-/// | [`set_max_active`](Workqueue::set_max_active), [`set_attrs`](Workqueue::set_attrs) and its variants, [`set_shares`](Workqueue::set_shares) | [`BuildError::System`] |
-/// | [`pause`](Workqueue::pause), [`cancel_all`](Workqueue::cancel_all) | do nothing, and return `false` and 0 |
-/// | [`shutdown_background`](Workqueue::shutdown_background), [`close_in_background`](Workqueue::close_in_background), a drop | drop only that handle |
+/// - [`drain`](Workqueue::drain), [`drain_timeout`](Workqueue::drain_timeout),
+///   [`drain_async`](Workqueue::drain_async) and [`destroy`](Workqueue::destroy) return an error.
+/// - [`set_max_active`](Workqueue::set_max_active), [`set_attrs`](Workqueue::set_attrs) and its
+///   variants, and [`set_shares`](Workqueue::set_shares) return [`BuildError::System`].
+/// - [`pause`](Workqueue::pause) and [`cancel_all`](Workqueue::cancel_all) do nothing, and return
+///   `false` and 0.
+/// - [`shutdown_background`](Workqueue::shutdown_background),
+///   [`close_in_background`](Workqueue::close_in_background) and a drop only drop that handle.
 ///
 /// # Errors
 ///

@@ -179,7 +179,8 @@ impl<'a> TaskOptions<'a> {
     /// # use afterwork::workqueue::{CancelHandle, JoinError, Workqueue};
     /// let queue = Workqueue::builder("example").build()?;
     /// let mut cancel = CancelHandle::default();
-    /// let handle = queue.task().cancel_handle(&mut cancel).spawn_async(std::future::pending::<()>());
+    /// let never = std::future::pending::<()>();
+    /// let handle = queue.task().cancel_handle(&mut cancel).spawn_async(never);
     /// std::thread::spawn(move || cancel.cancel());
     /// assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -19,16 +19,20 @@ impl Workqueue {
     /// - Ordinary items are not starved: while both wait in a pool, every tenth start is ordinary.
     /// - Urgent items do not overtake items of other queues.
     ///
-    /// | subject | behavior |
-    /// |---|---|
-    /// | an ordered queue | has no urgent lane |
-    /// | a pending item | keeps its lane; to hasten it, cancel it and queue it again |
-    /// | `max_active`, [`pause`](Self::pause) | apply to both lanes; the next seat goes to the urgent item |
-    /// | a seat | is held, as in the kernel, while an item waits for a worker of its pool; with a small `max_active`, items in other pools wait for that worker, too |
-    /// | a capacity | counts and rejects both; waiters get free capacity in order of arrival |
-    /// | [`flush`](Self::flush), [`drain`](Self::drain), [`cancel_all`](Self::cancel_all) | cover both lanes, through any handle |
-    /// | delayed, periodic and RCU work, futures, scopes | keep the lane of the handle that queued them, each time they are queued |
-    /// | joiners | help with items of either lane |
+    /// Other operations treat the lanes as follows:
+    ///
+    /// - An ordered queue has no urgent lane.
+    /// - A pending item keeps its lane; to hasten it, cancel it and queue it again.
+    /// - `max_active` and [`pause`](Self::pause) apply to both lanes; the next seat goes to the
+    ///   urgent item.
+    /// - A seat is held, as in the kernel, while an item waits for a worker of its pool. With a
+    ///   small `max_active`, items in other pools wait for that worker, too.
+    /// - A capacity counts and rejects both; waiters get free capacity in order of arrival.
+    /// - [`flush`](Self::flush), [`drain`](Self::drain) and [`cancel_all`](Self::cancel_all) cover
+    ///   both lanes, through any handle.
+    /// - Delayed, periodic and RCU work, futures and scopes keep the lane of the handle that queued
+    ///   them, each time they are queued.
+    /// - Joiners help with items of either lane.
     ///
     /// # Cost
     ///

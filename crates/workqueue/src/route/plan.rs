@@ -109,7 +109,7 @@ impl Plan {
     }
 
     /// Changes `max_active`. Returns the pwqs that get a seat.
-    #[must_use = "the seekers have been handed seats and must be told"]
+    #[must_use = "the waiters that got seats must be notified"]
     pub(crate) fn set_max_active(&mut self, max_active: u32) -> Vec<WaitingPwq> {
         self.design.max_active = max_active;
         let gates = self.gates.iter();
@@ -119,7 +119,7 @@ impl Plan {
     }
 
     /// Withdraws or restores all seats. Returns whether this changed, and the pwqs that get a seat.
-    #[must_use = "the seekers have been handed seats and must be told"]
+    #[must_use = "the waiters that got seats must be notified"]
     pub(crate) fn set_paused(&mut self, paused: bool) -> (bool, Vec<WaitingPwq>) {
         let changed = std::mem::replace(&mut self.paused, paused) != paused;
         let gates = self.gates.iter();

@@ -147,7 +147,8 @@ impl Crew {
     /// Wakes the owner if it sleeps in [`sleep_while_empty`](Self::sleep_while_empty), so that it
     /// checks for items again.
     pub(crate) fn wake_owner(&self) {
-        // ORDER(wake-owner): publish and consume; both ends update this word, other in `sleep_while_empty`.
+        // ORDER(wake-owner): publish and consume; both ends update this word, other in
+        // `sleep_while_empty`.
         //   here:  item;  ASLEEP off, Release;  was it on? wake
         //   owner: ASLEEP on, Acquire;  item?
         // If our update comes first, the owner acquires it and finds the item. If the owner's comes

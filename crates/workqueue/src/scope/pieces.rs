@@ -278,7 +278,11 @@ impl Workqueue {
     /// # use afterwork::workqueue::Workqueue;
     /// let queue = Workqueue::builder("example").build()?;
     /// let numbers: Vec<u64> = (0..10_000).collect();
-    /// let sum = queue.map_reduce(0..numbers.len(), |range| numbers[range].iter().sum(), |a: u64, b| a + b);
+    /// let sum = queue.map_reduce(
+    ///     0..numbers.len(),
+    ///     |range| numbers[range].iter().sum(),
+    ///     |a: u64, b| a + b,
+    /// );
     /// assert_eq!(sum, Some(49_995_000));
     /// // Over whole chunks: the range is that of the chunks.
     /// let rows: Vec<&[u64]> = numbers.chunks(100).collect();

@@ -123,7 +123,7 @@ impl Wake for AtEnd {
 /// Fires a waker of [`AtEnd`]. Returns it, because it may own the last reference to the waiter's
 /// waker.
 fn wake_ours(waker: Waker) -> Option<Box<dyn Send>> {
-    // FOREIGN(task-set-wake): a waker of ours, which may own the last reference to another one.
+    // FOREIGN(task-set-wake): our own waker, which may own the last reference to another one.
     waker.wake_by_ref();
     Some(Box::new(Foreign::new(waker)))
 }

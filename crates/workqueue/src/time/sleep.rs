@@ -201,7 +201,7 @@ impl Future for Sleep {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         assert!(
             self.registry.is_here(),
-            "the sleep was made before the process was forked, and nobody wakes it in the child: make one there"
+            "the sleep was created before the process was forked, and never ends in the child: create it there"
         );
         if self.registry.timers().clock.has_passed(self.at_ns) {
             self.disarm();

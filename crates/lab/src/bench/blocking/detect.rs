@@ -34,7 +34,7 @@ impl Sleep {
 /// Creates a registry for this machine.
 pub fn registry() -> Result<Registry, Stop> {
     let topology =
-        Topology::detect().map_err(|error| Stop::because("cannot tell the CPUs", error))?;
+        Topology::detect().map_err(|error| Stop::because("cannot find the CPUs", error))?;
     Registry::new(topology, Params::default())
         .map_err(|error| Stop::because("cannot start afterwork", error))
 }

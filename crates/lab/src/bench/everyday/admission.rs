@@ -64,7 +64,7 @@ impl OneShotPool for Permits {
         let permit = self.permits.clone().try_acquire_owned();
         let permit = permit.unwrap_or_else(|_| {
             let permit = self.permits.clone().acquire_owned();
-            self.runtime.block_on(permit).expect("nobody closes it")
+            self.runtime.block_on(permit).expect("it is never closed")
         });
         self.runtime.spawn(async move {
             drop(permit);

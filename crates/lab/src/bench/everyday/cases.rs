@@ -167,7 +167,7 @@ const ORDERED_QUEUES: usize = 10_000;
 /// Creates the selected cases.
 pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
     let topology =
-        Topology::detect().map_err(|error| Stop::because("cannot tell the CPUs", error))?;
+        Topology::detect().map_err(|error| Stop::because("cannot find the CPUs", error))?;
     let setting = Setting {
         settings,
         topology,

@@ -75,7 +75,7 @@ pub fn run(clock: Clock, count: usize, shortest: Duration, workers: usize) -> Re
     match clock {
         Clock::Ours => {
             let topology =
-                Topology::detect().map_err(|error| Stop::because("cannot tell the CPUs", error))?;
+                Topology::detect().map_err(|error| Stop::because("cannot find the CPUs", error))?;
             let ours = Ours::build(&topology, Params::default(), |builder| builder)?;
             measured(count, sleepers, |index| {
                 let due = due();

@@ -96,7 +96,7 @@ const DEVICE: Duration = Duration::from_millis(1);
 /// Creates the cases that `args` select.
 pub fn cases(args: &MaxActiveArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
     let topology = Topology::detect()
-        .map_err(|error| Stop::because("cannot tell the machine's shape", error))?;
+        .map_err(|error| Stop::because("cannot detect the topology of the machine", error))?;
     let setting = Setting {
         topology,
         settings: settings.clone(),
@@ -156,7 +156,7 @@ impl Setting {
         // Written once, before the first run.
         let table = Arc::new(Mutex::new(None));
         let open = move || -> Result<Body, Stop> {
-            let mut table = table.lock().expect("nobody panics under it");
+            let mut table = table.lock().expect("no thread panics under it");
             let table = match &*table {
                 Some(table) => Arc::clone(table),
                 None => table.insert(Arc::new(Table::create(&dir)?)).clone(),

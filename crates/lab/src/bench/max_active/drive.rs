@@ -166,16 +166,16 @@ impl Drop for Item {
 impl Traffic {
     /// Waits until there is capacity. Returns `false`, without adding an item, if an item failed.
     fn enter(&self) -> bool {
-        let state = self.state.lock().expect("nobody panics here");
+        let state = self.state.lock().expect("no thread panics under it");
         let full = |state: &mut State| state.nr_there >= self.most;
-        let mut state = self.moved.wait_while(state, full).expect("nobody panics");
+        let mut state = self.moved.wait_while(state, full).expect("no panic here");
         let goes_on = state.failed.is_none();
         state.nr_there += usize::from(goes_on);
         goes_on
     }
 
     fn leave(&self, start: u64, done: Result<(), Stop>) {
-        let mut state = self.state.lock().expect("nobody panics here");
+        let mut state = self.state.lock().expect("no thread panics under it");
         state.nr_there -= 1;
         state.latencies.push(start, cycles());
         state.failed = state.failed.take().or(done.err());
@@ -188,9 +188,9 @@ impl Traffic {
     }
 
     fn wait_for_all(&self) -> Result<Latencies, Stop> {
-        let state = self.state.lock().expect("nobody panics here");
+        let state = self.state.lock().expect("no thread panics under it");
         let busy = |state: &mut State| state.nr_there > 0;
-        let mut state = self.moved.wait_while(state, busy).expect("nobody panics");
+        let mut state = self.moved.wait_while(state, busy).expect("no panic here");
         match state.failed.take() {
             Some(failed) => Err(failed),
             None => Ok(std::mem::take(&mut state.latencies)),

@@ -119,7 +119,7 @@ impl BufferPool {
 
     /// Returns block `number`, and reads it if it is not in the pool.
     fn block(&self, number: usize) -> Result<Arc<Block>, Stop> {
-        let kept = || self.kept.lock().expect("nobody panics under it");
+        let kept = || self.kept.lock().expect("no thread panics under it");
         if let Some(block) = kept().get(&number) {
             return Ok(block.clone());
         }

@@ -23,7 +23,7 @@ const OPERATION_US: u64 = 30;
 /// Time between two calls: several operations, so that each call finds the owner at work.
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// The machine beside the owner and its caller.
+/// The load in addition to the owner and its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
     /// Nothing else runs.

@@ -114,7 +114,7 @@ const ASKED: [Asked; 8] = [
     },
     Asked {
         name: READERS,
-        text: "what one replacement takes beside N readers that block; N",
+        text: "what one replacement takes while N readers block; N",
         head: "ns a replacement, so many readers",
         places: &[1, 10, 100, 1_000, 10_000],
         left_out: 1,
@@ -153,7 +153,7 @@ const ASKED: [Asked; 8] = [
 /// Creates the selected cases.
 pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
     let topology =
-        Topology::detect().map_err(|error| Stop::because("cannot tell the CPUs", error))?;
+        Topology::detect().map_err(|error| Stop::because("cannot find the CPUs", error))?;
     let setting = Setting {
         settings,
         topology,

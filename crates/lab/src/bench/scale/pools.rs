@@ -125,7 +125,7 @@ impl Completions {
     }
 
     fn stand(&self, index: usize) {
-        *self.nr_held.lock().expect("nobody panics under it") += 1;
+        *self.nr_held.lock().expect("no thread panics under it") += 1;
         self.moved.notify_one();
         self.each[index].wait();
     }
@@ -134,12 +134,12 @@ impl Completions {
     /// fails.
     fn wait_until_held(&self, backoff: Duration) -> Result<(), Stop> {
         let all = self.each.len();
-        let mut nr_held = self.nr_held.lock().expect("nobody panics under it");
+        let mut nr_held = self.nr_held.lock().expect("no thread panics under it");
         while *nr_held < all {
             let before = *nr_held;
             let is_same = |now: &mut usize| *now == before;
             let waited = self.moved.wait_timeout_while(nr_held, backoff, is_same);
-            let (held, timeout) = waited.expect("nobody panics under it");
+            let (held, timeout) = waited.expect("no thread panics under it");
             if timeout.timed_out() {
                 self.open();
                 return Err(Stop::CouldNotRun(format!(
@@ -199,7 +199,7 @@ mod tests {
         let held = Completions::hold(2);
         *held.nr_held.lock().unwrap() = 1;
         let Err(Stop::CouldNotRun(reason)) = held.wait_until_held(Duration::ZERO) else {
-            panic!("nobody else stands");
+            panic!("one of two workers is missing");
         };
         assert!(
             reason.contains("1 of 2 workers") && reason.contains("threads were refused"),

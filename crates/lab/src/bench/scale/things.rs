@@ -177,7 +177,7 @@ pub fn timers<F: Future>(count: usize, mut sleep: impl FnMut() -> F) -> Result<C
         let begin = || {
             let mut sleep = Box::pin(sleep());
             let polled = sleep.as_mut().poll(&mut context);
-            assert!(matches!(polled, Poll::Pending), "nobody sleeps for so long");
+            assert!(matches!(polled, Poll::Pending), "a sleep ended too early");
             sleep
         };
         let sleeps: Vec<Pin<Box<F>>> = std::iter::repeat_with(begin).take(count).collect();

@@ -91,7 +91,7 @@ const LOCK_CLAIM: f64 = 0.02;
 /// Creates the cases that `args` select.
 pub fn cases(args: &WorkqueueArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
     let topology =
-        Topology::detect().map_err(|error| Stop::because("cannot tell the CPUs", error))?;
+        Topology::detect().map_err(|error| Stop::because("cannot find the CPUs", error))?;
     let setting = Setting {
         args,
         settings,

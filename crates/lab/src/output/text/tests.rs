@@ -39,7 +39,7 @@ fn case(bound: Bound) -> Case {
         headline: "rate",
         variants: vec![variant("ours", false), variant("theirs", true)],
         claims: vec![Claim {
-            what: "rate of ours".into(),
+            what: "our rate".into(),
             variant: "ours".into(),
             metric: "rate",
             against: Against::BestPeer,
@@ -123,7 +123,7 @@ fn text_has_values_ratio_and_verdict_and_no_escape() {
     );
     let claim = text
         .lines()
-        .find(|line| line.starts_with("rate of ours"))
+        .find(|line| line.starts_with("our rate"))
         .unwrap();
     assert!(
         claim.contains("theirs") && claim.contains(">= 1.5") && claim.ends_with("yes"),
@@ -142,7 +142,7 @@ fn a_claim_that_fails_is_counted_and_said() {
     let (text, unmet) = report(PLAIN, Bound::AtLeast(3.0), Ended::Complete);
     let claim = text
         .lines()
-        .find(|line| line.starts_with("rate of ours"))
+        .find(|line| line.starts_with("our rate"))
         .unwrap();
     assert!(claim.ends_with("no"), "{claim}");
     assert_eq!(unmet, 1);
@@ -186,7 +186,7 @@ fn a_run_ends_with_its_verdict_in_words() {
     );
     assert!(
         last[1].starts_with(
-            "does not hold: example (test example): rate of ours, against theirs: 2.00 ±0, claimed >= 3"
+            "does not hold: example (test example): our rate, against theirs: 2.00 ±0, claimed >= 3"
         ),
         "{text}"
     );
@@ -302,7 +302,7 @@ fn repetitions_that_were_thrown_away_are_not_asked_for_again() {
         series("theirs", true, &[1e6, 2e6, 3e6]),
     ];
     for (_, sample) in &mut all[0].samples[..2] {
-        *sample = Sample::thrown_away(Absent("one of 2 beside it stood still".into()));
+        *sample = Sample::thrown_away(Absent("one of 2 threads made no progress".into()));
     }
     let warning = |all: &[Series]| {
         let warnings = spread_warnings(&case, &summarize(case.metrics, all), all);
@@ -317,9 +317,9 @@ fn repetitions_that_were_thrown_away_are_not_asked_for_again() {
         warning(&once),
         "1 repetition of example shows no spread: --repeat 3 or more does"
     );
-    let beside = beside::warnings(&all);
+    let found = beside::warnings(&all);
     assert!(
-        beside[0].starts_with("ours: 2 of 3 runs thrown away: one beside it stood still"),
-        "{beside:?}"
+        found[0].starts_with("ours: 2 of 3 runs discarded: a background thread"),
+        "{found:?}"
     );
 }

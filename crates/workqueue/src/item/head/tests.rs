@@ -133,7 +133,7 @@ impl World {
         self.has_permit |= has_permit && planned != Enqueue::Pending;
         match planned {
             Enqueue::Pending => assert!(self.is_pending() || self.claim.is_some()),
-            Enqueue::Disabled => panic!("nobody disabled it"),
+            Enqueue::Disabled => panic!("the item is not disabled"),
             Enqueue::Revive(state) => {
                 self.state = state;
                 self.nr_enqueued += 1;
@@ -184,7 +184,7 @@ impl World {
 
     fn start(&mut self) {
         assert!(!self.is_running, "two runs at once");
-        assert!(self.is_pending(), "a run that nobody asked for");
+        assert!(self.is_pending(), "a run that was not requested");
         self.is_running = true;
         self.has_permit = false;
         self.nr_started += 1;
@@ -276,7 +276,7 @@ impl World {
                     self.claim = None;
                     self.note_cancelled(wakes);
                 } else if is_out {
-                    assert!(self.cut_out(), "nobody left it a link");
+                    assert!(self.cut_out(), "the item has no list link");
                 }
             }
             Some(Claim::Helps) if gives_up => {
@@ -391,7 +391,7 @@ impl World {
         for flush in &self.flushes {
             assert!(self.state.has_reached(flush.seq), "flushes for ever");
         }
-        assert_eq!(self.nr_waits, 0, "nobody woke who slept");
+        assert_eq!(self.nr_waits, 0, "a sleeping waiter was not woken");
         if self.has_handle {
             self.drop_handle();
         }

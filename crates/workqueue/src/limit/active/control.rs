@@ -51,7 +51,7 @@ impl<S> Gate<S> {
     }
 
     /// Changes the number of seats. Returns the waiters that get a seat.
-    #[must_use = "the seekers have been handed seats and must be told"]
+    #[must_use = "the waiters that got seats must be notified"]
     pub(crate) fn set_max(&self, max: u32) -> Vec<S> {
         let mut wait_queue = self.wait_queue.lock();
         self.close(&mut wait_queue);
@@ -63,7 +63,7 @@ impl<S> Gate<S> {
     }
 
     /// Removes all seats, or restores them. Returns the waiters that get a seat.
-    #[must_use = "the seekers have been handed seats and must be told"]
+    #[must_use = "the waiters that got seats must be notified"]
     pub(crate) fn set_paused(&self, paused: bool) -> Vec<S> {
         let mut wait_queue = self.wait_queue.lock();
         self.close(&mut wait_queue);

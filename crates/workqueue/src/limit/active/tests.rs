@@ -79,14 +79,14 @@ fn last_release_notifies_waiters() {
     assert!(leave().settled.is_some());
     assert!(seats.gate.is_idle());
     assert!(seats.enter(0, 0));
-    assert!(leave().settled.is_none(), "nobody waits any more");
+    assert!(leave().settled.is_none(), "no thread waits any more");
 }
 
 #[test]
 fn late_node_gets_its_share_before_a_busy_one_gets_more() {
     let seats = Seats::new(32, &[4, 4]);
     for slot in 0..32 {
-        assert!(seats.enter(0, slot), "free seats go to whoever comes");
+        assert!(seats.enter(0, slot), "any thread may take a free seat");
     }
     for slot in 100..120 {
         assert!(!seats.enter(0, slot));
@@ -198,7 +198,7 @@ fn flush_waits_only_for_earlier_helpers() {
     let seats = Seats::new(8, &[]);
     let gate = &seats.gate;
     let began = gate.phase();
-    assert!(gate.has_helped(began), "nobody helps");
+    assert!(gate.has_helped(began), "no thread helps");
     let early = gate.try_help(0, false).unwrap();
     let began = gate.phase();
     assert!(!gate.has_helped(began));
@@ -269,7 +269,7 @@ fn a_paused_gate_has_no_seats_and_keeps_its_limit() {
     assert!(gate.set_paused(true).is_empty());
     assert!(!gate.try_enter(0) && gate.try_help(0, false).is_none() && !gate.may_stay());
     assert!(!seats.enter(0, 3));
-    assert!(seats.leave(0).is_none(), "nobody is let in");
+    assert!(seats.leave(0).is_none(), "no waiter is admitted");
     assert!(gate.set_max(1).is_empty());
     assert_eq!(gate.max(), 1);
     let slots = gate.set_paused(false);
