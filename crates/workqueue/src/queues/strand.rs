@@ -112,8 +112,8 @@ const MAX_BATCH: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 /// - [`flush`](Workqueue::flush) and [`drain`](Workqueue::drain) wait for the closures.
 /// - [`JoinHandle::cancel`] cancels a closure that has not started. The memory of its item is freed
 ///   when the closure would have run.
-/// - [`cancel_all`](Workqueue::cancel_all) cancels and counts the waiting closures. If the strand is
-///   running, they are not counted, and are cancelled after the running closure has ended.
+/// - [`cancel_all`](Workqueue::cancel_all) cancels and counts the waiting closures. If the strand
+///   is running, they are not counted, and are cancelled after the running closure has ended.
 /// - A queue that is full, drained or destroyed rejects closures, except from its own items.
 /// - A closure that joins a later closure of its strand gets
 ///   [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
