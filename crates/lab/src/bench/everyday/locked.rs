@@ -67,7 +67,7 @@ impl Splits for Rayon {
     }
 }
 
-/// Returns our queue with [`THREADS`] workers.
+/// Returns our queue with `THREADS` workers.
 pub fn ours() -> Result<Workqueue, Stop> {
     let queue = Workqueue::builder("locked").max_active(THREADS as u32);
     let queue = queue.build();
