@@ -584,8 +584,9 @@ fn rejected_call_in_a_child_changes_nothing() {
                 "{message}"
             );
         };
-        is_refused(&|| _ = work.enable() && queue.enqueue(&work));
-        assert!(work.enable(), "it has been enabled");
+        assert!(work.enable());
+        is_refused(&|| _ = queue.enqueue(&work));
+        assert!(!work.busy().pending);
         is_refused(&|| _ = queue.reschedule(&delayed, Duration::ZERO));
         is_refused(&|| _ = delayed.flush());
         assert!(delayed.is_pending());

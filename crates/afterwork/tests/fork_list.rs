@@ -175,7 +175,9 @@ const LIST: &[(&str, &str, Over)] = &[
     ("workqueue/item/revival.rs", "nr_cancels", Word),
     ("workqueue/manage/start.rs", "GLOBAL", PerProcess),
     ("workqueue/manage/start.rs", "IS_REPORTED", Word),
-    ("workqueue/limit/capacity.rs", "TO_WAKE", Thread),
+    ("workqueue/item/token.rs", "TOKENS", PerProcess),
+    // Only in a model.
+    ("workqueue/item/token.rs", "table", Tests),
     ("workqueue/pools/manager.rs", "SERVES", Thread),
     ("workqueue/queues/future.rs", "WAKER", Constant),
     ("workqueue/queues/sleeps.rs", "SLEEP", Constant),

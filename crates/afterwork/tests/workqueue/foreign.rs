@@ -223,7 +223,10 @@ fn a_refused_closure_may_change_the_attributes_when_dropped() {
     queue.destroy().unwrap();
     let [first, second] = [3, 4].map(|nice| {
         let queue = queue.clone();
-        at_drop(move || queue.set_attrs(|attrs| attrs.nice = nice).unwrap())
+        at_drop(move || {
+            let changed = queue.set_attrs(|attrs| attrs.nice = nice);
+            assert!(matches!(changed, Err(BuildError::Destroyed)));
+        })
     });
     assert!(is_refused(queue.spawn(move || drop(first)).join()));
     assert!(is_refused(

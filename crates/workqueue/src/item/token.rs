@@ -193,11 +193,14 @@ impl fmt::Debug for Token {
 impl Head {
     /// Returns the token of this item, which the caller runs: `fresh`, unless it has one.
     pub(crate) fn watch(&self, fresh: Arc<Token>) -> Arc<Token> {
-        let token = table()
-            .lock()
-            .entry(self.address())
-            .or_insert(fresh)
-            .clone();
+        let mut tokens = table().lock();
+        let known = tokens.get(&self.address()).cloned();
+        if known.is_none() {
+            tokens.insert(self.address(), fresh.clone());
+        }
+        // Before a drop of `fresh`, which locks its parent.
+        drop(tokens);
+        let token = known.unwrap_or(fresh);
         let from = self.update(|state| Some(state.watched()));
         let is_cancelled = from.is_some_and(|(from, _)| from.is_cancelled());
         if is_cancelled && !twin::armed("token: overlooks an earlier cancel") {
