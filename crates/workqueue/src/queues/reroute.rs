@@ -134,6 +134,13 @@ impl Workqueue {
     }
 
     fn change(&self, change: &dyn Fn(&mut Attrs)) -> Result<(), BuildError> {
+        if self.inner.ordered {
+            if trace::is_emitting() {
+                return Err(BuildError::OwnQueue);
+            }
+            // First, because the queue may be destroyed while one of its items runs.
+            self.inner.may_wait().map_err(|_| BuildError::OwnQueue)?;
+        }
         if self.inner.is_destroyed() {
             return Err(BuildError::Destroyed);
         }
@@ -145,10 +152,6 @@ impl Workqueue {
         if !self.inner.ordered {
             return reroute();
         }
-        if trace::is_emitting() {
-            return Err(BuildError::OwnQueue);
-        }
-        self.inner.may_wait().map_err(|_| BuildError::OwnQueue)?;
         if self.inner.is_routed(machine, change) {
             return Ok(());
         }
