@@ -180,7 +180,6 @@ const LIST: &[(&str, &str, Over)] = &[
     ("workqueue/item/token.rs", "table", Tests),
     ("workqueue/pools/manager.rs", "SERVES", Thread),
     ("workqueue/queues/future.rs", "WAKER", Constant),
-    ("workqueue/queues/sleeps.rs", "SLEEP", Constant),
     ("workqueue/queues/system.rs", "QUEUE", PerProcess),
     ("workqueue/queues/timers.rs", "ITEM", Constant),
     ("workqueue/scope/join.rs", "CHAIN", Thread),

@@ -121,7 +121,6 @@ fn file_without_a_run_is_rejected_in_one_line() {
             &["report", "later"],
             "version 999, this command reads version 4: make the page with",
         ),
-        (&["report", "-", "-"], "give the other one a file"),
     ] {
         let output = afterwork(root.path(), args);
         assert_eq!(output.status.code(), Some(2));
