@@ -186,7 +186,7 @@ mod tests {
         let head = serde_json::to_string(&Head::of_tests()).unwrap();
         let cut = reason(&format!("{head}\n{{\"bench\":\"b\",\"ca"));
         assert!(
-            cut.starts_with("it, line 2: the record seems to be cut off"),
+            cut.starts_with("it, line 2: the record is truncated here"),
             "{cut}"
         );
         let other = reason(&format!("{head}\n{{\"be\n{head}\n"));
