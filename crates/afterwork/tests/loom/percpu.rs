@@ -363,7 +363,7 @@ fn releasing_needs_its_release() {
 #[test]
 fn giving_way_needs_saying_so() {
     must_fail("percpu: yields without marking it", || {
-        bounded(3, || owner_and_remote(Qpw::OnDemand, Escalate::Never, 3))
+        bounded(2, || parked_between(Qpw::OnDemand))
     });
 }
 
