@@ -227,10 +227,3 @@ fn flush_meets_a_run() {
 fn a_flush_waits_for_the_closures_of_a_strand() {
     bounded(2, flush_meets_a_run);
 }
-
-#[test]
-fn a_strand_must_not_end_its_run_during_a_flush() {
-    must_fail("strand: ends during a flush", || {
-        bounded(2, flush_meets_a_run);
-    });
-}

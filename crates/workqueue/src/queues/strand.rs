@@ -34,7 +34,7 @@
 //!   it. So the run first queues the item, and then checks the color of its own count. If that
 //!   color is still open, a later flush finds the new count in the same color, and the run ends.
 //!   If a flush has closed the color, the run executes all remaining closures before it ends.
-//!   Later closures are younger than the new count. Twin `strand: ends during a flush`.
+//!   Later closures are younger than the new count.
 //! - **A single closure is cancelled** by its handle, as any one-shot item is: the canceller claims
 //!   it, and its link stays in the list. A run that finds it claimed waits for the end of the
 //!   claim, a few instructions without user code, because the strand's count keeps the pwq that the
@@ -489,7 +489,7 @@ impl Base {
         // SAFETY: (1).
         unsafe { self.enqueue(item, next) };
         let is_open = || home.pool.is_open(home.slot, color);
-        if ptr::eq(next, home) && is_open() || twin::armed("strand: ends during a flush") {
+        if ptr::eq(next, home) && is_open() {
             return;
         }
         // SAFETY: (1).
