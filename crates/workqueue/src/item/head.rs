@@ -65,7 +65,10 @@ use super::{
 };
 use crate::cleanups::Cleanup;
 
+pub(crate) use of_strand::OfStrand;
+
 mod cancel;
+mod of_strand;
 // Models have no timers of raw items.
 #[cfg_attr(any(loom, shuttle), allow(dead_code))]
 pub(crate) mod raw;
@@ -190,18 +193,6 @@ impl HandleTable {
         slot.clone().expect("written before the flag")
     }
 }
-
-/// The mark of a closure of a strand.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OfStrand {
-    /// The item of the strand, only to be compared: it may be freed once the closure has ended.
-    pub(crate) item: *const Head,
-    /// The number of bulk cancels of the queue when the closure was spawned.
-    pub(crate) nr_cancels: u32,
-}
-
-// SAFETY: the pointer is only compared.
-unsafe impl Send for OfStrand {}
 
 /// The functions that a join handle needs for an item that is to start by a deadline.
 #[derive(Debug)]

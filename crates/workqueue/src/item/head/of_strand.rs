@@ -1,0 +1,15 @@
+//! The mark by which a closure finds its strand, and the bulk cancels since its spawn.
+
+use super::Head;
+
+/// The mark of a closure of a strand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OfStrand {
+    /// The item of the strand, only to be compared: it may be freed once the closure has ended.
+    pub(crate) item: *const Head,
+    /// The number of bulk cancels of the queue when the closure was spawned.
+    pub(crate) nr_cancels: u32,
+}
+
+// SAFETY: the pointer is only compared.
+unsafe impl Send for OfStrand {}
