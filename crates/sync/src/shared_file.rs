@@ -306,7 +306,7 @@ impl SharedFile {
     ///
     /// # Blocking
     ///
-    /// Blocks until a process [rings](Self::ring) there, for at most `timeout`. May return early.
+    /// Blocks until a process rings the bell at `offset`, for at most `timeout`. May return early.
     pub fn wait(&self, offset: usize, expected: u32, timeout: Option<Duration>) -> Notified {
         let timeout = timeout.map(crate::time::timespec);
         let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);

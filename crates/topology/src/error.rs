@@ -142,21 +142,6 @@ impl fmt::Display for Error {
 // No `source`: the text already includes it.
 impl std::error::Error for Error {}
 
-/// Implements the conversion of an error into an `io::Error` that contains it.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! into_io_error {
-    ($error:ty, $kind:expr) => {
-        impl From<$error> for ::std::io::Error {
-            fn from(error: $error) -> Self {
-                use ::std::io::ErrorKind;
-                let kind: fn(&$error) -> ErrorKind = $kind;
-                Self::new(kind(&error), error)
-            }
-        }
-    };
-}
-
 into_io_error!(Error, |error| match error {
     Error::Unreadable { source, .. } | Error::Unwritable { source, .. } => source.kind(),
     _ => ErrorKind::InvalidData,

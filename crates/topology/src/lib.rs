@@ -48,6 +48,21 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("afterwork needs 64-bit Linux: its waits are futexes, and its words are of 64 bits");
 
+/// Implements the conversion of an error into an `io::Error` that contains it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! into_io_error {
+    ($error:ty, $kind:expr) => {
+        impl From<$error> for ::std::io::Error {
+            fn from(error: $error) -> Self {
+                use ::std::io::ErrorKind;
+                let kind: fn(&$error) -> ErrorKind = $kind;
+                Self::new(kind(&error), error)
+            }
+        }
+    };
+}
+
 #[cfg(feature = "detect")]
 mod bounds;
 #[cfg(feature = "detect")]
