@@ -163,36 +163,28 @@ fn closing_or_dropping_a_mailbox_returns_waiting_items() {
         let mut mailbox = Mailbox::builder().capacity(1).build();
         let poster = mailbox.poster();
         poster.post(0).unwrap();
-        let mut send = poster.send(1);
+        let mut sends = [1, 2].map(|item| poster.send(item));
         let wakes = Arc::new(WakeCounter::default());
         let waker = Waker::from(wakes.clone());
-        assert!(
-            pin!(&mut send)
-                .poll(&mut Context::from_waker(&waker))
-                .is_pending()
-        );
-        thread::scope(|scope| {
-            let sender = scope.spawn(|| poster.send_blocking(2));
-            if drops {
-                drop(mailbox);
-            } else {
-                mailbox.close();
-                assert_eq!(mailbox.try_recv(), Ok(0));
-                assert_eq!(
-                    mailbox.try_recv(),
-                    Err(TryRecvError::Closed),
-                    "no sender is admitted"
-                );
-            }
-            assert_eq!(sender.join().unwrap(), Err(PostError::Closed(2)));
-        });
-        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
-        assert_eq!(poll(&mut send), Poll::Ready(Err(PostError::Closed(1))));
+        for send in &mut sends {
+            let cx = &mut Context::from_waker(&waker);
+            assert!(pin!(send).poll(cx).is_pending());
+        }
+        if drops {
+            drop(mailbox);
+        } else {
+            mailbox.close();
+            assert_eq!(mailbox.try_recv(), Ok(0));
+            let next = mailbox.try_recv();
+            assert_eq!(next, Err(TryRecvError::Closed), "no sender is admitted");
+        }
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 2);
+        for (send, item) in sends.iter_mut().zip([1, 2]) {
+            assert_eq!(poll(send), Poll::Ready(Err(PostError::Closed(item))));
+        }
         assert_eq!(poster.send_blocking(3), Err(PostError::Closed(3)));
-        assert_eq!(
-            poll(&mut poster.send(4)),
-            Poll::Ready(Err(PostError::Closed(4)))
-        );
+        let late = poll(&mut poster.send(4));
+        assert_eq!(late, Poll::Ready(Err(PostError::Closed(4))));
     }
 }
 

@@ -108,7 +108,7 @@ pub(super) struct Runners {
 struct State {
     ready: VecDeque<Served>,
     aside: Vec<Served>,
-    /// The number of threads, including those that are being started (`nr_starting`).
+    /// The number of threads, including those whose creation has not returned yet (`nr_starting`).
     nr_threads: usize,
     nr_starting: usize,
     /// The number of threads in a turn.
@@ -357,7 +357,7 @@ impl Runners {
         self.work.notify_all();
     }
 
-    /// Returns `true` if a running thread will take every served domain.
+    /// Returns `true` if a thread that was started will take every served domain.
     pub(super) fn has_threads(&self) -> bool {
         let state = self.state.lock();
         state.nr_threads > state.nr_starting
@@ -404,13 +404,14 @@ impl Runners {
         let body = move || {
             panics::or_abort("a thread of SRCU callbacks failed", || Self::run(&ours));
         };
-        if thread::spawn("aw-srcu", body).is_ok() {
+        let is_started = thread::spawn("aw-srcu", body).is_ok();
+        let mut state = runners.state.lock();
+        state.nr_starting -= 1;
+        if is_started {
             return;
         }
         let retry_ns = time::now_ns() + RETRY_NS;
         runners.retry_ns.store(retry_ns, Ordering::Relaxed);
-        let mut state = runners.state.lock();
-        state.nr_starting -= 1;
         state.end_thread();
         if state.nr_threads == 0 {
             // Also those that are aside: the last thread may have left them to this one.
@@ -428,7 +429,6 @@ impl Runners {
 
     /// The body of a thread.
     fn run(runners: &Handle) {
-        runners.state.lock().nr_starting -= 1;
         while let Some(mut served) = Self::next(runners) {
             let turn = served.advance();
             if !served.domain.is_own_process() {
