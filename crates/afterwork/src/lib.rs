@@ -68,3 +68,13 @@ pub use base::page;
 pub use base::params;
 #[doc(inline)]
 pub use base::wake;
+
+#[cfg(feature = "mailbox")]
+#[doc(no_inline)]
+pub use ::mailbox::Mailbox;
+#[cfg(feature = "rcu")]
+#[doc(no_inline)]
+pub use ::rcu::Rcu;
+#[cfg(feature = "workqueue")]
+#[doc(no_inline)]
+pub use ::workqueue::{DelayedWork, TaskSet, Work, Workqueue, sleep, timeout};

@@ -89,8 +89,7 @@ impl<T: Send + 'static, C: Choice> PerCpu<T, C> {
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
-    /// use afterwork::percpu::{self, PerCpu};
-    /// use topology::{CpuSet, Topology};
+    /// use afterwork::{percpu::{self, PerCpu}, workqueue::{CpuSet, Topology}};
     ///
     /// let machine = Topology::synthetic("2 core")?;
     /// let caches = PerCpu::builder().topology(machine).build(|cpu| vec![cpu])?;

@@ -104,8 +104,7 @@ impl Registry {
     /// # Examples
     ///
     /// ```
-    /// use afterwork::{params::Params, workqueue::{Registry, Workqueue}};
-    /// use topology::Topology;
+    /// use afterwork::{params::Params, workqueue::{Registry, Topology, Workqueue}};
     ///
     /// let machine = Topology::synthetic("2 llc x 2 core")?;
     /// let registry = Registry::new(machine.clone(), Params::default())?;

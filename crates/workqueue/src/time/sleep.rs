@@ -128,8 +128,7 @@ impl Registry {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use afterwork::{params::Params, workqueue::{Registry, block_on}};
-    /// use topology::Topology;
+    /// use afterwork::{params::Params, workqueue::{Registry, Topology, block_on}};
     ///
     /// let registry = Registry::new(Topology::detect()?, Params::default())?;
     /// block_on(registry.sleep(Duration::from_millis(1)));
