@@ -507,7 +507,7 @@ const DEEDS: [Deed; 5] = [
     }),
 ];
 
-/// Lets the subscriber do each deed at the first `event` of a queue, while `uses` uses the queue.
+/// Lets the subscriber do each deed at a queue's first `event`, while `uses` uses the queue.
 fn at_each_deed(
     how: &str,
     event: &'static str,
