@@ -12,7 +12,7 @@ use crate::demo::DemoArgs;
 use crate::top::TopArgs;
 use crate::topology::TopologyArgs;
 
-/// The text for a newcomer, which the command prints without arguments.
+/// The text for a newcomer, which the command prints if it has no arguments.
 pub const TEACHING: &str = "\
 afterwork: shows what programs that use afterwork do, and the machine that they run on.
 

@@ -194,7 +194,7 @@ fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
     };
     let (width, height) = (usize::from(area.width), usize::from(area.height));
     view.selected = view.selected.min(table.rows.len().saturating_sub(2));
-    // The header takes a line.
+    // The header needs one line.
     let shown = height.saturating_sub(1).max(1);
     // After the screen has grown, no line stays empty.
     view.top = view
@@ -546,7 +546,7 @@ mod tests {
         }
     }
 
-    /// Three processes: one with a long name, one with a hostile name that was made plain, one that
+    /// Three processes: one with a long name, one whose hostile name was made plain, and one that
     /// has exited.
     #[test]
     fn lists_of_processes_with_hostile_names_match_the_captures() {
