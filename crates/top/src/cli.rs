@@ -113,7 +113,7 @@ pub fn completions(shell: clap_complete::Shell) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// None, because the text is written into memory.
+/// Returns no error, because the text is written into memory.
 pub fn man() -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let man = clap_mangen::Man::new(Cli::command());

@@ -520,7 +520,7 @@ fn a_directory_full_of_strange_pages_is_listed_all_the_same() {
     let busy = Busy::start();
     let honest = busy.written();
     let place = tempfile::tempdir().unwrap();
-    // Of processes that have exited, with PIDs that no process has.
+    // Pages of processes that have exited, with PIDs that no process has.
     for pid in 5_000_000..5_000_200_u32 {
         let mut page = honest.clone();
         page[16..20].copy_from_slice(&pid.to_le_bytes());

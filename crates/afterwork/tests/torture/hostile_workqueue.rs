@@ -478,7 +478,7 @@ impl Lair {
         contained(|| drop(queue));
     }
 
-    /// Leaves a value in a worker's thread that misbehaves and waits when the thread exits.
+    /// Leaves a thread-local value in a worker. It misbehaves and waits when the thread exits.
     fn leave_in_thread(&self, dice: &mut Dice) {
         struct Last(Dice, Option<(Workqueue, Grenade)>);
         impl Drop for Last {
