@@ -23,8 +23,7 @@ use base::internal::page::publisher;
 ///
 /// # Blocking
 ///
-/// Takes each queue's configuration lock and each pool's lock briefly. Must not be called in a
-/// signal handler.
+/// Briefly locks each queue's configuration and each pool. Must not be called in signal handlers.
 ///
 /// # Errors
 ///

@@ -102,8 +102,7 @@ fn moved() {
     versions.free();
 }
 
-/// A grace period that flips the parity precedes the one under test, so the reader may use the old
-/// parity.
+/// A grace period that flips precedes the one under test, so the reader may use the old parity.
 fn late() {
     let versions = Versions::new();
     let held = versions.domain.read();

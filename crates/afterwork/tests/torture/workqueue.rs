@@ -186,8 +186,7 @@ fn round(round: &Round<'_>) -> Totals {
                 }
             });
             for place in scene.places.iter() {
-                // A drain may reject an item that queues itself from elsewhere. The histories
-                // allow for that.
+                // A drain may reject items of other queues. The histories allow for that.
                 place.settle(true, &scene.subjects, &mut log);
             }
             drained.store(true, Ordering::Release);
