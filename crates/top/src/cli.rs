@@ -73,7 +73,7 @@ impl Cli {
     ///
     /// # Errors
     ///
-    /// If the line asks for help or is wrong: the answer.
+    /// Returns the answer if the line asks for help or is wrong.
     pub fn read<T: Into<OsString> + Clone>(
         line: impl IntoIterator<Item = T>,
     ) -> Result<Self, Answer> {

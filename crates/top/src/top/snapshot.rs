@@ -172,7 +172,7 @@ impl Watched {
         None
     }
 
-    /// Reads until the page was not written at the same time, but at most `NR_TRIES` times.
+    /// Reads the page again while it is being written, at most `NR_TRIES` times.
     fn read(&mut self) -> Result<Page, NoSnapshot> {
         let mut seen = self.read_once();
         for _ in 1..NR_TRIES {
