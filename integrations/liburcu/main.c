@@ -40,11 +40,11 @@ static void compare(const char *name, long (*ours)(long), long (*theirs)(long), 
 {
 	double ratios[MOST_TURNS], mine[MOST_TURNS], other[MOST_TURNS];
 
-	/* A warm-up run of each. */
+	/* Warm up both. */
 	(void)timed(ours, count / 10 + 1);
 	(void)timed(theirs, count / 10 + 1);
 	for (int turn = 0; turn < nr_turns; turn++) {
-		/* The first one alternates. */
+		/* The library that runs first alternates. */
 		if (turn % 2) {
 			mine[turn] = timed(ours, count);
 			other[turn] = timed(theirs, count);

@@ -1,5 +1,5 @@
-//! Checks the ledger of foreign code: each place that may run a closure, destructor, waker,
-//! handler or source of a user has a tag.
+//! Checks the list of foreign code: each place that may run a user's closure, destructor, waker,
+//! handler or source has a tag.
 //!
 //! A place is a call of `contain`, `guarded` or `Foreign::new` of `panics.rs`. A tag `FOREIGN(tag)`
 //! is on the line of the call or in the four lines above it. The table in FOREIGN.md has a row for

@@ -66,7 +66,7 @@ pub struct Sanitizer {
 
 /// The first report ends the program with [`REPORTED`]. A child of `fork` may start threads.
 pub const SANITIZERS: [Sanitizer; 2] = [
-    // Threads of a dropped registry exit by themselves and are not joined, which is not reported.
+    // A dropped registry does not join its threads, which exit by themselves. This is no error.
     Sanitizer {
         name: "tsan",
         title: "ThreadSanitizer",

@@ -29,16 +29,16 @@
 //! # Features
 //!
 //! The subsystems and the next three are enabled by default. To build less, disable the default
-//! features. What joins two subsystems is there with both: `workqueue::RcuWork` and
-//! `Workqueue::enqueue_rcu` with `workqueue` and `rcu`, and `Mailbox::serve` with `mailbox` and
+//! features. Items that join two subsystems need the features of both: `workqueue::RcuWork` and
+//! `Workqueue::enqueue_rcu` need `workqueue` and `rcu`, and `Mailbox::serve` needs `mailbox` and
 //! `rcu`.
 //!
 //! | feature | adds |
 //! |---|---|
 //! | `workqueue`, `mailbox`, `rcu`, `percpu` | the subsystem |
 //! | `observe` | the counters of the process, for itself and for `afterwork top`: [`observe`] |
-//! | `params` | tunables, and the variable that sets them: [`params`]; included in all but `rcu` |
-//! | `synthetic` | machines that a text describes, for tests: `workqueue::Topology::synthetic` |
+//! | `params` | tunables, and the variable that sets them: [`params`]; enabled by all but `rcu` |
+//! | `synthetic` | machines described by a string, for tests: `workqueue::Topology::synthetic` |
 //! | `io-uring` | mailboxes whose owner sleeps in an io_uring ring: `mailbox::uring` |
 //! | `stacks` | stall reports with the stacks of the workers: `Params::stall_signal` |
 //! | `tokio` | futures on our queues that use tokio's timers and I/O: `workqueue::in_tokio` |

@@ -93,7 +93,7 @@ fn a_child_reads_waits_and_runs_callbacks_of_its_own() {
     use_rcu();
     in_child(|| {
         use_rcu();
-        // Also in a child of the child.
+        // The same holds in a child of the child.
         in_child(use_rcu);
     });
     use_rcu();
@@ -214,7 +214,7 @@ fn section_left_open_by_an_exiting_thread_is_open_in_its_child() {
     thread_local!(static LAST: ForksAtExit = const { ForksAtExit(RefCell::new(None)) });
     let _alone = alone();
     thread::spawn(|| {
-        // First, so that the library's own destructor runs before this one.
+        // Registered first, so that the library's own destructor runs before this one.
         LAST.with(|last| *last.0.borrow_mut() = Some(rcu::read()));
     })
     .join()

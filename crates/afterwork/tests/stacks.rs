@@ -62,7 +62,7 @@ fn has_a_stack(stall: &Stall) -> bool {
 #[inline(never)]
 fn stuck_in_a_loop(flag: &AtomicBool) {
     while !flag.load(Ordering::Relaxed) {
-        // Also stops in the allocator, under its locks.
+        // The signal may also arrive in the allocator, under its locks.
         std::hint::black_box(vec![0_u8; 100_000]);
     }
 }

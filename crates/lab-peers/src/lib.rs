@@ -2,7 +2,7 @@
 //!
 //! The lab forbids unsafe code in its own crate. An intrusive queue requires an unsafe trait, and
 //! memory reclamation frees memory that the compiler cannot prove unused. This crate contains only
-//! the parts of them that the lab needs.
+//! the parts that the lab needs.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 pub mod reclaim;

@@ -162,7 +162,7 @@ impl Drop for Held<'_> {
 
 struct Item {
     pending: Line,
-    /// 0; 1 when the item has run; 2 while the producer sleeps.
+    /// 0 before the run, 1 after it, 2 while the producer sleeps.
     done: Line<Futex>,
 }
 
@@ -329,7 +329,7 @@ impl Pool {
     }
 }
 
-/// The number of workers that remain when all producers of a pool wait for theirs.
+/// The number of workers of a pool in addition to one per producer.
 const NR_SPARE: usize = 2;
 
 fn producers_and_workers(job: &Job, measured: &Arc<Measured>, way: Way) {

@@ -124,7 +124,7 @@ impl Machine {
         self.levels.iter().map(|level| level.0).product()
     }
 
-    /// Returns its topology scaled to `nr_cpus`: fewer outer levels, or more of the outermost.
+    /// Returns the topology scaled to `nr_cpus`: fewer outer levels, or more of the outermost.
     pub fn topology(&self, nr_cpus: usize) -> Result<Topology, String> {
         if !(1..=MAX_CPUS).contains(&nr_cpus) {
             return Err(format!("{nr_cpus} CPUs: a simulation has 1 to {MAX_CPUS}"));
@@ -143,7 +143,7 @@ impl Machine {
         Topology::synthetic(&self.shape(&levels)).map_err(|error| error.to_string())
     }
 
-    /// Returns its costs, with one of them multiplied by a factor.
+    /// Returns the costs, with one of them multiplied by a factor.
     pub fn costs(&self, changed: Option<(&str, f64)>) -> Costs {
         let of = |name: &'static str| {
             let factor = changed
@@ -182,10 +182,10 @@ impl Machine {
         format!("\n[costs]\n{}", figures.collect::<String>())
     }
 
-    /// Returns the text of its file.
+    /// Returns the text of the machine's file, with the description `about`.
     pub fn shown(&self, about: &str) -> String {
         format!(
-            "# What `cargo xtask sim --machine` reads. Each cost says where it is from; a guess is halved and doubled in each sweep.\n\
+            "# A machine for `cargo xtask sim --machine`. Each cost names its source; each sweep halves and doubles the guesses.\n\
              about = \"{about}\"\ntopology = \"{}\"\n{}",
             self.shape(&self.levels),
             self.shown_costs()

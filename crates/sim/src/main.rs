@@ -6,9 +6,9 @@
 //! `scenarios.rs` has the measured programs, `kernel.rs` a model of the kernel's workqueue for
 //! comparison, and `checks.rs` the programs that check results.
 //!
-//! Built for the real machine, the program measures it (`measure.rs`). The small measurements
-//! (`micro.rs`) are used by `calibrate.rs` to fit the costs of a simulated machine. The held-out
-//! cases (`cases.rs`) are then simulated.
+//! Built for the real machine, the program measures it (`measure.rs`). `calibrate.rs` fits the
+//! costs of a simulated machine to the small measurements (`micro.rs`), and then simulates the
+//! held-out cases (`cases.rs`).
 
 #[cfg(sim)]
 mod calibrate;

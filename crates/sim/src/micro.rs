@@ -1,4 +1,4 @@
-//! Small measurements, the same on a real and on a simulated machine. Each serves to fit one cost.
+//! Small measurements, the same on a real and on a simulated machine. Each fits one cost.
 
 use std::sync::Arc;
 use std::time::Duration;

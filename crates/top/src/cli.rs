@@ -12,7 +12,7 @@ use crate::demo::DemoArgs;
 use crate::top::TopArgs;
 use crate::topology::TopologyArgs;
 
-/// The text for a newcomer, which the command prints without arguments.
+/// The text for a newcomer, which the command prints if it has no arguments.
 pub const TEACHING: &str = "\
 afterwork: shows what programs that use afterwork do, and the machine that they run on.
 
@@ -73,7 +73,7 @@ impl Cli {
     ///
     /// # Errors
     ///
-    /// If the line asks for help or is wrong: the answer.
+    /// Returns the answer if the line asks for help or is wrong.
     pub fn read<T: Into<OsString> + Clone>(
         line: impl IntoIterator<Item = T>,
     ) -> Result<Self, Answer> {
@@ -113,7 +113,7 @@ pub fn completions(shell: clap_complete::Shell) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// None, because the text is written into memory.
+/// Returns no error, because the text is written into memory.
 pub fn man() -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let man = clap_mangen::Man::new(Cli::command());

@@ -1,4 +1,4 @@
-//! `afterwork demo`: a load worth watching in `afterwork top`, of every kind.
+//! `afterwork demo`: a load of every kind, to watch in `afterwork top`.
 
 use std::io::{self, Write};
 use std::thread;
@@ -62,7 +62,7 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
     let owner = thread::spawn(move || {
         let mut round = 0_u64;
         while mailbox.wait_timeout(8, ROUND).is_ok() {
-            // Away now and then, so that a backlog grows and shrinks.
+            // The owner pauses now and then, so that a backlog grows and shrinks.
             if round % 100 == 99 {
                 thread::sleep(PAUSE);
             }
@@ -80,7 +80,7 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
         .map(|s| Instant::now() + Duration::from_secs(s));
     let mut round = 0_u64;
     while !interrupt.requested() && end.is_none_or(|end| Instant::now() < end) {
-        // More and less, in waves of some seconds.
+        // The load rises and falls in waves of some seconds.
         let wave = 1 + (round / 50) % 5;
         for _ in 0..wave {
             drop(fetch.spawn(|| workqueue::blocking(|| thread::sleep(ROUND))));

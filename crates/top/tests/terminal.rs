@@ -31,7 +31,7 @@ const HEADER: &str = "AFTERWORK=observe";
 /// The relation between the command and its terminal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Tie {
-    /// As when started from a shell: the end of the terminal sends SIGHUP.
+    /// The command is started as from a shell: the end of the terminal sends SIGHUP.
     Controlling,
     /// The command is in no session of the terminal, and ignores SIGHUP.
     Loose,

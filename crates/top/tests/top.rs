@@ -146,7 +146,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("the command speaks UTF-8")
 }
 
-/// Repeats until every process has answered in time: on a busy machine that may take several looks.
+/// Repeats until every process has answered in time: a busy machine may need several snapshots.
 fn answered(args: &[&str]) -> String {
     let mut snapshots = (0..100).map(|_| good(args));
     let look = snapshots.find(|it| !it.contains("does not answer"));
@@ -350,7 +350,7 @@ fn page_truncated_while_shown_is_rejected_without_a_crash() {
     let busy = Busy::start();
     good(&[&busy.pid(), "--once"]);
     let file = File::options().write(true).open(busy.page()).unwrap();
-    // The process may still answer an earlier look, which completes its page again.
+    // The process may still answer an earlier request, which completes its page again.
     let refused = (0..100).find_map(|_| {
         file.set_len(100).unwrap();
         let output = top(&[&busy.pid(), "--once"]);
@@ -466,7 +466,7 @@ fn a_hostile_page_of_a_living_process_ends_in_an_answer() {
         fs::write(&path, &page).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         ["--once", "--json", "--prometheus"].map(|how| {
-            // One look of each kind; JSON needs `--once` to end by itself.
+            // One snapshot of each kind; JSON needs `--once` to end by itself.
             let args = [path.to_str().unwrap(), how, "--once"];
             let shown = good(&args[..2 + usize::from(how == "--json")]);
             assert!(
@@ -502,7 +502,7 @@ fn a_hostile_page_of_a_living_process_ends_in_an_answer() {
             record[at..at + name.len()].copy_from_slice(name.as_bytes());
         }
     }
-    // Also histograms with falling counts.
+    // The counts of histograms may fall, too.
     for (nth, record) in page[HEAD..].chunks_exact_mut(RECORD).enumerate() {
         if record[0] >= 6 {
             let small = (100 + nth as u64).to_le_bytes();
@@ -520,7 +520,7 @@ fn a_directory_full_of_strange_pages_is_listed_all_the_same() {
     let busy = Busy::start();
     let honest = busy.written();
     let place = tempfile::tempdir().unwrap();
-    // Of processes that have exited, with PIDs that no process has.
+    // Pages of processes that have exited, with PIDs that no process has.
     for pid in 5_000_000..5_000_200_u32 {
         let mut page = honest.clone();
         page[16..20].copy_from_slice(&pid.to_le_bytes());

@@ -235,7 +235,7 @@ fn link(
         .arg("-Wl,--whole-archive")
         .arg(archive)
         .args(["-Wl,--no-whole-archive", "-Wl,--gc-sections"])
-        // The library is never unloaded, because its threads run on. The rest is as in Cargo.
+        // The library is never unloaded, because its threads keep running. The rest is as in Cargo.
         .args(["-Wl,-z,nodelete", "-Wl,-z,relro,-z,now", "-Wl,--as-needed"])
         .arg(format!("-Wl,-soname,{name}"))
         .arg(format!("-Wl,--version-script={symbols}"));

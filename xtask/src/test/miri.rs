@@ -32,7 +32,7 @@ const THREADS_STAY: &str = "-Zmiri-ignore-leaks";
 /// Ten times the default preemption rate, so that threads are preempted between any two lines.
 const OFTEN: &str = "-Zmiri-ignore-leaks -Zmiri-preemption-rate=0.1";
 
-/// Texts, large machines and property tests of safe code, which would take minutes.
+/// Tests of texts, large machines and properties of safe code, which would take minutes.
 const WITHOUT_POINTERS: &str = "long, in code without threads and pointers";
 
 /// Many tests panic on purpose, and each backtrace takes the interpreter seconds.

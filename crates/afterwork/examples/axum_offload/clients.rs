@@ -62,7 +62,7 @@ pub fn resident() -> u64 {
     nr_pages.expect("the second figure") * rustix::param::page_size() as u64
 }
 
-/// Plots `samples`, taken `every` interval, in at most sixteen lines with the maximum of each.
+/// Plots `samples`, taken every `every`, in at most sixteen lines that each show their maximum.
 pub fn plot(samples: &[u64], every: Duration) {
     let nr_each = samples.len().div_ceil(16);
     let peak = samples.iter().max().map_or(1, |most| *most);

@@ -11,7 +11,7 @@ use std::{
 
 pub type Records = BTreeMap<u64, u64>;
 
-/// The name of a file: the number of its newest in-memory table, and of compactions.
+/// The name of a file: the number of its newest in-memory table, and the number of compactions.
 pub type Name = (u64, u64);
 
 /// The size of a key and a value.

@@ -15,7 +15,7 @@ use base::internal::page::publisher;
 ///   same PID runs in another container that shares the directory, the file is `afterwork-PID.1` or
 ///   higher.
 /// - The file is removed by [`unpublish`], and when the process calls `exit` or returns from
-///   `main`. A file that a killed process has left is removed by the next process that calls this.
+///   `main`. The next process that calls this removes the file of a killed process.
 /// - The cost is a sleeping thread, with 2 MiB of address space for its stack. A request of a
 ///   reader costs a [`snapshot`](super::snapshot) on that thread.
 /// - No modification of the file can harm the process.
@@ -23,7 +23,7 @@ use base::internal::page::publisher;
 ///
 /// # Blocking
 ///
-/// Takes each queue's configuration lock and each pool's lock briefly. Not from a signal handler.
+/// Briefly locks each queue's configuration and each pool. Must not be called in signal handlers.
 ///
 /// # Errors
 ///

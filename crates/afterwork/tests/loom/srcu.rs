@@ -102,14 +102,14 @@ fn moved() {
     versions.free();
 }
 
-/// The reader may be late by a grace period: one that flips precedes the one under test.
+/// A grace period that flips precedes the one under test, so the reader may use the old parity.
 fn late() {
     let versions = Versions::new();
     let held = versions.domain.read();
     versions.spawn_reader();
     let theirs = versions.clone();
     let before = spawn(move || theirs.domain.synchronize());
-    // Lets them begin without using up the preemption bound.
+    // Lets both threads begin without using up the preemption bound.
     loom::thread::yield_now();
     drop(held);
     before.join().unwrap();
@@ -206,7 +206,7 @@ fn a_srcu_answer_stands_for_a_barrier() {
     with("srcu: no fence in enter + srcu: answers unasked", || {
         bounded(4, || unaided(2))
     });
-    // Nor does the answer rely on the light barrier after a section, which also releases it.
+    // The answer does not rely on the light barrier after a section either.
     with(
         "srcu: no fence in enter + srcu: no fence in leave + srcu: answers unasked",
         || bounded(4, || unaided(2)),

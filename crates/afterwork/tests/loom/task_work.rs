@@ -264,7 +264,7 @@ fn the_owners_look_at_a_close_needs_its_acquire() {
                 poster.post_lazy(1).unwrap();
                 poster.close();
             });
-            // An owner that polls has no other order with the post.
+            // The owner polls, so that no wake-up orders it after the post.
             let mut nr_received = 0;
             for _ in 0..2 {
                 match mailbox.try_recv() {

@@ -1,4 +1,4 @@
-//! Local futures: wakes during a poll and during each other, cancels during the start, and ends.
+//! Local futures: overlapping wakes, wakes during a poll, cancels during the start, and ends.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};

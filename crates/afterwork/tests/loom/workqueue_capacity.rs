@@ -136,7 +136,7 @@ fn an_item(ordered: bool) {
 }
 
 /// Cancels a future of a queue with capacity 1, also from another thread if `others`, while a
-/// worker may poll it for the first time. Its capacity permit is released once, at once.
+/// worker may poll it for the first time. Its capacity permit is released once, without delay.
 fn a_future(worker_first: bool, others: bool) {
     let machine = machine(2, 1);
     let queue = plain().capacity(1).build_in(machine.registry()).unwrap();

@@ -246,7 +246,7 @@ fn a_stock_meets_a_drain() {
     assert!(!idle || seen == 1, "the queue goes before its item has run");
 }
 
-/// A helper that a seat cache counts, and a flush, as above.
+/// A helper that a seat cache counts ends. A flush sees the effects of the run, or is notified.
 fn a_stock_meets_a_flush() {
     let (gates, has_run) = (Gates::with_stocks(4), Arc::new(AtomicU32::new(0)));
     assert!(gates.try_enter(), "and the stocks are open");

@@ -312,7 +312,7 @@ fn join_on_a_queue() {
     let (_machine, queue) = queue(1, false);
     let word = Plain::default();
     let add = |queue: &Workqueue| {
-        // Nested in another join, and offered if a worker is free for it.
+        // This join is nested in another one, and is offered if a worker is free for it.
         queue.join(|| (), || word.set(word.get() + 1));
     };
     queue.join(|| (), || add(&queue));

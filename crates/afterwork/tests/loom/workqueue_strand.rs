@@ -134,8 +134,8 @@ fn a_bulk_cancel_leaves_no_closure_of_a_strand_waiting() {
     bounded(2, bulk_cancel_meets_a_run);
 }
 
-/// Bulk cancels inside a run. The first closes the color of the run, which therefore runs all
-/// closures that are left after it has queued the strand again. The second one meets that.
+/// Bulk cancels inside a run. The first closes the color of the run, which therefore queues the
+/// strand again and then runs all remaining closures. One of these cancels everything once more.
 fn bulk_cancels_inside_a_run() {
     let (machine, queue) = held();
     let strand = queue.strand(());
@@ -171,7 +171,7 @@ fn a_strand_that_runs_must_stay_queued() {
     });
 }
 
-/// The canceller comes while the first closure runs.
+/// All items are cancelled while the first closure runs.
 fn bulk_cancel_inside_a_run() {
     let (machine, queue) = held();
     let strand = queue.strand(());

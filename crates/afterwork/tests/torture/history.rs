@@ -367,7 +367,7 @@ pub fn check(mut events: Vec<Event>) -> Result<(), Unexplained> {
         event.from_ns = event.from_ns.saturating_sub(SLACK_NS);
         event.to_ns = event.to_ns.saturating_add(SLACK_NS);
     }
-    // Beginnings come before ends at the same time.
+    // At equal times, beginnings come before ends.
     let begins = events.iter().map(|event| event.from_ns);
     let ends = events.iter().map(|event| event.to_ns);
     let mut moments: Vec<(u64, bool, usize)> = (begins.enumerate().map(|(i, at)| (at, false, i)))

@@ -348,7 +348,7 @@ impl Lair {
         }
     }
 
-    /// Starts periodic work that misbehaves in each run, and ends it anywhere.
+    /// Starts periodic work that misbehaves in each run, and ends it here or in another thread.
     fn come_again(&self, dice: &mut Dice) {
         let (grenade, mut own) = (Grenade::new(dice), Dice::new(dice.bits()));
         let victim = (dice.below(2) == 0).then(|| self.victim(dice));
@@ -375,7 +375,7 @@ impl Lair {
         }
     }
 
-    /// Adds misbehaving items to a set, takes some of the results, and ends the set anywhere.
+    /// Adds misbehaving items to a set, takes some results, and drops it here or elsewhere.
     fn gather(&self, dice: &mut Dice) {
         let mut set = TaskSet::new(&self.queue);
         for _ in 0..dice.below(4) {
@@ -478,7 +478,7 @@ impl Lair {
         contained(|| drop(queue));
     }
 
-    /// Leaves a value in a worker's thread that misbehaves and waits when the thread exits.
+    /// Leaves a thread-local value in a worker. It misbehaves and waits when the thread exits.
     fn leave_in_thread(&self, dice: &mut Dice) {
         struct Last(Dice, Option<(Workqueue, Grenade)>);
         impl Drop for Last {

@@ -161,7 +161,7 @@ fn builder(config: &str, dice: &mut Dice) -> Builder {
         "on_demand" => (Qpw::OnDemand, Escalate::Never),
         "breakable" => {
             let how = dice.pick(&[Escalate::Quietly, Escalate::Interrupt]);
-            // Not available on every system.
+            // Not every system has the `membarrier` that interrupts require.
             let how = [Escalate::Quietly, how][usize::from(sync::asym::init())];
             (Qpw::OnDemand, how)
         }

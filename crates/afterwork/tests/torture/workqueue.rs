@@ -186,7 +186,7 @@ fn round(round: &Round<'_>) -> Totals {
                 }
             });
             for place in scene.places.iter() {
-                // For the histories: an item that queues itself elsewhere is refused there.
+                // A drain may reject items of other queues. The histories allow for that.
                 place.settle(true, &scene.subjects, &mut log);
             }
             drained.store(true, Ordering::Release);

@@ -91,7 +91,7 @@ fn a_queue_ends_with_an_item_that_was_cancelled_on_it() {
         let work = Work::new(move || unreachable!("{own:?}: cancelled"));
         assert!(queue.enqueue(&work) && work.cancel());
         registry.refuse_threads(refuses);
-        // From now on only the item owns the queue, and only the list refers to the item.
+        // From now on, only the item owns the queue, and only the list refers to the item.
         drop((work, queue));
         plug.release();
         all_gone(registry);

@@ -325,7 +325,7 @@ fn the_last_handle_may_drop_in_an_item_without_threads() {
         refuse_further_threads();
         plug.release();
         wait_until(|| count.get() == 500);
-        // No reaper could be started. The queue is destroyed all the same.
+        // No reaper could be started. The queue is destroyed nevertheless.
         shut_down(registry);
     });
 }

@@ -332,8 +332,8 @@ impl Hooks {
     }
 }
 
-/// A future whose waker waits for a drain owns a waker of its joiner. With the end of the drain
-/// goes the last handle of the future, on the worker that ended the drain.
+/// The waker of a future waits for a drain, and is the future's last handle. The worker that ends
+/// the drain drops the waker, and with it the waker that the future's joiner stored.
 #[test]
 fn the_drop_of_a_fired_waker_may_wait_for_an_item_of_its_pool() {
     ends(|| {

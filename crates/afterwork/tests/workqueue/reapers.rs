@@ -74,7 +74,7 @@ fn shuts_down(registry: Registry) -> (AtDrop<impl FnOnce() + Send>, Sender<()>, 
     (shut, go, receive)
 }
 
-/// Shuts the registry down in a destructor on a reaper, or on the reserve.
+/// Shuts the registry down in a destructor on a reaper, or on the fallback reaper.
 fn shut_down_in_a_destructor(on_the_reserve: bool) {
     let registry = registry("2 core");
     let full = Full::new(&registry);

@@ -131,7 +131,7 @@ fn shares_hold_for_items_that_wait_already() {
     );
     plug.release();
     assert_eq!(answer.join().unwrap(), 0);
-    // The queue releases its shares. Its items run all the same.
+    // The queue releases its shares. Its items still run.
     drop(requests);
     wide.drain().unwrap();
     assert_eq!(nr_started.get(), FLOOD);

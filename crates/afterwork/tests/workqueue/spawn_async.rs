@@ -2,7 +2,7 @@
 
 use crate::support::*;
 
-/// Futures wait for it until any thread opens it.
+/// A gate for futures, which any thread can open.
 #[derive(Clone, Default)]
 pub struct Door(pub Arc<Mutex<(bool, Vec<Waker>)>>);
 
@@ -134,7 +134,7 @@ fn a_wake_of_a_pending_future_adds_no_poll() {
     assert_eq!(polls.get(), 2);
 }
 
-/// Runs `count` futures that wait at one door, and call the closure that `act` returns behind it.
+/// Runs `count` futures that wait for a door to open, and then call the closure of `act`.
 fn behind_a_door<F: Fn() + Send + 'static>(
     queue: &Workqueue,
     count: usize,

@@ -308,7 +308,7 @@ fn a_waker_may_outlive_its_future_and_its_queue() {
 fn a_result_without_a_handle_is_dropped() {
     let queue = queue("unwanted").alone();
     let (census, lure) = (Census::default(), Lure::default());
-    // Detached before its end, and after its end.
+    // One future is detached before its end, and one after its end.
     let before = lured(&queue, &lure, census.life());
     let waker = lure.waker().unwrap();
     drop(before);

@@ -381,7 +381,7 @@ fn bulk_cancel_of_running_strands_leaves_no_waiting_closure() {
     });
 }
 
-/// The second cancel comes while the strand runs and is queued again, after a batch.
+/// The second cancel occurs while the strand runs and is queued again, after a batch.
 #[test]
 fn closures_that_are_spawned_after_a_bulk_cancel_run() {
     let queue = queue("strand").alone();

@@ -110,7 +110,7 @@ fn options_choose_pool_and_lane() {
     );
     let urgent = at(queue.task().on_cpu(last).urgent());
     assert_eq!(urgent, at(queue.task().on_cpu(last)));
-    // An unknown node is the first pod.
+    // A node that does not exist is replaced by the first pod.
     assert_eq!(at(queue.task().on_node(77)), at(queue.task().on_cpu(first)));
 }
 

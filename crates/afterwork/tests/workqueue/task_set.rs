@@ -194,7 +194,7 @@ fn an_item_started_by_its_deadline_comes_out_of_a_set_once() {
     let (begun, has_begun) = mpsc::channel();
     set.add(queue.task().deadline(deadline).spawn(move || {
         begun.send(()).unwrap();
-        // Runs past the deadline.
+        // The item runs past the deadline.
         while Instant::now() < deadline + 2 * SHORT {
             thread::yield_now();
         }

@@ -1,8 +1,8 @@
 //! Ways to free values that readers may still use, behind one interface.
 //!
 //! Each *flavor* publishes one [`Value`]. A reader reads it in its own read-side critical sections.
-//! A thread that replaces the value returns when the old one has been freed. Flavors with and
-//! without a grace period can be compared by this.
+//! A thread that replaces the value returns when the old one has been freed. This makes flavors
+//! with and without a grace period comparable.
 
 mod crates;
 #[cfg(liburcu)]

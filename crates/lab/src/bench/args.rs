@@ -175,7 +175,7 @@ pub struct CommonArgs {
     #[arg(long, global = true, value_name = "NAME", value_parser = kept::name, conflicts_with_all = ["against", "against_binary"])]
     pub save: Option<String>,
 
-    /// Compare this program with the one saved as NAME, by turns; nine pairs detect a 3 % slowdown
+    /// Compare this program with the one saved as NAME; nine alternating pairs show a 3 % slowdown
     #[arg(long, global = true, value_name = "NAME", value_parser = kept::name)]
     pub against: Option<String>,
 

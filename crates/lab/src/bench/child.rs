@@ -195,7 +195,7 @@ pub fn end_with(parent: u32) -> Result<(), Stop> {
             error,
         )
     })?;
-    // Check the parent only now: if it exited before the call above, no signal is sent.
+    // Check the parent after the call: if it exited before the call, no signal is sent.
     let is_there =
         getppid().is_some_and(|it| u32::try_from(it.as_raw_nonzero().get()) == Ok(parent));
     match is_there {

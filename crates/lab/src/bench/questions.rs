@@ -1,4 +1,4 @@
-//! `afterwork-lab try`: seven questions of a newcomer, each of which a case answers.
+//! `afterwork-lab try`: seven questions of a newcomer, each answered by one case.
 
 use std::path::PathBuf;
 

@@ -73,7 +73,7 @@ pub struct Answer {
     pub peer_value: String,
     /// The factor by which ours is better, with its spread over the turns.
     pub times_better: Spread,
-    /// One of [`OUTCOMES`].
+    /// The outcome, one of [`OUTCOMES`].
     pub outcome: String,
 }
 

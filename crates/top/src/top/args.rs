@@ -9,7 +9,7 @@ use clap::Args;
 /// data.
 ///
 /// The process must allow it: started with AFTERWORK=observe.publish=on, or by a call of
-/// observe::publish(). Without PID this lists the processes that allow it. Each look costs the
+/// observe::publish(). Without PID this lists the processes that allow it. Each snapshot costs the
 /// process a few microseconds, and stops no thread.
 ///
 ///   AFTERWORK=observe.publish=on my-program &
@@ -24,7 +24,7 @@ pub struct TopArgs {
     #[arg(value_name = "PID")]
     pub process: Option<String>,
 
-    /// Show one look, and exit
+    /// Show one snapshot, and exit
     #[arg(long)]
     pub once: bool,
 
@@ -32,11 +32,11 @@ pub struct TopArgs {
     #[arg(long, conflicts_with_all = ["once", "json", "prometheus"])]
     pub tui: bool,
 
-    /// Print one JSON object per look, or an array of processes
+    /// Print one JSON object per snapshot, or an array of processes
     #[arg(long, conflicts_with = "prometheus")]
     pub json: bool,
 
-    /// Print one look as text for Prometheus; without PID, of all processes
+    /// Print one snapshot as text for Prometheus; without PID, of all processes
     #[arg(long)]
     pub prometheus: bool,
 
@@ -48,7 +48,7 @@ pub struct TopArgs {
     #[arg(long, conflicts_with_all = ["process", "tui", "once", "json", "prometheus"])]
     pub prune: bool,
 
-    /// Milliseconds between two looks
+    /// Milliseconds between two snapshots
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = pause)]
     pub every: u64,
 
@@ -64,7 +64,7 @@ fn pause(text: &str) -> Result<u64, String> {
 }
 
 impl TopArgs {
-    /// Returns the time between two looks.
+    /// Returns the time between two snapshots.
     pub(super) fn pause(&self) -> Duration {
         Duration::from_millis(self.every)
     }

@@ -194,7 +194,7 @@ fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
     };
     let (width, height) = (usize::from(area.width), usize::from(area.height));
     view.selected = view.selected.min(table.rows.len().saturating_sub(2));
-    // The header takes a line.
+    // The header needs one line.
     let shown = height.saturating_sub(1).max(1);
     // After the screen has grown, no line stays empty.
     view.top = view
@@ -204,7 +204,7 @@ fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
         .max((view.selected + 1).saturating_sub(shown));
     let columns = fitting(&table, view.shift, width);
     let used = columns.iter().map(|(_, width)| width + GAP).sum::<usize>() - GAP;
-    // The whole minute if it fits.
+    // The plot shows the whole minute if it fits.
     let plot = width.saturating_sub(used + GAP).min(REMEMBERED);
     let mut lines = Vec::new();
     for (at, row) in table.rows.iter().enumerate() {
@@ -265,7 +265,7 @@ fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
 /// important ones are omitted.
 fn fitting(table: &Table, shift: usize, room: usize) -> Vec<(usize, usize)> {
     let nr_columns = table.rows[0].len();
-    // One more for the arrow of a sorted column.
+    // Reserve one cell for the arrow of a sorted column.
     let widest = |column: usize| {
         table
             .rows
@@ -426,7 +426,7 @@ fn wrapped(lines: &[String], width: usize) -> Vec<String> {
         while wide(rest) > width {
             let fits = rest.char_indices().map(|(at, _)| at);
             let fits = fits.take_while(|&at| wide(&rest[..at]) <= width);
-            // Not within the figures at the front.
+            // Do not break within the indentation and the figures at the front.
             let at = fits.filter(|&at| rest[at..].starts_with(' ')).last();
             let Some(at) = at.filter(|&at| !rest[..at].trim().is_empty()) else {
                 break;
@@ -546,7 +546,7 @@ mod tests {
         }
     }
 
-    /// Three processes: one with a long name, one with a hostile name that was made plain, one that
+    /// Three processes: one with a long name, one whose hostile name was made plain, and one that
     /// has exited.
     #[test]
     fn lists_of_processes_with_hostile_names_match_the_captures() {
@@ -582,7 +582,7 @@ mod tests {
                 "{shown}"
             );
             assert!(red.contains("4194303"), "{red}");
-            // The selected one, by its last queue.
+            // The screen of one process, scrolled to its last queue.
             let mut view = View::new(found[1].snapshot.clone().unwrap(), true);
             view.press(Key::End);
             is_as_captured("hostile-", size, &screen(&mut view, size).0);
@@ -611,7 +611,7 @@ mod tests {
             tiny.contains("mail-in") && tiny.contains("active") && tiny.contains("stalled"),
             "{tiny}"
         );
-        // It is drawn at any size.
+        // Drawing must not panic at any size.
         for size in [(1, 1), (3, 2), (10, 5), (12, 6)] {
             screen(&mut view(), size);
         }

@@ -1,6 +1,6 @@
 //! Output as JSON.
 //!
-//! A look is one object in one line; a list of processes is an array of them. `records` has an
+//! A snapshot is one object in one line; a list of processes is an array of them. `records` has an
 //! array for each kind. A record has its name, its detail, its figures by their names, and `per_s`,
 //! the increase of counters per second.
 
@@ -11,7 +11,7 @@ use super::processes::Found;
 use super::rows::{pairs, rate, span_s};
 use super::snapshot::{NoSnapshot, Snapshot};
 
-/// Returns the object for a look.
+/// Returns the object for a snapshot.
 #[must_use]
 pub fn snapshot(now: &Snapshot, before: Option<&Snapshot>) -> Value {
     let page = &now.page;

@@ -3,7 +3,7 @@
 //! ```text
 //! processes.rs   finds the pages
 //! plain.rs       makes untrusted names safe for a terminal
-//! look.rs        opens a page, checks whose it is, asks, reads    ──► a Look, or why there is none
+//! snapshot.rs    opens a page, checks whose it is, asks, reads    ──► a Snapshot, or a NoSnapshot
 //! rows.rs        chooses columns, and computes rates              ──► rows of cells, alarms marked
 //! view.rs        the state of the full screen, and the keys       ──► draw.rs, shown by tui.rs
 //! text.rs, tui.rs, json.rs, prometheus.rs                         ──► a terminal, a program

@@ -1,4 +1,4 @@
-//! Chooses the columns, and computes how fast figures change. Plain functions over pages.
+//! Chooses the columns, and computes how fast figures change, by plain functions over pages.
 
 use afterwork::page::{Field, Kind, Measure, Record};
 
@@ -41,7 +41,7 @@ pub fn kinds() -> impl Iterator<Item = Kind> {
     Kind::ALL.into_iter().filter(|it| !it.is_histogram())
 }
 
-/// The way in which a column shows a figure.
+/// How a column shows a figure.
 #[derive(Clone, Copy)]
 enum Shows {
     Figure,
@@ -217,7 +217,7 @@ pub fn pairs<'l>(
     })
 }
 
-/// Returns the seconds between two looks, by the times at which the process gathered its figures.
+/// Returns the seconds between two snapshots, by the times at which their figures were gathered.
 #[must_use]
 pub fn span_s(now: &Snapshot, before: Option<&Snapshot>) -> f64 {
     let since_ns = before.map_or(0, |before| before.page.written_ns);

@@ -18,7 +18,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(250);
 /// The first pause between two checks for an answer, and the longest.
 const PAUSE: Duration = Duration::from_micros(50);
 const PAUSE_MAX: Duration = Duration::from_millis(5);
-/// Number of times a page that is being written is read again.
+/// Maximum number of reads of a page that is being written.
 const NR_TRIES: u32 = 20;
 
 /// A process whose page is open.
@@ -44,14 +44,14 @@ pub struct Asked {
 pub struct Snapshot {
     /// The page of the process.
     pub page: Page,
-    /// `true` if the page was written for this look. Otherwise the process did not answer, or
+    /// `true` if the page was written for this request. Otherwise the process did not answer, or
     /// cannot be asked.
     pub answered: bool,
     /// The age of the page.
     pub age: Duration,
 }
 
-/// The reason why there is no look.
+/// The reason why there is no snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NoSnapshot {
     /// The process has exited and left this page behind.
@@ -172,7 +172,7 @@ impl Watched {
         None
     }
 
-    /// Reads until the page was not written at the same time, but at most `NR_TRIES` times.
+    /// Reads the page again while it is being written, at most `NR_TRIES` times.
     fn read(&mut self) -> Result<Page, NoSnapshot> {
         let mut seen = self.read_once();
         for _ in 1..NR_TRIES {
@@ -235,7 +235,7 @@ impl Watched {
     }
 }
 
-/// Returns a look at a process with one queue, and a pool whose work makes no progress.
+/// Returns a snapshot of a process with one queue, and a pool whose work makes no progress.
 #[cfg(test)]
 pub(super) fn stalled_sample() -> Snapshot {
     let page = Page::read(include_bytes!("stalled.page")).expect("the saved page is one");

@@ -13,7 +13,7 @@ use super::snapshot::Snapshot;
 /// The space between two columns.
 const GAP: &str = "  ";
 
-/// Returns the text for a look at a process; alarms in red if `color`.
+/// Returns the text for a snapshot of a process, with alarms in red if `color` is set.
 #[must_use]
 pub fn snapshot(now: &Snapshot, before: Option<&Snapshot>, color: bool) -> String {
     let mut text = headline(now) + "\n";

@@ -7,7 +7,7 @@ use afterwork::page::{Kind, Record};
 use super::rows::{Cell, Table, kinds, main_counter, pairs, rate, span_s, tables};
 use super::snapshot::{NoSnapshot, Snapshot};
 
-/// Number of looks in a small plot: a minute, at one a second.
+/// Number of snapshots in a small plot: a minute, at one per second.
 pub(super) const REMEMBERED: usize = 60;
 
 /// Number of rows that a page key moves.
@@ -31,7 +31,7 @@ pub enum Key {
     Home,
     End,
     Interrupt,
-    /// Only a reason to draw again.
+    /// An event that only requires drawing again.
     Other,
 }
 
@@ -62,11 +62,11 @@ pub enum Over {
 /// The contents of the screen.
 #[derive(Debug)]
 pub struct View {
-    /// The latest look.
+    /// The latest snapshot.
     pub now: Snapshot,
-    /// The look before that.
+    /// The snapshot before that.
     pub before: Option<Snapshot>,
-    /// The reason why there is no newer look.
+    /// The reason why there is no newer snapshot.
     pub ended: Option<NoSnapshot>,
     /// The kind of the selected table.
     pub tab: Kind,
@@ -117,7 +117,7 @@ impl View {
         }
     }
 
-    /// Updates the view with another look.
+    /// Updates the view with another snapshot.
     pub fn seen(&mut self, snapshot: Result<Snapshot, NoSnapshot>) {
         let snapshot = match snapshot {
             Ok(snapshot) => snapshot,

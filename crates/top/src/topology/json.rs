@@ -65,7 +65,7 @@ struct Pod {
 ///
 /// # Errors
 ///
-/// Those of the serializer; none occur for this object.
+/// Returns errors of the serializer. None occur for this object.
 pub fn json(topology: &Topology, params: &ShardParams) -> serde_json::Result<String> {
     serde_json::to_string_pretty(&machine(topology, params))
 }

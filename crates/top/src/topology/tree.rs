@@ -11,7 +11,7 @@ pub(super) struct Branch {
 /// Maximum number of branches that are drawn below one.
 const MAX_BRANCHES: usize = 16;
 
-/// Draws trees below each other, with the column aligned over all of them.
+/// Draws trees below each other, with one aligned column for all of them.
 pub(super) fn draw(roots: &[Branch]) -> String {
     let mut lines = Vec::new();
     for root in roots {

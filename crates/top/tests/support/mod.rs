@@ -1,4 +1,4 @@
-//! What the tests of the commands `afterwork` and `afterwork-lab` share. Each function gets the
+//! Helpers for the tests of the commands `afterwork` and `afterwork-lab`. Each function gets the
 //! path of the command's binary.
 
 use std::process::{Command, Output, Stdio};

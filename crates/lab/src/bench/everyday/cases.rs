@@ -151,7 +151,7 @@ const EMPTY: u64 = 1_000_000;
 /// Duration of a run with occasional items.
 const IDLE: Duration = Duration::from_secs(2);
 const IDLE_QUICK: Duration = Duration::from_millis(300);
-/// Number of tasks, and the shortest sleep, which starts for all tasks before it ends for any.
+/// Number of tasks, and the shortest sleep: all tasks start to sleep before the first one wakes.
 const SLEEPERS: (usize, Duration) = (1_000_000, Duration::from_secs(3));
 const SLEEPERS_QUICK: (usize, Duration) = (50_000, Duration::from_millis(300));
 

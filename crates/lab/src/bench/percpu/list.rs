@@ -1,6 +1,6 @@
 //! Guards of a list, through which objects are taken one by one.
 
-// Some guards call the closure of the macro below, others pass it on.
+// The macro below creates a closure that some guards call, and others pass on.
 #![allow(clippy::redundant_closure_call, clippy::let_unit_value, unused_mut)]
 
 use std::cell::RefCell;

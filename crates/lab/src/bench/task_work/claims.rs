@@ -17,7 +17,7 @@ const NO_LATER: Bound = Bound::AtMost(1.0);
 /// The list is walked twice, the first time with cache misses; the queue is walked once.
 const HALF: Bound = Bound::AtMost(0.5);
 
-/// CPU time that task work saves is available for requests.
+/// Bound of the rate of requests: the CPU time that task work saves is available for requests.
 const NOT_FEWER: Bound = Bound::AtLeast(1.0);
 
 /// Results from the kernel's patch series, with 8 or with 1024 clients.

@@ -25,7 +25,7 @@ pub struct Owner {
     wait: Wait,
 }
 
-/// Posts lazily if the owner waits for several items, urgently if it waits for one.
+/// Posts lazily if the owner waits for several items, eagerly if it waits for one.
 #[derive(Debug)]
 pub struct MailPost {
     poster: Poster<u64>,

@@ -53,7 +53,7 @@ impl Item {
             probe.ran.store(cycles(), Ordering::Relaxed);
         }
         // ORDER(group): release to acquire along one word, both ends on this line.
-        // If we are last, we acquire the writes of all earlier items; otherwise, the last one ours.
+        // If we are last, we acquire the writes of all others. If not, the last one acquires ours.
         // Test: a_batch_is_done_when_every_item_ran.
         if self.group.missing.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.group.latch.arrive();
