@@ -59,7 +59,7 @@ impl Workqueue {
     ///
     /// # Panics
     ///
-    /// In a child of `fork`. A panic of a destructor is caught and dropped.
+    /// If called in a child of `fork`. A panic of a destructor is caught and dropped.
     ///
     /// # Examples
     ///
@@ -143,7 +143,7 @@ impl Workqueue {
     ///
     /// # Panics
     ///
-    /// In a child of `fork`. The queue is then unchanged.
+    /// If called in a child of `fork`. The queue is then unchanged.
     ///
     /// # Examples
     ///

@@ -109,12 +109,12 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// Until these items end. If a work item of another queue calls this, its pool may start
+    /// Blocks until these items end. If a work item of another queue calls this, its pool may start
     /// another worker. While the queue is [paused](Self::pause), its pending items do not end.
     ///
     /// # Panics
     ///
-    /// Inside an item of a bottom-half queue, because such an item must not wait.
+    /// If called inside an item of a bottom-half queue, because such an item must not wait.
     ///
     /// # Errors
     ///
@@ -151,7 +151,7 @@ impl Inner {
     ///
     /// # Panics
     ///
-    /// In a child of `fork`, and inside an item of a bottom-half queue.
+    /// If called in a child of `fork`, and inside an item of a bottom-half queue.
     pub(crate) fn may_wait(&self) -> Result<(), OwnQueueError> {
         self.may_be_awaited()?;
         report::must_be_free_to_sleep();
@@ -162,7 +162,7 @@ impl Inner {
     ///
     /// # Panics
     ///
-    /// In a child of `fork`.
+    /// If called in a child of `fork`.
     pub(crate) fn may_be_awaited(&self) -> Result<(), OwnQueueError> {
         self.must_be_at_home();
         if self.runs_here() {

@@ -185,7 +185,7 @@ impl HandleTable {
     ///
     /// # Safety
     ///
-    /// 1. As [`slot`](Self::slot), and the flag that a task waits is set.
+    /// 1. The same as [`slot`](Self::slot), and the flag that a task waits is set.
     pub(crate) unsafe fn awaited_slot(&self, item: NonNull<Head>) -> Arc<TaskSlot> {
         // SAFETY: (1): the flag was set after the slot was written, and the slot is not written
         // again.
@@ -458,7 +458,7 @@ impl Handles {
     ///
     /// # Safety
     ///
-    /// 1. As [`remove`](Self::remove).
+    /// 1. The same as [`remove`](Self::remove).
     pub(crate) unsafe fn leave(&self, item: NonNull<Head>) -> Option<Dead> {
         // If the decrement of another handle comes last, its Acquire below sees our uses of the
         // item. If ours comes last, we see the uses of all others, and the item is ours to free.
@@ -491,7 +491,7 @@ pub(crate) unsafe fn orphan(item: NonNull<Head>) {
 ///
 /// # Safety
 ///
-/// 1. As [`orphan`].
+/// 1. The same as [`orphan`].
 unsafe fn orphaned(item: NonNull<Head>) -> Option<Dead> {
     // SAFETY: (1).
     let head = unsafe { item.as_ref() };

@@ -91,7 +91,7 @@ mod general {
 
     /// # Safety
     ///
-    /// 1. As for `cache::free`.
+    /// 1. The same as for `cache::free`.
     pub(crate) unsafe fn free(block: NonNull<u8>, class: usize) {
         // SAFETY: (1): it came from `alloc` with the same class.
         unsafe { std::alloc::dealloc(block.as_ptr(), layout(class)) };
@@ -554,7 +554,7 @@ impl<T> Biased<T> {
     ///
     /// # Safety
     ///
-    /// 1. As [`with`](Self::with), which the caller is executing.
+    /// 1. The same as [`with`](Self::with), which the caller is executing.
     #[cold]
     #[inline(never)]
     unsafe fn answer(&self, asked: impl FnOnce(&mut T)) {

@@ -94,7 +94,7 @@ impl TestRegistry {
     ///
     /// # Blocking
     ///
-    /// As [`run_until_idle`](Self::run_until_idle), at least once.
+    /// The same as [`run_until_idle`](Self::run_until_idle), at least once.
     #[doc(alias("tick", "sleep"))]
     pub fn advance(&mut self, span: Duration) {
         let timers = self.timers();

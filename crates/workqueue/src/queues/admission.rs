@@ -254,7 +254,7 @@ impl<'a> TaskOptions<'a> {
     ///
     /// # Panics
     ///
-    /// In a child of `fork` (see [`Workqueue`]).
+    /// If called in a child of `fork` (see [`Workqueue`]).
     pub fn try_reserve(self) -> Option<Self> {
         let inner = &self.queue.inner;
         inner.must_be_at_home();

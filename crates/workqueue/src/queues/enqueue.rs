@@ -133,11 +133,11 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// As [`try_spawn`](Self::try_spawn).
+    /// The errors of [`try_spawn`](Self::try_spawn).
     ///
     /// # Blocking
     ///
-    /// As [`enqueue`](Self::enqueue).
+    /// The same as [`enqueue`](Self::enqueue).
     ///
     /// # Examples
     ///
@@ -164,7 +164,7 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// As [`enqueue`](Self::enqueue).
+    /// The same as [`enqueue`](Self::enqueue).
     ///
     /// # Examples
     ///

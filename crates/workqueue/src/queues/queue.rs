@@ -65,8 +65,9 @@ use crate::{
 ///
 /// # Panics
 ///
-/// In a child of `fork`, every call that queues on a queue of the parent, changes or queries it, or
-/// waits for it or its items panics. The child has no workers, and locks that they held stay held.
+/// If called in a child of `fork`, every call that queues on a queue of the parent, changes or
+/// queries it, or waits for it or its items panics. The child has no workers, and locks that they
+/// held stay held.
 ///
 /// An item that was idle at the fork may be queued in the child, on a queue built in the child. All
 /// other items are lost in the child: queueing one or waiting for it panics, and cancelling one
@@ -299,7 +300,7 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// As [`stats`](Self::stats).
+    /// The same as [`stats`](Self::stats).
     #[doc(alias("wait_times", "run_times", "latency", "lag", "capacity"))]
     pub fn report(&self) -> QueueReport {
         self.inner.must_be_at_home();

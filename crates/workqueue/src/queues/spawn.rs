@@ -48,9 +48,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// With `func`, if the queue's [capacity](crate::Builder::capacity) is used up, if the queue
-    /// was destroyed, or if it is being drained and the caller is not one of its items. All are
-    /// counted (`refused` of [`QueueStats`](crate::QueueStats)).
+    /// If the queue's [capacity](crate::Builder::capacity) is used up, if the queue was destroyed,
+    /// or if it is being drained and the caller is not one of its items. The error contains `func`.
+    /// All are counted (`refused` of [`QueueStats`](crate::QueueStats)).
     #[inline]
     pub fn try_spawn<T, F>(&self, func: F) -> Result<JoinHandle<T>, TrySpawnError<F>>
     where
@@ -90,7 +90,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// As [`try_spawn`](Self::try_spawn).
+    /// The errors of [`try_spawn`](Self::try_spawn).
     #[inline]
     #[doc(alias = "async_schedule")]
     pub fn spawn_detached<F>(&self, func: F) -> Result<(), TrySpawnError<F>>

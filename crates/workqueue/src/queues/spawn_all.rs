@@ -35,8 +35,8 @@ impl TaskOptions<'_> {
     ///
     /// # Blocking
     ///
-    /// As [`Workqueue::spawn`]. On a queue with a [capacity](crate::Builder::capacity) closures are
-    /// pushed one by one.
+    /// The same as [`Workqueue::spawn`]. On a queue with a [capacity](crate::Builder::capacity)
+    /// closures are pushed one by one.
     ///
     /// # Panics
     ///

@@ -129,7 +129,7 @@ const MAX_BATCH: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 ///
 /// # Panics
 ///
-/// As [`Workqueue`] in a child of `fork`.
+/// The same as [`Workqueue`] in a child of `fork`.
 ///
 /// # Examples
 ///
@@ -280,7 +280,8 @@ impl<S: Send + 'static> Strand<S> {
     ///
     /// # Blocking
     ///
-    /// As [`Workqueue::enqueue`]. Any thread may call it, and so may a closure of the strand.
+    /// The same as [`Workqueue::enqueue`]. Any thread may call it, and so may a closure of the
+    /// strand.
     pub fn spawn<T, F>(&self, func: F) -> JoinHandle<T>
     where
         T: Send + 'static,
@@ -293,7 +294,7 @@ impl<S: Send + 'static> Strand<S> {
     ///
     /// # Errors
     ///
-    /// With `func`, if the queue is full or closed.
+    /// If the queue is full or closed. The error contains `func`.
     pub fn spawn_detached<F>(&self, func: F) -> Result<(), TrySpawnError<F>>
     where
         F: FnOnce(&mut S) + Send + 'static,
@@ -352,7 +353,7 @@ impl Base {
     /// # Safety
     ///
     /// 1. `closure` is linked, and in no list.
-    /// 2. As for [`enqueue`](Self::enqueue).
+    /// 2. The same as for [`enqueue`](Self::enqueue).
     unsafe fn push(&self, item: NonNull<Head>, closure: NonNull<Head>, home: &Pwq) {
         self.pushed.push(closure);
         // ORDER(strand): publish and consume, other end in `is_idle`.

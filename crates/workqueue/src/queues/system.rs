@@ -69,7 +69,7 @@ impl Builder {
 ///
 /// # Errors
 ///
-/// As [`system`].
+/// The errors of [`system`].
 #[doc(alias = "system_highpri_wq")]
 pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -85,7 +85,7 @@ pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
 ///
 /// # Errors
 ///
-/// As [`system`].
+/// The errors of [`system`].
 #[doc(alias = "system_long_wq")]
 pub fn system_long() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -100,7 +100,7 @@ pub fn system_long() -> Result<&'static Workqueue, BuildError> {
 ///
 /// # Errors
 ///
-/// As [`system`].
+/// The errors of [`system`].
 #[doc(alias("system_unbound_wq", "system_dfl_wq"))]
 pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -129,7 +129,7 @@ pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
 ///
 /// # Panics
 ///
-/// As [`JoinHandle::join`](crate::JoinHandle::join).
+/// The same as [`JoinHandle::join`](crate::JoinHandle::join).
 ///
 /// # Examples
 ///
@@ -159,11 +159,11 @@ pub fn work_on_cpu<T: Send + 'static>(
 ///
 /// # Blocking
 ///
-/// As [`work_on_cpu`].
+/// The same as [`work_on_cpu`].
 ///
 /// # Errors
 ///
-/// As [`work_on_cpu`].
+/// The errors of [`work_on_cpu`].
 ///
 /// # Examples
 ///

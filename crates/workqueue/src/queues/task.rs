@@ -254,7 +254,7 @@ impl<'a> TaskOptions<'a> {
     ///
     /// # Errors
     ///
-    /// With `func`, if the queue is full or closed.
+    /// If the queue is full or closed. The error contains `func`.
     pub fn try_spawn<T, F>(mut self, func: F) -> Result<JoinHandle<T>, TrySpawnError<F>>
     where
         T: Send + 'static,
@@ -292,7 +292,7 @@ impl<'a> TaskOptions<'a> {
     ///
     /// # Errors
     ///
-    /// With `future`, if the queue is full or closed.
+    /// If the queue is full or closed. The error contains `future`.
     pub fn try_spawn_async<F>(
         mut self,
         future: F,
@@ -314,7 +314,7 @@ impl<'a> TaskOptions<'a> {
     ///
     /// # Errors
     ///
-    /// With `func`, if the queue is full or closed.
+    /// If the queue is full or closed. The error contains `func`.
     pub fn spawn_detached<F>(mut self, func: F) -> Result<(), TrySpawnError<F>>
     where
         F: FnOnce() + Send + 'static,

@@ -322,7 +322,7 @@ impl<K> Wheel<K> {
 
     /// # Safety
     ///
-    /// 1. As [`insert`](Self::insert).
+    /// 1. The same as [`insert`](Self::insert).
     unsafe fn put(&mut self, node: *mut Node<K>) {
         // SAFETY: (1).
         let tick = unsafe { (*node).tick };

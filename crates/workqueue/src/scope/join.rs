@@ -332,7 +332,7 @@ impl Workqueue {
     ///
     /// # Panics
     ///
-    /// Resumes the panic of `a` or `b`; otherwise as [`scope`](Self::scope).
+    /// Resumes the panic of `a` or `b`; otherwise the same as [`scope`](Self::scope).
     ///
     /// # Examples
     ///

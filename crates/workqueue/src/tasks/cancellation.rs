@@ -92,7 +92,7 @@ pub fn is_cancelled() -> bool {
 ///
 /// # Panics
 ///
-/// In a child of `fork`, if the token was created before the fork.
+/// If called in a child of `fork`, if the token was created before the fork.
 ///
 /// # Examples
 ///
@@ -202,11 +202,11 @@ impl CancellationToken {
     ///
     /// # Blocking
     ///
-    /// Until then, as [`block_on`](crate::block_on).
+    /// Blocks until then, as [`block_on`](crate::block_on).
     ///
     /// # Panics
     ///
-    /// In an item of a bottom-half queue, and as [`sleep()`](crate::sleep()).
+    /// If called in an item of a bottom-half queue, and as [`sleep()`](crate::sleep()).
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
         block_on(self::timeout(timeout, self.cancelled())).is_ok()
     }

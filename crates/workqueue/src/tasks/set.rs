@@ -204,7 +204,7 @@ impl<T> TaskSet<T> {
     ///
     /// # Panics
     ///
-    /// In a child of `fork`, if the set or the item was created before the fork.
+    /// If called in a child of `fork`, if the set or the item was created before the fork.
     pub fn add(&mut self, mut handle: JoinHandle<T>) {
         self.must_be_here();
         let reused = self.unused.last().copied();
@@ -304,7 +304,7 @@ impl<T> TaskSet<T> {
     ///
     /// # Errors
     ///
-    /// As [`join_next`](Self::join_next).
+    /// The errors of [`join_next`](Self::join_next).
     pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
         self.must_be_here();
         loop {
@@ -329,7 +329,7 @@ impl<T> TaskSet<T> {
     ///
     /// # Errors
     ///
-    /// As [`join_next`](Self::join_next).
+    /// The errors of [`join_next`](Self::join_next).
     ///
     /// # Panics
     ///
@@ -342,7 +342,7 @@ impl<T> TaskSet<T> {
     ///
     /// # Blocking
     ///
-    /// As [`join_next_blocking`](Self::join_next_blocking), for each result.
+    /// The same as [`join_next_blocking`](Self::join_next_blocking), for each result.
     ///
     /// # Examples
     ///

@@ -64,7 +64,7 @@ pub(super) fn period_ns(period: Duration) -> Result<u64, ZeroPeriod> {
 ///
 /// # Panics
 ///
-/// As [`sleep`](crate::sleep).
+/// The same as [`sleep`](crate::sleep).
 ///
 /// # Examples
 ///

@@ -80,7 +80,7 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// As [`enqueue_after`](Self::enqueue_after).
+    /// The same as [`enqueue_after`](Self::enqueue_after).
     ///
     /// # Examples
     ///
@@ -191,7 +191,7 @@ impl Periodic {
     ///
     /// # Panics
     ///
-    /// As [`DelayedWork::disable_sync`](crate::Deferred::disable_sync).
+    /// The same as [`DelayedWork::disable_sync`](crate::Deferred::disable_sync).
     #[doc(alias = "cancel_delayed_work_sync")]
     pub fn cancel_sync(mut self) {
         self.work.disable_sync();

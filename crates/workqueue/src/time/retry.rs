@@ -55,7 +55,7 @@ impl Backoff {
 ///
 /// # Panics
 ///
-/// As [`sleep`](crate::sleep()).
+/// The same as [`sleep`](crate::sleep()).
 ///
 /// # Examples
 ///

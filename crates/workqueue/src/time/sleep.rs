@@ -51,7 +51,7 @@ pub fn sleep(duration: Duration) -> Sleep {
 ///
 /// # Panics
 ///
-/// As [`sleep()`].
+/// The same as [`sleep()`].
 pub fn sleep_until(deadline: Instant) -> Sleep {
     let registry = global();
     let at_ns = registry.timers().clock.ns_of(deadline);

@@ -16,7 +16,7 @@ use crate::queues::registry::Registry;
 ///
 /// # Panics
 ///
-/// As [`sleep`](crate::sleep).
+/// The same as [`sleep`](crate::sleep).
 ///
 /// # Examples
 ///
@@ -41,7 +41,7 @@ pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoF
 ///
 /// # Panics
 ///
-/// As [`sleep`](crate::sleep).
+/// The same as [`sleep`](crate::sleep).
 pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::IntoFuture> {
     Timeout::of(sleep_until(deadline), future)
 }
