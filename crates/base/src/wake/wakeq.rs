@@ -31,7 +31,8 @@ impl Wakeup {
         Self(Kind::Unpark(unparker))
     }
 
-    /// Creates a wake-up of all threads that sleep on the word of `key`. Change the word before.
+    /// Creates a wake-up of all threads that sleep on the word of `key`. The caller must have
+    /// changed the word.
     #[inline]
     pub fn wake_all(key: Key) -> Self {
         Self(Kind::WakeAll(key))
@@ -106,8 +107,8 @@ impl Wakeup {
 #[derive(Debug, Default)]
 #[doc(alias = "wake_q_head")]
 pub struct WakeQ {
-    /// All fired before it is dropped, so the drop need not check for the rest: most queues are
-    /// empty.
+    /// The wake-ups of this array are fired before it is dropped, so the drop need not check the
+    /// array. Most queues are empty.
     first: ManuallyDrop<[Option<Wakeup>; INLINE]>,
     len: usize,
     rest: Vec<Wakeup>,
