@@ -161,7 +161,7 @@ pub unsafe fn run_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head)
 ///
 /// # Blocking
 ///
-/// As `body`.
+/// Blocks if `body` does.
 #[inline]
 pub fn of_c<R>(what: &str, func: usize, body: impl FnOnce() -> R) -> R {
     let before = nesting();

@@ -212,7 +212,7 @@ pub fn call_at_once(callback: impl FnOnce() + Send + 'static) {
 ///
 /// # Blocking
 ///
-/// As [`call`].
+/// The same as [`call`].
 ///
 /// # Examples
 ///
@@ -236,7 +236,7 @@ pub fn call_drop<T: Send + 'static>(value: T) {
 ///
 /// # Blocking
 ///
-/// As [`call`].
+/// The same as [`call`].
 pub unsafe fn call_head(head: *mut Head, run: unsafe fn(*mut Head)) {
     // SAFETY: (1), (2).
     unsafe { call_function(head, Function::Rust(run)) };
@@ -246,7 +246,7 @@ pub unsafe fn call_head(head: *mut Head, run: unsafe fn(*mut Head)) {
 ///
 /// # Safety
 ///
-/// 1. As [`call_head`].
+/// 1. The same as [`call_head`].
 pub(super) unsafe fn call_function(head: *mut Head, function: Function) {
     // SAFETY: (1).
     unsafe { head.write(Head::with_function(function)) };
@@ -261,7 +261,7 @@ pub(super) unsafe fn call_function(head: *mut Head, function: Function) {
 ///
 /// # Blocking
 ///
-/// For up to two grace periods and for the callbacks.
+/// Blocks for up to two grace periods and for the callbacks.
 ///
 /// # Panics
 ///

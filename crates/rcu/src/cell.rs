@@ -193,11 +193,11 @@ impl<T, F: Flavor> Rcu<T, F> {
     ///
     /// # Blocking
     ///
-    /// As the flavor's `synchronize`. Must not be called in a section of that flavor.
+    /// The same as the flavor's `synchronize`. Must not be called in a section of that flavor.
     ///
     /// # Panics
     ///
-    /// As the flavor's `synchronize`, before the cell has changed.
+    /// The same as the flavor's `synchronize`, before the cell has changed.
     #[inline]
     pub fn replace_sync(&self, value: T) -> T {
         let swap = || self.swap(Box::into_raw(Box::new(value)));
@@ -221,11 +221,11 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     ///
     /// # Blocking
     ///
-    /// As the flavor's `call`. May be called in a section.
+    /// The same as the flavor's `call`. May be called in a section.
     ///
     /// # Panics
     ///
-    /// As the flavor's `call`, before the cell has changed.
+    /// The same as the flavor's `call`, before the cell has changed.
     #[doc(alias("rcu_assign_pointer", "rcu_xchg_pointer"))]
     #[doc(alias = "rcu_replace_pointer")]
     pub fn replace(&self, value: T) {
@@ -243,7 +243,7 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     ///
     /// # Panics
     ///
-    /// As [`replace`](Self::replace).
+    /// The same as [`replace`](Self::replace).
     ///
     /// # Examples
     ///
@@ -274,7 +274,7 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     ///
     /// # Blocking
     ///
-    /// As [`replace`](Self::replace).
+    /// The same as [`replace`](Self::replace).
     ///
     /// # Errors
     ///
@@ -319,8 +319,8 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     ///
     /// # Blocking
     ///
-    /// As [`replace`](Self::replace). `change` runs in a section. With many writers, a lock around
-    /// [`replace`](Self::replace) creates fewer copies.
+    /// The same as [`replace`](Self::replace). `change` runs in a section. With many writers, a
+    /// lock around [`replace`](Self::replace) creates fewer copies.
     ///
     /// # Panics
     ///

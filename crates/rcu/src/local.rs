@@ -138,8 +138,8 @@ pub fn read() -> Guard {
 ///
 /// # Guarantees
 ///
-/// As [`read`]. Costs a full fence. Preserves `errno`. The section must end before the handler
-/// returns.
+/// Does the same as [`read`]. Costs a full fence. Preserves `errno`. The section must end before
+/// the handler returns.
 ///
 /// # Blocking
 ///

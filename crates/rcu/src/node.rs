@@ -26,7 +26,7 @@ use topology::{AffinityScope, ShardParams, Topology};
 
 use crossbeam_utils::CachePadded;
 
-/// Maximum number of children of an inner node. The kernel's `RCU_FANOUT`.
+/// Maximum number of children of an inner node. Corresponds to the kernel's `RCU_FANOUT`.
 const FAN_OUT: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
 /// Counts missing reports, on a tree of counters.

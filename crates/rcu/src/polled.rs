@@ -30,7 +30,7 @@ use super::{
 ///   cookie's grace period is over when this returns.
 /// # Blocking
 ///
-/// Until the sections have ended. Must not be called in a section.
+/// Blocks until the sections have ended. Must not be called in a section.
 ///
 /// # Panics
 ///
@@ -99,11 +99,11 @@ fn synchronize_by_callback() {
 ///
 /// # Blocking
 ///
-/// As [`synchronize`].
+/// The same as [`synchronize`].
 ///
 /// # Panics
 ///
-/// As [`synchronize`].
+/// The same as [`synchronize`].
 #[doc(alias = "synchronize_rcu_expedited")]
 pub fn synchronize_expedited() {
     global().synchronize(outside_of_sections("synchronize_expedited"));
@@ -164,11 +164,11 @@ pub fn poll_state(cookie: GpCookie) -> bool {
 ///
 /// # Blocking
 ///
-/// As [`synchronize`].
+/// The same as [`synchronize`].
 ///
 /// # Panics
 ///
-/// As [`synchronize`], if it has to wait.
+/// The same as [`synchronize`], if it has to wait.
 #[doc(alias = "cond_synchronize_rcu")]
 pub fn cond_synchronize(cookie: GpCookie) {
     if !poll_state(cookie) {

@@ -125,7 +125,7 @@ impl Reader {
     ///
     /// # Panics
     ///
-    /// As [`read`](super::read).
+    /// The same as [`read`](super::read).
     #[inline]
     pub fn new() -> Self {
         Self {
@@ -157,7 +157,7 @@ impl Reader {
     ///
     /// # Blocking
     ///
-    /// As `body` does.
+    /// Blocks if `body` does.
     ///
     /// # Panics
     ///
@@ -177,7 +177,7 @@ impl Reader {
     ///
     /// # Blocking
     ///
-    /// As `synchronize`.
+    /// The same as `synchronize`.
     ///
     /// # Panics
     ///

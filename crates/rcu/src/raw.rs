@@ -49,11 +49,11 @@ pub use super::batch::{NR_OFFSETS, of_c, run_c};
 ///
 /// # Blocking
 ///
-/// As [`read`](super::read).
+/// The same as [`read`](super::read).
 ///
 /// # Panics
 ///
-/// As [`read`](super::read).
+/// The same as [`read`](super::read).
 #[inline(always)]
 pub fn read_lock() {
     enter();
@@ -88,7 +88,7 @@ pub fn is_reading() -> bool {
 ///
 /// # Blocking
 ///
-/// As [`call`](super::call).
+/// The same as [`call`](super::call).
 ///
 /// # Panics
 ///
@@ -96,7 +96,7 @@ pub fn is_reading() -> bool {
 ///
 /// # Safety
 ///
-/// 1. As [`call_head`](super::call_head), and `free` may be called with that address.
+/// 1. The same as [`call_head`](super::call_head), and `free` may be called with that address.
 pub unsafe fn free_c(head: *mut Head, offset: usize) {
     assert!(offset < NR_OFFSETS, "the offset of the head is too large");
     // SAFETY: not null. It is never called: `run_c` checks the address first.
@@ -181,7 +181,7 @@ pub fn report() {
 ///
 /// # Blocking
 ///
-/// As [`report`].
+/// The same as [`report`].
 ///
 /// # Safety
 ///
@@ -198,11 +198,11 @@ pub unsafe fn answer() {
 ///
 /// # Blocking
 ///
-/// As [`qsbr::Reader::new`].
+/// The same as [`qsbr::Reader::new`].
 ///
 /// # Panics
 ///
-/// As [`qsbr::Reader::new`].
+/// The same as [`qsbr::Reader::new`].
 pub fn online() {
     qsbr::online();
 }
@@ -227,7 +227,7 @@ pub unsafe fn offline() -> bool {
 ///
 /// # Blocking
 ///
-/// As [`qsbr::Reader::quiescent`].
+/// The same as [`qsbr::Reader::quiescent`].
 ///
 /// # Safety
 ///
@@ -251,11 +251,11 @@ pub fn park() {
 ///
 /// # Blocking
 ///
-/// As [`call`](super::call).
+/// The same as [`call`](super::call).
 ///
 /// # Safety
 ///
-/// 1. As [`call_head`](super::call_head).
+/// 1. The same as [`call_head`](super::call_head).
 pub unsafe fn call_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head)) {
     // SAFETY: (1).
     unsafe { call_function(head, Function::C(run)) };
@@ -269,7 +269,7 @@ pub unsafe fn call_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head
 ///
 /// # Safety
 ///
-/// 1. As [`call_head`](super::call_head), if it returns `true`.
+/// 1. The same as [`call_head`](super::call_head), if it returns `true`.
 pub unsafe fn try_call_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head)) -> bool {
     let is_full = callbacks().is_full();
     if !is_full {

@@ -37,11 +37,11 @@ use crate::{
 ///
 /// # Panics
 ///
-/// In a child of `fork`, functions that wait for a grace period or queue a callback panic, if the
-/// domain was created in the parent. Guards move between threads, so it is unknown which sections
-/// belong to threads that the child does not have. Sections may begin and end there. Create new
-/// domains in the child. In an item of a bottom-half queue, functions that wait for a grace period
-/// panic before they change anything.
+/// If called in a child of `fork`, functions that wait for a grace period or queue a callback
+/// panic, if the domain was created in the parent. Guards move between threads, so it is unknown
+/// which sections belong to threads that the child does not have. Sections may begin and end there.
+/// Create new domains in the child. In an item of a bottom-half queue, functions that wait for a
+/// grace period panic before they change anything.
 ///
 /// # Examples
 ///
@@ -136,7 +136,7 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// As [`read`](Self::read).
+    /// The same as [`read`](Self::read).
     ///
     /// # Examples
     ///
@@ -183,7 +183,7 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// Until the slowest section has ended. If a thread has just stopped reading, about ten
+    /// Blocks until the slowest section has ended. If a thread has just stopped reading, about ten
     /// microseconds for a membarrier. Must not be called while this thread or this task holds a
     /// guard of the domain: it would wait for itself.
     #[doc(alias = "synchronize_srcu")]
@@ -195,7 +195,7 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// As [`synchronize`](Self::synchronize). Spins for up to some tens of microseconds.
+    /// The same as [`synchronize`](Self::synchronize). Spins for up to some tens of microseconds.
     ///
     /// Differs from Linux: here the plain form does not delay grace periods either, so this gains
     /// little.
@@ -267,7 +267,7 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// As [`synchronize`](Self::synchronize).
+    /// The same as [`synchronize`](Self::synchronize).
     pub fn cond_synchronize(&self, cookie: Cookie) {
         self.shared.wait_for(cookie, WaitMode::Normal);
     }
@@ -292,8 +292,8 @@ impl Domain {
     ///
     /// # Panics
     ///
-    /// In a child of `fork`, if the domain was created in the parent. `callback` is leaked then,
-    /// because a reader may still see the memory that it would free.
+    /// If called in a child of `fork`, if the domain was created in the parent. `callback` is
+    /// leaked then, because a reader may still see the memory that it would free.
     #[doc(alias = "call_srcu")]
     pub fn call(&self, callback: impl FnOnce() + Send + 'static) {
         let nr = Shared::call(&self.shared, callback);
@@ -309,7 +309,7 @@ impl Domain {
     ///
     /// # Panics
     ///
-    /// As [`call`](Self::call).
+    /// The same as [`call`](Self::call).
     ///
     /// # Examples
     ///
@@ -341,13 +341,13 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// As [`synchronize`](Self::synchronize), and until the callbacks have run. Returns at once if
-    /// there are none. Must not be called in a section of this domain.
+    /// Blocks as [`synchronize`](Self::synchronize) does, and until the callbacks have run. Returns
+    /// at once if there are none. Must not be called in a section of this domain.
     ///
     /// # Panics
     ///
-    /// In a callback of this domain, which would wait for itself. In a child of `fork`, if the
-    /// domain was created in the parent.
+    /// If called in a callback of this domain, which would wait for itself. In a child of `fork`,
+    /// if the domain was created in the parent.
     #[doc(alias = "srcu_barrier")]
     pub fn barrier(&self) {
         Shared::barrier(&self.shared);
@@ -487,7 +487,8 @@ impl Shared {
     ///
     /// # Panics
     ///
-    /// As [`assert_own_process`](Self::assert_own_process), and in an item of a bottom-half queue.
+    /// The same as [`assert_own_process`](Self::assert_own_process), and in an item of a
+    /// bottom-half queue.
     pub(super) fn must_be_free_to_wait(&self) {
         self.assert_own_process();
         report::must_be_free_to_sleep();
@@ -498,7 +499,7 @@ impl Shared {
     ///
     /// # Panics
     ///
-    /// In a child of `fork`, where sections may belong to threads that do not exist.
+    /// If called in a child of `fork`, where sections may belong to threads that do not exist.
     pub(super) fn assert_own_process(&self) {
         if !self.is_own_process() {
             refuse();

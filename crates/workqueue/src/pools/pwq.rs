@@ -131,7 +131,7 @@ pub(crate) struct WaitingPwq {
     pub(crate) slot: usize,
 }
 
-/// Counters of a pwq, guarded by the pool lock. The kernel's `pwq_stats`.
+/// Counters of a pwq, guarded by the pool lock. Corresponds to the kernel's `pwq_stats`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counts {
     /// Items taken to be run, except those that did not run after all.

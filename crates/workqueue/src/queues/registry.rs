@@ -135,8 +135,8 @@ impl Registry {
         self.here().unbound_cpus()
     }
 
-    /// Restricts unbound queues to `cpus`, or with `None` to all CPUs that the process may use. The
-    /// kernel's `/sys/devices/virtual/workqueue/cpumask`.
+    /// Restricts unbound queues to `cpus`, or with `None` to all CPUs that the process may use.
+    /// Corresponds to the kernel's `/sys/devices/virtual/workqueue/cpumask`.
     ///
     /// It takes effect as [`set_topology`](Self::set_topology) does. If none of a queue's own
     /// [`cpus`](crate::Attrs::cpus) is in the set, the queue uses the whole set. If the

@@ -13,7 +13,7 @@ pub const MAX_ACTIVE: u32 = 512;
 /// The largest `capacity`, the number of waiting items. More would not fit into memory.
 pub const MAX_CAPACITY: usize = base::internal::admission::MAX_CAPACITY;
 
-/// The largest number of shares of a queue. The kernel's `CGROUP_WEIGHT_MAX`.
+/// The largest number of shares of a queue. Corresponds to the kernel's `CGROUP_WEIGHT_MAX`.
 pub const MAX_SHARES: u32 = 10_000;
 
 pub(crate) fn check_shares(shares: u32) -> Result<(), BuildError> {
