@@ -100,7 +100,7 @@ fn as_callback(body: impl FnOnce()) {
 
 /// Runs the callbacks of `chain` on this thread, and returns their number.
 ///
-/// If a callback forks, the child skips the callbacks behind it: the parent runs them.
+/// If a callback forks, the child skips the callbacks behind it, because the parent runs them.
 fn run(chain: Chain) -> u64 {
     let here = Process::now();
     let mut nr_run = 0_u64;

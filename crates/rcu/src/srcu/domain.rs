@@ -26,7 +26,7 @@ use crate::{
     periods::Periods,
 };
 
-/// Readers that may sleep, and grace periods that wait for these readers only.
+/// A set of readers that may sleep, and grace periods that wait only for these readers.
 ///
 /// Clones are handles to the same domain. Domains are independent of each other.
 ///
@@ -37,11 +37,11 @@ use crate::{
 ///
 /// # Panics
 ///
-/// If called in a child of `fork`, functions that wait for a grace period or queue a callback
-/// panic, if the domain was created in the parent. Guards move between threads, so it is unknown
-/// which sections belong to threads that the child does not have. Sections may begin and end there.
-/// Create new domains in the child. In an item of a bottom-half queue, functions that wait for a
-/// grace period panic before they change anything.
+/// If the domain was created before a `fork`, functions that wait for a grace period or queue a
+/// callback panic in the child. Guards move between threads, so it is unknown which sections belong
+/// to threads that the child does not have. Sections may begin and end in the child. Create new
+/// domains there. In an item of a bottom-half queue, functions that wait for a grace period panic
+/// before they change anything.
 ///
 /// # Examples
 ///
@@ -183,9 +183,9 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// Blocks until the slowest section has ended. If a thread has just stopped reading, about ten
-    /// microseconds for a membarrier. Must not be called while this thread or this task holds a
-    /// guard of the domain: it would wait for itself.
+    /// Blocks until the slowest section has ended. If a thread has just stopped reading, a
+    /// membarrier adds about ten microseconds. Must not be called while this thread or this task
+    /// holds a guard of the domain, because it would wait for itself.
     #[doc(alias = "synchronize_srcu")]
     pub fn synchronize(&self) {
         self.shared.synchronize(WaitMode::Normal);
@@ -292,8 +292,8 @@ impl Domain {
     ///
     /// # Panics
     ///
-    /// If called in a child of `fork`, if the domain was created in the parent. `callback` is
-    /// leaked then, because a reader may still see the memory that it would free.
+    /// If called in a child of `fork` on a domain of the parent. `callback` is leaked then, because
+    /// a reader may still see the memory that it would free.
     #[doc(alias = "call_srcu")]
     pub fn call(&self, callback: impl FnOnce() + Send + 'static) {
         let nr = Shared::call(&self.shared, callback);
@@ -301,7 +301,7 @@ impl Domain {
     }
 
     /// Runs `callback` as [`call`](Self::call) does, unless `rcu.qhimark` callbacks of this domain,
-    /// or more, wait for their turn. Never blocks but for a short lock.
+    /// or more, wait for their turn. Blocks at most for a short lock.
     ///
     /// # Errors
     ///
@@ -346,8 +346,8 @@ impl Domain {
     ///
     /// # Panics
     ///
-    /// If called in a callback of this domain, which would wait for itself. In a child of `fork`,
-    /// if the domain was created in the parent.
+    /// If called in a callback of this domain, which would wait for itself, or in a child of `fork`
+    /// on a domain of the parent.
     #[doc(alias = "srcu_barrier")]
     pub fn barrier(&self) {
         Shared::barrier(&self.shared);
@@ -398,7 +398,7 @@ impl Default for Domain {
 }
 
 impl Shared {
-    /// Counts a section that begins, and returns the parity under which it was counted.
+    /// Counts the beginning of a section, and returns the parity under which it was counted.
     #[inline(always)]
     pub(super) fn enter(&self) -> Parity {
         let parity = self.parity();
@@ -487,7 +487,7 @@ impl Shared {
     ///
     /// # Panics
     ///
-    /// The same as [`assert_own_process`](Self::assert_own_process), and in an item of a
+    /// If [`assert_own_process`](Self::assert_own_process) panics, or if called in an item of a
     /// bottom-half queue.
     pub(super) fn must_be_free_to_wait(&self) {
         self.assert_own_process();
@@ -499,7 +499,7 @@ impl Shared {
     ///
     /// # Panics
     ///
-    /// If called in a child of `fork`, where sections may belong to threads that do not exist.
+    /// If called in a child of `fork`, in which sections may belong to threads that do not exist.
     pub(super) fn assert_own_process(&self) {
         if !self.is_own_process() {
             refuse();
