@@ -92,7 +92,7 @@ static HANDLER: Handler = Handler {
     before: |held| held.lock(&PUBLISHED),
     child: || {
         if let Some(published) = PUBLISHED.lock().take() {
-            // SAFETY: (1): the thread that uses the file does not exist in the child, and the value
+            // SAFETY: 1: the thread that uses the file does not exist in the child, and the value
             // is forgotten below.
             unsafe { published.file.file.close_in_child() };
             std::mem::forget(published);
