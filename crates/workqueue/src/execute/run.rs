@@ -104,7 +104,7 @@ unsafe fn run(
     before_end: impl FnOnce(),
 ) -> Ending {
     // Freeing the item is part of the run, because a closure may own the last handle of its queue.
-    // So is everything that a subscriber does.
+    // The same applies to everything that a subscriber does.
     let run = || {
         if helps {
             // SAFETY: (1), (2).

@@ -1,4 +1,4 @@
-//! Draining, pausing and destroying a queue.
+//! Drains, pauses and destroys a queue.
 
 use std::{fmt, time::Duration};
 

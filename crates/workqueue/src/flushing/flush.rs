@@ -45,8 +45,8 @@ use crate::{
     queues::queue::{Inner, Workqueue},
 };
 
-/// The error of an item that would wait for its own queue, and so for itself. Also the error of
-/// draining a process-wide queue, because that would stop the queue for all its users.
+/// The error of an item that would wait for its own queue, and therefore for itself. Also the error
+/// of draining a process-wide queue, because that would stop the queue for all its users.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnQueueError {
     queue: Box<str>,
@@ -228,7 +228,7 @@ impl<'a> Flush<'a> {
             }
             let gates = self.inner.plan.lock().gates();
             let phases = gates.into_iter().map(|gate| {
-                // A helper that a stock counts at this point started before.
+                // A helper that a stock counts at this point has started before.
                 let gate = Gate::closed(gate);
                 let phase = gate.phase();
                 (gate, phase)

@@ -1,4 +1,4 @@
-//! Shutting queues down within a time limit, in order.
+//! Shuts queues down within a time limit, in order.
 //!
 //! A shutdown is a drain with a time limit (`rounds.rs` has the loop): it closes the queue, waits
 //! until it is drained, and at the limit cancels the remaining items. Several queues are shut down

@@ -470,8 +470,8 @@ impl Handles {
         //   here:        nr_handles -= 1 (to 0);  read nr_handles Acquire;  free
         //   other drops: uses of the item;  nr_handles -= 1 Release
         // ORDER(handles): the decrement above is the other end.
-        // Test: a_dropped_item_is_freed_once This is not a fence, because ThreadSanitizer does not
-        // model fences.
+        // Test: a_dropped_item_is_freed_once
+        // This is not a fence, because ThreadSanitizer does not model fences.
         self.0.load(Ordering::Acquire);
         // SAFETY: (1): the last handle keeps the item alive until the transition below.
         unsafe { orphaned(item) }

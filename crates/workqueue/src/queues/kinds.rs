@@ -57,8 +57,8 @@ impl Builder {
     /// runs at once. Corresponds to the kernel's `WQ_CPU_INTENSIVE`.
     ///
     /// Other items of the pool run at the same time, and the scheduler divides the CPU among them.
-    /// `max_active` bounds how many CPU-intensive items run. An item of any queue that has used the
-    /// CPU for 10 ms while others wait is treated the same way from then on (see
+    /// `max_active` bounds the number of CPU-intensive items that run. An item of any queue that
+    /// has used the CPU for 10 ms while others wait is treated the same way from then on (see
     /// [`Params::cpu_intensive_thresh_us`](base::params::Params)).
     ///
     /// Differs from Linux: there the flag has no effect on unbound queues, whose items never count.
@@ -80,7 +80,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As for [`cpu_intensive`](Self::cpu_intensive), which it includes.
+    /// The same as for [`cpu_intensive`](Self::cpu_intensive), which it includes.
     ///
     /// # Examples
     ///

@@ -1,4 +1,4 @@
-//! Queueing closures and futures, which run once.
+//! Queues closures and futures, which run once.
 
 use base::internal::panics::join_error::JoinError;
 
@@ -109,15 +109,15 @@ impl Workqueue {
     /// Queues `future` to be polled by this queue's workers until it is ready, and returns a handle
     /// that waits for its output.
     ///
-    /// Its wakers queue it, on the pool of the pod in which they are called. The queue is thus an
-    /// executor, within its limits: `max_active` counts polls, not suspended futures, and an
+    /// Its wakers queue it, on the pool of the pod in which they are called. The queue is therefore
+    /// an executor, within its limits: `max_active` counts polls, not suspended futures, and an
     /// ordered queue polls one future at a time, in the order of the wakes. A poll that blocks
     /// delays a worker; use [`spawn`](Self::spawn) for such work.
     ///
     /// # Guarantees
     ///
     /// - Polls never overlap. A poll follows each wake, and sees the waker's earlier writes.
-    /// - After its first poll, a worker drops the future, also if it is
+    /// - After its first poll, a worker drops the future, even if it is
     ///   [cancelled](JoinHandle::cancel) or panics. On a paused or full queue, a cancelled future
     ///   is therefore dropped when its turn comes. Its destructor may block, and counts against
     ///   `max_active` as its polls do. If the future was never polled, the canceller drops it, as

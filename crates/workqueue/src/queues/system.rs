@@ -17,7 +17,7 @@ use crate::{
 /// Returns the queue for short items of any user; the kernel's `system_wq`.
 ///
 /// The queue is per-CPU: an item runs on the CPU that queued it, and each CPU runs one worker at a
-/// time. Use [`system_long`] or [`system_unbound`] for an item that takes long.
+/// time. Use [`system_long`] or [`system_unbound`] for a long item.
 ///
 /// The four system queues are built on the first call and exist until the process ends; a child of
 /// `fork` builds its own. To wait for your items, flush or join the items and never the queue,
@@ -79,7 +79,7 @@ pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
     })
 }
 
-/// Returns the queue for items that may take long; the kernel's `system_long_wq`.
+/// Returns the queue for items that may take a long time; the kernel's `system_long_wq`.
 ///
 /// It is like [`system`], and separate from it so that short items do not wait for long ones.
 ///

@@ -302,7 +302,8 @@ impl Workqueue {
         self.for_each_range(range, |piece| {
             let mut part = map(piece);
             loop {
-                // No user code under the lock: the slot is empty when a part is stored.
+                // No user code runs under the lock, because the slot is empty when a part is
+                // stored.
                 let mut slot = result.lock();
                 let Some(other) = slot.take() else {
                     *slot = Some(part);

@@ -1,4 +1,4 @@
-//! Cancellation that running code sees.
+//! Cancellation that running code detects.
 //!
 //! `item/token.rs` has the protocol.
 
@@ -92,7 +92,7 @@ pub fn is_cancelled() -> bool {
 ///
 /// # Panics
 ///
-/// If called in a child of `fork`, if the token was created before the fork.
+/// If called in a child of `fork` on a token that was created before the fork.
 ///
 /// # Examples
 ///
@@ -155,7 +155,8 @@ impl CancellationToken {
         Self(run::current_token())
     }
 
-    /// Creates a token that is cancelled with this one. Its own cancel does not affect this one.
+    /// Creates a token that is cancelled with this one. A cancel of the new token does not affect
+    /// this one.
     #[must_use]
     pub fn child(&self) -> Self {
         Self(self.0.child())
@@ -202,11 +203,11 @@ impl CancellationToken {
     ///
     /// # Blocking
     ///
-    /// Blocks until then, as [`block_on`](crate::block_on).
+    /// Blocks until then, as [`block_on`](crate::block_on) does.
     ///
     /// # Panics
     ///
-    /// If called in an item of a bottom-half queue, and as [`sleep()`](crate::sleep()).
+    /// If called in an item of a bottom-half queue, or if [`sleep()`](crate::sleep()) panics.
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
         block_on(self::timeout(timeout, self.cancelled())).is_ok()
     }

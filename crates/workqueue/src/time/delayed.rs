@@ -1,7 +1,7 @@
 //! Items that are queued after a wait: a delay here, a grace period of RCU in `rcu_work.rs`.
 //!
-//! The timer of such an item knows the wait (`timers.rs` of the queues has the protocol and its
-//! models). Everything else is the same for both, and is defined here.
+//! The timer of such an item knows the kind of wait (`timers.rs` of the queues has the protocol and
+//! its models). Everything else is the same for both, and is defined here.
 
 use std::{fmt, marker::PhantomData, time::Duration};
 
@@ -37,7 +37,7 @@ pub struct Deferred<U> {
 ///
 /// # Guarantees
 ///
-/// - The item is never queued before its delay has passed. How much later depends on when the
+/// - The item is never queued before its delay has passed. The additional delay depends on when the
 ///   system runs the registry's thread, usually within 0.2 ms, and on
 ///   [`slack`](Deferred::with_slack).
 /// - The item is queued on the pool of the pod from which it was armed, or of the
@@ -271,7 +271,7 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// The same as [`enqueue_after`](Self::enqueue_after), and as [`DelayedWork::cancel`].
+    /// The same as [`enqueue_after`](Self::enqueue_after) and [`DelayedWork::cancel`].
     ///
     /// # Examples
     ///

@@ -54,7 +54,7 @@ impl Registry {
     }
 }
 
-/// A future with a deadline; made by [`timeout`], [`timeout_at`] and [`Registry::timeout`].
+/// A future with a deadline; created by [`timeout`], [`timeout_at`] and [`Registry::timeout`].
 ///
 /// Each poll polls the future first, so a future that is ready is never too late. A poll that does
 /// not return is not interrupted. A future that was too late is dropped when this is dropped.
