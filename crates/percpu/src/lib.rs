@@ -45,7 +45,7 @@
 //!
 //! In `OnDemand`, a remote caller waits forever if the owner neither operates nor polls.
 //! [`Builder::escalate`] allows it to take the slot from an owner that is not inside an operation.
-//! See [`Escalate`] for the ways and their cost.
+//! See [`Escalate`] for the methods and their cost.
 //!
 //! Differs from Linux: there a thread owns its CPU's data while preemption is off; here a thread
 //! declares that it owns a slot. `Queue` and `EveryOp` are `qpw=0` and `qpw=1` of the kernel's

@@ -207,8 +207,9 @@ pub(super) struct Slot<T> {
     /// [`Turn`](super::backoff::Turn) measures time; 0 if none sleeps. In slots that
     /// queue, only an owner that takes its slot back announces itself.
     pub(super) eldest: AtomicU32,
-    /// A: the thread that is inside by a call, or runs queued calls; otherwise 0. Written by that
-    /// thread. A thread compares it only with itself, to detect that it would wait for itself.
+    /// A: the thread that is in the slot through a call, or runs queued calls; otherwise 0. Written
+    /// by that thread. A thread compares it only with itself, to detect that it would wait for
+    /// itself.
     caller: unmodelled::AtomicU64,
     /// H: the user's data.
     data: UnsafeCell<T>,

@@ -167,7 +167,9 @@ impl RawDelayed {
     ///
     /// # Safety
     ///
-    /// 1. And (2), (3): as [`queue`](Self::queue).
+    /// 1. The same as (1) of [`queue`](Self::queue).
+    /// 2. The same as (2) of [`queue`](Self::queue).
+    /// 3. The same as (3) of [`queue`](Self::queue).
     pub unsafe fn modify(
         this: NonNull<Self>,
         queue: &Workqueue,
@@ -222,7 +224,9 @@ impl RawDelayed {
     ///
     /// # Safety
     ///
-    /// 1. And (2), (3): as [`queue`](Self::queue).
+    /// 1. The same as (1) of [`queue`](Self::queue).
+    /// 2. The same as (2) of [`queue`](Self::queue).
+    /// 3. The same as (3) of [`queue`](Self::queue).
     /// 4. The item is claimed by the caller, or armed and removed from `wheel`, which is the wheel
     ///    of the process-wide registry and is given unless `delay` is zero.
     unsafe fn place_anew(

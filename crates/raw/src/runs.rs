@@ -362,7 +362,8 @@ impl Shard {
     ///
     /// # Safety
     ///
-    /// 1. And (2): as [`begin`](Self::begin).
+    /// 1. The same as (1) of [`begin`](Self::begin).
+    /// 2. The same as (2) of [`begin`](Self::begin).
     #[cold]
     unsafe fn begin_among(&self, item: NonNull<Head>, run: *mut Run, is_late: bool) -> Start {
         // SAFETY: (1): a linked item is alive.

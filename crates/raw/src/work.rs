@@ -257,7 +257,8 @@ impl RawWork {
     ///
     /// # Safety
     ///
-    /// 1. And (2): as [`queue`](Self::queue).
+    /// 1. The same as (1) of [`queue`](Self::queue).
+    /// 2. The same as (2) of [`queue`](Self::queue).
     pub unsafe fn queue_node(
         this: NonNull<Self>,
         queue: &Workqueue,
@@ -269,7 +270,8 @@ impl RawWork {
 
     /// # Safety
     ///
-    /// 1. And (2): as [`queue`](Self::queue).
+    /// 1. The same as (1) of [`queue`](Self::queue).
+    /// 2. The same as (2) of [`queue`](Self::queue).
     #[inline]
     unsafe fn queue_by<'a>(
         this: NonNull<Self>,
@@ -642,8 +644,8 @@ unsafe fn pop_and(item: NonNull<Head>, calls: bool) -> Popped {
     let work = RawWork::of_head(item);
     // SAFETY: (1): a linked item is alive, and an item with this vtable is a `RawWork`.
     let (func, home) = unsafe {
-        // Read before the transition: after it, another thread can queue the item elsewhere and
-        // write another home pwq.
+        // Read this before the transition: after it, another thread can queue the item elsewhere
+        // and write another home pwq.
         let home = Origin::of(&(*work).head);
         ((*work).func.get(), home)
     };

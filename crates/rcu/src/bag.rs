@@ -75,7 +75,7 @@ const GATHER_SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 256 };
 /// one starts at once.
 const STREAM: u64 = 32;
 
-/// The number of spare bags. They take 128 kilobytes, and are as many as a flood fills before the
+/// The number of spare bags. They take 128 kilobytes. A flood fills about this number before the
 /// sweeper runs.
 const MOST_SPARES: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 

@@ -10,8 +10,8 @@
 //!
 //! The thread that swaps the callbacks out runs them, so each runs once. Usually the batch does
 //! this when it is run or dropped. If the executor has been replaced, or if the batch has waited
-//! for the stall timeout, the sweeper reclaims a batch that has not begun. So no callback is lost
-//! when a batch is leaked.
+//! for the stall timeout, the sweeper reclaims a batch that has not begun. Therefore no callback is
+//! lost when a batch is leaked.
 //!
 //! A callback must not wait for callbacks, nor must an executor that runs, or is dropped, on the
 //! sweeping thread. `barrier` panics in each of them.

@@ -117,8 +117,8 @@ const THERE: u32 = 2;
 /// If a callback leaves a section open on the library's thread, no later callback runs.
 ///
 /// A call costs one locked instruction, and an allocation if the closure captures more than three
-/// words. About one call in sixty may also cost an allocation and a system call. So does each call
-/// from the last destructors of a thread's locals.
+/// words. About one call in sixty may also cost an allocation and a system call. The same applies
+/// to each call from the last destructors of a thread's locals.
 ///
 /// # Blocking
 ///

@@ -13,9 +13,9 @@
 //! child.
 //!
 //! A leaf reaches zero exactly once: it cannot while it has its bias, and after that its count only
-//! falls. So each child counts down its parent exactly once. The root reaches zero exactly once,
-//! when the bias of every leaf is removed and every marked holdout has reported. Twin: `node: no
-//! bias`.
+//! falls. Each child therefore counts down its parent exactly once. The root reaches zero exactly
+//! once, when the bias of every leaf is removed and every marked holdout has reported. Twin: `node:
+//! no bias`.
 
 use sync::{
     atomic::{AtomicU32, Ordering},
@@ -146,8 +146,8 @@ impl Tree {
             //   holdout: end of its section;  nr_pending -= 1  AcqRel, up to the root
             //   driver:  root's nr_pending == 0  Acquire;      the section is over
             // If another report of this node comes first, ours acquires its sections and passes
-            // them on to the parent. If ours comes first, the other report does so. So everything
-            // in those sections happens before the driver reads zero at the root.
+            // them on to the parent. If ours comes first, the other report does so. Everything in
+            // those sections therefore happens before the driver reads zero at the root.
             // Test: reports_climb_to_the_root_once, reports_carry_the_section_with_them
             let order = twin::order("node: relaxed report", Ordering::AcqRel);
             if node.nr_pending.fetch_sub(1, order) != 1 {

@@ -448,7 +448,7 @@ impl Slot {
     /// section open.
     ///
     /// Only the thread itself writes its number, and it clears the number when it releases the
-    /// slot. So this thread never reads its own number from the slot of another thread.
+    /// slot. Therefore this thread never reads its own number from the slot of another thread.
     pub(super) fn is_mine(&self) -> bool {
         self.0.owner.load(Ordering::Relaxed) == identity::mine().get()
     }

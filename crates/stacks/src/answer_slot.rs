@@ -12,10 +12,10 @@
 //!
 //! The asked thread answers from a signal handler, which may run late: after the asking thread has
 //! given up, and another thread was asked. It must never happen that *two threads write, or that
-//! one writes while another reads*. So a thread begins with a compare-exchange from exactly the
-//! word that asks it (twin `answer slot: begun without a claim`). A thread that gives up frees the
-//! slot only if the asked thread has not begun; otherwise the writer frees it (twin `answer slot:
-//! taken from its writer`).
+//! one writes while another reads*. A thread therefore begins with a compare-exchange from exactly
+//! the word that asks it (twin `answer slot: begun without a claim`). A thread that gives up frees
+//! the slot only if the asked thread has not begun; otherwise the writer frees it (twin `answer
+//! slot: taken from its writer`).
 
 use sync::atomic::{AtomicU64, Ordering};
 use sync::cell::UnsafeCell;

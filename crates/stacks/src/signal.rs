@@ -1,8 +1,8 @@
 //! Interrupts another thread of this process by a signal, reads memory that may be unmapped, and
 //! copies the unwind tables of the loaded files.
 //!
-//! The interrupted thread may be anywhere: in the allocator, in the loader, under any lock. So the
-//! handler takes no lock and does not allocate.
+//! The interrupted thread may be anywhere: in the allocator, in the loader, under any lock. The
+//! handler therefore takes no lock and does not allocate.
 
 use std::{
     ffi::{CStr, c_int, c_void},

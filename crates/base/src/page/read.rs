@@ -153,7 +153,7 @@ fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     if head[head::MAGIC] != MAGIC[..] {
         return Err(Refusal::NoPage);
     }
-    // Checked before the check sum, which another version may have elsewhere.
+    // Check this before the check sum, which another version may have elsewhere.
     let version = u32_at(head, head::VERSION);
     if version != VERSION {
         return Err(Refusal::Version(version));

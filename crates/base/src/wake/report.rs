@@ -1,9 +1,9 @@
 //! Reports that a thread is about to sleep.
 //!
 //! A worker pool counts the workers that run. When a worker is about to sleep inside an item,
-//! another one must replace it. So every wait of the library that may sleep calls [`while_asleep`],
-//! which calls the observer that the thread has set by [`report_to`]. Most threads have no
-//! observer: they pay one read of a thread-local.
+//! another one must replace it. Every wait of the library that may sleep therefore calls
+//! [`while_asleep`], which calls the observer that the thread has set by [`report_to`]. Most
+//! threads have no observer: they pay one read of a thread-local.
 //!
 //! If waits are nested, only the outermost calls the observer, because the thread is replaced only
 //! once.

@@ -75,8 +75,8 @@ impl Wakeup {
 /// Collects wake-ups under a lock, to fire them after it.
 ///
 /// A wake-up costs microseconds. The kernel may run the woken thread at once on the waker's CPU,
-/// and that thread first takes the lock. So a locked section only selects the threads to wake. The
-/// model is the kernel's `wake_q`.
+/// and that thread first takes the lock. A locked section therefore only selects the threads to
+/// wake. The model is the kernel's `wake_q`.
 ///
 /// Differs from Linux: two wake-ups of one thread stay separate. A parker's token merges them.
 ///

@@ -717,7 +717,8 @@ static inline afterwork_hook_t afterwork_on_worker_start(afterwork_hook_t hook)
  * afterwork_on_worker_stop - set a function that worker threads call after their last item
  * @hook: the function; NULL for none
  *
- * Like afterwork_on_worker_start. Threads end after being idle for long, but not at process exit.
+ * The same as afterwork_on_worker_start. Threads end after they have been idle for a long time, but
+ * not at process exit.
  */
 static inline afterwork_hook_t afterwork_on_worker_stop(afterwork_hook_t hook)
 {

@@ -2,8 +2,8 @@
 //! all domains; see `runners.rs`.
 //!
 //! A callback runs after its grace period, or is leaked. It is never dropped without running,
-//! because a reader may still see the memory that it would free. A rejected callback leaks. So do
-//! callbacks that a child of `fork` finds, because they belong to its parent.
+//! because a reader may still see the memory that it would free. A rejected callback leaks.
+//! Callbacks that a child of `fork` finds leak, too, because they belong to its parent.
 //!
 //! If a callback forks and returns in the child, the child ends if this is a library thread. On a
 //! thread that waits for callbacks, the child does not run the rest of the batch.

@@ -39,8 +39,8 @@
 //!   The thread may have sections open: the answer only publishes its counts.
 //! - *Otherwise* the driver passes the heavy barrier. A line that has counted nothing since the
 //!   last scan, because its thread sleeps, has exited or waits for a CPU, gets `PARK` before the
-//!   barrier and `OFF` after it. So only the first grace period after a reader has stopped needs
-//!   the barrier, even while a guard is held.
+//!   barrier and `OFF` after it. Therefore only the first grace period after a reader has stopped
+//!   needs the barrier, even while a guard is held.
 //!
 //! Consider a section that must be waited for: it may have read a value that was unlinked before
 //! the grace period began. Its light barrier therefore came before H. In each of the three cases
@@ -49,8 +49,8 @@
 //!
 //! *If the sum of unlocks includes a section's unlock, the sum of locks includes its lock.* The
 //! unlocks are added up first. An unlock is stored with release after its lock, and loaded with
-//! acquire before the locks are loaded. So each unlock in the first sum has its lock in the second,
-//! and a visible section that has not ended makes the second sum greater by one.
+//! acquire before the locks are loaded. Each unlock in the first sum therefore has its lock in the
+//! second, and a visible section that has not ended makes the second sum greater by one.
 //!
 //! While our section runs, the sums of its parity are therefore never equal. The grace period has
 //! seen equal sums of *both* parities, each after H. The section is therefore over, regardless of
@@ -61,8 +61,8 @@
 //!
 //! A reader may count under an old parity: it may sleep between the load of the parity and the
 //! increment while any number of grace periods pass. A grace period that flips the parity and
-//! drains only the one that was current misses that reader (the *single flip*). So the other parity
-//! is drained, too, and first.
+//! drains only the one that was current misses that reader (the *single flip*). The other parity is
+//! therefore drained, too, and first.
 //!
 //! The flip is only for progress. If new readers used the counters that are compared, a stream of
 //! overlapping sections could keep the sums unequal forever. After the flip new readers count under

@@ -601,7 +601,7 @@ impl<T> JoinHandle<T> {
         // held; it may unwind into the caller of the poll.
         let waker = Foreign::new(waker.clone());
         let before = slot.lock().replace(waker);
-        // Dropped after the lock is released, because it may own a user's future.
+        // This is dropped after the lock is released, because it may own a user's future.
         drop(before);
         // Either this transition finds that the run has ended, or the end of the run finds the
         // flag. If the end reads the slot before we replace the waker, the end precedes this

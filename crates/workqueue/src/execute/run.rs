@@ -57,7 +57,7 @@ pub(crate) unsafe fn pop_by_and_run(
 ) -> Popped {
     // SAFETY: (1): a linked item is alive.
     let head = unsafe { item.as_ref() };
-    // Read before the transition, because the item may get another home after it.
+    // Read this before the transition, because the item may get another home after it.
     let home = Pwq::of(head.home.load(Ordering::Relaxed));
     let (from, pop) = head.pop_by(plan);
     match pop {
@@ -212,7 +212,7 @@ unsafe fn end_else(item: NonNull<Head>, ending: Ending, is_current: bool) -> Res
     // SAFETY: (1): a running item is alive.
     let head = unsafe { item.as_ref() };
     let mut rest = Rest::default();
-    // Read before the end of the run, after which a waiter may free the item.
+    // Read this before the end of the run, after which a waiter may free the item.
     let key = head.key();
     let vtable = head.vtable();
     // SAFETY: (1).
@@ -287,7 +287,7 @@ pub(crate) unsafe fn pop_by_and_cancel(
 ) -> Popped {
     // SAFETY: (1): a linked item is alive.
     let head = unsafe { item.as_ref() };
-    // Read before the transition, because the item may get another home after it.
+    // Read this before the transition, because the item may get another home after it.
     let home = Pwq::of(head.home.load(Ordering::Relaxed));
     let vtable = head.vtable();
     let (from, pop) = head.pop_by(plan);

@@ -223,7 +223,7 @@ impl Work {
         !self.head().load().is_idle()
     }
 
-    /// Returns whether the item is pending and whether it is executing, both at one moment.
+    /// Returns whether the item is pending and whether it is executing, both at the same moment.
     ///
     /// # Blocking
     ///

@@ -1,4 +1,4 @@
-//! Flushing a queue: waiting for all items that are in flight now, and for no later ones.
+//! Flushes a queue: waits for all items that are in flight now, and for no later ones.
 //!
 //! # The protocol
 //!

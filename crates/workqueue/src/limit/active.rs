@@ -377,7 +377,8 @@ impl<S> Gate<S> {
     /// Returns `true` if the items of the pwq at `home` need a seat here, the gate has a single
     /// seat, and no second thread has a seat.
     ///
-    /// Called by the holder of the only seat: such an item starts only after the seat's release.
+    /// The holder of the only seat calls this. If the result is `true`, the items of that pwq start
+    /// only after the caller has released the seat.
     pub(crate) fn is_only_seat_for(&self, home: usize) -> bool {
         self.max() == 1 && self.nr_active() <= 1 && self.wait_queue.lock().homes.contains(&home)
     }

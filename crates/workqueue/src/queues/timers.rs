@@ -691,7 +691,7 @@ impl Due {
         state: MutexGuard<'_, State>,
         may_cut: bool,
     ) -> Result<Option<CountToRelease>, Later> {
-        // Dropped after the lock and the visit.
+        // These are dropped after the lock and the visit.
         let queue;
         let mut state = state;
         let is_ours = state.generation == self.generation;

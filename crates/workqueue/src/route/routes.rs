@@ -14,7 +14,8 @@
 //! An enqueuer may therefore push to a retired pwq, at any later time. This is harmless: the pool
 //! of a *retired* pwq still starts workers when items arrive, and ends all of them only when it is
 //! idle. Tables and pwqs are kept until the queue is destroyed, and are reused if the attributes
-//! return to former values. A queue has as many tables as it has had different attributes.
+//! return to former values. A queue has one table for each of the different attributes that it has
+//! had.
 //!
 //! # Ordered queues
 //!

@@ -125,7 +125,7 @@ pub struct QueueReport {
     /// The times for which workers ran the same items. Each poll of a future counts as one run.
     ///
     /// For items that a worker took in one batch, the time of the first is recorded for all, and
-    /// the total is right. A run is recorded when its worker next acquires the pool lock.
+    /// the total is correct. A run is recorded when its worker next acquires the pool lock.
     pub run: Histogram,
     /// The age of the oldest item that waits for a worker; `None` if no item waits.
     ///

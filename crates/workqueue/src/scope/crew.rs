@@ -108,7 +108,8 @@ impl Crew {
         if tickets.load(Ordering::Relaxed) < limit {
             return true;
         }
-        // ORDER(ticket): publish and consume; both ends update this word, other in `count_off`.
+        // ORDER(ticket): publish and consume; both ends update this word, the other end in
+        // `count_off`.
         //   here:  the work;  tickets, Release;  below the limit?
         //   guest: tickets -= 1, Acquire;  the work?
         // If our update comes first, the guest acquires it and its last check finds the work. If
@@ -148,7 +149,7 @@ impl Crew {
     /// Wakes the owner if it sleeps in [`sleep_while_empty`](Self::sleep_while_empty), so that it
     /// checks for items again.
     pub(crate) fn wake_owner(&self) {
-        // ORDER(wake-owner): publish and consume; both ends update this word, other in
+        // ORDER(wake-owner): publish and consume; both ends update this word, the other end in
         // `sleep_while_empty`.
         //   here:  item;  ASLEEP off, Release;  was it on? wake
         //   owner: ASLEEP on, Acquire;  item?

@@ -47,7 +47,7 @@ impl State {
     fn cancelled(self) -> (State, bool) {
         let next = self.without(PENDING | COUNTED);
         if self.has(RUNNING) && !sync::twin::armed("item: a cancel ends the run") {
-            // Sleepers wait at least for the run.
+            // Sleepers continue to wait, at least for the end of the run.
             (next.with(OWED), false)
         } else {
             (next.without(WAITED).next_completion(), self.has(WAITED))
