@@ -65,8 +65,8 @@ pub const MAX_CAPACITY: usize = (u32::MAX / ONE_LEFT) as usize;
 
 /// The word of the takers.
 ///
-/// bit 0 `AWAITED` | bits 1..32 count of `left` at the last recount | bits 32..64 entries inside,
-/// as of that recount
+/// bit 0 `AWAITED` | bits 1..32 count of `left` at the last recount | bits 32..64 entries inside at
+/// that recount
 #[derive(Clone, Copy)]
 struct State(u64);
 

@@ -376,7 +376,8 @@ unsafe extern "C" fn aw_queue_work(cpu: c_int, queue: *const Queue, work: *mut R
 ///
 /// # Safety
 ///
-/// 1. And (2): the same as for [`aw_queue_work`].
+/// 1. The same as (1) of [`aw_queue_work`].
+/// 2. The same as (2) of [`aw_queue_work`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_queue_work_node(
     node: c_int,
@@ -588,7 +589,8 @@ unsafe extern "C" fn aw_schedule_on_each_cpu(func: Option<WorkFn>) -> c_int {
 ///
 /// # Safety
 ///
-/// 1. And (2): the same as for [`aw_queue_work`].
+/// 1. The same as (1) of [`aw_queue_work`].
+/// 2. The same as (2) of [`aw_queue_work`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_queue_delayed_work(
     cpu: c_int,
@@ -611,7 +613,8 @@ unsafe extern "C" fn aw_queue_delayed_work(
 ///
 /// # Safety
 ///
-/// 1. And (2): the same as for [`aw_queue_work`].
+/// 1. The same as (1) of [`aw_queue_work`].
+/// 2. The same as (2) of [`aw_queue_work`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_mod_delayed_work(
     cpu: c_int,

@@ -79,7 +79,7 @@ pub(crate) fn note_use() {
     WORD.store(USED, Ordering::Relaxed);
     // Store buffering between two copies, with this fence in both: each marks itself, then reads
     // the other's word. The copy whose fence comes second finds the mark. A model has one copy, so
-    // none shows it.
+    // no model shows this.
     fence(Ordering::SeqCst);
     let mut other = Other::default();
     // SAFETY: the callback accepts the arguments that are passed here, and does not unwind.

@@ -6,8 +6,8 @@ use sync::fork::PerProcess;
 
 use super::parker::unpark;
 
-/// The table of the wakers of dedicated workers, of which this folder knows nothing else. The table
-/// is compared by value, because the compiler may duplicate it.
+/// The table of the wakers of dedicated workers. This folder depends on nothing else of them. The
+/// table is compared by value, because the compiler may duplicate it.
 static HARMLESS: PerProcess<RawWakerVTable> = PerProcess::new();
 
 /// Records that all wakers with the table of this one run no user code, and never block.

@@ -76,8 +76,8 @@ pub(crate) unsafe fn pop_by_and_run(
         Pop::Leave(_) => Popped::Left,
         Pop::Discard(state) => {
             if state.frees() {
-                // As in a run, because the closure may own the last handle of its queue, whose
-                // count we still hold.
+                // Drop it as in a run, because the closure may own the last handle of its queue,
+                // whose count we still hold.
                 // SAFETY: no handle, list or running thread refers to the item; `home` as above.
                 unsafe {
                     let dead = Dead::new(item, head.vtable());

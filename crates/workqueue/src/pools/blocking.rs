@@ -13,9 +13,9 @@
 //!
 //! When the worker wakes, it counts as awake again, and the pool may be above its target. No worker
 //! is stopped for that. The next worker that ends a batch and finds too many awake parks even if
-//! work waits (`WorkerPool::take`, `try_park`). `policy::has_surplus` defines how many are too
-//! many. The awake count decreases only under the pool lock, and that worker decides under the same
-//! lock, so two workers cannot park for one surplus.
+//! work waits (`WorkerPool::take`, `try_park`). `policy::has_surplus` defines the number that is
+//! too many. The awake count decreases only under the pool lock, and that worker decides under the
+//! same lock, so two workers cannot park for one surplus.
 
 use base::internal::wake::report::{self, BlockingObserver};
 use sync::{

@@ -240,8 +240,8 @@ impl Builder {
     /// Leaves the queue out of the lists of queues: [`Registry::queue_reports`], the page that
     /// `afterwork top` shows, and the Prometheus text.
     ///
-    /// It is for queues by the thousand, whose lines would bury the others. The queue counts as
-    /// before, in [`Workqueue::stats`] and in its pools. For thousands of small serial queues,
+    /// Use it for thousands of queues, whose lines would bury the others. [`Workqueue::stats`] and
+    /// the statistics of its pools still count the queue. For thousands of small serial queues,
     /// [strands](Workqueue::strand) are cheaper.
     ///
     /// # Examples
