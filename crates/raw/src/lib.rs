@@ -7,7 +7,7 @@
 //! does not access the item after that call. `crates/capi` offers these items under the kernel's
 //! names.
 //!
-//! | file | what is in it |
+//! | file | content |
 //! |---|---|
 //! | `work.rs` | an item: queueing, cancelling, waiting |
 //! | `runs.rs` | the executing items and their waiters, stored outside the items |

@@ -28,6 +28,7 @@ use super::{
 /// - If no other thread has been in a section for a while, this costs a fence and returns at once.
 ///   If a cookie was created ([`get_state`]) since the last grace period, it costs three more
 ///   fences, because the cookie's grace period is over when this returns.
+///
 /// # Blocking
 ///
 /// Blocks until the sections have ended. Must not be called in a section.
